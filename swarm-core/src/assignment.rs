@@ -1,0 +1,86 @@
+//! The map from jobs to slots that a plan aims at, and what changed between two of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{JobName, Slot};
+
+/// Which slot holds each job. A job that stands nowhere in it is unassigned.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Assignment(BTreeMap<JobName, Slot>);
+
+impl Assignment {
+    /// The slot that holds `job`, if any.
+    #[must_use]
+    pub fn holder(&self, job: &JobName) -> Option<Slot> {
+        self.0.get(job).copied()
+    }
+
+    /// How many jobs are assigned.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether no job is assigned.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Jobs and their holders, in the order of job names.
+    pub fn iter(&self) -> impl Iterator<Item = (&JobName, Slot)> {
+        self.0.iter().map(|(job, slot)| (job, *slot))
+    }
+
+    /// The same map the other way round. Slots without jobs do not stand in it.
+    #[must_use]
+    pub fn by_slot(&self) -> BTreeMap<Slot, BTreeSet<JobName>> {
+        let mut by_slot = BTreeMap::<_, BTreeSet<_>>::new();
+        for (job, slot) in self.iter() {
+            by_slot.entry(slot).or_default().insert(job.clone());
+        }
+        by_slot
+    }
+}
+
+impl FromIterator<(JobName, Slot)> for Assignment {
+    fn from_iter<I: IntoIterator<Item = (JobName, Slot)>>(pairs: I) -> Self {
+        Self(pairs.into_iter().collect())
+    }
+}
+
+/// What changed for one worker.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// Jobs it has now and did not have before.
+    pub included: BTreeSet<JobName>,
+    /// Jobs it had before and has no longer.
+    pub excluded: BTreeSet<JobName>,
+}
+
+/// The workers whose sets of jobs differ between two assignments, with the difference.
+///
+/// Workers whose jobs are the same do not stand in the result. Cost: O(jobs · log jobs).
+///
+/// ```
+/// use swarm_core::{Assignment, JobName, Slot, diff};
+///
+/// let job: JobName = "a".parse()?;
+/// let before = Assignment::from_iter([(job.clone(), Slot(0))]);
+/// let after = Assignment::from_iter([(job.clone(), Slot(1))]);
+/// let changes = diff(&before, &after);
+/// assert!(changes[&Slot(0)].excluded.contains(&job));
+/// assert!(changes[&Slot(1)].included.contains(&job));
+/// # Ok::<(), swarm_core::JobNameError>(())
+/// ```
+#[must_use]
+pub fn diff(before: &Assignment, after: &Assignment) -> BTreeMap<Slot, Change> {
+    let mut changes = BTreeMap::<Slot, Change>::new();
+    for (job, slot) in before.iter().filter(|(job, slot)| after.holder(job) != Some(*slot)) {
+        changes.entry(slot).or_default().excluded.insert(job.clone());
+    }
+    for (job, slot) in after.iter().filter(|(job, slot)| before.holder(job) != Some(*slot)) {
+        changes.entry(slot).or_default().included.insert(job.clone());
+    }
+    changes
+}

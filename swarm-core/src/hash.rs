@@ -1,0 +1,163 @@
+//! The frozen hash and the home function: placement from names alone.
+//!
+//! Both are part of the persisted behaviour: changing either moves jobs in every running pool, so
+//! golden vectors below hold them in place. Integers only, no platform width, no float.
+
+use crate::{JobName, Slot};
+
+/// Draws before [`home`] gives up hitting a live slot and looks at all of them.
+const DRAWS_MAX: u32 = 64;
+
+/// The frozen hash of a job: XXH3-64 with seed 0 over the bytes of its name.
+#[must_use]
+pub fn hash_job(job: &JobName) -> u64 {
+    twox_hash::XxHash3_64::oneshot(job.as_str().as_bytes())
+}
+
+/// Scrambles 64 bits reversibly: the finalizer of SplitMix64 (Steele, Lea, Flood, 2014).
+pub(crate) fn mix(mut x: u64) -> u64 {
+    x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+/// The slot a job with this hash lives in when nothing else is known.
+///
+/// `live` is ascending. The home depends on the hash and the live slots only, is uniform over
+/// them, and is *monotone*: when a slot joins, jobs move only to it; when one leaves, only its own
+/// jobs move. (Where slots are missing below the highest one, a change of the *highest* slot also
+/// moves jobs that had drawn a missing slot first.) Expected cost O(1) while the live slots are
+/// most of `0..=max`; at worst O(live). `None` when nothing is live.
+///
+/// ```
+/// use swarm_core::{Slot, hash_job, home};
+///
+/// let hash = hash_job(&"stream:cars:new".parse()?);
+/// let before = home(hash, &[Slot(0), Slot(1), Slot(2)]);
+/// let after = home(hash, &[Slot(0), Slot(1), Slot(2), Slot(3)]);
+/// assert!(after == before || after == Some(Slot(3)));
+/// # Ok::<(), swarm_core::JobNameError>(())
+/// ```
+#[must_use]
+pub fn home(hash: u64, live: &[Slot]) -> Option<Slot> {
+    let slots = live.last()?.0.checked_add(1)?;
+    let mut drawn = hash;
+    for _ in 0..DRAWS_MAX {
+        let slot = Slot(bucket(drawn, slots));
+        if live.binary_search(&slot).is_ok() {
+            return Some(slot);
+        }
+        drawn = mix(drawn);
+    }
+    // Few live slots far from 0: rendezvous hashing is monotone as well.
+    live.iter().copied().max_by_key(|slot| (mix(hash ^ mix(u64::from(slot.0))), *slot))
+}
+
+/// A monotone, uniform map of a hash onto `0..buckets` (`buckets` > 0), in O(1) expected.
+///
+/// Take 2^k < `buckets` <= 2^(k+1). The bits of the scrambled hash say level by level whether the
+/// key leaves the lower half `0..2^j` for the upper half `2^j..2^(j+1)`; the highest such level
+/// below k, and a second scramble for the place in it, give the bucket among the first 2^k. The
+/// incomplete top level is drawn by rejection: the first draw over `0..2^(k+1)` that falls into
+/// the lower half, or on a bucket that exists, decides. So bucket n, when it is added, takes only
+/// the keys that draw it first. The levels are those of `BinomialHash` (Coluzzi et al., 2024); the
+/// rejection keeps the shares exact.
+fn bucket(hash: u64, buckets: u32) -> u32 {
+    let Some(top) = (buckets - 1).checked_ilog2() else { return 0 };
+    let levels = mix(hash);
+    let mut draw = levels;
+    for attempt in 1..=u64::from(DRAWS_MAX) {
+        if draw & (1 << top) == 0 {
+            break;
+        }
+        let place = place(draw, top);
+        if place < buckets {
+            return place;
+        }
+        draw = mix(levels ^ mix(u64::from(top) << 32 | attempt));
+    }
+    let below = levels & ((1 << top) - 1);
+    below.checked_ilog2().map_or(0, |level| place(levels, level))
+}
+
+/// A bucket in `2^level..2^(level+1)`, by bits that do not depend on those that chose the level.
+fn place(draw: u64, level: u32) -> u32 {
+    let low = mix(draw ^ mix(u64::from(level))) & ((1 << level) - 1);
+    u32::try_from(low).map_or(0, |low| 1 << level | low)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slots(n: u32) -> Vec<Slot> {
+        (0..n).map(Slot).collect()
+    }
+
+    fn hashes() -> impl Iterator<Item = u64> {
+        (0..20_000_u64).map(|n| hash_job(&JobName::new(&format!("job-{n}")).unwrap()))
+    }
+
+    #[test]
+    fn hash_and_home_are_frozen() {
+        let golden = [
+            ("a", 0xe6c6_32b6_1e96_4e1f, 0, 0, 0, 862),
+            ("stream:xxrtve1", 0x7e18_baff_5aa9_e11a, 0, 6, 6, 219),
+            ("stream:cars:updated", 0xd15d_e224_638b_2e33, 1, 4, 7, 322),
+        ];
+        for (name, hash, of_2, of_7, of_10, of_1000) in golden {
+            let found = hash_job(&JobName::new(name).unwrap());
+            let at = |n| home(found, &slots(n)).unwrap().0;
+            assert_eq!(
+                (name, found, at(2), at(7), at(10), at(1000)),
+                (name, hash, of_2, of_7, of_10, of_1000)
+            );
+        }
+    }
+
+    #[test]
+    fn a_new_slot_takes_jobs_and_moves_no_other() {
+        for hash in hashes().take(2_000) {
+            for n in 1..130 {
+                let (before, after) = (bucket(hash, n), bucket(hash, n + 1));
+                assert!(after == before || after == n, "{hash:x}: {before} of {n}, then {after}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_slot_that_dies_loses_its_own_jobs_and_no_other() {
+        let all = slots(12);
+        for dead in 0..11 {
+            let live: Vec<_> = all.iter().copied().filter(|slot| slot.0 != dead).collect();
+            for hash in hashes().take(2_000) {
+                let (before, after) = (home(hash, &all), home(hash, &live));
+                assert!(before == after || before == Some(Slot(dead)));
+                assert_ne!(after, Some(Slot(dead)));
+            }
+        }
+    }
+
+    #[test]
+    fn homes_are_spread_evenly() {
+        for n in [1, 2, 3, 5, 8, 13, 100] {
+            let mut count = vec![0_u32; n as usize];
+            hashes().for_each(|hash| count[bucket(hash, n) as usize] += 1);
+            let mean = 20_000.0 / f64::from(n);
+            let chi_square: f64 = count.iter().map(|c| (f64::from(*c) - mean).powi(2) / mean).sum();
+            let freedom = f64::from(n - 1);
+            // Five standard deviations of the chi-square distribution; the keys are fixed.
+            assert!(chi_square <= freedom + 5.0 * (2.0 * freedom).sqrt(), "{n}: {chi_square}");
+        }
+    }
+
+    #[test]
+    fn few_slots_far_from_zero_still_get_homes() {
+        let live = [Slot(1_000_000), Slot(1_000_001), Slot(u32::MAX - 1)];
+        let mut seen = std::collections::BTreeSet::new();
+        hashes().take(200).for_each(|hash| seen.extend(home(hash, &live)));
+        assert_eq!(seen.len(), 3);
+        assert_eq!(home(7, &[]), None);
+    }
+}

@@ -1,0 +1,184 @@
+//! Job names: parsed once at the edge, ordered, cheap to clone.
+
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// The name of a job: 1 to 253 printable ASCII characters without spaces.
+///
+/// Colons and dots are common, as in `stream:cctv0:updated`. Names compare byte by byte. A clone
+/// shares the text.
+///
+/// ```
+/// use swarm_core::JobName;
+///
+/// let job: JobName = "stream:cctv0:updated".parse()?;
+/// assert_eq!(job.as_str(), "stream:cctv0:updated");
+/// assert!("two words".parse::<JobName>().is_err());
+/// # Ok::<(), swarm_core::JobNameError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobName(Arc<str>);
+
+impl JobName {
+    /// The most characters a name may have, as for names of Kubernetes objects.
+    pub const CHARACTERS_MAX: usize = 253;
+
+    /// Checks `name` and takes it over.
+    ///
+    /// # Errors
+    ///
+    /// [`JobNameError`] says which rule the name breaks.
+    pub fn new(name: &str) -> Result<Self, JobNameError> {
+        if name.is_empty() {
+            return Err(JobNameError::Empty);
+        }
+        if let Some((position, character)) =
+            name.chars().enumerate().find(|(_, c)| !c.is_ascii_graphic())
+        {
+            return Err(JobNameError::Character { name: excerpt(name), position, character });
+        }
+        if name.len() > Self::CHARACTERS_MAX {
+            return Err(JobNameError::TooLong { name: excerpt(name), characters: name.len() });
+        }
+        Ok(Self(name.into()))
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Shortens a refused name for a message, which must stay one readable line.
+fn excerpt(name: &str) -> String {
+    const SHOWN: usize = 40;
+    let mut shown: String = name.chars().take(SHOWN).flat_map(char::escape_default).collect();
+    if name.chars().count() > SHOWN {
+        shown.push('…');
+    }
+    shown
+}
+
+impl FromStr for JobName {
+    type Err = JobNameError;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Self::new(name)
+    }
+}
+
+impl fmt::Display for JobName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Borrow<str> for JobName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Why a text is not a [`JobName`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JobNameError {
+    /// The name has no characters.
+    #[error("a job name is empty; give every job a name")]
+    Empty,
+    /// The name has a space, a control character or one outside ASCII.
+    #[error(
+        "job name `{name}` has the character {character:?} at position {position}; \
+         use printable ASCII without spaces"
+    )]
+    Character {
+        /// The beginning of the name, escaped.
+        name: String,
+        /// Where it stands, counted in characters from 0.
+        position: usize,
+        /// The offending character.
+        character: char,
+    },
+    /// The name is longer than [`JobName::CHARACTERS_MAX`].
+    #[error("job name `{name}` has {characters} characters; at most 253 are allowed")]
+    TooLong {
+        /// The beginning of the name.
+        name: String,
+        /// How many characters it has.
+        characters: usize,
+    },
+}
+
+/// Parses a list of job names into a set.
+///
+/// # Errors
+///
+/// [`JobsError::Name`] for a text that is no job name, [`JobsError::Duplicate`] for a name that
+/// stands twice: whoever wrote it twice meant something else by one of the two.
+///
+/// ```
+/// let list = ["b", "a", "b"];
+/// let error = swarm_core::jobs(list).unwrap_err();
+/// assert_eq!(error.to_string(), "job `b` stands twice, as number 1 and as number 3; remove one");
+/// ```
+pub fn jobs<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<BTreeSet<JobName>, JobsError> {
+    let mut number_of = BTreeMap::new();
+    for (index, name) in names.into_iter().enumerate() {
+        let number = index + 1;
+        let name = JobName::new(name).map_err(|source| JobsError::Name { number, source })?;
+        if let Some(first) = number_of.insert(name.clone(), number) {
+            return Err(JobsError::Duplicate { name, first, second: number });
+        }
+    }
+    Ok(number_of.into_keys().collect())
+}
+
+/// Why a list of texts is not a set of jobs. Numbers count entries from 1.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JobsError {
+    /// An entry is not a job name.
+    #[error("job number {number}")]
+    Name {
+        /// Which entry.
+        number: usize,
+        /// What is wrong with it.
+        source: JobNameError,
+    },
+    /// A name stands twice.
+    #[error("job `{name}` stands twice, as number {first} and as number {second}; remove one")]
+    Duplicate {
+        /// The name.
+        name: JobName,
+        /// Where it stands first.
+        first: usize,
+        /// Where it stands again.
+        second: usize,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_printable_ascii_of_at_most_253_characters() {
+        for good in ["a", "stream:cctv0:updated", "~!@#$%^&*()", &"x".repeat(253)] {
+            assert_eq!(JobName::new(good).map(|name| name.to_string()), Ok(good.to_owned()));
+        }
+        for bad in ["", " ", "a b", "tab\there", "line\n", "nul\0", "ümlaut", &"x".repeat(254)] {
+            assert!(JobName::new(bad).is_err(), "{bad:?} was accepted");
+        }
+    }
+
+    #[test]
+    fn a_refused_name_is_named_in_one_printable_line() {
+        let long = format!("evil\u{202e}\n{}", "x".repeat(10_000));
+        let message = JobName::new(&long).unwrap_err().to_string();
+        assert!(message.starts_with(r"job name `evil\u{202e}\nxxx"), "{message}");
+        assert!(message.len() < 250 && message.chars().all(|c| !c.is_control()), "{message}");
+    }
+}

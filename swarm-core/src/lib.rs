@@ -1,0 +1,51 @@
+//! Gives every **job** exactly one **worker** out of a **pool**: deterministically, evenly, and
+//! with the fewest moves when anything changes.
+//!
+//! This crate is the pure heart of swarm. It reads no clock, does no I/O, starts no thread and
+//! knows nothing of Kubernetes; the same input gives the same answer on every machine. The words:
+//!
+//! - A [`JobName`] names a unit of work that gains nothing from being done twice.
+//! - A [`Slot`] is the place a worker fills; StatefulSet pod *n* fills slot *n*. A [`Pool`] is what
+//!   is known of the workers right now.
+//! - An [`Assignment`] maps jobs to slots. [`plan`] finds the next one and says why each job moves.
+//! - The [`Ledger`] is the durable record of who holds what, with a fencing [`Token`] for each job.
+//! - A [`View`] is what workers read. It is derived from the ledger and can always be made again.
+//! - A [`Worker`] turns views into "stop these jobs, start those".
+//! - [`decide`] is one turn of the operator as a pure function, and [`turn`] carries it out through
+//!   the [`ports`].
+//!
+//! ```
+//! use swarm_core::{Assignment, Pool, plan, jobs};
+//!
+//! let five = jobs(["a", "b", "c", "d", "e"])?;
+//! let first = plan(&five, &Assignment::default(), &Pool::ready(2));
+//! assert_eq!(first.assignment.len(), 5); // each job exactly once, although 5 / 2 leaves a rest
+//!
+//! let third_worker = plan(&five, &first.assignment, &Pool::ready(3));
+//! assert_eq!(third_worker.moves.len(), 1); // the fewest that make it even
+//! # Ok::<(), swarm_core::JobsError>(())
+//! ```
+
+mod job;
+mod pool;
+
+mod assignment;
+mod hash;
+mod planner;
+
+mod ledger;
+mod view;
+mod worker;
+
+pub mod ports;
+mod turn;
+
+pub use assignment::{Assignment, Change, diff};
+pub use hash::{hash_job, home};
+pub use job::{JobName, JobNameError, JobsError, jobs};
+pub use ledger::{Ledger, SlotRecord, Token};
+pub use planner::{Move, MoveReason, Plan, Unassigned, minimum_moves, plan};
+pub use pool::{Member, Pool, Presence, Slot, Standing, Timing};
+pub use turn::{Decision, Desired, Observed, Turn, Waiting, decide, turn};
+pub use view::{View, ViewEntry};
+pub use worker::{Worker, WorkerEffect};

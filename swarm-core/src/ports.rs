@@ -1,0 +1,82 @@
+//! Where the core meets the world: what an adapter must promise.
+//!
+//! Every adapter passes the same contract tests. The traits are dyn-compatible, since the shells
+//! choose between one machine and a cluster at run time.
+
+use async_trait::async_trait;
+
+use crate::{Ledger, View};
+
+/// The cause of a failure, as the adapter knows it.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Names one stored state of a ledger; only its store can read it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen(pub String);
+
+/// The durable home of one pool's ledger.
+///
+/// The store is the only authority. [`save`](Self::save) is atomic and durable: a reader sees all
+/// of a ledger or none of it, and what was acknowledged survives the end of every process.
+#[async_trait]
+pub trait LedgerStore: Send + Sync {
+    /// The ledger and its state, or `None` if none was ever saved.
+    ///
+    /// What it returns may be the last ledger this store object read or saved: a stale one makes
+    /// the next `save` fail with [`StoreError::Conflict`], after which it must be read anew.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Unavailable`] or [`StoreError::Refused`].
+    async fn load(&self) -> Result<Option<(Ledger, Seen)>, StoreError>;
+
+    /// Replaces the ledger if its state is still `seen`; `None` stands for "there is none".
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Conflict`] if another writer was faster: nothing was written.
+    /// [`StoreError::Unavailable`] if there was no answer: it may or may not be written.
+    /// [`StoreError::Refused`] if the same request can never succeed.
+    async fn save(&self, ledger: &Ledger, seen: Option<&Seen>) -> Result<Seen, StoreError>;
+}
+
+/// The place where workers read their view.
+///
+/// A reader sees all of a view or none of it. Views may reach readers late or twice.
+#[async_trait]
+pub trait ViewStore: Send + Sync {
+    /// Makes `view` the published one and returns once that is acknowledged. Publishing what is
+    /// published already writes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Unavailable`] or [`StoreError::Refused`].
+    async fn publish(&self, view: &View) -> Result<(), StoreError>;
+}
+
+/// Why a store did not do what it was asked for, by what the caller can do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Another writer was faster. Read again, then plan again.
+    #[error("{what} was changed by another writer")]
+    Conflict {
+        /// What was to be written.
+        what: String,
+    },
+    /// There was no usable answer. Try again later; a write may have happened.
+    #[error("{what} cannot be reached")]
+    Unavailable {
+        /// What was to be read or written.
+        what: String,
+        /// Why.
+        source: BoxError,
+    },
+    /// The request is refused for good; only an edit by a person can help.
+    #[error("{reason}")]
+    Refused {
+        /// The documented word for the refusal, as in `PoolClaimed`.
+        code: &'static str,
+        /// A sentence for that person.
+        reason: String,
+    },
+}

@@ -1,0 +1,149 @@
+//! What workers read: the jobs of every worker, in the predecessors' format.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use crate::{Assignment, JobName, Slot};
+
+/// The published map from workers to jobs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct View {
+    /// Counts publications.
+    pub version: u64,
+    /// What each worker is to run, by the worker's name.
+    pub workers: BTreeMap<String, ViewEntry>,
+}
+
+/// What one worker is to run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ViewEntry {
+    /// The worker's slot, written only where its name does not end in it.
+    pub slot: Option<Slot>,
+    /// The publication that last changed this worker's set of jobs.
+    pub version: u64,
+    /// The jobs.
+    pub jobs: BTreeSet<JobName>,
+}
+
+impl View {
+    /// The number at the end of a worker's name, as in `swarm-worker-2`.
+    #[must_use]
+    pub fn slot_in_name(worker: &str) -> Option<Slot> {
+        let digits = worker.rsplit_once('-')?.1;
+        let plain = digits.bytes().all(|b| b.is_ascii_digit());
+        digits.parse().ok().filter(|_| plain).map(Slot)
+    }
+
+    /// The assignment the view tells, by slot key or by the number in the name; a worker with
+    /// neither does not stand in it. A job under two workers is held by the lowest slot.
+    #[must_use]
+    pub fn assignment(&self) -> Assignment {
+        let mut held = BTreeMap::new();
+        for (name, entry) in &self.workers {
+            let Some(slot) = entry.slot.or_else(|| Self::slot_in_name(name)) else { continue };
+            for job in &entry.jobs {
+                let holder = held.entry(job.clone()).or_insert(slot);
+                *holder = slot.min(*holder);
+            }
+        }
+        held.into_iter().collect()
+    }
+
+    /// The view as a YAML document; the same view gives the same bytes.
+    ///
+    /// ```
+    /// use swarm_core::{Assignment, Ledger, Pool, Slot};
+    ///
+    /// let one = Assignment::from_iter([("stream:cars:new".parse()?, Slot(0))]);
+    /// let view = Ledger::new(0).next(&one, &Pool::ready(1)).view();
+    /// assert_eq!(view.to_yaml(), r#"workloads:
+    ///   worker-0:
+    ///     jobs: ["stream:cars:new"]
+    ///     version: 1
+    /// version: 1
+    /// "#);
+    /// # Ok::<(), swarm_core::JobNameError>(())
+    /// ```
+    #[must_use]
+    pub fn to_yaml(&self) -> String {
+        let mut yaml = String::from("workloads:");
+        if self.workers.is_empty() {
+            yaml.push_str(" {}");
+        }
+        for (name, entry) in &self.workers {
+            let jobs: Vec<_> = entry.jobs.iter().map(|job| quoted(job.as_str())).collect();
+            let jobs = jobs.join(", ");
+            // Writing to a string cannot fail.
+            let _ = write!(yaml, "\n  {}:\n    jobs: [{jobs}]", key(name));
+            if let Some(slot) = entry.slot {
+                let _ = write!(yaml, "\n    slot: {slot}");
+            }
+            let _ = write!(yaml, "\n    version: {}", entry.version);
+        }
+        let _ = writeln!(yaml, "\nversion: {}", self.version);
+        yaml
+    }
+}
+
+/// A printable text as a double-quoted YAML scalar.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', r"\\").replace('"', "\\\""))
+}
+
+/// A worker's name as a YAML key, quoted where YAML could read a number, a date or a word of its
+/// own in it.
+fn key(name: &str) -> String {
+    let starts_as_text = name.starts_with(|c: char| c.is_ascii_lowercase());
+    let is_name = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    if starts_as_text && name.contains('-') && name.bytes().all(is_name) {
+        name.to_owned()
+    } else {
+        quoted(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_view_is_a_document_too() {
+        assert_eq!(View::default().to_yaml(), "workloads: {}\nversion: 0\n");
+    }
+
+    #[test]
+    fn names_that_yaml_would_misread_are_quoted() {
+        let entry = ViewEntry { jobs: crate::jobs([r#"a"\b"#]).unwrap(), ..ViewEntry::default() };
+        let workers =
+            ["2001-01-1", "null", "swarm-worker-0"].map(|name| (name.into(), entry.clone()));
+        insta::assert_snapshot!(View { version: 3, workers: workers.into() }.to_yaml(), @r#"
+        workloads:
+          "2001-01-1":
+            jobs: ["a\"\\b"]
+            version: 0
+          "null":
+            jobs: ["a\"\\b"]
+            version: 0
+          swarm-worker-0:
+            jobs: ["a\"\\b"]
+            version: 0
+        version: 3
+        "#);
+    }
+
+    #[test]
+    fn the_slot_of_a_worker_is_the_number_at_the_end_of_its_name() {
+        assert_eq!(View::slot_in_name("swarm-worker-12"), Some(Slot(12)));
+        for none in ["swarm-worker", "7f9c4-x2x", "w-", "w-+3", "w-99999999999"] {
+            assert_eq!(View::slot_in_name(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn a_job_under_two_workers_is_held_by_the_lowest_slot() {
+        let entry = ViewEntry { jobs: crate::jobs(["a"]).unwrap(), ..ViewEntry::default() };
+        let workers = ["w-10", "w-9"].map(|name| (name.to_owned(), entry.clone()));
+        let view = View { version: 0, workers: workers.into() };
+        assert_eq!(view.assignment().holder(&"a".parse().unwrap()), Some(Slot(9)));
+    }
+}
