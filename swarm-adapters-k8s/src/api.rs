@@ -1,0 +1,241 @@
+//! The resource `Swarm`: what a user asks for and what the operator tells back.
+//!
+//! The schema, the CEL rules and the printer columns of the CRD come from these types; the doc
+//! comments are what `kubectl explain` shows.
+
+#![allow(unreachable_pub, reason = "KubeSchema makes a hidden twin of every struct")]
+
+mod ledger;
+
+pub use ledger::{Claimant, LedgerJob, LedgerSlot, SwarmLedger, SwarmLedgerSpec};
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::core::Duration;
+use kube::{CustomResource, CustomResourceExt, KubeSchema};
+use schemars::JsonSchema;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// Group and version of the resources.
+pub const API_VERSION: &str = "swarm.k8slab.info/v1alpha1";
+/// The name under which the operator writes, in `managedFields` and Events.
+pub const FIELD_MANAGER: &str = "swarm-operator";
+
+/// Jobs, and the pool of workers that shares them: each job is run by exactly one worker.
+#[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "swarm.k8slab.info",
+    version = "v1alpha1",
+    kind = "Swarm",
+    namespaced,
+    shortname = "sw",
+    category = "swarm",
+    status = "SwarmStatus",
+    derive = "PartialEq",
+    printcolumn(json_path = ".status.jobs", name = "Jobs", type_ = "integer"),
+    printcolumn(json_path = ".status.assigned", name = "Assigned", type_ = "integer"),
+    printcolumn(json_path = ".status.workersReady", name = "Workers", type_ = "integer"),
+    printcolumn(json_path = ".status.workersDesired", name = "Desired", type_ = "integer"),
+    printcolumn(
+        json_path = ".status.conditions[?(@.type=='Ready')].status",
+        name = "Ready",
+        type_ = "string"
+    ),
+    printcolumn(
+        json_path = ".status.conditions[?(@.type=='Ready')].reason",
+        name = "Reason",
+        type_ = "string"
+    ),
+    printcolumn(
+        json_path = ".status.revision",
+        name = "Revision",
+        type_ = "integer",
+        priority = 1
+    ),
+    printcolumn(json_path = ".metadata.creationTimestamp", name = "Age", type_ = "date")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct SwarmSpec {
+    /// The jobs, each with a name of its own. At most 2000.
+    #[serde(default)]
+    #[schemars(length(max = 2000))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
+    pub jobs: Vec<Job>,
+
+    /// The workers that share the jobs. Cannot be changed later.
+    #[x_kube(validation = kube::core::Rule::new("self == oldSelf").message(
+        "spec.pool cannot be changed: create another Swarm for the other pool and delete this one"
+    ))]
+    pub pool: PoolSpec,
+
+    /// What the workers are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<WorkerSpec>,
+
+    /// Where workers read their jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub view: Option<ViewSpec>,
+
+    /// When jobs move.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rebalance: Option<RebalanceSpec>,
+}
+
+/// One job.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    /// The job's name: printable ASCII without spaces, as in `stream:cctv0:updated`.
+    #[schemars(length(min = 1, max = 253), regex(pattern = "^[!-~]+$"))]
+    pub name: String,
+}
+
+/// The pool: the workload whose pods are the workers.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PoolSpec {
+    /// A StatefulSet in the namespace of the Swarm. Its pod *n* is the worker in slot *n*.
+    pub stateful_set: WorkloadRef,
+}
+
+/// A workload, by name.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WorkloadRef {
+    /// The workload's name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+}
+
+/// What the workers are.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerSpec {
+    /// What `swarm-worker` does with a job. In a cluster a worker that only reads the view is told
+    /// by its own command line; this field serves `swarm-operator local`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runner: Option<RunnerSpec>,
+}
+
+/// What `swarm-worker` does with a job; one of these.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunnerSpec {
+    /// Writes a line for every second the job runs, for demonstrations and tests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<LogRunnerSpec>,
+}
+
+/// The `log` runner has no settings.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LogRunnerSpec {}
+
+/// Where workers read their jobs.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ViewSpec {
+    /// The ConfigMap, in the namespace of the Swarm. Default: the Swarm's name and `-config`. It may
+    /// exist already; only the key below is written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub config_map_name: Option<String>,
+    /// The key in it. Default: `config.yml`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253), regex(pattern = "^[-._a-zA-Z0-9]+$"))]
+    pub key: Option<String>,
+}
+
+/// When jobs move. Durations are texts such as `30s` or `1m30s`.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RebalanceSpec {
+    /// A pool that never had jobs gets them when all its workers are ready, or after this time;
+    /// then every pod that exists counts, ready or not. Default: `60s`.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "duration")]
+    #[x_kube(validation = bounded_duration())]
+    pub initial_wait: Option<Duration>,
+    /// How long the jobs of a worker that is gone wait for its slot to be filled again before they
+    /// move. Default: `30s`.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "duration")]
+    #[x_kube(validation = bounded_duration())]
+    pub return_grace: Option<Duration>,
+}
+
+/// Reads a duration, with an error that shows how to write one.
+fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    let Some(text) = Option::<String>::deserialize(from)? else { return Ok(None) };
+    let hint =
+        |_| D::Error::custom(format!("`{text}` is not a duration; write for example 30s or 1m30s"));
+    text.parse().map(Some).map_err(hint)
+}
+
+/// Durations are neither negative nor longer than a day.
+fn bounded_duration() -> kube::core::Rule {
+    kube::core::Rule::new("duration(self) >= duration('0s') && duration(self) <= duration('24h')")
+        .message("write a duration from 0s to 24h, for example 30s or 1m30s")
+}
+
+/// What the operator tells about a Swarm. Counts only, never one entry per job.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SwarmStatus {
+    /// The generation of the spec that this status speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// The ledger's revision: counts every change of who holds what.
+    #[serde(default)]
+    pub revision: i64,
+    /// How many jobs there are.
+    #[serde(default)]
+    pub jobs: i32,
+    /// How many of them have a worker.
+    #[serde(default)]
+    pub assigned: i32,
+    /// How many have none, by reason.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unassigned: BTreeMap<String, i32>,
+    /// How many workers are ready.
+    #[serde(default)]
+    pub workers_ready: i32,
+    /// How many workers the pool is meant to have.
+    #[serde(default)]
+    pub workers_desired: i32,
+    /// `Ready` always; `Reconciling` and `Stalled` only while they are true.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend(
+        "x-kubernetes-list-type" = "map",
+        "x-kubernetes-list-map-keys" = ["type"]
+    ))]
+    pub conditions: Vec<Condition>,
+}
+
+impl Swarm {
+    /// The name of the view's ConfigMap.
+    #[must_use]
+    pub fn view_config_map(&self) -> String {
+        let named = self.spec.view.as_ref().and_then(|view| view.config_map_name.clone());
+        named.unwrap_or_else(|| {
+            format!("{}-config", self.metadata.name.as_deref().unwrap_or_default())
+        })
+    }
+
+    /// The key of the view in its ConfigMap.
+    #[must_use]
+    pub fn view_key(&self) -> &str {
+        let key = self.spec.view.as_ref().and_then(|view| view.key.as_deref());
+        key.unwrap_or("config.yml")
+    }
+
+    /// The name of the pool's StatefulSet.
+    #[must_use]
+    pub fn pool_name(&self) -> &str {
+        &self.spec.pool.stateful_set.name
+    }
+}
+
+/// All custom resource definitions, in the order in which they are applied.
+#[must_use]
+pub fn crds() -> [CustomResourceDefinition; 2] {
+    [Swarm::crd(), SwarmLedger::crd()]
+}

@@ -1,0 +1,22 @@
+//! Everything of swarm that knows Kubernetes; also the client library of its resources.
+//!
+//! - [`api`]: the resources [`Swarm`](api::Swarm) and [`SwarmLedger`](api::SwarmLedger), their
+//!   schemas and their names.
+//! - [`manifest`]: a file with one `Swarm`, checked as strictly as the API server would, offline.
+//! - [`controller`]: the operator. [`observe`], [`ledger`], [`view`], [`nudge`] and [`status`] are
+//!   its parts: what it sees, and what it writes, in this order.
+//!
+//! No decision about jobs is made here: `swarm_core::decide` makes them all.
+
+pub mod api;
+pub mod convert;
+pub mod manifest;
+mod schema;
+
+pub mod controller;
+pub mod ledger;
+pub mod metrics;
+pub mod nudge;
+pub mod observe;
+pub mod status;
+pub mod view;
