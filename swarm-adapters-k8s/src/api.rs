@@ -165,9 +165,10 @@ pub struct RebalanceSpec {
 /// Reads a duration, with an error that shows how to write one.
 fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
     let Some(text) = Option::<String>::deserialize(from)? else { return Ok(None) };
-    let hint =
-        |_| D::Error::custom(format!("`{text}` is not a duration; write for example 30s or 1m30s"));
-    text.parse().map(Some).map_err(hint)
+    let duration = text.parse::<Duration>().ok().filter(|duration| !duration.is_negative());
+    duration.map(Some).ok_or_else(|| {
+        D::Error::custom(format!("`{text}` is not a duration; write for example 30s or 1m30s"))
+    })
 }
 
 /// Durations are neither negative nor longer than a day.
