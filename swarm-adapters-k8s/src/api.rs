@@ -3,7 +3,11 @@
 //! The schema, the CEL rules and the printer columns of the CRD come from these types; the doc
 //! comments are what `kubectl explain` shows.
 
-#![allow(unreachable_pub, reason = "KubeSchema makes a hidden twin of every struct")]
+#![allow(
+    unreachable_pub,
+    clippy::duplicated_attributes,
+    reason = "KubeSchema makes a hidden twin of every struct, and columns repeat their types"
+)]
 
 mod ledger;
 

@@ -1,1 +1,241 @@
-//! Placeholder.
+//! The operator on Kubernetes: what triggers a turn, and one turn of one Swarm.
+//!
+//! Watches feed caches, and every change of a Swarm, of its StatefulSet, pods or view triggers a
+//! turn: observe, decide, write the ledger, publish the view, nudge the pods it concerns, write the
+//! status. A turn that finds everything as it should be writes nothing.
+
+mod context;
+mod nudges;
+mod turn;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt, TryStreamExt};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::runtime::controller::{Action, Config as ControllerConfig, Controller};
+use kube::runtime::events::{Recorder, Reporter};
+use kube::runtime::finalizer::{Error as FinalizerError, Event, finalizer};
+use kube::runtime::reflector::{ObjectRef, Store, store};
+use kube::runtime::{Predicate, PredicateConfig, WatchStreamExt, predicates, watcher};
+use kube::{Api, Client, Config, Resource, ResourceExt};
+use swarm_core::ports::StoreError;
+use tokio::sync::watch;
+
+use crate::api::{FIELD_MANAGER, Swarm};
+use crate::metrics::Metrics;
+use crate::view::{OWNER_ANNOTATION, VIEW_LABEL};
+use context::Context;
+
+/// Keeps a Swarm until its workers were told that they have no jobs any more.
+const FINALIZER: &str = "swarm.k8slab.info/release";
+/// How many Swarms are worked on at a time.
+const CONCURRENCY: u16 = 16;
+/// The label of all StatefulSet pods since Kubernetes 1.28; other pods are not worth caching.
+const STATEFUL_PODS: &str = "apps.kubernetes.io/pod-index";
+
+/// Two clients: watches retry on their own, a single request never does. A retried request could
+/// hold a turn for minutes, while the next turn would see a fresher state.
+#[derive(Clone)]
+pub struct Clients {
+    watching: Client,
+    control: Client,
+}
+
+/// Finds the cluster: that of `kubeconfig` if one is given, else the one this pod runs in, else
+/// that of the user's kubeconfig.
+///
+/// # Errors
+///
+/// A sentence that says what was tried.
+pub async fn connect(kubeconfig: Option<&Path>) -> Result<Clients, ConnectError> {
+    let config = match kubeconfig {
+        Some(file) => from_file(file).await.map_err(|error| ConnectError(error.into()))?,
+        None => Config::infer().await.map_err(|error| ConnectError(error.into()))?,
+    };
+    let client = |config: Config| {
+        Client::try_from(config).map_err(|error: kube::Error| ConnectError(error.into()))
+    };
+    let mut no_retry = config.clone();
+    no_retry.default_retry = false;
+    Ok(Clients { watching: client(config)?, control: client(no_retry)? })
+}
+
+async fn from_file(file: &Path) -> Result<Config, KubeconfigError> {
+    let kubeconfig = Kubeconfig::read_from(file)?;
+    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await
+}
+
+/// No way to the API server was found.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "no Kubernetes API to talk to; run in a pod with a service account, \
+     or name a kubeconfig with --kubeconfig or $KUBECONFIG"
+)]
+pub struct ConnectError(#[source] Box<dyn std::error::Error + Send + Sync>);
+
+/// Where the operator looks for Swarms.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// In all namespaces.
+    Cluster,
+    /// In one namespace.
+    Namespace(String),
+}
+
+impl Scope {
+    fn api<K>(&self, client: &Client) -> Api<K>
+    where
+        K: Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>,
+    {
+        match self {
+            Self::Cluster => Api::all(client.clone()),
+            Self::Namespace(namespace) => Api::namespaced(client.clone(), namespace),
+        }
+    }
+}
+
+/// Runs the operator on one scope until `shutdown` is done, then finishes the turns under way.
+///
+/// `ready` becomes true when all caches are filled.
+pub async fn run(
+    clients: Clients,
+    scope: Scope,
+    metrics: Metrics,
+    ready: watch::Sender<bool>,
+    shutdown: impl Future<Output = ()> + Send + Sync + 'static,
+) {
+    let client = &clients.watching;
+    let (swarms, swarm_stream) = cached::<Swarm>(scope.api(client), watcher::Config::default());
+    let (pools, pool_stream) = cached::<StatefulSet>(scope.api(client), watcher::Config::default());
+    let stateful = watcher::Config::default().labels(STATEFUL_PODS);
+    let (pods, pod_stream) = cached::<Pod>(scope.api(client), stateful);
+    let labelled = watcher::Config::default().labels(VIEW_LABEL);
+    let (views, view_stream) = cached::<ConfigMap>(scope.api(client), labelled);
+
+    let reporter = Reporter { controller: FIELD_MANAGER.into(), instance: None };
+    let recorder = Recorder::new(clients.control.clone(), reporter);
+    let caches = context::Caches { swarms: swarms.clone(), pools, pods, views };
+    let context = Arc::new(Context::new(clients.control, caches, recorder, metrics));
+    tokio::spawn(announce(context.clone(), ready));
+
+    // The status is written by ourselves and must not trigger a turn; finalizers and annotations
+    // are not part of the generation.
+    let relevant = predicates::generation.combine(predicates::finalizers);
+    let relevant = swarm_stream.predicate_filter(relevant, PredicateConfig::default());
+    let (of_pool, of_pod) = (swarms.clone(), swarms.clone());
+    Controller::for_stream(relevant, swarms)
+        .with_config(ControllerConfig::default().concurrency(CONCURRENCY))
+        .watches_stream(pool_stream, move |pool| {
+            with_pool(&of_pool, pool.namespace().as_deref(), &pool.name_any())
+        })
+        .watches_stream(pod_stream, move |pod| {
+            let sets = pod.owner_references().iter().filter(|owner| owner.kind == "StatefulSet");
+            let set = sets.map(|owner| owner.name.clone()).next().unwrap_or_default();
+            with_pool(&of_pod, pod.namespace().as_deref(), &set)
+        })
+        .watches_stream(view_stream, |view| {
+            let owner = view.annotations().get(OWNER_ANNOTATION)?;
+            Some(ObjectRef::new(owner).within(view.namespace().as_deref()?))
+        })
+        .graceful_shutdown_on(shutdown)
+        .run(reconcile, error_policy, context)
+        .for_each(|outcome| async {
+            if let Err(error) = outcome {
+                // Turns log their own failures; this is about triggers of objects that are gone.
+                tracing::debug!(%error, "a trigger led to nothing");
+            }
+        })
+        .await;
+}
+
+/// A cache, and the stream of changes that keeps it; the cache is ahead of the stream.
+fn cached<K>(
+    api: Api<K>,
+    config: watcher::Config,
+) -> (Store<K>, impl Stream<Item = Result<K, watcher::Error>> + Send + 'static)
+where
+    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + Sync + 'static,
+    K: serde::de::DeserializeOwned,
+{
+    let (reader, writer) = store();
+    let stream = watcher(api, config)
+        .default_backoff()
+        .modify(|object| object.managed_fields_mut().clear())
+        .reflect(writer)
+        .touched_objects()
+        .inspect_err(|error| tracing::warn!(%error, "a watch failed and is tried again"));
+    (reader, stream)
+}
+
+/// The Swarms in `namespace` whose pool is the StatefulSet called `pool`.
+fn with_pool(swarms: &Store<Swarm>, namespace: Option<&str>, pool: &str) -> Vec<ObjectRef<Swarm>> {
+    let swarms = swarms.state();
+    let meant = swarms
+        .iter()
+        .filter(|swarm| swarm.namespace().as_deref() == namespace && swarm.pool_name() == pool);
+    meant.map(|swarm| ObjectRef::from_obj(&**swarm)).collect()
+}
+
+/// Says that the operator is ready once every cache is.
+async fn announce(context: Arc<Context>, ready: watch::Sender<bool>) {
+    if context.caches.wait_until_filled().await.is_ok() {
+        tracing::info!("caches are filled");
+        ready.send_replace(true);
+    }
+}
+
+/// Why a turn is to be repeated.
+#[derive(Debug, thiserror::Error)]
+pub enum ReconcileError {
+    /// A store did not do what it was asked for.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A watch ended before its cache was filled.
+    #[error("a cache was never filled")]
+    Cache,
+}
+
+async fn reconcile(
+    swarm: Arc<Swarm>,
+    context: Arc<Context>,
+) -> Result<Action, FinalizerError<ReconcileError>> {
+    let api = Api::namespaced(context.client.clone(), &swarm.namespace().unwrap_or_default());
+    finalizer(&api, FINALIZER, swarm, |event| async {
+        context.caches.wait_until_filled().await.map_err(|_| ReconcileError::Cache)?;
+        match event {
+            Event::Apply(swarm) => context.apply(&swarm).await,
+            Event::Cleanup(swarm) => context.release(&swarm).await,
+        }
+    })
+    .await
+}
+
+/// When a failed turn is repeated: at once after a lost race, ever later while the API is away.
+#[expect(clippy::needless_pass_by_value, reason = "the controller hands out owned references")]
+fn error_policy(
+    swarm: Arc<Swarm>,
+    error: &FinalizerError<ReconcileError>,
+    context: Arc<Context>,
+) -> Action {
+    const SOON: Duration = Duration::from_millis(50);
+    const PAUSE_MAX: Duration = Duration::from_secs(30);
+    let failures = context.count_failure(&swarm);
+    let conflict = match error {
+        FinalizerError::ApplyFailed(ReconcileError::Store(error))
+        | FinalizerError::CleanupFailed(ReconcileError::Store(error)) => {
+            matches!(error, StoreError::Conflict { .. })
+        }
+        _ => false,
+    };
+    let doublings = failures.min(10);
+    let pause = (SOON * 2_u32.pow(doublings)).min(PAUSE_MAX);
+    if !conflict {
+        let cause = std::error::Error::source(error).map(ToString::to_string);
+        tracing::warn!(swarm = %swarm.name_any(), %error, cause, ?pause, "a turn failed");
+    }
+    Action::requeue(if conflict && failures < 3 { SOON } else { pause })
+}

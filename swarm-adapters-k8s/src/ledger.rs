@@ -1,1 +1,230 @@
-//! Placeholder.
+//! The ledger of one pool as a `SwarmLedger` object, changed by compare-and-set only.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use swarm_core::ports::{LedgerStore, Seen, StoreError};
+use swarm_core::{JobName, Ledger, Slot, SlotRecord, Token};
+use tokio::sync::Mutex;
+
+use crate::api::{API_VERSION, Claimant, LedgerJob, LedgerSlot, SwarmLedger, SwarmLedgerSpec};
+
+/// The most bytes a ledger may have as JSON; the API server refuses requests of 1.5 MiB.
+const LEDGER_BYTES_MAX: usize = 1_200_000;
+/// How long one request may take before its outcome counts as unknown.
+pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Tells whether the object with this UID still exists.
+pub type IsAlive = Box<dyn Fn(&str) -> bool + Send + Sync>;
+
+/// Keeps the ledger of one pool in the API server.
+///
+/// Creating the object claims the pool for one Swarm. The claim of a Swarm that is gone is taken
+/// over with the next save, and what is held stays.
+pub struct KubeLedgerStore {
+    api: Api<SwarmLedger>,
+    name: String,
+    swarm: Claimant,
+    pool: Claimant,
+    is_alive: IsAlive,
+    /// What this process read or wrote last. Stale is harmless: the save would conflict.
+    last: Mutex<Option<(Ledger, Seen)>>,
+}
+
+impl KubeLedgerStore {
+    /// The store for `pool`, claimed for `swarm`; `is_alive` tells which Swarms still exist.
+    #[must_use]
+    pub fn new(
+        client: Client,
+        namespace: &str,
+        swarm: Claimant,
+        pool: Claimant,
+        is_alive: IsAlive,
+    ) -> Self {
+        // The workload's kind and name, not its UID: a StatefulSet that is deleted with its pods
+        // left alone and applied again is the same pool.
+        let name = format!("{}.{}", pool.kind.to_lowercase(), pool.name);
+        let api = Api::namespaced(client, namespace);
+        Self { api, name, swarm, pool, is_alive, last: Mutex::new(None) }
+    }
+
+    /// The UID of the workload that this store was made for.
+    #[must_use]
+    pub fn pool_uid(&self) -> &str {
+        &self.pool.uid
+    }
+
+    fn what(&self) -> String {
+        format!("ledger `{}`", self.name)
+    }
+
+    fn object(&self, ledger: &Ledger, seen: Option<&Seen>) -> Result<SwarmLedger, StoreError> {
+        let mut object = SwarmLedger::new(&self.name, to_spec(ledger, &self.swarm, &self.pool));
+        object.metadata.resource_version = seen.map(|seen| seen.0.clone());
+        object.metadata.owner_references = Some(vec![OwnerReference {
+            api_version: API_VERSION.into(),
+            kind: self.swarm.kind.clone(),
+            name: self.swarm.name.clone(),
+            uid: self.swarm.uid.clone(),
+            controller: Some(true),
+            block_owner_deletion: None,
+        }]);
+        let bytes = serde_json::to_vec(&object).map_or(usize::MAX, |json| json.len());
+        if bytes > LEDGER_BYTES_MAX {
+            let reason = format!(
+                "the ledger of pool `{}` would have {bytes} bytes, more than {LEDGER_BYTES_MAX}; \
+                 divide the jobs among several Swarms with a pool each",
+                self.pool.name
+            );
+            return Err(StoreError::Refused { code: "LedgerTooLarge", reason });
+        }
+        Ok(object)
+    }
+
+    fn refuse_foreign_claim(&self, spec: &SwarmLedgerSpec) -> Result<(), StoreError> {
+        if spec.swarm.uid == self.swarm.uid || !(self.is_alive)(&spec.swarm.uid) {
+            return Ok(());
+        }
+        let reason = format!(
+            "pool `{}` belongs to Swarm `{}`; delete that Swarm or name another pool",
+            self.pool.name, spec.swarm.name
+        );
+        Err(StoreError::Refused { code: "PoolClaimed", reason })
+    }
+}
+
+#[async_trait]
+impl LedgerStore for KubeLedgerStore {
+    async fn load(&self) -> Result<Option<(Ledger, Seen)>, StoreError> {
+        let mut last = self.last.lock().await;
+        if last.is_none() {
+            let found = bounded(self.what(), self.api.get_opt(&self.name)).await?;
+            if let Some(object) = found {
+                self.refuse_foreign_claim(&object.spec)?;
+                *last = Some((from_spec(&object.spec)?, seen(&object)));
+            }
+        }
+        Ok(last.clone())
+    }
+
+    async fn save(&self, ledger: &Ledger, seen: Option<&Seen>) -> Result<Seen, StoreError> {
+        let mut last = self.last.lock().await;
+        // Whatever happens now, what was read before is no longer to be trusted.
+        *last = None;
+        let object = self.object(ledger, seen)?;
+        let params = PostParams::default();
+        let written = match seen {
+            None => bounded(self.what(), self.api.create(&params, &object)).await,
+            Some(_) => bounded(self.what(), self.api.replace(&self.name, &params, &object)).await,
+        };
+        let seen = self::seen(&written?);
+        *last = Some((ledger.clone(), seen.clone()));
+        Ok(seen)
+    }
+}
+
+/// Awaits one request, for a bounded time, and tells a failure by what the caller can do.
+pub(crate) async fn bounded<T>(
+    what: String,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T, StoreError> {
+    let answer = match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
+        Ok(answer) => answer,
+        Err(elapsed) => return Err(StoreError::Unavailable { what, source: elapsed.into() }),
+    };
+    answer.map_err(|error| match &error {
+        // 404 for an object that was there: deleted meanwhile, which is a change like any other.
+        kube::Error::Api(status)
+            if status.is_conflict() || status.is_already_exists() || status.is_not_found() =>
+        {
+            StoreError::Conflict { what }
+        }
+        kube::Error::Api(status) if status.is_forbidden() || status.is_invalid() => {
+            let reason = format!("{what} was refused: {}", status.message);
+            StoreError::Refused { code: "WriteRefused", reason }
+        }
+        _ => StoreError::Unavailable { what, source: error.into() },
+    })
+}
+
+fn seen(object: &SwarmLedger) -> Seen {
+    Seen(object.metadata.resource_version.clone().unwrap_or_default())
+}
+
+/// The largest counter the API can carry; none gets near it (a token starts at microseconds since
+/// 1970 and rises by one a move).
+fn number(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn to_spec(ledger: &Ledger, swarm: &Claimant, pool: &Claimant) -> SwarmLedgerSpec {
+    let Ledger { revision, version, first_token, slots } = ledger;
+    let job = |(name, token): (&JobName, &Token)| LedgerJob {
+        name: name.to_string(),
+        token: number(token.0),
+    };
+    let slot = |(slot, record): (&Slot, &SlotRecord)| {
+        let SlotRecord { worker, version, jobs } = record;
+        LedgerSlot {
+            slot: i64::from(slot.0),
+            worker: worker.clone(),
+            version: number(*version),
+            jobs: jobs.iter().map(job).collect(),
+        }
+    };
+    SwarmLedgerSpec {
+        swarm: swarm.clone(),
+        pool: pool.clone(),
+        revision: number(*revision),
+        version: number(*version),
+        first_token: number(first_token.0),
+        slots: slots.iter().map(slot).collect(),
+    }
+}
+
+fn from_spec(spec: &SwarmLedgerSpec) -> Result<Ledger, StoreError> {
+    let unreadable = |detail: String| {
+        let reason = format!("the ledger of pool `{}` cannot be read: {detail}", spec.pool.name);
+        StoreError::Refused { code: "LedgerUnreadable", reason }
+    };
+    let number =
+        |value: i64| u64::try_from(value).map_err(|_| unreadable(format!("{value} is no counter")));
+    let mut slots = BTreeMap::new();
+    for slot in &spec.slots {
+        let ordinal = u32::try_from(slot.slot);
+        let ordinal = ordinal.map_err(|_| unreadable(format!("{} is no slot", slot.slot)))?;
+        let mut jobs = BTreeMap::new();
+        for job in &slot.jobs {
+            let name = JobName::new(&job.name).map_err(|error| unreadable(error.to_string()))?;
+            jobs.insert(name, Token(number(job.token)?));
+        }
+        let version = number(slot.version)?;
+        slots.insert(Slot(ordinal), SlotRecord { worker: slot.worker.clone(), version, jobs });
+    }
+    Ok(Ledger {
+        revision: number(spec.revision)?,
+        version: number(spec.version)?,
+        first_token: Token(number(spec.first_token)?),
+        slots,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use swarm_core::{Assignment, Pool, jobs, plan};
+
+    #[test]
+    fn a_ledger_survives_the_way_into_the_object_and_back() {
+        let claimant = Claimant { kind: "K".into(), name: "n".into(), uid: "u".into() };
+        let plan = plan(&jobs(["a", "b", "c"]).unwrap(), &Assignment::default(), &Pool::ready(2));
+        let ledger = Ledger::new(1_790_000_000_000_000).next(&plan.assignment, &Pool::ready(2));
+        let spec = to_spec(&ledger, &claimant, &claimant);
+        let json = serde_json::to_string(&spec).unwrap();
+        assert_eq!(from_spec(&serde_json::from_str(&json).unwrap()).unwrap(), ledger);
+    }
+}

@@ -180,7 +180,7 @@ fn name_of(document: &Value) -> String {
 mod tests {
     use super::*;
 
-    const GOOD: &str = r#"
+    const GOOD: &str = r"
 apiVersion: swarm.k8slab.info/v1alpha1
 kind: Swarm
 metadata: {name: streams}
@@ -199,7 +199,7 @@ spec: {replicas: 3}
 apiVersion: v1
 kind: Service
 metadata: {name: swarm-worker}
-"#;
+";
 
     fn message(text: &str) -> String {
         let error = parse(text, None).unwrap_err();

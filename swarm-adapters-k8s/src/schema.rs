@@ -35,12 +35,14 @@ fn value(path: &str, schema: &JSONSchemaProps, value: &Value) -> Result<(), Stri
         ("object", Value::Object(_)) => object(path, schema, value, &[]),
         ("array", Value::Array(items)) => {
             let Some(JSONSchemaPropsOrArray::Schema(item)) = &schema.items else { return Ok(()) };
-            let indexed = items.iter().enumerate();
-            indexed.map(|(n, it)| self::value(&format!("{path}[{n}]"), item, it)).collect()
+            let mut indexed = items.iter().enumerate();
+            indexed.try_for_each(|(n, value)| self::value(&format!("{path}[{n}]"), item, value))
         }
-        ("string", Value::String(_)) | ("boolean", Value::Bool(_)) | ("", _) => Ok(()),
         ("integer", Value::Number(number)) if !number.is_f64() => Ok(()),
-        ("number", Value::Number(_)) => Ok(()),
+        ("string", Value::String(_))
+        | ("boolean", Value::Bool(_))
+        | ("number", Value::Number(_))
+        | ("", _) => Ok(()),
         _ => Err(format!("field `{path}` must be {}, not {}", article(wanted), kind_of(value))),
     }
 }

@@ -1,1 +1,147 @@
-//! Placeholder.
+//! The view of one Swarm as a key of a ConfigMap, for pods that mount it.
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Patch, PatchParams};
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::{Api, Client, ResourceExt};
+use serde_json::json;
+use swarm_core::View;
+use swarm_core::ports::{StoreError, ViewStore};
+use tokio::sync::Mutex;
+
+use crate::api::{FIELD_MANAGER, Swarm};
+use crate::ledger::bounded;
+
+/// Marks the ConfigMaps that hold a view, so that only those are watched.
+pub const VIEW_LABEL: &str = "swarm.k8slab.info/view";
+/// Names the Swarm whose view a ConfigMap holds: the claim on it.
+pub const OWNER_ANNOTATION: &str = "swarm.k8slab.info/owner";
+/// The most bytes a view may have: a ConfigMap holds 1 MiB in all.
+const VIEW_BYTES_MAX: usize = 900_000;
+
+/// Tells whether a Swarm with this name exists in the namespace.
+pub type Exists = Box<dyn Fn(&str) -> bool + Send + Sync>;
+
+/// Publishes the view of one Swarm.
+///
+/// Only one key, one label and one annotation of the ConfigMap are ours, by server-side apply; it
+/// may exist before, and whatever else it holds stays.
+pub struct ConfigMapViewStore {
+    api: Api<ConfigMap>,
+    namespace: String,
+    name: String,
+    key: String,
+    swarm: String,
+    exists: Exists,
+    cache: Store<ConfigMap>,
+    /// What this process applied last and the version that made, while the cache may lag behind.
+    last: Mutex<Option<ConfigMap>>,
+}
+
+impl ConfigMapViewStore {
+    /// The view store of `swarm`. `cache` follows the ConfigMaps with [`VIEW_LABEL`]; `exists` tells
+    /// which Swarms there are in the namespace.
+    #[must_use]
+    pub fn new(client: Client, swarm: &Swarm, cache: Store<ConfigMap>, exists: Exists) -> Self {
+        let namespace = swarm.namespace().unwrap_or_default();
+        Self {
+            api: Api::namespaced(client, &namespace),
+            namespace,
+            name: swarm.view_config_map(),
+            key: swarm.view_key().to_owned(),
+            swarm: swarm.name_any(),
+            exists,
+            cache,
+            last: Mutex::new(None),
+        }
+    }
+
+    /// Whether this is still the place that `swarm` asks for.
+    #[must_use]
+    pub fn is_for(&self, swarm: &Swarm) -> bool {
+        self.name == swarm.view_config_map() && self.key == swarm.view_key()
+    }
+
+    fn what(&self) -> String {
+        format!("view ConfigMap `{}`", self.name)
+    }
+
+    /// The newest ConfigMap known: our own write, or what the cache saw after it.
+    fn known(&self, last: Option<&ConfigMap>) -> Option<ConfigMap> {
+        let key = ObjectRef::new(&self.name).within(&self.namespace);
+        let cached = self.cache.get(&key).map(|object| (*object).clone());
+        match (cached, last) {
+            (Some(cached), Some(last)) if age(&cached) < age(last) => Some(last.clone()),
+            (Some(cached), _) => Some(cached),
+            (None, _) => None,
+        }
+    }
+
+    fn refuse_foreign_claim(&self, existing: &ConfigMap) -> Result<(), StoreError> {
+        let Some(owner) = existing.annotations().get(OWNER_ANNOTATION) else { return Ok(()) };
+        if *owner == self.swarm || !(self.exists)(owner) {
+            return Ok(());
+        }
+        let reason = format!(
+            "ConfigMap `{}` holds the view of Swarm `{owner}`; \
+             set spec.view.configMapName to another name",
+            self.name
+        );
+        Err(StoreError::Refused { code: "ViewClaimed", reason })
+    }
+
+    fn holds(&self, existing: &ConfigMap, yaml: &str) -> bool {
+        let data = existing.data.as_ref().and_then(|data| data.get(&self.key));
+        data.is_some_and(|data| data == yaml)
+            && existing.annotations().get(OWNER_ANNOTATION) == Some(&self.swarm)
+            && existing.labels().contains_key(VIEW_LABEL)
+    }
+}
+
+#[async_trait]
+impl ViewStore for ConfigMapViewStore {
+    async fn publish(&self, view: &View) -> Result<(), StoreError> {
+        let yaml = view.to_yaml();
+        if yaml.len() > VIEW_BYTES_MAX {
+            let reason = format!(
+                "the view would have {} bytes, more than the {VIEW_BYTES_MAX} that fit into a \
+                 ConfigMap; divide the jobs among several Swarms",
+                yaml.len()
+            );
+            return Err(StoreError::Refused { code: "ViewTooLarge", reason });
+        }
+        let mut last = self.last.lock().await;
+        let existing = match self.known(last.as_ref()) {
+            Some(known) => Some(known),
+            // Not labelled, hence not cached: one that a person made, or none.
+            None => bounded(self.what(), self.api.get_opt(&self.name)).await?,
+        };
+        if let Some(existing) = &existing {
+            self.refuse_foreign_claim(existing)?;
+            if self.holds(existing, &yaml) {
+                return Ok(());
+            }
+        }
+        let patch = Patch::Apply(json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {
+                "name": self.name,
+                "labels": {VIEW_LABEL: "true"},
+                "annotations": {OWNER_ANNOTATION: self.swarm},
+            },
+            "data": {&self.key: yaml},
+        }));
+        let params = PatchParams::apply(FIELD_MANAGER).force();
+        let written = self.api.patch(&self.name, &params, &patch);
+        *last = Some(bounded(self.what(), written).await?);
+        Ok(())
+    }
+}
+
+/// Orders versions of one object. They are decimal numbers that grow, by promise of the API since
+/// Kubernetes 1.35 and in practice ever since.
+fn age(object: &ConfigMap) -> u64 {
+    object.resource_version().and_then(|version| version.parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,154 @@
+//! What turns share: clients, caches, and what this process remembers of each Swarm.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Instant;
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::runtime::events::Recorder;
+use kube::runtime::reflector::store::WriterDropped;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::{Client, ResourceExt};
+use tokio::sync::Mutex;
+
+use crate::api::{Claimant, Swarm, SwarmStatus};
+use crate::ledger::KubeLedgerStore;
+use crate::metrics::Metrics;
+use crate::observe::Sightings;
+use crate::view::ConfigMapViewStore;
+
+/// The caches that watches keep.
+pub(super) struct Caches {
+    pub(super) swarms: Store<Swarm>,
+    pub(super) pools: Store<StatefulSet>,
+    pub(super) pods: Store<Pod>,
+    pub(super) views: Store<ConfigMap>,
+}
+
+impl Caches {
+    /// Returns when every cache has its first complete state: before that, absence proves nothing.
+    pub(super) async fn wait_until_filled(&self) -> Result<(), WriterDropped> {
+        self.swarms.wait_until_ready().await?;
+        self.pools.wait_until_ready().await?;
+        self.pods.wait_until_ready().await?;
+        self.views.wait_until_ready().await
+    }
+
+    /// The StatefulSet that `swarm` names, unless it is on its way out.
+    pub(super) fn pool_of(&self, swarm: &Swarm) -> Option<Arc<StatefulSet>> {
+        let namespace = swarm.namespace()?;
+        self.pools.get(&ObjectRef::new(swarm.pool_name()).within(&namespace))
+    }
+
+    /// The pods in the namespace of `pool`; which are its own, the observer decides.
+    pub(super) fn pods_near(&self, pool: &StatefulSet) -> Vec<Arc<Pod>> {
+        let (namespace, prefix) = (pool.namespace(), format!("{}-", pool.name_any()));
+        let near =
+            |pod: &&Arc<Pod>| pod.namespace() == namespace && pod.name_any().starts_with(&prefix);
+        self.pods.state().iter().filter(near).cloned().collect()
+    }
+}
+
+/// What all turns share.
+pub(super) struct Context {
+    /// Never retries on its own.
+    pub(super) client: Client,
+    pub(super) caches: Arc<Caches>,
+    pub(super) recorder: Recorder,
+    pub(super) metrics: Metrics,
+    memories: std::sync::Mutex<HashMap<String, Arc<Mutex<Memory>>>>,
+    failures: std::sync::Mutex<HashMap<String, u32>>,
+}
+
+/// What this process remembers of one Swarm. All of it can be lost: that only costs time.
+pub(super) struct Memory {
+    pub(super) sightings: Sightings,
+    pub(super) ledgers: Option<KubeLedgerStore>,
+    pub(super) views: Option<ConfigMapViewStore>,
+    /// The last nudge of each pod by UID, and when it was made or first seen.
+    pub(super) nudged: BTreeMap<String, (String, Instant)>,
+    /// The status as it was last written, while the cache may lag behind.
+    pub(super) status: Option<SwarmStatus>,
+}
+
+impl Context {
+    pub(super) fn new(
+        client: Client,
+        caches: Caches,
+        recorder: Recorder,
+        metrics: Metrics,
+    ) -> Self {
+        let (memories, failures) = Default::default();
+        Self { client, caches: Arc::new(caches), recorder, metrics, memories, failures }
+    }
+
+    /// What is remembered of `swarm`, by its UID.
+    pub(super) fn memory(&self, swarm: &Swarm) -> Arc<Mutex<Memory>> {
+        let fresh = || Memory {
+            sightings: Sightings::new(Instant::now()),
+            ledgers: None,
+            views: None,
+            nudged: BTreeMap::new(),
+            status: None,
+        };
+        let mut memories = unpoisoned(&self.memories);
+        let memory = memories.entry(swarm.uid().unwrap_or_default());
+        memory.or_insert_with(|| Arc::new(Mutex::new(fresh()))).clone()
+    }
+
+    /// Forgets a Swarm that is gone.
+    pub(super) fn forget(&self, swarm: &Swarm) {
+        unpoisoned(&self.memories).remove(&swarm.uid().unwrap_or_default());
+        self.forget_failures(swarm);
+    }
+
+    /// Counts a failure of `swarm` and tells how many there were in a row before.
+    pub(super) fn count_failure(&self, swarm: &Swarm) -> u32 {
+        let mut failures = unpoisoned(&self.failures);
+        let count = failures.entry(swarm.uid().unwrap_or_default()).or_default();
+        *count = count.saturating_add(1);
+        *count - 1
+    }
+
+    pub(super) fn forget_failures(&self, swarm: &Swarm) {
+        unpoisoned(&self.failures).remove(&swarm.uid().unwrap_or_default());
+    }
+
+    /// The ledger store for `swarm` on `pool`, claimed under both UIDs.
+    pub(super) fn ledger_store(&self, swarm: &Swarm, pool: &StatefulSet) -> KubeLedgerStore {
+        let claimant = |kind: &str, name: String, uid: Option<String>| Claimant {
+            kind: kind.into(),
+            name,
+            uid: uid.unwrap_or_default(),
+        };
+        let swarms = self.caches.swarms.clone();
+        let is_alive = move |uid: &str| {
+            swarms.state().iter().any(|swarm| swarm.metadata.uid.as_deref() == Some(uid))
+        };
+        KubeLedgerStore::new(
+            self.client.clone(),
+            &swarm.namespace().unwrap_or_default(),
+            claimant("Swarm", swarm.name_any(), swarm.uid()),
+            claimant("StatefulSet", pool.name_any(), pool.uid()),
+            Box::new(is_alive),
+        )
+    }
+
+    /// The view store for `swarm`.
+    pub(super) fn view_store(&self, swarm: &Swarm) -> ConfigMapViewStore {
+        let (swarms, namespace) = (self.caches.swarms.clone(), swarm.namespace());
+        let exists = move |name: &str| {
+            let named = ObjectRef::new(name).within(namespace.as_deref().unwrap_or_default());
+            swarms.get(&named).is_some()
+        };
+        let views = self.caches.views.clone();
+        ConfigMapViewStore::new(self.client.clone(), swarm, views, Box::new(exists))
+    }
+}
+
+/// The content of a mutex whatever became of its last holder: the maps here are never left half
+/// changed.
+fn unpoisoned<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}

@@ -1,0 +1,33 @@
+//! `swarm-operator`: gives every job exactly one worker out of a pool, on Kubernetes or on one
+//! machine. This program parses arguments, connects, wires and runs; it decides nothing.
+
+mod args;
+mod crd;
+mod local;
+mod run;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use args::{Args, Command};
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let outcome = match Args::parse().command {
+        Command::Local(args) => local::local(args).await,
+        Command::Run(args) => run::run(args).await,
+        Command::Crd => crd::print(),
+        Command::Worker { command } => swarm_worker::run(command).await,
+    };
+    outcome.unwrap_or_else(|error| {
+        complain(&error);
+        ExitCode::FAILURE
+    })
+}
+
+/// Tells a person what went wrong: one line, causes included.
+#[expect(clippy::print_stderr, reason = "stderr is where a command line complains")]
+fn complain(error: &anyhow::Error) {
+    eprintln!("swarm-operator: {error:#}");
+}
