@@ -19,6 +19,7 @@ use crate::args::{LogFormat, RunArgs};
 /// Runs the operator until SIGTERM or Ctrl-C; turns under way are finished.
 pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     init_logging(args.log_format);
+    let listener = http::listen(args.listen).await?;
     let shutdown = CancellationToken::new();
     tokio::spawn(cancel_on_signal(shutdown.clone())?);
 
@@ -35,26 +36,38 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         let stop = shutdown.clone().cancelled_owned();
         controllers.spawn(controller::run(clients.clone(), scope, metrics.clone(), ready, stop));
     }
-    let router = http::operator_router(all_ready, Arc::new(registry));
-    let server = http::serve(args.listen, router, shutdown.clone()).await?;
-    tracing::info!(address = %server.address(), "serving /healthz, /readyz and /metrics");
+    let (ready, is_ready) = watch::channel(false);
+    tokio::spawn(announce(all_ready, ready));
+    let router = http::operator_router(is_ready, Arc::new(registry));
+    let server = tokio::spawn(http::serve(listener, router, shutdown.clone()));
 
     while let Some(ended) = controllers.join_next().await {
         ended.context("a controller failed")?;
         anyhow::ensure!(shutdown.is_cancelled(), "a controller ended though nobody asked it to");
     }
+    server.await?.context("the HTTP server failed")?;
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says that the operator is ready once all its controllers are.
+async fn announce(all: Vec<watch::Receiver<bool>>, ready: watch::Sender<bool>) {
+    for mut one in all {
+        if one.wait_for(|is_ready| *is_ready).await.is_err() {
+            return;
+        }
+    }
+    ready.send_replace(true);
 }
 
 /// One controller a namespace, or one for all.
 fn scopes(mut namespaces: Vec<String>) -> Vec<Scope> {
     namespaces.sort();
     namespaces.dedup();
-    match namespaces.is_empty() {
-        true => vec![Scope::Cluster],
-        false => namespaces.into_iter().map(Scope::Namespace).collect(),
+    if namespaces.is_empty() {
+        return vec![Scope::Cluster];
     }
+    namespaces.into_iter().map(Scope::Namespace).collect()
 }
 
 /// The future that cancels `shutdown` when the process is asked to end.

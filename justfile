@@ -1,0 +1,51 @@
+# What people type. CI runs the same commands; `just --list` is the manual.
+
+# Everything CI runs, except the cluster.
+check: fmt lint docs test deny
+
+# Fail if a file is not formatted.
+fmt:
+    cargo fmt --all --check
+
+# Fail on any warning of compiler or clippy.
+lint:
+    cargo clippy --workspace --all-targets --locked -- -D warnings
+
+# Fail if the documentation of the code has a warning.
+docs:
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+
+# All tests that need no cluster.
+test:
+    cargo test --workspace --locked
+
+# Fail if a dependency, a licence or a source is not agreed (needs cargo-deny).
+deny:
+    cargo deny --offline check bans licenses sources
+
+# Write the custom resource definitions anew from the types.
+generate:
+    cargo run --quiet --locked -p swarm-operator -- crd > deploy/crds/swarm.yaml
+
+# The 27 streams on this machine.
+local *ARGS:
+    cargo run --release --locked -p swarm-operator -- local deploy/samples/streams.yaml {{ARGS}}
+
+# Tell the cluster stories, or those whose name contains one of the words (root, Debian packages).
+e2e *STORIES:
+    cargo run --locked -p swarm-e2e -- stories {{STORIES}}
+
+# A shell with a real two-node cluster and the operator in it; it is gone when the shell ends.
+cluster:
+    cargo run --locked -p swarm-e2e -- shell
+
+# Put the custom resource definitions and the operator into the cluster that kubectl talks to.
+install:
+    kubectl apply --server-side -k deploy/crds
+    kubectl apply -k deploy/base
+
+# Take everything away again: first the Swarms, then the operator, then the definitions.
+uninstall:
+    kubectl delete swarms --all --all-namespaces --ignore-not-found
+    kubectl delete -k deploy/base --ignore-not-found
+    kubectl delete -k deploy/crds --ignore-not-found
