@@ -28,7 +28,7 @@ pub const API_VERSION: &str = "swarm.k8slab.info/v1alpha1";
 /// The name under which the operator writes, in `managedFields` and Events.
 pub const FIELD_MANAGER: &str = "swarm-operator";
 
-/// Jobs, and the pool of workers that shares them: each job is run by exactly one worker.
+/// What the user asks for.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "swarm.k8slab.info",
@@ -37,6 +37,7 @@ pub const FIELD_MANAGER: &str = "swarm-operator";
     namespaced,
     shortname = "sw",
     category = "swarm",
+    doc = "Jobs, and the pool of workers that shares them: each job is run by exactly one worker.",
     status = "SwarmStatus",
     derive = "PartialEq",
     printcolumn(json_path = ".status.jobs", name = "Jobs", type_ = "integer"),

@@ -3,8 +3,7 @@
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
-/// Who holds which job of a pool. Written by the operator alone; everything else is derived from
-/// it. One per pool, named after the workload: creating it is the claim on the pool.
+/// The record. One per pool, named after the workload: creating it is the claim on the pool.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "swarm.k8slab.info",
@@ -12,6 +11,7 @@ use serde::{Deserialize, Serialize};
     kind = "SwarmLedger",
     namespaced,
     category = "swarm",
+    doc = "Who holds which job of a pool. Written by the operator alone; views are derived from it.",
     derive = "PartialEq",
     printcolumn(json_path = ".spec.swarm.name", name = "Swarm", type_ = "string"),
     printcolumn(json_path = ".spec.pool.name", name = "Pool", type_ = "string"),
