@@ -36,7 +36,6 @@ pub const FIELD_MANAGER: &str = "swarm-operator";
     kind = "Swarm",
     namespaced,
     shortname = "sw",
-    category = "swarm",
     doc = "Jobs, and the pool of workers that shares them: each job is run by exactly one worker.",
     status = "SwarmStatus",
     derive = "PartialEq",

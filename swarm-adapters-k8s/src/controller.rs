@@ -119,8 +119,8 @@ pub async fn run(
     let reporter = Reporter { controller: FIELD_MANAGER.into(), instance: None };
     let recorder = Recorder::new(clients.control.clone(), reporter);
     let caches = context::Caches { swarms: swarms.clone(), pools, pods, views };
-    let context = Arc::new(Context::new(clients.control, caches, recorder, metrics));
-    tokio::spawn(announce(context.clone(), ready));
+    let context = Arc::new(Context::new(clients.control, caches, recorder, metrics, ready));
+    tokio::spawn(announce(context.clone()));
 
     // The status is written by ourselves and must not trigger a turn; finalizers and annotations
     // are not part of the generation.
@@ -181,31 +181,20 @@ fn with_pool(swarms: &Store<Swarm>, namespace: Option<&str>, pool: &str) -> Vec<
 }
 
 /// Says that the operator is ready once every cache is.
-async fn announce(context: Arc<Context>, ready: watch::Sender<bool>) {
+async fn announce(context: Arc<Context>) {
     if context.caches.wait_until_filled().await.is_ok() {
         tracing::info!("caches are filled");
-        ready.send_replace(true);
+        context.filled.send_replace(true);
     }
-}
-
-/// Why a turn is to be repeated.
-#[derive(Debug, thiserror::Error)]
-pub enum ReconcileError {
-    /// A store did not do what it was asked for.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// A watch ended before its cache was filled.
-    #[error("a cache was never filled")]
-    Cache,
 }
 
 async fn reconcile(
     swarm: Arc<Swarm>,
     context: Arc<Context>,
-) -> Result<Action, FinalizerError<ReconcileError>> {
+) -> Result<Action, FinalizerError<StoreError>> {
     let api = Api::namespaced(context.client.clone(), &swarm.namespace().unwrap_or_default());
     finalizer(&api, FINALIZER, swarm, |event| async {
-        context.caches.wait_until_filled().await.map_err(|_| ReconcileError::Cache)?;
+        context.wait_until_filled().await;
         match event {
             Event::Apply(swarm) => context.apply(&swarm).await,
             Event::Cleanup(swarm) => context.release(&swarm).await,
@@ -214,23 +203,35 @@ async fn reconcile(
     .await
 }
 
+/// Whether the turn saw a state that is past; fresher ones are on their way.
+fn is_conflict(error: &FinalizerError<StoreError>) -> bool {
+    match error {
+        FinalizerError::ApplyFailed(error) | FinalizerError::CleanupFailed(error) => {
+            matches!(error, StoreError::Conflict { .. })
+        }
+        // The patch tests what it changes; 422 says that the test failed.
+        FinalizerError::AddFinalizer(kube::Error::Api(status))
+        | FinalizerError::RemoveFinalizer(kube::Error::Api(status)) => {
+            status.is_invalid() || status.is_conflict() || status.is_not_found()
+        }
+        FinalizerError::AddFinalizer(_)
+        | FinalizerError::RemoveFinalizer(_)
+        | FinalizerError::UnnamedObject
+        | FinalizerError::InvalidFinalizer => false,
+    }
+}
+
 /// When a failed turn is repeated: at once after a lost race, ever later while the API is away.
 #[expect(clippy::needless_pass_by_value, reason = "the controller hands out owned references")]
 fn error_policy(
     swarm: Arc<Swarm>,
-    error: &FinalizerError<ReconcileError>,
+    error: &FinalizerError<StoreError>,
     context: Arc<Context>,
 ) -> Action {
     const SOON: Duration = Duration::from_millis(50);
     const PAUSE_MAX: Duration = Duration::from_secs(30);
     let failures = context.count_failure(&swarm);
-    let conflict = match error {
-        FinalizerError::ApplyFailed(ReconcileError::Store(error))
-        | FinalizerError::CleanupFailed(ReconcileError::Store(error)) => {
-            matches!(error, StoreError::Conflict { .. })
-        }
-        _ => false,
-    };
+    let conflict = is_conflict(error);
     let doublings = failures.min(10);
     let pause = (SOON * 2_u32.pow(doublings)).min(PAUSE_MAX);
     if !conflict {

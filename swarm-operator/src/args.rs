@@ -37,13 +37,13 @@ pub(crate) struct RunArgs {
     /// Look for Swarms in this namespace only; may be given several times [default: all namespaces]
     #[arg(long = "namespace", short, value_name = "NS")]
     pub(crate) namespaces: Vec<String>,
-    /// Where the cluster is [default: the pod's own, or $KUBECONFIG, or ~/.kube/config]
+    /// Where the cluster is [default: the pod's own, else `KUBECONFIG`, else ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Where to serve /healthz, /readyz and /metrics
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     pub(crate) listen: SocketAddr,
-    /// How log lines look; $RUST_LOG says which are written [default there: info]
+    /// How log lines look; `RUST_LOG` says which are written [default there: info]
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub(crate) log_format: LogFormat,
 }

@@ -89,6 +89,6 @@ fn init_logging(format: LogFormat) {
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match format {
         LogFormat::Text => lines.init(),
-        LogFormat::Json => lines.json().init(),
+        LogFormat::Json => lines.json().with_span_list(false).init(),
     }
 }

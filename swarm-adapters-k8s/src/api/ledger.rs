@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
     version = "v1alpha1",
     kind = "SwarmLedger",
     namespaced,
-    category = "swarm",
     doc = "Who holds which job of a pool. Written by the operator alone; views are derived from it.",
     derive = "PartialEq",
     printcolumn(json_path = ".spec.swarm.name", name = "Swarm", type_ = "string"),

@@ -10,7 +10,7 @@ use kube::runtime::events::Recorder;
 use kube::runtime::reflector::store::WriterDropped;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Client, ResourceExt};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 
 use crate::api::{Claimant, Swarm, SwarmStatus};
 use crate::ledger::KubeLedgerStore;
@@ -27,9 +27,12 @@ pub(super) struct Caches {
 }
 
 impl Caches {
-    /// Returns when every cache has its first complete state: before that, absence proves nothing.
+    /// Returns when every cache but that of the Swarms has its first complete state: before that,
+    /// absence proves nothing. For the Swarms the controller itself waits.
+    ///
+    /// To be awaited by one task only: a second waiter would take the place of the first, which
+    /// would then never wake.
     pub(super) async fn wait_until_filled(&self) -> Result<(), WriterDropped> {
-        self.swarms.wait_until_ready().await?;
         self.pools.wait_until_ready().await?;
         self.pods.wait_until_ready().await?;
         self.views.wait_until_ready().await
@@ -57,6 +60,8 @@ pub(super) struct Context {
     pub(super) caches: Arc<Caches>,
     pub(super) recorder: Recorder,
     pub(super) metrics: Metrics,
+    /// Whether the caches are filled.
+    pub(super) filled: watch::Sender<bool>,
     memories: std::sync::Mutex<HashMap<String, Arc<Mutex<Memory>>>>,
     failures: std::sync::Mutex<HashMap<String, u32>>,
 }
@@ -78,9 +83,16 @@ impl Context {
         caches: Caches,
         recorder: Recorder,
         metrics: Metrics,
+        filled: watch::Sender<bool>,
     ) -> Self {
         let (memories, failures) = Default::default();
-        Self { client, caches: Arc::new(caches), recorder, metrics, memories, failures }
+        Self { client, caches: Arc::new(caches), recorder, metrics, filled, memories, failures }
+    }
+
+    /// Returns when the caches are filled.
+    pub(super) async fn wait_until_filled(&self) {
+        // The sender lives as long as this context, so the wait cannot fail.
+        let _ = self.filled.subscribe().wait_for(|filled| *filled).await;
     }
 
     /// What is remembered of `swarm`, by its UID.

@@ -12,7 +12,6 @@ use serde_json::json;
 use swarm_core::ports::{StoreError, ViewStore};
 use swarm_core::{Desired, Observed, Turn, View, turn};
 
-use super::ReconcileError;
 use super::context::{Context, Memory};
 use crate::api::{API_VERSION, FIELD_MANAGER, Swarm, SwarmStatus};
 use crate::convert;
@@ -33,7 +32,7 @@ enum Outcome {
 
 impl Context {
     /// Brings a Swarm that is wanted closer to what it asks for.
-    pub(super) async fn apply(&self, swarm: &Swarm) -> Result<Action, ReconcileError> {
+    pub(super) async fn apply(&self, swarm: &Swarm) -> Result<Action, StoreError> {
         let started = Instant::now();
         let memory = self.memory(swarm);
         let mut memory = memory.lock().await;
@@ -171,7 +170,7 @@ impl Context {
 
     /// Lets go of everything a Swarm held: publishes empty lists, tells the workers, and returns
     /// when they were told. The pool and the emptied view stay.
-    pub(super) async fn release(&self, swarm: &Swarm) -> Result<Action, ReconcileError> {
+    pub(super) async fn release(&self, swarm: &Swarm) -> Result<Action, StoreError> {
         let memory = self.memory(swarm);
         let mut memory = memory.lock().await;
         let timing = convert::desired(swarm).map(|desired| desired.timing).unwrap_or_default();
@@ -186,7 +185,7 @@ impl Context {
             Err(StoreError::Refused { reason, .. }) => {
                 tracing::info!(swarm = %swarm.name_any(), reason, "nothing to release");
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(error),
         }
         self.forget(swarm);
         Ok(Action::await_change())

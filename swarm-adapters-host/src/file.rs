@@ -1,0 +1,125 @@
+//! Files that a reader sees whole or not at all.
+//!
+//! A write goes to a second file beside the first, which is then renamed over it. Whoever is
+//! killed in between leaves at most that second file, which the next write starts anew. There is
+//! one second file for each name, so a file must have one writer at a time.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+/// Replaces the contents of `path`, so that they survive a loss of power once this returns.
+///
+/// # Errors
+///
+/// Whatever the file system says; then `path` has its old contents or its new ones.
+pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
+    let beside = beside(path)?;
+    let mut file = File::create(&beside)?;
+    file.write_all(contents)?;
+    file.sync_all()?;
+    fs::rename(&beside, path)?;
+    // The new name is an entry of the directory and is durable only with it.
+    File::open(directory(path))?.sync_all()
+}
+
+/// Replaces the contents of `path` for every reader, but does not wait for the disk: for what can
+/// be made again.
+///
+/// # Errors
+///
+/// Whatever the file system says; then `path` has its old contents or its new ones.
+pub fn swap(path: &Path, contents: &[u8]) -> io::Result<()> {
+    let beside = beside(path)?;
+    fs::write(&beside, contents)?;
+    fs::rename(&beside, path)
+}
+
+/// Reads a text of at most `bytes_max` bytes.
+///
+/// # Errors
+///
+/// [`ReadError`] says whether there is no such file or why it cannot be used.
+pub fn read_text(path: &Path, bytes_max: u64) -> Result<String, ReadError> {
+    let file = File::open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => ReadError::Missing,
+        _ => ReadError::Failed(error),
+    })?;
+    let mut bytes = Vec::new();
+    // One byte more than allowed tells a file that is too large; its length may lie, as for pipes.
+    file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes).map_err(ReadError::Failed)?;
+    if u64::try_from(bytes.len()).is_ok_and(|length| length <= bytes_max) {
+        String::from_utf8(bytes).map_err(|_| ReadError::NotText)
+    } else {
+        Err(ReadError::TooLarge { bytes_max })
+    }
+}
+
+/// Why a file cannot be read as a text.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// There is no such file.
+    #[error("there is no such file")]
+    Missing,
+    /// The file is larger than its reader is willing to hold.
+    #[error("it has more than {bytes_max} bytes, which is the most that is read")]
+    TooLarge {
+        /// The limit.
+        bytes_max: u64,
+    },
+    /// The file holds something other than text.
+    #[error("it is not a UTF-8 text")]
+    NotText,
+    /// The system refuses.
+    #[error("it cannot be read: {0}")]
+    Failed(io::Error),
+}
+
+/// The directory that `path` stands in.
+pub(crate) fn directory(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// The second file that a write of `path` goes through.
+fn beside(path: &Path) -> io::Result<PathBuf> {
+    let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+    let mut hidden = OsString::from(".");
+    hidden.push(name);
+    hidden.push(".new");
+    Ok(path.with_file_name(hidden))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_writer_left_behind_is_neither_read_nor_in_the_way() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state");
+        replace(&path, b"first").unwrap();
+        fs::write(beside(&path).unwrap(), "half of the sec").unwrap();
+        assert_eq!(read_text(&path, 100).unwrap(), "first");
+        swap(&path, b"third").unwrap();
+        assert_eq!(read_text(&path, 100).unwrap(), "third");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_text_is_read_up_to_its_limit_and_not_beyond() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("text");
+        fs::write(&path, "12345").unwrap();
+        assert_eq!(read_text(&path, 5).unwrap(), "12345");
+        let error = read_text(&path, 4).unwrap_err().to_string();
+        assert_eq!(error, "it has more than 4 bytes, which is the most that is read");
+        fs::write(&path, [0xff]).unwrap();
+        assert!(matches!(read_text(&path, 4), Err(ReadError::NotText)));
+        assert!(matches!(read_text(&dir.path().join("none"), 4), Err(ReadError::Missing)));
+        assert!(matches!(read_text(dir.path(), 4), Err(ReadError::Failed(_))));
+    }
+}

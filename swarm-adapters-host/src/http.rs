@@ -1,0 +1,224 @@
+//! What both programs answer over HTTP.
+
+use std::env;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use axum::{Json, Router};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+use serde::Serialize;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::report::Report;
+
+/// How long requests that are being answered may take once the server is to end.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// Which build of the program runs, as the image says in the variables `COMMIT` and `DATE`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Build {
+    /// The commit, or the version of the program where nobody said.
+    pub version: String,
+    /// When it was built, or `unknown`.
+    pub date: String,
+}
+
+impl Build {
+    /// What the environment says.
+    #[must_use]
+    pub fn from_env() -> Self {
+        let said = |name| env::var(name).ok().filter(|value| !value.is_empty());
+        Self {
+            version: said("COMMIT").unwrap_or_else(|| env!("CARGO_PKG_VERSION").to_owned()),
+            date: said("DATE").unwrap_or_else(|| "unknown".to_owned()),
+        }
+    }
+}
+
+/// What a worker answers: `/internal/health`, `/internal/version` and `/metrics`.
+///
+/// `report` is what the worker runs at the moment.
+pub fn worker_router(
+    build: Build,
+    report: watch::Receiver<Report>,
+    registry: Arc<Registry>,
+) -> Router {
+    Router::new()
+        .route("/internal/health", get(move || async { Json(build) }))
+        .route("/internal/version", get(move || async move { Json(report.borrow().clone()) }))
+        .route("/metrics", get(metrics).with_state(registry))
+}
+
+/// What an operator answers: `/healthz` while it runs, `/readyz` with 503 until `ready`, and
+/// `/metrics`.
+pub fn operator_router(ready: watch::Receiver<bool>, registry: Arc<Registry>) -> Router {
+    let readyz = move || async move {
+        if *ready.borrow() {
+            (StatusCode::OK, "ok\n")
+        } else {
+            (StatusCode::SERVICE_UNAVAILABLE, "not ready yet\n")
+        }
+    };
+    Router::new()
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics).with_state(registry))
+}
+
+async fn metrics(State(registry): State<Arc<Registry>>) -> impl IntoResponse {
+    let mut text = String::new();
+    match encode(&mut text, &registry) {
+        Ok(()) => {
+            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            (StatusCode::OK, [(header::CONTENT_TYPE, kind)], text)
+        }
+        Err(error) => {
+            let kind = "text/plain; charset=utf-8";
+            (StatusCode::INTERNAL_SERVER_ERROR, [(header::CONTENT_TYPE, kind)], error.to_string())
+        }
+    }
+}
+
+/// Starts to listen on `address`; port 0 takes any free one.
+///
+/// # Errors
+///
+/// [`ListenError`], a sentence for a person.
+pub async fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
+    TcpListener::bind(address).await.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => ListenError::InUse(address),
+        _ => ListenError::Failed(address, error),
+    })
+}
+
+/// Answers requests until `shutdown` is cancelled; those that came before have a second more.
+///
+/// # Errors
+///
+/// If the listener fails.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    shutdown: CancellationToken,
+) -> io::Result<()> {
+    let server = axum::serve(listener, router);
+    let server = server.with_graceful_shutdown(shutdown.clone().cancelled_owned());
+    // A client that keeps its connection open must not keep the program from ending.
+    let overdue = async {
+        shutdown.cancelled().await;
+        tokio::time::sleep(DRAIN).await;
+    };
+    tokio::select! {
+        ended = server => ended,
+        () = overdue => Ok(()),
+    }
+}
+
+/// Why nothing listens on an address.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// Another program, or another one of ours, listens there.
+    #[error("cannot listen on {0}: the port is in use; choose another one")]
+    InUse(SocketAddr),
+    /// The system refuses.
+    #[error("cannot listen on {0}: {1}")]
+    Failed(SocketAddr, io::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
+
+    use super::*;
+    use crate::metrics::WorkerMetrics;
+
+    const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+    /// Serves `router` on a free port for as long as the test runs.
+    async fn served(router: Router) -> SocketAddr {
+        let listener = listen(ANY).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(serve(listener, router, CancellationToken::new()));
+        address
+    }
+
+    async fn get(address: SocketAddr, path: &str) -> String {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: w\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn a_worker_answers_as_its_predecessor_did() {
+        let build = Build { version: "0a1b2c3".into(), date: "2026-11-01".into() };
+        let jobs = swarm_core::jobs(["stream:b", "stream:a"]).unwrap();
+        let (sender, report) = watch::channel(Report::default());
+        let (metrics, registry) = WorkerMetrics::registered(&build);
+        let address = served(worker_router(build, report, registry)).await;
+        let health = get(address, "/internal/health").await;
+        assert!(health.ends_with(r#"{"version":"0a1b2c3","date":"2026-11-01"}"#), "{health}");
+        assert!(get(address, "/internal/version").await.ends_with(r#"{"version":0,"jobs":[]}"#));
+        sender.send_replace(Report { version: 7, jobs });
+        let version = get(address, "/internal/version").await;
+        assert!(version.ends_with(r#"{"version":7,"jobs":["stream:a","stream:b"]}"#), "{version}");
+        metrics.acted(7, 2, 0, 2);
+        metrics.view_error();
+        let shown = get(address, "/metrics").await;
+        let lines = [
+            "content-type: application/openmetrics-text",
+            "swarm_worker_jobs 2\n",
+            "swarm_worker_view_version 7\n",
+            "swarm_worker_job_starts_total 2\n",
+            "swarm_worker_job_stops_total 0\n",
+            "swarm_worker_view_errors_total 1\n",
+            "swarm_build_info{version=\"0a1b2c3\",date=\"2026-11-01\"} 1\n",
+        ];
+        for line in lines {
+            assert!(shown.contains(line), "{line} is not in {shown}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_operator_is_ready_when_it_says_so() {
+        let (sender, ready) = watch::channel(false);
+        let address = served(operator_router(ready, Arc::default())).await;
+        assert!(get(address, "/readyz").await.starts_with("HTTP/1.1 503"));
+        sender.send_replace(true);
+        assert!(get(address, "/readyz").await.starts_with("HTTP/1.1 200"));
+        assert!(get(address, "/healthz").await.starts_with("HTTP/1.1 200"));
+        assert!(get(address, "/metrics").await.ends_with("# EOF\n"));
+    }
+
+    #[tokio::test]
+    async fn a_port_in_use_is_told_in_one_sentence() {
+        let address = served(Router::new()).await;
+        let message = listen(address).await.unwrap_err().to_string();
+        let expected =
+            format!("cannot listen on {address}: the port is in use; choose another one");
+        assert_eq!(message, expected);
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_is_kept_open_does_not_keep_the_server_from_ending() {
+        let shutdown = CancellationToken::new();
+        let listener = listen(ANY).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = tokio::spawn(serve(listener, Router::new(), shutdown.clone()));
+        let _open = TcpStream::connect(address).await.unwrap();
+        shutdown.cancel();
+        tokio::time::timeout(10 * DRAIN, server).await.unwrap().unwrap().unwrap();
+    }
+}

@@ -1,0 +1,195 @@
+//! The ledger of a pool in a file, for a pool on one machine.
+//!
+//! `DIR/ledger.json` is replaced whole and only while `DIR/ledger.lock` is held, so the
+//! comparison and the write of a [`save`](LedgerStore::save) are one step among all processes.
+//! Both are durable before `save` returns; a process killed at any point leaves the ledger as it
+//! was before or as it is after.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use swarm_core::ports::{BoxError, LedgerStore, Seen, StoreError};
+use swarm_core::{JobName, Ledger, Slot, SlotRecord, Token};
+use tokio::task::spawn_blocking;
+
+use crate::file::{self, ReadError};
+
+/// The format this program writes, and the newest it reads.
+const FORMAT: u64 = 1;
+
+/// The largest ledger that is read: about five million jobs.
+const BYTES_MAX: u64 = 256 << 20;
+
+/// Keeps a ledger in a directory.
+#[derive(Clone, Debug)]
+pub struct FileLedgerStore {
+    path: PathBuf,
+    lock: PathBuf,
+}
+
+impl FileLedgerStore {
+    /// A store in `dir`, which is made if it is missing.
+    ///
+    /// # Errors
+    ///
+    /// If the directory cannot be made.
+    pub fn open(dir: &Path) -> io::Result<Self> {
+        fs::create_dir_all(dir)?;
+        Ok(Self { path: dir.join("ledger.json"), lock: dir.join("ledger.lock") })
+    }
+
+    /// The ledger as it stands in the file.
+    fn read(&self) -> Result<Option<(Ledger, Seen)>, StoreError> {
+        let text = match file::read_text(&self.path, BYTES_MAX) {
+            Ok(text) => text,
+            Err(ReadError::Missing) => return Ok(None),
+            Err(ReadError::Failed(error)) => return Err(self.unavailable(error)),
+            Err(error @ (ReadError::TooLarge { .. } | ReadError::NotText)) => {
+                return Err(self.unreadable(&error));
+            }
+        };
+        let Format { format } = self.parsed(&text)?;
+        if format != FORMAT {
+            let path = self.path.display();
+            return Err(StoreError::Refused {
+                code: "LedgerFormat",
+                reason: format!(
+                    "{path} has format {format} and this program knows format {FORMAT}; \
+                     use the version of swarm that wrote it"
+                ),
+            });
+        }
+        let ledger = Ledger::try_from(self.parsed::<Document>(&text)?);
+        Ok(Some((ledger.map_err(|e| self.unreadable(&e))?, seen(&text))))
+    }
+
+    /// Writes the ledger if the file is still as it was `seen`.
+    fn write(&self, text: &str, seen_before: Option<&Seen>) -> Result<Seen, StoreError> {
+        let lock = File::create(&self.lock).map_err(|e| self.unavailable(e))?;
+        // The lock goes when `lock` is closed, at the latest by the end of the process.
+        lock.lock().map_err(|e| self.unavailable(e))?;
+        let stored = self.read()?.map(|(_, seen)| seen);
+        if stored.as_ref() != seen_before {
+            return Err(StoreError::Conflict { what: self.what() });
+        }
+        file::replace(&self.path, text.as_bytes()).map_err(|e| self.unavailable(e))?;
+        Ok(seen(text))
+    }
+
+    fn parsed<'a, T: Deserialize<'a>>(&self, text: &'a str) -> Result<T, StoreError> {
+        serde_json::from_str(text).map_err(|error| self.unreadable(&error))
+    }
+
+    fn what(&self) -> String {
+        format!("ledger {}", self.path.display())
+    }
+
+    fn unavailable(&self, source: impl Into<BoxError>) -> StoreError {
+        StoreError::Unavailable { what: self.what(), source: source.into() }
+    }
+
+    fn unreadable(&self, error: &dyn std::fmt::Display) -> StoreError {
+        let path = self.path.display();
+        StoreError::Refused {
+            code: "LedgerUnreadable",
+            reason: format!("{path} is no ledger: {error}; move it away to assign all jobs anew"),
+        }
+    }
+}
+
+#[async_trait]
+impl LedgerStore for FileLedgerStore {
+    async fn load(&self) -> Result<Option<(Ledger, Seen)>, StoreError> {
+        let store = self.clone();
+        let read = spawn_blocking(move || store.read()).await;
+        read.map_err(|error| self.unavailable(error))?
+    }
+
+    async fn save(&self, ledger: &Ledger, seen: Option<&Seen>) -> Result<Seen, StoreError> {
+        let document = serde_json::to_string(&Document::from(ledger));
+        let text = document.map_err(|error| self.unavailable(error))? + "\n";
+        let (store, seen) = (self.clone(), seen.cloned());
+        let written = spawn_blocking(move || store.write(&text, seen.as_ref())).await;
+        written.map_err(|error| self.unavailable(error))?
+    }
+}
+
+/// Names the contents of the file. Only this process compares it, so any good hash will do.
+fn seen(text: &str) -> Seen {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    Seen(format!("{:016x}", hasher.finish()))
+}
+
+/// The one field that every format has.
+#[derive(Deserialize)]
+struct Format {
+    format: u64,
+}
+
+/// A ledger as it stands in the file.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    format: u64,
+    revision: u64,
+    version: u64,
+    first_token: u64,
+    slots: BTreeMap<u32, Record>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Record {
+    worker: String,
+    version: u64,
+    jobs: BTreeMap<String, u64>,
+}
+
+impl From<&Ledger> for Document {
+    fn from(ledger: &Ledger) -> Self {
+        let Ledger { revision, version, first_token, slots } = ledger;
+        let record = |(slot, record): (&Slot, &SlotRecord)| {
+            let SlotRecord { worker, version, jobs } = record;
+            let jobs = jobs.iter().map(|(job, token)| (job.to_string(), token.0)).collect();
+            (slot.0, Record { worker: worker.clone(), version: *version, jobs })
+        };
+        Self {
+            format: FORMAT,
+            revision: *revision,
+            version: *version,
+            first_token: first_token.0,
+            slots: slots.iter().map(record).collect(),
+        }
+    }
+}
+
+impl TryFrom<Document> for Ledger {
+    type Error = String;
+
+    fn try_from(document: Document) -> Result<Self, String> {
+        let Document { format: _, revision, version, first_token, slots } = document;
+        let mut held = BTreeSet::new();
+        let mut job = |(name, token): (String, u64)| {
+            let job = JobName::new(&name).map_err(|error| error.to_string())?;
+            // Two holders of one job would be run by both: no ledger of ours says that.
+            let is_first = held.insert(job.clone());
+            is_first.then_some((job, Token(token))).ok_or(format!("job `{name}` has two holders"))
+        };
+        let record = |(slot, record): (u32, Record)| {
+            let Record { worker, version, jobs } = record;
+            let jobs = jobs.into_iter().map(&mut job).collect::<Result<_, _>>()?;
+            Ok((Slot(slot), SlotRecord { worker, version, jobs }))
+        };
+        let slots = slots.into_iter().map(record).collect::<Result<_, String>>()?;
+        Ok(Self { revision, version, first_token: Token(first_token), slots })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,24 @@
+//! Everything of swarm that knows the host it runs on, and nothing that knows Kubernetes.
+//!
+//! - [`ledger`] and [`view`] keep the ledger and the view in files, as adapters of the core's
+//!   ports; [`mod@file`] holds the two ways to write a file that a reader never sees half of.
+//! - [`watch`] follows one file by its directory, through the swaps of a mounted `ConfigMap` too.
+//! - [`processes`] runs the workers of a pool as child processes, and ends them.
+//! - [`runner`] runs jobs inside a worker; [`report`] is what a worker tells about them.
+//! - [`http`] and [`metrics`] are what both programs serve.
+//! - [`terminal`] knows how wide the terminal is.
+
+pub mod file;
+
+pub mod ledger;
+pub mod view;
+
+pub mod watch;
+
+pub mod processes;
+pub mod report;
+pub mod runner;
+
+pub mod http;
+pub mod metrics;
+pub mod terminal;

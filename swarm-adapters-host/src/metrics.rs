@@ -1,0 +1,72 @@
+//! Every metric of the host's side: its name, its unit and what it means.
+
+use std::sync::Arc;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+
+use crate::http::Build;
+
+/// What a worker counts.
+#[derive(Clone, Debug, Default)]
+pub struct WorkerMetrics {
+    jobs: Gauge,
+    view_version: Gauge,
+    job_starts: Counter,
+    job_stops: Counter,
+    view_errors: Counter,
+}
+
+impl WorkerMetrics {
+    /// The metrics and the registry that `/metrics` shows.
+    #[must_use]
+    pub fn registered(build: &Build) -> (Self, Arc<Registry>) {
+        let metrics = Self::default();
+        let Self { jobs, view_version, job_starts, job_stops, view_errors } = metrics.clone();
+        let mut registry = Registry::default();
+        register_build(&mut registry, build);
+        registry.register("swarm_worker_jobs", "Jobs that run now", jobs);
+        registry.register(
+            "swarm_worker_view_version",
+            "Version of the last view that was read and understood",
+            view_version,
+        );
+        registry.register("swarm_worker_job_starts", "Jobs that were started", job_starts);
+        registry.register("swarm_worker_job_stops", "Jobs that were stopped", job_stops);
+        registry.register(
+            "swarm_worker_view_errors",
+            "Views that could not be read or understood; the last good one was kept",
+            view_errors,
+        );
+        (metrics, Arc::new(registry))
+    }
+
+    /// Notes that a view of this version was acted on, and how many jobs that started, stopped and
+    /// left running.
+    pub fn acted(&self, view_version: u64, started: usize, stopped: usize, running: usize) {
+        self.view_version.set(view_version.try_into().unwrap_or(i64::MAX));
+        self.job_starts.inc_by(started as u64);
+        self.job_stops.inc_by(stopped as u64);
+        self.jobs.set(running.try_into().unwrap_or(i64::MAX));
+    }
+
+    /// Notes that the last jobs, this many, were stopped.
+    pub fn stopped(&self, jobs: usize) {
+        self.job_stops.inc_by(jobs as u64);
+        self.jobs.set(0);
+    }
+
+    /// Notes a view that was passed over.
+    pub fn view_error(&self) {
+        self.view_errors.inc();
+    }
+}
+
+/// Registers `swarm_build_info`, which is always 1 and tells the build in its labels.
+pub fn register_build(registry: &mut Registry, build: &Build) {
+    let Build { version, date } = build.clone();
+    let labels = vec![("version", version), ("date", date)];
+    registry.register("swarm_build", "What was built, and when", Info::new(labels));
+}

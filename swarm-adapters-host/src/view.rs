@@ -1,0 +1,220 @@
+//! The view in a file: how the operator writes it and how a worker reads it.
+//!
+//! The format is the predecessors', so it is read generously: `workloads` or a worker's `jobs` may
+//! be empty or missing, versions too, and keys we do not know are passed over.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
+use swarm_core::ports::{StoreError, ViewStore};
+use swarm_core::{JobName, Slot, View, ViewEntry};
+use tokio::task::spawn_blocking;
+
+use crate::file;
+
+/// The name of the view's file in its directory, the same in a mounted `ConfigMap`.
+pub const FILE_NAME: &str = "config.yml";
+
+/// The largest view that is read. A `ConfigMap` holds a tenth of it.
+pub const BYTES_MAX: u64 = 16 << 20;
+
+/// Publishes the view as a file in a directory of its own.
+#[derive(Clone, Debug)]
+pub struct FileViewStore {
+    path: PathBuf,
+}
+
+impl FileViewStore {
+    /// A store that writes `DIR/view/config.yml`; the directory `view` is made if it is missing.
+    ///
+    /// # Errors
+    ///
+    /// If the directory cannot be made.
+    pub fn open(dir: &Path) -> io::Result<Self> {
+        let view = dir.join("view");
+        fs::create_dir_all(&view)?;
+        Ok(Self { path: view.join(FILE_NAME) })
+    }
+
+    /// The file that workers read.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+#[async_trait]
+impl ViewStore for FileViewStore {
+    async fn publish(&self, view: &View) -> Result<(), StoreError> {
+        let (path, text) = (self.path.clone(), view.to_yaml());
+        let write = move || match file::read_text(&path, BYTES_MAX) {
+            Ok(published) if published == text => Ok(()),
+            // The ledger can always make the view again, so nobody waits for the disk.
+            Ok(_) | Err(_) => file::swap(&path, text.as_bytes()),
+        };
+        let written = spawn_blocking(write).await.unwrap_or_else(|error| Err(error.into()));
+        written.map_err(|source| StoreError::Unavailable {
+            what: format!("view {}", self.path.display()),
+            source: source.into(),
+        })
+    }
+}
+
+/// Why a text is not a view.
+#[derive(Debug, thiserror::Error)]
+#[error("the view does not parse: {0}")]
+pub struct ViewError(serde_yaml::Error);
+
+/// Reads a view.
+///
+/// # Errors
+///
+/// [`ViewError`] says where the text stops being one, with its line.
+///
+/// ```
+/// let view = swarm_adapters_host::view::parse_view("workloads:\n  w-0: {jobs: [a, b]}\n")?;
+/// assert_eq!(view.workers["w-0"].jobs.len(), 2);
+/// assert_eq!(swarm_adapters_host::view::parse_view("workloads:")?, Default::default());
+/// # Ok::<(), swarm_adapters_host::view::ViewError>(())
+/// ```
+pub fn parse_view(text: &str) -> Result<View, ViewError> {
+    let document: Option<Document> = serde_yaml::from_str(text).map_err(ViewError)?;
+    let Document { workloads, version } = document.unwrap_or_default();
+    let entry = |(name, entry): (String, Option<Entry>)| {
+        let Entry { jobs, version, slot } = entry.unwrap_or_default();
+        let jobs = jobs.unwrap_or_default().into_iter().map(|job| job.0).collect();
+        let version = version.unwrap_or_default();
+        (name, ViewEntry { slot: slot.map(Slot), version, jobs })
+    };
+    let workers = workloads.unwrap_or_default().0.into_iter().map(entry).collect();
+    Ok(View { version: version.unwrap_or_default(), workers })
+}
+
+#[derive(Default, Deserialize)]
+struct Document {
+    workloads: Option<Workloads>,
+    version: Option<u64>,
+}
+
+#[derive(Default, Deserialize)]
+struct Entry {
+    jobs: Option<Vec<Job>>,
+    version: Option<u64>,
+    slot: Option<u32>,
+}
+
+/// A job name, checked while parsing so that a complaint about it knows its line.
+struct Job(JobName);
+
+impl<'de> Deserialize<'de> for Job {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        JobName::new(&name).map(Self).map_err(D::Error::custom)
+    }
+}
+
+/// The workers' entries. A plain map would let the second of two entries win in silence.
+#[derive(Default)]
+struct Workloads(BTreeMap<String, Option<Entry>>);
+
+impl<'de> Deserialize<'de> for Workloads {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(WorkloadsVisitor)
+    }
+}
+
+struct WorkloadsVisitor;
+
+impl<'de> Visitor<'de> for WorkloadsVisitor {
+    type Value = Workloads;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map from workers to their jobs")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Workloads, A::Error> {
+        let mut workers = BTreeMap::new();
+        while let Some((name, entry)) = map.next_entry::<String, Option<Entry>>()? {
+            if workers.insert(name.clone(), entry).is_some() {
+                return Err(A::Error::custom(format!("worker `{name}` stands twice")));
+            }
+        }
+        Ok(Workloads(workers))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn any_entry() -> impl Strategy<Value = ViewEntry> {
+        let jobs = prop::collection::btree_set("[!-~]{1,40}", 0..8);
+        let jobs = jobs.prop_map(|names| names.iter().map(|n| n.parse().unwrap()).collect());
+        (prop::option::of(any::<u32>().prop_map(Slot)), any::<u64>(), jobs)
+            .prop_map(|(slot, version, jobs)| ViewEntry { slot, version, jobs })
+    }
+
+    proptest! {
+        #[test]
+        fn a_view_is_read_as_it_was_written(
+            version in any::<u64>(),
+            workers in prop::collection::btree_map("[ -~]{1,30}", any_entry(), 0..8),
+        ) {
+            let view = View { version, workers };
+            prop_assert_eq!(parse_view(&view.to_yaml()).unwrap(), view);
+        }
+    }
+
+    #[test]
+    fn what_the_predecessors_left_out_may_be_missing() {
+        let nothing = ["", "\n# later\n", "workloads:", "workloads: {}\nversion:", "version: 0\n"];
+        for text in nothing {
+            assert_eq!(parse_view(text).unwrap(), View::default(), "{text:?}");
+        }
+        let text = "workloads:\n  w-0:\n  w-1:\n    jobs:\n  w-2:\n    jobs:\n    - a\n    - a\n    more: 1\n";
+        let view = parse_view(text).unwrap();
+        let counts: Vec<_> = view.workers.values().map(|e| (e.jobs.len(), e.version)).collect();
+        assert_eq!(counts, [(0, 0), (0, 0), (1, 0)]);
+    }
+
+    #[test]
+    fn a_mistake_is_one_sentence_with_its_line() {
+        let cases = [
+            ("workloads:\n  w-0: {jobs: [a", "line 2"),
+            ("workloads:\n  w-0:\n    jobs: [\"two words\"]\n", "line 3"),
+            ("workloads:\n  w-0: {jobs: [a]}\n  w-0: {jobs: [b]}\n", "worker `w-0` stands twice"),
+            ("workloads: 3\n", "line 1"),
+            ("version: -1\n", "line 1"),
+        ];
+        for (text, expected) in cases {
+            let message = parse_view(text).unwrap_err().to_string();
+            assert!(message.contains(expected) && !message.contains('\n'), "{message}");
+        }
+    }
+
+    #[tokio::test]
+    async fn publishing_the_same_view_again_writes_nothing_and_a_lost_one_is_written_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = FileViewStore::open(dir.path()).unwrap();
+        let written = || fs::metadata(store.path()).unwrap().modified().unwrap();
+        store.publish(&View::default()).await.unwrap();
+        let first = written();
+        store.publish(&View::default()).await.unwrap();
+        assert_eq!(written(), first);
+        fs::write(store.path(), "half a vi").unwrap();
+        fs::write(dir.path().join("view/.config.yml.new"), "left by a killed writer").unwrap();
+        store.publish(&View::default()).await.unwrap();
+        assert_eq!(
+            parse_view(&fs::read_to_string(store.path()).unwrap()).unwrap(),
+            View::default()
+        );
+    }
+}

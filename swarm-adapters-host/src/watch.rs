@@ -1,0 +1,176 @@
+//! Follows the contents of one file, whichever way it is replaced.
+//!
+//! What is watched is the file's directory: a watch on the file itself would follow the old file
+//! after the first rename and see nothing ever after. In a mounted `ConfigMap` the file is reached
+//! through the symbolic link `..data`, which the kubelet swaps; a read resolves that link once, so
+//! that it stays within one generation. Events only say "look again", and a slow poll looks again
+//! without any, so a lost event costs seconds and nothing else. Only changed contents are told.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use notify::event::{AccessKind, AccessMode};
+use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use tokio::sync::{Notify, watch};
+use tokio::task::spawn_blocking;
+use tokio::time::{sleep, timeout};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::file::{self, ReadError};
+
+/// How long a lost event can go unnoticed.
+const POLL: Duration = Duration::from_secs(5);
+
+/// How often a generation may be swapped away under a reader before it reads without resolving.
+const READS_MAX: u32 = 3;
+
+/// What a look at the file found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// When the change was noticed, before the wait for further ones.
+    pub noticed: Instant,
+    /// What is there now.
+    pub contents: Contents,
+}
+
+/// What stands in the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Contents {
+    /// A text.
+    Text(Arc<str>),
+    /// There is no such file.
+    Missing,
+    /// There is one, but it cannot be read; a sentence says why.
+    Unreadable(String),
+}
+
+/// Follows a file until it is dropped.
+#[derive(Debug)]
+pub struct FileWatch {
+    found: watch::Receiver<Found>,
+    _follower: AbortOnDropHandle<()>,
+}
+
+impl FileWatch {
+    /// Begins to follow `path`, which need not exist.
+    ///
+    /// After an event the file is read once `gather` has passed. Zero suits files that are replaced
+    /// by renaming; editors that write in place need some milliseconds, or half of a file is read
+    /// first.
+    #[must_use]
+    pub fn follow(path: &Path, gather: Duration, bytes_max: u64) -> Self {
+        Self::follow_and_poll(path, gather, bytes_max, POLL)
+    }
+
+    fn follow_and_poll(path: &Path, gather: Duration, bytes_max: u64, poll: Duration) -> Self {
+        let events = Arc::new(Notify::new());
+        let mut follower = Follower { path: path.to_owned(), bytes_max, events, watcher: None };
+        // Watching starts before the first read, or a change in between would be lost.
+        follower.watch();
+        let first = Found { noticed: Instant::now(), contents: read(path, bytes_max) };
+        let (sender, mut found) = watch::channel(first);
+        found.mark_changed();
+        let task = tokio::spawn(follower.run(sender, gather, poll));
+        Self { found, _follower: AbortOnDropHandle::new(task) }
+    }
+
+    /// Waits until the contents differ from those told last, and tells them; the first call tells
+    /// what is there at the start. Contents that were replaced meanwhile are skipped.
+    ///
+    /// Nothing is lost if the wait is abandoned.
+    pub async fn changed(&mut self) -> Found {
+        // The follower ends only when `self` is dropped or its runtime ends.
+        if self.found.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        self.found.borrow_and_update().clone()
+    }
+}
+
+/// Reads the file at `path` once, through one generation of a mounted `ConfigMap` if it is in one.
+#[must_use]
+pub fn read(path: &Path, bytes_max: u64) -> Contents {
+    let directory = file::directory(path);
+    let name = path.file_name().unwrap_or_default();
+    for _ in 0..READS_MAX {
+        let Ok(generation) = fs::read_link(directory.join("..data")) else { break };
+        match file::read_text(&directory.join(generation).join(name), bytes_max) {
+            Err(ReadError::Missing) => {}
+            found => return found.into(),
+        }
+    }
+    file::read_text(path, bytes_max).into()
+}
+
+impl From<Result<String, ReadError>> for Contents {
+    fn from(read: Result<String, ReadError>) -> Self {
+        match read {
+            Ok(text) => Self::Text(text.into()),
+            Err(ReadError::Missing) => Self::Missing,
+            Err(error) => Self::Unreadable(error.to_string()),
+        }
+    }
+}
+
+/// The task behind a [`FileWatch`].
+struct Follower {
+    path: PathBuf,
+    bytes_max: u64,
+    events: Arc<Notify>,
+    watcher: Option<RecommendedWatcher>,
+}
+
+impl Follower {
+    async fn run(mut self, sender: watch::Sender<Found>, gather: Duration, poll: Duration) {
+        loop {
+            let event = timeout(poll, self.events.notified()).await;
+            let noticed = Instant::now();
+            if event.is_err() {
+                self.watch();
+            } else if !gather.is_zero() {
+                sleep(gather).await;
+            }
+            let (path, bytes_max) = (self.path.clone(), self.bytes_max);
+            let Ok(contents) = spawn_blocking(move || read(&path, bytes_max)).await else { return };
+            sender.send_if_modified(|found| {
+                let differs = found.contents != contents;
+                if differs {
+                    *found = Found { noticed, contents };
+                }
+                differs
+            });
+        }
+    }
+
+    /// Watches the directory, or watches it again: it may have been made anew since.
+    fn watch(&mut self) {
+        if self.watcher.is_none() {
+            let events = Arc::clone(&self.events);
+            let notice = move |event: notify::Result<Event>| {
+                if event.map_or(true, |event| tells_of_a_change(event.kind)) {
+                    events.notify_one();
+                }
+            };
+            self.watcher = notify::recommended_watcher(notice).ok();
+        }
+        let directory = file::directory(&self.path);
+        let watched =
+            self.watcher.as_mut().map(|w| w.watch(directory, RecursiveMode::NonRecursive));
+        if !matches!(watched, Some(Ok(()))) {
+            // The poll still sees every change, only later.
+            let directory = directory.display();
+            tracing::debug!(%directory, "the directory cannot be watched; looking every 5 s");
+        }
+    }
+}
+
+/// Whether an event can mean new contents. Reading causes events itself; to follow those would be
+/// an endless loop.
+fn tells_of_a_change(kind: EventKind) -> bool {
+    !matches!(kind, EventKind::Access(access) if access != AccessKind::Close(AccessMode::Write))
+}
+
+#[cfg(test)]
+mod tests;

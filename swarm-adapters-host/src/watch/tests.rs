@@ -1,0 +1,111 @@
+//! Every way in which files are replaced, on a real file system.
+
+use std::os::unix::fs::symlink;
+
+use super::*;
+
+const GATHER: Duration = Duration::from_millis(20);
+const BYTES_MAX: u64 = 1 << 20;
+/// No event of these tests may depend on the poll.
+const NEVER: Duration = Duration::from_hours(1);
+
+async fn told(watch: &mut FileWatch) -> Contents {
+    timeout(Duration::from_secs(10), watch.changed()).await.expect("nothing was told").contents
+}
+
+fn text(text: &str) -> Contents {
+    Contents::Text(text.into())
+}
+
+/// What the kubelet does to a mounted `ConfigMap`: a new generation, and one rename to it.
+fn atomic_write(dir: &Path, generation: &str, contents: &str) {
+    let before = fs::read_link(dir.join("..data"));
+    fs::create_dir(dir.join(generation)).unwrap();
+    fs::write(dir.join(generation).join("config.yml"), contents).unwrap();
+    symlink(generation, dir.join("..data_tmp")).unwrap();
+    fs::rename(dir.join("..data_tmp"), dir.join("..data")).unwrap();
+    match before {
+        Ok(before) => fs::remove_dir_all(dir.join(before)).unwrap(),
+        Err(_) => symlink("..data/config.yml", dir.join("config.yml")).unwrap(),
+    }
+}
+
+#[tokio::test]
+async fn every_swap_of_a_mounted_config_map_is_seen() {
+    let dir = tempfile::tempdir().unwrap();
+    atomic_write(dir.path(), "..2026_1", "first");
+    let path = dir.path().join("config.yml");
+    let mut watch = FileWatch::follow_and_poll(&path, Duration::ZERO, BYTES_MAX, NEVER);
+    assert_eq!(told(&mut watch).await, text("first"));
+    for n in 2..20 {
+        atomic_write(dir.path(), &format!("..2026_{n}"), &format!("contents {n}"));
+        assert_eq!(told(&mut watch).await, text(&format!("contents {n}")));
+    }
+}
+
+#[tokio::test]
+async fn a_reader_sees_whole_generations_while_they_are_swapped_under_it() {
+    let dir = tempfile::tempdir().unwrap();
+    atomic_write(dir.path(), "..0", &"0".repeat(10_000));
+    let path = dir.path().join("config.yml");
+    let reader = std::thread::spawn(move || (0..2_000).map(|_| read(&path, BYTES_MAX)).collect());
+    for n in 1..200 {
+        atomic_write(dir.path(), &format!("..{n}"), &(n % 10).to_string().repeat(10_000));
+    }
+    let seen: Vec<Contents> = reader.join().unwrap();
+    for contents in seen {
+        let Contents::Text(text) = contents else { panic!("{contents:?}") };
+        assert!(text.len() == 10_000 && text.bytes().all(|b| b == text.as_bytes()[0]));
+    }
+}
+
+#[tokio::test]
+async fn a_file_may_come_change_in_place_be_renamed_over_and_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("swarm.yaml");
+    let mut watch = FileWatch::follow_and_poll(&path, GATHER, BYTES_MAX, NEVER);
+    assert_eq!(told(&mut watch).await, Contents::Missing);
+    fs::write(&path, "come").unwrap();
+    assert_eq!(told(&mut watch).await, text("come"));
+    fs::write(&path, "changed in place").unwrap();
+    assert_eq!(told(&mut watch).await, text("changed in place"));
+    fs::write(dir.path().join("swarm.yaml~"), "renamed over").unwrap();
+    fs::rename(dir.path().join("swarm.yaml~"), &path).unwrap();
+    assert_eq!(told(&mut watch).await, text("renamed over"));
+    fs::remove_file(&path).unwrap();
+    assert_eq!(told(&mut watch).await, Contents::Missing);
+    fs::write(&path, [0xff]).unwrap();
+    assert_eq!(told(&mut watch).await, Contents::Unreadable("it is not a UTF-8 text".into()));
+}
+
+#[tokio::test]
+async fn contents_that_did_not_change_are_not_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("swarm.yaml");
+    fs::write(&path, "same").unwrap();
+    let mut watch = FileWatch::follow_and_poll(&path, GATHER, BYTES_MAX, NEVER);
+    assert_eq!(told(&mut watch).await, text("same"));
+    fs::write(&path, "same").unwrap();
+    fs::write(dir.path().join("another"), "file").unwrap();
+    // Were the write of the same told, it would be told before this one.
+    sleep(2 * GATHER).await;
+    fs::write(&path, "different").unwrap();
+    assert_eq!(told(&mut watch).await, text("different"));
+}
+
+#[tokio::test]
+async fn a_directory_that_is_made_anew_is_followed_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let inner = dir.path().join("inner");
+    let path = inner.join("config.yml");
+    let poll = Duration::from_millis(50);
+    let mut watch = FileWatch::follow_and_poll(&path, Duration::ZERO, BYTES_MAX, poll);
+    assert_eq!(told(&mut watch).await, Contents::Missing);
+    for round in ["first", "second"] {
+        fs::create_dir(&inner).unwrap();
+        fs::write(&path, round).unwrap();
+        assert_eq!(told(&mut watch).await, text(round));
+        fs::remove_dir_all(&inner).unwrap();
+        assert_eq!(told(&mut watch).await, Contents::Missing);
+    }
+}

@@ -1,0 +1,148 @@
+//! The file a user writes, and what it asks for. Every refusal is one sentence that names the file.
+
+use std::error::Error;
+use std::io::Read as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use swarm_adapters_host::runner::RunnerKind;
+use swarm_adapters_host::watch::{Contents, FileWatch};
+use swarm_adapters_k8s::manifest;
+use swarm_core::Desired;
+use tokio::task::spawn_blocking;
+
+use super::LocalArgs;
+
+/// How long an editor may take to write the file in place.
+const GATHER: Duration = Duration::from_millis(20);
+
+/// The largest file that is read.
+const BYTES_MAX: u64 = 64 << 20;
+
+/// The most workers that one machine is asked to run.
+const WORKERS_MAX: u32 = 1_000;
+
+/// What the file asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Wanted {
+    pub(super) name: String,
+    pub(super) desired: Desired,
+    pub(super) workers: u32,
+    pub(super) worker_name: String,
+    pub(super) runner: RunnerKind,
+    pub(super) notes: Vec<String>,
+}
+
+/// Where it is read from, and what the command line says besides.
+#[derive(Debug)]
+pub(super) struct Input {
+    shown: String,
+    name: Option<String>,
+    workers: Option<u32>,
+    /// `None` for standard input, which is read once.
+    watch: Option<FileWatch>,
+}
+
+/// What an edit of the file led to.
+#[derive(Debug)]
+pub(super) enum Edit {
+    /// It asks for this now; noticed then.
+    Good(Box<Wanted>, Instant),
+    /// It makes no sense, and this sentence says why.
+    Bad(String),
+}
+
+impl Input {
+    /// Opens the input and reads it for the first time.
+    pub(super) async fn open(args: &LocalArgs) -> Result<(Self, Wanted), String> {
+        let is_stdin = args.file == Path::new("-");
+        let shown =
+            if is_stdin { "standard input".into() } else { args.file.display().to_string() };
+        let mut watch = (!is_stdin).then(|| FileWatch::follow(&args.file, GATHER, BYTES_MAX));
+        let contents = match &mut watch {
+            Some(watch) => watch.changed().await.contents,
+            None => read_stdin().await,
+        };
+        let input = Self { shown, name: args.name.clone(), workers: args.workers, watch };
+        let wanted = input.wanted(&contents)?;
+        Ok((input, wanted))
+    }
+
+    /// Waits for an edit. `current` is what was wanted until then: an edit cannot make another
+    /// Swarm of it.
+    pub(super) async fn edited(&mut self, current: &Wanted) -> Edit {
+        let Some(watch) = &mut self.watch else { return std::future::pending().await };
+        let found = watch.changed().await;
+        let wanted = self.wanted(&found.contents).and_then(|wanted| self.same(current, wanted));
+        match wanted {
+            Ok(wanted) => Edit::Good(Box::new(wanted), found.noticed),
+            Err(sentence) => Edit::Bad(sentence),
+        }
+    }
+
+    /// What `contents` ask for.
+    fn wanted(&self, contents: &Contents) -> Result<Wanted, String> {
+        let wrong = |reason: &str| format!("{}: {reason}", self.shown);
+        let text = match contents {
+            Contents::Text(text) => text,
+            Contents::Missing => return Err(wrong("there is no such file")),
+            Contents::Unreadable(reason) => return Err(wrong(reason)),
+        };
+        let manifest::Manifest { name, desired, replicas, worker_name, runner, notes } =
+            manifest::parse(text, self.name.as_deref()).map_err(|e| wrong(&with_causes(&e)))?;
+        let workers = self.workers.or(replicas).ok_or_else(|| {
+            wrong("it does not say how many workers there are; say it with --workers")
+        })?;
+        if WORKERS_MAX < workers {
+            let most = format!("{workers} workers are too many; at most {WORKERS_MAX} run here");
+            return Err(wrong(&most));
+        }
+        // Workers name log files, and Kubernetes would refuse other names as well.
+        if !is_plain(&worker_name) {
+            let name = worker_name.escape_default();
+            return Err(wrong(&format!("`{name}` cannot name workers; use a-z, 0-9, `-` and `.`")));
+        }
+        let runner = runner.parse().map_err(|error| wrong(&with_causes(&error)))?;
+        Ok(Wanted { name, desired, workers, worker_name, runner, notes })
+    }
+
+    /// Refuses an edit that would make the running workers those of another pool.
+    fn same(&self, current: &Wanted, edited: Wanted) -> Result<Wanted, String> {
+        let identity =
+            |wanted: &Wanted| (wanted.name.clone(), wanted.worker_name.clone(), wanted.runner);
+        if identity(current) == identity(&edited) {
+            return Ok(edited);
+        }
+        Err(format!(
+            "{}: the names of the Swarm and its pool and the runner cannot change while it runs; \
+             restart to use them",
+            self.shown
+        ))
+    }
+}
+
+async fn read_stdin() -> Contents {
+    let read = || {
+        let mut text = String::new();
+        let length = std::io::stdin().lock().take(BYTES_MAX + 1).read_to_string(&mut text)?;
+        Ok::<_, std::io::Error>((u64::try_from(length).unwrap_or(u64::MAX), text))
+    };
+    match spawn_blocking(read).await {
+        Ok(Ok((length, text))) if length <= BYTES_MAX => Contents::Text(text.into()),
+        Ok(Ok(_)) => Contents::Unreadable(format!("it has more than {BYTES_MAX} bytes")),
+        Ok(Err(error)) => Contents::Unreadable(format!("it cannot be read: {error}")),
+        Err(error) => Contents::Unreadable(error.to_string()),
+    }
+}
+
+/// An error and its causes in one line.
+fn with_causes(error: &(dyn Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |&error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// Whether a name is fit to be part of a path.
+pub(super) fn is_plain(name: &str) -> bool {
+    let is_fit = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
+    name.bytes().all(is_fit) && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+}

@@ -1,0 +1,87 @@
+//! The texts as a person sees them.
+
+use super::*;
+
+/// Jobs by worker, as an assignment and as the view that follows from it.
+fn pool(workers: &[&[&str]]) -> (Assignment, View) {
+    let mut view = View::default();
+    for (slot, names) in workers.iter().enumerate() {
+        let jobs = swarm_core::jobs(names.iter().copied()).unwrap();
+        let entry = swarm_core::ViewEntry { jobs, ..Default::default() };
+        view.workers.insert(format!("w-{slot}"), entry);
+    }
+    (view.assignment(), view)
+}
+
+fn told(before: &[&[&str]], after: &[&[&str]], unassigned: &[&str], columns: usize) -> String {
+    let (before, _) = pool(before);
+    let (assignment, view) = pool(after);
+    let unassigned = swarm_core::jobs(unassigned.iter().copied()).unwrap().into_iter();
+    let unassigned = unassigned.map(|job| (job, Unassigned::NoWorkers)).collect();
+    let settled = Settled {
+        took: Duration::from_millis(41),
+        before: &before,
+        view: &view,
+        assignment: &assignment,
+        unassigned: &unassigned,
+    };
+    settled.told(columns)
+}
+
+#[test]
+fn the_first_table_lists_every_job_within_the_width() {
+    let text = told(&[], &[&["a1", "b2", "c3"], &[]], &[], 20);
+    let expected = "\
+settled in 41 ms: 3 jobs on 2 workers, 3 new
+  w-0     3  a1 b2
+             c3
+  w-1     0";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn later_tables_mark_what_came_and_count_what_went() {
+    let text = told(&[&["a", "b", "c"], &["d"]], &[&["a", "b"], &["c", "e"]], &[], 80);
+    let expected = "\
+settled in 41 ms: 4 jobs on 2 workers, 1 new, 1 removed, 1 moved (marked +)
+  w-0     2  a b
+  w-1     2  +c +e";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn where_nothing_moved_there_is_no_table() {
+    let text = told(&[&["a"]], &[&["a"]], &[], 80);
+    assert_eq!(text, "settled in 41 ms: 1 job on 1 worker, nothing moved");
+}
+
+#[test]
+fn jobs_without_a_worker_are_counted_with_the_reason() {
+    let text = told(&[&["a", "b"]], &[], &["a", "b"], 80);
+    let expected = "settled in 41 ms: 0 jobs on 0 workers, 2 without a worker (no-workers)";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn of_a_large_pool_only_workers_with_other_jobs_are_shown() {
+    let names: Vec<_> = (0..30).map(|n| [format!("job-{n}")]).collect();
+    let names: Vec<_> = names.iter().map(|[name]| [name.as_str()]).collect();
+    let before: Vec<&[&str]> = names.iter().map(|names| &names[..]).collect();
+    let mut after = before.clone();
+    after[7] = &["other"];
+    let expected = "\
+settled in 41 ms: 30 jobs on 30 workers, 1 new, 1 removed (marked +)
+  w-7      1  +other
+  … and 29 more workers";
+    assert_eq!(told(&before, &after, &[], 80), expected);
+    assert_eq!(told(&[], &before, &[], 80).lines().count(), 1 + WORKERS_MAX + 1);
+}
+
+#[test]
+fn a_long_list_is_cut() {
+    let names: Vec<_> = (0..100).map(|n| format!("job-{n:03}")).collect();
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    let text = told(&[], &[&names], &[], 30);
+    assert_eq!(text.lines().count(), 1 + LINES_MAX + 1);
+    assert!(text.ends_with("… and 84 more"), "{text}");
+}

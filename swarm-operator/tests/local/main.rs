@@ -1,0 +1,175 @@
+//! `swarm-operator local` with real processes, from outside.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "clippy allows it in test functions only, and all of this is a test"
+)]
+
+mod operator;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Output;
+
+use operator::{Machine, signal, until};
+use rustix::process::Signal;
+
+/// How many jobs each worker runs, once every stream runs exactly once.
+fn loads(machine: &Machine, workers: usize) -> BTreeMap<String, usize> {
+    until("every stream runs once", || {
+        let running = machine.running().filter(|running| running.len() == workers)?;
+        let all: Vec<_> = running.values().flatten().collect();
+        let distinct: BTreeSet<_> = all.iter().collect();
+        let is_complete = all.len() == 27 && distinct.len() == 27;
+        is_complete.then(|| running.into_iter().map(|(name, jobs)| (name, jobs.len())).collect())
+    })
+}
+
+fn gone(machine: &Machine) {
+    until("no process is left", || machine.processes().is_empty().then_some(()));
+}
+
+/// The one message of a run that was refused.
+fn refusal(output: &Output, code: i32) -> String {
+    let (stdout, stderr) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!((output.status.code(), &*stdout), (Some(code), ""), "{stderr}");
+    assert_eq!(stderr.trim_end().lines().count(), 1, "{stderr}");
+    stderr.into_owned()
+}
+
+#[test]
+fn each_of_27_streams_runs_on_exactly_one_of_three_workers() {
+    let machine = Machine::new();
+    let operator = machine.settled();
+    assert!(operator.told("settled").contains("27 jobs on 3 workers, 27 new"));
+    assert_eq!(loads(&machine, 3).into_values().collect::<Vec<_>>(), [9, 9, 9]);
+}
+
+#[test]
+fn an_edit_of_the_file_moves_the_fewest_jobs() {
+    let machine = Machine::new();
+    let operator = machine.settled();
+    machine.edit("replicas: 3", "replicas: 4");
+    operator.told("27 jobs on 4 workers, 6 moved");
+    assert_eq!(loads(&machine, 4).into_values().collect::<Vec<_>>(), [7, 7, 7, 6]);
+    machine.edit("    - name: stream:foo:new\n", "");
+    operator.told("26 jobs on 4 workers, 1 removed");
+    machine.edit("  jobs:\n", "  jobs:\n    - name: stream:lego:new\n");
+    operator.told("27 jobs on 4 workers, 1 new");
+    machine.edit("replicas: 4", "replicas: 2");
+    operator.told("27 jobs on 2 workers, 13 moved");
+    assert_eq!(loads(&machine, 2).into_values().collect::<Vec<_>>(), [14, 13]);
+}
+
+#[test]
+fn a_broken_edit_says_what_is_wrong_and_keeps_the_last_good_state() {
+    let machine = Machine::new();
+    let operator = machine.settled();
+    machine.edit("  jobs:", "  jbos:");
+    let complaint = until("a complaint", || {
+        Some(operator.complaints()).filter(|complaints| complaints.ends_with('\n'))
+    });
+    let expected = "unknown field `spec.jbos`; did you mean `jobs`?; the last good state stays\n";
+    assert!(complaint.ends_with(expected), "{complaint}");
+    assert_eq!(loads(&machine, 3).len(), 3);
+    machine.edit("  jbos:", "  jobs:");
+    operator.told("nothing moved");
+    std::fs::remove_file(machine.file()).unwrap();
+    until("a complaint", || {
+        operator.complaints().contains("there is no such file; the last good").then_some(())
+    });
+    assert_eq!(loads(&machine, 3).len(), 3);
+}
+
+#[test]
+fn jobs_of_a_killed_worker_run_again_where_they_ran() {
+    let machine = Machine::new();
+    let operator = machine.settled();
+    let before = machine.running().unwrap();
+    let killed = machine.workers()["swarm-worker-1"];
+    signal(killed, Signal::KILL);
+    operator.told("swarm-worker-1 was ended by signal 9; starting it again\nsettled in");
+    assert_ne!(machine.workers()["swarm-worker-1"], killed);
+    assert_eq!(machine.running().unwrap(), before);
+}
+
+#[test]
+fn signals_end_the_operator_with_0_and_leave_no_process_behind() {
+    for kind in [Signal::INT, Signal::TERM] {
+        let machine = Machine::new();
+        let mut operator = machine.settled();
+        operator.signal(kind);
+        assert_eq!(operator.ended().code(), Some(0));
+        assert_eq!(machine.processes(), []);
+        let output = operator.told("ended in");
+        assert!(output.ends_with("ms: 3 workers stopped, no process is left\n"), "{output}");
+    }
+}
+
+#[test]
+fn workers_of_a_killed_operator_end_by_themselves_and_the_next_resumes() {
+    let machine = Machine::new();
+    let mut operator = machine.settled();
+    let before = machine.running().unwrap();
+    operator.signal(Signal::KILL);
+    operator.ended();
+    gone(&machine);
+    let next = machine.settled();
+    assert!(next.told("settled").contains("27 jobs on 3 workers, nothing moved"));
+    assert_eq!(machine.running().unwrap(), before);
+}
+
+#[test]
+fn a_worker_that_was_frozen_when_its_operator_was_killed_is_gone_before_the_next_settles() {
+    let machine = Machine::new();
+    let mut operator = machine.settled();
+    let frozen = machine.workers()["swarm-worker-2"];
+    signal(frozen, Signal::STOP);
+    operator.signal(Signal::KILL);
+    operator.ended();
+    let _next = machine.settled();
+    assert!(machine.processes().iter().all(|(pid, _)| *pid != frozen));
+    assert_eq!(loads(&machine, 3).into_values().collect::<Vec<_>>(), [9, 9, 9]);
+}
+
+#[test]
+fn a_second_operator_on_the_same_directory_is_refused() {
+    let machine = Machine::new();
+    let _operator = machine.settled();
+    let message = refusal(&machine.output(&[]), 1);
+    assert!(message.starts_with("swarm-operator: another operator runs in "), "{message}");
+    assert_eq!(loads(&machine, 3).len(), 3);
+}
+
+#[test]
+fn a_settled_pool_ends_with_0_where_that_was_asked_for() {
+    let machine = Machine::new();
+    let output = machine.output(&["--until-settled", "--workers", "2"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(machine.processes(), []);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("27 jobs on 2 workers, 27 new"));
+    let none = machine.output(&["--until-settled", "--workers", "0"]);
+    assert!(String::from_utf8_lossy(&none.stdout).contains("27 without a worker (no-workers)"));
+}
+
+#[test]
+fn wrong_input_is_exit_code_2_one_sentence_and_nothing_on_standard_output() {
+    let mistakes = [
+        ("  jobs:", "  jbos:", "unknown field `spec.jbos`; did you mean `jobs`?"),
+        ("stream:foo:new", "stream:cars:new", "job `stream:cars:new` stands twice"),
+        ("stream:foo:new", "\"two words\"", "job name `two words` has the character ' '"),
+        ("metadata:\n", "metadata: {\n", "document 1 does not parse"),
+        ("name: swarm-worker\n", "name: other\n", "say it with --workers"),
+        ("replicas: 3", "replicas: 70000", "at most 1000 run here"),
+    ];
+    for (right, wrong, expected) in mistakes {
+        let machine = Machine::new();
+        machine.edit(right, wrong);
+        let message = refusal(&machine.output(&["--until-settled"]), 2);
+        assert!(message.contains("streams.yaml: ") && message.contains(expected), "{message}");
+    }
+    let machine = Machine::new();
+    std::fs::remove_file(machine.file()).unwrap();
+    let message = refusal(&machine.output(&[]), 2);
+    assert!(message.ends_with("streams.yaml: there is no such file\n"), "{message}");
+}

@@ -1,0 +1,181 @@
+//! A running `swarm-operator local`, seen from outside: its output, its workers' processes, and
+//! what each of them says it runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// How long anything may take on a machine that is busy with other things.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/samples/streams.yaml");
+
+/// A directory with a copy of the sample, and the operators that were started in it. Whatever they
+/// leave behind ends with it.
+pub(crate) struct Machine {
+    dir: TempDir,
+}
+
+/// An operator that runs.
+pub(crate) struct Operator<'a> {
+    machine: &'a Machine,
+    child: Child,
+    number: u32,
+}
+
+impl Machine {
+    pub(crate) fn new() -> Self {
+        let machine = Self { dir: tempfile::tempdir().unwrap() };
+        machine.write(&fs::read_to_string(SAMPLE).unwrap());
+        machine
+    }
+
+    pub(crate) fn file(&self) -> PathBuf {
+        self.dir.path().join("streams.yaml")
+    }
+
+    pub(crate) fn write(&self, text: &str) {
+        fs::write(self.file(), text).unwrap();
+    }
+
+    /// Edits the file as an editor does, in place.
+    pub(crate) fn edit(&self, from: &str, to: &str) {
+        let text = fs::read_to_string(self.file()).unwrap();
+        assert!(text.contains(from), "{from} does not stand in the file");
+        self.write(&text.replacen(from, to, 1));
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_swarm-operator"));
+        command.arg("local").arg(self.file()).arg("--dir").arg(self.dir.path().join("state"));
+        command.args(args).process_group(0).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs an operator to its end.
+    pub(crate) fn output(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    /// Starts an operator and waits until its pool is settled.
+    pub(crate) fn settled(&self) -> Operator<'_> {
+        let number = (0..100).find(|n| !self.dir.path().join(format!("out.{n}")).exists()).unwrap();
+        let file = |name: &str| File::create(self.dir.path().join(format!("{name}.{number}")));
+        let mut command = self.command(&[]);
+        command.stdout(file("out").unwrap()).stderr(file("err").unwrap());
+        let operator = Operator { machine: self, child: command.spawn().unwrap(), number };
+        operator.told("settled in");
+        operator
+    }
+
+    /// The workers' processes, by worker.
+    pub(crate) fn workers(&self) -> BTreeMap<String, i32> {
+        let of_worker = |(pid, words): (i32, Vec<String>)| {
+            let name = words.iter().find_map(|word| word.strip_prefix("--name="))?;
+            Some((name.to_owned(), pid))
+        };
+        self.processes().into_iter().filter_map(of_worker).collect()
+    }
+
+    /// Every process that has this directory in its command line.
+    pub(crate) fn processes(&self) -> Vec<(i32, Vec<String>)> {
+        let dir = self.dir.path().to_str().unwrap();
+        let process = |entry: fs::DirEntry| {
+            let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+            let line = fs::read(entry.path().join("cmdline")).ok()?;
+            let words = line.split(|b| *b == 0).map(|w| String::from_utf8_lossy(w).into_owned());
+            let words: Vec<_> = words.collect();
+            words.iter().any(|word| word.contains(dir)).then_some((pid, words))
+        };
+        fs::read_dir("/proc").unwrap().filter_map(|entry| process(entry.ok()?)).collect()
+    }
+
+    /// What each live worker answers on `/internal/version`; `None` while one of them does not.
+    pub(crate) fn running(&self) -> Option<BTreeMap<String, BTreeSet<String>>> {
+        let jobs = |(worker, _): (String, i32)| Some((worker.clone(), self.asked(&worker)?));
+        self.workers().into_iter().map(jobs).collect()
+    }
+
+    fn asked(&self, worker: &str) -> Option<BTreeSet<String>> {
+        let log = fs::read_to_string(self.dir.path().join(format!("state/logs/{worker}.log")));
+        let log = log.ok()?;
+        let address = log.rsplit_once(" http=")?.1.split_whitespace().next()?;
+        let mut stream = TcpStream::connect(address).ok()?;
+        let request = "GET /internal/version HTTP/1.1\r\nHost: w\r\nConnection: close\r\n\r\n";
+        stream.write_all(request.as_bytes()).ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        let json = answer.split_once("\r\n\r\n")?.1;
+        let report: serde_json::Value = serde_json::from_str(json).ok()?;
+        let jobs = report["jobs"].as_array()?.iter();
+        jobs.map(|job| job.as_str().map(ToOwned::to_owned)).collect()
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        for (pid, _) in self.processes() {
+            signal(pid, Signal::KILL);
+        }
+    }
+}
+
+impl Operator<'_> {
+    /// Waits until the output says so, and returns what was said.
+    pub(crate) fn told(&self, words: &str) -> String {
+        let output = || Some(self.said("out")).filter(|output| output.contains(words));
+        until(&format!("told {words:?}"), output)
+    }
+
+    /// What was said on standard error so far.
+    pub(crate) fn complaints(&self) -> String {
+        self.said("err")
+    }
+
+    fn said(&self, name: &str) -> String {
+        let path = self.machine.dir.path().join(format!("{name}.{}", self.number));
+        fs::read_to_string(path).unwrap()
+    }
+
+    pub(crate) fn signal(&self, kind: Signal) {
+        signal(i32::try_from(self.child.id()).unwrap(), kind);
+    }
+
+    /// Waits until the operator has ended.
+    pub(crate) fn ended(&mut self) -> ExitStatus {
+        until("the operator ended", || self.child.try_wait().unwrap())
+    }
+}
+
+impl Drop for Operator<'_> {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) fn signal(pid: i32, kind: Signal) {
+    // It may have ended a moment ago.
+    let _ = kill_process(Pid::from_raw(pid).unwrap(), kind);
+}
+
+/// Asks until there is an answer.
+pub(crate) fn until<T>(what: &str, mut answer: impl FnMut() -> Option<T>) -> T {
+    let since = Instant::now();
+    loop {
+        if let Some(answer) = answer() {
+            return answer;
+        }
+        assert!(since.elapsed() < DEADLINE, "not within {DEADLINE:?}: {what}");
+        sleep(Duration::from_millis(5));
+    }
+}

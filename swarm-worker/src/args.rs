@@ -1,0 +1,112 @@
+//! The command line of a worker.
+
+use std::env;
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand, ValueEnum};
+use swarm_adapters_host::runner::RunnerKind;
+use swarm_adapters_host::view::FILE_NAME;
+
+use crate::Failure;
+
+/// What a worker can be asked to do.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Follow the view and run the jobs it names for this worker
+    Run(RunArgs),
+    /// Print the view that `run` would follow
+    View(ViewArgs),
+}
+
+/// Arguments of `run`.
+#[derive(Clone, Debug, Args)]
+pub struct RunArgs {
+    /// Where the view is
+    #[command(flatten)]
+    pub view: ViewArgs,
+    /// Address to serve /internal/health, /internal/version and /metrics on
+    #[arg(long, value_name = "IP", env = "HTTP_ADDRESS", default_value = "127.0.0.1")]
+    pub http_address: IpAddr,
+    /// Port to serve them on; 0 takes any free one
+    #[arg(long, value_name = "PORT", env = "HTTP_PORT", default_value_t = 9090)]
+    pub http_port: u16,
+    /// This worker's name, the key of its entry in the view [default: the name of the host]
+    #[arg(long, value_name = "NAME", env = "WORKER_NAME")]
+    pub name: Option<String>,
+    /// What to do for a job: `log` writes lines into the log
+    #[arg(long, value_name = "RUNNER", env = "RUNNER", default_value_t)]
+    pub runner: RunnerKind,
+    /// How log lines look; they go to standard error
+    #[arg(long, value_name = "FORMAT", env = "LOG_FORMAT", value_enum, default_value_t)]
+    pub log_format: LogFormat,
+    /// End when standard input closes, that is, with the program that started this one
+    #[arg(long, hide = true)]
+    pub until_stdin_closes: bool,
+    /// Write what runs to standard output, a JSON line at every change
+    #[arg(long, hide = true)]
+    pub report: bool,
+}
+
+/// Where the view is.
+#[derive(Clone, Debug, Args)]
+pub struct ViewArgs {
+    /// Directory that holds the view as `config.yml`, or the file itself
+    #[arg(long, value_name = "PATH", env = "CONFIG_PATH", default_value = "/app/config")]
+    pub config_path: PathBuf,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs: one object a line.
+    Json,
+}
+
+impl ViewArgs {
+    /// The file that holds the view. What does not exist yet is taken for a file if it is called
+    /// like one.
+    pub(crate) fn file(&self) -> PathBuf {
+        let path = &self.config_path;
+        let is_yaml = |path: &Path| path.extension().is_some_and(|e| e == "yml" || e == "yaml");
+        let is_file = path.is_file() || (!path.exists() && is_yaml(path));
+        if is_file { path.clone() } else { path.join(FILE_NAME) }
+    }
+}
+
+impl RunArgs {
+    /// The address to serve on.
+    pub(crate) fn address(&self) -> SocketAddr {
+        SocketAddr::new(self.http_address, self.http_port)
+    }
+
+    /// The name of this worker: as given, else the name of the host, which is a pod's own.
+    pub(crate) fn worker_name(&self) -> Result<String, Failure> {
+        let of_host = || fs::read_to_string("/proc/sys/kernel/hostname").ok();
+        let name = self.name.clone().or_else(|| env::var("HOSTNAME").ok()).or_else(of_host);
+        name.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).ok_or_else(|| {
+            Failure::Usage("this host has no name; say with --name which worker this is".to_owned())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_view_is_in_the_directory_or_is_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |path: &Path| ViewArgs { config_path: path.to_owned() }.file();
+        assert_eq!(file(dir.path()), dir.path().join("config.yml"));
+        assert_eq!(file(&dir.path().join("later")), dir.path().join("later/config.yml"));
+        assert_eq!(file(&dir.path().join("later.yaml")), dir.path().join("later.yaml"));
+        let odd = dir.path().join("view");
+        fs::write(&odd, "").unwrap();
+        assert_eq!(file(&odd), odd);
+    }
+}

@@ -1,0 +1,56 @@
+//! A worker of a swarm pool: runs exactly the jobs that its view names.
+//!
+//! The worker reads a file, the view, that says which worker runs which job. It follows that file,
+//! stops what is no longer its own, and then starts what is new. It keeps the last good view when
+//! the file is gone or makes no sense. It needs nothing else: no API server, no other worker.
+//!
+//! The program `swarm-worker` is a thin shell around [`run`]; other programs that bring their own
+//! workers can embed [`Command`] as a subcommand.
+
+mod args;
+mod follow;
+mod log;
+mod view;
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+pub use args::{Command, LogFormat, RunArgs, ViewArgs};
+
+/// Carries out a command and returns the exit code of the program: 0 fine, 2 wrong usage or input,
+/// which is told on standard error.
+///
+/// # Errors
+///
+/// If it could not be done, which is for the program to tell; its exit code is 1.
+pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
+    let done = match command {
+        Command::Run(args) => follow::run(args).await,
+        Command::View(args) => view::print(&args),
+    };
+    match done {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(Failure::Usage(sentence)) => {
+            complain(&sentence);
+            Ok(ExitCode::from(2))
+        }
+        Err(failure @ Failure::Failed(_)) => Err(failure.into()),
+    }
+}
+
+/// Tells a person what went wrong.
+pub fn complain(sentence: &str) {
+    // Where standard error is closed, nobody is there to be told.
+    let _ = writeln!(io::stderr(), "swarm-worker: {sentence}");
+}
+
+/// Why a command was not carried out, by whose fault it is.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    /// What was asked for makes no sense.
+    #[error("{0}")]
+    Usage(String),
+    /// It could not be done.
+    #[error("{0}")]
+    Failed(String),
+}

@@ -1,0 +1,27 @@
+//! Prints the view, since an image without a shell has no `cat`.
+
+use std::io::{self, Write as _};
+
+use swarm_adapters_host::view::BYTES_MAX;
+use swarm_adapters_host::watch::{self, Contents};
+
+use crate::Failure;
+use crate::args::ViewArgs;
+
+/// Prints the view as it stands in the file, whether or not it makes sense to a worker.
+pub(crate) fn print(args: &ViewArgs) -> Result<(), Failure> {
+    let path = args.file();
+    let shown = path.display();
+    match watch::read(&path, BYTES_MAX) {
+        Contents::Text(text) => {
+            let written = io::stdout().write_all(text.as_bytes());
+            written.map_err(|error| Failure::Failed(format!("the view cannot be printed: {error}")))
+        }
+        Contents::Missing => Err(Failure::Usage(format!(
+            "there is no view at {shown}; say where with --config-path"
+        ))),
+        Contents::Unreadable(reason) => {
+            Err(Failure::Usage(format!("the view at {shown} is of no use: {reason}")))
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Does nothing until it is told to stop: the program of sandbox containers and of stand-in pods.
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+fn main() -> std::io::Result<()> {
+    // As the first process of its container it has no default signal handling: without a handler
+    // the kernel drops SIGTERM and every pod would take its whole grace period to end.
+    Signals::new([SIGINT, SIGTERM])?.forever().next();
+    Ok(())
+}

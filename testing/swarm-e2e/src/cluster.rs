@@ -1,0 +1,160 @@
+//! One Kubernetes cluster of two nodes: etcd, the control plane, and containerd and kubelet twice.
+//!
+//! Everything lies below [`FOLDER`], in memory and in namespaces of its own, so a boot starts from
+//! nothing and a cluster needs no shutdown. There is no DNS and no service proxy: address pods by
+//! IP or through [`Cluster::pod_http`].
+
+mod boot;
+mod components;
+mod node;
+
+pub use boot::Setup;
+pub use components::Components;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::LogParams;
+use kube::{Api, Client};
+use tokio::process::Command;
+
+use crate::binaries::Binaries;
+use crate::command::stdout_of;
+use crate::output::say;
+
+/// Where the cluster keeps everything, inside.
+pub const FOLDER: &str = "/run/swarm-e2e";
+/// The address of the `kubernetes` service, which every pod is told.
+pub const SERVICE_ADDRESS: &str = "10.96.0.1";
+/// The numbers of the nodes; node 1 also lends its address to the API server.
+pub const NODES: [u8; 2] = [1, 2];
+
+/// A node's address.
+#[must_use]
+pub fn node_address(node: u8) -> String {
+    format!("10.90.0.{node}")
+}
+
+/// A node's name.
+#[must_use]
+pub fn node_name(node: u8) -> String {
+    format!("node-{node}")
+}
+
+/// Where this machine has the network plugins.
+///
+/// # Errors
+///
+/// When it has none.
+pub fn plugins_folder() -> Result<&'static str> {
+    let places = ["/usr/lib/cni", "/opt/cni/bin"];
+    let found = places.into_iter().find(|place| Path::new(place).join("bridge").exists());
+    found.context("no network plugins; on Debian: apt-get install containernetworking-plugins")
+}
+
+/// A running cluster.
+pub struct Cluster {
+    /// Speaks to the API server as administrator.
+    pub client: Client,
+    /// The same identity as a file, for kubectl and its like.
+    pub kubeconfig: PathBuf,
+    /// Its processes, for reading their logs and for breaking them.
+    pub components: Components,
+    /// The programs it was started from, kubectl among them, and our own.
+    pub binaries: Binaries,
+    /// Whether the operator is installed; it is, at most once.
+    pub(crate) operator: tokio::sync::OnceCell<bool>,
+}
+
+impl Cluster {
+    /// Runs kubectl as administrator and returns what it printed.
+    ///
+    /// # Errors
+    ///
+    /// When it ends with anything but success; the text carries its stderr.
+    pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
+        let mut command = Command::new(self.binaries.control_plane.join("kubectl"));
+        command.args(args).envs(self.environment()).kill_on_drop(true);
+        stdout_of(&format!("kubectl {}", args.join(" ")), &command.output().await?)
+    }
+
+    /// Applies a manifest, as `kubectl apply --filename -`.
+    ///
+    /// # Errors
+    ///
+    /// When the API server refuses it.
+    pub async fn apply(&self, namespace: &str, manifest: &str) -> Result<()> {
+        let folder = tempfile::tempdir_in(FOLDER)?;
+        let file = folder.path().join("manifest.yaml");
+        tokio::fs::write(&file, manifest).await?;
+        let file = file.display().to_string();
+        self.kubectl(&["apply", "--namespace", namespace, "--filename", &file]).await.map(drop)
+    }
+
+    /// What a program needs to reach this cluster, with the kubectl that was built for it and with
+    /// our own programs on its path.
+    #[must_use]
+    pub fn environment(&self) -> Vec<(&'static str, std::ffi::OsString)> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let Binaries { control_plane, ours } = self.binaries.clone();
+        let folders = [control_plane, ours].into_iter().chain(std::env::split_paths(&path));
+        vec![
+            ("KUBECONFIG", self.kubeconfig.clone().into()),
+            // kubectl remembers an API server by its address, and ours is a new one at every boot.
+            ("KUBECACHEDIR", format!("{FOLDER}/kubectl").into()),
+            ("PATH", std::env::join_paths(folders).unwrap_or(path.clone())),
+        ]
+    }
+
+    /// Sends GET to a pod's port through the API server and returns the body.
+    ///
+    /// # Errors
+    ///
+    /// When the pod cannot be reached, or answers with anything but success.
+    pub async fn pod_http(
+        &self,
+        namespace: &str,
+        pod: &str,
+        port: u16,
+        path: &str,
+    ) -> Result<String> {
+        let path = path.trim_start_matches('/');
+        let uri = format!("/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy/{path}");
+        Ok(self.client.request_text(http::Request::get(uri).body(Vec::new())?).await?)
+    }
+
+    /// A pod's log.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such pod, or it has not started.
+    pub async fn pod_log(&self, namespace: &str, pod: &str) -> Result<String> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        Ok(pods.logs(pod, &LogParams::default()).await?)
+    }
+
+    /// Repairs whatever a story has broken and not repaired: components go on, or start again.
+    ///
+    /// # Errors
+    ///
+    /// When the cluster does not come back.
+    pub async fn mend(&self) -> Result<()> {
+        for name in self.components.mend()? {
+            say(format_args!("{name} was left broken; started again"));
+        }
+        self.nodes_ready().await
+    }
+
+    /// The socket of a node's container runtime, for `ctr`.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such node.
+    pub fn runtime_socket(&self, node: u8) -> Result<String> {
+        if !NODES.contains(&node) {
+            bail!("there is no node {node}");
+        }
+        Ok(node::socket(node))
+    }
+}

@@ -1,0 +1,240 @@
+//! The way from nothing to a cluster that accepts pods.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use http::Request;
+use k8s_openapi::api::core::v1::{Node, ServiceAccount};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use tokio::task::JoinSet;
+
+use super::{Cluster, Components, FOLDER, NODES, SERVICE_ADDRESS, node, node_address, node_name};
+use crate::binaries::Binaries;
+use crate::output::Laps;
+use crate::pki::{Authority, Identity};
+use crate::until::until;
+
+/// Longest time for each stage of the boot; many times what this takes on two cores.
+const STAGE_WITHIN: Duration = Duration::from_secs(90);
+/// Where every component and every kubeconfig finds the API server.
+const SERVER: &str = "https://127.0.0.1:443";
+const ETCD: &str = "http://127.0.0.1:2379";
+const ETCD_PEER: &str = "http://127.0.0.1:2380";
+
+/// What a cluster is booted from.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// What its processes are started from.
+    pub binaries: Binaries,
+    /// Image archives that every node gets.
+    pub images: Vec<PathBuf>,
+}
+
+impl Cluster {
+    /// Boots it, and returns when pods can be created in namespace `default`.
+    ///
+    /// # Errors
+    ///
+    /// When a component does not come up; the logs are in `{FOLDER}/log`.
+    pub async fn boot(setup: &Setup, laps: &Laps) -> Result<Self> {
+        let authority = Authority::new(&Path::new(FOLDER).join("pki"))?;
+        let kubeconfig = certificates(&authority)?;
+        let cluster = Self {
+            client: client(&kubeconfig).await?,
+            kubeconfig,
+            components: Components::new(&Path::new(FOLDER).join("log"))?,
+            binaries: setup.binaries.clone(),
+            operator: tokio::sync::OnceCell::new(),
+        };
+        etcd(&cluster)?;
+        api_server(&cluster, &authority)?;
+        let runtimes = runtimes(&cluster, setup)?;
+        until("the API server", STAGE_WITHIN, || is_serving(&cluster)).await?;
+        laps.lap("API server ready");
+
+        controller_manager(&cluster, &authority)?;
+        scheduler(&cluster, &authority)?;
+        for imported in runtimes.join_all().await {
+            let node = imported?;
+            node::kubelet(&cluster, &authority, node)?;
+        }
+        laps.lap("images imported");
+        cluster.nodes_ready().await?;
+        laps.lap("nodes ready");
+        cluster.namespace_ready("default", STAGE_WITHIN).await?;
+        laps.lap("service accounts ready");
+        Ok(cluster)
+    }
+
+    /// Waits until every node is ready.
+    ///
+    /// # Errors
+    ///
+    /// When one is not in time.
+    pub async fn nodes_ready(&self) -> Result<()> {
+        until("the nodes", STAGE_WITHIN, || nodes_ready(self)).await
+    }
+
+    /// Waits until pods can be created in a namespace: admission wants its service account.
+    ///
+    /// # Errors
+    ///
+    /// When it is not there in time.
+    pub async fn namespace_ready(&self, namespace: &str, within: Duration) -> Result<()> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), namespace);
+        let what = format!("the default service account of {namespace}");
+        until(&what, within, || async {
+            self.components.all_running()?;
+            Ok(accounts.get_opt("default").await?)
+        })
+        .await
+        .map(drop)
+    }
+}
+
+/// Makes every certificate and returns the administrator's kubeconfig.
+fn certificates(authority: &Authority) -> Result<PathBuf> {
+    let masters = Some("system:masters");
+    let own_node = node_address(NODES[0]);
+    authority.server("apiserver", &["127.0.0.1", SERVICE_ADDRESS, &own_node, "localhost"])?;
+    authority.signing_pair("service-accounts")?;
+    let client =
+        |file: &str, user: &str, group| authority.client(file, &Identity { user, group }, SERVER);
+    client("apiserver-to-kubelet", "apiserver-to-kubelet", masters)?;
+    client("controller-manager", "system:kube-controller-manager", None)?;
+    client("scheduler", "system:kube-scheduler", None)?;
+    for node in NODES.map(node_name) {
+        client(&node, &format!("system:node:{node}"), Some("system:nodes"))?;
+    }
+    client("admin", "admin", masters)
+}
+
+async fn client(kubeconfig: &Path) -> Result<Client> {
+    let file = Kubeconfig::read_from(kubeconfig)?;
+    let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+    Client::try_from(config).context("cannot make a client")
+}
+
+fn etcd(cluster: &Cluster) -> Result<()> {
+    let args = vec![
+        format!("--data-dir={FOLDER}/etcd"),
+        // Its data lies in memory: syncing proves nothing here and costs seconds.
+        "--unsafe-no-fsync=true".to_owned(),
+        format!("--listen-client-urls={ETCD}"),
+        format!("--advertise-client-urls={ETCD}"),
+        format!("--listen-peer-urls={ETCD_PEER}"),
+        format!("--initial-advertise-peer-urls={ETCD_PEER}"),
+        format!("--initial-cluster=default={ETCD_PEER}"),
+    ];
+    cluster.components.start("etcd", &cluster.binaries.control_plane.join("etcd"), args)
+}
+
+fn api_server(cluster: &Cluster, authority: &Authority) -> Result<()> {
+    let file = |flag: &str, file: &str| format!("--{flag}={}", authority.path(file));
+    let args = vec![
+        format!("--etcd-servers={ETCD}"),
+        "--bind-address=0.0.0.0".to_owned(),
+        "--secure-port=443".to_owned(),
+        format!("--advertise-address={}", node_address(NODES[0])),
+        // The service's address is on our loopback device; an endpoint would be no use.
+        "--endpoint-reconciler-type=none".to_owned(),
+        "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
+        "--authorization-mode=Node,RBAC".to_owned(),
+        "--allow-privileged=true".to_owned(),
+        file("tls-cert-file", "apiserver.crt"),
+        file("tls-private-key-file", "apiserver.key"),
+        file("client-ca-file", "ca.crt"),
+        "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+        file("service-account-key-file", "service-accounts.pub"),
+        file("service-account-signing-key-file", "service-accounts.key"),
+        // For logs, exec and port-forward; node names have no DNS here.
+        "--kubelet-preferred-address-types=InternalIP".to_owned(),
+        file("kubelet-client-certificate", "apiserver-to-kubelet.crt"),
+        file("kubelet-client-key", "apiserver-to-kubelet.key"),
+    ];
+    cluster.components.start(
+        "apiserver",
+        &cluster.binaries.control_plane.join("kube-apiserver"),
+        args,
+    )
+}
+
+fn controller_manager(cluster: &Cluster, authority: &Authority) -> Result<()> {
+    let mut args = authenticated(authority, "controller-manager");
+    args.extend([
+        "--use-service-account-credentials=true".to_owned(),
+        format!("--service-account-private-key-file={}", authority.path("service-accounts.key")),
+        format!("--root-ca-file={}", authority.path("ca.crt")),
+        // At its usual 20 requests a second it would take four seconds just to start controllers.
+        "--kube-api-qps=500".to_owned(),
+        "--kube-api-burst=1000".to_owned(),
+        // By default it makes its folder on the host.
+        format!("--flex-volume-plugin-dir={FOLDER}/volume-plugins"),
+        // A node that falls silent counts as lost in seconds instead of most of a minute.
+        "--node-monitor-period=1s".to_owned(),
+        "--node-monitor-grace-period=8s".to_owned(),
+    ]);
+    let program = cluster.binaries.control_plane.join("kube-controller-manager");
+    cluster.components.start("controller-manager", &program, args)
+}
+
+fn scheduler(cluster: &Cluster, authority: &Authority) -> Result<()> {
+    let args = authenticated(authority, "scheduler");
+    cluster.components.start(
+        "scheduler",
+        &cluster.binaries.control_plane.join("kube-scheduler"),
+        args,
+    )
+}
+
+/// The flags that both clients of the API server share.
+fn authenticated(authority: &Authority, name: &str) -> Vec<String> {
+    let kubeconfig = authority.path(&format!("{name}.kubeconfig"));
+    vec![
+        format!("--kubeconfig={kubeconfig}"),
+        format!("--authentication-kubeconfig={kubeconfig}"),
+        format!("--authorization-kubeconfig={kubeconfig}"),
+        "--bind-address=127.0.0.1".to_owned(),
+        // There is only one of each: waiting for a lease would cost seconds.
+        "--leader-elect=false".to_owned(),
+    ]
+}
+
+/// Starts the container runtimes and imports images, all nodes at once, while the API server boots.
+fn runtimes(cluster: &Cluster, setup: &Setup) -> Result<JoinSet<Result<u8>>> {
+    let mut imports = JoinSet::new();
+    for node in NODES {
+        node::runtime(cluster, node)?;
+        let images = setup.images.clone();
+        imports.spawn(async move {
+            until("the container runtime", STAGE_WITHIN, || node::answers(node)).await?;
+            node::import(node, &images).await?;
+            Ok(node)
+        });
+    }
+    Ok(imports)
+}
+
+async fn is_serving(cluster: &Cluster) -> Result<Option<()>> {
+    cluster.components.all_running()?;
+    let ready = Request::get("/readyz").body(Vec::new())?;
+    cluster.client.request_text(ready).await?;
+    Ok(Some(()))
+}
+
+async fn nodes_ready(cluster: &Cluster) -> Result<Option<()>> {
+    cluster.components.all_running()?;
+    let nodes: Api<Node> = Api::all(cluster.client.clone());
+    for name in NODES.map(node_name) {
+        let conditions = nodes.get(&name).await?.status.and_then(|status| status.conditions);
+        let ready = conditions.unwrap_or_default().into_iter().find(|c| c.type_ == "Ready");
+        match ready {
+            Some(condition) if condition.status == "True" => (),
+            Some(condition) => bail!("{name}: {}", condition.message.unwrap_or_default()),
+            None => bail!("{name} has not reported"),
+        }
+    }
+    Ok(Some(()))
+}

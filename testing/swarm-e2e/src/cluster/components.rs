@@ -1,0 +1,193 @@
+//! The cluster's own processes: started with a log file each, and broken on purpose by name.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context as _, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// All processes of a cluster by name: `etcd`, `apiserver`, `controller-manager`, `scheduler`, and
+/// per node `containerd-1`, `kubelet-1`.
+#[derive(Debug)]
+pub struct Components {
+    logs: PathBuf,
+    all: Mutex<BTreeMap<String, Component>>,
+}
+
+#[derive(Debug)]
+struct Component {
+    program: PathBuf,
+    args: Vec<String>,
+    process: Child,
+}
+
+impl Components {
+    /// No process yet; logs go to `logs`.
+    pub(super) fn new(logs: &Path) -> Result<Self> {
+        fs::create_dir_all(logs)?;
+        Ok(Self { logs: logs.to_owned(), all: Mutex::default() })
+    }
+
+    /// The folder with one `NAME.log` per process.
+    #[must_use]
+    pub fn logs(&self) -> &Path {
+        &self.logs
+    }
+
+    /// Starts a process for the first time.
+    pub(super) fn start(&self, name: &str, program: &Path, args: Vec<String>) -> Result<()> {
+        let process = self.spawn(name, program, &args)?;
+        let component = Component { program: program.to_owned(), args, process };
+        self.lock().insert(name.to_owned(), component);
+        Ok(())
+    }
+
+    /// The process id of a component, as this side of the namespaces sees it.
+    ///
+    /// # Errors
+    ///
+    /// When there is no component of that name.
+    pub fn pid(&self, name: &str) -> Result<u32> {
+        self.with(name, |component| Ok(component.process.id()))
+    }
+
+    /// Kills a component at once, as a power cut would, and waits until it is gone.
+    ///
+    /// # Errors
+    ///
+    /// When there is no component of that name.
+    pub fn kill(&self, name: &str) -> Result<()> {
+        self.with(name, |component| {
+            component.process.kill()?;
+            component.process.wait()?;
+            Ok(())
+        })
+    }
+
+    /// Stops a component without ending it: it is silent, and its connections stay open.
+    ///
+    /// # Errors
+    ///
+    /// When there is no component of that name, or it has ended.
+    pub fn freeze(&self, name: &str) -> Result<()> {
+        self.signal(name, Signal::STOP)
+    }
+
+    /// Lets a frozen component go on.
+    ///
+    /// # Errors
+    ///
+    /// When there is no component of that name, or it has ended.
+    pub fn thaw(&self, name: &str) -> Result<()> {
+        self.signal(name, Signal::CONT)
+    }
+
+    /// Starts a killed component again, as it was started before.
+    ///
+    /// # Errors
+    ///
+    /// When there is no component of that name, or it still runs.
+    pub fn restart(&self, name: &str) -> Result<()> {
+        self.with(name, |component| {
+            if component.process.try_wait()?.is_none() {
+                bail!("{name} is still running");
+            }
+            component.process = self.spawn(name, &component.program, &component.args)?;
+            Ok(())
+        })
+    }
+
+    /// Lets frozen components go on, starts ended ones again, and returns the names of the latter.
+    ///
+    /// # Errors
+    ///
+    /// When one cannot be started.
+    pub(super) fn mend(&self) -> Result<Vec<String>> {
+        let mut ended = Vec::new();
+        for (name, component) in self.lock().iter_mut() {
+            if component.process.try_wait()?.is_some() {
+                component.process = self.spawn(name, &component.program, &component.args)?;
+                ended.push(name.clone());
+            } else {
+                kill_process(Pid::from_child(&component.process), Signal::CONT)?;
+            }
+        }
+        Ok(ended)
+    }
+
+    /// Says which component has ended by itself, with the end of its log.
+    ///
+    /// # Errors
+    ///
+    /// When one has.
+    pub fn all_running(&self) -> Result<()> {
+        for (name, component) in self.lock().iter_mut() {
+            if let Some(status) = component.process.try_wait()? {
+                let log = fs::read_to_string(self.log(name)).unwrap_or_default();
+                bail!("{name} ended with {status}: {}", log.lines().last().unwrap_or_default());
+            }
+        }
+        Ok(())
+    }
+
+    fn log(&self, name: &str) -> PathBuf {
+        self.logs.join(format!("{name}.log"))
+    }
+
+    fn spawn(&self, name: &str, program: &Path, args: &[String]) -> Result<Child> {
+        let log = File::options().create(true).append(true).open(self.log(name))?;
+        Command::new(program)
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("cannot start {}", program.display()))
+    }
+
+    fn signal(&self, name: &str, signal: Signal) -> Result<()> {
+        self.with(name, |component| {
+            if let Some(status) = component.process.try_wait()? {
+                bail!("{name} has ended with {status}");
+            }
+            Ok(kill_process(Pid::from_child(&component.process), signal)?)
+        })
+    }
+
+    fn with<T>(&self, name: &str, f: impl FnOnce(&mut Component) -> Result<T>) -> Result<T> {
+        let mut all = self.lock();
+        let component = all.get_mut(name).with_context(|| format!("no component {name}"))?;
+        f(component)
+    }
+
+    /// A story that panicked while it broke something must not spoil the map for the next one.
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Component>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_component_can_be_killed_and_started_again_but_never_twice_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let components = Components::new(folder.path()).unwrap();
+        components.start("idle", Path::new("sleep"), vec!["60".into()]).unwrap();
+        components.all_running().unwrap();
+        let first = components.pid("idle").unwrap();
+        assert!(components.restart("idle").is_err());
+        components.freeze("idle").unwrap();
+        components.kill("idle").unwrap();
+        assert!(components.thaw("idle").is_err());
+        assert!(components.all_running().unwrap_err().to_string().starts_with("idle ended"));
+        assert_eq!(components.mend().unwrap(), ["idle"]);
+        assert_eq!(components.mend().unwrap(), Vec::<String>::new());
+        assert_ne!(components.pid("idle").unwrap(), first);
+        components.kill("idle").unwrap();
+    }
+}

@@ -1,0 +1,154 @@
+//! One node: a container runtime, a pod network and a kubelet, apart from the other node's.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use serde_json::json;
+use tokio::process::Command;
+
+use super::{Cluster, FOLDER, node_address, node_name, plugins_folder};
+use crate::command::stdout_of;
+use crate::images::PAUSE;
+use crate::pki::Authority;
+
+fn folder(node: u8) -> String {
+    format!("{FOLDER}/{}", node_name(node))
+}
+
+/// Where a node's container runtime listens.
+pub(super) fn socket(node: u8) -> String {
+    format!("{}/containerd.sock", folder(node))
+}
+
+/// Starts a node's container runtime.
+pub(super) fn runtime(cluster: &Cluster, node: u8) -> Result<()> {
+    let folder = folder(node);
+    fs::create_dir_all(format!("{folder}/cni"))?;
+    fs::write(format!("{folder}/cni/10-pods.conflist"), pod_network(node).to_string())?;
+    let config = format!("{folder}/containerd.toml");
+    fs::write(&config, runtime_config(node)?)?;
+    let args = vec!["--config".to_owned(), config];
+    cluster.components.start(&format!("containerd-{node}"), Path::new("containerd"), args)
+}
+
+fn runtime_config(node: u8) -> Result<String> {
+    let folder = folder(node);
+    // Without `restrict_oom_score_adj` no pod starts where root lacks CAP_SYS_RESOURCE, as in most
+    // containers that CI runs in. The `opt` plugin would make a folder on the host.
+    Ok(format!(
+        r#"version = 2
+root = "{folder}/containerd/root"
+state = "{folder}/containerd/state"
+[grpc]
+address = "{socket}"
+[plugins."io.containerd.internal.v1.opt"]
+path = "{folder}/containerd/opt"
+[plugins."io.containerd.grpc.v1.cri"]
+restrict_oom_score_adj = true
+sandbox_image = "{PAUSE}"
+[plugins."io.containerd.grpc.v1.cri".cni]
+bin_dir = "{plugins}"
+conf_dir = "{folder}/cni"
+"#,
+        socket = socket(node),
+        plugins = plugins_folder()?,
+    ))
+}
+
+/// A bridge and a subnet per node. They meet in one network stack, so pods reach each other.
+fn pod_network(node: u8) -> serde_json::Value {
+    json!({
+        "cniVersion": "0.4.0",
+        "name": format!("pods-{node}"),
+        "plugins": [{
+            "type": "bridge",
+            "bridge": format!("pods-{node}"),
+            "isGateway": true,
+            "ipam": {
+                "type": "host-local",
+                "ranges": [[{"subnet": format!("10.88.{node}.0/24")}]],
+                "routes": [{"dst": "0.0.0.0/0"}],
+            },
+        }],
+    })
+}
+
+/// Tells whether a node's container runtime takes requests.
+pub(super) async fn answers(node: u8) -> Result<Option<()>> {
+    ctr(node, &["version"]).await?;
+    Ok(Some(()))
+}
+
+/// Gives images to a node.
+pub(super) async fn import(node: u8, images: &[PathBuf]) -> Result<()> {
+    for image in images {
+        let image = image.display().to_string();
+        ctr(node, &["--namespace", "k8s.io", "images", "import", &image]).await?;
+    }
+    Ok(())
+}
+
+async fn ctr(node: u8, args: &[&str]) -> Result<String> {
+    let socket = socket(node);
+    let mut command = Command::new("ctr");
+    command.args(["--address", &socket]).args(args).kill_on_drop(true);
+    stdout_of(&format!("ctr {}", args.join(" ")), &command.output().await?)
+}
+
+/// Starts a node's kubelet.
+pub(super) fn kubelet(cluster: &Cluster, authority: &Authority, node: u8) -> Result<()> {
+    let (folder, name) = (folder(node), node_name(node));
+    let config = format!("{folder}/kubelet.json");
+    fs::write(&config, kubelet_config(authority, node).to_string())?;
+    let args = vec![
+        format!("--config={config}"),
+        format!("--kubeconfig={}", authority.path(&format!("{name}.kubeconfig"))),
+        format!("--hostname-override={name}"),
+        format!("--root-dir={folder}/kubelet"),
+        // It refuses a loopback address.
+        format!("--node-ip={}", node_address(node)),
+    ];
+    cluster.components.start(
+        &format!("kubelet-{node}"),
+        &cluster.binaries.control_plane.join("kubelet"),
+        args,
+    )
+}
+
+fn kubelet_config(authority: &Authority, node: u8) -> serde_json::Value {
+    json!({
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "containerRuntimeEndpoint": format!("unix://{}", socket(node)),
+        "port": 10249 + u16::from(node),
+        "healthzPort": 0,
+        "readOnlyPort": 0,
+        "volumePluginDir": format!("{}/volume-plugins", folder(node)),
+        "authentication": {
+            "anonymous": {"enabled": false},
+            "webhook": {"enabled": false},
+            "x509": {"clientCAFile": authority.path("ca.crt")},
+        },
+        "authorization": {"mode": "AlwaysAllow"},
+        // Cgroup v1 is what this may meet; and both kubelets share one tree, so neither may
+        // arrange it: their containers lie side by side.
+        "failCgroupV1": false,
+        "cgroupDriver": "cgroupfs",
+        "cgroupsPerQOS": false,
+        "enforceNodeAllocatable": [],
+        "failSwapOn": false,
+        "localStorageCapacityIsolation": false,
+        "makeIPTablesUtilChains": false,
+        // No DNS server exists, but pods want to be told of one.
+        "clusterDNS": ["10.96.0.10"],
+        "clusterDomain": "cluster.local",
+        "resolvConf": "",
+        // The images were imported and there is nowhere to pull them from again.
+        "imageGCHighThresholdPercent": 100,
+        "imageGCLowThresholdPercent": 99,
+        // With these a lost node is noticed within seconds.
+        "nodeStatusUpdateFrequency": "2s",
+        "nodeLeaseDurationSeconds": 10,
+    })
+}

@@ -1,0 +1,77 @@
+//! What every adapter of a port must do, told once and run on each: on files and on a cluster.
+
+use anyhow::{Result, bail, ensure};
+use swarm_core::ports::{LedgerStore, StoreError, ViewStore};
+use swarm_core::{Assignment, Ledger, Plan, Pool, View, jobs, plan};
+
+/// Three ledgers, each the successor of the one before.
+fn three_ledgers() -> Result<[Ledger; 3]> {
+    let pool = Pool::ready(2);
+    let step = |ledger: &Ledger, names: &[&str]| -> Result<Ledger> {
+        let Plan { assignment, .. } =
+            plan(&jobs(names.iter().copied())?, &ledger.assignment(), &pool);
+        Ok(ledger.next(&assignment, &pool))
+    };
+    let first = step(&Ledger::new(1_790_000_000_000_000), &["a", "stream:cctv0:updated", "c"])?;
+    let second = step(&first, &["a", "c", "d"])?;
+    let third = step(&second, &["d"])?;
+    Ok([first, second, third])
+}
+
+fn conflicts<T>(result: Result<T, StoreError>, when: &str) -> Result<()> {
+    match result {
+        Err(StoreError::Conflict { .. }) => Ok(()),
+        Err(other) => bail!("{when}: expected a conflict, not: {other}"),
+        Ok(_) => bail!("{when}: expected a conflict, but it was written"),
+    }
+}
+
+/// The contract of [`LedgerStore`]; `open` makes another store object for the same, empty place.
+///
+/// # Errors
+///
+/// The first promise that is not kept.
+pub async fn ledger_store(open: &(dyn Fn() -> Box<dyn LedgerStore> + Sync)) -> Result<()> {
+    let [first, second, third] = three_ledgers()?;
+    let (mine, other) = (open(), open());
+    ensure!(mine.load().await?.is_none(), "a new place has no ledger");
+
+    let at_first = mine.save(&first, None).await?;
+    ensure!(mine.load().await? == Some((first.clone(), at_first.clone())), "what I saved, I load");
+    let seen_by_other = other.load().await?;
+    ensure!(seen_by_other == Some((first.clone(), at_first.clone())), "and so does another");
+    conflicts(other.save(&second, None).await, "a second creation")?;
+
+    let at_second = mine.save(&second, Some(&at_first)).await?;
+    conflicts(other.save(&third, Some(&at_first)).await, "a save over a state that is past")?;
+    let reread = other.load().await?;
+    ensure!(reread == Some((second, at_second.clone())), "after a conflict the newest is read");
+    other.save(&third, Some(&at_second)).await?;
+    let fresh = open().load().await?.map(|(ledger, _)| ledger);
+    ensure!(fresh == Some(third), "what was acknowledged is there for whoever comes");
+    Ok(())
+}
+
+/// The contract of [`ViewStore`]; `read` returns what a worker would read, and a mark that changes
+/// with every write.
+///
+/// # Errors
+///
+/// The first promise that is not kept.
+pub async fn view_store<F>(views: &dyn ViewStore, read: impl Fn() -> F) -> Result<()>
+where
+    F: Future<Output = Result<(String, String)>>,
+{
+    let [first, second, _] = three_ledgers()?.map(|ledger| ledger.view());
+    views.publish(&View::default()).await?;
+    ensure!(read().await?.0 == View::default().to_yaml(), "an empty view is published too");
+    views.publish(&first).await?;
+    let (text, mark) = read().await?;
+    ensure!(text == first.to_yaml(), "what is published is what is read");
+    views.publish(&first).await?;
+    ensure!(read().await?.1 == mark, "publishing what is published writes nothing");
+    views.publish(&second).await?;
+    ensure!(read().await?.0 == second.to_yaml(), "the newest replaces the last");
+    ensure!(first.assignment() != Assignment::default(), "the views say something");
+    Ok(())
+}

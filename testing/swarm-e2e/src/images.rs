@@ -1,0 +1,157 @@
+//! Images as docker-archive files, which containerd imports without any registry.
+
+mod archive;
+mod buildah;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result};
+use sha2::{Digest as _, Sha256};
+
+use crate::binaries::{Binaries, repository};
+use crate::cache::Cache;
+use crate::command;
+use crate::output::say;
+
+/// The image of sandbox containers and of pods that need no more than to exist.
+pub const PAUSE: &str = "registry.local/pause:1";
+/// The operator's image.
+pub const OPERATOR: &str = "swarm-operator:dev";
+/// The worker's image.
+pub const WORKER: &str = "swarm-worker:dev";
+
+/// Builds all images that are missing or stale and returns their archives.
+///
+/// # Errors
+///
+/// When a binary is missing, or buildah fails.
+pub fn build(cache: &Cache, binaries: &Binaries) -> Result<Vec<PathBuf>> {
+    fs::create_dir_all(cache.images())?;
+    let source = Source::read();
+    let ours = &binaries.ours;
+    let pause = ours.join("pause");
+    Ok(vec![
+        cached(cache, PAUSE, &[&pause], "", |file| archive::write(file, PAUSE, &pause))?,
+        service(cache, ours, "operator", OPERATOR, &source)?,
+        service(cache, ours, "worker", WORKER, &source)?,
+    ])
+}
+
+/// Finds the archives an earlier [`build`] made.
+///
+/// # Errors
+///
+/// When the folder cannot be read.
+pub fn built(cache: &Cache) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(cache.images()).context("no images were built")?;
+    let mut archives: Vec<_> =
+        entries.map(|entry| Ok(entry?.path())).collect::<Result<_, std::io::Error>>()?;
+    archives.retain(|path| path.extension().is_some_and(|extension| extension == "tar"));
+    archives.sort();
+    Ok(archives)
+}
+
+/// Which sources an image was made from; both end up in its labels.
+struct Source {
+    commit: String,
+    date: String,
+}
+
+impl Source {
+    /// Reads both from git; a source tree without it yields `unknown`, as the Dockerfile does.
+    fn read() -> Self {
+        let repository = repository().display().to_string();
+        let git = |format: &str| {
+            let said = command::run("git", &["-C", &repository, "log", "-1", format]);
+            said.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
+        };
+        Self { commit: git("--format=%H"), date: git("--format=%cI") }
+    }
+}
+
+fn service(
+    cache: &Cache,
+    ours: &Path,
+    service: &str,
+    name: &str,
+    source: &Source,
+) -> Result<PathBuf> {
+    let dockerfile = repository().join("Dockerfile");
+    let binary = ours.join(format!("swarm-{service}"));
+    let Source { commit, date } = source;
+    let wanted = format!("{commit} {date}");
+    cached(cache, name, &[&dockerfile, &binary], &wanted, |file| {
+        let args = [("SERVICE", service), ("COMMIT", commit), ("DATE", date)];
+        buildah::build(cache, &dockerfile, ours, &args, name, file)
+    })
+}
+
+/// Makes an archive, unless one made from the same `inputs` and `wanted` is there.
+fn cached(
+    cache: &Cache,
+    name: &str,
+    inputs: &[&Path],
+    wanted: &str,
+    make: impl FnOnce(&Path) -> Result<()>,
+) -> Result<PathBuf> {
+    let mut hash = Sha256::new_with_prefix(wanted);
+    for input in inputs {
+        let bytes = fs::read(input).with_context(|| format!("cannot read {}", input.display()))?;
+        hash.update(Sha256::digest(bytes));
+    }
+    let stem = name.replace(['/', ':'], "_");
+    let archive = cache.images().join(format!("{stem}-{}.tar", &hex(&hash.finalize())[..12]));
+    if archive.exists() {
+        return Ok(archive);
+    }
+    let start = Instant::now();
+    let building = cache.building()?;
+    let fresh = building.path().join("image.tar");
+    make(&fresh).with_context(|| format!("cannot build image {name}"))?;
+    for old in built(cache)? {
+        if old.file_name().is_some_and(|old| old.to_string_lossy().starts_with(&stem)) {
+            fs::remove_file(old)?;
+        }
+    }
+    fs::rename(fresh, &archive)?;
+    say(format_args!("image {name} built in {:.1} s", start.elapsed().as_secs_f64()));
+    Ok(archive)
+}
+
+/// The digits of a hash.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_is_made_again_only_when_an_input_changed_and_replaces_the_old_one() {
+        let root = tempfile::tempdir().unwrap();
+        let cache = Cache { root: root.path().to_owned() };
+        fs::create_dir_all(cache.images()).unwrap();
+        let input = root.path().join("binary");
+        let mut count = 0;
+        let mut make = |content: &str| {
+            fs::write(&input, content).unwrap();
+            cached(&cache, "a/b:1", &[&input], "", |file| {
+                count += 1;
+                Ok(fs::write(file, content)?)
+            })
+            .unwrap()
+        };
+        let first = make("one");
+        assert_eq!(make("one"), first);
+        let second = make("two");
+        assert_eq!(count, 2);
+        assert_eq!(built(&cache).unwrap(), [second]);
+    }
+}

@@ -1,0 +1,26 @@
+//! A real two-node Kubernetes cluster on this machine, and the stories told in it.
+//!
+//! Reading order is the order of a run:
+//! 1. [`binaries`] and [`images`] build everything first, into the [`cache`];
+//! 2. [`sandbox`] starts the program again in namespaces of its own, which end with it;
+//! 3. [`cluster`] boots etcd, the control plane and two nodes in there;
+//! 4. [`story`] tells the [`stories`] one after another and keeps evidence of those that fail;
+//! 5. [`gone`] proves that nothing is left, however a run ends.
+//!
+//! This crate is never shipped, and no crate of the product knows it.
+#![cfg(feature = "harness")]
+
+pub mod binaries;
+pub mod cache;
+pub mod cluster;
+pub mod command;
+pub mod contract;
+pub mod gone;
+pub mod images;
+pub mod operator;
+pub mod output;
+pub mod pki;
+pub mod sandbox;
+pub mod stories;
+pub mod story;
+pub mod until;

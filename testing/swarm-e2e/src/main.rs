@@ -1,0 +1,152 @@
+//! Tells stories in a real two-node cluster that lives and dies with this program.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Parser, Subcommand};
+
+use swarm_e2e::cache::Cache;
+use swarm_e2e::cluster::{Cluster, FOLDER, Setup};
+use swarm_e2e::output::{Laps, complain, say};
+use swarm_e2e::sandbox::{self, Stage};
+use swarm_e2e::story::{self, Story};
+use swarm_e2e::{binaries, gone, images, operator, stories};
+
+/// Boots a real two-node Kubernetes cluster on this machine and tells stories in it.
+///
+/// Needs root, containerd, runc, the CNI plugins, buildah, Go and Rust. Nothing outside of the cache
+/// folder is touched, and nothing is left when the program ends, however it ends.
+#[derive(Debug, Parser)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Tells the stories whose name contains one of the filters; all without any.
+    Stories {
+        /// Parts of names.
+        filters: Vec<String>,
+    },
+    /// Names the stories.
+    List,
+    /// Boots the cluster with operator and samples and runs a command in it; $SHELL without one.
+    ///
+    /// KUBECONFIG and PATH are set. The cluster ends with the command.
+    Shell {
+        /// The command and its arguments.
+        #[arg(last = true)]
+        command: Vec<OsString>,
+    },
+    /// Ends booted clusters in rough ways and proves that nothing of them is left.
+    Gone,
+    /// Boots the cluster and waits to be ended; for `gone`.
+    #[command(hide = true)]
+    Hold {
+        /// Panic when told to go on.
+        #[arg(long)]
+        panic: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    let code = run(Args::parse()).unwrap_or_else(|err| {
+        complain(format_args!("error: {err:#}"));
+        1
+    });
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
+fn run(args: Args) -> Result<i32> {
+    let cache = Cache::open()?;
+    match Stage::current() {
+        Stage::Outside => outside(&cache, &args.command),
+        Stage::Init => sandbox::init(&cache),
+        Stage::Inside => tokio::runtime::Runtime::new()?.block_on(inside(&cache, args.command)),
+    }
+}
+
+fn outside(cache: &Cache, command: &Command) -> Result<i32> {
+    match command {
+        Command::List => {
+            for story in stories::all() {
+                say(story.name);
+            }
+            return Ok(0);
+        }
+        // Before anything is built for it.
+        Command::Stories { filters } => drop(chosen(filters)?),
+        Command::Gone => {
+            sandbox::require()?;
+            gone::check(cache)?;
+            return Ok(0);
+        }
+        Command::Shell { .. } | Command::Hold { .. } => (),
+    }
+    sandbox::require()?;
+    build(cache)?;
+    sandbox::enter(cache)
+}
+
+/// Builds everything the inside needs; there is no registry in there.
+fn build(cache: &Cache) -> Result<()> {
+    let laps = Laps::start();
+    let _alone = cache.lock()?;
+    let binaries = binaries::build(cache)?;
+    images::build(cache, &binaries)?;
+    laps.lap("everything built");
+    Ok(())
+}
+
+async fn inside(cache: &Cache, command: Command) -> Result<i32> {
+    let cluster = boot(cache).await?;
+    match command {
+        Command::Stories { filters } => {
+            let chosen = chosen(&filters)?;
+            let filtered_out = stories::all().len() - chosen.len();
+            let failed = story::tell(cache, &Arc::new(cluster), &chosen, filtered_out).await;
+            Ok(i32::from(0 < failed))
+        }
+        Command::Shell { command } => shell(&cluster, &command).await,
+        Command::Hold { panic } => gone::hold(cache, &cluster, panic).await.map(|()| 0),
+        Command::List | Command::Gone => bail!("this command needs no cluster"),
+    }
+}
+
+async fn boot(cache: &Cache) -> Result<Cluster> {
+    let laps = Laps::start();
+    let setup = Setup { binaries: binaries::built(cache)?, images: images::built(cache)? };
+    let booted = Cluster::boot(&setup, &laps).await;
+    if booted.is_err() {
+        let logs = Path::new(FOLDER).join("log");
+        let kept = story::component_logs(cache, &logs, "boot")?;
+        say(format_args!("evidence: {}", kept.display()));
+    }
+    booted.context("the cluster does not boot")
+}
+
+fn chosen(filters: &[String]) -> Result<Vec<Story>> {
+    let chosen = story::chosen(&stories::all(), filters);
+    if chosen.is_empty() {
+        bail!("no story is named like {}; `swarm-e2e list` names them", filters.join(" or "));
+    }
+    Ok(chosen)
+}
+
+async fn shell(cluster: &Cluster, command: &[OsString]) -> Result<i32> {
+    if !operator::install_operator(cluster).await? {
+        say("no manifests in deploy/: the cluster is bare");
+    } else if operator::install_samples(cluster).await? {
+        say("operator and samples are installed");
+    }
+    let shell = std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
+    let (program, args) = command.split_first().map_or((&shell, &[][..]), |split| split);
+    let mut command = tokio::process::Command::new(program);
+    command.args(args).envs(cluster.environment()).env_remove(sandbox::STAGE);
+    let status = command.status().await.context("cannot start the command")?;
+    Ok(status.code().unwrap_or(1))
+}

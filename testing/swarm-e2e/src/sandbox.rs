@@ -1,0 +1,146 @@
+//! Starts this program again in network, mount and process namespaces of its own.
+//!
+//! Three processes run the same binary, told apart by an environment variable:
+//! - *outside* builds, starts the others, waits, and clears what dead namespaces leave on the host;
+//! - *init* is the first process inside ([`init`]): when it ends, however it ends, the kernel ends
+//!   every other process and with them every mount and network interface;
+//! - *inside* boots the cluster and does the work. Its exit code is the exit code of the whole.
+
+mod cgroups;
+mod init;
+mod leftovers;
+mod run;
+
+pub use init::init;
+pub use leftovers::{cgroup_folders, is_cgroup_in_use, sweep};
+use run::Run;
+pub use run::{Namespaces, current as run_folder, marked};
+
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use rustix::process::{Pid, Signal, geteuid, kill_process};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::cache::Cache;
+use crate::output::say;
+use crate::until::until_blocking;
+
+/// Tells which of the three processes this is; absent outside.
+pub const STAGE: &str = "SWARM_E2E_STAGE";
+/// Names the run; every process of it that was not started by a container runtime inherits it.
+pub const RUN: &str = "SWARM_E2E_RUN";
+/// How long the kernel may take to end everything.
+const GONE_WITHIN: Duration = Duration::from_secs(20);
+
+/// Which of the three processes this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// On the host.
+    Outside,
+    /// The first process of the namespaces.
+    Init,
+    /// The one that boots the cluster.
+    Inside,
+}
+
+impl Stage {
+    /// Reads it from the environment.
+    #[must_use]
+    pub fn current() -> Self {
+        match std::env::var(STAGE).as_deref() {
+            Ok("init") => Self::Init,
+            Ok("inside") => Self::Inside,
+            _ => Self::Outside,
+        }
+    }
+}
+
+/// Fails early, and with advice, where the namespaces could not work.
+///
+/// # Errors
+///
+/// When this is not root, or a program is missing.
+pub fn require() -> Result<()> {
+    if !geteuid().is_root() {
+        bail!("namespaces, mounts and containers need root: try again with sudo");
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there =
+        |program: &str| std::env::split_paths(&path).any(|dir| dir.join(program).exists());
+    let programs = ["unshare", "setpriv", "mount", "ip", "containerd", "ctr", "runc", "buildah"];
+    let missing: Vec<_> = programs.into_iter().filter(|program| !is_there(program)).collect();
+    if !missing.is_empty() {
+        bail!(
+            "not found: {}; on Debian: apt-get install util-linux iproute2 containerd runc buildah \
+             containernetworking-plugins (and Go and Rust)",
+            missing.join(", ")
+        );
+    }
+    crate::cluster::plugins_folder().map(drop)
+}
+
+/// Runs this program with the same arguments inside, clears up, and returns its exit code.
+///
+/// # Errors
+///
+/// When the namespaces cannot be made, or something of the run survives its end.
+pub fn enter(cache: &Cache) -> Result<i32> {
+    let run = begin(cache)?;
+    let mut child = Command::new("setpriv")
+        // Should this process be killed, the kernel kills `unshare` and that kills `init`.
+        .args(["--pdeathsig", "KILL"])
+        .args(["unshare", "--net", "--pid", "--mount", "--fork", "--mount-proc", "--kill-child"])
+        .arg(std::env::current_exe()?)
+        .args(std::env::args_os().skip(1))
+        .env(STAGE, "init")
+        .env(RUN, &run.id)
+        .spawn()
+        .context("cannot start unshare")?;
+    let signalled = end_on_signal(&child)?;
+    let code = child.wait()?.code().unwrap_or(1);
+    run.end(GONE_WITHIN)?;
+    Ok(match signalled.load(Ordering::SeqCst) {
+        0 => code,
+        signal => 128 + signal,
+    })
+}
+
+/// Sweeps what killed runs left, and makes the record of a new one.
+fn begin(cache: &Cache) -> Result<Run> {
+    // A run whose record is half made looks like one that was killed.
+    let _alone = cache.lock()?;
+    for swept in sweep(cache)? {
+        say(format_args!("swept what a killed run left: {}", swept.display()));
+    }
+    Run::begin(cache)
+}
+
+/// Kills `child` on SIGINT or SIGTERM and remembers which it was.
+///
+/// Nothing in there is worth an orderly shutdown, but this process must outlive it to clear up.
+fn end_on_signal(child: &Child) -> Result<Arc<AtomicI32>> {
+    let signalled = Arc::new(AtomicI32::new(0));
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let child = Pid::from_child(child);
+    let seen = Arc::clone(&signalled);
+    std::thread::spawn(move || {
+        for signal in signals.forever() {
+            seen.store(signal, Ordering::SeqCst);
+            let _ = kill_process(child, Signal::KILL);
+        }
+    });
+    Ok(signalled)
+}
+
+/// Waits until no process is left in the namespaces of a run.
+fn wait_until_gone(namespaces: &Namespaces, within: Duration) -> Result<()> {
+    until_blocking("the end of every process of the run", within, || {
+        let left = namespaces.processes()?;
+        if left.is_empty() { Ok(Some(())) } else { bail!("still there: {}", left.join(", ")) }
+    })
+}

@@ -1,0 +1,141 @@
+//! The first process inside: prepares mounts and network, starts the real program, buries orphans.
+
+use std::fs::{self, File};
+use std::os::fd::AsRawFd as _;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+use rustix::io::Errno;
+use rustix::process::{Pid, WaitOptions, WaitStatus, wait};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::{STAGE, run};
+use crate::binaries::repository;
+use crate::cache::Cache;
+use crate::command;
+
+/// Folders of the host that are covered by empty ones: containerd, kubelet and the network plugins
+/// write there, whatever their configuration says.
+const COVERED: [&str; 3] = ["/run", "/var/lib", "/var/log"];
+/// Folders that a covered folder lacks at first and some program takes for granted.
+const EXPECTED: [&str; 3] = ["/run/lock", "/var/lib/cni", "/var/log/pods"];
+/// Settings of the whole machine that a kubelet insists on changing; it gets files to play with.
+const SETTINGS: [&str; 6] = [
+    "kernel/keys/root_maxbytes",
+    "kernel/keys/root_maxkeys",
+    "kernel/panic",
+    "kernel/panic_on_oops",
+    "vm/overcommit_memory",
+    "vm/panic_on_oom",
+];
+
+/// Does all of it and returns the exit code of the real program.
+///
+/// # Errors
+///
+/// When the namespaces cannot be prepared or the program cannot be started.
+pub fn init(cache: &Cache) -> Result<i32> {
+    end_on_signal()?;
+    // First of all: from here on, whoever clears up knows what to wait for.
+    super::Namespaces::record(cache)?;
+    mounts(&[&cache.root, repository()])?;
+    settings()?;
+    network()?;
+    // Not by path, which may be covered by now.
+    let child = Command::new("/proc/self/exe")
+        .args(std::env::args_os().skip(1))
+        .env(STAGE, "inside")
+        .spawn()
+        .context("cannot start the program inside")?;
+    bury_until(Pid::from_child(&child))
+}
+
+/// The kernel delivers no signal to the first process of a namespace that it has no handler for.
+fn end_on_signal() -> Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    std::thread::spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            std::process::exit(128 + signal);
+        }
+    });
+    Ok(())
+}
+
+/// Collects every process that ends, ours or an orphan, until `child` does.
+///
+/// Container shims are orphans by design. Left alone, each would stay as a zombie that still has a
+/// process id, and a story that asks whether something has ended would be misled.
+fn bury_until(child: Pid) -> Result<i32> {
+    loop {
+        match wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if pid == child => return Ok(exit_code(status)),
+            Ok(_) | Err(Errno::INTR) => (),
+            Err(err) => return Err(err).context("nothing to wait for"),
+        }
+    }
+}
+
+/// As a shell tells it: the code, or 128 and the signal.
+fn exit_code(status: WaitStatus) -> i32 {
+    let signal = status.terminating_signal().map(|signal| 128 + signal);
+    status.exit_status().or(signal).unwrap_or(1)
+}
+
+/// Covers what must not be written to, and keeps `visible` folders visible even below a cover.
+fn mounts(visible: &[&Path]) -> Result<()> {
+    // An open folder can still be reached once its path is covered.
+    let open = |folder: &&Path| Ok((folder.to_path_buf(), File::open(folder)?));
+    let visible = visible.iter().map(open).collect::<Result<Vec<_>>>()?;
+    mount(&["--make-rprivate", "/"])?;
+    for folder in COVERED {
+        mount(&["-t", "tmpfs", "-o", "mode=755", "swarm-e2e", folder])?;
+    }
+    for folder in EXPECTED {
+        fs::create_dir_all(folder)?;
+    }
+    super::cgroups::confine(&run::current_id()?)?;
+    for (path, open) in visible {
+        if !path.exists() {
+            fs::create_dir_all(&path)?;
+            let source = format!("/proc/{}/fd/{}", std::process::id(), open.as_raw_fd());
+            mount(&["--no-canonicalize", "--rbind", &source, &path.display().to_string()])?;
+        }
+    }
+    // The kubelet mounts below its root folder, and containers have to see it.
+    mount(&["--make-rshared", "/"])
+}
+
+/// Puts copies in the place of [`SETTINGS`]: namespaces do not part them.
+fn settings() -> Result<()> {
+    for setting in SETTINGS {
+        let real = Path::new("/proc/sys").join(setting);
+        let Ok(value) = fs::read_to_string(&real) else { continue };
+        let copy = Path::new("/run/settings").join(setting.replace('/', "."));
+        fs::create_dir_all("/run/settings")?;
+        fs::write(&copy, value)?;
+        mount(&["--bind", &copy.display().to_string(), &real.display().to_string()])?;
+    }
+    Ok(())
+}
+
+fn mount(args: &[&str]) -> Result<()> {
+    command::run("mount", args).map(drop)
+}
+
+/// Addresses without any outside: the `kubernetes` service and two nodes.
+fn network() -> Result<()> {
+    let ip = |line: &str| command::run("ip", &line.split(' ').collect::<Vec<_>>()).map(drop);
+    ip("link set lo up")?;
+    // Together with an API server on port 443 this needs no service proxy.
+    ip(&format!("addr add {}/32 dev lo", crate::cluster::SERVICE_ADDRESS))?;
+    // A bridge without ports, since not every kernel has a dummy device.
+    ip("link add node type bridge")?;
+    ip("link set node up")?;
+    for node in crate::cluster::NODES {
+        ip(&format!("addr add {}/24 dev node", crate::cluster::node_address(node)))?;
+    }
+    // The kubelet insists on a default route; nothing is ever sent along it.
+    ip("route add default dev node")
+}

@@ -1,0 +1,36 @@
+//! The registry of stories. They are told in this order and share the operator.
+
+mod cluster_runs_pods;
+
+mod bad_input_is_refused;
+mod cold_start_waits;
+mod list_changes_arrive;
+mod nothing_is_written_at_rest;
+mod pool;
+mod stores_keep_their_contract;
+mod streams_walk_through;
+
+use std::time::Duration;
+
+use crate::operator;
+use crate::story::Story;
+
+/// Every story there is.
+#[must_use]
+pub fn all() -> Vec<Story> {
+    vec![
+        Story::new("cluster_runs_pods", |it| Box::pin(cluster_runs_pods::tell(it))),
+        Story::new("streams_walk_through", |it| Box::pin(streams_walk_through::tell(it)))
+            .in_namespace(operator::NAMESPACE)
+            .within(Duration::from_mins(4)),
+        Story::new("list_changes_arrive", |it| Box::pin(list_changes_arrive::tell(it))),
+        Story::new("cold_start_waits", |it| Box::pin(cold_start_waits::tell(it))),
+        Story::new("bad_input_is_refused", |it| Box::pin(bad_input_is_refused::tell(it))),
+        Story::new("nothing_is_written_at_rest", |it| {
+            Box::pin(nothing_is_written_at_rest::tell(it))
+        }),
+        Story::new("stores_keep_their_contract", |it| {
+            Box::pin(stores_keep_their_contract::tell(it))
+        }),
+    ]
+}

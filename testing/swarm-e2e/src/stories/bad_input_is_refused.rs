@@ -1,0 +1,124 @@
+//! What a user gets for a mistake: one sentence, from the API server where the schema sees it, else
+//! as condition and Event; and whatever they do, the last good assignment keeps running.
+
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use swarm_adapters_k8s::api::Swarm;
+use swarm_adapters_k8s::status::ready_reason;
+
+use super::pool::{REST_WITHIN, Reports, at_rest, jobs_of, reports, sample};
+use crate::story::Context;
+use crate::until::until;
+
+pub(super) async fn tell(context: Context) -> Result<()> {
+    context.operator().await?;
+    let good = sample(2)?;
+    let jobs = jobs_of(&good);
+    context.apply(&good).await?;
+    let before = at_rest(&context, &jobs, 2, Instant::now()).await?;
+
+    refused(&context, &good, "  jobs:", "  jbos:", "unknown field \"spec.jbos\"").await?;
+    refused(&context, &good, "stream:cars:updated", "stream:cars:new", "Duplicate value").await?;
+    refused(&context, &good, "stream:cars:updated", "\"two words\"", "should match").await?;
+    let (moved, message) = ("name: swarm-worker\n  view", "spec.pool cannot be changed");
+    refused(&context, &good, moved, &moved.replace("worker", "other"), message).await?;
+    let wait = "  rebalance: {initialWait: 2d}\n  view:";
+    refused(&context, &good, "  view:", wait, "initialWait").await?;
+    still(&context, &before, "refused edits").await?;
+
+    second_swarm_on_the_pool(&context, &good).await?;
+    still(&context, &before, "a second Swarm on the pool").await?;
+    pool_that_is_not_there(&context).await?;
+    statefulset_that_goes_away(&context, &good, &before).await
+}
+
+/// Applying `good` with one thing wrong is refused with a message that contains `message`.
+async fn refused(
+    context: &Context,
+    good: &str,
+    right: &str,
+    wrong: &str,
+    message: &str,
+) -> Result<()> {
+    ensure!(good.contains(right), "the sample has no `{right}` to get wrong");
+    match context.apply(&good.replacen(right, wrong, 1)).await {
+        Ok(()) => bail!("`{wrong}` was accepted"),
+        Err(error) => {
+            let text = format!("{error:#}");
+            let line = text.lines().find(|line| line.contains(message));
+            let line = line.with_context(|| format!("no `{message}` in: {text}"))?;
+            context.laps.lap(format!("refused: {line}"));
+            Ok(())
+        }
+    }
+}
+
+async fn still(context: &Context, before: &Reports, after_what: &str) -> Result<()> {
+    let now = reports(context).await?;
+    ensure!(now == *before, "after {after_what} workers run something else: {now:?}");
+    Ok(())
+}
+
+/// Waits until a Swarm's `Ready` has this reason, and for the Event that tells it.
+async fn told(context: &Context, swarm: &str, reason: &str) -> Result<()> {
+    let message = until(&format!("{swarm} to be {reason}"), REST_WITHIN, || async {
+        let swarm = context.api::<Swarm>().get(swarm).await?;
+        if ready_reason(swarm.status.as_ref()) != Some(reason) {
+            bail!("conditions are {:?}", swarm.status.map(|status| status.conditions));
+        }
+        let conditions = swarm.status.unwrap_or_default().conditions;
+        let stalled = conditions.into_iter().find(|condition| condition.type_ == "Stalled");
+        Ok(stalled.map(|condition| condition.message))
+    })
+    .await?;
+    until("the Event", REST_WITHIN, || async {
+        let about = format!("involvedObject.name={swarm}");
+        let events = context.kubectl(&["get", "events", "--field-selector", &about]).await?;
+        Ok(events.contains(reason).then_some(()))
+    })
+    .await?;
+    context.laps.lap(format!("{swarm} is {reason}: {message}"));
+    Ok(())
+}
+
+async fn second_swarm_on_the_pool(context: &Context, good: &str) -> Result<()> {
+    let second = good
+        .split("---")
+        .next()
+        .unwrap_or_default()
+        .replace("name: streams", "name: second")
+        .replace("swarm-worker-config", "second-config");
+    context.apply(&second).await?;
+    told(context, "second", "PoolClaimed").await?;
+    context.kubectl(&["delete", "swarm", "second", "--timeout=30s"]).await?;
+    Ok(())
+}
+
+async fn pool_that_is_not_there(context: &Context) -> Result<()> {
+    let orphan = "
+apiVersion: swarm.k8slab.info/v1alpha1
+kind: Swarm
+metadata: {name: orphan}
+spec:
+  jobs: [{name: a}]
+  pool: {statefulSet: {name: nobody}}
+";
+    context.apply(orphan).await?;
+    told(context, "orphan", "PoolNotFound").await?;
+    context.kubectl(&["delete", "swarm", "orphan", "--timeout=30s"]).await?;
+    Ok(())
+}
+
+/// The StatefulSet goes, its pods stay: they go on, and are the same pool when it is back.
+async fn statefulset_that_goes_away(context: &Context, good: &str, before: &Reports) -> Result<()> {
+    context.kubectl(&["delete", "statefulset", "swarm-worker", "--cascade=orphan"]).await?;
+    told(context, "streams", "PoolNotFound").await?;
+    still(context, before, "the loss of the StatefulSet").await?;
+    let change = Instant::now();
+    context.apply(good).await?;
+    context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=30s"]).await?;
+    let after = at_rest(context, &jobs_of(good), 2, change).await?;
+    ensure!(after == *before, "the same pods keep the same jobs: {after:?}");
+    Ok(())
+}

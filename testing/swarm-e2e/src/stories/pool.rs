@@ -1,0 +1,122 @@
+//! What stories about a pool share: who runs what, by the workers' own word, and when it is at rest.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+use kube::api::ListParams;
+use serde::Deserialize;
+
+use crate::binaries::repository;
+use crate::story::Context;
+use crate::until::until;
+
+/// How long any change may take to come to rest before a story gives up.
+pub(super) const REST_WITHIN: Duration = Duration::from_mins(1);
+/// How long a worker may take to answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+/// The port of a worker.
+const PORT: u16 = 9090;
+/// The label that all workers of the sample carry.
+const WORKERS: &str = "app=swarm-worker";
+
+/// What one worker says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(super) struct Report {
+    pub(super) version: u64,
+    pub(super) jobs: BTreeSet<String>,
+}
+
+/// What every worker says of itself, by pod name.
+pub(super) type Reports = BTreeMap<String, Report>;
+
+/// The shipped sample: 27 streams on a StatefulSet, with so many replicas.
+pub(super) fn sample(replicas: usize) -> Result<String> {
+    let file = repository().join("deploy/samples/streams.yaml");
+    let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+    ensure!(text.contains("replicas: 3"), "the sample has three replicas");
+    Ok(text.replace("replicas: 3", &format!("replicas: {replicas}")))
+}
+
+/// The jobs that a manifest lists.
+pub(super) fn jobs_of(manifest: &str) -> BTreeSet<String> {
+    let names = manifest.lines().filter_map(|line| line.trim().strip_prefix("- name: stream:"));
+    names.map(|name| format!("stream:{name}")).collect()
+}
+
+/// Asks every worker that is there, also one on its way out, what it runs.
+pub(super) async fn reports(context: &Context) -> Result<Reports> {
+    let pods = context.api::<Pod>().list(&ListParams::default().labels(WORKERS)).await?;
+    let mut reports = Reports::new();
+    for pod in pods {
+        let name = pod.name_any();
+        reports.insert(name.clone(), report(context, &name).await?);
+    }
+    Ok(reports)
+}
+
+/// Asks one worker what it runs.
+pub(super) async fn report(context: &Context, pod: &str) -> Result<Report> {
+    // The API server would wait half a minute for an address that is gone.
+    let answer = context.cluster.pod_http(&context.namespace, pod, PORT, "internal/version");
+    let text = tokio::time::timeout(ANSWER_WITHIN, answer).await.context("no answer")??;
+    serde_json::from_str(&text).with_context(|| format!("{pod} answered {text}"))
+}
+
+/// Waits until exactly `workers` workers run exactly `jobs`, each job once and evenly. Tells how
+/// long it took since `change`.
+pub(super) async fn at_rest(
+    context: &Context,
+    jobs: &BTreeSet<String>,
+    workers: usize,
+    change: Instant,
+) -> Result<Reports> {
+    let what = format!("{} jobs at rest on {workers} workers", jobs.len());
+    let found = until(&what, REST_WITHIN, || async {
+        let reports = reports(context).await?;
+        judge(&reports, jobs, workers)?;
+        Ok(Some(reports))
+    })
+    .await?;
+    context.laps.lap(format!("{what}, {} ms after the change", change.elapsed().as_millis()));
+    Ok(found)
+}
+
+/// Whether the workers' own word adds up to each job once, evenly.
+fn judge(reports: &Reports, jobs: &BTreeSet<String>, workers: usize) -> Result<()> {
+    let loads: Vec<_> = reports.values().map(|report| report.jobs.len()).collect();
+    if reports.len() != workers {
+        bail!("{} of {workers} workers there, with {loads:?} jobs", reports.len());
+    }
+    let mut holder = BTreeMap::new();
+    for (name, report) in reports {
+        for job in &report.jobs {
+            if let Some(other) = holder.insert(job, name) {
+                bail!("{job} runs on {other} and on {name}");
+            }
+        }
+    }
+    let running: BTreeSet<_> = holder.keys().map(ToString::to_string).collect();
+    if running != *jobs {
+        let missing = jobs.difference(&running).count();
+        let foreign = running.difference(jobs).count();
+        bail!("{missing} jobs do not run and {foreign} should not; loads {loads:?}");
+    }
+    let spread = loads.iter().max().unwrap_or(&0) - loads.iter().min().unwrap_or(&0);
+    ensure!(spread <= 1, "uneven: {loads:?}");
+    Ok(())
+}
+
+/// How many jobs run on another worker than before; new and removed ones do not count.
+pub(super) fn moved(before: &Reports, after: &Reports) -> usize {
+    let holders = |reports: &Reports| -> BTreeMap<String, String> {
+        let pairs = reports.iter().flat_map(|(worker, report)| {
+            report.jobs.iter().map(move |job| (job.clone(), worker.clone()))
+        });
+        pairs.collect()
+    };
+    let (before, after) = (holders(before), holders(after));
+    before.iter().filter(|(job, worker)| after.get(*job).is_some_and(|now| now != *worker)).count()
+}

@@ -1,0 +1,265 @@
+//! Tells stories one after another, each bounded, and keeps evidence of those that fail.
+
+mod evidence;
+
+pub use evidence::{collect, component_logs};
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{DeleteParams, ObjectMeta, PostParams};
+use kube::{Api, Client};
+
+use crate::cache::Cache;
+use crate::cluster::Cluster;
+use crate::operator;
+use crate::output::{Laps, say};
+
+/// How long a story may take unless it says otherwise.
+const WITHIN: Duration = Duration::from_mins(3);
+/// How long a fresh namespace may take to accept pods.
+const NAMESPACE_WITHIN: Duration = Duration::from_secs(30);
+/// How long the evidence of one failure may take to collect.
+const EVIDENCE_WITHIN: Duration = Duration::from_mins(1);
+
+/// The future of a story being told.
+pub type Telling = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+
+/// One end-to-end test.
+#[derive(Debug, Clone)]
+pub struct Story {
+    /// A sentence about behaviour, in snake case.
+    pub name: &'static str,
+    tell: fn(Context) -> Telling,
+    within: Duration,
+    namespace: Option<&'static str>,
+}
+
+impl Story {
+    /// A story of 180 seconds at most, in a fresh namespace.
+    #[must_use]
+    pub const fn new(name: &'static str, tell: fn(Context) -> Telling) -> Self {
+        Self { name, tell, within: WITHIN, namespace: None }
+    }
+
+    /// Bounds the story differently.
+    #[must_use]
+    pub const fn within(mut self, within: Duration) -> Self {
+        self.within = within;
+        self
+    }
+
+    /// Tells the story in a namespace of this name, which is made if need be and never removed.
+    #[must_use]
+    pub const fn in_namespace(mut self, namespace: &'static str) -> Self {
+        self.namespace = Some(namespace);
+        self
+    }
+
+    fn namespace(&self) -> String {
+        // A namespace's name is a DNS label.
+        let fresh = format!("story-{}", self.name.replace('_', "-"));
+        let fresh = fresh.chars().take(63).collect::<String>();
+        self.namespace.map_or_else(|| fresh.trim_end_matches('-').to_owned(), str::to_owned)
+    }
+}
+
+/// What a story has in its hands.
+#[derive(Clone)]
+pub struct Context {
+    /// The cluster: kubectl, pod access, processes to break.
+    pub cluster: Arc<Cluster>,
+    /// A client of the API server, as administrator.
+    pub client: Client,
+    /// The namespace of this story.
+    pub namespace: String,
+    /// Prints how far the story has come.
+    pub laps: Laps,
+}
+
+impl Context {
+    /// Runs kubectl in the story's namespace and returns what it printed.
+    ///
+    /// # Errors
+    ///
+    /// When it ends with anything but success; the text carries its stderr.
+    pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
+        let args = [&["--namespace", self.namespace.as_str()], args].concat();
+        self.cluster.kubectl(&args).await
+    }
+
+    /// Applies a manifest in the story's namespace.
+    ///
+    /// # Errors
+    ///
+    /// When the API server refuses it.
+    pub async fn apply(&self, manifest: &str) -> Result<()> {
+        self.cluster.apply(&self.namespace, manifest).await
+    }
+
+    /// Reads and writes objects of one kind in the story's namespace.
+    #[must_use]
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Makes sure that the operator runs; the first story that asks installs it.
+    ///
+    /// # Errors
+    ///
+    /// When it does not come up, or the repository has no manifests of it.
+    pub async fn operator(&self) -> Result<()> {
+        if !operator::install_operator(&self.cluster).await? {
+            bail!("no manifests in deploy/: the operator cannot be installed");
+        }
+        Ok(())
+    }
+}
+
+/// The stories whose name contains one of `filters`; all of them without any.
+#[must_use]
+pub fn chosen(stories: &[Story], filters: &[String]) -> Vec<Story> {
+    let is_chosen = |story: &&Story| {
+        filters.is_empty() || filters.iter().any(|filter| story.name.contains(filter))
+    };
+    stories.iter().filter(is_chosen).cloned().collect()
+}
+
+/// Tells `stories` and returns how many failed. The last two lines are made for programs to read.
+pub async fn tell(
+    cache: &Cache,
+    cluster: &Arc<Cluster>,
+    stories: &[Story],
+    filtered_out: usize,
+) -> usize {
+    let start = Instant::now();
+    let mut told = Vec::new();
+    for story in stories {
+        say(format_args!("\nstory {}", story.name));
+        let start = Instant::now();
+        let result = bounded(cluster, story).await;
+        if let Err(err) = &result {
+            say(format_args!("FAILED: {err:#}"));
+            keep_evidence(cache, cluster, story).await;
+        }
+        let passed = result.is_ok();
+        if let Err(err) = tidy(cluster, story, passed).await {
+            say(format_args!("the next story may suffer: {err:#}"));
+        }
+        told.push((story.name, start.elapsed(), passed));
+    }
+    summary(&told, filtered_out, start.elapsed())
+}
+
+fn summary(told: &[(&str, Duration, bool)], filtered_out: usize, took: Duration) -> usize {
+    say("");
+    for (name, took, passed) in told {
+        let outcome = if *passed { "ok" } else { "FAILED" };
+        say(format_args!("story {name} ... {outcome} {:.2}s", took.as_secs_f64()));
+    }
+    let passed = told.iter().filter(|(_, _, passed)| *passed).count();
+    let failed = told.len() - passed;
+    let outcome = if failed == 0 { "ok" } else { "FAILED" };
+    say(format_args!(
+        "\ntest result: {outcome}. {passed} passed; {failed} failed; 0 ignored; 0 measured; \
+         {filtered_out} filtered out; finished in {:.2}s",
+        took.as_secs_f64()
+    ));
+    say(format_args!("stories: {passed} passed, {failed} failed"));
+    failed
+}
+
+/// Tells one story in a task of its own, so that a panic or a hang in it ends nothing else.
+async fn bounded(cluster: &Arc<Cluster>, story: &Story) -> Result<()> {
+    let namespace = story.namespace();
+    make_namespace(cluster, &namespace).await.context("no namespace for the story")?;
+    let context = Context {
+        cluster: Arc::clone(cluster),
+        client: cluster.client.clone(),
+        namespace: namespace.clone(),
+        laps: Laps::start(),
+    };
+    let mut task = tokio::spawn((story.tell)(context));
+    match tokio::time::timeout(story.within, &mut task).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(panic)) => Err(anyhow!("panicked: {}", panic_text(panic))),
+        Err(_) => {
+            task.abort();
+            Err(anyhow!("not finished after {} s", story.within.as_secs()))
+        }
+    }
+}
+
+/// Repairs the cluster for the next story and removes the namespace of one that passed.
+async fn tidy(cluster: &Cluster, story: &Story, passed: bool) -> Result<()> {
+    cluster.mend().await?;
+    if passed && story.namespace.is_none() {
+        // Its end is not awaited: that takes seconds, and no other story uses it.
+        let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
+        namespaces.delete(&story.namespace(), &DeleteParams::background()).await?;
+    }
+    Ok(())
+}
+
+fn panic_text(panic: tokio::task::JoinError) -> String {
+    let Ok(payload) = panic.try_into_panic() else { return "cancelled".to_owned() };
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default()
+}
+
+async fn make_namespace(cluster: &Cluster, name: &str) -> Result<()> {
+    let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
+    if namespaces.get_opt(name).await?.is_none() {
+        let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
+        let namespace = Namespace { metadata, ..Namespace::default() };
+        namespaces.create(&PostParams::default(), &namespace).await?;
+    }
+    cluster.namespace_ready(name, NAMESPACE_WITHIN).await
+}
+
+async fn keep_evidence(cache: &Cache, cluster: &Cluster, story: &Story) {
+    let namespaces = [story.namespace(), operator::NAMESPACE.to_owned()];
+    let collecting = collect(cache, cluster, story.name, &namespaces);
+    match tokio::time::timeout(EVIDENCE_WITHIN, collecting).await {
+        Ok(Ok(folder)) => say(format_args!("evidence: {}", folder.display())),
+        Ok(Err(err)) => say(format_args!("no evidence: {err:#}")),
+        Err(_) => say("no more evidence: the cluster does not answer"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn story(name: &'static str) -> Story {
+        Story::new(name, |_| Box::pin(async { Ok(()) }))
+    }
+
+    #[test]
+    fn filters_choose_by_any_part_of_a_name() {
+        let stories = ["one_pod", "two_pods", "no_node"].map(story);
+        let names = |filters: &[&str]| {
+            let filters: Vec<_> = filters.iter().map(|filter| (*filter).to_owned()).collect();
+            chosen(&stories, &filters).iter().map(|story| story.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&[]), ["one_pod", "two_pods", "no_node"]);
+        assert_eq!(names(&["pod"]), ["one_pod", "two_pods"]);
+        assert_eq!(names(&["two", "node"]), ["two_pods", "no_node"]);
+        assert_eq!(names(&["three"]), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn the_namespace_of_a_story_is_a_dns_label() {
+        assert_eq!(story("one_pod").namespace(), "story-one-pod");
+        assert_eq!(story("one_pod").in_namespace("swarm").namespace(), "swarm");
+        let long = "a_sentence_that_never_ends_because_its_author_was_paid_____by_the_word";
+        let label = story(long).namespace();
+        assert!(label.len() <= 63 && !label.ends_with('-'), "{label}");
+    }
+}

@@ -1,0 +1,110 @@
+//! Bounded waiting. Nothing in this crate waits without a deadline or sleeps for a fixed time.
+
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow};
+
+/// Pause between two looks: short against everything a cluster does, long enough to cost nothing.
+const STEP: Duration = Duration::from_millis(50);
+
+/// Looks again and again until `look` answers `Some`, at most for `within`.
+///
+/// `Ok(None)` and `Err` both mean "not yet": in the middle of a fault even the API server may be
+/// away. Prefer an `Err` that says what is there (`bail!("{ready} of 5 ready")`): the last one is
+/// told when time is up.
+///
+/// # Errors
+///
+/// When `within` has passed; the text names `what` was awaited and what was last seen.
+pub async fn until<T, F, Seen>(what: &str, within: Duration, mut look: F) -> Result<T>
+where
+    F: FnMut() -> Seen,
+    Seen: Future<Output = Result<Option<T>>>,
+{
+    let start = Instant::now();
+    let mut last = None;
+    loop {
+        // The look itself is bounded too: a request to a stopped component may never return.
+        let left = within.saturating_sub(start.elapsed());
+        match tokio::time::timeout(left, look()).await {
+            Ok(Ok(Some(found))) => return Ok(found),
+            Ok(Ok(None)) => last = None,
+            Ok(Err(err)) => last = Some(format!("{err:#}")),
+            Err(_) => return Err(gave_up(what, within, last.as_deref())),
+        }
+        if within <= start.elapsed() + STEP {
+            return Err(gave_up(what, within, last.as_deref()));
+        }
+        tokio::time::sleep(STEP).await;
+    }
+}
+
+/// The same for the part of the program that runs without an async runtime.
+///
+/// # Errors
+///
+/// As [`until`]; only the time between two looks is bounded here.
+pub fn until_blocking<T>(
+    what: &str,
+    within: Duration,
+    mut look: impl FnMut() -> Result<Option<T>>,
+) -> Result<T> {
+    let start = Instant::now();
+    loop {
+        let last = match look() {
+            Ok(Some(found)) => return Ok(found),
+            Ok(None) => None,
+            Err(err) => Some(format!("{err:#}")),
+        };
+        if within <= start.elapsed() + STEP {
+            return Err(gave_up(what, within, last.as_deref()));
+        }
+        std::thread::sleep(STEP);
+    }
+}
+
+fn gave_up(what: &str, within: Duration, last: Option<&str>) -> anyhow::Error {
+    let last = last.unwrap_or("nothing to tell");
+    anyhow!("gave up waiting for {what} after {:.1} s; last seen: {last}", within.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::bail;
+
+    #[tokio::test]
+    async fn waiting_ends_with_the_first_answer() {
+        let mut looks = 0;
+        let found = until("the third look", Duration::from_secs(5), || {
+            looks += 1;
+            let seen = looks;
+            async move { Ok((seen == 3).then_some(seen)) }
+        });
+        assert_eq!(found.await.unwrap(), 3);
+    }
+
+    #[tokio::test]
+    async fn giving_up_tells_what_was_last_seen() {
+        let never = until::<(), _, _>("five pods", Duration::from_millis(1), || async {
+            bail!("3 of 5 ready")
+        });
+        assert_eq!(
+            never.await.unwrap_err().to_string(),
+            "gave up waiting for five pods after 0.0 s; last seen: 3 of 5 ready"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_look_that_never_returns_is_given_up_too() {
+        let stuck = until::<(), _, _>("godot", Duration::from_millis(20), std::future::pending);
+        assert!(stuck.await.unwrap_err().to_string().contains("godot"));
+    }
+
+    #[test]
+    fn blocking_waits_are_bounded_as_well() {
+        let err = until_blocking::<()>("godot", Duration::ZERO, || Ok(None)).unwrap_err();
+        assert!(err.to_string().contains("gave up waiting for godot"), "{err}");
+    }
+}

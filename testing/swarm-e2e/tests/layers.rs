@@ -1,0 +1,105 @@
+//! Dependencies go along the arrows of the architecture, never back.
+#![expect(clippy::unwrap_used, reason = "a test may say what must be so")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+/// Which of our crates a shipped crate may depend on.
+const ARROWS: [(&str, &[&str]); 5] = [
+    ("swarm-core", &[]),
+    ("swarm-adapters-k8s", &["swarm-core"]),
+    ("swarm-adapters-host", &["swarm-core"]),
+    ("swarm-worker", &["swarm-adapters-host", "swarm-adapters-k8s", "swarm-core"]),
+    (
+        "swarm-operator",
+        &["swarm-adapters-host", "swarm-adapters-k8s", "swarm-core", "swarm-worker"],
+    ),
+];
+/// Who may know Kubernetes. Binaries name `k8s-openapi` to choose its version, and nothing else.
+const KNOW_KUBE: [&str; 2] = ["swarm-adapters-k8s", "swarm-e2e"];
+/// What would make the core impure: runtimes, clients, clocks and random sources.
+const IMPURE: [&str; 12] = [
+    "tokio",
+    "futures",
+    "kube",
+    "k8s-openapi",
+    "hyper",
+    "chrono",
+    "jiff",
+    "time",
+    "rand",
+    "getrandom",
+    "fastrand",
+    "libc",
+];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
+}
+
+fn cargo(args: &[&str]) -> String {
+    let output = Command::new(env!("CARGO")).args(args).current_dir(root()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The normal dependencies of every crate of the workspace.
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let json = cargo(&["metadata", "--no-deps", "--format-version=1", "--locked", "--offline"]);
+    let metadata: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let name = |value: &serde_json::Value| value["name"].as_str().unwrap().to_owned();
+    let of = |package: &serde_json::Value| {
+        let all = package["dependencies"].as_array().unwrap().iter();
+        all.filter(|dependency| dependency["kind"].is_null()).map(name).collect()
+    };
+    let packages = metadata["packages"].as_array().unwrap().iter();
+    packages.map(|package| (name(package), of(package))).collect()
+}
+
+#[test]
+fn shipped_crates_depend_on_each_other_along_the_arrows_only() {
+    let dependencies = dependencies();
+    let arrows = BTreeMap::from(ARROWS);
+    let ours: BTreeSet<_> = dependencies.keys().cloned().collect();
+    let shipped: BTreeSet<_> = ours.iter().filter(|name| *name != "swarm-e2e").cloned().collect();
+    assert_eq!(shipped, arrows.keys().map(ToString::to_string).collect(), "a crate has no arrows");
+    for (name, allowed) in arrows {
+        let used: BTreeSet<_> = dependencies[name].intersection(&ours).cloned().collect();
+        let allowed = allowed.iter().map(ToString::to_string).collect();
+        assert!(used.is_subset(&allowed), "{name} may use {allowed:?} but uses {used:?}");
+    }
+}
+
+#[test]
+fn kubernetes_stops_at_its_adapter() {
+    for (name, dependencies) in dependencies() {
+        let knows = dependencies.contains("kube");
+        assert!(!knows || KNOW_KUBE.contains(&name.as_str()), "{name} depends on kube");
+    }
+}
+
+#[test]
+fn the_core_has_the_agreed_dependencies_and_no_others() {
+    let agreed = std::fs::read_to_string(root().join("swarm-core/dependencies.txt")).unwrap();
+    let agreed: BTreeSet<_> = agreed.lines().map(str::to_owned).collect();
+    assert_eq!(dependencies()["swarm-core"], agreed);
+}
+
+#[test]
+fn nothing_below_the_core_is_impure() {
+    let tree = cargo(&[
+        "tree",
+        "-p",
+        "swarm-core",
+        "-e",
+        "normal,no-proc-macro",
+        "--prefix=none",
+        "--locked",
+        "--offline",
+    ]);
+    let below: BTreeSet<_> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert!(below.contains("swarm-core"));
+    let impure: Vec<_> = IMPURE.iter().filter(|name| below.contains(**name)).collect();
+    assert!(impure.is_empty(), "below swarm-core: {impure:?}");
+}
