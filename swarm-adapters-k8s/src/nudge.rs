@@ -12,8 +12,11 @@ use std::time::Duration;
 /// The annotation, `VERSION.ATTEMPT`.
 pub const NUDGE_ANNOTATION: &str = "swarm.k8slab.info/nudge";
 
-/// How long after an attempt the next one is due. The first is due at once.
-const PAUSES: [Duration; 2] = [Duration::from_millis(300), Duration::from_millis(1_200)];
+/// How long after an attempt the next one is due; the first is due at once.
+///
+/// The second mends the race soon. The third is a late net. There are no more, since a kubelet
+/// syncs a pod about once a second: each attempt makes a change that follows wait for its turn.
+const PAUSES: [Duration; 2] = [Duration::from_millis(300), Duration::from_secs(5)];
 
 /// What is to be done for one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]

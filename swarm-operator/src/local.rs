@@ -63,7 +63,7 @@ pub(crate) async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
         Err(sentence) => return Ok(wrong_usage(&sentence)),
     };
     let dir = StateDir::claim(&dir)?;
-    text::say(&text::opening(&wanted, dir.path()));
+    text::say(&text::opening(&wanted, dir.path(), &args.file));
     let leftovers = end_leftovers(dir.path()).await;
     if 0 < leftovers {
         let workers = text::counted(leftovers, "worker");

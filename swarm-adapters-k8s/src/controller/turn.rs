@@ -21,6 +21,8 @@ use crate::status::{self, Reason, Verdict};
 
 /// How long a refusal stands before it is looked at again: what refused may have gone unseen.
 const REFUSED_AGAIN: Duration = Duration::from_secs(30);
+/// The longest wait for another nudge before a deleted Swarm lets go.
+const RELEASE_WAIT_MAX: Duration = Duration::from_secs(1);
 /// A net under the watches.
 const RESYNC: Duration = Duration::from_mins(10);
 
@@ -199,9 +201,12 @@ impl Context {
         memory: &mut Memory,
     ) -> Result<(), StoreError> {
         let (mut turn, _, _) = self.carry_out(swarm, pool, nothing, memory).await?;
-        // Nobody acknowledges, so every worker is nudged as often as ever.
+        // Nobody acknowledges. The soon attempts are made; the late net is not waited for.
         turn.decision.plan.moves.clear();
         while let Some(wait) = self.nudge_pods(pool, &turn, memory).await? {
+            if wait > RELEASE_WAIT_MAX {
+                break;
+            }
             tokio::time::sleep(wait).await;
         }
         Ok(())

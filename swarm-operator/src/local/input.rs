@@ -13,6 +13,9 @@ use tokio::task::spawn_blocking;
 
 use super::LocalArgs;
 
+/// The FILE that stands for standard input, as everywhere.
+pub(super) const STANDARD_INPUT: &str = "-";
+
 /// How long an editor may take to write the file in place.
 const GATHER: Duration = Duration::from_millis(20);
 
@@ -55,7 +58,7 @@ pub(super) enum Edit {
 impl Input {
     /// Opens the input and reads it for the first time.
     pub(super) async fn open(args: &LocalArgs) -> Result<(Self, Wanted), String> {
-        let is_stdin = args.file == Path::new("-");
+        let is_stdin = args.file == Path::new(STANDARD_INPUT);
         let shown =
             if is_stdin { "standard input".into() } else { args.file.display().to_string() };
         let mut watch = (!is_stdin).then(|| FileWatch::follow(&args.file, GATHER, BYTES_MAX));

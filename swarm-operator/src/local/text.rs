@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use swarm_core::{Assignment, JobName, Slot, Unassigned, View, ViewEntry};
 
-use super::input::Wanted;
+use super::input::{STANDARD_INPUT, Wanted};
 
 /// How many workers are shown at once.
 const WORKERS_MAX: usize = 20;
@@ -29,13 +29,16 @@ pub(super) fn complain(sentence: &str) {
 }
 
 /// The first lines: what is about to run, and where it keeps what.
-pub(super) fn opening(wanted: &Wanted, dir: &Path) -> String {
+pub(super) fn opening(wanted: &Wanted, dir: &Path, file: &Path) -> String {
     let Wanted { name, desired, workers, worker_name: _, runner: _, notes } = wanted;
     let (jobs, workers) =
         (counted(desired.jobs.len(), "job"), counted(*workers as usize, "worker"));
     let dir = dir.display();
     let mut lines = format!("{name}: {jobs} for {workers} on this machine\n");
     let _ = writeln!(lines, "state: {dir}\nlogs:  {dir}/logs");
+    if file != Path::new(STANDARD_INPUT) {
+        let _ = writeln!(lines, "edit {} and see what moves; Ctrl-C ends", file.display());
+    }
     for note in notes {
         let _ = writeln!(lines, "note: {note}");
     }

@@ -4,6 +4,7 @@ mod cluster_runs_pods;
 
 mod bad_input_is_refused;
 mod cold_start_waits;
+mod documented_commands_work;
 mod list_changes_arrive;
 mod nothing_is_written_at_rest;
 mod pool;
@@ -32,5 +33,8 @@ pub fn all() -> Vec<Story> {
         Story::new("stores_keep_their_contract", |it| {
             Box::pin(stores_keep_their_contract::tell(it))
         }),
+        // It ends with the removal of the operator, so it comes last.
+        Story::new("documented_commands_work", |it| Box::pin(documented_commands_work::tell(it)))
+            .in_namespace(operator::NAMESPACE),
     ]
 }

@@ -11,6 +11,9 @@ use super::pool::{REST_WITHIN, Reports, at_rest, jobs_of, reports, sample};
 use crate::story::Context;
 use crate::until::until;
 
+/// How much of a refusal is printed.
+const TOLD: usize = 120;
+
 pub(super) async fn tell(context: Context) -> Result<()> {
     context.operator().await?;
     let good = sample(2)?;
@@ -48,7 +51,9 @@ async fn refused(
             let text = format!("{error:#}");
             let line = text.lines().find(|line| line.contains(message));
             let line = line.with_context(|| format!("no `{message}` in: {text}"))?;
-            context.laps.lap(format!("refused: {line}"));
+            // What comes before is the command and, sometimes, the whole object.
+            let told: String = line.chars().rev().take(TOLD).collect();
+            context.laps.lap(format!("refused: {}", told.chars().rev().collect::<String>()));
             Ok(())
         }
     }

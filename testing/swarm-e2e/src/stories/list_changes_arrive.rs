@@ -14,6 +14,9 @@ use crate::story::Context;
 const CHANGES: usize = 24;
 /// What the median must stay below.
 const MEDIAN_MAX: Duration = Duration::from_secs(1);
+/// Between two changes, beside a part that differs from change to change: every change starts from
+/// rest, and none in step with the kubelet, which syncs a pod at most once a second.
+const PAUSE: Duration = Duration::from_secs(2);
 /// Between two looks at the workers.
 const STEP: Duration = Duration::from_millis(10);
 
@@ -26,6 +29,8 @@ pub(super) async fn tell(context: Context) -> Result<()> {
 
     let mut times = Vec::new();
     for n in 0..CHANGES {
+        let uneven = Duration::from_millis(137 * n as u64 % 1_000);
+        tokio::time::sleep(PAUSE + uneven).await;
         // In turn one more stream, and that one away again.
         let extra = format!("stream:extra{}:new", n / 2);
         if n % 2 == 0 {

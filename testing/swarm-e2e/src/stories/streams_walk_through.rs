@@ -5,9 +5,10 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::ResourceExt as _;
+use kube::api::ListParams;
 use swarm_adapters_k8s::api::{Swarm, SwarmLedger};
 
 use super::pool::{REST_WITHIN, Reports, at_rest, jobs_of, moved, reports, sample};
@@ -24,6 +25,7 @@ pub(super) async fn tell(context: Context) -> Result<()> {
     context.apply(&manifest).await?;
     let two = at_rest(&context, &jobs, 2, start).await?;
     ready(&context).await?;
+    endpoints(&context).await?;
 
     let three = scale(&context, &jobs, 3).await?;
     ensure!(moved(&two, &three) == 9, "a third worker takes 9 of 27, not {}", moved(&two, &three));
@@ -42,6 +44,25 @@ pub(super) async fn tell(context: Context) -> Result<()> {
 
 async fn ready(context: &Context) -> Result<()> {
     context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=30s"]).await?;
+    Ok(())
+}
+
+/// What else a worker and the operator tell about themselves.
+async fn endpoints(context: &Context) -> Result<()> {
+    let get = |pod: String, port, path| async move {
+        context.cluster.pod_http(&context.namespace, &pod, port, path).await
+    };
+    let worker = || "swarm-worker-0".to_owned();
+    let health = get(worker(), 9090, "internal/health").await?;
+    ensure!(health.contains("\"version\"") && health.contains("\"date\""), "health: {health}");
+    let metrics = get(worker(), 9090, "metrics").await?;
+    ensure!(metrics.contains("swarm_worker_jobs 1"), "a worker of 13 or 14 jobs: {metrics}");
+
+    let operators = ListParams::default().labels("app=swarm-controller");
+    let operators = context.api::<Pod>().list(&operators).await?;
+    let operator = operators.items.first().context("no operator pod")?.name_any();
+    let metrics = get(operator, 8080, "metrics").await?;
+    ensure!(metrics.contains("swarm_ledger_writes_total"), "of the operator: {metrics}");
     Ok(())
 }
 

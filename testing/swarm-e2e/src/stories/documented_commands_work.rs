@@ -1,0 +1,75 @@
+//! Every `kubectl` line of the README and of the quick start, run as it stands there, in order.
+//! The last of them take everything away again, so this story comes last.
+
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use tokio::process::Command;
+
+use super::pool::{REST_WITHIN, jobs_of, sample};
+use crate::binaries::repository;
+use crate::operator;
+use crate::story::Context;
+use crate::until::until;
+
+/// The pages whose commands are run, in this order.
+const PAGES: [&str; 2] = ["README.md", "docs/quick-start.md"];
+/// What a person would do in the editor that `kubectl edit` opens.
+const EDITOR: &str = "sed -i s/stream:foo:new/stream:bar:new/";
+
+pub(super) async fn tell(context: Context) -> Result<()> {
+    for page in PAGES {
+        let commands = commands_of(page)?;
+        ensure!(commands.len() >= 4, "{page} has only {} commands", commands.len());
+        for command in commands {
+            let start = Instant::now();
+            let output = run(&context, &command).await.with_context(|| page.to_owned())?;
+            check(&command, &output)?;
+            context.laps.lap(format!("{} ms: {command}", start.elapsed().as_millis()));
+        }
+    }
+    let namespaces: Api<Namespace> = Api::all(context.client.clone());
+    until("the operator's namespace to go", REST_WITHIN, || async {
+        Ok(namespaces.get_opt(operator::NAMESPACE).await?.is_none().then_some(()))
+    })
+    .await
+}
+
+/// The lines of all `console` blocks that start with `kubectl`.
+fn commands_of(page: &str) -> Result<Vec<String>> {
+    let text = std::fs::read_to_string(repository().join(page))?;
+    let blocks = text.split("```console\n").skip(1);
+    let blocks = blocks.filter_map(|rest| rest.split("```").next());
+    let lines = blocks.flat_map(str::lines).map(str::trim);
+    Ok(lines.filter(|line| line.starts_with("kubectl ")).map(str::to_owned).collect())
+}
+
+async fn run(context: &Context, line: &str) -> Result<String> {
+    let mut command = Command::new("sh");
+    command.args(["-ec", line]).current_dir(repository()).kill_on_drop(true);
+    command.envs(context.cluster.environment()).env("KUBE_EDITOR", EDITOR);
+    let output = tokio::time::timeout(REST_WITHIN, command.output()).await;
+    let output = output.with_context(|| format!("`{line}` did not end"))??;
+    if !output.status.success() {
+        bail!("`{line}` failed: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// What a reader is meant to see stands in the output.
+fn check(command: &str, output: &str) -> Result<()> {
+    let jobs = jobs_of(&sample(3)?);
+    let some_job = jobs.iter().any(|job| output.contains(job));
+    match command {
+        it if it.contains("configmap") || it.contains(" view") || it.contains("/version") => {
+            ensure!(some_job, "`{command}` names no job: {output}");
+        }
+        it if it.contains("get swarm") => {
+            ensure!(output.contains("streams"), "`{command}` shows no Swarm: {output}");
+        }
+        _ => {}
+    }
+    Ok(())
+}
