@@ -21,7 +21,7 @@ test:
 
 # Fail if a dependency, a licence or a source is not agreed (needs cargo-deny).
 deny:
-    cargo deny --offline check bans licenses sources
+    cargo deny check bans licenses sources
 
 # Write the custom resource definitions anew from the types.
 generate:
