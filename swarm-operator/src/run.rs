@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use prometheus_client::registry::Registry;
-use swarm_adapters_host::http;
+use swarm_adapters_host::http::{self, Build};
+use swarm_adapters_host::metrics::register_build;
 use swarm_adapters_k8s::controller::{self, Scope};
 use swarm_adapters_k8s::metrics::Metrics;
 use tokio::signal::unix::{SignalKind, signal};
@@ -24,6 +25,7 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     tokio::spawn(cancel_on_signal(shutdown.clone())?);
 
     let mut registry = Registry::default();
+    register_build(&mut registry, &Build::from_env());
     let metrics = Metrics::register(&mut registry);
     let clients = controller::connect(args.kubeconfig.as_deref()).await?;
 

@@ -44,6 +44,12 @@ impl Caches {
         self.pools.get(&ObjectRef::new(swarm.pool_name()).within(&namespace))
     }
 
+    /// Whether the `ConfigMap` that `swarm` names holds a view.
+    pub(super) fn has_view_of(&self, swarm: &Swarm) -> bool {
+        let namespace = swarm.namespace().unwrap_or_default();
+        self.views.get(&ObjectRef::new(&swarm.view_config_map()).within(&namespace)).is_some()
+    }
+
     /// The pods in the namespace of `pool`; which are its own, the observer decides.
     pub(super) fn pods_near(&self, pool: &StatefulSet) -> Vec<Arc<Pod>> {
         let (namespace, prefix) = (pool.namespace(), format!("{}-", pool.name_any()));

@@ -165,8 +165,13 @@ impl Context {
             action: "Reconcile".into(),
             secondary: None,
         };
-        if let Err(error) = self.recorder.publish(&event, &swarm.object_ref(&())).await {
-            tracing::warn!(%error, "an Event was not written");
+        match self.recorder.publish(&event, &swarm.object_ref(&())).await {
+            Ok(()) => {}
+            // A namespace on its way out takes no more Events.
+            Err(kube::Error::Api(status)) if status.is_forbidden() => {
+                tracing::info!(reason = status.message, "an Event was refused");
+            }
+            Err(error) => tracing::warn!(%error, "an Event was not written"),
         }
     }
 
@@ -178,6 +183,8 @@ impl Context {
         let timing = convert::desired(swarm).map(|desired| desired.timing).unwrap_or_default();
         let nothing = Desired { jobs: BTreeSet::new(), timing };
         let released = match self.caches.pool_of(swarm) {
+            // Nothing was ever published, or somebody took it away.
+            _ if memory.views.is_none() && !self.caches.has_view_of(swarm) => Ok(()),
             Some(pool) => self.release_pool(swarm, &pool, &nothing, &mut memory).await,
             None => self.view_store(swarm).publish(&View::default()).await,
         };
