@@ -72,7 +72,7 @@ impl ControlPlane {
     }
 
     fn folder_name(&self) -> String {
-        let hash = crate::images::hex(&Sha256::digest(&self.sum));
+        let hash = crate::cache::hex(&Sha256::digest(&self.sum));
         format!("control-plane-{}-{}", self.version, &hash[..12])
     }
 

@@ -99,6 +99,15 @@ fn locate(env: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
         .or_else(|| Some(folder("HOME")?.join(".cache/swarm-e2e")))
 }
 
+/// The digits of a hash.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result};
 use sha2::{Digest as _, Sha256};
 
 use crate::binaries::{Binaries, repository};
-use crate::cache::Cache;
+use crate::cache::{Cache, hex};
 use crate::command;
 use crate::output::say;
 
@@ -118,15 +118,6 @@ fn cached(
     fs::rename(fresh, &archive)?;
     say(format_args!("image {name} built in {:.1} s", start.elapsed().as_secs_f64()));
     Ok(archive)
-}
-
-/// The digits of a hash.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

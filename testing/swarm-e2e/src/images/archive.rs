@@ -8,7 +8,7 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tar::{Builder, Header};
 
-use super::hex;
+use crate::cache::hex;
 
 /// Writes an image `name` with `binary` as its only file and its entry point.
 pub(super) fn write(archive: &Path, name: &str, binary: &Path) -> Result<()> {
