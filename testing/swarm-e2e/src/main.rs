@@ -94,6 +94,7 @@ fn outside(cache: &Cache, command: &Command) -> Result<i32> {
 
 /// Builds everything the inside needs; there is no registry in there.
 fn build(cache: &Cache) -> Result<()> {
+    say("building what the cluster runs: minutes the first time, a moment after that");
     let laps = Laps::start();
     let _alone = cache.lock()?;
     let binaries = binaries::build(cache)?;

@@ -49,6 +49,7 @@ pub async fn install_samples(cluster: &Cluster) -> Result<bool> {
     if !samples.is_dir() {
         return Ok(false);
     }
-    cluster.kubectl(&["apply", "--filename", &samples.display().to_string()]).await?;
+    let samples = samples.display().to_string();
+    cluster.kubectl(&["apply", "--namespace", NAMESPACE, "--filename", &samples]).await?;
     Ok(true)
 }
