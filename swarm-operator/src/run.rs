@@ -20,6 +20,13 @@ use crate::args::{LogFormat, RunArgs};
 /// Runs the operator until SIGTERM or Ctrl-C; turns under way are finished.
 pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     init_logging(args.log_format);
+    if let Some(file) = &args.kubeconfig
+        && let Err(error) = std::fs::File::open(file)
+    {
+        let sentence = format!("kubeconfig {} cannot be read", file.display());
+        crate::complain(&anyhow::Error::new(error).context(sentence));
+        return Ok(ExitCode::from(2));
+    }
     let listener = http::listen(args.listen).await?;
     let shutdown = CancellationToken::new();
     tokio::spawn(cancel_on_signal(shutdown.clone())?);
