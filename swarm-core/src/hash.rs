@@ -20,7 +20,8 @@ pub(crate) fn hash_name(name: &str) -> u64 {
 }
 
 /// Scrambles 64 bits reversibly: the finalizer of SplitMix64 (Steele, Lea, Flood, 2014).
-pub(crate) fn mix(mut x: u64) -> u64 {
+#[inline]
+pub(crate) const fn mix(mut x: u64) -> u64 {
     x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -129,10 +130,21 @@ fn place_below(levels: u64, top: u32) -> u32 {
     (levels & ((1 << top) - 1)).checked_ilog2().map_or(0, |level| place(levels, level))
 }
 
+/// The scrambled numbers of the levels.
+const LEVEL_SALTS: [u64; 32] = {
+    let mut salts = [0; 32];
+    let mut level = 0;
+    while level < salts.len() {
+        salts[level] = mix(level as u64);
+        level += 1;
+    }
+    salts
+};
+
 /// A bucket in `2^level..2^(level+1)`, by bits that do not depend on those that chose the level.
 #[inline]
 fn place(draw: u64, level: u32) -> u32 {
-    let low = mix(draw ^ mix(u64::from(level))) & ((1 << level) - 1);
+    let low = mix(draw ^ LEVEL_SALTS[level as usize % LEVEL_SALTS.len()]) & ((1 << level) - 1);
     u32::try_from(low).map_or(0, |low| 1 << level | low)
 }
 

@@ -25,7 +25,7 @@ pub(super) fn solve<'a>(
     let jobs = runs_between(&settled.apart, columns.len()).into_iter().flatten();
     let loose: Vec<_> =
         jobs.filter(|job| roster.at(held[*job as usize]) != roster.kept()).collect();
-    let mut target = held.clone().into_owned();
+    let mut target = held.to_vec();
     settle_into(&mut target, roster, settled);
     place(columns, roster, &mut target, &loose, room);
     let deferred = match moves_max {

@@ -79,8 +79,10 @@ fn sticky<'a>(
     }
     let mut loose = loose(roster, &held, &runs, settled.loose);
     let mut evicted = leaving.evicted;
-    loose.extend(evicted.iter().chain(&leaving.shed));
-    loose.sort_unstable();
+    if !(evicted.is_empty() && leaving.shed.is_empty()) {
+        loose.extend(evicted.iter().chain(&leaving.shed));
+        loose.sort_unstable();
+    }
     evicted.sort_unstable();
     let mut holders = held.into_owned();
     settle_into(&mut holders, roster, settled);
@@ -152,10 +154,14 @@ fn leave(
 /// The jobs that nobody holds, pins apart.
 fn loose(roster: &Roster, held: &[Slot], runs: &[Range<u32>], count: usize) -> Vec<u32> {
     let mut loose = Vec::with_capacity(count);
-    if count > 0 {
-        let gone = roster.gone();
-        let jobs = runs.iter().flat_map(Clone::clone);
-        loose.extend(jobs.filter(|job| roster.at(held[*job as usize]) == gone));
+    let are_all = count == runs.iter().map(ExactSizeIterator::len).sum::<usize>();
+    for run in runs.iter().filter(|_| count > 0) {
+        if are_all {
+            loose.extend(run.clone());
+        } else {
+            let is_loose = |job: &u32| roster.at(held[*job as usize]) == roster.gone();
+            loose.extend(run.clone().filter(is_loose));
+        }
     }
     loose
 }

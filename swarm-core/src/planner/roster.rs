@@ -87,10 +87,33 @@ impl Roster {
 
     /// How many jobs each number holds: the takers, then "keeps", then "gone".
     pub(super) fn count(&self, held: &[Slot]) -> Vec<usize> {
-        let mut counts = vec![0_u32; self.takers.len() + 2];
-        for slot in held {
-            counts[self.at(*slot)] += 1;
+        let mut counts = vec![0; self.takers.len() + 2];
+        if self.beyond.is_empty() {
+            for (count, number) in self.histogram(held).into_iter().zip(&self.direct) {
+                counts[*number as usize] += count as usize;
+            }
+        } else {
+            for slot in held {
+                counts[self.at(*slot)] += 1;
+            }
         }
-        counts.into_iter().map(|count| count as usize).collect()
+        counts
+    }
+
+    /// How often each slot of `direct` stands in `held`.
+    fn histogram(&self, held: &[Slot]) -> Vec<u32> {
+        let last = self.direct.len() - 1;
+        // Two, used in turn: one would wait for itself where neighbours have the same holder.
+        let mut counts = [vec![0_u32; last + 1], vec![0_u32; last + 1]];
+        let (even, odd) = counts.split_at_mut(1);
+        let mut pairs = held.chunks_exact(2);
+        for pair in &mut pairs {
+            even[0][(pair[0].0 as usize).min(last)] += 1;
+            odd[0][(pair[1].0 as usize).min(last)] += 1;
+        }
+        for slot in pairs.remainder() {
+            even[0][(slot.0 as usize).min(last)] += 1;
+        }
+        even[0].iter().zip(&odd[0]).map(|(even, odd)| even + odd).collect()
     }
 }

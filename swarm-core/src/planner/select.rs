@@ -33,9 +33,9 @@ where
         candidates.collect(&thresholds, &mut found);
         let mut is_short = false;
         for ((found, threshold), take) in found.iter_mut().zip(&mut thresholds).zip(take) {
-            let again = found.len() < *take && threshold.is_some_and(|threshold| threshold > 0);
+            let again = found.len() < *take && *threshold != ALL;
+            *threshold = if again { ALL } else { NONE };
             is_short |= again;
-            *threshold = again.then_some(0);
             if again {
                 found.clear();
             }
@@ -59,22 +59,32 @@ pub(super) fn split_greatest(found: &mut [(u64, u32)], take: usize) {
 }
 
 impl<W: Fn(u32) -> usize, K: Fn(u32, usize) -> u64> Candidates<'_, W, K> {
-    /// Appends every job whose key is at least its worker's threshold, if that has one.
-    fn collect(&self, thresholds: &[Option<u64>], found: &mut [Vec<(u64, u32)>]) {
-        for job in self.runs.iter().flat_map(Clone::clone) {
-            let worker = (self.worker)(job);
-            let Some(Some(threshold)) = thresholds.get(worker) else { continue };
-            let key = (self.key)(job, worker);
-            if key >= *threshold {
-                found[worker].push((key, job));
+    /// Appends every job whose key exceeds its worker's threshold; [`ALL`] is exceeded by all.
+    fn collect(&self, thresholds: &[u64], found: &mut [Vec<(u64, u32)>]) {
+        for run in self.runs {
+            // A loop for each run: one over all of them is several times slower.
+            for job in run.clone() {
+                let worker = (self.worker)(job);
+                let Some(threshold) = thresholds.get(worker) else { continue };
+                let key = (self.key)(job, worker);
+                if key > *threshold || *threshold == ALL {
+                    found[worker].push((key, job));
+                }
             }
         }
     }
 }
 
-/// A key that about `take` and some more of `count` uniform keys reach; `None` if none is needed.
-fn threshold(take: usize, count: usize) -> Option<u64> {
+/// The threshold that no key exceeds, and the one that all do.
+const NONE: u64 = u64::MAX;
+const ALL: u64 = 0;
+
+/// A key that about `take` and some more of `count` uniform keys exceed.
+fn threshold(take: usize, count: usize) -> u64 {
     let some_more = take + 4 * take.isqrt() + 8;
-    let share = u64::MAX.checked_div(count as u64).filter(|_| some_more < count);
-    (take > 0).then(|| share.map_or(0, |share| u64::MAX - share * some_more as u64))
+    match u64::MAX.checked_div(count as u64) {
+        _ if take == 0 => NONE,
+        Some(share) if some_more < count => u64::MAX - share * some_more as u64,
+        Some(_) | None => ALL,
+    }
 }
