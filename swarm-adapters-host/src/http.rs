@@ -164,7 +164,7 @@ mod tests {
     #[tokio::test]
     async fn a_worker_answers_as_its_predecessor_did() {
         let build = Build { version: "0a1b2c3".into(), date: "2026-11-01".into() };
-        let jobs = swarm_core::jobs(["stream:b", "stream:a"]).unwrap();
+        let jobs = swarm_core::jobs(["stream:b", "stream:a"]).unwrap().into_keys().collect();
         let (sender, report) = watch::channel(Report::default());
         let (metrics, registry) = WorkerMetrics::registered(&build);
         let address = served(worker_router(build, report, registry)).await;

@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn a_report_is_the_documented_json_both_ways() {
-        let jobs = swarm_core::jobs(["stream:b", "stream:a"]).unwrap();
+        let jobs = swarm_core::jobs(["stream:b", "stream:a"]).unwrap().into_keys().collect();
         let report = Report { version: 7, jobs };
         let json = r#"{"version":7,"jobs":["stream:a","stream:b"]}"#;
         assert_eq!(serde_json::to_string(&report).unwrap(), json);

@@ -1,10 +1,10 @@
 //! What a Swarm's status says: derived from one turn, written, and never read back for a decision.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use swarm_core::{Decision, Observed, Presence, Waiting};
+use swarm_core::{Decision, Observed, Presence, Unassigned, Waiting};
 
 use crate::api::{Swarm, SwarmStatus};
 
@@ -17,6 +17,8 @@ pub enum Reason {
     PoolIncomplete,
     /// No worker can take jobs.
     NoWorkers,
+    /// Some jobs are pinned to a worker that does not take jobs, or found all workers full.
+    JobsUnassigned,
     /// Workers that hold jobs are not ready or away.
     WorkersNotReady,
     /// The pool's workload does not exist.
@@ -35,6 +37,7 @@ impl Reason {
             Self::Settled => "Settled",
             Self::PoolIncomplete => "PoolIncomplete",
             Self::NoWorkers => "NoWorkers",
+            Self::JobsUnassigned => "JobsUnassigned",
             Self::WorkersNotReady => "WorkersNotReady",
             Self::PoolNotFound => "PoolNotFound",
             Self::InvalidSpec => "InvalidSpec",
@@ -46,7 +49,11 @@ impl Reason {
     #[must_use]
     pub fn is_stalled(self) -> bool {
         match self {
-            Self::Settled | Self::PoolIncomplete | Self::NoWorkers | Self::WorkersNotReady => false,
+            Self::Settled
+            | Self::PoolIncomplete
+            | Self::NoWorkers
+            | Self::JobsUnassigned
+            | Self::WorkersNotReady => false,
             Self::PoolNotFound | Self::InvalidSpec | Self::Refused(_) => true,
         }
     }
@@ -74,9 +81,7 @@ impl Verdict {
             return Self { reason: Reason::PoolIncomplete, message };
         }
         if !decision.plan.unassigned.is_empty() {
-            let without = decision.plan.unassigned.len();
-            let message = format!("{without} of {jobs} jobs have no worker: none is ready");
-            return Self { reason: Reason::NoWorkers, message };
+            return Self::without_worker(decision, jobs);
         }
         let holders = decision.plan.assignment.by_slot();
         let not_ready = holders.keys().filter_map(|slot| observed.workers.get(slot));
@@ -88,6 +93,19 @@ impl Verdict {
         }
         let message = format!("these workers hold jobs and are not ready: {}", shortened(&names));
         Self { reason: Reason::WorkersNotReady, message }
+    }
+
+    /// The verdict when some of `jobs` jobs have no worker.
+    fn without_worker(decision: &Decision, jobs: usize) -> Self {
+        let without = decision.plan.unassigned.len();
+        let reasons: BTreeSet<_> = decision.plan.unassigned.values().copied().collect();
+        if reasons.iter().eq([&Unassigned::NoWorkers]) {
+            let message = format!("{without} of {jobs} jobs have no worker: none is ready");
+            return Self { reason: Reason::NoWorkers, message };
+        }
+        let words: Vec<_> = reasons.into_iter().map(Unassigned::as_str).collect();
+        let message = format!("{without} of {jobs} jobs have no worker: {}", words.join(", "));
+        Self { reason: Reason::JobsUnassigned, message }
     }
 }
 

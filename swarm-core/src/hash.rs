@@ -11,11 +11,17 @@ const DRAWS_MAX: u32 = 64;
 /// The frozen hash of a job: XXH3-64 with seed 0 over the bytes of its name.
 #[must_use]
 pub fn hash_job(job: &JobName) -> u64 {
-    twox_hash::XxHash3_64::oneshot(job.as_str().as_bytes())
+    hash_name(job.as_str())
+}
+
+/// The same for a name that was checked elsewhere.
+pub(crate) fn hash_name(name: &str) -> u64 {
+    twox_hash::XxHash3_64::oneshot(name.as_bytes())
 }
 
 /// Scrambles 64 bits reversibly: the finalizer of SplitMix64 (Steele, Lea, Flood, 2014).
-pub(crate) fn mix(mut x: u64) -> u64 {
+#[inline]
+pub(crate) const fn mix(mut x: u64) -> u64 {
     x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -41,33 +47,72 @@ pub(crate) fn mix(mut x: u64) -> u64 {
 /// ```
 #[must_use]
 pub fn home(hash: u64, live: &[Slot]) -> Option<Slot> {
-    let slots = live.last()?.0.checked_add(1)?;
-    let mut drawn = hash;
-    for _ in 0..DRAWS_MAX {
-        let slot = Slot(bucket(drawn, slots));
-        if live.binary_search(&slot).is_ok() {
-            return Some(slot);
-        }
-        drawn = mix(drawn);
+    let find = |slot| live.binary_search(&slot).ok();
+    (!live.is_empty()).then(|| live[Homes::new(live).of(hash, find)])
+}
+
+/// Finds homes among the same live slots again and again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Homes<'a> {
+    live: &'a [Slot],
+    /// The slots that are drawn from: `0..slots`.
+    slots: u32,
+}
+
+impl<'a> Homes<'a> {
+    /// `live` is ascending and not empty.
+    pub(crate) fn new(live: &'a [Slot]) -> Self {
+        Self { live, slots: live.last().map_or(1, |slot| slot.0.saturating_add(1)) }
     }
-    // Few live slots far from 0: rendezvous hashing is monotone as well.
-    live.iter().copied().max_by_key(|slot| (mix(hash ^ mix(u64::from(slot.0))), *slot))
+
+    /// The position in `live` of the home of a job with this hash; `find` tells the position of a
+    /// slot, if it is live.
+    #[inline]
+    pub(crate) fn of(&self, hash: u64, find: impl Fn(Slot) -> Option<usize>) -> usize {
+        match find(Slot(bucket(hash, self.slots))) {
+            Some(position) => position,
+            None => self.drawn_again(hash, find),
+        }
+    }
+
+    #[cold]
+    fn drawn_again(&self, hash: u64, find: impl Fn(Slot) -> Option<usize>) -> usize {
+        let mut drawn = hash;
+        for _ in 1..DRAWS_MAX {
+            drawn = mix(drawn);
+            if let Some(position) = find(Slot(bucket(drawn, self.slots))) {
+                return position;
+            }
+        }
+        // Few live slots far from 0: rendezvous hashing is monotone as well.
+        let weight = |slot: &Slot| mix(hash ^ mix(u64::from(slot.0)));
+        let best = self.live.iter().enumerate().max_by_key(|(_, slot)| (weight(slot), **slot));
+        best.map_or(0, |(position, _)| position)
+    }
 }
 
 /// A monotone, uniform map of a hash onto `0..buckets` (`buckets` > 0), in O(1) expected.
 ///
 /// Take 2^k < `buckets` <= 2^(k+1). The bits of the scrambled hash say level by level whether the
 /// key leaves the lower half `0..2^j` for the upper half `2^j..2^(j+1)`; the highest such level
-/// below k, and a second scramble for the place in it, give the bucket among the first 2^k. The
-/// incomplete top level is drawn by rejection: the first draw over `0..2^(k+1)` that falls into
-/// the lower half, or on a bucket that exists, decides. So bucket n, when it is added, takes only
-/// the keys that draw it first. The levels are those of `BinomialHash` (Coluzzi et al., 2024); the
-/// rejection keeps the shares exact.
+/// up to k, and a second scramble for the place in it, give the bucket. Only the top level is
+/// incomplete, and is drawn by rejection: of further draws over `0..2^(k+1)`, the first that falls
+/// into the lower half, or on a bucket that exists, decides. So bucket n, when it is added, takes
+/// only the keys that draw it first. The levels are those of `BinomialHash` (Coluzzi et al., 2024);
+/// the rejection keeps the shares exact.
+#[inline]
 fn bucket(hash: u64, buckets: u32) -> u32 {
     let Some(top) = (buckets - 1).checked_ilog2() else { return 0 };
     let levels = mix(hash);
-    let mut draw = levels;
-    for attempt in 1..=u64::from(DRAWS_MAX) {
+    // Without a branch on the drawn bits, which no processor could predict.
+    let place = place_below(levels, top + 1);
+    if place < buckets { place } else { bucket_after_rejection(levels, top, buckets) }
+}
+
+#[cold]
+fn bucket_after_rejection(levels: u64, top: u32, buckets: u32) -> u32 {
+    for attempt in 1..u64::from(DRAWS_MAX) {
+        let draw = mix(levels ^ mix(u64::from(top) << 32 | attempt));
         if draw & (1 << top) == 0 {
             break;
         }
@@ -75,15 +120,31 @@ fn bucket(hash: u64, buckets: u32) -> u32 {
         if place < buckets {
             return place;
         }
-        draw = mix(levels ^ mix(u64::from(top) << 32 | attempt));
     }
-    let below = levels & ((1 << top) - 1);
-    below.checked_ilog2().map_or(0, |level| place(levels, level))
+    place_below(levels, top)
 }
 
+/// The place in `0..2^top` that follows from the highest level below `top`.
+#[inline]
+fn place_below(levels: u64, top: u32) -> u32 {
+    (levels & ((1 << top) - 1)).checked_ilog2().map_or(0, |level| place(levels, level))
+}
+
+/// The scrambled numbers of the levels.
+const LEVEL_SALTS: [u64; 32] = {
+    let mut salts = [0; 32];
+    let mut level = 0;
+    while level < salts.len() {
+        salts[level] = mix(level as u64);
+        level += 1;
+    }
+    salts
+};
+
 /// A bucket in `2^level..2^(level+1)`, by bits that do not depend on those that chose the level.
+#[inline]
 fn place(draw: u64, level: u32) -> u32 {
-    let low = mix(draw ^ mix(u64::from(level))) & ((1 << level) - 1);
+    let low = mix(draw ^ LEVEL_SALTS[level as usize % LEVEL_SALTS.len()]) & ((1 << level) - 1);
     u32::try_from(low).map_or(0, |low| 1 << level | low)
 }
 

@@ -2,10 +2,11 @@
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
-use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
+
+use crate::Slot;
 
 /// The name of a job: 1 to 253 printable ASCII characters without spaces.
 ///
@@ -33,6 +34,12 @@ impl JobName {
     ///
     /// [`JobNameError`] says which rule the name breaks.
     pub fn new(name: &str) -> Result<Self, JobNameError> {
+        Self::check(name)?;
+        Ok(Self(name.into()))
+    }
+
+    /// Says which rule `name` breaks.
+    pub(crate) fn check(name: &str) -> Result<(), JobNameError> {
         if name.is_empty() {
             return Err(JobNameError::Empty);
         }
@@ -44,7 +51,7 @@ impl JobName {
         if name.len() > Self::CHARACTERS_MAX {
             return Err(JobNameError::TooLong { name: excerpt(name), characters: name.len() });
         }
-        Ok(Self(name.into()))
+        Ok(())
     }
 
     /// The name as text.
@@ -113,7 +120,19 @@ pub enum JobNameError {
     },
 }
 
-/// Parses a list of job names into a set.
+/// What a job asks for beside being run. The default asks for nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Job {
+    /// The only slot that may run it.
+    pub pin: Option<Slot>,
+    /// Where workers cannot take all jobs, those with lower numbers give way first.
+    pub priority: i32,
+}
+
+/// Jobs by name.
+pub type Jobs = BTreeMap<JobName, Job>;
+
+/// Parses a list of job names into jobs that ask for nothing.
 ///
 /// # Errors
 ///
@@ -125,7 +144,7 @@ pub enum JobNameError {
 /// let error = swarm_core::jobs(list).unwrap_err();
 /// assert_eq!(error.to_string(), "job `b` stands twice, as number 1 and as number 3; remove one");
 /// ```
-pub fn jobs<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<BTreeSet<JobName>, JobsError> {
+pub fn jobs<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Jobs, JobsError> {
     let mut number_of = BTreeMap::new();
     for (index, name) in names.into_iter().enumerate() {
         let number = index + 1;
@@ -134,10 +153,10 @@ pub fn jobs<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<BTreeSet<Job
             return Err(JobsError::Duplicate { name, first, second: number });
         }
     }
-    Ok(number_of.into_keys().collect())
+    Ok(number_of.into_keys().map(|name| (name, Job::default())).collect())
 }
 
-/// Why a list of texts is not a set of jobs. Numbers count entries from 1.
+/// Why a list of texts is no list of jobs. Numbers count entries from 1.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JobsError {
     /// An entry is not a job name.
@@ -158,6 +177,9 @@ pub enum JobsError {
         /// Where it stands again.
         second: usize,
     },
+    /// All names together are longer than 4 GiB.
+    #[error("the names of all jobs together are longer than 4 GiB; use several pools")]
+    TooLarge,
 }
 
 #[cfg(test)]

@@ -118,6 +118,10 @@ mod tests {
     use super::*;
     use crate::{jobs, plan};
 
+    fn member(name: &str, standing: Standing) -> Member {
+        Member { name: name.into(), standing, max_jobs: None }
+    }
+
     fn step(ledger: &Ledger, names: &[&str], pool: &Pool) -> Ledger {
         let jobs = jobs(names.iter().copied()).unwrap();
         ledger.next(&plan(&jobs, &ledger.assignment(), pool).assignment, pool)
@@ -147,7 +151,7 @@ mod tests {
             ledger.slots.values().find_map(|slot| slot.jobs.get(&a)).copied().unwrap()
         };
         let at = |slot| {
-            let member = Member { name: format!("w-{slot}"), standing: Standing::Takes };
+            let member = member(&format!("w-{slot}"), Standing::Takes);
             Pool([(Slot(slot), member)].into())
         };
         let first = step(&Ledger::new(100), &["a"], &at(0));
@@ -161,14 +165,14 @@ mod tests {
     fn a_worker_that_takes_no_jobs_yet_changes_nothing() {
         let first = step(&Ledger::new(1), &["a", "b"], &Pool::ready(2));
         let mut pool = Pool::ready(2);
-        pool.0.insert(Slot(2), Member { name: "w-2".into(), standing: Standing::Keeps });
+        pool.0.insert(Slot(2), member("w-2", Standing::Keeps));
         assert_eq!(step(&first, &["a", "b"], &pool), first);
     }
 
     #[test]
     fn a_renamed_worker_is_published_and_keeps_its_version() {
         let first = step(&Ledger::new(1), &["a"], &Pool::ready(1));
-        let member = Member { name: "other-x7f".into(), standing: Standing::Takes };
+        let member = member("other-x7f", Standing::Takes);
         let renamed = step(&first, &["a"], &Pool([(Slot(0), member)].into()));
         assert_eq!((renamed.version, renamed.slots[&Slot(0)].version), (2, 1));
         assert_eq!(renamed.view().workers["other-x7f"].slot, Some(Slot(0)));

@@ -1,21 +1,43 @@
 //! Decides where each job goes: the sticky quota planner for jobs without shares.
 //!
 //! Every worker gets an exact quota, gives up exactly its surplus, and what is left over fills
-//! what is missing. So the loads of the workers that take jobs differ by at most one, and no plan
-//! that even could move fewer jobs ([`minimum_moves`] has the formula). The result depends on the
-//! set of jobs, on who holds them and on the pool: never on an order of input, never on a clock.
+//! what is missing. So loads are as flat as pins and maxima allow (they differ by at most one where
+//! there are none), and no plan that flat could move fewer jobs: [`minimum_moves`] has the formula.
+//! The result depends on the set of jobs, on who holds them and on the pool: never on an order of
+//! input, never on a clock.
+//!
+//! The planner proper is `engine`; it works on columns, where a job is a number. [`plan`] and
+//! [`Request`] are the same for maps, [`JobTable`] for millions of jobs.
 
+mod columns;
+mod engine;
+
+mod admit;
+mod canonical;
 mod quota;
+mod roster;
+mod select;
+
+mod check;
+mod reason;
+mod rules;
+mod table;
+mod table_plan;
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use quota::minimum_moves;
+pub use check::{Violation, check};
+pub use quota::{Load, lowest_maximum, minimum_moves};
+pub use reason::{MoveReason, Unassigned};
+pub use rules::{Mode, Rules};
+pub use table::JobTable;
+pub use table_plan::{TableMove, TablePlan};
 
-use crate::hash::{hash_job, home, mix};
-use crate::{Assignment, JobName, Pool, Slot, Standing};
+use crate::{Assignment, JobName, Jobs, Pool, Slot};
+use columns::Columns;
 
 /// Where every job should be, and what changes on the way there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,6 +50,11 @@ pub struct Plan {
     pub unassigned: BTreeMap<JobName, Unassigned>,
     /// The difference to what was held, in the order of job names.
     pub moves: Vec<Move>,
+    /// The jobs that balance wants elsewhere and the budget keeps where they are for now. Empty
+    /// without a budget: then the plan is the target.
+    pub deferred: BTreeSet<JobName>,
+    /// The fewest moves between workers that make what was held as flat as it can be.
+    pub minimum_moves: usize,
 }
 
 /// A change of one job's holder.
@@ -43,144 +70,94 @@ pub struct Move {
     pub reason: MoveReason,
 }
 
-/// Why a job changes its holder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum MoveReason {
-    /// Nobody held the job.
-    New,
-    /// The job is no longer wanted.
-    Removed,
-    /// Its worker is gone.
-    WorkerGone,
-    /// Its worker had more than its quota.
-    Balance,
-    /// It lost its holder and nobody can take it.
-    Unassigned(Unassigned),
-}
-
-/// Why a job has no holder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Unassigned {
-    /// No worker takes jobs now.
-    NoWorkers,
-    /// The pool was never assigned anything and is not complete yet.
-    PoolIncomplete,
-}
-
-impl MoveReason {
-    /// The documented word for it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::New => "new",
-            Self::Removed => "removed",
-            Self::WorkerGone => "worker-gone",
-            Self::Balance => "balance",
-            Self::Unassigned(reason) => reason.as_str(),
-        }
-    }
-}
-
-impl Unassigned {
-    /// The documented word for it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::NoWorkers => "no-workers",
-            Self::PoolIncomplete => "pool-incomplete",
-        }
-    }
+/// Everything a plan depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The jobs and their wishes.
+    pub jobs: &'a Jobs,
+    /// Who holds which job; jobs that are no longer wanted may stand here.
+    pub held: &'a Assignment,
+    /// The workers.
+    pub pool: &'a Pool,
+    /// How to plan.
+    pub rules: Rules,
 }
 
 /// Finds the even assignment of `jobs` to `pool` that changes the fewest holders.
 ///
-/// Workers that [keep](Standing::Keeps) hold on to their jobs and take no part; over the workers
-/// that [take](Standing::Takes), loads differ by at most one and the moves between them are
-/// exactly [`minimum_moves`]. A job nobody holds goes to its [`home`] where that has room. Planning
-/// again from the result moves nothing. Time: O(jobs · log jobs); memory: O(jobs).
-pub fn plan(jobs: &BTreeSet<JobName>, held: &Assignment, pool: &Pool) -> Plan {
-    let takers = pool.takers();
-    let mut assignment = BTreeMap::new();
-    let mut load = vec![Vec::new(); takers.len()];
-    let mut loose = Vec::new();
-    for job in jobs {
-        match held.holder(job).map(|slot| (slot, pool.standing(slot))) {
-            Some((slot, Some(Standing::Keeps))) => {
-                assignment.insert(job.clone(), slot);
-            }
-            Some((slot, Some(Standing::Takes))) => {
-                takers.binary_search(&slot).map_or_else(|_| (), |taker| load[taker].push(job));
-            }
-            Some((_, None)) | None => loose.push(job),
+/// [`Request::plan`] with the default [`Rules`].
+///
+/// ```
+/// use swarm_core::{Assignment, Pool, jobs, plan};
+///
+/// let plan = plan(&jobs(["a", "b", "c"])?, &Assignment::default(), &Pool::ready(3));
+/// assert_eq!(plan.assignment.by_slot().len(), 3);
+/// # Ok::<(), swarm_core::JobsError>(())
+/// ```
+pub fn plan(jobs: &Jobs, held: &Assignment, pool: &Pool) -> Plan {
+    Request { jobs, held, pool, rules: Rules::default() }.plan()
+}
+
+impl Request<'_> {
+    /// Finds the flattest assignment that wishes and workers allow, with the fewest moves.
+    ///
+    /// - Workers that [keep](crate::Standing::Keeps) hold on to exactly their jobs and take no part.
+    /// - A pinned job goes to its slot, or is unassigned if no worker takes jobs there.
+    /// - No worker has more than its maximum. If all are full, exactly the surplus is unassigned:
+    ///   lower priorities first, then jobs that nobody holds, then the last ones by (hash, name).
+    /// - Over the workers that [take](crate::Standing::Takes), loads are as flat as that allows.
+    /// - [`Mode::Sticky`]: moves between these are exactly [`minimum_moves`]. A job nobody holds
+    ///   goes to its [`home`](crate::home) where that has room. Planning again moves nothing.
+    /// - [`Mode::Canonical`]: every job goes to its home where that has room, whoever held it.
+    /// - Under a [budget](Rules::moves_max), forced moves are made all, voluntary ones from the
+    ///   fullest worker down, so that the highest load is [`lowest_maximum`] (in sticky mode).
+    ///   Planning from the result spends the next budget, until it is settled. In canonical mode
+    ///   jobs that can only change places because their workers are full do so in one plan.
+    ///
+    /// Time: O(jobs · log jobs), all of it in the maps; memory: O(jobs).
+    ///
+    /// ```
+    /// use swarm_core::{Assignment, Job, MoveReason, Pool, Request, Rules, Slot, Unassigned, jobs};
+    ///
+    /// let mut jobs = jobs(["a", "b", "c"])?;
+    /// jobs.insert("nowhere".parse()?, Job { pin: Some(Slot(7)), ..Job::default() });
+    /// let held = Assignment::from_iter(jobs.keys().map(|job| (job.clone(), Slot(0))));
+    /// let rules = Rules { moves_max: Some(0), ..Rules::default() };
+    /// let plan = Request { jobs: &jobs, held: &held, pool: &Pool::ready(2), rules }.plan();
+    /// assert_eq!(plan.unassigned["nowhere"], Unassigned::Pin);
+    /// assert_eq!((plan.moves.len(), plan.deferred.len()), (1, 1)); // one job waits for the budget
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn plan(&self) -> Plan {
+        let names: Vec<_> = self.jobs.keys().collect();
+        let columns = Columns::from(self.jobs);
+        let held: Vec<_> =
+            names.iter().map(|job| self.held.holder(job).unwrap_or(Slot::NOBODY)).collect();
+        let plan = TablePlan::new(&columns, &held, self.pool, self.rules);
+        let name = |job: u32| names[job as usize].clone();
+        let holders = names.iter().zip(plan.holders.iter());
+        let assigned = holders.filter_map(|(job, slot)| Some(((*job).clone(), slot.some()?)));
+        let step =
+            |m: TableMove| Move { job: name(m.job), from: m.from, to: m.to, reason: m.reason };
+        let mut moves: Vec<_> = plan.moves().map(step).chain(self.removed()).collect();
+        moves.sort_by(|a, b| a.job.cmp(&b.job));
+        Plan {
+            assignment: assigned.collect(),
+            unassigned: plan.unassigned.iter().map(|(job, why)| (name(*job), *why)).collect(),
+            moves,
+            deferred: plan.deferred.iter().map(|job| name(*job)).collect(),
+            minimum_moves: plan.minimum_moves,
         }
     }
-    let mut unassigned = BTreeMap::new();
-    if takers.is_empty() {
-        unassigned.extend(loose.drain(..).map(|job| (job.clone(), Unassigned::NoWorkers)));
-    }
-    let total = loose.len() + load.iter().map(Vec::len).sum::<usize>();
-    let quota = quota::quotas(&load.iter().map(Vec::len).collect::<Vec<_>>(), total);
-    for (taker, jobs) in load.iter_mut().enumerate() {
-        loose.append(&mut shed(jobs, takers[taker], quota[taker]));
-    }
-    place(loose, &takers, &mut load, &quota);
-    for (slot, jobs) in takers.iter().zip(load) {
-        assignment.extend(jobs.into_iter().map(|job| (job.clone(), *slot)));
-    }
-    let assignment = Assignment::from_iter(assignment);
-    let moves = moves(jobs, held, pool, &assignment);
-    Plan { assignment, unassigned, moves }
-}
 
-/// Takes from `jobs` what exceeds `quota`: which ones, a hash over job, slot and quota decides, so
-/// that no job is always the one to move.
-fn shed<'a>(jobs: &mut Vec<&'a JobName>, slot: Slot, quota: usize) -> Vec<&'a JobName> {
-    if jobs.len() <= quota {
-        return Vec::new();
+    /// The moves of jobs that are no longer wanted.
+    fn removed(&self) -> impl Iterator<Item = Move> {
+        let gone = self.held.iter().filter(|(job, _)| !self.jobs.contains_key(*job));
+        gone.map(|(job, slot)| Move {
+            job: job.clone(),
+            from: Some(slot),
+            to: None,
+            reason: MoveReason::Removed,
+        })
     }
-    let salt = mix(u64::from(slot.0) << 32 ^ quota as u64);
-    jobs.sort_by_cached_key(|job| (mix(hash_job(job) ^ salt), *job));
-    jobs.split_off(quota)
-}
-
-/// Gives every loose job to its home while that has room, and the rest to whoever has, lowest slot
-/// first. There is exactly as much room as there are loose jobs.
-fn place<'a>(
-    mut loose: Vec<&'a JobName>,
-    takers: &[Slot],
-    load: &mut [Vec<&'a JobName>],
-    quota: &[usize],
-) {
-    loose.sort_by_cached_key(|job| (hash_job(job), *job));
-    loose.retain(|job| {
-        let home = home(hash_job(job), takers).and_then(|slot| takers.binary_search(&slot).ok());
-        let Some(taker) = home.filter(|taker| load[*taker].len() < quota[*taker]) else {
-            return true;
-        };
-        load[taker].push(job);
-        false
-    });
-    let mut rest = loose.into_iter();
-    for (jobs, quota) in load.iter_mut().zip(quota) {
-        jobs.extend(rest.by_ref().take(quota.saturating_sub(jobs.len())));
-    }
-    debug_assert!(rest.next().is_none(), "quotas do not sum to the number of jobs");
-}
-
-/// The difference between `held` and `next`, each with its reason.
-fn moves(jobs: &BTreeSet<JobName>, held: &Assignment, pool: &Pool, next: &Assignment) -> Vec<Move> {
-    let names: BTreeSet<_> = held.iter().map(|(job, _)| job).chain(jobs).collect();
-    let changed = names.into_iter().filter_map(|job| {
-        let (from, to) = (held.holder(job), next.holder(job));
-        let reason = match (from, to) {
-            (from, to) if from == to => return None,
-            (None, _) => MoveReason::New,
-            (Some(_), None) if !jobs.contains(job) => MoveReason::Removed,
-            (Some(_), None) => MoveReason::Unassigned(Unassigned::NoWorkers),
-            (Some(slot), Some(_)) if pool.standing(slot).is_none() => MoveReason::WorkerGone,
-            (Some(_), Some(_)) => MoveReason::Balance,
-        };
-        Some(Move { job: job.clone(), from, to, reason })
-    });
-    changed.collect()
 }

@@ -8,6 +8,18 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(pub u32);
 
+impl Slot {
+    /// Stands for "no slot" where an array has an entry for every job. No worker can fill it: a
+    /// pool's member in this slot is passed over.
+    pub const NOBODY: Self = Self(u32::MAX);
+
+    /// The slot, unless it stands for nobody.
+    #[must_use]
+    pub fn some(self) -> Option<Self> {
+        (self != Self::NOBODY).then_some(self)
+    }
+}
+
 impl fmt::Display for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
@@ -88,6 +100,8 @@ pub struct Member {
     pub name: String,
     /// What may be done with it.
     pub standing: Standing,
+    /// The most jobs it may have; `None` for any number.
+    pub max_jobs: Option<u32>,
 }
 
 /// The workers that count now, by slot.
@@ -98,21 +112,22 @@ impl Pool {
     /// A pool of `workers` ready workers in the slots 0, 1, 2, …, for examples and what-ifs.
     #[must_use]
     pub fn ready(workers: u32) -> Self {
-        let member = |n| Member { name: format!("worker-{n}"), standing: Standing::Takes };
+        let member =
+            |n| Member { name: format!("worker-{n}"), standing: Standing::Takes, max_jobs: None };
         Self((0..workers).map(|n| (Slot(n), member(n))).collect())
     }
 
     /// The standing of the worker in `slot`, or `None` if there is no such worker.
     #[must_use]
     pub fn standing(&self, slot: Slot) -> Option<Standing> {
-        self.0.get(&slot).map(|member| member.standing)
+        self.0.get(&slot.some()?).map(|member| member.standing)
     }
 
     /// The slots that take part in balancing, in ascending order.
     #[must_use]
     pub fn takers(&self) -> Vec<Slot> {
-        let takes = |member: &Member| member.standing == Standing::Takes;
-        self.0.iter().filter(|(_, member)| takes(member)).map(|(slot, _)| *slot).collect()
+        let takes = |slot: &Slot| self.standing(*slot) == Some(Standing::Takes);
+        self.0.keys().copied().filter(takes).collect()
     }
 }
 

@@ -4,19 +4,24 @@
 //! between any two awaits and repeat the turn: every write is either a compare-and-set or derived
 //! from the ledger.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::ports::{LedgerStore, StoreError, ViewStore};
 use crate::{
-    JobName, Ledger, Member, Plan, Pool, Presence, Slot, Standing, Timing, Unassigned, plan,
+    JobName, Jobs, Ledger, Member, Plan, Pool, Presence, Request, Rules, Slot, Standing, Timing,
+    Unassigned, check,
 };
 
 /// What the user asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Desired {
     /// The jobs, each to be run by one worker.
-    pub jobs: BTreeSet<JobName>,
+    pub jobs: Jobs,
+    /// How to plan.
+    pub rules: Rules,
+    /// The most jobs one worker may have; `None` for any number.
+    pub max_jobs: Option<u32>,
     /// How long to wait for absent workers.
     pub timing: Timing,
 }
@@ -70,12 +75,15 @@ pub fn decide(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decisi
     let recheck_in = recheck_in(is_cold, desired, observed);
     if is_cold && let Some(waiting) = incomplete(desired, observed) {
         let incomplete = |job: &JobName| (job.clone(), Unassigned::PoolIncomplete);
-        let unassigned = desired.jobs.iter().map(incomplete).collect();
+        let unassigned = desired.jobs.keys().map(incomplete).collect();
         let plan = Plan { unassigned, ..Plan::default() };
         return Decision { ledger: ledger.clone(), plan, waiting: Some(waiting), recheck_in };
     }
     let pool = pool(is_cold, desired, observed);
-    let plan = plan(&desired.jobs, &ledger.assignment(), &pool);
+    let held = ledger.assignment();
+    let request = Request { jobs: &desired.jobs, held: &held, pool: &pool, rules: desired.rules };
+    let plan = request.plan();
+    debug_assert_eq!(check(&request, &plan), Ok(()), "the planner made a plan that is no answer");
     Decision { ledger: ledger.next(&plan.assignment, &pool), plan, waiting: None, recheck_in }
 }
 
@@ -94,7 +102,8 @@ fn pool(is_cold: bool, desired: &Desired, observed: &Observed) -> Pool {
         presence => presence.standing(&desired.timing),
     };
     let member = |(slot, (name, presence)): (&Slot, &(String, Presence))| {
-        Some((*slot, Member { name: name.clone(), standing: standing(presence)? }))
+        let (name, standing) = (name.clone(), standing(presence)?);
+        Some((*slot, Member { name, standing, max_jobs: desired.max_jobs }))
     };
     Pool(observed.workers.iter().filter_map(member).collect())
 }
@@ -158,7 +167,7 @@ mod tests {
     use crate::{MoveReason, jobs};
 
     fn desired(names: &[&str]) -> Desired {
-        Desired { jobs: jobs(names.iter().copied()).unwrap(), timing: Timing::default() }
+        Desired { jobs: jobs(names.iter().copied()).unwrap(), ..Desired::default() }
     }
 
     fn observed(presences: &[Presence]) -> Observed {

@@ -113,7 +113,8 @@ mod tests {
 
     #[test]
     fn names_that_yaml_would_misread_are_quoted() {
-        let entry = ViewEntry { jobs: crate::jobs([r#"a"\b"#]).unwrap(), ..ViewEntry::default() };
+        let jobs = crate::jobs([r#"a"\b"#]).unwrap().into_keys().collect();
+        let entry = ViewEntry { jobs, ..ViewEntry::default() };
         let workers =
             ["2001-01-1", "null", "swarm-worker-0"].map(|name| (name.into(), entry.clone()));
         insta::assert_snapshot!(View { version: 3, workers: workers.into() }.to_yaml(), @r#"
@@ -141,7 +142,8 @@ mod tests {
 
     #[test]
     fn a_job_under_two_workers_is_held_by_the_lowest_slot() {
-        let entry = ViewEntry { jobs: crate::jobs(["a"]).unwrap(), ..ViewEntry::default() };
+        let jobs = crate::jobs(["a"]).unwrap().into_keys().collect();
+        let entry = ViewEntry { jobs, ..ViewEntry::default() };
         let workers = ["w-10", "w-9"].map(|name| (name.to_owned(), entry.clone()));
         let view = View { version: 0, workers: workers.into() };
         assert_eq!(view.assignment().holder(&"a".parse().unwrap()), Some(Slot(9)));

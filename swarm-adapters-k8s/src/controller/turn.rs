@@ -1,6 +1,5 @@
 //! One turn of one Swarm: gather what the core decides on, then carry out what it decided.
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -28,7 +27,7 @@ const RESYNC: Duration = Duration::from_mins(10);
 
 /// What a turn came to, for the status.
 enum Outcome {
-    Done { turn: Turn, observed: Observed, next: Option<Duration> },
+    Done { turn: Box<Turn>, observed: Observed, next: Option<Duration> },
     Refused(Verdict),
 }
 
@@ -72,7 +71,9 @@ impl Context {
             return Ok(Outcome::Refused(Verdict { reason: Reason::PoolNotFound, message }));
         };
         match self.carry_out(swarm, &pool, &desired, memory).await {
-            Ok((turn, observed, next)) => Ok(Outcome::Done { turn, observed, next }),
+            Ok((turn, observed, next)) => {
+                Ok(Outcome::Done { turn: Box::new(turn), observed, next })
+            }
             Err(StoreError::Refused { code, reason }) => {
                 let verdict = Verdict { reason: Reason::Refused(code), message: reason };
                 Ok(Outcome::Refused(verdict))
@@ -181,7 +182,7 @@ impl Context {
         let memory = self.memory(swarm);
         let mut memory = memory.lock().await;
         let timing = convert::desired(swarm).map(|desired| desired.timing).unwrap_or_default();
-        let nothing = Desired { jobs: BTreeSet::new(), timing };
+        let nothing = Desired { timing, ..Desired::default() };
         let released = match self.caches.pool_of(swarm) {
             // Nothing was ever published, or somebody took it away.
             _ if memory.views.is_none() && !self.caches.has_view_of(swarm) => Ok(()),

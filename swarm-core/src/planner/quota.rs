@@ -1,50 +1,203 @@
-//! Quotas: how many jobs each worker shall have, and the fewest moves that get there.
+//! Quotas: how many jobs each worker shall have, the fewest moves that get there, and how far a
+//! budget gets.
 
-/// How many jobs each worker shall have, given how many it holds now (`loads`, in slot order) and
-/// how many there are in `total`, loose ones included.
+/// What one worker that takes jobs has now, and how much it may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Jobs that are pinned to it, whether it holds them already or not. At most `max`.
+    pub pinned: usize,
+    /// Other jobs that it holds.
+    pub free: usize,
+    /// The most jobs it may have; `None` for any number.
+    pub max: Option<usize>,
+}
+
+impl Load {
+    /// A worker that holds `jobs` jobs, none of them pinned, and may have any number.
+    #[must_use]
+    pub fn of(jobs: usize) -> Self {
+        Self { free: jobs, ..Self::default() }
+    }
+
+    fn max(&self) -> usize {
+        self.max.unwrap_or(usize::MAX)
+    }
+
+    /// What it shall have where every worker shall have `level`: no less than its pins, no more
+    /// than it may.
+    fn at(&self, level: usize) -> usize {
+        level.max(self.pinned).min(self.max())
+    }
+
+    /// What it has when its pinned jobs are there and what it may not have is not.
+    fn after_forced(&self) -> usize {
+        (self.pinned + self.free).min(self.max())
+    }
+}
+
+/// How many jobs each worker shall have, pinned ones included, so that `total` jobs are as flat as
+/// pins and maxima allow.
 ///
-/// With W workers, q = total / W and r = total mod W, r workers get q + 1 and the others q. The
-/// extra ones go first to workers that hold more than q already, each of which saves a move, then
-/// to the lowest slots, so that the slots which a scale-down removes first are the lighter ones.
-/// Empty `loads` give empty quotas. O(W).
-pub(super) fn quotas(loads: &[usize], total: usize) -> Vec<usize> {
-    let Some((q, r)) = share(loads, total) else { return Vec::new() };
-    let surplus = loads.iter().filter(|load| **load > q).count();
-    let mut extra_where_surplus = r.min(surplus);
-    let mut extra_elsewhere = r - extra_where_surplus;
-    let quota = |load: &usize| {
-        let extra = if *load > q { &mut extra_where_surplus } else { &mut extra_elsewhere };
-        let gets_one = *extra > 0;
+/// With q the highest level at which every worker can have `q` (within its pins and its maximum)
+/// and r jobs left over, r of the workers that can take one more get q + 1. The extra ones go first
+/// to workers that already hold more than that, each of which saves a move, then to the lowest
+/// slots, so that the slots which a scale-down removes first are the lighter ones. `total` is at
+/// least the sum of the pins and at most that of the maxima. O(workers · log total).
+pub(super) fn quotas(loads: &[Load], total: usize) -> Vec<usize> {
+    let (q, r) = level(loads, total);
+    let extra_where_surplus = r.min(surplus(loads, q));
+    let mut extras = (extra_where_surplus, r - extra_where_surplus);
+    let quota = |load: &Load| {
+        let share = load.at(q);
+        let extra = if load.pinned + load.free > share { &mut extras.0 } else { &mut extras.1 };
+        let gets_one = *extra > 0 && load.at(q + 1) > share;
         *extra -= usize::from(gets_one);
-        q + usize::from(gets_one)
+        share + usize::from(gets_one)
     };
     loads.iter().map(quota).collect()
 }
 
-/// The fewest moves between workers after which their loads differ by at most one.
+/// The fewest moves between workers after which their loads are as flat as they can be.
 ///
-/// `loads` says how many of `total` jobs each worker holds; the others are loose and have to be
-/// placed anyhow. With q and r as quotient and rest of `total` by the number of workers and A the
-/// number of workers that hold more than q,
+/// `loads` says what each worker holds of `total` jobs; the others are loose and have to be placed
+/// anyhow. With p, f, c for a worker's pinned jobs, other jobs and maximum, q the highest level
+/// for which Σ clamp(q, p, c) ≤ total, r what is left over, b = clamp(q, p, c) − p, and A the number
+/// of workers with p ≤ q < c that hold more than b others,
 ///
-/// > M* = Σ max(0, load − q) − min(r, A).
+/// > M* = Σ max(0, f − b) − min(r, A).
 ///
-/// In an even load vector exactly r workers have q + 1. A worker sheds at least what it holds
-/// beyond its share, and a share of q + 1 instead of q saves a move exactly where more than q are
-/// held, so at most min(r, A) are saved; the planner's quotas reach that. O(workers).
+/// In the flattest load vector exactly r workers that can have q + 1. A worker sheds at least what
+/// it holds beyond its share, and a share of q + 1 instead of q saves a move exactly where more
+/// than q are held, so at most min(r, A) are saved; the planner's quotas reach that. Without pins
+/// and maxima q and r are quotient and rest of `total` by the workers. O(workers · log total).
 ///
 /// ```
+/// use swarm_core::{Load, minimum_moves};
+///
 /// // Nine jobs each on three workers, a fourth joins: ⌊27 / 4⌋ = 6 move, and no fewer would do.
-/// assert_eq!(swarm_core::minimum_moves(&[9, 9, 9, 0], 27), 6);
+/// assert_eq!(minimum_moves(&[9, 9, 9, 0].map(Load::of), 27), 6);
 /// ```
 #[must_use]
-pub fn minimum_moves(loads: &[usize], total: usize) -> usize {
-    let Some((q, r)) = share(loads, total) else { return 0 };
-    let surplus = loads.iter().filter(|load| **load > q).count();
-    loads.iter().map(|load| load.saturating_sub(q)).sum::<usize>() - r.min(surplus)
+pub fn minimum_moves(loads: &[Load], total: usize) -> usize {
+    let (q, r) = level(loads, total);
+    let beyond = |load: &Load| (load.pinned + load.free).saturating_sub(load.at(q));
+    loads.iter().map(beyond).sum::<usize>() - r.min(surplus(loads, q))
 }
 
-/// Quotient and rest of `total` by the number of workers.
-fn share(loads: &[usize], total: usize) -> Option<(usize, usize)> {
-    Some((total.checked_div(loads.len())?, total.checked_rem(loads.len())?))
+/// The lowest number of jobs on the fullest worker that `budget` voluntary moves can reach.
+///
+/// With n the jobs of a worker once forced moves are made, and t the highest quota,
+///
+/// > Lmax(K) = min { x ≥ t : Σ max(0, n − x) ≤ K }.
+///
+/// Without pins and maxima t is ⌈total / workers⌉. O(workers · log total).
+///
+/// ```
+/// use swarm_core::{Load, lowest_maximum};
+///
+/// let loads = [10, 8, 0].map(Load::of);
+/// assert_eq!(lowest_maximum(&loads, 18, 0), 10);
+/// assert_eq!(lowest_maximum(&loads, 18, 2), 8);
+/// assert_eq!(lowest_maximum(&loads, 18, 6), 6);
+/// ```
+#[must_use]
+pub fn lowest_maximum(loads: &[Load], total: usize, budget: usize) -> usize {
+    let highest = quotas(loads, total).into_iter().max().unwrap_or(0);
+    let moved = |x: usize| loads.iter().map(|load| load.after_forced().saturating_sub(x)).sum();
+    least(highest, total.max(highest), |x| budget >= moved(x))
+}
+
+/// q and r: the highest level that `total` jobs fill, and what is left over.
+fn level(loads: &[Load], total: usize) -> (usize, usize) {
+    let filled = |x: usize| loads.iter().fold(0, |sum: usize, l| sum.saturating_add(l.at(x)));
+    let q = least(0, total, |x| x == total || filled(x + 1) > total);
+    (q, total.saturating_sub(filled(q)))
+}
+
+/// A: how many workers that can have q + 1 hold more than their share at level q.
+fn surplus(loads: &[Load], q: usize) -> usize {
+    let counts = |load: &&Load| load.at(q + 1) > load.at(q) && load.pinned + load.free > load.at(q);
+    loads.iter().filter(counts).count()
+}
+
+/// The least number in `low..=high` that is `enough`, which holds from some number on and at `high`.
+fn least(mut low: usize, mut high: usize, enough: impl Fn(usize) -> bool) -> usize {
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if enough(middle) { high = middle } else { low = middle + 1 }
+    }
+    low
+}
+
+/// What one plan does with each worker: how many jobs it gives up and how many it has afterwards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Aims {
+    /// Jobs that leave because the worker may not have them.
+    pub(super) evicted: Vec<usize>,
+    /// Jobs that leave for balance.
+    pub(super) shed: Vec<usize>,
+    /// Jobs that would leave for balance if the budget allowed it.
+    pub(super) deferred: Vec<usize>,
+    /// Jobs it has in the end, pinned ones included.
+    pub(super) quota: Vec<usize>,
+}
+
+impl Aims {
+    /// Spends `budget` on the way to the quotas of `total` jobs, from the fullest worker down, and
+    /// fills from the emptiest one up. O(workers · log total).
+    pub(super) fn new(loads: &[Load], total: usize, budget: Option<usize>) -> Self {
+        let mut quota = quotas(loads, total);
+        let before: Vec<_> = loads.iter().map(Load::after_forced).collect();
+        let evicted = loads.iter().zip(&before).map(|(l, kept)| l.pinned + l.free - kept).collect();
+        let surplus: Vec<_> =
+            before.iter().zip(&quota).map(|(n, q)| n.saturating_sub(*q)).collect();
+        let budget = budget.unwrap_or(usize::MAX);
+        let wanted = surplus.iter().sum::<usize>();
+        if wanted <= budget {
+            let deferred = vec![0; loads.len()];
+            return Self { evicted, shed: surplus, deferred, quota };
+        }
+        let shed = cut(&before, &surplus, budget);
+        let room: Vec<_> = before.iter().zip(&quota).map(|(n, q)| q.saturating_sub(*n)).collect();
+        let to_place = total - before.iter().sum::<usize>() + budget;
+        let filled = fill(&before, &room, to_place);
+        for (worker, quota) in quota.iter_mut().enumerate() {
+            *quota = before[worker] - shed[worker] + filled[worker];
+        }
+        let deferred = surplus.iter().zip(&shed).map(|(surplus, shed)| surplus - shed).collect();
+        Self { evicted, shed, deferred, quota }
+    }
+}
+
+/// Takes `amount` in all from the tallest down, at most `most` from each; lowest slot first where
+/// the last ones are equal. `amount` is no more than the sum of `most`.
+fn cut(heights: &[usize], most: &[usize], amount: usize) -> Vec<usize> {
+    let at = |level: usize, i: usize| heights[i].saturating_sub(level).min(most[i]);
+    let sum = |level| (0..heights.len()).map(|i| at(level, i)).sum::<usize>();
+    let highest = heights.iter().copied().max().unwrap_or(0);
+    let level = least(0, highest, |level| sum(level) <= amount);
+    let one_lower = |i| at(level.saturating_sub(1), i);
+    top_up((0..heights.len()).map(|i| (at(level, i), one_lower(i))), amount)
+}
+
+/// Adds `amount` in all from the lowest up, at most `most` to each; lowest slot first where the
+/// last ones are equal. `amount` is no more than the sum of `most`.
+fn fill(heights: &[usize], most: &[usize], amount: usize) -> Vec<usize> {
+    let at = |level: usize, i: usize| level.saturating_sub(heights[i]).min(most[i]);
+    let sum = |level| (0..heights.len()).map(|i| at(level, i)).sum::<usize>();
+    let highest = heights.iter().zip(most).map(|(h, m)| h + m).max().unwrap_or(0);
+    let level = least(0, highest, |level| level == highest || sum(level + 1) > amount);
+    top_up((0..heights.len()).map(|i| (at(level, i), at(level + 1, i))), amount)
+}
+
+/// The first number of each pair, or the second, one greater, for the first of them until the sum
+/// is `amount`.
+fn top_up(pairs: impl Iterator<Item = (usize, usize)> + Clone, amount: usize) -> Vec<usize> {
+    let mut left = amount - pairs.clone().map(|(least, _)| least).sum::<usize>();
+    let one = |(least, more): (usize, usize)| {
+        let adds = usize::from(left > 0 && more > least);
+        left -= adds;
+        least + adds
+    };
+    pairs.map(one).collect()
 }

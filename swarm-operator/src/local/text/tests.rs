@@ -6,7 +6,7 @@ use super::*;
 fn pool(workers: &[&[&str]]) -> (Assignment, View) {
     let mut view = View::default();
     for (slot, names) in workers.iter().enumerate() {
-        let jobs = swarm_core::jobs(names.iter().copied()).unwrap();
+        let jobs = swarm_core::jobs(names.iter().copied()).unwrap().into_keys().collect();
         let entry = swarm_core::ViewEntry { jobs, ..Default::default() };
         view.workers.insert(format!("w-{slot}"), entry);
     }
@@ -16,7 +16,7 @@ fn pool(workers: &[&[&str]]) -> (Assignment, View) {
 fn told(before: &[&[&str]], after: &[&[&str]], unassigned: &[&str], columns: usize) -> String {
     let (before, _) = pool(before);
     let (assignment, view) = pool(after);
-    let unassigned = swarm_core::jobs(unassigned.iter().copied()).unwrap().into_iter();
+    let unassigned = swarm_core::jobs(unassigned.iter().copied()).unwrap().into_keys();
     let unassigned = unassigned.map(|job| (job, Unassigned::NoWorkers)).collect();
     let settled = Settled {
         took: Duration::from_millis(41),

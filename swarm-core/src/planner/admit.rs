@@ -1,0 +1,149 @@
+//! Decides what needs no balancing: where pinned jobs go, and who stays out when workers are full.
+
+use std::cmp::Reverse;
+
+use super::columns::{Columns, find, runs_between};
+use super::roster::Roster;
+use super::{Load, Unassigned};
+use crate::{Mode, Slot};
+
+/// What is settled about a job before anything is balanced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It goes to this taker, to which it is pinned.
+    Pinned(usize),
+    /// It stays out.
+    Out(Unassigned),
+}
+
+/// The jobs whose fate is settled, ascending, and what that leaves for each taker.
+#[derive(Clone, Debug)]
+pub(super) struct Settled {
+    pub(super) apart: Vec<(u32, Fate)>,
+    pub(super) loads: Vec<Load>,
+    /// Jobs that takers shall have, pinned ones included.
+    pub(super) total: usize,
+    /// Jobs of that which no taker holds and none is pinned.
+    pub(super) loose: usize,
+}
+
+/// Settles pins, then keeps out as few jobs as the maxima allow, the lowest priorities first.
+///
+/// O(jobs); where jobs have to stay out or are pinned, O(those + jobs).
+pub(super) fn settle(columns: &Columns, roster: &Roster, held: &[Slot], mode: Mode) -> Settled {
+    let pinned = pins(columns, roster, held);
+    let settled = tally(roster, held, pinned);
+    let too_many = |load: &Load| load.max.is_some_and(|max| load.pinned > max);
+    let room = roster.caps.iter().fold(0, |sum: usize, cap| sum.saturating_add(*cap));
+    if settled.total <= room && !settled.loads.iter().any(too_many) {
+        return settled;
+    }
+    let pins = settled.apart;
+    let mut apart = pins.clone();
+    apart.extend(staying_out(columns, roster, held, mode, &pins));
+    // A pinned job that stays out stands twice; the later entry counts.
+    apart.sort_by_key(|(job, _)| *job);
+    let mut last_of_each: Vec<(u32, Fate)> = Vec::with_capacity(apart.len());
+    for entry in apart {
+        last_of_each.pop_if(|last| last.0 == entry.0);
+        last_of_each.push(entry);
+    }
+    tally(roster, held, last_of_each)
+}
+
+/// Where pinned jobs go. One that a worker keeps stays there for as long as that lasts.
+fn pins(columns: &Columns, roster: &Roster, held: &[Slot]) -> Vec<(u32, Fate)> {
+    let is_kept = |job: u32| roster.at(held[job as usize]) == roster.kept();
+    let loose = columns.pins.iter().filter(|(job, _)| !is_kept(*job));
+    let fate = |slot| roster.taker(slot).map_or(Fate::Out(Unassigned::Pin), Fate::Pinned);
+    loose.map(|(job, slot)| (*job, fate(*slot))).collect()
+}
+
+/// Counts what each taker has once `apart` is settled.
+fn tally(roster: &Roster, held: &[Slot], apart: Vec<(u32, Fate)>) -> Settled {
+    let mut counts = roster.count(held);
+    let mut pinned = vec![0; roster.takers.len()];
+    for (job, fate) in &apart {
+        counts[roster.at(held[*job as usize])] -= 1;
+        match fate {
+            Fate::Pinned(taker) => pinned[*taker] += 1,
+            Fate::Out(_) => {}
+        }
+    }
+    let max = |cap: &usize| Some(*cap).filter(|cap| *cap < usize::MAX);
+    let load = |((pinned, free), cap)| Load { pinned, free, max: max(cap) };
+    let loads: Vec<_> =
+        pinned.into_iter().zip(counts.clone()).zip(&roster.caps).map(load).collect();
+    let loose = counts[roster.gone()];
+    let total = loose + loads.iter().map(|load| load.pinned + load.free).sum::<usize>();
+    Settled { apart, loads, total, loose }
+}
+
+/// The jobs for which the takers have no room.
+///
+/// Going through the jobs from the most to the least important one, whatever still fits is let in:
+/// a pinned job if its worker and the pool have room, any other if the pool has. (The sets that fit
+/// form a laminar matroid, so this greedy choice lets in as many as any, of the best priorities.)
+/// Among equal priorities those that are held come first, then the order is (hash, name).
+fn staying_out<'a>(
+    columns: &'a Columns,
+    roster: &Roster,
+    held: &[Slot],
+    mode: Mode,
+    pins: &[(u32, Fate)],
+) -> impl Iterator<Item = (u32, Fate)> + use<'a> {
+    let at = |job: u32| roster.at(held[job as usize]);
+    let is_held = |job: u32| match mode {
+        Mode::Sticky => roster.taker(held[job as usize]).is_some(),
+        Mode::Canonical => false,
+    };
+    let rank = |(job, pin): (u32, Option<usize>)| {
+        let priority = Reverse(columns.priority(job));
+        (priority, !is_held(job), columns.hashes[job as usize], job, pin)
+    };
+    let free = runs_between(pins, columns.len()).into_iter().flatten();
+    let free = free.filter(|job| at(*job) != roster.kept()).map(|job| (job, None));
+    let pinned = pins.iter().filter_map(|(job, fate)| match fate {
+        Fate::Pinned(taker) => Some((*job, Some(*taker))),
+        Fate::Out(_) => None,
+    });
+    let mut ranked: Vec<_> = free.chain(pinned).map(rank).collect();
+    ranked.sort_unstable();
+    let mut room = roster.caps.clone();
+    let mut room_in_all = room.iter().fold(0, |sum: usize, cap| sum.saturating_add(*cap));
+    ranked.retain(|(_, _, _, _, pin)| {
+        let fits = room_in_all > 0 && pin.is_none_or(|taker| room[taker] > 0);
+        if fits {
+            room_in_all -= 1;
+            if let Some(taker) = *pin {
+                room[taker] -= 1;
+            }
+        }
+        !fits
+    });
+    ranked.into_iter().map(|(_, _, _, job, _)| (job, Fate::Out(Unassigned::Capacity)))
+}
+
+impl Settled {
+    /// Whether the job is settled to stay where it is, or out.
+    pub(super) fn is_in_place(&self, roster: &Roster, held: &[Slot]) -> bool {
+        self.apart.iter().all(|(job, fate)| match fate {
+            Fate::Pinned(taker) => held[*job as usize] == roster.takers[*taker],
+            Fate::Out(_) => held[*job as usize] == Slot::NOBODY,
+        })
+    }
+
+    /// The jobs that stay out, ascending.
+    pub(super) fn unassigned(&self) -> Vec<(u32, Unassigned)> {
+        let out = |(job, fate): &(u32, Fate)| match fate {
+            Fate::Out(reason) => Some((*job, *reason)),
+            Fate::Pinned(_) => None,
+        };
+        self.apart.iter().filter_map(out).collect()
+    }
+
+    /// Whether the job is pinned or stays out.
+    pub(super) fn is_apart(&self, job: u32) -> bool {
+        find(&self.apart, job).is_some()
+    }
+}

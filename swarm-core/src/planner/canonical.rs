@@ -1,0 +1,81 @@
+//! Planning without memory: homes and exact quotas, from names alone.
+
+use std::borrow::Cow;
+
+use super::Load;
+use super::admit::Settled;
+use super::columns::{Columns, number, runs_between};
+use super::engine::{Outcome, place, settle_into};
+use super::quota::quotas;
+use super::roster::Roster;
+use crate::Slot;
+
+/// Where every job belongs, whoever holds it now; workers that keep are left alone. Under a budget,
+/// the step towards that.
+pub(super) fn solve<'a>(
+    columns: &Columns,
+    roster: &Roster,
+    held: Cow<'a, [Slot]>,
+    settled: &Settled,
+    moves_max: Option<usize>,
+) -> Outcome<'a> {
+    let unheld: Vec<_> = settled.loads.iter().map(|load| Load { free: 0, ..*load }).collect();
+    let quota = quotas(&unheld, settled.total);
+    let room = quota.iter().zip(&unheld).map(|(quota, load)| quota - load.pinned).collect();
+    let jobs = runs_between(&settled.apart, columns.len()).into_iter().flatten();
+    let loose: Vec<_> =
+        jobs.filter(|job| roster.at(held[*job as usize]) != roster.kept()).collect();
+    let mut target = held.to_vec();
+    settle_into(&mut target, roster, settled);
+    place(columns, roster, &mut target, &loose, room);
+    let deferred = match moves_max {
+        Some(budget) => hold_back(columns, roster, &held, &mut target, settled, budget),
+        None => Vec::new(),
+    };
+    let holders = if *held == *target { held } else { target.into() };
+    let unassigned = settled.unassigned();
+    Outcome { holders, unassigned, evicted: vec![], deferred, minimum_moves: 0 }
+}
+
+/// Turns the target into a step: all but `budget` of the jobs that would move between takers stay
+/// where they are for now, as far as maxima permit; tells which.
+///
+/// The target is within the maxima, and a job goes back to its holder only where that has room, so
+/// every state in between is within them too. Where nobody has room, jobs that change places do so
+/// at once. A job that finds no room waits at that worker until another one leaves it. O(jobs).
+fn hold_back(
+    columns: &Columns,
+    roster: &Roster,
+    held: &[Slot],
+    target: &mut [Slot],
+    settled: &Settled,
+    budget: usize,
+) -> Vec<u32> {
+    let moves = |job: &u32| {
+        let (from, to) = (held[*job as usize], target[*job as usize]);
+        from != to && roster.taker(from).is_some() && !settled.is_apart(*job)
+    };
+    let mut wanting: Vec<_> = (0..number(columns.len())).filter(moves).collect();
+    let Some(mut surplus) = wanting.len().checked_sub(budget) else { return Vec::new() };
+    wanting.sort_unstable_by_key(|job| (columns.hashes[*job as usize], *job));
+    let mut count = roster.count(target);
+    let mut queued = vec![Vec::new(); roster.takers.len()];
+    let mut deferred = Vec::new();
+    while surplus > 0
+        && let Some(job) = wanting.pop()
+    {
+        let (from, to) = (roster.at(held[job as usize]), roster.at(target[job as usize]));
+        if count[from] >= roster.caps[from] {
+            queued[from].push(job);
+            continue;
+        }
+        target[job as usize] = held[job as usize];
+        count[from] += 1;
+        count[to] -= 1;
+        surplus -= 1;
+        deferred.push(job);
+        wanting.extend(queued[to].pop());
+    }
+    deferred.sort_unstable();
+    deferred
+}

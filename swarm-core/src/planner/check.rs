@@ -1,0 +1,258 @@
+//! An independent judge: is this plan an answer to that request?
+//!
+//! It shares no code with the planner and asks other questions: not "is this the quota" but "could
+//! one job stand better elsewhere". Used by tests, and by [`decide`](crate::decide) in debug
+//! builds. What it does not judge is the number of moves, for which there is a formula.
+
+use std::collections::BTreeMap;
+
+use super::{Mode, MoveReason, Plan, Request, Unassigned};
+use crate::{JobName, Slot, Standing};
+
+/// What is wrong with a plan.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Violation {
+    /// A job is neither assigned nor unassigned, or both.
+    #[error("job `{0}` does not stand in the plan exactly once")]
+    NotOnce(JobName),
+    /// Something is planned that nobody wants.
+    #[error("job `{0}` stands in the plan and is not wanted")]
+    NotWanted(JobName),
+    /// A job is at a worker that may not have it.
+    #[error("job `{0}` may not be at slot {1}")]
+    Misplaced(JobName, Slot),
+    /// A job has no holder although it could have one, or has the wrong reason.
+    #[error("job `{0}` is unassigned with the reason `{reason}`, which does not hold", reason = .1.as_str())]
+    Unfounded(JobName, Unassigned),
+    /// A worker has more jobs than it may have.
+    #[error("slot {0} has more jobs than it may have")]
+    Overfull(Slot),
+    /// A job stays out although a less important one is in.
+    #[error("job `{0}` stays out while the less important `{1}` is in")]
+    Outranked(JobName, JobName),
+    /// A job could go from one worker to another that has two less.
+    #[error("slot {0} could give a job to slot {1}")]
+    Uneven(Slot, Slot),
+    /// The moves are not the difference to what was held, or a reason does not hold.
+    #[error("the move of job `{0}` is missing, wrong, or has the wrong reason")]
+    WrongMove(JobName),
+    /// More moves are voluntary than the budget allows.
+    #[error("{made} voluntary moves exceed the budget of {budget}")]
+    OverBudget {
+        /// Voluntary moves of the plan.
+        made: usize,
+        /// What was allowed.
+        budget: usize,
+    },
+}
+
+/// Tells the first thing that is wrong with `plan` as an answer to `request`.
+///
+/// # Errors
+///
+/// The [`Violation`]. It means a defect of whoever made the plan, never of the input.
+///
+/// Time: O(jobs · log jobs + workers).
+pub fn check(request: &Request<'_>, plan: &Plan) -> Result<(), Violation> {
+    each_once(request, plan)?;
+    let seats = Seats::of(request, plan)?;
+    seats.nobody_is_overfull(request)?;
+    seats.reasons_hold(request, plan)?;
+    seats.the_least_important_stay_out(request, plan)?;
+    moves_are_the_difference(request, plan)?;
+    within_budget(request, plan)?;
+    seats.flat(request, plan)
+}
+
+fn each_once(request: &Request<'_>, plan: &Plan) -> Result<(), Violation> {
+    let planned = plan.assignment.iter().map(|(job, _)| job).chain(plan.unassigned.keys());
+    if let Some(job) = planned.into_iter().find(|job| !request.jobs.contains_key(*job)) {
+        return Err(Violation::NotWanted(job.clone()));
+    }
+    let once =
+        |job: &JobName| plan.assignment.holder(job).is_some() != plan.unassigned.contains_key(job);
+    request
+        .jobs
+        .keys()
+        .find(|job| !once(job))
+        .map_or(Ok(()), |job| Err(Violation::NotOnce(job.clone())))
+}
+
+/// What the workers that take jobs have in the plan.
+struct Seats<'a> {
+    /// Per slot: its pinned jobs and its others.
+    jobs: BTreeMap<Slot, [Vec<&'a JobName>; 2]>,
+    has_room: bool,
+}
+
+impl<'a> Seats<'a> {
+    /// Seats every assigned job, and sees that each may be where it is.
+    fn of(request: &Request<'a>, plan: &'a Plan) -> Result<Self, Violation> {
+        let takers = request.pool.takers().into_iter();
+        let mut jobs: BTreeMap<_, _> = takers.map(|slot| (slot, [vec![], vec![]])).collect();
+        for (job, slot) in plan.assignment.iter() {
+            let misplaced = || Violation::Misplaced(job.clone(), slot);
+            let held = request.held.holder(job);
+            let is_kept = |slot| request.pool.standing(slot) == Some(Standing::Keeps);
+            if held.is_some_and(is_kept) || is_kept(slot) {
+                if held != Some(slot) {
+                    return Err(misplaced());
+                }
+                continue;
+            }
+            let pin = request.jobs.get(job).and_then(|job| job.pin);
+            if pin.is_some_and(|pin| pin != slot) {
+                return Err(misplaced());
+            }
+            let seats = jobs.get_mut(&slot).ok_or_else(misplaced)?;
+            seats[usize::from(pin.is_none())].push(job);
+        }
+        let mut seats = Self { jobs, has_room: false };
+        seats.has_room = seats.jobs.keys().any(|slot| seats.load(*slot) < max(request, *slot));
+        Ok(seats)
+    }
+
+    fn load(&self, slot: Slot) -> usize {
+        self.jobs.get(&slot).map_or(0, |[pinned, free]| pinned.len() + free.len())
+    }
+
+    fn nobody_is_overfull(&self, request: &Request<'_>) -> Result<(), Violation> {
+        let mut overfull = self.jobs.keys().filter(|slot| self.load(**slot) > max(request, **slot));
+        overfull.next().map_or(Ok(()), |slot| Err(Violation::Overfull(*slot)))
+    }
+
+    /// Whether every job that is out has to be, by its reason.
+    fn reasons_hold(&self, request: &Request<'_>, plan: &Plan) -> Result<(), Violation> {
+        for (job, reason) in &plan.unassigned {
+            let pin = request.jobs.get(job).and_then(|job| job.pin);
+            let can_pin = pin.is_none_or(|pin| self.jobs.contains_key(&pin));
+            let is_kept = request
+                .held
+                .holder(job)
+                .is_some_and(|slot| request.pool.standing(slot) == Some(Standing::Keeps));
+            let is_founded = match reason {
+                Unassigned::NoWorkers => self.jobs.is_empty(),
+                Unassigned::Pin => !self.jobs.is_empty() && !can_pin,
+                Unassigned::Capacity => match pin {
+                    None => !self.has_room && !self.jobs.is_empty(),
+                    Some(pin) => can_pin && self.load(pin) >= max(request, pin),
+                },
+                Unassigned::PoolIncomplete => false,
+            };
+            // A full pin whose worker has others is founded only if those cannot go elsewhere.
+            let others = pin.and_then(|pin| self.jobs.get(&pin)).is_some_and(|j| !j[1].is_empty());
+            let could_make_room = *reason == Unassigned::Capacity && others && self.has_room;
+            if is_kept || !is_founded || could_make_room {
+                return Err(Violation::Unfounded(job.clone(), *reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// No job that is out outranks one that is in and whose seat it could have, directly or after
+    /// a job of its pin's worker moved there.
+    fn the_least_important_stay_out(
+        &self,
+        request: &Request<'_>,
+        plan: &Plan,
+    ) -> Result<(), Violation> {
+        let priority = |job: &JobName| request.jobs.get(job).map_or(0, |job| job.priority);
+        let least = |jobs: &[Vec<&'a JobName>; 2]| {
+            jobs.iter().flatten().copied().min_by_key(|job| priority(job))
+        };
+        let least_of: BTreeMap<_, _> = self.jobs.iter().map(|(slot, j)| (slot, least(j))).collect();
+        let least_of_all = least_of.values().flatten().copied().min_by_key(|job| priority(job));
+        for (job, _) in plan.unassigned.iter().filter(|(_, why)| **why == Unassigned::Capacity) {
+            let pin = request.jobs.get(job).and_then(|job| job.pin);
+            let only_pinned =
+                |pin: &Slot| self.jobs.get(pin).is_some_and(|jobs| jobs[1].is_empty());
+            let rival = match pin.filter(only_pinned) {
+                Some(pin) => least_of.get(&pin).copied().flatten(),
+                None => least_of_all,
+            };
+            if let Some(rival) = rival.filter(|rival| priority(rival) < priority(job)) {
+                return Err(Violation::Outranked(job.clone(), rival.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// No job could go to a worker with two less. Under a budget, only the jobs that are deferred.
+    fn flat(&self, request: &Request<'_>, plan: &Plan) -> Result<(), Violation> {
+        if !plan.deferred.is_empty() {
+            return Ok(());
+        }
+        let load = |slot: &Slot| self.load(*slot);
+        let gives = self.jobs.iter().filter(|(_, [_, free])| !free.is_empty());
+        let Some(highest) = gives.map(|(slot, _)| slot).max_by_key(|slot| load(slot)) else {
+            return Ok(());
+        };
+        let takes = self.jobs.keys().filter(|slot| load(slot) < max(request, **slot));
+        match takes.min_by_key(|slot| load(slot)) {
+            Some(lowest) if load(lowest) + 1 < load(highest) => {
+                Err(Violation::Uneven(*highest, *lowest))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+fn max(request: &Request<'_>, slot: Slot) -> usize {
+    let max = request.pool.0.get(&slot).and_then(|member| member.max_jobs);
+    max.map_or(usize::MAX, |max| max as usize)
+}
+
+/// The moves are the difference to what was held, in order, each with a reason that holds.
+fn moves_are_the_difference(request: &Request<'_>, plan: &Plan) -> Result<(), Violation> {
+    let mut moves = plan.moves.iter().peekable();
+    let mut names: Vec<_> =
+        request.held.iter().map(|(job, _)| job).chain(request.jobs.keys()).collect();
+    names.sort_unstable();
+    names.dedup();
+    for job in names {
+        let (from, to) = (request.held.holder(job), plan.assignment.holder(job));
+        let is_new_and_out = from.is_none() && to.is_none();
+        let step = moves.next_if(|step| step.job == *job);
+        let is_right = match step {
+            None => from == to || is_new_and_out,
+            Some(step) => {
+                from != to && (step.from, step.to) == (from, to) && holds(request, plan, step)
+            }
+        };
+        if !is_right {
+            return Err(Violation::WrongMove(job.clone()));
+        }
+    }
+    moves.next().map_or(Ok(()), |step| Err(Violation::WrongMove(step.job.clone())))
+}
+
+fn holds(request: &Request<'_>, plan: &Plan, step: &super::Move) -> bool {
+    let pin = request.jobs.get(&step.job).and_then(|job| job.pin);
+    let is_present = step.from.is_some_and(|slot| request.pool.standing(slot).is_some());
+    match step.reason {
+        MoveReason::New => step.from.is_none(),
+        MoveReason::Removed => !request.jobs.contains_key(&step.job),
+        MoveReason::WorkerGone => step.to.is_some() && step.from.is_some() && !is_present,
+        MoveReason::Pin => is_present && pin.is_some() && step.to == pin,
+        MoveReason::Balance => is_present && pin.is_none() && step.to.is_some(),
+        MoveReason::Capacity => {
+            is_present
+                && pin.is_none()
+                && step.to.is_some()
+                && step.from.is_some_and(|from| max(request, from) < usize::MAX)
+        }
+        MoveReason::Unassigned(reason) => plan.unassigned.get(&step.job) == Some(&reason),
+    }
+}
+
+/// In canonical mode jobs of full workers may have to change places at once, whatever the budget.
+fn within_budget(request: &Request<'_>, plan: &Plan) -> Result<(), Violation> {
+    let Some(budget) = request.rules.moves_max else { return Ok(()) };
+    let made = plan.moves.iter().filter(|step| step.reason == MoveReason::Balance).count();
+    let may_swap = request.rules.mode == Mode::Canonical
+        && request.pool.0.values().any(|member| member.max_jobs.is_some());
+    if made > budget && !may_swap {
+        return Err(Violation::OverBudget { made, budget });
+    }
+    Ok(())
+}

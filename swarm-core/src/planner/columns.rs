@@ -1,0 +1,65 @@
+//! What the planner needs to know of the jobs, column by column. Names are not needed: jobs are
+//! numbered in the order of their names, so a number breaks ties exactly as the name would.
+
+use std::ops::Range;
+
+use crate::{Job, Slot};
+
+/// The jobs by number. Pins and priorities are rare, so only those that exist are listed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Columns {
+    /// The frozen hash of every job's name.
+    pub(crate) hashes: Vec<u64>,
+    /// Pinned jobs, ascending.
+    pub(crate) pins: Vec<(u32, Slot)>,
+    /// Jobs with a priority other than 0, ascending.
+    pub(crate) priorities: Vec<(u32, i32)>,
+}
+
+impl Columns {
+    /// Makes room for `jobs` more, so that none is taken in vain.
+    pub(crate) fn reserve(&mut self, jobs: usize) {
+        self.hashes.reserve_exact(jobs);
+    }
+
+    /// Appends the job that comes next in the order of names.
+    pub(crate) fn push(&mut self, hash: u64, job: &Job) {
+        let Job { pin, priority } = job;
+        let number = number(self.hashes.len());
+        self.hashes.push(hash);
+        self.pins.extend(pin.map(|slot| (number, slot)));
+        self.priorities.extend((*priority != 0).then_some((number, *priority)));
+    }
+
+    /// How many jobs there are.
+    pub(crate) fn len(&self) -> usize {
+        self.hashes.len()
+    }
+
+    /// The slot a job is pinned to.
+    pub(crate) fn pin(&self, job: u32) -> Option<Slot> {
+        find(&self.pins, job)
+    }
+
+    /// The priority of a job.
+    pub(crate) fn priority(&self, job: u32) -> i32 {
+        find(&self.priorities, job).unwrap_or_default()
+    }
+}
+
+/// The entry of `job` in a list that is ascending by job.
+pub(super) fn find<T: Copy>(list: &[(u32, T)], job: u32) -> Option<T> {
+    list.binary_search_by_key(&job, |(job, _)| *job).ok().map(|at| list[at].1)
+}
+
+/// A position as a job's number. A table holds fewer jobs than that (see `JobTable`).
+pub(crate) fn number(position: usize) -> u32 {
+    u32::try_from(position).unwrap_or(u32::MAX)
+}
+
+/// The runs of jobs in `0..len` between those `apart`, which are ascending.
+pub(super) fn runs_between<T: Copy>(apart: &[(u32, T)], len: usize) -> Vec<Range<u32>> {
+    let ends = apart.iter().map(|(job, _)| *job).chain([number(len)]);
+    let starts = std::iter::once(0).chain(apart.iter().map(|(job, _)| *job + 1));
+    starts.zip(ends).map(|(start, end)| start..end).filter(|run| !run.is_empty()).collect()
+}

@@ -1,0 +1,232 @@
+//! The planner on columns: every job is a number, every holder a slot in an array.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::admit::{Fate, Settled, settle};
+use super::canonical;
+use super::columns::{Columns, number, runs_between};
+use super::quota::{Aims, minimum_moves};
+use super::roster::Roster;
+use super::select::{Candidates, greatest, split_greatest};
+use super::{Mode, Rules, Unassigned};
+use crate::Slot;
+use crate::hash::{Homes, mix};
+
+/// Where every job goes, by number.
+#[derive(Clone, Debug)]
+pub(super) struct Outcome<'a> {
+    /// The holder of every job; what was held, untouched, if nothing changes.
+    pub(super) holders: Cow<'a, [Slot]>,
+    /// Jobs without a holder, ascending.
+    pub(super) unassigned: Vec<(u32, Unassigned)>,
+    /// Jobs that leave a worker that may not have them, ascending.
+    pub(super) evicted: Vec<u32>,
+    /// Jobs that the budget keeps where they are for now, ascending.
+    pub(super) deferred: Vec<u32>,
+    /// M* of what was held.
+    pub(super) minimum_moves: usize,
+}
+
+/// Plans. `held` has an entry for every job. O(jobs + workers + moves · log moves).
+pub(super) fn solve<'a>(
+    columns: &Columns,
+    roster: &Roster,
+    held: Cow<'a, [Slot]>,
+    rules: Rules,
+) -> Outcome<'a> {
+    if roster.takers.is_empty() {
+        return nobody_takes(roster, held);
+    }
+    let settled = settle(columns, roster, &held, rules.mode);
+    let minimum_moves = minimum_moves(&settled.loads, settled.total);
+    let outcome = match rules.mode {
+        Mode::Sticky => sticky(columns, roster, held, &settled, rules.moves_max),
+        Mode::Canonical => canonical::solve(columns, roster, held, &settled, rules.moves_max),
+    };
+    Outcome { minimum_moves, ..outcome }
+}
+
+/// What is kept stays; everything else has no worker.
+fn nobody_takes<'a>(roster: &Roster, mut held: Cow<'a, [Slot]>) -> Outcome<'a> {
+    let is_out = |slot: Slot| roster.at(slot) == roster.gone();
+    let out = held.iter().enumerate().filter(|(_, slot)| is_out(**slot));
+    let unassigned: Vec<_> = out.map(|(job, _)| (number(job), Unassigned::NoWorkers)).collect();
+    if held.iter().any(|slot| is_out(*slot) && *slot != Slot::NOBODY) {
+        for (job, _) in &unassigned {
+            held.to_mut()[*job as usize] = Slot::NOBODY;
+        }
+    }
+    Outcome { holders: held, unassigned, evicted: vec![], deferred: vec![], minimum_moves: 0 }
+}
+
+/// Every worker gives up exactly what exceeds its quota, and the loose jobs fill what is missing.
+fn sticky<'a>(
+    columns: &Columns,
+    roster: &Roster,
+    held: Cow<'a, [Slot]>,
+    settled: &Settled,
+    moves_max: Option<usize>,
+) -> Outcome<'a> {
+    let aims = Aims::new(&settled.loads, settled.total, moves_max);
+    let runs = runs_between(&settled.apart, columns.len());
+    let mut leaving = leave(columns, roster, &held, &runs, settled, &aims);
+    let unassigned = settled.unassigned();
+    let deferred = std::mem::take(&mut leaving.deferred);
+    let nothing_changes = leaving.is_empty() && settled.loose == 0;
+    if nothing_changes && settled.is_in_place(roster, &held) {
+        return Outcome { holders: held, unassigned, evicted: vec![], deferred, minimum_moves: 0 };
+    }
+    let mut loose = loose(roster, &held, &runs, settled.loose);
+    let mut evicted = leaving.evicted;
+    if !(evicted.is_empty() && leaving.shed.is_empty()) {
+        loose.extend(evicted.iter().chain(&leaving.shed));
+        loose.sort_unstable();
+    }
+    evicted.sort_unstable();
+    let mut holders = held.into_owned();
+    settle_into(&mut holders, roster, settled);
+    let stays = |((load, shed), evicted): ((&super::Load, &usize), &usize)| {
+        load.pinned + load.free - shed - evicted
+    };
+    let loads = settled.loads.iter().zip(&aims.shed).zip(&aims.evicted).map(stays);
+    let room: Vec<_> = loads.zip(&aims.quota).map(|(load, quota)| quota - load).collect();
+    place(columns, roster, &mut holders, &loose, room);
+    Outcome { holders: holders.into(), unassigned, evicted, deferred, minimum_moves: 0 }
+}
+
+/// The jobs that their workers give up, and those that they would if the budget allowed it.
+#[derive(Debug, Default)]
+struct Leaving {
+    evicted: Vec<u32>,
+    shed: Vec<u32>,
+    deferred: Vec<u32>,
+}
+
+impl Leaving {
+    fn is_empty(&self) -> bool {
+        self.evicted.is_empty() && self.shed.is_empty()
+    }
+}
+
+/// Chooses which jobs leave: a hash over job, slot and quota decides, so that no job is always the
+/// one to move.
+fn leave(
+    columns: &Columns,
+    roster: &Roster,
+    held: &[Slot],
+    runs: &[Range<u32>],
+    settled: &Settled,
+    aims: &Aims,
+) -> Leaving {
+    let workers = 0..roster.takers.len();
+    let take: Vec<_> = workers.map(|w| aims.evicted[w] + aims.shed[w] + aims.deferred[w]).collect();
+    if take.iter().all(|take| *take == 0) {
+        return Leaving::default();
+    }
+    let salts: Vec<_> = roster
+        .takers
+        .iter()
+        .zip(&aims.quota)
+        .map(|(slot, quota)| mix(u64::from(slot.0) << 32 ^ *quota as u64))
+        .collect();
+    let count: Vec<_> = settled.loads.iter().map(|load| load.free).collect();
+    let candidates = Candidates {
+        runs,
+        worker: |job: u32| roster.at(held[job as usize]),
+        key: |job: u32, worker: usize| mix(columns.hashes[job as usize] ^ salts[worker]),
+    };
+    let mut leaving = Leaving::default();
+    let chosen = greatest(&candidates, &take, &count);
+    for (worker, mut jobs) in chosen.into_iter().enumerate() {
+        let (evicted, shed) = (aims.evicted[worker], aims.shed[worker]);
+        split_greatest(&mut jobs, evicted + shed);
+        split_greatest(&mut jobs[..evicted + shed], evicted);
+        let jobs: Vec<_> = jobs.into_iter().map(|(_, job)| job).collect();
+        leaving.evicted.extend(&jobs[..evicted]);
+        leaving.shed.extend(&jobs[evicted..evicted + shed]);
+        leaving.deferred.extend(&jobs[evicted + shed..]);
+    }
+    leaving.deferred.sort_unstable();
+    leaving
+}
+
+/// The jobs that nobody holds, pins apart.
+fn loose(roster: &Roster, held: &[Slot], runs: &[Range<u32>], count: usize) -> Vec<u32> {
+    let mut loose = Vec::with_capacity(count);
+    let are_all = count == runs.iter().map(ExactSizeIterator::len).sum::<usize>();
+    for run in runs.iter().filter(|_| count > 0) {
+        if are_all {
+            loose.extend(run.clone());
+        } else {
+            let is_loose = |job: &u32| roster.at(held[*job as usize]) == roster.gone();
+            loose.extend(run.clone().filter(is_loose));
+        }
+    }
+    loose
+}
+
+/// Writes down what is settled.
+pub(super) fn settle_into(holders: &mut [Slot], roster: &Roster, settled: &Settled) {
+    for (job, fate) in &settled.apart {
+        holders[*job as usize] = match fate {
+            Fate::Pinned(taker) => roster.takers[*taker],
+            Fate::Out(_) => Slot::NOBODY,
+        };
+    }
+}
+
+/// Gives every loose job to its home while that has room, smallest (hash, name) first, and the
+/// rest to whoever has, lowest slot first. There is exactly as much room as there are loose jobs,
+/// which are ascending.
+pub(super) fn place(
+    columns: &Columns,
+    roster: &Roster,
+    holders: &mut [Slot],
+    loose: &[u32],
+    mut room: Vec<usize>,
+) {
+    let homes = Homes::new(&roster.takers);
+    let mut count = vec![0_usize; room.len()];
+    for job in loose {
+        let home = homes.of(columns.hashes[*job as usize], |slot| roster.taker(slot));
+        count[home] += 1;
+        holders[*job as usize] = roster.takers[home];
+    }
+    let over: Vec<_> = count.iter().zip(&room).map(|(n, room)| n.saturating_sub(*room)).collect();
+    for ((room, count), over) in room.iter_mut().zip(&count).zip(&over) {
+        *room -= count - over;
+    }
+    let mut spilled = spill(columns, roster, holders, loose, &over, &count);
+    spilled.sort_unstable();
+    let mut rest = spilled.into_iter();
+    for (slot, room) in roster.takers.iter().zip(room) {
+        for (_, job) in rest.by_ref().take(room) {
+            holders[job as usize] = *slot;
+        }
+    }
+    debug_assert!(rest.next().is_none(), "quotas do not sum to the number of jobs");
+}
+
+/// The loose jobs that find no room at home: those with the greatest (hash, name).
+fn spill(
+    columns: &Columns,
+    roster: &Roster,
+    holders: &[Slot],
+    loose: &[u32],
+    over: &[usize],
+    count: &[usize],
+) -> Vec<(u64, u32)> {
+    if over.iter().all(|over| *over == 0) {
+        return Vec::new();
+    }
+    let job = |position: u32| loose[position as usize];
+    let all = 0..number(loose.len());
+    let candidates = Candidates {
+        runs: std::slice::from_ref(&all),
+        worker: |position: u32| roster.at(holders[job(position) as usize]),
+        key: |position: u32, _| columns.hashes[job(position) as usize],
+    };
+    let chosen = greatest(&candidates, over, count).into_iter().flatten();
+    chosen.map(|(hash, position)| (hash, job(position))).collect()
+}

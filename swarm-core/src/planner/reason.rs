@@ -1,0 +1,62 @@
+//! Why a job moves, and why one has no holder: closed lists, each with its documented word.
+
+/// Why a job changes its holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MoveReason {
+    /// Nobody held the job.
+    New,
+    /// The job is no longer wanted.
+    Removed,
+    /// Its worker is gone.
+    WorkerGone,
+    /// Its worker had more than its quota. The only voluntary reason: all others are forced.
+    Balance,
+    /// It is pinned to another slot than the one that held it.
+    Pin,
+    /// Its worker had more jobs than it may have.
+    Capacity,
+    /// It lost its holder and nobody can take it.
+    Unassigned(Unassigned),
+}
+
+/// Why a job has no holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Unassigned {
+    /// No worker takes jobs now.
+    NoWorkers,
+    /// The pool was never assigned anything and is not complete yet.
+    PoolIncomplete,
+    /// It is pinned to a slot that does not exist or takes no jobs now.
+    Pin,
+    /// The workers that could take it are full.
+    Capacity,
+}
+
+impl MoveReason {
+    /// The documented word for it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Removed => "removed",
+            Self::WorkerGone => "worker-gone",
+            Self::Balance => "balance",
+            Self::Pin => "pin",
+            Self::Capacity => "capacity",
+            Self::Unassigned(reason) => reason.as_str(),
+        }
+    }
+}
+
+impl Unassigned {
+    /// The documented word for it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NoWorkers => "no-workers",
+            Self::PoolIncomplete => "pool-incomplete",
+            Self::Pin => "pin",
+            Self::Capacity => "capacity",
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The workers that take jobs, numbered in the order of their slots, and who stands in a slot.
+
+use crate::{Pool, Slot, Standing};
+
+/// Slots below this many per worker, and this many more, are found by one load from a table.
+const DIRECT_PER_WORKER: usize = 4;
+const DIRECT_MORE: usize = 4_096;
+
+/// The workers of a pool as the planner counts them: those that take jobs have the numbers
+/// `0..takers`, all others share one number for "keeps" and one for "gone".
+#[derive(Clone, Debug)]
+pub(super) struct Roster {
+    /// The slots that take jobs, ascending.
+    pub(super) takers: Vec<Slot>,
+    /// The most jobs each taker may have; `usize::MAX` for as many as there are.
+    pub(super) caps: Vec<usize>,
+    /// The number of each slot from 0 on; the last entry is for all slots beyond.
+    direct: Vec<u32>,
+    /// Slots beyond `direct`, ascending, with their numbers.
+    beyond: Vec<(Slot, u32)>,
+    /// Stands in `direct` for "look into `beyond`".
+    look_beyond: u32,
+}
+
+impl Roster {
+    pub(super) fn new(pool: &Pool) -> Self {
+        let takers = pool.takers();
+        let cap = |slot| pool.0.get(slot).and_then(|member| member.max_jobs);
+        let caps = takers.iter().map(|slot| cap(slot).map_or(usize::MAX, |cap| cap as usize));
+        let caps = caps.collect();
+        let kept = super::columns::number(takers.len());
+        let (gone, look_beyond) = (kept + 1, kept + 2);
+        let limit = DIRECT_PER_WORKER * pool.0.len() + DIRECT_MORE;
+        let highest = pool.0.keys().map(|slot| slot.0 as usize).filter(|slot| *slot < limit).max();
+        let mut direct = vec![gone; highest.map_or(0, |highest| highest + 1) + 1];
+        let mut beyond = Vec::new();
+        let mut taker = 0;
+        for slot in pool.0.keys() {
+            let number = match pool.standing(*slot) {
+                Some(Standing::Takes) => {
+                    taker += 1;
+                    taker - 1
+                }
+                Some(Standing::Keeps) => kept,
+                None => continue,
+            };
+            match direct.get_mut(slot.0 as usize) {
+                Some(entry) if (slot.0 as usize) < limit => *entry = number,
+                Some(_) | None => beyond.push((*slot, number)),
+            }
+        }
+        if !beyond.is_empty()
+            && let Some(last) = direct.last_mut()
+        {
+            *last = look_beyond;
+        }
+        Self { takers, caps, direct, beyond, look_beyond }
+    }
+
+    /// The number that stands for a worker that keeps.
+    pub(super) fn kept(&self) -> usize {
+        self.takers.len()
+    }
+
+    /// The number that stands for a worker that is gone, and for nobody.
+    pub(super) fn gone(&self) -> usize {
+        self.takers.len() + 1
+    }
+
+    /// The number of whoever fills `slot`. O(1) where slots are dense, else O(log workers).
+    #[inline]
+    pub(super) fn at(&self, slot: Slot) -> usize {
+        let found = self.direct[(slot.0 as usize).min(self.direct.len() - 1)];
+        if found == self.look_beyond { self.search(slot) } else { found as usize }
+    }
+
+    #[cold]
+    fn search(&self, slot: Slot) -> usize {
+        let at = self.beyond.binary_search_by_key(&slot, |(slot, _)| *slot);
+        at.map_or(self.gone(), |at| self.beyond[at].1 as usize)
+    }
+
+    /// The taker that fills `slot`, if one does.
+    pub(super) fn taker(&self, slot: Slot) -> Option<usize> {
+        Some(self.at(slot)).filter(|number| *number < self.takers.len())
+    }
+
+    /// How many jobs each number holds: the takers, then "keeps", then "gone".
+    pub(super) fn count(&self, held: &[Slot]) -> Vec<usize> {
+        let mut counts = vec![0; self.takers.len() + 2];
+        if self.beyond.is_empty() {
+            for (count, number) in self.histogram(held).into_iter().zip(&self.direct) {
+                counts[*number as usize] += count as usize;
+            }
+        } else {
+            for slot in held {
+                counts[self.at(*slot)] += 1;
+            }
+        }
+        counts
+    }
+
+    /// How often each slot of `direct` stands in `held`.
+    fn histogram(&self, held: &[Slot]) -> Vec<u32> {
+        let last = self.direct.len() - 1;
+        // Two, used in turn: one would wait for itself where neighbours have the same holder.
+        let mut counts = [vec![0_u32; last + 1], vec![0_u32; last + 1]];
+        let (even, odd) = counts.split_at_mut(1);
+        let mut pairs = held.chunks_exact(2);
+        for pair in &mut pairs {
+            even[0][(pair[0].0 as usize).min(last)] += 1;
+            odd[0][(pair[1].0 as usize).min(last)] += 1;
+        }
+        for slot in pairs.remainder() {
+            even[0][(slot.0 as usize).min(last)] += 1;
+        }
+        even[0].iter().zip(&odd[0]).map(|(even, odd)| even + odd).collect()
+    }
+}

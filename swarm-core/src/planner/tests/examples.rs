@@ -1,0 +1,110 @@
+//! Single cases, small pools exhaustively, and plans that must never change.
+
+use super::*;
+use crate::{JobsError, jobs};
+
+/// Scope: all (jobs ≤ 30, workers ≤ 10), from nothing and after one more or one less worker.
+#[test]
+fn small_pools_are_even_and_move_the_minimum_when_scaled() {
+    for n in 0..=30 {
+        let jobs = names(n);
+        for workers in 1..=10 {
+            let first = plan(&jobs, &Assignment::default(), &Pool::ready(workers));
+            assert_eq!(first.assignment.len(), n, "{n} jobs on {workers}");
+            assert!(spread(&loads(&first.assignment, &Pool::ready(workers))) <= 1);
+            let up = plan(&jobs, &first.assignment, &Pool::ready(workers + 1));
+            assert_eq!(up.moves.len(), n / (workers as usize + 1), "{n} jobs, {workers} + 1");
+            let down = plan(&jobs, &up.assignment, &Pool::ready(workers));
+            assert!(down.moves.iter().all(|step| step.reason == MoveReason::WorkerGone));
+        }
+    }
+}
+
+/// The case that the predecessors' slicing `start = i * size` got wrong: job 3 ran twice, job 5
+/// never.
+#[test]
+fn five_jobs_on_two_workers_run_once_each() {
+    let five = jobs(["1", "2", "3", "4", "5"]).unwrap();
+    let plan = plan(&five, &Assignment::default(), &Pool::ready(2));
+    assert_eq!(loads(&plan.assignment, &Pool::ready(2)), [3, 2]);
+    assert_eq!(plan.assignment.len(), 5);
+}
+
+/// Placement is persisted behaviour: another plan would move jobs in every running pool.
+#[test]
+fn plans_of_a_thousand_jobs_are_frozen() {
+    let jobs = names(1_000);
+    let fingerprint = |assignment: &Assignment| {
+        let lines: Vec<_> = assignment.iter().map(|(job, slot)| format!("{job}={slot}")).collect();
+        let text = lines.join("\n") + "\n";
+        twox_hash::XxHash3_64::oneshot(text.as_bytes())
+    };
+    let first = plan(&jobs, &Assignment::default(), &Pool::ready(7));
+    let up = plan(&jobs, &first.assignment, &Pool::ready(10));
+    let down = plan(&jobs, &up.assignment, &Pool::ready(6));
+    let found = [&first, &up, &down].map(|plan| fingerprint(&plan.assignment));
+    assert_eq!(
+        found,
+        [0x4140_bbc0_2eeb_3c95, 0x5f3c_e066_9a45_8b68, 0x4546_5fc6_34d9_9a19],
+        "{found:#x?}"
+    );
+}
+
+#[test]
+fn a_held_job_without_any_worker_is_unassigned_and_says_why() {
+    let jobs = names(1);
+    let held = plan(&jobs, &Assignment::default(), &Pool::ready(1)).assignment;
+    let plan = plan(&jobs, &held, &Pool::default());
+    assert_eq!(plan.unassigned.values().collect::<Vec<_>>(), [&Unassigned::NoWorkers]);
+    assert_eq!(plan.moves[0].reason.as_str(), "no-workers");
+    assert_eq!((plan.moves[0].from, plan.moves[0].to), (Some(Slot(0)), None));
+}
+
+#[test]
+fn a_pinned_job_waits_for_the_worker_that_keeps_it_and_for_none_else() {
+    let pinned = Job { pin: Some(Slot(1)), ..Job::default() };
+    let jobs: Jobs =
+        [("a".parse().unwrap(), pinned.clone()), ("b".parse().unwrap(), pinned)].into();
+    let held =
+        Assignment::from_iter([("a".parse().unwrap(), Slot(1)), ("b".parse().unwrap(), Slot(0))]);
+    let pool = Pool([member(0, Standing::Takes, None), member(1, Standing::Keeps, None)].into());
+    let plan = plan(&jobs, &held, &pool);
+    assert_eq!(plan.assignment.holder(&"a".parse().unwrap()), Some(Slot(1)));
+    assert_eq!(plan.unassigned["b"], Unassigned::Pin);
+    assert_eq!(plan.moves[0].reason.as_str(), "pin");
+}
+
+#[test]
+fn where_workers_are_full_lower_priorities_give_way_then_new_jobs() {
+    let mut jobs = names(4);
+    jobs.insert("urgent".parse().unwrap(), Job { priority: 1, ..Job::default() });
+    jobs.insert("idle".parse().unwrap(), Job { priority: -1, ..Job::default() });
+    let held = ["idle", "job-0", "job-2"].map(|name| (name.parse().unwrap(), Slot(0)));
+    let pool = Pool([member(0, Standing::Takes, Some(3))].into());
+    let plan = plan(&jobs, &held.into_iter().collect(), &pool);
+    let assigned: Vec<_> = plan.assignment.iter().map(|(job, _)| job.as_str()).collect();
+    assert_eq!(assigned, ["job-0", "job-2", "urgent"]);
+    assert_eq!(plan.unassigned.values().filter(|why| why.as_str() == "capacity").count(), 3);
+}
+
+#[test]
+fn doubled_names_are_refused_by_number() {
+    let refused = JobTable::new(["b", "a", "b"]).unwrap_err();
+    let name = "b".parse().unwrap();
+    assert_eq!(refused, JobsError::Duplicate { name, first: 1, second: 3 });
+}
+
+#[test]
+fn extreme_slots_are_planned_without_panic() {
+    let slots = [0, 5_000, 1_000_000, u32::MAX - 1, u32::MAX];
+    let pool = Pool(slots.map(|slot| member(slot, Standing::Takes, None)).into());
+    let mut jobs = names(100);
+    let pinned = Job { pin: Some(Slot(u32::MAX)), priority: i32::MIN };
+    jobs.insert("pinned".parse().unwrap(), pinned);
+    let request =
+        Request { jobs: &jobs, held: &Assignment::default(), pool: &pool, rules: Rules::default() };
+    let plan = request.plan();
+    assert_eq!(check(&request, &plan), Ok(()));
+    assert_eq!(loads(&plan.assignment, &pool), [25; 4]);
+    assert_eq!(plan.unassigned["pinned"], Unassigned::Pin);
+}
