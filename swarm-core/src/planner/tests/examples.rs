@@ -99,7 +99,7 @@ fn extreme_slots_are_planned_without_panic() {
     let slots = [0, 5_000, 1_000_000, u32::MAX - 1, u32::MAX];
     let pool = Pool(slots.map(|slot| member(slot, Standing::Takes, None)).into());
     let mut jobs = names(100);
-    let pinned = Job { pin: Some(Slot(u32::MAX)), priority: i32::MIN };
+    let pinned = Job { pin: Some(Slot(u32::MAX)), priority: i32::MIN, share: None };
     jobs.insert("pinned".parse().unwrap(), pinned);
     let request =
         Request { jobs: &jobs, held: &Assignment::default(), pool: &pool, rules: Rules::default() };
