@@ -20,6 +20,7 @@ mod roster;
 mod select;
 
 mod check;
+mod everywhere;
 mod reason;
 mod rules;
 mod table;
@@ -31,6 +32,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use check::{Violation, check};
+pub use everywhere::{Everywhere, everywhere};
 pub use quota::{Load, lowest_maximum, minimum_moves};
 pub use reason::{MoveReason, Unassigned};
 pub use rules::{Mode, Rules};
