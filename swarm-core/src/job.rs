@@ -127,6 +127,42 @@ pub struct Job {
     pub pin: Option<Slot>,
     /// Where workers cannot take all jobs, those with lower numbers give way first.
     pub priority: i32,
+    /// The part of a worker that it reserves; `None` for none: it takes what is left.
+    pub share: Option<Share>,
+}
+
+/// A part of one worker, 1 to 100 percent; 100 takes a worker for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Share(u8);
+
+impl Share {
+    /// Checks that `percent` is 1 to 100.
+    ///
+    /// # Errors
+    ///
+    /// [`ShareError`] for anything else.
+    ///
+    /// ```
+    /// assert_eq!(swarm_core::Share::new(25).map(|share| share.percent()), Ok(25));
+    /// assert!(swarm_core::Share::new(0).is_err());
+    /// ```
+    pub fn new(percent: u8) -> Result<Self, ShareError> {
+        if (1..=100).contains(&percent) { Ok(Self(percent)) } else { Err(ShareError { percent }) }
+    }
+
+    /// The part in percent.
+    #[must_use]
+    pub fn percent(self) -> u8 {
+        self.0
+    }
+}
+
+/// A share of no or more than a whole worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a share of {percent} percent; use 1 to 100")]
+pub struct ShareError {
+    /// What was asked for.
+    pub percent: u8,
 }
 
 /// Jobs by name.

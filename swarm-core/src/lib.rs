@@ -42,11 +42,12 @@ mod turn;
 
 pub use assignment::{Assignment, Change, diff};
 pub use hash::{hash_job, home};
-pub use job::{Job, JobName, JobNameError, Jobs, JobsError, jobs};
+pub use job::{Job, JobName, JobNameError, Jobs, JobsError, Share, ShareError, jobs};
 pub use ledger::{Ledger, SlotRecord, Token};
 pub use planner::{
-    JobTable, Load, Mode, Move, MoveReason, Plan, Request, Rules, TableMove, TablePlan, Unassigned,
-    Violation, check, lowest_maximum, minimum_moves, plan,
+    Everywhere, JobTable, Load, Mode, Move, MoveReason, Plan, Request, Rules, TableMove, TablePlan,
+    Unassigned, Violation, WORKERS_ENOUGH_MAX, check, everywhere, lowest_maximum, minimum_moves,
+    plan,
 };
 pub use pool::{Member, Pool, Presence, Slot, Standing, Timing};
 pub use turn::{Decision, Desired, Observed, Turn, Waiting, decide, turn};

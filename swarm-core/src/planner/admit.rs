@@ -12,6 +12,8 @@ use crate::{Mode, Slot};
 pub(super) enum Fate {
     /// It goes to this taker, to which it is pinned.
     Pinned(usize),
+    /// It goes to this taker, of which it reserves a share. It counts for no load.
+    Reserved(usize),
     /// It stays out.
     Out(Unassigned),
 }
@@ -30,8 +32,16 @@ pub(super) struct Settled {
 /// Settles pins, then keeps out as few jobs as the maxima allow, the lowest priorities first.
 ///
 /// O(jobs); where jobs have to stay out or are pinned, O(those + jobs).
-pub(super) fn settle(columns: &Columns, roster: &Roster, held: &[Slot], mode: Mode) -> Settled {
-    let pinned = pins(columns, roster, held);
+pub(super) fn settle(
+    columns: &Columns,
+    roster: &Roster,
+    held: &[Slot],
+    mode: Mode,
+    reserved: Vec<(u32, Fate)>,
+) -> Settled {
+    let mut pinned = reserved;
+    pinned.extend(pins(columns, roster, held));
+    pinned.sort_unstable_by_key(|(job, _)| *job);
     let settled = tally(roster, held, pinned);
     let too_many = |load: &Load| load.max.is_some_and(|max| load.pinned > max);
     let room = roster.caps.iter().fold(0, |sum: usize, cap| sum.saturating_add(*cap));
@@ -54,7 +64,7 @@ pub(super) fn settle(columns: &Columns, roster: &Roster, held: &[Slot], mode: Mo
 /// Where pinned jobs go. One that a worker keeps stays there for as long as that lasts.
 fn pins(columns: &Columns, roster: &Roster, held: &[Slot]) -> Vec<(u32, Fate)> {
     let is_kept = |job: u32| roster.at(held[job as usize]) == roster.kept();
-    let loose = columns.pins.iter().filter(|(job, _)| !is_kept(*job));
+    let loose = columns.pins.iter().filter(|(job, _)| !is_kept(*job) && !columns.has_share(*job));
     let fate = |slot| roster.taker(slot).map_or(Fate::Out(Unassigned::Pin), Fate::Pinned);
     loose.map(|(job, slot)| (*job, fate(*slot))).collect()
 }
@@ -67,7 +77,7 @@ fn tally(roster: &Roster, held: &[Slot], apart: Vec<(u32, Fate)>) -> Settled {
         counts[roster.at(held[*job as usize])] -= 1;
         match fate {
             Fate::Pinned(taker) => pinned[*taker] += 1,
-            Fate::Out(_) => {}
+            Fate::Reserved(_) | Fate::Out(_) => {}
         }
     }
     let max = |cap: &usize| Some(*cap).filter(|cap| *cap < usize::MAX);
@@ -105,7 +115,7 @@ fn staying_out<'a>(
     let free = free.filter(|job| at(*job) != roster.kept()).map(|job| (job, None));
     let pinned = pins.iter().filter_map(|(job, fate)| match fate {
         Fate::Pinned(taker) => Some((*job, Some(*taker))),
-        Fate::Out(_) => None,
+        Fate::Reserved(_) | Fate::Out(_) => None,
     });
     let mut ranked: Vec<_> = free.chain(pinned).map(rank).collect();
     ranked.sort_unstable();
@@ -128,7 +138,9 @@ impl Settled {
     /// Whether the job is settled to stay where it is, or out.
     pub(super) fn is_in_place(&self, roster: &Roster, held: &[Slot]) -> bool {
         self.apart.iter().all(|(job, fate)| match fate {
-            Fate::Pinned(taker) => held[*job as usize] == roster.takers[*taker],
+            Fate::Pinned(taker) | Fate::Reserved(taker) => {
+                held[*job as usize] == roster.takers[*taker]
+            }
             Fate::Out(_) => held[*job as usize] == Slot::NOBODY,
         })
     }
@@ -137,7 +149,7 @@ impl Settled {
     pub(super) fn unassigned(&self) -> Vec<(u32, Unassigned)> {
         let out = |(job, fate): &(u32, Fate)| match fate {
             Fate::Out(reason) => Some((*job, *reason)),
-            Fate::Pinned(_) => None,
+            Fate::Pinned(_) | Fate::Reserved(_) => None,
         };
         self.apart.iter().filter_map(out).collect()
     }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::Load;
-use super::admit::Settled;
+use super::admit::{Fate, Settled};
 use super::columns::{Columns, number, runs_between};
 use super::engine::{Outcome, place, settle_into};
 use super::quota::quotas;
@@ -59,6 +59,11 @@ fn hold_back(
     let Some(mut surplus) = wanting.len().checked_sub(budget) else { return Vec::new() };
     wanting.sort_unstable_by_key(|job| (columns.hashes[*job as usize], *job));
     let mut count = roster.count(target);
+    for (_, fate) in &settled.apart {
+        if let Fate::Reserved(taker) = fate {
+            count[*taker] -= 1;
+        }
+    }
     let mut queued = vec![Vec::new(); roster.takers.len()];
     let mut deferred = Vec::new();
     while surplus > 0

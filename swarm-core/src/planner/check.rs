@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::{Mode, MoveReason, Plan, Request, Unassigned};
-use crate::{JobName, Slot, Standing};
+use crate::{Job, JobName, Slot, Standing};
 
 /// What is wrong with a plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,7 +52,8 @@ pub enum Violation {
 ///
 /// The [`Violation`]. It means a defect of whoever made the plan, never of the input.
 ///
-/// Time: O(jobs · log jobs + workers).
+/// Time: O(jobs · log jobs + workers), and O(workers) more for every different wish of a job with a
+/// share that stays out.
 pub fn check(request: &Request<'_>, plan: &Plan) -> Result<(), Violation> {
     each_once(request, plan)?;
     let seats = Seats::of(request, plan)?;
@@ -80,7 +81,9 @@ fn each_once(request: &Request<'_>, plan: &Plan) -> Result<(), Violation> {
 
 /// What the workers that take jobs have in the plan.
 struct Seats<'a> {
-    /// Per slot: its pinned jobs and its others.
+    /// Per slot: the jobs with a share.
+    reserved: BTreeMap<Slot, Vec<&'a Job>>,
+    /// Per slot: its pinned jobs and its others, those with a share apart.
     jobs: BTreeMap<Slot, [Vec<&'a JobName>; 2]>,
     has_room: bool,
 }
@@ -90,6 +93,7 @@ impl<'a> Seats<'a> {
     fn of(request: &Request<'a>, plan: &'a Plan) -> Result<Self, Violation> {
         let takers = request.pool.takers().into_iter();
         let mut jobs: BTreeMap<_, _> = takers.map(|slot| (slot, [vec![], vec![]])).collect();
+        let mut reserved = BTreeMap::new();
         for (job, slot) in plan.assignment.iter() {
             let misplaced = || Violation::Misplaced(job.clone(), slot);
             let held = request.held.holder(job);
@@ -105,10 +109,16 @@ impl<'a> Seats<'a> {
                 return Err(misplaced());
             }
             let seats = jobs.get_mut(&slot).ok_or_else(misplaced)?;
+            if let Some(wish) = request.jobs.get(job).filter(|job| job.share.is_some()) {
+                let reserved: &mut Vec<_> = reserved.entry(slot).or_default();
+                reserved.push(wish);
+                continue;
+            }
             seats[usize::from(pin.is_none())].push(job);
         }
-        let mut seats = Self { jobs, has_room: false };
-        seats.has_room = seats.jobs.keys().any(|slot| seats.load(*slot) < max(request, *slot));
+        let mut seats = Self { reserved, jobs, has_room: false };
+        seats.has_room =
+            seats.jobs.keys().any(|slot| seats.load(*slot) < seats.max(request, *slot));
         Ok(seats)
     }
 
@@ -116,15 +126,62 @@ impl<'a> Seats<'a> {
         self.jobs.get(&slot).map_or(0, |[pinned, free]| pinned.len() + free.len())
     }
 
+    /// The most jobs without a share that a worker may have: none if it is fully reserved.
+    fn max(&self, request: &Request<'_>, slot: Slot) -> usize {
+        let jobs = self.reserved.get(&slot).map_or(0, Vec::len);
+        let left = max(request, slot).saturating_sub(jobs);
+        if self.percent(slot) == 100 { 0 } else { left }
+    }
+
+    /// How much of a worker is reserved.
+    fn percent(&self, slot: Slot) -> usize {
+        let shares = self.reserved.get(&slot).into_iter().flatten().filter_map(|job| job.share);
+        shares.map(|share| usize::from(share.percent())).sum()
+    }
+
+    /// Whether a job with a share would fit beside those that come before it: pinned ones and
+    /// those of at least its priority. No worker has more than a hundred of them.
+    fn could_reserve(&self, request: &Request<'_>, wish: &Job) -> bool {
+        let percent = |job: &Job| job.share.map_or(0, |share| usize::from(share.percent()));
+        let comes_before = |other: &&&Job| match (wish.pin, other.pin) {
+            (None, Some(_)) => true,
+            (Some(_), None) => false,
+            (None, None) | (Some(_), Some(_)) => other.priority >= wish.priority,
+        };
+        let fits = |slot: &Slot| {
+            let others = self.reserved.get(slot).into_iter().flatten().filter(comes_before);
+            let (sum, jobs) =
+                others.fold((0, 0), |(sum, jobs), job| (sum + percent(job), jobs + 1));
+            sum + percent(wish) <= 100 && jobs < max(request, *slot)
+        };
+        match wish.pin {
+            Some(pin) => self.jobs.contains_key(&pin) && fits(&pin),
+            None => self.jobs.keys().any(fits),
+        }
+    }
+
     fn nobody_is_overfull(&self, request: &Request<'_>) -> Result<(), Violation> {
-        let mut overfull = self.jobs.keys().filter(|slot| self.load(**slot) > max(request, **slot));
-        overfull.next().map_or(Ok(()), |slot| Err(Violation::Overfull(*slot)))
+        let is_overfull = |slot: &&Slot| {
+            let reserved = self.reserved.get(slot).map_or(0, Vec::len);
+            reserved > max(request, **slot)
+                || self.percent(**slot) > 100
+                || self.load(**slot) > self.max(request, **slot)
+        };
+        let overfull = self.jobs.keys().find(is_overfull);
+        overfull.map_or(Ok(()), |slot| Err(Violation::Overfull(*slot)))
     }
 
     /// Whether every job that is out has to be, by its reason.
     fn reasons_hold(&self, request: &Request<'_>, plan: &Plan) -> Result<(), Violation> {
+        // Many jobs want the same.
+        let mut known = BTreeMap::new();
+        let mut could_reserve = |wish: &Job| {
+            let known = known.entry((wish.pin, wish.priority, wish.share));
+            *known.or_insert_with(|| self.could_reserve(request, wish))
+        };
         for (job, reason) in &plan.unassigned {
-            let pin = request.jobs.get(job).and_then(|job| job.pin);
+            let wish = &request.jobs[job];
+            let pin = wish.pin;
             let can_pin = pin.is_none_or(|pin| self.jobs.contains_key(&pin));
             let is_kept = request
                 .held
@@ -133,15 +190,19 @@ impl<'a> Seats<'a> {
             let is_founded = match reason {
                 Unassigned::NoWorkers => self.jobs.is_empty(),
                 Unassigned::Pin => !self.jobs.is_empty() && !can_pin,
+                Unassigned::Capacity if wish.share.is_some() => {
+                    can_pin && !self.jobs.is_empty() && !could_reserve(wish)
+                }
                 Unassigned::Capacity => match pin {
                     None => !self.has_room && !self.jobs.is_empty(),
-                    Some(pin) => can_pin && self.load(pin) >= max(request, pin),
+                    Some(pin) => can_pin && self.load(pin) >= self.max(request, pin),
                 },
                 Unassigned::PoolIncomplete => false,
             };
             // A full pin whose worker has others is founded only if those cannot go elsewhere.
             let others = pin.and_then(|pin| self.jobs.get(&pin)).is_some_and(|j| !j[1].is_empty());
-            let could_make_room = *reason == Unassigned::Capacity && others && self.has_room;
+            let could_make_room =
+                *reason == Unassigned::Capacity && wish.share.is_none() && others && self.has_room;
             if is_kept || !is_founded || could_make_room {
                 return Err(Violation::Unfounded(job.clone(), *reason));
             }
@@ -163,6 +224,9 @@ impl<'a> Seats<'a> {
         let least_of: BTreeMap<_, _> = self.jobs.iter().map(|(slot, j)| (slot, least(j))).collect();
         let least_of_all = least_of.values().flatten().copied().min_by_key(|job| priority(job));
         for (job, _) in plan.unassigned.iter().filter(|(_, why)| **why == Unassigned::Capacity) {
+            if request.jobs[job].share.is_some() {
+                continue;
+            }
             let pin = request.jobs.get(job).and_then(|job| job.pin);
             let only_pinned =
                 |pin: &Slot| self.jobs.get(pin).is_some_and(|jobs| jobs[1].is_empty());
@@ -187,7 +251,7 @@ impl<'a> Seats<'a> {
         let Some(highest) = gives.map(|(slot, _)| slot).max_by_key(|slot| load(slot)) else {
             return Ok(());
         };
-        let takes = self.jobs.keys().filter(|slot| load(slot) < max(request, **slot));
+        let takes = self.jobs.keys().filter(|slot| load(slot) < self.max(request, **slot));
         match takes.min_by_key(|slot| load(slot)) {
             Some(lowest) if load(lowest) + 1 < load(highest) => {
                 Err(Violation::Uneven(*highest, *lowest))
@@ -236,10 +300,9 @@ fn holds(request: &Request<'_>, plan: &Plan, step: &super::Move) -> bool {
         MoveReason::Pin => is_present && pin.is_some() && step.to == pin,
         MoveReason::Balance => is_present && pin.is_none() && step.to.is_some(),
         MoveReason::Capacity => {
-            is_present
-                && pin.is_none()
-                && step.to.is_some()
-                && step.from.is_some_and(|from| max(request, from) < usize::MAX)
+            let has_limits = request.jobs.values().any(|job| job.share.is_some())
+                || step.from.is_some_and(|from| max(request, from) < usize::MAX);
+            is_present && pin.is_none() && step.to.is_some() && has_limits
         }
         MoveReason::Unassigned(reason) => plan.unassigned.get(&step.job) == Some(&reason),
     }
@@ -250,7 +313,8 @@ fn within_budget(request: &Request<'_>, plan: &Plan) -> Result<(), Violation> {
     let Some(budget) = request.rules.moves_max else { return Ok(()) };
     let made = plan.moves.iter().filter(|step| step.reason == MoveReason::Balance).count();
     let may_swap = request.rules.mode == Mode::Canonical
-        && request.pool.0.values().any(|member| member.max_jobs.is_some());
+        && (request.pool.0.values().any(|member| member.max_jobs.is_some())
+            || request.jobs.values().any(|job| job.share.is_some()));
     if made > budget && !may_swap {
         return Err(Violation::OverBudget { made, budget });
     }

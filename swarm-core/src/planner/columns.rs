@@ -14,6 +14,8 @@ pub(crate) struct Columns {
     pub(crate) pins: Vec<(u32, Slot)>,
     /// Jobs with a priority other than 0, ascending.
     pub(crate) priorities: Vec<(u32, i32)>,
+    /// Jobs with a share, in percent, ascending.
+    pub(crate) shares: Vec<(u32, u8)>,
 }
 
 impl Columns {
@@ -24,10 +26,11 @@ impl Columns {
 
     /// Appends the job that comes next in the order of names.
     pub(crate) fn push(&mut self, hash: u64, job: &Job) {
-        let Job { pin, priority } = job;
+        let Job { pin, priority, share } = job;
         let number = number(self.hashes.len());
         self.hashes.push(hash);
         self.pins.extend(pin.map(|slot| (number, slot)));
+        self.shares.extend(share.map(|share| (number, share.percent())));
         self.priorities.extend((*priority != 0).then_some((number, *priority)));
     }
 
@@ -39,6 +42,11 @@ impl Columns {
     /// The slot a job is pinned to.
     pub(crate) fn pin(&self, job: u32) -> Option<Slot> {
         find(&self.pins, job)
+    }
+
+    /// Whether a job wants a share.
+    pub(crate) fn has_share(&self, job: u32) -> bool {
+        find(&self.shares, job).is_some()
     }
 
     /// The priority of a job.

@@ -7,6 +7,7 @@ use super::admit::{Fate, Settled, settle};
 use super::canonical;
 use super::columns::{Columns, number, runs_between};
 use super::quota::{Aims, minimum_moves};
+use super::reserve::reserve;
 use super::roster::Roster;
 use super::select::{Candidates, greatest, split_greatest};
 use super::{Mode, Rules, Unassigned};
@@ -28,17 +29,20 @@ pub(super) struct Outcome<'a> {
     pub(super) minimum_moves: usize,
 }
 
-/// Plans. `held` has an entry for every job. O(jobs + workers + moves · log moves).
+/// Plans. `held` has an entry for every job; what shares reserve is taken from the roster's maxima.
+/// O(jobs + workers + moves · log moves).
 pub(super) fn solve<'a>(
     columns: &Columns,
-    roster: &Roster,
+    roster: &mut Roster,
     held: Cow<'a, [Slot]>,
     rules: Rules,
 ) -> Outcome<'a> {
     if roster.takers.is_empty() {
         return nobody_takes(roster, held);
     }
-    let settled = settle(columns, roster, &held, rules.mode);
+    let reserved = reserve(columns, roster, &held, rules.mode);
+    let roster = &*roster;
+    let settled = settle(columns, roster, &held, rules.mode, reserved);
     let minimum_moves = minimum_moves(&settled.loads, settled.total);
     let outcome = match rules.mode {
         Mode::Sticky => sticky(columns, roster, held, &settled, rules.moves_max),
@@ -170,7 +174,7 @@ fn loose(roster: &Roster, held: &[Slot], runs: &[Range<u32>], count: usize) -> V
 pub(super) fn settle_into(holders: &mut [Slot], roster: &Roster, settled: &Settled) {
     for (job, fate) in &settled.apart {
         holders[*job as usize] = match fate {
-            Fate::Pinned(taker) => roster.takers[*taker],
+            Fate::Pinned(taker) | Fate::Reserved(taker) => roster.takers[*taker],
             Fate::Out(_) => Slot::NOBODY,
         };
     }

@@ -13,7 +13,7 @@ pub enum MoveReason {
     Balance,
     /// It is pinned to another slot than the one that held it.
     Pin,
-    /// Its worker had more jobs than it may have.
+    /// Its worker had more jobs than it may have, or its share is reserved elsewhere.
     Capacity,
     /// It lost its holder and nobody can take it.
     Unassigned(Unassigned),

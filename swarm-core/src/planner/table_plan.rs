@@ -19,8 +19,9 @@ pub struct TablePlan<'a> {
     pub unassigned: Vec<(u32, Unassigned)>,
     /// The jobs that balance wants elsewhere and the budget keeps where they are, ascending.
     pub deferred: Vec<u32>,
-    /// The fewest moves between workers that make what was held as flat as it can be.
-    pub minimum_moves: usize,
+    /// The fewest moves between workers that make what was held as flat as it can be; `None` where
+    /// a job has a share.
+    pub minimum_moves: Option<usize>,
     evicted: Vec<u32>,
     held: &'a [Slot],
     columns: &'a Columns,
@@ -53,7 +54,7 @@ impl JobTable {
 
 impl<'a> TablePlan<'a> {
     pub(super) fn new(columns: &'a Columns, held: &'a [Slot], pool: &Pool, rules: Rules) -> Self {
-        let roster = Roster::new(pool);
+        let mut roster = Roster::new(pool);
         let held = &held[..held.len().min(columns.len())];
         let mut column = Cow::Borrowed(held);
         if held.len() < columns.len() {
@@ -61,7 +62,8 @@ impl<'a> TablePlan<'a> {
             column.to_mut()[..held.len()].copy_from_slice(held);
         }
         let Outcome { holders, unassigned, evicted, deferred, minimum_moves } =
-            solve(columns, &roster, column, rules);
+            solve(columns, &mut roster, column, rules);
+        let minimum_moves = columns.shares.is_empty().then_some(minimum_moves);
         Self { holders, unassigned, deferred, minimum_moves, evicted, held, columns, roster }
     }
 
@@ -89,7 +91,7 @@ impl<'a> TablePlan<'a> {
             MoveReason::WorkerGone
         } else if self.columns.pin(job).is_some() {
             MoveReason::Pin
-        } else if self.evicted.binary_search(&job).is_ok() {
+        } else if self.evicted.binary_search(&job).is_ok() || self.columns.has_share(job) {
             MoveReason::Capacity
         } else {
             MoveReason::Balance

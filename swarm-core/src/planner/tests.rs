@@ -5,6 +5,7 @@
 mod examples;
 mod formulas;
 mod properties;
+mod shares;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +14,7 @@ use proptest::sample::subsequence;
 
 use super::*;
 use crate::pool::Member;
-use crate::{Job, Standing};
+use crate::{Job, Share, Standing};
 
 /// Everything a plan depends on, owned.
 #[derive(Clone, Debug)]
@@ -91,7 +92,7 @@ enum Maxima {
 fn any_case(maxima: Maxima) -> impl Strategy<Value = Case> {
     let all: Vec<_> = names(80).into_keys().collect();
     let wish = (prop::option::weighted(0.2, 0..13_u32), -1..=1_i32);
-    let wish = wish.prop_map(|(pin, priority)| Job { pin: pin.map(Slot), priority });
+    let wish = wish.prop_map(|(pin, priority)| Job { pin: pin.map(Slot), priority, share: None });
     let wishes = prop::collection::vec(prop_oneof![wish, Just(Job::default())], all.len());
     let jobs = (subsequence(all.clone(), 0..=60), wishes)
         .prop_map(|(names, wishes)| names.into_iter().zip(wishes).collect::<Jobs>());
@@ -125,6 +126,18 @@ fn any_rules() -> impl Strategy<Value = Rules> {
 /// Any case under any rules.
 fn any_case_at_all() -> impl Strategy<Value = Case> {
     (any_case(Maxima::Some), any_rules()).prop_map(|(case, rules)| Case { rules, ..case })
+}
+
+/// Any case at all in which a third of the jobs have shares.
+fn any_case_with_shares() -> impl Strategy<Value = Case> {
+    let percent = prop_oneof![1..=100_u8, Just(100), Just(50)];
+    let shares = prop::collection::vec(prop::option::weighted(0.3, percent), 60);
+    (any_case_at_all(), shares).prop_map(|(mut case, shares)| {
+        for (job, percent) in case.jobs.values_mut().zip(shares) {
+            job.share = percent.and_then(|percent| Share::new(percent).ok());
+        }
+        case
+    })
 }
 
 /// The loads of the workers that take jobs, zeros included.

@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use swarm_core::{JobTable, JobsError, Mode, Pool, Rules, Slot, TablePlan};
+use swarm_core::{Job, JobTable, JobsError, Mode, Pool, Rules, Share, Slot, TablePlan};
 
 #[global_allocator]
 static ALLOCATOR: memory::Counting = memory::Counting;
@@ -50,6 +50,9 @@ fn table() -> Result<(), JobsError> {
         for workers in [10, 100, 1_000] {
             events(&table, base, workers);
         }
+        drop(table);
+        let base = memory::start();
+        shares(&JobTable::with_wishes(names.iter().zip(0..).map(wish))?, base, 1_000);
     }
     Ok(())
 }
@@ -77,6 +80,24 @@ fn events(table: &JobTable, base: usize, workers: u32) {
     told(sticky("nothing changed", &first, Pool::ready(workers)));
 }
 
+/// Every twentieth job reserves one percent of a worker.
+fn wish((name, n): (&String, u32)) -> (&String, Job) {
+    let share = n.is_multiple_of(20).then(|| Share::new(1).ok()).flatten();
+    (name, Job { share, ..Job::default() })
+}
+
+fn shares(table: &JobTable, base: usize, workers: u32) {
+    let told = |name, held: &[Slot], pool| {
+        let event = Event { name, held, pool, mode: Mode::Sticky };
+        println!("| {} × {workers} | {}", table.len(), measured(table, base, &event));
+    };
+    told("shares: first", &[], Pool::ready(workers));
+    let first = table.plan(&[], &Pool::ready(workers), Rules::default()).holders.into_owned();
+    told("shares: +1 worker", &first, Pool::ready(workers + 1));
+    told("shares: −1 worker", &first, Pool::ready(workers - 1));
+    told("shares: nothing changed", &first, Pool::ready(workers));
+}
+
 fn measured(table: &JobTable, base: usize, event: &Event<'_>) -> String {
     let Event { name, held, pool, mode } = event;
     let rules = Rules { mode: *mode, moves_max: None };
@@ -95,11 +116,14 @@ fn measured(table: &JobTable, base: usize, event: &Event<'_>) -> String {
         .collect();
     times.sort_unstable();
     let took = format!("{} | {}", shown(times[RUNS / 2]), shown(times[0]));
-    let spread = spread(&result, pool);
+    // Jobs with a share are not spread by number.
+    let spread = result.minimum_moves.map(|_| spread(&result, pool).to_string());
+    let spread = spread.unwrap_or_default();
     let moves = result.moves().count();
     let unheld =
         result.moves().filter(|step| step.from.is_none_or(|from| pool.standing(from).is_none()));
-    let minimum = unheld.count() + result.minimum_moves;
+    let minimum = result.minimum_moves.map(|moves| (unheld.count() + moves).to_string());
+    let minimum = minimum.unwrap_or_default();
     format!("{name} | {took} | {spread} | {moves} | {minimum} | {peak} |")
 }
 

@@ -99,7 +99,7 @@ fn extreme_slots_are_planned_without_panic() {
     let slots = [0, 5_000, 1_000_000, u32::MAX - 1, u32::MAX];
     let pool = Pool(slots.map(|slot| member(slot, Standing::Takes, None)).into());
     let mut jobs = names(100);
-    let pinned = Job { pin: Some(Slot(u32::MAX)), priority: i32::MIN };
+    let pinned = Job { pin: Some(Slot(u32::MAX)), priority: i32::MIN, share: None };
     jobs.insert("pinned".parse().unwrap(), pinned);
     let request =
         Request { jobs: &jobs, held: &Assignment::default(), pool: &pool, rules: Rules::default() };
@@ -107,4 +107,18 @@ fn extreme_slots_are_planned_without_panic() {
     assert_eq!(check(&request, &plan), Ok(()));
     assert_eq!(loads(&plan.assignment, &pool), [25; 4]);
     assert_eq!(plan.unassigned["pinned"], Unassigned::Pin);
+}
+
+#[test]
+fn every_worker_that_takes_jobs_runs_all_and_one_that_keeps_what_it_has() {
+    let jobs = jobs(["a", "b"]).unwrap();
+    let set = |names: [&str; 2]| names.map(|name| name.parse().unwrap()).into();
+    let held = BTreeMap::from([(Slot(1), set(["b", "gone"])), (Slot(2), set(["a", "b"]))]);
+    let pool = Pool([member(0, Standing::Takes, None), member(1, Standing::Keeps, None)].into());
+    let plan = everywhere(&jobs, &held, &pool);
+    assert_eq!([0, 1, 2].map(|slot| plan.jobs_of(Slot(slot)).len()), [2, 1, 0]);
+    let changes = plan.changes(&held);
+    let counts = changes.values().map(|change| (change.included.len(), change.excluded.len()));
+    assert_eq!(counts.collect::<Vec<_>>(), [(2, 0), (0, 1), (0, 2)]);
+    assert_eq!(everywhere(&jobs, &held, &Pool::default()).unassigned.len(), 2);
 }

@@ -1,0 +1,77 @@
+//! Every worker runs every job: for health probes, peering and the like.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Unassigned;
+use crate::{Change, JobName, Jobs, Pool, Slot, Standing};
+
+/// A plan in which every worker that takes jobs has all of them.
+///
+/// It is a product, of jobs and workers, and is kept as one: there is no entry for each pair.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Everywhere {
+    /// The workers that run every job.
+    pub workers: BTreeSet<Slot>,
+    /// What the workers run that keep what they have.
+    pub kept: BTreeMap<Slot, BTreeSet<JobName>>,
+    /// Why no worker runs a job, if none does.
+    pub unassigned: BTreeMap<JobName, Unassigned>,
+    jobs: BTreeSet<JobName>,
+}
+
+/// Gives every job to every worker that [takes](Standing::Takes) jobs; those that keep are left
+/// with what they have and is wanted. Pins, shares, priorities and maxima mean nothing here.
+/// O(jobs + what is kept).
+///
+/// ```
+/// use swarm_core::{Pool, Slot, everywhere, jobs};
+///
+/// let plan = everywhere(&jobs(["ping:a", "ping:b"])?, &Default::default(), &Pool::ready(3));
+/// assert_eq!(plan.jobs_of(Slot(2)).len(), 2);
+/// assert_eq!(plan.changes(&Default::default()).len(), 3);
+/// # Ok::<(), swarm_core::JobsError>(())
+/// ```
+pub fn everywhere(
+    jobs: &Jobs,
+    held: &BTreeMap<Slot, BTreeSet<JobName>>,
+    pool: &Pool,
+) -> Everywhere {
+    let keeps = |(slot, _): &(&Slot, _)| pool.standing(**slot) == Some(Standing::Keeps);
+    let wanted = |names: &BTreeSet<JobName>| {
+        names.iter().filter(|job| jobs.contains_key(*job)).cloned().collect()
+    };
+    let kept = held.iter().filter(keeps).map(|(slot, names)| (*slot, wanted(names)));
+    let kept: BTreeMap<_, BTreeSet<_>> = kept.collect();
+    let workers: BTreeSet<_> = pool.takers().into_iter().collect();
+    let mut unassigned = BTreeMap::new();
+    if workers.is_empty() {
+        let somewhere: BTreeSet<_> = kept.values().flatten().collect();
+        let nowhere = jobs.keys().filter(|job| !somewhere.contains(job));
+        unassigned.extend(nowhere.map(|job| (job.clone(), Unassigned::NoWorkers)));
+    }
+    Everywhere { workers, kept, unassigned, jobs: jobs.keys().cloned().collect() }
+}
+
+impl Everywhere {
+    /// What the worker in this slot runs.
+    #[must_use]
+    pub fn jobs_of(&self, slot: Slot) -> &BTreeSet<JobName> {
+        static NONE: BTreeSet<JobName> = BTreeSet::new();
+        let kept = || self.kept.get(&slot).unwrap_or(&NONE);
+        if self.workers.contains(&slot) { &self.jobs } else { kept() }
+    }
+
+    /// What every worker has to start and to stop; workers without a change do not stand in it.
+    #[must_use]
+    pub fn changes(&self, held: &BTreeMap<Slot, BTreeSet<JobName>>) -> BTreeMap<Slot, Change> {
+        let slots: BTreeSet<_> = held.keys().chain(&self.workers).copied().collect();
+        let change = |slot: Slot| {
+            let empty = BTreeSet::new();
+            let (before, after) = (held.get(&slot).unwrap_or(&empty), self.jobs_of(slot));
+            (slot, Change { included: after - before, excluded: before - after })
+        };
+        let is_one = |(_, change): &(Slot, Change)| *change != Change::default();
+        slots.into_iter().map(change).filter(is_one).collect()
+    }
+}

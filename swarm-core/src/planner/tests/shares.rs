@@ -1,0 +1,86 @@
+//! What holds for plans of jobs with shares. [`check`] judges that no worker is reserved beyond the
+//! whole, and that no job stays out that fits beside those that come before it.
+
+use super::*;
+
+/// A pool of equal workers and free jobs with shares, half of them held.
+fn any_packing() -> impl Strategy<Value = (Vec<u8>, Vec<Option<u32>>, u32)> {
+    let share = prop_oneof![1..=100_u8, 30..=60_u8];
+    let shares = prop::collection::vec(share, 0..20);
+    let held = prop::collection::vec(prop::option::weighted(0.5, 0..6_u32), 20);
+    (shares, held, 1..6_u32)
+}
+
+fn case((shares, held, workers): (Vec<u8>, Vec<Option<u32>>, u32)) -> Case {
+    let job = |percent: u8| Job { share: Share::new(percent).ok(), ..Job::default() };
+    let jobs: Jobs = names(shares.len()).into_keys().zip(shares.into_iter().map(job)).collect();
+    let held = jobs.keys().zip(held).filter_map(|(job, slot)| Some((job.clone(), Slot(slot?))));
+    let held = held.collect();
+    Case { jobs, held, pool: Pool::ready(workers), rules: Rules::default() }
+}
+
+/// How many jobs first-fit decreasing leaves out: the textbook's, bin by bin.
+fn left_by_first_fit_decreasing(case: &Case) -> usize {
+    let mut sizes: Vec<_> = case.jobs.values().filter_map(|job| job.share).collect();
+    sizes.sort_unstable_by(|a, b| b.cmp(a));
+    let mut free = vec![100; case.pool.0.len()];
+    let does_not_fit = |share: &Share| {
+        let bin = free.iter_mut().find(|free| **free >= share.percent());
+        bin.map(|free| *free -= share.percent()).is_none()
+    };
+    sizes.into_iter().filter(does_not_fit).count()
+}
+
+proptest! {
+    /// Scope: every input, mode and budget, a third of the jobs with shares.
+    #[test]
+    fn every_plan_with_shares_passes_the_independent_check(case in any_case_with_shares()) {
+        let plan = case.plan();
+        prop_assert_eq!(check(&case.request(), &plan), Ok(()), "{:?}", plan);
+    }
+
+    /// Scope: the same, without a budget.
+    #[test]
+    fn planning_shares_again_moves_nothing(case in any_case_with_shares()) {
+        let case = Case { rules: Rules { moves_max: None, ..case.rules }, ..case };
+        let first = case.plan();
+        let again = case.after(&first).plan();
+        prop_assert_eq!(&again.moves, &[]);
+        prop_assert_eq!(again.unassigned, first.unassigned);
+    }
+
+    /// Scope: one class of jobs with shares on up to 5 equal workers, whatever is held.
+    #[test]
+    fn no_more_stay_out_than_first_fit_decreasing_leaves(packing in any_packing()) {
+        let case = case(packing);
+        prop_assert!(case.plan().unassigned.len() <= left_by_first_fit_decreasing(&case));
+    }
+
+    /// Scope: as above. Jobs that all fit where they are stay there.
+    #[test]
+    fn jobs_that_fit_where_they_are_stay(packing in any_packing()) {
+        let mut case = case(packing);
+        let mut used = BTreeMap::<Slot, u32>::new();
+        let held = case.held.iter().filter(|(job, slot)| {
+            let used = used.entry(*slot).or_default();
+            let share = u32::from(case.jobs[*job].share.map_or(0, Share::percent));
+            let fits = case.pool.standing(*slot).is_some() && *used + share <= 100;
+            *used += if fits { share } else { 0 };
+            fits
+        });
+        case.held = held.map(|(job, slot)| (job.clone(), slot)).collect();
+        case.jobs.retain(|job, _| case.held.holder(job).is_some());
+        prop_assert_eq!(case.plan().moves, &[]);
+    }
+}
+
+#[test]
+fn jobs_without_a_share_go_to_workers_that_are_not_fully_reserved() {
+    let mut jobs = names(6);
+    jobs.insert("whole".parse().unwrap(), Job { share: Share::new(100).ok(), ..Job::default() });
+    let plan = plan(&jobs, &Assignment::default(), &Pool::ready(3));
+    let mut loads = loads(&plan.assignment, &Pool::ready(3));
+    loads.sort_unstable();
+    assert_eq!(loads, [1, 3, 3]);
+    assert_eq!(plan.minimum_moves, None);
+}
