@@ -100,7 +100,7 @@ impl Watch {
         terms: &LeaseTerms,
     ) -> Option<WatchEffect> {
         match event {
-            WatchEvent::Tick => self.tick(now, terms),
+            WatchEvent::Tick => (),
             WatchEvent::Seen(lease) => self.seen(now, lease),
             WatchEvent::Missing => self.revoked(now),
             WatchEvent::Suspect => return self.suspect(now, terms),
@@ -120,10 +120,11 @@ impl Watch {
             }
             WatchEvent::ProcessEnded => self.end(Proof::ProcessEnded),
         }
+        self.wait_out(now, terms);
         None
     }
 
-    fn tick(&mut self, now: Moment, terms: &LeaseTerms) {
+    fn wait_out(&mut self, now: Moment, terms: &LeaseTerms) {
         let waited = |since| terms.fence_wait() <= now.since(since);
         match self.life {
             Life::Revoked { since } if waited(since) => self.end(Proof::Fenced),

@@ -3,7 +3,7 @@
 use std::hash::{Hash, Hasher};
 
 use super::{Pending, Phase, Session};
-use crate::handover::{Lease, Moment};
+use crate::handover::{Ack, Lease, Moment};
 
 impl Session {
     /// Feeds `hasher` with all that matters for what happens next: moments as distances from
@@ -14,12 +14,20 @@ impl Session {
         self.phase_digest(now, hasher);
         (self.incarnation, self.seen, &self.granted, &self.runs).hash(hasher);
         (&self.finished, self.acked, self.has_lease, self.is_verified).hash(hasher);
-        (stored.map(|lease| lease.version) == Some(self.lease), &self.told).hash(hasher);
+        (stored.map(|lease| lease.version) == Some(self.lease)).hash(hasher);
+        // Where the next renewal is always due, nothing depends on what the last one told.
+        let told = |ack: &Ack, hasher: &mut H| {
+            if !self.terms.renew.is_zero() {
+                ack.hash(hasher);
+            }
+        };
+        told(&self.told, hasher);
         (ahead(self.deadline), ahead(self.renew_at)).hash(hasher);
         (self.is_retry && now < self.renew_at).hash(hasher);
         if let Some(Pending { number, sent, holder, ack }) = &self.pending {
             let landed = stored.is_some_and(|lease| lease.number == *number);
-            (landed, ahead(sent.after(self.terms.duration)), holder, ack).hash(hasher);
+            (landed, ahead(sent.after(self.terms.duration)), holder).hash(hasher);
+            told(ack, hasher);
         }
     }
 
