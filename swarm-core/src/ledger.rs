@@ -7,7 +7,7 @@ use crate::{Assignment, JobName, Member, Pool, Slot, Standing, View, ViewEntry};
 /// A job's fencing number: higher at every grant, never reused.
 ///
 /// It protects a sink only if the sink remembers the highest one it saw and refuses lower ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u64);
 
 /// Who holds which job, and what was published.

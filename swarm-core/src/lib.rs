@@ -11,6 +11,8 @@
 //! - The [`Ledger`] is the durable record of who holds what, with a fencing [`Token`] for each job.
 //! - A [`View`] is what workers read. It is derived from the ledger and can always be made again.
 //! - A [`Worker`] turns views into "stop these jobs, start those".
+//! - [`handover`] moves a job from one worker to the next so that they never both run it, and
+//!   [`session`] is the worker that takes part in it.
 //! - [`decide`] is one turn of the operator as a pure function, and [`turn`] carries it out through
 //!   the [`ports`].
 //!
@@ -39,6 +41,9 @@ mod worker;
 
 pub mod ports;
 mod turn;
+
+pub mod handover;
+pub mod session;
 
 pub use assignment::{Assignment, Change, diff};
 pub use hash::{hash_job, home};

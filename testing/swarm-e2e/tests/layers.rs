@@ -17,7 +17,7 @@ const ARROWS: [(&str, &[&str]); 5] = [
     ),
 ];
 /// Crates that are never shipped and may see everything.
-const TESTING: [&str; 2] = ["swarm-bench", "swarm-e2e"];
+const TESTING: [&str; 3] = ["swarm-bench", "swarm-e2e", "swarm-sim"];
 /// Who may know Kubernetes. Binaries name `k8s-openapi` to choose its version, and nothing else.
 const KNOW_KUBE: [&str; 2] = ["swarm-adapters-k8s", "swarm-e2e"];
 /// What would make the core impure: runtimes, clients, clocks and random sources.

@@ -1,0 +1,56 @@
+//! The handover of a job from one session to the next: the operator's side, as pure steps.
+//!
+//! A job's holder changes only by a compare-and-set of the ledger, and only after a proof that the
+//! old holder has let go. What happens to one job is [`Cell::step`]; what happens to all of them
+//! in one turn is [`advance`]; what is proved about a session is found out by a [`Watch`]. The
+//! worker's side is [`session`](crate::session).
+//!
+//! ```
+//! use std::collections::BTreeMap;
+//! use swarm_core::Slot;
+//! use swarm_core::handover::*;
+//!
+//! let (old, new) = (SessionId::new("pod-a", 1), SessionId::new("pod-b", 2));
+//! let terms = HandoverTerms { policy: Policy::Exclusive, ..HandoverTerms::default() };
+//! let go = |cells: &Cells, to: &SessionId, evidence: &BTreeMap<SessionId, Evidence>| {
+//!     let goal = [("job".parse().unwrap(), Place::Session(Slot(0), to.clone()))].into();
+//!     advance(cells, &Sight { goal: &goal, evidence, ages: &BTreeMap::new() }, &terms)
+//! };
+//!
+//! let granted = go(&Cells::new(0), &old, &BTreeMap::new()).unwrap().next;
+//! let releasing = go(&granted, &new, &BTreeMap::new()).unwrap().next;
+//! assert!(go(&releasing, &new, &BTreeMap::new()).is_none()); // waits for the old holder
+//!
+//! let acked = [(old, Evidence { acked: releasing.seq, ..Evidence::default() })].into();
+//! let moved = go(&releasing, &new, &acked).unwrap().next;
+//! assert_eq!(moved.view(&new).jobs.len(), 1);
+//! ```
+//!
+//! What it must not know: clocks (a [`Moment`] is an argument), stores, Kubernetes, and how jobs
+//! are planned.
+
+mod advance;
+mod cell;
+mod cells;
+
+mod lease;
+mod watch;
+
+mod brake;
+mod rules;
+mod strikes;
+
+#[cfg(test)]
+mod tests;
+
+pub use advance::{Evidence, HandoverTerms, Place, Policy, Sight, advance};
+pub use brake::{Brake, Health};
+pub use cell::{Cell, CellEvent, Circumstances, Proof, Refusal, Then};
+pub use cells::{Cells, CellsConflict, Change, Record, Save, SessionView};
+pub use lease::{
+    Ack, Holder, Lease, LeaseConflict, LeaseTerms, LeaseTermsError, LeaseVersion, LeaseWrite,
+    Moment, SessionId,
+};
+pub use rules::{Rule, Rules};
+pub use strikes::{STRIKES_MAX, backoff};
+pub use watch::{Life, Watch, WatchEffect, WatchEvent};

@@ -1,0 +1,230 @@
+//! One turn of a handover: from where every job should be, and what is proved, to one write.
+//!
+//! A move takes two writes: the first asks holders to let go, the second turns every job whose
+//! holder has let go straight into the next grant.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{
+    Cell, CellEvent, Cells, Change, Proof, Record, Refusal, Rule, Rules, Save, SessionId, Then,
+    strikes,
+};
+use crate::{JobName, Slot, Token};
+
+/// What it takes to end an ownership.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Policy {
+    /// A proof, or having waited long enough. Two workers may run a job for a while.
+    #[default]
+    AtLeastOnce,
+    /// A proof. A job may stand still for as long as there is none.
+    Exclusive,
+}
+
+/// The terms of a handover.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HandoverTerms {
+    /// What it takes to end an ownership.
+    pub policy: Policy,
+    /// How long a release waits for its acknowledgement, under [`Policy::AtLeastOnce`].
+    pub release_timeout: Duration,
+    /// How long jobs wait for the worker of their slot to come back.
+    pub return_grace: Duration,
+    /// The rules in force.
+    pub rules: Rules,
+}
+
+impl Default for HandoverTerms {
+    fn default() -> Self {
+        Self {
+            policy: Policy::default(),
+            release_timeout: Duration::from_mins(1),
+            return_grace: Duration::from_secs(30),
+            rules: Rules::default(),
+        }
+    }
+}
+
+/// Where a job should be.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// With the session that fills a slot now.
+    Session(Slot, SessionId),
+    /// In a slot whose worker is expected back.
+    Slot(Slot),
+    /// Nowhere, but it stays a job.
+    Nowhere,
+}
+
+/// What is known of one session, however old the knowledge: every part is a stable fact.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Evidence {
+    /// The highest number it acknowledged in this life of the ledger.
+    pub acked: u64,
+    /// The finite jobs it finished, with the token they ran under.
+    pub finished: BTreeMap<JobName, Token>,
+    /// Why the session has ended, if it has: closed, fenced, or its process ended.
+    pub ended: Option<Proof>,
+    /// For how long its worker has been gone; `None` while it is there.
+    pub gone_for: Option<Duration>,
+    /// The job that crashed it, if it crashed and one job is known to be at fault.
+    pub culprit: Option<JobName>,
+}
+
+/// What a turn has to go by.
+#[derive(Clone, Copy, Debug)]
+pub struct Sight<'a> {
+    /// Where every job should be. A job that stands in the ledger and not here is let go.
+    pub goal: &'a BTreeMap<JobName, Place>,
+    /// What is known of sessions. Nothing is known of one that does not stand here.
+    pub evidence: &'a BTreeMap<SessionId, Evidence>,
+    /// For how long the observer has seen each cell as it is; zero for one that is missing.
+    pub ages: &'a BTreeMap<JobName, Duration>,
+}
+
+/// The next write that brings `cells` closer to the goal, or `None` if there is nothing to write
+/// now: the goal is reached, or somebody has to answer first.
+///
+/// Repeating it with the same arguments gives the same write. O(jobs · log jobs).
+#[must_use]
+pub fn advance(cells: &Cells, sight: &Sight<'_>, terms: &HandoverTerms) -> Option<Save> {
+    let mut change = Change::of(cells);
+    for job in sight.goal.keys() {
+        change.admit(job);
+    }
+    for (job, record) in &cells.jobs {
+        let age = sight.ages.get(job).copied().unwrap_or_default();
+        let turn = Turn { job, record, age, sight, terms };
+        // A refusal leaves the job as it is; the next turn looks at it again.
+        let _: Result<(), Refusal> = turn.take(&mut change);
+    }
+    let new_jobs = sight.goal.iter().filter(|(job, _)| !cells.jobs.contains_key(*job));
+    for (job, place) in new_jobs {
+        let event = match place {
+            Place::Session(slot, session) if !has_ended(sight, session) => {
+                CellEvent::Grant { session: session.clone(), slot: *slot }
+            }
+            Place::Session(..) | Place::Slot(_) | Place::Nowhere => continue,
+        };
+        let _: Result<(), Refusal> = change.step(job, &event, Duration::ZERO, terms.policy);
+    }
+    change.finish()
+}
+
+fn has_ended(sight: &Sight<'_>, session: &SessionId) -> bool {
+    sight.evidence.get(session).is_some_and(|evidence| evidence.ended.is_some())
+}
+
+/// One job's part of a turn.
+struct Turn<'a> {
+    job: &'a JobName,
+    record: &'a Record,
+    age: Duration,
+    sight: &'a Sight<'a>,
+    terms: &'a HandoverTerms,
+}
+
+impl Turn<'_> {
+    fn take(&self, change: &mut Change) -> Result<(), Refusal> {
+        match &self.record.cell {
+            Cell::Granted { session, token } => self.of_holder(change, session, *token, None),
+            Cell::Releasing { session, token, since } => {
+                self.of_holder(change, session, *token, Some(*since))
+            }
+            Cell::Free { .. } | Cell::Hold { .. } | Cell::Quarantined { .. } => {
+                self.of_nobody(change)
+            }
+            Cell::Done { .. } if self.is_wanted() => Ok(()),
+            Cell::Done { .. } => change.remove(self.job),
+        }
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.sight.goal.contains_key(self.job)
+    }
+
+    /// The slot and the live session where the job should be.
+    fn place(&self) -> Option<(Slot, Option<&SessionId>)> {
+        match self.sight.goal.get(self.job)? {
+            Place::Session(slot, session) => {
+                Some((*slot, Some(session).filter(|session| !has_ended(self.sight, session))))
+            }
+            Place::Slot(slot) => Some((*slot, None)),
+            Place::Nowhere => None,
+        }
+    }
+
+    fn of_nobody(&self, change: &mut Change) -> Result<(), Refusal> {
+        match self.place() {
+            Some((slot, Some(session))) => {
+                let event = CellEvent::Grant { session: session.clone(), slot };
+                change.step(self.job, &event, self.age, self.terms.policy)
+            }
+            Some((_, None)) | None if self.is_wanted() => Ok(()),
+            Some((_, None)) | None => change.remove(self.job),
+        }
+    }
+
+    fn of_holder(
+        &self,
+        change: &mut Change,
+        holder: &SessionId,
+        token: Token,
+        since: Option<u64>,
+    ) -> Result<(), Refusal> {
+        let nothing = Evidence::default();
+        let evidence = self.sight.evidence.get(holder).unwrap_or(&nothing);
+        let step =
+            |change: &mut Change, event| change.step(self.job, &event, self.age, self.terms.policy);
+        if evidence.finished.get(self.job) == Some(&token) {
+            return step(change, CellEvent::Finish { session: holder.clone(), token });
+        }
+        let stays = self.place().is_some_and(|(_, session)| session == Some(holder));
+        let Some(proof) = self.proof(holder, evidence, since, stays) else {
+            return if stays { Ok(()) } else { step(change, CellEvent::Release) };
+        };
+        let strikes = self.record.strikes + u32::from(evidence.culprit.as_ref() == Some(self.job));
+        let then = self.then(strikes);
+        step(change, CellEvent::End { session: holder.clone(), proof, then })?;
+        change.blame(self.job, strikes);
+        if self.is_wanted() { Ok(()) } else { change.remove(self.job) }
+    }
+
+    /// Why the holder no longer holds the job, if that can be said.
+    fn proof(
+        &self,
+        holder: &SessionId,
+        evidence: &Evidence,
+        since: Option<u64>,
+        stays: bool,
+    ) -> Option<Proof> {
+        let HandoverTerms { policy, release_timeout, return_grace, rules } = *self.terms;
+        let acked = |since: u64| {
+            let seq = if rules.keep(Rule::AckBeforeGrant) { evidence.acked } else { since };
+            (since <= seq).then_some(Proof::Acknowledged { seq })
+        };
+        let is_gone = || evidence.gone_for.is_some_and(|gone| return_grace <= gone);
+        let weaker = || match policy {
+            Policy::AtLeastOnce if !stays && is_gone() => Some(Proof::Gone),
+            Policy::AtLeastOnce if since.is_some() && release_timeout <= self.age => {
+                Some(Proof::TimedOut)
+            }
+            Policy::AtLeastOnce if !stays && holder.is_plain() => Some(Proof::Published),
+            Policy::AtLeastOnce | Policy::Exclusive => None,
+        };
+        evidence.ended.or_else(|| since.and_then(acked)).or_else(weaker)
+    }
+
+    /// What becomes of the job once nobody holds it.
+    fn then(&self, strikes: u32) -> Then {
+        if let Some(span) = (self.record.strikes < strikes).then(|| strikes::backoff(strikes)) {
+            return span.map_or(Then::Free, |span| Then::Quarantine { span });
+        }
+        match self.place() {
+            Some((_, Some(session))) => Then::Grant { session: session.clone() },
+            Some((slot, None)) => Then::Hold { slot, span: self.terms.return_grace },
+            None => Then::Free,
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The brake on mass failures: when very many sessions fall silent at once, the fault is more
+//! likely with the observer than with all of them.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::{LeaseTerms, Moment, SessionId};
+
+/// Silent sessions up to this number never engage the brake.
+const SILENT_MAX: usize = 3;
+/// Nor does this share of all sessions, in percent.
+const SILENT_PERCENT_MAX: usize = 30;
+/// What share of all sessions may be revoked per lease duration once the brake lets go, in percent.
+const RATE_PERCENT: usize = 10;
+/// For how many lease durations nobody is revoked.
+const DURATIONS_HELD: u32 = 2;
+
+/// How the observer itself is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Health {
+    /// Its reads and watches are fresh.
+    Good,
+    /// Its reads are slow or its watches are behind, so silence may be its own.
+    Poor,
+}
+
+/// Decides which silent sessions may be revoked now. Not stored; one per pool and observer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Brake {
+    engaged: Option<Engaged>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Engaged {
+    since: Moment,
+    /// The sessions that were let through, and when: each counts for one lease duration.
+    let_through: Vec<(Moment, SessionId)>,
+}
+
+impl Brake {
+    /// Those of the `silent` sessions that may be revoked at `now`, out of `total` sessions.
+    ///
+    /// Few silent sessions may all be. If more than the greater of three and 30 % are silent, or
+    /// the observer's own health is poor, none may for two lease durations, and then 10 % of all
+    /// per lease duration (one at least), until few are silent again.
+    pub fn allow(
+        &mut self,
+        now: Moment,
+        silent: &BTreeSet<SessionId>,
+        total: usize,
+        health: Health,
+        terms: &LeaseTerms,
+    ) -> BTreeSet<SessionId> {
+        let few = SILENT_MAX.max(total.saturating_mul(SILENT_PERCENT_MAX) / 100);
+        if silent.len() <= few && health == Health::Good {
+            self.engaged = None;
+            return silent.clone();
+        }
+        let engaged =
+            self.engaged.get_or_insert_with(|| Engaged { since: now, let_through: Vec::new() });
+        if now.since(engaged.since) < terms.duration.saturating_mul(DURATIONS_HELD) {
+            return BTreeSet::new();
+        }
+        engaged.let_through(now, silent, total, terms.duration)
+    }
+
+    /// Whether the brake holds sessions back; worth a condition.
+    #[must_use]
+    pub fn is_engaged(&self) -> bool {
+        self.engaged.is_some()
+    }
+}
+
+impl Engaged {
+    fn let_through(
+        &mut self,
+        now: Moment,
+        silent: &BTreeSet<SessionId>,
+        total: usize,
+        per: Duration,
+    ) -> BTreeSet<SessionId> {
+        self.let_through.retain(|(at, _)| now.since(*at) < per);
+        let rate = (total.saturating_mul(RATE_PERCENT) / 100).max(1);
+        let already: BTreeSet<_> = self.let_through.iter().map(|(_, id)| id.clone()).collect();
+        let left = rate.saturating_sub(already.len());
+        let more = silent.difference(&already).take(left).cloned().collect::<Vec<_>>();
+        self.let_through.extend(more.iter().map(|id| (now, id.clone())));
+        already.intersection(silent).cloned().chain(more).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sessions(n: u64) -> BTreeSet<SessionId> {
+        (0..n).map(|n| SessionId::new("pod", n)).collect()
+    }
+
+    fn at(secs: u64) -> Moment {
+        Moment(Duration::from_secs(secs))
+    }
+
+    #[test]
+    fn a_few_silent_sessions_are_revoked_at_once() {
+        let (mut brake, terms) = (Brake::default(), LeaseTerms::default());
+        for (silent, total) in [(1, 1), (3, 3), (30, 100)] {
+            let allowed = brake.allow(at(0), &sessions(silent), total, Health::Good, &terms);
+            assert_eq!(allowed.len() as u64, silent, "{silent} of {total}");
+        }
+    }
+
+    #[test]
+    fn many_silent_sessions_wait_for_two_durations_and_then_go_slowly() {
+        let (mut brake, terms) = (Brake::default(), LeaseTerms::default());
+        let mut allowed =
+            |secs| brake.allow(at(secs), &sessions(31), 100, Health::Good, &terms).len();
+        assert_eq!([allowed(0), allowed(39), allowed(40), allowed(59)], [0, 0, 10, 10]);
+        assert_eq!(allowed(60), 10, "ten more, the first ten have had their time");
+        let few = brake.allow(at(61), &sessions(21), 100, Health::Good, &terms);
+        assert_eq!((few.len(), brake.is_engaged()), (21, false));
+    }
+
+    #[test]
+    fn an_observer_that_is_unwell_revokes_nobody_at_first() {
+        let (mut brake, terms) = (Brake::default(), LeaseTerms::default());
+        let allowed = brake.allow(at(0), &sessions(1), 100, Health::Poor, &terms);
+        assert!(allowed.is_empty() && brake.is_engaged());
+    }
+}

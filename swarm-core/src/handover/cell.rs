@@ -1,0 +1,317 @@
+//! One job in the ledger: who holds it, and what may happen to it next.
+
+use std::time::Duration;
+
+use super::{Policy, SessionId};
+use crate::{Slot, Token};
+
+/// The state of one job. `token` is the one of its last grant.
+///
+/// Spans are counted by whoever watches, from when it first saw the cell as it is. A restarted
+/// operator counts anew: it waits longer, never shorter, and no wall clock is needed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Cell {
+    /// Nobody holds it.
+    Free {
+        /// The last grant's token.
+        token: Token,
+    },
+    /// A session holds it.
+    Granted {
+        /// Who.
+        session: SessionId,
+        /// The grant's token.
+        token: Token,
+    },
+    /// A session holds it and is asked to let go.
+    Releasing {
+        /// Who.
+        session: SessionId,
+        /// The grant's token.
+        token: Token,
+        /// The ledger's number at which the release began. An acknowledgement of this number or a
+        /// later one ends the ownership.
+        since: u64,
+    },
+    /// Nobody holds it; it waits for the worker of a slot to come back.
+    Hold {
+        /// For whom.
+        slot: Slot,
+        /// For how long.
+        span: Duration,
+        /// The last grant's token.
+        token: Token,
+    },
+    /// Nobody holds it; it has crashed too many workers to be granted for a while.
+    Quarantined {
+        /// For how long.
+        span: Duration,
+        /// The last grant's token.
+        token: Token,
+    },
+    /// A finite job that is finished.
+    Done {
+        /// The token it finished under.
+        token: Token,
+    },
+}
+
+/// What may happen to a cell.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum CellEvent {
+    /// The job is granted to a session that fills `slot`.
+    Grant {
+        /// To whom.
+        session: SessionId,
+        /// Where it is.
+        slot: Slot,
+    },
+    /// The holder is asked to let go.
+    Release,
+    /// An ownership ends, by proof.
+    End {
+        /// Whose.
+        session: SessionId,
+        /// Why it has ended.
+        proof: Proof,
+        /// What becomes of the job in the same change.
+        then: Then,
+    },
+    /// The holder says that a finite job is finished.
+    Finish {
+        /// Who says so.
+        session: SessionId,
+        /// Under which token it ran.
+        token: Token,
+    },
+}
+
+/// Why an ownership has ended. Each is a stable fact: seen late, it only delays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Proof {
+    /// The session runs only what the ledger grants it at this number or later.
+    Acknowledged {
+        /// The number it acknowledged.
+        seq: u64,
+    },
+    /// The session closed its lease, after all its jobs had ended.
+    Closed,
+    /// The session's lease was revoked by compare-and-set, and waited out.
+    Fenced,
+    /// The session's process is known to have ended.
+    ProcessEnded,
+    /// The release was not acknowledged in time. At least once only.
+    TimedOut,
+    /// The worker has been gone longer than its jobs wait for it. At least once only.
+    Gone,
+    /// The holder is a plain worker, and a view without the job is about to be published; nobody
+    /// waits for it. At least once only.
+    Published,
+}
+
+/// What becomes of a job whose ownership has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Then {
+    /// It waits for a decision.
+    Free,
+    /// It is granted at once.
+    Grant {
+        /// To whom.
+        session: SessionId,
+    },
+    /// It waits for its slot.
+    Hold {
+        /// Which.
+        slot: Slot,
+        /// For how long.
+        span: Duration,
+    },
+    /// It is kept away from workers for a while.
+    Quarantine {
+        /// For how long.
+        span: Duration,
+    },
+}
+
+/// The circumstances of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Circumstances {
+    /// The number that the ledger will have after the change this step is part of.
+    pub seq: u64,
+    /// How long the observer has seen the cell as it is.
+    pub age: Duration,
+    /// What it takes to end an ownership.
+    pub policy: Policy,
+}
+
+/// Why an event does not apply to a cell. Nothing was changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// A job that somebody holds is not granted.
+    #[error("session {session} still holds the job")]
+    Held {
+        /// Who.
+        session: SessionId,
+    },
+    /// The session does not hold the job, or not under this token.
+    #[error("session {session} does not hold the job under that token")]
+    NotHolder {
+        /// Who.
+        session: SessionId,
+    },
+    /// An acknowledgement from before the release proves nothing.
+    #[error("the release is not acknowledged")]
+    NotAcknowledged,
+    /// The policy does not take this for a proof.
+    #[error("{proof:?} does not end an ownership under {policy:?}")]
+    NoProof {
+        /// What was brought forward.
+        proof: Proof,
+        /// The policy in force.
+        policy: Policy,
+    },
+    /// The job waits for something else first.
+    #[error("the job is kept free for another {left:?}")]
+    Waiting {
+        /// For how much longer.
+        left: Duration,
+    },
+    /// The job is finished; it never runs again.
+    #[error("the job is done")]
+    Done,
+    /// There is no such job in the ledger.
+    #[error("the ledger has no such job")]
+    Unknown,
+}
+
+impl Cell {
+    /// The token of the last grant.
+    #[must_use]
+    pub fn token(&self) -> Token {
+        match self {
+            Self::Free { token }
+            | Self::Granted { token, .. }
+            | Self::Releasing { token, .. }
+            | Self::Hold { token, .. }
+            | Self::Quarantined { token, .. }
+            | Self::Done { token } => *token,
+        }
+    }
+
+    /// Who may be running the job.
+    #[must_use]
+    pub fn holder(&self) -> Option<&SessionId> {
+        match self {
+            Self::Granted { session, .. } | Self::Releasing { session, .. } => Some(session),
+            Self::Free { .. }
+            | Self::Hold { .. }
+            | Self::Quarantined { .. }
+            | Self::Done { .. } => None,
+        }
+    }
+
+    /// The cell after `event`. An event that is already true gives the same cell.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] if the event does not apply, or would take a job from its holder without proof.
+    pub fn step(&self, event: &CellEvent, circumstances: &Circumstances) -> Result<Self, Refusal> {
+        match event {
+            CellEvent::Grant { session, slot } => self.grant(session, *slot, circumstances),
+            CellEvent::Release => Ok(self.release(circumstances.seq)),
+            CellEvent::End { session, proof, then } => {
+                self.end(session, *proof, circumstances.policy)?;
+                Ok(self.then(then))
+            }
+            CellEvent::Finish { session, token } => self.finish(session, *token),
+        }
+    }
+
+    fn grant(&self, to: &SessionId, at: Slot, now: &Circumstances) -> Result<Self, Refusal> {
+        let still = |span: Duration| span.checked_sub(now.age).filter(|left| !left.is_zero());
+        match self {
+            Self::Granted { session, .. } if session == to => return Ok(self.clone()),
+            Self::Granted { session, .. } | Self::Releasing { session, .. } => {
+                return Err(Refusal::Held { session: session.clone() });
+            }
+            Self::Done { .. } => return Err(Refusal::Done),
+            Self::Hold { slot, .. } if *slot == at => (),
+            Self::Hold { span, .. } | Self::Quarantined { span, .. } => {
+                if let Some(left) = still(*span) {
+                    return Err(Refusal::Waiting { left });
+                }
+            }
+            Self::Free { .. } => (),
+        }
+        Ok(self.then(&Then::Grant { session: to.clone() }))
+    }
+
+    fn release(&self, seq: u64) -> Self {
+        match self {
+            Self::Granted { session, token } => {
+                Self::Releasing { session: session.clone(), token: *token, since: seq }
+            }
+            Self::Releasing { .. }
+            | Self::Free { .. }
+            | Self::Hold { .. }
+            | Self::Quarantined { .. }
+            | Self::Done { .. } => self.clone(),
+        }
+    }
+
+    /// Checks that the ownership of `by` ends with `proof`.
+    fn end(&self, by: &SessionId, proof: Proof, policy: Policy) -> Result<(), Refusal> {
+        if self.holder() != Some(by) {
+            return Err(Refusal::NotHolder { session: by.clone() });
+        }
+        let since = match self {
+            Self::Releasing { since, .. } => Some(*since),
+            Self::Granted { .. }
+            | Self::Free { .. }
+            | Self::Hold { .. }
+            | Self::Quarantined { .. }
+            | Self::Done { .. } => None,
+        };
+        let at_least_once = policy == Policy::AtLeastOnce;
+        match proof {
+            Proof::Acknowledged { seq } if since.is_some_and(|since| since <= seq) => Ok(()),
+            Proof::Acknowledged { .. } => Err(Refusal::NotAcknowledged),
+            Proof::Closed | Proof::Fenced | Proof::ProcessEnded => Ok(()),
+            Proof::TimedOut if at_least_once && since.is_some() => Ok(()),
+            Proof::Gone if at_least_once => Ok(()),
+            Proof::Published if at_least_once && by.is_plain() => Ok(()),
+            Proof::TimedOut | Proof::Gone | Proof::Published => {
+                Err(Refusal::NoProof { proof, policy })
+            }
+        }
+    }
+
+    fn then(&self, then: &Then) -> Self {
+        let token = self.token();
+        match then {
+            Then::Free => Self::Free { token },
+            Then::Grant { session } => {
+                Self::Granted { session: session.clone(), token: Token(token.0 + 1) }
+            }
+            Then::Hold { slot, span } => Self::Hold { slot: *slot, span: *span, token },
+            Then::Quarantine { span } => Self::Quarantined { span: *span, token },
+        }
+    }
+
+    fn finish(&self, by: &SessionId, under: Token) -> Result<Self, Refusal> {
+        match self {
+            Self::Done { token } if *token == under => Ok(self.clone()),
+            Self::Granted { session, token } | Self::Releasing { session, token, .. }
+                if session == by && *token == under =>
+            {
+                Ok(Self::Done { token: under })
+            }
+            Self::Granted { .. }
+            | Self::Releasing { .. }
+            | Self::Free { .. }
+            | Self::Hold { .. }
+            | Self::Quarantined { .. }
+            | Self::Done { .. } => Err(Refusal::NotHolder { session: by.clone() }),
+        }
+    }
+}

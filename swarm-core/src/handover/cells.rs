@@ -1,0 +1,206 @@
+//! The ledger's cells: every job once, changed only by compare-and-set.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::{Cell, CellEvent, Circumstances, Policy, Refusal, Rule, Rules, SessionId};
+use crate::{JobName, Token};
+
+/// Who holds which job, by session.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Cells {
+    /// The life of the ledger: higher after a store was rolled back and the ledger rebuilt.
+    pub incarnation: u64,
+    /// Counts changes.
+    pub seq: u64,
+    /// The token that a job new to the ledger begins with; its first grant is one higher. Raised
+    /// past the token of every job that goes.
+    pub first_token: Token,
+    /// The jobs. A job that is no longer wanted stands here until nobody can be running it.
+    pub jobs: BTreeMap<JobName, Record>,
+}
+
+/// What the ledger knows of one job.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Record {
+    /// Its state.
+    pub cell: Cell,
+    /// How many crashes of workers it is blamed for since it last ran well.
+    pub strikes: u32,
+}
+
+/// What one session is to run, and from which state of the ledger that follows.
+///
+/// It is derived. It may reach the session late, twice, out of order or never.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SessionView {
+    /// For whom it is.
+    pub session: SessionId,
+    /// The life of the ledger.
+    pub incarnation: u64,
+    /// The ledger's number.
+    pub seq: u64,
+    /// What to run, with the tokens to run it under. A job that is being released is not in it.
+    pub jobs: BTreeMap<JobName, Token>,
+}
+
+impl Cells {
+    /// An empty ledger, created `unix_time_us` microseconds after the Unix epoch. Its tokens begin
+    /// there, so that a ledger made anew after a loss grants higher ones.
+    #[must_use]
+    pub fn new(unix_time_us: u64) -> Self {
+        let first_token = Token(unix_time_us);
+        Self { incarnation: 0, seq: 0, first_token, jobs: BTreeMap::new() }
+    }
+
+    /// What `session` is to run. O(jobs).
+    #[must_use]
+    pub fn view(&self, session: &SessionId) -> SessionView {
+        let granted = |(job, record): (&JobName, &Record)| match &record.cell {
+            Cell::Granted { session: holder, token } => {
+                (holder == session).then(|| (job.clone(), *token))
+            }
+            Cell::Releasing { .. }
+            | Cell::Free { .. }
+            | Cell::Hold { .. }
+            | Cell::Quarantined { .. }
+            | Cell::Done { .. } => None,
+        };
+        SessionView {
+            session: session.clone(),
+            incarnation: self.incarnation,
+            seq: self.seq,
+            jobs: self.jobs.iter().filter_map(granted).collect(),
+        }
+    }
+}
+
+/// A change in the making: any number of steps that become one write.
+#[derive(Clone, Debug)]
+pub struct Change {
+    base: u64,
+    next: Cells,
+    touched: BTreeSet<SessionId>,
+    has_changed: bool,
+}
+
+/// A change that is ready to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Save {
+    /// The number of the ledger it was made from.
+    pub base: u64,
+    /// The ledger as it shall be.
+    pub next: Cells,
+    /// The sessions whose views differ. They are published after the write, never before.
+    pub touched: BTreeSet<SessionId>,
+}
+
+/// Another writer was faster: read the ledger again, then decide again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the ledger is at {stored}, and the change was made from {base}")]
+pub struct CellsConflict {
+    /// The number it was made from.
+    pub base: u64,
+    /// The number that is stored.
+    pub stored: u64,
+}
+
+impl Change {
+    /// Begins a change of `cells`.
+    #[must_use]
+    pub fn of(cells: &Cells) -> Self {
+        let mut next = cells.clone();
+        next.seq += 1;
+        Self { base: cells.seq, next, touched: BTreeSet::new(), has_changed: false }
+    }
+
+    /// The number the ledger will have after the change.
+    #[must_use]
+    pub fn seq(&self) -> u64 {
+        self.next.seq
+    }
+
+    /// Takes a job in, free; one that stands in the ledger stays as it is.
+    pub fn admit(&mut self, job: &JobName) {
+        if !self.next.jobs.contains_key(job) {
+            let cell = Cell::Free { token: self.next.first_token };
+            self.next.jobs.insert(job.clone(), Record { cell, strikes: 0 });
+            self.has_changed = true;
+        }
+    }
+
+    /// Forgets a job. Its tokens stay used.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Held`] while somebody holds it: release it first.
+    pub fn remove(&mut self, job: &JobName) -> Result<(), Refusal> {
+        let Some(record) = self.next.jobs.get(job) else { return Ok(()) };
+        if let Some(session) = record.cell.holder() {
+            return Err(Refusal::Held { session: session.clone() });
+        }
+        let used = record.cell.token();
+        self.next.first_token = self.next.first_token.max(used);
+        self.next.jobs.remove(job);
+        self.has_changed = true;
+        Ok(())
+    }
+
+    /// Lets `event` happen to `job`, whose cell the observer has seen unchanged for `age`.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal`] if it does not apply; the change is as it was before.
+    pub fn step(
+        &mut self,
+        job: &JobName,
+        event: &CellEvent,
+        age: Duration,
+        policy: Policy,
+    ) -> Result<(), Refusal> {
+        let seq = self.next.seq;
+        let record = self.next.jobs.get_mut(job).ok_or(Refusal::Unknown)?;
+        let cell = record.cell.step(event, &Circumstances { seq, age, policy })?;
+        if cell != record.cell {
+            self.touched.extend(record.cell.holder().into_iter().chain(cell.holder()).cloned());
+            record.cell = cell;
+            self.has_changed = true;
+        }
+        Ok(())
+    }
+
+    /// Sets how many crashes `job` is blamed for.
+    pub fn blame(&mut self, job: &JobName, strikes: u32) {
+        if let Some(record) = self.next.jobs.get_mut(job)
+            && record.strikes != strikes
+        {
+            record.strikes = strikes;
+            self.has_changed = true;
+        }
+    }
+
+    /// The write, or `None` if nothing changed.
+    #[must_use]
+    pub fn finish(self) -> Option<Save> {
+        let Self { base, next, touched, has_changed } = self;
+        has_changed.then_some(Save { base, next, touched })
+    }
+}
+
+impl Save {
+    /// The ledger that a store holds after this write. Stores without a compare-and-set of their
+    /// own use this under their lock.
+    ///
+    /// # Errors
+    ///
+    /// [`CellsConflict`] if `stored` is not the ledger the change was made from.
+    pub fn onto(&self, stored: &Cells, rules: Rules) -> Result<Cells, CellsConflict> {
+        let unchanged = stored.seq == self.base && stored.incarnation == self.next.incarnation;
+        if unchanged || !rules.keep(Rule::CompareAndSet) {
+            Ok(self.next.clone())
+        } else {
+            Err(CellsConflict { base: self.base, stored: stored.seq })
+        }
+    }
+}

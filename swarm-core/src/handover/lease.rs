@@ -1,0 +1,301 @@
+//! The lease of a session: who writes what into it, under which precondition, and its timing.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Rule, Rules};
+use crate::{JobName, Token};
+
+/// A reading of one process's monotonic clock: the time since a start that only it knows.
+///
+/// On a worker the clock also counts the time the machine was suspended (`CLOCK_BOOTTIME`).
+/// Moments of different processes cannot be compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Moment(pub Duration);
+
+impl Moment {
+    /// The moment `span` later; the end of time if there is none.
+    #[must_use]
+    pub fn after(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(span))
+    }
+
+    /// The moment `span` earlier; the clock's start if there is none.
+    #[must_use]
+    pub fn before(self, span: Duration) -> Self {
+        Self(self.0.saturating_sub(span))
+    }
+
+    /// How long ago `earlier` was; zero if the clock went back.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// One life of one worker: the UID of its pod, and a random number drawn at its start.
+///
+/// A restarted container is another session; so is a pod that got the name of an older one. A
+/// program that does not speak the protocol has only its pod's UID. Identities are never reused.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId {
+    pod_uid: Arc<str>,
+    nonce: Option<u64>,
+}
+
+impl SessionId {
+    /// The session of a worker that speaks the protocol. `nonce` is random, drawn at its start.
+    #[must_use]
+    pub fn new(pod_uid: &str, nonce: u64) -> Self {
+        Self { pod_uid: pod_uid.into(), nonce: Some(nonce) }
+    }
+
+    /// The stand-in for a plain worker, which never acknowledges anything by itself.
+    #[must_use]
+    pub fn plain(pod_uid: &str) -> Self {
+        Self { pod_uid: pod_uid.into(), nonce: None }
+    }
+
+    /// The UID of the pod.
+    #[must_use]
+    pub fn pod_uid(&self) -> &str {
+        &self.pod_uid
+    }
+
+    /// Whether the worker is plain, that is, does not speak the protocol.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.nonce.is_none()
+    }
+}
+
+/// As in `6f1c…-00000000000004d2`: fit for the name of an object.
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.nonce {
+            Some(nonce) => write!(f, "{}-{nonce:016x}", self.pod_uid),
+            None => f.write_str(&self.pod_uid),
+        }
+    }
+}
+
+/// Names one stored state of a lease; only equality means anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LeaseVersion(pub u64);
+
+/// Whom a lease belongs to. `Closed` and `Revoked` are final.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Holder {
+    /// Its session.
+    Session,
+    /// Nobody: the session let go of everything and closed it.
+    Closed,
+    /// Nobody: an operator took it away.
+    Revoked,
+}
+
+/// What a session tells with every write to its lease.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Ack {
+    /// The life of the ledger that `seq` counts in.
+    pub incarnation: u64,
+    /// The session runs only what the ledger granted it at this number or later, and will never
+    /// again start anything from an earlier one.
+    pub seq: u64,
+    /// Finite jobs that are finished, with the token they ran under.
+    pub finished: BTreeMap<JobName, Token>,
+    /// The worker was told to end and waits for its jobs to be moved.
+    pub is_draining: bool,
+}
+
+/// A stored lease.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Lease {
+    /// Which stored state this is.
+    pub version: LeaseVersion,
+    /// Whom it belongs to.
+    pub holder: Holder,
+    /// The number of the session's last write that landed.
+    pub number: u64,
+    /// What the session told with it.
+    pub ack: Ack,
+}
+
+/// A write of a session to its own lease.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LeaseWrite {
+    /// The version it replaces; `None` creates the lease.
+    pub expected: Option<LeaseVersion>,
+    /// [`Holder::Session`] to renew, [`Holder::Closed`] to close.
+    pub holder: Holder,
+    /// Counts the session's writes, so that it recognises its own.
+    pub number: u64,
+    /// What the session tells.
+    pub ack: Ack,
+}
+
+/// Another writer was faster, or the object is final; nothing was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the lease changed since it was seen; read it again")]
+pub struct LeaseConflict;
+
+impl LeaseWrite {
+    /// The lease that a store holds after this write, if the write's precondition is met. Stores
+    /// without a compare-and-set of their own use this under their lock.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseConflict`] if `stored` is not what the session saw.
+    pub fn onto(
+        &self,
+        stored: Option<&Lease>,
+        version: LeaseVersion,
+    ) -> Result<Lease, LeaseConflict> {
+        if stored.map(|lease| lease.version) != self.expected {
+            return Err(LeaseConflict);
+        }
+        Ok(Lease { version, holder: self.holder, number: self.number, ack: self.ack.clone() })
+    }
+}
+
+impl Lease {
+    /// The lease that a store holds after an operator, who saw version `seen`, revoked it. Success
+    /// certifies that the session wrote nothing after `seen`.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseConflict`] if the lease is no longer the one that was seen, or has no holder.
+    pub fn revoke(
+        &self,
+        seen: LeaseVersion,
+        version: LeaseVersion,
+        rules: Rules,
+    ) -> Result<Self, LeaseConflict> {
+        let unchanged = self.version == seen || !rules.keep(Rule::RevokeAtSeenVersion);
+        if self.holder != Holder::Session || !unchanged {
+            return Err(LeaseConflict);
+        }
+        Ok(Self { version, holder: Holder::Revoked, ..self.clone() })
+    }
+}
+
+/// The timing of sessions, the same for workers and operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LeaseTerms {
+    /// How long a session may act after it sent a renewal that succeeded.
+    pub duration: Duration,
+    /// How often it renews.
+    pub renew: Duration,
+    /// How long before the end of its lease a session begins to stop its jobs.
+    pub stop_timeout: Duration,
+    /// By how many thousandths the clock of a worker or an operator may run fast or slow.
+    pub drift_permille: u32,
+    /// What is waited on top, for rounding and for timers that fire late.
+    pub slack: Duration,
+    /// The rules in force.
+    pub rules: Rules,
+}
+
+impl Default for LeaseTerms {
+    fn default() -> Self {
+        Self {
+            duration: Duration::from_secs(20),
+            renew: Duration::from_secs(4),
+            stop_timeout: Duration::from_secs(5),
+            drift_permille: 10,
+            slack: Duration::from_secs(1),
+            rules: Rules::default(),
+        }
+    }
+}
+
+/// Why terms cannot work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LeaseTermsError {
+    /// The lease ends before a late renewal could have saved it.
+    #[error("a lease of {duration:?} is too short: at least 3 × renew + stop timeout = {least:?}")]
+    TooShort {
+        /// The duration given.
+        duration: Duration,
+        /// The least that works.
+        least: Duration,
+    },
+    /// No wait would be long enough.
+    #[error("a clock drift of {permille} ‰ cannot be waited out; allow at most 500 ‰")]
+    Drift {
+        /// The drift given.
+        permille: u32,
+    },
+}
+
+impl LeaseTerms {
+    /// Whether a session can live under these terms.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseTermsError`] says which rule they break.
+    pub fn check(&self) -> Result<(), LeaseTermsError> {
+        let least = self.renew.saturating_mul(3).saturating_add(self.stop_timeout);
+        if self.duration < least {
+            return Err(LeaseTermsError::TooShort { duration: self.duration, least });
+        }
+        if self.drift_permille > 500 {
+            return Err(LeaseTermsError::Drift { permille: self.drift_permille });
+        }
+        Ok(())
+    }
+
+    /// How long after it saw a session's last renewal an operator has waited the session out, on
+    /// its own clock: duration · (1 + drift) / (1 − drift) + slack. About 21.4 s by default.
+    #[must_use]
+    pub fn fence_wait(&self) -> Duration {
+        if !self.rules.keep(Rule::DriftMargin) {
+            return self.duration;
+        }
+        let drift = self.drift_permille.min(500);
+        let stretched = self.duration.saturating_mul(1000 + drift) / (1000 - drift);
+        stretched.saturating_add(self.slack)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_covers_a_fast_operator_and_a_slow_worker() {
+        let terms = LeaseTerms::default();
+        assert_eq!(terms.check(), Ok(()));
+        assert_eq!(terms.fence_wait().as_millis(), 21_404);
+    }
+
+    #[test]
+    fn terms_that_cannot_work_are_refused_with_a_number() {
+        let short = LeaseTerms { duration: Duration::from_secs(16), ..LeaseTerms::default() };
+        let error = short.check().unwrap_err().to_string();
+        assert_eq!(error, "a lease of 16s is too short: at least 3 × renew + stop timeout = 17s");
+    }
+
+    #[test]
+    fn a_lease_without_holder_is_final() {
+        let terms = Rules::default();
+        let held = Lease {
+            version: LeaseVersion(1),
+            holder: Holder::Session,
+            number: 1,
+            ack: Ack::default(),
+        };
+        let revoked = held.revoke(LeaseVersion(1), LeaseVersion(2), terms).unwrap();
+        assert!(revoked.revoke(LeaseVersion(2), LeaseVersion(3), terms).is_err());
+        let renewal = LeaseWrite {
+            expected: Some(LeaseVersion(1)),
+            holder: Holder::Session,
+            number: 2,
+            ack: Ack::default(),
+        };
+        assert!(renewal.onto(Some(&revoked), LeaseVersion(3)).is_err());
+        assert!(renewal.onto(None, LeaseVersion(3)).is_err(), "a vanished lease is never re-made");
+    }
+}

@@ -1,0 +1,200 @@
+//! What may end an ownership, and what becomes of the job, case by case.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::*;
+use crate::{JobName, Slot, Token};
+
+fn id(n: u64) -> SessionId {
+    SessionId::new("pod", n)
+}
+
+fn job() -> JobName {
+    "a".parse().unwrap()
+}
+
+fn terms(policy: Policy) -> HandoverTerms {
+    HandoverTerms { policy, ..HandoverTerms::default() }
+}
+
+/// A ledger in which `holder` was granted the job, at number 1 and under token 1.
+fn granted(holder: &SessionId) -> Cells {
+    go(&Cells::new(0), Some(at(holder)), &[], 0, Policy::Exclusive).unwrap()
+}
+
+fn at(session: &SessionId) -> Place {
+    Place::Session(Slot(0), session.clone())
+}
+
+/// The ledger after one turn, or `None` if there was nothing to do.
+fn go(
+    cells: &Cells,
+    place: Option<Place>,
+    evidence: &[(SessionId, Evidence)],
+    waited: u64,
+    policy: Policy,
+) -> Option<Cells> {
+    let goal = place.map(|place| (job(), place)).into_iter().collect();
+    let evidence = evidence.iter().cloned().collect();
+    let ages = [(job(), Duration::from_secs(waited))].into();
+    let sight = Sight { goal: &goal, evidence: &evidence, ages: &ages };
+    advance(cells, &sight, &terms(policy)).map(|save| save.next)
+}
+
+fn cell(cells: &Cells) -> &Cell {
+    &cells.jobs[&job()].cell
+}
+
+fn acked(seq: u64) -> Evidence {
+    Evidence { acked: seq, ..Evidence::default() }
+}
+
+fn ended(proof: Proof) -> Evidence {
+    Evidence { ended: Some(proof), ..Evidence::default() }
+}
+
+#[test]
+fn a_move_is_a_release_an_acknowledgement_and_a_grant_with_the_next_token() {
+    let first = granted(&id(1));
+    assert_eq!(*cell(&first), Cell::Granted { session: id(1), token: Token(1) });
+    let second = go(&first, Some(at(&id(2))), &[], 0, Policy::Exclusive).unwrap();
+    assert_eq!(*cell(&second), Cell::Releasing { session: id(1), token: Token(1), since: 2 });
+    let to_two =
+        |evidence| go(&second, Some(at(&id(2))), &[(id(1), evidence)], 0, Policy::Exclusive);
+    assert_eq!(to_two(acked(1)), None, "an acknowledgement from before the release");
+    let third = to_two(acked(2)).unwrap();
+    assert_eq!(*cell(&third), Cell::Granted { session: id(2), token: Token(2) });
+}
+
+#[test]
+fn closed_fenced_and_ended_sessions_lose_their_jobs_without_a_release() {
+    for proof in [Proof::Closed, Proof::Fenced, Proof::ProcessEnded] {
+        let evidence = [(id(1), ended(proof))];
+        let next = go(&granted(&id(1)), Some(at(&id(2))), &evidence, 0, Policy::Exclusive).unwrap();
+        assert_eq!(*cell(&next), Cell::Granted { session: id(2), token: Token(2) }, "{proof:?}");
+    }
+}
+
+#[test]
+fn waiting_ends_an_ownership_only_at_least_once() {
+    let releasing = go(&granted(&id(1)), Some(at(&id(2))), &[], 0, Policy::AtLeastOnce).unwrap();
+    let gone = Evidence { gone_for: Some(Duration::from_secs(30)), ..Evidence::default() };
+    for (evidence, waited) in [(Evidence::default(), 60), (gone, 0)] {
+        let next =
+            |policy| go(&releasing, Some(at(&id(2))), &[(id(1), evidence.clone())], waited, policy);
+        assert_eq!(next(Policy::Exclusive), None);
+        assert_eq!(next(Policy::AtLeastOnce).unwrap().view(&id(2)).jobs.len(), 1);
+    }
+    assert_eq!(go(&releasing, Some(at(&id(2))), &[], 59, Policy::AtLeastOnce), None);
+}
+
+#[test]
+fn a_plain_worker_is_not_waited_for_and_never_exclusive() {
+    let plain = SessionId::plain("pod-a");
+    let next = |policy| go(&granted(&plain), Some(at(&id(2))), &[], 0, policy).unwrap();
+    assert_eq!(next(Policy::AtLeastOnce).view(&id(2)).jobs.len(), 1);
+    assert_eq!(next(Policy::Exclusive).view(&id(2)).jobs.len(), 0);
+}
+
+#[test]
+fn a_job_waits_for_its_slot_and_goes_elsewhere_when_the_grace_is_over() {
+    let evidence = [(id(1), ended(Proof::Closed))];
+    let here = Some(Place::Slot(Slot(0)));
+    let held = go(&granted(&id(1)), here.clone(), &evidence, 0, Policy::Exclusive).unwrap();
+    assert!(matches!(cell(&held), Cell::Hold { slot: Slot(0), token: Token(1), .. }));
+    assert_eq!(go(&held, here, &evidence, 0, Policy::Exclusive), None, "no write at rest");
+    let back = go(&held, Some(at(&id(2))), &[], 0, Policy::Exclusive).unwrap();
+    assert_eq!(back.view(&id(2)).jobs[&job()], Token(2));
+    let elsewhere = Some(Place::Session(Slot(7), id(3)));
+    assert_eq!(go(&held, elsewhere.clone(), &[], 29, Policy::Exclusive), None);
+    assert!(go(&held, elsewhere, &[], 30, Policy::Exclusive).is_some());
+}
+
+#[test]
+fn a_job_that_goes_is_released_first_and_its_tokens_stay_used() {
+    let releasing = go(&granted(&id(1)), None, &[], 0, Policy::Exclusive).unwrap();
+    let removed = go(&releasing, None, &[(id(1), acked(2))], 0, Policy::Exclusive).unwrap();
+    assert!(removed.jobs.is_empty());
+    let back = go(&removed, Some(at(&id(2))), &[], 0, Policy::Exclusive).unwrap();
+    assert_eq!(*cell(&back), Cell::Granted { session: id(2), token: Token(2) });
+}
+
+#[test]
+fn the_third_crash_of_a_job_keeps_it_away_for_a_minute() {
+    let mut cells = granted(&id(1));
+    for n in 1..=3 {
+        let crash = Evidence { culprit: Some(job()), ..ended(Proof::ProcessEnded) };
+        cells = go(&cells, Some(at(&id(n + 1))), &[(id(n), crash)], 0, Policy::Exclusive).unwrap();
+        if n < 3 {
+            assert!(matches!(cell(&cells), Cell::Free { .. }), "after {n} crashes");
+            cells = go(&cells, Some(at(&id(n + 1))), &[], 0, Policy::Exclusive).unwrap();
+        }
+    }
+    let minute = Duration::from_mins(1);
+    assert_eq!(*cell(&cells), Cell::Quarantined { span: minute, token: Token(3) });
+    assert_eq!(go(&cells, Some(at(&id(9))), &[], 59, Policy::Exclusive), None);
+    assert!(go(&cells, Some(at(&id(9))), &[], 60, Policy::Exclusive).is_some());
+}
+
+#[test]
+fn done_is_taken_from_the_holder_under_the_last_token_only() {
+    let done = |token| Evidence { finished: [(job(), token)].into(), ..Evidence::default() };
+    let stay = Some(at(&id(1)));
+    let says = |who: u64, token| {
+        go(&granted(&id(1)), stay.clone(), &[(id(who), done(token))], 0, Policy::Exclusive)
+    };
+    assert_eq!(says(2, Token(1)), None, "not the holder");
+    assert_eq!(says(1, Token(0)), None, "an older grant");
+    let cells = says(1, Token(1)).unwrap();
+    assert_eq!(*cell(&cells), Cell::Done { token: Token(1) });
+    assert_eq!(go(&cells, Some(at(&id(2))), &[], 0, Policy::Exclusive), None, "never runs again");
+}
+
+#[test]
+fn one_write_grants_everything_that_was_acknowledged() {
+    let names = ["a", "b", "c"].map(|name| name.parse::<JobName>().unwrap());
+    let goal = |to: &SessionId| names.iter().map(|job| (job.clone(), at(to))).collect();
+    let turn = |cells: &Cells, to: u64, evidence: &BTreeMap<_, _>| {
+        let sight = Sight { goal: &goal(&id(to)), evidence, ages: &BTreeMap::new() };
+        advance(cells, &sight, &terms(Policy::Exclusive)).unwrap()
+    };
+    let first = turn(&Cells::new(0), 1, &BTreeMap::new()).next;
+    let second = turn(&first, 2, &BTreeMap::new()).next;
+    let third = turn(&second, 2, &[(id(1), acked(2))].into());
+    assert_eq!((third.next.seq, third.next.view(&id(2)).jobs.len()), (3, 3));
+    assert_eq!(third.touched, [id(1), id(2)].into());
+    assert!(third.onto(&first, Rules::default()).is_err(), "made from another ledger");
+    assert_eq!(third.onto(&second, Rules::default()).as_ref(), Ok(&third.next));
+}
+
+#[test]
+fn a_silent_session_is_fenced_one_wait_after_its_last_renewal_was_seen() {
+    let terms = LeaseTerms::default();
+    let now = |ms| Moment(Duration::from_millis(ms));
+    let version = LeaseVersion(7);
+    let lease = Lease { version, holder: Holder::Session, number: 1, ack: Ack::default() };
+    let mut watch = Watch::begin(now(0), &lease);
+    assert_eq!(watch.step(now(19_999), &WatchEvent::Suspect, &terms), None);
+    let revoke = watch.step(now(20_000), &WatchEvent::Suspect, &terms);
+    assert_eq!(revoke, Some(WatchEffect::Revoke(version)));
+    watch.step(now(20_001), &WatchEvent::RevocationWritten(version), &terms);
+    watch.step(now(21_404), &WatchEvent::Tick, &terms);
+    assert_eq!(watch.evidence(0).ended, None);
+    watch.step(now(21_405), &WatchEvent::Tick, &terms);
+    assert_eq!(watch.evidence(0).ended, Some(Proof::Fenced));
+}
+
+#[test]
+fn a_lease_found_revoked_is_waited_out_from_its_first_sight() {
+    let terms = LeaseTerms::default();
+    let now = |s| Moment(Duration::from_secs(s));
+    let version = LeaseVersion(7);
+    let lease = Lease { version, holder: Holder::Revoked, number: 1, ack: Ack::default() };
+    let mut watch = Watch::begin(now(100), &lease);
+    for (s, ended) in [(121, None), (122, Some(Proof::Fenced))] {
+        watch.step(now(s), &WatchEvent::Seen(lease.clone()), &terms);
+        watch.step(now(s), &WatchEvent::Tick, &terms);
+        assert_eq!(watch.evidence(0).ended, ended, "after {s} s");
+    }
+}

@@ -1,0 +1,204 @@
+//! One operator's watch over one session: alive, closed, or revoked and waited out.
+//!
+//! A lease that looks old proves nothing, since the look may be old too. Only a revocation by
+//! compare-and-set certifies that no renewal followed the one that was seen; from there on the
+//! session's own deadline can be waited out.
+
+use super::{Ack, Evidence, Holder, Lease, LeaseTerms, LeaseVersion, Moment, Proof, Rule};
+
+/// What is known of a session's life. It is not stored: an operator that restarts begins anew and
+/// waits longer, never shorter.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Watch {
+    /// How far its end is known.
+    pub life: Life,
+    /// The latest it told.
+    pub ack: Ack,
+}
+
+/// How far the end of a session is known. Moments are on the observer's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Life {
+    /// The lease was seen held, first at `since` in this version.
+    Held {
+        /// The version seen.
+        version: LeaseVersion,
+        /// When it was first seen.
+        since: Moment,
+    },
+    /// A revocation of `version` was sent; its answer is not known.
+    Revoking {
+        /// The version it replaces.
+        version: LeaseVersion,
+        /// When that was first seen.
+        since: Moment,
+    },
+    /// The lease is revoked; the session's deadline is being waited out.
+    Revoked {
+        /// From when on it is waited.
+        since: Moment,
+    },
+    /// The session has ended.
+    Ended(Proof),
+}
+
+/// What an observer learns of a session.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum WatchEvent {
+    /// Time passes.
+    Tick,
+    /// The lease was read, perhaps from a stale copy.
+    Seen(Lease),
+    /// The lease is missing. Names are never used again, so it was deleted and cannot be renewed.
+    Missing,
+    /// The session may be revoked if it is silent. The [brake](super::Brake) decides when.
+    Suspect,
+    /// Our revocation of this version was written.
+    RevocationWritten(LeaseVersion),
+    /// Our revocation was refused, or there was no answer.
+    RevocationFailed,
+    /// The process is known to have ended: its containers terminated, a successor started in the
+    /// same pod, its node is deleted or tainted out-of-service, or we reaped it ourselves.
+    ProcessEnded,
+}
+
+/// What an observer has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WatchEffect {
+    /// Revoke the lease by compare-and-set, at this version only.
+    Revoke(LeaseVersion),
+}
+
+impl Watch {
+    /// Begins to watch a session whose lease was read at `now`.
+    #[must_use]
+    pub fn begin(now: Moment, lease: &Lease) -> Self {
+        let mut watch = Self {
+            life: Life::Held { version: lease.version, since: now },
+            ack: lease.ack.clone(),
+        };
+        watch.seen(now, lease);
+        watch
+    }
+
+    /// Whether the lease was not seen to change for its whole duration.
+    #[must_use]
+    pub fn is_silent(&self, now: Moment, terms: &LeaseTerms) -> bool {
+        match self.life {
+            Life::Held { since, .. } | Life::Revoking { since, .. } => {
+                terms.duration <= now.since(since)
+            }
+            Life::Revoked { .. } | Life::Ended(_) => true,
+        }
+    }
+
+    /// Takes in what was learned at `now` and says what to do about it.
+    pub fn step(
+        &mut self,
+        now: Moment,
+        event: &WatchEvent,
+        terms: &LeaseTerms,
+    ) -> Option<WatchEffect> {
+        match event {
+            WatchEvent::Tick => (),
+            WatchEvent::Seen(lease) => self.seen(now, lease),
+            WatchEvent::Missing => self.revoked(now),
+            WatchEvent::Suspect => return self.suspect(now, terms),
+            WatchEvent::RevocationWritten(revoked) => match self.life {
+                Life::Held { version, since } | Life::Revoking { version, since }
+                    if version == *revoked =>
+                {
+                    self.life = Life::Revoked { since };
+                }
+                Life::Held { .. } | Life::Revoking { .. } => self.revoked(now),
+                Life::Revoked { .. } | Life::Ended(_) => (),
+            },
+            WatchEvent::RevocationFailed => {
+                if let Life::Revoking { version, since } = self.life {
+                    self.life = Life::Held { version, since };
+                }
+            }
+            WatchEvent::ProcessEnded => self.end(Proof::ProcessEnded),
+        }
+        self.wait_out(now, terms);
+        None
+    }
+
+    fn wait_out(&mut self, now: Moment, terms: &LeaseTerms) {
+        let waited = |since| terms.fence_wait() <= now.since(since);
+        match self.life {
+            Life::Revoked { since } if waited(since) => self.end(Proof::Fenced),
+            Life::Held { since, .. } | Life::Revoking { since, .. }
+                if waited(since) && !terms.rules.keep(Rule::RevokeBeforeFence) =>
+            {
+                self.end(Proof::Fenced);
+            }
+            Life::Held { .. } | Life::Revoking { .. } | Life::Revoked { .. } | Life::Ended(_) => (),
+        }
+    }
+
+    fn seen(&mut self, now: Moment, lease: &Lease) {
+        let is_newer =
+            |ack: &Ack| (ack.incarnation, ack.seq) <= (lease.ack.incarnation, lease.ack.seq);
+        if is_newer(&self.ack) {
+            self.ack = lease.ack.clone();
+        }
+        match lease.holder {
+            Holder::Closed => self.end(Proof::Closed),
+            Holder::Revoked => self.revoked(now),
+            Holder::Session => match self.life {
+                Life::Held { version, .. } | Life::Revoking { version, .. }
+                    if version != lease.version =>
+                {
+                    self.life = Life::Held { version: lease.version, since: now };
+                }
+                Life::Held { .. }
+                | Life::Revoking { .. }
+                | Life::Revoked { .. }
+                | Life::Ended(_) => (),
+            },
+        }
+    }
+
+    /// The lease is found revoked; from which renewal it was is not known, so the wait begins now.
+    fn revoked(&mut self, now: Moment) {
+        match self.life {
+            Life::Held { .. } | Life::Revoking { .. } => self.life = Life::Revoked { since: now },
+            Life::Revoked { .. } | Life::Ended(_) => (),
+        }
+    }
+
+    fn suspect(&mut self, now: Moment, terms: &LeaseTerms) -> Option<WatchEffect> {
+        let Life::Held { version, since } = self.life else { return None };
+        if !self.is_silent(now, terms) {
+            return None;
+        }
+        self.life = Life::Revoking { version, since };
+        Some(WatchEffect::Revoke(version))
+    }
+
+    fn end(&mut self, proof: Proof) {
+        match self.life {
+            Life::Held { .. } | Life::Revoking { .. } | Life::Revoked { .. } => {
+                self.life = Life::Ended(proof);
+            }
+            Life::Ended(_) => (),
+        }
+    }
+
+    /// What the watch proves about the session, for a ledger in this life.
+    #[must_use]
+    pub fn evidence(&self, incarnation: u64) -> Evidence {
+        let ended = match self.life {
+            Life::Ended(proof) => Some(proof),
+            Life::Held { .. } | Life::Revoking { .. } | Life::Revoked { .. } => None,
+        };
+        let same_life = self.ack.incarnation == incarnation;
+        Evidence {
+            acked: if same_life { self.ack.seq } else { 0 },
+            finished: self.ack.finished.clone(),
+            ended,
+            ..Evidence::default()
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! A worker's session: what it runs, and how long it may, as a pure machine.
+//!
+//! Events go in with the reading of the worker's clock, effects come out; whoever drives the
+//! machine carries them out and reports back. The clock also counts the time the machine was
+//! suspended (`CLOCK_BOOTTIME`). The rules, each with its name in [`Rule`]:
+//!
+//! - It runs only what a view for this very session grants, and only views that are newer count.
+//! - It acknowledges a view after everything the view takes away was stopped and joined.
+//! - It may act until one lease duration after it **sent** the last renewal that succeeded. One
+//!   stop timeout before that it stops its jobs; jobs that still run at the end are aborted. If a
+//!   later renewal succeeds, nobody has revoked it, and it resumes the same grants.
+//! - It closes its lease after everything was joined. A session that is over never comes back.
+
+mod event;
+mod settle;
+
+#[cfg(feature = "mutations")]
+mod digest;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+pub use event::{SessionEffect, SessionEvent};
+
+use crate::handover::{
+    Ack, Holder, Lease, LeaseTerms, LeaseVersion, Moment, Rule, SessionId, SessionView,
+};
+use crate::{JobName, Token};
+
+/// One life of one worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    id: SessionId,
+    terms: LeaseTerms,
+    phase: Phase,
+    /// The life of the ledger it serves; taken from the first view.
+    incarnation: Option<u64>,
+    /// The largest number of a view acted on.
+    seen: u64,
+    /// What that view grants.
+    granted: BTreeMap<JobName, Token>,
+    /// What runs or is being stopped.
+    runs: BTreeMap<JobName, Run>,
+    /// Finite jobs that ended well under a grant that still stands.
+    finished: BTreeMap<JobName, Token>,
+    /// What may be told of views.
+    acked: u64,
+    lease: LeaseVersion,
+    has_lease: bool,
+    /// Until when it may act; the clock's start if it never could.
+    deadline: Moment,
+    /// Whether the ledger is known not to have been rolled back since jobs were last suspended.
+    is_verified: bool,
+    pending: Option<Pending>,
+    /// How many writes were sent.
+    writes: u64,
+    /// What the last write that landed told.
+    told: Ack,
+    /// Whether the last write got no answer.
+    is_retry: bool,
+    /// When the next renewal is due.
+    renew_at: Moment,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Phase {
+    Open,
+    /// Its jobs are moved away; what is left at the moment given is stopped.
+    Draining(Moment),
+    /// Nothing runs and nothing starts any more; the lease is being closed.
+    Closing,
+    Over,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Run {
+    token: Token,
+    is_stopping: bool,
+}
+
+/// A write whose answer is not known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Pending {
+    number: u64,
+    sent: Moment,
+    holder: Holder,
+    ack: Ack,
+}
+
+impl Session {
+    /// Begins a session. The first effect creates its lease; nothing runs before that succeeded.
+    #[must_use]
+    pub fn open(id: SessionId, terms: LeaseTerms, now: Moment) -> (Self, Vec<SessionEffect>) {
+        let mut session = Self {
+            id,
+            terms,
+            phase: Phase::Open,
+            incarnation: None,
+            seen: 0,
+            granted: BTreeMap::new(),
+            runs: BTreeMap::new(),
+            finished: BTreeMap::new(),
+            acked: 0,
+            lease: LeaseVersion(0),
+            has_lease: false,
+            deadline: Moment::default(),
+            is_verified: true,
+            pending: None,
+            writes: 0,
+            told: Ack::default(),
+            is_retry: false,
+            renew_at: now,
+        };
+        let mut effects = Vec::new();
+        session.settle(now, &mut effects);
+        (session, effects)
+    }
+
+    /// Its identity.
+    #[must_use]
+    pub fn id(&self) -> &SessionId {
+        &self.id
+    }
+
+    /// The jobs that run or are being stopped, with the tokens they run under. A token is only
+    /// worth something to a sink that refuses lower ones.
+    pub fn running(&self) -> impl Iterator<Item = (&JobName, Token)> {
+        self.runs.iter().map(|(job, run)| (job, run.token))
+    }
+
+    /// Whether a job may still act under `token` at `now`; for long loops to ask.
+    #[must_use]
+    pub fn permits(&self, now: Moment, job: &JobName, token: Token) -> bool {
+        let runs = |run: &Run| run.token == token && !run.is_stopping;
+        now < self.deadline && self.runs.get(job).is_some_and(runs)
+    }
+
+    /// Whether it is over: the process ends, or opens another session.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.phase == Phase::Over
+    }
+
+    /// When the mere passing of time next changes something. Whoever drives the machine sends a
+    /// [`SessionEvent::Tick`] then at the latest; a guard of its own, a thread that needs nothing
+    /// else, ends the process at [`deadline`](Self::deadline) if it still runs jobs.
+    #[must_use]
+    pub fn wakes_at(&self) -> Option<Moment> {
+        let renewal = self.pending.is_none().then_some(self.renew_at);
+        let drain = match self.phase {
+            Phase::Draining(stop_at) => Some(stop_at),
+            Phase::Open | Phase::Closing => None,
+            Phase::Over => return None,
+        };
+        let runs = !self.runs.is_empty();
+        let ends = [self.suspends_at(), self.deadline].into_iter().filter(|_| runs);
+        renewal.into_iter().chain(drain).chain(ends).min()
+    }
+
+    /// Until when it may act.
+    #[must_use]
+    pub fn deadline(&self) -> Moment {
+        self.deadline
+    }
+
+    /// Takes in what happened by `now`, and says what to do about it, in order.
+    pub fn step(&mut self, now: Moment, event: SessionEvent) -> Vec<SessionEffect> {
+        let mut effects = Vec::new();
+        if self.is_over() {
+            return effects;
+        }
+        if event == SessionEvent::Resumed && !self.terms.rules.keep(Rule::CheckOnResume) {
+            return effects;
+        }
+        if self.deadline <= now && !self.runs.is_empty() {
+            self.abort(&mut effects);
+            return effects;
+        }
+        match event {
+            SessionEvent::Tick | SessionEvent::Resumed => (),
+            SessionEvent::View(view) => self.see(now, view, &mut effects),
+            SessionEvent::Written { number, version } => {
+                self.written(now, number, version, &mut effects);
+            }
+            SessionEvent::Conflict { number } => {
+                effects.extend(self.is_pending(number).then_some(SessionEffect::ReadLease));
+            }
+            SessionEvent::LeaseRead(lease) => self.lease_read(now, lease, &mut effects),
+            SessionEvent::Lost { number } => {
+                if self.is_pending(number) {
+                    self.give_up(now);
+                }
+            }
+            SessionEvent::LedgerRead { incarnation, seq } => {
+                self.ledger_read(now, incarnation, seq, &mut effects);
+            }
+            SessionEvent::Joined(job) => {
+                self.runs.remove(&job);
+            }
+            SessionEvent::Finished(job) => {
+                if let Some(run) = self.runs.remove(&job) {
+                    self.finished.insert(job, run.token);
+                }
+            }
+            SessionEvent::Terminate { grace } => {
+                let stop_at = now.after(grace).before(self.terms.stop_timeout);
+                self.drain(stop_at);
+            }
+        }
+        self.settle(now, &mut effects);
+        effects
+    }
+
+    fn see(&mut self, now: Moment, view: SessionView, effects: &mut Vec<SessionEffect>) {
+        let rules = self.terms.rules;
+        let is_mine = view.session == self.id || !rules.keep(Rule::SessionIdentity);
+        let incarnation = self.incarnation.unwrap_or(view.incarnation);
+        if !is_mine || view.incarnation < incarnation {
+            return;
+        }
+        if incarnation < view.incarnation {
+            // The ledger was rebuilt: it knows nothing of what we were granted.
+            self.roll_back(now, effects);
+            return;
+        }
+        if view.seq <= self.seen && rules.keep(Rule::NewerViewsOnly) {
+            return;
+        }
+        self.incarnation = Some(incarnation);
+        self.seen = view.seq;
+        self.granted = view.jobs;
+        let granted = &self.granted;
+        self.finished.retain(|job, token| granted.get(job) == Some(token));
+    }
+
+    fn is_pending(&self, number: u64) -> bool {
+        self.pending.as_ref().is_some_and(|pending| pending.number == number)
+    }
+
+    fn written(
+        &mut self,
+        now: Moment,
+        number: u64,
+        version: LeaseVersion,
+        effects: &mut Vec<SessionEffect>,
+    ) {
+        let Some(pending) = self.pending.take_if(|pending| pending.number == number) else {
+            return;
+        };
+        self.lease = version;
+        self.has_lease = true;
+        if pending.holder != Holder::Session {
+            self.phase = Phase::Over;
+            effects.push(SessionEffect::Over);
+            return;
+        }
+        let counts_from =
+            if self.terms.rules.keep(Rule::DeadlineFromSending) { pending.sent } else { now };
+        self.deadline = self.deadline.max(counts_from.after(self.terms.duration));
+        self.told = pending.ack;
+        if !self.is_verified {
+            effects.push(SessionEffect::ReadLedger);
+        }
+    }
+
+    /// A write was refused and the lease was read: whose is it now?
+    fn lease_read(&mut self, now: Moment, lease: Option<Lease>, effects: &mut Vec<SessionEffect>) {
+        match lease {
+            Some(lease) if lease.holder == Holder::Session => {
+                if self.is_pending(lease.number) {
+                    self.written(now, lease.number, lease.version, effects);
+                } else {
+                    // An earlier write of ours landed late. When it was sent is forgotten, so it
+                    // prolongs nothing; the next one is sent with the right version.
+                    self.pending = None;
+                    self.lease = lease.version;
+                    self.has_lease = true;
+                }
+            }
+            Some(lease) if lease.holder == Holder::Closed && self.phase == Phase::Closing => {
+                self.phase = Phase::Over;
+                effects.push(SessionEffect::Over);
+            }
+            // A lease that was never made is not over: the read may be older than the write.
+            None if !self.has_lease => self.give_up(now),
+            Some(_) | None => self.abort(effects),
+        }
+    }
+
+    /// Stops waiting for an answer, and tries again a little later.
+    fn give_up(&mut self, now: Moment) {
+        self.pending = None;
+        self.is_retry = true;
+        self.renew_at = now.after(self.terms.renew / 4);
+    }
+
+    fn ledger_read(
+        &mut self,
+        now: Moment,
+        incarnation: u64,
+        seq: u64,
+        effects: &mut Vec<SessionEffect>,
+    ) {
+        let before = (self.incarnation.unwrap_or(incarnation), self.seen);
+        if before.0 == incarnation && before.1 <= seq {
+            self.is_verified = true;
+        } else {
+            self.roll_back(now, effects);
+        }
+    }
+
+    fn roll_back(&mut self, now: Moment, effects: &mut Vec<SessionEffect>) {
+        effects.push(SessionEffect::ReportRollback { seen: self.seen });
+        self.drain(now);
+    }
+
+    fn drain(&mut self, stop_at: Moment) {
+        self.phase = match self.phase {
+            Phase::Open => Phase::Draining(stop_at),
+            Phase::Draining(earlier) => Phase::Draining(earlier.min(stop_at)),
+            Phase::Closing => Phase::Closing,
+            Phase::Over => Phase::Over,
+        };
+    }
+
+    /// Ends at once, with whatever still runs.
+    fn abort(&mut self, effects: &mut Vec<SessionEffect>) {
+        self.phase = Phase::Over;
+        self.runs.clear();
+        effects.push(SessionEffect::Abort);
+    }
+
+    /// From when on jobs are stopped for want of a renewal.
+    fn suspends_at(&self) -> Moment {
+        self.deadline.before(self.terms.stop_timeout)
+    }
+}

@@ -1,0 +1,207 @@
+//! A session's life, case by case. The terms: lease 20 s, renewal every 4 s, stop timeout 5 s.
+
+use std::time::Duration;
+
+use super::*;
+use crate::handover::LeaseWrite;
+
+fn at(secs: u64) -> Moment {
+    Moment(Duration::from_secs(secs))
+}
+
+fn id() -> SessionId {
+    SessionId::new("pod", 1)
+}
+
+fn job(name: &str) -> JobName {
+    name.parse().unwrap()
+}
+
+fn view(seq: u64, jobs: &[(&str, u64)]) -> SessionEvent {
+    let jobs = jobs.iter().map(|(name, token)| (job(name), Token(*token))).collect();
+    SessionEvent::View(SessionView { session: id(), incarnation: 0, seq, jobs })
+}
+
+/// An open session whose lease was created at second 0 in version 1.
+fn open() -> Session {
+    let (mut session, effects) = Session::open(id(), LeaseTerms::default(), at(0));
+    assert_eq!(writes(&effects)[0].expected, None);
+    assert!(session.step(at(1), written(1)).is_empty(), "nothing runs yet");
+    session
+}
+
+fn written(number: u64) -> SessionEvent {
+    SessionEvent::Written { number, version: LeaseVersion(number) }
+}
+
+fn writes(effects: &[SessionEffect]) -> Vec<LeaseWrite> {
+    let write = |effect: &SessionEffect| match effect {
+        SessionEffect::Write(write) => Some(write.clone()),
+        _ => None,
+    };
+    effects.iter().filter_map(write).collect()
+}
+
+fn start(name: &str, token: u64) -> SessionEffect {
+    SessionEffect::Start { job: job(name), token: Token(token) }
+}
+
+fn stop(name: &str) -> SessionEffect {
+    SessionEffect::Stop(job(name))
+}
+
+#[test]
+fn a_granted_job_starts_and_the_view_is_acknowledged_at_once() {
+    let mut session = open();
+    let effects = session.step(at(1), view(3, &[("a", 7)]));
+    assert_eq!(effects[0], start("a", 7));
+    assert_eq!(writes(&effects)[0].ack.seq, 3);
+    assert!(session.permits(at(19), &job("a"), Token(7)));
+    assert!(!session.permits(at(20), &job("a"), Token(7)));
+}
+
+#[test]
+fn nothing_starts_before_the_lease_exists() {
+    let (mut session, _) = Session::open(id(), LeaseTerms::default(), at(0));
+    assert_eq!(session.step(at(0), view(1, &[("a", 1)])), []);
+    assert_eq!(session.step(at(1), written(1))[0], start("a", 1));
+}
+
+#[test]
+fn a_view_is_acknowledged_only_after_what_it_takes_away_was_joined() {
+    let mut session = open();
+    session.step(at(1), view(3, &[("a", 7), ("b", 7)]));
+    session.step(at(1), written(2));
+    assert_eq!(session.step(at(2), view(4, &[("b", 7)])), [stop("a")]);
+    let effects = session.step(at(3), SessionEvent::Joined(job("a")));
+    assert_eq!(writes(&effects)[0].ack.seq, 4);
+}
+
+#[test]
+fn older_and_foreign_views_are_dropped() {
+    let mut session = open();
+    session.step(at(1), view(3, &[]));
+    session.step(at(1), written(2));
+    let other = SessionView {
+        session: SessionId::new("pod", 2),
+        incarnation: 0,
+        seq: 9,
+        jobs: [(job("a"), Token(1))].into(),
+    };
+    for event in [view(2, &[("a", 1)]), view(3, &[("a", 1)]), SessionEvent::View(other)] {
+        assert_eq!(session.step(at(1), event), []);
+    }
+}
+
+#[test]
+fn a_regrant_of_the_same_job_starts_after_the_old_run_was_joined() {
+    let mut session = open();
+    session.step(at(1), view(3, &[("a", 7)]));
+    session.step(at(1), written(2));
+    assert_eq!(session.step(at(2), view(5, &[("a", 8)])), [stop("a")]);
+    assert_eq!(session.step(at(2), SessionEvent::Joined(job("a")))[0], start("a", 8));
+}
+
+#[test]
+fn without_renewal_jobs_stop_in_time_and_resume_when_one_succeeds() {
+    let mut session = open();
+    session.step(at(1), view(3, &[("a", 7)]));
+    session.step(at(1), SessionEvent::Lost { number: 2 });
+    assert_eq!(writes(&session.step(at(2), SessionEvent::Tick)).len(), 1, "tries again");
+    assert_eq!(session.step(at(14), SessionEvent::Tick), []);
+    assert_eq!(session.wakes_at(), Some(at(15)));
+    assert_eq!(session.step(at(15), SessionEvent::Tick), [stop("a")]);
+    session.step(at(16), SessionEvent::Joined(job("a")));
+    session.step(at(90), SessionEvent::Lost { number: 3 });
+    let sent = writes(&session.step(at(91), SessionEvent::Tick));
+    let effects = session.step(at(92), written(sent[0].number));
+    assert_eq!(effects, [SessionEffect::ReadLedger], "first it asks for a rollback");
+    let same = SessionEvent::LedgerRead { incarnation: 0, seq: 3 };
+    assert_eq!(session.step(at(92), same)[0], start("a", 7));
+    assert_eq!(session.deadline(), at(111), "counted from the sending");
+}
+
+#[test]
+fn a_ledger_that_went_back_ends_the_session() {
+    let mut session = open();
+    session.step(at(1), view(3, &[("a", 7)]));
+    session.step(at(15), SessionEvent::Tick);
+    session.step(at(16), SessionEvent::Joined(job("a")));
+    session.step(at(17), written(2));
+    session.step(at(17), written(3));
+    let effects = session.step(at(17), SessionEvent::LedgerRead { incarnation: 0, seq: 2 });
+    assert_eq!(effects[0], SessionEffect::ReportRollback { seen: 3 });
+    let close = writes(&effects).remove(0);
+    assert_eq!(close.holder, Holder::Closed);
+    assert_eq!(session.step(at(18), written(close.number)), [SessionEffect::Over]);
+}
+
+#[test]
+fn jobs_that_still_run_at_the_deadline_are_aborted() {
+    for event in [SessionEvent::Tick, SessionEvent::Resumed, written(2)] {
+        let mut session = open();
+        session.step(at(1), view(3, &[("a", 7)]));
+        assert_eq!(session.step(at(20), event), [SessionEffect::Abort]);
+        assert!(session.is_over());
+    }
+}
+
+#[test]
+fn an_unanswered_write_that_landed_is_recognised() {
+    let mut session = open();
+    let sent = writes(&session.step(at(4), SessionEvent::Tick)).remove(0);
+    let conflict = SessionEvent::Conflict { number: sent.number };
+    assert_eq!(session.step(at(5), conflict), [SessionEffect::ReadLease]);
+    let lease = sent.onto(None, LeaseVersion(9));
+    assert!(lease.is_err(), "it replaces version 1");
+    let lease =
+        Lease { version: LeaseVersion(9), holder: sent.holder, number: sent.number, ack: sent.ack };
+    session.step(at(5), SessionEvent::LeaseRead(Some(lease)));
+    assert_eq!(session.deadline(), at(24));
+}
+
+#[test]
+fn a_revoked_or_vanished_lease_ends_everything_at_once() {
+    let revoked =
+        Lease { version: LeaseVersion(9), holder: Holder::Revoked, number: 1, ack: Ack::default() };
+    for lease in [Some(revoked), None] {
+        let mut session = open();
+        session.step(at(1), view(3, &[("a", 7)]));
+        session.step(at(2), SessionEvent::Conflict { number: 2 });
+        let effects = session.step(at(2), SessionEvent::LeaseRead(lease));
+        assert_eq!(effects, [SessionEffect::Abort]);
+    }
+}
+
+#[test]
+fn a_worker_told_to_end_keeps_running_while_its_jobs_are_moved_and_then_closes() {
+    let mut session = open();
+    session.step(at(1), view(3, &[("a", 7)]));
+    session.step(at(1), written(2));
+    let effects = session.step(at(2), SessionEvent::Terminate { grace: Duration::from_secs(30) });
+    assert!(writes(&effects)[0].ack.is_draining);
+    session.step(at(2), written(3));
+    assert_eq!(session.step(at(3), view(4, &[])), [stop("a")]);
+    let effects = session.step(at(3), SessionEvent::Joined(job("a")));
+    assert_eq!(writes(&effects)[0].holder, Holder::Closed);
+}
+
+#[test]
+fn a_worker_told_to_end_stops_by_itself_before_it_is_killed() {
+    let mut session = open();
+    session.step(at(1), view(3, &[("a", 7)]));
+    session.step(at(1), written(2));
+    session.step(at(2), SessionEvent::Terminate { grace: Duration::from_secs(10) });
+    session.step(at(2), written(3));
+    assert!(session.step(at(7), SessionEvent::Tick).contains(&stop("a")));
+}
+
+#[test]
+fn a_finished_job_is_told_and_not_started_again() {
+    let mut session = open();
+    session.step(at(1), view(3, &[("a", 7)]));
+    session.step(at(1), written(2));
+    let effects = session.step(at(2), SessionEvent::Finished(job("a")));
+    assert_eq!(writes(&effects)[0].ack.finished, [(job("a"), Token(7))].into());
+    assert_eq!(session.step(at(3), view(4, &[("a", 7)])), []);
+}

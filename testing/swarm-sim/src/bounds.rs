@@ -1,0 +1,110 @@
+//! How large a world is, and what may happen in it.
+
+use std::fmt;
+use std::time::Duration;
+
+use swarm_core::handover::{HandoverTerms, LeaseTerms, Policy, Rule, Rules};
+
+/// One tick of the world's clock.
+pub(crate) const TICK: Duration = Duration::from_secs(1);
+
+/// Something that may happen, or not, by the bounds of a world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Workers and operators crash.
+    Crash,
+    /// Workers are paused and resumed.
+    Pause,
+    /// Workers are told to end.
+    Terminate,
+    /// Jobs finish.
+    Finish,
+    /// Views for one session reach another.
+    ForeignView,
+}
+
+/// How large a world is, and what may happen in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// How many states of the ledger there can be, the empty one included.
+    pub versions: usize,
+    /// How many sessions there can be.
+    pub sessions: usize,
+    /// How many jobs there are.
+    pub jobs: usize,
+    /// How many operators act, without knowing of each other.
+    pub operators: usize,
+    /// The duration of a lease, in ticks.
+    pub lease: u32,
+    /// How many ticks a worker's clock may miss per lease.
+    pub drift: u32,
+    /// The stop timeout, in ticks.
+    pub stop: u32,
+    /// How many writes of one session may be on their way at once; more than one allows late ones.
+    pub in_flight: usize,
+    /// What may happen besides the protocol, lost and delayed messages, and time.
+    pub faults: &'static [Fault],
+    /// Which rule is broken on purpose.
+    pub broken: Option<Rule>,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            versions: 3,
+            sessions: 2,
+            jobs: 1,
+            operators: 1,
+            lease: 1,
+            drift: 0,
+            stop: 0,
+            in_flight: 1,
+            faults: &[Fault::Crash],
+            broken: None,
+        }
+    }
+}
+
+impl Bounds {
+    pub(crate) fn may(&self, fault: Fault) -> bool {
+        self.faults.contains(&fault)
+    }
+
+    pub(crate) fn rules(&self) -> Rules {
+        self.broken.map_or_else(Rules::default, Rules::without)
+    }
+
+    pub(crate) fn keeps(&self, rule: Rule) -> bool {
+        self.rules().keep(rule)
+    }
+
+    /// The drift is the slack: both are counted in whole ticks here.
+    pub(crate) fn lease_terms(&self) -> LeaseTerms {
+        LeaseTerms {
+            duration: TICK * self.lease,
+            renew: Duration::ZERO,
+            stop_timeout: TICK * self.stop,
+            drift_permille: 0,
+            slack: TICK * self.drift,
+            rules: self.rules(),
+        }
+    }
+
+    pub(crate) fn handover_terms(&self) -> HandoverTerms {
+        let rules = self.rules();
+        HandoverTerms { policy: Policy::Exclusive, rules, ..HandoverTerms::default() }
+    }
+}
+
+/// As in `3 2 1 1 T2 d1 s0 w1 Crash Pause`: versions, sessions, jobs, operators, lease, drift, stop
+/// timeout, writes in flight.
+impl fmt::Display for Bounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { versions, sessions, jobs, operators, lease, drift, stop, in_flight, .. } = self;
+        write!(
+            f,
+            "{versions} {sessions} {jobs} {operators} T{lease} d{drift} s{stop} w{in_flight}"
+        )?;
+        self.faults.iter().try_for_each(|fault| write!(f, " {fault:?}"))
+    }
+}

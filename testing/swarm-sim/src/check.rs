@@ -1,0 +1,104 @@
+//! The search for a state that breaks an invariant.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use stateright::{Checker, HasDiscoveries, Model, Property};
+
+use crate::{Bounds, Invariant, Step, World};
+
+/// How a search ended.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// What was searched.
+    pub bounds: Bounds,
+    /// How many different states were seen.
+    pub states: usize,
+    /// How long it took.
+    pub took: Duration,
+    /// The steps of the longest of all shortest paths.
+    pub depth: usize,
+    /// The first broken invariant, or `None` if they hold in all states.
+    pub found: Option<Found>,
+}
+
+/// How an invariant can be broken.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Which.
+    pub invariant: Invariant,
+    /// By which steps, the fewest there are up to those taken at the same time.
+    pub steps: Vec<Step>,
+}
+
+struct Handover {
+    bounds: Bounds,
+    invariants: Vec<Invariant>,
+}
+
+impl Model for Handover {
+    type State = World;
+    type Action = Step;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![World::new(self.bounds)]
+    }
+
+    fn actions(&self, world: &World, steps: &mut Vec<Step>) {
+        steps.extend(world.steps());
+    }
+
+    fn next_state(&self, world: &World, step: Step) -> Option<World> {
+        world.after(&step)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let property = |invariant: &Invariant| {
+            // Stateright takes plain functions only.
+            let condition: fn(&Self, &World) -> bool = match invariant {
+                Invariant::OneRunner => |_, world| Invariant::OneRunner.holds(world),
+                Invariant::RunnerHolds => |_, world| Invariant::RunnerHolds.holds(world),
+                Invariant::NumbersGrow => |_, world| Invariant::NumbersGrow.holds(world),
+                Invariant::AcksAreTrue => |_, world| Invariant::AcksAreTrue.holds(world),
+                Invariant::EndsAreFinal => |_, world| Invariant::EndsAreFinal.holds(world),
+                Invariant::EndsAreProved => |_, world| Invariant::EndsAreProved.holds(world),
+                Invariant::NothingIsLost => |_, world| Invariant::NothingIsLost.holds(world),
+                Invariant::DoneByLastGrant => |_, world| Invariant::DoneByLastGrant.holds(world),
+            };
+            Property::always(invariant.name(), condition)
+        };
+        self.invariants.iter().map(property).collect()
+    }
+}
+
+/// Walks through all states within `bounds`, breadth first, until one of `invariants` is broken.
+#[must_use]
+pub fn check(bounds: Bounds, invariants: &[Invariant]) -> Checked {
+    let start = Instant::now();
+    let model = Handover { bounds, invariants: invariants.to_vec() };
+    let checker = model.checker().threads(2).finish_when(HasDiscoveries::Any).spawn_bfs().join();
+    let broken = |invariant: &Invariant| {
+        let path = checker.discovery(invariant.name())?;
+        Some(Found { invariant: *invariant, steps: path.into_actions() })
+    };
+    Checked {
+        bounds,
+        states: checker.unique_state_count(),
+        took: start.elapsed(),
+        depth: checker.max_depth(),
+        found: invariants.iter().find_map(broken),
+    }
+}
+
+impl fmt::Display for Checked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { bounds, states, took, depth, found } = self;
+        write!(f, "{bounds:<32} {states:>9} states {:>6.1} s", took.as_secs_f64())?;
+        match found {
+            Some(Found { invariant, steps }) => {
+                write!(f, "  {} broken at depth {}", invariant.name(), steps.len())
+            }
+            None => write!(f, "  all hold, depth {depth}"),
+        }
+    }
+}

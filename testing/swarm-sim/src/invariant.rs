@@ -1,0 +1,129 @@
+//! What must hold in every state.
+
+use swarm_core::handover::{Cell, Cells, Holder, Lease};
+
+use crate::world::{jobs, session_id};
+use crate::{Life, World};
+
+/// What must hold in every state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Invariant {
+    /// No job has two live runners.
+    OneRunner,
+    /// Who runs a job holds it in the ledger. It breaks several steps before [`Self::OneRunner`].
+    RunnerHolds,
+    /// The ledger's number and every token only grow.
+    NumbersGrow,
+    /// Who acknowledged a number runs only what the ledger granted it then or later.
+    AcksAreTrue,
+    /// A closed or revoked lease stays so.
+    EndsAreFinal,
+    /// A job leaves its holder only if that one has let go, has closed, was revoked, or is dead.
+    EndsAreProved,
+    /// Every job stands in the ledger.
+    NothingIsLost,
+    /// A job is done under the token of its last grant.
+    DoneByLastGrant,
+}
+
+impl Invariant {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::OneRunner,
+        Self::RunnerHolds,
+        Self::NumbersGrow,
+        Self::AcksAreTrue,
+        Self::EndsAreFinal,
+        Self::EndsAreProved,
+        Self::NothingIsLost,
+        Self::DoneByLastGrant,
+    ];
+
+    /// Its name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OneRunner => "one runner",
+            Self::RunnerHolds => "runner holds",
+            Self::NumbersGrow => "numbers grow",
+            Self::AcksAreTrue => "acks are true",
+            Self::EndsAreFinal => "ends are final",
+            Self::EndsAreProved => "ends are proved",
+            Self::NothingIsLost => "nothing is lost",
+            Self::DoneByLastGrant => "done by last grant",
+        }
+    }
+
+    /// Whether it holds in `world`. Those about steps are looked at when the step is made.
+    #[must_use]
+    pub fn holds(self, world: &World) -> bool {
+        match self {
+            Self::OneRunner => jobs(&world.bounds).all(|job| world.runners(&job).count() <= 1),
+            Self::RunnerHolds => jobs(&world.bounds).all(|job| {
+                let holder = world.cells().jobs.get(&job).and_then(|record| record.cell.holder());
+                world.runners(&job).all(|n| holder == Some(&session_id(n)))
+            }),
+            Self::AcksAreTrue => acks_are_true(world),
+            Self::NothingIsLost => world.cells().jobs.keys().cloned().eq(jobs(&world.bounds)),
+            Self::NumbersGrow
+            | Self::EndsAreFinal
+            | Self::EndsAreProved
+            | Self::DoneByLastGrant => world.broken != Some(self),
+        }
+    }
+}
+
+fn acks_are_true(world: &World) -> bool {
+    world.workers.iter().enumerate().filter(|(_, worker)| worker.life == Life::Up).all(
+        |(n, worker)| {
+            let Some(lease) = &world.leases[n] else { return worker.running.is_empty() };
+            let since = |cells: &&Cells| lease.ack.seq <= cells.seq;
+            let later: Vec<_> = world.history.iter().map(AsRef::as_ref).filter(since).collect();
+            worker.running.iter().all(|(job, token)| {
+                later.iter().any(|cells| cells.view(&session_id(n)).jobs.get(job) == Some(token))
+            })
+        },
+    )
+}
+
+/// Which invariant a write of the ledger breaks.
+pub(crate) fn of_write(world: &World, next: &Cells) -> Option<Invariant> {
+    let before = world.cells();
+    if next.seq <= before.seq {
+        return Some(Invariant::NumbersGrow);
+    }
+    for (job, record) in &before.jobs {
+        let Some(after) = next.jobs.get(job) else { return Some(Invariant::NothingIsLost) };
+        if after.cell.token() < record.cell.token() {
+            return Some(Invariant::NumbersGrow);
+        }
+        if let Cell::Done { token } = after.cell
+            && token != record.cell.token()
+        {
+            return Some(Invariant::DoneByLastGrant);
+        }
+        let is_done = matches!(after.cell, Cell::Done { .. });
+        let leaves = record.cell.holder().is_some() && record.cell.holder() != after.cell.holder();
+        if leaves && !is_done && !has_ended(world, &record.cell) {
+            return Some(Invariant::EndsAreProved);
+        }
+    }
+    None
+}
+
+/// Whether the holder of a cell has truly let go.
+fn has_ended(world: &World, cell: &Cell) -> bool {
+    let Some(n) = (0..world.workers.len()).find(|n| cell.holder() == Some(&session_id(*n))) else {
+        return false;
+    };
+    let acked = |lease: &Lease| match cell {
+        Cell::Releasing { since, .. } => *since <= lease.ack.seq,
+        Cell::Granted { .. }
+        | Cell::Free { .. }
+        | Cell::Hold { .. }
+        | Cell::Quarantined { .. }
+        | Cell::Done { .. } => false,
+    };
+    let by_lease = |lease: &Lease| lease.holder != Holder::Session || acked(lease);
+    world.workers[n].life == Life::Dead || world.leases[n].as_deref().is_some_and(by_lease)
+}

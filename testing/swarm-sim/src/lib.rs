@@ -1,0 +1,32 @@
+//! Checks the handover protocol by walking through all its states, up to bounds.
+//!
+//! The [`World`] holds a ledger with its history, leases, workers and operators. Its [`Step`]s are
+//! everything the environment may do (lose, delay, double and reorder, crash, pause, let clocks run
+//! apart) and everything the protocol does. The decisions themselves are not modelled: the steps
+//! call the functions of `swarm_core::handover` and `swarm_core::session` that are shipped.
+//!
+//! - [`check`] looks for a state that breaks an [`Invariant`], by the model checker Stateright.
+//! - [`dead_ends`] looks for a state from which no path leads to all jobs running, by a walk
+//!   backwards over the whole graph.
+//! - [`variants`] breaks one [`Rule`](swarm_core::handover::Rule) at a time on purpose; each must
+//!   be noticed, or the check is worth nothing.
+
+mod bounds;
+mod world;
+
+mod invariant;
+mod step;
+mod worker;
+
+mod check;
+mod liveness;
+mod variants;
+
+pub use bounds::{Bounds, Fault};
+pub use check::{Checked, Found, check};
+pub use invariant::Invariant;
+pub use liveness::{Liveness, dead_ends};
+pub use step::{Answer, Step};
+pub use variants::{Variant, variants};
+pub use worker::{Life, Worker};
+pub use world::{Operator, World};

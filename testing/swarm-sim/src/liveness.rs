@@ -1,0 +1,133 @@
+//! The search for dead ends: states from which no path leads to all jobs running.
+//!
+//! Stateright's own `eventually` is unsound on graphs with cycles, and this graph is full of them.
+//! So the whole graph is built, and walked backwards from the good states.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use swarm_core::handover::{Cell, Holder};
+
+use crate::world::session_id;
+use crate::{Bounds, Life, World};
+
+/// Writes of the ledger that a way out may need: one to release, one to grant.
+const WRITES_LEFT: usize = 2;
+
+/// What the search for dead ends saw.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Liveness {
+    /// How many states there are.
+    pub states: usize,
+    /// How many of them were judged: a session can still be used, and the bounds leave room for the
+    /// writes that a way out may need.
+    pub judged: usize,
+    /// In how many states all jobs run, with their holders.
+    pub good: usize,
+    /// In how many of these a job has moved.
+    pub moved: usize,
+    /// How many judged states are dead ends.
+    pub dead_ends: usize,
+    /// One of them, for a person to look at.
+    pub example: Option<String>,
+}
+
+#[derive(Default)]
+struct Graph {
+    ids: HashMap<u64, usize>,
+    /// For every state, the states it is reached from.
+    before: Vec<Vec<u32>>,
+    is_good: Vec<bool>,
+    is_judged: Vec<bool>,
+    queue: VecDeque<(usize, World)>,
+    seen: Liveness,
+}
+
+/// Walks through all states within `bounds` and looks for dead ends.
+#[must_use]
+pub fn dead_ends(bounds: Bounds) -> Liveness {
+    let mut graph = Graph::default();
+    graph.enter(World::new(bounds), None);
+    while let Some((id, world)) = graph.queue.pop_front() {
+        for step in world.steps() {
+            if let Some(next) = world.after(&step) {
+                graph.enter(next, Some(id));
+            }
+        }
+    }
+    let stuck = graph.stuck();
+    let Graph { mut seen, ids, .. } = graph;
+    seen.states = ids.len();
+    seen.dead_ends = stuck.len();
+    let fingerprint = ids.into_iter().find(|(_, id)| stuck.first() == Some(id));
+    seen.example = fingerprint.map(|(fingerprint, _)| format!("state {fingerprint:016x}"));
+    seen
+}
+
+impl Graph {
+    fn enter(&mut self, world: World, from: Option<usize>) {
+        let mut hasher = DefaultHasher::new();
+        world.hash(&mut hasher);
+        let new_id = self.before.len();
+        let id = match self.ids.entry(hasher.finish()) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(unknown) => {
+                unknown.insert(new_id);
+                self.before.push(Vec::new());
+                let (good, judged) = (is_good(&world), is_judged(&world));
+                self.is_good.push(good);
+                self.is_judged.push(judged);
+                self.seen.judged += usize::from(judged);
+                self.seen.good += usize::from(good);
+                self.seen.moved += usize::from(good && has_moved(&world));
+                self.queue.push_back((new_id, world));
+                new_id
+            }
+        };
+        if let Some(from) = from.and_then(|from| u32::try_from(from).ok()) {
+            self.before[id].push(from);
+        }
+    }
+
+    /// The judged states from which no good state is reached.
+    fn stuck(&self) -> Vec<usize> {
+        let mut reaches = self.is_good.clone();
+        let mut queue: VecDeque<_> = (0..reaches.len()).filter(|id| reaches[*id]).collect();
+        while let Some(id) = queue.pop_front() {
+            for from in self.before[id].iter().map(|from| *from as usize) {
+                if !std::mem::replace(&mut reaches[from], true) {
+                    queue.push_back(from);
+                }
+            }
+        }
+        (0..reaches.len()).filter(|id| self.is_judged[*id] && !reaches[*id]).collect()
+    }
+}
+
+/// Whether every job runs, with the session it is granted to.
+fn is_good(world: &World) -> bool {
+    world.cells().jobs.iter().all(|(job, record)| match &record.cell {
+        Cell::Granted { session, .. } => world.runners(job).any(|n| session_id(n) == *session),
+        Cell::Releasing { .. }
+        | Cell::Free { .. }
+        | Cell::Hold { .. }
+        | Cell::Quarantined { .. }
+        | Cell::Done { .. } => false,
+    })
+}
+
+fn has_moved(world: &World) -> bool {
+    let first = Some(session_id(0));
+    world.cells().jobs.values().any(|record| record.cell.holder() != first.as_ref())
+}
+
+fn is_judged(world: &World) -> bool {
+    let has_room = world.history.len() + WRITES_LEFT <= world.bounds.versions;
+    let is_usable = |n: usize| {
+        let worker = &world.workers[n];
+        let is_held = world.leases[n].as_ref().is_some_and(|lease| lease.holder == Holder::Session);
+        worker.life == Life::Up && !worker.session.is_over() && is_held
+    };
+    has_room && (0..world.workers.len()).any(is_usable)
+}

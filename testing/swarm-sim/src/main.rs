@@ -1,0 +1,53 @@
+//! Larger checks than `cargo test` has time for, as a table.
+#![expect(clippy::print_stdout, reason = "it prints a table")]
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use swarm_sim::{Bounds, Fault, Invariant, check, dead_ends, variants};
+
+/// Bounds with the protocol intact: versions, sessions, jobs, operators, lease, drift, stop timeout.
+fn large() -> [Bounds; 10] {
+    let some = Bounds::default();
+    let calm = Bounds { faults: &[], ..some };
+    [
+        Bounds { lease: 2, drift: 1, ..some },
+        Bounds { versions: 4, drift: 1, ..calm },
+        Bounds { operators: 2, drift: 1, ..calm },
+        Bounds { operators: 2, lease: 2, ..calm },
+        Bounds { jobs: 2, drift: 1, ..some },
+        Bounds { sessions: 3, drift: 1, ..calm },
+        Bounds { faults: &[Fault::Crash, Fault::Pause], drift: 1, ..some },
+        Bounds { faults: &[Fault::Pause], lease: 2, stop: 1, ..some },
+        Bounds { in_flight: 2, drift: 1, ..calm },
+        Bounds { faults: &[Fault::Crash, Fault::Finish, Fault::Terminate], ..some },
+    ]
+}
+
+fn main() -> ExitCode {
+    let mut is_fine = true;
+    println!(
+        "bounds: versions sessions jobs operators T=lease d=drift s=stop w=writes in flight\n"
+    );
+    for bounds in large() {
+        let checked = check(bounds, &Invariant::ALL);
+        println!("{checked}");
+        is_fine &= checked.found.is_none();
+    }
+    println!();
+    for variant in variants() {
+        println!("{:?}\n  {}\n  {}", variant.rule, variant.runner_holds, variant.one_runner);
+        is_fine &= variant.runner_holds.found.is_some() && variant.one_runner.found.is_some();
+        is_fine &= variant.intact.found.is_none();
+    }
+    for bounds in [
+        Bounds { versions: 4, ..Bounds::default() },
+        Bounds { versions: 4, lease: 2, stop: 1, faults: &[], ..Bounds::default() },
+    ] {
+        let start = Instant::now();
+        let seen = dead_ends(bounds);
+        println!("\ndead ends, {bounds}: {seen:?} in {:.1} s", start.elapsed().as_secs_f64());
+        is_fine &= seen.dead_ends == 0;
+    }
+    if is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,188 @@
+//! The state that is checked: ledger and leases as stored, workers, operators.
+
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use swarm_core::JobName;
+use swarm_core::handover::{
+    Cells, Change, Lease, LeaseVersion, Life as Seen, Moment, Rule, SessionId, Watch,
+};
+
+use crate::{Bounds, Fault, Invariant, Life, Step, Worker};
+
+/// An operator's knowledge; all of it is lost when it crashes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Operator {
+    /// What it watches, by session.
+    pub watches: BTreeMap<usize, Watch>,
+}
+
+/// The state that is checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct World {
+    /// How large it is; the same in all states of one check.
+    pub bounds: Arc<Bounds>,
+    /// The ledger as it was and is. Any of it may reach a worker at any time.
+    pub history: Vec<Arc<Cells>>,
+    /// The stored leases, by session.
+    pub leases: Vec<Option<Arc<Lease>>>,
+    /// The workers that were ever started, by session.
+    pub workers: Vec<Arc<Worker>>,
+    /// The operators.
+    pub operators: Vec<Arc<Operator>>,
+    /// The clock of the operators, which runs with the world's.
+    pub now: Moment,
+    /// How many lease versions there were.
+    pub versions: u64,
+    /// An invariant about steps that was broken on the way here.
+    pub broken: Option<Invariant>,
+}
+
+pub(crate) fn session_id(n: usize) -> SessionId {
+    SessionId::new("pod", n as u64)
+}
+
+/// The jobs of every world with these bounds.
+pub(crate) fn jobs(bounds: &Bounds) -> impl Iterator<Item = JobName> {
+    const NAMES: [&str; 3] = ["a", "b", "c"];
+    NAMES.into_iter().take(bounds.jobs).filter_map(|name| JobName::new(name).ok())
+}
+
+impl World {
+    /// Sessions that are open, operators that watch them, and a ledger that has just granted all
+    /// jobs to the first session, which does not know it yet.
+    #[must_use]
+    pub fn new(bounds: Bounds) -> Self {
+        let mut first = Change::of(&Cells::new(0));
+        jobs(&bounds).for_each(|job| first.admit(&job));
+        let cells = first.finish().map_or_else(|| Cells::new(0), |save| save.next);
+        let mut world = Self {
+            history: vec![Arc::new(cells)],
+            leases: vec![None; bounds.sessions],
+            workers: Vec::new(),
+            operators: vec![Arc::default(); bounds.operators],
+            now: Moment(std::time::Duration::from_secs(1_000)),
+            versions: 0,
+            broken: None,
+            bounds: Arc::new(bounds),
+        };
+        for n in 0..bounds.sessions {
+            for step in [Step::Open, Step::Apply(n, 0), Step::Reply(n)] {
+                world.take(&step);
+            }
+            for o in 0..bounds.operators {
+                world.take(&Step::Observe(o, n));
+            }
+        }
+        world.take(&Step::Turn(0, 0, vec![Some(0); bounds.jobs]));
+        world.history.remove(0);
+        world
+    }
+
+    /// The ledger as it is stored.
+    #[must_use]
+    pub fn cells(&self) -> &Cells {
+        // There always is a first one.
+        &self.history[self.history.len() - 1]
+    }
+
+    pub(crate) fn next_version(&mut self) -> LeaseVersion {
+        self.versions += 1;
+        LeaseVersion(self.versions)
+    }
+
+    /// Who really runs `job` at this moment.
+    pub fn runners<'a>(&'a self, job: &'a JobName) -> impl Iterator<Item = usize> + 'a {
+        let runs = move |(_, worker): &(usize, &Arc<Worker>)| {
+            worker.life == Life::Up && worker.running.contains_key(job)
+        };
+        self.workers.iter().enumerate().filter(runs).map(|(n, _)| n)
+    }
+
+    /// Whether the ledger can change no more within the bounds. What operators know or do then can
+    /// only hold workers back, so it is neither told apart nor done.
+    pub(crate) fn is_last(&self) -> bool {
+        self.bounds.versions <= self.history.len()
+    }
+
+    /// Whether anything may reach a session from the past that the rules would have it drop.
+    fn goes_back(&self) -> bool {
+        self.bounds.may(Fault::ForeignView) || !self.bounds.keeps(Rule::NewerViewsOnly)
+    }
+
+    /// Whether what session `n` does can matter: it runs something, holds something, or may be told
+    /// to run something. Of the others only their lease matters, for an operator may choose them.
+    pub(crate) fn is_active(&self, n: usize) -> bool {
+        let Some(worker) = self.workers.get(n) else { return false };
+        let id = session_id(n);
+        let holds = self.cells().jobs.values().any(|record| record.cell.holder() == Some(&id));
+        let is_told = |cells: &&Arc<Cells>| {
+            worker.life != Life::Dead && worker.seen < cells.seq && !cells.view(&id).jobs.is_empty()
+        };
+        let has_news = self.history.iter().any(|cells| is_told(&cells));
+        self.goes_back() || !worker.running.is_empty() || holds || has_news
+    }
+
+    /// Which states of the ledger can still matter for session `n`.
+    fn matters_from(&self, n: usize) -> u64 {
+        let acked = self.leases[n].as_ref().map_or(0, |lease| lease.ack.seq);
+        let is_dead = self.workers.get(n).is_some_and(|worker| worker.life == Life::Dead);
+        if self.goes_back() || !self.bounds.keeps(Rule::CompareAndSet) {
+            0
+        } else if is_dead {
+            u64::MAX
+        } else {
+            acked
+        }
+    }
+
+    fn watch_digest<H: Hasher>(&self, n: usize, watch: &Watch, to: &mut H) {
+        let current = self.leases[n].as_ref().map(|lease| lease.version);
+        let age = |since| self.now.since(since).min(self.bounds.lease_terms().fence_wait());
+        match watch.life {
+            Seen::Held { version, since } => (0, Some(version) == current, age(since)).hash(to),
+            Seen::Revoking { version, since } => (1, Some(version) == current, age(since)).hash(to),
+            Seen::Revoked { since } => (2, age(since)).hash(to),
+            // All proofs of an end are worth the same, and more than any acknowledgement.
+            Seen::Ended(_) => {
+                (3, &watch.ack.finished).hash(to);
+                return;
+            }
+        }
+        watch.ack.hash(to);
+    }
+}
+
+/// Two worlds are equal for the check if the same can happen in both from now on: moments count as
+/// distances from now, lease versions only as "is it the stored one".
+impl Hash for World {
+    fn hash<H: Hasher>(&self, to: &mut H) {
+        (self.history.len(), self.cells(), self.broken).hash(to);
+        if !self.bounds.keeps(Rule::CompareAndSet) {
+            self.history.hash(to);
+        }
+        for n in 0..self.bounds.sessions {
+            if self.is_last() && !self.is_active(n) {
+                continue;
+            }
+            let from = self.matters_from(n);
+            for cells in self.history.iter().filter(|cells| from <= cells.seq) {
+                (cells.seq, cells.view(&session_id(n)).jobs).hash(to);
+            }
+            let lease = self.leases[n].as_deref();
+            lease.map(|lease| (lease.holder, &lease.ack)).hash(to);
+            if let Some(worker) = self.workers.get(n) {
+                worker.digest(lease, &self.bounds, to);
+            }
+        }
+        let operators = self.operators.iter().filter(|_| !self.is_last());
+        for operator in operators {
+            operator.watches.len().hash(to);
+            for (n, watch) in &operator.watches {
+                n.hash(to);
+                self.watch_digest(*n, watch, to);
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The handover protocol in all states of small worlds.
+#![expect(clippy::print_stdout, reason = "the figures are worth reading")]
+
+use swarm_sim::{Bounds, Fault, Invariant, check, dead_ends, variants};
+
+fn holds(bounds: Bounds, states_at_least: usize) {
+    let checked = check(bounds, &Invariant::ALL);
+    println!("{checked}");
+    assert!(checked.found.is_none(), "{:#?}", checked.found);
+    // A world in which nothing happens keeps every invariant.
+    assert!(states_at_least <= checked.states, "only {} states", checked.states);
+}
+
+#[test]
+fn invariants_hold_while_workers_crash_and_clocks_drift() {
+    holds(Bounds { drift: 1, ..Bounds::default() }, 100_000);
+}
+
+#[test]
+fn invariants_hold_while_workers_are_frozen_and_resumed() {
+    holds(Bounds { faults: &[Fault::Crash, Fault::Pause], ..Bounds::default() }, 50_000);
+}
+
+#[test]
+fn invariants_hold_when_jobs_stop_before_the_lease_ends_and_resume() {
+    holds(Bounds { lease: 2, stop: 1, ..Bounds::default() }, 50_000);
+}
+
+#[test]
+fn invariants_hold_with_two_operators() {
+    holds(Bounds { operators: 2, faults: &[], ..Bounds::default() }, 50_000);
+}
+
+#[test]
+fn invariants_hold_with_two_jobs() {
+    holds(Bounds { jobs: 2, ..Bounds::default() }, 50_000);
+}
+
+#[test]
+fn invariants_hold_with_three_sessions() {
+    holds(Bounds { sessions: 3, ..Bounds::default() }, 50_000);
+}
+
+#[test]
+fn invariants_hold_while_writes_arrive_late() {
+    holds(Bounds { in_flight: 2, faults: &[], ..Bounds::default() }, 20_000);
+}
+
+#[test]
+fn invariants_hold_for_finite_jobs_and_workers_told_to_end() {
+    holds(Bounds { faults: &[Fault::Finish, Fault::Terminate], ..Bounds::default() }, 50_000);
+}
+
+#[test]
+fn every_broken_rule_is_noticed_and_only_because_it_is_broken() {
+    for variant in variants() {
+        let rule = variant.rule;
+        println!(
+            "{rule:?}\n  {}\n  {}\n  {}",
+            variant.runner_holds, variant.one_runner, variant.intact
+        );
+        let found = [&variant.runner_holds, &variant.one_runner]
+            .map(|checked| checked.found.as_ref().map(|found| found.steps.len()));
+        assert!(found.iter().all(Option::is_some), "nobody noticed that {rule:?} was broken");
+        assert!(found[0].unwrap() <= found[1].unwrap(), "the ledger tells first");
+        assert!(variant.intact.found.is_none(), "{rule:?} is not what is broken");
+    }
+}
+
+#[test]
+fn from_every_state_with_a_usable_session_all_jobs_can_run_again() {
+    let seen = dead_ends(Bounds { versions: 4, ..Bounds::default() });
+    println!("{seen:?}");
+    assert!(10_000 <= seen.judged && 0 < seen.moved, "{seen:?}");
+    assert_eq!(seen.dead_ends, 0, "{seen:?}");
+}
