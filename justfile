@@ -27,6 +27,14 @@ deny:
 generate:
     cargo run --quiet --locked -p swarm-operator -- crd > deploy/crds/swarm.yaml
 
+# Measure the planner and print the table.
+bench:
+    cargo run --release --locked -p swarm-bench
+
+# Walk the handover protocol through all its states, with larger bounds than the tests.
+model:
+    cargo run --release --locked -p swarm-sim
+
 # The 27 streams on this machine.
 local *ARGS:
     cargo run --release --locked -p swarm-operator -- local deploy/samples/streams.yaml {{ARGS}}
