@@ -106,3 +106,16 @@ fn nothing_below_the_core_is_impure() {
     let impure: Vec<_> = IMPURE.iter().filter(|name| below.contains(**name)).collect();
     assert!(impure.is_empty(), "below swarm-core: {impure:?}");
 }
+
+/// The points where the model breaks the protocol on purpose are never compiled into a program.
+#[test]
+fn what_is_shipped_has_no_mutations() {
+    let features = |package: &str| {
+        cargo(&["tree", "-p", package, "-e", "features", "--prefix=none", "--locked", "--offline"])
+    };
+    let mutations = "swarm-core feature \"mutations\"";
+    assert!(features("swarm-sim").contains(mutations), "the model breaks rules on purpose");
+    for shipped in ["swarm-operator", "swarm-worker"] {
+        assert!(!features(shipped).contains(mutations), "{shipped} is built with mutations");
+    }
+}
