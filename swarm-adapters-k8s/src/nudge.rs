@@ -35,8 +35,7 @@ pub enum Nudge {
 /// annotation of a higher version is of another time (a ledger that was lost) and counts as none.
 #[must_use]
 pub fn nudge(annotation: Option<&str>, version: u64, since: Duration) -> Nudge {
-    let Some((nudged, attempt)) = annotation.and_then(parse).filter(|(of, _)| *of == version)
-    else {
+    let Some((_, attempt)) = annotation.and_then(parse).filter(|(of, _)| *of == version) else {
         return Nudge::Now(format!("{version}.1"));
     };
     let Some(pause) = attempt.checked_sub(1).and_then(|done| PAUSES.get(done)) else {
@@ -44,7 +43,7 @@ pub fn nudge(annotation: Option<&str>, version: u64, since: Duration) -> Nudge {
     };
     match pause.checked_sub(since).filter(|left| !left.is_zero()) {
         Some(left) => Nudge::In(left),
-        None => Nudge::Now(format!("{nudged}.{}", attempt + 1)),
+        None => Nudge::Now(format!("{version}.{}", attempt + 1)),
     }
 }
 

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use swarm_core::{Decision, Observed, Presence, Unassigned, Waiting};
 
-use crate::api::{Swarm, SwarmStatus};
+use crate::api::SwarmStatus;
 
 /// Why a Swarm is ready or not: the reasons of the condition `Ready` and of Events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +121,13 @@ fn shortened(names: &[&str]) -> String {
 
 /// The status after a turn.
 #[must_use]
-pub fn after_turn(swarm: &Swarm, decision: &Decision, observed: &Observed) -> SwarmStatus {
+pub fn after_turn(
+    generation: Option<i64>,
+    before: Option<&SwarmStatus>,
+    decision: &Decision,
+    observed: &Observed,
+    verdict: &Verdict,
+) -> SwarmStatus {
     let plan = &decision.plan;
     let mut unassigned = BTreeMap::<String, i32>::new();
     for reason in plan.unassigned.values() {
@@ -137,19 +143,27 @@ pub fn after_turn(swarm: &Swarm, decision: &Decision, observed: &Observed) -> Sw
         workers_desired: count(observed.workers_desired),
         conditions: Vec::new(),
     };
-    judged(swarm, status, &Verdict::of(decision, observed))
+    judged(generation, before, status, verdict)
 }
 
 /// The status after a turn that could not be carried out: the counts of the last good one stay.
 #[must_use]
-pub fn after_refusal(swarm: &Swarm, verdict: &Verdict) -> SwarmStatus {
-    judged(swarm, swarm.status.clone().unwrap_or_default(), verdict)
+pub fn after_refusal(
+    generation: Option<i64>,
+    before: Option<&SwarmStatus>,
+    verdict: &Verdict,
+) -> SwarmStatus {
+    judged(generation, before, before.cloned().unwrap_or_default(), verdict)
 }
 
-fn judged(swarm: &Swarm, status: SwarmStatus, verdict: &Verdict) -> SwarmStatus {
+fn judged(
+    generation: Option<i64>,
+    before: Option<&SwarmStatus>,
+    status: SwarmStatus,
+    verdict: &Verdict,
+) -> SwarmStatus {
     let Verdict { reason, message } = verdict;
-    let generation = swarm.metadata.generation;
-    let before = swarm.status.iter().flat_map(|status| &status.conditions);
+    let before = before.into_iter().flat_map(|status| &status.conditions);
     let condition = |kind: &str, is_true: bool| {
         let status = if is_true { "True" } else { "False" };
         let same = before.clone().find(|old| old.type_ == kind && old.status == status);

@@ -1,6 +1,7 @@
 //! Carries out nudges: which pods are due, in which order, and the patches themselves.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
@@ -37,49 +38,20 @@ impl Context {
         turn: &Turn,
         memory: &mut Memory,
     ) -> Result<Option<Duration>, StoreError> {
-        let (due, waiting) = self.due(pool, turn, memory, Instant::now());
+        let pods = self.caches.pods_near(pool);
+        let (found, waiting) = due(pool, &pods, turn, memory, Instant::now());
         let losers: BTreeSet<Slot> =
             turn.decision.plan.moves.iter().filter_map(|step| step.from).collect();
-        let nudged_any = !due.is_empty();
+        let nudged_any = !found.is_empty();
         let (first, then): (Vec<_>, Vec<_>) =
-            due.into_iter().partition(|due| losers.contains(&due.slot));
+            found.into_iter().partition(|due| losers.contains(&due.slot));
         self.patch_all(pool, first, memory).await?;
         self.patch_all(pool, then, memory).await?;
         if nudged_any {
             // What comes after these attempts, a second look tells.
-            return Ok(self.due(pool, turn, memory, Instant::now()).1);
+            return Ok(due(pool, &pods, turn, memory, Instant::now()).1);
         }
         Ok(waiting)
-    }
-
-    /// The pods that are due at `now`, and when the next one is.
-    fn due(
-        &self,
-        pool: &StatefulSet,
-        turn: &Turn,
-        memory: &mut Memory,
-        now: Instant,
-    ) -> (Vec<Due>, Option<Duration>) {
-        let (mut due, mut waiting, mut alive) = (Vec::new(), None, BTreeSet::new());
-        for pod in self.caches.pods_near(pool) {
-            let (Some(slot), Some(uid)) = (slot_of(pool, &pod), pod.uid()) else { continue };
-            let Some(record) = turn.decision.ledger.slots.get(&slot) else { continue };
-            let made = memory.nudged.get(&uid);
-            // What an earlier process wrote is as old as can be.
-            let since = made.map_or(Duration::MAX, |(_, at)| now.saturating_duration_since(*at));
-            let made = made.map(|(annotation, _)| annotation);
-            let annotation = made.or_else(|| pod.annotations().get(NUDGE_ANNOTATION));
-            match nudge(annotation.map(String::as_str), record.version, since) {
-                Nudge::Now(annotation) => {
-                    due.push(Due { slot, uid: uid.clone(), name: pod.name_any(), annotation });
-                }
-                Nudge::In(wait) => waiting = waiting.into_iter().chain([wait]).min(),
-                Nudge::Done => {}
-            }
-            alive.insert(uid);
-        }
-        memory.nudged.retain(|uid, _| alive.contains(uid));
-        (due, waiting)
     }
 
     async fn patch_all(
@@ -115,6 +87,36 @@ impl Context {
         }
         Ok(())
     }
+}
+
+/// The pods that are due at `now`, and when the next one is.
+fn due(
+    pool: &StatefulSet,
+    pods: &[Arc<Pod>],
+    turn: &Turn,
+    memory: &mut Memory,
+    now: Instant,
+) -> (Vec<Due>, Option<Duration>) {
+    let (mut due, mut waiting, mut alive) = (Vec::new(), None, BTreeSet::new());
+    for pod in pods {
+        let (Some(slot), Some(uid)) = (slot_of(pool, pod), pod.uid()) else { continue };
+        let Some(record) = turn.decision.ledger.slots.get(&slot) else { continue };
+        let made = memory.nudged.get(&uid);
+        // What an earlier process wrote is as old as can be.
+        let since = made.map_or(Duration::MAX, |(_, at)| now.saturating_duration_since(*at));
+        let made = made.map(|(annotation, _)| annotation);
+        let annotation = made.or_else(|| pod.annotations().get(NUDGE_ANNOTATION));
+        match nudge(annotation.map(String::as_str), record.version, since) {
+            Nudge::Now(annotation) => {
+                due.push(Due { slot, uid: uid.clone(), name: pod.name_any(), annotation });
+            }
+            Nudge::In(wait) => waiting = waiting.into_iter().chain([wait]).min(),
+            Nudge::Done => {}
+        }
+        alive.insert(uid);
+    }
+    memory.nudged.retain(|uid, _| alive.contains(uid));
+    (due, waiting)
 }
 
 async fn patch(api: &Api<Pod>, due: &Due) -> Result<(), StoreError> {

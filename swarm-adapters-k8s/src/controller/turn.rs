@@ -118,21 +118,24 @@ impl Context {
         outcome: &Outcome,
         memory: &mut Memory,
     ) -> Result<(), StoreError> {
-        let before = memory.status.as_ref().or(swarm.status.as_ref()).cloned();
-        let mut known = swarm.clone();
-        known.status.clone_from(&before);
+        let before = memory.status.as_ref().or(swarm.status.as_ref());
+        let generation = swarm.metadata.generation;
         let (status, verdict) = match outcome {
-            Outcome::Done { turn, observed, .. } => (
-                status::after_turn(&known, &turn.decision, observed),
-                Verdict::of(&turn.decision, observed),
-            ),
-            Outcome::Refused(verdict) => (status::after_refusal(&known, verdict), verdict.clone()),
+            Outcome::Done { turn, observed, .. } => {
+                let decision = &turn.decision;
+                let verdict = Verdict::of(decision, observed);
+                let status = status::after_turn(generation, before, decision, observed, &verdict);
+                (status, verdict)
+            }
+            Outcome::Refused(verdict) => {
+                (status::after_refusal(generation, before, verdict), verdict.clone())
+            }
         };
-        if before.as_ref() == Some(&status) {
+        if before == Some(&status) {
             return Ok(());
         }
         self.write_status(swarm, &status).await?;
-        if status::ready_reason(before.as_ref()) != Some(verdict.reason.as_str()) {
+        if status::ready_reason(before) != Some(verdict.reason.as_str()) {
             self.publish_event(swarm, &verdict).await;
         }
         memory.status = Some(status);
