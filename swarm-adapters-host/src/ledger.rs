@@ -5,7 +5,6 @@
 //! Both are durable before `save` returns; a process killed at any point leaves the ledger as it
 //! was before or as it is after.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
@@ -13,14 +12,15 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use swarm_core::Ledger;
 use swarm_core::ports::{BoxError, LedgerStore, Seen, StoreError};
-use swarm_core::{JobName, Ledger, Slot, SlotRecord, Token};
+use swarm_core::stored::Stored;
 use tokio::task::spawn_blocking;
 
 use crate::file::{self, ReadError};
 
 /// The format this program writes, and the newest it reads.
-const FORMAT: u64 = 1;
+const FORMAT: u64 = 2;
 
 /// The largest ledger that is read: about five million jobs.
 const BYTES_MAX: u64 = 256 << 20;
@@ -64,7 +64,7 @@ impl FileLedgerStore {
                 ),
             });
         }
-        let ledger = Ledger::try_from(self.parsed::<Document>(&text)?);
+        let ledger = Ledger::try_from(self.parsed::<Document>(&text)?.ledger);
         Ok(Some((ledger.map_err(|e| self.unreadable(&e))?, seen(&text))))
     }
 
@@ -111,7 +111,8 @@ impl LedgerStore for FileLedgerStore {
     }
 
     async fn save(&self, ledger: &Ledger, seen: Option<&Seen>) -> Result<Seen, StoreError> {
-        let document = serde_json::to_string(&Document::from(ledger));
+        let document = Document { format: FORMAT, ledger: Stored::from(ledger) };
+        let document = serde_json::to_string(&document);
         let text = document.map_err(|error| self.unavailable(error))? + "\n";
         let (store, seen) = (self.clone(), seen.cloned());
         let written = spawn_blocking(move || store.write(&text, seen.as_ref())).await;
@@ -137,58 +138,7 @@ struct Format {
 #[serde(deny_unknown_fields)]
 struct Document {
     format: u64,
-    revision: u64,
-    version: u64,
-    first_token: u64,
-    slots: BTreeMap<u32, Record>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Record {
-    worker: String,
-    version: u64,
-    jobs: BTreeMap<String, u64>,
-}
-
-impl From<&Ledger> for Document {
-    fn from(ledger: &Ledger) -> Self {
-        let Ledger { revision, version, first_token, slots } = ledger;
-        let record = |(slot, record): (&Slot, &SlotRecord)| {
-            let SlotRecord { worker, version, jobs } = record;
-            let jobs = jobs.iter().map(|(job, token)| (job.to_string(), token.0)).collect();
-            (slot.0, Record { worker: worker.clone(), version: *version, jobs })
-        };
-        Self {
-            format: FORMAT,
-            revision: *revision,
-            version: *version,
-            first_token: first_token.0,
-            slots: slots.iter().map(record).collect(),
-        }
-    }
-}
-
-impl TryFrom<Document> for Ledger {
-    type Error = String;
-
-    fn try_from(document: Document) -> Result<Self, String> {
-        let Document { format: _, revision, version, first_token, slots } = document;
-        let mut held = BTreeSet::new();
-        let mut job = |(name, token): (String, u64)| {
-            let job = JobName::new(&name).map_err(|error| error.to_string())?;
-            // Two holders of one job would be run by both: no ledger of ours says that.
-            let is_first = held.insert(job.clone());
-            is_first.then_some((job, Token(token))).ok_or(format!("job `{name}` has two holders"))
-        };
-        let record = |(slot, record): (u32, Record)| {
-            let Record { worker, version, jobs } = record;
-            let jobs = jobs.into_iter().map(&mut job).collect::<Result<_, _>>()?;
-            Ok((Slot(slot), SlotRecord { worker, version, jobs }))
-        };
-        let slots = slots.into_iter().map(record).collect::<Result<_, String>>()?;
-        Ok(Self { revision, version, first_token: Token(first_token), slots })
-    }
+    ledger: Stored,
 }
 
 #[cfg(test)]

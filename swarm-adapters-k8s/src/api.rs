@@ -11,7 +11,7 @@
 
 mod ledger;
 
-pub use ledger::{Claimant, LedgerJob, LedgerSlot, SwarmLedger, SwarmLedgerSpec};
+pub use ledger::{Claimant, Holdings, SwarmLedger, SwarmLedgerSpec};
 
 use std::collections::BTreeMap;
 

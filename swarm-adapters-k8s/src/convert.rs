@@ -1,6 +1,6 @@
 //! From the resource to the core's words. Needs no client and no clock.
 
-use swarm_core::{Desired, JobsError, Rules, Timing, jobs};
+use swarm_core::{Desired, JobsError, Timing, jobs};
 
 use crate::api::Swarm;
 
@@ -18,5 +18,5 @@ pub fn desired(swarm: &Swarm) -> Result<Desired, JobsError> {
         return_grace: rebalance.return_grace.map_or(default.return_grace, Into::into),
         release_timeout: default.release_timeout,
     };
-    Ok(Desired { jobs, rules: Rules::default(), max_jobs: None, timing })
+    Ok(Desired { jobs, timing, ..Desired::default() })
 }

@@ -1,17 +1,17 @@
 //! The ledger of one pool as a `SwarmLedger` object, changed by compare-and-set only.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::PostParams;
 use kube::{Api, Client};
+use swarm_core::Ledger;
 use swarm_core::ports::{LedgerStore, Seen, StoreError};
-use swarm_core::{JobName, Ledger, Slot, SlotRecord, Token};
+use swarm_core::stored::Stored;
 use tokio::sync::Mutex;
 
-use crate::api::{API_VERSION, Claimant, LedgerJob, LedgerSlot, SwarmLedger, SwarmLedgerSpec};
+use crate::api::{API_VERSION, Claimant, Holdings, SwarmLedger, SwarmLedgerSpec};
 
 /// The most bytes a ledger may have as JSON; the API server refuses requests of 1.5 MiB.
 const LEDGER_BYTES_MAX: usize = 1_200_000;
@@ -162,27 +162,15 @@ fn number(value: u64) -> i64 {
 }
 
 fn to_spec(ledger: &Ledger, swarm: &Claimant, pool: &Claimant) -> SwarmLedgerSpec {
-    let Ledger { revision, version, first_token, slots } = ledger;
-    let job = |(name, token): (&JobName, &Token)| LedgerJob {
-        name: name.to_string(),
-        token: number(token.0),
-    };
-    let slot = |(slot, record): (&Slot, &SlotRecord)| {
-        let SlotRecord { worker, version, jobs } = record;
-        LedgerSlot {
-            slot: i64::from(slot.0),
-            worker: worker.clone(),
-            version: number(*version),
-            jobs: jobs.iter().map(job).collect(),
-        }
-    };
+    let Stored { incarnation, revision, version, first_token, holders, waits, strikes } =
+        Stored::from(ledger);
     SwarmLedgerSpec {
         swarm: swarm.clone(),
         pool: pool.clone(),
-        revision: number(*revision),
-        version: number(*version),
-        first_token: number(first_token.0),
-        slots: slots.iter().map(slot).collect(),
+        revision: number(revision),
+        version: number(version),
+        first_token: number(first_token),
+        holdings: Holdings { incarnation, holders, waits, strikes },
     }
 }
 
@@ -193,24 +181,17 @@ fn from_spec(spec: &SwarmLedgerSpec) -> Result<Ledger, StoreError> {
     };
     let number =
         |value: i64| u64::try_from(value).map_err(|_| unreadable(format!("{value} is no counter")));
-    let mut slots = BTreeMap::new();
-    for slot in &spec.slots {
-        let ordinal = u32::try_from(slot.slot);
-        let ordinal = ordinal.map_err(|_| unreadable(format!("{} is no slot", slot.slot)))?;
-        let mut jobs = BTreeMap::new();
-        for job in &slot.jobs {
-            let name = JobName::new(&job.name).map_err(|error| unreadable(error.to_string()))?;
-            jobs.insert(name, Token(number(job.token)?));
-        }
-        let version = number(slot.version)?;
-        slots.insert(Slot(ordinal), SlotRecord { worker: slot.worker.clone(), version, jobs });
-    }
-    Ok(Ledger {
+    let Holdings { incarnation, holders, waits, strikes } = spec.holdings.clone();
+    let stored = Stored {
+        incarnation,
         revision: number(spec.revision)?,
         version: number(spec.version)?,
-        first_token: Token(number(spec.first_token)?),
-        slots,
-    })
+        first_token: number(spec.first_token)?,
+        holders,
+        waits,
+        strikes,
+    };
+    Ledger::try_from(stored).map_err(|error| unreadable(error.to_string()))
 }
 
 #[cfg(test)]

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use swarm_core::{Observed, Presence, Slot};
+use swarm_core::handover::SessionId;
+use swarm_core::{Observed, Presence, Slot, WorkerSeen};
 
 /// Since when this process has seen what it sees of one pool.
 #[derive(Debug)]
@@ -41,7 +42,8 @@ impl Sightings {
         let slots: BTreeSet<_> = wanted.iter().chain(pods.keys()).copied().collect();
         let mut workers = BTreeMap::new();
         for slot in slots {
-            let sight = Sight::of(pods.get(&slot).copied(), wanted.contains(&slot));
+            let pod = pods.get(&slot).copied();
+            let sight = Sight::of(pod, wanted.contains(&slot));
             let away = since(&mut self.away, slot, sight == Sight::Away, now);
             let leaving = since(&mut self.leaving, slot, sight == Sight::Leaving, now);
             let presence = match sight {
@@ -51,7 +53,10 @@ impl Sightings {
                 Sight::Leaving => Presence::Leaving(leaving),
                 Sight::Nothing => continue,
             };
-            workers.insert(slot, (format!("{}-{slot}", pool.name_any()), presence));
+            let name = format!("{}-{slot}", pool.name_any());
+            let uid = pod.filter(|pod| !is_terminal(pod)).and_then(ResourceExt::uid);
+            let session = uid.map(|uid| SessionId::plain(&uid));
+            workers.insert(slot, WorkerSeen { name, presence, session });
         }
         self.away.retain(|slot, _| workers.contains_key(slot));
         self.leaving.retain(|slot, _| workers.contains_key(slot));
@@ -60,6 +65,8 @@ impl Sightings {
             workers_desired: wanted.len(),
             watched_for: now.saturating_duration_since(self.watched),
             unix_time_us: unix_time_us(),
+            // Plain workers answer nothing, so nothing is known of them but their pods.
+            ..Observed::default()
         }
     }
 }
@@ -156,6 +163,7 @@ mod tests {
         serde_json::from_value(json!({
             "metadata": {
                 "name": format!("w-{ordinal}"),
+                "uid": format!("uid-{ordinal}"),
                 "ownerReferences": [
                     {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w", "uid": "set", "controller": true}
                 ],
@@ -168,7 +176,7 @@ mod tests {
     }
 
     fn presences(observed: &Observed) -> Vec<(u32, Presence)> {
-        observed.workers.iter().map(|(slot, (_, presence))| (slot.0, *presence)).collect()
+        observed.workers.iter().map(|(slot, seen)| (slot.0, seen.presence)).collect()
     }
 
     #[test]

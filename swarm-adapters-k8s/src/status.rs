@@ -21,6 +21,8 @@ pub enum Reason {
     JobsUnassigned,
     /// Workers that hold jobs are not ready or away.
     WorkersNotReady,
+    /// Somebody asked for everything to stay as it is.
+    Paused,
     /// The pool's workload does not exist.
     PoolNotFound,
     /// The spec cannot be used.
@@ -39,6 +41,7 @@ impl Reason {
             Self::NoWorkers => "NoWorkers",
             Self::JobsUnassigned => "JobsUnassigned",
             Self::WorkersNotReady => "WorkersNotReady",
+            Self::Paused => "Paused",
             Self::PoolNotFound => "PoolNotFound",
             Self::InvalidSpec => "InvalidSpec",
             Self::Refused(code) => code,
@@ -53,7 +56,8 @@ impl Reason {
             | Self::PoolIncomplete
             | Self::NoWorkers
             | Self::JobsUnassigned
-            | Self::WorkersNotReady => false,
+            | Self::WorkersNotReady
+            | Self::Paused => false,
             Self::PoolNotFound | Self::InvalidSpec | Self::Refused(_) => true,
         }
     }
@@ -73,20 +77,27 @@ impl Verdict {
     #[must_use]
     pub fn of(decision: &Decision, observed: &Observed) -> Self {
         let jobs = decision.plan.assignment.len() + decision.plan.unassigned.len();
-        if let Some(Waiting::PoolIncomplete { ready, desired }) = decision.waiting {
-            let message = format!(
-                "{ready} of {desired} workers are ready; {jobs} jobs wait until all are, \
-                 or until initialWait has passed"
-            );
-            return Self { reason: Reason::PoolIncomplete, message };
+        match decision.waiting {
+            Some(Waiting::PoolIncomplete { ready, desired }) => {
+                let message = format!(
+                    "{ready} of {desired} workers are ready; {jobs} jobs wait until all are, \
+                     or until initialWait has passed"
+                );
+                return Self { reason: Reason::PoolIncomplete, message };
+            }
+            Some(Waiting::Paused) => {
+                let message = "paused: every job stays where it is".to_owned();
+                return Self { reason: Reason::Paused, message };
+            }
+            None => {}
         }
         if !decision.plan.unassigned.is_empty() {
             return Self::without_worker(decision, jobs);
         }
         let holders = decision.plan.assignment.by_slot();
         let not_ready = holders.keys().filter_map(|slot| observed.workers.get(slot));
-        let not_ready = not_ready.filter(|(_, presence)| *presence != Presence::Ready);
-        let names: Vec<_> = not_ready.map(|(name, _)| name.as_str()).collect();
+        let not_ready = not_ready.filter(|seen| seen.presence != Presence::Ready);
+        let names: Vec<_> = not_ready.map(|seen| seen.name.as_str()).collect();
         if names.is_empty() {
             let message = format!("{jobs} jobs on {} workers", decision.ledger.slots.len());
             return Self { reason: Reason::Settled, message };
@@ -135,7 +146,7 @@ pub fn after_turn(
     }
     let status = SwarmStatus {
         observed_generation: None,
-        revision: i64::try_from(decision.ledger.revision).unwrap_or(i64::MAX),
+        revision: i64::try_from(decision.ledger.revision()).unwrap_or(i64::MAX),
         jobs: count(plan.assignment.len() + plan.unassigned.len()),
         assigned: count(plan.assignment.len()),
         unassigned,

@@ -21,7 +21,7 @@
 //! let releasing = go(&granted, &new, &BTreeMap::new()).unwrap().next;
 //! assert!(go(&releasing, &new, &BTreeMap::new()).is_none()); // waits for the old holder
 //!
-//! let acked = [(old, Evidence { acked: releasing.seq, ..Evidence::default() })].into();
+//! let acked = [(old, Evidence { acked: releasing.revision, ..Evidence::default() })].into();
 //! let moved = go(&releasing, &new, &acked).unwrap().next;
 //! assert_eq!(moved.view(&new).jobs.len(), 1);
 //! ```
@@ -32,6 +32,7 @@
 mod advance;
 mod cell;
 mod cells;
+mod check;
 
 mod lease;
 mod watch;
@@ -47,6 +48,7 @@ pub use advance::{Evidence, HandoverTerms, Place, Policy, Sight, advance};
 pub use brake::{Brake, Health};
 pub use cell::{Cell, CellEvent, Circumstances, Proof, Refusal, Then};
 pub use cells::{Cells, CellsConflict, Change, Record, Save, SessionView};
+pub use check::{StepViolation, census, check_step};
 pub use lease::{
     Ack, Holder, Lease, LeaseConflict, LeaseTerms, LeaseTermsError, LeaseVersion, LeaseWrite,
     Moment, SessionId,

@@ -48,13 +48,13 @@ pub mod session;
 pub use assignment::{Assignment, Change, diff};
 pub use hash::{hash_job, home};
 pub use job::{Job, JobName, JobNameError, Jobs, JobsError, Share, ShareError, jobs};
-pub use ledger::{Ledger, SlotRecord, Token};
+pub use ledger::{Filled, Ledger, LedgerStep, SlotRecord, Token, stored};
 pub use planner::{
     Everywhere, JobTable, Load, Mode, Move, MoveReason, Plan, Request, Rules, TableMove, TablePlan,
     Unassigned, Violation, WORKERS_ENOUGH_MAX, check, everywhere, lowest_maximum, minimum_moves,
     plan,
 };
 pub use pool::{Member, Pool, Presence, Slot, Standing, Timing};
-pub use turn::{Decision, Desired, Observed, Turn, Waiting, decide, turn};
+pub use turn::{Decision, Desired, Observed, Replication, Turn, Waiting, WorkerSeen, decide, turn};
 pub use view::{View, ViewEntry};
 pub use worker::{Worker, WorkerEffect};

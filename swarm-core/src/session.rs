@@ -36,7 +36,7 @@ pub struct Session {
     phase: Phase,
     /// The life of the ledger it serves; taken from the first view.
     incarnation: Option<u64>,
-    /// The largest number of a view acted on.
+    /// The largest revision of a view acted on.
     seen: u64,
     /// What that view grants.
     granted: BTreeMap<JobName, Token>,
@@ -192,8 +192,8 @@ impl Session {
                     self.give_up(now);
                 }
             }
-            SessionEvent::LedgerRead { incarnation, seq } => {
-                self.ledger_read(now, incarnation, seq, &mut effects);
+            SessionEvent::LedgerRead { incarnation, revision } => {
+                self.ledger_read(now, incarnation, revision, &mut effects);
             }
             SessionEvent::Joined(job) => {
                 self.runs.remove(&job);
@@ -224,11 +224,11 @@ impl Session {
             self.roll_back(now, effects);
             return;
         }
-        if view.seq <= self.seen && rules.keep(Rule::NewerViewsOnly) {
+        if view.revision <= self.seen && rules.keep(Rule::NewerViewsOnly) {
             return;
         }
         self.incarnation = Some(incarnation);
-        self.seen = view.seq;
+        self.seen = view.revision;
         self.granted = view.jobs;
         let granted = &self.granted;
         self.finished.retain(|job, token| granted.get(job) == Some(token));
@@ -299,11 +299,11 @@ impl Session {
         &mut self,
         now: Moment,
         incarnation: u64,
-        seq: u64,
+        revision: u64,
         effects: &mut Vec<SessionEffect>,
     ) {
         let before = (self.incarnation.unwrap_or(incarnation), self.seen);
-        if before.0 == incarnation && before.1 <= seq {
+        if before.0 == incarnation && before.1 <= revision {
             self.is_verified = true;
         } else {
             self.roll_back(now, effects);

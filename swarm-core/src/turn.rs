@@ -4,39 +4,72 @@
 //! between any two awaits and repeat the turn: every write is either a compare-and-set or derived
 //! from the ledger.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::handover::{Cell, Evidence, HandoverTerms, Place, Policy, Record, SessionId};
 use crate::ports::{LedgerStore, StoreError, ViewStore};
 use crate::{
-    JobName, Jobs, Ledger, Member, Plan, Pool, Presence, Request, Rules, Slot, Standing, Timing,
-    Unassigned, check,
+    Assignment, Filled, JobName, Jobs, Ledger, LedgerStep, Member, MoveReason, Plan, Pool,
+    Presence, Request, Rules, Slot, Standing, Timing, Unassigned, check, everywhere,
 };
 
 /// What the user asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Desired {
-    /// The jobs, each to be run by one worker.
+    /// The jobs, each to be run by one worker, or by all.
     pub jobs: Jobs,
+    /// By how many workers each job is run.
+    pub replication: Replication,
     /// How to plan.
     pub rules: Rules,
     /// The most jobs one worker may have; `None` for any number.
     pub max_jobs: Option<u32>,
     /// How long to wait for absent workers.
     pub timing: Timing,
+    /// What it takes to end an ownership.
+    pub policy: Policy,
+    /// Whether everything is to stay as it is.
+    pub paused: bool,
+}
+
+/// By how many workers each job is run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Replication {
+    /// By exactly one.
+    #[default]
+    One,
+    /// By every one.
+    All,
 }
 
 /// What was seen of the pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
-    /// Every slot that is wanted or still filled, with its worker's name.
-    pub workers: BTreeMap<Slot, (String, Presence)>,
+    /// Every slot that is wanted or still filled.
+    pub workers: BTreeMap<Slot, WorkerSeen>,
     /// How many workers the pool is meant to have.
     pub workers_desired: usize,
     /// For how long the pool has been watched, on a monotonic clock.
     pub watched_for: Duration,
     /// The wall clock in microseconds since 1970. Only a new ledger's first token is taken from it.
     pub unix_time_us: u64,
+    /// What is known of sessions. Plain workers need none.
+    pub evidence: BTreeMap<SessionId, Evidence>,
+    /// For how long each cell of the ledger has been seen as it is; a missing one counts as new.
+    pub ages: BTreeMap<JobName, Duration>,
+}
+
+/// What was seen of the worker in a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerSeen {
+    /// Its name, the key of its entry in the view. Empty until a worker filled the slot.
+    pub name: String,
+    /// Whether it is there.
+    pub presence: Presence,
+    /// Its session; `None` while there is no worker, or none that could be given jobs.
+    pub session: Option<SessionId>,
 }
 
 /// What one turn decides.
@@ -63,6 +96,8 @@ pub enum Waiting {
         /// Workers that are wanted.
         desired: usize,
     },
+    /// Somebody asked for everything to stay as it is.
+    Paused,
 }
 
 /// Decides what to do about `ledger`, given what is wanted and what is seen.
@@ -72,19 +107,100 @@ pub enum Waiting {
 /// work. Afterwards only ready workers are given jobs. O(jobs · log jobs).
 pub fn decide(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decision {
     let is_cold = ledger.version == 0;
-    let recheck_in = recheck_in(is_cold, desired, observed);
+    if desired.paused {
+        let ledger = ledger.clone();
+        let (plan, waiting) = (Plan::default(), Some(Waiting::Paused));
+        return Decision { ledger, plan, waiting, recheck_in: None };
+    }
     if is_cold && let Some(waiting) = incomplete(desired, observed) {
         let incomplete = |job: &JobName| (job.clone(), Unassigned::PoolIncomplete);
         let unassigned = desired.jobs.keys().map(incomplete).collect();
         let plan = Plan { unassigned, ..Plan::default() };
-        return Decision { ledger: ledger.clone(), plan, waiting: Some(waiting), recheck_in };
+        let (next, waiting) = (ledger.clone(), Some(waiting));
+        let recheck_in = recheck_in(ledger, &next, desired, observed);
+        return Decision { ledger: next, plan, waiting, recheck_in };
     }
     let pool = pool(is_cold, desired, observed);
-    let held = ledger.assignment();
-    let request = Request { jobs: &desired.jobs, held: &held, pool: &pool, rules: desired.rules };
-    let plan = request.plan();
+    let (plan, goal) = match desired.replication {
+        Replication::One => plan_one(ledger, desired, &pool),
+        Replication::All => plan_all(desired, &pool),
+    };
+    let terms = terms(desired);
+    let step = LedgerStep {
+        workers: &filled(&pool, observed),
+        goal: &goal,
+        evidence: &observed.evidence,
+        ages: &observed.ages,
+        terms: &terms,
+    };
+    let next = ledger.step(&step);
+    let recheck_in = recheck_in(ledger, &next, desired, observed);
+    Decision { ledger: next, plan, waiting: None, recheck_in }
+}
+
+/// Each job on one worker: the plan, and where every job should be.
+fn plan_one(ledger: &Ledger, desired: &Desired, pool: &Pool) -> (Plan, BTreeMap<JobName, Place>) {
+    let held = ledger.settled();
+    let in_flight = ledger.cells.jobs.values().filter(|record| is_moving(record)).count();
+    let moves_max = desired.rules.moves_max.map(|most| most.saturating_sub(in_flight));
+    let rules = Rules { moves_max, ..desired.rules };
+    let jobs = unfinished(ledger, &desired.jobs);
+    let request = Request { jobs: &jobs, held: &held, pool, rules };
+    let mut plan = request.plan();
     debug_assert_eq!(check(&request, &plan), Ok(()), "the planner made a plan that is no answer");
-    Decision { ledger: ledger.next(&plan.assignment, &pool), plan, waiting: None, recheck_in }
+    tell_moves_in_flight(&mut plan, &ledger.assignment());
+    let place = |job: &JobName| plan.assignment.holder(job).map_or(Place::Nowhere, Place::Slot);
+    let goal = desired.jobs.keys().map(|job| (job.clone(), place(job))).collect();
+    (plan, goal)
+}
+
+/// All jobs on every worker.
+fn plan_all(desired: &Desired, pool: &Pool) -> (Plan, BTreeMap<JobName, Place>) {
+    let everywhere = everywhere(&desired.jobs, &BTreeMap::new(), pool);
+    let somewhere = !everywhere.workers.is_empty();
+    let place = if somewhere { Place::Everywhere } else { Place::Nowhere };
+    let goal = desired.jobs.keys().map(|job| (job.clone(), place.clone())).collect();
+    (Plan { unassigned: everywhere.unassigned, ..Plan::default() }, goal)
+}
+
+fn is_moving(record: &Record) -> bool {
+    matches!(record.cell, Cell::Releasing { .. })
+}
+
+/// The jobs without the finite ones that are done: those take no worker's room.
+fn unfinished<'a>(ledger: &Ledger, jobs: &'a Jobs) -> Cow<'a, Jobs> {
+    let is_done = |job: &JobName| {
+        let record = ledger.cells.jobs.get(job);
+        record.is_some_and(|record| matches!(record.cell, Cell::Done { .. }))
+    };
+    if jobs.keys().any(is_done) {
+        let left = jobs.iter().filter(|(name, _)| !is_done(name));
+        Cow::Owned(left.map(|(name, job)| (name.clone(), job.clone())).collect())
+    } else {
+        Cow::Borrowed(jobs)
+    }
+}
+
+/// A job that is being released is planned as nobody's; for people it still moves from its holder.
+fn tell_moves_in_flight(plan: &mut Plan, held: &Assignment) {
+    for step in &mut plan.moves {
+        if step.reason == MoveReason::New
+            && let Some(holder) = held.holder(&step.job)
+        {
+            step.from = Some(holder);
+            step.reason = MoveReason::Balance;
+        }
+    }
+    plan.moves.retain(|step| step.from != step.to);
+}
+
+fn terms(desired: &Desired) -> HandoverTerms {
+    HandoverTerms {
+        policy: desired.policy,
+        release_timeout: desired.timing.release_timeout,
+        return_grace: desired.timing.return_grace,
+        ..HandoverTerms::default()
+    }
 }
 
 /// What a cold pool still has to wait for.
@@ -95,33 +211,71 @@ fn incomplete(desired: &Desired, observed: &Observed) -> Option<Waiting> {
         .then_some(Waiting::PoolIncomplete { ready, desired: observed.workers_desired })
 }
 
-/// The workers that count, by what is seen of them.
+/// The workers that count, by what is seen of them. One without a session can be given nothing.
 fn pool(is_cold: bool, desired: &Desired, observed: &Observed) -> Pool {
-    let standing = |presence: &Presence| match presence {
-        Presence::NotReady if is_cold => Some(Standing::Takes),
-        presence => presence.standing(&desired.timing),
+    let standing = |seen: &WorkerSeen| {
+        let standing = match seen.presence {
+            Presence::NotReady if is_cold => Some(Standing::Takes),
+            presence => presence.standing(&desired.timing),
+        };
+        match (standing, &seen.session) {
+            (Some(Standing::Takes), None) => Some(Standing::Keeps),
+            (standing, _) => standing,
+        }
     };
-    let member = |(slot, (name, presence)): (&Slot, &(String, Presence))| {
-        let (name, standing) = (name.clone(), standing(presence)?);
+    let member = |(slot, seen): (&Slot, &WorkerSeen)| {
+        let (name, standing) = (seen.name.clone(), standing(seen)?);
         Some((*slot, Member { name, standing, max_jobs: desired.max_jobs }))
     };
     Pool(observed.workers.iter().filter_map(member).collect())
 }
 
-/// When the mere passing of time changes the decision.
-fn recheck_in(is_cold: bool, desired: &Desired, observed: &Observed) -> Option<Duration> {
+/// Who fills the slots that count.
+fn filled(pool: &Pool, observed: &Observed) -> BTreeMap<Slot, Filled> {
+    let filled = |(slot, member): (&Slot, &Member)| {
+        let session = observed.workers.get(slot).and_then(|seen| seen.session.clone());
+        let takes = member.standing == Standing::Takes;
+        (*slot, Filled { worker: member.name.clone(), session, takes })
+    };
+    pool.0.iter().map(filled).collect()
+}
+
+/// When the mere passing of time changes the decision, once `ledger` has become `next`.
+fn recheck_in(
+    ledger: &Ledger,
+    next: &Ledger,
+    desired: &Desired,
+    observed: &Observed,
+) -> Option<Duration> {
     let timing = &desired.timing;
-    let presences = observed.workers.values().map(|(_, presence)| presence);
-    let worker = presences.filter_map(|presence| presence.changes_in(timing)).min();
-    let cold = timing.initial_wait.checked_sub(observed.watched_for).filter(|_| is_cold);
-    worker.into_iter().chain(cold).filter(|wait| !wait.is_zero()).min()
+    let worker = observed.workers.values().filter_map(|seen| seen.presence.changes_in(timing));
+    let cold = timing.initial_wait.checked_sub(observed.watched_for);
+    let cold = cold.filter(|_| ledger.version == 0);
+    let cell = |(job, record): (&JobName, &Record)| {
+        let span = match &record.cell {
+            Cell::Releasing { .. } if desired.policy == Policy::AtLeastOnce => {
+                timing.release_timeout
+            }
+            Cell::Hold { span, .. } | Cell::Quarantined { span, .. } => *span,
+            Cell::Releasing { .. }
+            | Cell::Free { .. }
+            | Cell::Granted { .. }
+            | Cell::Done { .. }
+            | Cell::Everywhere { .. } => return None,
+        };
+        let is_old = ledger.cells.jobs.get(job).is_some_and(|before| before.cell == record.cell);
+        let age = observed.ages.get(job).copied().filter(|_| is_old);
+        span.checked_sub(age.unwrap_or_default())
+    };
+    let cells = next.cells.jobs.iter().filter_map(cell);
+    worker.chain(cold).chain(cells).filter(|wait| !wait.is_zero()).min()
 }
 
 impl Observed {
     /// How many workers are ready.
     #[must_use]
     pub fn ready(&self) -> usize {
-        self.workers.values().filter(|(_, presence)| *presence == Presence::Ready).count()
+        self.workers.values().filter(|seen| seen.presence == Presence::Ready).count()
     }
 }
 
@@ -171,7 +325,11 @@ mod tests {
     }
 
     fn observed(presences: &[Presence]) -> Observed {
-        let worker = |(n, presence): (u32, &Presence)| (Slot(n), (format!("w-{n}"), *presence));
+        let worker = |(n, presence): (u32, &Presence)| {
+            let name = format!("w-{n}");
+            let session = Some(SessionId::plain(&name));
+            (Slot(n), WorkerSeen { name, presence: *presence, session })
+        };
         Observed {
             workers: (0..).zip(presences).map(worker).collect(),
             workers_desired: presences.len(),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use crate::{Assignment, JobName, Slot};
+use crate::{Assignment, Change, JobName, Slot};
 
 /// The published map from workers to jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,6 +47,35 @@ impl View {
             }
         }
         held.into_iter().collect()
+    }
+
+    /// The workers whose sets of jobs differ in `after`, by name, with the difference; a worker that
+    /// stands in one of the two only counts as one without jobs in the other. O(jobs · log jobs).
+    ///
+    /// ```
+    /// use swarm_core::{Assignment, Ledger, Pool, Slot, View};
+    ///
+    /// let one = Assignment::from_iter([("a".parse()?, Slot(0))]);
+    /// let view = Ledger::new(0).next(&one, &Pool::ready(1)).view();
+    /// let changes = View::default().changes(&view);
+    /// assert!(changes["worker-0"].included.contains("a"));
+    /// assert!(view.changes(&view).is_empty());
+    /// # Ok::<(), swarm_core::JobNameError>(())
+    /// ```
+    #[must_use]
+    pub fn changes(&self, after: &Self) -> BTreeMap<String, Change> {
+        let names: BTreeSet<_> = self.workers.keys().chain(after.workers.keys()).collect();
+        let none = BTreeSet::new();
+        let jobs = |view: &Self, name: &String| {
+            view.workers.get(name).map_or(&none, |entry| &entry.jobs).clone()
+        };
+        let change = |name: &String| {
+            let (before, after) = (jobs(self, name), jobs(after, name));
+            let (included, excluded) = (&after - &before, &before - &after);
+            (name.clone(), Change { included, excluded })
+        };
+        let is_one = |(_, change): &(String, Change)| *change != Change::default();
+        names.into_iter().map(change).filter(is_one).collect()
     }
 
     /// The view as a YAML document; the same view gives the same bytes.

@@ -68,13 +68,13 @@ async fn a_file_that_is_no_ledger_of_ours_is_refused_in_a_sentence_and_kept() {
     let dir = tempfile::tempdir().unwrap();
     let store = FileLedgerStore::open(dir.path()).unwrap();
     let path = dir.path().join("ledger.json");
-    let two_holders = r#"{"format":1,"revision":1,"version":1,"first_token":1,"slots":{
-        "0":{"worker":"w-0","version":1,"jobs":{"a":1}},
-        "1":{"worker":"w-1","version":1,"jobs":{"a":1}}}}"#;
+    let two_holders = r#"{"format":2,"ledger":{"revision":1,"version":1,"firstToken":1,"holders":[
+        {"session":"plain/w-0","slot":0,"worker":"w-0","version":1,"jobs":{"a":1}},
+        {"session":"plain/w-1","slot":1,"worker":"w-1","version":1,"jobs":{"a":1}}]}}"#;
     let cases = [
-        (r#"{"format":2,"cells":[]}"#, "knows format 1; use the version of swarm that wrote it"),
+        (r#"{"format":3,"cells":[]}"#, "knows format 2; use the version of swarm that wrote it"),
         ("", "is no ledger: EOF while parsing a value at line 1 column 0; move it away"),
-        (two_holders, "is no ledger: job `a` has two holders"),
+        (two_holders, "is no ledger: job `a` stands in it twice"),
     ];
     for (text, expected) in cases {
         fs::write(&path, text).unwrap();

@@ -1,7 +1,10 @@
 //! The resource `SwarmLedger`: the durable record of who holds what. Only the operator writes it.
 
+use std::collections::BTreeMap;
+
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
+use swarm_core::stored::{StoredHolder, Waits};
 
 /// The record. One per pool, named after the workload: creating it is the claim on the pool.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -34,14 +37,48 @@ pub struct SwarmLedgerSpec {
     /// Counts publications of the view.
     #[schemars(range(min = 0))]
     pub version: i64,
-    /// The fencing token that a job new to this ledger is granted under.
+    /// The fencing token that a job new to this ledger begins with.
     #[schemars(range(min = 0))]
     pub first_token: i64,
-    /// What each slot holds.
+    /// Who fills which slot and holds which jobs, grouped by holder.
     #[serde(default)]
-    #[schemars(length(max = 10_000))]
-    #[x_kube(merge_strategy = ListMerge::Atomic)]
-    pub slots: Vec<LedgerSlot>,
+    #[schemars(schema_with = "holdings")]
+    pub holdings: Holdings,
+}
+
+/// Who holds what: [`Stored`](swarm_core::stored::Stored) without its counters, which stand beside
+/// it where rules can see them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Holdings {
+    /// The life of the ledger.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub incarnation: u64,
+    /// Sessions, with what they hold.
+    #[serde(default)]
+    pub holders: Vec<StoredHolder>,
+    /// The jobs that nobody holds.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub waits: BTreeMap<String, Waits>,
+    /// How many crashes a job is blamed for, where it is any.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub strikes: BTreeMap<String, u32>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(value: &u64) -> bool {
+    *value == 0
+}
+
+/// One value, replaced as a whole: an entry in the schema for every job would make the server
+/// note a manager for every job. The operator, its only writer, reads it strictly.
+fn holdings(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "object",
+        "description": "Who fills which slot and holds which jobs, grouped by holder.",
+        "x-kubernetes-map-type": "atomic",
+        "x-kubernetes-preserve-unknown-fields": true,
+    })
 }
 
 /// An object the ledger is bound to.
@@ -53,30 +90,4 @@ pub struct Claimant {
     pub name: String,
     /// Its UID.
     pub uid: String,
-}
-
-/// What one slot holds.
-#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LedgerSlot {
-    /// The slot.
-    #[schemars(range(min = 0))]
-    pub slot: i64,
-    /// The worker that fills it.
-    pub worker: String,
-    /// The publication that last changed the slot's set of jobs.
-    #[schemars(range(min = 0))]
-    pub version: i64,
-    /// The jobs it holds.
-    #[serde(default)]
-    pub jobs: Vec<LedgerJob>,
-}
-
-/// A job and the token it was granted under.
-#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LedgerJob {
-    /// The job's name.
-    pub name: String,
-    /// Its fencing token.
-    #[schemars(range(min = 0))]
-    pub token: i64,
 }

@@ -100,7 +100,8 @@ impl Context {
         let turn = turn(ledgers, views, desired, &observed).await?;
         if turn.changed {
             let moves = turn.decision.plan.moves.len();
-            let (revision, version) = (turn.decision.ledger.revision, turn.decision.ledger.version);
+            let (revision, version) =
+                (turn.decision.ledger.revision(), turn.decision.ledger.version);
             let (namespace, name) = (swarm.namespace(), swarm.name_any());
             tracing::info!(namespace, name, revision, version, moves, "ledger written");
             self.metrics.ledger_writes.inc();

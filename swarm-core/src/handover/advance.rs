@@ -53,6 +53,8 @@ pub enum Place {
     Session(Slot, SessionId),
     /// In a slot whose worker is expected back.
     Slot(Slot),
+    /// With every session.
+    Everywhere,
     /// Nowhere, but it stays a job.
     Nowhere,
 }
@@ -60,7 +62,7 @@ pub enum Place {
 /// What is known of one session, however old the knowledge: every part is a stable fact.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Evidence {
-    /// The highest number it acknowledged in this life of the ledger.
+    /// The highest revision it acknowledged in this life of the ledger.
     pub acked: u64,
     /// The finite jobs it finished, with the token they ran under.
     pub finished: BTreeMap<JobName, Token>,
@@ -105,6 +107,7 @@ pub fn advance(cells: &Cells, sight: &Sight<'_>, terms: &HandoverTerms) -> Optio
             Place::Session(slot, session) if !has_ended(sight, session) => {
                 CellEvent::Grant { session: session.clone(), slot: *slot }
             }
+            Place::Everywhere => CellEvent::GrantToAll,
             Place::Session(..) | Place::Slot(_) | Place::Nowhere => continue,
         };
         let _: Result<(), Refusal> = change.step(job, &event, Duration::ZERO, terms.policy);
@@ -135,6 +138,8 @@ impl Turn<'_> {
             Cell::Free { .. } | Cell::Hold { .. } | Cell::Quarantined { .. } => {
                 self.of_nobody(change)
             }
+            Cell::Everywhere { .. } if self.is_for_all() => Ok(()),
+            Cell::Everywhere { .. } => self.step(change, &CellEvent::Release),
             Cell::Done { .. } if self.is_wanted() => Ok(()),
             Cell::Done { .. } => change.remove(self.job),
         }
@@ -144,6 +149,14 @@ impl Turn<'_> {
         self.sight.goal.contains_key(self.job)
     }
 
+    fn is_for_all(&self) -> bool {
+        self.sight.goal.get(self.job) == Some(&Place::Everywhere)
+    }
+
+    fn step(&self, change: &mut Change, event: &CellEvent) -> Result<(), Refusal> {
+        change.step(self.job, event, self.age, self.terms.policy)
+    }
+
     /// The slot and the live session where the job should be.
     fn place(&self) -> Option<(Slot, Option<&SessionId>)> {
         match self.sight.goal.get(self.job)? {
@@ -151,15 +164,17 @@ impl Turn<'_> {
                 Some((*slot, Some(session).filter(|session| !has_ended(self.sight, session))))
             }
             Place::Slot(slot) => Some((*slot, None)),
-            Place::Nowhere => None,
+            Place::Everywhere | Place::Nowhere => None,
         }
     }
 
     fn of_nobody(&self, change: &mut Change) -> Result<(), Refusal> {
         match self.place() {
             Some((slot, Some(session))) => {
-                let event = CellEvent::Grant { session: session.clone(), slot };
-                change.step(self.job, &event, self.age, self.terms.policy)
+                self.step(change, &CellEvent::Grant { session: session.clone(), slot })
+            }
+            Some((_, None)) | None if self.is_for_all() => {
+                self.step(change, &CellEvent::GrantToAll)
             }
             Some((_, None)) | None if self.is_wanted() => Ok(()),
             Some((_, None)) | None => change.remove(self.job),
@@ -175,18 +190,16 @@ impl Turn<'_> {
     ) -> Result<(), Refusal> {
         let nothing = Evidence::default();
         let evidence = self.sight.evidence.get(holder).unwrap_or(&nothing);
-        let step =
-            |change: &mut Change, event| change.step(self.job, &event, self.age, self.terms.policy);
         if evidence.finished.get(self.job) == Some(&token) {
-            return step(change, CellEvent::Finish { session: holder.clone(), token });
+            return self.step(change, &CellEvent::Finish { session: holder.clone(), token });
         }
         let stays = self.place().is_some_and(|(_, session)| session == Some(holder));
         let Some(proof) = self.proof(holder, evidence, since, stays) else {
-            return if stays { Ok(()) } else { step(change, CellEvent::Release) };
+            return if stays { Ok(()) } else { self.step(change, &CellEvent::Release) };
         };
         let strikes = self.record.strikes + u32::from(evidence.culprit.as_ref() == Some(self.job));
         let then = self.then(strikes);
-        step(change, CellEvent::End { session: holder.clone(), proof, then })?;
+        self.step(change, &CellEvent::End { session: holder.clone(), proof, then })?;
         change.blame(self.job, strikes);
         if self.is_wanted() { Ok(()) } else { change.remove(self.job) }
     }
@@ -201,8 +214,8 @@ impl Turn<'_> {
     ) -> Option<Proof> {
         let HandoverTerms { policy, release_timeout, return_grace, rules } = *self.terms;
         let acked = |since: u64| {
-            let seq = if rules.keep(Rule::AckBeforeGrant) { evidence.acked } else { since };
-            (since <= seq).then_some(Proof::Acknowledged { seq })
+            let revision = if rules.keep(Rule::AckBeforeGrant) { evidence.acked } else { since };
+            (since <= revision).then_some(Proof::Acknowledged { revision })
         };
         let is_gone = || evidence.gone_for.is_some_and(|gone| return_grace <= gone);
         let weaker = || match policy {

@@ -29,7 +29,7 @@ pub enum Cell {
         session: SessionId,
         /// The grant's token.
         token: Token,
-        /// The ledger's number at which the release began. An acknowledgement of this number or a
+        /// The ledger's revision at which the release began. An acknowledgement of this one or a
         /// later one ends the ownership.
         since: u64,
     },
@@ -54,6 +54,11 @@ pub enum Cell {
         /// The token it finished under.
         token: Token,
     },
+    /// Every session runs it; nobody holds it.
+    Everywhere {
+        /// The token all of them run it under.
+        token: Token,
+    },
 }
 
 /// What may happen to a cell.
@@ -66,7 +71,9 @@ pub enum CellEvent {
         /// Where it is.
         slot: Slot,
     },
-    /// The holder is asked to let go.
+    /// The job is given to every session.
+    GrantToAll,
+    /// The holder is asked to let go. A job that all run is free at once: nobody is excluded.
     Release,
     /// An ownership ends, by proof.
     End {
@@ -89,10 +96,10 @@ pub enum CellEvent {
 /// Why an ownership has ended. Each is a stable fact: seen late, it only delays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Proof {
-    /// The session runs only what the ledger grants it at this number or later.
+    /// The session runs only what the ledger grants it at this revision or later.
     Acknowledged {
-        /// The number it acknowledged.
-        seq: u64,
+        /// The revision it acknowledged.
+        revision: u64,
     },
     /// The session closed its lease, after all its jobs had ended.
     Closed,
@@ -136,8 +143,8 @@ pub enum Then {
 /// The circumstances of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Circumstances {
-    /// The number that the ledger will have after the change this step is part of.
-    pub seq: u64,
+    /// The revision that the ledger will have after the change this step is part of.
+    pub revision: u64,
     /// How long the observer has seen the cell as it is.
     pub age: Duration,
     /// What it takes to end an ownership.
@@ -179,6 +186,9 @@ pub enum Refusal {
     /// The job is finished; it never runs again.
     #[error("the job is done")]
     Done,
+    /// What every session runs, none holds.
+    #[error("every session runs the job")]
+    Everywhere,
     /// There is no such job in the ledger.
     #[error("the ledger has no such job")]
     Unknown,
@@ -194,11 +204,26 @@ impl Cell {
             | Self::Releasing { token, .. }
             | Self::Hold { token, .. }
             | Self::Quarantined { token, .. }
-            | Self::Done { token } => *token,
+            | Self::Done { token }
+            | Self::Everywhere { token } => *token,
         }
     }
 
-    /// Who may be running the job.
+    /// The state's name, for counts that people read.
+    #[must_use]
+    pub fn state(&self) -> &'static str {
+        match self {
+            Self::Free { .. } => "free",
+            Self::Granted { .. } => "granted",
+            Self::Releasing { .. } => "releasing",
+            Self::Hold { .. } => "hold",
+            Self::Quarantined { .. } => "quarantined",
+            Self::Done { .. } => "done",
+            Self::Everywhere { .. } => "everywhere",
+        }
+    }
+
+    /// Who may be running the job. Nobody holds what everybody runs.
     #[must_use]
     pub fn holder(&self) -> Option<&SessionId> {
         match self {
@@ -206,7 +231,8 @@ impl Cell {
             Self::Free { .. }
             | Self::Hold { .. }
             | Self::Quarantined { .. }
-            | Self::Done { .. } => None,
+            | Self::Done { .. }
+            | Self::Everywhere { .. } => None,
         }
     }
 
@@ -218,7 +244,8 @@ impl Cell {
     pub fn step(&self, event: &CellEvent, circumstances: &Circumstances) -> Result<Self, Refusal> {
         match event {
             CellEvent::Grant { session, slot } => self.grant(session, *slot, circumstances),
-            CellEvent::Release => Ok(self.release(circumstances.seq)),
+            CellEvent::GrantToAll => self.grant_to_all(),
+            CellEvent::Release => Ok(self.release(circumstances.revision)),
             CellEvent::End { session, proof, then } => {
                 self.end(session, *proof, circumstances.policy)?;
                 Ok(self.then(then))
@@ -235,6 +262,7 @@ impl Cell {
                 return Err(Refusal::Held { session: session.clone() });
             }
             Self::Done { .. } => return Err(Refusal::Done),
+            Self::Everywhere { .. } => return Err(Refusal::Everywhere),
             Self::Hold { slot, .. } if *slot == at => (),
             Self::Hold { span, .. } | Self::Quarantined { span, .. } => {
                 if let Some(left) = still(*span) {
@@ -246,10 +274,24 @@ impl Cell {
         Ok(self.then(&Then::Grant { session: to.clone() }))
     }
 
-    fn release(&self, seq: u64) -> Self {
+    fn grant_to_all(&self) -> Result<Self, Refusal> {
         match self {
+            Self::Granted { session, .. } | Self::Releasing { session, .. } => {
+                Err(Refusal::Held { session: session.clone() })
+            }
+            Self::Done { .. } => Err(Refusal::Done),
+            Self::Everywhere { .. } => Ok(self.clone()),
+            Self::Free { token } | Self::Hold { token, .. } | Self::Quarantined { token, .. } => {
+                Ok(Self::Everywhere { token: Token(token.0 + 1) })
+            }
+        }
+    }
+
+    fn release(&self, revision: u64) -> Self {
+        match self {
+            Self::Everywhere { token } => Self::Free { token: *token },
             Self::Granted { session, token } => {
-                Self::Releasing { session: session.clone(), token: *token, since: seq }
+                Self::Releasing { session: session.clone(), token: *token, since: revision }
             }
             Self::Releasing { .. }
             | Self::Free { .. }
@@ -270,11 +312,14 @@ impl Cell {
             | Self::Free { .. }
             | Self::Hold { .. }
             | Self::Quarantined { .. }
-            | Self::Done { .. } => None,
+            | Self::Done { .. }
+            | Self::Everywhere { .. } => None,
         };
         let at_least_once = policy == Policy::AtLeastOnce;
         match proof {
-            Proof::Acknowledged { seq } if since.is_some_and(|since| since <= seq) => Ok(()),
+            Proof::Acknowledged { revision } if since.is_some_and(|since| since <= revision) => {
+                Ok(())
+            }
             Proof::Acknowledged { .. } => Err(Refusal::NotAcknowledged),
             Proof::Closed | Proof::Fenced | Proof::ProcessEnded => Ok(()),
             Proof::TimedOut if at_least_once && since.is_some() => Ok(()),
@@ -311,7 +356,8 @@ impl Cell {
             | Self::Free { .. }
             | Self::Hold { .. }
             | Self::Quarantined { .. }
-            | Self::Done { .. } => Err(Refusal::NotHolder { session: by.clone() }),
+            | Self::Done { .. }
+            | Self::Everywhere { .. } => Err(Refusal::NotHolder { session: by.clone() }),
         }
     }
 }

@@ -12,7 +12,7 @@ pub struct Cells {
     /// The life of the ledger: higher after a store was rolled back and the ledger rebuilt.
     pub incarnation: u64,
     /// Counts changes.
-    pub seq: u64,
+    pub revision: u64,
     /// The token that a job new to the ledger begins with; its first grant is one higher. Raised
     /// past the token of every job that goes.
     pub first_token: Token,
@@ -38,8 +38,8 @@ pub struct SessionView {
     pub session: SessionId,
     /// The life of the ledger.
     pub incarnation: u64,
-    /// The ledger's number.
-    pub seq: u64,
+    /// The ledger's revision.
+    pub revision: u64,
     /// What to run, with the tokens to run it under. A job that is being released is not in it.
     pub jobs: BTreeMap<JobName, Token>,
 }
@@ -50,7 +50,7 @@ impl Cells {
     #[must_use]
     pub fn new(unix_time_us: u64) -> Self {
         let first_token = Token(unix_time_us);
-        Self { incarnation: 0, seq: 0, first_token, jobs: BTreeMap::new() }
+        Self { incarnation: 0, revision: 0, first_token, jobs: BTreeMap::new() }
     }
 
     /// What `session` is to run. O(jobs).
@@ -60,6 +60,7 @@ impl Cells {
             Cell::Granted { session: holder, token } => {
                 (holder == session).then(|| (job.clone(), *token))
             }
+            Cell::Everywhere { token } => Some((job.clone(), *token)),
             Cell::Releasing { .. }
             | Cell::Free { .. }
             | Cell::Hold { .. }
@@ -69,7 +70,7 @@ impl Cells {
         SessionView {
             session: session.clone(),
             incarnation: self.incarnation,
-            seq: self.seq,
+            revision: self.revision,
             jobs: self.jobs.iter().filter_map(granted).collect(),
         }
     }
@@ -88,7 +89,7 @@ pub struct Change {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Save {
-    /// The number of the ledger it was made from.
+    /// The revision of the ledger it was made from.
     pub base: u64,
     /// The ledger as it shall be.
     pub next: Cells,
@@ -100,9 +101,9 @@ pub struct Save {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the ledger is at {stored}, and the change was made from {base}")]
 pub struct CellsConflict {
-    /// The number it was made from.
+    /// The revision it was made from.
     pub base: u64,
-    /// The number that is stored.
+    /// The revision that is stored.
     pub stored: u64,
 }
 
@@ -111,14 +112,14 @@ impl Change {
     #[must_use]
     pub fn of(cells: &Cells) -> Self {
         let mut next = cells.clone();
-        next.seq += 1;
-        Self { base: cells.seq, next, touched: BTreeSet::new(), has_changed: false }
+        next.revision += 1;
+        Self { base: cells.revision, next, touched: BTreeSet::new(), has_changed: false }
     }
 
-    /// The number the ledger will have after the change.
+    /// The revision the ledger will have after the change.
     #[must_use]
-    pub fn seq(&self) -> u64 {
-        self.next.seq
+    pub fn revision(&self) -> u64 {
+        self.next.revision
     }
 
     /// Takes a job in, free; one that stands in the ledger stays as it is.
@@ -159,9 +160,9 @@ impl Change {
         age: Duration,
         policy: Policy,
     ) -> Result<(), Refusal> {
-        let seq = self.next.seq;
+        let revision = self.next.revision;
         let record = self.next.jobs.get_mut(job).ok_or(Refusal::Unknown)?;
-        let cell = record.cell.step(event, &Circumstances { seq, age, policy })?;
+        let cell = record.cell.step(event, &Circumstances { revision, age, policy })?;
         if cell != record.cell {
             self.touched.extend(record.cell.holder().into_iter().chain(cell.holder()).cloned());
             record.cell = cell;
@@ -196,11 +197,11 @@ impl Save {
     ///
     /// [`CellsConflict`] if `stored` is not the ledger the change was made from.
     pub fn onto(&self, stored: &Cells, rules: Rules) -> Result<Cells, CellsConflict> {
-        let unchanged = stored.seq == self.base && stored.incarnation == self.next.incarnation;
+        let unchanged = stored.revision == self.base && stored.incarnation == self.next.incarnation;
         if unchanged || !rules.keep(Rule::CompareAndSet) {
             Ok(self.next.clone())
         } else {
-            Err(CellsConflict { base: self.base, stored: stored.seq })
+            Err(CellsConflict { base: self.base, stored: stored.revision })
         }
     }
 }

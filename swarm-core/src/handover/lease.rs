@@ -64,12 +64,37 @@ impl SessionId {
         &self.pod_uid
     }
 
+    /// The identity as stores keep it: what [`Display`](fmt::Display) says, behind `plain/` for a
+    /// plain worker.
+    #[must_use]
+    pub fn to_stored(&self) -> String {
+        if self.is_plain() { format!("{PLAIN}{self}") } else { self.to_string() }
+    }
+
+    /// The identity that [`to_stored`](Self::to_stored) wrote. A text it never wrote stands for a
+    /// plain worker of that name.
+    #[must_use]
+    pub fn from_stored(text: &str) -> Self {
+        if let Some(pod_uid) = text.strip_prefix(PLAIN) {
+            return Self::plain(pod_uid);
+        }
+        let nonce = |digits: &str| {
+            let is_hex = digits.len() == 16 && digits.bytes().all(|b| b.is_ascii_hexdigit());
+            u64::from_str_radix(digits, 16).ok().filter(|_| is_hex)
+        };
+        let parts = text.rsplit_once('-').and_then(|(uid, digits)| Some((uid, nonce(digits)?)));
+        parts.map_or_else(|| Self::plain(text), |(pod_uid, nonce)| Self::new(pod_uid, nonce))
+    }
+
     /// Whether the worker is plain, that is, does not speak the protocol.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         self.nonce.is_none()
     }
 }
+
+/// What stands before the identity of a plain worker in a store.
+const PLAIN: &str = "plain/";
 
 /// As in `6f1c…-00000000000004d2`: fit for the name of an object.
 impl fmt::Display for SessionId {
@@ -99,11 +124,11 @@ pub enum Holder {
 /// What a session tells with every write to its lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ack {
-    /// The life of the ledger that `seq` counts in.
+    /// The life of the ledger that `revision` counts in.
     pub incarnation: u64,
-    /// The session runs only what the ledger granted it at this number or later, and will never
+    /// The session runs only what the ledger granted it at this revision or later, and will never
     /// again start anything from an earlier one.
-    pub seq: u64,
+    pub revision: u64,
     /// Finite jobs that are finished, with the token they ran under.
     pub finished: BTreeMap<JobName, Token>,
     /// The worker was told to end and waits for its jobs to be moved.

@@ -18,7 +18,7 @@ fn terms(policy: Policy) -> HandoverTerms {
     HandoverTerms { policy, ..HandoverTerms::default() }
 }
 
-/// A ledger in which `holder` was granted the job, at number 1 and under token 1.
+/// A ledger in which `holder` was granted the job, at revision 1 and under token 1.
 fn granted(holder: &SessionId) -> Cells {
     go(&Cells::new(0), Some(at(holder)), &[], 0, Policy::Exclusive).unwrap()
 }
@@ -46,8 +46,8 @@ fn cell(cells: &Cells) -> &Cell {
     &cells.jobs[&job()].cell
 }
 
-fn acked(seq: u64) -> Evidence {
-    Evidence { acked: seq, ..Evidence::default() }
+fn acked(revision: u64) -> Evidence {
+    Evidence { acked: revision, ..Evidence::default() }
 }
 
 fn ended(proof: Proof) -> Evidence {
@@ -162,7 +162,7 @@ fn one_write_grants_everything_that_was_acknowledged() {
     let first = turn(&Cells::new(0), 1, &BTreeMap::new()).next;
     let second = turn(&first, 2, &BTreeMap::new()).next;
     let third = turn(&second, 2, &[(id(1), acked(2))].into());
-    assert_eq!((third.next.seq, third.next.view(&id(2)).jobs.len()), (3, 3));
+    assert_eq!((third.next.revision, third.next.view(&id(2)).jobs.len()), (3, 3));
     assert_eq!(third.touched, [id(1), id(2)].into());
     assert!(third.onto(&first, Rules::default()).is_err(), "made from another ledger");
     assert_eq!(third.onto(&second, Rules::default()).as_ref(), Ok(&third.next));

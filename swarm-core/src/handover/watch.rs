@@ -138,8 +138,9 @@ impl Watch {
     }
 
     fn seen(&mut self, now: Moment, lease: &Lease) {
-        let is_newer =
-            |ack: &Ack| (ack.incarnation, ack.seq) <= (lease.ack.incarnation, lease.ack.seq);
+        let is_newer = |ack: &Ack| {
+            (ack.incarnation, ack.revision) <= (lease.ack.incarnation, lease.ack.revision)
+        };
         if is_newer(&self.ack) {
             self.ack = lease.ack.clone();
         }
@@ -195,7 +196,7 @@ impl Watch {
         };
         let same_life = self.ack.incarnation == incarnation;
         Evidence {
-            acked: if same_life { self.ack.seq } else { 0 },
+            acked: if same_life { self.ack.revision } else { 0 },
             finished: self.ack.finished.clone(),
             ended,
             ..Evidence::default()

@@ -37,8 +37,8 @@ pub enum SessionEvent {
     LedgerRead {
         /// Its life.
         incarnation: u64,
-        /// Its number.
-        seq: u64,
+        /// Its revision.
+        revision: u64,
     },
     /// A job that was to stop has ended, with all that belongs to it; or one ended by itself and
     /// is to be started again.
@@ -73,7 +73,7 @@ pub enum SessionEffect {
     ReadLedger,
     /// The ledger is older than what we were told: its store was rolled back. Tell somebody.
     ReportRollback {
-        /// The largest number we saw.
+        /// The largest revision we saw.
         seen: u64,
     },
     /// End the process, and with it every job, at once.

@@ -79,7 +79,7 @@ impl Session {
     fn write(&mut self, now: Moment, effects: &mut Vec<SessionEffect>) {
         let ack = Ack {
             incarnation: self.incarnation.unwrap_or_default(),
-            seq: self.acked,
+            revision: self.acked,
             finished: self.finished.clone(),
             is_draining: self.phase != Phase::Open,
         };

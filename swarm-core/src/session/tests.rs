@@ -17,9 +17,9 @@ fn job(name: &str) -> JobName {
     name.parse().unwrap()
 }
 
-fn view(seq: u64, jobs: &[(&str, u64)]) -> SessionEvent {
+fn view(revision: u64, jobs: &[(&str, u64)]) -> SessionEvent {
     let jobs = jobs.iter().map(|(name, token)| (job(name), Token(*token))).collect();
-    SessionEvent::View(SessionView { session: id(), incarnation: 0, seq, jobs })
+    SessionEvent::View(SessionView { session: id(), incarnation: 0, revision, jobs })
 }
 
 /// An open session whose lease was created at second 0 in version 1.
@@ -55,7 +55,7 @@ fn a_granted_job_starts_and_the_view_is_acknowledged_at_once() {
     let mut session = open();
     let effects = session.step(at(1), view(3, &[("a", 7)]));
     assert_eq!(effects[0], start("a", 7));
-    assert_eq!(writes(&effects)[0].ack.seq, 3);
+    assert_eq!(writes(&effects)[0].ack.revision, 3);
     assert!(session.permits(at(19), &job("a"), Token(7)));
     assert!(!session.permits(at(20), &job("a"), Token(7)));
 }
@@ -74,7 +74,7 @@ fn a_view_is_acknowledged_only_after_what_it_takes_away_was_joined() {
     session.step(at(1), written(2));
     assert_eq!(session.step(at(2), view(4, &[("b", 7)])), [stop("a")]);
     let effects = session.step(at(3), SessionEvent::Joined(job("a")));
-    assert_eq!(writes(&effects)[0].ack.seq, 4);
+    assert_eq!(writes(&effects)[0].ack.revision, 4);
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn older_and_foreign_views_are_dropped() {
     let other = SessionView {
         session: SessionId::new("pod", 2),
         incarnation: 0,
-        seq: 9,
+        revision: 9,
         jobs: [(job("a"), Token(1))].into(),
     };
     for event in [view(2, &[("a", 1)]), view(3, &[("a", 1)]), SessionEvent::View(other)] {
@@ -116,7 +116,7 @@ fn without_renewal_jobs_stop_in_time_and_resume_when_one_succeeds() {
     let sent = writes(&session.step(at(91), SessionEvent::Tick));
     let effects = session.step(at(92), written(sent[0].number));
     assert_eq!(effects, [SessionEffect::ReadLedger], "first it asks for a rollback");
-    let same = SessionEvent::LedgerRead { incarnation: 0, seq: 3 };
+    let same = SessionEvent::LedgerRead { incarnation: 0, revision: 3 };
     assert_eq!(session.step(at(92), same)[0], start("a", 7));
     assert_eq!(session.deadline(), at(111), "counted from the sending");
 }
@@ -129,7 +129,7 @@ fn a_ledger_that_went_back_ends_the_session() {
     session.step(at(16), SessionEvent::Joined(job("a")));
     session.step(at(17), written(2));
     session.step(at(17), written(3));
-    let effects = session.step(at(17), SessionEvent::LedgerRead { incarnation: 0, seq: 2 });
+    let effects = session.step(at(17), SessionEvent::LedgerRead { incarnation: 0, revision: 2 });
     assert_eq!(effects[0], SessionEffect::ReportRollback { seen: 3 });
     let close = writes(&effects).remove(0);
     assert_eq!(close.holder, Holder::Closed);

@@ -9,8 +9,9 @@ use anyhow::Context as _;
 use swarm_adapters_host::ledger::FileLedgerStore;
 use swarm_adapters_host::processes::{Phase, Processes, WorkerCommand, Workers};
 use swarm_adapters_host::view::FileViewStore;
+use swarm_core::handover::SessionId;
 use swarm_core::ports::{LedgerStore as _, StoreError};
-use swarm_core::{Assignment, Decision, Observed, Presence, Slot, View, turn};
+use swarm_core::{Assignment, Decision, Observed, Presence, Slot, View, WorkerSeen, turn};
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -238,15 +239,18 @@ fn observed(wanted: &Wanted, workers: &Workers, watched_for: Duration) -> Observ
         Phase::Running => Presence::Ready,
         Phase::Away(since) => Presence::Away(since.elapsed()),
     };
-    let seen = workers
-        .iter()
-        .map(|(slot, worker)| (*slot, (worker.name.clone(), presence(slot, worker.phase))));
+    let seen = workers.iter().map(|(slot, worker)| {
+        let (name, presence) = (worker.name.clone(), presence(slot, worker.phase));
+        let session = Some(SessionId::plain(&name));
+        (*slot, WorkerSeen { name, presence, session })
+    });
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Observed {
         workers: seen.collect(),
         workers_desired: wanted.workers as usize,
         watched_for,
         unix_time_us: now.as_micros().try_into().unwrap_or(u64::MAX),
+        ..Observed::default()
     }
 }
 

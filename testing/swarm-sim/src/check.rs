@@ -64,6 +64,7 @@ impl Model for Handover {
                 Invariant::EndsAreProved => |_, world| Invariant::EndsAreProved.holds(world),
                 Invariant::NothingIsLost => |_, world| Invariant::NothingIsLost.holds(world),
                 Invariant::DoneByLastGrant => |_, world| Invariant::DoneByLastGrant.holds(world),
+                Invariant::StepIsJudgedGood => |_, world| Invariant::StepIsJudgedGood.holds(world),
             };
             Property::always(invariant.name(), condition)
         };

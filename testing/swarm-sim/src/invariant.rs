@@ -12,9 +12,9 @@ pub enum Invariant {
     OneRunner,
     /// Who runs a job holds it in the ledger. It breaks several steps before [`Self::OneRunner`].
     RunnerHolds,
-    /// The ledger's number and every token only grow.
+    /// The ledger's revision and every token only grow.
     NumbersGrow,
-    /// Who acknowledged a number runs only what the ledger granted it then or later.
+    /// Who acknowledged a revision runs only what the ledger granted it then or later.
     AcksAreTrue,
     /// A closed or revoked lease stays so.
     EndsAreFinal,
@@ -24,11 +24,13 @@ pub enum Invariant {
     NothingIsLost,
     /// A job is done under the token of its last grant.
     DoneByLastGrant,
+    /// The judge that knows nothing of how steps are made finds nothing wrong with one.
+    StepIsJudgedGood,
 }
 
 impl Invariant {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::OneRunner,
         Self::RunnerHolds,
         Self::NumbersGrow,
@@ -37,6 +39,7 @@ impl Invariant {
         Self::EndsAreProved,
         Self::NothingIsLost,
         Self::DoneByLastGrant,
+        Self::StepIsJudgedGood,
     ];
 
     /// Its name in reports.
@@ -51,6 +54,7 @@ impl Invariant {
             Self::EndsAreProved => "ends are proved",
             Self::NothingIsLost => "nothing is lost",
             Self::DoneByLastGrant => "done by last grant",
+            Self::StepIsJudgedGood => "step is judged good",
         }
     }
 
@@ -68,7 +72,8 @@ impl Invariant {
             Self::NumbersGrow
             | Self::EndsAreFinal
             | Self::EndsAreProved
-            | Self::DoneByLastGrant => world.broken != Some(self),
+            | Self::DoneByLastGrant
+            | Self::StepIsJudgedGood => world.broken != Some(self),
         }
     }
 }
@@ -77,7 +82,7 @@ fn acks_are_true(world: &World) -> bool {
     world.workers.iter().enumerate().filter(|(_, worker)| worker.life == Life::Up).all(
         |(n, worker)| {
             let Some(lease) = &world.leases[n] else { return worker.running.is_empty() };
-            let since = |cells: &&Cells| lease.ack.seq <= cells.seq;
+            let since = |cells: &&Cells| lease.ack.revision <= cells.revision;
             let later: Vec<_> = world.history.iter().map(AsRef::as_ref).filter(since).collect();
             worker.running.iter().all(|(job, token)| {
                 later.iter().any(|cells| cells.view(&session_id(n)).jobs.get(job) == Some(token))
@@ -89,7 +94,7 @@ fn acks_are_true(world: &World) -> bool {
 /// Which invariant a write of the ledger breaks.
 pub(crate) fn of_write(world: &World, next: &Cells) -> Option<Invariant> {
     let before = world.cells();
-    if next.seq <= before.seq {
+    if next.revision <= before.revision {
         return Some(Invariant::NumbersGrow);
     }
     for (job, record) in &before.jobs {
@@ -117,12 +122,13 @@ fn has_ended(world: &World, cell: &Cell) -> bool {
         return false;
     };
     let acked = |lease: &Lease| match cell {
-        Cell::Releasing { since, .. } => *since <= lease.ack.seq,
+        Cell::Releasing { since, .. } => *since <= lease.ack.revision,
         Cell::Granted { .. }
         | Cell::Free { .. }
         | Cell::Hold { .. }
         | Cell::Quarantined { .. }
-        | Cell::Done { .. } => false,
+        | Cell::Done { .. }
+        | Cell::Everywhere { .. } => false,
     };
     let by_lease = |lease: &Lease| lease.holder != Holder::Session || acked(lease);
     world.workers[n].life == Life::Dead || world.leases[n].as_deref().is_some_and(by_lease)

@@ -113,7 +113,8 @@ fn is_good(world: &World) -> bool {
         | Cell::Free { .. }
         | Cell::Hold { .. }
         | Cell::Quarantined { .. }
-        | Cell::Done { .. } => false,
+        | Cell::Done { .. }
+        | Cell::Everywhere { .. } => false,
     })
 }
 

@@ -8,6 +8,7 @@ use swarm_core::JobName;
 use swarm_core::Slot;
 use swarm_core::handover::{
     Holder, Lease, Life as Seen, Place, Rule, Sight, Watch, WatchEffect, WatchEvent, advance,
+    check_step,
 };
 use swarm_core::session::SessionEvent;
 
@@ -122,7 +123,7 @@ impl World {
             steps.extend(worker.reply.map(|_| Step::Reply(n)));
         }
         let keeps = self.bounds.keeps(Rule::NewerViewsOnly);
-        let is_new = |k: &usize| !keeps || worker.seen < self.history[*k].seq;
+        let is_new = |k: &usize| !keeps || worker.seen < self.history[*k].revision;
         for k in (0..self.history.len()).filter(is_new) {
             let whose =
                 if self.bounds.may(Fault::ForeignView) { 0..self.workers.len() } else { n..n + 1 };
@@ -214,7 +215,7 @@ impl World {
             Step::View(n, k, whose) => {
                 let view = self.history[*k].view(&session_id(*whose));
                 if whose == n {
-                    self.worker(*n).seen = view.seq;
+                    self.worker(*n).seen = view.revision;
                 }
                 let before = self.workers[*n].session.clone();
                 self.feed(*n, SessionEvent::View(view));
@@ -265,7 +266,7 @@ impl World {
                 Ask::Lease => SessionEvent::LeaseRead(self.leases[n].as_deref().cloned()),
                 Ask::Ledger => SessionEvent::LedgerRead {
                     incarnation: self.cells().incarnation,
-                    seq: self.cells().seq,
+                    revision: self.cells().revision,
                 },
             };
             self.feed(n, event);
@@ -395,6 +396,9 @@ impl World {
         let Some(save) = advance(&cells, &sight, &terms) else { return false };
         let Ok(next) = save.onto(self.cells(), terms.rules) else { return false };
         self.broken = self.broken.or_else(|| of_write(self, &next));
+        if self.broken.is_none() && check_step(&cells, &next, &sight, &terms).is_err() {
+            self.broken = Some(Invariant::StepIsJudgedGood);
+        }
         self.history.push(Arc::new(next));
         true
     }

@@ -43,7 +43,7 @@ pub struct Worker {
     pub is_waiting: bool,
     /// The number of its latest write.
     pub sent: u64,
-    /// The largest number of a view that was delivered.
+    /// The largest revision of a view that was delivered.
     pub seen: u64,
     /// Ticks its clock missed since it sent the renewal its deadline counts from.
     pub slow_since_renewal: u32,

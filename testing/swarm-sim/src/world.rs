@@ -118,7 +118,9 @@ impl World {
         let id = session_id(n);
         let holds = self.cells().jobs.values().any(|record| record.cell.holder() == Some(&id));
         let is_told = |cells: &&Arc<Cells>| {
-            worker.life != Life::Dead && worker.seen < cells.seq && !cells.view(&id).jobs.is_empty()
+            worker.life != Life::Dead
+                && worker.seen < cells.revision
+                && !cells.view(&id).jobs.is_empty()
         };
         let has_news = self.history.iter().any(|cells| is_told(&cells));
         self.goes_back() || !worker.running.is_empty() || holds || has_news
@@ -126,7 +128,7 @@ impl World {
 
     /// Which states of the ledger can still matter for session `n`.
     fn matters_from(&self, n: usize) -> u64 {
-        let acked = self.leases[n].as_ref().map_or(0, |lease| lease.ack.seq);
+        let acked = self.leases[n].as_ref().map_or(0, |lease| lease.ack.revision);
         let is_dead = self.workers.get(n).is_some_and(|worker| worker.life == Life::Dead);
         if self.goes_back() || !self.bounds.keeps(Rule::CompareAndSet) {
             0
@@ -167,8 +169,8 @@ impl Hash for World {
                 continue;
             }
             let from = self.matters_from(n);
-            for cells in self.history.iter().filter(|cells| from <= cells.seq) {
-                (cells.seq, cells.view(&session_id(n)).jobs).hash(to);
+            for cells in self.history.iter().filter(|cells| from <= cells.revision) {
+                (cells.revision, cells.view(&session_id(n)).jobs).hash(to);
             }
             let lease = self.leases[n].as_deref();
             lease.map(|lease| (lease.holder, &lease.ack)).hash(to);

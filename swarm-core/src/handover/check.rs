@@ -1,0 +1,163 @@
+//! An independent judge of one write to the ledger: it knows the rules, and nothing of how the
+//! write was made.
+
+use std::collections::BTreeMap;
+
+use super::{Cell, Cells, Evidence, HandoverTerms, Policy, SessionId, Sight};
+use crate::JobName;
+
+/// What is wrong with a write.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StepViolation {
+    /// The revision does not rise by one, or the ledger's life or first token falls.
+    #[error("the ledger does not go forward by one revision")]
+    NotForward,
+    /// A job's token falls, or it changes hands under the same one.
+    #[error("the token of job {0} does not rise with its grant")]
+    Token(JobName),
+    /// A job left its holder although nothing proves that the holder let go.
+    #[error("job {0} left its holder without proof")]
+    NoProof(JobName),
+    /// A wanted job vanished, or one that vanished could come back under a token of its past.
+    #[error("job {0} was lost, or its tokens were")]
+    Lost(JobName),
+    /// A job is done that nobody finished under its last grant, or runs again after it was done.
+    #[error("job {0} is done without being finished, or not done although it was")]
+    Done(JobName),
+    /// A job was granted to a session that is known to have ended.
+    #[error("job {0} was granted to a session that has ended")]
+    GrantedToTheDead(JobName),
+}
+
+/// Judges the write that makes `after` of `before`, by what was known. O(jobs · log jobs).
+///
+/// # Errors
+///
+/// The first [`StepViolation`] in the order of job names.
+pub fn check_step(
+    before: &Cells,
+    after: &Cells,
+    sight: &Sight<'_>,
+    terms: &HandoverTerms,
+) -> Result<(), StepViolation> {
+    let forward = after.revision == before.revision + 1
+        && before.incarnation <= after.incarnation
+        && before.first_token <= after.first_token;
+    if !forward {
+        return Err(StepViolation::NotForward);
+    }
+    for (job, record) in &before.jobs {
+        let judge = Judge { job, sight, terms, cell: &record.cell };
+        match after.jobs.get(job) {
+            Some(next) => judge.step(&next.cell)?,
+            None => judge.removal(after)?,
+        }
+    }
+    let entered = after.jobs.iter().filter(|(job, _)| !before.jobs.contains_key(*job));
+    for (job, record) in entered {
+        let granted = matches!(record.cell, Cell::Granted { .. } | Cell::Everywhere { .. });
+        if record.cell.token().0 != before.first_token.0 + u64::from(granted) {
+            return Err(StepViolation::Token(job.clone()));
+        }
+        Judge { job, sight, terms, cell: &record.cell }.alive(&record.cell)?;
+    }
+    Ok(())
+}
+
+struct Judge<'a> {
+    job: &'a JobName,
+    sight: &'a Sight<'a>,
+    terms: &'a HandoverTerms,
+    cell: &'a Cell,
+}
+
+impl Judge<'_> {
+    fn step(&self, next: &Cell) -> Result<(), StepViolation> {
+        let job = || self.job.clone();
+        let is_new_grant = match (self.cell, next) {
+            (Cell::Granted { session: a, token: m }, Cell::Granted { session: b, token: n }) => {
+                (a, m) != (b, n)
+            }
+            (Cell::Everywhere { .. }, Cell::Everywhere { .. }) => false,
+            (_, Cell::Granted { .. } | Cell::Everywhere { .. }) => true,
+            _ => false,
+        };
+        if next.token().0 != self.cell.token().0 + u64::from(is_new_grant) {
+            return Err(StepViolation::Token(job()));
+        }
+        let was_done = matches!(self.cell, Cell::Done { .. });
+        let is_done = matches!(next, Cell::Done { .. });
+        if was_done != is_done && (was_done || !self.is_finished()) {
+            return Err(StepViolation::Done(job()));
+        }
+        let leaves =
+            self.cell.holder().is_some() && (self.cell.holder() != next.holder() || is_new_grant);
+        if leaves && !is_done && !self.is_proved() {
+            return Err(StepViolation::NoProof(job()));
+        }
+        if is_new_grant { self.alive(next) } else { Ok(()) }
+    }
+
+    fn removal(&self, after: &Cells) -> Result<(), StepViolation> {
+        let is_wanted = self.sight.goal.contains_key(self.job);
+        if is_wanted || after.first_token < self.cell.token() {
+            return Err(StepViolation::Lost(self.job.clone()));
+        }
+        if self.cell.holder().is_some() && !self.is_proved() && !self.is_finished() {
+            return Err(StepViolation::NoProof(self.job.clone()));
+        }
+        Ok(())
+    }
+
+    fn alive(&self, granted: &Cell) -> Result<(), StepViolation> {
+        let ended = |to: &SessionId| self.evidence(to).is_some_and(|known| known.ended.is_some());
+        match granted {
+            Cell::Granted { session, .. } if ended(session) => {
+                Err(StepViolation::GrantedToTheDead(self.job.clone()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn evidence(&self, session: &SessionId) -> Option<&Evidence> {
+        self.sight.evidence.get(session)
+    }
+
+    fn is_finished(&self) -> bool {
+        let says_so = |holder| self.evidence(holder)?.finished.get(self.job).copied();
+        self.cell.holder().and_then(says_so) == Some(self.cell.token())
+    }
+
+    /// Whether what was known ends the ownership.
+    fn is_proved(&self) -> bool {
+        let Some(holder) = self.cell.holder() else { return true };
+        let known = self.evidence(holder);
+        if known.is_some_and(|known| known.ended.is_some()) {
+            return true;
+        }
+        let since = match self.cell {
+            Cell::Releasing { since, .. } => Some(*since),
+            _ => None,
+        };
+        let acked = known.map_or(0, |known| known.acked);
+        if since.is_some_and(|since| since <= acked) {
+            return true;
+        }
+        let waited = self.sight.ages.get(self.job).copied().unwrap_or_default();
+        let gone = known.and_then(|known| known.gone_for);
+        self.terms.policy == Policy::AtLeastOnce
+            && (holder.is_plain()
+                || gone.is_some_and(|gone| self.terms.return_grace <= gone)
+                || (since.is_some() && self.terms.release_timeout <= waited))
+    }
+}
+
+/// How many cells are in each state, by the state's name, for status and metrics. O(jobs).
+#[must_use]
+pub fn census(cells: &Cells) -> BTreeMap<&'static str, usize> {
+    let mut counts = BTreeMap::new();
+    for record in cells.jobs.values() {
+        *counts.entry(record.cell.state()).or_insert(0) += 1;
+    }
+    counts
+}

@@ -1,0 +1,278 @@
+//! A ledger as stores keep it: grouped by holder, so that a job costs little more than its name.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{Ledger, SlotRecord, Token};
+use crate::handover::{Cell, Cells, Record, SessionId};
+use crate::{JobName, JobNameError, Slot};
+
+/// All of a ledger, in terms that any format can carry. Job names stand as they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase", deny_unknown_fields))]
+pub struct Stored {
+    /// The life of the ledger.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_default"))]
+    pub incarnation: u64,
+    /// Counts changes.
+    pub revision: u64,
+    /// Counts publications.
+    pub version: u64,
+    /// The token that new jobs begin with.
+    pub first_token: u64,
+    /// Sessions, with what they hold: those that fill a slot, and those that did.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub holders: Vec<StoredHolder>,
+    /// The jobs that nobody holds.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_default"))]
+    pub waits: BTreeMap<String, Waits>,
+    /// How many crashes a job is blamed for, where it is any.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_default"))]
+    pub strikes: BTreeMap<String, u32>,
+}
+
+/// A session and what it holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase", deny_unknown_fields))]
+pub struct StoredHolder {
+    /// The session, as text.
+    pub session: String,
+    /// The slot it fills, or filled.
+    pub slot: u32,
+    /// The worker's name, if it still fills the slot.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_default"))]
+    pub worker: Option<String>,
+    /// The publication that last changed the slot's set of jobs.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_default"))]
+    pub version: u64,
+    /// The jobs it was granted, each with its token.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub jobs: BTreeMap<String, u64>,
+    /// The jobs it was asked to let go of.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_default"))]
+    pub releasing: BTreeMap<String, Releasing>,
+}
+
+/// A release under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase", deny_unknown_fields))]
+pub struct Releasing {
+    /// The token of the grant that ends.
+    pub token: u64,
+    /// The revision at which the release began.
+    pub since: u64,
+}
+
+/// Why nobody holds a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase", deny_unknown_fields))]
+pub enum Waits {
+    /// It waits for a decision.
+    #[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
+    Free {
+        /// The last grant's token.
+        token: u64,
+    },
+    /// It waits for the worker of a slot.
+    #[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
+    Hold {
+        /// The slot.
+        slot: u32,
+        /// For how long, in milliseconds.
+        span_ms: u64,
+        /// The last grant's token.
+        token: u64,
+    },
+    /// It is kept away from workers.
+    #[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
+    Quarantined {
+        /// For how long, in milliseconds.
+        span_ms: u64,
+        /// The last grant's token.
+        token: u64,
+    },
+    /// It is finished.
+    #[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
+    Done {
+        /// The token it finished under.
+        token: u64,
+    },
+    /// Every session runs it.
+    #[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
+    Everywhere {
+        /// The token all run it under.
+        token: u64,
+    },
+}
+
+/// Why what is stored is no ledger.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoredError {
+    /// A job has an impossible name.
+    #[error(transparent)]
+    Name(#[from] JobNameError),
+    /// Two holders of one job would both run it: no ledger of ours says that.
+    #[error("job `{0}` stands in it twice")]
+    TwoHolders(JobName),
+    /// A session stands in it twice.
+    #[error("session `{0}` stands in it twice")]
+    TwoSessions(String),
+    /// A slot is filled twice.
+    #[error("slot {0} is filled twice")]
+    TwoInSlot(Slot),
+}
+
+#[cfg(feature = "serde")]
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl From<&Ledger> for Stored {
+    fn from(ledger: &Ledger) -> Self {
+        let Ledger { cells, version, slots, former } = ledger;
+        let mut holders = BTreeMap::<&SessionId, StoredHolder>::new();
+        for (slot, SlotRecord { worker, session, version }) in slots {
+            let holder = StoredHolder {
+                session: session.to_stored(),
+                slot: slot.0,
+                worker: Some(worker.clone()),
+                version: *version,
+                ..StoredHolder::default()
+            };
+            holders.insert(session, holder);
+        }
+        for (session, slot) in former {
+            let (session_text, slot) = (session.to_stored(), slot.0);
+            let holder = StoredHolder { session: session_text, slot, ..StoredHolder::default() };
+            holders.insert(session, holder);
+        }
+        let Cells { incarnation, revision, first_token, jobs } = cells;
+        let mut stored = Self {
+            incarnation: *incarnation,
+            revision: *revision,
+            version: *version,
+            first_token: first_token.0,
+            ..Self::default()
+        };
+        for (job, Record { cell, strikes }) in jobs {
+            if *strikes > 0 {
+                stored.strikes.insert(job.to_string(), *strikes);
+            }
+            let waits = match cell {
+                Cell::Granted { session, token } => {
+                    let holder = holders.entry(session).or_insert_with(|| unplaced(session));
+                    holder.jobs.insert(job.to_string(), token.0);
+                    continue;
+                }
+                Cell::Releasing { session, token, since } => {
+                    let holder = holders.entry(session).or_insert_with(|| unplaced(session));
+                    let releasing = Releasing { token: token.0, since: *since };
+                    holder.releasing.insert(job.to_string(), releasing);
+                    continue;
+                }
+                Cell::Free { token } => Waits::Free { token: token.0 },
+                Cell::Hold { slot, span, token } => {
+                    Waits::Hold { slot: slot.0, span_ms: millis(*span), token: token.0 }
+                }
+                Cell::Quarantined { span, token } => {
+                    Waits::Quarantined { span_ms: millis(*span), token: token.0 }
+                }
+                Cell::Done { token } => Waits::Done { token: token.0 },
+                Cell::Everywhere { token } => Waits::Everywhere { token: token.0 },
+            };
+            stored.waits.insert(job.to_string(), waits);
+        }
+        stored.holders = holders.into_values().collect();
+        stored.holders.sort_by(|a, b| (a.slot, &a.session).cmp(&(b.slot, &b.session)));
+        stored
+    }
+}
+
+/// A holder whose slot nobody knows: it can only let go.
+fn unplaced(session: &SessionId) -> StoredHolder {
+    StoredHolder { session: session.to_stored(), slot: Slot::NOBODY.0, ..StoredHolder::default() }
+}
+
+impl TryFrom<Stored> for Ledger {
+    type Error = StoredError;
+
+    fn try_from(stored: Stored) -> Result<Self, StoredError> {
+        let mut ledger = Self::new(stored.first_token);
+        ledger.version = stored.version;
+        ledger.cells.incarnation = stored.incarnation;
+        ledger.cells.revision = stored.revision;
+        let mut strikes = stored.strikes;
+        let mut jobs = BTreeMap::new();
+        let mut put = |name: String, cell: Cell| {
+            let job = JobName::new(&name)?;
+            let record = Record { cell, strikes: strikes.remove(&name).unwrap_or_default() };
+            match jobs.insert(job.clone(), record) {
+                None => Ok(()),
+                Some(_) => Err(StoredError::TwoHolders(job)),
+            }
+        };
+        for holder in stored.holders {
+            let session = SessionId::from_stored(&holder.session);
+            if ledger.slot_of(&session).is_some() {
+                return Err(StoredError::TwoSessions(holder.session));
+            }
+            for (job, token) in holder.jobs {
+                put(job, Cell::Granted { session: session.clone(), token: Token(token) })?;
+            }
+            for (job, Releasing { token, since }) in holder.releasing {
+                let (session, token) = (session.clone(), Token(token));
+                put(job, Cell::Releasing { session, token, since })?;
+            }
+            ledger.seat(session, Slot(holder.slot), holder.worker, holder.version)?;
+        }
+        for (job, waits) in stored.waits {
+            put(job, cell(waits))?;
+        }
+        ledger.cells.jobs = jobs;
+        Ok(ledger)
+    }
+}
+
+fn cell(waits: Waits) -> Cell {
+    match waits {
+        Waits::Free { token } => Cell::Free { token: Token(token) },
+        Waits::Hold { slot, span_ms, token } => Cell::Hold {
+            slot: Slot(slot),
+            span: Duration::from_millis(span_ms),
+            token: Token(token),
+        },
+        Waits::Quarantined { span_ms, token } => {
+            Cell::Quarantined { span: Duration::from_millis(span_ms), token: Token(token) }
+        }
+        Waits::Done { token } => Cell::Done { token: Token(token) },
+        Waits::Everywhere { token } => Cell::Everywhere { token: Token(token) },
+    }
+}
+
+impl Ledger {
+    /// Notes that a session fills a slot, or once did if no worker is named.
+    fn seat(
+        &mut self,
+        session: SessionId,
+        slot: Slot,
+        worker: Option<String>,
+        version: u64,
+    ) -> Result<(), StoredError> {
+        let Some(worker) = worker else {
+            self.former.insert(session, slot);
+            return Ok(());
+        };
+        match self.slots.insert(slot, SlotRecord { worker, session, version }) {
+            None => Ok(()),
+            Some(_) => Err(StoredError::TwoInSlot(slot)),
+        }
+    }
+}

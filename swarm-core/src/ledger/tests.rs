@@ -1,0 +1,167 @@
+//! What a ledger becomes, for plain workers and for sessions.
+
+use super::*;
+use std::time::Duration;
+
+use crate::handover::{Evidence, HandoverTerms, Place, Policy, Proof};
+use crate::{Member, Pool, Standing, jobs, plan};
+
+fn member(name: &str, standing: Standing) -> Member {
+    Member { name: name.into(), standing, max_jobs: None }
+}
+
+fn step(ledger: &Ledger, names: &[&str], pool: &Pool) -> Ledger {
+    let jobs = jobs(names.iter().copied()).unwrap();
+    ledger.next(&plan(&jobs, &ledger.assignment(), pool).assignment, pool)
+}
+
+#[test]
+fn the_same_assignment_again_is_the_same_ledger() {
+    let first = step(&Ledger::new(1), &["a", "b", "c"], &Pool::ready(2));
+    assert_eq!((first.revision(), first.version), (1, 1));
+    assert_eq!(step(&first, &["a", "b", "c"], &Pool::ready(2)), first);
+}
+
+#[test]
+fn only_slots_whose_jobs_changed_get_the_new_version() {
+    let pool = Pool::ready(3);
+    let first = step(&Ledger::new(1), &["a", "b", "c"], &pool);
+    let second = step(&first, &["a", "b", "c", "d"], &pool);
+    let versions: Vec<_> = second.slots.values().map(|slot| slot.version).collect();
+    assert_eq!(second.version, 2);
+    assert_eq!(versions.iter().filter(|version| **version == 2).count(), 1, "{versions:?}");
+}
+
+#[test]
+fn tokens_rise_at_every_grant_even_when_a_job_went_in_between() {
+    let a: JobName = "a".parse().unwrap();
+    let token_in = |ledger: &Ledger| ledger.cells.jobs[&a].cell.token();
+    let at = |slot| {
+        let member = member(&format!("w-{slot}"), Standing::Takes);
+        Pool([(Slot(slot), member)].into())
+    };
+    let first = step(&Ledger::new(100), &["a"], &at(0));
+    let moved = step(&first, &["a"], &at(1));
+    let removed = step(&moved, &[], &at(1));
+    let back = step(&removed, &["a"], &at(1));
+    assert_eq!([&first, &moved, &back].map(token_in), [Token(101), Token(102), Token(103)]);
+}
+
+#[test]
+fn a_worker_that_takes_no_jobs_yet_changes_nothing() {
+    let first = step(&Ledger::new(1), &["a", "b"], &Pool::ready(2));
+    let mut pool = Pool::ready(2);
+    pool.0.insert(Slot(2), member("w-2", Standing::Keeps));
+    assert_eq!(step(&first, &["a", "b"], &pool), first);
+}
+
+#[test]
+fn a_renamed_worker_is_published_and_keeps_its_version() {
+    let first = step(&Ledger::new(1), &["a"], &Pool::ready(1));
+    let member = member("other-x7f", Standing::Takes);
+    let renamed = step(&first, &["a"], &Pool([(Slot(0), member)].into()));
+    assert_eq!((renamed.version, renamed.slots[&Slot(0)].version), (2, 1));
+    assert_eq!(renamed.view().workers["other-x7f"].slot, Some(Slot(0)));
+}
+
+fn filled(session: &SessionId) -> BTreeMap<Slot, Filled> {
+    let worker = |session: &SessionId| Filled {
+        worker: "w-0".into(),
+        session: Some(session.clone()),
+        takes: true,
+    };
+    [(Slot(0), worker(session))].into()
+}
+
+/// One step of a ledger whose only worker, in slot 0, is `session`.
+fn to(
+    ledger: &Ledger,
+    session: &SessionId,
+    place: &Place,
+    evidence: &[(SessionId, Evidence)],
+) -> Ledger {
+    let terms = HandoverTerms { policy: Policy::Exclusive, ..HandoverTerms::default() };
+    ledger.step(&LedgerStep {
+        workers: &filled(session),
+        goal: &[("a".parse().unwrap(), place.clone())].into(),
+        evidence: &evidence.iter().cloned().collect(),
+        ages: &BTreeMap::new(),
+        terms: &terms,
+    })
+}
+
+#[test]
+fn a_new_session_in_a_slot_gets_its_jobs_once_the_old_one_has_ended() {
+    let [old, new] = [1, 2].map(|nonce| SessionId::new("pod", nonce));
+    let here = Place::Slot(Slot(0));
+    let first = to(&Ledger::new(0), &old, &here, &[]);
+    assert_eq!(first.session_views()[&old].jobs.len(), 1);
+    let waiting = to(&first, &new, &here, &[]);
+    assert_eq!(waiting.former, [(old.clone(), Slot(0))].into(), "it may still run the job");
+    assert_eq!(waiting.session_views()[&new].jobs.len(), 0);
+    assert_eq!(waiting.assignment().len(), 1, "being released is still held");
+    assert_eq!(to(&waiting, &new, &here, &[]), waiting, "nothing to write until it answers");
+    let ended = Evidence { ended: Some(Proof::ProcessEnded), ..Evidence::default() };
+    let moved = to(&waiting, &new, &here, &[(old, ended)]);
+    assert_eq!((moved.former.len(), moved.session_views()[&new].jobs.len()), (0, 1));
+    assert_eq!((first.version, waiting.version, moved.version), (1, 2, 3), "the view changed");
+}
+
+#[test]
+fn a_replaced_plain_worker_is_one_write_and_no_publication() {
+    let [old, new] = ["uid-1", "uid-2"].map(SessionId::plain);
+    let at_least_once = |ledger: &Ledger, session: &SessionId| {
+        ledger.step(&LedgerStep {
+            workers: &filled(session),
+            goal: &[("a".parse().unwrap(), Place::Slot(Slot(0)))].into(),
+            evidence: &BTreeMap::new(),
+            ages: &BTreeMap::new(),
+            terms: &HandoverTerms::default(),
+        })
+    };
+    let first = at_least_once(&Ledger::new(0), &old);
+    let second = at_least_once(&first, &new);
+    assert_eq!((second.revision(), second.version), (2, 1));
+    assert_eq!(second.view(), first.view());
+    assert_eq!(second.former, BTreeMap::new());
+}
+
+#[test]
+fn what_everybody_runs_is_in_every_view_and_goes_at_once() {
+    let session = SessionId::new("pod", 1);
+    let all = to(&Ledger::new(0), &session, &Place::Everywhere, &[]);
+    assert_eq!(all.session_views()[&session].jobs.len(), 1);
+    assert_eq!(all.view().workers["w-0"].jobs.len(), 1);
+    let none = to(&all, &session, &Place::Nowhere, &[]);
+    assert_eq!((none.session_views()[&session].jobs.len(), none.version), (0, 2));
+}
+
+#[test]
+fn a_stored_ledger_is_the_same_ledger() {
+    let [old, new] = [1, 2].map(|nonce| SessionId::new("pod-x", nonce));
+    let first = to(&Ledger::new(7), &old, &Place::Slot(Slot(0)), &[]);
+    let mut ledger = to(&first, &new, &Place::Slot(Slot(0)), &[]);
+    let span = Duration::from_millis(1500);
+    let cells = [
+        Cell::Free { token: Token(1) },
+        Cell::Hold { slot: Slot(3), span, token: Token(2) },
+        Cell::Quarantined { span, token: Token(3) },
+        Cell::Done { token: Token(4) },
+        Cell::Everywhere { token: Token(5) },
+        Cell::Granted { session: new, token: Token(6) },
+    ];
+    for (n, cell) in cells.into_iter().enumerate() {
+        let record = crate::handover::Record { cell, strikes: u32::from(n == 2) * 3 };
+        ledger.cells.jobs.insert(format!("job-{n}").parse().unwrap(), record);
+    }
+    assert_eq!(Ledger::try_from(stored::Stored::from(&ledger)), Ok(ledger));
+}
+
+#[test]
+fn a_store_with_two_holders_of_one_job_is_refused() {
+    let session = SessionId::new("pod", 1);
+    let ledger = to(&Ledger::new(7), &session, &Place::Slot(Slot(0)), &[]);
+    let mut twice = stored::Stored::from(&ledger);
+    twice.waits.insert("a".into(), stored::Waits::Free { token: 1 });
+    assert_eq!(Ledger::try_from(twice).unwrap_err().to_string(), "job `a` stands in it twice");
+}
