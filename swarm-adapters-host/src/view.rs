@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 use swarm_core::ports::{StoreError, ViewStore};
-use swarm_core::{JobName, Slot, View, ViewEntry};
+use swarm_core::{JobName, Ledger, Slot, View, ViewEntry};
 use tokio::task::spawn_blocking;
 
 use crate::file;
@@ -51,8 +51,8 @@ impl FileViewStore {
 
 #[async_trait]
 impl ViewStore for FileViewStore {
-    async fn publish(&self, view: &View) -> Result<(), StoreError> {
-        let (path, text) = (self.path.clone(), view.to_yaml());
+    async fn publish(&self, ledger: &Ledger) -> Result<(), StoreError> {
+        let (path, text) = (self.path.clone(), ledger.view().to_yaml());
         let write = move || match file::read_text(&path, BYTES_MAX) {
             Ok(published) if published == text => Ok(()),
             // The ledger can always make the view again, so nobody waits for the disk.
@@ -205,13 +205,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = FileViewStore::open(dir.path()).unwrap();
         let written = || fs::metadata(store.path()).unwrap().modified().unwrap();
-        store.publish(&View::default()).await.unwrap();
+        store.publish(&Ledger::new(0)).await.unwrap();
         let first = written();
-        store.publish(&View::default()).await.unwrap();
+        store.publish(&Ledger::new(0)).await.unwrap();
         assert_eq!(written(), first);
         fs::write(store.path(), "half a vi").unwrap();
         fs::write(dir.path().join("view/.config.yml.new"), "left by a killed writer").unwrap();
-        store.publish(&View::default()).await.unwrap();
+        store.publish(&Ledger::new(0)).await.unwrap();
         assert_eq!(
             parse_view(&fs::read_to_string(store.path()).unwrap()).unwrap(),
             View::default()

@@ -6,7 +6,7 @@ use kube::api::{Patch, PatchParams};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
-use swarm_core::View;
+use swarm_core::Ledger;
 use swarm_core::ports::{StoreError, ViewStore};
 use tokio::sync::Mutex;
 
@@ -101,8 +101,8 @@ impl ConfigMapViewStore {
 
 #[async_trait]
 impl ViewStore for ConfigMapViewStore {
-    async fn publish(&self, view: &View) -> Result<(), StoreError> {
-        let yaml = view.to_yaml();
+    async fn publish(&self, ledger: &Ledger) -> Result<(), StoreError> {
+        let yaml = ledger.view().to_yaml();
         if yaml.len() > VIEW_BYTES_MAX {
             let reason = format!(
                 "the view would have {} bytes, more than the {VIEW_BYTES_MAX} that fit into a \

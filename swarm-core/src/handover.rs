@@ -36,6 +36,9 @@ mod check;
 
 mod lease;
 mod watch;
+mod watches;
+
+mod ages;
 
 mod brake;
 mod rules;
@@ -45,6 +48,7 @@ mod strikes;
 mod tests;
 
 pub use advance::{Evidence, HandoverTerms, Place, Policy, Sight, advance};
+pub use ages::Ages;
 pub use brake::{Brake, Health};
 pub use cell::{Cell, CellEvent, Circumstances, Proof, Refusal, Then};
 pub use cells::{Cells, CellsConflict, Change, Record, Save, SessionView};
@@ -56,3 +60,4 @@ pub use lease::{
 pub use rules::{Rule, Rules};
 pub use strikes::{STRIKES_MAX, backoff};
 pub use watch::{Life, Watch, WatchEffect, WatchEvent};
+pub use watches::Watches;

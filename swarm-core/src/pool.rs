@@ -37,6 +37,8 @@ pub enum Presence {
     Away(Duration),
     /// Its slot is no longer wanted; it was told to end this long ago and is still there.
     Leaving(Duration),
+    /// It speaks the protocol and asks for its jobs to be moved away; it lets go of each when told.
+    Draining,
 }
 
 /// How long an absent or leaving worker keeps its jobs.
@@ -78,6 +80,7 @@ impl Presence {
             Self::NotReady => Some(Standing::Keeps),
             Self::Away(age) => (age < timing.return_grace).then_some(Standing::Keeps),
             Self::Leaving(age) => (age < timing.release_timeout).then_some(Standing::Keeps),
+            Self::Draining => None,
         }
     }
 
@@ -85,7 +88,7 @@ impl Presence {
     #[must_use]
     pub fn changes_in(self, timing: &Timing) -> Option<Duration> {
         let (age, limit) = match self {
-            Self::Ready | Self::NotReady => return None,
+            Self::Ready | Self::NotReady | Self::Draining => return None,
             Self::Away(age) => (age, timing.return_grace),
             Self::Leaving(age) => (age, timing.release_timeout),
         };

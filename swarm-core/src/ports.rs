@@ -5,7 +5,7 @@
 
 use async_trait::async_trait;
 
-use crate::{Ledger, View};
+use crate::Ledger;
 
 /// The cause of a failure, as the adapter knows it.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -45,13 +45,13 @@ pub trait LedgerStore: Send + Sync {
 /// A reader sees all of a view or none of it. Views may reach readers late or twice.
 #[async_trait]
 pub trait ViewStore: Send + Sync {
-    /// Makes `view` the published one and returns once that is acknowledged. Publishing what is
-    /// published already writes nothing.
+    /// Publishes what follows from `ledger` and returns once that is acknowledged. Publishing what
+    /// is published already writes nothing.
     ///
     /// # Errors
     ///
     /// [`StoreError::Unavailable`] or [`StoreError::Refused`].
-    async fn publish(&self, view: &View) -> Result<(), StoreError>;
+    async fn publish(&self, ledger: &Ledger) -> Result<(), StoreError>;
 }
 
 /// Why a store did not do what it was asked for, by what the caller can do about it.

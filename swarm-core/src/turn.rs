@@ -311,7 +311,7 @@ pub async fn turn(
     if changed {
         ledgers.save(&decision.ledger, seen.as_ref()).await?;
     }
-    views.publish(&decision.ledger.view()).await?;
+    views.publish(&decision.ledger).await?;
     Ok(Turn { decision, changed })
 }
 

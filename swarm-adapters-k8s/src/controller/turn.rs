@@ -9,7 +9,7 @@ use kube::runtime::events::{Event, EventType};
 use kube::{Resource, ResourceExt};
 use serde_json::json;
 use swarm_core::ports::{StoreError, ViewStore};
-use swarm_core::{Desired, Observed, Turn, View, turn};
+use swarm_core::{Desired, Ledger, Observed, Turn, turn};
 
 use super::context::{Context, Memory};
 use crate::api::{API_VERSION, FIELD_MANAGER, Swarm, SwarmStatus};
@@ -191,7 +191,7 @@ impl Context {
             // Nothing was ever published, or somebody took it away.
             _ if memory.views.is_none() && !self.caches.has_view_of(swarm) => Ok(()),
             Some(pool) => self.release_pool(swarm, &pool, &nothing, &mut memory).await,
-            None => self.view_store(swarm).publish(&View::default()).await,
+            None => self.view_store(swarm).publish(&Ledger::new(0)).await,
         };
         match released {
             Ok(()) => {}

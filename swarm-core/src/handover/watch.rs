@@ -92,6 +92,27 @@ impl Watch {
         }
     }
 
+    /// Whether the session could still renew its lease, as far as is known.
+    #[must_use]
+    pub fn may_renew(&self) -> bool {
+        match self.life {
+            Life::Held { .. } | Life::Revoking { .. } => true,
+            Life::Revoked { .. } | Life::Ended(_) => false,
+        }
+    }
+
+    /// When the mere passing of time next changes something; `None` if it never does.
+    #[must_use]
+    pub fn wakes_at(&self, terms: &LeaseTerms) -> Option<Moment> {
+        match self.life {
+            Life::Held { since, .. } | Life::Revoking { since, .. } => {
+                Some(since.after(terms.duration))
+            }
+            Life::Revoked { since } => Some(since.after(terms.fence_wait())),
+            Life::Ended(_) => None,
+        }
+    }
+
     /// Takes in what was learned at `now` and says what to do about it.
     pub fn step(
         &mut self,

@@ -1,0 +1,160 @@
+//! One observer's watches over all sessions of a pool, and when it takes a silent one's lease away.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    Brake, Evidence, Health, Lease, LeaseTerms, LeaseVersion, Moment, SessionId, Watch,
+    WatchEffect, WatchEvent,
+};
+
+/// What an observer knows of the sessions of one pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Watches {
+    by_session: BTreeMap<SessionId, Watch>,
+    brake: Brake,
+}
+
+impl Watches {
+    /// The lease of a session was read at `now`, perhaps from a stale copy.
+    pub fn seen(&mut self, now: Moment, session: &SessionId, lease: Lease, terms: &LeaseTerms) {
+        match self.by_session.get_mut(session) {
+            Some(watch) => {
+                let _ = watch.step(now, &WatchEvent::Seen(lease), terms);
+            }
+            None => {
+                self.by_session.insert(session.clone(), Watch::begin(now, &lease));
+            }
+        }
+    }
+
+    /// Something else was learned of a session; nothing happens if it was never seen.
+    pub fn learn(
+        &mut self,
+        now: Moment,
+        session: &SessionId,
+        event: &WatchEvent,
+        terms: &LeaseTerms,
+    ) {
+        if let Some(watch) = self.by_session.get_mut(session) {
+            let _ = watch.step(now, event, terms);
+        }
+    }
+
+    /// What is known of one session.
+    #[must_use]
+    pub fn get(&self, session: &SessionId) -> Option<&Watch> {
+        self.by_session.get(session)
+    }
+
+    /// Every session that was seen, with what is known of it.
+    pub fn iter(&self) -> impl Iterator<Item = (&SessionId, &Watch)> {
+        self.by_session.iter()
+    }
+
+    /// Forgets sessions that nothing refers to any more.
+    pub fn retain(&mut self, keep: impl Fn(&SessionId) -> bool) {
+        self.by_session.retain(|session, _| keep(session));
+    }
+
+    /// The leases to revoke now, each at this version only: those of silent sessions, as far as the
+    /// [brake](Brake) allows. The answers are [`WatchEvent::RevocationWritten`] and
+    /// [`WatchEvent::RevocationFailed`].
+    pub fn due(
+        &mut self,
+        now: Moment,
+        health: Health,
+        terms: &LeaseTerms,
+    ) -> Vec<(SessionId, LeaseVersion)> {
+        for watch in self.by_session.values_mut() {
+            let _ = watch.step(now, &WatchEvent::Tick, terms);
+        }
+        let held = |watch: &Watch| watch.may_renew();
+        let total = self.by_session.values().filter(|watch| held(watch)).count();
+        let silent: BTreeSet<_> = self
+            .by_session
+            .iter()
+            .filter(|(_, watch)| held(watch) && watch.is_silent(now, terms))
+            .map(|(session, _)| session.clone())
+            .collect();
+        let allowed = self.brake.allow(now, &silent, total, health, terms);
+        let mut revoke = Vec::new();
+        for session in allowed {
+            let Some(watch) = self.by_session.get_mut(&session) else { continue };
+            let asked = watch.step(now, &WatchEvent::Suspect, terms);
+            if let Some(WatchEffect::Revoke(version)) = asked {
+                revoke.push((session, version));
+            }
+        }
+        revoke
+    }
+
+    /// Whether the brake holds revocations back.
+    #[must_use]
+    pub fn is_braking(&self) -> bool {
+        self.brake.is_engaged()
+    }
+
+    /// What is proved about every session, for a ledger in this life.
+    #[must_use]
+    pub fn evidence(&self, incarnation: u64) -> BTreeMap<SessionId, Evidence> {
+        let evidence =
+            |(session, watch): (&SessionId, &Watch)| (session.clone(), watch.evidence(incarnation));
+        self.by_session.iter().map(evidence).collect()
+    }
+
+    /// When the mere passing of time next changes something; `None` if it never does.
+    #[must_use]
+    pub fn wakes_at(&self, terms: &LeaseTerms) -> Option<Moment> {
+        self.by_session.values().filter_map(|watch| watch.wakes_at(terms)).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::handover::{Ack, Holder, Proof};
+
+    fn now(ms: u64) -> Moment {
+        Moment(Duration::from_millis(ms))
+    }
+
+    fn lease(version: u64) -> Lease {
+        let version = LeaseVersion(version);
+        Lease { version, holder: Holder::Session, number: 1, ack: Ack::default() }
+    }
+
+    #[test]
+    fn a_silent_session_is_revoked_and_then_waited_out_while_others_live() {
+        let terms = LeaseTerms::default();
+        let [silent, alive] = [1, 2].map(|nonce| SessionId::new("pod", nonce));
+        let mut watches = Watches::default();
+        watches.seen(now(0), &silent, lease(1), &terms);
+        watches.seen(now(0), &alive, lease(1), &terms);
+        assert_eq!(watches.wakes_at(&terms), Some(now(20_000)));
+        watches.seen(now(19_000), &alive, lease(2), &terms);
+        let due = watches.due(now(20_000), Health::Good, &terms);
+        assert_eq!(due, [(silent.clone(), LeaseVersion(1))]);
+        let written = WatchEvent::RevocationWritten(LeaseVersion(1));
+        watches.learn(now(20_001), &silent, &written, &terms);
+        assert_eq!(watches.wakes_at(&terms), Some(now(0).after(terms.fence_wait())));
+        assert_eq!(watches.due(now(21_405), Health::Good, &terms), []);
+        assert_eq!(watches.evidence(0)[&silent].ended, Some(Proof::Fenced));
+        assert_eq!(watches.evidence(0)[&alive].ended, None);
+        watches.retain(|session| *session == alive);
+        assert_eq!(watches.iter().count(), 1);
+    }
+
+    #[test]
+    fn when_many_fall_silent_at_once_nobody_is_revoked_at_first() {
+        let terms = LeaseTerms::default();
+        let mut watches = Watches::default();
+        for nonce in 0..10 {
+            watches.seen(now(0), &SessionId::new("pod", nonce), lease(1), &terms);
+        }
+        assert_eq!(watches.due(now(20_000), Health::Good, &terms), []);
+        assert!(watches.is_braking());
+        assert_eq!(watches.due(now(60_000), Health::Good, &terms).len(), 1, "10 % at a time");
+    }
+}
