@@ -3,8 +3,11 @@
 //! A worker is the leader of a process group of its own, so that Ctrl-C in a terminal reaches only
 //! the operator, which ends the workers in order. It is held by a pipe to its standard input: the
 //! pipe closes when the operator lets go of the worker, and also when the operator is killed, and
-//! then the worker stops its jobs and ends. On standard output it writes a [`Report`], one line
-//! each, whenever it runs other jobs than before; its standard error goes to `DIR/logs/WORKER.log`.
+//! then the worker stops its jobs and ends. Its output goes to `DIR/logs/WORKER.log`.
+//!
+//! Each life of a worker has an identity of its own, which the worker and all it starts bear in
+//! their environment. When a life has ended, whatever still bears it is ended too, and only then is
+//! the worker [away](Phase::Away): from there on nothing of that life runs, for certain.
 //!
 //! A worker that ends without being told to is started again, at once at first and ever more
 //! slowly if it keeps ending.
@@ -23,11 +26,9 @@ use swarm_core::Slot;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
-use tokio_util::sync::CancellationToken;
 
 pub use leftovers::end_leftovers;
 
-use crate::report::Report;
 use leftovers::Records;
 
 /// How long a worker may take to end before it is killed.
@@ -38,15 +39,18 @@ pub const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 
+/// The variable of the environment that carries the identity of a worker's life.
+pub const LIFE_VARIABLE: &str = "SWARM_LIFE";
+
 /// A worker as its parent sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerProcess {
     /// The worker's name.
     pub name: String,
+    /// Its current life, or its last one while it is away.
+    pub life: String,
     /// Where it stands in its life.
     pub phase: Phase,
-    /// What it told last in this life.
-    pub report: Option<Report>,
     /// How often it ended without being told to.
     pub deaths: u32,
     /// How it ended the last time, or why it could not be started.
@@ -56,11 +60,9 @@ pub struct WorkerProcess {
 /// Where a worker stands in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// It was started for the first time and has told nothing yet.
-    Starting,
-    /// It runs and has told what.
-    Running,
-    /// It ended at this time and has not told anything since.
+    /// It runs.
+    Up,
+    /// It ended at this time, with all it had started, and was not started again yet.
     Away(Instant),
     /// It was told to end at this time and has not ended yet.
     Leaving(Instant),
@@ -69,8 +71,8 @@ pub enum Phase {
 /// All workers that run or should run. One whose end was awaited no longer stands in it.
 pub type Workers = BTreeMap<Slot, WorkerProcess>;
 
-/// What a worker is started with, by its name.
-pub type Arguments = dyn Fn(&str) -> Vec<OsString> + Send + Sync;
+/// What a worker is started with, by its name and its life.
+pub type Arguments = dyn Fn(&str, &str) -> Vec<OsString> + Send + Sync;
 
 /// Which program is a worker.
 pub struct WorkerCommand {
@@ -84,8 +86,19 @@ pub struct WorkerCommand {
 /// close and end by themselves.
 pub struct Processes {
     shared: Arc<Shared>,
-    leave: BTreeMap<Slot, CancellationToken>,
+    orders: BTreeMap<Slot, watch::Sender<Order>>,
     supervisors: JoinSet<()>,
+}
+
+/// What a worker's supervisor is to see to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// The worker runs; killed lives are replaced. The number rises with every kill.
+    Run { kills: u32 },
+    /// The worker was told to end, and has until then to let go of its jobs.
+    Drain { until: Instant },
+    /// The worker is let go of.
+    End,
 }
 
 struct Shared {
@@ -106,7 +119,7 @@ impl Processes {
         std::fs::create_dir_all(&logs)?;
         let workers = watch::Sender::new(Workers::new());
         let shared = Shared { logs, command, records: Records::open(dir), workers };
-        Ok(Self { shared: Arc::new(shared), leave: BTreeMap::new(), supervisors: JoinSet::new() })
+        Ok(Self { shared: Arc::new(shared), orders: BTreeMap::new(), supervisors: JoinSet::new() })
     }
 
     /// The workers as they are, now and after every change.
@@ -120,8 +133,8 @@ impl Processes {
     pub fn start(&mut self, slot: Slot, name: &str) {
         let worker = WorkerProcess {
             name: name.to_owned(),
-            phase: Phase::Starting,
-            report: None,
+            life: String::new(),
+            phase: Phase::Up,
             deaths: 0,
             last_death: None,
         };
@@ -131,53 +144,78 @@ impl Processes {
             is_free
         });
         if is_free {
-            let leave = CancellationToken::new();
-            self.leave.insert(slot, leave.clone());
-            self.supervisors.spawn(supervise(Arc::clone(&self.shared), slot, leave));
+            let (orders, order) = watch::channel(Order::Run { kills: 0 });
+            self.orders.insert(slot, orders);
+            self.supervisors.spawn(supervise(Arc::clone(&self.shared), slot, order));
         }
         // The set would otherwise keep what ended supervisors returned, for ever.
         while self.supervisors.try_join_next().is_some() {}
     }
 
-    /// Tells the worker in `slot` to end. It is gone from [`watch`](Self::watch) when it has ended,
-    /// if need be by force after [`STOP_TIMEOUT`].
-    pub fn leave(&mut self, slot: Slot) {
-        if let Some(leave) = self.leave.remove(&slot) {
-            leave.cancel();
+    /// Tells the worker in `slot` to let go of its jobs and end. It is gone from
+    /// [`watch`](Self::watch) when it has ended, if need be by force after `patience`.
+    pub fn leave(&mut self, slot: Slot, patience: Duration) {
+        if let Some(orders) = self.orders.get(&slot) {
+            let until = Instant::now() + patience;
+            orders.send_if_modified(|order| {
+                let runs = matches!(order, Order::Run { .. });
+                if runs {
+                    *order = Order::Drain { until };
+                }
+                runs
+            });
+        }
+    }
+
+    /// Kills the worker in `slot` in its life `life`, with all it has started, and starts it anew.
+    pub fn kill(&self, slot: Slot, life: &str) {
+        let is_current = self.shared.workers.borrow().get(&slot).is_some_and(|w| w.life == life);
+        if let Some(orders) = self.orders.get(&slot).filter(|_| is_current) {
+            orders.send_if_modified(|order| match order {
+                Order::Run { kills } => {
+                    *kills += 1;
+                    true
+                }
+                Order::Drain { .. } => {
+                    *order = Order::Drain { until: Instant::now() };
+                    true
+                }
+                Order::End => false,
+            });
         }
     }
 
     /// Ends all workers and returns when none is left.
     pub async fn end(mut self) {
-        self.leave.values().for_each(CancellationToken::cancel);
+        for orders in self.orders.values() {
+            orders.send_replace(Order::End);
+        }
         while self.supervisors.join_next().await.is_some() {}
     }
 }
 
 /// Keeps one worker running until it is to leave.
-async fn supervise(shared: Arc<Shared>, slot: Slot, leave: CancellationToken) {
+async fn supervise(shared: Arc<Shared>, slot: Slot, mut order: watch::Receiver<Order>) {
+    let is_leaving = |order: &Order| !matches!(order, Order::Run { .. });
     let mut pause = PAUSE_MIN;
-    while !leave.is_cancelled() {
+    while !is_leaving(&order.borrow()) {
         let born = Instant::now();
-        let end = shared.live(slot, &leave).await;
-        if leave.is_cancelled() {
+        let end = shared.live(slot, &mut order).await;
+        if is_leaving(&order.borrow()) {
             break;
         }
         shared.edit(slot, |worker| {
-            let since = match worker.phase {
-                // A worker that ends before it told anything never came back.
-                Phase::Away(since) => since,
-                Phase::Starting | Phase::Running | Phase::Leaving(_) => Instant::now(),
-            };
-            worker.phase = Phase::Away(since);
-            worker.report = None;
+            worker.phase = Phase::Away(Instant::now());
             worker.deaths += 1;
             worker.last_death = Some(end);
         });
         if PAUSE_MAX < born.elapsed() {
             pause = PAUSE_MIN;
         }
-        leave.run_until_cancelled(sleep(pause)).await;
+        tokio::select! {
+            () = sleep(pause) => {}
+            _ = order.wait_for(is_leaving) => break,
+        }
         pause = PAUSE_MAX.min(pause * 4);
     }
     shared.workers.send_modify(|workers| {

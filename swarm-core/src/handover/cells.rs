@@ -50,7 +50,7 @@ impl Cells {
     #[must_use]
     pub fn new(unix_time_us: u64) -> Self {
         let first_token = Token(unix_time_us);
-        Self { incarnation: 0, revision: 0, first_token, jobs: BTreeMap::new() }
+        Self { incarnation: unix_time_us, revision: 0, first_token, jobs: BTreeMap::new() }
     }
 
     /// What `session` is to run. O(jobs).

@@ -1,23 +1,25 @@
 //! The loop: whatever changes, take a turn; tell a person when everything runs where it should.
 
 use std::collections::BTreeMap;
+use std::mem::{Discriminant, discriminant};
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use swarm_adapters_host::ledger::FileLedgerStore;
+use swarm_adapters_host::pool_views::PoolViews;
 use swarm_adapters_host::processes::{Phase, Processes, WorkerCommand, Workers};
-use swarm_adapters_host::view::FileViewStore;
-use swarm_core::handover::SessionId;
+use swarm_core::handover::{Cell, Evidence, LeaseTerms, SessionId};
 use swarm_core::ports::{LedgerStore as _, StoreError};
-use swarm_core::{Assignment, Decision, Observed, Presence, Slot, View, WorkerSeen, turn};
+use swarm_core::{Assignment, Decision, Ledger, Observed, Presence, Slot, turn};
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::Until;
 use super::input::{Edit, Input, Wanted};
+use super::sessions::Sessions;
 use super::text::{self, Settled};
 
 /// How long to wait before a store that gave no answer is asked again.
@@ -28,10 +30,12 @@ pub(super) struct Operation {
     input: Input,
     wanted: Wanted,
     ledgers: FileLedgerStore,
-    views: FileViewStore,
+    views: PoolViews,
     processes: Processes,
     workers: watch::Receiver<Workers>,
-    watched_since: Instant,
+    sessions: Sessions,
+    /// What the last turn went by; the same again would come to the same.
+    seen: Option<Glance>,
     /// Since when the pool is on its way to what is wanted; `None` while it is settled.
     unsettled_since: Option<Instant>,
     /// Who held what when the pool was last settled, for telling what moved.
@@ -42,9 +46,18 @@ pub(super) struct Operation {
     complaint: Option<String>,
 }
 
+/// What a turn depends on, but for what is wanted and for the time.
+type Glance = (
+    Vec<(Slot, Discriminant<Presence>, Option<SessionId>)>,
+    BTreeMap<SessionId, Evidence>,
+);
+
 /// Why the loop waits no longer.
 enum Woken {
-    Again,
+    /// Something was seen that may or may not call for a turn.
+    Looked,
+    /// A turn is due.
+    Due,
     Edited(Edit),
     Told,
 }
@@ -60,8 +73,10 @@ impl Operation {
     ) -> anyhow::Result<Self> {
         let cannot = || format!("the state directory {} cannot be used", dir.display());
         let ledgers = FileLedgerStore::open(dir).with_context(cannot)?;
-        let views = FileViewStore::open(dir).with_context(cannot)?;
-        let processes = Processes::open(dir, worker_command(views.path(), &wanted)?);
+        let views = PoolViews::open(dir).with_context(cannot)?;
+        views.set_details(wanted.details());
+        let sessions = Sessions::open(dir, wanted.lease).with_context(cannot)?;
+        let processes = Processes::open(dir, worker_command(dir, &wanted, sessions.terms())?);
         let processes = processes.with_context(cannot)?;
         let settled = ledgers.load().await?.map(|(ledger, _)| ledger.assignment());
         Ok(Self {
@@ -71,7 +86,8 @@ impl Operation {
             ledgers,
             views,
             processes,
-            watched_since: Instant::now(),
+            sessions,
+            seen: None,
             unsettled_since: Some(since),
             settled: settled.unwrap_or_default(),
             deaths_told: BTreeMap::new(),
@@ -97,26 +113,27 @@ impl Operation {
     }
 
     async fn follow(&mut self, until: Until, shutdown: &CancellationToken) -> anyhow::Result<()> {
+        let mut recheck_at = Some(Instant::now());
         while !shutdown.is_cancelled() {
             self.fill_slots();
             let workers = self.workers.borrow_and_update().clone();
             self.tell_deaths(&workers);
-            let observed = observed(&self.wanted, &workers, self.watched_since.elapsed());
-            let recheck_in = match self.turn(&observed).await? {
-                Some(decision) => {
-                    self.tell_settled(&decision, &workers);
-                    decision.recheck_in
-                }
-                None => Some(RETRY),
-            };
+            self.sessions.revoke_silent(&self.processes, &workers);
+            let due = recheck_at.is_some_and(|at| at <= Instant::now());
+            if let Some(recheck_in) = self.turn_if_needed(&workers, due).await? {
+                recheck_at = recheck_in.map(|recheck_in| Instant::now() + recheck_in);
+            }
             if until == Until::Settled && self.unsettled_since.is_none() {
                 return Ok(());
             }
-            match self.wait(recheck_in, shutdown).await {
-                Woken::Again => {}
+            match self.wait(recheck_at, shutdown).await {
+                Woken::Looked => {}
+                Woken::Due => recheck_at = Some(Instant::now()),
                 Woken::Edited(Edit::Good(wanted, noticed)) => {
                     self.wanted = *wanted;
+                    self.views.set_details(self.wanted.details());
                     self.unsettled_since.get_or_insert(noticed);
+                    recheck_at = Some(Instant::now());
                 }
                 Woken::Edited(Edit::Bad(sentence)) => {
                     text::complain(&format!("{sentence}; the last good state stays"));
@@ -127,39 +144,77 @@ impl Operation {
         Ok(())
     }
 
-    /// Takes a turn and returns what was decided, or `None` if it is to be tried again.
-    async fn turn(&mut self, observed: &Observed) -> anyhow::Result<Option<Decision>> {
-        match turn(&self.ledgers, &self.views, &self.wanted.desired, observed).await {
+    /// Takes a turn if one is `due` or something was seen that the last one did not go by. Returns
+    /// after which time the next one is due, if one was taken.
+    async fn turn_if_needed(
+        &mut self,
+        workers: &Workers,
+        due: bool,
+    ) -> anyhow::Result<Option<Option<Duration>>> {
+        let stored = self.ledgers.load().await;
+        let stored = match stored {
+            Ok(stored) => stored,
+            Err(error) => return self.failed(error).map(|()| Some(Some(RETRY))),
+        };
+        let ledger = stored.map_or_else(|| Ledger::new(0), |(ledger, _)| ledger);
+        let observed = self.sessions.observed(&ledger, workers, self.wanted.workers);
+        let glance = glance(&observed);
+        if !due && self.seen.as_ref() == Some(&glance) {
+            return Ok(None);
+        }
+        match turn(&self.ledgers, &self.views, &self.wanted.desired, &observed).await {
             Ok(turn) => {
                 self.complaint = None;
-                Ok(Some(turn.decision))
+                self.seen = Some(glance);
+                if turn.changed {
+                    self.sessions.collect_garbage(&turn.decision.ledger, workers)?;
+                }
+                self.tell_settled(&turn.decision, workers);
+                Ok(Some(turn.decision.recheck_in))
             }
-            Err(StoreError::Conflict { .. }) => Ok(None),
-            Err(error @ StoreError::Unavailable { .. }) => {
+            Err(error) => self.failed(error).map(|()| Some(Some(RETRY))),
+        }
+    }
+
+    /// Tells of a store that failed, unless trying again cannot help.
+    fn failed(&mut self, error: StoreError) -> anyhow::Result<()> {
+        self.seen = None;
+        match error {
+            StoreError::Conflict { .. } => Ok(()),
+            error @ StoreError::Unavailable { .. } => {
                 let complaint = format!("{:#}; trying again", anyhow::Error::from(error));
                 if self.complaint.as_ref() != Some(&complaint) {
                     text::complain(&complaint);
                     self.complaint = Some(complaint);
                 }
-                Ok(None)
+                Ok(())
             }
-            Err(error @ StoreError::Refused { .. }) => Err(error.into()),
+            error @ StoreError::Refused { .. } => Err(error.into()),
         }
     }
 
     /// Waits for anything that could lead to another decision.
-    async fn wait(&mut self, recheck_in: Option<Duration>, shutdown: &CancellationToken) -> Woken {
+    async fn wait(&mut self, recheck_at: Option<Instant>, shutdown: &CancellationToken) -> Woken {
         let recheck = async {
-            match recheck_in {
-                Some(recheck_in) => sleep(recheck_in).await,
+            match recheck_at {
+                Some(at) => sleep(at.saturating_duration_since(Instant::now())).await,
+                None => std::future::pending().await,
+            }
+        };
+        let look_again = self.sessions.wakes_in();
+        let look_again = async {
+            match look_again {
+                Some(span) => sleep(span).await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
             () = shutdown.cancelled() => Woken::Told,
             edit = self.input.edited(&self.wanted) => Woken::Edited(edit),
-            _ = self.workers.changed() => Woken::Again,
-            () = recheck => Woken::Again,
+            () = self.sessions.changed() => Woken::Looked,
+            _ = self.workers.changed() => Woken::Looked,
+            () = look_again => Woken::Looked,
+            () = recheck => Woken::Due,
         }
     }
 
@@ -168,7 +223,7 @@ impl Operation {
         let surplus = |slot: &Slot| self.wanted.workers <= slot.0;
         let leaving: Vec<_> = self.workers.borrow().keys().copied().filter(surplus).collect();
         for slot in leaving {
-            self.processes.leave(slot);
+            self.processes.leave(slot, self.wanted.desired.timing.release_timeout);
         }
         for slot in 0..self.wanted.workers {
             self.processes.start(Slot(slot), &format!("{}-{slot}", self.wanted.worker_name));
@@ -190,7 +245,7 @@ impl Operation {
 
     /// Notes whether the pool is settled, and tells it when it has become so.
     fn tell_settled(&mut self, decision: &Decision, workers: &Workers) {
-        if !is_settled(&self.wanted, decision, workers) {
+        if !self.is_settled(decision, workers) {
             self.unsettled_since.get_or_insert_with(Instant::now);
             return;
         }
@@ -206,64 +261,70 @@ impl Operation {
         text::say(&settled.told(swarm_adapters_host::terminal::columns()));
         self.settled = assignment;
     }
-}
 
-/// The program that workers are: this one, started with other arguments.
-fn worker_command(view: &Path, wanted: &Wanted) -> anyhow::Result<WorkerCommand> {
-    let program = std::env::current_exe().context("this program does not find itself")?;
-    let (view, runner) = (view.to_owned(), wanted.runner);
-    let arguments = move |name: &str| {
-        let mut config_path = std::ffi::OsString::from("--config-path=");
-        config_path.push(&view);
-        let mut arguments: Vec<std::ffi::OsString> =
-            vec!["worker".into(), "run".into(), format!("--name={name}").into(), config_path];
-        // Everything that the environment could say as well is said here.
-        arguments.push(format!("--runner={runner}").into());
-        let fixed = ["--http-address=127.0.0.1", "--http-port=0", "--log-format=text"];
-        arguments.extend(fixed.map(Into::into));
-        arguments.extend(["--until-stdin-closes", "--report"].map(Into::into));
-        arguments
-    };
-    Ok(WorkerCommand { program, arguments: Box::new(arguments) })
-}
-
-/// The workers as the core sees them.
-fn observed(wanted: &Wanted, workers: &Workers, watched_for: Duration) -> Observed {
-    let presence = |slot: &Slot, phase| match phase {
-        Phase::Leaving(since) => Presence::Leaving(since.elapsed()),
-        // It was told to end just now and has not noticed yet.
-        Phase::Starting | Phase::Running | Phase::Away(_) if wanted.workers <= slot.0 => {
-            Presence::Leaving(Duration::ZERO)
-        }
-        Phase::Starting => Presence::NotReady,
-        Phase::Running => Presence::Ready,
-        Phase::Away(since) => Presence::Away(since.elapsed()),
-    };
-    let seen = workers.iter().map(|(slot, worker)| {
-        let (name, presence) = (worker.name.clone(), presence(slot, worker.phase));
-        let session = Some(SessionId::plain(&name));
-        (*slot, WorkerSeen { name, presence, session })
-    });
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Observed {
-        workers: seen.collect(),
-        workers_desired: wanted.workers as usize,
-        watched_for,
-        unix_time_us: now.as_micros().try_into().unwrap_or(u64::MAX),
-        ..Observed::default()
+    /// Whether there is nothing to do and nothing to wait for: all workers are there, every job is
+    /// held where it should be or has a reason not to be, and each session has acknowledged what
+    /// was published to it.
+    fn is_settled(&self, decision: &Decision, workers: &Workers) -> bool {
+        let has_acknowledged = |session: &SessionId| {
+            let published = self.views.published(session);
+            published.is_some() && published <= self.sessions.acknowledged(session)
+        };
+        let runs = |slot: &Slot| {
+            decision.ledger.slots.get(slot).is_some_and(|record| has_acknowledged(&record.session))
+        };
+        let is_at_rest = |cell: &Cell| match cell {
+            Cell::Granted { .. } | Cell::Done { .. } | Cell::Everywhere { .. } => true,
+            Cell::Free { .. }
+            | Cell::Releasing { .. }
+            | Cell::Hold { .. }
+            | Cell::Quarantined { .. } => false,
+        };
+        let jobs = &decision.ledger.cells.jobs;
+        let mut cells = jobs.iter().filter(|(job, _)| !decision.plan.unassigned.contains_key(*job));
+        decision.waiting.is_none()
+            && workers.len() == self.wanted.workers as usize
+            && workers.iter().all(|(slot, worker)| worker.phase == Phase::Up && runs(slot))
+            && cells.all(|(_, record)| is_at_rest(&record.cell))
     }
 }
 
-/// Whether there is nothing to do and nothing to wait for: all workers are there and each runs
-/// exactly the jobs of its entry.
-fn is_settled(wanted: &Wanted, decision: &Decision, workers: &Workers) -> bool {
-    let View { version: _, workers: entries } = decision.ledger.view();
-    let runs_its_jobs = |name: &str, phase: Phase, jobs| {
-        phase == Phase::Running && entries.get(name).map(|entry| &entry.jobs) == jobs
+fn glance(observed: &Observed) -> Glance {
+    let workers = observed.workers.iter();
+    let workers = workers
+        .map(|(slot, seen)| (*slot, discriminant(&seen.presence), seen.session.clone()))
+        .collect();
+    (workers, observed.evidence.clone())
+}
+
+/// The program that workers are: this one, started with other arguments.
+fn worker_command(
+    dir: &Path,
+    wanted: &Wanted,
+    terms: &LeaseTerms,
+) -> anyhow::Result<WorkerCommand> {
+    let program = std::env::current_exe().context("this program does not find itself")?;
+    let (dir, runner, terms) = (dir.to_owned(), wanted.runner.to_json(), *terms);
+    let arguments = move |name: &str, life: &str| {
+        let mut session_dir = std::ffi::OsString::from("--session-dir=");
+        session_dir.push(&dir);
+        let millis = |span: Duration| span.as_millis().to_string();
+        // Everything that the environment could say as well is said here.
+        let said = [
+            format!("--name={name}"),
+            format!("--life={life}"),
+            format!("--runner={runner}"),
+            format!("--lease-ms={}", millis(terms.duration)),
+            format!("--renew-ms={}", millis(terms.renew)),
+            format!("--stop-timeout-ms={}", millis(terms.stop_timeout)),
+            "--http-address=127.0.0.1".to_owned(),
+            "--http-port=0".to_owned(),
+            "--log-format=text".to_owned(),
+            "--until-stdin-closes".to_owned(),
+        ];
+        let mut arguments = vec!["worker".into(), "run".into(), session_dir];
+        arguments.extend(said.map(std::ffi::OsString::from));
+        arguments
     };
-    decision.waiting.is_none()
-        && workers.len() == wanted.workers as usize
-        && workers.values().all(|worker| {
-            runs_its_jobs(&worker.name, worker.phase, worker.report.as_ref().map(|r| &r.jobs))
-        })
+    Ok(WorkerCommand { program, arguments: Box::new(arguments) })
 }

@@ -1,0 +1,195 @@
+//! What is seen of the workers: their processes and the leases of their sessions.
+//!
+//! A life of a worker that is not among the living has ended for certain: it was awaited, and all
+//! it had started was ended with it. So every session of another life is at its end, whatever its
+//! lease says, and nobody here waits for leases of the dead to run out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::Context as _;
+use swarm_adapters_host::clock;
+use swarm_adapters_host::leases::{LeaseFollower, Leases};
+use swarm_adapters_host::processes::{Phase, Processes, WorkerProcess, Workers};
+use swarm_adapters_host::worker_view;
+use swarm_core::handover::{
+    Ages, Evidence, Health, LeaseTerms, Moment, Proof, SessionId, WatchEvent, Watches,
+};
+use swarm_core::{Ledger, Observed, Presence, Slot, WorkerSeen};
+
+/// How long a turn may rest while something waits to be looked at again.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// The workers of the pool, as far as they are known.
+pub(super) struct Sessions {
+    dir: std::path::PathBuf,
+    leases: Leases,
+    follower: LeaseFollower,
+    watches: Watches,
+    ages: Ages,
+    terms: LeaseTerms,
+    watched_since: Instant,
+}
+
+impl Sessions {
+    /// Begins to watch the leases in `dir`.
+    pub(super) fn open(dir: &Path, terms: LeaseTerms) -> anyhow::Result<Self> {
+        let leases = Leases::open(dir).context("the leases cannot be kept")?;
+        let follower = LeaseFollower::follow(&leases);
+        Ok(Self {
+            dir: dir.to_owned(),
+            leases,
+            follower,
+            watches: Watches::default(),
+            ages: Ages::default(),
+            terms,
+            watched_since: Instant::now(),
+        })
+    }
+
+    /// Waits until leases changed, and takes them in.
+    pub(super) async fn changed(&mut self) {
+        let sessions = self.follower.changed().await;
+        self.look(&sessions);
+    }
+
+    fn look(&mut self, sessions: &BTreeSet<SessionId>) {
+        for session in sessions {
+            let now = clock::now();
+            match self.leases.read(session) {
+                Ok(Some(lease)) => self.watches.seen(now, session, lease, &self.terms),
+                Ok(None) => self.watches.learn(now, session, &WatchEvent::Missing, &self.terms),
+                Err(error) => tracing::warn!(%session, %error, "a lease cannot be read"),
+            }
+        }
+    }
+
+    /// Revokes the leases of sessions that have fallen silent, and kills their workers: what is
+    /// frozen does not let go by itself.
+    pub(super) fn revoke_silent(&mut self, processes: &Processes, workers: &Workers) {
+        for (session, version) in self.watches.due(clock::now(), Health::Good, &self.terms) {
+            let event = match self.leases.revoke(&session, version) {
+                Ok(_) => WatchEvent::RevocationWritten(version),
+                Err(_) => WatchEvent::RevocationFailed,
+            };
+            self.watches.learn(clock::now(), &session, &event, &self.terms);
+            let is_revoked = matches!(event, WatchEvent::RevocationWritten(_));
+            if let Some((slot, worker)) = worker_of(&session, workers).filter(|_| is_revoked) {
+                super::text::say(&format!("{} is silent and is replaced", worker.name));
+                processes.kill(*slot, &worker.life);
+            }
+        }
+    }
+
+    /// What is seen of the pool, for a turn that starts from `ledger`. `wanted` is the number of
+    /// workers that there should be.
+    pub(super) fn observed(
+        &mut self,
+        ledger: &Ledger,
+        workers: &Workers,
+        wanted: u32,
+    ) -> Observed {
+        let now = clock::now();
+        self.ages.see(now, &ledger.cells);
+        let mut evidence = self.watches.evidence(ledger.cells.incarnation);
+        let in_ledger = ledger.slots.values().map(|record| &record.session);
+        for session in in_ledger.chain(ledger.former.keys()) {
+            evidence.entry(session.clone()).or_default();
+        }
+        for (session, known) in &mut evidence {
+            if worker_of(session, workers).is_none_or(|(_, worker)| is_away(worker)) {
+                known.ended.get_or_insert(Proof::ProcessEnded);
+            }
+        }
+        let seen = |(slot, worker): (&Slot, &WorkerProcess)| {
+            Some((*slot, self.seen(worker, &evidence, slot.0 < wanted)?))
+        };
+        let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Observed {
+            workers: workers.iter().filter_map(seen).collect(),
+            workers_desired: wanted as usize,
+            watched_for: self.watched_since.elapsed(),
+            unix_time_us: clock.as_micros().try_into().unwrap_or(u64::MAX),
+            ages: self.ages.at(now),
+            evidence,
+        }
+    }
+
+    /// How the core sees one worker; `None` if it does not count any more.
+    fn seen(
+        &self,
+        worker: &WorkerProcess,
+        evidence: &BTreeMap<SessionId, Evidence>,
+        is_wanted: bool,
+    ) -> Option<WorkerSeen> {
+        let session = self.session_of(worker).filter(|session| {
+            evidence.get(session).is_none_or(|known| known.ended.is_none())
+        });
+        let told_to_drain = || {
+            let watch = session.and_then(|session| self.watches.get(session));
+            watch.is_some_and(|watch| watch.ack.is_draining)
+        };
+        let presence = match (worker.phase, session) {
+            (Phase::Away(since), _) if is_wanted => Presence::Away(since.elapsed()),
+            (Phase::Up | Phase::Leaving(_), Some(_)) if !is_wanted || told_to_drain() => {
+                Presence::Draining
+            }
+            (Phase::Up, Some(_)) => Presence::Ready,
+            (Phase::Leaving(_), Some(_)) => Presence::Draining,
+            (Phase::Up, None) if is_wanted => Presence::NotReady,
+            (Phase::Up | Phase::Leaving(_) | Phase::Away(_), _) => return None,
+        };
+        Some(WorkerSeen { name: worker.name.clone(), presence, session: session.cloned() })
+    }
+
+    /// The session of a worker's current life, once it has a lease that it may renew.
+    pub(super) fn session_of(&self, worker: &WorkerProcess) -> Option<&SessionId> {
+        let is_its_own = |(session, watch): &(&SessionId, &swarm_core::handover::Watch)| {
+            session.pod_uid() == worker.life && watch.may_renew()
+        };
+        self.watches.iter().find(is_its_own).map(|(session, _)| session)
+    }
+
+    /// The revision that a session has acknowledged, in the life of the ledger it told it for.
+    pub(super) fn acknowledged(&self, session: &SessionId) -> Option<u64> {
+        self.watches.get(session).map(|watch| watch.ack.revision)
+    }
+
+    /// Removes what was kept of sessions that have ended and that `ledger` does not name.
+    pub(super) fn collect_garbage(&mut self, ledger: &Ledger, workers: &Workers) -> io::Result<()> {
+        let named: BTreeSet<_> = ledger.slots.values().map(|record| &record.session).collect();
+        let is_done = |session: &SessionId| {
+            let is_dead =
+                worker_of(session, workers).is_none_or(|(_, worker)| is_away(worker));
+            is_dead && !named.contains(session) && !ledger.former.contains_key(session)
+        };
+        for session in self.leases.list()?.into_iter().filter(is_done) {
+            self.leases.remove(&session)?;
+            worker_view::remove(&self.dir, &session)?;
+        }
+        self.watches.retain(|session| !is_done(session));
+        Ok(())
+    }
+
+    /// After how long something is to be looked at again without any event.
+    pub(super) fn wakes_in(&self) -> Option<Duration> {
+        let at: Moment = self.watches.wakes_at(&self.terms)?;
+        Some(at.since(clock::now()).max(LOOK_AGAIN))
+    }
+
+    /// The timing of the workers' sessions.
+    pub(super) fn terms(&self) -> &LeaseTerms {
+        &self.terms
+    }
+}
+
+fn is_away(worker: &WorkerProcess) -> bool {
+    matches!(worker.phase, Phase::Away(_))
+}
+
+/// The worker that lives, or lived last, the life of a session.
+fn worker_of<'a>(session: &SessionId, workers: &'a Workers) -> Option<(&'a Slot, &'a WorkerProcess)> {
+    workers.iter().find(|(_, worker)| worker.life == session.pod_uid())
+}

@@ -1,0 +1,62 @@
+//! Ends the process when its lease has run out while jobs still run, whatever the rest of it does.
+//!
+//! A thread of its own, armed before any job starts: a runtime that is starved, blocked or late
+//! cannot keep it from firing. It reads a clock that counts the time the machine was suspended and
+//! the process was stopped, so a process that goes on after its time ends before it does anything.
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use swarm_adapters_host::clock;
+use swarm_core::handover::Moment;
+
+/// Ends the process at the moment it is set to. It is never stopped.
+#[derive(Debug)]
+pub(crate) struct Watchdog(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    deadline: Mutex<Option<Moment>>,
+    armed: Condvar,
+}
+
+impl Watchdog {
+    /// Starts the thread; it is not set.
+    pub(crate) fn start() -> io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let watched = Arc::clone(&shared);
+        thread::Builder::new().name("watchdog".into()).spawn(move || watched.watch())?;
+        Ok(Self(shared))
+    }
+
+    /// Sets the moment, or takes it away while nothing runs.
+    pub(crate) fn set(&self, deadline: Option<Moment>) {
+        let mut held = self.0.lock();
+        let was_armed = held.is_some();
+        *held = deadline;
+        drop(held);
+        if !was_armed && deadline.is_some() {
+            self.0.armed.notify_one();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Option<Moment>> {
+        self.deadline.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn watch(&self) {
+        loop {
+            let held = self.armed.wait_while(self.lock(), |deadline| deadline.is_none());
+            let deadline = *held.unwrap_or_else(PoisonError::into_inner);
+            let Some(deadline) = deadline else { continue };
+            clock::wait_until(deadline);
+            // It may have been moved, or taken away, in the meantime.
+            if self.lock().is_some_and(|now| now <= clock::now()) {
+                std::process::abort();
+            }
+        }
+    }
+}
