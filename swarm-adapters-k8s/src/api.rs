@@ -20,8 +20,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::core::Duration;
 use kube::{CustomResource, CustomResourceExt, KubeSchema};
 use schemars::JsonSchema;
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
+
+use crate::duration;
 
 /// Group and version of the resources.
 pub const API_VERSION: &str = "swarm.k8slab.info/v1alpha1";
@@ -94,6 +95,19 @@ pub struct Job {
     /// The job's name: printable ASCII without spaces, as in `stream:cctv0:updated`.
     #[schemars(length(min = 1, max = 253), regex(pattern = "^[!-~]+$"))]
     pub name: String,
+    /// The percentage of one worker that the job reserves; 100 takes a worker for itself. A job
+    /// without a share takes what is left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100))]
+    pub share: Option<i32>,
+    /// The only slot that may run it, as the 2 of pod `swarm-worker-2`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 2_147_483_647))]
+    pub pin: Option<i32>,
+    /// Where workers cannot take all jobs, those with lower numbers give way first. Default: 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = -1_000_000_000, max = 1_000_000_000))]
+    pub priority: Option<i32>,
 }
 
 /// The pool: the workload whose pods are the workers.
@@ -120,6 +134,10 @@ pub struct WorkerSpec {
     /// by its own command line; this field serves `swarm-operator local`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runner: Option<RunnerSpec>,
+    /// The most jobs that one worker may have. Default: any number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 2_147_483_647))]
+    pub max_jobs: Option<i32>,
 }
 
 /// What `swarm-worker` does with a job; one of these.
@@ -154,25 +172,31 @@ pub struct ViewSpec {
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RebalanceSpec {
+    /// What the past counts for. Default: `Sticky`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<ModeSpec>,
     /// A pool that never had jobs gets them when all its workers are ready, or after this time;
     /// then every pod that exists counts, ready or not. Default: `60s`.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "duration")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "duration::read")]
     #[x_kube(validation = bounded_duration())]
     pub initial_wait: Option<Duration>,
     /// How long the jobs of a worker that is gone wait for its slot to be filled again before they
     /// move. Default: `30s`.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "duration")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "duration::read")]
     #[x_kube(validation = bounded_duration())]
     pub return_grace: Option<Duration>,
 }
 
-/// Reads a duration, with an error that shows how to write one.
-fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-    let Some(text) = Option::<String>::deserialize(from)? else { return Ok(None) };
-    let duration = text.parse::<Duration>().ok().filter(|duration| !duration.is_negative());
-    duration.map(Some).ok_or_else(|| {
-        D::Error::custom(format!("`{text}` is not a duration; write for example 30s or 1m30s"))
-    })
+/// What the past counts for. `Sticky`, the default: every job stays where it is unless balance needs
+/// it elsewhere. `Canonical`: nothing, so that the same jobs and workers always give the same
+/// assignment, at the price of more moves.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ModeSpec {
+    /// The fewest moves.
+    #[default]
+    Sticky,
+    /// No memory.
+    Canonical,
 }
 
 /// Durations are neither negative nor longer than a day.

@@ -1,22 +1,128 @@
 //! From the resource to the core's words. Needs no client and no clock.
 
-use swarm_core::{Desired, JobsError, Timing, jobs};
+use swarm_core::{Desired, Job, JobName, Jobs, Mode, Rules, Share, Slot, Timing};
 
-use crate::api::Swarm;
+use crate::api::{self, ModeSpec, RebalanceSpec, Swarm};
+
+/// Why a spec makes no sense, in one sentence that names the place.
+///
+/// A cluster's schema refuses most of it before; this is for schemas that are older than this
+/// program, and for manifests that are read without one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {reason}")]
+pub struct SpecError {
+    /// Which part of the spec, as a path.
+    pub place: String,
+    /// What is wrong with it, and what to write instead.
+    pub reason: String,
+}
 
 /// What a Swarm asks for.
 ///
 /// # Errors
 ///
-/// [`JobsError`] for what a schema older than this operator let through.
-pub fn desired(swarm: &Swarm) -> Result<Desired, JobsError> {
-    let jobs = jobs(swarm.spec.jobs.iter().map(|job| job.name.as_str()))?;
-    let default = Timing::default();
+/// [`SpecError`] for what a schema older than this operator let through.
+pub fn desired(swarm: &Swarm) -> Result<Desired, SpecError> {
+    let mut jobs = Jobs::new();
+    for (index, spec) in swarm.spec.jobs.iter().enumerate() {
+        let at = |reason| SpecError { place: format!("spec.jobs[{index}]"), reason };
+        let (name, job) = job(spec).map_err(at)?;
+        if jobs.contains_key(&name) {
+            return Err(at(format!("job `{name}` stands twice; remove one")));
+        }
+        jobs.insert(name, job);
+    }
+    let max_jobs = swarm.spec.worker.as_ref().and_then(|worker| worker.max_jobs);
     let rebalance = swarm.spec.rebalance.clone().unwrap_or_default();
-    let timing = Timing {
+    Ok(Desired {
+        jobs,
+        rules: rules(&rebalance),
+        max_jobs: max_jobs.map(self::max_jobs).transpose()?,
+        timing: timing(&rebalance),
+    })
+}
+
+/// A job and its wishes, or the sentence that says what is wrong with it.
+pub(crate) fn job(spec: &api::Job) -> Result<(JobName, Job), String> {
+    let api::Job { name, share, pin, priority } = spec;
+    let name = JobName::new(name).map_err(|error| error.to_string())?;
+    let share = share.map(|percent| {
+        let share = u8::try_from(percent).ok().and_then(|percent| Share::new(percent).ok());
+        share.ok_or_else(|| {
+            format!("job `{name}` has a share of {percent} percent; write a number from 1 to 100")
+        })
+    });
+    let pin = pin.map(|pin| {
+        let slot = u32::try_from(pin).map(Slot);
+        slot.map_err(|_| format!("job `{name}` has the pin {pin}; write a slot: 0, 1, 2, …"))
+    });
+    let (share, pin) = (share.transpose()?, pin.transpose()?);
+    Ok((name, Job { pin, priority: priority.unwrap_or_default(), share }))
+}
+
+/// The most jobs of a worker.
+pub(crate) fn max_jobs(max_jobs: i32) -> Result<u32, SpecError> {
+    u32::try_from(max_jobs).ok().filter(|most| 0 < *most).ok_or_else(|| SpecError {
+        place: "spec.worker.maxJobs".into(),
+        reason: format!("{max_jobs} is no number of jobs; write 1 or more, or leave it out"),
+    })
+}
+
+/// How to plan.
+pub(crate) fn rules(rebalance: &RebalanceSpec) -> Rules {
+    let mode = match rebalance.mode.unwrap_or_default() {
+        ModeSpec::Sticky => Mode::Sticky,
+        ModeSpec::Canonical => Mode::Canonical,
+    };
+    Rules { mode, moves_max: None }
+}
+
+/// How long to wait for absent workers.
+pub(crate) fn timing(rebalance: &RebalanceSpec) -> Timing {
+    let default = Timing::default();
+    Timing {
         initial_wait: rebalance.initial_wait.map_or(default.initial_wait, Into::into),
         return_grace: rebalance.return_grace.map_or(default.return_grace, Into::into),
         release_timeout: default.release_timeout,
-    };
-    Ok(Desired { jobs, timing, ..Desired::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(text: &str) -> Result<Desired, SpecError> {
+        let spec = serde_yaml::from_str(text).unwrap();
+        desired(&Swarm::new("streams", spec))
+    }
+
+    const POOL: &str = "pool: {statefulSet: {name: w}}";
+
+    #[test]
+    fn what_jobs_and_workers_ask_for_reaches_the_planner() {
+        let desired = spec(&format!(
+            "{POOL}\njobs: [{{name: a, share: 40, pin: 2, priority: -3}}, {{name: b}}]\n\
+             worker: {{maxJobs: 7}}\nrebalance: {{mode: Canonical, returnGrace: 5s}}"
+        ));
+        let desired = desired.unwrap();
+        let a = Job { pin: Some(Slot(2)), priority: -3, share: Share::new(40).ok() };
+        assert_eq!(desired.jobs.into_values().collect::<Vec<_>>(), [a, Job::default()]);
+        assert_eq!((desired.max_jobs, desired.rules.mode), (Some(7), Mode::Canonical));
+        assert_eq!(desired.timing.return_grace, std::time::Duration::from_secs(5));
+    }
+
+    #[test]
+    fn what_an_older_schema_let_through_is_refused_with_its_place() {
+        let cases = [
+            ("jobs: [{name: a}, {name: b, share: 0}]", "spec.jobs[1]: job `b` has a share of 0"),
+            ("jobs: [{name: a, share: 101}]", "spec.jobs[0]: job `a` has a share of 101"),
+            ("jobs: [{name: a, pin: -1}]", "spec.jobs[0]: job `a` has the pin -1"),
+            ("jobs: [{name: a}, {name: a}]", "spec.jobs[1]: job `a` stands twice"),
+            ("worker: {maxJobs: 0}", "spec.worker.maxJobs: 0 is no number of jobs"),
+        ];
+        for (text, expected) in cases {
+            let message = spec(&format!("{POOL}\n{text}")).unwrap_err().to_string();
+            assert!(message.starts_with(expected), "{message}");
+        }
+    }
 }

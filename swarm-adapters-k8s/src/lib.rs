@@ -3,6 +3,7 @@
 //! - [`api`]: the resources [`Swarm`](api::Swarm) and [`SwarmLedger`](api::SwarmLedger), their
 //!   schemas and their names.
 //! - [`manifest`]: a file with one `Swarm`, checked as strictly as the API server would, offline.
+//! - [`yaml`]: the documents of a text, read with a limit on what their aliases may repeat.
 //! - [`controller`]: the operator. [`observe`], [`ledger`], [`view`], [`nudge`] and [`status`] are
 //!   its parts: what it sees, and what it writes, in this order.
 //!
@@ -10,8 +11,10 @@
 
 pub mod api;
 pub mod convert;
+mod duration;
 pub mod manifest;
 mod schema;
+pub mod yaml;
 
 pub mod controller;
 pub mod ledger;

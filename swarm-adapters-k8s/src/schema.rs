@@ -1,12 +1,18 @@
-//! Holds a document against a CRD's schema, so that a misspelt field is named and the right one is
-//! suggested, offline as in the cluster.
+//! Holds a document against the schema of a type, so that a misspelt field is named and the right
+//! one is suggested, offline as in the cluster.
 //!
 //! It judges structure only: unknown and missing fields, and types. Bounds and patterns are left to
 //! whoever gives the values a meaning.
 
+use std::fmt;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray,
+    JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
+use kube::core::schema::{OptionalEnum, OptionalIntOrString, StructuralSchemaRewriter};
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use schemars::transform::AddNullable;
 use serde_json::Value;
 
 /// What every object may have beside what its schema names.
@@ -14,19 +20,71 @@ const COMMON_FIELDS: [&str; 4] = ["apiVersion", "kind", "metadata", "status"];
 /// How similar, from 0 to 1, a known field must be to be suggested.
 const SIMILAR_ENOUGH: f64 = 0.7;
 
-/// Checks `document` against the only version of `crd`.
+/// The schema of a type, in the form that a CRD has.
+pub(crate) fn of<T: JsonSchema>() -> serde_json::Result<JSONSchemaProps> {
+    let settings = SchemaSettings::openapi3().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let generator = settings
+        .with_transform(AddNullable::default())
+        .with_transform(StructuralSchemaRewriter)
+        .with_transform(OptionalEnum)
+        .with_transform(OptionalIntOrString)
+        .into_generator();
+    serde_json::from_value(serde_json::to_value(generator.into_root_schema_for::<T>())?)
+}
+
+/// Checks a whole object of Kubernetes.
 ///
 /// # Errors
 ///
 /// A sentence that names the field by its path and says what to write instead.
-pub(crate) fn check(crd: &CustomResourceDefinition, document: &Value) -> Result<(), String> {
-    let version = crd.spec.versions.first();
-    let schema = version.and_then(|version| version.schema.as_ref()?.open_api_v3_schema.as_ref());
-    let Some(schema) = schema else { return Ok(()) };
-    object("", schema, document, &COMMON_FIELDS)
+pub(crate) fn check_object(schema: &JSONSchemaProps, document: &Value) -> Result<(), String> {
+    object(Path::Root, schema, document, &COMMON_FIELDS)
 }
 
-fn value(path: &str, schema: &JSONSchemaProps, value: &Value) -> Result<(), String> {
+/// Checks an entry of a list that stands alone, whose fields are named as in `[2].share`.
+///
+/// # Errors
+///
+/// As [`check_object`].
+pub(crate) fn check_item(
+    index: usize,
+    schema: &JSONSchemaProps,
+    value: &Value,
+) -> Result<(), String> {
+    self::value(Path::Item(&Path::Root, index), schema, value)
+}
+
+/// Where a value stands. It becomes a text only if something is wrong there.
+#[derive(Clone, Copy)]
+enum Path<'a> {
+    Root,
+    Field(&'a Path<'a>, &'a str),
+    Item(&'a Path<'a>, usize),
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => Ok(()),
+            Self::Field(Self::Root, field) => escape(f, field),
+            Self::Field(parent, field) => {
+                write!(f, "{parent}.")?;
+                escape(f, field)
+            }
+            Self::Item(parent, index) => write!(f, "{parent}[{index}]"),
+        }
+    }
+}
+
+/// A name out of the file as a part of one printable line.
+fn escape(f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
+    name.chars().take(80).flat_map(char::escape_default).try_for_each(|c| write!(f, "{c}"))
+}
+
+fn value(path: Path<'_>, schema: &JSONSchemaProps, value: &Value) -> Result<(), String> {
     if value.is_null() && schema.nullable == Some(true) {
         return Ok(());
     }
@@ -36,47 +94,58 @@ fn value(path: &str, schema: &JSONSchemaProps, value: &Value) -> Result<(), Stri
         ("array", Value::Array(items)) => {
             let Some(JSONSchemaPropsOrArray::Schema(item)) = &schema.items else { return Ok(()) };
             let mut indexed = items.iter().enumerate();
-            indexed.try_for_each(|(n, value)| self::value(&format!("{path}[{n}]"), item, value))
+            indexed.try_for_each(|(n, value)| self::value(Path::Item(&path, n), item, value))
         }
         ("integer", Value::Number(number)) if !number.is_f64() => Ok(()),
         ("string", Value::String(_))
         | ("boolean", Value::Bool(_))
         | ("number", Value::Number(_))
         | ("", _) => Ok(()),
+        ("integer", Value::Number(number)) => {
+            Err(format!("field `{path}` must be a whole number, not {number}"))
+        }
+        ("string", Value::Number(_) | Value::Bool(_)) => {
+            Err(format!("field `{path}` must be a text; write \"{value}\", in quotes"))
+        }
         _ => Err(format!("field `{path}` must be {}, not {}", article(wanted), kind_of(value))),
     }
 }
 
 fn object(
-    path: &str,
+    path: Path<'_>,
     schema: &JSONSchemaProps,
     value: &Value,
     common: &[&str],
 ) -> Result<(), String> {
     let empty = serde_json::Map::new();
     let fields = value.as_object().unwrap_or(&empty);
-    let Some(known) = &schema.properties else { return Ok(()) };
-    let within =
-        |field: &str| if path.is_empty() { field.into() } else { format!("{path}.{field}") };
+    if let Some(JSONSchemaPropsOrBool::Schema(each)) = &schema.additional_properties {
+        let mut entries = fields.iter();
+        return entries
+            .try_for_each(|(key, value)| self::value(Path::Field(&path, key), each, value));
+    }
+    let empty = std::collections::BTreeMap::new();
+    let known = schema.properties.as_ref().unwrap_or(&empty);
     for (field, value) in fields {
         if common.contains(&field.as_str()) {
             continue;
         }
+        let path = Path::Field(&path, field);
         let Some(schema) = known.get(field) else {
             let names = known.keys().map(String::as_str).filter(|name| !common.contains(name));
-            return Err(unknown(&within(field), field, names.collect()));
+            return Err(unknown(path, field, names.collect()));
         };
-        self::value(&within(field), schema, value)?;
+        self::value(path, schema, value)?;
     }
-    let required = schema.required.iter().flatten();
-    match required.into_iter().find(|field| !fields.contains_key(*field)) {
-        Some(missing) => Err(format!("field `{}` is missing", within(missing))),
+    let mut required = schema.required.iter().flatten();
+    match required.find(|field| !fields.contains_key(*field)) {
+        Some(missing) => Err(format!("field `{}` is missing", Path::Field(&path, missing))),
         None => Ok(()),
     }
 }
 
 /// The sentence for a field that no schema knows.
-fn unknown(path: &str, field: &str, mut known: Vec<&str>) -> String {
+fn unknown(path: Path<'_>, field: &str, mut known: Vec<&str>) -> String {
     let similarity = |name: &str| strsim::jaro_winkler(&field.to_lowercase(), &name.to_lowercase());
     known.sort_by(|a, b| similarity(b).total_cmp(&similarity(a)));
     match known.first() {

@@ -60,8 +60,7 @@ impl Context {
         let desired = match convert::desired(swarm) {
             Ok(desired) => desired,
             Err(error) => {
-                let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
-                let message = format!("spec.jobs: {error}{}", cause.unwrap_or_default());
+                let message = error.to_string();
                 return Ok(Outcome::Refused(Verdict { reason: Reason::InvalidSpec, message }));
             }
         };

@@ -1,0 +1,158 @@
+//! The documents of a file: which one is the Swarm, and which of the others it needs.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::ManifestError;
+use crate::api::API_VERSION;
+use crate::yaml;
+
+/// One object of a file.
+#[derive(Debug)]
+pub(super) struct Object {
+    /// Which document of the file it stands in, from 1.
+    pub(super) document: usize,
+    pub(super) value: Value,
+}
+
+/// All objects of a file, and which of them were used.
+#[derive(Debug)]
+pub(super) struct Objects {
+    all: Vec<Object>,
+    used: RefCell<BTreeSet<usize>>,
+}
+
+impl Objects {
+    /// Reads a text; the items of a `List`, as `kubectl get` prints it, count as documents.
+    pub(super) fn read(text: &str) -> Result<Self, ManifestError> {
+        let mut all = Vec::new();
+        for (document, mut value) in yaml::documents(text)? {
+            match value.get_mut("items").map(Value::take) {
+                Some(Value::Array(items)) if text_at(&value, "/kind") == "List" => {
+                    all.extend(items.into_iter().map(|value| Object { document, value }));
+                }
+                Some(items) => {
+                    value["items"] = items;
+                    all.push(Object { document, value });
+                }
+                None => all.push(Object { document, value }),
+            }
+        }
+        Ok(Self { all, used: RefCell::default() })
+    }
+
+    /// The Swarm called `name`, or the only one.
+    pub(super) fn swarm(&self, name: Option<&str>) -> Result<&Object, ManifestError> {
+        let swarms: Vec<_> = self.of_kind("Swarm").collect();
+        let names = || swarms.iter().map(|(_, swarm)| swarm.name().to_owned()).collect::<Vec<_>>();
+        let meant = |(_, swarm): &&(usize, &Object)| name.is_none_or(|name| swarm.name() == name);
+        let meant: Vec<_> = swarms.iter().filter(meant).collect();
+        let (index, swarm) = match (meant.as_slice(), name) {
+            _ if swarms.is_empty() => return Err(ManifestError::NoSwarm),
+            ([(index, swarm)], _) => (*index, *swarm),
+            ([], Some(name)) => {
+                let wanted = name.to_owned();
+                return Err(ManifestError::NoSuchSwarm { wanted, found: names() });
+            }
+            ([(_, first), (_, second), ..], Some(_)) => return Err(twice("Swarm", first, second)),
+            _ => return Err(ManifestError::WhichSwarm { found: names() }),
+        };
+        if swarm.text("/apiVersion") != API_VERSION {
+            let found = swarm.text("/apiVersion").to_owned();
+            return Err(ManifestError::ApiVersion { document: swarm.document, found });
+        }
+        self.used.borrow_mut().insert(index);
+        Ok(swarm)
+    }
+
+    /// The object of this kind and name that stands in the same namespace as `swarm`, if any. It
+    /// may stand there again, as long as that says the same.
+    pub(super) fn named(
+        &self,
+        swarm: &Object,
+        kind: &str,
+        name: &str,
+    ) -> Result<Option<&Object>, ManifestError> {
+        let mut found = self.beside(swarm, kind);
+        found.retain(|(_, object)| object.name() == name);
+        self.used.borrow_mut().extend(found.iter().map(|(index, _)| *index));
+        let Some((_, first)) = found.first() else { return Ok(None) };
+        match found.iter().find(|(_, object)| object.value != first.value) {
+            Some((_, second)) => Err(twice(kind, first, second)),
+            None => Ok(Some(first)),
+        }
+    }
+
+    /// The ConfigMaps that bear all these labels, in the order of their names.
+    pub(super) fn labelled(
+        &self,
+        swarm: &Object,
+        labels: &BTreeMap<String, String>,
+    ) -> Result<Vec<&Object>, ManifestError> {
+        let bears = |object: &Object| {
+            let has = |(key, value): (&String, &String)| {
+                let label = object.value.pointer("/metadata/labels").and_then(|all| all.get(key));
+                label.and_then(Value::as_str) == Some(value)
+            };
+            labels.iter().all(has)
+        };
+        let mut found = self.beside(swarm, "ConfigMap");
+        found.retain(|(_, object)| bears(object));
+        let names: BTreeSet<_> = found.iter().map(|(_, object)| object.name()).collect();
+        let each = names.into_iter().map(|name| self.named(swarm, "ConfigMap", name));
+        each.filter_map(Result::transpose).collect()
+    }
+
+    /// A note for every object that was not used.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let used = self.used.borrow();
+        let unused = self.all.iter().enumerate().filter(|(index, _)| !used.contains(index));
+        let note = |(_, object): (usize, &Object)| match object.text("/kind") {
+            "" => format!("document {}, which has no kind, is passed over", object.document),
+            kind => {
+                let (kind, name) = (kind.escape_default(), object.name().escape_default());
+                format!("{kind} `{name}` is passed over")
+            }
+        };
+        unused.map(note).collect()
+    }
+
+    fn of_kind<'a>(&'a self, kind: &str) -> impl Iterator<Item = (usize, &'a Object)> {
+        self.all.iter().enumerate().filter(move |(_, object)| object.text("/kind") == kind)
+    }
+
+    /// The objects of a kind in the namespace of `swarm`, as far as namespaces are told.
+    fn beside(&self, swarm: &Object, kind: &str) -> Vec<(usize, &Object)> {
+        let mine = swarm.text("/metadata/namespace");
+        let is_beside = |object: &Object| {
+            let its = object.text("/metadata/namespace");
+            mine == its || mine.is_empty() || its.is_empty()
+        };
+        self.of_kind(kind).filter(|(_, object)| is_beside(object)).collect()
+    }
+}
+
+impl Object {
+    pub(super) fn name(&self) -> &str {
+        self.text("/metadata/name")
+    }
+
+    fn text(&self, pointer: &str) -> &str {
+        text_at(&self.value, pointer)
+    }
+}
+
+fn text_at<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn twice(kind: &str, first: &Object, second: &Object) -> ManifestError {
+    ManifestError::Twice {
+        kind: kind.to_owned(),
+        name: first.name().to_owned(),
+        first: first.document,
+        second: second.document,
+    }
+}

@@ -1,0 +1,334 @@
+//! The jobs of a manifest: those of `spec.jobs` and those of the ConfigMaps that serve its sources.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
+use serde_json::Value;
+use swarm_core::{Job, JobName, Jobs, Share};
+
+use super::ManifestError;
+use super::documents::{Object, Objects};
+use super::spec::{self, ConfigMapKey, Format, JobSource};
+use crate::convert::{self, SpecError};
+use crate::{api, schema, yaml};
+
+/// The most params of one job.
+const PARAMS_MAX: usize = 32;
+/// The most characters of the name of a param.
+const PARAM_NAME_MAX: usize = 63;
+/// The most bytes of the value of a param.
+const PARAM_BYTES_MAX: usize = 4_096;
+
+/// The jobs, and what the planner need not know of them.
+#[derive(Debug, Default)]
+pub(super) struct JobList {
+    pub(super) jobs: Jobs,
+    pub(super) run_once: BTreeSet<JobName>,
+    pub(super) params: BTreeMap<JobName, BTreeMap<String, String>>,
+}
+
+impl JobList {
+    /// Gathers the jobs of all places. O(jobs · log jobs).
+    pub(super) fn read(
+        swarm: &Object,
+        objects: &Objects,
+        jobs: Vec<spec::Job>,
+        sources: Option<Vec<JobSource>>,
+    ) -> Result<Self, ManifestError> {
+        let mut gathering = Gathering { swarm, objects, lists: Vec::new(), entries: Vec::new() };
+        gathering.inline(jobs)?;
+        for (index, source) in sources.into_iter().flatten().enumerate() {
+            gathering.source(&format!("spec.jobSources[{index}]"), &source)?;
+        }
+        gathering.done()
+    }
+}
+
+/// One job, and where it stands.
+struct Entry {
+    name: JobName,
+    job: Job,
+    run_once: bool,
+    params: BTreeMap<String, String>,
+    /// Which list, and which entry or line of it.
+    place: (usize, usize),
+}
+
+/// A list of jobs: where it is, for people.
+enum List {
+    Inline,
+    Entries(String),
+    Lines(String),
+}
+
+impl List {
+    fn place(&self, number: usize) -> String {
+        match self {
+            Self::Inline => format!("spec.jobs[{number}]"),
+            Self::Entries(list) => format!("{list}, entry {}", number + 1),
+            Self::Lines(list) => format!("{list}, line {}", number + 1),
+        }
+    }
+}
+
+struct Gathering<'a> {
+    swarm: &'a Object,
+    objects: &'a Objects,
+    lists: Vec<List>,
+    entries: Vec<Entry>,
+}
+
+impl Gathering<'_> {
+    fn inline(&mut self, jobs: Vec<spec::Job>) -> Result<(), ManifestError> {
+        self.lists.push(List::Inline);
+        for (number, job) in jobs.into_iter().enumerate() {
+            self.add(number, job)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the jobs of one source, which stands at `place`.
+    fn source(&mut self, place: &str, source: &JobSource) -> Result<(), ManifestError> {
+        let JobSource { config_map, selector, key, share_suffix: _, format: _ } = source;
+        match (config_map, selector, key) {
+            (Some(ConfigMapKey { name, key }), None, None) => {
+                let found = self.objects.named(self.swarm, "ConfigMap", name)?;
+                let object = found.ok_or_else(|| {
+                    let name = name.escape_default();
+                    let reason = format!(
+                        "there is no ConfigMap `{name}` in this file; add it as another document"
+                    );
+                    self.wrong(place.to_owned(), reason)
+                })?;
+                self.list(object, key, source)
+            }
+            (None, Some(selector), Some(key)) if !selector.match_labels.is_empty() => {
+                let found = self.objects.labelled(self.swarm, &selector.match_labels)?;
+                if found.is_empty() {
+                    let reason = "no ConfigMap in this file has these labels; add one".to_owned();
+                    return Err(self.wrong(place.to_owned(), reason));
+                }
+                found.into_iter().try_for_each(|object| self.list(object, key, source))
+            }
+            _ => {
+                let reason = "write either `configMap: {name, key}` \
+                              or `selector: {matchLabels}` with one label at least, and `key`";
+                Err(self.wrong(place.to_owned(), reason.to_owned()))
+            }
+        }
+    }
+
+    /// Takes the jobs of one key of a ConfigMap.
+    fn list(
+        &mut self,
+        object: &Object,
+        key: &str,
+        source: &JobSource,
+    ) -> Result<(), ManifestError> {
+        let place = format!("ConfigMap `{}`", object.name().escape_default());
+        let data = object.value.get("data").and_then(|data| data.get(key));
+        let Some(text) = data.and_then(Value::as_str) else {
+            let reason = format!("`data` has no text under the key `{}`", key.escape_default());
+            return Err(self.wrong(place, reason));
+        };
+        let place = format!("{place}, key `{}`", key.escape_default());
+        let has_suffixes = source.share_suffix.unwrap_or_default();
+        match source.format.unwrap_or_default() {
+            Format::List => self.entries(place, text, has_suffixes),
+            Format::Hostports if has_suffixes => {
+                let reason = "`shareSuffix` means nothing beside `format: hostports`; leave it out";
+                Err(self.wrong(place, reason.to_owned()))
+            }
+            Format::Hostports => self.hostports(place, text),
+        }
+    }
+
+    fn entries(
+        &mut self,
+        place: String,
+        text: &str,
+        has_suffixes: bool,
+    ) -> Result<(), ManifestError> {
+        let mut documents = yaml::documents(text)
+            .map_err(|error| self.wrong(place.clone(), format!("{error}: {}", error.source)))?;
+        let items = match (documents.pop(), documents.len()) {
+            (None, _) => Vec::new(),
+            (Some((_, Value::Array(items))), 0) => items,
+            _ => return Err(self.wrong(place, "write one YAML list of jobs".to_owned())),
+        };
+        let schema = job_schema(&place)
+            .map_err(|source| ManifestError::Spec { swarm: self.swarm.name().into(), source })?;
+        self.lists.push(List::Entries(place.clone()));
+        for (number, item) in items.into_iter().enumerate() {
+            let job = match item {
+                Value::String(text) => from_text(text, has_suffixes),
+                Value::Object(_) => {
+                    from_map(number, &schema, &item).map_err(|e| self.wrong(place.clone(), e))?
+                }
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
+                    let reason = format!("entry {} must be a text or a map of fields", number + 1);
+                    return Err(self.wrong(place, reason));
+                }
+            };
+            self.add(number, job)?;
+        }
+        Ok(())
+    }
+
+    fn hostports(&mut self, place: String, text: &str) -> Result<(), ManifestError> {
+        self.lists.push(List::Lines(place.clone()));
+        for (number, line) in text.lines().map(str::trim).enumerate() {
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let Some(name) = hostport(line) else {
+                let line: String = line.chars().take(40).flat_map(char::escape_default).collect();
+                let reason = format!("line {} is `{line}`; write `host,port`", number + 1);
+                return Err(self.wrong(place, reason));
+            };
+            self.add(number, from_text(name, false))?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, number: usize, job: spec::Job) -> Result<(), ManifestError> {
+        let list = self.lists.len() - 1;
+        let spec::Job { name, share, pin, priority, run_once, params } = job;
+        let params = params.unwrap_or_default();
+        let wish = api::Job { name, share, pin, priority };
+        let read = convert::job(&wish).and_then(|job| check_params(&params).map(|()| job));
+        let (name, job) =
+            read.map_err(|reason| self.wrong(self.lists[list].place(number), reason))?;
+        let run_once = run_once.unwrap_or_default();
+        self.entries.push(Entry { name, job, run_once, params, place: (list, number) });
+        Ok(())
+    }
+
+    /// Everything that was gathered, by name.
+    fn done(mut self) -> Result<JobList, ManifestError> {
+        self.entries.sort_by(|a, b| a.name.cmp(&b.name));
+        if let Some(pair) = self.entries.windows(2).find(|pair| pair[0].name == pair[1].name) {
+            let place = |entry: &Entry| self.lists[entry.place.0].place(entry.place.1);
+            return Err(ManifestError::DuplicateJob {
+                name: pair[0].name.clone(),
+                first: place(&pair[0]),
+                second: place(&pair[1]),
+            });
+        }
+        let mut list = JobList::default();
+        for Entry { name, run_once, params, .. } in &mut self.entries {
+            if *run_once {
+                list.run_once.insert(name.clone());
+            }
+            if !params.is_empty() {
+                list.params.insert(name.clone(), std::mem::take(params));
+            }
+        }
+        list.jobs = self.entries.into_iter().map(|entry| (entry.name, entry.job)).collect();
+        Ok(list)
+    }
+
+    fn wrong(&self, place: String, reason: String) -> ManifestError {
+        let swarm = self.swarm.name().to_owned();
+        ManifestError::Spec { swarm, source: SpecError { place, reason } }
+    }
+}
+
+/// A job by its name alone, or with its share behind the name, as in `cnbc:100`.
+fn from_text(text: String, has_suffixes: bool) -> spec::Job {
+    let suffix = text.rsplit_once(':').filter(|_| has_suffixes);
+    let share = suffix.and_then(|(name, digits)| {
+        let percent = digits.parse::<u8>().ok().filter(|n| n.to_string() == digits)?;
+        Share::new(percent).ok().map(|share| (name.to_owned(), i32::from(share.percent())))
+    });
+    let (name, share) = match share {
+        Some((name, percent)) => (name, Some(percent)),
+        None => (text, None),
+    };
+    spec::Job { name, share, pin: None, priority: None, run_once: None, params: None }
+}
+
+/// The name of the job that `host,port` stands for, `None` if it is nothing of the kind.
+fn hostport(line: &str) -> Option<String> {
+    let (host, port) = line.split_once(',')?;
+    let (host, port) = (host.trim(), port.trim().parse::<u16>().ok().filter(|port| 0 < *port)?);
+    match host {
+        "" => None,
+        // Only an address of IPv6 has colons of its own.
+        host if host.contains(':') && !host.starts_with('[') => Some(format!("[{host}]:{port}")),
+        host => Some(format!("{host}:{port}")),
+    }
+}
+
+fn job_schema(place: &str) -> Result<JSONSchemaProps, SpecError> {
+    schema::of::<spec::Job>()
+        .map_err(|error| SpecError { place: place.to_owned(), reason: error.to_string() })
+}
+
+fn from_map(number: usize, schema: &JSONSchemaProps, item: &Value) -> Result<spec::Job, String> {
+    schema::check_item(number, schema, item)?;
+    serde_path_to_error::deserialize(item)
+        .map_err(|error| format!("field `[{number}].{}`: {}", error.path(), error.inner()))
+}
+
+/// Params become arguments and environment of programs, so their names are plain.
+fn check_params(params: &BTreeMap<String, String>) -> Result<(), String> {
+    if PARAMS_MAX < params.len() {
+        return Err(format!("it has {} params; at most {PARAMS_MAX} are allowed", params.len()));
+    }
+    for (name, value) in params {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let is_name = !name.starts_with(|c: char| c.is_ascii_digit()) && name.chars().all(is_plain);
+        if name.is_empty() || !is_name || PARAM_NAME_MAX < name.len() {
+            return Err(format!(
+                "`{}` cannot name a param; use a-z, A-Z, 0-9 and `_`, at most {PARAM_NAME_MAX}",
+                Shortened(name)
+            ));
+        }
+        if PARAM_BYTES_MAX < value.len() || value.contains(char::is_control) {
+            return Err(format!(
+                "the param `{name}` is too long or has control characters; \
+                 write at most {PARAM_BYTES_MAX} printable bytes"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A text of the file as a part of one readable line.
+struct Shortened<'a>(&'a str);
+
+impl fmt::Display for Shortened<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().take(40).flat_map(char::escape_default).try_for_each(|c| write!(f, "{c}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_behind_a_name_is_1_to_100_and_anything_else_is_part_of_the_name() {
+        let read = |text: &str| {
+            let job = from_text(text.to_owned(), true);
+            (job.name, job.share)
+        };
+        assert_eq!(read("cnbc:100"), ("cnbc".into(), Some(100)));
+        assert_eq!(read("stream:cars:new:5"), ("stream:cars:new".into(), Some(5)));
+        for name in ["cnbc", "cnbc:0", "cnbc:101", "cnbc:007", "cnbc:+5", "stream:cars:new", "a:"] {
+            assert_eq!(read(name), (name.to_owned(), None));
+        }
+        assert_eq!(from_text("cnbc:100".into(), false).name, "cnbc:100");
+    }
+
+    #[test]
+    fn a_line_is_a_host_and_a_port() {
+        assert_eq!(hostport("example.com,80").as_deref(), Some("example.com:80"));
+        assert_eq!(hostport("::1 , 8080").as_deref(), Some("[::1]:8080"));
+        for bad in ["example.com", "example.com:80", ",80", "a,0", "a,65536", "a,b", "a,1,2"] {
+            assert_eq!(hostport(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Manifests as people write them, and the mistakes they make.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    JSONSchemaProps, JSONSchemaPropsOrArray,
+};
+
+use super::*;
+
+const GOOD: &str = r"
+apiVersion: swarm.k8slab.info/v1alpha1
+kind: Swarm
+metadata: {name: streams}
+spec:
+  jobs:
+    - name: stream:cars:new
+    - name: stream:cars:updated
+  pool: {statefulSet: {name: swarm-worker}}
+  worker: {runner: {log: {}}}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: swarm-worker}
+spec: {replicas: 3}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: swarm-worker}
+";
+
+fn message(text: &str) -> String {
+    let error = parse(text, None).unwrap_err();
+    let mut message = error.to_string();
+    let mut cause = std::error::Error::source(&error);
+    while let Some(error) = cause {
+        message = format!("{message}: {error}");
+        cause = error.source();
+    }
+    message
+}
+
+#[test]
+fn a_swarm_and_its_statefulset_are_read_and_the_rest_is_noted() {
+    let manifest = parse(GOOD, None).unwrap();
+    assert_eq!((manifest.desired.jobs.len(), manifest.replicas), (2, Some(3)));
+    assert_eq!(manifest.notes, ["Service `swarm-worker` is passed over"]);
+}
+
+#[test]
+fn every_mistake_is_named_in_one_sentence() {
+    let mistakes = [
+        ("jobs:", "jbos:"),
+        ("statefulSet:", "statefulset:"),
+        ("name: stream:cars:updated", "nam: stream:cars:updated"),
+        ("stream:cars:updated", "stream:cars:new"),
+        ("stream:cars:updated", "\"two words\""),
+        ("log: {}", "logg: {}"),
+        ("pool: {statefulSet: {name: swarm-worker}}", "pool: {}"),
+        ("pool: {statefulSet: {name: swarm-worker}}", "pool: 7"),
+        ("v1alpha1", "v9"),
+        ("kind: Swarm", "kind: Storm"),
+        ("metadata: {name: streams}", "metadata: {name: streams"),
+        ("spec:\n  jobs", "spec:\n  jobs: []\n  jobs"),
+        ("worker: {runner: {log: {}}}", "rebalance: {initialWait: soon}"),
+    ];
+    let messages = mistakes.map(|(right, wrong)| message(&GOOD.replacen(right, wrong, 1)));
+    insta::assert_snapshot!(messages.join("\n"), @r#"
+    Swarm `streams`: unknown field `spec.jbos`; did you mean `jobs`?
+    Swarm `streams`: unknown field `spec.pool.statefulset`; did you mean `statefulSet`?
+    Swarm `streams`: unknown field `spec.jobs[1].nam`; did you mean `name`?
+    job `stream:cars:new` stands twice: spec.jobs[0] and spec.jobs[1]; remove one
+    Swarm `streams`: spec.jobs[1]: job name `two words` has the character ' ' at position 3; use printable ASCII without spaces
+    Swarm `streams`: unknown field `spec.worker.runner.logg`; did you mean `log`?
+    Swarm `streams`: spec.pool: write exactly one of `statefulSet: {name}` and `deployment: {name}`
+    Swarm `streams`: field `spec.pool` must be a map of fields, not a number
+    Swarm in document 1 has apiVersion `swarm.k8slab.info/v9`; write `swarm.k8slab.info/v1alpha1`
+    no Swarm in it; a Swarm starts with `apiVersion: swarm.k8slab.info/v1alpha1` and `kind: Swarm`
+    document 1 does not parse: did not find expected ',' or '}' at line 5 column 5, while parsing a flow mapping at line 4 column 11
+    document 1 does not parse: spec: the key `jobs` stands twice at line 6 column 3
+    Swarm `streams`: field `spec.rebalance.initialWait`: `soon` is not a duration; write for example 30s or 1m30s
+    "#);
+}
+
+#[test]
+fn a_yaml_bomb_is_refused() {
+    let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+    for n in 1..12 {
+        let before = format!("*a{}", n - 1);
+        let line = format!("a{n}: &a{n} [{}]\n", [before.as_str(); 10].join(", "));
+        bomb.push_str(&line);
+    }
+    assert!(message(&bomb).contains("repetition limit"), "{}", message(&bomb));
+}
+
+#[test]
+fn two_swarms_need_a_name() {
+    let second = GOOD.replace("name: streams", "name: other");
+    let both = format!("{GOOD}\n---{second}");
+    assert_eq!(message(&both), "it holds the Swarms `streams`, `other`; say which one with --name");
+    assert_eq!(parse(&both, Some("other")).unwrap().name, "other");
+}
+
+#[test]
+fn of_several_swarms_one_must_be_meant_and_be_there_once() {
+    let error = parse(GOOD, Some("other")).unwrap_err().to_string();
+    assert_eq!(error, "it holds no Swarm `other`, only `streams`");
+    let both = format!("{GOOD}\n---{GOOD}");
+    let error = parse(&both, Some("streams")).unwrap_err().to_string();
+    assert_eq!(error, "Swarm `streams` stands twice, in documents 1 and 4; remove one");
+}
+
+/// A Swarm that says everything a manifest can say.
+const FULL: &str = include_str!("tests/full.yaml");
+
+#[test]
+fn everything_a_manifest_can_say_is_read() {
+    let manifest = parse(FULL, None).unwrap();
+    insta::assert_debug_snapshot!(manifest);
+}
+
+#[test]
+fn what_is_not_said_has_the_documented_default() {
+    let manifest = parse(GOOD, None).unwrap();
+    let Manifest { desired, handover, pacing, runner, first_slot, .. } = manifest;
+    let replication = desired.replication;
+    let secs = std::time::Duration::from_secs;
+    assert_eq!((desired.rules, desired.timing), (Rules::default(), Timing::default()));
+    assert_eq!((desired.timing.initial_wait, desired.timing.return_grace), (secs(60), secs(30)));
+    assert_eq!((handover.release_timeout, handover.stop_timeout), (secs(60), secs(5)));
+    assert_eq!((handover.lease_duration, handover.lease_renew), (secs(20), secs(4)));
+    assert_eq!((pacing.batch_window, pacing.paused), (secs(1), false));
+    assert_eq!((replication, runner, first_slot), (Replication::One, Runner::Log, 0));
+}
+
+#[test]
+fn a_statefulset_may_count_its_pods_from_elsewhere() {
+    let text = GOOD.replace("replicas: 3", "replicas: 3, ordinals: {start: 5}");
+    let manifest = parse(&text, None).unwrap();
+    assert_eq!((manifest.replicas, manifest.first_slot), (Some(3), 5));
+    let text = GOOD.replace("{replicas: 3}", "{}");
+    assert_eq!(parse(&text, None).unwrap().replicas, Some(1));
+    let text = GOOD.replace("name: swarm-worker}\nspec", "name: other}\nspec");
+    assert_eq!(parse(&text, None).unwrap().replicas, None);
+    let text = GOOD.replace("name: swarm-worker}\nspec", "name: swarm-worker, namespace: b}\nspec");
+    assert_eq!(parse(&text, None).unwrap().replicas, Some(3));
+    let text = text.replace("{name: streams}", "{name: streams, namespace: a}");
+    assert_eq!(parse(&text, None).unwrap().replicas, None);
+}
+
+#[test]
+fn json_and_lists_of_objects_are_read_like_yaml_documents() {
+    let documents = crate::yaml::documents(FULL).unwrap().into_iter().map(|(_, value)| value);
+    let items: Vec<_> = documents.collect();
+    let json = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
+    assert_eq!(parse(&json, None).unwrap(), parse(FULL, None).unwrap());
+}
+
+#[test]
+fn every_mistake_of_a_full_manifest_is_named_in_one_sentence() {
+    let mistakes = [
+        ("share: 100", "share: 101"),
+        ("share: 100", "share: 0"),
+        ("pin: 2", "pin: -2"),
+        ("pin: 2", "pin: 1.5"),
+        ("priority: 5", "priority: high"),
+        ("retries: \"3\"", "retries: 3"),
+        ("retries: \"3\"", "\"re tries\": x"),
+        ("http://a/b", "a\\tb"),
+        ("runOnce: true", "runonce: true"),
+        ("{configMap: {name: more, key: jobs}, ", "{"),
+        ("name: more, key: jobs", "name: most, key: jobs"),
+        ("name: more, key: jobs", "name: more, key: jobz"),
+        ("team: peers}}", "team: x}}"),
+        ("matchLabels: {team: peers}", "matchLabels: {}"),
+        ("format: hostports", "format: hostport"),
+        ("format: hostports", "format: hostports, shareSuffix: true"),
+        ("replicas: 4", "replicas: -4"),
+        ("replicas: 7", "replicas: 7000000"),
+        ("pool: {deployment: ", "pool: {statefulSet: {name: x}, deployment: "),
+        ("maxJobs: 9", "maxJobs: 0"),
+        ("command: [ffmpeg, -i, \"{job}\"]", "log: {}, ping: {}"),
+        ("command: [ffmpeg, -i, \"{job}\"]", ""),
+        ("command: [ffmpeg, -i, \"{job}\"]", "command: []"),
+        ("command: [ffmpeg, -i, \"{job}\"]", "command: ffmpeg"),
+        ("command: [ffmpeg, -i, \"{job}\"]", "ping: {interval: 0s}"),
+        ("policy: Exclusive", "policy: exclusive"),
+        ("duration: 8s", "duration: 7s"),
+        ("renew: 2s", "renew: 0s"),
+        ("maxMovesInFlight: 3", "maxMovesInFlight: -3"),
+        ("batchWindow: 0s", "batchWindow: 99h"),
+        ("mode: Canonical", "mode: Random"),
+        ("replication: All", "replication: Some"),
+        ("- cnbc:50", "- bbc:new"),
+        ("- cnbc:50", "- whole"),
+        ("- cnbc:50", "- 50"),
+        ("- cnbc:50", "- \"\\e\""),
+        ("- cnbc:50", "- {name: cnbc, shar: 50}"),
+        ("- cnbc:50", "- {name: cnbc, share: half}"),
+        ("- cnbc:50", "- {cnbc"),
+        ("- cnbc:50", "- {name: \"b.example:80\"}"),
+        ("b.example,80", "b.example:80"),
+        ("b.example,80", "a.example,80"),
+        ("name: unused", "name: more"),
+        ("metadata: {name: streams}", "metadata: {}"),
+    ];
+    let message = |(right, wrong): (&str, &str)| {
+        assert!(FULL.contains(right), "{right}");
+        message(&FULL.replacen(right, wrong, 1))
+    };
+    let messages = mistakes.map(message);
+    assert!(messages.iter().all(|message| !message.contains(char::is_control)));
+    insta::assert_snapshot!(messages.join("\n"));
+}
+
+/// Which fields `known` has that `ours` does not, or has as something else.
+fn missing(path: &str, known: &JSONSchemaProps, ours: &JSONSchemaProps, found: &mut Vec<String>) {
+    if known.type_ != ours.type_ {
+        found.push(format!("{path}: {:?} is {:?}", known.type_, ours.type_));
+    }
+    for (field, known) in known.properties.iter().flatten() {
+        match ours.properties.as_ref().and_then(|ours| ours.get(field)) {
+            Some(ours) => missing(&format!("{path}.{field}"), known, ours, found),
+            None => found.push(format!("{path}.{field}")),
+        }
+    }
+    if let (
+        Some(JSONSchemaPropsOrArray::Schema(known)),
+        Some(JSONSchemaPropsOrArray::Schema(ours)),
+    ) = (&known.items, &ours.items)
+    {
+        missing(&format!("{path}[]"), known, ours, found);
+    }
+}
+
+#[test]
+fn whatever_the_crd_knows_a_manifest_knows_too() {
+    let [swarm, _] = crate::api::crds();
+    let schema = swarm.spec.versions.into_iter().next().unwrap().schema.unwrap();
+    let crd = schema.open_api_v3_schema.unwrap().properties.unwrap();
+    let ours = schema::of::<spec::Document>().unwrap().properties.unwrap();
+    let mut found = Vec::new();
+    missing("spec", &crd["spec"], &ours["spec"], &mut found);
+    assert_eq!(found, Vec::<String>::new());
+}

@@ -1,0 +1,213 @@
+//! The documents of a text, YAML or JSON, as plain values.
+//!
+//! Stricter than the libraries are by themselves: a doubled key is an error, and aliases cannot make
+//! a small text fill the memory.
+
+use std::cell::Cell;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+/// How often, on average, everything in a text may be repeated by aliases.
+const REPEATED_MAX: usize = 2;
+
+/// What a text of any length may grow to, so that small manifests may use anchors as they like.
+const BYTES_ALLOWED: usize = 1 << 20;
+
+/// Why a text cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("document {document} does not parse")]
+pub struct YamlError {
+    /// Which document of the text, from 1.
+    pub document: usize,
+    /// Where and why.
+    pub source: serde_yaml::Error,
+}
+
+/// Every document that is not empty, with its number from 1.
+///
+/// Time and memory are linear in the length of the text, whatever its aliases repeat.
+///
+/// # Errors
+///
+/// [`YamlError`] names the document, and the line where it stops making sense.
+///
+/// ```
+/// use swarm_adapters_k8s::yaml::documents;
+///
+/// assert_eq!(documents("a: 1\n---\n# nothing\n---\n[b]\n")?.len(), 2);
+/// let twice = documents("a: 1\na: 2\n").unwrap_err();
+/// assert!(twice.source.to_string().starts_with("the key `a` stands twice"));
+/// # Ok::<(), swarm_adapters_k8s::yaml::YamlError>(())
+/// ```
+pub fn documents(text: &str) -> Result<Vec<(usize, Value)>, YamlError> {
+    let left = Cell::new(text.len().saturating_mul(REPEATED_MAX).saturating_add(BYTES_ALLOWED));
+    if let Some(value) = json(text, &left) {
+        return Ok(vec![(1, value)]);
+    }
+    let mut documents = Vec::new();
+    for (index, document) in serde_yaml::Deserializer::from_str(text).enumerate() {
+        let number = index + 1;
+        let value = Tree { left: &left }.deserialize(document);
+        match value.map_err(|source| YamlError { document: number, source })? {
+            Value::Null => {}
+            value => documents.push((number, value)),
+        }
+    }
+    Ok(documents)
+}
+
+/// The text as one JSON document. YAML contains JSON, but reads it much more slowly; whatever is
+/// wrong with it is left to YAML to say.
+fn json(text: &str, left: &Cell<usize>) -> Option<Value> {
+    if !text.trim_start().starts_with('{') {
+        return None;
+    }
+    let before = left.get();
+    let mut document = serde_json::Deserializer::from_str(text);
+    let value = Tree { left }.deserialize(&mut document).ok().filter(|_| document.end().is_ok());
+    if value.is_none() {
+        left.set(before);
+    }
+    value
+}
+
+/// Builds a value and counts what it takes.
+#[derive(Clone, Copy)]
+struct Tree<'a> {
+    /// How many more bytes and values there may be.
+    left: &'a Cell<usize>,
+}
+
+impl Tree<'_> {
+    fn take<E: Error>(self, amount: usize) -> Result<(), E> {
+        match self.left.get().checked_sub(amount) {
+            Some(left) => {
+                self.left.set(left);
+                Ok(())
+            }
+            None => Err(E::custom(
+                "repetition limit exceeded: aliases such as `*name` repeat too much; \
+                 write out what they stand for",
+            )),
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Tree<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Tree<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text, a number, true, false, a list or a map")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Value, E> {
+        self.take(1)?;
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+        self.take(1)?;
+        Ok(value.into())
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+        self.take(1)?;
+        Ok(value.into())
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+        self.take(1)?;
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        self.take(1)?;
+        Number::from_f64(value).map(Value::from).ok_or_else(|| E::custom("a number is infinite"))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+        self.take(value.len() + 1)?;
+        Ok(value.into())
+    }
+
+    fn visit_string<E: Error>(self, value: String) -> Result<Value, E> {
+        self.take(value.len() + 1)?;
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Value, A::Error> {
+        self.take(1)?;
+        let mut items = Vec::new();
+        while let Some(item) = from.next_element_seed(self)? {
+            items.push(item);
+        }
+        Ok(items.into())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Value, A::Error> {
+        self.take(1)?;
+        let mut fields = Map::new();
+        while let Some(key) = from.next_key::<String>()? {
+            self.take(key.len() + 1)?;
+            if fields.contains_key(&key) {
+                let key: String = key.chars().take(80).flat_map(char::escape_default).collect();
+                return Err(A::Error::custom(format!("the key `{key}` stands twice")));
+            }
+            let value = from.next_value_seed(self)?;
+            fields.insert(key, value);
+        }
+        Ok(fields.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(text: &str) -> String {
+        documents(text).unwrap_err().source.to_string()
+    }
+
+    #[test]
+    fn json_and_yaml_are_read_alike() {
+        let yaml = "a: [1, -2, 0.5, x, true, null]\nb: {c: \"\"}\n";
+        let json = r#" {"a": [1, -2, 0.5, "x", true, null], "b": {"c": ""}} "#;
+        assert_eq!(documents(yaml).unwrap(), documents(json).unwrap());
+        // Looks like JSON, and is not.
+        assert_eq!(documents("{a: 1}\n---\nb: 2\n").unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_doubled_key_is_refused_wherever_it_stands() {
+        for text in ["a: {b: 1, b: 1}", r#"{"a": {"b": 1, "b": 2}}"#, "x: y\n---\nb: 1\nb:\n"] {
+            assert!(message(text).contains("the key `b` stands twice"), "{}", message(text));
+        }
+    }
+
+    #[test]
+    fn aliases_may_repeat_a_little_and_not_without_end() {
+        assert_eq!(documents("a: &a [x, y]\nb: *a\n").unwrap()[0].1["b"][1], "y");
+        // One long list, a thousand times: no library counts this as a bomb.
+        let long = format!("a: &a [{}]\nb: [{}]\n", "x,".repeat(10_000), "*a,".repeat(1_000));
+        assert!(message(&long).contains("repetition limit exceeded"), "{}", message(&long));
+        let text = format!("a: &a {}\nb: [{}]\n", "x".repeat(100_000), "*a,".repeat(1_000));
+        assert!(message(&text).contains("repetition limit exceeded"), "{}", message(&text));
+    }
+
+    #[test]
+    fn what_has_no_plain_value_is_an_error() {
+        for text in ["a: !Tag b", "a: .inf", "a: *unknown", "[a]: b", "[".repeat(5_000).as_str()] {
+            assert!(documents(text).is_err(), "{text:?}");
+        }
+    }
+}
