@@ -39,6 +39,7 @@ pub fn desired(swarm: &Swarm) -> Result<Desired, SpecError> {
         rules: rules(&rebalance),
         max_jobs: max_jobs.map(self::max_jobs).transpose()?,
         timing: timing(&rebalance),
+        ..Desired::default()
     })
 }
 

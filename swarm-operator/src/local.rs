@@ -5,6 +5,8 @@
 
 mod input;
 mod operate;
+mod sessions;
+mod snapshot;
 mod state;
 mod text;
 

@@ -4,12 +4,13 @@ use std::env;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
-use swarm_adapters_host::runner::RunnerKind;
 use swarm_adapters_host::view::FILE_NAME;
 
 use crate::Failure;
+use crate::runner::{RunnerArgs, duration};
 
 /// What a worker can be asked to do.
 #[derive(Clone, Debug, Subcommand)]
@@ -35,18 +36,35 @@ pub struct RunArgs {
     /// This worker's name, the key of its entry in the view [default: the name of the host]
     #[arg(long, value_name = "NAME", env = "WORKER_NAME")]
     pub name: Option<String>,
-    /// What to do for a job: `log` writes lines into the log
-    #[arg(long, value_name = "RUNNER", env = "RUNNER", default_value_t)]
-    pub runner: RunnerKind,
+    /// What to do for a job
+    #[command(flatten)]
+    pub runner: RunnerArgs,
+    /// The session to take part with, on one machine
+    #[command(flatten)]
+    pub session: SessionArgs,
     /// How log lines look; they go to standard error
     #[arg(long, value_name = "FORMAT", env = "LOG_FORMAT", value_enum, default_value_t)]
     pub log_format: LogFormat,
     /// End when standard input closes, that is, with the program that started this one
     #[arg(long, hide = true)]
     pub until_stdin_closes: bool,
-    /// Write what runs to standard output, a JSON line at every change
-    #[arg(long, hide = true)]
-    pub report: bool,
+}
+
+/// What an operator on the same machine starts a session with.
+#[derive(Clone, Debug, Args)]
+pub struct SessionArgs {
+    /// The directory of the pool; without it the worker is plain and reads a view
+    #[arg(long, hide = true, value_name = "DIR", requires = "life")]
+    pub session_dir: Option<PathBuf>,
+    /// The identity of this life of the worker, which its session is named after
+    #[arg(long, hide = true, value_name = "LIFE")]
+    pub life: Option<String>,
+    /// How long the worker may act after a renewal
+    #[arg(long, hide = true, default_value = "20s", value_parser = duration)]
+    pub lease: Duration,
+    /// How often it renews
+    #[arg(long, hide = true, default_value = "4s", value_parser = duration)]
+    pub renew: Duration,
 }
 
 /// Where the view is.

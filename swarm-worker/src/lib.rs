@@ -10,12 +10,16 @@
 mod args;
 mod follow;
 mod log;
+mod runner;
+mod session;
 mod view;
+mod watchdog;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-pub use args::{Command, LogFormat, RunArgs, ViewArgs};
+pub use args::{Command, LogFormat, RunArgs, SessionArgs, ViewArgs};
+pub use runner::{RunnerArgs, RunnerSpec};
 
 /// Carries out a command and returns the exit code of the program: 0 fine, 2 wrong usage or input,
 /// which is told on standard error.

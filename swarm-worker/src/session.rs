@@ -216,7 +216,10 @@ impl Driver {
                 }
             },
             SessionEffect::ReportRollback { seen } => {
-                tracing::error!(seen, "the ledger is older than what it told before; starting over");
+                tracing::error!(
+                    seen,
+                    "the ledger is older than what it told before; starting over"
+                );
                 Ok(None)
             }
             SessionEffect::Abort => {

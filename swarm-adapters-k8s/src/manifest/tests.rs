@@ -128,7 +128,7 @@ fn what_is_not_said_has_the_documented_default() {
     assert_eq!((handover.release_timeout, handover.stop_timeout), (secs(60), secs(5)));
     assert_eq!((handover.lease_duration, handover.lease_renew), (secs(20), secs(4)));
     assert_eq!((pacing.batch_window, pacing.paused), (secs(1), false));
-    assert_eq!((replication, runner, first_slot), (Replication::One, Runner::Log, 0));
+    assert_eq!((replication, runner, first_slot), (swarm_core::Replication::One, Runner::Log, 0));
 }
 
 #[test]

@@ -1,14 +1,18 @@
 //! The file a user writes, and what it asks for. Every refusal is one sentence that names the file.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::io::Read as _;
+use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use swarm_adapters_host::runner::RunnerKind;
+use swarm_adapters_host::pool_views::JobDetails;
 use swarm_adapters_host::watch::{Contents, FileWatch};
-use swarm_adapters_k8s::manifest::{self, Runner};
-use swarm_core::Desired;
+use swarm_adapters_k8s::manifest::{self, Handover, Runner};
+use swarm_core::handover::LeaseTerms;
+use swarm_core::{Desired, JobName};
+use swarm_worker::RunnerSpec;
 use tokio::task::spawn_blocking;
 
 use super::LocalArgs;
@@ -30,10 +34,20 @@ const WORKERS_MAX: u32 = 1_000;
 pub(super) struct Wanted {
     pub(super) name: String,
     pub(super) desired: Desired,
-    pub(super) workers: u32,
+    /// What workers are told of jobs besides their names.
+    pub(super) details: BTreeMap<JobName, JobDetails>,
+    pub(super) slots: Range<u32>,
     pub(super) worker_name: String,
-    pub(super) runner: RunnerKind,
+    pub(super) runner: RunnerSpec,
+    pub(super) lease: LeaseTerms,
     pub(super) notes: Vec<String>,
+}
+
+impl Wanted {
+    /// How many workers there should be.
+    pub(super) fn workers(&self) -> usize {
+        self.slots.len()
+    }
 }
 
 /// Where it is read from, and what the command line says besides.
@@ -91,8 +105,19 @@ impl Input {
             Contents::Missing => return Err(wrong("there is no such file")),
             Contents::Unreadable(reason) => return Err(wrong(reason)),
         };
-        let manifest::Manifest { name, desired, replicas, worker_name, runner, notes, .. } =
-            manifest::parse(text, self.name.as_deref()).map_err(|e| wrong(&with_causes(&e)))?;
+        let manifest::Manifest {
+            name,
+            desired,
+            run_once,
+            params,
+            replicas,
+            first_slot,
+            worker_name,
+            runner,
+            handover,
+            pacing: _,
+            notes,
+        } = manifest::parse(text, self.name.as_deref()).map_err(|e| wrong(&with_causes(&e)))?;
         let workers = self.workers.or(replicas).ok_or_else(|| {
             wrong("it does not say how many workers there are; say it with --workers")
         })?;
@@ -105,27 +130,61 @@ impl Input {
             let name = worker_name.escape_default();
             return Err(wrong(&format!("`{name}` cannot name workers; use a-z, 0-9, `-` and `.`")));
         }
-        let runner = match runner {
-            Runner::Log => RunnerKind::Log,
-            Runner::Command(_) | Runner::Ping { .. } => {
-                return Err(wrong("its runner is not known here yet; write `runner: {log: {}}`"));
-            }
-        };
-        Ok(Wanted { name, desired, workers, worker_name, runner, notes })
+        let slots = first_slot..first_slot.saturating_add(workers);
+        let (details, lease) = (details(&run_once, params), lease_terms(&handover));
+        let runner = runner_spec(runner);
+        Ok(Wanted { name, desired, details, slots, worker_name, runner, lease, notes })
     }
 
     /// Refuses an edit that would make the running workers those of another pool.
     fn same(&self, current: &Wanted, edited: Wanted) -> Result<Wanted, String> {
-        let identity =
-            |wanted: &Wanted| (wanted.name.clone(), wanted.worker_name.clone(), wanted.runner);
-        if identity(current) == identity(&edited) {
-            return Ok(edited);
+        let fixed = [
+            (current.name == edited.name, "the name of the Swarm"),
+            (current.worker_name == edited.worker_name, "the name of its pool"),
+            (current.runner == edited.runner, "spec.worker.runner"),
+            (current.lease == edited.lease, "spec.handover.lease and stopTimeout"),
+            (current.desired.replication == edited.desired.replication, "spec.replication"),
+        ];
+        match fixed.iter().find(|(is_same, _)| !is_same) {
+            None => Ok(edited),
+            Some((_, what)) => Err(format!(
+                "{}: {what} cannot change while it runs; end it and start it again",
+                self.shown
+            )),
         }
-        Err(format!(
-            "{}: the names of the Swarm and its pool and the runner cannot change while it runs; \
-             restart to use them",
-            self.shown
-        ))
+    }
+}
+
+/// What workers are told of jobs that have more to them than their names.
+fn details(
+    run_once: &BTreeSet<JobName>,
+    params: BTreeMap<JobName, BTreeMap<String, String>>,
+) -> BTreeMap<JobName, JobDetails> {
+    let mut details: BTreeMap<JobName, JobDetails> = params
+        .into_iter()
+        .map(|(job, params)| (job, JobDetails { params, ..JobDetails::default() }))
+        .collect();
+    for job in run_once {
+        details.entry(job.clone()).or_default().run_once = true;
+    }
+    details
+}
+
+fn lease_terms(handover: &Handover) -> LeaseTerms {
+    LeaseTerms {
+        duration: handover.lease_duration,
+        renew: handover.lease_renew,
+        stop_timeout: handover.stop_timeout,
+        ..LeaseTerms::default()
+    }
+}
+
+/// What the manifest calls a runner, as the worker takes it.
+fn runner_spec(runner: Runner) -> RunnerSpec {
+    match runner {
+        Runner::Log => RunnerSpec::Log,
+        Runner::Command(words) => RunnerSpec::Command(words),
+        Runner::Ping { interval, timeout } => RunnerSpec::Ping { interval, timeout },
     }
 }
 

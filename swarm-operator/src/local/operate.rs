@@ -1,6 +1,7 @@
 //! The loop: whatever changes, take a turn; tell a person when everything runs where it should.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::mem::{Discriminant, discriminant};
 use std::path::Path;
 use std::process::ExitCode;
@@ -47,10 +48,8 @@ pub(super) struct Operation {
 }
 
 /// What a turn depends on, but for what is wanted and for the time.
-type Glance = (
-    Vec<(Slot, Discriminant<Presence>, Option<SessionId>)>,
-    BTreeMap<SessionId, Evidence>,
-);
+type Glance =
+    (Vec<(Slot, Discriminant<Presence>, Option<SessionId>)>, BTreeMap<SessionId, Evidence>);
 
 /// Why the loop waits no longer.
 enum Woken {
@@ -74,7 +73,7 @@ impl Operation {
         let cannot = || format!("the state directory {} cannot be used", dir.display());
         let ledgers = FileLedgerStore::open(dir).with_context(cannot)?;
         let views = PoolViews::open(dir).with_context(cannot)?;
-        views.set_details(wanted.details());
+        views.set_details(wanted.details.clone());
         let sessions = Sessions::open(dir, wanted.lease).with_context(cannot)?;
         let processes = Processes::open(dir, worker_command(dir, &wanted, sessions.terms())?);
         let processes = processes.with_context(cannot)?;
@@ -131,7 +130,7 @@ impl Operation {
                 Woken::Due => recheck_at = Some(Instant::now()),
                 Woken::Edited(Edit::Good(wanted, noticed)) => {
                     self.wanted = *wanted;
-                    self.views.set_details(self.wanted.details());
+                    self.views.set_details(self.wanted.details.clone());
                     self.unsettled_since.get_or_insert(noticed);
                     recheck_at = Some(Instant::now());
                 }
@@ -157,7 +156,7 @@ impl Operation {
             Err(error) => return self.failed(error).map(|()| Some(Some(RETRY))),
         };
         let ledger = stored.map_or_else(|| Ledger::new(0), |(ledger, _)| ledger);
-        let observed = self.sessions.observed(&ledger, workers, self.wanted.workers);
+        let observed = self.sessions.observed(&ledger, workers, &self.wanted.slots);
         let glance = glance(&observed);
         if !due && self.seen.as_ref() == Some(&glance) {
             return Ok(None);
@@ -220,12 +219,12 @@ impl Operation {
 
     /// Starts the workers that are missing and tells those that are too many to end.
     fn fill_slots(&mut self) {
-        let surplus = |slot: &Slot| self.wanted.workers <= slot.0;
+        let surplus = |slot: &Slot| !self.wanted.slots.contains(&slot.0);
         let leaving: Vec<_> = self.workers.borrow().keys().copied().filter(surplus).collect();
         for slot in leaving {
             self.processes.leave(slot, self.wanted.desired.timing.release_timeout);
         }
-        for slot in 0..self.wanted.workers {
+        for slot in self.wanted.slots.clone() {
             self.processes.start(Slot(slot), &format!("{}-{slot}", self.wanted.worker_name));
         }
     }
@@ -283,7 +282,7 @@ impl Operation {
         let jobs = &decision.ledger.cells.jobs;
         let mut cells = jobs.iter().filter(|(job, _)| !decision.plan.unassigned.contains_key(*job));
         decision.waiting.is_none()
-            && workers.len() == self.wanted.workers as usize
+            && workers.len() == self.wanted.workers()
             && workers.iter().all(|(slot, worker)| worker.phase == Phase::Up && runs(slot))
             && cells.all(|(_, record)| is_at_rest(&record.cell))
     }
@@ -304,26 +303,25 @@ fn worker_command(
     terms: &LeaseTerms,
 ) -> anyhow::Result<WorkerCommand> {
     let program = std::env::current_exe().context("this program does not find itself")?;
-    let (dir, runner, terms) = (dir.to_owned(), wanted.runner.to_json(), *terms);
+    let (dir, runner, terms) = (dir.to_owned(), wanted.runner.to_arguments(), *terms);
     let arguments = move |name: &str, life: &str| {
-        let mut session_dir = std::ffi::OsString::from("--session-dir=");
+        let mut session_dir = OsString::from("--session-dir=");
         session_dir.push(&dir);
-        let millis = |span: Duration| span.as_millis().to_string();
+        let millis = |span: Duration| format!("{}ms", span.as_millis());
         // Everything that the environment could say as well is said here.
         let said = [
             format!("--name={name}"),
             format!("--life={life}"),
-            format!("--runner={runner}"),
-            format!("--lease-ms={}", millis(terms.duration)),
-            format!("--renew-ms={}", millis(terms.renew)),
-            format!("--stop-timeout-ms={}", millis(terms.stop_timeout)),
+            format!("--lease={}", millis(terms.duration)),
+            format!("--renew={}", millis(terms.renew)),
+            format!("--stop-timeout={}", millis(terms.stop_timeout)),
             "--http-address=127.0.0.1".to_owned(),
             "--http-port=0".to_owned(),
             "--log-format=text".to_owned(),
             "--until-stdin-closes".to_owned(),
         ];
         let mut arguments = vec!["worker".into(), "run".into(), session_dir];
-        arguments.extend(said.map(std::ffi::OsString::from));
+        arguments.extend(said.into_iter().chain(runner.clone()).map(OsString::from));
         arguments
     };
     Ok(WorkerCommand { program, arguments: Box::new(arguments) })

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -83,13 +84,13 @@ impl Sessions {
         }
     }
 
-    /// What is seen of the pool, for a turn that starts from `ledger`. `wanted` is the number of
-    /// workers that there should be.
+    /// What is seen of the pool, for a turn that starts from `ledger`. `wanted` are the slots
+    /// that should be filled.
     pub(super) fn observed(
         &mut self,
         ledger: &Ledger,
         workers: &Workers,
-        wanted: u32,
+        wanted: &Range<u32>,
     ) -> Observed {
         let now = clock::now();
         self.ages.see(now, &ledger.cells);
@@ -104,12 +105,12 @@ impl Sessions {
             }
         }
         let seen = |(slot, worker): (&Slot, &WorkerProcess)| {
-            Some((*slot, self.seen(worker, &evidence, slot.0 < wanted)?))
+            Some((*slot, self.seen(worker, &evidence, wanted.contains(&slot.0))?))
         };
         let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Observed {
             workers: workers.iter().filter_map(seen).collect(),
-            workers_desired: wanted as usize,
+            workers_desired: wanted.len(),
             watched_for: self.watched_since.elapsed(),
             unix_time_us: clock.as_micros().try_into().unwrap_or(u64::MAX),
             ages: self.ages.at(now),
@@ -124,9 +125,9 @@ impl Sessions {
         evidence: &BTreeMap<SessionId, Evidence>,
         is_wanted: bool,
     ) -> Option<WorkerSeen> {
-        let session = self.session_of(worker).filter(|session| {
-            evidence.get(session).is_none_or(|known| known.ended.is_none())
-        });
+        let session = self
+            .session_of(worker)
+            .filter(|session| evidence.get(session).is_none_or(|known| known.ended.is_none()));
         let told_to_drain = || {
             let watch = session.and_then(|session| self.watches.get(session));
             watch.is_some_and(|watch| watch.ack.is_draining)
@@ -161,8 +162,7 @@ impl Sessions {
     pub(super) fn collect_garbage(&mut self, ledger: &Ledger, workers: &Workers) -> io::Result<()> {
         let named: BTreeSet<_> = ledger.slots.values().map(|record| &record.session).collect();
         let is_done = |session: &SessionId| {
-            let is_dead =
-                worker_of(session, workers).is_none_or(|(_, worker)| is_away(worker));
+            let is_dead = worker_of(session, workers).is_none_or(|(_, worker)| is_away(worker));
             is_dead && !named.contains(session) && !ledger.former.contains_key(session)
         };
         for session in self.leases.list()?.into_iter().filter(is_done) {
@@ -190,6 +190,9 @@ fn is_away(worker: &WorkerProcess) -> bool {
 }
 
 /// The worker that lives, or lived last, the life of a session.
-fn worker_of<'a>(session: &SessionId, workers: &'a Workers) -> Option<(&'a Slot, &'a WorkerProcess)> {
+fn worker_of<'a>(
+    session: &SessionId,
+    workers: &'a Workers,
+) -> Option<(&'a Slot, &'a WorkerProcess)> {
     workers.iter().find(|(_, worker)| worker.life == session.pod_uid())
 }

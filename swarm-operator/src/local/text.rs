@@ -30,9 +30,8 @@ pub(super) fn complain(sentence: &str) {
 
 /// The first lines: what is about to run, and where it keeps what.
 pub(super) fn opening(wanted: &Wanted, dir: &Path, file: &Path) -> String {
-    let Wanted { name, desired, workers, worker_name: _, runner: _, notes } = wanted;
-    let (jobs, workers) =
-        (counted(desired.jobs.len(), "job"), counted(*workers as usize, "worker"));
+    let Wanted { name, desired, notes, .. } = wanted;
+    let (jobs, workers) = (counted(desired.jobs.len(), "job"), counted(wanted.workers(), "worker"));
     let dir = dir.display();
     let mut lines = format!("{name}: {jobs} for {workers} on this machine\n");
     let _ = writeln!(lines, "state: {dir}\nlogs:  {dir}/logs");

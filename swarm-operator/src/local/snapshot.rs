@@ -1,0 +1,160 @@
+//! How a pool stands at one moment: for the terminal, for HTTP, for whoever wants to look.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use swarm_adapters_host::processes::{Phase, Workers};
+use swarm_core::handover::Cell;
+use swarm_core::{Decision, Slot};
+
+/// How a pool stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Snapshot {
+    /// The Swarm's name.
+    pub(super) name: String,
+    /// The ledger's revision.
+    pub(super) revision: u64,
+    /// How many times the view was published.
+    pub(super) version: u64,
+    /// Whether there is nothing to do and nothing to wait for.
+    pub(super) settled: bool,
+    /// How many jobs are in which state.
+    pub(super) jobs: JobCounts,
+    /// The workers, by slot.
+    pub(super) workers: Vec<WorkerRow>,
+    /// Where every job is.
+    pub(super) holders: Vec<JobRow>,
+    /// The jobs that no worker runs, with the reason.
+    pub(super) unassigned: BTreeMap<String, &'static str>,
+}
+
+/// How many jobs are in which state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct JobCounts {
+    /// All jobs that are wanted or still held.
+    pub(super) total: usize,
+    /// Granted to a worker.
+    pub(super) granted: usize,
+    /// On their way from one worker to another.
+    pub(super) moving: usize,
+    /// Waiting for a worker to come back, or for a decision.
+    pub(super) waiting: usize,
+    /// Finished.
+    pub(super) done: usize,
+    /// Kept away from workers for having crashed them.
+    pub(super) quarantined: usize,
+    /// Without a worker, for a reason.
+    pub(super) unassigned: usize,
+}
+
+/// One worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct WorkerRow {
+    pub(super) name: String,
+    pub(super) slot: u32,
+    /// `ready`, `starting`, `leaving` or `away`.
+    pub(super) state: &'static str,
+    /// Its session, once it has one.
+    pub(super) session: Option<String>,
+    /// How many jobs it was granted.
+    pub(super) jobs: usize,
+    /// How many it is asked to let go of.
+    pub(super) releasing: usize,
+    /// How often it ended without being told to.
+    pub(super) restarts: u32,
+}
+
+/// One job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct JobRow {
+    pub(super) name: String,
+    /// The word for its state, as in the ledger.
+    pub(super) state: &'static str,
+    /// The slot that holds it.
+    pub(super) slot: Option<u32>,
+    pub(super) token: u64,
+}
+
+impl Snapshot {
+    /// How the pool stands after a turn. O(jobs).
+    pub(super) fn of(name: &str, decision: &Decision, workers: &Workers, settled: bool) -> Self {
+        let ledger = &decision.ledger;
+        let assignment = ledger.assignment();
+        let unassigned: BTreeMap<_, _> = decision
+            .plan
+            .unassigned
+            .iter()
+            .map(|(job, reason)| (job.to_string(), reason.as_str()))
+            .collect();
+        let mut counts = JobCounts { unassigned: unassigned.len(), ..JobCounts::default() };
+        let mut loads = BTreeMap::<Slot, (usize, usize)>::new();
+        let mut holders = Vec::with_capacity(ledger.cells.jobs.len());
+        for (job, record) in &ledger.cells.jobs {
+            let slot = assignment.holder(job);
+            let load = slot.map(|slot| loads.entry(slot).or_default());
+            counts.total += 1;
+            match &record.cell {
+                Cell::Granted { .. } => {
+                    counts.granted += 1;
+                    load.into_iter().for_each(|(jobs, _)| *jobs += 1);
+                }
+                Cell::Releasing { .. } => {
+                    counts.moving += 1;
+                    load.into_iter().for_each(|(_, releasing)| *releasing += 1);
+                }
+                Cell::Everywhere { .. } => counts.granted += 1,
+                Cell::Free { .. } if unassigned.contains_key(job.as_str()) => {}
+                Cell::Free { .. } | Cell::Hold { .. } => counts.waiting += 1,
+                Cell::Quarantined { .. } => counts.quarantined += 1,
+                Cell::Done { .. } => counts.done += 1,
+            }
+            holders.push(JobRow {
+                name: job.to_string(),
+                state: record.cell.state(),
+                slot: slot.map(|slot| slot.0),
+                token: record.cell.token().0,
+            });
+        }
+        let everywhere = ledger
+            .cells
+            .jobs
+            .values()
+            .filter(|r| matches!(r.cell, Cell::Everywhere { .. }))
+            .count();
+        let worker = |(slot, worker): (&Slot, &swarm_adapters_host::processes::WorkerProcess)| {
+            let (jobs, releasing) = loads.get(slot).copied().unwrap_or_default();
+            let record = ledger.slots.get(slot);
+            let is_its_own =
+                |session: &&swarm_core::handover::SessionId| session.pod_uid() == worker.life;
+            let session = record.map(|record| &record.session).filter(is_its_own);
+            WorkerRow {
+                name: worker.name.clone(),
+                slot: slot.0,
+                state: match worker.phase {
+                    Phase::Up if session.is_some() => "ready",
+                    Phase::Up => "starting",
+                    Phase::Leaving(_) => "leaving",
+                    Phase::Away(_) => "away",
+                },
+                session: session.map(ToString::to_string),
+                jobs: jobs + everywhere,
+                releasing,
+                restarts: worker.deaths,
+            }
+        };
+        Self {
+            name: name.to_owned(),
+            revision: ledger.revision(),
+            version: ledger.version,
+            settled,
+            jobs: counts,
+            workers: workers.iter().map(worker).collect(),
+            holders,
+            unassigned,
+        }
+    }
+}
