@@ -15,6 +15,10 @@ const REPEATED_MAX: usize = 2;
 /// What a text of any length may grow to, so that small manifests may use anchors as they like.
 const BYTES_ALLOWED: usize = 1 << 20;
 
+/// What is wrong with a text that grows beyond that.
+const REPEATED: &str = "repetition limit exceeded: aliases such as `*name` repeat too much; \
+                        write out what they stand for";
+
 /// Why a text cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("document {document} does not parse")]
@@ -49,8 +53,13 @@ pub fn documents(text: &str) -> Result<Vec<(usize, Value)>, YamlError> {
     let mut documents = Vec::new();
     for (index, document) in serde_yaml::Deserializer::from_str(text).enumerate() {
         let number = index + 1;
-        let value = Tree { left: &left }.deserialize(document);
-        match value.map_err(|source| YamlError { document: number, source })? {
+        let value = Tree { left: &left }.deserialize(document).map_err(|source| {
+            // The library has a limit of its own, and a message that helps nobody.
+            let is_bomb = source.to_string().starts_with("repetition limit");
+            let source = if is_bomb { serde_yaml::Error::custom(REPEATED) } else { source };
+            YamlError { document: number, source }
+        })?;
+        match value {
             Value::Null => {}
             value => documents.push((number, value)),
         }
@@ -87,10 +96,7 @@ impl Tree<'_> {
                 self.left.set(left);
                 Ok(())
             }
-            None => Err(E::custom(
-                "repetition limit exceeded: aliases such as `*name` repeat too much; \
-                 write out what they stand for",
-            )),
+            None => Err(E::custom(REPEATED)),
         }
     }
 }
@@ -113,6 +119,10 @@ impl<'de> Visitor<'de> for Tree<'_> {
     fn visit_unit<E: Error>(self) -> Result<Value, E> {
         self.take(1)?;
         Ok(Value::Null)
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Value, E> {
+        self.visit_unit()
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
@@ -205,7 +215,8 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_plain_value_is_an_error() {
+    fn nothing_is_no_document_and_what_has_no_plain_value_is_an_error() {
+        assert_eq!(documents("").unwrap(), []);
         for text in ["a: !Tag b", "a: .inf", "a: *unknown", "[a]: b", "[".repeat(5_000).as_str()] {
             assert!(documents(text).is_err(), "{text:?}");
         }
