@@ -15,7 +15,11 @@ const REPEATED_MAX: usize = 2;
 /// What a text of any length may grow to, so that small manifests may use anchors as they like.
 const BYTES_ALLOWED: usize = 1 << 20;
 
-/// What is wrong with a text that grows beyond that.
+/// How deep brackets may stand in each other, whether they mean something or not. Values may be 128
+/// deep; this only spares the parser, which is slow to find out.
+const BRACKETS_MAX: usize = 10_000;
+
+/// What is wrong with a text that aliases make too large.
 const REPEATED: &str = "repetition limit exceeded: aliases such as `*name` repeat too much; \
                         write out what they stand for";
 
@@ -50,6 +54,10 @@ pub fn documents(text: &str) -> Result<Vec<(usize, Value)>, YamlError> {
     if let Some(value) = json(text, &left) {
         return Ok(vec![(1, value)]);
     }
+    if BRACKETS_MAX < deepest(text) {
+        let source = serde_yaml::Error::custom("recursion limit exceeded");
+        return Err(YamlError { document: 1, source });
+    }
     let mut documents = Vec::new();
     for (index, document) in serde_yaml::Deserializer::from_str(text).enumerate() {
         let number = index + 1;
@@ -65,6 +73,20 @@ pub fn documents(text: &str) -> Result<Vec<(usize, Value)>, YamlError> {
         }
     }
     Ok(documents)
+}
+
+/// How deep brackets stand in each other, those of comments and texts included.
+fn deepest(text: &str) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    for byte in text.bytes() {
+        match byte {
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => continue,
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest
 }
 
 /// The text as one JSON document. YAML contains JSON, but reads it much more slowly; whatever is
@@ -217,7 +239,14 @@ mod tests {
     #[test]
     fn nothing_is_no_document_and_what_has_no_plain_value_is_an_error() {
         assert_eq!(documents("").unwrap(), []);
-        for text in ["a: !Tag b", "a: .inf", "a: *unknown", "[a]: b", "[".repeat(5_000).as_str()] {
+        for text in [
+            "a: !Tag b",
+            "a: .inf",
+            "a: *unknown",
+            "[a]: b",
+            "[".repeat(5_000).as_str(),
+            &"[".repeat(50_000_000),
+        ] {
             assert!(documents(text).is_err(), "{text:?}");
         }
     }

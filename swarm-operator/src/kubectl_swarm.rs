@@ -40,8 +40,13 @@ fn print(document: &str) -> io::Result<()> {
     }
 }
 
-/// Says something that is not the answer.
+/// Says something that is not the answer, in one line. What a file has in it cannot steer the
+/// terminal.
 fn complain(sentence: &str) {
+    let mut line = String::from("kubectl swarm: ");
+    for c in sentence.chars() {
+        if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }
+    }
     // Where nobody listens, nothing can be said.
-    let _ = writeln!(io::stderr(), "kubectl swarm: {sentence}");
+    let _ = writeln!(io::stderr(), "{line}");
 }

@@ -13,7 +13,7 @@ use swarm_core::{Assignment, Pool, Slot, View};
 pub(super) fn held(text: &str, pool: &Pool) -> Result<Assignment, String> {
     let mut holders = Vec::new();
     for (worker, entry) in read(text)?.workers {
-        let slot = entry.slot.or_else(|| View::slot_in_name(&worker)).and_then(Slot::some);
+        let slot = entry.slot.or_else(|| slot_in_name(&worker)).and_then(Slot::some);
         let Some(slot) = slot else {
             return Err(format!(
                 "worker `{}` has no slot: its name does not end in a number, as in `worker-2`; \
@@ -27,6 +27,15 @@ pub(super) fn held(text: &str, pool: &Pool) -> Result<Assignment, String> {
     holders.sort_unstable();
     holders.dedup_by(|later, earlier| later.0 == earlier.0);
     Ok(holders.into_iter().map(|(job, (_, slot))| (job, slot)).collect())
+}
+
+/// The number at the end of a name: after a `-`, as Kubernetes writes it, or after a name without
+/// digits, as in `w0`. Whatever ends in a digit otherwise, as random names do, tells no slot.
+fn slot_in_name(worker: &str) -> Option<Slot> {
+    let name = worker.trim_end_matches(|c: char| c.is_ascii_digit());
+    let has_digits = name.contains(|c: char| c.is_ascii_digit());
+    let bare = || worker[name.len()..].parse().ok().filter(|_| !has_digits).map(Slot);
+    View::slot_in_name(worker).or_else(bare)
 }
 
 fn read(text: &str) -> Result<View, String> {
@@ -46,4 +55,18 @@ fn read(text: &str) -> Result<View, String> {
             .to_owned());
     }
     Ok(view)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_stands_at_the_end_of_a_name_unless_the_name_is_random() {
+        let slots = ["swarm-worker-12", "rack-7-3", "w0", "5"].map(slot_in_name);
+        assert_eq!(slots, [12, 3, 0, 5].map(|slot| Some(Slot(slot))));
+        for none in ["worker", "w-", "web-7d9f8b6c5-x2k19", "w99999999999", "w-1x"] {
+            assert_eq!(slot_in_name(none), None, "{none}");
+        }
+    }
 }

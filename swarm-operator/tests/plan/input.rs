@@ -73,6 +73,7 @@ fn wrong_input_is_one_sentence_that_names_the_culprit() {
         ("jobs: [{name: a, name: b}]", "the key `name` stands twice"),
         ("jobs: [a]", "field `spec.jobs[0]` must be a map of fields, not a text"),
         ("replication: All", "every worker runs every job and there is nothing to plan"),
+        ("replication: \"\\e[31m\"", r"unknown variant `\u{1b}[31m`"),
         ("rebalance: {returnGrace: 1e99h}", "`1e99h` is not a duration"),
         ("jobSources: [{configMap: {name: m, key: k}}]", "there is no ConfigMap `m` in this file"),
     ];
@@ -103,6 +104,8 @@ fn wrong_files_are_named() {
     }
     let named = files.plan(&["-f", "two.yaml", "--name", "other", "--workers", "2", "-o", "json"]);
     assert_eq!(document(&named, 0)["workers"], 2);
+    let message = refusal(&files.plan(&["-f", "/dev/zero", "--workers", "2"]));
+    assert!(message.starts_with("kubectl swarm: /dev/zero: it has more than 67108864 bytes"));
     let message = refusal(&files.plan(&["-f", "nowhere.yaml", "--workers", "2"]));
     assert_eq!(message, "kubectl swarm: nowhere.yaml: there is no such file\n");
     let message = refusal(&files.plan_of(&swarm(TWO), &["-f", "-"]));
