@@ -4,17 +4,22 @@
 //! comparison and the write of a [`save`](LedgerStore::save) are one step among all processes.
 //! Both are durable before `save` returns; a process killed at any point leaves the ledger as it
 //! was before or as it is after.
+//!
+//! What was read or saved last is kept in memory, so that a turn does not read the file again. If
+//! another writer was faster, the save tells, since it compares the file itself.
 
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use swarm_core::Ledger;
 use swarm_core::ports::{BoxError, LedgerStore, Seen, StoreError};
 use swarm_core::stored::Stored;
+use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
 use crate::file::{self, ReadError};
@@ -30,6 +35,8 @@ const BYTES_MAX: u64 = 256 << 20;
 pub struct FileLedgerStore {
     path: PathBuf,
     lock: PathBuf,
+    /// What this store read or saved last. Stale is harmless: the save would conflict.
+    last: Arc<Mutex<Option<(Ledger, Seen)>>>,
 }
 
 impl FileLedgerStore {
@@ -40,19 +47,25 @@ impl FileLedgerStore {
     /// If the directory cannot be made.
     pub fn open(dir: &Path) -> io::Result<Self> {
         fs::create_dir_all(dir)?;
-        Ok(Self { path: dir.join("ledger.json"), lock: dir.join("ledger.lock") })
+        let (path, lock) = (dir.join("ledger.json"), dir.join("ledger.lock"));
+        Ok(Self { path, lock, last: Arc::default() })
+    }
+
+    /// The text in the file.
+    fn text(&self) -> Result<Option<String>, StoreError> {
+        match file::read_text(&self.path, BYTES_MAX) {
+            Ok(text) => Ok(Some(text)),
+            Err(ReadError::Missing) => Ok(None),
+            Err(ReadError::Failed(error)) => Err(self.unavailable(error)),
+            Err(error @ (ReadError::TooLarge { .. } | ReadError::NotText)) => {
+                Err(self.unreadable(&error))
+            }
+        }
     }
 
     /// The ledger as it stands in the file.
     fn read(&self) -> Result<Option<(Ledger, Seen)>, StoreError> {
-        let text = match file::read_text(&self.path, BYTES_MAX) {
-            Ok(text) => text,
-            Err(ReadError::Missing) => return Ok(None),
-            Err(ReadError::Failed(error)) => return Err(self.unavailable(error)),
-            Err(error @ (ReadError::TooLarge { .. } | ReadError::NotText)) => {
-                return Err(self.unreadable(&error));
-            }
-        };
+        let Some(text) = self.text()? else { return Ok(None) };
         let Format { format } = self.parsed(&text)?;
         if format != FORMAT {
             let path = self.path.display();
@@ -73,7 +86,7 @@ impl FileLedgerStore {
         let lock = File::create(&self.lock).map_err(|e| self.unavailable(e))?;
         // The lock goes when `lock` is closed, at the latest by the end of the process.
         lock.lock().map_err(|e| self.unavailable(e))?;
-        let stored = self.read()?.map(|(_, seen)| seen);
+        let stored = self.text()?.map(|text| seen(&text));
         if stored.as_ref() != seen_before {
             return Err(StoreError::Conflict { what: self.what() });
         }
@@ -105,18 +118,27 @@ impl FileLedgerStore {
 #[async_trait]
 impl LedgerStore for FileLedgerStore {
     async fn load(&self) -> Result<Option<(Ledger, Seen)>, StoreError> {
-        let store = self.clone();
-        let read = spawn_blocking(move || store.read()).await;
-        read.map_err(|error| self.unavailable(error))?
+        let mut last = self.last.lock().await;
+        if last.is_none() {
+            let store = self.clone();
+            let read = spawn_blocking(move || store.read()).await;
+            *last = read.map_err(|error| self.unavailable(error))??;
+        }
+        Ok(last.clone())
     }
 
     async fn save(&self, ledger: &Ledger, seen: Option<&Seen>) -> Result<Seen, StoreError> {
+        let mut last = self.last.lock().await;
+        // Whatever happens now, what was read before is no longer to be trusted.
+        *last = None;
         let document = Document { format: FORMAT, ledger: Stored::from(ledger) };
         let document = serde_json::to_string(&document);
         let text = document.map_err(|error| self.unavailable(error))? + "\n";
-        let (store, seen) = (self.clone(), seen.cloned());
-        let written = spawn_blocking(move || store.write(&text, seen.as_ref())).await;
-        written.map_err(|error| self.unavailable(error))?
+        let (store, before) = (self.clone(), seen.cloned());
+        let written = spawn_blocking(move || store.write(&text, before.as_ref())).await;
+        let seen = written.map_err(|error| self.unavailable(error))??;
+        *last = Some((ledger.clone(), seen.clone()));
+        Ok(seen)
     }
 }
 

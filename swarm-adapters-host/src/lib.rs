@@ -2,6 +2,8 @@
 //!
 //! - [`ledger`] and [`view`] keep the ledger and the view in files, as adapters of the core's
 //!   ports; [`mod@file`] holds the two ways to write a file that a reader never sees half of.
+//! - [`leases`] and [`worker_view`] are what a worker's session and the operator tell each other;
+//!   [`clock`] is the clock they count on.
 //! - [`watch`] follows one file by its directory, through the swaps of a mounted `ConfigMap` too.
 //! - [`processes`] runs the workers of a pool as child processes, and ends them.
 //! - [`runner`] runs jobs inside a worker; [`report`] is what a worker tells about them.
@@ -12,6 +14,10 @@ pub mod file;
 
 pub mod ledger;
 pub mod view;
+
+pub mod clock;
+pub mod leases;
+mod unique;
 
 pub mod watch;
 

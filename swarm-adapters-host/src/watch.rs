@@ -5,13 +5,17 @@
 //! through the symbolic link `..data`, which the kubelet swaps; a read resolves that link once, so
 //! that it stays within one generation. Events only say "look again", and a slow poll looks again
 //! without any, so a lost event costs seconds and nothing else. Only changed contents are told.
+//!
+//! A file that was renamed into place, a link that was swapped, and a file that its writer closed
+//! are complete and read at once. Only after other events is there a wait, since a write in place
+//! may not be finished yet.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use notify::event::{AccessKind, AccessMode};
+use notify::event::{AccessKind, AccessMode, ModifyKind, RenameMode};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::{Notify, watch};
 use tokio::task::spawn_blocking;
@@ -56,16 +60,16 @@ pub struct FileWatch {
 impl FileWatch {
     /// Begins to follow `path`, which need not exist.
     ///
-    /// After an event the file is read once `gather` has passed. Zero suits files that are replaced
-    /// by renaming; editors that write in place need some milliseconds, or half of a file is read
-    /// first.
+    /// A complete file is read at once. One that is being written in place is read when its writer
+    /// closes it, or once `gather` has passed since the first event. Some milliseconds suit editors,
+    /// which may write in several steps or take the file away for a moment.
     #[must_use]
     pub fn follow(path: &Path, gather: Duration, bytes_max: u64) -> Self {
         Self::follow_and_poll(path, gather, bytes_max, POLL)
     }
 
     fn follow_and_poll(path: &Path, gather: Duration, bytes_max: u64, poll: Duration) -> Self {
-        let events = Arc::new(Notify::new());
+        let events = Arc::new(Events::default());
         let mut follower = Follower { path: path.to_owned(), bytes_max, events, watcher: None };
         // Watching starts before the first read, or a change in between would be lost.
         follower.watch();
@@ -118,19 +122,35 @@ impl From<Result<String, ReadError>> for Contents {
 struct Follower {
     path: PathBuf,
     bytes_max: u64,
-    events: Arc<Notify>,
+    events: Arc<Events>,
     watcher: Option<RecommendedWatcher>,
+}
+
+/// What the watcher has noticed since the last look.
+#[derive(Debug, Default)]
+struct Events {
+    /// The file is complete.
+    whole: Notify,
+    /// Something happened; a write may be under way.
+    some: Notify,
 }
 
 impl Follower {
     async fn run(mut self, sender: watch::Sender<Found>, gather: Duration, poll: Duration) {
         loop {
-            let event = timeout(poll, self.events.notified()).await;
+            let is_whole = tokio::select! {
+                biased;
+                () = self.events.whole.notified() => true,
+                () = self.events.some.notified() => gather.is_zero(),
+                () = sleep(poll) => {
+                    self.watch();
+                    true
+                }
+            };
             let noticed = Instant::now();
-            if event.is_err() {
-                self.watch();
-            } else if !gather.is_zero() {
-                sleep(gather).await;
+            if !is_whole {
+                // Read in either case: it was closed, or it is left half written for long.
+                let _ = timeout(gather, self.events.whole.notified()).await;
             }
             let (path, bytes_max) = (self.path.clone(), self.bytes_max);
             let Ok(contents) = spawn_blocking(move || read(&path, bytes_max)).await else { return };
@@ -148,10 +168,14 @@ impl Follower {
     fn watch(&mut self) {
         if self.watcher.is_none() {
             let events = Arc::clone(&self.events);
-            let notice = move |event: notify::Result<Event>| {
-                if event.map_or(true, |event| tells_of_a_change(event.kind)) {
-                    events.notify_one();
-                }
+            let path = self.path.clone();
+            let notice = move |event: notify::Result<Event>| match event {
+                Ok(event) => match news(&event, &path) {
+                    Some(News::Whole) => events.whole.notify_one(),
+                    Some(News::Some) => events.some.notify_one(),
+                    None => (),
+                },
+                Err(_) => events.some.notify_one(),
             };
             self.watcher = notify::recommended_watcher(notice).ok();
         }
@@ -166,10 +190,35 @@ impl Follower {
     }
 }
 
-/// Whether an event can mean new contents. Reading causes events itself; to follow those would be
-/// an endless loop.
-fn tells_of_a_change(kind: EventKind) -> bool {
-    !matches!(kind, EventKind::Access(access) if access != AccessKind::Close(AccessMode::Write))
+/// What an event says about the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum News {
+    /// It is complete.
+    Whole,
+    /// It may have changed, and a write may be under way.
+    Some,
+}
+
+/// What an event says about the file at `path`; nothing if it cannot mean new contents. Reading
+/// causes events itself; to follow those would be an endless loop.
+fn news(event: &Event, path: &Path) -> Option<News> {
+    let closed = EventKind::Access(AccessKind::Close(AccessMode::Write));
+    let arrived = |mode| matches!(mode, RenameMode::To | RenameMode::Both);
+    let completes = match event.kind {
+        EventKind::Modify(ModifyKind::Name(mode)) => arrived(mode),
+        kind if kind == closed => true,
+        EventKind::Access(_) => return None,
+        EventKind::Any
+        | EventKind::Create(_)
+        | EventKind::Modify(_)
+        | EventKind::Remove(_)
+        | EventKind::Other => false,
+    };
+    // An event about another file still means a look, since a link may lead there; but our file
+    // may be half written just then. A renaming has the new name last.
+    let name = event.paths.last().and_then(|path| path.file_name());
+    let is_ours = name.is_some_and(|name| Some(name) == path.file_name() || name == "..data");
+    Some(if completes && is_ours { News::Whole } else { News::Some })
 }
 
 #[cfg(test)]

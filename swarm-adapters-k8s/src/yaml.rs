@@ -15,6 +15,14 @@ const REPEATED_MAX: usize = 2;
 /// What a text of any length may grow to, so that small manifests may use anchors as they like.
 const BYTES_ALLOWED: usize = 1 << 20;
 
+/// How deep brackets may stand in each other, whether they mean something or not. Values may be 128
+/// deep; this only spares the parser, which is slow to find out.
+const BRACKETS_MAX: usize = 10_000;
+
+/// What is wrong with a text that aliases make too large.
+const REPEATED: &str = "repetition limit exceeded: aliases such as `*name` repeat too much; \
+                        write out what they stand for";
+
 /// Why a text cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("document {document} does not parse")]
@@ -46,16 +54,39 @@ pub fn documents(text: &str) -> Result<Vec<(usize, Value)>, YamlError> {
     if let Some(value) = json(text, &left) {
         return Ok(vec![(1, value)]);
     }
+    if BRACKETS_MAX < deepest(text) {
+        let source = serde_yaml::Error::custom("recursion limit exceeded");
+        return Err(YamlError { document: 1, source });
+    }
     let mut documents = Vec::new();
     for (index, document) in serde_yaml::Deserializer::from_str(text).enumerate() {
         let number = index + 1;
-        let value = Tree { left: &left }.deserialize(document);
-        match value.map_err(|source| YamlError { document: number, source })? {
+        let value = Tree { left: &left }.deserialize(document).map_err(|source| {
+            // The library has a limit of its own, and a message that helps nobody.
+            let is_bomb = source.to_string().starts_with("repetition limit");
+            let source = if is_bomb { serde_yaml::Error::custom(REPEATED) } else { source };
+            YamlError { document: number, source }
+        })?;
+        match value {
             Value::Null => {}
             value => documents.push((number, value)),
         }
     }
     Ok(documents)
+}
+
+/// How deep brackets stand in each other, those of comments and texts included.
+fn deepest(text: &str) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    for byte in text.bytes() {
+        match byte {
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => continue,
+        }
+        deepest = deepest.max(depth);
+    }
+    deepest
 }
 
 /// The text as one JSON document. YAML contains JSON, but reads it much more slowly; whatever is
@@ -87,10 +118,7 @@ impl Tree<'_> {
                 self.left.set(left);
                 Ok(())
             }
-            None => Err(E::custom(
-                "repetition limit exceeded: aliases such as `*name` repeat too much; \
-                 write out what they stand for",
-            )),
+            None => Err(E::custom(REPEATED)),
         }
     }
 }
@@ -113,6 +141,10 @@ impl<'de> Visitor<'de> for Tree<'_> {
     fn visit_unit<E: Error>(self) -> Result<Value, E> {
         self.take(1)?;
         Ok(Value::Null)
+    }
+
+    fn visit_none<E: Error>(self) -> Result<Value, E> {
+        self.visit_unit()
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
@@ -205,8 +237,16 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_plain_value_is_an_error() {
-        for text in ["a: !Tag b", "a: .inf", "a: *unknown", "[a]: b", "[".repeat(5_000).as_str()] {
+    fn nothing_is_no_document_and_what_has_no_plain_value_is_an_error() {
+        assert_eq!(documents("").unwrap(), []);
+        for text in [
+            "a: !Tag b",
+            "a: .inf",
+            "a: *unknown",
+            "[a]: b",
+            "[".repeat(5_000).as_str(),
+            &"[".repeat(50_000_000),
+        ] {
             assert!(documents(text).is_err(), "{text:?}");
         }
     }

@@ -3,6 +3,8 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray,
 };
+use proptest::prelude::*;
+use proptest::sample::Index;
 
 use super::*;
 
@@ -209,6 +211,27 @@ fn every_mistake_of_a_full_manifest_is_named_in_one_sentence() {
     let messages = mistakes.map(message);
     assert!(messages.iter().all(|message| !message.contains(char::is_control)));
     insta::assert_snapshot!(messages.join("\n"));
+}
+
+proptest! {
+    /// Scope: the full manifest with up to three pieces replaced by others of its pieces, or by what
+    /// YAML gives a meaning to.
+    #[test]
+    fn whatever_happens_to_a_manifest_it_is_read_or_refused_in_words(
+        edits in prop::collection::vec((any::<Index>(), 0..40_usize, any::<Index>(), 0..12_usize), 1..4),
+        signs in prop::collection::vec("[-\\[\\]{}:,&*!|>'\"#%@` \na0~]{0,4}", 3),
+    ) {
+        let mut text = FULL.to_owned();
+        for ((at, removed, from, inserted), sign) in edits.into_iter().zip(&signs) {
+            let start = at.index(text.len());
+            let from = from.index(FULL.len());
+            let piece = &FULL[from..FULL.len().min(from + inserted)];
+            text.replace_range(start..text.len().min(start + removed), &format!("{sign}{piece}"));
+        }
+        if let Err(error) = parse(&text, None) {
+            prop_assert!(10 < error.to_string().len());
+        }
+    }
 }
 
 /// Which fields `known` has that `ours` does not, or has as something else.

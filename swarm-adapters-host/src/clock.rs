@@ -1,0 +1,109 @@
+//! The clock that leases are counted on: `CLOCK_BOOTTIME`, which also counts the time the machine
+//! was suspended.
+//!
+//! All processes of one machine read the same clock. It starts anew with the machine, so what was
+//! read before a restart means nothing afterwards; [`boot_id`] tells one life of the machine from
+//! the next.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::thread::clock_nanosleep_absolute;
+use rustix::time::{ClockId, Timespec, clock_gettime};
+use swarm_core::handover::Moment;
+
+use crate::file;
+
+/// How late a wait on another clock may end after a suspend.
+const SLICE: Duration = Duration::from_millis(250);
+
+/// The present moment.
+#[must_use]
+pub fn now() -> Moment {
+    let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::Boottime);
+    // The clock starts at zero; the system never tells a negative time.
+    let part = |part: i64| u64::try_from(part).unwrap_or(0);
+    Moment(Duration::from_secs(part(tv_sec)) + Duration::from_nanos(part(tv_nsec)))
+}
+
+/// Names this life of the machine: a random text that stays the same until it starts anew.
+///
+/// # Errors
+///
+/// If the system does not tell it.
+pub fn boot_id() -> io::Result<String> {
+    let path = Path::new("/proc/sys/kernel/random/boot_id");
+    let refuse = |reason: String| io::Error::other(format!("{}: {reason}", path.display()));
+    let text = file::read_text(path, 100).map_err(|error| refuse(error.to_string()))?;
+    match text.trim() {
+        "" => Err(refuse("it is empty".to_owned())),
+        id => Ok(id.to_owned()),
+    }
+}
+
+/// Waits until `moment`; at most 250 ms longer if the machine was suspended meanwhile.
+///
+/// The runtime's timers stand still during a suspend, so one long sleep would end that much later;
+/// the wait is cut in slices, after each of which the right clock is asked. A timer of the system
+/// on this clock would save the slices, but the runtime cannot wait for one without unsafe code.
+/// Where a fraction of a second matters, a thread of its own calls [`wait_until`]. Nothing is lost
+/// if the wait is abandoned.
+pub async fn sleep_until(moment: Moment) {
+    loop {
+        let left = moment.since(now());
+        if left.is_zero() {
+            return;
+        }
+        tokio::time::sleep(left.min(SLICE)).await;
+    }
+}
+
+/// Blocks this thread until `moment`: for a guard that needs no runtime. A process that was stopped
+/// returns as soon as it runs again, if the moment has passed by then.
+pub fn wait_until(moment: Moment) {
+    while now() < moment {
+        match clock_nanosleep_absolute(ClockId::Boottime, &timespec(moment)) {
+            Ok(()) | Err(Errno::INTR) => {}
+            Err(_) => std::thread::sleep(SLICE.min(moment.since(now()))),
+        }
+    }
+}
+
+fn timespec(Moment(since): Moment) -> Timespec {
+    let tv_sec = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+    Timespec { tv_sec, tv_nsec: i64::from(since.subsec_nanos()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn both_waits_end_at_the_moment_and_not_before() {
+        for span in [Duration::ZERO, Duration::from_millis(20)] {
+            let moment = now().after(span);
+            sleep_until(moment).await;
+            assert!(now() >= moment);
+            let moment = now().after(span);
+            tokio::task::spawn_blocking(move || wait_until(moment)).await.unwrap();
+            assert!(now() >= moment);
+        }
+        sleep_until(Moment::default()).await;
+        wait_until(Moment::default());
+    }
+
+    #[tokio::test]
+    async fn the_end_of_time_can_be_waited_for() {
+        let forever = Moment(Duration::MAX);
+        let waited = tokio::time::timeout(Duration::from_millis(20), sleep_until(forever)).await;
+        assert!(waited.is_err());
+    }
+
+    #[test]
+    fn the_machine_has_one_name_for_this_life() {
+        assert_eq!(boot_id().unwrap(), boot_id().unwrap());
+        assert!(boot_id().unwrap().len() > 8);
+    }
+}

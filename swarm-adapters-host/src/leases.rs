@@ -1,0 +1,249 @@
+//! The leases of a pool on one machine: what each session last told, and whether it still holds.
+//!
+//! `DIR/leases/` has one file for each stored state, `SESSION.VERSION`. A write makes the next
+//! version from one that was seen, and only one writer can; there is no lock, since a process that
+//! is frozen while it holds one would block everybody else. [`chain`] says how, and why it holds.
+//!
+//! Nothing here waits for the disk. A lease says what a process does, and no process survives a
+//! loss of power. Each state names the life of the machine it was written in; one of an earlier
+//! life reads as [`Holder::Closed`]. That is what `Closed` promises: nothing of the session runs,
+//! and it never writes again. It holds because a directory belongs to one machine.
+//!
+//! A frozen or killed writer can leave two kinds of files behind: hidden ones that were never
+//! linked, which [`sweep`](Leases::sweep) removes, and states of long ago that no reader believes,
+//! which [`remove`](Leases::remove) takes along.
+
+mod chain;
+mod disk;
+mod follow;
+mod stored;
+
+#[cfg(test)]
+mod interleavings;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use swarm_core::handover::{Holder, Lease, LeaseVersion, LeaseWrite, Rules, SessionId};
+
+use self::chain::{Chain, State};
+use self::disk::{Disk, Names as _};
+use self::stored::Document;
+use crate::clock;
+
+pub use follow::LeaseFollower;
+
+/// The longest name of a session, so that a version fits behind it in a file name.
+const NAME_BYTES_MAX: usize = 200;
+
+/// The leases in a directory. Clones share what they know. All calls block, for microseconds unless
+/// the disk is slow.
+#[derive(Clone, Debug)]
+pub struct Leases {
+    disk: Disk,
+    /// The life of the machine.
+    boot: Arc<str>,
+    /// The versions seen last, so that a read seldom lists the directory. Wrong ones do no harm.
+    hints: Arc<Mutex<BTreeMap<String, u64>>>,
+}
+
+/// Why a lease was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum LeaseWriteError {
+    /// It is not what was seen, or it is final. Read it, then decide again.
+    #[error("the lease changed since it was seen; read it again")]
+    Conflict,
+    /// The system refuses. The write may have happened.
+    #[error("the lease cannot be written: {0}")]
+    Failed(#[from] io::Error),
+}
+
+impl Leases {
+    /// The leases in `DIR/leases`, which is made if it is missing.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be made, or the system does not tell [this life of the
+    /// machine](clock::boot_id).
+    pub fn open(dir: &Path) -> io::Result<Self> {
+        let disk = Disk::open(&dir.join("leases"))?;
+        Ok(Self { disk, boot: clock::boot_id()?.into(), hints: Arc::default() })
+    }
+
+    /// Removes the hidden files of killed writers. For the operator, when it starts: a living
+    /// writer whose file is swept away fails, having written nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the directory cannot be read, or a file not be removed.
+    pub fn sweep(&self) -> io::Result<()> {
+        self.disk.sweep()
+    }
+
+    /// Replaces the lease of `session` by what the session tells, or creates it. At most one write
+    /// from each version succeeds.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseWriteError::Conflict`] if the lease is not the one expected, or has no holder. Then
+    /// nothing was written, or another state has already followed it.
+    pub fn write(
+        &self,
+        session: &SessionId,
+        write: &LeaseWrite,
+    ) -> Result<LeaseVersion, LeaseWriteError> {
+        self.replace(session, write.expected, |stored, version| {
+            write.onto(stored, version).map_err(|_| LeaseWriteError::Conflict)
+        })
+    }
+
+    /// Takes the lease away from `session`, provided it is still the one that was `seen`. Success
+    /// certifies that the session wrote nothing after that, and never will.
+    ///
+    /// # Errors
+    ///
+    /// [`LeaseWriteError::Conflict`] if it changed, is missing, or has no holder.
+    pub fn revoke(
+        &self,
+        session: &SessionId,
+        seen: LeaseVersion,
+    ) -> Result<LeaseVersion, LeaseWriteError> {
+        self.replace(session, Some(seen), |stored, version| {
+            let stored = stored.ok_or(LeaseWriteError::Conflict)?;
+            let revoked = stored.revoke(seen, version, Rules::default());
+            revoked.map_err(|_| LeaseWriteError::Conflict)
+        })
+    }
+
+    fn replace(
+        &self,
+        session: &SessionId,
+        expected: Option<LeaseVersion>,
+        next: impl FnOnce(Option<&Lease>, LeaseVersion) -> Result<Lease, LeaseWriteError>,
+    ) -> Result<LeaseVersion, LeaseWriteError> {
+        let name = name(session)?;
+        let chain = Chain { names: &self.disk, session: &name };
+        let written = match expected {
+            None => {
+                let lease = next(None, LeaseVersion(1))?;
+                chain.create(Document::new(&lease, &self.boot)?, Document::new(&lease, &self.boot)?)
+            }
+            Some(LeaseVersion(version)) => {
+                let state = chain.at(version)?.filter(|state| state.version == version);
+                let state = state.ok_or(LeaseWriteError::Conflict)?;
+                let stored = self.lease(&name, &state)?;
+                let after = version.checked_add(1).ok_or(LeaseWriteError::Conflict)?;
+                if stored.holder != Holder::Session {
+                    return Err(LeaseWriteError::Conflict);
+                }
+                let lease = next(Some(&stored), LeaseVersion(after))?;
+                chain.append(&state, Document::new(&lease, &self.boot)?)
+            }
+        }?;
+        let version = written.ok_or(LeaseWriteError::Conflict)?;
+        self.hint(&name, Some(version));
+        Ok(LeaseVersion(version))
+    }
+
+    /// The lease of `session`: a state that was the newest at some moment of this call. `None` if
+    /// it was never made, or was removed.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be read; the error names it.
+    pub fn read(&self, session: &SessionId) -> io::Result<Option<Lease>> {
+        let name = name(session)?;
+        let chain = Chain { names: &self.disk, session: &name };
+        let hint = self.hints.lock().unwrap_or_else(PoisonError::into_inner).get(&name).copied();
+        let state = chain.newest(hint)?;
+        self.hint(&name, state.as_ref().map(|state| state.version));
+        state.map(|state| self.lease(&name, &state)).transpose()
+    }
+
+    /// The sessions that have a lease, or something left of one, in order.
+    ///
+    /// # Errors
+    ///
+    /// If the directory cannot be read.
+    pub fn list(&self) -> io::Result<Vec<SessionId>> {
+        let sessions: BTreeSet<_> = self.versions()?.into_keys().collect();
+        Ok(sessions.into_iter().collect())
+    }
+
+    /// Removes the lease of a session that has ended and that nothing refers to any more. A write
+    /// that is under way may still succeed, and nobody will see it.
+    ///
+    /// # Errors
+    ///
+    /// If a file cannot be removed; call it again.
+    pub fn remove(&self, session: &SessionId) -> io::Result<()> {
+        let name = name(session)?;
+        self.hint(&name, None);
+        Chain { names: &self.disk, session: &name }.remove()
+    }
+
+    /// The sessions in the directory with their highest versions. A state that appears while the
+    /// directory is read may be missing.
+    fn versions(&self) -> io::Result<BTreeMap<SessionId, u64>> {
+        let mut versions = BTreeMap::new();
+        for (session, version) in self.disk.list()?.iter().filter_map(|name| parse_name(name)) {
+            let highest = versions.entry(session).or_insert(version);
+            *highest = version.max(*highest);
+        }
+        Ok(versions)
+    }
+
+    fn lease(&self, name: &str, state: &State) -> io::Result<Lease> {
+        let State { version, document } = state;
+        let lease = document.lease(LeaseVersion(*version), &self.boot);
+        lease.map_err(|reason| self.disk.unreadable(&file_name(name, *version), &reason))
+    }
+
+    fn hint(&self, name: &str, version: Option<u64>) {
+        let mut hints = self.hints.lock().unwrap_or_else(PoisonError::into_inner);
+        match version {
+            Some(version) => _ = hints.insert(name.to_owned(), version),
+            None => _ = hints.remove(name),
+        }
+    }
+}
+
+/// The name of a session in the names of its files.
+fn name(session: &SessionId) -> io::Result<String> {
+    let name = session.to_string();
+    let refuse = |reason: &str| {
+        let reason = format!("session `{}` has no lease: {reason}", name.escape_debug());
+        Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
+    };
+    if session.is_plain() {
+        return refuse("a plain worker does not speak the protocol");
+    }
+    if name.len() > NAME_BYTES_MAX {
+        return refuse("its name is longer than 200 bytes");
+    }
+    let is_safe = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    if name.starts_with(['.', '-']) || !name.bytes().all(is_safe) {
+        return refuse(
+            "its name must be letters, digits, `-`, `_` and `.`, a letter or digit first",
+        );
+    }
+    Ok(name)
+}
+
+/// The name of the file of one state.
+fn file_name(session: &str, version: u64) -> String {
+    format!("{session}.{version}")
+}
+
+/// Whose state a file holds, and which; nothing for files that are none of ours.
+fn parse_name(file: &str) -> Option<(SessionId, u64)> {
+    let (session, digits) = file.rsplit_once('.')?;
+    let version = digits.parse::<u64>().ok()?;
+    let id = SessionId::from_stored(session);
+    let is_ours = name(&id).ok()? == session && file_name(session, version) == file;
+    is_ours.then_some((id, version))
+}

@@ -1,0 +1,124 @@
+//! The few things done to the files of a directory, each of which the system does in one step.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::parse_name;
+use super::stored::{BYTES_MAX, Document};
+use crate::file::{self, ReadError};
+
+/// The steps that [`Chain`](super::chain::Chain) is made of.
+pub(super) trait Names {
+    /// What stands in a file; nothing if there is none.
+    fn load(&self, name: &str) -> io::Result<Option<Document>>;
+    /// Whether there is a file of this name.
+    fn exists(&self, name: &str) -> io::Result<bool>;
+    /// Makes a complete file, unless there is one of this name.
+    fn link(&self, name: &str, document: &Document) -> io::Result<bool>;
+    /// Removes a file, if it is there.
+    fn unlink(&self, name: &str) -> io::Result<()>;
+    /// All names. What comes or goes meanwhile may be missing.
+    fn list(&self) -> io::Result<Vec<String>>;
+
+    /// The versions of a session in a listing, 0 left out.
+    fn versions(&self, session: &str) -> io::Result<Vec<u64>> {
+        let of_session = |name: &String| {
+            let version = name.strip_prefix(session)?.strip_prefix('.')?.parse().ok()?;
+            parse_name(name).map(|_| version)
+        };
+        let versions = self.list()?;
+        Ok(versions.iter().filter_map(of_session).filter(|version| *version > 0).collect())
+    }
+
+    /// The highest version of a session in a listing.
+    fn newest(&self, session: &str) -> io::Result<Option<u64>> {
+        Ok(self.versions(session)?.into_iter().max())
+    }
+}
+
+/// A directory.
+#[derive(Clone, Debug)]
+pub(super) struct Disk {
+    dir: Arc<Path>,
+}
+
+impl Disk {
+    pub(super) fn open(dir: &Path) -> io::Result<Self> {
+        fs::create_dir_all(dir)?;
+        Ok(Self { dir: dir.into() })
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Removes the hidden files that were never linked, or not yet.
+    pub(super) fn sweep(&self) -> io::Result<()> {
+        for name in self.list()? {
+            if name.starts_with('.') && name.ends_with(".new") {
+                self.unlink(&name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The error for a file that holds no state.
+    pub(super) fn unreadable(&self, name: &str, reason: &dyn std::fmt::Display) -> io::Error {
+        let path = self.dir.join(name);
+        let reason = format!("{} is no lease: {reason}", path.display());
+        io::Error::new(io::ErrorKind::InvalidData, reason)
+    }
+}
+
+impl Names for Disk {
+    fn load(&self, name: &str) -> io::Result<Option<Document>> {
+        let text = match file::read_text(&self.dir.join(name), BYTES_MAX) {
+            Ok(text) => text,
+            Err(ReadError::Missing) => return Ok(None),
+            Err(error) => return Err(self.unreadable(name, &error)),
+        };
+        Document::parse(&text).map(Some).map_err(|reason| self.unreadable(name, &reason))
+    }
+
+    fn exists(&self, name: &str) -> io::Result<bool> {
+        fs::exists(self.dir.join(name))
+    }
+
+    fn link(&self, name: &str, document: &Document) -> io::Result<bool> {
+        let hidden = Hidden(self.dir.join(format!(".{}.new", document.mark)));
+        File::create_new(&hidden.0)?.write_all(document.to_text()?.as_bytes())?;
+        match fs::hard_link(&hidden.0, self.dir.join(name)) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn unlink(&self, name: &str) -> io::Result<()> {
+        match fs::remove_file(self.dir.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.dir)? {
+            // Names that are no text are none of ours.
+            names.extend(entry?.file_name().into_string());
+        }
+        Ok(names)
+    }
+}
+
+/// A file under its hidden name, which goes whatever happens next.
+struct Hidden(PathBuf);
+
+impl Drop for Hidden {
+    fn drop(&mut self) {
+        // If it stays, the next sweep finds it.
+        let _ = fs::remove_file(&self.0);
+    }
+}

@@ -1,0 +1,231 @@
+//! The steps of several writers and readers in every order a random schedule makes, with kills and
+//! freezes between any two, judged by what each step did to the files.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const SESSION: &str = "pod-0000000000000001";
+
+/// All files, and what an onlooker who sees every step knows.
+#[derive(Default)]
+struct World {
+    files: BTreeMap<String, Document>,
+    /// The true newest states in order, with the step that made each. Nobody can see this.
+    heads: Vec<(usize, u64, String)>,
+    /// Whether the lease exists, and since which step.
+    made: Option<usize>,
+    steps: usize,
+}
+
+impl World {
+    fn link(&mut self, name: &str, document: &Document) -> bool {
+        if self.files.contains_key(name) {
+            return false;
+        }
+        self.files.insert(name.to_owned(), document.clone());
+        let version: u64 = name.rsplit_once('.').unwrap().1.parse().unwrap();
+        let is_next = self
+            .heads
+            .last()
+            .is_some_and(|(_, head, mark)| head + 1 == version && *mark == document.after);
+        if version == 0 {
+            assert!(self.made.is_none(), "made twice");
+            self.made = Some(self.steps);
+            self.heads.push((self.steps, 1, document.after.clone()));
+        } else if is_next {
+            self.heads.push((self.steps, version, document.mark.clone()));
+        }
+        true
+    }
+}
+
+/// One process: each step waits until the schedule lets it happen.
+struct Process {
+    world: Arc<Mutex<World>>,
+    turns: Mutex<Receiver<()>>,
+    done: Sender<()>,
+}
+
+impl Process {
+    fn step<T>(&self, act: impl FnOnce(&mut World) -> T) -> io::Result<T> {
+        let turn = self.turns.lock().unwrap().recv();
+        // A killed process does nothing any more.
+        turn.map_err(|_| io::Error::other("killed"))?;
+        let mut world = self.world.lock().unwrap();
+        world.steps += 1;
+        let done = act(&mut world);
+        drop(world);
+        self.done.send(()).unwrap();
+        Ok(done)
+    }
+}
+
+impl disk::Names for Process {
+    fn load(&self, name: &str) -> io::Result<Option<Document>> {
+        self.step(|world| world.files.get(name).cloned())
+    }
+
+    fn exists(&self, name: &str) -> io::Result<bool> {
+        self.step(|world| world.files.contains_key(name))
+    }
+
+    fn link(&self, name: &str, document: &Document) -> io::Result<bool> {
+        self.step(|world| world.link(name, document))
+    }
+
+    fn unlink(&self, name: &str) -> io::Result<()> {
+        self.step(|world| {
+            world.files.remove(name);
+        })
+    }
+
+    /// In three parts: what moves from one to another meanwhile is missed.
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for part in [1, 2, 0] {
+            let is_in = |name: &&String| name.bytes().last().unwrap() % 3 == part;
+            let seen = self.step(|w| w.files.keys().filter(is_in).cloned().collect::<Vec<_>>())?;
+            names.extend(seen);
+        }
+        Ok(names)
+    }
+}
+
+fn document() -> Document {
+    let (version, ack) = (LeaseVersion(0), swarm_core::handover::Ack::default());
+    Document::new(&Lease { version, holder: Holder::Session, number: 0, ack }, "boot").unwrap()
+}
+
+/// What a process did, with the steps before and after.
+enum Deed {
+    Read(usize, usize, Option<(u64, String)>),
+    Wrote(u64, String),
+}
+
+/// Creates, reads and writes until it is killed; reads begin at an old hint or at none.
+fn live(process: &Process, rounds: usize, deeds: &Mutex<Vec<Deed>>) -> io::Result<()> {
+    let chain = Chain { names: process, session: SESSION };
+    let steps = || process.world.lock().unwrap().steps;
+    let first = document();
+    let mark = first.mark.clone();
+    if let Some(version) = chain.create(document(), first)? {
+        deeds.lock().unwrap().push(Deed::Wrote(version, mark));
+    }
+    let mut hint = None;
+    for _ in 0..rounds {
+        let before = steps();
+        let state = chain.newest(hint)?;
+        let what = state.as_ref().map(|s| (s.version, s.document.mark.clone()));
+        deeds.lock().unwrap().push(Deed::Read(before, steps(), what));
+        let Some(state) = state else { continue };
+        let next = document();
+        let mark = next.mark.clone();
+        if let Some(version) = chain.append(&state, next)? {
+            deeds.lock().unwrap().push(Deed::Wrote(version, mark));
+        }
+        hint = (state.version % 2 == 0).then_some(state.version);
+    }
+    Ok(())
+}
+
+/// Lets the process make one step, or tells that it has ended.
+fn let_step(turn: &Sender<()>, done: &Receiver<()>) -> bool {
+    turn.send(()).is_ok() && done.recv().is_ok()
+}
+
+/// Runs the schedule: `(process, steps)` lets one make so many steps; the killed make no more.
+fn play(schedule: &[(usize, usize)], kills: &[usize], rounds: usize) -> (World, Vec<Deed>) {
+    let world = Arc::new(Mutex::new(World::default()));
+    let deeds = Arc::new(Mutex::new(Vec::new()));
+    let mut processes = Vec::new();
+    for _ in 0..4 {
+        let ((turn, turns), (done, dones)) = (channel(), channel());
+        let process = Process { world: Arc::clone(&world), turns: Mutex::new(turns), done };
+        let deeds = Arc::clone(&deeds);
+        let thread = thread::spawn(move || {
+            // The error is its death.
+            let _ = live(&process, rounds, &deeds);
+        });
+        processes.push((turn, dones, thread));
+    }
+    for &(process, steps) in schedule {
+        let (turn, done, _) = &processes[process];
+        let _ = (0..steps).all(|_| let_step(turn, done));
+    }
+    for (process, (turn, done, thread)) in processes.into_iter().enumerate() {
+        // The others wake up from their freeze, one after the other.
+        while !kills.contains(&process) && let_step(&turn, &done) {}
+        drop((turn, done));
+        thread.join().unwrap();
+    }
+    let world = Arc::into_inner(world).unwrap().into_inner().unwrap();
+    (world, Arc::into_inner(deeds).unwrap().into_inner().unwrap())
+}
+
+/// Judges what was told by what happened.
+fn judge(world: &World, deeds: &[Deed]) -> Result<(), String> {
+    for (n, (_, version, _)) in world.heads.iter().enumerate() {
+        if *version != n as u64 + 1 {
+            return Err(format!("version {version} was made as number {n}"));
+        }
+    }
+    let mut wrote = BTreeSet::new();
+    for deed in deeds {
+        match deed {
+            Deed::Wrote(version, mark) => {
+                let is_true = world.heads.iter().any(|(_, v, m)| v == version && m == mark);
+                if !is_true || !wrote.insert(version) {
+                    return Err(format!(
+                        "the write of {version} did not happen, or happened twice"
+                    ));
+                }
+            }
+            Deed::Read(before, after, None) => {
+                if world.made.is_some_and(|made| made <= *before) {
+                    return Err(format!("nothing was read between {before} and {after}"));
+                }
+            }
+            Deed::Read(before, after, Some((version, mark))) => {
+                let head = world.heads.iter().position(|(_, v, m)| v == version && m == mark);
+                let Some(head) = head else { return Err(format!("{version} read is stray")) };
+                let until = world.heads.get(head + 1).map_or(usize::MAX, |(step, ..)| *step);
+                if until <= *before || *after < world.heads[head].0 {
+                    return Err(format!(
+                        "{version}, read from {before} to {after}, was not newest"
+                    ));
+                }
+            }
+        }
+    }
+    // Whatever happened, the newest can be read and written again.
+    let Some((_, head, mark)) = world.heads.last() else { return Ok(()) };
+    match world.files.get(&file_name(SESSION, *head)) {
+        Some(document) if document.mark == *mark => {}
+        _ => return Err(format!("the newest, {head}, is gone")),
+    }
+    let before = world.files.get(&file_name(SESSION, head - 1));
+    let links =
+        before.is_some_and(|before| *head == 1 || before.mark == world.heads[*head as usize - 2].2);
+    if links { Ok(()) } else { Err(format!("the one before the newest, {head}, is gone")) }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_order_of_steps_lets_two_writers_succeed_or_a_reader_see_what_never_was(
+        // Mostly long stretches of one with freezes of the others; sometimes step by step.
+        schedule in prop::collection::vec((0..4_usize, prop_oneof![1..4_usize, 1..40_usize]), 1..60),
+        kills in prop::collection::vec(0..4_usize, 0..3),
+        rounds in 1..8_usize,
+    ) {
+        let (world, deeds) = play(&schedule, &kills, rounds);
+        prop_assert_eq!(judge(&world, &deeds), Ok(()));
+    }
+}

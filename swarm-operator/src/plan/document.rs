@@ -1,0 +1,83 @@
+//! The document that `plan -o json` prints. Scripts depend on it: fields are added, never changed.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use swarm_core::{Move, Plan, Slot, Unassigned};
+
+/// What would run where, and what would move.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Document {
+    /// How many workers there are.
+    pub(super) workers: u32,
+    /// The slot of every job that has one.
+    pub(super) assignment: BTreeMap<String, u32>,
+    /// The jobs that have none, by name.
+    pub(super) unassigned: Vec<Without>,
+    /// The difference to what was held, by name of the job.
+    pub(super) moves: Vec<Step>,
+    /// The fewest moves between present workers that balance cannot do without; `None` where a job
+    /// has a share.
+    pub(super) minimum_moves: Option<usize>,
+    /// Only with `--step`: the jobs that balance wants elsewhere once the budget allows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) deferred: Option<Vec<String>>,
+    /// Only where jobs are unassigned.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) workers_enough: Option<Enough>,
+}
+
+/// What would leave no job out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub(super) enum Enough {
+    /// This many workers.
+    Workers(u32),
+    /// No number of workers: `null`.
+    Never,
+}
+
+/// A job without a worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Without {
+    pub(super) job: String,
+    pub(super) reason: &'static str,
+}
+
+/// A job that changes its holder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Step {
+    pub(super) job: String,
+    pub(super) from: Option<u32>,
+    pub(super) to: Option<u32>,
+    pub(super) reason: &'static str,
+}
+
+impl Document {
+    /// The document of a plan for this many workers.
+    pub(super) fn new(workers: u32, plan: &Plan) -> Self {
+        let number = |slot: Option<Slot>| slot.map(|slot| slot.0);
+        let step = |step: &Move| Step {
+            job: step.job.to_string(),
+            from: number(step.from),
+            to: number(step.to),
+            reason: step.reason.as_str(),
+        };
+        let without =
+            |(job, why): (_, &Unassigned)| Without { job: format!("{job}"), reason: why.as_str() };
+        Self {
+            workers,
+            assignment: plan.assignment.iter().map(|(job, at)| (job.to_string(), at.0)).collect(),
+            unassigned: plan.unassigned.iter().map(without).collect(),
+            moves: plan.moves.iter().map(step).collect(),
+            minimum_moves: plan.minimum_moves,
+            deferred: None,
+            workers_enough: None,
+        }
+    }
+
+    /// The document as text that ends in a line break.
+    pub(super) fn to_json(&self) -> serde_json::Result<String> {
+        serde_json::to_string_pretty(self).map(|json| json + "\n")
+    }
+}

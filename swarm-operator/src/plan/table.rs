@@ -1,0 +1,148 @@
+//! The plan as tables for people: what the workers get, which jobs get none, what moves.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use swarm_core::Slot;
+
+use super::answer::Answer;
+use super::document::{Document, Enough, Step, Without};
+
+/// The most rows of one table; JSON has them all.
+const ROWS_MAX: usize = 100;
+
+/// The plan as a text that ends in a line break.
+pub(super) fn text(answer: &Answer) -> String {
+    let mut text = headline(answer);
+    add(&mut text, "", &workers(answer), "workers");
+    let Document { unassigned, moves, deferred, workers_enough, .. } = &answer.document;
+    if !unassigned.is_empty() {
+        let mut rows = vec![row(["JOB", "REASON"])];
+        rows.extend(unassigned.iter().map(|Without { job, reason }| row([job, reason])));
+        add(&mut text, "UNASSIGNED", &rows, "jobs");
+    }
+    match workers_enough {
+        None => {}
+        Some(Enough::Never) => text.push_str("\nno number of workers would be enough for all\n"),
+        Some(Enough::Workers(1)) => text.push_str("\n1 worker would be enough for all\n"),
+        Some(Enough::Workers(enough)) => {
+            let _ = writeln!(text, "\n{enough} workers would be enough for all");
+        }
+    }
+    if !moves.is_empty() {
+        let worker = |slot: Option<u32>| slot.map_or("-".into(), |slot| name(answer, slot));
+        let mut rows = vec![row(["JOB", "FROM", "TO", "REASON"])];
+        let step = |Step { job, from, to, reason }: &Step| {
+            row([job, &worker(*from), &worker(*to), reason])
+        };
+        rows.extend(moves.iter().map(step));
+        add(&mut text, "MOVES", &rows, "moves");
+    }
+    if let Some(deferred) = deferred.as_ref().filter(|deferred| !deferred.is_empty()) {
+        let (count, s) = (deferred.len(), if deferred.len() == 1 { "" } else { "s" });
+        let _ = writeln!(text, "\n{count} more move{s} wait for maxMovesInFlight");
+    }
+    text
+}
+
+/// How many jobs have a worker, and what changes.
+fn headline(answer: &Answer) -> String {
+    let Document { workers, assignment, unassigned, moves, minimum_moves, .. } = &answer.document;
+    let jobs = assignment.len() + unassigned.len();
+    let mut text = format!("{}: ", answer.name.escape_default());
+    if !unassigned.is_empty() {
+        let _ = write!(text, "{} of ", assignment.len());
+    }
+    let s = |count: usize| if count == 1 { "" } else { "s" };
+    let plural = if *workers == 1 { "" } else { "s" };
+    let _ = write!(text, "{jobs} job{} on {workers} worker{plural}", s(jobs));
+    let mut by_reason = BTreeMap::<_, usize>::new();
+    for step in moves {
+        *by_reason.entry(step.reason).or_default() += 1;
+    }
+    let counts: Vec<_> =
+        by_reason.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+    let _ = match (moves.is_empty(), answer.held.is_some()) {
+        (true, true) => writeln!(text, "; nothing moves"),
+        (true, false) => writeln!(text),
+        (false, _) => writeln!(text, "; moves: {}", counts.join(", ")),
+    };
+    if let Some(least) = minimum_moves.filter(|_| by_reason.contains_key("balance")) {
+        let _ = writeln!(text, "balance between the workers that stay needs {least} at least");
+    }
+    text
+}
+
+/// What every worker has, had, and has reserved; the last two only where they tell something.
+fn workers(answer: &Answer) -> Vec<Vec<String>> {
+    let now = count(answer.document.assignment.values().copied());
+    let slots = (0..answer.document.workers).map(|n| n.saturating_add(answer.first_slot));
+    let mut slots: BTreeSet<_> = slots.collect();
+    let held = answer.held.as_ref().map(|held| count(held.iter().map(|(_, Slot(slot))| slot)));
+    let reserved = reserved(answer);
+    let present = slots.clone();
+    slots.extend(held.iter().flat_map(BTreeMap::keys));
+    let mut header = row(["WORKER", "JOBS"]);
+    header.extend(held.is_some().then(|| "BEFORE".to_owned()));
+    header.extend((!reserved.is_empty()).then(|| "RESERVED".to_owned()));
+    let mut rows = vec![header];
+    for slot in slots {
+        let of = |counts: &BTreeMap<u32, u64>| counts.get(&slot).copied().unwrap_or_default();
+        let jobs = if present.contains(&slot) { of(&now).to_string() } else { "gone".to_owned() };
+        let mut row = vec![name(answer, slot), jobs];
+        row.extend(held.as_ref().map(|held| of(held).to_string()));
+        row.extend((!reserved.is_empty()).then(|| format!("{} %", of(&reserved))));
+        rows.push(row);
+    }
+    rows
+}
+
+fn count(slots: impl Iterator<Item = u32>) -> BTreeMap<u32, u64> {
+    let mut counts = BTreeMap::new();
+    for slot in slots {
+        *counts.entry(slot).or_default() += 1;
+    }
+    counts
+}
+
+/// How many percent of each worker are reserved. Empty if no job has a share.
+fn reserved(answer: &Answer) -> BTreeMap<u32, u64> {
+    let mut reserved = BTreeMap::new();
+    for (name, job) in &answer.jobs {
+        let slot = answer.document.assignment.get(name.as_str());
+        if let (Some(share), Some(slot)) = (job.share, slot) {
+            *reserved.entry(*slot).or_default() += u64::from(share.percent());
+        }
+    }
+    reserved
+}
+
+fn name(answer: &Answer, slot: u32) -> String {
+    format!("{}-{slot}", answer.worker_name.escape_default())
+}
+
+fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
+    cells.map(str::to_owned).into()
+}
+
+/// Appends a table: its first row is a header, and what is too long for a person is counted.
+fn add(text: &mut String, title: &str, rows: &[Vec<String>], what: &str) {
+    text.push('\n');
+    if !title.is_empty() {
+        let _ = writeln!(text, "{title} ({})", rows.len() - 1);
+    }
+    let shown = &rows[..rows.len().min(ROWS_MAX + 1)];
+    let columns = shown.first().map_or(0, Vec::len);
+    let cell = |row: &[String], column: usize| row.get(column).map_or(0, String::len);
+    let width = |column| shown.iter().map(|row| cell(row, column)).max().unwrap_or_default();
+    let widths: Vec<_> = (0..columns).map(width).collect();
+    for row in shown {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
+        text.push('\n');
+    }
+    if shown.len() < rows.len() {
+        let rest = rows.len() - shown.len();
+        let _ = writeln!(text, "… and {rest} more {what}; -o json has them all");
+    }
+}
