@@ -17,9 +17,9 @@ use swarm_adapters_host::metrics::WorkerMetrics;
 use swarm_adapters_host::report::Report;
 use swarm_adapters_host::runner::{Event as JobEvent, JobSpec, Supervisor};
 use swarm_adapters_host::worker_view::{Granted, WorkerViewWatch};
-use swarm_core::JobName;
-use swarm_core::handover::{LeaseTerms, LeaseVersion, LeaseWrite, SessionId, SessionView};
-use swarm_core::ports::LedgerStore as _;
+use swarm_core::{JobName, Ledger};
+use swarm_core::handover::{LeaseTerms, LeaseVersion, LeaseWrite, SessionId};
+use swarm_core::ports::{LedgerStore as _, Seen, StoreError};
 use swarm_core::session::{Session, SessionEffect, SessionEvent};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -63,15 +63,14 @@ impl Life {
     /// running: then the process is to end at once, and with it every job.
     pub(crate) async fn run(self, endings: &Endings) -> Result<(), Failure> {
         let failed = |error: std::io::Error| Failure::Failed(error.to_string());
-        let leases = Leases::join(&self.dir).map_err(failed)?;
-        let ledgers = FileLedgerStore::open(&self.dir).map_err(failed)?;
+        let leases = Leases::open(&self.dir).map_err(failed)?;
         let views = WorkerViewWatch::follow(&self.dir, &self.id).map_err(failed)?;
         let (session, effects) = Session::open(self.id.clone(), self.terms, clock::now());
         let driver = Driver {
             session,
             terms: self.terms,
             leases,
-            ledgers,
+            dir: self.dir,
             views,
             details: BTreeMap::new(),
             supervisor: self.supervisor,
@@ -92,7 +91,7 @@ struct Driver {
     session: Session,
     terms: LeaseTerms,
     leases: Leases,
-    ledgers: FileLedgerStore,
+    dir: PathBuf,
     views: WorkerViewWatch,
     /// What is known of the jobs of the newest view besides their tokens.
     details: BTreeMap<JobName, Granted>,
@@ -204,7 +203,7 @@ impl Driver {
                     }
                 }
             }
-            SessionEffect::ReadLedger => match self.ledgers.read_afresh().await {
+            SessionEffect::ReadLedger => match self.read_ledger().await {
                 Ok(Some((ledger, _))) => Ok(Some(SessionEvent::LedgerRead {
                     incarnation: ledger.cells.incarnation,
                     revision: ledger.cells.revision,
@@ -228,6 +227,15 @@ impl Driver {
             }
             SessionEffect::Over => Ok(None),
         }
+    }
+
+    /// The ledger as it stands in the store, not in anybody's memory.
+    async fn read_ledger(&self) -> Result<Option<(Ledger, Seen)>, StoreError> {
+        let unavailable = |source: std::io::Error| StoreError::Unavailable {
+            what: "the ledger".to_owned(),
+            source: source.into(),
+        };
+        FileLedgerStore::open(&self.dir).map_err(unavailable)?.load().await
     }
 
     /// Begins to write the lease; the answer comes as an event.

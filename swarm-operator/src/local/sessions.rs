@@ -38,7 +38,8 @@ impl Sessions {
     /// Begins to watch the leases in `dir`.
     pub(super) fn open(dir: &Path, terms: LeaseTerms) -> anyhow::Result<Self> {
         let leases = Leases::open(dir).context("the leases cannot be kept")?;
-        let follower = LeaseFollower::follow(&leases);
+        leases.sweep().context("the leases cannot be kept")?;
+        let follower = LeaseFollower::new(&leases);
         Ok(Self {
             dir: dir.to_owned(),
             leases,
@@ -52,8 +53,13 @@ impl Sessions {
 
     /// Waits until leases changed, and takes them in.
     pub(super) async fn changed(&mut self) {
-        let sessions = self.follower.changed().await;
-        self.look(&sessions);
+        match self.follower.changed().await {
+            Ok(sessions) => self.look(&sessions),
+            Err(error) => {
+                tracing::warn!(%error, "the leases cannot be followed; trying again");
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+        }
     }
 
     fn look(&mut self, sessions: &BTreeSet<SessionId>) {
