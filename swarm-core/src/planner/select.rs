@@ -72,3 +72,52 @@ fn threshold(take: usize, count: usize) -> u64 {
 fn expected(take: usize) -> usize {
     if take == 0 { 0 } else { take + 4 * take.isqrt() + 8 }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// Twenty thousand jobs on seven workers, whose keys are uniform or, at worst, all equal.
+    fn looks_and_chosen(key: impl Fn(u64) -> u64) -> (usize, Vec<Vec<(u64, u32)>>) {
+        let looks = Cell::new(0);
+        let jobs = (0..20_000_u32).map(|job| {
+            looks.set(looks.get() + 1);
+            (job, job as usize % 8, crate::hash::mix(u64::from(job)))
+        });
+        let take = [0, 1, 2, 10, 100, 1_000, 2_500];
+        let mut chosen = greatest(&jobs, |hash, _| key(hash), &take, &[2_500; 7]);
+        for chosen in &mut chosen {
+            chosen.sort_unstable();
+        }
+        (looks.get(), chosen)
+    }
+
+    fn by_sorting(key: impl Fn(u64) -> u64) -> Vec<Vec<(u64, u32)>> {
+        let chosen = [0, 1, 2, 10, 100, 1_000, 2_500].into_iter().zip(0..).map(|(take, worker)| {
+            let jobs = (0..20_000).filter(|job| job % 8 == worker);
+            let mut all: Vec<_> =
+                jobs.map(|job| (key(crate::hash::mix(u64::from(job))), job)).collect();
+            all.sort_unstable();
+            all.split_off(all.len() - take)
+        });
+        chosen.collect()
+    }
+
+    #[test]
+    fn every_job_is_looked_at_once_and_the_choice_is_that_of_a_sort() {
+        let (looks, chosen) = looks_and_chosen(|hash| hash);
+        assert_eq!(looks, 20_000);
+        assert_eq!(chosen, by_sorting(|hash| hash));
+    }
+
+    #[test]
+    fn no_job_is_looked_at_more_than_twice_whatever_the_keys_are() {
+        for key in [|_| 7, |_| u64::MAX, |_| 0, |hash| hash % 3] {
+            let (looks, chosen) = looks_and_chosen(key);
+            assert!(looks <= 40_000, "{looks} looks at 20000 jobs");
+            assert_eq!(chosen, by_sorting(key));
+        }
+    }
+}
