@@ -45,6 +45,10 @@ pub(crate) fn all() -> Result<(), JobsError> {
         if jobs <= 100_000 {
             told("hrw-hash 2.0", &mut Hrw::new(&keys));
         }
+        let (spread, up, down) = ((jobs % workers).min(1), jobs / (workers + 1), jobs / workers);
+        println!(
+            "| {jobs} × {workers} | fewest moves from even to even | | | | {spread} | {up} | {down} |"
+        );
     }
     Ok(())
 }

@@ -32,13 +32,12 @@ fn five_jobs_on_two_workers_run_once_each() {
 
 /// Placement is persisted behaviour: another plan would move jobs in every running pool.
 ///
-/// These fingerprints were made on x86-64 and hold for every architecture, by what the planner is
-/// made of: names are hashed as bytes, and XXH3 reads those as little-endian words by name
-/// (`from_le_bytes`), its parts for one processor included; from there on there are only `u64`s and
-/// shifts of them, which have no byte order. No number's own bytes are ever hashed or compared, and
-/// no `usize` enters a hash but widened to 64 bits. Orders are those of `str` (bytes), of
-/// integers, and of sorts whose keys end with the job's number or that are stable; no map with a random order is
-/// walked, and there is no float.
+/// The fingerprints have been run on x86-64 only. That they hold elsewhere follows from what the
+/// planner is made of. Names are hashed as bytes, and XXH3 reads those as little-endian words by
+/// name (`from_le_bytes`). From there on there are `u64`s, their shifts and products, which have no
+/// byte order; no number's own bytes are hashed or compared, and a `usize` is widened to 64 bits
+/// before it enters a hash. Orders are those of bytes and of integers; a sort is stable, or its key
+/// holds the job's number. No map with a random order is walked, and there is no float.
 #[test]
 fn plans_of_a_thousand_jobs_are_frozen() {
     let jobs = names(1_000);
