@@ -1,7 +1,7 @@
 //! The libraries, each as its documentation says it is to be used.
 //!
-//! All hash with the same cheap mix, which is faster than what each of them comes with: keys are
-//! hashes already, and nobody shall be slow or uneven for the choice of a hash.
+//! All hash with the same cheap mix instead of what they come with: keys are hashes already, and
+//! nobody shall be slow or uneven for the choice of a hash.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
