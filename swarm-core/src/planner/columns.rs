@@ -71,3 +71,8 @@ pub(super) fn runs_between<T: Copy>(apart: &[(u32, T)], len: usize) -> Vec<Range
     let starts = std::iter::once(0).chain(apart.iter().map(|(job, _)| *job + 1));
     starts.zip(ends).map(|(start, end)| start..end).filter(|run| !run.is_empty()).collect()
 }
+
+/// The part of a column that belongs to a run of jobs.
+pub(super) fn of<'a, T>(run: &Range<u32>, column: &'a [T]) -> &'a [T] {
+    &column[run.start as usize..run.end as usize]
+}

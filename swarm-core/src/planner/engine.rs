@@ -5,11 +5,11 @@ use std::ops::Range;
 
 use super::admit::{Fate, Settled, settle};
 use super::canonical;
-use super::columns::{Columns, number, runs_between};
+use super::columns::{Columns, number, of, runs_between};
 use super::quota::{Aims, minimum_moves};
 use super::reserve::reserve;
 use super::roster::Roster;
-use super::select::{Candidates, greatest, split_greatest};
+use super::select::{greatest, split_greatest};
 use super::{Mode, Rules, Unassigned};
 use crate::Slot;
 use crate::hash::{Homes, mix};
@@ -28,6 +28,9 @@ pub(super) struct Outcome<'a> {
     /// M* of what was held.
     pub(super) minimum_moves: usize,
 }
+
+/// How many jobs are looked at before it is asked whether any of them is loose.
+const BLOCK: usize = 16;
 
 /// Plans. `held` has an entry for every job; what shares reserve is taken from the roster's maxima.
 /// O(jobs + workers + moves · log moves).
@@ -135,13 +138,11 @@ fn leave(
         .map(|(slot, quota)| mix(u64::from(slot.0) << 32 ^ *quota as u64))
         .collect();
     let count: Vec<_> = settled.loads.iter().map(|load| load.free).collect();
-    let candidates = Candidates {
-        runs,
-        worker: |job: u32| roster.at(held[job as usize]),
-        key: |job: u32, worker: usize| mix(columns.hashes[job as usize] ^ salts[worker]),
-    };
+    let jobs = |run: &Range<u32>| run.clone().zip(of(run, held)).zip(of(run, &columns.hashes));
+    let candidates = runs.iter().flat_map(jobs);
+    let candidates = candidates.map(|((job, slot), hash)| (job, roster.at(*slot), *hash));
     let mut leaving = Leaving::default();
-    let chosen = greatest(&candidates, &take, &count);
+    let chosen = greatest(&candidates, |hash, worker| mix(hash ^ salts[worker]), &take, &count);
     for (worker, mut jobs) in chosen.into_iter().enumerate() {
         let (evicted, shed) = (aims.evicted[worker], aims.shed[worker]);
         split_greatest(&mut jobs, evicted + shed);
@@ -159,13 +160,22 @@ fn leave(
 fn loose(roster: &Roster, held: &[Slot], runs: &[Range<u32>], count: usize) -> Vec<u32> {
     let mut loose = Vec::with_capacity(count);
     let are_all = count == runs.iter().map(ExactSizeIterator::len).sum::<usize>();
+    let is_loose = |job: &u32| roster.at(held[*job as usize]) == roster.gone();
     for run in runs.iter().filter(|_| count > 0) {
         if are_all {
             loose.extend(run.clone());
-        } else {
-            let is_loose = |job: &u32| roster.at(held[*job as usize]) == roster.gone();
-            loose.extend(run.clone().filter(is_loose));
+            continue;
         }
+        let mut start = run.start;
+        for block in of(run, held).as_chunks::<BLOCK>().0 {
+            let end = start + number(BLOCK);
+            // Most blocks have none, and are passed over with one branch.
+            if block.iter().filter(|slot| roster.may_be_gone(**slot)).count() > 0 {
+                loose.extend((start..end).filter(is_loose));
+            }
+            start = end;
+        }
+        loose.extend((start..run.end).filter(is_loose));
     }
     loose
 }
@@ -224,13 +234,10 @@ fn spill(
     if over.iter().all(|over| *over == 0) {
         return Vec::new();
     }
-    let job = |position: u32| loose[position as usize];
-    let all = 0..number(loose.len());
-    let candidates = Candidates {
-        runs: std::slice::from_ref(&all),
-        worker: |position: u32| roster.at(holders[job(position) as usize]),
-        key: |position: u32, _| columns.hashes[job(position) as usize],
+    let at_home = |job: &u32| {
+        let (at, hash) = (holders[*job as usize], columns.hashes[*job as usize]);
+        (*job, roster.at(at), hash)
     };
-    let chosen = greatest(&candidates, over, count).into_iter().flatten();
-    chosen.map(|(hash, position)| (hash, job(position))).collect()
+    let chosen = greatest(&loose.iter().map(at_home), |hash, _| hash, over, count);
+    chosen.into_iter().flatten().collect()
 }

@@ -24,10 +24,11 @@ pub(super) struct Roster {
 
 impl Roster {
     pub(super) fn new(pool: &Pool) -> Self {
-        let takers = pool.takers();
-        let cap = |slot| pool.0.get(slot).and_then(|member| member.max_jobs);
-        let caps = takers.iter().map(|slot| cap(slot).map_or(usize::MAX, |cap| cap as usize));
-        let caps = caps.collect();
+        let there = || pool.0.iter().filter(|(slot, _)| slot.some().is_some());
+        let taking = || there().filter(|(_, member)| member.standing == Standing::Takes);
+        let takers: Vec<_> = taking().map(|(slot, _)| *slot).collect();
+        let cap = |max: Option<u32>| max.map_or(usize::MAX, |max| max as usize);
+        let caps = taking().map(|(_, member)| cap(member.max_jobs)).collect();
         let kept = super::columns::number(takers.len());
         let (gone, look_beyond) = (kept + 1, kept + 2);
         let limit = DIRECT_PER_WORKER * pool.0.len() + DIRECT_MORE;
@@ -35,14 +36,13 @@ impl Roster {
         let mut direct = vec![gone; highest.map_or(0, |highest| highest + 1) + 1];
         let mut beyond = Vec::new();
         let mut taker = 0;
-        for slot in pool.0.keys() {
-            let number = match pool.standing(*slot) {
-                Some(Standing::Takes) => {
+        for (slot, member) in there() {
+            let number = match member.standing {
+                Standing::Takes => {
                     taker += 1;
                     taker - 1
                 }
-                Some(Standing::Keeps) => kept,
-                None => continue,
+                Standing::Keeps => kept,
             };
             match direct.get_mut(slot.0 as usize) {
                 Some(entry) if (slot.0 as usize) < limit => *entry = number,
@@ -72,6 +72,12 @@ impl Roster {
     pub(super) fn at(&self, slot: Slot) -> usize {
         let found = self.direct[(slot.0 as usize).min(self.direct.len() - 1)];
         if found == self.look_beyond { self.search(slot) } else { found as usize }
+    }
+
+    /// Whether `slot` may have the number for "gone": sure to be so where slots are dense.
+    #[inline]
+    pub(super) fn may_be_gone(&self, slot: Slot) -> bool {
+        self.direct[(slot.0 as usize).min(self.direct.len() - 1)] >= self.look_beyond - 1
     }
 
     #[cold]

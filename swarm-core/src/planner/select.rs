@@ -1,36 +1,32 @@
 //! Exact selection of the jobs with the greatest keys on every worker, in one streaming pass.
 
-use std::ops::Range;
-
-/// Which job, on which worker, with which key; the jobs are numbered.
-pub(super) struct Candidates<'a, W, K> {
-    /// The jobs to look at.
-    pub(super) runs: &'a [Range<u32>],
-    /// The worker of a job; a number beyond the list of workers for none.
-    pub(super) worker: W,
-    /// The key of a job on its worker. Uniform keys make one pass enough; any keys are right.
-    pub(super) key: K,
-}
-
 /// For each worker the `take` jobs with the greatest (key, number), of the `count` that it has.
 ///
-/// A threshold that as many uniform keys as needed and some more exceed keeps the work small: only
-/// those are collected and selected from. Where too few exceed it, all of that worker's jobs are.
-/// The result is that of a full sort; its order within a worker is arbitrary. O(jobs).
-pub(super) fn greatest<W, K>(
-    candidates: &Candidates<'_, W, K>,
+/// A candidate is a job's number, its worker (beyond the list of workers for none), and its hash, of
+/// which `key` makes the key on that worker. Uniform keys make one pass enough; any keys are right:
+/// a threshold that as many uniform keys as needed and some more exceed keeps the work small, for
+/// only those are collected and selected from. Where too few exceed it, all of that worker's jobs
+/// are. The result is that of a full sort; its order within a worker is arbitrary. O(jobs).
+pub(super) fn greatest(
+    candidates: &(impl Iterator<Item = (u32, usize, u64)> + Clone),
+    key: impl Fn(u64, usize) -> u64,
     take: &[usize],
     count: &[usize],
-) -> Vec<Vec<(u64, u32)>>
-where
-    W: Fn(u32) -> usize,
-    K: Fn(u32, usize) -> u64,
-{
-    let mut found = vec![Vec::new(); take.len()];
+) -> Vec<Vec<(u64, u32)>> {
+    // Room for half as many again as are expected to exceed the threshold.
+    let room = |(take, count): (&usize, &usize)| (expected(*take) * 3 / 2).min(*count);
+    let mut found: Vec<_> = take.iter().zip(count).map(room).map(Vec::with_capacity).collect();
     let thresholds = take.iter().zip(count).map(|(take, count)| threshold(*take, *count));
     let mut thresholds: Vec<_> = thresholds.collect();
     loop {
-        candidates.collect(&thresholds, &mut found);
+        // Inside, `for_each` is a loop for each run: one over all of them is several times slower.
+        candidates.clone().for_each(|(job, worker, hash)| {
+            let Some(threshold) = thresholds.get(worker) else { return };
+            let key = key(hash, worker);
+            if key > *threshold || *threshold == ALL {
+                found[worker].push((key, job));
+            }
+        });
         let mut is_short = false;
         for ((found, threshold), take) in found.iter_mut().zip(&mut thresholds).zip(take) {
             let again = found.len() < *take && *threshold != ALL;
@@ -58,33 +54,70 @@ pub(super) fn split_greatest(found: &mut [(u64, u32)], take: usize) {
     }
 }
 
-impl<W: Fn(u32) -> usize, K: Fn(u32, usize) -> u64> Candidates<'_, W, K> {
-    /// Appends every job whose key exceeds its worker's threshold; [`ALL`] is exceeded by all.
-    fn collect(&self, thresholds: &[u64], found: &mut [Vec<(u64, u32)>]) {
-        for run in self.runs {
-            // A loop for each run: one over all of them is several times slower.
-            for job in run.clone() {
-                let worker = (self.worker)(job);
-                let Some(threshold) = thresholds.get(worker) else { continue };
-                let key = (self.key)(job, worker);
-                if key > *threshold || *threshold == ALL {
-                    found[worker].push((key, job));
-                }
-            }
-        }
-    }
-}
-
 /// The threshold that no key exceeds, and the one that all do.
 const NONE: u64 = u64::MAX;
 const ALL: u64 = 0;
 
 /// A key that about `take` and some more of `count` uniform keys exceed.
 fn threshold(take: usize, count: usize) -> u64 {
-    let some_more = take + 4 * take.isqrt() + 8;
+    let some_more = expected(take);
     match u64::MAX.checked_div(count as u64) {
         _ if take == 0 => NONE,
         Some(share) if some_more < count => u64::MAX - share * some_more as u64,
         Some(_) | None => ALL,
+    }
+}
+
+/// How many keys shall exceed the threshold, so that `take` do all but surely.
+fn expected(take: usize) -> usize {
+    if take == 0 { 0 } else { take + 4 * take.isqrt() + 8 }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// Twenty thousand jobs on seven workers, whose keys are uniform or, at worst, all equal.
+    fn looks_and_chosen(key: impl Fn(u64) -> u64) -> (usize, Vec<Vec<(u64, u32)>>) {
+        let looks = Cell::new(0);
+        let jobs = (0..20_000_u32).map(|job| {
+            looks.set(looks.get() + 1);
+            (job, job as usize % 8, crate::hash::mix(u64::from(job)))
+        });
+        let take = [0, 1, 2, 10, 100, 1_000, 2_500];
+        let mut chosen = greatest(&jobs, |hash, _| key(hash), &take, &[2_500; 7]);
+        for chosen in &mut chosen {
+            chosen.sort_unstable();
+        }
+        (looks.get(), chosen)
+    }
+
+    fn by_sorting(key: impl Fn(u64) -> u64) -> Vec<Vec<(u64, u32)>> {
+        let chosen = [0, 1, 2, 10, 100, 1_000, 2_500].into_iter().zip(0..).map(|(take, worker)| {
+            let jobs = (0..20_000).filter(|job| job % 8 == worker);
+            let mut all: Vec<_> =
+                jobs.map(|job| (key(crate::hash::mix(u64::from(job))), job)).collect();
+            all.sort_unstable();
+            all.split_off(all.len() - take)
+        });
+        chosen.collect()
+    }
+
+    #[test]
+    fn every_job_is_looked_at_once_and_the_choice_is_that_of_a_sort() {
+        let (looks, chosen) = looks_and_chosen(|hash| hash);
+        assert_eq!(looks, 20_000);
+        assert_eq!(chosen, by_sorting(|hash| hash));
+    }
+
+    #[test]
+    fn no_job_is_looked_at_more_than_twice_whatever_the_keys_are() {
+        for key in [|_| 7, |_| u64::MAX, |_| 0, |hash| hash % 3] {
+            let (looks, chosen) = looks_and_chosen(key);
+            assert!(looks <= 40_000, "{looks} looks at 20000 jobs");
+            assert_eq!(chosen, by_sorting(key));
+        }
     }
 }

@@ -60,6 +60,10 @@ impl JobTable {
             }
         }
         table.end()?;
+        // Up to half of what grew would be kept in vain for as long as the table lives.
+        table.text.shrink_to_fit();
+        table.starts.shrink_to_fit();
+        table.lengths.shrink_to_fit();
         table.sort(&mut wishes)?;
         table.columns.reserve(table.len());
         let mut wishes = wishes.into_iter().peekable();

@@ -45,8 +45,10 @@ impl JobTable {
     /// Finds the assignment that [`Request::plan`](super::Request::plan) finds, on columns.
     ///
     /// `held` tells the holder of every job by number, [`Slot::NOBODY`] for none; where it ends
-    /// early, nobody holds the rest. Time: O(jobs + workers + moves · log moves); memory beyond the
-    /// result: 4 bytes a job that moves, 16 where it is chosen among others.
+    /// early, nobody holds the rest. Time: O(jobs + workers + moves · log moves); where the slots
+    /// that take jobs are few among many that are missing below them, as with a thousand from slot
+    /// 1,000,000 on, a job that needs its [`home`](crate::home) costs O(workers) instead of O(1).
+    /// Memory beyond the result: 4 bytes a job that moves, 16 where it is chosen among others.
     pub fn plan<'a>(&'a self, held: &'a [Slot], pool: &Pool, rules: Rules) -> TablePlan<'a> {
         TablePlan::new(&self.columns, held, pool, rules)
     }

@@ -4,6 +4,7 @@
 
 mod examples;
 mod formulas;
+mod large;
 mod properties;
 mod shares;
 

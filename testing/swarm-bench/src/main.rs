@@ -1,60 +1,61 @@
-//! Measures the planner on one core and prints a Markdown table.
+//! Measures the planner on one core, beside other libraries, and prints Markdown tables.
 //!
-//! Jobs are 31-byte names in a [`JobTable`]: sorted and hashed once, which has its own line. Every
-//! plan is made several times and the median is told; "peak" is everything that is allocated while
-//! a plan is made, the table of jobs included.
+//! Without arguments all parts run, in the order of [`PARTS`], except those that take minutes; with
+//! arguments, those that are named. Jobs are 31-byte names, sorted and hashed once, which has its
+//! own line.
 
+mod contest;
+mod contestants;
 mod memory;
+mod planner;
 
-use std::hint::black_box;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use swarm_core::{Job, JobTable, JobsError, Mode, Pool, Rules, Share, Slot, TablePlan};
+use swarm_core::JobsError;
 
 #[global_allocator]
 static ALLOCATOR: memory::Counting = memory::Counting;
 
-/// How often each plan is made.
-const RUNS: usize = 15;
+/// A part: its name, when it is measured, and how.
+type Part = (&'static str, When, fn() -> Result<(), JobsError>);
 
-/// What is planned, from what.
-struct Event<'a> {
-    name: &'a str,
-    held: &'a [Slot],
-    pool: Pool,
-    mode: Mode,
+/// What can be measured.
+const PARTS: [Part; 4] = [
+    ("planner", When::Always, planner::plans),
+    ("shares", When::Always, planner::shares),
+    ("contest", When::Always, contest::all),
+    ("hrw", When::Named, contest::slow),
+];
+
+/// When a part is measured.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum When {
+    /// Without arguments, and when it is named.
+    Always,
+    /// When it is named: it takes minutes.
+    Named,
 }
 
 fn main() -> ExitCode {
-    match table() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
+    let named: Vec<_> = std::env::args().skip(1).collect();
+    let known = PARTS.map(|(name, _, _)| name);
+    if let Some(unknown) = named.iter().find(|name| !known.contains(&name.as_str())) {
+        eprintln!("there is no part {unknown:?} to measure; write any of {}", known.join(", "));
+        return ExitCode::FAILURE;
+    }
+    let is_wanted = |name: &str, when: When| match named.as_slice() {
+        [] => when == When::Always,
+        named => named.iter().any(|named| named == name),
+    };
+    for (_, _, part) in PARTS.iter().filter(|(name, when, _)| is_wanted(name, *when)) {
+        if let Err(error) = part() {
             eprintln!("{error}");
-            ExitCode::FAILURE
+            return ExitCode::FAILURE;
         }
+        println!();
     }
-}
-
-fn table() -> Result<(), JobsError> {
-    println!("| jobs × workers | plan | median | best | spread | moves | minimum | peak |");
-    println!("|---|---|---|---|---|---|---|---|");
-    for jobs in [100_000, 1_000_000] {
-        let names = names(jobs);
-        let base = memory::start();
-        let start = Instant::now();
-        let table = JobTable::new(&names)?;
-        let took = start.elapsed();
-        let peak = megabytes(memory::peak() - base);
-        println!("| {jobs} | names checked and hashed, once | {} | | | | | {peak} |", shown(took));
-        for workers in [10, 100, 1_000] {
-            events(&table, base, workers);
-        }
-        drop(table);
-        let base = memory::start();
-        shares(&JobTable::with_wishes(names.iter().zip(0..).map(wish))?, base, 1_000);
-    }
-    Ok(())
+    ExitCode::SUCCESS
 }
 
 /// Names of 31 bytes in order, as they come from a sorted source.
@@ -65,84 +66,14 @@ fn names(jobs: u32) -> Vec<String> {
     (0..jobs).map(name).collect()
 }
 
-fn events(table: &JobTable, base: usize, workers: u32) {
-    let sticky = |name, held, pool| Event { name, held, pool, mode: Mode::Sticky };
-    let told =
-        |event| println!("| {} × {workers} | {}", table.len(), measured(table, base, &event));
-    told(sticky("first", &[], Pool::ready(workers)));
-    told(Event { mode: Mode::Canonical, ..sticky("canonical", &[], Pool::ready(workers)) });
-    let first = table.plan(&[], &Pool::ready(workers), Rules::default()).holders.into_owned();
-    let mut killed = Pool::ready(workers);
-    killed.0.remove(&Slot(workers / 2));
-    told(sticky("+1 worker", &first, Pool::ready(workers + 1)));
-    told(sticky("−1 worker", &first, Pool::ready(workers - 1)));
-    told(sticky("a middle worker killed", &first, killed));
-    told(sticky("nothing changed", &first, Pool::ready(workers)));
-}
-
-/// Every twentieth job reserves one percent of a worker.
-fn wish((name, n): (&String, u32)) -> (&String, Job) {
-    let share = n.is_multiple_of(20).then(|| Share::new(1).ok()).flatten();
-    (name, Job { share, ..Job::default() })
-}
-
-fn shares(table: &JobTable, base: usize, workers: u32) {
-    let told = |name, held: &[Slot], pool| {
-        let event = Event { name, held, pool, mode: Mode::Sticky };
-        println!("| {} × {workers} | {}", table.len(), measured(table, base, &event));
-    };
-    told("shares: first", &[], Pool::ready(workers));
-    let first = table.plan(&[], &Pool::ready(workers), Rules::default()).holders.into_owned();
-    told("shares: +1 worker", &first, Pool::ready(workers + 1));
-    told("shares: −1 worker", &first, Pool::ready(workers - 1));
-    told("shares: nothing changed", &first, Pool::ready(workers));
-}
-
-fn measured(table: &JobTable, base: usize, event: &Event<'_>) -> String {
-    let Event { name, held, pool, mode } = event;
-    let rules = Rules { mode: *mode, moves_max: None };
-    let plan = || black_box(table.plan(black_box(held), pool, rules));
-    memory::start();
-    let result = plan();
-    let peak = megabytes(memory::peak() - base);
-    let mut times: Vec<_> = (0..RUNS)
-        .map(|_| {
-            let start = Instant::now();
-            let made = plan();
-            let took = start.elapsed();
-            drop(made);
-            took
-        })
-        .collect();
-    times.sort_unstable();
-    let took = format!("{} | {}", shown(times[RUNS / 2]), shown(times[0]));
-    // Jobs with a share are not spread by number.
-    let spread = result.minimum_moves.map(|_| spread(&result, pool).to_string());
-    let spread = spread.unwrap_or_default();
-    let moves = result.moves().count();
-    let unheld =
-        result.moves().filter(|step| step.from.is_none_or(|from| pool.standing(from).is_none()));
-    let minimum = result.minimum_moves.map(|moves| (unheld.count() + moves).to_string());
-    let minimum = minimum.unwrap_or_default();
-    format!("{name} | {took} | {spread} | {moves} | {minimum} | {peak} |")
-}
-
-fn spread(plan: &TablePlan<'_>, pool: &Pool) -> usize {
-    let takers = pool.takers();
-    let mut loads = vec![0_usize; takers.len()];
-    for slot in plan.holders.iter() {
-        if let Ok(taker) = takers.binary_search(slot) {
-            loads[taker] += 1;
-        }
-    }
-    loads.iter().max().unwrap_or(&0) - loads.iter().min().unwrap_or(&0)
+/// What came out, and how long it took.
+fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let start = Instant::now();
+    let made = work();
+    (made, start.elapsed())
 }
 
 fn shown(took: Duration) -> String {
     let hundredths = (took.as_micros() + 5) / 10;
     format!("{}.{:02} ms", hundredths / 100, hundredths % 100)
-}
-
-fn megabytes(bytes: usize) -> String {
-    format!("{} MB", bytes.div_ceil(1_000_000))
 }

@@ -32,8 +32,13 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        grown(size);
-        NOW.fetch_sub(layout.size(), Relaxed);
+        // What grows may be copied, and is there twice for that moment; what shrinks stays in place.
+        if size > layout.size() {
+            grown(size);
+            NOW.fetch_sub(layout.size(), Relaxed);
+        } else {
+            NOW.fetch_sub(layout.size() - size, Relaxed);
+        }
         // SAFETY: the caller's promises are those of `System`.
         unsafe { System.realloc(memory, layout, size) }
     }
