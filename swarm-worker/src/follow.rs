@@ -7,7 +7,6 @@ use std::time::Duration;
 use swarm_adapters_host::http::{self, Build};
 use swarm_adapters_host::metrics::WorkerMetrics;
 use swarm_adapters_host::report::Report;
-use swarm_adapters_host::runner::JobRunner;
 use swarm_adapters_host::view::{BYTES_MAX, parse_view};
 use swarm_adapters_host::watch::{Contents, FileWatch};
 use swarm_core::{View, Worker, WorkerEffect};
@@ -16,6 +15,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::RunArgs;
+use crate::jobs::Jobs;
 use crate::{Failure, log};
 
 /// How long the jobs may take to stop when the worker is to end.
@@ -33,6 +33,7 @@ pub(crate) async fn run(args: RunArgs) -> Result<(), Failure> {
     let build = Build::from_env();
     let (metrics, registry) = WorkerMetrics::registered(&build);
     let (reports, report) = watch::channel(Report::default());
+    let jobs = Jobs::new(&args, &name)?;
     let listener = http::listen(args.address()).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let router = http::worker_router(build, report, registry);
@@ -41,7 +42,7 @@ pub(crate) async fn run(args: RunArgs) -> Result<(), Failure> {
     let follower = Follower {
         name,
         worker: Worker::default(),
-        runner: JobRunner::new(args.runner),
+        jobs,
         metrics,
         reports,
         tells: if args.report { Tells::Stdout } else { Tells::Nobody },
@@ -101,7 +102,7 @@ enum Tells {
 struct Follower {
     name: String,
     worker: Worker,
-    runner: JobRunner,
+    jobs: Jobs,
     metrics: WorkerMetrics,
     reports: watch::Sender<Report>,
     tells: Tells,
@@ -121,7 +122,8 @@ impl Follower {
             self.tell();
         }
         tracing::info!(jobs = self.worker.running.len(), "stopping all jobs");
-        self.runner.stop_all().await;
+        self.jobs.stop(&self.worker.running).await;
+        self.jobs.end().await;
         self.metrics.stopped(self.worker.running.len());
         self.worker.running.clear();
         self.tell();
@@ -164,9 +166,9 @@ impl Follower {
             tracing::info!(version = view.version, stop, start, "the view changed");
         }
         let (started, stopped) = (starts.len(), stops.len());
-        self.runner.stop(stops).await;
+        self.jobs.stop(stops).await;
         for job in starts {
-            self.runner.start(job);
+            self.jobs.start(job);
         }
         self.metrics.acted(view.version, started, stopped, next.running.len());
         self.worker = next;

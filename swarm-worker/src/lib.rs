@@ -9,13 +9,17 @@
 
 mod args;
 mod follow;
+mod jobs;
 mod log;
+mod ping;
 mod view;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-pub use args::{Command, LogFormat, RunArgs, ViewArgs};
+use swarm_adapters_host::guard;
+
+pub use args::{Command, GuardArgs, GuardStep, LogFormat, PingArgs, RunArgs, ViewArgs};
 
 /// Carries out a command and returns the exit code of the program: 0 fine, 2 wrong usage or input,
 /// which is told on standard error.
@@ -27,6 +31,11 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
     let done = match command {
         Command::Run(args) => follow::run(args).await,
         Command::View(args) => view::print(&args),
+        Command::Ping(args) => ping::ping(&args).await,
+        Command::Guard(GuardArgs { step: None }) => guard::serve().map_err(failed),
+        Command::Guard(GuardArgs { step: Some(GuardStep::Exec { guard, argv }) }) => {
+            Err(failed(guard::exec(guard, &argv)))
+        }
     };
     match done {
         Ok(()) => Ok(ExitCode::SUCCESS),
@@ -36,6 +45,10 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
         Err(failure @ Failure::Failed(_)) => Err(failure.into()),
     }
+}
+
+fn failed(error: std::io::Error) -> Failure {
+    Failure::Failed(error.to_string())
 }
 
 /// Tells a person what went wrong.
