@@ -6,9 +6,13 @@
 //!   [`clock`] is the clock they count on.
 //! - [`watch`] follows one file by its directory, through the swaps of a mounted `ConfigMap` too.
 //! - [`processes`] runs the workers of a pool as child processes, and ends them.
-//! - [`runner`] runs jobs inside a worker; [`report`] is what a worker tells about them.
+//! - [`runner`] runs jobs inside a worker; [`guard`] and [`sweep`] see to it that none of their
+//!   processes outlives it; [`runlog`] is the record of who ran what when.
+//! - [`report`] is what a worker tells about them.
 //! - [`http`] and [`metrics`] are what both programs serve.
 //! - [`terminal`] knows how wide the terminal is.
+
+mod procs;
 
 pub mod file;
 
@@ -21,9 +25,12 @@ mod unique;
 
 pub mod watch;
 
+pub mod guard;
 pub mod processes;
 pub mod report;
+pub mod runlog;
 pub mod runner;
+pub mod sweep;
 
 pub mod http;
 pub mod metrics;

@@ -1,9 +1,11 @@
 //! Every metric of the host's side: its name, its unit and what it means.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
@@ -69,4 +71,49 @@ pub fn register_build(registry: &mut Registry, build: &Build) {
     let Build { version, date } = build.clone();
     let labels = vec![("version", version), ("date", date)];
     registry.register("swarm_build", "What was built, and when", Info::new(labels));
+}
+
+/// What the pings of a worker count.
+#[derive(Clone, Debug)]
+pub struct PingMetrics {
+    answered: Counter,
+    failed: Counter,
+    seconds: Histogram,
+}
+
+impl Default for PingMetrics {
+    fn default() -> Self {
+        // 0.25 ms to 1 s and above.
+        let seconds = Histogram::new(exponential_buckets(0.000_25, 2.0, 13));
+        Self { answered: Counter::default(), failed: Counter::default(), seconds }
+    }
+}
+
+impl PingMetrics {
+    /// The metrics, shown in `registry`.
+    pub fn registered(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
+        let Self { answered, failed, seconds } = metrics.clone();
+        registry.register("swarm_pings_answered", "Pings with a good answer", answered);
+        registry.register("swarm_pings_failed", "Pings without a good answer", failed);
+        registry.register(
+            "swarm_ping_seconds",
+            "Time to a good answer, connecting included",
+            seconds,
+        );
+        metrics
+    }
+
+    /// Notes a ping: how long a good answer took, or that there was none.
+    pub fn pinged(&self, latency: Option<Duration>) {
+        match latency {
+            Some(latency) => {
+                self.answered.inc();
+                self.seconds.observe(latency.as_secs_f64());
+            }
+            None => {
+                self.failed.inc();
+            }
+        }
+    }
 }

@@ -1,160 +1,134 @@
 //! Runs the jobs of one worker.
 //!
-//! A job that was stopped has ended before [`JobRunner::stop`] returns: whoever grants it to
-//! another worker afterwards knows that it no longer runs here.
+//! A [`Runner`] knows how to run one job once; the [`Supervisor`] owns all jobs that run, starts
+//! those again that ended by themselves, and tells when nothing of a job is left. A program brings
+//! its own runner in a few lines:
+//!
+//! ```
+//! use swarm_adapters_host::runner::{Job, Outcome, Runner};
+//! use tokio_util::sync::CancellationToken;
+//!
+//! struct Poller;
+//!
+//! #[async_trait::async_trait]
+//! impl Runner for Poller {
+//!     async fn run(&self, job: &Job, stop: CancellationToken) -> Outcome {
+//!         while job.is_permitted() && !stop.is_cancelled() {
+//!             // Fetch from the source called `job.name`, hand `job.token` to the sink.
+//!             # break;
+//!         }
+//!         Outcome::Ended
+//!     }
+//! }
+//! ```
+//!
+//! [`Log`], [`Ping`] and [`Command`] are the runners that come with a worker.
+
+mod command;
+mod kind;
+mod log;
+mod ping;
+mod supervisor;
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use swarm_core::JobName;
-use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval_at};
+use async_trait::async_trait;
+use swarm_core::{JobName, Token};
 use tokio_util::sync::CancellationToken;
 
-/// How often a running job shows that it runs.
-const TICK: Duration = Duration::from_secs(1);
+pub use command::{Command, TemplateError};
+pub use kind::{RunnerKind, UnknownRunner};
+pub use log::Log;
+pub use ping::{AddressError, Ping, PingError, Pong, ping};
+pub use supervisor::{Event, JobPhase, JobReport, JobSpec, Supervisor};
 
-/// What is done for a job.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RunnerKind {
-    /// Nothing but lines in the log: started, a tick every second, stopped.
-    #[default]
-    Log,
-}
+use crate::runlog::boottime_ns;
 
-impl FromStr for RunnerKind {
-    type Err = UnknownRunner;
+/// Knows how to run a job.
+#[async_trait]
+pub trait Runner: Send + Sync + 'static {
+    /// Runs `job` once: until it ends by itself, or soon after `stop` is cancelled.
+    ///
+    /// When it returns, **nothing of the job may be left**: the job can then be started elsewhere.
+    async fn run(&self, job: &Job, stop: CancellationToken) -> Outcome;
 
-    fn from_str(name: &str) -> Result<Self, UnknownRunner> {
-        match name {
-            "log" => Ok(Self::Log),
-            _ => Err(UnknownRunner(name.to_owned())),
-        }
+    /// Called about every second while `job` runs. It must not wait for anything.
+    fn tick(&self, _job: &Job) {}
+
+    /// Called when the time until which jobs may act has moved, in nanoseconds of
+    /// [`boottime_ns`]. Jobs ask [`Job::is_permitted`]; a runner whose jobs are processes has to
+    /// end them when that time has passed, whatever else happens.
+    fn permit_until(&self, _boottime_ns: u64) {}
+
+    /// Who writes the run log of its jobs.
+    fn run_log_keeper(&self) -> RunLogKeeper {
+        RunLogKeeper::Supervisor
     }
 }
 
-impl fmt::Display for RunnerKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Log => "log",
-        })
-    }
+/// Who writes the run log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunLogKeeper {
+    /// The supervisor, around every call of [`Runner::run`].
+    Supervisor,
+    /// Somebody nearer to the job.
+    Runner,
 }
 
-/// Names a runner that does not exist.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no runner `{0}`; write `log`")]
-pub struct UnknownRunner(String);
-
-/// The running jobs of a worker. Dropping it ends them without waiting.
-#[derive(Debug)]
-pub struct JobRunner {
-    kind: RunnerKind,
-    running: BTreeMap<JobName, Running>,
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Well. A finite job is done then; any other is started again.
+    Ended,
+    /// Badly; a sentence says how. The job is started again.
+    Failed(String),
 }
 
-#[derive(Debug)]
-struct Running {
+/// A job as its runner sees it.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Its name.
+    pub name: JobName,
+    /// Its fencing number, for sinks that refuse lower ones.
+    pub token: Token,
+    /// What else it was given.
+    pub params: BTreeMap<String, String>,
+    permit: Permit,
     stop: CancellationToken,
-    task: JoinHandle<()>,
 }
 
-impl JobRunner {
-    /// A runner without jobs.
+impl Job {
+    /// Whether it may still act: it was not told to stop and its worker's lease holds. For long
+    /// loops to ask before every effect; it costs one reading of the clock.
     #[must_use]
-    pub fn new(kind: RunnerKind) -> Self {
-        Self { kind, running: BTreeMap::new() }
-    }
-
-    /// Starts `job`. A job that runs already goes on as it is.
-    pub fn start(&mut self, job: &JobName) {
-        if self.running.contains_key(job) {
-            return;
-        }
-        let stop = CancellationToken::new();
-        let task = match self.kind {
-            RunnerKind::Log => tokio::spawn(log(job.clone(), stop.clone())),
-        };
-        self.running.insert(job.clone(), Running { stop, task });
-    }
-
-    /// Stops `jobs` all at once and returns when each of them has ended. Those that do not run are
-    /// passed over.
-    pub async fn stop<'a>(&mut self, jobs: impl IntoIterator<Item = &'a JobName>) {
-        let running = |job| self.running.remove_entry(job);
-        let stopping: Vec<_> = jobs.into_iter().filter_map(running).collect();
-        for (_, running) in &stopping {
-            running.stop.cancel();
-        }
-        for (job, running) in stopping {
-            if let Err(error) = running.task.await {
-                tracing::error!(%job, %error, "job ended by itself");
-            }
-        }
-    }
-
-    /// Stops every job and returns when each of them has ended.
-    pub async fn stop_all(&mut self) {
-        let jobs: Vec<_> = self.running.keys().cloned().collect();
-        self.stop(&jobs).await;
+    pub fn is_permitted(&self) -> bool {
+        !self.stop.is_cancelled() && self.permit.holds()
     }
 }
 
-impl Drop for JobRunner {
-    fn drop(&mut self) {
-        self.running.values().for_each(|running| running.stop.cancel());
-    }
-}
+/// Until when the jobs of a worker may act.
+#[derive(Clone, Debug)]
+struct Permit(Arc<AtomicU64>);
 
-/// The whole life of a job of [`RunnerKind::Log`].
-async fn log(job: JobName, stop: CancellationToken) {
-    tracing::info!(%job, "started");
-    let mut ticks = interval_at(tokio::time::Instant::now() + TICK, TICK);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    let mut count = 0_u64;
-    while stop.run_until_cancelled(ticks.tick()).await.is_some() {
-        count += 1;
-        tracing::info!(%job, count, "tick");
+impl Permit {
+    /// For ever, until somebody says otherwise.
+    fn unlimited() -> Self {
+        Self(Arc::new(AtomicU64::new(u64::MAX)))
     }
-    tracing::info!(%job, count, "stopped");
+
+    fn set(&self, boottime_ns: u64) {
+        self.0.store(boottime_ns, Ordering::Release);
+    }
+
+    fn holds(&self) -> bool {
+        match self.0.load(Ordering::Acquire) {
+            u64::MAX => true,
+            until => boottime_ns() < until,
+        }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn runners_are_chosen_by_their_names() {
-        assert_eq!(RunnerKind::Log.to_string().parse(), Ok(RunnerKind::Log));
-        let error = "lgo".parse::<RunnerKind>().unwrap_err();
-        assert_eq!(error.to_string(), "there is no runner `lgo`; write `log`");
-    }
-
-    #[tokio::test]
-    async fn a_stopped_job_has_ended_and_the_others_run_on() {
-        let jobs = ["a", "b"].map(|name| JobName::new(name).unwrap());
-        let mut runner = JobRunner::new(RunnerKind::Log);
-        for job in &jobs {
-            runner.start(job);
-        }
-        let has_ended = runner.running[&jobs[0]].task.abort_handle();
-        runner.stop([&jobs[0]]).await;
-        assert!(has_ended.is_finished());
-        assert!(!runner.running[&jobs[1]].task.is_finished());
-        runner.stop_all().await;
-        assert!(runner.running.is_empty());
-    }
-
-    #[tokio::test]
-    async fn starting_twice_and_stopping_what_does_not_run_change_nothing() {
-        let job = JobName::new("a").unwrap();
-        let mut runner = JobRunner::new(RunnerKind::Log);
-        runner.stop([&job]).await;
-        runner.start(&job);
-        let task = runner.running[&job].task.id();
-        runner.start(&job);
-        assert_eq!(runner.running[&job].task.id(), task);
-    }
-}
+mod tests;

@@ -1,6 +1,7 @@
 //! The command line of a worker.
 
 use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -19,6 +20,43 @@ pub enum Command {
     Run(RunArgs),
     /// Print the view that `run` would follow
     View(ViewArgs),
+    /// Send one `GET /ping` and print how long the answer took
+    Ping(PingArgs),
+    /// What `run` starts to see to it that no process of a job outlives it
+    #[command(hide = true)]
+    Guard(GuardArgs),
+}
+
+/// Arguments of `ping`.
+#[derive(Clone, Debug, Args)]
+pub struct PingArgs {
+    /// Whom to ask
+    #[arg(value_name = "HOST:PORT")]
+    pub address: String,
+    /// How long to wait for the answer, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..=600_000))]
+    pub timeout_ms: u64,
+}
+
+/// Arguments of `guard`.
+#[derive(Clone, Debug, Args)]
+pub struct GuardArgs {
+    /// What to do instead of being a guard
+    #[command(subcommand)]
+    pub step: Option<GuardStep>,
+}
+
+/// What the guard asks of this program.
+#[derive(Clone, Debug, Subcommand)]
+pub enum GuardStep {
+    /// Become the program of a job, to be killed when the guard dies
+    Exec {
+        /// The number of the guard's process
+        guard: i32,
+        /// The program and its arguments
+        #[arg(last = true, required = true)]
+        argv: Vec<OsString>,
+    },
 }
 
 /// Arguments of `run`.
@@ -42,6 +80,9 @@ pub struct RunArgs {
     /// The session to take part with, on one machine
     #[command(flatten)]
     pub session: SessionArgs,
+    /// Record when which job ran here, in a file that several workers may share
+    #[arg(long, value_name = "FILE", env = "RUN_LOG")]
+    pub run_log: Option<PathBuf>,
     /// How log lines look; they go to standard error
     #[arg(long, value_name = "FORMAT", env = "LOG_FORMAT", value_enum, default_value_t)]
     pub log_format: LogFormat,

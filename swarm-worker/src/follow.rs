@@ -1,116 +1,30 @@
-//! The life of a worker: follows its view and runs its jobs until it is told to end.
+//! A plain worker: follows its view and runs its jobs until it is told to end.
 
-use std::io::{self, Write as _};
 use std::path::PathBuf;
-use std::time::Duration;
 
-use swarm_adapters_host::http::{self, Build};
 use swarm_adapters_host::metrics::WorkerMetrics;
 use swarm_adapters_host::report::Report;
-use swarm_adapters_host::runner::JobRunner;
 use swarm_adapters_host::view::{BYTES_MAX, parse_view};
 use swarm_adapters_host::watch::{Contents, FileWatch};
 use swarm_core::{View, Worker, WorkerEffect};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::args::RunArgs;
-use crate::{Failure, log};
+use crate::jobs::Jobs;
 
-/// How long the jobs may take to stop when the worker is to end.
-const END_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Runs a worker until a signal, or the end of standard input, tells it to end.
-pub(crate) async fn run(args: RunArgs) -> Result<(), Failure> {
-    let name = args.worker_name()?;
-    log::init(args.log_format);
-    let shutdown = CancellationToken::new();
-    end_on_signals(&shutdown)?;
-    if args.until_stdin_closes {
-        end_with_stdin(shutdown.clone());
-    }
-    let build = Build::from_env();
-    let (metrics, registry) = WorkerMetrics::registered(&build);
-    let (reports, report) = watch::channel(Report::default());
-    let listener = http::listen(args.address()).await.map_err(failed)?;
-    let address = listener.local_addr().map_err(failed)?;
-    let router = http::worker_router(build, report, registry);
-    let server = tokio::spawn(http::serve(listener, router, shutdown.clone()));
-    tracing::info!(worker = name, http = %address, "started");
-    let follower = Follower {
-        name,
-        worker: Worker::default(),
-        runner: JobRunner::new(args.runner),
-        metrics,
-        reports,
-        tells: if args.report { Tells::Stdout } else { Tells::Nobody },
-        told: None,
-        path: args.view.file(),
-    };
-    let overdue = async {
-        shutdown.cancelled().await;
-        tokio::time::sleep(END_TIMEOUT).await;
-    };
-    tokio::select! {
-        () = follower.follow(&shutdown) => {}
-        () = overdue => {
-            let limit = END_TIMEOUT.as_secs();
-            return Err(Failure::Failed(format!("the jobs did not stop within {limit} s")));
-        }
-    }
-    server.await.map_err(failed)?.map_err(failed)?;
-    tracing::info!("ended");
-    Ok(())
-}
-
-fn failed(error: impl std::fmt::Display) -> Failure {
-    Failure::Failed(error.to_string())
-}
-
-/// Cancels `shutdown` when the process is asked to end.
-fn end_on_signals(shutdown: &CancellationToken) -> Result<(), Failure> {
-    for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
-        let mut signals = signal(kind).map_err(failed)?;
-        let shutdown = shutdown.clone();
-        tokio::spawn(async move {
-            signals.recv().await;
-            shutdown.cancel();
-        });
-    }
-    Ok(())
-}
-
-/// Cancels `shutdown` when standard input closes.
-///
-/// A thread of its own: the runtime would wait for a read that never returns before it ends.
-fn end_with_stdin(shutdown: CancellationToken) {
-    std::thread::spawn(move || {
-        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
-        shutdown.cancel();
-    });
-}
-
-/// Whom a worker tells about what it runs, besides those who ask over HTTP.
-enum Tells {
-    Nobody,
-    Stdout,
-}
-
-/// A worker with its jobs.
-struct Follower {
-    name: String,
-    worker: Worker,
-    runner: JobRunner,
-    metrics: WorkerMetrics,
-    reports: watch::Sender<Report>,
-    tells: Tells,
-    told: Option<Report>,
-    path: PathBuf,
+/// A plain worker with its jobs.
+pub(crate) struct Follower {
+    pub(crate) name: String,
+    pub(crate) worker: Worker,
+    pub(crate) jobs: Jobs,
+    pub(crate) metrics: WorkerMetrics,
+    pub(crate) reports: watch::Sender<Report>,
+    pub(crate) path: PathBuf,
 }
 
 impl Follower {
-    async fn follow(mut self, shutdown: &CancellationToken) {
+    /// Runs what the view says until it is told to end, and stops all jobs then.
+    pub(crate) async fn follow(mut self, shutdown: &CancellationToken) {
         // A view is replaced by one renaming, so there is nothing to wait for after an event.
         let mut view = FileWatch::follow(&self.path, Duration::ZERO, BYTES_MAX);
         while let Some(found) = shutdown.run_until_cancelled(view.changed()).await {
@@ -121,7 +35,8 @@ impl Follower {
             self.tell();
         }
         tracing::info!(jobs = self.worker.running.len(), "stopping all jobs");
-        self.runner.stop_all().await;
+        self.jobs.stop(&self.worker.running).await;
+        self.jobs.end().await;
         self.metrics.stopped(self.worker.running.len());
         self.worker.running.clear();
         self.tell();
@@ -164,9 +79,9 @@ impl Follower {
             tracing::info!(version = view.version, stop, start, "the view changed");
         }
         let (started, stopped) = (starts.len(), stops.len());
-        self.runner.stop(stops).await;
+        self.jobs.stop(stops).await;
         for job in starts {
-            self.runner.start(job);
+            self.jobs.start(job);
         }
         self.metrics.acted(view.version, started, stopped, next.running.len());
         self.worker = next;
@@ -175,18 +90,12 @@ impl Follower {
     /// Tells what runs now, unless that was the last thing told.
     fn tell(&mut self) {
         let report = Report::from(&self.worker);
-        if self.told.as_ref() == Some(&report) {
-            return;
-        }
-        self.reports.send_replace(report.clone());
-        match self.tells {
-            Tells::Nobody => {}
-            Tells::Stdout => {
-                let json = serde_json::to_string(&report).unwrap_or_default();
-                // If nobody reads it any more, standard input closes too, and that is the end.
-                let _ = writeln!(io::stdout(), "{json}");
+        self.reports.send_if_modified(|told| {
+            let differs = *told != report;
+            if differs {
+                *told = report;
             }
-        }
-        self.told = Some(report);
+            differs
+        });
     }
 }

@@ -9,7 +9,10 @@
 
 mod args;
 mod follow;
+mod jobs;
 mod log;
+mod ping;
+mod run;
 mod runner;
 mod session;
 mod view;
@@ -18,7 +21,11 @@ mod watchdog;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-pub use args::{Command, LogFormat, RunArgs, SessionArgs, ViewArgs};
+use swarm_adapters_host::guard;
+
+pub use args::{
+    Command, GuardArgs, GuardStep, LogFormat, PingArgs, RunArgs, SessionArgs, ViewArgs,
+};
 pub use runner::{RunnerArgs, RunnerSpec};
 
 /// Carries out a command and returns the exit code of the program: 0 fine, 2 wrong usage or input,
@@ -29,8 +36,13 @@ pub use runner::{RunnerArgs, RunnerSpec};
 /// If it could not be done, which is for the program to tell; its exit code is 1.
 pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
     let done = match command {
-        Command::Run(args) => follow::run(args).await,
+        Command::Run(args) => run::run(args).await,
         Command::View(args) => view::print(&args),
+        Command::Ping(args) => ping::ping(&args).await,
+        Command::Guard(GuardArgs { step: None }) => guard::serve().map_err(failed),
+        Command::Guard(GuardArgs { step: Some(GuardStep::Exec { guard, argv }) }) => {
+            Err(failed(guard::exec(guard, &argv)))
+        }
     };
     match done {
         Ok(()) => Ok(ExitCode::SUCCESS),
@@ -40,6 +52,10 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
         Err(failure @ Failure::Failed(_)) => Err(failure.into()),
     }
+}
+
+fn failed(error: std::io::Error) -> Failure {
+    Failure::Failed(error.to_string())
 }
 
 /// Tells a person what went wrong.

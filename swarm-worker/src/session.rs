@@ -15,7 +15,7 @@ use swarm_adapters_host::leases::{LeaseWriteError, Leases};
 use swarm_adapters_host::ledger::FileLedgerStore;
 use swarm_adapters_host::metrics::WorkerMetrics;
 use swarm_adapters_host::report::Report;
-use swarm_adapters_host::runner::{Event as JobEvent, JobSpec, Supervisor};
+use swarm_adapters_host::runner::{Event as JobEvent, JobSpec};
 use swarm_adapters_host::worker_view::{Granted, WorkerViewWatch};
 use swarm_core::{JobName, Ledger};
 use swarm_core::handover::{LeaseTerms, LeaseVersion, LeaseWrite, SessionId};
@@ -27,6 +27,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::Failure;
+use crate::jobs::Jobs;
 use crate::watchdog::Watchdog;
 
 /// What tells a worker to end.
@@ -49,7 +50,7 @@ pub(crate) struct Life {
     pub(crate) id: SessionId,
     pub(crate) dir: PathBuf,
     pub(crate) terms: LeaseTerms,
-    pub(crate) supervisor: Supervisor,
+    pub(crate) jobs: Jobs,
     pub(crate) metrics: WorkerMetrics,
     pub(crate) reports: watch::Sender<Report>,
 }
@@ -73,7 +74,7 @@ impl Life {
             dir: self.dir,
             views,
             details: BTreeMap::new(),
-            supervisor: self.supervisor,
+            jobs: self.jobs,
             metrics: self.metrics,
             reports: self.reports,
             watchdog: Watchdog::start().map_err(failed)?,
@@ -95,7 +96,7 @@ struct Driver {
     views: WorkerViewWatch,
     /// What is known of the jobs of the newest view besides their tokens.
     details: BTreeMap<JobName, Granted>,
-    supervisor: Supervisor,
+    jobs: Jobs,
     metrics: WorkerMetrics,
     reports: watch::Sender<Report>,
     watchdog: Watchdog,
@@ -134,6 +135,7 @@ impl Driver {
             }
             self.tell();
             if self.session.is_over() {
+                self.jobs.end().await;
                 tracing::info!(session = %self.session.id(), "closed");
                 return Ok(());
             }
@@ -155,7 +157,7 @@ impl Driver {
                     self.writing = None;
                     event
                 }
-                event = self.supervisor.next_event() => match event {
+                event = self.jobs.supervisor.next_event() => match event {
                     JobEvent::Joined(job) => SessionEvent::Joined(job),
                     JobEvent::Finished(job) => SessionEvent::Finished(job),
                 },
@@ -179,12 +181,12 @@ impl Driver {
                 let (run_once, params) = details
                     .map(|granted| (granted.run_once, granted.params.clone()))
                     .unwrap_or_default();
-                self.supervisor.start(JobSpec { name: job, token, params, run_once });
+                self.jobs.supervisor.start(JobSpec { name: job, token, params, run_once });
                 self.started += 1;
                 Ok(None)
             }
             SessionEffect::Stop(job) => {
-                self.supervisor.stop(&job);
+                self.jobs.supervisor.stop(&job);
                 self.stopped += 1;
                 Ok(None)
             }
@@ -252,7 +254,7 @@ impl Driver {
         let running = self.session.running().map(|(job, _)| job.clone()).collect();
         let report = Report { version: self.revision, jobs: running };
         let deadline = self.session.deadline();
-        self.supervisor.permit_until(nanos(deadline.0));
+        self.jobs.supervisor.permit_until(nanos(deadline.0));
         self.watchdog.set((!report.jobs.is_empty()).then_some(deadline));
         let (started, stopped) = (mem::take(&mut self.started), mem::take(&mut self.stopped));
         self.metrics.acted(self.revision, started, stopped, report.jobs.len());

@@ -1,0 +1,299 @@
+//! The task of a worker that owns its guard's process.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use swarm_core::{JobName, Token};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+
+use super::client::{GuardCommand, Identity, Start};
+use super::protocol::{End, LINE_BYTES_MAX, Reply, Request, VERSION, name};
+use crate::runlog::{RunEvent, RunLog};
+use crate::sweep::{self, Marker};
+
+/// How often the guard is asked whether it is there, and how often it may fail to answer. So a
+/// frozen guard is known after two to three seconds.
+const PING: Duration = Duration::from_secs(1);
+const UNANSWERED_MAX: u32 = 2;
+/// How long a guard may take to end by itself.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long to wait before what is left is looked at again.
+const LOOK: Duration = Duration::from_millis(10);
+const RETRY: Duration = Duration::from_secs(1);
+
+type Done = oneshot::Sender<Result<End, String>>;
+
+/// What the keeper is asked for.
+#[derive(Debug)]
+pub(super) enum Ask {
+    Start(Start, Done),
+    Stop(JobName, Duration),
+    Deadline(u64),
+    End(oneshot::Sender<()>),
+}
+
+pub(super) struct Keeper {
+    command: GuardCommand,
+    identity: Identity,
+    deadline: Option<u64>,
+    runs: BTreeMap<JobName, Run>,
+    process: Option<Process>,
+}
+
+struct Run {
+    token: Token,
+    /// Known once the guard has started it.
+    group: Option<Pid>,
+    done: Done,
+}
+
+/// A guard that runs.
+struct Process {
+    child: Child,
+    requests: mpsc::UnboundedSender<Request>,
+    replies: mpsc::Receiver<Reply>,
+    unanswered: u32,
+}
+
+impl Keeper {
+    pub(super) fn new(command: GuardCommand, identity: Identity) -> Self {
+        Self { command, identity, deadline: None, runs: BTreeMap::new(), process: None }
+    }
+
+    pub(super) async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Ask>) {
+        let mut pings = interval(PING);
+        // After a pause of this process a guard gets time to answer, too.
+        pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let is_there = self.process.is_some();
+            let reply = async {
+                match &mut self.process {
+                    Some(process) => process.replies.recv().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                reply = reply => match reply {
+                    Some(reply) => self.told(reply),
+                    None => self.recover("the guard of the worker has ended").await,
+                },
+                ask = inbox.recv() => match ask {
+                    Some(Ask::Start(start, done)) => self.start(start, done),
+                    Some(Ask::Stop(job, grace)) => self.stop(&job, grace),
+                    Some(Ask::Deadline(at)) => {
+                        self.deadline = Some(at);
+                        self.request(Request::Deadline { boottime_ns: at });
+                    }
+                    Some(Ask::End(done)) => {
+                        self.end().await;
+                        let _ = done.send(());
+                    }
+                    None => return self.end().await,
+                },
+                _ = pings.tick(), if is_there => self.ping().await,
+            }
+        }
+    }
+
+    fn start(&mut self, start: Start, done: Done) {
+        if self.runs.contains_key(&start.job) {
+            let _ = done.send(Err(format!("{} runs already", start.job)));
+            return;
+        }
+        if self.process.is_none() {
+            match self.spawn() {
+                Ok(process) => self.process = Some(process),
+                Err(error) => {
+                    let _ = done.send(Err(format!("the guard cannot be started: {error}")));
+                    return;
+                }
+            }
+            let Identity { worker, session, run_log } = self.identity.clone();
+            self.request(Request::Hello { version: VERSION, worker, session, run_log });
+            if let Some(boottime_ns) = self.deadline {
+                self.request(Request::Deadline { boottime_ns });
+            }
+        }
+        let Start { job, token, argv, env, grace } = start;
+        let name = job.to_string();
+        self.runs.insert(job, Run { token, group: None, done });
+        let grace_ms = millis(grace);
+        self.request(Request::Start { job: name, token: token.0, argv, env, grace_ms });
+    }
+
+    fn stop(&mut self, job: &JobName, grace: Duration) {
+        if self.runs.contains_key(job) {
+            self.request(Request::Stop { job: job.to_string(), grace_ms: millis(grace) });
+        }
+    }
+
+    fn request(&self, request: Request) {
+        if let Some(process) = &self.process {
+            let _ = process.requests.send(request);
+        }
+    }
+
+    fn told(&mut self, reply: Reply) {
+        match reply {
+            Reply::Started { job, pid } => {
+                if let Some(run) = name(&job).and_then(|job| self.runs.get_mut(&job)) {
+                    run.group = Pid::from_raw(pid);
+                }
+            }
+            Reply::Refused { job, reason } => self.done(&job, Err(reason)),
+            Reply::Joined { job, end } => self.done(&job, Ok(end)),
+            Reply::Pong { number: _ } => {
+                if let Some(process) = &mut self.process {
+                    process.unanswered = 0;
+                }
+            }
+            Reply::RunLogFailed { reason } => {
+                tracing::warn!("the run log cannot be written; jobs run on without it: {reason}");
+            }
+        }
+    }
+
+    fn done(&mut self, job: &str, end: Result<End, String>) {
+        if let Some(run) = name(job).and_then(|job| self.runs.remove(&job)) {
+            let _ = run.done.send(end);
+        }
+    }
+
+    async fn ping(&mut self) {
+        let Some(process) = &mut self.process else { return };
+        if process.unanswered == UNANSWERED_MAX {
+            return self.recover("the guard of the worker did not answer").await;
+        }
+        process.unanswered += 1;
+        let number = u64::from(process.unanswered);
+        self.request(Request::Ping { number });
+    }
+
+    /// Lets the guard end every job and itself.
+    async fn end(&mut self) {
+        let Some(process) = &mut self.process else { return };
+        // Its standard input closes with the task that writes to it.
+        process.requests = mpsc::unbounded_channel().0;
+        while let Ok(Some(reply)) = timeout(END_TIMEOUT, self.next_reply()).await {
+            self.told(reply);
+        }
+        self.recover("the worker ended its guard").await;
+    }
+
+    async fn next_reply(&mut self) -> Option<Reply> {
+        self.process.as_mut()?.replies.recv().await
+    }
+
+    /// Ends the guard and whatever is left of its jobs, and only then tells that they ended.
+    async fn recover(&mut self, reason: &str) {
+        let Some(mut process) = self.process.take() else { return };
+        if !self.runs.is_empty() {
+            tracing::error!(jobs = self.runs.len(), "{reason}; ending what is left of its jobs");
+        }
+        let _ = process.child.start_kill();
+        let _ = process.child.wait().await;
+        // What it said last still counts.
+        while let Some(reply) = process.replies.recv().await {
+            self.told(reply);
+        }
+        let marker = Marker::Session(self.identity.session.clone());
+        while let Err(error) = self.end_rest(&marker).await {
+            tracing::error!(%error, "it is unknown what is left of the jobs; looking again");
+            sleep(RETRY).await;
+        }
+        let Identity { worker, session, run_log } = &self.identity;
+        let log = run_log.as_ref().and_then(|path| RunLog::open(path, worker, session).ok());
+        for (job, run) in std::mem::take(&mut self.runs) {
+            if let (Some(log), Some(_)) = (&log, run.group) {
+                let _ = log.write(&job, run.token, RunEvent::Stop);
+            }
+            let _ = run.done.send(Err(reason.to_owned()));
+        }
+    }
+
+    /// Ends everything with the session's mark, and everything in a group of a job: orphans of the
+    /// guard are children of this process now.
+    async fn end_rest(&self, marker: &Marker) -> io::Result<()> {
+        loop {
+            sweep::end_all(marker).await?;
+            let groups = self.runs.values().filter_map(|run| run.group);
+            if groups.filter(|group| !is_gone(*group)).count() == 0 {
+                return Ok(());
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    fn spawn(&self) -> io::Result<Process> {
+        let (name, value) = (sweep::SESSION, &self.identity.session);
+        let mut child = Command::new(&self.command.program)
+            .args(&self.command.arguments)
+            .env(name, value)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // A signal to the worker's group, such as Ctrl-C, is the worker's to handle.
+            .process_group(0)
+            .kill_on_drop(false)
+            .spawn()?;
+        let (requests, outgoing) = mpsc::unbounded_channel();
+        let (incoming, replies) = mpsc::channel(64);
+        if let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) {
+            tokio::spawn(write(stdin, outgoing));
+            tokio::spawn(read(stdout, incoming));
+        }
+        Ok(Process { child, requests, replies, unanswered: 0 })
+    }
+}
+
+/// Reaps the children in a group, kills those that live, and tells whether there were none.
+fn is_gone(group: Pid) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+    loop {
+        match waitid(WaitId::Pgid(Some(group)), options) {
+            Ok(Some(_)) => {}
+            Ok(None) => {
+                let _ = kill_process_group(group, Signal::KILL);
+                return false;
+            }
+            Err(_) => return true,
+        }
+    }
+}
+
+async fn write(mut stdin: ChildStdin, mut requests: mpsc::UnboundedReceiver<Request>) {
+    while let Some(request) = requests.recv().await {
+        let Ok(mut line) = serde_json::to_vec(&request) else { continue };
+        line.push(b'\n');
+        if stdin.write_all(&line).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Ends when the guard does, or when it says something that makes no sense.
+async fn read(stdout: ChildStdout, replies: mpsc::Sender<Reply>) {
+    let mut stdout = BufReader::new(stdout);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let mut limited = (&mut stdout).take(LINE_BYTES_MAX as u64);
+        if !matches!(limited.read_until(b'\n', &mut line).await, Ok(1..)) {
+            return;
+        }
+        let Ok(reply) = serde_json::from_slice(&line) else { return };
+        if replies.send(reply).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

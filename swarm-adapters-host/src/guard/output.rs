@@ -1,0 +1,147 @@
+//! What jobs write goes to the guard's standard error, which is the worker's: whole lines, each
+//! behind its job's name.
+//!
+//! A thread of its own does that: where nobody reads that log, jobs have to wait, but not the
+//! guard.
+
+use std::io::{self, PipeReader, Write as _};
+use std::os::fd::OwnedFd;
+
+use swarm_core::JobName;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::unix::pipe::Receiver;
+use tokio::sync::mpsc;
+
+/// How much of a line is shown, in bytes.
+const LINE_BYTES_MAX: usize = 4096;
+const READ_BYTES_MAX: usize = 16 << 10;
+
+/// Takes the outputs of jobs.
+pub(super) struct Output(mpsc::UnboundedSender<(JobName, PipeReader)>);
+
+impl Output {
+    pub(super) fn open() -> io::Result<Self> {
+        let (sender, mut pipes) = mpsc::unbounded_channel();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        std::thread::spawn(move || {
+            runtime.block_on(async move {
+                while let Some((job, pipe)) = pipes.recv().await {
+                    tokio::spawn(follow(job, pipe));
+                }
+            });
+        });
+        Ok(Self(sender))
+    }
+
+    /// Follows the output of `job` until nobody can write to it any more.
+    pub(super) fn follow(&self, job: JobName, pipe: PipeReader) {
+        let _ = self.0.send((job, pipe));
+    }
+}
+
+async fn follow(job: JobName, pipe: PipeReader) {
+    let Ok(mut pipe) = Receiver::from_owned_fd(OwnedFd::from(pipe)) else { return };
+    let mut lines = Lines::default();
+    let mut buffer = vec![0; READ_BYTES_MAX];
+    let mut shown = Vec::new();
+    loop {
+        let read = pipe.read(&mut buffer).await.unwrap_or(0);
+        lines.take(&buffer[..read], |line| {
+            shown.extend(format!("{job}: {line}\n").into_bytes());
+        });
+        if read == 0 {
+            lines.end(|line| shown.extend(format!("{job}: {line}\n").into_bytes()));
+        }
+        // Where standard error is closed, nobody is there to be told.
+        let _ = io::stderr().lock().write_all(&shown);
+        shown.clear();
+        if read == 0 {
+            return;
+        }
+        // Others have something to say, too.
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Puts lines together.
+#[derive(Debug, Default)]
+struct Lines {
+    line: Vec<u8>,
+    is_cut: bool,
+}
+
+impl Lines {
+    fn take(&mut self, bytes: &[u8], mut tell: impl FnMut(&str)) {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let text = piece.strip_suffix(b"\n").unwrap_or(piece);
+            let room = LINE_BYTES_MAX - self.line.len();
+            self.is_cut |= room < text.len();
+            self.line.extend(&text[..room.min(text.len())]);
+            if text.len() < piece.len() {
+                self.tell(&mut tell);
+            }
+        }
+    }
+
+    /// Tells a last line that was not ended.
+    fn end(&mut self, mut tell: impl FnMut(&str)) {
+        if !self.line.is_empty() {
+            self.tell(&mut tell);
+        }
+    }
+
+    fn tell(&mut self, tell: &mut impl FnMut(&str)) {
+        let mut line = escaped(&self.line);
+        if self.is_cut {
+            line.push('…');
+        }
+        tell(&line);
+        self.line.clear();
+        self.is_cut = false;
+    }
+}
+
+/// The text with everything that could confuse a terminal, or is no text, written as an escape.
+fn escaped(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            if character.is_control() && character != '\t' {
+                text.extend(character.escape_default());
+            } else {
+                text.push(character);
+            }
+        }
+        text.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(pieces: &[&[u8]]) -> Vec<String> {
+        let (mut lines, mut told) = (Lines::default(), Vec::new());
+        for piece in pieces {
+            lines.take(piece, |line| told.push(line.to_owned()));
+        }
+        lines.end(|line| told.push(line.to_owned()));
+        told
+    }
+
+    #[test]
+    fn lines_are_put_together_and_what_is_no_text_is_escaped() {
+        assert_eq!(
+            told(&[b"a", b"b\n\nc\xff\x1b[1m\td", b"\n", b"rest"]),
+            ["ab", "", "c\\xff\\u{1b}[1m\td", "rest"]
+        );
+    }
+
+    #[test]
+    fn a_long_line_is_cut() {
+        let long = vec![b'x'; 3 * LINE_BYTES_MAX];
+        let told = told(&[&long, b"x\nshort\n"]);
+        assert_eq!(told, [format!("{}…", "x".repeat(LINE_BYTES_MAX)), "short".to_owned()]);
+    }
+}

@@ -1,0 +1,439 @@
+//! The guard itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpid, kill_process_group,
+    set_child_subreaper, waitid, waitpid,
+};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+use swarm_core::{JobName, Token};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
+use tokio::net::unix::pipe;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+use super::census::{self, Census};
+use super::outbox::Outbox;
+use super::output::Output;
+use super::protocol::{End, LINE_BYTES_MAX, Reply, Request, VERSION, name};
+use crate::runlog::{RunEvent, boottime_ns};
+use crate::sweep::SESSION;
+
+/// The variables that every job finds in its environment, besides [`SESSION`].
+pub(super) const JOB: &str = "SWARM_JOB";
+const TOKEN: &str = "SWARM_TOKEN";
+const WORKER: &str = "SWARM_WORKER";
+
+/// How often a job shows that it runs.
+const TICK: Duration = Duration::from_secs(1);
+/// How soon and how seldom the rest of an ending job is looked at.
+const LOOK_MIN: Duration = Duration::from_millis(5);
+const LOOK_MAX: Duration = Duration::from_millis(200);
+/// How long orphans that have ended may wait to be taken note of while no job ends.
+const REAP: Duration = Duration::from_secs(1);
+
+/// Is the guard of the worker that started this process, until that worker ends.
+///
+/// # Errors
+///
+/// If the guard cannot begin to work. Afterwards it ends only when nothing is left of any job.
+pub fn serve() -> io::Result<()> {
+    set_child_subreaper(Some(getpid()))?;
+    // The kernel kills the jobs when the thread that started them ends, so it is a thread of its
+    // own, whatever runs in the others.
+    let guard = std::thread::Builder::new().name("guard".to_owned()).spawn(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(run())
+    })?;
+    guard.join().map_err(|_| io::Error::other("the guard failed"))?
+}
+
+async fn run() -> io::Result<()> {
+    let stdin = pipe::Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)?;
+    let (sender, mut requests) = mpsc::channel(64);
+    tokio::spawn(read(stdin, sender));
+    let (timer, mut alarms) = alarm_clock()?;
+    let mut children = signal(SignalKind::child())?;
+    let mut ends = [
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::hangup())?,
+    ];
+    let mut ticks = interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut guard = Serving {
+        worker: String::new(),
+        session: String::new(),
+        runs: BTreeMap::new(),
+        deadline: u64::MAX,
+        outbox: Outbox::open(),
+        output: Output::open()?,
+        look_at: None,
+        pause: LOOK_MIN,
+    };
+    loop {
+        let look_at = guard.look_at;
+        let next_look = async {
+            match look_at {
+                Some(at) => sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        let [terminate, interrupt, hangup] = &mut ends;
+        tokio::select! {
+            biased;
+            Some(()) = alarms.recv() => guard.deadline_passed(),
+            request = requests.recv() => match request {
+                Some(Request::Deadline { boottime_ns }) => {
+                    guard.deadline = boottime_ns;
+                    guard.deadline_passed();
+                    set(&timer, boottime_ns)?;
+                }
+                Some(request) => guard.asked(request),
+                None => break,
+            },
+            _ = children.recv() => guard.children_ended(),
+            () = next_look => guard.look(),
+            _ = ticks.tick() => guard.tick(),
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = hangup.recv() => break,
+        }
+    }
+    guard.end_all();
+    guard.outbox.close();
+    Ok(())
+}
+
+/// A timer on the clock that counts suspensions too, and what it tells whenever it goes off.
+fn alarm_clock() -> io::Result<(Arc<OwnedFd>, mpsc::UnboundedReceiver<()>)> {
+    let timer = Arc::new(timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?);
+    let (sender, alarms) = mpsc::unbounded_channel();
+    let waited_for = Arc::clone(&timer);
+    // A plain thread: the runtime's own timers do not count the time the machine is suspended.
+    std::thread::spawn(move || {
+        let mut expirations = [0; 8];
+        while rustix::io::read(&waited_for, &mut expirations).is_ok() && sender.send(()).is_ok() {}
+    });
+    Ok((timer, alarms))
+}
+
+/// Makes the timer go off at the deadline, or never once that has passed.
+fn set(timer: &OwnedFd, boottime_ns: u64) -> io::Result<()> {
+    let nanos = if boottime_ns_is_ahead(boottime_ns) { boottime_ns } else { 0 };
+    let part = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+    let value =
+        Timespec { tv_sec: part(nanos / 1_000_000_000), tv_nsec: part(nanos % 1_000_000_000) };
+    let never = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let time = Itimerspec { it_interval: never, it_value: value };
+    timerfd_settime(timer, TimerfdTimerFlags::ABSTIME, &time)?;
+    Ok(())
+}
+
+fn boottime_ns_is_ahead(at: u64) -> bool {
+    at != u64::MAX && boottime_ns() < at
+}
+
+/// Hands on what the worker says until it says no more, or something that makes no sense.
+async fn read(stdin: pipe::Receiver, requests: mpsc::Sender<Request>) {
+    let mut stdin = BufReader::new(stdin);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let mut limited = (&mut stdin).take(LINE_BYTES_MAX as u64);
+        if !matches!(limited.read_until(b'\n', &mut line).await, Ok(1..)) {
+            return;
+        }
+        let Ok(request) = serde_json::from_slice(&line) else { return };
+        if matches!(request, Request::Hello { version, .. } if version != VERSION) {
+            return;
+        }
+        if requests.send(request).await.is_err() {
+            return;
+        }
+    }
+}
+
+struct Serving {
+    worker: String,
+    session: String,
+    runs: BTreeMap<JobName, Run>,
+    deadline: u64,
+    outbox: Outbox,
+    output: Output,
+    look_at: Option<Instant>,
+    pause: Duration,
+}
+
+/// A job that runs. Its first process is reaped last of all, so that its number, which is its
+/// group's too, means nothing else until then.
+struct Run {
+    leader: Pid,
+    token: Token,
+    grace: Duration,
+    has_exited: bool,
+    /// When what is left is killed, once it is to end.
+    kill_at: Option<Instant>,
+    /// Which processes outside the group were told to end.
+    told: BTreeSet<i32>,
+    /// How many looks in a row found nothing left: one look can miss what forks behind its back.
+    empty_looks: u32,
+}
+
+impl Serving {
+    fn asked(&mut self, request: Request) {
+        match request {
+            Request::Hello { version: _, worker, session, run_log } => {
+                if let Some(path) = run_log {
+                    self.outbox.keep_log(&path, &worker, &session);
+                }
+                (self.worker, self.session) = (worker, session);
+            }
+            Request::Start { job, token, argv, env, grace_ms } => {
+                let grace = Duration::from_millis(grace_ms);
+                match self.start(&job, Token(token), &argv, &env, grace) {
+                    Ok(pid) => self.outbox.tell(Reply::Started { job, pid: raw(pid) }),
+                    Err(reason) => self.outbox.tell(Reply::Refused { job, reason }),
+                }
+            }
+            Request::Stop { job, grace_ms } => {
+                if let Some(run) = name(&job).and_then(|job| self.runs.get_mut(&job)) {
+                    run.stop(Duration::from_millis(grace_ms));
+                    self.look_soon();
+                }
+            }
+            Request::Deadline { boottime_ns } => self.deadline = boottime_ns,
+            Request::Ping { number } => self.outbox.tell(Reply::Pong { number }),
+        }
+    }
+
+    fn start(
+        &mut self,
+        job: &str,
+        token: Token,
+        argv: &[String],
+        env: &BTreeMap<String, String>,
+        grace: Duration,
+    ) -> Result<Pid, String> {
+        let name = JobName::new(job).map_err(|error| error.to_string())?;
+        if self.runs.contains_key(&name) {
+            return Err("it runs already".to_owned());
+        }
+        if self.deadline != u64::MAX && !boottime_ns_is_ahead(self.deadline) {
+            return Err("the time until which jobs may act has passed".to_owned());
+        }
+        let program = argv.first().map(String::as_str).unwrap_or_default();
+        can_be_run(program)?;
+        let told = |error: io::Error| format!("{program} cannot be started: {error}");
+        let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+        arguments.extend(["exec".into(), raw(getpid()).to_string().into(), "--".into()]);
+        let (reader, writer) = io::pipe().map_err(told)?;
+        let child = Command::new("/proc/self/exe")
+            .args(arguments)
+            .args(argv)
+            .envs(env)
+            .env(JOB, job)
+            .env(TOKEN, token.0.to_string())
+            .env(WORKER, &self.worker)
+            .env(SESSION, &self.session)
+            .stdin(Stdio::null())
+            .stdout(writer.try_clone().map_err(told)?)
+            .stderr(writer)
+            .process_group(0)
+            .spawn()
+            .map_err(told)?;
+        let leader = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let leader = leader.ok_or_else(|| "it has no number".to_owned())?;
+        self.outbox.note(&name, token, RunEvent::Start);
+        self.output.follow(name.clone(), reader);
+        let run = Run {
+            leader,
+            token,
+            grace,
+            has_exited: false,
+            kill_at: None,
+            told: BTreeSet::new(),
+            empty_looks: 0,
+        };
+        self.runs.insert(name, run);
+        Ok(leader)
+    }
+
+    /// Notes which first processes have ended. They are not reaped yet.
+    fn children_ended(&mut self) {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let mut is_any_job = false;
+        for run in self.runs.values_mut().filter(|run| !run.has_exited) {
+            run.has_exited = !matches!(waitid(WaitId::Pid(run.leader), options), Ok(None));
+            if run.has_exited {
+                is_any_job = true;
+                if run.kill_at.is_none() {
+                    run.stop(run.grace);
+                }
+            }
+        }
+        if is_any_job { self.look_soon() } else { self.look_within(REAP) }
+    }
+
+    fn look_soon(&mut self) {
+        self.pause = LOOK_MIN;
+        self.look_within(Duration::ZERO);
+    }
+
+    fn look_within(&mut self, span: Duration) {
+        let at = Instant::now() + span;
+        self.look_at = Some(self.look_at.map_or(at, |before| before.min(at)));
+    }
+
+    /// Looks what is left of the jobs that are to end, and carries on ending them.
+    fn look(&mut self) {
+        self.look_at = None;
+        let leaders = self.runs.iter().map(|(job, run)| (job.as_str(), raw(run.leader))).collect();
+        // Without `/proc` nothing can be said to be gone, so nothing is.
+        let census = Census::take(&leaders, &self.session);
+        let now = Instant::now();
+        let mut gone = Vec::new();
+        for (job, run) in self.runs.iter_mut().filter(|(_, run)| run.kill_at.is_some()) {
+            if census.as_ref().is_ok_and(|census| run.is_gone(census, now)) {
+                gone.push(job.clone());
+            }
+        }
+        for job in gone {
+            let Some(run) = self.runs.remove(&job) else { continue };
+            let end = waitpid(Some(run.leader), WaitOptions::empty());
+            self.joined(&job, run.token, end.ok().flatten().map(|(_, status)| status));
+        }
+        if self.runs.values().any(|run| run.kill_at.is_some()) {
+            let is_near = self.runs.values().any(|run| 0 < run.empty_looks);
+            self.look_within(if is_near { Duration::ZERO } else { self.pause });
+            self.pause = LOOK_MAX.min(2 * self.pause);
+        }
+    }
+
+    fn joined(&self, job: &JobName, token: Token, status: Option<WaitStatus>) {
+        let end = match status {
+            Some(status) => match (status.exit_status(), status.terminating_signal()) {
+                (Some(code), _) => End::Code(code),
+                (None, Some(signal)) => End::Signal(signal),
+                (None, None) => End::Unknown,
+            },
+            None => End::Unknown,
+        };
+        self.outbox.note(job, token, RunEvent::Stop);
+        self.outbox.tell(Reply::Joined { job: job.to_string(), end });
+    }
+
+    fn deadline_passed(&mut self) {
+        // It may have moved since the timer went off.
+        if self.deadline <= boottime_ns() {
+            self.end_all();
+        }
+    }
+
+    /// Kills and reaps every descendant, and returns when none is left.
+    fn end_all(&mut self) {
+        let mut ends: BTreeMap<i32, WaitStatus> = BTreeMap::new();
+        loop {
+            for run in self.runs.values().filter(|run| !ends.contains_key(&raw(run.leader))) {
+                let _ = kill_process_group(run.leader, Signal::KILL);
+            }
+            if let Ok(census) = Census::take(&BTreeMap::new(), &self.session) {
+                census.all().for_each(|process| census::signal(process, Signal::KILL));
+            }
+            let is_left = loop {
+                match waitpid(None, WaitOptions::NOHANG) {
+                    Ok(Some((pid, status))) => {
+                        ends.insert(raw(pid), status);
+                    }
+                    Ok(None) => break true,
+                    Err(_) => break false,
+                }
+            };
+            if !is_left {
+                break;
+            }
+            std::thread::sleep(LOOK_MIN);
+        }
+        for (job, run) in std::mem::take(&mut self.runs) {
+            self.joined(&job, run.token, ends.remove(&raw(run.leader)));
+        }
+    }
+
+    fn tick(&self) {
+        if self.outbox.is_empty() {
+            self.runs.iter().for_each(|(job, run)| {
+                self.outbox.note(job, run.token, RunEvent::Tick);
+            });
+        }
+    }
+}
+
+impl Run {
+    /// Tells every process of the group to end, and the others at the next look.
+    fn stop(&mut self, grace: Duration) {
+        let kill_at = Instant::now() + grace;
+        self.kill_at = Some(self.kill_at.map_or(kill_at, |before| before.min(kill_at)));
+        let _ = kill_process_group(self.leader, Signal::TERM);
+        // A frozen process cannot end before it goes on.
+        let _ = kill_process_group(self.leader, Signal::CONT);
+    }
+
+    /// Whether nothing is left; tells, and later kills, what is.
+    fn is_gone(&mut self, census: &Census, now: Instant) -> bool {
+        let is_due = self.kill_at.is_some_and(|at| at <= now);
+        let mut is_empty = self.has_exited;
+        for process in census.left(raw(self.leader)) {
+            is_empty = false;
+            let is_outside = process.group != raw(self.leader);
+            if is_due {
+                census::signal(process, Signal::KILL);
+            } else if is_outside && self.told.insert(raw(process.pid)) {
+                census::signal(process, Signal::TERM);
+                census::signal(process, Signal::CONT);
+            }
+        }
+        if is_due && !is_empty {
+            let _ = kill_process_group(self.leader, Signal::KILL);
+        }
+        self.empty_looks = if is_empty { self.empty_looks + 1 } else { 0 };
+        2 <= self.empty_looks
+    }
+}
+
+fn raw(pid: Pid) -> i32 {
+    pid.as_raw_nonzero().get()
+}
+
+/// Whether there is such a program, as far as can be told without starting it.
+fn can_be_run(program: &str) -> Result<(), String> {
+    let is_program = |path: &Path| {
+        path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    };
+    if program.contains('/') {
+        return match Path::new(program) {
+            path if is_program(path) => Ok(()),
+            path if path.exists() => {
+                Err(format!("{program} is no program; make it an executable file"))
+            }
+            _ => Err(format!("there is no program {program}")),
+        };
+    }
+    let directories = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = std::env::split_paths(&directories).any(|dir| is_program(&dir.join(program)));
+    let missing = || format!("there is no program `{program}` in {}", directories.display());
+    is_there.then_some(()).ok_or_else(missing)
+}

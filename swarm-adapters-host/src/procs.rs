@@ -1,0 +1,91 @@
+//! The processes of this machine, as `/proc` tells them.
+
+use std::fs;
+use std::io;
+
+use rustix::process::Pid;
+
+/// A process at the moment it was looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) pid: Pid,
+    /// 0 for a process without a parent in this namespace.
+    pub(crate) parent: i32,
+    pub(crate) group: i32,
+    /// Whether it has ended and only waits for its parent to take note.
+    pub(crate) is_zombie: bool,
+    /// In clock ticks since the machine started. Together with the number it names one process.
+    pub(crate) started: u64,
+}
+
+/// All processes. One that begins or ends meanwhile may or may not stand in it, so "there is none"
+/// takes two looks.
+pub(crate) fn all() -> io::Result<Vec<Process>> {
+    let entries = fs::read_dir("/proc")?;
+    let pid = |entry: io::Result<fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
+    Ok(entries.filter_map(pid).filter_map(one).collect())
+}
+
+/// The process with this number, if there is one.
+pub(crate) fn one(pid: i32) -> Option<Process> {
+    parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// The program's name stands in parentheses and may itself hold any of them, and spaces.
+fn parse(pid: i32, stat: &str) -> Option<Process> {
+    let words: Vec<_> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let state = *words.first()?;
+    Some(Process {
+        pid: Pid::from_raw(pid)?,
+        parent: words.get(1)?.parse().ok()?,
+        group: words.get(2)?.parse().ok()?,
+        is_zombie: state == "Z" || state == "X",
+        started: words.get(19)?.parse().ok()?,
+    })
+}
+
+/// Whether the environment that a process was started with has the entry `NAME=value`. One that
+/// cannot be read (another user's, or one that has just ended) has nothing.
+pub(crate) fn has_entry(pid: Pid, entry: &[u8]) -> bool {
+    let environment = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero()));
+    environment.is_ok_and(|all| all.split(|byte| *byte == 0).any(|one| one == entry))
+}
+
+/// The value of `name` in the environment that a process was started with.
+pub(crate) fn value(pid: Pid, name: &str) -> Option<String> {
+    let all = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).ok()?;
+    let of = |entry: &[u8]| {
+        let value = entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+        String::from_utf8(value.to_vec()).ok()
+    };
+    all.split(|byte| *byte == 0).find_map(of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_may_be_called_anything() {
+        let stat = "7 (a) b (c)) S 3 5 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4242 0 0";
+        let expected = Process {
+            pid: Pid::from_raw(7).unwrap(),
+            parent: 3,
+            group: 5,
+            is_zombie: false,
+            started: 4242,
+        };
+        assert_eq!(parse(7, stat), Some(expected));
+        assert_eq!(parse(7, "7 (cut"), None);
+    }
+
+    #[test]
+    fn this_process_is_found() {
+        let me = rustix::process::getpid();
+        let found = all().unwrap().into_iter().find(|process| process.pid == me).unwrap();
+        assert_eq!(Some(found), one(me.as_raw_nonzero().get()));
+        let path = std::env::var("PATH").unwrap();
+        assert_eq!(value(me, "PATH"), Some(path.clone()));
+        assert!(has_entry(me, format!("PATH={path}").as_bytes()));
+    }
+}

@@ -1,0 +1,135 @@
+//! The run log: who ran which job when, one JSON object a line, for `swarm-operator verify`.
+//!
+//! Whoever runs a job writes `start`, then `tick` every second, and `stop` when nothing of it is
+//! left. All writers of a machine share one file and one clock (`CLOCK_BOOTTIME`), which is read
+//! right before the one `write` of a line, so that overlaps show as they were. A line that cannot
+//! be written is counted and warned of once; no job stops for it.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+use swarm_core::{JobName, Token};
+
+/// What happened to a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RunEvent {
+    /// It was started.
+    Start,
+    /// It still runs.
+    Tick,
+    /// Nothing of it is left.
+    Stop,
+}
+
+/// The time since the machine started in nanoseconds, the time it was suspended included.
+#[must_use]
+pub fn boottime_ns() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    let (seconds, nanos) = (u64::try_from(now.tv_sec), u64::try_from(now.tv_nsec));
+    seconds.unwrap_or_default() * 1_000_000_000 + nanos.unwrap_or_default()
+}
+
+/// Writes for one session of one worker. Several processes may write to the same file.
+#[derive(Debug)]
+pub struct RunLog {
+    file: File,
+    worker: String,
+    session: String,
+    errors: AtomicU64,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    t: u64,
+    job: &'a str,
+    worker: &'a str,
+    session: &'a str,
+    token: u64,
+    event: RunEvent,
+}
+
+impl RunLog {
+    /// Opens the file at `path`, or makes it, to append to it.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be opened for writing.
+    pub fn open(path: &Path, worker: &str, session: &str) -> io::Result<Self> {
+        let file = File::options().create(true).append(true).open(path)?;
+        let (worker, session) = (worker.to_owned(), session.to_owned());
+        Ok(Self { file, worker, session, errors: AtomicU64::new(0) })
+    }
+
+    /// Writes that `event` happened to `job` now.
+    ///
+    /// # Errors
+    ///
+    /// The first failure is returned, for a warning; later ones are only counted.
+    pub fn write(&self, job: &JobName, token: Token, event: RunEvent) -> io::Result<()> {
+        let Self { file, worker, session, errors } = self;
+        let t = boottime_ns();
+        let line = Line { t, job: job.as_str(), worker, session, token: token.0, event };
+        let written = serde_json::to_vec(&line).map_err(io::Error::from).and_then(|mut line| {
+            line.push(b'\n');
+            // One write, or lines of several writers would mix; so no second one for a rest.
+            let mut file = file;
+            match file.write(&line)? {
+                whole if whole == line.len() => Ok(()),
+                part => Err(io::Error::other(format!("{part} of {} bytes written", line.len()))),
+            }
+        });
+        match written {
+            Ok(()) => Ok(()),
+            Err(error) if errors.fetch_add(1, Ordering::Relaxed) == 0 => Err(error),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// How many lines could not be written.
+    #[must_use]
+    pub fn errors(&self) -> u64 {
+        self.errors.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_tells_who_ran_what_when() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run.log");
+        let job = JobName::new("stream:\"a\"").unwrap();
+        let before = boottime_ns();
+        for (session, event) in [("s1", RunEvent::Start), ("s2", RunEvent::Tick)] {
+            let log = RunLog::open(&path, "w-0", session).unwrap();
+            log.write(&job, Token(7), event).unwrap();
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        let (first, second) = text.split_once('\n').unwrap();
+        let t = first.strip_prefix("{\"t\":").unwrap().split_once(',').unwrap().0;
+        assert!((before..=boottime_ns()).contains(&t.parse().unwrap()));
+        let rest =
+            r#","job":"stream:\"a\"","worker":"w-0","session":"s1","token":7,"event":"start"}"#;
+        assert!(first.ends_with(rest), "{first}");
+        assert!(
+            second.ends_with("\"session\":\"s2\",\"token\":7,\"event\":\"tick\"}\n"),
+            "{second}"
+        );
+    }
+
+    #[test]
+    fn a_full_disk_is_told_once_and_counted() {
+        let log = RunLog::open(Path::new("/dev/full"), "w-0", "s1").unwrap();
+        let write = || log.write(&JobName::new("a").unwrap(), Token(1), RunEvent::Tick);
+        assert!(write().is_err());
+        assert!(write().is_ok() && write().is_ok());
+        assert_eq!(log.errors(), 3);
+    }
+}

@@ -1,0 +1,59 @@
+//! The runners that come with a worker, by their names.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// What is done for a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RunnerKind {
+    /// Nothing but lines in the log.
+    #[default]
+    Log,
+    /// A process of a given program.
+    Command,
+    /// An HTTP request every second.
+    Ping,
+}
+
+impl RunnerKind {
+    const ALL: [Self; 3] = [Self::Log, Self::Command, Self::Ping];
+}
+
+impl FromStr for RunnerKind {
+    type Err = UnknownRunner;
+
+    fn from_str(name: &str) -> Result<Self, UnknownRunner> {
+        let is_called = |kind: &Self| kind.to_string() == name;
+        Self::ALL.into_iter().find(is_called).ok_or_else(|| UnknownRunner(name.to_owned()))
+    }
+}
+
+impl fmt::Display for RunnerKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Log => "log",
+            Self::Command => "command",
+            Self::Ping => "ping",
+        })
+    }
+}
+
+/// Names a runner that does not exist.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no runner `{0}`; write `log`, `command` or `ping`")]
+pub struct UnknownRunner(String);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runners_are_chosen_by_their_names() {
+        for kind in RunnerKind::ALL {
+            assert_eq!(kind.to_string().parse(), Ok(kind));
+        }
+        let error = "lgo".parse::<RunnerKind>().unwrap_err();
+        let expected = "there is no runner `lgo`; write `log`, `command` or `ping`";
+        assert_eq!(error.to_string(), expected);
+    }
+}

@@ -1,0 +1,223 @@
+//! A runner that asks another program whether it is there, over and over.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use axum::http::{Request, StatusCode, header};
+use http_body_util::Empty;
+use hyper::body::Bytes;
+use hyper::client::conn::http1::handshake;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{Job, Outcome, Runner};
+use crate::metrics::PingMetrics;
+
+/// Sends `GET /ping` to `HOST:PORT`, which is the name of the job, at every interval.
+#[derive(Clone, Debug)]
+pub struct Ping {
+    /// The time from one request to the next.
+    pub interval: Duration,
+    /// How long a request may take, from connecting to the answer's first line.
+    pub timeout: Duration,
+    /// Where results are counted.
+    pub metrics: PingMetrics,
+}
+
+impl Ping {
+    /// Every second, with as long for an answer.
+    #[must_use]
+    pub fn new(metrics: PingMetrics) -> Self {
+        Self { interval: Duration::from_secs(1), timeout: Duration::from_secs(1), metrics }
+    }
+}
+
+#[async_trait]
+impl Runner for Ping {
+    async fn run(&self, job: &Job, stop: CancellationToken) -> Outcome {
+        let address: Address = match job.name.as_str().parse() {
+            Ok(address) => address,
+            Err(error) => return Outcome::Failed(AddressError::to_string(&error)),
+        };
+        let mut ticks = interval(self.interval);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let pings = async {
+            loop {
+                ticks.tick().await;
+                let result = ask(&address, self.timeout).await;
+                self.metrics.pinged(result.as_ref().ok().map(|pong| pong.latency));
+                match result {
+                    Ok(pong) => tracing::info!(job = %job.name, "{pong}"),
+                    Err(error) => tracing::warn!(job = %job.name, "{error}"),
+                }
+            }
+        };
+        stop.run_until_cancelled(pings).await;
+        Outcome::Ended
+    }
+}
+
+/// Sends one `GET /ping` to `address`, which is `HOST:PORT`.
+///
+/// # Errors
+///
+/// [`PingError`], a sentence for a person.
+pub async fn ping(address: &str, at_most: Duration) -> Result<Pong, PingError> {
+    ask(&address.parse()?, at_most).await
+}
+
+/// A good answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pong {
+    /// The time from the first try to connect to the answer's first line.
+    pub latency: Duration,
+}
+
+impl fmt::Display for Pong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "answered in {:.3} ms", self.latency.as_secs_f64() * 1e3)
+    }
+}
+
+/// Why there was no good answer.
+#[derive(Debug, thiserror::Error)]
+pub enum PingError {
+    /// Nothing was asked.
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    /// Nobody could be asked.
+    #[error("{address} cannot be reached: {reason}")]
+    Unreachable {
+        /// Whom.
+        address: String,
+        /// What the system, or the protocol, says.
+        reason: String,
+    },
+    /// The answer did not come in time.
+    #[error("{address} did not answer within {} ms", at_most.as_millis())]
+    Late {
+        /// Who.
+        address: String,
+        /// How long was waited.
+        at_most: Duration,
+    },
+    /// The answer is not a good one.
+    #[error("{address} answered {status}")]
+    Refused {
+        /// Who.
+        address: String,
+        /// With what.
+        status: StatusCode,
+    },
+}
+
+/// A text that is not `HOST:PORT`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` cannot be pinged; write HOST:PORT, such as 127.0.0.1:9090 or [::1]:9090")]
+pub struct AddressError(String);
+
+/// Whom to ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Address {
+    host: String,
+    port: u16,
+    shown: String,
+}
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let parts = || {
+            let (host, port) = text.rsplit_once(':')?;
+            let port = port.parse().ok().filter(|port| *port != 0)?;
+            let host = match host.strip_prefix('[') {
+                Some(rest) => rest.strip_suffix(']').filter(|host| host.contains(':'))?,
+                None => Some(host).filter(|host| !host.contains([':', ']']))?,
+            };
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || ".-_:%".contains(c);
+            (!host.is_empty() && host.chars().all(is_plain)).then(|| (host.to_owned(), port))
+        };
+        let (host, port) =
+            parts().ok_or_else(|| AddressError(text.escape_default().to_string()))?;
+        Ok(Self { host, port, shown: text.to_owned() })
+    }
+}
+
+async fn ask(address: &Address, at_most: Duration) -> Result<Pong, PingError> {
+    let began = Instant::now();
+    let shown = || address.shown.clone();
+    let answer = timeout(at_most, status(address)).await;
+    let late = |_| PingError::Late { address: shown(), at_most };
+    let status = answer.map_err(late)?.map_err(|error| {
+        let reason = error.to_string();
+        PingError::Unreachable { address: shown(), reason }
+    })?;
+    if !status.is_success() {
+        return Err(PingError::Refused { address: shown(), status });
+    }
+    Ok(Pong { latency: began.elapsed() })
+}
+
+/// A connection of its own for every request: that is what is to be tried.
+async fn status(address: &Address) -> Result<StatusCode, Box<dyn std::error::Error + Send + Sync>> {
+    let stream = TcpStream::connect((address.host.as_str(), address.port)).await?;
+    let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
+    let _connection = AbortOnDropHandle::new(tokio::spawn(connection));
+    let request = Request::get("/ping")
+        .header(header::HOST, &address.shown)
+        .header(header::CONNECTION, "close")
+        .body(Empty::<Bytes>::new())?;
+    Ok(sender.send_request(request).await?.status())
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::routing::get;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(10);
+
+    async fn served(router: Router) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        address.to_string()
+    }
+
+    #[test]
+    fn an_address_is_host_and_port() {
+        let parts = |text: &str| text.parse::<Address>().map(|a| (a.host, a.port));
+        assert_eq!(parts("db.local:80"), Ok(("db.local".into(), 80)));
+        assert_eq!(parts("[::1]:9090"), Ok(("::1".into(), 9090)));
+        for bad in ["", "a", "a:", ":80", "a:0", "a:65536", "::1:80", "[a]:80", "a/b:80", "a b:1"] {
+            assert!(parts(bad).is_err(), "{bad:?} was accepted");
+        }
+        let message = parts("stream:cctv0:updated").unwrap_err().to_string();
+        assert!(message.starts_with("`stream:cctv0:updated` cannot be pinged; write"), "{message}");
+    }
+
+    #[tokio::test]
+    async fn a_good_answer_has_a_latency_and_others_are_told_in_a_sentence() {
+        let good = served(Router::new().route("/ping", get(|| async { "pong" }))).await;
+        assert!(ping(&good, SECOND).await.unwrap().to_string().starts_with("answered in "));
+        let bad = served(Router::new()).await;
+        let message = ping(&bad, SECOND).await.unwrap_err().to_string();
+        assert_eq!(message, format!("{bad} answered 404 Not Found"));
+        let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = silent.local_addr().unwrap().to_string();
+        let message = ping(&address, Duration::from_millis(50)).await.unwrap_err().to_string();
+        assert_eq!(message, format!("{address} did not answer within 50 ms"));
+        drop(silent);
+        let message = ping(&address, SECOND).await.unwrap_err().to_string();
+        assert!(message.contains(" cannot be reached: Connection refused"), "{message}");
+    }
+}

@@ -1,0 +1,272 @@
+//! The task behind a supervisor.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
+use swarm_core::JobName;
+use tokio::sync::mpsc;
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::{Event, JobPhase, JobReport, JobSpec, Reports};
+use crate::runlog::{RunEvent, RunLog};
+use crate::runner::{Job, Outcome, Permit, RunLogKeeper, Runner};
+
+/// How often a running job shows that it runs. One timer serves all jobs.
+const TICK: Duration = Duration::from_secs(1);
+/// The pauses before a job that ended by itself is started again. Chance adds up to as much again,
+/// so the longest is 30 s.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(15);
+/// How long a run has to last for earlier ends to be forgotten.
+const RAN_WELL: Duration = Duration::from_secs(30);
+
+/// What a supervisor is told to do.
+#[derive(Debug)]
+pub(super) enum Order {
+    Start(JobSpec),
+    Stop(JobName),
+    PermitUntil(u64),
+}
+
+pub(super) struct Task {
+    runner: Arc<dyn Runner>,
+    run_log: Option<RunLog>,
+    permit: Permit,
+    reports: Reports,
+    outbox: mpsc::UnboundedSender<Event>,
+    jobs: BTreeMap<JobName, Entry>,
+    runs: JoinSet<Outcome>,
+    names: HashMap<Id, JobName>,
+    /// When which job is to be started again.
+    due: BTreeSet<(Instant, JobName)>,
+}
+
+struct Entry {
+    job: Job,
+    run_once: bool,
+    pauses: ExponentialBackoff,
+    state: State,
+}
+
+enum State {
+    Running(Instant),
+    Waiting(Instant),
+    /// What to start once it has ended.
+    Stopping(Option<JobSpec>),
+}
+
+impl Task {
+    pub(super) fn new(
+        runner: Arc<dyn Runner>,
+        run_log: Option<RunLog>,
+        permit: Permit,
+        reports: Reports,
+        outbox: mpsc::UnboundedSender<Event>,
+    ) -> Self {
+        let run_log = match runner.run_log_keeper() {
+            RunLogKeeper::Supervisor => run_log,
+            RunLogKeeper::Runner => None,
+        };
+        Self {
+            runner,
+            run_log,
+            permit,
+            reports,
+            outbox,
+            jobs: BTreeMap::new(),
+            runs: JoinSet::new(),
+            names: HashMap::new(),
+            due: BTreeSet::new(),
+        }
+    }
+
+    pub(super) async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Order>) {
+        let mut ticks = interval_at(Instant::now() + TICK, TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let mut is_open = true;
+        while is_open || !self.runs.is_empty() {
+            let due = self.due.first().map(|(at, _)| *at);
+            let next_due = async {
+                match due {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                order = inbox.recv(), if is_open => match order {
+                    Some(Order::Start(spec)) => self.start(spec),
+                    Some(Order::Stop(job)) => self.stop(&job),
+                    Some(Order::PermitUntil(at)) => {
+                        self.permit.set(at);
+                        self.runner.permit_until(at);
+                    }
+                    None => {
+                        is_open = false;
+                        let jobs: Vec<_> = self.jobs.keys().cloned().collect();
+                        jobs.iter().for_each(|job| self.stop(job));
+                    }
+                },
+                Some(ended) = self.runs.join_next_with_id(), if !self.runs.is_empty() => {
+                    self.ended(ended);
+                }
+                _ = ticks.tick(), if !self.runs.is_empty() => self.tick(),
+                () = next_due => self.start_due(),
+            }
+        }
+    }
+
+    fn start(&mut self, spec: JobSpec) {
+        if let Some(entry) = self.jobs.get_mut(&spec.name) {
+            match &mut entry.state {
+                State::Running(_) | State::Waiting(_) => {}
+                State::Stopping(next) => *next = Some(spec),
+            }
+            return;
+        }
+        let JobSpec { name, token, params, run_once } = spec;
+        let stop = CancellationToken::new();
+        let job = Job { name, token, params, permit: self.permit.clone(), stop };
+        let report = JobReport { token, phase: JobPhase::Running, restarts: 0, last_exit: None };
+        self.reports.lock().insert(job.name.clone(), report);
+        self.begin(Entry {
+            job,
+            run_once,
+            pauses: pauses(),
+            state: State::Waiting(Instant::now()),
+        });
+    }
+
+    /// Begins a run of a job that does not run.
+    fn begin(&mut self, mut entry: Entry) {
+        self.note(&entry.job, RunEvent::Start);
+        let (runner, job) = (Arc::clone(&self.runner), entry.job.clone());
+        let run = async move { runner.run(&job, job.stop.clone()).await };
+        entry.state = State::Running(Instant::now());
+        let name = entry.job.name.clone();
+        self.names.insert(self.runs.spawn(run).id(), name.clone());
+        self.jobs.insert(name, entry);
+    }
+
+    fn stop(&mut self, name: &JobName) {
+        let Some(entry) = self.jobs.get_mut(name) else { return };
+        match &mut entry.state {
+            State::Running(_) => {
+                entry.job.stop.cancel();
+                entry.state = State::Stopping(None);
+                self.edit(name, |report| report.phase = JobPhase::Stopping);
+            }
+            State::Waiting(at) => {
+                self.due.remove(&(*at, name.clone()));
+                self.forget(name);
+                self.tell(Event::Joined(name.clone()));
+            }
+            State::Stopping(next) => *next = None,
+        }
+    }
+
+    fn ended(&mut self, ended: Result<(Id, Outcome), JoinError>) {
+        let (id, outcome) = match ended {
+            Ok(ended) => ended,
+            Err(error) => (error.id(), Outcome::Failed(format!("the runner failed: {error}"))),
+        };
+        let Some(name) = self.names.remove(&id) else { return };
+        let Some(mut entry) = self.jobs.remove(&name) else { return };
+        self.note(&entry.job, RunEvent::Stop);
+        match entry.state {
+            State::Stopping(next) => {
+                self.forget(&name);
+                self.tell(Event::Joined(name));
+                if let Some(spec) = next {
+                    self.start(spec);
+                }
+            }
+            State::Running(_) | State::Waiting(_)
+                if entry.run_once && outcome == Outcome::Ended =>
+            {
+                tracing::info!(job = %name, "finished");
+                self.forget(&name);
+                self.tell(Event::Finished(name));
+            }
+            State::Running(since) | State::Waiting(since) => {
+                if RAN_WELL <= since.elapsed() {
+                    entry.pauses = pauses();
+                }
+                let pause = entry.pauses.next().unwrap_or(PAUSE_MAX);
+                let exit = match outcome {
+                    Outcome::Ended => "ended by itself".to_owned(),
+                    Outcome::Failed(sentence) => sentence,
+                };
+                let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+                tracing::warn!(job = %name, pause_ms, "{exit}; it is started again after a pause");
+                self.edit(&name, |report| {
+                    report.phase = JobPhase::Waiting;
+                    report.last_exit = Some(exit);
+                });
+                let at = Instant::now() + pause;
+                entry.state = State::Waiting(at);
+                self.due.insert((at, name.clone()));
+                self.jobs.insert(name, entry);
+            }
+        }
+    }
+
+    fn start_due(&mut self) {
+        let now = Instant::now();
+        while self.due.first().is_some_and(|(at, _)| *at <= now) {
+            let Some((_, name)) = self.due.pop_first() else { return };
+            let Some(entry) = self.jobs.remove(&name) else { continue };
+            self.edit(&name, |report| {
+                report.phase = JobPhase::Running;
+                report.restarts += 1;
+            });
+            self.begin(entry);
+        }
+    }
+
+    fn tick(&self) {
+        for entry in self.jobs.values() {
+            match entry.state {
+                State::Running(_) | State::Stopping(_) => {
+                    self.runner.tick(&entry.job);
+                    self.note(&entry.job, RunEvent::Tick);
+                }
+                State::Waiting(_) => {}
+            }
+        }
+    }
+
+    /// Writes to the run log, if it is kept here.
+    fn note(&self, job: &Job, event: RunEvent) {
+        let written = self.run_log.as_ref().map(|log| log.write(&job.name, job.token, event));
+        if let Some(Err(error)) = written {
+            tracing::warn!(%error, "the run log cannot be written; jobs run on without it");
+        }
+    }
+
+    fn edit(&self, job: &JobName, edit: impl FnOnce(&mut JobReport)) {
+        self.reports.lock().get_mut(job).map(edit);
+    }
+
+    fn forget(&mut self, job: &JobName) {
+        self.jobs.remove(job);
+        self.reports.lock().remove(job);
+    }
+
+    fn tell(&self, event: Event) {
+        // Nobody listens any more when the supervisor was dropped.
+        let _ = self.outbox.send(event);
+    }
+}
+
+fn pauses() -> ExponentialBackoff {
+    ExponentialBuilder::default()
+        .with_min_delay(PAUSE_MIN)
+        .with_max_delay(PAUSE_MAX)
+        .without_max_times()
+        .with_jitter()
+        .build()
+}

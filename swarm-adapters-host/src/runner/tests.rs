@@ -1,0 +1,166 @@
+//! The supervisor against runners that end as told.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::*;
+use crate::runlog::RunLog;
+
+/// Ends every run as the next of these says; without one, runs until it is stopped.
+#[derive(Default)]
+struct Script {
+    ends: Mutex<Vec<Outcome>>,
+    runs: AtomicU64,
+}
+
+#[async_trait]
+impl Runner for Script {
+    async fn run(&self, job: &Job, stop: CancellationToken) -> Outcome {
+        self.runs.fetch_add(1, Ordering::Relaxed);
+        let end = self.ends.lock().unwrap().pop();
+        match end {
+            Some(Outcome::Failed(sentence)) if sentence == "panic" => panic!("on purpose"),
+            Some(end) => end,
+            None => {
+                assert!(job.is_permitted());
+                stop.cancelled().await;
+                assert!(!job.is_permitted());
+                Outcome::Ended
+            }
+        }
+    }
+}
+
+fn spec(name: &str, token: u64) -> JobSpec {
+    let name = JobName::new(name).unwrap();
+    JobSpec { name, token: Token(token), params: BTreeMap::new(), run_once: false }
+}
+
+fn supervisor(ends: &[Outcome]) -> (Supervisor, Arc<Script>) {
+    let ends = Mutex::new(ends.iter().rev().cloned().collect());
+    let script = Arc::new(Script { ends, runs: AtomicU64::new(0) });
+    (Supervisor::new(Arc::clone(&script) as Arc<dyn Runner>, None), script)
+}
+
+async fn event(supervisor: &mut Supervisor) -> Event {
+    timeout(Duration::from_secs(20), supervisor.next_event()).await.unwrap()
+}
+
+async fn until(supervisor: &Supervisor, is_so: impl Fn(&JobReport) -> bool) -> JobReport {
+    let reached = async {
+        loop {
+            if let Some(report) = supervisor.reports().into_values().find(|report| is_so(report)) {
+                return report;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    timeout(Duration::from_secs(20), reached).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_stopped_job_is_joined_once_and_the_others_run_on() {
+    let (mut supervisor, _) = supervisor(&[]);
+    supervisor.start(spec("a", 1));
+    supervisor.start(spec("b", 1));
+    let a = JobName::new("a").unwrap();
+    supervisor.stop(&a);
+    supervisor.stop(&a);
+    assert_eq!(event(&mut supervisor).await, Event::Joined(a.clone()));
+    assert!(supervisor.reports().into_keys().eq([JobName::new("b").unwrap()]));
+    supervisor.stop(&a);
+    supervisor.stop(&JobName::new("b").unwrap());
+    assert_eq!(event(&mut supervisor).await, Event::Joined(JobName::new("b").unwrap()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_ends_by_itself_is_started_again_ever_more_slowly() {
+    let failed = |text: &str| Outcome::Failed(text.to_owned());
+    let (mut supervisor, script) =
+        supervisor(&[Outcome::Ended, failed("panic"), failed("it broke")]);
+    let before = tokio::time::Instant::now();
+    supervisor.start(spec("a", 7));
+    let report = until(&supervisor, |r| r.restarts == 3 && r.phase == JobPhase::Running).await;
+    assert_eq!((report.token, report.last_exit.as_deref()), (Token(7), Some("it broke")));
+    assert_eq!(script.runs.load(Ordering::Relaxed), 4);
+    // 100 + 200 + 400 ms, and by chance up to twice that.
+    let took = before.elapsed().as_millis();
+    assert!((700..1_500).contains(&took), "{took} ms");
+    supervisor.stop(&JobName::new("a").unwrap());
+    event(&mut supervisor).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_waits_to_be_started_again_is_joined_at_once() {
+    let (mut supervisor, script) = supervisor(&vec![Outcome::Failed("it broke".into()); 9]);
+    supervisor.start(spec("a", 7));
+    until(&supervisor, |report| report.phase == JobPhase::Waiting).await;
+    let a = JobName::new("a").unwrap();
+    supervisor.stop(&a);
+    assert_eq!(event(&mut supervisor).await, Event::Joined(a));
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert!(script.runs.load(Ordering::Relaxed) < 9);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finite_job_is_done_once_it_ended_well() {
+    let (mut supervisor, script) =
+        supervisor(&[Outcome::Failed("it broke".into()), Outcome::Ended]);
+    supervisor.start(JobSpec { run_once: true, ..spec("a", 1) });
+    assert_eq!(event(&mut supervisor).await, Event::Finished(JobName::new("a").unwrap()));
+    assert_eq!(script.runs.load(Ordering::Relaxed), 2);
+    assert!(supervisor.reports().is_empty());
+}
+
+#[tokio::test]
+async fn a_job_that_is_started_while_it_stops_runs_again_under_its_new_token() {
+    let (mut supervisor, _) = supervisor(&[]);
+    supervisor.start(spec("a", 1));
+    let a = JobName::new("a").unwrap();
+    supervisor.stop(&a);
+    supervisor.start(spec("a", 2));
+    assert_eq!(event(&mut supervisor).await, Event::Joined(a));
+    until(&supervisor, |report| report.token == Token(2)).await;
+}
+
+#[tokio::test]
+async fn a_permit_ends_with_its_time() {
+    let permit = Permit::unlimited();
+    let (name, stop) = (JobName::new("a").unwrap(), CancellationToken::new());
+    let job = Job { name, token: Token(1), params: BTreeMap::new(), permit: permit.clone(), stop };
+    assert!(job.is_permitted());
+    permit.set(boottime_ns());
+    assert!(!job.is_permitted());
+    permit.set(boottime_ns() + 60_000_000_000);
+    assert!(job.is_permitted());
+    job.stop.cancel();
+    assert!(!job.is_permitted());
+}
+
+#[tokio::test]
+async fn every_run_is_in_the_run_log_from_start_to_stop() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("run.log");
+    let log = RunLog::open(&path, "w-0", "s").unwrap();
+    let mut supervisor = Supervisor::new(Arc::new(Log), Some(log));
+    supervisor.start(spec("a", 3));
+    until(&supervisor, |report| report.phase == JobPhase::Running).await;
+    let text = || std::fs::read_to_string(&path).unwrap();
+    timeout(Duration::from_secs(20), async {
+        while !text().contains("\"tick\"") {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+    .unwrap();
+    supervisor.stop(&JobName::new("a").unwrap());
+    event(&mut supervisor).await;
+    let events: Vec<_> =
+        text().lines().map(|line| line.rsplit('"').nth(1).unwrap().to_owned()).collect();
+    assert_eq!(
+        (events.first().unwrap().as_str(), events.last().unwrap().as_str()),
+        ("start", "stop")
+    );
+}

@@ -1,0 +1,86 @@
+//! The jobs of a worker, and what runs them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::env;
+use std::ffi::OsString;
+use std::sync::Arc;
+
+use swarm_adapters_host::guard::{Guard, GuardCommand, Identity};
+use swarm_adapters_host::metrics::PingMetrics;
+use swarm_adapters_host::runlog::RunLog;
+use swarm_adapters_host::runner::{self, Event, JobSpec, Log, Ping, Runner, Supervisor};
+use swarm_core::{JobName, Token};
+
+use crate::Failure;
+use crate::args::RunArgs;
+use crate::runner::RunnerSpec;
+
+/// A view grants no tokens.
+const TOKEN: Token = Token(0);
+
+/// What runs, and what runs it.
+pub(crate) struct Jobs {
+    pub(crate) supervisor: Supervisor,
+    guard: Option<Guard>,
+}
+
+impl Jobs {
+    /// Jobs of `worker`, whose life is called `session`: every process of a job bears that name.
+    pub(crate) fn new(args: &RunArgs, worker: &str, session: &str) -> Result<Self, Failure> {
+        let failed =
+            |what: &str, error: std::io::Error| Failure::Failed(format!("{what}: {error}"));
+        let run_log = args.run_log.clone();
+        let open = |path| RunLog::open(path, worker, session);
+        let log = run_log.as_deref().map(open).transpose();
+        let log = log.map_err(|error| failed("the run log cannot be opened", error))?;
+        let mut guard = None;
+        let runner: Arc<dyn Runner> = match args.runner.spec()? {
+            RunnerSpec::Log => Arc::new(Log),
+            RunnerSpec::Ping { interval, timeout } => {
+                let ping = Ping::new(PingMetrics::default());
+                Arc::new(ping.every(interval).within(timeout))
+            }
+            RunnerSpec::Command(words) => {
+                let (worker, session) = (worker.to_owned(), session.to_owned());
+                let identity = Identity { worker, session, run_log };
+                let keeps = Guard::new(guard_command(), identity)
+                    .map_err(|error| failed("this process cannot keep a guard", error))?;
+                guard = Some(keeps.clone());
+                let command = runner::Command::new(words, args.runner.stop_timeout, keeps);
+                Arc::new(command.map_err(|error| Failure::Usage(error.to_string()))?)
+            }
+        };
+        Ok(Self { supervisor: Supervisor::new(runner, log), guard })
+    }
+
+    pub(crate) fn start(&self, job: &JobName) {
+        let (name, params) = (job.clone(), BTreeMap::new());
+        self.supervisor.start(JobSpec { name, token: TOKEN, params, run_once: false });
+    }
+
+    /// Stops `jobs`, all of which run, side by side, and returns when each has ended.
+    pub(crate) async fn stop(&mut self, jobs: impl IntoIterator<Item = &JobName>) {
+        let mut left: BTreeSet<_> = jobs.into_iter().collect();
+        left.iter().for_each(|job| self.supervisor.stop(job));
+        while !left.is_empty() {
+            match self.supervisor.next_event().await {
+                Event::Joined(job) | Event::Finished(job) => left.remove(&job),
+            };
+        }
+    }
+
+    /// Ends what the jobs needed.
+    pub(crate) async fn end(&self) {
+        if let Some(guard) = &self.guard {
+            guard.end().await;
+        }
+    }
+}
+
+/// This very program, even if its file was replaced meanwhile, called as it was called itself up to
+/// the word `run`: a program that embeds the worker may have put words before it.
+pub(crate) fn guard_command() -> GuardCommand {
+    let before = env::args_os().skip(1).take_while(|word| word != "run");
+    let arguments = before.chain([OsString::from("guard")]).collect();
+    GuardCommand { program: "/proc/self/exe".into(), arguments }
+}
