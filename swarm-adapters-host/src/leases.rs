@@ -130,7 +130,8 @@ impl Leases {
         let written = match expected {
             None => {
                 let lease = next(None, LeaseVersion(1))?;
-                chain.create(Document::new(&lease, &self.boot)?, Document::new(&lease, &self.boot)?)
+                let birth = Document::new(&lease, &self.boot)?;
+                chain.create(birth, &Document::new(&lease, &self.boot)?)
             }
             Some(LeaseVersion(version)) => {
                 let state = chain.at(version)?.filter(|state| state.version == version);
@@ -213,7 +214,7 @@ impl Leases {
 }
 
 /// The name of a session in the names of its files.
-fn name(session: &SessionId) -> io::Result<String> {
+pub(crate) fn name(session: &SessionId) -> io::Result<String> {
     let name = session.to_string();
     let refuse = |reason: &str| {
         let reason = format!("session `{}` has no lease: {reason}", name.escape_debug());

@@ -22,6 +22,7 @@ pub mod view;
 pub mod clock;
 pub mod leases;
 mod unique;
+pub mod worker_view;
 
 pub mod watch;
 

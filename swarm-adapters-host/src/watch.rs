@@ -12,14 +12,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use notify::event::{AccessKind, AccessMode, ModifyKind, RenameMode};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::{Notify, watch};
 use tokio::task::spawn_blocking;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::file::{self, ReadError};
@@ -129,28 +129,40 @@ struct Follower {
 /// What the watcher has noticed since the last look.
 #[derive(Debug, Default)]
 struct Events {
-    /// The file is complete.
-    whole: Notify,
-    /// Something happened; a write may be under way.
-    some: Notify,
+    news: Mutex<Option<News>>,
+    bell: Notify,
+}
+
+impl Events {
+    fn take(&self) -> Option<News> {
+        self.news.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn notice(&self, next: News) {
+        let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+        *news = match (*news, next) {
+            // The file's own last event decides; one about another file cannot unmake it.
+            (Some(News::Whole), News::Elsewhere) => Some(News::Whole),
+            (_, next) => Some(next),
+        };
+        drop(news);
+        self.bell.notify_one();
+    }
 }
 
 impl Follower {
     async fn run(mut self, sender: watch::Sender<Found>, gather: Duration, poll: Duration) {
         loop {
-            let is_whole = tokio::select! {
-                biased;
-                () = self.events.whole.notified() => true,
-                () = self.events.some.notified() => gather.is_zero(),
-                () = sleep(poll) => {
-                    self.watch();
-                    true
-                }
-            };
+            let event = timeout(poll, self.events.bell.notified()).await;
             let noticed = Instant::now();
-            if !is_whole {
-                // Read in either case: it was closed, or it is left half written for long.
-                let _ = timeout(gather, self.events.whole.notified()).await;
+            match (event, self.events.take()) {
+                (Err(_), _) => self.watch(),
+                (Ok(()), Some(News::Whole)) => (),
+                (Ok(()), Some(News::Unfinished | News::Elsewhere)) => {
+                    // Read in either case: it was closed, or it is left half written for long.
+                    let _ = timeout(gather, self.whole()).await;
+                }
+                (Ok(()), None) => continue,
             }
             let (path, bytes_max) = (self.path.clone(), self.bytes_max);
             let Ok(contents) = spawn_blocking(move || read(&path, bytes_max)).await else { return };
@@ -164,18 +176,26 @@ impl Follower {
         }
     }
 
+    /// Waits until the file is complete.
+    async fn whole(&self) {
+        loop {
+            self.events.bell.notified().await;
+            if self.events.take() == Some(News::Whole) {
+                return;
+            }
+        }
+    }
+
     /// Watches the directory, or watches it again: it may have been made anew since.
     fn watch(&mut self) {
         if self.watcher.is_none() {
             let events = Arc::clone(&self.events);
             let path = self.path.clone();
-            let notice = move |event: notify::Result<Event>| match event {
-                Ok(event) => match news(&event, &path) {
-                    Some(News::Whole) => events.whole.notify_one(),
-                    Some(News::Some) => events.some.notify_one(),
-                    None => (),
-                },
-                Err(_) => events.some.notify_one(),
+            let notice = move |event: notify::Result<Event>| {
+                let news = event.map_or(Some(News::Elsewhere), |event| news(&event, &path));
+                if let Some(news) = news {
+                    events.notice(news);
+                }
             };
             self.watcher = notify::recommended_watcher(notice).ok();
         }
@@ -195,8 +215,10 @@ impl Follower {
 enum News {
     /// It is complete.
     Whole,
-    /// It may have changed, and a write may be under way.
-    Some,
+    /// It changed, and a write may be under way.
+    Unfinished,
+    /// Something else in the directory changed; a link may lead there.
+    Elsewhere,
 }
 
 /// What an event says about the file at `path`; nothing if it cannot mean new contents. Reading
@@ -214,11 +236,14 @@ fn news(event: &Event, path: &Path) -> Option<News> {
         | EventKind::Remove(_)
         | EventKind::Other => false,
     };
-    // An event about another file still means a look, since a link may lead there; but our file
-    // may be half written just then. A renaming has the new name last.
+    // A renaming has the new name last.
     let name = event.paths.last().and_then(|path| path.file_name());
     let is_ours = name.is_some_and(|name| Some(name) == path.file_name() || name == "..data");
-    Some(if completes && is_ours { News::Whole } else { News::Some })
+    Some(match (is_ours, completes) {
+        (true, true) => News::Whole,
+        (true, false) => News::Unfinished,
+        (false, _) => News::Elsewhere,
+    })
 }
 
 #[cfg(test)]

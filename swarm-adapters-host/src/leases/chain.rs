@@ -64,11 +64,11 @@ pub(super) struct State {
 
 impl<N: Names> Chain<'_, N> {
     /// Makes version 1, or nothing if the lease exists, was being made, or is.
-    pub(super) fn create(&self, birth: Document, first: Document) -> io::Result<Option<u64>> {
-        if self.exists(BIRTH)? || !self.link(1, &first)? {
+    pub(super) fn create(&self, birth: Document, first: &Document) -> io::Result<Option<u64>> {
+        if self.exists(BIRTH)? || !self.link(1, first)? {
             return Ok(None);
         }
-        let birth = birth.after(&first);
+        let birth = birth.after(first);
         let is_made = self.link(BIRTH, &birth);
         if !matches!(is_made, Ok(true)) {
             self.unlink(1)?;

@@ -9,6 +9,9 @@ use super::parse_name;
 use super::stored::{BYTES_MAX, Document};
 use crate::file::{self, ReadError};
 
+/// What a file ends with that was not linked yet.
+const HIDDEN: &str = "-new";
+
 /// The steps that [`Chain`](super::chain::Chain) is made of.
 pub(super) trait Names {
     /// What stands in a file; nothing if there is none.
@@ -57,7 +60,7 @@ impl Disk {
     /// Removes the hidden files that were never linked, or not yet.
     pub(super) fn sweep(&self) -> io::Result<()> {
         for name in self.list()? {
-            if name.starts_with('.') && name.ends_with(".new") {
+            if name.starts_with('.') && name.ends_with(HIDDEN) {
                 self.unlink(&name)?;
             }
         }
@@ -87,7 +90,7 @@ impl Names for Disk {
     }
 
     fn link(&self, name: &str, document: &Document) -> io::Result<bool> {
-        let hidden = Hidden(self.dir.join(format!(".{}.new", document.mark)));
+        let hidden = Hidden(self.dir.join(format!(".{}{HIDDEN}", document.mark)));
         File::create_new(&hidden.0)?.write_all(document.to_text()?.as_bytes())?;
         match fs::hard_link(&hidden.0, self.dir.join(name)) {
             Ok(()) => Ok(true),

@@ -5,7 +5,6 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use notify::event::{ModifyKind, RenameMode};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use swarm_core::handover::SessionId;
 use tokio::sync::Notify;
@@ -134,10 +133,7 @@ impl Shared {
         match event {
             Ok(event) if event.need_rescan() => news.is_incomplete = true,
             // A state comes to be by a link. Removals are clean-ups, or the operator's own.
-            Ok(Event { kind: EventKind::Create(_), paths, .. })
-            | Ok(Event {
-                kind: EventKind::Modify(ModifyKind::Name(RenameMode::To)), paths, ..
-            }) => {
+            Ok(Event { kind: EventKind::Create(_), paths, .. }) => {
                 let names = paths.iter().filter_map(|path| path.file_name()?.to_str());
                 for (session, version) in names.filter_map(parse_name) {
                     let newest = news.versions.entry(session).or_insert(version);

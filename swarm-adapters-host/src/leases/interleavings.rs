@@ -108,30 +108,66 @@ enum Deed {
     Wrote(u64, String),
 }
 
-/// Creates, reads and writes until it is killed; reads begin at an old hint or at none.
-fn live(process: &Process, rounds: usize, deeds: &Mutex<Vec<Deed>>) -> io::Result<()> {
+/// How a process begins, and from where its reads do.
+#[derive(Clone, Debug)]
+struct Plan {
+    /// The version it saw before it was frozen; 0 if it was to create the lease.
+    saw: usize,
+    /// One for each read; 0 for none.
+    hints: Vec<u64>,
+}
+
+/// Carries out what it was frozen before, then reads and writes, until it is killed.
+fn live(
+    process: &Process,
+    saw: Option<&State>,
+    hints: &[u64],
+    deeds: &Mutex<Vec<Deed>>,
+) -> io::Result<()> {
     let chain = Chain { names: process, session: SESSION };
-    let steps = || process.world.lock().unwrap().steps;
-    let first = document();
-    let mark = first.mark.clone();
-    if let Some(version) = chain.create(document(), first)? {
-        deeds.lock().unwrap().push(Deed::Wrote(version, mark));
-    }
-    let mut hint = None;
-    for _ in 0..rounds {
-        let before = steps();
-        let state = chain.newest(hint)?;
-        let what = state.as_ref().map(|s| (s.version, s.document.mark.clone()));
-        deeds.lock().unwrap().push(Deed::Read(before, steps(), what));
-        let Some(state) = state else { continue };
+    let write = |state: Option<&State>| {
         let next = document();
         let mark = next.mark.clone();
-        if let Some(version) = chain.append(&state, next)? {
+        let written = match state {
+            Some(state) => chain.append(state, next)?,
+            None => chain.create(document(), &next)?,
+        };
+        if let Some(version) = written {
             deeds.lock().unwrap().push(Deed::Wrote(version, mark));
         }
-        hint = (state.version % 2 == 0).then_some(state.version);
+        io::Result::Ok(())
+    };
+    let steps = || process.world.lock().unwrap().steps;
+    write(saw)?;
+    for hint in hints {
+        let before = steps();
+        let state = chain.newest((*hint > 0).then_some(*hint))?;
+        let what = state.as_ref().map(|s| (s.version, s.document.mark.clone()));
+        deeds.lock().unwrap().push(Deed::Read(before, steps(), what));
+        if state.is_some() {
+            write(state.as_ref())?;
+        }
     }
     Ok(())
+}
+
+/// The states of a lease that was written `newest` times, and files from `lowest` on, as writers
+/// leave them that were killed before they cleaned up.
+fn history(newest: u64, lowest: u64) -> (World, Vec<State>) {
+    let (mut world, mut states) = (World::default(), Vec::<State>::new());
+    for version in 1..=newest {
+        let next = document();
+        let next = if let Some(last) = states.last() { next.after(&last.document) } else { next };
+        world.link(&file_name(SESSION, version), &next);
+        if version == 1 {
+            world.link(&file_name(SESSION, 0), &document().after(&next));
+        }
+        states.push(State { version, document: next });
+    }
+    for version in 1..lowest.min(newest.saturating_sub(1)) {
+        world.files.remove(&file_name(SESSION, version));
+    }
+    (world, states)
 }
 
 /// Lets the process make one step, or tells that it has ended.
@@ -140,17 +176,23 @@ fn let_step(turn: &Sender<()>, done: &Receiver<()>) -> bool {
 }
 
 /// Runs the schedule: `(process, steps)` lets one make so many steps; the killed make no more.
-fn play(schedule: &[(usize, usize)], kills: &[usize], rounds: usize) -> (World, Vec<Deed>) {
-    let world = Arc::new(Mutex::new(World::default()));
+fn play(
+    (world, states): (World, Vec<State>),
+    plans: Vec<Plan>,
+    schedule: &[(usize, usize)],
+    kills: &[usize],
+) -> (World, Vec<Deed>) {
+    let world = Arc::new(Mutex::new(world));
     let deeds = Arc::new(Mutex::new(Vec::new()));
     let mut processes = Vec::new();
-    for _ in 0..4 {
+    for Plan { saw, hints } in plans {
+        let saw = saw.min(states.len()).checked_sub(1).map(|n| states[n].clone());
         let ((turn, turns), (done, dones)) = (channel(), channel());
         let process = Process { world: Arc::clone(&world), turns: Mutex::new(turns), done };
         let deeds = Arc::clone(&deeds);
         let thread = thread::spawn(move || {
             // The error is its death.
-            let _ = live(&process, rounds, &deeds);
+            let _ = live(&process, saw.as_ref(), &hints, &deeds);
         });
         processes.push((turn, dones, thread));
     }
@@ -209,23 +251,30 @@ fn judge(world: &World, deeds: &[Deed]) -> Result<(), String> {
         Some(document) if document.mark == *mark => {}
         _ => return Err(format!("the newest, {head}, is gone")),
     }
-    let before = world.files.get(&file_name(SESSION, head - 1));
-    let links =
-        before.is_some_and(|before| *head == 1 || before.mark == world.heads[*head as usize - 2].2);
-    if links { Ok(()) } else { Err(format!("the one before the newest, {head}, is gone")) }
+    let Some((_, before, mark)) = world.heads.iter().rev().nth(1) else { return Ok(()) };
+    match world.files.get(&file_name(SESSION, *before)) {
+        Some(document) if document.mark == *mark => Ok(()),
+        _ => Err(format!("the one before the newest, {head}, is gone")),
+    }
+}
+
+fn any_plan() -> impl Strategy<Value = Plan> {
+    let hints = prop::collection::vec(0..9_u64, 0..6);
+    (0..8_usize, hints).prop_map(|(saw, hints)| Plan { saw, hints })
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
 
     #[test]
     fn no_order_of_steps_lets_two_writers_succeed_or_a_reader_see_what_never_was(
-        // Mostly long stretches of one with freezes of the others; sometimes step by step.
-        schedule in prop::collection::vec((0..4_usize, prop_oneof![1..4_usize, 1..40_usize]), 1..60),
+        (newest, lowest) in (0..8_u64, 1..8_u64),
+        plans in prop::collection::vec(any_plan(), 4),
+        // Long stretches of one with freezes of the others, and step by step.
+        schedule in prop::collection::vec((0..4_usize, prop_oneof![1..4_usize, 1..40_usize]), 1..40),
         kills in prop::collection::vec(0..4_usize, 0..3),
-        rounds in 1..8_usize,
     ) {
-        let (world, deeds) = play(&schedule, &kills, rounds);
+        let (world, deeds) = play(history(newest, lowest), plans, &schedule, &kills);
         prop_assert_eq!(judge(&world, &deeds), Ok(()));
     }
 }

@@ -129,7 +129,7 @@ fn what_killed_and_late_writers_left_behind_is_neither_read_nor_in_the_way() {
     // Killed after the link and before the clean-up; and one that linked into the gap below.
     fs::write(path(4), &kept[3]).unwrap();
     fs::write(path(2), &kept[1]).unwrap();
-    fs::write(dir.path().join("leases/.0123.new"), "half of a le").unwrap();
+    fs::write(dir.path().join("leases/.0123-new"), "half of a le").unwrap();
     let fresh = Leases::open(dir.path()).unwrap();
     fresh.sweep().unwrap();
     assert_eq!(fresh.read(&id(1)).unwrap().unwrap().version, version);
@@ -161,7 +161,7 @@ fn a_writer_that_woke_up_late_takes_its_state_back() {
     assert_eq!(chain.append(&seen, late).unwrap(), None);
     assert_eq!(files(dir.path()), before);
     let (birth, first) = (Document::new(&lease, ""), Document::new(&lease, ""));
-    assert_eq!(chain.create(birth.unwrap(), first.unwrap()).unwrap(), None);
+    assert_eq!(chain.create(birth.unwrap(), &first.unwrap()).unwrap(), None);
     assert_eq!(files(dir.path()), before);
 }
 

@@ -1,6 +1,9 @@
 //! Every way in which files are replaced, on a real file system.
 
+use std::io::Write as _;
 use std::os::unix::fs::symlink;
+
+use tokio::time::sleep;
 
 use super::*;
 
@@ -108,4 +111,47 @@ async fn a_directory_that_is_made_anew_is_followed_again() {
         fs::remove_dir_all(&inner).unwrap();
         assert_eq!(told(&mut watch).await, Contents::Missing);
     }
+}
+
+#[tokio::test]
+async fn what_is_complete_is_read_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("swarm.yaml");
+    // Had any of these to wait for more, the test would not end in time.
+    let long = Duration::from_hours(1);
+    let mut watch = FileWatch::follow_and_poll(&path, long, BYTES_MAX, NEVER);
+    assert_eq!(told(&mut watch).await, Contents::Missing);
+    for n in 0..5 {
+        fs::write(dir.path().join("new"), format!("renamed {n}")).unwrap();
+        fs::rename(dir.path().join("new"), &path).unwrap();
+        assert_eq!(told(&mut watch).await, text(&format!("renamed {n}")));
+        fs::write(&path, format!("closed {n}")).unwrap();
+        assert_eq!(told(&mut watch).await, text(&format!("closed {n}")));
+    }
+}
+
+#[tokio::test]
+async fn a_write_in_place_is_read_when_it_is_closed_whatever_else_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("swarm.yaml");
+    let mut watch = FileWatch::follow_and_poll(&path, Duration::from_hours(1), BYTES_MAX, NEVER);
+    assert_eq!(told(&mut watch).await, Contents::Missing);
+    let mut file = fs::File::create(&path).unwrap();
+    file.write_all(b"half ").unwrap();
+    fs::write(dir.path().join("another"), "closed meanwhile").unwrap();
+    file.write_all(b"and half").unwrap();
+    drop(file);
+    assert_eq!(told(&mut watch).await, text("half and half"));
+}
+
+#[tokio::test]
+async fn a_write_that_is_never_finished_is_read_after_a_while() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("swarm.yaml");
+    let mut watch = FileWatch::follow_and_poll(&path, GATHER, BYTES_MAX, NEVER);
+    assert_eq!(told(&mut watch).await, Contents::Missing);
+    let mut file = fs::File::create(&path).unwrap();
+    file.write_all(b"so far").unwrap();
+    while told(&mut watch).await != text("so far") {}
+    drop(file);
 }

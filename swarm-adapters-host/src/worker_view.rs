@@ -1,0 +1,339 @@
+//! What one session is to run, as a file of its own: how the operator writes it and how the worker
+//! follows it.
+//!
+//! `DIR/sessions/SESSION/view.json` is replaced whole by renaming. It is derived from the ledger, so
+//! nobody waits for the disk. It is read strictly, since only this program writes it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use swarm_core::handover::{SessionId, SessionView};
+use swarm_core::{JobName, Token};
+
+use crate::file;
+use crate::leases;
+use crate::watch::{Contents, FileWatch};
+
+/// The format this program writes, and the only one it reads.
+const FORMAT: u64 = 1;
+
+/// The most jobs in one view.
+pub const JOBS_MAX: usize = 100_000;
+
+/// The largest view that is read or written.
+pub const BYTES_MAX: u64 = 64 << 20;
+
+/// The name of the view's file in the directory of its session.
+const FILE_NAME: &str = "view.json";
+
+/// What one session is to run, with all it needs to run it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerView {
+    /// For whom it is.
+    pub session: SessionId,
+    /// The life of the ledger.
+    pub incarnation: u64,
+    /// The ledger's revision.
+    pub revision: u64,
+    /// What to run.
+    pub jobs: BTreeMap<JobName, Granted>,
+}
+
+/// One granted job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct Granted {
+    /// The token to run it under.
+    #[serde(with = "token")]
+    pub token: Token,
+    /// Whether it is done once it has ended well.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub run_once: bool,
+    /// What its user gave it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(deserialize_with = "crate::unique::map")]
+    pub params: BTreeMap<String, String>,
+}
+
+mod token {
+    use serde::{Deserialize as _, Deserializer, Serializer};
+    use swarm_core::Token;
+
+    #[expect(
+        clippy::trivially_copy_pass_by_ref,
+        reason = "serde passes what it writes by reference"
+    )]
+    pub(super) fn serialize<S: Serializer>(token: &Token, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u64(token.0)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Token, D::Error> {
+        u64::deserialize(from).map(Token)
+    }
+}
+
+/// Runs until it is stopped, without parameters.
+impl From<Token> for Granted {
+    fn from(token: Token) -> Self {
+        Self { token, run_once: false, params: BTreeMap::new() }
+    }
+}
+
+impl From<&WorkerView> for SessionView {
+    fn from(view: &WorkerView) -> Self {
+        let WorkerView { session, incarnation, revision, jobs } = view;
+        Self {
+            session: session.clone(),
+            incarnation: *incarnation,
+            revision: *revision,
+            jobs: jobs.iter().map(|(job, granted)| (job.clone(), granted.token)).collect(),
+        }
+    }
+}
+
+/// Every job runs until it is stopped, without parameters.
+impl From<SessionView> for WorkerView {
+    fn from(view: SessionView) -> Self {
+        let SessionView { session, incarnation, revision, jobs } = view;
+        let jobs = jobs.into_iter().map(|(job, token)| (job, token.into())).collect();
+        Self { session, incarnation, revision, jobs }
+    }
+}
+
+/// A view as it stands in its file.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    format: u64,
+    session: String,
+    incarnation: u64,
+    revision: u64,
+    #[serde(deserialize_with = "crate::unique::map")]
+    jobs: BTreeMap<String, Granted>,
+}
+
+/// The one field that every format has.
+#[derive(Deserialize)]
+struct Format {
+    format: u64,
+}
+
+/// The file that the view of `session` stands in, below the state directory `dir`.
+///
+/// # Errors
+///
+/// If the session's name is no file name.
+pub fn path(dir: &Path, session: &SessionId) -> io::Result<PathBuf> {
+    Ok(dir.join("sessions").join(leases::name(session)?).join(FILE_NAME))
+}
+
+/// Makes `view` the one its session reads, below the state directory `dir`. A view must have one
+/// writer at a time.
+///
+/// # Errors
+///
+/// If it has more than [`JOBS_MAX`] jobs or [`BYTES_MAX`] bytes, or cannot be written; then the one
+/// before stays.
+pub fn publish(dir: &Path, view: &WorkerView) -> io::Result<()> {
+    let path = path(dir, &view.session)?;
+    let text = to_text(view).map_err(|reason| {
+        let reason = format!("view {} is not written: {reason}", path.display());
+        io::Error::new(io::ErrorKind::FileTooLarge, reason)
+    })?;
+    match file::swap(&path, text.as_bytes()) {
+        // The directory is made by the first view, and not looked for by the others.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            fs::create_dir_all(file::directory(&path))?;
+            file::swap(&path, text.as_bytes())
+        }
+        swapped => swapped,
+    }
+}
+
+/// Removes the view of a session that has ended, with its directory. One that is gone already is
+/// fine.
+///
+/// # Errors
+///
+/// If something is there and cannot be removed.
+pub fn remove(dir: &Path, session: &SessionId) -> io::Result<()> {
+    match fs::remove_dir_all(file::directory(&path(dir, session)?)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+fn to_text(view: &WorkerView) -> Result<String, String> {
+    let WorkerView { session, incarnation, revision, jobs } = view;
+    check_count(jobs.len())?;
+    let jobs = jobs.iter().map(|(job, granted)| (job.to_string(), granted.clone()));
+    let document = Document {
+        format: FORMAT,
+        session: session.to_string(),
+        incarnation: *incarnation,
+        revision: *revision,
+        jobs: jobs.collect(),
+    };
+    let text = serde_json::to_string(&document).map_err(|error| error.to_string())? + "\n";
+    let fits = u64::try_from(text.len()).is_ok_and(|length| length <= BYTES_MAX);
+    if fits { Ok(text) } else { Err(format!("it would have more than {BYTES_MAX} bytes")) }
+}
+
+fn parse(text: &str, session: &SessionId) -> Result<WorkerView, String> {
+    let Format { format } = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    if format != FORMAT {
+        return Err(format!("it has format {format} and this program knows format {FORMAT}"));
+    }
+    let document: Document = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let Document { format: _, session: whose, incarnation, revision, jobs } = document;
+    if whose != session.to_string() {
+        return Err(format!("it is for session `{}`", whose.escape_debug()));
+    }
+    check_count(jobs.len())?;
+    let named = |(job, granted): (String, Granted)| Ok((JobName::new(&job)?, granted));
+    let jobs = jobs.into_iter().map(named).collect::<Result<_, swarm_core::JobNameError>>();
+    let jobs = jobs.map_err(|error| error.to_string())?;
+    Ok(WorkerView { session: session.clone(), incarnation, revision, jobs })
+}
+
+fn check_count(jobs: usize) -> Result<(), String> {
+    if jobs <= JOBS_MAX {
+        return Ok(());
+    }
+    Err(format!("it has {jobs} jobs, and one worker runs at most {JOBS_MAX}; add workers"))
+}
+
+/// What a look at the view found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// A view.
+    View(Arc<WorkerView>),
+    /// There is something else; the last view stays. A sentence says what is wrong.
+    Unreadable(String),
+}
+
+/// Follows the view of one session until it is dropped.
+#[derive(Debug)]
+pub struct WorkerViewWatch {
+    path: PathBuf,
+    session: SessionId,
+    file: FileWatch,
+    last: Option<Arc<WorkerView>>,
+}
+
+impl WorkerViewWatch {
+    /// Begins to follow the view of `session` below the state directory `dir`, which need not be
+    /// there yet; the directory of the session is made, or its first view would be seen late.
+    ///
+    /// # Errors
+    ///
+    /// If the session's name is no file name, or the directory cannot be made.
+    pub fn follow(dir: &Path, session: &SessionId) -> io::Result<Self> {
+        let path = path(dir, session)?;
+        fs::create_dir_all(file::directory(&path))?;
+        // Nobody writes a view in place, so there is nothing to wait for.
+        let file = FileWatch::follow(&path, Duration::ZERO, BYTES_MAX);
+        Ok(Self { path, session: session.clone(), file, last: None })
+    }
+
+    /// Waits for the next view, or for the complaint that there is none in the file. Views that
+    /// were replaced meanwhile are skipped. A file that is not there is waited for.
+    ///
+    /// Nothing is lost if the wait is abandoned.
+    pub async fn changed(&mut self) -> Told {
+        loop {
+            let reason = match self.file.changed().await.contents {
+                Contents::Text(text) => match parse(&text, &self.session) {
+                    Ok(view) => {
+                        let view = Arc::new(view);
+                        self.last = Some(Arc::clone(&view));
+                        return Told::View(view);
+                    }
+                    Err(reason) => reason,
+                },
+                Contents::Missing if self.last.is_none() => continue,
+                Contents::Missing => "it was removed".to_owned(),
+                Contents::Unreadable(reason) => reason,
+            };
+            let path = self.path.display();
+            return Told::Unreadable(format!("{path} is no view of this session: {reason}"));
+        }
+    }
+
+    /// The last good view.
+    #[must_use]
+    pub fn last(&self) -> Option<&Arc<WorkerView>> {
+        self.last.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+
+    use super::*;
+
+    fn id() -> SessionId {
+        SessionId::new("worker-0", 7)
+    }
+
+    fn view(revision: u64) -> WorkerView {
+        let params = [("url".to_owned(), "rtsp://\"x\"".to_owned())].into();
+        let once = Granted { token: Token(u64::MAX), run_once: true, params };
+        let plain = Token(3).into();
+        let jobs = [("a:\"b\"".parse().unwrap(), once), ("c".parse().unwrap(), plain)].into();
+        WorkerView { session: id(), incarnation: 1, revision, jobs }
+    }
+
+    async fn told(watch: &mut WorkerViewWatch) -> Told {
+        timeout(Duration::from_secs(10), watch.changed()).await.expect("nothing was told")
+    }
+
+    #[tokio::test]
+    async fn a_view_is_told_as_it_was_published_and_the_last_good_one_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut watch = WorkerViewWatch::follow(dir.path(), &id()).unwrap();
+        for revision in 1..10 {
+            publish(dir.path(), &view(revision)).unwrap();
+            assert_eq!(told(&mut watch).await, Told::View(view(revision).into()));
+        }
+        let path = path(dir.path(), &id()).unwrap();
+        let good = fs::read_to_string(&path).unwrap();
+        let cases = [
+            ("{".to_owned(), "EOF"),
+            (r#"{"format":2}"#.to_owned(), "has format 2 and this program knows format 1"),
+            (good.replace("worker-0", "worker-1"), "it is for session `worker-1-"),
+            (good.replace("runOnce", "runTwice"), "unknown field `runTwice`"),
+            (good.replace(r#""c":"#, r#""c":{"token":1},"c":"#), "`c` stands in it twice"),
+            (good.replace(r#""c":"#, r#""c d":"#), "c d"),
+        ];
+        for (text, expected) in cases {
+            file::swap(&path, text.as_bytes()).unwrap();
+            let Told::Unreadable(sentence) = told(&mut watch).await else { panic!("{text}") };
+            assert!(sentence.contains(expected) && sentence.contains("view.json"), "{sentence}");
+        }
+        remove(dir.path(), &id()).unwrap();
+        let Told::Unreadable(sentence) = told(&mut watch).await else { panic!("not told") };
+        assert!(sentence.ends_with("it was removed"), "{sentence}");
+        assert_eq!(**watch.last().unwrap(), view(9));
+    }
+
+    #[test]
+    fn the_largest_view_is_read_as_it_was_written_and_a_larger_one_refused() {
+        let job = |n: usize| (format!("job-{n}").parse().unwrap(), Token(n as u64));
+        let jobs = (0..JOBS_MAX).map(job).collect();
+        let mut session = SessionView { session: id(), incarnation: 0, revision: 1, jobs };
+        let view = WorkerView::from(session.clone());
+        assert_eq!(SessionView::from(&view), session);
+        assert_eq!(parse(&to_text(&view).unwrap(), &id()), Ok(view));
+        session.jobs.extend([job(JOBS_MAX)]);
+        let dir = tempfile::tempdir().unwrap();
+        let error = publish(dir.path(), &session.into()).unwrap_err().to_string();
+        assert!(error.contains("it has 100001 jobs"), "{error}");
+    }
+}
