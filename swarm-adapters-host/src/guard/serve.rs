@@ -348,10 +348,13 @@ impl Serving {
     fn end_all(&mut self) {
         let mut ends: BTreeMap<i32, WaitStatus> = BTreeMap::new();
         loop {
-            for run in self.runs.values().filter(|run| !ends.contains_key(&raw(run.leader))) {
+            let is_unreaped = |run: &&Run| !ends.contains_key(&raw(run.leader));
+            for run in self.runs.values().filter(is_unreaped) {
                 let _ = kill_process_group(run.leader, Signal::KILL);
             }
-            if let Ok(census) = Census::take(&BTreeMap::new(), &self.session) {
+            let leaders = self.runs.iter().filter(|(_, run)| is_unreaped(run));
+            let leaders = leaders.map(|(job, run)| (job.as_str(), raw(run.leader))).collect();
+            if let Ok(census) = Census::take(&leaders, &self.session) {
                 census.all().for_each(|process| census::signal(process, Signal::KILL));
             }
             let is_left = loop {

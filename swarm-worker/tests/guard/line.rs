@@ -1,0 +1,104 @@
+//! A guard, and the line to it that a worker holds.
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::machine::{Process, sweep_session, until, with_entry};
+
+pub(crate) struct Line {
+    pub(crate) session: String,
+    dir: TempDir,
+    child: Child,
+    requests: Option<ChildStdin>,
+    replies: Receiver<String>,
+}
+
+impl Line {
+    pub(crate) fn start(name: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let session = format!("{name}-{}", std::process::id());
+        let mut child = Command::new(env!("CARGO_BIN_EXE_swarm-worker"))
+            .arg("guard")
+            .env("SWARM_SESSION", &session)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(File::create(dir.path().join("log")).unwrap())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let (sender, replies) = channel();
+        std::thread::spawn(move || {
+            lines.map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        let requests = child.stdin.take();
+        let mut line = Self { session, dir, child, requests, replies };
+        let log = line.path("run.log");
+        line.say(&format!(
+            r#"{{"do":"hello","version":1,"worker":"w-0","session":"{}","run_log":{log:?}}}"#,
+            line.session
+        ));
+        line
+    }
+
+    pub(crate) fn say(&mut self, request: &str) {
+        writeln!(self.requests.as_mut().unwrap(), "{request}").unwrap();
+    }
+
+    pub(crate) fn told(&self) -> String {
+        self.replies.recv_timeout(Duration::from_secs(30)).unwrap()
+    }
+
+    /// Starts a shell with `script`, whose `$0` is a path of the job's own.
+    pub(crate) fn start_job(&mut self, job: &str, script: &str) {
+        let path = self.path(job);
+        let script = serde_json::to_string(script).unwrap();
+        self.say(&format!(
+            r#"{{"do":"start","job":"{job}","token":7,"argv":["sh","-c",{script},{path:?}],"env":{{}},"grace_ms":5000}}"#
+        ));
+        let told = self.told();
+        assert!(told.starts_with(&format!(r#"{{"is":"started","job":"{job}","pid":"#)), "{told}");
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    pub(crate) fn log(&self) -> String {
+        String::from_utf8_lossy(&fs::read(self.path("log")).unwrap()).into_owned()
+    }
+
+    pub(crate) fn run_log(&self) -> String {
+        fs::read_to_string(self.path("run.log")).unwrap_or_default()
+    }
+
+    /// The guard and what runs under it.
+    pub(crate) fn processes(&self) -> Vec<Process> {
+        with_entry(&format!("SWARM_SESSION={}", self.session))
+    }
+
+    /// Closes the line, and waits for the guard to end.
+    pub(crate) fn close(&mut self) {
+        self.requests = None;
+        let ended = until("the guard ended", || self.child.try_wait().unwrap());
+        assert_eq!(ended.code(), Some(0));
+        assert_eq!(self.processes(), []);
+    }
+
+    pub(crate) fn end(mut self) {
+        self.close();
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        sweep_session(&self.session);
+    }
+}

@@ -1,0 +1,199 @@
+//! No process of a job outlives its worker: real processes, killed and frozen.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "clippy allows it in test functions only, and all of this is a test"
+)]
+
+mod line;
+mod machine;
+
+use rustix::process::Signal;
+use swarm_adapters_host::runlog::boottime_ns;
+
+use line::Line;
+use machine::{Machine, Who, until};
+
+/// A first process with a child in a session of its own, whose parent has ended.
+const DAEMON: &str = "(setsid sleep 600 & :); exec sleep 600";
+
+fn joined(job: &str, end: &str) -> String {
+    format!(r#"{{"is":"joined","job":"{job}","end":{end}}}"#)
+}
+
+#[test]
+fn a_job_that_ignores_sigterm_is_killed_after_its_grace_and_others_run_on() {
+    let mut guard = Line::start("term");
+    guard.start_job("deaf", "trap '' TERM; touch $0.ready; while :; do sleep 0.01; done");
+    guard.start_job("other", "exec sleep 600");
+    until("it is deaf", || guard.path("deaf.ready").exists().then_some(()));
+    guard.say(r#"{"do":"stop","job":"deaf","grace_ms":50}"#);
+    assert_eq!(guard.told(), joined("deaf", r#"{"signal":9}"#));
+    assert_eq!(guard.processes().len(), 2, "the guard and the other job");
+    guard.end();
+}
+
+#[test]
+fn a_job_is_joined_only_when_its_daemons_are_gone_too() {
+    let mut guard = Line::start("daemon");
+    guard.start_job("d", &DAEMON.replace("exec sleep 600", "exit 3"));
+    assert_eq!(guard.told(), joined("d", r#"{"code":3}"#));
+    assert_eq!(guard.processes().len(), 1, "the guard");
+    // One that hides its mark as well.
+    guard.start_job("h", "(env -i setsid sleep 600.5 & :); exec sleep 600");
+    until("it hides", || (machine::with_words("600.5") == 1).then_some(()));
+    guard.say(r#"{"do":"stop","job":"h","grace_ms":2000}"#);
+    assert_eq!(guard.told(), joined("h", r#"{"signal":15}"#));
+    assert_eq!(machine::with_words("600.5"), 0);
+    guard.end();
+}
+
+#[test]
+fn a_job_that_floods_its_output_is_heard_and_stops() {
+    let mut guard = Line::start("flood");
+    guard.start_job("loud", "exec yes");
+    until("it is heard", || guard.log().contains("loud: y\nloud: y\n").then_some(()));
+    guard.say(r#"{"do":"ping","number":7}"#);
+    assert_eq!(guard.told(), r#"{"is":"pong","number":7}"#);
+    guard.say(r#"{"do":"stop","job":"loud","grace_ms":5000}"#);
+    assert_eq!(guard.told(), joined("loud", r#"{"signal":15}"#));
+    guard.end();
+}
+
+#[test]
+fn a_program_that_does_not_exist_is_refused_in_a_sentence() {
+    let mut guard = Line::start("missing");
+    for program in ["no-such-program", "/no/such/program", "/etc/passwd"] {
+        guard.say(&format!(
+            r#"{{"do":"start","job":"m","token":1,"argv":["{program}"],"env":{{}},"grace_ms":0}}"#
+        ));
+        let told = guard.told();
+        assert!(told.starts_with(r#"{"is":"refused","job":"m","reason":""#), "{told}");
+        assert!(told.contains(program) && told.contains("program"), "{told}");
+    }
+    guard.end();
+}
+
+#[test]
+fn a_job_finds_what_it_needs_in_its_environment() {
+    let mut guard = Line::start("environment");
+    guard.start_job("e", "echo $SWARM_JOB $SWARM_TOKEN $SWARM_WORKER $SWARM_SESSION; cat");
+    assert_eq!(guard.told(), joined("e", r#"{"code":0}"#));
+    let expected = format!("e: e 7 w-0 {}\n", guard.session);
+    until("it told", || guard.log().contains(&expected).then_some(()));
+    guard.end();
+}
+
+#[test]
+fn jobs_end_at_the_deadline_unless_it_moves_and_run_again_when_it_does() {
+    let mut guard = Line::start("deadline");
+    let deadline = |ms: u64| {
+        format!(r#"{{"do":"deadline","boottime_ns":{}}}"#, boottime_ns() + ms * 1_000_000)
+    };
+    guard.say(&deadline(60_000));
+    guard.start_job("a", DAEMON);
+    guard.say(&deadline(300));
+    // From here on the worker could be frozen.
+    let began = boottime_ns();
+    assert_eq!(guard.told(), joined("a", r#"{"signal":9}"#));
+    let took_ms = (boottime_ns() - began) / 1_000_000;
+    assert!((250..2_000).contains(&took_ms), "{took_ms} ms");
+    assert_eq!(guard.processes().len(), 1, "the guard");
+    guard.say(r#"{"do":"start","job":"a","token":1,"argv":["true"],"env":{},"grace_ms":0}"#);
+    let told = guard.told();
+    assert!(told.contains("the time until which jobs may act has passed"), "{told}");
+    guard.say(&deadline(60_000));
+    guard.start_job("a", "exec sleep 600");
+    guard.end();
+}
+
+#[test]
+fn everything_is_in_the_run_log_and_stops_are_written_after_the_end() {
+    let mut guard = Line::start("log");
+    guard.start_job("a", DAEMON);
+    until("a tick", || guard.run_log().contains(r#""token":7,"event":"tick"}"#).then_some(()));
+    assert!(!guard.run_log().contains("stop"));
+    guard.close();
+    assert!(guard.run_log().ends_with("\"event\":\"stop\"}\n"));
+    assert!(guard.run_log().contains(r#""job":"a","worker":"w-0","session":""#));
+}
+
+/// Does it to a worker of its own, in a thread of its own for each, and looks what comes of it.
+fn in_every_case(cases: &[&[(Who, Signal)]], comes_of_it: impl Fn(&Machine) + Sync) {
+    std::thread::scope(|scope| {
+        let comes_of_it = &comes_of_it;
+        for case in cases {
+            scope.spawn(move || {
+                let machine = Machine::start(DAEMON);
+                machine.until_the_job_runs_anew(&[]);
+                for (who, signal) in *case {
+                    machine.signal(*who, *signal);
+                }
+                eprintln!("{case:?}");
+                comes_of_it(&machine);
+            });
+        }
+    });
+}
+
+const KILL: Signal = Signal::KILL;
+const STOP: Signal = Signal::STOP;
+
+#[test]
+fn whoever_is_left_ends_everything_when_others_are_killed_or_frozen() {
+    let cases: &[&[(Who, Signal)]] = &[
+        &[(Who::Worker, KILL)],
+        &[(Who::Operator, KILL)],
+        &[(Who::Operator, KILL), (Who::Worker, KILL)],
+        &[(Who::Operator, STOP), (Who::Worker, KILL)],
+        &[(Who::Guard, KILL), (Who::Operator, KILL)],
+        &[(Who::Guard, STOP), (Who::Operator, KILL)],
+    ];
+    in_every_case(cases, |machine| {
+        until("nothing is left", || machine.all_but(Who::Operator).is_empty().then_some(()));
+    });
+}
+
+#[test]
+fn a_worker_whose_guard_is_killed_or_frozen_ends_its_jobs_and_runs_them_anew() {
+    let cases: &[&[(Who, Signal)]] = &[
+        &[(Who::Guard, KILL)],
+        &[(Who::Guard, STOP)],
+        &[(Who::Operator, STOP), (Who::Guard, KILL)],
+        &[(Who::Operator, STOP), (Who::Guard, STOP)],
+    ];
+    in_every_case(cases, |machine| {
+        let before = machine.jobs_at_first();
+        machine.until_the_job_runs_anew(&before);
+        let log = machine.run_log();
+        let events: Vec<_> = log.lines().filter(|line| !line.contains("tick")).collect();
+        let is = |line: &str, event: &str| line.contains(&format!("\"event\":\"{event}\""));
+        assert!(is(events[0], "start") && is(events[1], "stop") && is(events[2], "start"), "{log}");
+    });
+}
+
+#[test]
+fn what_nobody_could_end_ends_with_the_next_sweep() {
+    let cases: &[&[(Who, Signal)]] = &[
+        &[(Who::Guard, STOP), (Who::Worker, KILL)],
+        &[(Who::Guard, KILL), (Who::Worker, STOP)],
+        &[(Who::Guard, STOP), (Who::Worker, STOP)],
+        &[(Who::Guard, STOP), (Who::Worker, STOP), (Who::Operator, KILL)],
+        &[(Who::Guard, STOP), (Who::Worker, STOP), (Who::Operator, STOP)],
+        &[(Who::Worker, STOP), (Who::Guard, KILL), (Who::Operator, KILL)],
+    ];
+    in_every_case(cases, |machine| {
+        assert_ne!(machine.all_but(Who::Operator).len(), 0);
+        machine.sweep();
+        assert_eq!(machine.all_but(Who::Operator), []);
+    });
+}
+
+#[test]
+fn a_job_whose_first_process_is_frozen_is_stopped_nevertheless() {
+    let mut guard = Line::start("frozen");
+    guard.start_job("f", "kill -STOP $$; exit 0");
+    guard.say(r#"{"do":"stop","job":"f","grace_ms":60000}"#);
+    assert!(guard.told().starts_with(r#"{"is":"joined","job":"f","#));
+    guard.end();
+}
