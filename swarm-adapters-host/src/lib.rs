@@ -3,7 +3,7 @@
 //! - [`ledger`] and [`view`] keep the ledger and the view in files, as adapters of the core's
 //!   ports; [`mod@file`] holds the two ways to write a file that a reader never sees half of.
 //! - [`leases`] and [`worker_view`] are what a worker's session and the operator tell each other;
-//!   [`clock`] is the clock they count on.
+//!   [`clock`] is the clock they count on. [`pool_views`] publishes to all workers of a pool.
 //! - [`watch`] follows one file by its directory, through the swaps of a mounted `ConfigMap` too.
 //! - [`processes`] runs the workers of a pool as child processes, and ends them.
 //! - [`runner`] runs jobs inside a worker; [`guard`] and [`sweep`] see to it that none of their
@@ -21,6 +21,8 @@ pub mod view;
 
 pub mod clock;
 pub mod leases;
+pub mod pool_views;
+pub mod random;
 mod unique;
 pub mod worker_view;
 

@@ -124,7 +124,8 @@ impl ViewStore for PoolViews {
                     self.state().published.extend(written);
                 }
                 Err((session, error)) => {
-                    failure = Some(unavailable(format!("the view of session {session}"), error.into()));
+                    failure =
+                        Some(unavailable(format!("the view of session {session}"), error.into()));
                 }
             }
         }

@@ -39,9 +39,6 @@ pub const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 
-/// The variable of the environment that carries the identity of a worker's life.
-pub const LIFE_VARIABLE: &str = "SWARM_LIFE";
-
 /// A worker as its parent sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerProcess {
@@ -102,6 +99,7 @@ enum Order {
 }
 
 struct Shared {
+    dir: PathBuf,
     logs: PathBuf,
     command: WorkerCommand,
     records: Records,
@@ -118,7 +116,8 @@ impl Processes {
         let logs = dir.join("logs");
         std::fs::create_dir_all(&logs)?;
         let workers = watch::Sender::new(Workers::new());
-        let shared = Shared { logs, command, records: Records::open(dir), workers };
+        let shared =
+            Shared { dir: dir.to_owned(), logs, command, records: Records::open(dir), workers };
         Ok(Self { shared: Arc::new(shared), orders: BTreeMap::new(), supervisors: JoinSet::new() })
     }
 

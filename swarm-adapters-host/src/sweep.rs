@@ -8,8 +8,11 @@
 //! A number in `/proc` may mean another process a moment later. So a process is first held by a
 //! handle (pidfd), then asked for the marker again, and only then killed through the handle.
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -22,8 +25,10 @@ use crate::procs;
 
 /// The variable that holds the session whose worker started a process.
 pub const SESSION: &str = "SWARM_SESSION";
-/// The variable that holds the identity of the state directory whose operator started a process.
-pub const DIR_ID: &str = "SWARM_DIR_ID";
+/// The variable that holds the life of the worker that a process belongs to, itself included.
+pub const LIFE: &str = "SWARM_LIFE";
+/// The variable that holds the state directory whose operator started a process.
+pub const DIR: &str = "SWARM_DIR";
 
 /// How long one look waits for what it killed before the next.
 const KILL_WAIT: Duration = Duration::from_millis(50);
@@ -31,25 +36,28 @@ const KILL_WAIT: Duration = Duration::from_millis(50);
 /// Which processes are meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Marker {
-    /// Those of one life of one worker: its guard and its jobs.
+    /// Those that a worker started in one session: its guard and its jobs.
     Session(String),
+    /// Those of one life of a worker that an operator started: itself, its guard and its jobs.
+    Life(String),
     /// Those of one state directory: its workers, their guards and their jobs.
-    Dir(String),
+    Dir(PathBuf),
 }
 
 impl Marker {
     /// The variable of the environment and its value.
     #[must_use]
-    pub fn variable(&self) -> (&'static str, &str) {
+    pub fn variable(&self) -> (&'static str, &OsStr) {
         match self {
-            Self::Session(id) => (SESSION, id),
-            Self::Dir(id) => (DIR_ID, id),
+            Self::Session(id) => (SESSION, OsStr::new(id)),
+            Self::Life(life) => (LIFE, OsStr::new(life)),
+            Self::Dir(dir) => (DIR, dir.as_os_str()),
         }
     }
 
     fn entry(&self) -> Vec<u8> {
         let (name, value) = self.variable();
-        format!("{name}={value}").into_bytes()
+        [name.as_bytes(), b"=", value.as_bytes()].concat()
     }
 }
 

@@ -17,6 +17,7 @@ use std::time::Instant;
 use anyhow::Context as _;
 use clap::Args;
 use swarm_adapters_host::processes::end_leftovers;
+use swarm_adapters_host::sweep::{self, Marker};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -67,6 +68,9 @@ pub(crate) async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     let dir = StateDir::claim(&dir)?;
     text::say(&text::opening(&wanted, dir.path(), &args.file));
     let leftovers = end_leftovers(dir.path()).await;
+    // Jobs outlive worker and guard if all of them were killed at once.
+    let swept = sweep::end_all(&Marker::Dir(dir.path().to_owned())).await;
+    swept.context("it is not known what an earlier run has left behind")?;
     if 0 < leftovers {
         let workers = text::counted(leftovers, "worker");
         text::say(&format!("ended {workers} that an earlier run had left behind"));

@@ -1,6 +1,7 @@
 //! A plain worker: follows its view and runs its jobs until it is told to end.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use swarm_adapters_host::metrics::WorkerMetrics;
 use swarm_adapters_host::report::Report;

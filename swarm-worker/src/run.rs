@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use swarm_adapters_host::http::{self, Build};
 use swarm_adapters_host::metrics::WorkerMetrics;
+use swarm_adapters_host::random;
 use swarm_adapters_host::report::Report;
-use swarm_adapters_host::unique;
 use swarm_core::Worker;
 use swarm_core::handover::{LeaseTerms, SessionId};
 use tokio::signal::unix::{SignalKind, signal};
@@ -33,7 +33,7 @@ pub(crate) async fn run(args: RunArgs) -> Result<(), Failure> {
     }
     let life = args.session.life.clone();
     let life = life.unwrap_or_else(|| format!("{name}.{}", std::process::id()));
-    let nonce = unique::number().map_err(failed)?;
+    let nonce = random::number().map_err(failed)?;
     let session = SessionId::new(&life, nonce);
     let build = Build::from_env();
     let (metrics, registry) = WorkerMetrics::registered(&build);

@@ -16,11 +16,11 @@ use swarm_adapters_host::ledger::FileLedgerStore;
 use swarm_adapters_host::metrics::WorkerMetrics;
 use swarm_adapters_host::report::Report;
 use swarm_adapters_host::runner::{Event as JobEvent, JobSpec};
-use swarm_adapters_host::worker_view::{Granted, WorkerViewWatch};
-use swarm_core::{JobName, Ledger};
+use swarm_adapters_host::worker_view::{Granted, Told, WorkerViewWatch};
 use swarm_core::handover::{LeaseTerms, LeaseVersion, LeaseWrite, SessionId};
 use swarm_core::ports::{LedgerStore as _, Seen, StoreError};
 use swarm_core::session::{Session, SessionEffect, SessionEvent};
+use swarm_core::{JobName, Ledger};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -161,11 +161,19 @@ impl Driver {
                     JobEvent::Joined(job) => SessionEvent::Joined(job),
                     JobEvent::Finished(job) => SessionEvent::Finished(job),
                 },
-                view = self.views.changed() => {
+                told = self.views.changed() => {
+                    let view = match told {
+                        Told::View(view) => view,
+                        Told::Unreadable(sentence) => {
+                            tracing::warn!("{sentence}; the last good one is kept");
+                            self.metrics.view_error();
+                            continue;
+                        }
+                    };
                     self.revision = self.revision.max(view.revision);
                     tracing::info!(revision = view.revision, jobs = view.jobs.len(), "view");
                     self.details.clone_from(&view.jobs);
-                    SessionEvent::View(view.into())
+                    SessionEvent::View((&*view).into())
                 }
                 () = until(wakes_at) => SessionEvent::Tick,
             };

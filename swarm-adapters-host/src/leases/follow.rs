@@ -123,6 +123,10 @@ impl LeaseFollower {
     }
 }
 
+/// The version of a lease's first state, and of the file that makes it one.
+const FIRST: u64 = 1;
+const BIRTH: u64 = 0;
+
 impl Shared {
     fn take(&self) -> News {
         std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
@@ -136,6 +140,12 @@ impl Shared {
             Ok(Event { kind: EventKind::Create(_), paths, .. }) => {
                 let names = paths.iter().filter_map(|path| path.file_name()?.to_str());
                 for (session, version) in names.filter_map(parse_name) {
+                    // The first state counts only once the file of its birth stands beside it.
+                    let version = match version {
+                        FIRST => continue,
+                        BIRTH => FIRST,
+                        later => later,
+                    };
                     let newest = news.versions.entry(session).or_insert(version);
                     *newest = version.max(*newest);
                 }

@@ -9,11 +9,11 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use swarm_core::Slot;
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
-use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
 
-use super::{LIFE_VARIABLE, Order, Phase, STOP_TIMEOUT, Shared};
-use crate::sweep;
+use super::{Order, Phase, STOP_TIMEOUT, Shared};
+use crate::random;
+use crate::sweep::{self, Marker};
 
 /// A log that is larger than this when its worker starts becomes `WORKER.log.1`.
 const LOG_BYTES_MAX: u64 = 16 << 20;
@@ -24,8 +24,8 @@ impl Shared {
     pub(super) async fn live(&self, slot: Slot, order: &mut watch::Receiver<Order>) -> String {
         let name = self.workers.borrow().get(&slot).map(|worker| worker.name.clone());
         let name = name.unwrap_or_default();
-        let life = match getrandom::u32() {
-            Ok(number) => format!("{name}.{number:08x}"),
+        let life = match random::number() {
+            Ok(number) => format!("{name}.{number:016x}"),
             Err(error) => return format!("cannot be started: no random number: {error}"),
         };
         let kills = match *order.borrow_and_update() {
@@ -44,8 +44,7 @@ impl Shared {
         });
         let ended = self.stay_with(slot, child, pid, kills, order).await;
         // Whatever it started and left behind must not run on while its jobs run elsewhere.
-        let marker = sweep::Marker::new(LIFE_VARIABLE, &life);
-        if let Ok(Err(error)) = spawn_blocking(move || sweep::end_all(&marker)).await {
+        if let Err(error) = sweep::end_all(&Marker::Life(life.clone())).await {
             tracing::warn!(life, %error, "what the worker started may not have ended");
         }
         self.records.remove(&name);
@@ -60,7 +59,7 @@ impl Shared {
         mut kills: u32,
         order: &mut watch::Receiver<Order>,
     ) -> io::Result<ExitStatus> {
-        let mut hold = child.stdin.take();
+        let mut pipe = child.stdin.take();
         let (mut deadline, mut has_orders) = (None, true);
         // Not reaped yet, so the number still means this worker and its group.
         let send = |kind| pid.map(|pid| kill_process_group(pid, kind));
@@ -93,7 +92,7 @@ impl Shared {
                             pid.map(|pid| kill_process(pid, Signal::TERM));
                         }
                         Order::End => {
-                            hold = None;
+                            drop(pipe.take());
                             deadline = Some(Instant::now() + STOP_TIMEOUT);
                         }
                     }
@@ -112,7 +111,8 @@ impl Shared {
         let log = File::options().create(true).append(true).open(&log)?;
         Command::new(&self.command.program)
             .args((self.command.arguments)(name, life))
-            .env(LIFE_VARIABLE, life)
+            .env(sweep::LIFE, life)
+            .env(sweep::DIR, &self.dir)
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(log.try_clone()?)

@@ -3,13 +3,14 @@
 use tokio::time::timeout;
 
 use super::*;
+use crate::sweep;
 
-/// A worker that reports once and lives until its pipe closes.
-const GOOD: &str = r#"echo '{"version":1,"jobs":["a"]}'; cat"#;
+/// A worker that lives until its pipe closes.
+const GOOD: &str = "cat";
 
 fn pool(dir: &Path, script: &str) -> Processes {
     let script = script.to_owned();
-    let arguments = move |name: &str| vec!["-c".into(), script.clone().into(), name.into()];
+    let arguments = move |name: &str, _: &str| vec!["-c".into(), script.clone().into(), name.into()];
     let command = WorkerCommand { program: "/bin/sh".into(), arguments: Box::new(arguments) };
     Processes::open(dir, command).unwrap()
 }
@@ -20,26 +21,41 @@ async fn until(pool: &Processes, condition: impl FnMut(&Workers) -> bool) -> Wor
     reached.expect("it never came to that").unwrap().clone()
 }
 
-fn is_running(workers: &Workers) -> bool {
-    workers.values().all(|worker| worker.phase == Phase::Running)
+/// Whether every worker lives; one that was not started yet has no life.
+fn is_up(workers: &Workers) -> bool {
+    workers.values().all(|worker| worker.phase == Phase::Up && !worker.life.is_empty())
 }
 
 #[tokio::test]
-async fn a_worker_runs_reports_and_ends_when_its_pipe_closes() {
+async fn a_worker_runs_and_ends_when_it_is_told_to_or_its_pipe_closes() {
     let dir = tempfile::tempdir().unwrap();
     let mut pool = pool(dir.path(), GOOD);
     pool.start(Slot(0), "w-0");
     pool.start(Slot(1), "w-1");
-    let workers = until(&pool, is_running).await;
-    let jobs = swarm_core::jobs(["a"]).unwrap().into_keys().collect();
-    assert_eq!(workers[&Slot(1)].report, Some(Report { version: 1, jobs }));
-    pool.leave(Slot(1));
+    let before = until(&pool, is_up).await;
+    pool.leave(Slot(1), Duration::from_secs(20));
     until(&pool, |workers| workers.keys().eq([&Slot(0)])).await;
     pool.start(Slot(1), "w-1");
-    until(&pool, |workers| workers.len() == 2 && is_running(workers)).await;
+    let after = until(&pool, |workers| workers.len() == 2 && is_up(workers)).await;
+    assert_ne!(before[&Slot(1)].life, after[&Slot(1)].life, "each life has a name of its own");
     pool.end().await;
     assert_eq!(end_leftovers(dir.path()).await, 0);
     assert!(dir.path().join("logs/w-1.log").exists());
+}
+
+#[tokio::test]
+async fn a_killed_life_is_replaced_and_what_it_had_started_is_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut pool = pool(dir.path(), "setsid sleep 600 & cat; wait");
+    pool.start(Slot(0), "w-0");
+    let first = until(&pool, is_up).await[&Slot(0)].life.clone();
+    pool.kill(Slot(0), "another life");
+    pool.kill(Slot(0), &first);
+    let away = until(&pool, |workers| workers[&Slot(0)].deaths == 1).await;
+    assert_eq!(sweep::end_all(&sweep::Marker::Life(first.clone())).await.unwrap(), 0);
+    let second = until(&pool, is_up).await[&Slot(0)].clone();
+    assert_ne!(second.life, first, "{away:?}");
+    pool.end().await;
 }
 
 #[tokio::test]
@@ -49,20 +65,18 @@ async fn a_worker_that_dies_is_started_again_and_its_end_is_told() {
         .replace("$0", dir.path().join("w").to_str().unwrap());
     let mut pool = pool(dir.path(), &script);
     pool.start(Slot(0), "w-0");
-    let workers = until(&pool, is_running).await;
-    let worker = &workers[&Slot(0)];
-    assert_eq!((worker.deaths, worker.last_death.as_deref()), (1, Some("was ended by signal 9")));
+    let died = |workers: &Workers| workers[&Slot(0)].deaths == 1 && is_up(workers);
+    let workers = until(&pool, died).await;
+    assert_eq!(workers[&Slot(0)].last_death.as_deref(), Some("was ended by signal 9"));
     pool.end().await;
 }
 
 #[tokio::test]
-async fn a_worker_that_keeps_dying_is_away_since_its_first_end() {
+async fn the_end_of_a_worker_that_keeps_dying_is_told_each_time() {
     let dir = tempfile::tempdir().unwrap();
     let mut pool = pool(dir.path(), "exit 3");
     pool.start(Slot(0), "w-0");
-    let once = until(&pool, |workers| workers[&Slot(0)].deaths == 1).await;
     let thrice = until(&pool, |workers| workers[&Slot(0)].deaths == 3).await;
-    assert_eq!(once[&Slot(0)].phase, thrice[&Slot(0)].phase);
     assert_eq!(thrice[&Slot(0)].last_death.as_deref(), Some("ended with exit code 3"));
     pool.end().await;
 }
@@ -71,7 +85,7 @@ async fn a_worker_that_keeps_dying_is_away_since_its_first_end() {
 async fn a_worker_that_cannot_be_started_is_told_too() {
     let dir = tempfile::tempdir().unwrap();
     let command =
-        WorkerCommand { program: "/no/such/program".into(), arguments: Box::new(|_| Vec::new()) };
+        WorkerCommand { program: "/no/such/program".into(), arguments: Box::new(|_, _| Vec::new()) };
     let mut pool = Processes::open(dir.path(), command).unwrap();
     pool.start(Slot(0), "w-0");
     let workers = until(&pool, |workers| workers[&Slot(0)].deaths == 1).await;
@@ -86,7 +100,7 @@ async fn a_worker_that_does_not_end_is_killed_with_its_children() {
     let script = format!("sleep 600 & {GOOD}; wait");
     let mut pool = pool(dir.path(), &script);
     pool.start(Slot(0), "w-0");
-    until(&pool, is_running).await;
+    until(&pool, is_up).await;
     let before = Instant::now();
     pool.end().await;
     assert!((STOP_TIMEOUT..2 * STOP_TIMEOUT).contains(&before.elapsed()));

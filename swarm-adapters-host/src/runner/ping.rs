@@ -35,6 +35,18 @@ impl Ping {
     pub fn new(metrics: PingMetrics) -> Self {
         Self { interval: Duration::from_secs(1), timeout: Duration::from_secs(1), metrics }
     }
+
+    /// With this long from one ping to the next; it must not be zero.
+    #[must_use]
+    pub fn every(self, interval: Duration) -> Self {
+        Self { interval: interval.max(Duration::from_millis(1)), ..self }
+    }
+
+    /// With this long for an answer.
+    #[must_use]
+    pub fn within(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
 }
 
 #[async_trait]

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use super::Until;
 use super::input::{Edit, Input, Wanted};
 use super::sessions::Sessions;
+use super::snapshot::Snapshot;
 use super::text::{self, Settled};
 
 /// How long to wait before a store that gave no answer is asked again.
@@ -35,6 +36,7 @@ pub(super) struct Operation {
     processes: Processes,
     workers: watch::Receiver<Workers>,
     sessions: Sessions,
+    snapshots: watch::Sender<Snapshot>,
     /// What the last turn went by; the same again would come to the same.
     seen: Option<Glance>,
     /// Since when the pool is on its way to what is wanted; `None` while it is settled.
@@ -86,6 +88,7 @@ impl Operation {
             views,
             processes,
             sessions,
+            snapshots: watch::Sender::default(),
             seen: None,
             unsettled_since: Some(since),
             settled: settled.unwrap_or_default(),
@@ -244,7 +247,9 @@ impl Operation {
 
     /// Notes whether the pool is settled, and tells it when it has become so.
     fn tell_settled(&mut self, decision: &Decision, workers: &Workers) {
-        if !self.is_settled(decision, workers) {
+        let is_settled = self.is_settled(decision, workers);
+        self.snapshots.send_replace(Snapshot::of(&self.wanted.name, decision, workers, is_settled));
+        if !is_settled {
             self.unsettled_since.get_or_insert_with(Instant::now);
             return;
         }
@@ -305,8 +310,12 @@ fn worker_command(
     let program = std::env::current_exe().context("this program does not find itself")?;
     let (dir, runner, terms) = (dir.to_owned(), wanted.runner.to_arguments(), *terms);
     let arguments = move |name: &str, life: &str| {
-        let mut session_dir = OsString::from("--session-dir=");
-        session_dir.push(&dir);
+        let path = |option: &str, path: &Path| {
+            let mut word = OsString::from(option);
+            word.push(path);
+            word
+        };
+        let run_log = path("--run-log=", &dir.join("run.log"));
         let millis = |span: Duration| format!("{}ms", span.as_millis());
         // Everything that the environment could say as well is said here.
         let said = [
@@ -320,7 +329,8 @@ fn worker_command(
             "--log-format=text".to_owned(),
             "--until-stdin-closes".to_owned(),
         ];
-        let mut arguments = vec!["worker".into(), "run".into(), session_dir];
+        let session_dir = path("--session-dir=", &dir);
+        let mut arguments = vec!["worker".into(), "run".into(), session_dir, run_log];
         arguments.extend(said.into_iter().chain(runner.clone()).map(OsString::from));
         arguments
     };

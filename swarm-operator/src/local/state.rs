@@ -19,9 +19,10 @@ impl StateDir {
     /// Makes the directory if it is missing, and claims it.
     pub(super) fn claim(dir: &Path) -> anyhow::Result<Self> {
         let cannot = || format!("the state directory {} cannot be used", dir.display());
-        // Workers are started with this path, whatever their own directory is.
-        let path = std::path::absolute(dir).with_context(cannot)?;
-        fs::create_dir_all(&path).with_context(cannot)?;
+        fs::create_dir_all(dir).with_context(cannot)?;
+        // Workers are started with this path, whatever their own directory is, and the next
+        // operator knows them by it, whichever way it is told.
+        let path = dir.canonicalize().with_context(cannot)?;
         let lock = File::options().create(true).append(true).open(path.join("lock"));
         let lock = lock.with_context(cannot)?;
         // The system takes the lock away with the process, however that ends; workers do not

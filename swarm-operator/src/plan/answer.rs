@@ -2,8 +2,8 @@
 
 use std::error::Error;
 
-use swarm_adapters_k8s::manifest::{self, Manifest, Replication};
-use swarm_core::{Assignment, Jobs, Pool, Request, Rules, Slot};
+use swarm_adapters_k8s::manifest::{self, Manifest};
+use swarm_core::{Assignment, Jobs, Pool, Replication, Request, Rules, Slot};
 
 use super::document::{Document, Enough};
 use super::view;
@@ -69,7 +69,7 @@ pub(super) fn answer(question: &Question<'_>) -> Result<Answer, String> {
         manifest::parse(&file.text, name).map_err(|error| in_file(&with_causes(&error)))?;
     let Manifest { name, desired, replicas, first_slot, worker_name, pacing, mut notes, .. } =
         manifest;
-    match manifest.replication {
+    match desired.replication {
         Replication::One => {}
         Replication::All => {
             let sentence = format!(

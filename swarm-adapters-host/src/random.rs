@@ -1,0 +1,17 @@
+//! Numbers that nobody else draws, for names that must never be used twice.
+
+use std::io;
+
+use rustix::rand::{GetRandomFlags, getrandom};
+
+/// A random number.
+///
+/// # Errors
+///
+/// If the system has none.
+pub fn number() -> io::Result<u64> {
+    let mut random = [0_u8; 8];
+    // So few bytes always come at once, once the machine is up.
+    getrandom(&mut random, GetRandomFlags::empty())?;
+    Ok(u64::from_ne_bytes(random))
+}
