@@ -33,11 +33,11 @@ impl JobList {
     pub(super) fn read(
         swarm: &Object,
         objects: &Objects,
-        jobs: Vec<spec::Job>,
+        jobs: Option<Vec<spec::Job>>,
         sources: Option<Vec<JobSource>>,
     ) -> Result<Self, ManifestError> {
         let mut gathering = Gathering { swarm, objects, lists: Vec::new(), entries: Vec::new() };
-        gathering.inline(jobs)?;
+        gathering.inline(jobs.unwrap_or_default())?;
         for (index, source) in sources.into_iter().flatten().enumerate() {
             gathering.source(&format!("spec.jobSources[{index}]"), &source)?;
         }

@@ -133,6 +133,15 @@ fn what_is_not_said_has_the_documented_default() {
 }
 
 #[test]
+fn a_list_without_entries_is_empty() {
+    let jobs = "  jobs:\n    - name: stream:cars:new\n    - name: stream:cars:updated\n";
+    for none in ["  jobs:\n", "  jobs: []\n", ""] {
+        let manifest = parse(&GOOD.replace(jobs, none), None).unwrap();
+        assert!(manifest.desired.jobs.is_empty());
+    }
+}
+
+#[test]
 fn a_statefulset_may_count_its_pods_from_elsewhere() {
     let text = GOOD.replace("replicas: 3", "replicas: 3, ordinals: {start: 5}");
     let manifest = parse(&text, None).unwrap();
