@@ -268,8 +268,9 @@ fn job_schema(place: &str) -> Result<JSONSchemaProps, SpecError> {
 
 fn from_map(number: usize, schema: &JSONSchemaProps, item: &Value) -> Result<spec::Job, String> {
     schema::check_item(number, schema, item)?;
-    serde_path_to_error::deserialize(item)
-        .map_err(|error| format!("field `[{number}].{}`: {}", error.path(), error.inner()))
+    serde_path_to_error::deserialize(item).map_err(|error| {
+        yaml::printable(&format!("field `[{number}].{}`: {}", error.path(), error.inner()))
+    })
 }
 
 /// Params become arguments and environment of programs, so their names are plain.
