@@ -23,6 +23,7 @@ pub use terms::{Handover, Pacing, Runner};
 use crate::api::{RebalanceSpec, WorkloadRef};
 use crate::convert::{self, SpecError};
 use crate::schema;
+use crate::yaml::printable;
 use documents::{Object, Objects};
 use jobs::JobList;
 
@@ -146,8 +147,10 @@ fn read_spec(swarm: &Object) -> Result<spec::Spec, ManifestError> {
     }
     let known = schema::of::<spec::Document>().map_err(|error| field(error.to_string()))?;
     schema::check_object(&known, &swarm.value).map_err(field)?;
-    let document: spec::Document = serde_path_to_error::deserialize(&swarm.value)
-        .map_err(|error| field(format!("field `{}`: {}", error.path(), error.inner())))?;
+    let document: spec::Document =
+        serde_path_to_error::deserialize(&swarm.value).map_err(|error| {
+            field(printable(&format!("field `{}`: {}", error.path(), error.inner())))
+        })?;
     Ok(document.spec)
 }
 

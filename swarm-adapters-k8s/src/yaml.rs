@@ -61,18 +61,35 @@ pub fn documents(text: &str) -> Result<Vec<(usize, Value)>, YamlError> {
     let mut documents = Vec::new();
     for (index, document) in serde_yaml::Deserializer::from_str(text).enumerate() {
         let number = index + 1;
-        let value = Tree { left: &left }.deserialize(document).map_err(|source| {
-            // The library has a limit of its own, and a message that helps nobody.
-            let is_bomb = source.to_string().starts_with("repetition limit");
-            let source = if is_bomb { serde_yaml::Error::custom(REPEATED) } else { source };
-            YamlError { document: number, source }
-        })?;
-        match value {
+        let value = Tree { left: &left }.deserialize(document);
+        match value.map_err(|error| YamlError { document: number, source: readable(error) })? {
             Value::Null => {}
             value => documents.push((number, value)),
         }
     }
     Ok(documents)
+}
+
+/// The error as one printable sentence that helps.
+fn readable(error: serde_yaml::Error) -> serde_yaml::Error {
+    let message = error.to_string();
+    if message == "repetition limit exceeded" {
+        // The library has a limit of its own.
+        serde_yaml::Error::custom(REPEATED)
+    } else if message.contains(char::is_control) {
+        serde_yaml::Error::custom(printable(&message))
+    } else {
+        error
+    }
+}
+
+/// A text with whatever could steer a terminal written as an escape.
+pub(crate) fn printable(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }
+    }
+    line
 }
 
 /// How deep brackets stand in each other, those of comments and texts included.

@@ -33,11 +33,11 @@ impl JobList {
     pub(super) fn read(
         swarm: &Object,
         objects: &Objects,
-        jobs: Vec<spec::Job>,
+        jobs: Option<Vec<spec::Job>>,
         sources: Option<Vec<JobSource>>,
     ) -> Result<Self, ManifestError> {
         let mut gathering = Gathering { swarm, objects, lists: Vec::new(), entries: Vec::new() };
-        gathering.inline(jobs)?;
+        gathering.inline(jobs.unwrap_or_default())?;
         for (index, source) in sources.into_iter().flatten().enumerate() {
             gathering.source(&format!("spec.jobSources[{index}]"), &source)?;
         }
@@ -268,8 +268,9 @@ fn job_schema(place: &str) -> Result<JSONSchemaProps, SpecError> {
 
 fn from_map(number: usize, schema: &JSONSchemaProps, item: &Value) -> Result<spec::Job, String> {
     schema::check_item(number, schema, item)?;
-    serde_path_to_error::deserialize(item)
-        .map_err(|error| format!("field `[{number}].{}`: {}", error.path(), error.inner()))
+    serde_path_to_error::deserialize(item).map_err(|error| {
+        yaml::printable(&format!("field `[{number}].{}`: {}", error.path(), error.inner()))
+    })
 }
 
 /// Params become arguments and environment of programs, so their names are plain.

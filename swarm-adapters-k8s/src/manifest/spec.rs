@@ -22,9 +22,8 @@ pub(super) struct Document {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Spec {
-    #[serde(default)]
-    pub(super) jobs: Vec<Job>,
-    #[serde(default)]
+    /// `jobs:` with nothing behind it is an empty list, as for the API server.
+    pub(super) jobs: Option<Vec<Job>>,
     pub(super) job_sources: Option<Vec<JobSource>>,
     pub(super) replicas: Option<i64>,
     pub(super) pool: Pool,

@@ -39,8 +39,10 @@ pub(super) fn text(answer: &Answer) -> String {
         add(&mut text, "MOVES", &rows, "moves");
     }
     if let Some(deferred) = deferred.as_ref().filter(|deferred| !deferred.is_empty()) {
-        let (count, s) = (deferred.len(), if deferred.len() == 1 { "" } else { "s" });
-        let _ = writeln!(text, "\n{count} more move{s} wait for maxMovesInFlight");
+        let _ = match deferred.len() {
+            1 => writeln!(text, "\n1 more move waits for maxMovesInFlight"),
+            count => writeln!(text, "\n{count} more moves wait for maxMovesInFlight"),
+        };
     }
     text
 }

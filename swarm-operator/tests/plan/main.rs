@@ -8,6 +8,7 @@
 mod documented;
 mod input;
 mod reasons;
+mod text;
 
 use std::io::Write as _;
 use std::path::PathBuf;
