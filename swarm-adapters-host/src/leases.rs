@@ -21,6 +21,8 @@ mod stored;
 #[cfg(test)]
 mod interleavings;
 #[cfg(test)]
+mod kills;
+#[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
