@@ -2,12 +2,14 @@
 //!
 //! `DIR/leases/` has one file for each stored state, `SESSION.VERSION`. A write makes the next
 //! version from one that was seen, and only one writer can; there is no lock, since a process that
-//! is frozen while it holds one would block everybody else. [`chain`] says how, and why it holds.
+//! is frozen while it holds one would block everybody else. The module `chain` says how, and why it
+//! holds.
 //!
 //! Nothing here waits for the disk. A lease says what a process does, and no process survives a
 //! loss of power. Each state names the life of the machine it was written in; one of an earlier
-//! life reads as [`Holder::Closed`]. That is what `Closed` promises: nothing of the session runs,
-//! and it never writes again. It holds because a directory belongs to one machine.
+//! life reads as [`Holder::Closed`], also if it was revoked: nothing has to be waited out. It is
+//! what `Closed` promises: nothing of the session runs, and it never writes again. It holds because
+//! a directory belongs to one machine.
 //!
 //! A frozen or killed writer can leave two kinds of files behind: hidden ones that were never
 //! linked, which [`sweep`](Leases::sweep) removes, and states of long ago that no reader believes,
@@ -20,6 +22,8 @@ mod stored;
 
 #[cfg(test)]
 mod interleavings;
+#[cfg(test)]
+mod kills;
 #[cfg(test)]
 mod tests;
 
@@ -89,8 +93,8 @@ impl Leases {
     ///
     /// # Errors
     ///
-    /// [`LeaseWriteError::Conflict`] if the lease is not the one expected, or has no holder. Then
-    /// nothing was written, or another state has already followed it.
+    /// [`LeaseWriteError::Conflict`] if the lease is not the one expected, or has no holder. Nothing
+    /// was written, unless this writer was frozen after it wrote and others went on from there.
     pub fn write(
         &self,
         session: &SessionId,
@@ -106,7 +110,8 @@ impl Leases {
     ///
     /// # Errors
     ///
-    /// [`LeaseWriteError::Conflict`] if it changed, is missing, or has no holder.
+    /// [`LeaseWriteError::Conflict`] if it changed, is missing, or has no holder; it is not revoked
+    /// by this call.
     pub fn revoke(
         &self,
         session: &SessionId,

@@ -32,7 +32,9 @@
 //! 6. *A writer removes its own stray file only.* If it finds `n` gone, either its file is stray,
 //!    or a true `n + 2` was made, without which nobody removes `n`. If that is missing now, it was
 //!    removed, and `n + 1` before it; what stands under `n + 1` is stray. If it is there and was
-//!    made after ours, ours was true and the write succeeded after all.
+//!    made after ours, ours was true and the write succeeded after all. Only if others have gone on
+//!    further is a write that happened told as a conflict; nothing follows a final state, so this
+//!    never befalls a revocation or a close.
 //!
 //! A listing is only a hint where to begin to read. It may miss what changes meanwhile.
 

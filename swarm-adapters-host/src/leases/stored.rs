@@ -88,7 +88,7 @@ impl Document {
     pub(super) fn lease(&self, version: LeaseVersion, boot: &str) -> Result<Lease, String> {
         let holder = match self.holder {
             // The process went with the machine. It holds nothing and will never write.
-            StoredHolder::Session if self.boot != boot => Holder::Closed,
+            StoredHolder::Session | StoredHolder::Revoked if self.boot != boot => Holder::Closed,
             StoredHolder::Session => Holder::Session,
             StoredHolder::Closed => Holder::Closed,
             StoredHolder::Revoked => Holder::Revoked,
