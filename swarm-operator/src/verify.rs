@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use serde_json::{Value, json};
@@ -162,7 +163,7 @@ fn complain(sentence: &str) {
 
 fn ms(ns: u64) -> f64 {
     // Thousandths are exact enough, and shorter to read.
-    std::time::Duration::from_nanos(ns).as_micros() as f64 / 1e3
+    (Duration::from_nanos(ns).as_secs_f64() * 1e6).round() / 1e3
 }
 
 fn document(verdict: &Verdict, torn: Torn) -> Value {

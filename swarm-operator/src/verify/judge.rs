@@ -308,7 +308,8 @@ impl History {
                 }
             }
             Some(_) | None => {
-                self.runs[older].overlap = finder.overlap(&old, &new, from);
+                let at = finder.overlap(&old, &new, from);
+                self.runs[older].overlap = Some((at, new.session, new.token));
             }
         }
     }
@@ -334,7 +335,7 @@ impl Finder<'_> {
         RunName { worker: word(run.worker), session: word(run.session), token: run.token }
     }
 
-    fn overlap(&mut self, old: &Run, new: &Run, from: u64) -> Option<(usize, usize, u64)> {
+    fn overlap(&mut self, old: &Run, new: &Run, from: u64) -> usize {
         let at = self.verdict.overlaps.len();
         if at < LISTED_MAX {
             let (older, newer) = (self.run(old), self.run(new));
@@ -343,7 +344,7 @@ impl Finder<'_> {
         } else {
             self.verdict.overlaps_left_out += 1;
         }
-        Some((at, new.session, new.token))
+        at
     }
 
     fn regression(&mut self, t: u64, token: u64, after: u64, session: usize) {

@@ -142,15 +142,12 @@ impl<R: io::Read> Lines<R> {
             self.buffer = bytes;
             if let Some(line) = found {
                 self.good += 1;
-                let news = match self.last_line_of.get_mut(&line.session) {
-                    Some(number) => {
-                        *number = self.number;
-                        News::Nothing
-                    }
-                    None => {
-                        self.last_line_of.insert(line.session.clone(), self.number);
-                        News::Session
-                    }
+                let news = if let Some(number) = self.last_line_of.get_mut(&line.session) {
+                    *number = self.number;
+                    News::Nothing
+                } else {
+                    self.last_line_of.insert(line.session.clone(), self.number);
+                    News::Session
                 };
                 return Ok(Some((line, news)));
             }

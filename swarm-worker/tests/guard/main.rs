@@ -129,7 +129,6 @@ fn in_every_case(cases: &[&[(Who, Signal)]], comes_of_it: impl Fn(&Machine) + Sy
                 for (who, signal) in *case {
                     machine.signal(*who, *signal);
                 }
-                eprintln!("{case:?}");
                 comes_of_it(&machine);
             });
         }

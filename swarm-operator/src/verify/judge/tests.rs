@@ -1,5 +1,7 @@
 //! The judge against logs of a few lines.
 
+use std::time::Duration;
+
 use super::*;
 
 /// Judges lines such as `5 a/s1/1 start`: second 5, job `a`, session `s1`, token 1. The worker is
@@ -8,7 +10,8 @@ fn judged(replication: Replication, lines: &[&str]) -> Verdict {
     let mut judge = Judge::new(replication);
     for line in lines {
         let mut words = line.split(' ');
-        let t = (words.next().unwrap().parse::<f64>().unwrap() * 1e3).round() as u64 * 1_000_000;
+        let t = Duration::from_secs_f64(words.next().unwrap().parse().unwrap());
+        let t = t.as_nanos().try_into().unwrap();
         let run: Vec<_> = words.next().unwrap().split('/').collect();
         let event = match words.next().unwrap() {
             "start" => Event::Start,
