@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpid, kill_process_group,
-    set_child_subreaper, waitid, waitpid,
+    set_child_subreaper, wait, waitid, waitpid,
 };
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
@@ -357,8 +357,10 @@ impl Serving {
             if let Ok(census) = Census::take(&leaders, &self.session) {
                 census.all().for_each(|process| census::signal(process, Signal::KILL));
             }
+            // Any child, in whatever group; once there is none, no descendant is left, since every
+            // orphan among them becomes a child of this process.
             let is_left = loop {
-                match waitpid(None, WaitOptions::NOHANG) {
+                match wait(WaitOptions::NOHANG) {
                     Ok(Some((pid, status))) => {
                         ends.insert(raw(pid), status);
                     }
