@@ -439,6 +439,6 @@ fn can_be_run(program: &str) -> Result<(), String> {
     }
     let directories = std::env::var_os("PATH").unwrap_or_default();
     let is_there = std::env::split_paths(&directories).any(|dir| is_program(&dir.join(program)));
-    let missing = || format!("there is no program `{program}` in {}", directories.display());
+    let missing = || format!("there is no program `{program}` in any directory of PATH");
     is_there.then_some(()).ok_or_else(missing)
 }
