@@ -83,11 +83,10 @@ impl RunLog {
                 part => Err(io::Error::other(format!("{part} of {} bytes written", line.len()))),
             }
         });
-        match written {
-            Ok(()) => Ok(()),
-            Err(error) if errors.fetch_add(1, Ordering::Relaxed) == 0 => Err(error),
-            Err(_) => Ok(()),
-        }
+        written.or_else(|error| {
+            let is_first = errors.fetch_add(1, Ordering::Relaxed) == 0;
+            if is_first { Err(error) } else { Ok(()) }
+        })
     }
 
     /// How many lines could not be written.

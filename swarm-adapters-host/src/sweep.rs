@@ -84,7 +84,7 @@ pub async fn end_all(marker: &Marker) -> io::Result<usize> {
     Ok(ended)
 }
 
-/// Kills what has the entry now, waits a little, and returns how many have ended.
+/// Kills what has the entry now, waits a little, and returns how many there were.
 fn kill(entry: &[u8]) -> io::Result<usize> {
     let me = getpid();
     let mut killed: Vec<OwnedFd> = Vec::new();
@@ -97,7 +97,8 @@ fn kill(entry: &[u8]) -> io::Result<usize> {
         let _ = pidfd_send_signal(&handle, Signal::KILL);
         killed.push(handle);
     }
-    Ok(killed.into_iter().map(reap).count())
+    killed.iter().for_each(reap);
+    Ok(killed.len())
 }
 
 /// A handle of the process, provided that it has the entry.
@@ -106,8 +107,8 @@ fn held(pid: Pid, entry: &[u8]) -> Option<OwnedFd> {
     procs::has_entry(pid, entry).then_some(handle)
 }
 
-fn reap(handle: OwnedFd) {
-    let mut fds = [PollFd::new(&handle, PollFlags::IN)];
+fn reap(handle: &OwnedFd) {
+    let mut fds = [PollFd::new(handle, PollFlags::IN)];
     let _ = poll(&mut fds, Timespec::try_from(KILL_WAIT).ok().as_ref());
     // Not a child of ours, as a rule, unless we adopt orphans.
     let _ = waitid(WaitId::PidFd(handle.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
@@ -130,7 +131,7 @@ mod tests {
             let mut command = Command::new("sh");
             command.args(["-c", &script]).env(SESSION, id).spawn().unwrap()
         };
-        let mut marked = start(&id);
+        let mut child = start(&id);
         let mut other = Command::new("sleep").arg("600").env(SESSION, "other").spawn().unwrap();
         let is_marked = |pid| procs::has_entry(pid, &marker.entry());
         let count = || procs::all().unwrap().into_iter().filter(|p| is_marked(p.pid)).count();
@@ -144,7 +145,7 @@ mod tests {
         other.kill().unwrap();
         other.wait().unwrap();
         // The sweep has reaped it already.
-        let _ = marked.wait();
+        let _ = child.wait();
         assert!(is_alive && 2 <= ended, "{ended} ended, the other alive: {is_alive}");
         assert_eq!((count(), end_all(&marker).await.unwrap()), (0, 0));
     }

@@ -1,4 +1,4 @@
-//! The command line. Exit codes: 0 fine, 1 failed, 2 wrong usage or input.
+//! The command line. Exit codes: 0 fine, 1 failed, 2 wrong usage or input, 3 the answer is no.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use crate::local::LocalArgs;
+use crate::verify::VerifyArgs;
 
 /// Gives every job exactly one worker out of a pool: evenly, with the fewest moves.
 #[derive(Debug, Parser)]
@@ -23,6 +24,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Print the custom resource definitions as YAML
     Crd,
+    /// Read run logs and tell whether every job was run by one worker at a time
+    Verify(VerifyArgs),
     /// What `local` starts for every worker: this program is its own worker
     #[command(hide = true)]
     Worker {

@@ -5,6 +5,7 @@ mod args;
 mod crd;
 mod local;
 mod run;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -18,6 +19,7 @@ async fn main() -> ExitCode {
         Command::Local(args) => local::local(args).await,
         Command::Run(args) => run::run(args).await,
         Command::Crd => crd::print(),
+        Command::Verify(args) => verify::verify(&args),
         Command::Worker { command } => swarm_worker::run(command).await,
     };
     outcome.unwrap_or_else(|error| {

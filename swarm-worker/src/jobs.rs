@@ -61,7 +61,9 @@ impl Jobs {
     /// Stops `jobs`, all of which run, side by side, and returns when each has ended.
     pub(crate) async fn stop(&mut self, jobs: impl IntoIterator<Item = &JobName>) {
         let mut left: BTreeSet<_> = jobs.into_iter().collect();
-        left.iter().for_each(|job| self.supervisor.stop(job));
+        for job in &left {
+            self.supervisor.stop(job);
+        }
         while !left.is_empty() {
             match self.supervisor.next_event().await {
                 Event::Joined(job) | Event::Finished(job) => left.remove(&job),

@@ -39,9 +39,9 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Run(args) => run::run(args).await,
         Command::View(args) => view::print(&args),
         Command::Ping(args) => ping::ping(&args).await,
-        Command::Guard(GuardArgs { step: None }) => guard::serve().map_err(failed),
+        Command::Guard(GuardArgs { step: None }) => guard::serve().map_err(|error| failed(&error)),
         Command::Guard(GuardArgs { step: Some(GuardStep::Exec { guard, argv }) }) => {
-            Err(failed(guard::exec(guard, &argv)))
+            Err(failed(&guard::exec(guard, &argv)))
         }
     };
     match done {
@@ -54,7 +54,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn failed(error: std::io::Error) -> Failure {
+fn failed(error: &std::io::Error) -> Failure {
     Failure::Failed(error.to_string())
 }
 

@@ -6,7 +6,8 @@
 )]
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
@@ -124,4 +125,31 @@ fn the_view_is_printed_as_it_stands_or_the_exit_code_is_2() {
     assert!(message.starts_with("swarm-worker: there is no view at "), "{message}");
     mount(&dir, "..1", "workloads:\n");
     assert_eq!((view().status.code(), view().stdout), (Some(0), b"workloads:\n".to_vec()));
+}
+
+#[test]
+fn one_ping_is_0_with_its_latency_1_without_an_answer_and_2_for_no_address() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let ping = |address: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_swarm-worker"));
+        command.args(["ping", address]).output().unwrap()
+    };
+    let server = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = [0; 512];
+        let read = stream.read(&mut request).unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\npong\n").unwrap();
+        String::from_utf8_lossy(&request[..read]).into_owned()
+    });
+    let good = ping(&address);
+    assert_eq!(good.status.code(), Some(0));
+    let told = String::from_utf8(good.stdout).unwrap();
+    assert!(told.starts_with(&format!("{address} answered in ")), "{told}");
+    assert!(server.join().unwrap().starts_with("GET /ping HTTP/1.1\r\n"));
+    let nobody = ping(&address);
+    assert_eq!((nobody.status.code(), &nobody.stdout[..]), (Some(1), &b""[..]));
+    let message = String::from_utf8(nobody.stderr).unwrap();
+    assert!(message.contains(" cannot be reached: "), "{message}");
+    assert_eq!(ping("stream:a").status.code(), Some(2));
 }

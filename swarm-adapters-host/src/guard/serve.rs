@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpid, kill_process_group,
-    set_child_subreaper, waitid, waitpid,
+    set_child_subreaper, wait, waitid, waitpid,
 };
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
@@ -357,8 +357,10 @@ impl Serving {
             if let Ok(census) = Census::take(&leaders, &self.session) {
                 census.all().for_each(|process| census::signal(process, Signal::KILL));
             }
+            // Any child, in whatever group; once there is none, no descendant is left, since every
+            // orphan among them becomes a child of this process.
             let is_left = loop {
-                match waitpid(None, WaitOptions::NOHANG) {
+                match wait(WaitOptions::NOHANG) {
                     Ok(Some((pid, status))) => {
                         ends.insert(raw(pid), status);
                     }
@@ -437,6 +439,6 @@ fn can_be_run(program: &str) -> Result<(), String> {
     }
     let directories = std::env::var_os("PATH").unwrap_or_default();
     let is_there = std::env::split_paths(&directories).any(|dir| is_program(&dir.join(program)));
-    let missing = || format!("there is no program `{program}` in {}", directories.display());
+    let missing = || format!("there is no program `{program}` in any directory of PATH");
     is_there.then_some(()).ok_or_else(missing)
 }

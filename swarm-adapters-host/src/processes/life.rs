@@ -32,16 +32,17 @@ impl Shared {
             Order::Run { kills } => kills,
             Order::Drain { .. } | Order::End => return "was not started any more".to_owned(),
         };
+        // Known before it lives: whoever sees a trace of a life that is not known takes it for dead.
+        self.edit(slot, |worker| {
+            worker.life.clone_from(&life);
+            worker.phase = Phase::Up;
+        });
         let child = match self.spawn(&name, &life) {
             Ok(child) => child,
             Err(error) => return format!("cannot be started: {error}"),
         };
         let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         self.records.add(&name, pid);
-        self.edit(slot, |worker| {
-            worker.life.clone_from(&life);
-            worker.phase = Phase::Up;
-        });
         let ended = self.stay_with(slot, child, pid, kills, order).await;
         // Whatever it started and left behind must not run on while its jobs run elsewhere.
         if let Err(error) = sweep::end_all(&Marker::Life(life.clone())).await {

@@ -10,7 +10,8 @@ const GOOD: &str = "cat";
 
 fn pool(dir: &Path, script: &str) -> Processes {
     let script = script.to_owned();
-    let arguments = move |name: &str, _: &str| vec!["-c".into(), script.clone().into(), name.into()];
+    let arguments =
+        move |name: &str, _: &str| vec!["-c".into(), script.clone().into(), name.into()];
     let command = WorkerCommand { program: "/bin/sh".into(), arguments: Box::new(arguments) };
     Processes::open(dir, command).unwrap()
 }
@@ -84,8 +85,10 @@ async fn the_end_of_a_worker_that_keeps_dying_is_told_each_time() {
 #[tokio::test]
 async fn a_worker_that_cannot_be_started_is_told_too() {
     let dir = tempfile::tempdir().unwrap();
-    let command =
-        WorkerCommand { program: "/no/such/program".into(), arguments: Box::new(|_, _| Vec::new()) };
+    let command = WorkerCommand {
+        program: "/no/such/program".into(),
+        arguments: Box::new(|_, _| Vec::new()),
+    };
     let mut pool = Processes::open(dir.path(), command).unwrap();
     pool.start(Slot(0), "w-0");
     let workers = until(&pool, |workers| workers[&Slot(0)].deaths == 1).await;

@@ -86,19 +86,17 @@ fn filled(template: &[String], job: &Job) -> Vec<String> {
 }
 
 /// Replaces in one pass: a value that looks like a placeholder stays as it is.
-fn replaced(mut text: &str, values: &[(&str, &str)]) -> String {
+fn replaced<'a>(mut text: &'a str, values: &[(&str, &'a str)]) -> String {
     let mut result = String::new();
     while let Some(character) = text.chars().next() {
-        match values.iter().find_map(|(name, value)| Some((text.strip_prefix(*name)?, value))) {
-            Some((rest, value)) => {
-                result.push_str(value);
-                text = rest;
-            }
-            None => {
-                result.push(character);
-                text = &text[character.len_utf8()..];
-            }
-        }
+        let starts_with =
+            |(name, value): &(&str, &'a str)| Some((text.strip_prefix(*name)?, *value));
+        let (value, rest) = match values.iter().find_map(starts_with) {
+            Some((rest, value)) => (value, rest),
+            None => text.split_at(character.len_utf8()),
+        };
+        result.push_str(value);
+        text = rest;
     }
     result
 }

@@ -169,7 +169,7 @@ impl Operation {
                 self.complaint = None;
                 self.seen = Some(glance);
                 if turn.changed {
-                    self.sessions.collect_garbage(&turn.decision.ledger, workers)?;
+                    self.sessions.collect_garbage(&turn.decision.ledger, &self.workers)?;
                 }
                 self.tell_settled(&turn.decision, workers);
                 Ok(Some(turn.decision.recheck_in))

@@ -19,6 +19,7 @@ use swarm_core::handover::{
     Ages, Evidence, Health, LeaseTerms, Moment, Proof, SessionId, WatchEvent, Watches,
 };
 use swarm_core::{Ledger, Observed, Presence, Slot, WorkerSeen};
+use tokio::sync::watch;
 
 /// How long a turn may rest while something waits to be looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
@@ -165,13 +166,20 @@ impl Sessions {
     }
 
     /// Removes what was kept of sessions that have ended and that `ledger` does not name.
-    pub(super) fn collect_garbage(&mut self, ledger: &Ledger, workers: &Workers) -> io::Result<()> {
+    pub(super) fn collect_garbage(
+        &mut self,
+        ledger: &Ledger,
+        workers: &watch::Receiver<Workers>,
+    ) -> io::Result<()> {
+        let sessions = self.leases.list()?;
+        // Looked at only now: a life is known before it leaves its first trace.
+        let workers = &*workers.borrow();
         let named: BTreeSet<_> = ledger.slots.values().map(|record| &record.session).collect();
         let is_done = |session: &SessionId| {
             let is_dead = worker_of(session, workers).is_none_or(|(_, worker)| is_away(worker));
             is_dead && !named.contains(session) && !ledger.former.contains_key(session)
         };
-        for session in self.leases.list()?.into_iter().filter(is_done) {
+        for session in sessions.into_iter().filter(is_done) {
             self.leases.remove(&session)?;
             worker_view::remove(&self.dir, &session)?;
         }

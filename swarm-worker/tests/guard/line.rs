@@ -40,8 +40,9 @@ impl Line {
         let mut line = Self { session, dir, child, requests, replies };
         let log = line.path("run.log");
         line.say(&format!(
-            r#"{{"do":"hello","version":1,"worker":"w-0","session":"{}","run_log":{log:?}}}"#,
-            line.session
+            r#"{{"do":"hello","version":1,"worker":"w-0","session":"{}","run_log":"{}"}}"#,
+            line.session,
+            log.display()
         ));
         line
     }
@@ -59,7 +60,8 @@ impl Line {
         let path = self.path(job);
         let script = serde_json::to_string(script).unwrap();
         self.say(&format!(
-            r#"{{"do":"start","job":"{job}","token":7,"argv":["sh","-c",{script},{path:?}],"env":{{}},"grace_ms":5000}}"#
+            r#"{{"do":"start","job":"{job}","token":7,"argv":["sh","-c",{script},"{}"],"env":{{}},"grace_ms":5000}}"#,
+            path.display()
         ));
         let told = self.told();
         assert!(told.starts_with(&format!(r#"{{"is":"started","job":"{job}","pid":"#)), "{told}");

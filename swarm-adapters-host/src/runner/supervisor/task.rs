@@ -107,7 +107,9 @@ impl Task {
                     None => {
                         is_open = false;
                         let jobs: Vec<_> = self.jobs.keys().cloned().collect();
-                        jobs.iter().for_each(|job| self.stop(job));
+                        for job in &jobs {
+                            self.stop(job);
+                        }
                     }
                 },
                 Some(ended) = self.runs.join_next_with_id(), if !self.runs.is_empty() => {

@@ -1,0 +1,375 @@
+//! Judges a run log: was every job run by one worker at a time? A pure function of its lines.
+//!
+//! Lines come in roughly by their times; those of several writers may be a little out of order, so
+//! what counts is the time in a line, never its place. A run is named by session and token. Of two
+//! runs of a job the one with the higher token is newer; with the same token, the one that started
+//! later.
+
+use std::collections::{BTreeMap, HashMap};
+
+/// Silence of a job that runs is a gap when it lasts longer than three ticks, in nanoseconds.
+const SILENCE_NS: u64 = 3_000_000_000;
+/// How many runs of a job are remembered: late lines of older ones are judged by the newest.
+const RUNS_MAX: usize = 8;
+/// How many findings of a kind are listed; all are counted.
+const LISTED_MAX: usize = 1_000;
+/// The token of workers that have none; it is never a regression.
+const NO_TOKEN: u64 = 0;
+
+/// A line of a run log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Line<'a> {
+    /// In nanoseconds since the machine started.
+    pub(crate) t: u64,
+    pub(crate) job: &'a str,
+    pub(crate) worker: &'a str,
+    pub(crate) session: &'a str,
+    pub(crate) token: u64,
+    pub(crate) event: Event,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Event {
+    Stop,
+    Tick,
+    Start,
+}
+
+/// How many workers may run a job at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Replication {
+    /// One of all.
+    One,
+    /// Every worker, each by itself once.
+    All,
+}
+
+/// A run by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RunName {
+    pub(crate) worker: String,
+    pub(crate) session: String,
+    pub(crate) token: u64,
+}
+
+/// An older run that was active after a newer one had started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Overlap {
+    pub(crate) job: String,
+    pub(crate) older: RunName,
+    pub(crate) newer: RunName,
+    /// When the newer one started.
+    pub(crate) from: u64,
+    /// The last event of the older one after that.
+    pub(crate) until: u64,
+}
+
+/// A start whose token is not higher than that of another session before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Regression {
+    pub(crate) job: String,
+    pub(crate) t: u64,
+    pub(crate) token: u64,
+    /// The highest token that was seen before.
+    pub(crate) after: u64,
+    pub(crate) session: String,
+}
+
+/// The longest time nobody ran a job that had been run before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Gap {
+    pub(crate) job: String,
+    pub(crate) from: u64,
+    pub(crate) ns: u64,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    pub(crate) jobs: usize,
+    /// How many starts there were.
+    pub(crate) runs: u64,
+    pub(crate) overlaps: Vec<Overlap>,
+    pub(crate) regressions: Vec<Regression>,
+    /// How many of each were not listed.
+    pub(crate) overlaps_left_out: u64,
+    pub(crate) regressions_left_out: u64,
+    pub(crate) longest_gap: Option<Gap>,
+}
+
+impl Verdict {
+    /// Whether every job was run by one at a time, with tokens that only rise.
+    pub(crate) fn is_good(&self) -> bool {
+        self.overlaps.is_empty() && self.regressions.is_empty()
+    }
+}
+
+/// Takes lines in, one after the other. Its memory is bounded by the number of jobs and sessions.
+#[derive(Debug)]
+pub(crate) struct Judge {
+    replication: Replication,
+    jobs: BTreeMap<String, HashMap<usize, History>>,
+    names: Names,
+    verdict: Verdict,
+    last_t: u64,
+}
+
+/// Words by number, so that each is kept once.
+#[derive(Debug, Default)]
+struct Names {
+    words: Vec<String>,
+    numbers: HashMap<String, usize>,
+}
+
+impl Names {
+    fn number(&mut self, word: &str) -> usize {
+        if let Some(number) = self.numbers.get(word) {
+            return *number;
+        }
+        self.words.push(word.to_owned());
+        self.numbers.insert(word.to_owned(), self.words.len() - 1);
+        self.words.len() - 1
+    }
+}
+
+/// What is known of a job (with [`Replication::All`]: of a job on a worker).
+#[derive(Debug, Default)]
+struct History {
+    runs: Vec<Run>,
+    highest_token: u64,
+    /// The time of the last event of any run.
+    last: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    worker: usize,
+    session: usize,
+    token: u64,
+    /// Its first and its latest start.
+    first_start: u64,
+    start: u64,
+    last: u64,
+    is_stopped: bool,
+    /// Which overlap in the list it is the older run of, against which run.
+    overlap: Option<(usize, usize, u64)>,
+}
+
+impl Judge {
+    pub(crate) fn new(replication: Replication) -> Self {
+        Self {
+            replication,
+            jobs: BTreeMap::new(),
+            names: Names::default(),
+            verdict: Verdict::default(),
+            last_t: 0,
+        }
+    }
+
+    /// The machine was started again: its clock began anew, and nothing of before runs any more.
+    pub(crate) fn machine_started(&mut self) {
+        self.last_t = 0;
+        for history in self.jobs.values_mut().flat_map(HashMap::values_mut) {
+            history.runs.clear();
+            history.last = None;
+        }
+    }
+
+    /// Takes a line in.
+    pub(crate) fn take(&mut self, line: &Line<'_>) {
+        let Line { t, job, worker, session, token, event } = line.clone();
+        self.last_t = self.last_t.max(t);
+        let (worker, session) = (self.names.number(worker), self.names.number(session));
+        let copy = match self.replication {
+            Replication::One => 0,
+            Replication::All => worker + 1,
+        };
+        if !self.jobs.contains_key(job) {
+            self.jobs.insert(job.to_owned(), HashMap::new());
+        }
+        let Some(copies) = self.jobs.get_mut(job) else { return };
+        let history = copies.entry(copy).or_default();
+        let finder = Finder { job, names: &self.names, verdict: &mut self.verdict };
+        history.take(Seen { t, worker, session, token, event }, finder);
+    }
+
+    /// What was found in all lines.
+    pub(crate) fn verdict(mut self) -> Verdict {
+        for (job, history) in
+            self.jobs.iter().flat_map(|(job, all)| all.values().map(move |h| (job, h)))
+        {
+            let runs = history.newest().is_some_and(|newest| !newest.is_stopped);
+            if let Some(last) = history.last.filter(|_| runs) {
+                let mut finder = Finder { job, names: &self.names, verdict: &mut self.verdict };
+                finder.silence(last, self.last_t);
+            }
+        }
+        self.verdict.jobs = self.jobs.len();
+        self.verdict
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Seen {
+    t: u64,
+    worker: usize,
+    session: usize,
+    token: u64,
+    event: Event,
+}
+
+impl History {
+    fn newest(&self) -> Option<&Run> {
+        self.runs.iter().max_by_key(|run| (run.token, run.start))
+    }
+
+    fn take(&mut self, seen: Seen, mut finder: Finder<'_>) {
+        let Seen { t, worker, session, token, event } = seen;
+        let found = self.runs.iter().position(|run| (run.session, run.token) == (session, token));
+        match event {
+            Event::Start => {
+                finder.verdict.runs += 1;
+                let is_other = |run: &Run| run.session != session && run.token != NO_TOKEN;
+                let is_reused = self.runs.iter().any(|run| is_other(run) && run.token == token);
+                if token < self.highest_token || (is_reused && found.is_none()) {
+                    finder.regression(t, token, self.highest_token, session);
+                }
+                if let Some(last) = self.last {
+                    finder.gap(last, t);
+                }
+            }
+            Event::Tick | Event::Stop => {
+                if let Some(last) = self.last {
+                    finder.silence(last, t);
+                }
+            }
+        }
+        self.highest_token = self.highest_token.max(token);
+        let index = found.unwrap_or_else(|| {
+            // The beginning of a log may be gone; then its first line counts as the start.
+            let (first_start, start, last) = (t, t, t);
+            let is_stopped = false;
+            let overlap = None;
+            self.runs.push(Run {
+                worker,
+                session,
+                token,
+                first_start,
+                start,
+                last,
+                is_stopped,
+                overlap,
+            });
+            self.runs.len() - 1
+        });
+        let run = &mut self.runs[index];
+        run.last = run.last.max(t);
+        match event {
+            Event::Start => {
+                run.start = run.start.max(t);
+                run.is_stopped = false;
+            }
+            Event::Tick => {}
+            Event::Stop => run.is_stopped = true,
+        }
+        self.last = Some(self.last.map_or(t, |last| last.max(t)));
+        self.find_overlaps(index, event, &mut finder);
+        if RUNS_MAX < self.runs.len() {
+            self.forget_oldest();
+        }
+    }
+
+    /// Compares the run with all others, in both directions: its line may have come late.
+    fn find_overlaps(&mut self, index: usize, event: Event, finder: &mut Finder<'_>) {
+        for other in 0..self.runs.len() {
+            let (this, that) = (self.runs[index], self.runs[other]);
+            if other == index {
+                continue;
+            }
+            if this.token < that.token || (this.token == that.token && this.start < that.start) {
+                self.compare(index, other, finder);
+            } else if event == Event::Start {
+                self.compare(other, index, finder);
+            }
+        }
+    }
+
+    fn compare(&mut self, older: usize, newer: usize, finder: &mut Finder<'_>) {
+        let (old, new) = (self.runs[older], self.runs[newer]);
+        // With the same token a worker may have had its turn before and have it again.
+        let from = if old.token < new.token { new.first_start } else { new.start };
+        if old.last <= from {
+            return;
+        }
+        match old.overlap {
+            Some((at, session, token)) if (session, token) == (new.session, new.token) => {
+                if let Some(overlap) = finder.verdict.overlaps.get_mut(at) {
+                    overlap.until = overlap.until.max(old.last);
+                }
+            }
+            Some(_) | None => {
+                let at = finder.overlap(&old, &new, from);
+                self.runs[older].overlap = Some((at, new.session, new.token));
+            }
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        let oldest = self.runs.iter().enumerate().min_by_key(|(_, run)| (run.token, run.start));
+        if let Some((index, _)) = oldest {
+            self.runs.swap_remove(index);
+        }
+    }
+}
+
+/// Writes down what was found about a job.
+struct Finder<'a> {
+    job: &'a str,
+    names: &'a Names,
+    verdict: &'a mut Verdict,
+}
+
+impl Finder<'_> {
+    fn run(&self, run: &Run) -> RunName {
+        let word = |number: usize| self.names.words.get(number).cloned().unwrap_or_default();
+        RunName { worker: word(run.worker), session: word(run.session), token: run.token }
+    }
+
+    fn overlap(&mut self, old: &Run, new: &Run, from: u64) -> usize {
+        let at = self.verdict.overlaps.len();
+        if at < LISTED_MAX {
+            let (older, newer) = (self.run(old), self.run(new));
+            let job = self.job.to_owned();
+            self.verdict.overlaps.push(Overlap { job, older, newer, from, until: old.last });
+        } else {
+            self.verdict.overlaps_left_out += 1;
+        }
+        at
+    }
+
+    fn regression(&mut self, t: u64, token: u64, after: u64, session: usize) {
+        if self.verdict.regressions.len() == LISTED_MAX {
+            self.verdict.regressions_left_out += 1;
+            return;
+        }
+        let session = self.names.words.get(session).cloned().unwrap_or_default();
+        let job = self.job.to_owned();
+        self.verdict.regressions.push(Regression { job, t, token, after, session });
+    }
+
+    fn gap(&mut self, from: u64, until: u64) {
+        let ns = until.saturating_sub(from);
+        if 0 < ns && self.verdict.longest_gap.as_ref().is_none_or(|longest| longest.ns < ns) {
+            self.verdict.longest_gap = Some(Gap { job: self.job.to_owned(), from, ns });
+        }
+    }
+
+    fn silence(&mut self, from: u64, until: u64) {
+        if SILENCE_NS < until.saturating_sub(from) {
+            self.gap(from, until);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+//! `swarm-operator verify` from outside: logs go in, a verdict comes out.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "clippy allows it in test functions only, and all of this is a test"
+)]
+
+use std::fs;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+/// Verifies logs with lines such as `1000 a s1 1 start`, the time in milliseconds; a line that
+/// begins with `{` or `!` is written as it is, without the `!`.
+fn verify(logs: &[&str], args: &[&str]) -> Output {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_swarm-operator"));
+    command.arg("verify").args(args);
+    for (number, log) in logs.iter().enumerate() {
+        let line = |line: &str| match line.split_whitespace().collect::<Vec<_>>()[..] {
+            [t, job, session, token, event] if !line.starts_with(['{', '!']) => format!(
+                r#"{{"t":{t}000000,"job":"{job}","worker":"w-{session}","session":"{session}","token":{token},"event":"{event}"}}"#
+            ),
+            _ => line.trim_start_matches('!').to_owned(),
+        };
+        let lines: Vec<_> = log.lines().map(line).collect();
+        let path = dir.path().join(format!("{number}.log"));
+        fs::write(&path, lines.join("\n")).unwrap();
+        command.arg(path);
+    }
+    command.output().unwrap()
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap()
+}
+
+fn document(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn a_good_log_is_0_and_one_document() {
+    let log = "1000 a s1 1 start\n2000 a s1 1 tick\n2500 a s1 1 stop\n2700 a s2 2 start";
+    let output = verify(&[log], &["-o", "json"]);
+    let expected = json!({
+        "jobs": 1, "runs": 2, "overlaps": [], "token_regressions": [], "longest_gap_ms": 200.0,
+        "overlaps_left_out": 0, "token_regressions_left_out": 0, "longest_gap_job": "a",
+        "torn_lines": 0, "torn_lines_unexplained": 0,
+    });
+    assert_eq!((code(&output), document(&output)), (0, expected));
+    let output = verify(&[log], &[]);
+    let expected = "1 jobs, 2 runs\nno job was run by two at once, and tokens only rose\n\
+                    longest gap: 200 ms, a\n";
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
+}
+
+#[test]
+fn overlaps_and_regressions_are_3_and_logs_are_merged_by_time() {
+    let (old, new) = ("1000 a s1 1 start\n3000 a s1 1 stop", "2000 a s2 2 start\n4000 a s2 2 tick");
+    let output = verify(&[new, old], &["-o", "json"]);
+    let found = document(&output);
+    assert_eq!((code(&output), &found["overlaps"][0]["ms"]), (3, &json!(1000.0)));
+    assert_eq!(found["overlaps"][0]["older"]["worker"], "w-s1");
+    assert_eq!(found["longest_gap_ms"], 1000.0, "from the last event to the next start");
+    assert_eq!(code(&verify(&[new, old], &["--replication-all"])), 0);
+    let back = verify(&["1000 a s1 2 start\n1500 a s1 2 stop\n2000 a s2 1 start"], &["-o", "json"]);
+    assert_eq!((code(&back), &document(&back)["token_regressions"][0]["token"]), (3, &json!(1)));
+}
+
+#[test]
+fn a_torn_line_is_1_unless_a_killed_writer_explains_it() {
+    let torn = r#"{"t":1500000000,"job":"a","worker":"w-s1","session":"s1","tok"#;
+    let explained = format!("1000 a s1 1 start\n{torn}\n2000 a s2 2 start");
+    let output = verify(&[&explained], &["-o", "json"]);
+    assert_eq!((code(&output), &document(&output)["torn_lines"]), (0, &json!(1)));
+    let output = verify(&[&format!("{explained}\n3000 b s1 3 start")], &["-o", "json"]);
+    assert_eq!((code(&output), &document(&output)["torn_lines_unexplained"]), (1, &json!(1)));
+    let complaint = String::from_utf8(output.stderr).unwrap();
+    assert!(complaint.ends_with("that no killed writer explains, first line 2\n"), "{complaint}");
+}
+
+#[test]
+fn a_log_that_spans_a_restart_of_the_machine_is_judged_by_each_life() {
+    let log = "900000 a s1 1 start\n901000 a s1 1 tick\n5000 a s2 2 start\n6000 a s2 2 stop";
+    let output = verify(&[log], &["-o", "json"]);
+    assert_eq!((code(&output), &document(&output)["longest_gap_ms"]), (0, &json!(0.0)));
+}
+
+#[test]
+fn what_is_no_run_log_is_2_and_nothing_on_standard_output() {
+    for (logs, args, expected) in [
+        (&["!hello\nworld"][..], &[][..], " is no run log: "),
+        (&[][..], &["/no/such/log"][..], "/no/such/log: No such file"),
+    ] {
+        let output = verify(logs, args);
+        assert_eq!((code(&output), &output.stdout[..]), (2, &b""[..]));
+        let complaint = String::from_utf8(output.stderr).unwrap();
+        assert!(complaint.contains(expected), "{complaint}");
+    }
+    assert_eq!(code(&verify(&[], &[])), 2);
+    let empty = verify(&[""], &["-o", "json"]);
+    assert_eq!((code(&empty), &document(&empty)["jobs"]), (0, &json!(0)));
+}
