@@ -17,7 +17,7 @@ use crate::runner::{RunnerArgs, duration};
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
     /// Follow the view and run the jobs it names for this worker
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Print the view that `run` would follow
     View(ViewArgs),
     /// Send one `GET /ping` and print how long the answer took

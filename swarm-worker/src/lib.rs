@@ -36,7 +36,7 @@ pub use runner::{RunnerArgs, RunnerSpec};
 /// If it could not be done, which is for the program to tell; its exit code is 1.
 pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
     let done = match command {
-        Command::Run(args) => run::run(args).await,
+        Command::Run(args) => run::run(&args).await,
         Command::View(args) => view::print(&args),
         Command::Ping(args) => ping::ping(&args).await,
         Command::Guard(GuardArgs { step: None }) => guard::serve().map_err(|error| failed(&error)),

@@ -23,7 +23,7 @@ use crate::{Failure, log};
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs a worker until a signal, or the end of standard input, tells it to end.
-pub(crate) async fn run(args: RunArgs) -> Result<(), Failure> {
+pub(crate) async fn run(args: &RunArgs) -> Result<(), Failure> {
     let name = args.worker_name()?;
     log::init(args.log_format);
     let endings = Endings { drain: CancellationToken::new(), end: CancellationToken::new() };
@@ -38,30 +38,27 @@ pub(crate) async fn run(args: RunArgs) -> Result<(), Failure> {
     let build = Build::from_env();
     let (metrics, registry) = WorkerMetrics::registered(&build);
     let (reports, report) = watch::channel(Report::default());
-    let jobs = Jobs::new(&args, &name, &session.to_string())?;
+    let jobs = Jobs::new(args, &name, &session.to_string())?;
     let listener = http::listen(args.address()).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let router = http::worker_router(build, report, registry);
     let done = CancellationToken::new();
     let server = tokio::spawn(http::serve(listener, router, done.clone()));
     tracing::info!(worker = name, http = %address, "started");
-    match args.session.session_dir.clone() {
-        Some(dir) => {
-            let terms = LeaseTerms {
-                duration: args.session.lease,
-                renew: args.session.renew,
-                stop_timeout: args.runner.stop_timeout,
-                ..LeaseTerms::default()
-            };
-            terms.check().map_err(|error| Failure::Usage(error.to_string()))?;
-            let life = Life { id: session, dir, terms, jobs, metrics, reports };
-            life.run(&endings).await?;
-        }
-        None => {
-            let (worker, path) = (Worker::default(), args.view.file());
-            let follower = Follower { name, worker, jobs, metrics, reports, path };
-            follow(follower, &endings).await?;
-        }
+    if let Some(dir) = args.session.session_dir.clone() {
+        let terms = LeaseTerms {
+            duration: args.session.lease,
+            renew: args.session.renew,
+            stop_timeout: args.runner.stop_timeout,
+            ..LeaseTerms::default()
+        };
+        terms.check().map_err(|error| Failure::Usage(error.to_string()))?;
+        let life = Life { id: session, dir, terms, jobs, metrics, reports };
+        life.run(&endings).await?;
+    } else {
+        let (worker, path) = (Worker::default(), args.view.file());
+        let follower = Follower { name, worker, jobs, metrics, reports, path };
+        follow(follower, &endings).await?;
     }
     done.cancel();
     server.await.map_err(failed)?.map_err(failed)?;

@@ -28,7 +28,7 @@ pub enum RunnerSpec {
 #[derive(Clone, Debug, Args)]
 pub struct RunnerArgs {
     /// What to do for a job: `log` writes lines into the log, `command` runs the program given
-    /// after `--`, `ping` calls http://JOB/ping
+    /// behind `--`, `ping` asks HOST:PORT, which is the job's name, over HTTP
     #[arg(long, value_name = "RUNNER", env = "RUNNER", default_value_t)]
     pub runner: RunnerKind,
     /// How long from one ping to the next

@@ -43,7 +43,7 @@ pub(crate) struct Endings {
 const CONT: i32 = rustix::process::Signal::CONT.as_raw();
 
 /// How long a draining worker keeps its jobs running while they are moved away.
-const DRAIN_PATIENCE: Duration = Duration::from_secs(60);
+const DRAIN_PATIENCE: Duration = Duration::from_mins(1);
 
 /// A session on this machine.
 pub(crate) struct Life {

@@ -95,16 +95,20 @@ impl Snapshot {
         let mut holders = Vec::with_capacity(ledger.cells.jobs.len());
         for (job, record) in &ledger.cells.jobs {
             let slot = assignment.holder(job);
-            let load = slot.map(|slot| loads.entry(slot).or_default());
+            let mut nowhere = (0_usize, 0_usize);
+            let (granted, releasing) = match slot {
+                Some(slot) => loads.entry(slot).or_default(),
+                None => &mut nowhere,
+            };
             counts.total += 1;
             match &record.cell {
                 Cell::Granted { .. } => {
                     counts.granted += 1;
-                    load.into_iter().for_each(|(jobs, _)| *jobs += 1);
+                    *granted += 1;
                 }
                 Cell::Releasing { .. } => {
                     counts.moving += 1;
-                    load.into_iter().for_each(|(_, releasing)| *releasing += 1);
+                    *releasing += 1;
                 }
                 Cell::Everywhere { .. } => counts.granted += 1,
                 Cell::Free { .. } if unassigned.contains_key(job.as_str()) => {}
