@@ -51,7 +51,7 @@ impl Machine {
             .args(["-c", OPERATOR])
             .arg(dir.path())
             .args([env!("CARGO_BIN_EXE_swarm-worker"), script])
-            .env("SWARM_DIR_ID", dir.path())
+            .env("SWARM_DIR", dir.path())
             .process_group(0)
             .stdin(Stdio::null())
             .spawn()
@@ -60,7 +60,7 @@ impl Machine {
     }
 
     fn processes(&self) -> Vec<Process> {
-        with_entry(&format!("SWARM_DIR_ID={}", self.dir.path().display()))
+        with_entry(&format!("SWARM_DIR={}", self.dir.path().display()))
     }
 
     fn who(&self, process: &Process) -> Who {
@@ -115,7 +115,7 @@ impl Machine {
     }
 
     pub(crate) fn sweep(&self) {
-        sweep(&Marker::Dir(self.dir.path().display().to_string()));
+        sweep(&Marker::Dir(self.dir.path().to_owned()));
     }
 }
 
