@@ -39,6 +39,8 @@ pub(super) struct Operation {
     snapshots: watch::Sender<Snapshot>,
     /// What the last turn went by; the same again would come to the same.
     seen: Option<Glance>,
+    /// What the last turn decided.
+    decision: Option<Decision>,
     /// Since when the pool is on its way to what is wanted; `None` while it is settled.
     unsettled_since: Option<Instant>,
     /// Who held what when the pool was last settled, for telling what moved.
@@ -90,6 +92,7 @@ impl Operation {
             sessions,
             snapshots: watch::Sender::default(),
             seen: None,
+            decision: None,
             unsettled_since: Some(since),
             settled: settled.unwrap_or_default(),
             deaths_told: BTreeMap::new(),
@@ -118,12 +121,17 @@ impl Operation {
         let mut recheck_at = Some(Instant::now());
         while !shutdown.is_cancelled() {
             self.fill_slots();
+            let is_new = self.workers.has_changed().unwrap_or(true);
             let workers = self.workers.borrow_and_update().clone();
             self.tell_deaths(&workers);
             self.sessions.revoke_silent(&self.processes, &workers);
             let due = recheck_at.is_some_and(|at| at <= Instant::now());
-            if let Some(recheck_in) = self.turn_if_needed(&workers, due).await? {
+            let turned = self.turn_if_needed(&workers, due).await?;
+            if let Some(recheck_in) = turned {
                 recheck_at = recheck_in.map(|recheck_in| Instant::now() + recheck_in);
+            }
+            if turned.is_some() || is_new || self.unsettled_since.is_some() {
+                self.tell(&workers);
             }
             if until == Until::Settled && self.unsettled_since.is_none() {
                 return Ok(());
@@ -171,8 +179,9 @@ impl Operation {
                 if turn.changed {
                     self.sessions.collect_garbage(&turn.decision.ledger, &self.workers)?;
                 }
-                self.tell_settled(&turn.decision, workers);
-                Ok(Some(turn.decision.recheck_in))
+                let recheck_in = turn.decision.recheck_in;
+                self.decision = Some(turn.decision);
+                Ok(Some(recheck_in))
             }
             Err(error) => self.failed(error).map(|()| Some(Some(RETRY))),
         }
@@ -245,8 +254,9 @@ impl Operation {
         }
     }
 
-    /// Notes whether the pool is settled, and tells it when it has become so.
-    fn tell_settled(&mut self, decision: &Decision, workers: &Workers) {
+    /// Tells how the pool stands, and that it is settled when it has become so.
+    fn tell(&mut self, workers: &Workers) {
+        let Some(decision) = &self.decision else { return };
         let is_settled = self.is_settled(decision, workers);
         self.snapshots.send_replace(Snapshot::of(&self.wanted.name, decision, workers, is_settled));
         if !is_settled {
