@@ -23,9 +23,10 @@ test:
 deny:
     cargo deny check bans licenses sources
 
-# Write the custom resource definitions anew from the types.
+# Write the custom resource definitions and the reference pages anew from the code.
 generate:
     cargo run --quiet --locked -p swarm-operator -- crd > deploy/crds/swarm.yaml
+    UPDATE=1 cargo test --quiet --locked -p swarm-operator --test reference
 
 # Measure the planner and print the table.
 bench:

@@ -6,10 +6,12 @@ mod bad_input_is_refused;
 mod cold_start_waits;
 mod documented_commands_work;
 mod list_changes_arrive;
+mod manifests_are_accepted;
 mod nothing_is_written_at_rest;
 mod pool;
 mod stores_keep_their_contract;
 mod streams_walk_through;
+mod uninstall_never_hangs;
 
 use std::time::Duration;
 
@@ -33,8 +35,11 @@ pub fn all() -> Vec<Story> {
         Story::new("stores_keep_their_contract", |it| {
             Box::pin(stores_keep_their_contract::tell(it))
         }),
+        Story::new("manifests_are_accepted", |it| Box::pin(manifests_are_accepted::tell(it))),
+        Story::new("uninstall_never_hangs", |it| Box::pin(uninstall_never_hangs::tell(it))),
         // It ends with the removal of the operator, so it comes last.
         Story::new("documented_commands_work", |it| Box::pin(documented_commands_work::tell(it)))
-            .in_namespace(operator::NAMESPACE),
+            .in_namespace(operator::NAMESPACE)
+            .within(Duration::from_mins(8)),
     ]
 }
