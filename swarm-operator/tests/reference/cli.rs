@@ -42,22 +42,30 @@ fn program(name: &str, binary: &str) -> String {
     page
 }
 
-/// The same for the worker, whose program belongs to another crate: from what that is made of.
+/// The same for the worker, whose program belongs to another crate: from what that is made of. A
+/// test over there holds the page against what the program prints.
 fn worker() -> String {
     let name = "swarm-worker";
-    let mut program = swarm_worker::Command::augment_subcommands(clap::Command::new(name));
-    program = program.term_width(WIDTH);
-    program.build();
-    let mut page = section(name, &program.render_help().to_string());
-    for command in program.get_subcommands_mut() {
-        if command.is_hide_set() || command.get_name() == "help" {
-            continue;
-        }
-        let mut shown = command.clone().mut_args(|arg| arg.hide_env_values(true));
-        let help = shown.render_long_help().to_string();
-        page += &section(&format!("{name} {}", command.get_name()), &help);
+    let mut program = swarm_worker::Command::augment_subcommands(clap::Command::new(name))
+        .about("A worker of a swarm pool: runs exactly the jobs that its view names")
+        .version(env!("CARGO_PKG_VERSION"))
+        .subcommand_required(true)
+        .term_width(WIDTH);
+    let mut names = vec![None];
+    let shown = program.get_subcommands().filter(|command| !command.is_hide_set());
+    names.extend(shown.map(|command| Some(command.get_name().to_owned())));
+    for name in names.iter().flatten() {
+        // What stands in the environment would show as a value.
+        let hide = |command: clap::Command| command.mut_args(|arg| arg.hide_env_values(true));
+        program = program.mut_subcommand(name, hide);
     }
-    page
+    let sections = names.into_iter().map(|command| {
+        let args = [Some(name.to_owned()), command.clone(), Some("--help".to_owned())];
+        let help = program.clone().try_get_matches_from(args.into_iter().flatten()).unwrap_err();
+        let heading = command.map_or_else(|| name.to_owned(), |it| format!("{name} {it}"));
+        section(&heading, &help.to_string())
+    });
+    sections.collect()
 }
 
 /// The names below `Commands:`.
