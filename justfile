@@ -48,13 +48,15 @@ e2e *STORIES:
 cluster:
     cargo run --locked -p swarm-e2e -- shell
 
-# Put the custom resource definitions and the operator into the cluster that kubectl talks to.
-install:
+# Put definitions and operator, or a variant such as overlays/prod, into kubectl's cluster.
+install VARIANT="base":
     kubectl apply --server-side -k deploy/crds
-    kubectl apply -k deploy/base
+    kubectl apply -k deploy/{{VARIANT}}
 
+# Stops where something does not go in time; docs/operations.md says what to do then.
+#
 # Take everything away again: first the Swarms, then the operator, then the definitions.
-uninstall:
-    kubectl delete swarms --all --all-namespaces --ignore-not-found
-    kubectl delete -k deploy/base --ignore-not-found
-    kubectl delete -k deploy/crds --ignore-not-found
+uninstall VARIANT="base":
+    kubectl delete swarms --all --all-namespaces --ignore-not-found --timeout=60s
+    kubectl delete -k deploy/{{VARIANT}} --ignore-not-found --timeout=120s
+    kubectl delete -k deploy/crds --ignore-not-found --timeout=60s

@@ -31,6 +31,10 @@ const RENDERED: [(&str, &str); 5] = [
 
 pub(super) async fn tell(context: Context) -> Result<()> {
     context.operator().await?;
+    let restricted =
+        ["enforce", "warn"].map(|it| format!("pod-security.kubernetes.io/{it}=restricted"));
+    let label = ["label", "namespace", &context.namespace, &restricted[0], &restricted[1]];
+    context.cluster.kubectl(&label).await?;
     let mut folders = Vec::new();
     find_kustomizations(&repository().join("deploy"), &mut folders)?;
     ensure!(6 <= folders.len(), "deploy/ has only {folders:?}");
@@ -53,6 +57,7 @@ pub(super) async fn tell(context: Context) -> Result<()> {
         let sample = repository().join("deploy/samples").join(sample).display().to_string();
         accepted(&context, &["--filename", &sample]).await?;
     }
+    editors_of_a_namespace_edit_its_swarms(&context).await?;
     job_lists_can_be_planned(&context).await?;
     plain_programs_are_workers(&context).await
 }
@@ -84,6 +89,26 @@ async fn accepted(context: &Context, what: &[&str]) -> Result<()> {
     }
     let output = context.cluster.kubectl(&args).await?;
     context.laps.lap(format!("{} objects of {}", output.lines().count(), what[1]));
+    Ok(())
+}
+
+/// By the role that every cluster has, once the definitions have added theirs to it.
+async fn editors_of_a_namespace_edit_its_swarms(context: &Context) -> Result<()> {
+    let binding = ["create", "rolebinding", "somebody", "--clusterrole=edit", "--user=somebody"];
+    context.kubectl(&binding).await?;
+    let may = |verb, resource| async move {
+        let args = ["auth", "can-i", verb, resource, "--as=somebody"];
+        // Exit code 1 stands for "no".
+        context.kubectl(&args).await.is_ok()
+    };
+    let swarms = "swarms.swarm.k8slab.info";
+    until("the role of editors to be put together", REST_WITHIN, || async {
+        Ok((may("create", swarms).await && may("list", swarms).await).then_some(()))
+    })
+    .await?;
+    let ledgers = "swarmledgers.swarm.k8slab.info";
+    ensure!(may("get", ledgers).await, "an editor may look at ledgers");
+    ensure!(!may("update", ledgers).await, "only the operator writes ledgers");
     Ok(())
 }
 
