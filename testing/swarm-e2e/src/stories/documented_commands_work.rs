@@ -32,9 +32,16 @@ pub(super) async fn tell(context: Context) -> Result<()> {
         ensure!(commands.len() >= 4, "{page} has only {} commands", commands.len());
         for command in commands {
             let start = Instant::now();
-            let output =
-                run(&context, &command, backup.path()).await.with_context(|| page.to_owned())?;
-            check(&command, &output)?;
+            let look = || async { run(&context, &command, backup.path()).await };
+            let output = look().await.with_context(|| page.to_owned())?;
+            if check(&command, &output).is_err() {
+                // A pod reads its view a moment after the Swarm is ready. Only commands that look at
+                // something are checked, so they may be repeated.
+                until(&format!("`{command}` to show it"), REST_WITHIN, || async {
+                    check(&command, &look().await?).map(Some)
+                })
+                .await?;
+            }
             context.laps.lap(format!("{} ms: {command}", start.elapsed().as_millis()));
         }
     }
