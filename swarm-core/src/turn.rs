@@ -130,7 +130,7 @@ pub fn decide(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decisi
         workers: &filled(&pool, observed),
         goal: &goal,
         evidence: &observed.evidence,
-        ages: &observed.ages,
+        ages: &waited(ledger, &goal, &observed.ages),
         terms: &terms,
     };
     let next = ledger.step(&step);
@@ -161,6 +161,27 @@ fn plan_all(desired: &Desired, pool: &Pool) -> (Plan, BTreeMap<JobName, Place>) 
     let place = if somewhere { Place::Everywhere } else { Place::Nowhere };
     let goal = desired.jobs.keys().map(|job| (job.clone(), place.clone())).collect();
     (Plan { unassigned: everywhere.unassigned, ..Plan::default() }, goal)
+}
+
+/// For how long each job has waited. Where the plan wants a job in another slot than the one it
+/// waits for, it has given that slot up, and there is nothing left to wait for.
+fn waited<'a>(
+    ledger: &Ledger,
+    goal: &BTreeMap<JobName, Place>,
+    ages: &'a BTreeMap<JobName, Duration>,
+) -> Cow<'a, BTreeMap<JobName, Duration>> {
+    let given_up = |(job, record): (&JobName, &Record)| {
+        let Cell::Hold { slot, span, .. } = &record.cell else { return None };
+        let Some(Place::Slot(wanted)) = goal.get(job) else { return None };
+        (slot != wanted).then(|| (job.clone(), *span))
+    };
+    let given_up: Vec<_> = ledger.cells.jobs.iter().filter_map(given_up).collect();
+    if given_up.is_empty() {
+        return Cow::Borrowed(ages);
+    }
+    let mut ages = ages.clone();
+    ages.extend(given_up);
+    Cow::Owned(ages)
 }
 
 fn is_moving(record: &Record) -> bool {
@@ -369,6 +390,38 @@ mod tests {
         let scaled = observed(&[Presence::Ready, Presence::NotReady]);
         let second = decide(&first.ledger, &desired(&["a", "b", "c"]), &scaled);
         assert_eq!(second.ledger.assignment().by_slot().into_keys().collect::<Vec<_>>(), [Slot(0)]);
+    }
+
+    #[test]
+    fn a_job_that_waits_for_a_slot_goes_at_once_where_the_plan_wants_it_instead() {
+        use crate::handover::Proof;
+
+        let want = |pin: u32| {
+            let pinned = crate::Job { pin: Some(Slot(pin)), ..crate::Job::default() };
+            Desired { jobs: [("a".parse().unwrap(), pinned)].into(), ..Desired::default() }
+        };
+        let session = |life: &str| Some(SessionId::new(life, 1));
+        let mut seen = observed(&[Presence::Ready; 2]);
+        for (slot, worker) in &mut seen.workers {
+            worker.session = session(&format!("first-{slot}"));
+        }
+        let first = decide(&Ledger::new(1), &want(0), &seen);
+        // The operator starts again: all workers are new, and the pin was edited meanwhile.
+        for session in first.ledger.slots.values().map(|record| &record.session) {
+            let ended = Some(Proof::ProcessEnded);
+            seen.evidence.insert(session.clone(), Evidence { ended, ..Evidence::default() });
+        }
+        let mut none = seen.clone();
+        for worker in none.workers.values_mut() {
+            (worker.presence, worker.session) = (Presence::NotReady, None);
+        }
+        let waits = decide(&first.ledger, &want(1), &none);
+        for (slot, worker) in &mut seen.workers {
+            worker.session = session(&format!("second-{slot}"));
+        }
+        let back = decide(&waits.ledger, &want(1), &seen);
+        let holder = back.ledger.cells.jobs.values().next().unwrap().cell.holder().cloned();
+        assert_eq!(holder, session(&format!("second-{}", Slot(1))));
     }
 
     #[test]

@@ -1,0 +1,19 @@
+//! `swarm-operator local` while things break: real processes, killed and frozen at every phase of
+//! a handover, with full disks and with state that somebody tampered with.
+//!
+//! What happened is judged by `swarm-operator verify`, from two logs: the workers' and the jobs'.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "clippy allows it in test functions only, and all of this is a test"
+)]
+
+mod handover;
+mod job;
+mod pool;
+
+/// Not a test: the jobs of all others run this, by starting this program again.
+#[tokio::test]
+async fn this_is_the_program_of_a_job() {
+    job::run().await;
+}
