@@ -39,6 +39,8 @@ pub(super) struct Operation {
     snapshots: watch::Sender<Snapshot>,
     /// What the last turn went by; the same again would come to the same.
     seen: Option<Glance>,
+    /// The ledger that this operator went by when it found another one in the file.
+    known: Option<Ledger>,
     /// What the last turn decided.
     decision: Option<Decision>,
     /// Since when the pool is on its way to what is wanted; `None` while it is settled.
@@ -92,6 +94,7 @@ impl Operation {
             sessions,
             snapshots: watch::Sender::default(),
             seen: None,
+            known: None,
             decision: None,
             unsettled_since: Some(since),
             settled: settled.unwrap_or_default(),
@@ -161,12 +164,10 @@ impl Operation {
         workers: &Workers,
         due: bool,
     ) -> anyhow::Result<Option<Option<Duration>>> {
-        let stored = self.ledgers.load().await;
-        let stored = match stored {
-            Ok(stored) => stored,
+        let ledger = match self.load().await {
+            Ok(ledger) => ledger.unwrap_or_else(|| Ledger::new(0)),
             Err(error) => return self.failed(error).map(|()| Some(Some(RETRY))),
         };
-        let ledger = stored.map_or_else(|| Ledger::new(0), |(ledger, _)| ledger);
         let observed = self.sessions.observed(&ledger, workers, &self.wanted.slots);
         let glance = glance(&observed);
         if !due && self.seen.as_ref() == Some(&glance) {
@@ -177,14 +178,41 @@ impl Operation {
                 self.complaint = None;
                 self.seen = Some(glance);
                 if turn.changed {
-                    self.sessions.collect_garbage(&turn.decision.ledger, &self.workers)?;
+                    let swept = self.sessions.collect_garbage(&turn.decision.ledger, &self.workers);
+                    if let Err(error) = swept {
+                        // What stays is looked at again with the next change.
+                        text::complain(&format!("old leases cannot be removed: {error}"));
+                    }
                 }
                 let recheck_in = turn.decision.recheck_in;
                 self.decision = Some(turn.decision);
                 Ok(Some(recheck_in))
             }
-            Err(error) => self.failed(error).map(|()| Some(Some(RETRY))),
+            Err(error) => {
+                if matches!(error, StoreError::Conflict { .. }) {
+                    self.known = Some(ledger);
+                    self.seen = None;
+                    return Ok(Some(Some(Duration::ZERO)));
+                }
+                self.failed(error).map(|()| Some(Some(RETRY)))
+            }
         }
+    }
+
+    /// The ledger. One that somebody removed or set back while this operator runs is written again
+    /// as it was: workers run what it grants, and a younger one would grant it to others as well.
+    async fn load(&mut self) -> Result<Option<Ledger>, StoreError> {
+        let stored = self.ledgers.load().await?;
+        let Some(known) = &self.known else { return Ok(stored.map(|(ledger, _)| ledger)) };
+        let (ledger, seen) = stored.unzip();
+        let is_newer = |ledger: &Ledger| known.revision() <= ledger.revision();
+        if let Some(ledger) = ledger.filter(is_newer) {
+            self.known = None;
+            return Ok(Some(ledger));
+        }
+        self.ledgers.save(known, seen.as_ref()).await?;
+        text::complain("the ledger was removed or set back; it is written again as it was");
+        Ok(self.known.take())
     }
 
     /// Tells of a store that failed, unless trying again cannot help.

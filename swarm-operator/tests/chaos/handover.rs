@@ -55,6 +55,9 @@ enum Victim {
     OldHolder,
     NewHolder,
     OldGuard,
+    NewGuard,
+    /// Nobody is left who could end the jobs in time but the operator.
+    OldHolderAndGuard,
     Operator,
 }
 
@@ -72,7 +75,9 @@ fn cases() -> Vec<Case> {
     for policy in ["Exclusive", "AtLeastOnce"] {
         for phase in [Rest, Released, Stopping, Acknowledged, Granted, Started] {
             for fault in [Freeze, Kill] {
-                for victim in [OldHolder, NewHolder, OldGuard, Operator] {
+                let victims =
+                    [OldHolder, NewHolder, OldGuard, NewGuard, OldHolderAndGuard, Operator];
+                for victim in victims {
                     cases.push(Case { policy, phase, fault, victim });
                 }
             }
@@ -82,29 +87,16 @@ fn cases() -> Vec<Case> {
 }
 
 fn manifest(policy: &str) -> String {
-    let command = serde_json::to_string(&job::command()).unwrap();
-    format!(
-        "apiVersion: swarm.k8slab.info/v1alpha1
-kind: Swarm
-metadata: {{name: chaos}}
-spec:
-  replicas: 2
-  pool: {{statefulSet: {{name: w}}}}
-  worker: {{runner: {{command: {command}}}}}
-  handover: {{policy: {policy}, lease: {{duration: 3s, renew: 300ms}}, stopTimeout: 1s}}
-  jobs:
-    - {{name: left, pin: 0}}
-    - {{name: moving, pin: 0}}
-    - {{name: right, pin: 1}}
-"
-    )
+    let terms = job::SHORT.replace("Exclusive", policy);
+    let jobs = ["left, pin: 0", "moving, pin: 0", "right, pin: 1"];
+    job::manifest(&format!("replicas: 2\n  {terms}"), &jobs)
 }
 
 /// A pool in which the handover stands still.
 struct Held {
     pool: Pool,
     workers: [i32; 2],
-    guard: i32,
+    guards: [i32; 2],
     frozen: Vec<i32>,
 }
 
@@ -158,7 +150,8 @@ impl Held {
                 signal(operator, Signal::STOP);
                 signal(self.workers[1], Signal::CONT);
                 pool.until("started", || {
-                    let is_it = |line: &crate::pool::Line| line.job == "moving" && line.token == held.token;
+                    let is_it =
+                        |line: &crate::pool::Line| line.job == "moving" && line.token == held.token;
                     pool.lines().iter().any(is_it).then_some(())
                 });
                 self.frozen = vec![operator];
@@ -178,33 +171,34 @@ impl Held {
         }
     }
 
-    fn strike(&mut self, fault: Fault, victim: Victim) {
-        let pid = match victim {
-            Victim::OldHolder => self.workers[0],
-            Victim::NewHolder => self.workers[1],
-            Victim::OldGuard => self.guard,
-            Victim::Operator => self.pool.operator(),
-        };
-        match (fault, victim) {
-            (Fault::Kill, Victim::Operator) => {
-                self.frozen.retain(|frozen| *frozen != pid);
-                self.pool.kill_operator();
-            }
-            (Fault::Kill, _) => signal(pid, Signal::KILL),
-            (Fault::Freeze, _) => signal(pid, Signal::STOP),
+    fn pids(&self, victim: Victim) -> Vec<i32> {
+        match victim {
+            Victim::OldHolder => vec![self.workers[0]],
+            Victim::NewHolder => vec![self.workers[1]],
+            Victim::OldGuard => vec![self.guards[0]],
+            Victim::NewGuard => vec![self.guards[1]],
+            Victim::OldHolderAndGuard => vec![self.guards[0], self.workers[0]],
+            Victim::Operator => vec![self.pool.operator()],
         }
+    }
+
+    fn strike(&mut self, fault: Fault, victim: Victim) {
+        let kind = match (fault, victim) {
+            (Fault::Kill, Victim::Operator) => {
+                let operator = self.pool.operator();
+                self.frozen.retain(|frozen| *frozen != operator);
+                return self.pool.kill_operator();
+            }
+            (Fault::Kill, _) => Signal::KILL,
+            (Fault::Freeze, _) => Signal::STOP,
+        };
+        self.pids(victim).into_iter().for_each(|pid| signal(pid, kind));
     }
 
     fn heal(&mut self, fault: Fault, victim: Victim) {
         let _ = fs::remove_file(self.pool.path("hold.moving"));
         if fault == Fault::Freeze {
-            let pid = match victim {
-                Victim::OldHolder => self.workers[0],
-                Victim::NewHolder => self.workers[1],
-                Victim::OldGuard => self.guard,
-                Victim::Operator => self.pool.operator(),
-            };
-            signal(pid, Signal::CONT);
+            self.pids(victim).into_iter().for_each(|pid| signal(pid, Signal::CONT));
         }
         std::mem::take(&mut self.frozen).into_iter().for_each(|pid| signal(pid, Signal::CONT));
         if (fault, victim) == (Fault::Kill, Victim::Operator) {
@@ -221,15 +215,16 @@ fn played(case: Case) -> Option<(Duration, Duration)> {
     pool.start();
     pool.settled(&JOBS);
     let workers = [0, 1].map(|slot| pool.worker(slot).unwrap());
-    let guard = pool.guard(0).unwrap();
-    let mut held = Held { pool, workers, guard, frozen: Vec::new() };
+    let guards = [0, 1].map(|slot| pool.guard(slot).unwrap());
+    let mut held = Held { pool, workers, guards, frozen: Vec::new() };
     let disturbed = Instant::now();
     held.begin(phase);
     let is_at = held.stands(phase);
     held.strike(fault, victim);
     let is_hit = is_at && held.stands(phase);
     if fault == Fault::Freeze {
-        let lease_is_over = || (LEASE + Duration::from_millis(500) < disturbed.elapsed()).then_some(());
+        let lease_is_over =
+            || (LEASE + Duration::from_millis(500) < disturbed.elapsed()).then_some(());
         held.pool.until("the lease is over", lease_is_over);
     }
     held.heal(fault, victim);
@@ -251,8 +246,6 @@ fn bound(case: Case, kept: Duration) -> Duration {
     let is_operator_still = matches!(case.phase, Phase::Acknowledged | Phase::Started)
         || case.victim == Victim::Operator;
     match case.fault {
-        Fault::Kill if is_operator_still => kept + KILLED,
-        // Who is frozen to hold the phase goes on at once.
         Fault::Kill => kept + KILLED,
         Fault::Freeze if is_operator_still => kept + FROZEN,
         Fault::Freeze => FROZEN,

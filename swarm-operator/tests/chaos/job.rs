@@ -25,6 +25,27 @@ pub(crate) fn command() -> Vec<String> {
     [&program, "this_is_the_program_of_a_job", "--exact", "--nocapture"].map(Into::into).to_vec()
 }
 
+/// A Swarm of these jobs, with this in its spec besides.
+pub(crate) fn manifest(spec: &str, jobs: &[&str]) -> String {
+    let command = serde_json::to_string(&command()).unwrap();
+    let jobs: String = jobs.iter().map(|job| format!("    - {{name: {job}}}\n")).collect();
+    format!(
+        "apiVersion: swarm.k8slab.info/v1alpha1
+kind: Swarm
+metadata: {{name: chaos}}
+spec:
+  pool: {{statefulSet: {{name: w}}}}
+  worker: {{runner: {{command: {command}}}}}
+  {spec}
+  jobs:
+{jobs}"
+    )
+}
+
+/// The terms of most tests: short, so that they are quick.
+pub(crate) const SHORT: &str =
+    "handover: {policy: Exclusive, lease: {duration: 3s, renew: 300ms}, stopTimeout: 1s}";
+
 struct Job {
     log: File,
     said: serde_json::Value,

@@ -8,9 +8,13 @@
     reason = "clippy allows it in test functions only, and all of this is a test"
 )]
 
+mod disk;
 mod handover;
+mod input;
 mod job;
+mod kinds;
 mod pool;
+mod tampered;
 
 /// Not a test: the jobs of all others run this, by starting this program again.
 #[tokio::test]

@@ -27,6 +27,8 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_swarm-operator");
 pub(crate) struct Pool {
     root: TempDir,
     dir: PathBuf,
+    /// The same directory from here.
+    seen: PathBuf,
     operator: Option<Child>,
     operators: u32,
     /// What an operator is started by, if not directly.
@@ -65,14 +67,17 @@ impl Pool {
         let dir = root.path().join("state");
         fs::create_dir(&dir).unwrap();
         let dir = dir.canonicalize().unwrap();
-        let pool = Self { root, dir, operator: None, operators: 0, wrapper: Vec::new() };
+        let seen = dir.clone();
+        let pool = Self { root, dir, seen, operator: None, operators: 0, wrapper: Vec::new() };
         pool.write(manifest);
         pool
     }
 
-    /// The same, with operators that are started by these words.
-    pub(crate) fn through(mut self, wrapper: Vec<String>) -> Self {
+    /// The same, with operators that are started by these words, and the state directory seen at
+    /// another path.
+    pub(crate) fn through(mut self, wrapper: Vec<String>, seen: PathBuf) -> Self {
         self.wrapper = wrapper;
+        self.seen = seen;
         self
     }
 
@@ -80,8 +85,9 @@ impl Pool {
         &self.dir
     }
 
+    /// A file of the state directory.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.dir.join(name)
+        self.seen.join(name)
     }
 
     pub(crate) fn manifest(&self) -> PathBuf {
@@ -123,12 +129,8 @@ impl Pool {
 
     /// Runs another operator to its end.
     pub(crate) fn output(&self, args: &[&str]) -> Output {
-        let mut child = self
-            .command(args)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child =
+            self.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         let since = Instant::now();
         while child.try_wait().unwrap().is_none() {
@@ -311,7 +313,11 @@ impl Pool {
         self.until("every job ticks", || {
             let lines = self.lines();
             let ticks = |job: &str| {
-                lines.iter().skip(from).filter(|line| line.job == job && line.event == "tick").count()
+                lines
+                    .iter()
+                    .skip(from)
+                    .filter(|line| line.job == job && line.event == "tick")
+                    .count()
             };
             jobs.iter().all(|job| 2 <= ticks(job)).then_some(())
         });
@@ -353,7 +359,8 @@ impl Pool {
     /// All that could explain a failure.
     pub(crate) fn story(&self) -> String {
         let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
-        let mut story = format!("{}{}{}\n", self.said(), self.complaints(), read(&self.path("ledger.json")));
+        let mut story =
+            format!("{}{}{}\n", self.said(), self.complaints(), read(&self.path("ledger.json")));
         for log in fs::read_dir(self.path("logs")).into_iter().flatten().flatten() {
             story += &format!("--- {:?}\n{}", log.file_name(), read(&log.path()));
         }
