@@ -108,9 +108,7 @@ pub enum Waiting {
 pub fn decide(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decision {
     let is_cold = ledger.version == 0;
     if desired.paused {
-        let ledger = ledger.clone();
-        let (plan, waiting) = (Plan::default(), Some(Waiting::Paused));
-        return Decision { ledger, plan, waiting, recheck_in: None };
+        return paused(ledger, desired, observed);
     }
     if is_cold && let Some(waiting) = incomplete(desired, observed) {
         let incomplete = |job: &JobName| (job.clone(), Unassigned::PoolIncomplete);
@@ -136,6 +134,50 @@ pub fn decide(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decisi
     let next = ledger.step(&step);
     let recheck_in = recheck_in(ledger, &next, desired, observed);
     Decision { ledger: next, plan, waiting: None, recheck_in }
+}
+
+/// Everything stays where it is; only what was held by a session that has ended is granted again, to
+/// whoever fills the same slot now.
+fn paused(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decision {
+    let held = ledger.assignment();
+    let has_ended = |session: &SessionId| {
+        observed.evidence.get(session).is_some_and(|evidence| evidence.ended.is_some())
+    };
+    let place = |(job, record): (&JobName, &Record)| {
+        let slot = held.holder(job);
+        let place = match &record.cell {
+            Cell::Granted { session, .. } | Cell::Releasing { session, .. } => match slot {
+                Some(slot) if has_ended(session) => Place::Slot(slot),
+                Some(slot) => Place::Session(slot, session.clone()),
+                None => Place::Nowhere,
+            },
+            Cell::Hold { slot, .. } => Place::Slot(*slot),
+            Cell::Everywhere { .. } => Place::Everywhere,
+            Cell::Free { .. } | Cell::Quarantined { .. } | Cell::Done { .. } => Place::Nowhere,
+        };
+        (job.clone(), place)
+    };
+    let goal = ledger.cells.jobs.iter().map(place).collect();
+    // A slot whose worker is leaving keeps its entry as well.
+    let before = ledger.slots.iter().map(|(slot, record)| {
+        let (worker, session) = (record.worker.clone(), Some(record.session.clone()));
+        (*slot, Filled { worker, session, takes: false })
+    });
+    let mut workers: BTreeMap<_, _> = before.collect();
+    workers.extend(filled(&pool(false, desired, observed), observed));
+    let next = if ledger.version == 0 {
+        ledger.clone()
+    } else {
+        ledger.step(&LedgerStep {
+            workers: &workers,
+            goal: &goal,
+            evidence: &observed.evidence,
+            ages: &observed.ages,
+            terms: &terms(desired),
+        })
+    };
+    let (plan, waiting) = (Plan::default(), Some(Waiting::Paused));
+    Decision { ledger: next, plan, waiting, recheck_in: None }
 }
 
 /// Each job on one worker: the plan, and where every job should be.
@@ -390,6 +432,34 @@ mod tests {
         let scaled = observed(&[Presence::Ready, Presence::NotReady]);
         let second = decide(&first.ledger, &desired(&["a", "b", "c"]), &scaled);
         assert_eq!(second.ledger.assignment().by_slot().into_keys().collect::<Vec<_>>(), [Slot(0)]);
+    }
+
+    #[test]
+    fn in_a_paused_pool_only_the_jobs_of_the_dead_are_granted_again_in_the_same_slot() {
+        use crate::handover::Proof;
+
+        let session = |life: &str| Some(SessionId::new(life, 1));
+        let mut seen = observed(&[Presence::Ready; 2]);
+        for (slot, worker) in &mut seen.workers {
+            worker.session = session(&format!("first-{slot}"));
+        }
+        let mut want = desired(&["a", "b", "c", "d"]);
+        let first = decide(&Ledger::new(1), &want, &seen).ledger;
+        want.paused = true;
+        want.jobs = jobs(["b", "c", "d", "e"]).unwrap();
+        assert_eq!(decide(&first, &want, &seen).ledger, first);
+        let lost = first.slots[&Slot(0)].session.clone();
+        let ended = Some(Proof::ProcessEnded);
+        seen.evidence.insert(lost.clone(), Evidence { ended, ..Evidence::default() });
+        seen.workers.get_mut(&Slot(0)).unwrap().session = session("second");
+        let next = decide(&first, &want, &seen);
+        assert_eq!(
+            (next.waiting, next.ledger.assignment()),
+            (Some(Waiting::Paused), first.assignment())
+        );
+        let held_by = |ledger: &Ledger, id: &SessionId| ledger.session_views()[id].jobs.len();
+        let now = SessionId::new("second", 1);
+        assert_eq!(held_by(&next.ledger, &now), held_by(&first, &lost));
     }
 
     #[test]

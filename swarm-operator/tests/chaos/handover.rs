@@ -9,17 +9,17 @@ use rustix::process::Signal;
 use crate::job;
 use crate::pool::{Pool, signal};
 
-/// The workers' lease, and how long a job may take to stop.
-const LEASE: Duration = Duration::from_secs(3);
+/// The workers' lease.
+pub(crate) const LEASE: Duration = Duration::from_secs(3);
 
 /// A killed worker's jobs run again within this.
-const KILLED: Duration = Duration::from_secs(2);
+pub(crate) const KILLED: Duration = Duration::from_secs(2);
 
 /// A frozen worker's jobs run again within this: 1.07 leases and two seconds.
-const FROZEN: Duration = Duration::from_millis(3_000 * 107 / 100 + 2_000);
+pub(crate) const FROZEN: Duration = Duration::from_millis(3_000 * 107 / 100 + 2_000);
 
 /// What a machine that runs many pools at once may add.
-const HEADROOM: Duration = Duration::from_secs(4);
+pub(crate) const HEADROOM: Duration = Duration::from_secs(4);
 
 /// How many pools run at once. They mostly wait.
 const SIDE_BY_SIDE: usize = 12;
@@ -192,15 +192,21 @@ impl Held {
             (Fault::Kill, _) => Signal::KILL,
             (Fault::Freeze, _) => Signal::STOP,
         };
-        self.pids(victim).into_iter().for_each(|pid| signal(pid, kind));
+        for pid in self.pids(victim) {
+            signal(pid, kind);
+        }
     }
 
     fn heal(&mut self, fault: Fault, victim: Victim) {
         let _ = fs::remove_file(self.pool.path("hold.moving"));
         if fault == Fault::Freeze {
-            self.pids(victim).into_iter().for_each(|pid| signal(pid, Signal::CONT));
+            for pid in self.pids(victim) {
+                signal(pid, Signal::CONT);
+            }
         }
-        std::mem::take(&mut self.frozen).into_iter().for_each(|pid| signal(pid, Signal::CONT));
+        for pid in std::mem::take(&mut self.frozen) {
+            signal(pid, Signal::CONT);
+        }
         if (fault, victim) == (Fault::Kill, Victim::Operator) {
             self.pool.start();
         }

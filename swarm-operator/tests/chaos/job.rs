@@ -28,7 +28,8 @@ pub(crate) fn command() -> Vec<String> {
 /// A Swarm of these jobs, with this in its spec besides.
 pub(crate) fn manifest(spec: &str, jobs: &[&str]) -> String {
     let command = serde_json::to_string(&command()).unwrap();
-    let jobs: String = jobs.iter().map(|job| format!("    - {{name: {job}}}\n")).collect();
+    let jobs: Vec<_> = jobs.iter().map(|job| format!("    - {{name: {job}}}\n")).collect();
+    let jobs = jobs.concat();
     format!(
         "apiVersion: swarm.k8slab.info/v1alpha1
 kind: Swarm

@@ -20,7 +20,9 @@ fn pool(spec: &str, jobs: &[&str]) -> Pool {
 
 fn loads(held: &BTreeMap<String, u64>) -> Vec<usize> {
     let mut loads = BTreeMap::<u64, usize>::new();
-    held.values().for_each(|slot| *loads.entry(*slot).or_default() += 1);
+    for slot in held.values() {
+        *loads.entry(*slot).or_default() += 1;
+    }
     let mut loads: Vec<_> = loads.into_values().collect();
     loads.sort_unstable_by(|a, b| b.cmp(a));
     loads
@@ -166,6 +168,11 @@ fn a_paused_pool_moves_nothing_until_it_goes_on() {
     };
     pool.until("the third worker is there", session_of_third);
     pool.runs_on(&JOBS);
+    assert_eq!(pool.settled(&JOBS), before);
+    // What a crash took away comes back in its place, paused or not.
+    let killed = pool.worker(0);
+    signal(killed.unwrap(), Signal::KILL);
+    pool.until("another worker", || pool.worker(0).filter(|now| Some(*now) != killed));
     assert_eq!(pool.settled(&JOBS), before);
     pool.edit("paused: true", "paused: false");
     pool.until("evenly settled", || pool.at_rest(&JOBS).filter(|held| loads(held) == [2, 2, 2]));

@@ -5,6 +5,8 @@
 
 #![expect(
     clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
     reason = "clippy allows it in test functions only, and all of this is a test"
 )]
 
@@ -14,6 +16,7 @@ mod input;
 mod job;
 mod kinds;
 mod pool;
+mod several;
 mod tampered;
 
 /// Not a test: the jobs of all others run this, by starting this program again.

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use crate::job;
 
 /// How long anything may take on a machine that is busy with other things.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_mins(1);
 
 /// How often a condition is looked at.
 const LOOK: Duration = Duration::from_millis(10);
@@ -359,17 +359,15 @@ impl Pool {
     /// All that could explain a failure.
     pub(crate) fn story(&self) -> String {
         let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
-        let mut story =
-            format!("{}{}{}\n", self.said(), self.complaints(), read(&self.path("ledger.json")));
+        let mut parts = vec![self.said(), self.complaints(), read(&self.path("ledger.json"))];
         for log in fs::read_dir(self.path("logs")).into_iter().flatten().flatten() {
-            story += &format!("--- {:?}\n{}", log.file_name(), read(&log.path()));
+            parts.push(format!("--- {}\n{}", log.path().display(), read(&log.path())));
         }
-        story += &format!("--- processes {:#?}\n--- run.log\n", processes(&self.dir).keys());
+        parts.push(format!("--- processes {:?}\n--- run.log", processes(&self.dir).keys()));
         let is_rare = |line: &&str| !line.contains("\"tick\"");
-        for line in read(&self.path("run.log")).lines().filter(is_rare) {
-            story += &format!("{line}\n");
-        }
-        story
+        let log = read(&self.path("run.log"));
+        parts.extend(log.lines().filter(is_rare).map(ToOwned::to_owned));
+        parts.join("\n")
     }
 }
 
@@ -385,7 +383,9 @@ impl Drop for Pool {
             if left.is_empty() {
                 break;
             }
-            left.into_keys().for_each(|pid| signal(pid, Signal::KILL));
+            for pid in left.into_keys() {
+                signal(pid, Signal::KILL);
+            }
             sleep(LOOK);
         }
     }
