@@ -277,7 +277,8 @@ fn a_fault_in_any_phase_of_a_handover_doubles_nothing_and_loses_nothing() {
     for (case, found) in results.into_inner().unwrap() {
         match found {
             Ok(Some((gap, kept))) => {
-                println!("{case:?}: longest gap {gap:.0?}, held for {kept:.0?}");
+                let (gap_ms, kept_ms) = (gap.as_millis(), kept.as_millis());
+                println!("{case:?}: longest gap {gap_ms} ms, held for {kept_ms} ms");
                 if bound(case, kept) + HEADROOM < gap {
                     failures.push(format!("{case:?}: {gap:?} is too long a gap"));
                 }
