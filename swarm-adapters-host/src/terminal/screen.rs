@@ -6,10 +6,10 @@ use std::sync::{Mutex, Once, PoisonError};
 
 use crossterm::cursor::{Hide, Show};
 use crossterm::event::{Event, EventStream, KeyCode, KeyEventKind, KeyModifiers};
+use crossterm::execute;
 use crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
-use crossterm::execute;
 use futures::StreamExt as _;
 use ratatui::backend::CrosstermBackend;
 use ratatui::{Frame, Terminal};

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::mem::{Discriminant, discriminant};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -20,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Until;
 use super::input::{Edit, Input, Wanted};
+use super::outlets::Outlets;
 use super::sessions::Sessions;
 use super::snapshot::Snapshot;
 use super::text::{self, Settled};
@@ -36,7 +38,7 @@ pub(super) struct Operation {
     processes: Processes,
     workers: watch::Receiver<Workers>,
     sessions: Sessions,
-    snapshots: watch::Sender<Snapshot>,
+    outlets: Outlets,
     /// What the last turn went by; the same again would come to the same.
     seen: Option<Glance>,
     /// What the last turn decided.
@@ -73,6 +75,7 @@ impl Operation {
         input: Input,
         wanted: Wanted,
         since: Instant,
+        outlets: Outlets,
     ) -> anyhow::Result<Self> {
         let cannot = || format!("the state directory {} cannot be used", dir.display());
         let ledgers = FileLedgerStore::open(dir).with_context(cannot)?;
@@ -90,7 +93,7 @@ impl Operation {
             views,
             processes,
             sessions,
-            snapshots: watch::Sender::default(),
+            outlets,
             seen: None,
             decision: None,
             unsettled_since: Some(since),
@@ -110,7 +113,7 @@ impl Operation {
         let outcome = self.follow(until, shutdown).await;
         let (since, workers) = (Instant::now(), self.workers.borrow().len());
         self.processes.end().await;
-        text::say(&text::ending(workers, since.elapsed()));
+        self.outlets.voice.say(&text::ending(workers, since.elapsed()));
         if until == Until::Settled && outcome.is_ok() && self.unsettled_since.is_some() {
             anyhow::bail!("ended by a signal before the pool was settled");
         }
@@ -124,7 +127,7 @@ impl Operation {
             let is_new = self.workers.has_changed().unwrap_or(true);
             let workers = self.workers.borrow_and_update().clone();
             self.tell_deaths(&workers);
-            self.sessions.revoke_silent(&self.processes, &workers);
+            self.sessions.revoke_silent(&self.processes, &workers, &self.outlets.voice);
             let due = recheck_at.is_some_and(|at| at <= Instant::now());
             let turned = self.turn_if_needed(&workers, due).await?;
             if let Some(recheck_in) = turned {
@@ -146,7 +149,7 @@ impl Operation {
                     recheck_at = Some(Instant::now());
                 }
                 Woken::Edited(Edit::Bad(sentence)) => {
-                    text::complain(&format!("{sentence}; the last good state stays"));
+                    self.outlets.voice.complain(&format!("{sentence}; the last good state stays"));
                 }
                 Woken::Told => break,
             }
@@ -172,7 +175,10 @@ impl Operation {
         if !due && self.seen.as_ref() == Some(&glance) {
             return Ok(None);
         }
-        match turn(&self.ledgers, &self.views, &self.wanted.desired, &observed).await {
+        let started = Instant::now();
+        let turned = turn(&self.ledgers, &self.views, &self.wanted.desired, &observed).await;
+        self.outlets.turned(started.elapsed(), &turned);
+        match turned {
             Ok(turn) => {
                 self.complaint = None;
                 self.seen = Some(glance);
@@ -195,7 +201,7 @@ impl Operation {
             error @ StoreError::Unavailable { .. } => {
                 let complaint = format!("{:#}; trying again", anyhow::Error::from(error));
                 if self.complaint.as_ref() != Some(&complaint) {
-                    text::complain(&complaint);
+                    self.outlets.voice.complain(&complaint);
                     self.complaint = Some(complaint);
                 }
                 Ok(())
@@ -249,7 +255,7 @@ impl Operation {
             if told < worker.deaths {
                 self.unsettled_since.get_or_insert_with(Instant::now);
                 let end = worker.last_death.as_deref().unwrap_or("ended");
-                text::say(&format!("{} {end}; starting it again", worker.name));
+                self.outlets.voice.say(&format!("{} {end}; starting it again", worker.name));
             }
         }
     }
@@ -258,7 +264,8 @@ impl Operation {
     fn tell(&mut self, workers: &Workers) {
         let Some(decision) = &self.decision else { return };
         let is_settled = self.is_settled(decision, workers);
-        self.snapshots.send_replace(Snapshot::of(&self.wanted.name, decision, workers, is_settled));
+        let snapshot = Snapshot::of(&self.wanted.name, decision, workers, is_settled);
+        self.outlets.snapshots.send_replace(Arc::new(snapshot));
         if !is_settled {
             self.unsettled_since.get_or_insert_with(Instant::now);
             return;
@@ -272,7 +279,7 @@ impl Operation {
             assignment: &assignment,
             unassigned: &decision.plan.unassigned,
         };
-        text::say(&settled.told(swarm_adapters_host::terminal::columns()));
+        self.outlets.voice.settled(&settled);
         self.settled = assignment;
     }
 

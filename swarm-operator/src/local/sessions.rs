@@ -21,6 +21,8 @@ use swarm_core::handover::{
 use swarm_core::{Ledger, Observed, Presence, Slot, WorkerSeen};
 use tokio::sync::watch;
 
+use super::outlets::Voice;
+
 /// How long a turn may rest while something waits to be looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
@@ -76,7 +78,12 @@ impl Sessions {
 
     /// Revokes the leases of sessions that have fallen silent, and kills their workers: what is
     /// frozen does not let go by itself.
-    pub(super) fn revoke_silent(&mut self, processes: &Processes, workers: &Workers) {
+    pub(super) fn revoke_silent(
+        &mut self,
+        processes: &Processes,
+        workers: &Workers,
+        voice: &Voice,
+    ) {
         for (session, version) in self.watches.due(clock::now(), Health::Good, &self.terms) {
             let event = match self.leases.revoke(&session, version) {
                 Ok(_) => WatchEvent::RevocationWritten(version),
@@ -85,7 +92,7 @@ impl Sessions {
             self.watches.learn(clock::now(), &session, &event, &self.terms);
             let is_revoked = matches!(event, WatchEvent::RevocationWritten(_));
             if let Some((slot, worker)) = worker_of(&session, workers).filter(|_| is_revoked) {
-                super::text::say(&format!("{} is silent and is replaced", worker.name));
+                voice.say(&format!("{} is silent and is replaced", worker.name));
                 processes.kill(*slot, &worker.life);
             }
         }
