@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::mem::{Discriminant, discriminant};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,6 +12,7 @@ use anyhow::Context as _;
 use swarm_adapters_host::ledger::FileLedgerStore;
 use swarm_adapters_host::pool_views::PoolViews;
 use swarm_adapters_host::processes::{Phase, Processes, WorkerCommand, Workers};
+use swarm_adapters_host::runlog;
 use swarm_core::handover::{Cell, Evidence, LeaseTerms, SessionId};
 use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::{Assignment, Decision, Ledger, Observed, Presence, Slot, turn};
@@ -29,10 +30,17 @@ use super::text::{self, Settled};
 /// How long to wait before a store that gave no answer is asked again.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// The name of the run log in the state directory.
+const RUN_LOG: &str = "run.log";
+
+/// How often it is seen to that nothing in the state directory grows without bounds.
+const TIDY: Duration = Duration::from_secs(10);
+
 /// A Swarm that runs on this machine.
 pub(super) struct Operation {
     input: Input,
     wanted: Wanted,
+    run_log: PathBuf,
     ledgers: FileLedgerStore,
     views: PoolViews,
     processes: Processes,
@@ -89,6 +97,7 @@ impl Operation {
             workers: processes.watch(),
             input,
             wanted,
+            run_log: dir.join(RUN_LOG),
             ledgers,
             views,
             processes,
@@ -122,7 +131,12 @@ impl Operation {
 
     async fn follow(&mut self, until: Until, shutdown: &CancellationToken) -> anyhow::Result<()> {
         let mut recheck_at = Some(Instant::now());
+        let mut tidy_at = Instant::now() + TIDY;
         while !shutdown.is_cancelled() {
+            if tidy_at <= Instant::now() {
+                tidy_at = Instant::now() + TIDY;
+                self.tidy();
+            }
             self.fill_slots();
             let is_new = self.workers.has_changed().unwrap_or(true);
             let workers = self.workers.borrow_and_update().clone();
@@ -182,9 +196,6 @@ impl Operation {
             Ok(turn) => {
                 self.complaint = None;
                 self.seen = Some(glance);
-                if turn.changed {
-                    self.sessions.collect_garbage(&turn.decision.ledger, &self.workers)?;
-                }
                 let recheck_in = turn.decision.recheck_in;
                 self.decision = Some(turn.decision);
                 Ok(Some(recheck_in))
@@ -232,6 +243,17 @@ impl Operation {
             _ = self.workers.changed() => Woken::Looked,
             () = look_again => Woken::Looked,
             () = recheck => Woken::Due,
+        }
+    }
+
+    /// Moves a large run log aside, and removes what was kept of sessions that nothing names.
+    fn tidy(&mut self) {
+        if let Err(error) = runlog::rotate(&self.run_log, runlog::BYTES_MAX) {
+            tracing::warn!(%error, "the run log cannot be moved aside and grows on");
+        }
+        let Some(decision) = &self.decision else { return };
+        if let Err(error) = self.sessions.collect_garbage(&decision.ledger, &self.workers) {
+            tracing::warn!(%error, "what is left of ended sessions cannot be removed");
         }
     }
 
@@ -332,7 +354,7 @@ fn worker_command(
             word.push(path);
             word
         };
-        let run_log = path("--run-log=", &dir.join("run.log"));
+        let run_log = path("--run-log=", &dir.join(RUN_LOG));
         let millis = |span: Duration| format!("{}ms", span.as_millis());
         // Everything that the environment could say as well is said here.
         let said = [
