@@ -71,9 +71,9 @@ fn counts(model: &Model) -> String {
     let some = states.iter().filter(|(count, _)| 0 < *count);
     parts.extend(some.map(|(count, state)| format!("{count} {state}")));
     let reasons = model.unassigned.iter().map(|(reason, count)| format!("{reason} {count}"));
-    let reasons: Vec<_> = reasons.collect();
-    if !reasons.is_empty() {
-        parts.push(reasons.join(", "));
+    let reasons = reasons.collect::<Vec<_>>().join(", ");
+    if let Some(last) = parts.last_mut().filter(|_| !reasons.is_empty()) {
+        last.push_str(&format!(" ({reasons})"));
     }
     parts.join(" · ")
 }
