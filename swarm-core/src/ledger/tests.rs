@@ -108,6 +108,28 @@ fn a_new_session_in_a_slot_gets_its_jobs_once_the_old_one_has_ended() {
 }
 
 #[test]
+fn an_absent_worker_keeps_what_its_session_holds_and_is_given_nothing() {
+    let session = SessionId::new("pod", 1);
+    let away = [(Slot(0), Filled { worker: "w-0".into(), session: None, takes: false })].into();
+    let terms = HandoverTerms { policy: Policy::Exclusive, ..HandoverTerms::default() };
+    let step = |ledger: &Ledger, evidence| {
+        ledger.step(&LedgerStep {
+            workers: &away,
+            goal: &[("a".parse().unwrap(), Place::Slot(Slot(0)))].into(),
+            evidence,
+            ages: &BTreeMap::new(),
+            terms: &terms,
+        })
+    };
+    let first = to(&Ledger::new(0), &session, &Place::Slot(Slot(0)), &[]);
+    assert_eq!(step(&first, &BTreeMap::new()), first);
+    let ended = Evidence { ended: Some(Proof::Fenced), ..Evidence::default() };
+    let held = step(&first, &[(session, ended)].into());
+    assert_eq!(held.assignment().len(), 1, "it waits for the slot");
+    assert_eq!(step(&held, &BTreeMap::new()), held, "whoever forgot the end grants it nothing");
+}
+
+#[test]
 fn a_replaced_plain_worker_is_one_write_and_no_publication() {
     let [old, new] = ["uid-1", "uid-2"].map(SessionId::plain);
     let at_least_once = |ledger: &Ledger, session: &SessionId| {

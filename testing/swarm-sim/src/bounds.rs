@@ -36,6 +36,8 @@ pub struct Bounds {
     pub operators: usize,
     /// The duration of a lease, in ticks.
     pub lease: u32,
+    /// How often a session renews, in ticks; zero for always.
+    pub renew: u32,
     /// How many ticks a worker's clock may miss per lease.
     pub drift: u32,
     /// The stop timeout, in ticks.
@@ -56,6 +58,7 @@ impl Default for Bounds {
             jobs: 1,
             operators: 1,
             lease: 1,
+            renew: 0,
             drift: 0,
             stop: 0,
             in_flight: 1,
@@ -82,7 +85,7 @@ impl Bounds {
     pub(crate) fn lease_terms(&self) -> LeaseTerms {
         LeaseTerms {
             duration: TICK * self.lease,
-            renew: Duration::ZERO,
+            renew: TICK * self.renew,
             stop_timeout: TICK * self.stop,
             drift_permille: 0,
             slack: TICK * self.drift,

@@ -18,12 +18,15 @@ mod invariant;
 mod step;
 mod worker;
 
+mod fleet;
+
 mod check;
 mod liveness;
 mod variants;
 
 pub use bounds::{Bounds, Fault};
 pub use check::{Checked, Found, check};
+pub use fleet::{Act, Fleet, FleetTerms, Stop};
 pub use invariant::Invariant;
 pub use liveness::{Liveness, dead_ends};
 pub use step::{Answer, Step};

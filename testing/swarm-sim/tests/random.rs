@@ -13,6 +13,7 @@ const BOUNDS: Bounds = Bounds {
     jobs: 3,
     operators: 2,
     lease: 4,
+    renew: 0,
     drift: 1,
     stop: 1,
     in_flight: 2,
