@@ -17,7 +17,7 @@ use std::time::Duration;
 pub use act::{Act, Stop};
 
 use swarm_core::handover::{
-    Ages, Lease, LeaseTerms, LeaseVersion, Moment, Policy, SessionId, SessionView, Watches,
+    Ages, Lease, LeaseTerms, LeaseVersion, Moment, Policy, Rule, SessionId, SessionView, Watches,
 };
 use swarm_core::{Desired, Job, JobName, Ledger, Mode, Replication, Rules, Slot, Timing, Token};
 
@@ -36,6 +36,20 @@ pub struct FleetTerms {
     pub moves_max: Option<usize>,
     /// What the past counts for.
     pub mode: Mode,
+    /// Which rule of sessions and their watches is broken on purpose.
+    pub broken: Option<Rule>,
+}
+
+impl Default for FleetTerms {
+    fn default() -> Self {
+        Self {
+            policy: Policy::Exclusive,
+            replication: Replication::One,
+            moves_max: None,
+            mode: Mode::Sticky,
+            broken: None,
+        }
+    }
 }
 
 /// Leases of four ticks, renewed with every tick; a worker's clock may miss one tick per lease.
@@ -115,7 +129,7 @@ impl Fleet {
         let now = Moment(Duration::from_secs(1_000));
         let overseer = Overseer { began: now, ..Overseer::default() };
         let mut fleet = Self {
-            bounds: BOUNDS,
+            bounds: Bounds { broken: terms.broken, ..BOUNDS },
             desired: Desired {
                 replication: terms.replication,
                 rules: Rules { mode: terms.mode, moves_max: terms.moves_max },

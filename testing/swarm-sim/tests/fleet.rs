@@ -1,8 +1,9 @@
 //! Random runs of a whole pool, with everything that may go wrong; afterwards all comes right.
 
 use proptest::prelude::*;
-use proptest::test_runner::FileFailurePersistence;
-use swarm_core::handover::Policy;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{FileFailurePersistence, TestRunner};
+use swarm_core::handover::{Policy, Rule};
 use swarm_core::{Mode, Replication};
 use swarm_sim::{Act, Fleet, FleetTerms, Stop};
 
@@ -16,13 +17,14 @@ fn act() -> impl Strategy<Value = Act> {
         1 => Just(Some(Stop::BeforePublish)),
     ];
     let work = prop_oneof![
-        8 => n().prop_map(Act::Calm),
-        4 => n().prop_map(Act::Apply),
+        6 => n().prop_map(Act::Calm),
+        6 => n().prop_map(Act::Tell),
+        3 => n().prop_map(Act::Apply),
         1 => n().prop_map(Act::Drop),
-        4 => n().prop_map(Act::Reply),
+        3 => n().prop_map(Act::Reply),
         1 => n().prop_map(Act::Lose),
-        4 => (n(), back()).prop_map(|(n, back)| Act::View(n, back)),
-        4 => n().prop_map(Act::Join),
+        8 => (n(), back()).prop_map(|(n, back)| Act::View(n, back)),
+        2 => n().prop_map(Act::Join),
         8 => prop_oneof![3 => Just(0_u32), 1 => any::<u32>()].prop_map(Act::Tick),
     ];
     let faults = prop_oneof![
@@ -62,6 +64,7 @@ fn terms() -> impl Strategy<Value = FleetTerms> {
             replication,
             moves_max,
             mode,
+            broken: None,
         },
     )
 }
@@ -80,7 +83,7 @@ fn run(terms: FleetTerms, acts: &[Act]) -> Result<Fleet, String> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 300,
+        cases: 1500,
         failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
         ..ProptestConfig::default()
     })]
@@ -94,4 +97,87 @@ proptest! {
         let run = run(terms, &acts);
         prop_assert!(run.is_ok(), "{}", run.unwrap_err());
     }
+}
+
+/// Runs as random as the others, and the same every time.
+fn runs(terms: FleetTerms, count: usize) -> impl Iterator<Item = Result<Fleet, String>> {
+    let mut runner = TestRunner::deterministic();
+    let acts = proptest::collection::vec(act(), 0..300);
+    (0..count).filter_map(move |_| {
+        let acts = acts.new_tree(&mut runner).ok()?.current();
+        Some(run(terms, &acts))
+    })
+}
+
+#[test]
+fn a_broken_rule_is_noticed_in_whole_pools_too() {
+    for rule in [
+        Rule::NewerViewsOnly,
+        Rule::JoinBeforeAck,
+        Rule::RevokeBeforeFence,
+        Rule::DriftMargin,
+        Rule::DeadlineFromSending,
+        Rule::CheckOnResume,
+        Rule::JoinBeforeClose,
+        Rule::RevokeAtSeenVersion,
+    ] {
+        let terms = FleetTerms { broken: Some(rule), ..FleetTerms::default() };
+        let found = runs(terms, 1500).enumerate().find_map(|(n, run)| Some((n, run.err()?)));
+        println!("{rule:?} {found:?}");
+    }
+}
+
+#[test]
+fn runs_write_the_ledger_often() {
+    let writes: usize =
+        runs(FleetTerms::default(), 50).map(|run| run.map_or(0, |fleet| fleet.writes())).sum();
+    assert!(50 * 5 < writes, "only {writes} writes in all runs");
+}
+
+fn comes_right(terms: FleetTerms, acts: &[Act]) {
+    let run = run(terms, acts);
+    assert!(run.is_ok(), "{}", run.unwrap_err());
+}
+
+#[test]
+fn a_lease_deleted_while_no_operator_looked_is_waited_out() {
+    comes_right(
+        FleetTerms::default(),
+        &[
+            Act::Calm(2),
+            Act::Observe(1, 0),
+            Act::Turn(1, 0, None),
+            Act::Restart(1),
+            Act::DeleteLease(2),
+        ],
+    );
+}
+
+#[test]
+fn jobs_do_not_wait_forever_for_a_slot_that_is_no_longer_wanted() {
+    let mut acts = vec![Act::Start(1), Act::Calm(4), Act::Observe(0, 0)];
+    acts.extend([Act::Tick(0); 2]);
+    acts.extend([Act::Observe(1, 0), Act::Turn(0, 0, None), Act::Tick(0), Act::Tick(0)]);
+    acts.extend([Act::Revoke(0, false), Act::Calm(4), Act::LearnEnds(1), Act::Calm(0)]);
+    acts.extend([Act::Turn(1, 0, None), Act::Calm(0), Act::Scale(0)]);
+    comes_right(FleetTerms::default(), &acts);
+}
+
+#[test]
+fn a_lease_is_not_made_again_after_it_was_revoked_and_deleted() {
+    let mut acts = vec![Act::Start(0), Act::Lose(3), Act::Tick(0), Act::Apply(3), Act::Drop(3)];
+    acts.push(Act::Observe(1, 0));
+    acts.extend([Act::Tick(0); 4]);
+    acts.push(Act::Revoke(1, false));
+    comes_right(FleetTerms::default(), &acts);
+}
+
+#[test]
+fn a_grant_that_was_never_published_can_be_released() {
+    let terms = FleetTerms { mode: Mode::Canonical, ..FleetTerms::default() };
+    let mut acts = vec![Act::Toggle(4), Act::Calm(2), Act::Observe(0, 0), Act::Toggle(5)];
+    acts.extend([Act::Turn(0, 0, None), Act::Crash(2, None), Act::Toggle(1), Act::Start(2)]);
+    acts.extend([Act::Calm(3), Act::Observe(0, 0), Act::Observe(1, 0), Act::Turn(0, 0, None)]);
+    acts.extend([Act::LearnEnds(1), Act::Turn(1, 0, Some(Stop::BeforePublish))]);
+    comes_right(terms, &acts);
 }

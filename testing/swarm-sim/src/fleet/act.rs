@@ -15,6 +15,8 @@ use crate::worker::Ask;
 pub enum Act {
     /// A worker does all it can: writes, answers, the newest view, joins.
     Calm(usize),
+    /// A worker's writes reach the store and are answered.
+    Tell(usize),
     /// A worker's write reaches the store.
     Apply(usize),
     /// A worker's write is lost.
@@ -87,6 +89,12 @@ impl Fleet {
         let pods = self.pods.len();
         match act {
             Act::Calm(n) => self.calm(n % pods),
+            Act::Tell(n) => {
+                for _ in 0..2 {
+                    self.apply(n % pods);
+                    self.reply(n % pods);
+                }
+            }
             Act::Apply(n) => self.apply(n % pods),
             Act::Drop(n) => {
                 let requests = &mut self.pods[n % pods].worker.requests;

@@ -94,10 +94,12 @@ impl Fleet {
     /// Views are objects: one that says the same is not written again, and one that the ledger no
     /// longer names stays as it is.
     fn publish(&mut self, ledger: &Ledger) {
-        let mut views = ledger.session_views();
+        let (mut views, releases) = (ledger.session_views(), ledger.releases());
         for pod in &mut self.pods {
             let Some(view) = views.remove(pod.worker.session.id()) else { continue };
-            let says_the_same = |last: &SessionView| last.jobs == view.jobs;
+            let asked = releases.get(&view.session).copied().unwrap_or_default();
+            let says_the_same =
+                |last: &SessionView| last.jobs == view.jobs && asked <= last.revision;
             if !pod.views.last().is_some_and(says_the_same) {
                 pod.views.push(view);
             }
