@@ -21,6 +21,13 @@ pub enum Fault {
     Finish,
     /// Views for one session reach another.
     ForeignView,
+    /// Ownerships end by waiting, too: the policy is at least once. How long is not counted: all
+    /// that is waited for may be over at any turn.
+    Timeout,
+    /// Jobs are wanted in slots whose workers are expected back, and wait for them.
+    Hold,
+    /// The first job a worker runs is to blame for its crash, and was for two crashes before.
+    Poison,
 }
 
 /// How large a world is, and what may happen in it.
@@ -44,6 +51,9 @@ pub struct Bounds {
     pub stop: u32,
     /// How many writes of one session may be on their way at once; more than one allows late ones.
     pub in_flight: usize,
+    /// Whether it begins with an empty ledger and workers that have only just sent their first
+    /// write, or with all sessions known and all jobs granted to the first.
+    pub starts_empty: bool,
     /// What may happen besides the protocol, lost and delayed messages, and time.
     pub faults: &'static [Fault],
     /// Which rule is broken on purpose.
@@ -62,6 +72,7 @@ impl Default for Bounds {
             drift: 0,
             stop: 0,
             in_flight: 1,
+            starts_empty: false,
             faults: &[Fault::Crash],
             broken: None,
         }
@@ -95,7 +106,8 @@ impl Bounds {
 
     pub(crate) fn handover_terms(&self) -> HandoverTerms {
         let rules = self.rules();
-        HandoverTerms { policy: Policy::Exclusive, rules, ..HandoverTerms::default() }
+        let policy = if self.may(Fault::Timeout) { Policy::AtLeastOnce } else { Policy::Exclusive };
+        HandoverTerms { policy, rules, ..HandoverTerms::default() }
     }
 }
 
@@ -108,6 +120,9 @@ impl fmt::Display for Bounds {
             f,
             "{versions} {sessions} {jobs} {operators} T{lease} d{drift} s{stop} w{in_flight}"
         )?;
+        if self.starts_empty {
+            write!(f, " empty")?;
+        }
         self.faults.iter().try_for_each(|fault| write!(f, " {fault:?}"))
     }
 }

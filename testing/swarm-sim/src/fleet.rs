@@ -63,6 +63,7 @@ const BOUNDS: Bounds = Bounds {
     drift: 1,
     stop: 1,
     in_flight: 2,
+    starts_empty: false,
     faults: &[],
     broken: None,
 };
@@ -106,8 +107,6 @@ struct Pod {
     /// Its view as it was published; any of them may arrive, in any order.
     views: Vec<SessionView>,
     is_ready: bool,
-    /// The job that crashed it, if one did.
-    culprit: Option<JobName>,
 }
 
 /// An operator's knowledge; all of it is lost when it restarts.
@@ -202,7 +201,6 @@ impl Fleet {
             leases: vec![None],
             views: Vec::new(),
             is_ready: true,
-            culprit: None,
         });
     }
 

@@ -25,11 +25,11 @@ mod liveness;
 mod variants;
 
 pub use bounds::{Bounds, Fault};
-pub use check::{Checked, Found, check};
+pub use check::{Checked, Found, Sighting, check};
 pub use fleet::{Act, Fleet, FleetTerms, Stop};
 pub use invariant::Invariant;
 pub use liveness::{Liveness, dead_ends};
-pub use step::{Answer, Step};
+pub use step::{Answer, Goal, Step, Waited};
 pub use variants::{Variant, variants};
 pub use worker::{Life, Worker};
 pub use world::{Operator, World};

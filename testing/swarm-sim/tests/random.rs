@@ -17,7 +17,8 @@ const BOUNDS: Bounds = Bounds {
     drift: 1,
     stop: 1,
     in_flight: 2,
-    faults: &[Fault::Crash, Fault::Pause, Fault::Terminate, Fault::ForeignView],
+    starts_empty: false,
+    faults: &[Fault::Crash, Fault::Pause, Fault::Terminate, Fault::ForeignView, Fault::Hold],
     broken: None,
 };
 

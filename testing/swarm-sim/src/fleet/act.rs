@@ -265,7 +265,7 @@ impl Fleet {
         }
         let count = pod.worker.running.len().max(1);
         let job = culprit.and_then(|k| pod.worker.running.keys().nth(k % count).cloned());
-        pod.culprit = job;
+        pod.worker.culprit = job;
         pod.worker.die();
     }
 

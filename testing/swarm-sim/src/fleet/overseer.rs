@@ -169,7 +169,7 @@ impl Fleet {
             if let Some(known) = all.get_mut(pod.id())
                 && known.ended == Some(Proof::ProcessEnded)
             {
-                known.culprit.clone_from(&pod.culprit);
+                known.culprit.clone_from(&pod.worker.culprit);
             }
         }
         all
