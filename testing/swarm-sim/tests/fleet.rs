@@ -83,7 +83,7 @@ fn run(terms: FleetTerms, acts: &[Act]) -> Result<Fleet, String> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 1500,
+        cases: 1000,
         failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
         ..ProptestConfig::default()
     })]
