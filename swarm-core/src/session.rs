@@ -142,6 +142,12 @@ impl Session {
         self.phase == Phase::Over
     }
 
+    /// Whether it was told to end, or has to: it starts nothing that it is granted from now on.
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        self.phase != Phase::Open
+    }
+
     /// When the mere passing of time next changes something. Whoever drives the machine sends a
     /// [`SessionEvent::Tick`] then at the latest; a guard of its own, a thread that needs nothing
     /// else, ends the process at [`deadline`](Self::deadline) if it still runs jobs.

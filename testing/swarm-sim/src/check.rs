@@ -161,14 +161,10 @@ impl fmt::Display for Checked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { bounds, states, took, depth, sighted, found } = self;
         write!(f, "{bounds:<32} {states:>9} states {:>6.1} s", took.as_secs_f64())?;
-        match found {
-            Some(Found { invariant, steps }) => {
-                write!(f, "  {} broken at depth {}", invariant.name(), steps.len())
-            }
-            None => {
-                let names: Vec<_> = sighted.iter().map(|sighting| sighting.name()).collect();
-                write!(f, "  all hold, depth {depth}; met: {}", names.join(", "))
-            }
+        if let Some(Found { invariant, steps }) = found {
+            return write!(f, "  {} broken at depth {}", invariant.name(), steps.len());
         }
+        let names: Vec<_> = sighted.iter().map(|sighting| sighting.name()).collect();
+        write!(f, "  all hold, depth {depth}; met: {}", names.join(", "))
     }
 }

@@ -8,6 +8,8 @@
 //! - [`check`] looks for a state that breaks an [`Invariant`], by the model checker Stateright.
 //! - [`dead_ends`] looks for a state from which no path leads to all jobs running, by a walk
 //!   backwards over the whole graph.
+//! - A [`Fleet`] is a whole pool with [`decide`](swarm_core::decide), its ledger and its watches in
+//!   it: too large to walk through, so random [`Act`]s drive it, and then all has to come right.
 //! - [`variants`] breaks one [`Rule`](swarm_core::handover::Rule) at a time on purpose; each must
 //!   be noticed, or the check is worth nothing.
 

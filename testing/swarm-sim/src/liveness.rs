@@ -7,7 +7,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use swarm_core::handover::{Cell, Holder};
+use swarm_core::handover::{Cell, Holder, Moment};
 
 use crate::world::session_id;
 use crate::{Bounds, Life, Step, World};
@@ -154,8 +154,11 @@ fn is_judged(world: &World) -> bool {
     let has_room = world.history.len() + WRITES_LEFT <= world.bounds.versions;
     let is_usable = |n: usize| {
         let worker = &world.workers[n];
-        let is_held = world.leases[n].as_ref().is_some_and(|lease| lease.holder == Holder::Session);
-        worker.life == Life::Up && !worker.session.is_over() && is_held
+        let lease = world.leases[n].as_ref().filter(|lease| lease.holder == Holder::Session);
+        // A session whose lease another write than the first has made ends as soon as it knows.
+        let never_could_act = worker.session.deadline() == Moment::default();
+        let is_good = lease.is_some_and(|lease| lease.number == 1 || !never_could_act);
+        worker.life == Life::Up && !worker.session.is_ending() && is_good
     };
     has_room && (0..world.workers.len()).any(is_usable)
 }

@@ -47,6 +47,8 @@ fn main() -> ExitCode {
     for bounds in [
         Bounds { versions: 4, ..Bounds::default() },
         Bounds { versions: 4, lease: 2, stop: 1, faults: &[], ..Bounds::default() },
+        Bounds { versions: 4, starts_empty: true, faults: &[], ..Bounds::default() },
+        Bounds { versions: 4, faults: &[Fault::Hold], ..Bounds::default() },
     ] {
         let start = Instant::now();
         let seen = dead_ends(bounds);

@@ -115,3 +115,12 @@ fn a_dead_end_is_told_by_the_steps_to_it() {
     let mut world = swarm_sim::World::new(bounds);
     assert!(steps.iter().all(|step| world.take(step)), "they can be taken again");
 }
+
+#[test]
+fn from_an_empty_ledger_all_jobs_can_come_to_run() {
+    let bounds = Bounds { versions: 4, starts_empty: true, faults: &[], ..Bounds::default() };
+    let seen = dead_ends(bounds);
+    println!("{seen:?}");
+    assert!(1_000 <= seen.judged && 0 < seen.good, "{seen:?}");
+    assert_eq!(seen.dead_ends, 0, "{seen:?}");
+}

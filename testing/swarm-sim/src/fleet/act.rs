@@ -124,7 +124,7 @@ impl Fleet {
             Act::Toggle(n) => self.toggle_job(n % 8),
             Act::Pin(n, slot) => self.change_job(n, |job| job.pin = slot.map(|n| Slot(n % 5))),
             Act::Share(n, share) => self.change_job(n, |job| {
-                job.share = share.and_then(|percent| Share::new(percent.into()).ok());
+                job.share = share.and_then(|percent| Share::new(percent).ok());
             }),
             Act::Tick(slow) => self.tick(slow),
             Act::Observe(o, back) => self.observe(o % 2, back),

@@ -55,7 +55,9 @@ impl Fleet {
         }
         let is_empty = |slot: &Slot| self.in_slot(*slot).is_none_or(|n| self.pods[n].is_dead());
         let empty: Vec<_> = (0..self.wanted).map(Slot).filter(is_empty).collect();
-        empty.into_iter().for_each(|slot| self.start_pod(slot));
+        for slot in empty {
+            self.start_pod(slot);
+        }
         self.tick(0);
         for n in 0..self.pods.len() {
             if self.pods[n].worker.requests.is_empty() && self.pods[n].worker.reply.is_none() {
