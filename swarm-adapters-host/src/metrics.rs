@@ -1,6 +1,5 @@
 //! Every metric of the host's side: its name, its unit and what it means.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -20,17 +19,17 @@ pub struct WorkerMetrics {
     view_version: Gauge,
     job_starts: Counter,
     job_stops: Counter,
+    job_restarts: Counter,
     view_errors: Counter,
 }
 
 impl WorkerMetrics {
-    /// The metrics and the registry that `/metrics` shows.
+    /// The metrics, shown in `registry`.
     #[must_use]
-    pub fn registered(build: &Build) -> (Self, Arc<Registry>) {
+    pub fn registered(registry: &mut Registry) -> Self {
         let metrics = Self::default();
-        let Self { jobs, view_version, job_starts, job_stops, view_errors } = metrics.clone();
-        let mut registry = Registry::default();
-        register_build(&mut registry, build);
+        let Self { jobs, view_version, job_starts, job_stops, job_restarts, view_errors } =
+            metrics.clone();
         registry.register("swarm_worker_jobs", "Jobs that run now", jobs);
         registry.register(
             "swarm_worker_view_version",
@@ -40,11 +39,22 @@ impl WorkerMetrics {
         registry.register("swarm_worker_job_starts", "Jobs that were started", job_starts);
         registry.register("swarm_worker_job_stops", "Jobs that were stopped", job_stops);
         registry.register(
+            "swarm_worker_job_restarts",
+            "Jobs that were started again because they had ended by themselves",
+            job_restarts,
+        );
+        registry.register(
             "swarm_worker_view_errors",
             "Views that could not be read or understood; the last good one was kept",
             view_errors,
         );
-        (metrics, Arc::new(registry))
+        metrics
+    }
+
+    /// What counts the jobs that were started again.
+    #[must_use]
+    pub fn job_restarts(&self) -> Counter {
+        self.job_restarts.clone()
     }
 
     /// Notes that a view of this version was acted on, and how many jobs that started, stopped and

@@ -176,7 +176,9 @@ impl Turn<'_> {
             Some((_, None)) | None if self.is_for_all() => {
                 self.step(change, &CellEvent::GrantToAll)
             }
-            Some((_, None)) | None if self.is_wanted() => Ok(()),
+            // Nobody can take it: a hold does not outlast its span, or it would bind the job to a
+            // slot that nobody fills.
+            Some((_, None)) | None if self.is_wanted() => self.step(change, &CellEvent::Release),
             Some((_, None)) | None => change.remove(self.job),
         }
     }

@@ -32,6 +32,8 @@ pub(super) struct Sessions {
     leases: Leases,
     follower: LeaseFollower,
     watches: Watches,
+    /// The sessions that the ledger names.
+    named: BTreeSet<SessionId>,
     ages: Ages,
     terms: LeaseTerms,
     watched_since: Instant,
@@ -48,6 +50,7 @@ impl Sessions {
             leases,
             follower,
             watches: Watches::default(),
+            named: BTreeSet::new(),
             ages: Ages::default(),
             terms,
             watched_since: Instant::now(),
@@ -70,7 +73,11 @@ impl Sessions {
             let now = clock::now();
             match self.leases.read(session) {
                 Ok(Some(lease)) => self.watches.seen(now, session, lease, &self.terms),
-                Ok(None) => self.watches.learn(now, session, &WatchEvent::Missing, &self.terms),
+                // A lease is missing for good only if its session was once given jobs.
+                Ok(None) if self.named.contains(session) => {
+                    self.watches.learn(now, session, &WatchEvent::Missing, &self.terms);
+                }
+                Ok(None) => {}
                 Err(error) => tracing::warn!(%session, %error, "a lease cannot be read"),
             }
         }
@@ -110,7 +117,8 @@ impl Sessions {
         self.ages.see(now, &ledger.cells);
         let mut evidence = self.watches.evidence(ledger.cells.incarnation);
         let in_ledger = ledger.slots.values().map(|record| &record.session);
-        for session in in_ledger.chain(ledger.former.keys()) {
+        self.named = in_ledger.chain(ledger.former.keys()).cloned().collect();
+        for session in &self.named {
             evidence.entry(session.clone()).or_default();
         }
         let living = lives(workers);
