@@ -176,10 +176,9 @@ fn a_terminal_that_goes_away_ends_everything() {
 
 #[test]
 fn lines_are_printed_where_that_is_asked_for_or_nothing_else_can_be() {
-    let plain: [(&[&str], &[(&str, &str)]); 2] = [(&["--plain"], &[]), (&[], &[("TERM", "dumb")])];
-    for (args, envs) in plain {
+    for (args, term) in [(vec!["--plain"], "xterm"), (vec![], "dumb")] {
         let machine = Machine::new();
-        let mut tty = Tty::start(&machine, args, envs);
+        let mut tty = Tty::start(&machine, &args, &[("TERM", term)]);
         tty.shows("settled in");
         tty.type_in(b"\x03");
         assert_eq!(tty.ended().code(), Some(0));

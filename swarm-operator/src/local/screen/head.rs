@@ -73,7 +73,7 @@ fn counts(model: &Model) -> String {
     let reasons = model.unassigned.iter().map(|(reason, count)| format!("{reason} {count}"));
     let reasons = reasons.collect::<Vec<_>>().join(", ");
     if let Some(last) = parts.last_mut().filter(|_| !reasons.is_empty()) {
-        last.push_str(&format!(" ({reasons})"));
+        last.extend([" (", &*reasons, ")"]);
     }
     parts.join(" · ")
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
-use ratatui::buffer::Buffer;
+use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::Color;
 use swarm_adapters_host::terminal::Key;
 
@@ -59,8 +59,9 @@ fn drawn(model: &Model, now: Instant, size: (u16, u16), palette: Palette) -> Buf
 fn text(model: &Model, now: Instant, size: (u16, u16)) -> String {
     let buffer = drawn(model, now, size, Palette::Colours);
     let rows = buffer.content().chunks(usize::from(size.0).max(1));
-    let rows = rows.map(|row| row.iter().map(|cell| cell.symbol()).collect::<String>());
-    rows.map(|row| format!("{}\n", row.trim_end())).collect()
+    let rows = rows.map(|row| row.iter().map(Cell::symbol).collect::<String>());
+    let rows: Vec<_> = rows.map(|row| row.trim_end().to_owned()).collect();
+    rows.join("\n") + "\n"
 }
 
 /// A pool in the middle of a move, with things that happened before.
@@ -193,8 +194,7 @@ fn a_screen_without_colours_says_the_same() {
     };
     assert_eq!(symbols(&coloured), symbols(&plain));
     assert!(coloured.content().iter().any(|cell| cell.fg != Color::Reset));
-    let is_plain =
-        |cell: &ratatui::buffer::Cell| (cell.fg, cell.bg) == (Color::Reset, Color::Reset);
+    let is_plain = |cell: &Cell| (cell.fg, cell.bg) == (Color::Reset, Color::Reset);
     assert!(plain.content().iter().all(is_plain));
 }
 

@@ -4,10 +4,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::{env, fs};
 
-use ratatui::buffer::Cell;
 use ratatui::style::Modifier;
 use swarm_adapters_k8s::manifest;
-use swarm_core::{Assignment, Pool, Request};
+use swarm_core::{Assignment, Pool, Request, Rules};
 
 use super::*;
 
@@ -38,7 +37,7 @@ fn drawn_sample() -> Buffer {
     let jobs = manifest::parse(&sample, None).unwrap().desired.jobs;
     let planned = |held: &Assignment, workers: u32| {
         let pool = Pool::ready(workers);
-        Request { jobs: &jobs, held, pool: &pool, rules: Default::default() }.plan().assignment
+        Request { jobs: &jobs, held, pool: &pool, rules: Rules::default() }.plan().assignment
     };
     let shares = |assignment: &Assignment, workers: u32| {
         let mut shares = vec![Vec::new(); workers.try_into().unwrap()];
