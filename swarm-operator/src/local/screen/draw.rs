@@ -7,7 +7,6 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::super::snapshot::JobRow;
 use super::super::text::{counted, wrapped};
 use super::model::{Model, Tone};
 use super::palette::{FAINT, Palette, STRONG};
@@ -18,6 +17,9 @@ const WIDE: u16 = 120;
 
 /// How wide the ages in the log are.
 const AGE: usize = 6;
+
+/// What stands behind the name of a job that its worker is to let go of.
+const MARK: &str = " …";
 
 /// Where the parts of the screen are. What there is no room for has no height.
 struct Parts {
@@ -30,38 +32,41 @@ struct Parts {
 
 /// Draws everything, at any size. O(jobs).
 pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, now: Instant, palette: Palette) {
-    let jobs: Vec<_> = model.jobs().collect();
-    let parts = Parts::of(frame.area(), model.snapshot.workers.len(), &jobs);
+    let parts = Parts::of(frame.area(), model);
     head::draw(frame, parts.head, model, palette);
     rows::draw(frame, parts.workers, model, palette);
-    draw_jobs(frame, parts.jobs, model, &jobs, palette);
+    draw_jobs(frame, parts.jobs, model, palette);
     draw_log(frame, parts.log, model, now, palette);
     put(frame, parts.foot, 0, &foot(model, palette));
 }
 
 impl Parts {
-    fn of(area: Rect, workers: usize, jobs: &[&JobRow]) -> Self {
+    /// It depends on the pool and not on which worker is selected, so that nothing jumps while one
+    /// is looked for.
+    fn of(area: Rect, model: &Model) -> Self {
         let (head, rest) = cut(area, if area.height < 5 { 1 } else { 2 });
         let (body, foot) = cut(rest, rest.height.saturating_sub(u16::from(3 < area.height)));
         let log = if body.height < 6 { 0 } else { (body.height / 3).clamp(3, 14) };
         let room = body.height - log;
-        let wanted = u16::try_from(workers).unwrap_or(u16::MAX).saturating_add(1);
+        let wanted: u16 = model.snapshot.workers.len().try_into().unwrap_or(u16::MAX);
+        let wanted = wanted.saturating_add(1);
         if WIDE <= area.width {
             let width = area.width / 5 * 3;
-            let needed = wanted.max(jobs_height(jobs, area.width - width));
+            let needed = wanted.max(jobs_height(model, area.width - width));
             let (top, log) = cut(body, room.min(needed));
             let left = Rect { width: width - 2, ..top };
             let right = Rect { x: top.x + width, width: top.width - width, ..top };
             return Self { head, workers: left, jobs: right, log, foot };
         }
+        let jobs = jobs_height(model, area.width);
         let height = match wanted {
             all if all.saturating_add(3) <= room => all,
             // With some room, a few jobs are worth more than a few more workers.
-            _ if 12 <= room => wanted.min(room - 5),
+            _ if 12 <= room => wanted.min(room - jobs.min(5)),
             _ => wanted.min(room),
         };
         let (workers, rest) = cut(body, height);
-        let (jobs, log) = cut(rest, (room - height).min(jobs_height(jobs, area.width)));
+        let (jobs, log) = cut(rest, (room - height).min(jobs));
         Self { head, workers, jobs, log, foot }
     }
 }
@@ -94,28 +99,24 @@ pub(super) fn put_title(frame: &mut Frame<'_>, area: Rect, title: &str, more: &s
     put(frame, area, 0, &line);
 }
 
-/// How wide the columns are that hold these jobs, and how many fit.
-fn columns(jobs: &[&JobRow], width: u16) -> (usize, usize) {
-    let longest = jobs.iter().map(|job| job.name.len() + mark(job).chars().count()).max();
-    let column = longest.unwrap_or_default() + 2;
+/// How wide the columns are that hold jobs, and how many fit.
+fn columns(model: &Model, width: u16) -> (usize, usize) {
+    // The mark, and a gap.
+    let column = model.longest_job + 4;
     (column, (usize::from(width).saturating_sub(2) / column).max(1))
 }
 
-/// How many rows these jobs need, with the title.
-fn jobs_height(jobs: &[&JobRow], width: u16) -> u16 {
-    let (_, columns) = columns(jobs, width);
-    u16::try_from(jobs.len().div_ceil(columns)).unwrap_or(u16::MAX).saturating_add(1)
+/// How many rows the jobs of any worker need, with the title.
+fn jobs_height(model: &Model, width: u16) -> u16 {
+    let (_, columns) = columns(model, width);
+    u16::try_from(model.most.div_ceil(columns)).unwrap_or(u16::MAX).saturating_add(1)
 }
 
-/// What stands behind the name of a job that its worker is to let go of.
-fn mark(job: &JobRow) -> &'static str {
-    if job.state == "releasing" { " …" } else { "" }
-}
-
-fn draw_jobs(frame: &mut Frame<'_>, area: Rect, model: &Model, jobs: &[&JobRow], palette: Palette) {
+fn draw_jobs(frame: &mut Frame<'_>, area: Rect, model: &Model, palette: Palette) {
     let Some(worker) = model.selected() else { return };
+    let jobs: Vec<_> = model.jobs().collect();
     put_title(frame, area, &format!("jobs of {}", worker.name), "");
-    let (column, columns) = columns(jobs, area.width);
+    let (column, columns) = columns(model, area.width);
     let rows = usize::from(area.height.saturating_sub(1));
     let is_cut = rows * columns < jobs.len();
     // The last place tells how many more there are.
@@ -123,9 +124,11 @@ fn draw_jobs(frame: &mut Frame<'_>, area: Rect, model: &Model, jobs: &[&JobRow],
     let mut spans: Vec<_> = jobs[..shown]
         .iter()
         .map(|job| {
-            let text = format!("{}{}", job.name, mark(job));
-            let style = if mark(job).is_empty() { Style::new() } else { palette.busy() };
-            Span::styled(format!("{text:column$}"), style)
+            let (mark, style) = match job.state {
+                "releasing" => (MARK, palette.busy()),
+                _ => ("", Style::new()),
+            };
+            Span::styled(format!("{:column$}", format!("{}{mark}", job.name)), style)
         })
         .collect();
     if is_cut && 0 < rows {

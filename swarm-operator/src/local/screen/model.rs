@@ -28,6 +28,10 @@ pub(super) struct Model {
     pub(super) log: VecDeque<Entry>,
     /// How many jobs have no worker, by reason.
     pub(super) unassigned: BTreeMap<&'static str, usize>,
+    /// The length of the longest name of a job.
+    pub(super) longest_job: usize,
+    /// The most jobs that a worker has, those included that it lets go of.
+    pub(super) most: usize,
     /// What to edit, as the user wrote it.
     pub(super) file: Option<String>,
     /// Whether the workers are being ended.
@@ -67,6 +71,8 @@ impl Model {
             snapshot: Arc::default(),
             log: VecDeque::new(),
             unassigned: BTreeMap::new(),
+            longest_job: 0,
+            most: 0,
             file,
             is_ending: false,
             selected: 0,
@@ -78,6 +84,10 @@ impl Model {
     pub(super) fn stands(&mut self, snapshot: Arc<Snapshot>, now: Instant) {
         let moves = self.moves.seen(&snapshot);
         let before = std::mem::replace(&mut self.snapshot, snapshot);
+        let names = self.snapshot.holders.iter().map(|job| job.name.len());
+        self.longest_job = names.max().unwrap_or_default();
+        let loads = self.snapshot.workers.iter().map(|worker| worker.jobs + worker.releasing);
+        self.most = loads.max().unwrap_or_default();
         self.unassigned.clear();
         for reason in self.snapshot.unassigned.values().copied() {
             *self.unassigned.entry(reason).or_default() += 1;

@@ -29,7 +29,7 @@ struct Widths {
     count: usize,
 }
 
-/// Draws as many workers as fit, around the selected one. O(workers).
+/// Draws as many workers as fit, around the selected one.
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, palette: Palette) {
     let workers = &model.snapshot.workers;
     let rows = usize::from(area.height.saturating_sub(1));
@@ -41,8 +41,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, palette: Pa
         (_, all) => all.to_string(),
     };
     put_title(frame, area, "workers", &which);
-    let most = workers.iter().map(|worker| worker.jobs + worker.releasing).max();
-    let most = most.unwrap_or_default();
+    let most = model.most;
     let widths = Widths::of(shown, most, usize::from(area.width));
     for ((row, worker), position) in (1..).zip(shown).zip(first..) {
         put(frame, area, row, &line(worker, position == at, most, &widths, palette));

@@ -11,7 +11,7 @@ use swarm_core::{Assignment, Pool, Request, Rules};
 use super::*;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-const SIZE: (u16, u16) = (92, 22);
+const SIZE: (u16, u16) = (92, 24);
 
 /// The size of one character, and what is left free around all of them.
 const CELL: (usize, usize) = (9, 19);
