@@ -199,7 +199,18 @@ impl Turn<'_> {
         let Some(proof) = self.proof(holder, evidence, since, stays) else {
             return if stays { Ok(()) } else { self.step(change, &CellEvent::Release) };
         };
-        let strikes = self.record.strikes + u32::from(evidence.culprit.as_ref() == Some(self.job));
+        let strikes = match proof {
+            // Whoever could answer was not crashed by it.
+            Proof::Acknowledged { .. } => 0,
+            Proof::Closed
+            | Proof::Fenced
+            | Proof::ProcessEnded
+            | Proof::TimedOut
+            | Proof::Gone
+            | Proof::Published => {
+                self.record.strikes + u32::from(evidence.culprit.as_ref() == Some(self.job))
+            }
+        };
         let then = self.then(strikes);
         self.step(change, &CellEvent::End { session: holder.clone(), proof, then })?;
         change.blame(self.job, strikes);
