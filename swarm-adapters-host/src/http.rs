@@ -1,5 +1,7 @@
 //! What both programs answer over HTTP.
 
+mod document;
+
 use std::env;
 use std::io;
 use std::net::SocketAddr;
@@ -19,6 +21,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::report::Report;
+
+pub use document::{Document, with_document};
 
 /// How long requests that are being answered may take once the server is to end.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -44,7 +48,7 @@ impl Build {
     }
 }
 
-/// What a worker answers: `/internal/health`, `/internal/version` and `/metrics`.
+/// What a worker answers: `/internal/health`, `/internal/version`, `/metrics` and `/ping`.
 ///
 /// `report` is what the worker runs at the moment.
 pub fn worker_router(
@@ -55,6 +59,7 @@ pub fn worker_router(
     Router::new()
         .route("/internal/health", get(move || async { Json(build) }))
         .route("/internal/version", get(move || async move { Json(report.borrow().clone()) }))
+        .route("/ping", get(|| async { "pong\n" }))
         .route("/metrics", get(metrics).with_state(registry))
 }
 
@@ -140,7 +145,7 @@ mod tests {
     use tokio::net::TcpStream;
 
     use super::*;
-    use crate::metrics::WorkerMetrics;
+    use crate::metrics::{WorkerMetrics, register_build};
 
     const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
@@ -166,7 +171,10 @@ mod tests {
         let build = Build { version: "0a1b2c3".into(), date: "2026-11-01".into() };
         let jobs = swarm_core::jobs(["stream:b", "stream:a"]).unwrap().into_keys().collect();
         let (sender, report) = watch::channel(Report::default());
-        let (metrics, registry) = WorkerMetrics::registered(&build);
+        let mut registry = Registry::default();
+        let metrics = WorkerMetrics::registered(&mut registry);
+        register_build(&mut registry, &build);
+        let registry = Arc::new(registry);
         let address = served(worker_router(build, report, registry)).await;
         let health = get(address, "/internal/health").await;
         assert!(health.ends_with(r#"{"version":"0a1b2c3","date":"2026-11-01"}"#), "{health}");

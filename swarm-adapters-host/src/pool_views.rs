@@ -95,9 +95,13 @@ impl PoolViews {
         let gone: Vec<_> = gone.collect();
         let views = views.into_values().filter(|view| !view.session.is_plain());
         let views = views.map(|view| worker_view(view, &state.details)).chain(gone);
+        let releases = ledger.releases();
         let is_news = |view: &WorkerView| {
+            let release = releases.get(&view.session).copied().unwrap_or_default();
             state.published.get(&view.session).is_none_or(|before| {
-                (before.incarnation, &before.jobs) != (view.incarnation, &view.jobs)
+                // A grant that was never published may have been released again.
+                before.revision < release
+                    || (before.incarnation, &before.jobs) != (view.incarnation, &view.jobs)
             })
         };
         views.filter(is_news).collect()

@@ -4,11 +4,17 @@
 //! left. All writers of a machine share one file and one clock (`CLOCK_BOOTTIME`), which is read
 //! right before the one `write` of a line, so that overlaps show as they were. A line that cannot
 //! be written is counted and warned of once; no job stops for it.
+//!
+//! A thousand jobs write 150 kB a second. So the operator moves a log that has grown large aside
+//! ([`rotate`]), keeps the one before, and every writer notices within a second and goes on in a
+//! new file. `verify` takes several files and puts their lines in order.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
@@ -34,13 +40,36 @@ pub fn boottime_ns() -> u64 {
     seconds.unwrap_or_default() * 1_000_000_000 + nanos.unwrap_or_default()
 }
 
+/// The size from which on a log is moved aside.
+pub const BYTES_MAX: u64 = 256 << 20;
+
+/// How long a writer may go on in a file that was moved aside, in nanoseconds.
+const LOOK_AGAIN: u64 = 1_000_000_000;
+
 /// Writes for one session of one worker. Several processes may write to the same file.
 #[derive(Debug)]
 pub struct RunLog {
-    file: File,
+    path: PathBuf,
+    open: Mutex<Open>,
     worker: String,
     session: String,
     errors: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Open {
+    file: File,
+    /// Which file it is, whatever its name is by now.
+    inode: u64,
+    /// When its name was last looked at.
+    looked: u64,
+}
+
+impl Open {
+    fn at(path: &Path) -> io::Result<Self> {
+        let file = File::options().create(true).append(true).open(path)?;
+        Ok(Self { inode: file.metadata()?.ino(), file, looked: boottime_ns() })
+    }
 }
 
 #[derive(Serialize)]
@@ -60,9 +89,9 @@ impl RunLog {
     ///
     /// If it cannot be opened for writing.
     pub fn open(path: &Path, worker: &str, session: &str) -> io::Result<Self> {
-        let file = File::options().create(true).append(true).open(path)?;
+        let open = Mutex::new(Open::at(path)?);
         let (worker, session) = (worker.to_owned(), session.to_owned());
-        Ok(Self { file, worker, session, errors: AtomicU64::new(0) })
+        Ok(Self { path: path.to_owned(), open, worker, session, errors: AtomicU64::new(0) })
     }
 
     /// Writes that `event` happened to `job` now.
@@ -71,14 +100,24 @@ impl RunLog {
     ///
     /// The first failure is returned, for a warning; later ones are only counted.
     pub fn write(&self, job: &JobName, token: Token, event: RunEvent) -> io::Result<()> {
-        let Self { file, worker, session, errors } = self;
+        let Self { path, open, worker, session, errors } = self;
+        let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
         let t = boottime_ns();
+        if open.looked + LOOK_AGAIN <= t {
+            open.looked = t;
+            let inode = fs::metadata(path).map(|found| found.ino());
+            // If there is no new file to be had, the old one is better than none.
+            if inode.is_ok_and(|inode| inode == open.inode) {
+                // It still has its name.
+            } else if let Ok(new) = Open::at(path) {
+                *open = new;
+            }
+        }
         let line = Line { t, job: job.as_str(), worker, session, token: token.0, event };
         let written = serde_json::to_vec(&line).map_err(io::Error::from).and_then(|mut line| {
             line.push(b'\n');
             // One write, or lines of several writers would mix; so no second one for a rest.
-            let mut file = file;
-            match file.write(&line)? {
+            match open.file.write(&line)? {
                 whole if whole == line.len() => Ok(()),
                 part => Err(io::Error::other(format!("{part} of {} bytes written", line.len()))),
             }
@@ -94,6 +133,20 @@ impl RunLog {
     pub fn errors(&self) -> u64 {
         self.errors.load(Ordering::Relaxed)
     }
+}
+
+/// Moves the log at `path` aside if it has grown beyond `bytes_max`, to `PATH.1`, which is replaced.
+///
+/// # Errors
+///
+/// If it cannot be moved.
+pub fn rotate(path: &Path, bytes_max: u64) -> io::Result<()> {
+    if fs::metadata(path).is_ok_and(|found| bytes_max < found.len()) {
+        let mut aside = path.as_os_str().to_owned();
+        aside.push(".1");
+        fs::rename(path, aside)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -130,5 +183,24 @@ mod tests {
         assert!(write().is_err());
         assert!(write().is_ok() && write().is_ok());
         assert_eq!(log.errors(), 3);
+    }
+
+    #[test]
+    fn a_log_that_was_moved_aside_is_followed_by_a_new_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run.log");
+        let log = RunLog::open(&path, "w-0", "s1").unwrap();
+        let write = || log.write(&JobName::new("a").unwrap(), Token(1), RunEvent::Tick).unwrap();
+        write();
+        let bytes = fs::metadata(&path).unwrap().len();
+        rotate(&path, bytes).unwrap();
+        assert!(path.exists(), "it is not larger than that");
+        rotate(&path, bytes - 1).unwrap();
+        write();
+        let aside = dir.path().join("run.log.1");
+        assert_eq!((fs::metadata(&aside).unwrap().len() / bytes, path.exists()), (2, false));
+        log.open.lock().unwrap().looked -= LOOK_AGAIN;
+        write();
+        assert_eq!(fs::metadata(&path).unwrap().len() / bytes, 1);
     }
 }

@@ -121,7 +121,7 @@ pub fn decide(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decisi
     let pool = pool(is_cold, desired, observed);
     let (plan, goal) = match desired.replication {
         Replication::One => plan_one(ledger, desired, &pool),
-        Replication::All => plan_all(desired, &pool),
+        Replication::All => plan_all(ledger, desired, &pool),
     };
     let terms = terms(desired);
     let step = LedgerStep {
@@ -196,12 +196,16 @@ fn plan_one(ledger: &Ledger, desired: &Desired, pool: &Pool) -> (Plan, BTreeMap<
     (plan, goal)
 }
 
-/// All jobs on every worker.
-fn plan_all(desired: &Desired, pool: &Pool) -> (Plan, BTreeMap<JobName, Place>) {
-    let everywhere = everywhere(&desired.jobs, &BTreeMap::new(), pool);
-    let somewhere = !everywhere.workers.is_empty();
-    let place = if somewhere { Place::Everywhere } else { Place::Nowhere };
-    let goal = desired.jobs.keys().map(|job| (job.clone(), place.clone())).collect();
+/// All jobs on every worker. While nobody takes jobs, those who keep what they have go on.
+fn plan_all(ledger: &Ledger, desired: &Desired, pool: &Pool) -> (Plan, BTreeMap<JobName, Place>) {
+    let nobody_takes = pool.takers().is_empty();
+    let held = if nobody_takes { ledger.granted() } else { BTreeMap::new() };
+    let everywhere = everywhere(&desired.jobs, &held, pool);
+    let place = |job: &JobName| match everywhere.unassigned.get(job) {
+        Some(_) => Place::Nowhere,
+        None => Place::Everywhere,
+    };
+    let goal = desired.jobs.keys().map(|job| (job.clone(), place(job))).collect();
     (Plan { unassigned: everywhere.unassigned, ..Plan::default() }, goal)
 }
 
@@ -492,6 +496,15 @@ mod tests {
         let back = decide(&waits.ledger, &want(1), &seen);
         let holder = back.ledger.cells.jobs.values().next().unwrap().cell.holder().cloned();
         assert_eq!(holder, session(&format!("second-{}", Slot(1))));
+    }
+
+    #[test]
+    fn what_everybody_runs_goes_on_while_nobody_is_ready() {
+        let want = Desired { replication: Replication::All, ..desired(&["a", "b"]) };
+        let first = decide(&Ledger::new(1), &want, &observed(&[Presence::Ready; 2]));
+        let unready = decide(&first.ledger, &want, &observed(&[Presence::NotReady; 2]));
+        assert_eq!(unready.ledger, first.ledger);
+        assert!(unready.plan.unassigned.is_empty());
     }
 
     #[test]

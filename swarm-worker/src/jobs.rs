@@ -5,6 +5,8 @@ use std::env;
 use std::ffi::OsString;
 use std::sync::Arc;
 
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::registry::Registry;
 use swarm_adapters_host::guard::{Guard, GuardCommand, Identity};
 use swarm_adapters_host::metrics::PingMetrics;
 use swarm_adapters_host::runlog::RunLog;
@@ -26,31 +28,38 @@ pub(crate) struct Jobs {
 
 impl Jobs {
     /// Jobs of `worker`, whose life is called `session`: every process of a job bears that name.
-    pub(crate) fn new(args: &RunArgs, worker: &str, session: &str) -> Result<Self, Failure> {
-        let failed =
-            |what: &str, error: std::io::Error| Failure::Failed(format!("{what}: {error}"));
+    /// They are run by `runner`, or as `args` say.
+    pub(crate) fn new(
+        args: &RunArgs,
+        runner: Option<Arc<dyn Runner>>,
+        worker: &str,
+        session: &str,
+        registry: &mut Registry,
+        restarts: Counter,
+    ) -> Result<Self, Failure> {
         let run_log = args.run_log.clone();
         let open = |path| RunLog::open(path, worker, session);
         let log = run_log.as_deref().map(open).transpose();
-        let log = log.map_err(|error| failed("the run log cannot be opened", error))?;
+        let log = log.map_err(|error| failed("the run log cannot be opened", &error))?;
         let mut guard = None;
-        let runner: Arc<dyn Runner> = match args.runner.spec()? {
-            RunnerSpec::Log => Arc::new(Log),
-            RunnerSpec::Ping { interval, timeout } => {
-                let ping = Ping::new(PingMetrics::default());
+        let runner: Arc<dyn Runner> = match (runner, args.runner.spec()?) {
+            (Some(runner), _) => runner,
+            (None, RunnerSpec::Log) => Arc::new(Log),
+            (None, RunnerSpec::Ping { interval, timeout }) => {
+                let ping = Ping::new(PingMetrics::registered(registry));
                 Arc::new(ping.every(interval).within(timeout))
             }
-            RunnerSpec::Command(words) => {
+            (None, RunnerSpec::Command(words)) => {
                 let (worker, session) = (worker.to_owned(), session.to_owned());
                 let identity = Identity { worker, session, run_log };
                 let keeps = Guard::new(guard_command(), identity)
-                    .map_err(|error| failed("this process cannot keep a guard", error))?;
+                    .map_err(|error| failed("this process cannot keep a guard", &error))?;
                 guard = Some(keeps.clone());
                 let command = runner::Command::new(words, args.runner.stop_timeout, keeps);
                 Arc::new(command.map_err(|error| Failure::Usage(error.to_string()))?)
             }
         };
-        Ok(Self { supervisor: Supervisor::new(runner, log), guard })
+        Ok(Self { supervisor: Supervisor::new(runner, log, restarts), guard })
     }
 
     pub(crate) fn start(&self, job: &JobName) {
@@ -77,6 +86,10 @@ impl Jobs {
             guard.end().await;
         }
     }
+}
+
+fn failed(what: &str, error: &std::io::Error) -> Failure {
+    Failure::Failed(format!("{what}: {error}"))
 }
 
 /// This very program, even if its file was replaced meanwhile, called as it was called itself up to

@@ -1,12 +1,15 @@
 //! The life of a worker, from its command line to its end.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
+use prometheus_client::registry::Registry;
 use swarm_adapters_host::http::{self, Build};
-use swarm_adapters_host::metrics::WorkerMetrics;
+use swarm_adapters_host::metrics::{WorkerMetrics, register_build};
 use swarm_adapters_host::random;
 use swarm_adapters_host::report::Report;
+use swarm_adapters_host::runner::Runner;
 use swarm_core::Worker;
 use swarm_core::handover::{LeaseTerms, SessionId};
 use tokio::signal::unix::{SignalKind, signal};
@@ -22,8 +25,9 @@ use crate::{Failure, log};
 /// How long the jobs of a plain worker may take to stop when the worker is to end.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Runs a worker until a signal, or the end of standard input, tells it to end.
-pub(crate) async fn run(args: &RunArgs) -> Result<(), Failure> {
+/// Runs a worker until a signal, or the end of standard input, tells it to end. Its jobs are run
+/// by `runner`, or as `args` say.
+pub(crate) async fn run(args: &RunArgs, runner: Option<Arc<dyn Runner>>) -> Result<(), Failure> {
     let name = args.worker_name()?;
     log::init(args.log_format);
     let endings = Endings { drain: CancellationToken::new(), end: CancellationToken::new() };
@@ -36,12 +40,15 @@ pub(crate) async fn run(args: &RunArgs) -> Result<(), Failure> {
     let nonce = random::number().map_err(failed)?;
     let session = SessionId::new(&life, nonce);
     let build = Build::from_env();
-    let (metrics, registry) = WorkerMetrics::registered(&build);
+    let mut registry = Registry::default();
+    register_build(&mut registry, &build);
+    let metrics = WorkerMetrics::registered(&mut registry);
     let (reports, report) = watch::channel(Report::default());
-    let jobs = Jobs::new(args, &name, &session.to_string())?;
+    let restarts = metrics.job_restarts();
+    let jobs = Jobs::new(args, runner, &name, &session.to_string(), &mut registry, restarts)?;
     let listener = http::listen(args.address()).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    let router = http::worker_router(build, report, registry);
+    let router = http::worker_router(build, report, Arc::new(registry));
     let done = CancellationToken::new();
     let server = tokio::spawn(http::serve(listener, router, done.clone()));
     tracing::info!(worker = name, http = %address, "started");

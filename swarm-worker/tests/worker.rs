@@ -1,4 +1,4 @@
-//! `swarm-worker` as a process, from outside: a view goes in, reports come out.
+//! `swarm-worker` as a process, from outside: a view goes in, jobs run.
 
 #![expect(
     clippy::unwrap_used,
@@ -6,43 +6,55 @@
 )]
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpListener;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::symlink;
-use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+
+/// How long anything may take on a machine that is busy with other things.
+const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A worker called `w-0` that is held by a pipe, as by an operator on the same machine.
 struct Worker {
     child: Child,
     hold: Option<ChildStdin>,
-    reports: Receiver<String>,
+    log: PathBuf,
 }
 
 impl Worker {
     fn start(config: &Path) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_swarm-worker"));
-        command.args(["run", "--name=w-0", "--http-port=0", "--until-stdin-closes", "--report"]);
-        command.arg("--config-path").arg(config).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child =
-            command.stderr(fs::File::create(config.join("log")).unwrap()).spawn().unwrap();
-        let reports = lines(child.stdout.take().unwrap());
-        Self { hold: child.stdin.take(), child, reports }
+        command.args(["run", "--name=w-0", "--http-port=0", "--until-stdin-closes"]);
+        command.arg("--config-path").arg(config).stdin(Stdio::piped());
+        let log = config.join("log");
+        let mut child = command.stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
+        Self { hold: child.stdin.take(), child, log }
     }
 
-    fn reported(&self) -> String {
-        self.reports.recv_timeout(Duration::from_secs(30)).unwrap()
+    /// What it answers to a request; `None` while it does not.
+    fn answer(&self, path: &str) -> Option<String> {
+        let log = fs::read_to_string(&self.log).unwrap();
+        let address = log.rsplit_once(" http=")?.1.split_whitespace().next()?.to_owned();
+        let mut stream = TcpStream::connect(address).ok()?;
+        let request = format!("GET {path} HTTP/1.1\r\nHost: w\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        Some(answer.split_once("\r\n\r\n")?.1.to_owned())
+    }
+
+    fn runs(&self, report: &str) {
+        until(report, || self.answer("/internal/version").as_deref() == Some(report));
     }
 
     fn ended(mut self) -> ExitStatus {
-        // The reports end when the worker does, so this cannot take for ever.
-        while self.reports.recv_timeout(Duration::from_secs(30)).is_ok() {}
-        self.child.try_wait().unwrap().unwrap_or_else(|| self.child.wait().unwrap())
+        until("the worker ended", || self.child.try_wait().unwrap().is_some());
+        self.child.wait().unwrap()
     }
 }
 
@@ -53,12 +65,12 @@ impl Drop for Worker {
     }
 }
 
-fn lines(stdout: ChildStdout) -> Receiver<String> {
-    let (sender, lines) = channel();
-    thread::spawn(move || {
-        BufReader::new(stdout).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
-    });
-    lines
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !is_so() {
+        assert!(since.elapsed() < DEADLINE, "it never came to that: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// Mounts `text` as the kubelet mounts a `ConfigMap`, in place of what was mounted before.
@@ -74,29 +86,31 @@ fn mount(dir: &TempDir, generation: &str, text: &str) {
 }
 
 fn wait_for_log(dir: &TempDir, words: &str) {
-    let is_there = || fs::read_to_string(dir.path().join("log")).unwrap().contains(words);
-    let mut attempts = 0..3_000;
-    while !is_there() {
-        assert!(attempts.next().is_some(), "{words:?} is not in the log");
-        thread::sleep(Duration::from_millis(10));
-    }
+    until(words, || fs::read_to_string(dir.path().join("log")).unwrap().contains(words));
 }
 
 #[test]
 fn a_worker_follows_its_mounted_view_and_keeps_the_last_good_one() {
     let dir = tempfile::tempdir().unwrap();
     let mut worker = Worker::start(dir.path());
-    assert_eq!(worker.reported(), r#"{"version":0,"jobs":[]}"#);
+    worker.runs(r#"{"version":0,"jobs":[]}"#);
     mount(&dir, "..1", "workloads:\n  w-0: {jobs: [b, a], version: 1}\nversion: 1\n");
-    assert_eq!(worker.reported(), r#"{"version":1,"jobs":["a","b"]}"#);
+    worker.runs(r#"{"version":1,"jobs":["a","b"]}"#);
     mount(&dir, "..2", "workloads:\n  w-0: {jobs: [b, a\n");
     wait_for_log(&dir, "is passed over and the last good one kept: the view does not parse: ");
     fs::remove_file(dir.path().join("..data")).unwrap();
     wait_for_log(&dir, "there is no view at ");
     mount(&dir, "..3", "workloads:\n  w-0: {jobs: [c, b], version: 3}\nversion: 3\n");
-    assert_eq!(worker.reported(), r#"{"version":3,"jobs":["b","c"]}"#);
+    worker.runs(r#"{"version":3,"jobs":["b","c"]}"#);
+    assert_eq!(worker.answer("/ping").as_deref(), Some("pong\n"));
+    let metrics = worker.answer("/metrics").unwrap();
+    assert!(
+        metrics.contains("swarm_worker_jobs 2")
+            && metrics.contains("swarm_worker_job_restarts_total 0"),
+        "{metrics}"
+    );
     worker.hold = None;
-    assert_eq!(worker.reported(), r#"{"version":3,"jobs":[]}"#);
+    wait_for_log(&dir, "stopping all jobs jobs=2");
     assert_eq!(worker.ended().code(), Some(0));
 }
 
@@ -105,10 +119,10 @@ fn a_signal_stops_all_jobs_and_ends_the_worker_with_0() {
     let dir = tempfile::tempdir().unwrap();
     mount(&dir, "..1", "workloads:\n  w-0: {jobs: [a]}\n");
     let worker = Worker::start(dir.path());
-    assert_eq!(worker.reported(), r#"{"version":0,"jobs":["a"]}"#);
+    worker.runs(r#"{"version":0,"jobs":["a"]}"#);
     let killed = Command::new("kill").arg(worker.child.id().to_string()).status().unwrap();
     assert!(killed.success());
-    assert_eq!(worker.reported(), r#"{"version":0,"jobs":[]}"#);
+    wait_for_log(&dir, "stopping all jobs jobs=1");
     assert_eq!(worker.ended().code(), Some(0));
 }
 

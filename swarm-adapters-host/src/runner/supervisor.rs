@@ -5,6 +5,7 @@ mod task;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use prometheus_client::metrics::counter::Counter;
 use swarm_core::{JobName, Token};
 use tokio::sync::mpsc;
 
@@ -80,14 +81,16 @@ impl Reports {
 
 impl Supervisor {
     /// A supervisor without jobs. What they do is written to `run_log`, unless the runner sees to
-    /// that itself. It works in a task of its own, so it must be made within a runtime.
+    /// that itself; `restarts` counts the jobs that were started again. It works in a task of its
+    /// own, so it must be made within a runtime.
     #[must_use]
-    pub fn new(runner: Arc<dyn Runner>, run_log: Option<RunLog>) -> Self {
+    pub fn new(runner: Arc<dyn Runner>, run_log: Option<RunLog>, restarts: Counter) -> Self {
         let (orders, inbox) = mpsc::unbounded_channel();
         let (outbox, events) = mpsc::unbounded_channel();
         let reports = Reports::default();
         let permit = Permit::unlimited();
-        tokio::spawn(Task::new(runner, run_log, permit, reports.clone(), outbox).run(inbox));
+        let task = Task::new(runner, run_log, permit, reports.clone(), outbox, restarts);
+        tokio::spawn(task.run(inbox));
         Self { orders, events, reports }
     }
 

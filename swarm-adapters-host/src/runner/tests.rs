@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
+use prometheus_client::metrics::counter::Counter;
+
 use super::*;
 use crate::runlog::RunLog;
 
@@ -41,7 +43,7 @@ fn spec(name: &str, token: u64) -> JobSpec {
 fn supervisor(ends: &[Outcome]) -> (Supervisor, Arc<Script>) {
     let ends = Mutex::new(ends.iter().rev().cloned().collect());
     let script = Arc::new(Script { ends, runs: AtomicU64::new(0) });
-    (Supervisor::new(Arc::clone(&script) as Arc<dyn Runner>, None), script)
+    (Supervisor::new(Arc::clone(&script) as Arc<dyn Runner>, None, Counter::default()), script)
 }
 
 async fn event(supervisor: &mut Supervisor) -> Event {
@@ -144,7 +146,7 @@ async fn every_run_is_in_the_run_log_from_start_to_stop() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("run.log");
     let log = RunLog::open(&path, "w-0", "s").unwrap();
-    let mut supervisor = Supervisor::new(Arc::new(Log), Some(log));
+    let mut supervisor = Supervisor::new(Arc::new(Log), Some(log), Counter::default());
     supervisor.start(spec("a", 3));
     until(&supervisor, |report| report.phase == JobPhase::Running).await;
     let text = || std::fs::read_to_string(&path).unwrap();

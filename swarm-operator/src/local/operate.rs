@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::mem::{Discriminant, discriminant};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use swarm_adapters_host::ledger::FileLedgerStore;
 use swarm_adapters_host::pool_views::PoolViews;
 use swarm_adapters_host::processes::{Phase, Processes, WorkerCommand, Workers};
+use swarm_adapters_host::runlog;
 use swarm_core::handover::{Cell, Evidence, LeaseTerms, SessionId};
 use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::{Assignment, Decision, Ledger, Observed, Presence, Slot, turn};
@@ -20,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Until;
 use super::input::{Edit, Input, Wanted};
+use super::outlets::Outlets;
 use super::sessions::Sessions;
 use super::snapshot::Snapshot;
 use super::text::{self, Settled};
@@ -27,16 +30,23 @@ use super::text::{self, Settled};
 /// How long to wait before a store that gave no answer is asked again.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// The name of the run log in the state directory.
+const RUN_LOG: &str = "run.log";
+
+/// How often it is seen to that nothing in the state directory grows without bounds.
+const TIDY: Duration = Duration::from_secs(10);
+
 /// A Swarm that runs on this machine.
 pub(super) struct Operation {
     input: Input,
     wanted: Wanted,
+    run_log: PathBuf,
     ledgers: FileLedgerStore,
     views: PoolViews,
     processes: Processes,
     workers: watch::Receiver<Workers>,
     sessions: Sessions,
-    snapshots: watch::Sender<Snapshot>,
+    outlets: Outlets,
     /// What the last turn went by; the same again would come to the same.
     seen: Option<Glance>,
     /// The ledger that this operator went by when it found another one in the file.
@@ -75,6 +85,7 @@ impl Operation {
         input: Input,
         wanted: Wanted,
         since: Instant,
+        outlets: Outlets,
     ) -> anyhow::Result<Self> {
         let cannot = || format!("the state directory {} cannot be used", dir.display());
         let ledgers = FileLedgerStore::open(dir).with_context(cannot)?;
@@ -88,11 +99,12 @@ impl Operation {
             workers: processes.watch(),
             input,
             wanted,
+            run_log: dir.join(RUN_LOG),
             ledgers,
             views,
             processes,
             sessions,
-            snapshots: watch::Sender::default(),
+            outlets,
             seen: None,
             known: None,
             decision: None,
@@ -113,7 +125,7 @@ impl Operation {
         let outcome = self.follow(until, shutdown).await;
         let (since, workers) = (Instant::now(), self.workers.borrow().len());
         self.processes.end().await;
-        text::say(&text::ending(workers, since.elapsed()));
+        self.outlets.voice.say(&text::ending(workers, since.elapsed()));
         if until == Until::Settled && outcome.is_ok() && self.unsettled_since.is_some() {
             anyhow::bail!("ended by a signal before the pool was settled");
         }
@@ -122,12 +134,17 @@ impl Operation {
 
     async fn follow(&mut self, until: Until, shutdown: &CancellationToken) -> anyhow::Result<()> {
         let mut recheck_at = Some(Instant::now());
+        let mut tidy_at = Instant::now() + TIDY;
         while !shutdown.is_cancelled() {
+            if tidy_at <= Instant::now() {
+                tidy_at = Instant::now() + TIDY;
+                self.tidy();
+            }
             self.fill_slots();
             let is_new = self.workers.has_changed().unwrap_or(true);
             let workers = self.workers.borrow_and_update().clone();
             self.tell_deaths(&workers);
-            self.sessions.revoke_silent(&self.processes, &workers);
+            self.sessions.revoke_silent(&self.processes, &workers, &self.outlets.voice);
             let due = recheck_at.is_some_and(|at| at <= Instant::now());
             let turned = self.turn_if_needed(&workers, due).await?;
             if let Some(recheck_in) = turned {
@@ -149,7 +166,7 @@ impl Operation {
                     recheck_at = Some(Instant::now());
                 }
                 Woken::Edited(Edit::Bad(sentence)) => {
-                    text::complain(&format!("{sentence}; the last good state stays"));
+                    self.outlets.voice.complain(&format!("{sentence}; the last good state stays"));
                 }
                 Woken::Told => break,
             }
@@ -173,17 +190,13 @@ impl Operation {
         if !due && self.seen.as_ref() == Some(&glance) {
             return Ok(None);
         }
-        match turn(&self.ledgers, &self.views, &self.wanted.desired, &observed).await {
+        let started = Instant::now();
+        let turned = turn(&self.ledgers, &self.views, &self.wanted.desired, &observed).await;
+        self.outlets.turned(started.elapsed(), &turned);
+        match turned {
             Ok(turn) => {
                 self.complaint = None;
                 self.seen = Some(glance);
-                if turn.changed {
-                    let swept = self.sessions.collect_garbage(&turn.decision.ledger, &self.workers);
-                    if let Err(error) = swept {
-                        // What stays is looked at again with the next change.
-                        text::complain(&format!("old leases cannot be removed: {error}"));
-                    }
-                }
                 let recheck_in = turn.decision.recheck_in;
                 self.decision = Some(turn.decision);
                 Ok(Some(recheck_in))
@@ -223,7 +236,7 @@ impl Operation {
             error @ StoreError::Unavailable { .. } => {
                 let complaint = format!("{:#}; trying again", anyhow::Error::from(error));
                 if self.complaint.as_ref() != Some(&complaint) {
-                    text::complain(&complaint);
+                    self.outlets.voice.complain(&complaint);
                     self.complaint = Some(complaint);
                 }
                 Ok(())
@@ -257,6 +270,17 @@ impl Operation {
         }
     }
 
+    /// Moves a large run log aside, and removes what was kept of sessions that nothing names.
+    fn tidy(&mut self) {
+        if let Err(error) = runlog::rotate(&self.run_log, runlog::BYTES_MAX) {
+            tracing::warn!(%error, "the run log cannot be moved aside and grows on");
+        }
+        let Some(decision) = &self.decision else { return };
+        if let Err(error) = self.sessions.collect_garbage(&decision.ledger, &self.workers) {
+            tracing::warn!(%error, "what is left of ended sessions cannot be removed");
+        }
+    }
+
     /// Starts the workers that are missing and tells those that are too many to end.
     fn fill_slots(&mut self) {
         let surplus = |slot: &Slot| !self.wanted.slots.contains(&slot.0);
@@ -277,7 +301,7 @@ impl Operation {
             if told < worker.deaths {
                 self.unsettled_since.get_or_insert_with(Instant::now);
                 let end = worker.last_death.as_deref().unwrap_or("ended");
-                text::say(&format!("{} {end}; starting it again", worker.name));
+                self.outlets.voice.say(&format!("{} {end}; starting it again", worker.name));
             }
         }
     }
@@ -286,7 +310,8 @@ impl Operation {
     fn tell(&mut self, workers: &Workers) {
         let Some(decision) = &self.decision else { return };
         let is_settled = self.is_settled(decision, workers);
-        self.snapshots.send_replace(Snapshot::of(&self.wanted.name, decision, workers, is_settled));
+        let snapshot = Snapshot::of(&self.wanted.name, decision, workers, is_settled);
+        self.outlets.snapshots.send_replace(Arc::new(snapshot));
         if !is_settled {
             self.unsettled_since.get_or_insert_with(Instant::now);
             return;
@@ -300,7 +325,7 @@ impl Operation {
             assignment: &assignment,
             unassigned: &decision.plan.unassigned,
         };
-        text::say(&settled.told(swarm_adapters_host::terminal::columns()));
+        self.outlets.voice.settled(&settled);
         self.settled = assignment;
     }
 
@@ -353,7 +378,7 @@ fn worker_command(
             word.push(path);
             word
         };
-        let run_log = path("--run-log=", &dir.join("run.log"));
+        let run_log = path("--run-log=", &dir.join(RUN_LOG));
         let millis = |span: Duration| format!("{}ms", span.as_millis());
         // Everything that the environment could say as well is said here.
         let said = [

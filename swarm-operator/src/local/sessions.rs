@@ -16,10 +16,12 @@ use swarm_adapters_host::leases::{LeaseFollower, Leases};
 use swarm_adapters_host::processes::{Phase, Processes, WorkerProcess, Workers};
 use swarm_adapters_host::worker_view;
 use swarm_core::handover::{
-    Ages, Evidence, Health, LeaseTerms, Moment, Proof, SessionId, WatchEvent, Watches,
+    Ages, Health, LeaseTerms, Moment, Proof, SessionId, WatchEvent, Watches,
 };
 use swarm_core::{Ledger, Observed, Presence, Slot, WorkerSeen};
 use tokio::sync::watch;
+
+use super::outlets::Voice;
 
 /// How long a turn may rest while something waits to be looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
@@ -30,6 +32,8 @@ pub(super) struct Sessions {
     leases: Leases,
     follower: LeaseFollower,
     watches: Watches,
+    /// The sessions that the ledger names.
+    named: BTreeSet<SessionId>,
     ages: Ages,
     terms: LeaseTerms,
     watched_since: Instant,
@@ -46,6 +50,7 @@ impl Sessions {
             leases,
             follower,
             watches: Watches::default(),
+            named: BTreeSet::new(),
             ages: Ages::default(),
             terms,
             watched_since: Instant::now(),
@@ -68,7 +73,11 @@ impl Sessions {
             let now = clock::now();
             match self.leases.read(session) {
                 Ok(Some(lease)) => self.watches.seen(now, session, lease, &self.terms),
-                Ok(None) => self.watches.learn(now, session, &WatchEvent::Missing, &self.terms),
+                // A lease is missing for good only if its session was once given jobs.
+                Ok(None) if self.named.contains(session) => {
+                    self.watches.learn(now, session, &WatchEvent::Missing, &self.terms);
+                }
+                Ok(None) => {}
                 Err(error) => tracing::warn!(%session, %error, "a lease cannot be read"),
             }
         }
@@ -76,7 +85,12 @@ impl Sessions {
 
     /// Revokes the leases of sessions that have fallen silent, and kills their workers: what is
     /// frozen does not let go by itself.
-    pub(super) fn revoke_silent(&mut self, processes: &Processes, workers: &Workers) {
+    pub(super) fn revoke_silent(
+        &mut self,
+        processes: &Processes,
+        workers: &Workers,
+        voice: &Voice,
+    ) {
         for (session, version) in self.watches.due(clock::now(), Health::Good, &self.terms) {
             let event = match self.leases.revoke(&session, version) {
                 Ok(_) => WatchEvent::RevocationWritten(version),
@@ -85,7 +99,7 @@ impl Sessions {
             self.watches.learn(clock::now(), &session, &event, &self.terms);
             let is_revoked = matches!(event, WatchEvent::RevocationWritten(_));
             if let Some((slot, worker)) = worker_of(&session, workers).filter(|_| is_revoked) {
-                super::text::say(&format!("{} is silent and is replaced", worker.name));
+                voice.say(&format!("{} is silent and is replaced", worker.name));
                 processes.kill(*slot, &worker.life);
             }
         }
@@ -103,16 +117,22 @@ impl Sessions {
         self.ages.see(now, &ledger.cells);
         let mut evidence = self.watches.evidence(ledger.cells.incarnation);
         let in_ledger = ledger.slots.values().map(|record| &record.session);
-        for session in in_ledger.chain(ledger.former.keys()) {
+        self.named = in_ledger.chain(ledger.former.keys()).cloned().collect();
+        for session in &self.named {
             evidence.entry(session.clone()).or_default();
         }
+        let living = lives(workers);
         for (session, known) in &mut evidence {
-            if worker_of(session, workers).is_none_or(|(_, worker)| is_away(worker)) {
+            if !living.contains(session.pod_uid()) {
                 known.ended.get_or_insert(Proof::ProcessEnded);
             }
         }
+        let sessions = self.by_life();
         let seen = |(slot, worker): (&Slot, &WorkerProcess)| {
-            Some((*slot, self.seen(worker, &evidence, wanted.contains(&slot.0))?))
+            let session = sessions.get(worker.life.as_str()).copied();
+            let session = session
+                .filter(|session| evidence.get(session).is_none_or(|known| known.ended.is_none()));
+            Some((*slot, self.seen(worker, session, wanted.contains(&slot.0))?))
         };
         let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Observed {
@@ -129,12 +149,9 @@ impl Sessions {
     fn seen(
         &self,
         worker: &WorkerProcess,
-        evidence: &BTreeMap<SessionId, Evidence>,
+        session: Option<&SessionId>,
         is_wanted: bool,
     ) -> Option<WorkerSeen> {
-        let session = self
-            .session_of(worker)
-            .filter(|session| evidence.get(session).is_none_or(|known| known.ended.is_none()));
         let told_to_drain = || {
             let watch = session.and_then(|session| self.watches.get(session));
             watch.is_some_and(|watch| watch.ack.is_draining)
@@ -152,12 +169,10 @@ impl Sessions {
         Some(WorkerSeen { name: worker.name.clone(), presence, session: session.cloned() })
     }
 
-    /// The session of a worker's current life, once it has a lease that it may renew.
-    pub(super) fn session_of(&self, worker: &WorkerProcess) -> Option<&SessionId> {
-        let is_its_own = |(session, watch): &(&SessionId, &swarm_core::handover::Watch)| {
-            session.pod_uid() == worker.life && watch.may_renew()
-        };
-        self.watches.iter().find(is_its_own).map(|(session, _)| session)
+    /// The sessions that may renew their leases, by the lives of workers they belong to.
+    fn by_life(&self) -> BTreeMap<&str, &SessionId> {
+        let living = self.watches.iter().filter(|(_, watch)| watch.may_renew());
+        living.map(|(session, _)| (session.pod_uid(), session)).collect()
     }
 
     /// The revision that a session has acknowledged, in the life of the ledger it told it for.
@@ -175,9 +190,10 @@ impl Sessions {
         // Looked at only now: a life is known before it leaves its first trace.
         let workers = &*workers.borrow();
         let named: BTreeSet<_> = ledger.slots.values().map(|record| &record.session).collect();
+        let living = lives(workers);
         let is_done = |session: &SessionId| {
-            let is_dead = worker_of(session, workers).is_none_or(|(_, worker)| is_away(worker));
-            is_dead && !named.contains(session) && !ledger.former.contains_key(session)
+            let is_named = named.contains(session) || ledger.former.contains_key(session);
+            !is_named && !living.contains(session.pod_uid())
         };
         for session in sessions.into_iter().filter(is_done) {
             self.leases.remove(&session)?;
@@ -199,8 +215,10 @@ impl Sessions {
     }
 }
 
-fn is_away(worker: &WorkerProcess) -> bool {
-    matches!(worker.phase, Phase::Away(_))
+/// The lives that are being lived.
+fn lives(workers: &Workers) -> BTreeSet<&str> {
+    let living = workers.values().filter(|worker| !matches!(worker.phase, Phase::Away(_)));
+    living.map(|worker| worker.life.as_str()).collect()
 }
 
 /// The worker that lives, or lived last, the life of a session.

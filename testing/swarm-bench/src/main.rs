@@ -1,4 +1,5 @@
-//! Measures the planner on one core, beside other libraries, and prints Markdown tables.
+//! Measures the planner on one core, beside other libraries, and whole pools on one machine, and
+//! prints Markdown tables.
 //!
 //! Without arguments all parts run, in the order of [`PARTS`], except those that take minutes; with
 //! arguments, those that are named. Jobs are 31-byte names, sorted and hashed once, which has its
@@ -6,26 +7,27 @@
 
 mod contest;
 mod contestants;
+mod local;
 mod memory;
 mod planner;
 
+use std::error::Error;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-
-use swarm_core::JobsError;
 
 #[global_allocator]
 static ALLOCATOR: memory::Counting = memory::Counting;
 
 /// A part: its name, when it is measured, and how.
-type Part = (&'static str, When, fn() -> Result<(), JobsError>);
+type Part = (&'static str, When, fn() -> Result<(), Box<dyn Error>>);
 
 /// What can be measured.
-const PARTS: [Part; 4] = [
-    ("planner", When::Always, planner::plans),
-    ("shares", When::Always, planner::shares),
-    ("contest", When::Always, contest::all),
-    ("hrw", When::Named, contest::slow),
+const PARTS: [Part; 5] = [
+    ("planner", When::Always, || Ok(planner::plans()?)),
+    ("shares", When::Always, || Ok(planner::shares()?)),
+    ("contest", When::Always, || Ok(contest::all()?)),
+    ("local", When::Always, || Ok(local::all()?)),
+    ("hrw", When::Named, || Ok(contest::slow()?)),
 ];
 
 /// When a part is measured.

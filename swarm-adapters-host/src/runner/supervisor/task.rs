@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
+use prometheus_client::metrics::counter::Counter;
 use swarm_core::JobName;
 use tokio::sync::mpsc;
 use tokio::task::{Id, JoinError, JoinSet};
@@ -38,6 +39,7 @@ pub(super) struct Task {
     permit: Permit,
     reports: Reports,
     outbox: mpsc::UnboundedSender<Event>,
+    restarts: Counter,
     jobs: BTreeMap<JobName, Entry>,
     runs: JoinSet<Outcome>,
     names: HashMap<Id, JobName>,
@@ -66,6 +68,7 @@ impl Task {
         permit: Permit,
         reports: Reports,
         outbox: mpsc::UnboundedSender<Event>,
+        restarts: Counter,
     ) -> Self {
         let run_log = match runner.run_log_keeper() {
             RunLogKeeper::Supervisor => run_log,
@@ -77,6 +80,7 @@ impl Task {
             permit,
             reports,
             outbox,
+            restarts,
             jobs: BTreeMap::new(),
             runs: JoinSet::new(),
             names: HashMap::new(),
@@ -225,6 +229,7 @@ impl Task {
                 report.phase = JobPhase::Running;
                 report.restarts += 1;
             });
+            self.restarts.inc();
             self.begin(entry);
         }
     }
