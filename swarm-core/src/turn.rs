@@ -147,7 +147,8 @@ fn paused(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decision {
         let slot = held.holder(job);
         let place = match &record.cell {
             Cell::Granted { session, .. } | Cell::Releasing { session, .. } => match slot {
-                Some(slot) if has_ended(session) => Place::Slot(slot),
+                // Nothing is known of a plain worker but who fills its slot now.
+                Some(slot) if has_ended(session) || session.is_plain() => Place::Slot(slot),
                 Some(slot) => Place::Session(slot, session.clone()),
                 None => Place::Nowhere,
             },
@@ -464,6 +465,17 @@ mod tests {
         let held_by = |ledger: &Ledger, id: &SessionId| ledger.session_views()[id].jobs.len();
         let now = SessionId::new("second", 1);
         assert_eq!(held_by(&next.ledger, &now), held_by(&first, &lost));
+    }
+
+    #[test]
+    fn in_a_paused_pool_a_replaced_plain_worker_keeps_its_jobs() {
+        let mut want = desired(&["a", "b"]);
+        let mut seen = observed(&[Presence::Ready; 2]);
+        let first = decide(&Ledger::new(1), &want, &seen).ledger;
+        want.paused = true;
+        seen.workers.get_mut(&Slot(0)).unwrap().session = Some(SessionId::plain("replaced"));
+        let next = decide(&first, &want, &seen).ledger;
+        assert_eq!((next.view(), next.revision()), (first.view(), first.revision() + 1));
     }
 
     #[test]
