@@ -86,8 +86,8 @@ pub struct SwarmSpec {
     pub job_sources: Vec<JobSource>,
 
     /// How many workers. Without it the workload decides and the Swarm follows. With it the Swarm
-    /// scales the workload: `kubectl scale swarm` and a HorizontalPodAutoscaler set it, and workers
-    /// that are too many are emptied before they go.
+    /// scales the workload: `kubectl scale swarm` and a horizontal autoscaler set it, and workers that
+    /// are too many are emptied before they go.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100_000))]
     pub replicas: Option<i32>,

@@ -168,14 +168,15 @@ impl Verdict {
         let gone = held.iter().filter(|(job, _)| !desired.jobs.contains_key(*job)).count();
         let not_ready = not_ready(decision, observed);
         let is_ready = without == 0 && gone == 0 && not_ready.is_empty();
-        let mut message = "paused: every job stays where it is".to_owned();
-        if !is_ready {
-            message += &format!(
-                "; {without} jobs have no worker, {gone} that are no longer wanted have one, \
-                 {} workers that hold jobs are not ready",
+        let message = if is_ready {
+            "paused: every job stays where it is".to_owned()
+        } else {
+            format!(
+                "paused: every job stays where it is; {without} jobs have no worker, {gone} that \
+                 are no longer wanted have one, {} workers that hold jobs are not ready",
                 not_ready.len()
-            );
-        }
+            )
+        };
         Self { reason: Reason::Paused { is_ready }, message }
     }
 

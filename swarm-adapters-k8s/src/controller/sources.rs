@@ -13,11 +13,14 @@ use crate::ledger::bounded;
 use crate::manifest::{SourceError, jobs_in_namespace};
 use crate::status::{Reason, Verdict};
 
+/// A ConfigMap by name, and its version.
+type Version = (String, Option<String>);
+
 /// What the sources of a Swarm said last.
 #[derive(Default)]
 pub(super) struct Loaded {
-    /// Which ConfigMaps in which versions, and which spec.
-    seen: Option<(Vec<(String, Option<String>)>, Option<i64>)>,
+    /// Of which ConfigMaps it was told, and the generation of the spec that spoke of them.
+    seen: Option<(Vec<Version>, Option<i64>)>,
     /// What is wrong with those.
     complaint: Option<Verdict>,
     /// The last good list.
@@ -60,7 +63,7 @@ impl Context {
 
 impl Caches {
     /// The ConfigMaps that the sources of `swarm` speak of, with their versions, each once.
-    fn sources_of(&self, swarm: &Swarm) -> Vec<(String, Option<String>)> {
+    fn sources_of(&self, swarm: &Swarm) -> Vec<Version> {
         let namespace = swarm.namespace().unwrap_or_default();
         let mut found = Vec::new();
         for source in &swarm.spec.job_sources {

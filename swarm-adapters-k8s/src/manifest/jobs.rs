@@ -142,12 +142,12 @@ impl Gathering<'_> {
             let keys = object.value.get("data").and_then(Value::as_object);
             let keys = keys.into_iter().flat_map(|data| data.keys()).take(8);
             let keys: Vec<_> = keys.map(|key| format!("`{}`", key.escape_default())).collect();
-            let reason = match keys.is_empty() {
-                true => format!("`data` has no text under the key `{key}`; add it"),
-                false => format!(
-                    "`data` has no text under the key `{key}`, only {}; add it or name another",
-                    keys.join(", ")
-                ),
+            let keys = keys.join(", ");
+            let reason = if keys.is_empty() {
+                format!("`data` has no text under the key `{key}`; add it")
+            } else {
+                let remedy = "add it or name another";
+                format!("`data` has no text under the key `{key}`, only {keys}; {remedy}")
             };
             return Err(self.missing(place, reason));
         };

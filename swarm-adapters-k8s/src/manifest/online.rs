@@ -147,7 +147,8 @@ mod tests {
     #[test]
     fn tens_of_thousands_of_jobs_fit_into_sources_ledger_and_view() {
         use swarm_core::{Desired, Ledger, Observed, Presence, Slot, WorkerSeen, decide};
-        let text: String = (0..20_000).map(|n| format!("- stream:camera{n:05}:new\n")).collect();
+        let lines: Vec<_> = (0..20_000).map(|n| format!("- stream:camera{n:05}:new")).collect();
+        let text = lines.join("\n");
         let source = "jobSources: [{configMap: {name: more, key: jobs}}]";
         let jobs = jobs_in_namespace(&swarm(source), [config_map("more", "x", &text)]).unwrap();
         assert_eq!(jobs.len(), 20_001);

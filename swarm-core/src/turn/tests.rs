@@ -85,15 +85,15 @@ fn settle(
     for _ in 0..20 {
         let decision = decide_on(&ledger, want, seen, &workload);
         let told = decision.plan.moves.iter().any(|step| step.from.is_some());
-        let wait = decision.recheck_in;
+        let pause = decision.recheck_in;
         if told && decision.ledger != ledger {
             workload.since_handover = Some(Duration::ZERO);
         }
-        let age = |age: Option<Duration>| age.map(|age| age + wait.unwrap_or_default());
-        workload.since_handover = age(workload.since_handover);
+        let since = workload.since_handover;
+        workload.since_handover = since.map(|since| since + pause.unwrap_or_default());
         ledger = decision.ledger.clone();
         decisions.push(decision);
-        if wait.is_none() {
+        if pause.is_none() {
             break;
         }
     }

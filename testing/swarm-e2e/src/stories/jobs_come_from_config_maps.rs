@@ -32,7 +32,7 @@ pub(super) async fn tell(context: Context) -> Result<()> {
     context.apply(&format!("{head}{sources}---{pool}")).await?;
     told(&context, "streams", "SourceMissing").await?;
 
-    config_map(&context, "channels", &[], "jobs", "[\"bbc:10\", zdf]").await?;
+    config_map(&context, "channels", &[], "jobs", "[bbc, zdf]").await?;
     config_map(&context, "peers-5h7k2", &[("list", "peers")], "hosts", "a.example,80").await?;
     let mut jobs =
         BTreeSet::from(["stream:own:new", "bbc", "zdf", "a.example:80"].map(String::from));
@@ -47,7 +47,7 @@ pub(super) async fn tell(context: Context) -> Result<()> {
     let before = at_rest(&context, &jobs, 2, Instant::now()).await?;
     ensure!(self::digest(&context).await? != digest, "another list has another digest");
 
-    set(&context, "channels", "jobs", "[\"bbc:10\", zdf, stream:own:new]").await?;
+    set(&context, "channels", "jobs", "[bbc, zdf, stream:own:new]").await?;
     told(&context, "streams", "SourceInvalid").await?;
     context.kubectl(&["delete", "configmap", "channels"]).await?;
     told(&context, "streams", "SourceMissing").await?;

@@ -1,5 +1,5 @@
 //! `spec.replicas`: the Swarm decides how many workers there are, by `kubectl scale` and by a
-//! HorizontalPodAutoscaler; and no worker goes before its jobs have gone.
+//! horizontal autoscaler; and no worker goes before its jobs have gone.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
