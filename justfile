@@ -23,9 +23,10 @@ test:
 deny:
     cargo deny check bans licenses sources
 
-# Write the custom resource definitions anew from the types.
+# Write the custom resource definitions and the reference pages anew from the code.
 generate:
     cargo run --quiet --locked -p swarm-operator -- crd > deploy/crds/swarm.yaml
+    UPDATE=1 cargo test --quiet --locked -p swarm-operator --test reference
 
 # Measure the planner and print the table.
 bench:
@@ -47,13 +48,15 @@ e2e *STORIES:
 cluster:
     cargo run --locked -p swarm-e2e -- shell
 
-# Put the custom resource definitions and the operator into the cluster that kubectl talks to.
-install:
+# Put definitions and operator, or a variant such as overlays/prod, into kubectl's cluster.
+install VARIANT="base":
     kubectl apply --server-side -k deploy/crds
-    kubectl apply -k deploy/base
+    kubectl apply -k deploy/{{VARIANT}}
 
+# Stops where something does not go in time; docs/operations.md says what to do then.
+#
 # Take everything away again: first the Swarms, then the operator, then the definitions.
-uninstall:
-    kubectl delete swarms --all --all-namespaces --ignore-not-found
-    kubectl delete -k deploy/base --ignore-not-found
-    kubectl delete -k deploy/crds --ignore-not-found
+uninstall VARIANT="base":
+    kubectl delete swarms --all --all-namespaces --ignore-not-found --timeout=60s
+    kubectl delete -k deploy/{{VARIANT}} --ignore-not-found --timeout=120s
+    kubectl delete -k deploy/crds --ignore-not-found --timeout=60s

@@ -22,7 +22,7 @@ use crate::output::say;
 pub struct Binaries {
     /// Folder with etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kubectl.
     pub control_plane: PathBuf,
-    /// Folder with swarm-operator, swarm-worker and pause, all static.
+    /// Folder with swarm-operator, kubectl-swarm, swarm-worker and pause, all static.
     pub ours: PathBuf,
 }
 
@@ -139,12 +139,8 @@ fn ours(cache: &Cache) -> Result<PathBuf> {
         say("building the static binaries; minutes, but only once");
     }
     let services = ["--package", "swarm-operator", "--package", "swarm-worker"];
-    run_visibly(cargo(cache).args(services).args([
-        "--bin",
-        "swarm-operator",
-        "--bin",
-        "swarm-worker",
-    ]))?;
+    let programs = ["swarm-operator", "kubectl-swarm", "swarm-worker"];
+    run_visibly(cargo(cache).args(services).args(programs.map(|it| format!("--bin={it}"))))?;
     // On its own, so that dropping this crate's default feature does not touch the products.
     let pause = ["--package", "swarm-e2e", "--no-default-features", "--bin", "pause"];
     run_visibly(cargo(cache).args(pause))?;

@@ -2,6 +2,7 @@
 
 mod archive;
 mod buildah;
+mod shell;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,9 @@ pub const OPERATOR: &str = "swarm-operator:dev";
 /// The worker's image.
 pub const WORKER: &str = "swarm-worker:dev";
 
+/// What the sample of a plain worker names; here, this machine's own shell stands for it.
+pub const SHELL: &str = "busybox:stable";
+
 /// Builds all images that are missing or stale and returns their archives.
 ///
 /// # Errors
@@ -31,9 +35,10 @@ pub fn build(cache: &Cache, binaries: &Binaries) -> Result<Vec<PathBuf>> {
     fs::create_dir_all(cache.images())?;
     let source = Source::read();
     let ours = &binaries.ours;
-    let pause = ours.join("pause");
+    let pause = vec![("pause".to_owned(), ours.join("pause"))];
     Ok(vec![
-        cached(cache, PAUSE, &[&pause], "", |file| archive::write(file, PAUSE, &pause))?,
+        of_files(cache, PAUSE, &pause)?,
+        of_files(cache, SHELL, &shell::files()?)?,
         service(cache, ours, "operator", OPERATOR, &source)?,
         service(cache, ours, "worker", WORKER, &source)?,
     ])
@@ -69,6 +74,11 @@ impl Source {
         };
         Self { commit: git("--format=%H"), date: git("--format=%cI") }
     }
+}
+
+fn of_files(cache: &Cache, name: &str, files: &[archive::Placed]) -> Result<PathBuf> {
+    let inputs: Vec<_> = files.iter().map(|(_, file)| file.as_path()).collect();
+    cached(cache, name, &inputs, "", |archive| archive::write(archive, name, files))
 }
 
 fn service(

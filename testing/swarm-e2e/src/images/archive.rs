@@ -1,7 +1,7 @@
-//! The quick route: a docker-archive of one static binary, written by hand in milliseconds.
+//! The quick route: a docker-archive of a few files, written by hand in milliseconds.
 
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use serde_json::json;
@@ -10,19 +10,27 @@ use tar::{Builder, Header};
 
 use crate::cache::hex;
 
-/// Writes an image `name` with `binary` as its only file and its entry point.
-pub(super) fn write(archive: &Path, name: &str, binary: &Path) -> Result<()> {
-    let program = binary.file_name().context("a binary has a name")?.to_string_lossy();
-    let binary = fs::read(binary).with_context(|| format!("cannot read {}", binary.display()))?;
+/// A file for an image: where it is to be in there, without the leading slash, and where it is now.
+pub(super) type Placed = (String, PathBuf);
 
+/// Writes an image `name` with these programs and libraries; the first is its entry point.
+pub(super) fn write(archive: &Path, name: &str, files: &[Placed]) -> Result<()> {
+    let (program, _) = files.first().context("an image without files")?;
     let mut layer = Builder::new(Vec::new());
-    append(&mut layer, &program, &binary, 0o755)?;
+    for (place, file) in files {
+        let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+        append(&mut layer, place, &bytes, 0o755)?;
+    }
     let layer = layer.into_inner()?;
     let digest = hex(&Sha256::digest(&layer));
     let config = serde_json::to_vec(&json!({
         "architecture": architecture(),
         "os": "linux",
-        "config": {"Entrypoint": [format!("/{program}")], "User": "65532:65532"},
+        "config": {
+            "Entrypoint": [format!("/{program}")],
+            "Env": ["PATH=/bin"],
+            "User": "65532:65532",
+        },
         "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{digest}")]},
     }))?;
     let config_name = format!("{}.json", hex(&Sha256::digest(&config)));
@@ -83,11 +91,11 @@ mod tests {
     }
 
     #[test]
-    fn an_archive_holds_one_executable_and_names_it_as_entry_point() {
+    fn an_archive_holds_executables_and_names_the_first_as_entry_point() {
         let folder = tempfile::tempdir().unwrap();
         let (binary, archive) = (folder.path().join("pause"), folder.path().join("image.tar"));
         fs::write(&binary, "a program").unwrap();
-        write(&archive, "registry.local/pause:1", &binary).unwrap();
+        write(&archive, "registry.local/pause:1", &[("pause".into(), binary)]).unwrap();
 
         let image = files(&fs::read(archive).unwrap());
         let manifest: Value = serde_json::from_slice(&image["manifest.json"].1).unwrap();

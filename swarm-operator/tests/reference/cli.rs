@@ -1,0 +1,85 @@
+//! Every command, from the help that the programs print.
+
+use std::fmt::Write as _;
+use std::process::Command;
+
+use clap::Subcommand as _;
+
+use super::check;
+
+const OPENING: &str = "\
+# Command line
+
+What `--help` says of every command.
+Exit codes: 0 fine, 1 failed, 2 wrong usage or input, 3 the answer is \"no\".
+";
+
+/// How wide help is where there is no terminal.
+const WIDTH: usize = 100;
+
+#[test]
+fn the_page_of_commands_is_what_the_programs_print() {
+    let mut page = OPENING.to_owned();
+    page += &program("swarm-operator", env!("CARGO_BIN_EXE_swarm-operator"));
+    page += &program("kubectl swarm", env!("CARGO_BIN_EXE_kubectl-swarm"));
+    page += &worker();
+    check("cli.md", &page);
+}
+
+/// The help of a program and of each of its commands.
+fn program(name: &str, binary: &str) -> String {
+    let help = |args: &[&str]| {
+        // What stands in the environment would show as a value.
+        let output = Command::new(binary).args(args).arg("--help").env_clear().output().unwrap();
+        assert!(output.status.success(), "{name} {args:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let top = help(&[]);
+    let mut page = section(name, &top);
+    for command in commands(&top) {
+        page += &section(&format!("{name} {command}"), &help(&[command]));
+    }
+    page
+}
+
+/// The same for the worker, whose program belongs to another crate: from what that is made of. A
+/// test over there holds the page against what the program prints.
+fn worker() -> String {
+    let name = "swarm-worker";
+    let mut program = swarm_worker::Command::augment_subcommands(clap::Command::new(name))
+        .about("A worker of a swarm pool: runs exactly the jobs that its view names")
+        .version(env!("CARGO_PKG_VERSION"))
+        .subcommand_required(true)
+        .term_width(WIDTH);
+    let mut names = vec![None];
+    let shown = program.get_subcommands().filter(|command| !command.is_hide_set());
+    names.extend(shown.map(|command| Some(command.get_name().to_owned())));
+    for name in names.iter().flatten() {
+        // What stands in the environment would show as a value.
+        let hide = |command: clap::Command| command.mut_args(|arg| arg.hide_env_values(true));
+        program = program.mut_subcommand(name, hide);
+    }
+    let sections = names.into_iter().map(|command| {
+        let args = [Some(name.to_owned()), command.clone(), Some("--help".to_owned())];
+        let help = program.clone().try_get_matches_from(args.into_iter().flatten()).unwrap_err();
+        let heading = command.map_or_else(|| name.to_owned(), |it| format!("{name} {it}"));
+        section(&heading, &help.to_string())
+    });
+    sections.collect()
+}
+
+/// The names below `Commands:`.
+fn commands(help: &str) -> Vec<&str> {
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let listed = listed.take_while(|line| !line.is_empty()).filter(|line| line.starts_with("  "));
+    let names = listed.filter(|line| !line.starts_with("   "));
+    let names = names.filter_map(|line| line.split_whitespace().next());
+    names.filter(|name| *name != "help").collect()
+}
+
+fn section(name: &str, help: &str) -> String {
+    let mut page = String::new();
+    let lines: Vec<_> = help.trim_end().lines().map(str::trim_end).collect();
+    write!(page, "\n## {name}\n\n```text\n{}\n```\n", lines.join("\n")).unwrap();
+    page
+}

@@ -1,0 +1,167 @@
+//! Every field of every resource, from the custom resource definitions.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+use swarm_adapters_k8s::api;
+
+use super::{check, row};
+
+const OPENING: &str = "\
+# Fields
+
+Every field of the resources, from the same types as the schema; `kubectl explain swarm.spec --recursive` shows the same.
+Fields without a mark may be left out. A field whose name ends in `[]` is a list of such objects.
+";
+
+#[test]
+fn the_page_of_fields_is_what_the_types_say() {
+    let mut page = OPENING.to_owned();
+    for crd in api::crds() {
+        page.push_str(&resource(&serde_json::to_value(crd).unwrap()));
+    }
+    check("swarm.md", &page);
+}
+
+#[test]
+fn a_default_in_a_description_is_told_apart() {
+    let told = ("Where. It may be.".to_owned(), "`a.yml`".to_owned());
+    assert_eq!(default_told("Where. Default: `a.yml`. It may be."), told);
+    assert_eq!(default_told("Where. Default: any."), ("Where.".to_owned(), "any".to_owned()));
+    assert_eq!(default_told("Where."), ("Where.".to_owned(), String::new()));
+}
+
+fn resource(crd: &Value) -> String {
+    let (spec, version) = (&crd["spec"], &crd["spec"]["versions"][0]);
+    let schema = &version["schema"]["openAPIV3Schema"];
+    let kind = text(&spec["names"]["kind"]);
+    let api_version = format!("{}/{}", text(&spec["group"]), text(&version["name"]));
+    let mut page = format!("\n## {kind}\n\n{}\n\n", sentence(schema));
+    write!(page, "`apiVersion: {api_version}`, {}", text(&spec["scope"]).to_lowercase()).unwrap();
+    for short in spec["names"]["shortNames"].as_array().into_iter().flatten() {
+        write!(page, ", `kubectl get {}`", text(short)).unwrap();
+    }
+    page.push_str(".\n");
+    for part in ["spec", "status"] {
+        if schema["properties"][part].is_object() {
+            page.push_str(&object(&kind, part, &schema["properties"][part]));
+        }
+    }
+    page.push_str(&columns(&kind, version));
+    page
+}
+
+/// One object: a table of its fields, the rules for all of it, and then the objects in it.
+fn object(kind: &str, path: &str, schema: &Value) -> String {
+    let mut page = format!("\n### {kind}: {path}\n\n{}\n\n", sentence(schema));
+    let (mut rows, mut inner) = (String::new(), String::new());
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        let is_required = |it: &Value| it.as_str() == Some(name);
+        let required = schema["required"].as_array().into_iter().flatten().any(is_required);
+        let mark = if required { " (required)" } else { "" };
+        let (description, told) = default_told(&text(&field["description"]));
+        let default = match &field["default"] {
+            Value::Null => told,
+            // What is empty anyway needs no mention.
+            Value::Array(list) if list.is_empty() => told,
+            value => format!("`{value}`"),
+        };
+        rows += &row(&[
+            &format!("`{name}`{mark}"),
+            &kind_of(field),
+            &default,
+            &bounds(field),
+            &description,
+        ]);
+        let element = if field["items"].is_object() { &field["items"] } else { field };
+        let mark = if field["items"].is_object() { "[]" } else { "" };
+        if element["properties"].is_object() {
+            inner += &object(kind, &format!("{path}.{name}{mark}"), element);
+        }
+    }
+    if !rows.is_empty() {
+        page += "| field | type | default | allowed | meaning |\n|---|---|---|---|---|\n";
+        page += &rows;
+    }
+    let rules = schema["x-kubernetes-validations"].as_array();
+    for rule in rules.into_iter().flatten() {
+        let (rule, message) = (text(&rule["rule"]), text(&rule["message"]));
+        writeln!(page, "\n`{rule}`, or else: *{message}*").unwrap();
+    }
+    page + &inner
+}
+
+fn kind_of(field: &Value) -> String {
+    match field["type"].as_str().unwrap_or("any") {
+        "array" => format!("list of {}s", text(&field["items"]["type"])),
+        "object" if field["additionalProperties"].is_object() => {
+            format!("map to {}s", text(&field["additionalProperties"]["type"]))
+        }
+        kind => kind.to_owned(),
+    }
+}
+
+/// What values a field may have.
+fn bounds(field: &Value) -> String {
+    let number = |key: &str| field[key].as_f64().map(|number| format!("{number:.0}"));
+    let range = |low: &str, high: &str, unit: &str| match (number(low), number(high)) {
+        (None, None) => None,
+        (Some(low), None) => Some(format!("{low}{unit} or more")),
+        (None, Some(high)) => Some(format!("at most {high}{unit}")),
+        (Some(low), Some(high)) => Some(format!("{low} to {high}{unit}")),
+    };
+    let mut all: Vec<_> = [
+        range("minimum", "maximum", ""),
+        range("minLength", "maxLength", " characters"),
+        range("minItems", "maxItems", " entries"),
+        field["pattern"].as_str().map(|pattern| format!("`{pattern}`")),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let words = |key: &str| -> Vec<_> {
+        field[key].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+    };
+    // A field that may be left out has `null` among its values.
+    let values: Vec<_> = words("enum").iter().map(|value| format!("`{value}`")).collect();
+    if !values.is_empty() {
+        all.push(values.join(" or "));
+    }
+    if let [key, ..] = words("x-kubernetes-list-map-keys")[..] {
+        all.push(format!("each `{key}` once"));
+    }
+    if !field["properties"].is_object() {
+        let rules = field["x-kubernetes-validations"].as_array();
+        all.extend(rules.into_iter().flatten().map(|rule| text(&rule["message"])));
+    }
+    all.join("; ")
+}
+
+/// A description, and the default it tells in a sentence of its own.
+fn default_told(description: &str) -> (String, String) {
+    let description = description.replace('\n', " ");
+    let Some((before, rest)) = description.split_once("Default: ") else {
+        return (description, String::new());
+    };
+    let (default, after) = rest.split_once(". ").unwrap_or((rest.trim_end_matches('.'), ""));
+    (format!("{before}{after}").trim().to_owned(), default.to_owned())
+}
+
+fn columns(kind: &str, version: &Value) -> String {
+    let mut page = format!("\n### {kind}: columns of `kubectl get`\n\n");
+    page += "| column | from | shown |\n|---|---|---|\n";
+    for column in version["additionalPrinterColumns"].as_array().into_iter().flatten() {
+        let shown = if column["priority"].as_i64().is_some() { "with `-o wide`" } else { "always" };
+        let from = format!("`{}`", text(&column["jsonPath"]));
+        page += &row(&[&text(&column["name"]), &from, shown]);
+    }
+    page
+}
+
+fn sentence(schema: &Value) -> String {
+    text(&schema["description"]).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}

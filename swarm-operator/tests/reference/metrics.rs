@@ -1,0 +1,110 @@
+//! Every metric of operator and worker, from the registries that serve them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+use swarm_adapters_host::http::Build;
+use swarm_adapters_host::metrics::{PingMetrics, WorkerMetrics, register_build};
+use swarm_adapters_k8s::metrics::{Metrics, TurnLabels};
+
+use super::{check, row};
+
+const OPENING: &str = "\
+# Metrics
+
+Operator and workers serve `/metrics` in the OpenMetrics format, from the same registries that this page is made from.
+Names are as Prometheus stores them: a counter ends in `_total`; a histogram has `_bucket`, `_sum` and `_count`.
+No label names a job, a worker or a Swarm, so their number does not grow with yours.
+What to watch, and when to be told: [operations](../operations.md#metrics-and-alerts).
+";
+
+/// How a turn can end; a label is shown only once it was used.
+const RESULTS: [&str; 4] = ["ok", "conflict", "unavailable", "refused"];
+
+#[test]
+fn the_page_of_metrics_is_what_the_registries_serve() {
+    let build = Build { version: "v".into(), date: "d".into() };
+
+    let mut operator = Registry::default();
+    register_build(&mut operator, &build);
+    let metrics = Metrics::register(&mut operator);
+    for result in RESULTS {
+        drop(metrics.turns.get_or_create(&TurnLabels { result }));
+    }
+
+    let mut worker = Registry::default();
+    register_build(&mut worker, &build);
+    drop(WorkerMetrics::registered(&mut worker));
+    drop(PingMetrics::registered(&mut worker));
+
+    let mut page = OPENING.to_owned();
+    page += &section("Operator, port 8080", &operator);
+    page += &section("Worker, port 9090", &worker);
+    page += "\nThe metrics of pings are there only if a worker's runner is `ping`.\n";
+    check("metrics.md", &page);
+}
+
+/// What is said about one metric.
+#[derive(Default)]
+struct Metric {
+    kind: String,
+    unit: String,
+    help: String,
+    /// Values by label.
+    labels: BTreeMap<String, BTreeSet<String>>,
+}
+
+fn section(heading: &str, registry: &Registry) -> String {
+    let mut text = String::new();
+    encode(&mut text, registry).unwrap();
+    let mut page = format!("\n## {heading}\n\n| name | type | unit | labels | meaning |\n");
+    page += "|---|---|---|---|---|\n";
+    for (name, Metric { kind, unit, help, labels }) in parse(&text) {
+        let stored = match kind.as_str() {
+            "counter" => format!("{name}_total"),
+            "info" => format!("{name}_info"),
+            _ => name,
+        };
+        let unit = if unit.is_empty() && stored.ends_with("_seconds") { "seconds" } else { &unit };
+        let labels = labels.iter().map(|(label, values)| match (label.as_str(), kind.as_str()) {
+            // Its values differ from build to build.
+            (_, "info") => format!("`{label}`"),
+            _ => format!("`{label}`: {}", values.iter().cloned().collect::<Vec<_>>().join(", ")),
+        });
+        let labels = labels.collect::<Vec<_>>().join(", ");
+        page += &row(&[&format!("`{stored}`"), &kind, unit, &labels, &help]);
+    }
+    page
+}
+
+fn parse(text: &str) -> BTreeMap<String, Metric> {
+    let mut metrics = BTreeMap::<String, Metric>::new();
+    let mut current = String::new();
+    for line in text.lines() {
+        let mut words = line.splitn(4, ' ');
+        let mut next = || words.next().unwrap_or_default().to_owned();
+        let (first, second) = (next(), next());
+        if first == "#" && second != "EOF" {
+            current = next();
+            let (metric, rest) = (metrics.entry(current.clone()).or_default(), next());
+            match second.as_str() {
+                "HELP" => metric.help = rest,
+                "TYPE" => metric.kind = rest,
+                _ => metric.unit = rest,
+            }
+        } else if let Some((_, labels)) = first.split_once('{') {
+            let metric = metrics.get_mut(&current).unwrap();
+            let labels = labels.trim_end_matches('}').split(',');
+            for (label, value) in labels.filter_map(|label| label.split_once('=')) {
+                let values = metric.labels.entry(label.to_owned()).or_default();
+                values.insert(value.trim_matches('"').to_owned());
+            }
+        }
+    }
+    // The bounds of buckets are no label that anybody chose.
+    for metric in metrics.values_mut() {
+        metric.labels.remove("le");
+    }
+    metrics
+}

@@ -1,0 +1,75 @@
+//! What hand-written pages take from elsewhere: names of metrics, examples with their output, and
+//! links to other pages.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn page(name: &str) -> String {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name);
+    std::fs::read_to_string(file).unwrap()
+}
+
+/// All pages of the repository that people read.
+fn pages() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let folders = ["", "docs", "docs/design", "docs/reference"].map(|folder| root.join(folder));
+    let entries = folders.into_iter().flat_map(|folder| std::fs::read_dir(folder).unwrap());
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect()
+}
+
+/// The anchors that readers on the web get for the headings of a page.
+fn anchors(page: &str) -> Vec<String> {
+    let headings = page.lines().filter(|line| line.starts_with('#'));
+    let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
+    let anchor = |heading: &str| heading.chars().filter(kept).collect::<String>();
+    let anchors = headings.map(|line| anchor(line.trim_start_matches('#').trim()));
+    anchors.map(|anchor| anchor.to_lowercase().replace(' ', "-")).collect()
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let pages = pages();
+    assert!(15 < pages.len(), "only {pages:?}");
+    for page in pages {
+        let text = std::fs::read_to_string(&page).unwrap();
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for link in links.filter(|link| !link.contains("://")) {
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() { page.clone() } else { page.with_file_name(file) };
+            assert!(target.exists(), "{} links to {link}", page.display());
+            if !anchor.is_empty() {
+                let anchors = anchors(&std::fs::read_to_string(&target).unwrap());
+                let is_there = anchors.iter().any(|it| it == anchor);
+                assert!(is_there, "{} links to {link}", page.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn alerts_speak_of_metrics_that_there_are() {
+    let reference = page("reference/metrics.md");
+    let operations = page("operations.md");
+    let names = operations.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let names: Vec<_> = names.filter(|name| name.starts_with("swarm_")).collect();
+    assert!(5 < names.len(), "operations.md has only {names:?}");
+    for name in names {
+        let stored = name.trim_end_matches("_bucket");
+        assert!(reference.contains(&format!("`{stored}`")), "there is no metric {name}");
+    }
+}
+
+/// A block whose first line starts with `$ ` goes on with what that command prints.
+#[test]
+fn the_conversion_of_an_old_list_prints_what_the_page_shows() {
+    let page = page("migration.md");
+    let examples = page.split("```console\n$ ").skip(1);
+    let examples: Vec<_> = examples.filter_map(|rest| rest.split("```").next()).collect();
+    assert!(!examples.is_empty(), "migration.md shows no example");
+    for example in examples {
+        let (command, shown) = example.split_once('\n').unwrap();
+        let output = Command::new("sh").args(["-ec", command]).output().unwrap();
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), shown, "{command}");
+    }
+}

@@ -1,0 +1,113 @@
+//! Taking swarm away comes to an end: a namespace with Swarms in it, and an operator for one
+//! namespace only, which has no right beyond it.
+
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use swarm_adapters_k8s::api::Swarm;
+
+use super::pool::sample;
+use crate::binaries::repository;
+use crate::cluster::FOLDER;
+use crate::operator;
+use crate::story::Context;
+
+/// A namespace that is deleted with everything in it.
+const DOOMED: &str = "doomed";
+/// A namespace with an operator of its own.
+const ALONE: &str = "alone";
+
+/// Swarms that never came to anything: without a pool, and with the pool of another.
+const FUTILE: &str = "
+apiVersion: swarm.k8slab.info/v1alpha1
+kind: Swarm
+metadata: {name: orphan}
+spec:
+  jobs: [{name: a}]
+  pool: {statefulSet: {name: nobody}}
+---
+apiVersion: swarm.k8slab.info/v1alpha1
+kind: Swarm
+metadata: {name: second}
+spec:
+  jobs: [{name: a}]
+  pool: {statefulSet: {name: swarm-worker}}
+";
+
+pub(super) async fn tell(context: Context) -> Result<()> {
+    context.operator().await?;
+    namespace_with_swarms_goes(&context).await?;
+
+    // The other operator would do the work of the one that is told about.
+    context.cluster.kubectl(&operators("--replicas=0")).await?;
+    let selector = "--selector=app=swarm-controller";
+    let gone = ["wait", "--for=delete", "pod", selector, "--timeout=30s"];
+    context.cluster.kubectl(&[&gone, &["--namespace", operator::NAMESPACE][..]].concat()).await?;
+    let told = operator_of_one_namespace(&context).await;
+    // Whatever came of it: the stories after this one share that operator.
+    context.cluster.kubectl(&operators("--replicas=1")).await?;
+    rolled_out(&context, operator::NAMESPACE).await?;
+    told
+}
+
+fn operators(replicas: &str) -> [&str; 6] {
+    ["scale", "deployment", "swarm-controller", replicas, "--namespace", operator::NAMESPACE]
+}
+
+async fn rolled_out(context: &Context, namespace: &str) -> Result<()> {
+    let status = ["rollout", "status", "deployment/swarm-controller", "--timeout=60s"];
+    context.cluster.kubectl(&[&status[..], &["--namespace", namespace]].concat()).await.map(drop)
+}
+
+async fn namespace_with_swarms_goes(context: &Context) -> Result<()> {
+    let cluster = &context.cluster;
+    cluster.kubectl(&["create", "namespace", DOOMED]).await?;
+    cluster.apply(DOOMED, &sample(2)?).await?;
+    ready(context, DOOMED).await?;
+    cluster.apply(DOOMED, FUTILE).await?;
+    let change = Instant::now();
+    cluster.kubectl(&["delete", "namespace", DOOMED, "--timeout=60s"]).await?;
+    let took = change.elapsed().as_millis();
+    context.laps.lap(format!("a namespace with three Swarms went in {took} ms"));
+    Ok(())
+}
+
+async fn ready(context: &Context, namespace: &str) -> Result<()> {
+    let wait = ["wait", "--for=condition=Ready", "swarm/streams", "--timeout=60s"];
+    context.cluster.kubectl(&[&wait[..], &["--namespace", namespace]].concat()).await.map(drop)
+}
+
+/// The overlay serves its own namespace, leaves others alone, and goes in the documented order.
+async fn operator_of_one_namespace(context: &Context) -> Result<()> {
+    let cluster = &context.cluster;
+    // As a user would set the namespace: kustomize takes relative paths only.
+    let folder = tempfile::tempdir_in(FOLDER)?;
+    let up = folder.path().components().skip(1).map(|_| "../").collect::<String>();
+    let overlay = repository().join("deploy/overlays/namespaced");
+    let overlay = format!("{up}{}", overlay.strip_prefix("/")?.display());
+    let text = format!("namespace: {ALONE}\nresources: [\"{overlay}\"]\n");
+    std::fs::write(folder.path().join("kustomization.yaml"), text)?;
+    let folder = folder.path().to_str().context("a path is a text")?;
+
+    cluster.kubectl(&["create", "namespace", ALONE]).await?;
+    context.apply(&sample(2)?).await?;
+    cluster.kubectl(&["apply", "--kustomize", folder]).await?;
+    rolled_out(context, ALONE).await?;
+    cluster.apply(ALONE, &sample(2)?).await?;
+    ready(context, ALONE).await?;
+    let elsewhere = context.api::<Swarm>().get("streams").await?;
+    ensure!(elsewhere.status.is_none(), "it has touched {:?}", elsewhere.status);
+    let may = ["auth", "can-i", "list", "pods", "--namespace", operator::NAMESPACE];
+    let account = format!("--as=system:serviceaccount:{ALONE}:swarm-operator");
+    let answer = cluster.kubectl(&[&may[..], &[&account]].concat()).await;
+    ensure!(answer.is_err(), "it may look beyond its namespace");
+
+    let change = Instant::now();
+    let swarms = ["delete", "swarms", "--all", "--timeout=30s", "--namespace", ALONE];
+    cluster.kubectl(&swarms).await?;
+    cluster.kubectl(&["delete", "--kustomize", folder, "--timeout=60s"]).await?;
+    cluster.kubectl(&["delete", "namespace", ALONE, "--timeout=60s"]).await?;
+    let took = change.elapsed().as_millis();
+    context.laps.lap(format!("an operator of one namespace went in {took} ms"));
+    Ok(())
+}

@@ -1,0 +1,105 @@
+//! What the manifests promise by their text alone. That they render, and that an API server takes
+//! them, is told by a story; that a network enforces its policies, the cluster there cannot show.
+#![expect(clippy::unwrap_used, reason = "a test may say what must be so")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+
+fn deploy() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().join("deploy")
+}
+
+/// Every object of the YAML files below a folder; a patch is none, since it lacks most of one.
+fn objects(folder: &Path) -> Vec<Value> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(objects(&path));
+        } else if path.extension().is_some_and(|extension| extension == "yaml") {
+            let text = fs::read_to_string(path).unwrap();
+            let documents = serde_yaml::Deserializer::from_str(&text);
+            found.extend(documents.map(|document| Value::deserialize(document).unwrap()));
+        }
+    }
+    found
+}
+
+fn base(kind: &str) -> Value {
+    let objects = objects(&deploy().join("base"));
+    objects.into_iter().find(|object| object["kind"] == kind).unwrap()
+}
+
+#[test]
+fn every_pod_is_restricted_and_says_what_it_needs() {
+    let folders = ["base", "samples"].map(|folder| objects(&deploy().join(folder)));
+    let workloads = folders.into_iter().flatten();
+    let workloads: Vec<_> =
+        workloads.filter(|object| object["spec"]["template"].is_object()).collect();
+    assert_eq!(workloads.len(), 3, "operator, streams and plain");
+    for workload in workloads {
+        let (name, pod) = (&workload["metadata"]["name"], &workload["spec"]["template"]["spec"]);
+        assert_eq!(pod["securityContext"]["runAsNonRoot"], true, "{name}");
+        assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault", "{name}");
+        for container in pod["containers"].as_array().unwrap() {
+            let security = &container["securityContext"];
+            assert_eq!(security["allowPrivilegeEscalation"], false, "{name}");
+            assert_eq!(security["readOnlyRootFilesystem"], true, "{name}");
+            assert_eq!(security["capabilities"], json!({"drop": ["ALL"]}), "{name}");
+            let resources = &container["resources"];
+            assert!(resources["requests"]["cpu"].is_string(), "{name}");
+            assert!(resources["requests"]["memory"].is_string(), "{name}");
+            assert!(resources["limits"]["memory"].is_string(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn policy_and_budget_are_about_the_operators_pods() {
+    let labels = &base("Deployment")["spec"]["template"]["metadata"]["labels"];
+    assert_eq!(&base("NetworkPolicy")["spec"]["podSelector"]["matchLabels"], labels);
+    assert_eq!(&base("PodDisruptionBudget")["spec"]["selector"]["matchLabels"], labels);
+}
+
+/// With one operator, a budget that keeps it would keep its node from being drained.
+#[test]
+fn the_budget_never_blocks_a_drain() {
+    assert_eq!(base("Deployment")["spec"]["replicas"], 1);
+    let budget = base("PodDisruptionBudget");
+    assert_eq!(budget["spec"]["maxUnavailable"], 1);
+    assert_eq!(budget["spec"]["unhealthyPodEvictionPolicy"], "AlwaysAllow");
+}
+
+#[test]
+fn the_operator_is_reached_on_its_port_and_from_this_cluster_only() {
+    let policy = base("NetworkPolicy");
+    assert_eq!(policy["spec"]["policyTypes"], json!(["Ingress", "Egress"]));
+    let port = &base("Deployment")["spec"]["template"]["spec"]["containers"][0]["ports"][0];
+    let ingress = json!([{
+        "from": [{"namespaceSelector": {}}],
+        "ports": [{"port": port["containerPort"], "protocol": "TCP"}],
+    }]);
+    assert_eq!(policy["spec"]["ingress"], ingress);
+}
+
+#[test]
+fn the_operator_reaches_the_api_dns_and_workers_and_nothing_else() {
+    let policy = base("NetworkPolicy");
+    let mut reached = BTreeSet::new();
+    for rule in policy["spec"]["egress"].as_array().unwrap() {
+        let to = if rule["to"].is_null() { "anywhere" } else { "pods" };
+        for port in rule["ports"].as_array().unwrap() {
+            let protocol = port["protocol"].as_str().unwrap().to_owned();
+            reached.insert((to, port["port"].as_u64().unwrap(), protocol));
+        }
+    }
+    let tcp = |to, port| (to, port, "TCP".to_owned());
+    let workers = tcp("pods", 9090);
+    let dns = [tcp("anywhere", 53), ("anywhere", 53, "UDP".to_owned())];
+    let api = [tcp("anywhere", 443), tcp("anywhere", 6443)];
+    assert_eq!(reached, api.into_iter().chain(dns).chain([workers]).collect());
+}
