@@ -476,6 +476,7 @@ pub async fn turn_on(
     let decision = decide_on(&ledger, desired, observed, workload);
     let changed = is_new || decision.ledger != ledger;
     if changed {
+        views.check(&decision.ledger)?;
         ledgers.save(&decision.ledger, seen.as_ref()).await?;
     }
     views.publish(&decision.ledger).await?;

@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Result, bail, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ObjectMeta, PostParams};
-use swarm_adapters_k8s::api::Swarm;
+use swarm_adapters_k8s::api::{Swarm, SwarmLedger};
 
 use super::bad_input_is_refused::told;
 use super::pool::{REST_WITHIN, at_rest, reports, sample};
@@ -64,19 +64,25 @@ pub(super) async fn tell(context: Context) -> Result<()> {
     config_map(&context, "channels", &[], "jobs", &list).await?;
     at_rest(&context, &jobs, 2, change).await?;
     context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=30s"]).await?;
-    too_many(&context, &list).await
+    too_many(&context).await
 }
 
 /// More than a view can hold is told in words, and the last good assignment stays.
-async fn too_many(context: &Context, list: &str) -> Result<()> {
-    let more = list.replace("stream:", "stream:of-a-longer-name-than-before:");
-    set(context, "channels", "jobs", &more[..900_000.min(more.len())]).await?;
+async fn too_many(context: &Context) -> Result<()> {
+    let revision = || async {
+        let ledger = context.api::<SwarmLedger>().get("statefulset.swarm-worker").await?;
+        anyhow::Ok(ledger.spec.revision)
+    };
+    let (before, said) = (reports(context).await?, revision().await?);
     config_map(context, "peers-more", &[("list", "peers")], "hosts", &hosts()).await?;
-    told(context, "streams", "ViewTooLarge").await
+    told(context, "streams", "ViewTooLarge").await?;
+    ensure!(revision().await? == said, "what cannot be told is not recorded either");
+    ensure!(reports(context).await? == before, "the last good list keeps running");
+    Ok(())
 }
 
 fn hosts() -> String {
-    (0..12_000).fold(String::new(), |text, n| text + &format!("host{n}.of.some.example.com,80\n"))
+    (0..MANY).fold(String::new(), |text, n| text + &format!("host{n}.of.some.example.com,80\n"))
 }
 
 async fn config_map(
