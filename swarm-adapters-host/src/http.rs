@@ -1,5 +1,7 @@
 //! What both programs answer over HTTP.
 
+mod document;
+
 use std::env;
 use std::io;
 use std::net::SocketAddr;
@@ -19,6 +21,8 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::report::Report;
+
+pub use document::{Document, with_document};
 
 /// How long requests that are being answered may take once the server is to end.
 const DRAIN: Duration = Duration::from_secs(1);

@@ -10,7 +10,7 @@
 //!   processes outlives it; [`runlog`] is the record of who ran what when.
 //! - [`report`] is what a worker tells about them.
 //! - [`http`] and [`metrics`] are what both programs serve.
-//! - [`terminal`] knows how wide the terminal is.
+//! - [`terminal`] knows how wide the terminal is, and draws on it.
 
 mod procs;
 

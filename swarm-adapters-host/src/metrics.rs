@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Registry, Unit};
 
 use crate::http::Build;
 
@@ -81,6 +83,97 @@ pub fn register_build(registry: &mut Registry, build: &Build) {
     let Build { version, date } = build.clone();
     let labels = vec![("version", version), ("date", date)];
     registry.register("swarm_build", "What was built, and when", Info::new(labels));
+}
+
+/// What an operator counts of the one pool it runs on this machine. What an operator on a cluster
+/// counts too has the same name there.
+#[derive(Clone, Debug)]
+pub struct PoolMetrics {
+    turns: Family<TurnLabels, Counter>,
+    turn_duration: Histogram,
+    ledger_writes: Counter,
+    moves: Counter,
+    jobs: Family<StateLabels, Gauge>,
+    workers: Family<StateLabels, Gauge>,
+    settled: Gauge,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TurnLabels {
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StateLabels {
+    state: &'static str,
+}
+
+impl Default for PoolMetrics {
+    fn default() -> Self {
+        Self {
+            turns: Family::default(),
+            // 0.25 ms to 4 s and above.
+            turn_duration: Histogram::new(exponential_buckets(0.000_25, 2.0, 15)),
+            ledger_writes: Counter::default(),
+            moves: Counter::default(),
+            jobs: Family::default(),
+            workers: Family::default(),
+            settled: Gauge::default(),
+        }
+    }
+}
+
+impl PoolMetrics {
+    /// Shows the metrics in `registry`.
+    pub fn register(&self, registry: &mut Registry) {
+        let Self { turns, turn_duration, ledger_writes, moves, jobs, workers, settled } =
+            self.clone();
+        let registry = registry.sub_registry_with_prefix("swarm");
+        registry.register("turns", "Turns carried out, by how they ended", turns);
+        registry.register_with_unit(
+            "turn_duration",
+            "How long a turn took",
+            Unit::Seconds,
+            turn_duration,
+        );
+        registry.register("ledger_writes", "Ledgers written", ledger_writes);
+        registry.register("job_moves", "Jobs that changed their holder", moves);
+        registry.register("jobs", "Jobs, by state", jobs);
+        registry.register("workers", "Workers, by state", workers);
+        registry.register("settled", "1 while every job runs where it should, else 0", settled);
+    }
+
+    /// Notes a turn: `result` is `ok`, `conflict`, `unavailable` or `refused`.
+    pub fn turned(&self, result: &'static str, took: Duration) {
+        self.turns.get_or_create(&TurnLabels { result }).inc();
+        self.turn_duration.observe(took.as_secs_f64());
+    }
+
+    /// Notes that the ledger was written.
+    pub fn wrote(&self) {
+        self.ledger_writes.inc();
+    }
+
+    /// Notes that this many jobs went from one worker to another.
+    pub fn moved(&self, jobs: usize) {
+        self.moves.inc_by(jobs as u64);
+    }
+
+    /// Notes how the pool stands. Each call names all states, so that none keeps an old number.
+    pub fn stands(
+        &self,
+        jobs: &[(&'static str, usize)],
+        workers: &[(&'static str, usize)],
+        settled: bool,
+    ) {
+        for (family, counts) in [(&self.jobs, jobs), (&self.workers, workers)] {
+            for (state, count) in counts {
+                let count = (*count).try_into().unwrap_or(i64::MAX);
+                family.get_or_create(&StateLabels { state }).set(count);
+            }
+        }
+        self.settled.set(i64::from(settled));
+    }
 }
 
 /// What the pings of a worker count.

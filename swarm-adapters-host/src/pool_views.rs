@@ -79,12 +79,29 @@ impl PoolViews {
     fn due(&self, ledger: &Ledger) -> Vec<WorkerView> {
         let mut state = self.state();
         let views = ledger.session_views();
-        state.published.retain(|session, _| views.contains_key(session));
+        let is_done = |session: &SessionId, view: &WorkerView| {
+            !views.contains_key(session) && view.jobs.is_empty()
+        };
+        state.published.retain(|session, view| !is_done(session, view));
+        // Nothing is left to run for a session that the ledger does not name any more. It may wait
+        // to be told so, since what all workers run is taken away in this way only.
+        let gone = state.published.keys().filter(|session| !views.contains_key(*session));
+        let gone = gone.map(|session| WorkerView {
+            session: session.clone(),
+            incarnation: ledger.cells.incarnation,
+            revision: ledger.revision(),
+            jobs: BTreeMap::new(),
+        });
+        let gone: Vec<_> = gone.collect();
         let views = views.into_values().filter(|view| !view.session.is_plain());
-        let views = views.map(|view| worker_view(view, &state.details));
+        let views = views.map(|view| worker_view(view, &state.details)).chain(gone);
+        let releases = ledger.releases();
         let is_news = |view: &WorkerView| {
+            let release = releases.get(&view.session).copied().unwrap_or_default();
             state.published.get(&view.session).is_none_or(|before| {
-                (before.incarnation, &before.jobs) != (view.incarnation, &view.jobs)
+                // A grant that was never published may have been released again.
+                before.revision < release
+                    || (before.incarnation, &before.jobs) != (view.incarnation, &view.jobs)
             })
         };
         views.filter(is_news).collect()
@@ -131,5 +148,39 @@ impl ViewStore for PoolViews {
         }
         self.shared.publish(ledger).await?;
         failure.map_or(Ok(()), Err)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use swarm_core::handover::{Cell, Record};
+    use swarm_core::{Slot, SlotRecord};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_session_that_the_ledger_names_no_more_is_told_to_run_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let views = PoolViews::open(dir.path()).unwrap();
+        let session = SessionId::new("w-0", 1);
+        let mut ledger = Ledger::new(0);
+        let everywhere = Record { cell: Cell::Everywhere { token: Token(1) }, strikes: 0 };
+        ledger.cells.jobs.insert("a".parse().unwrap(), everywhere);
+        let (worker, version) = ("w-0".to_owned(), 1);
+        ledger.slots.insert(Slot(0), SlotRecord { worker, session: session.clone(), version });
+        let told = || {
+            let text = std::fs::read_to_string(worker_view::path(dir.path(), &session).unwrap());
+            let view: serde_json::Value = serde_json::from_str(&text.unwrap()).unwrap();
+            (view["revision"].as_u64().unwrap(), view["jobs"].as_object().unwrap().len())
+        };
+        ledger.cells.revision = 1;
+        views.publish(&ledger).await.unwrap();
+        assert_eq!(told(), (1, 1));
+        ledger.slots.clear();
+        for revision in [2, 3] {
+            ledger.cells.revision = revision;
+            views.publish(&ledger).await.unwrap();
+            assert_eq!(told(), (2, 0), "once is enough");
+        }
     }
 }

@@ -1,6 +1,14 @@
-//! What is known of the terminal, if there is one.
+//! What is known of the terminal, if there is one, and a screen on it.
 
+mod screen;
+
+use std::env;
 use std::io::{IsTerminal as _, stdout};
+
+use rustix::process::getpgrp;
+use rustix::termios::{Winsize, tcgetpgrp, tcgetwinsize};
+
+pub use screen::{Input, Key, Screen};
 
 /// How wide lines are where nobody looks at them, or nobody says.
 const COLUMNS: usize = 80;
@@ -8,6 +16,29 @@ const COLUMNS: usize = 80;
 /// How many characters fit on a line of standard output.
 #[must_use]
 pub fn columns() -> usize {
-    let size = stdout().is_terminal().then(|| rustix::termios::tcgetwinsize(stdout()).ok());
-    size.flatten().map(|size| usize::from(size.ws_col)).filter(|n| *n > 0).unwrap_or(COLUMNS)
+    size().map(|size| usize::from(size.ws_col)).filter(|n| *n > 0).unwrap_or(COLUMNS)
+}
+
+/// Whether standard output is a terminal that a [`Screen`] can be opened on: one of a known size,
+/// that knows more than to print, and that does not belong to another program at the moment, as
+/// that of a background job does.
+#[must_use]
+pub fn can_draw() -> bool {
+    let is_known = size().is_some_and(|size| 0 < size.ws_col && 0 < size.ws_row);
+    let is_dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
+    // Where it is the terminal of no session at all, it is nobody else's.
+    let is_ours = tcgetpgrp(stdout()).is_ok_and(|group| group == getpgrp());
+    let is_nobodys = tcgetpgrp(stdout()).is_err();
+    is_known && !is_dumb && (is_ours || is_nobodys)
+}
+
+/// Whether colours are welcome: they are, unless the environment has a `NO_COLOR` that says
+/// something, as <https://no-color.org> puts it.
+#[must_use]
+pub fn has_colours() -> bool {
+    env::var_os("NO_COLOR").is_none_or(|said| said.is_empty())
+}
+
+fn size() -> Option<Winsize> {
+    stdout().is_terminal().then(|| tcgetwinsize(stdout()).ok()).flatten()
 }

@@ -10,8 +10,10 @@
 )]
 
 mod ledger;
+mod source;
 
 pub use ledger::{Claimant, Holdings, SwarmLedger, SwarmLedgerSpec};
+pub use source::{ConfigMapKey, JobSource, SourceFormat, SourceSelector};
 
 use std::collections::BTreeMap;
 
@@ -40,10 +42,15 @@ pub const FIELD_MANAGER: &str = "swarm-operator";
     doc = "Jobs, and the pool of workers that shares them: each job is run by exactly one worker.",
     status = "SwarmStatus",
     derive = "PartialEq",
+    scale(
+        spec_replicas_path = ".spec.replicas",
+        status_replicas_path = ".status.replicas",
+        label_selector_path = ".status.selector"
+    ),
     printcolumn(json_path = ".status.jobs", name = "Jobs", type_ = "integer"),
     printcolumn(json_path = ".status.assigned", name = "Assigned", type_ = "integer"),
-    printcolumn(json_path = ".status.workersReady", name = "Workers", type_ = "integer"),
-    printcolumn(json_path = ".status.workersDesired", name = "Desired", type_ = "integer"),
+    printcolumn(json_path = ".status.workersDesired", name = "Workers", type_ = "integer"),
+    printcolumn(json_path = ".status.workersReady", name = "Up", type_ = "integer"),
     printcolumn(
         json_path = ".status.conditions[?(@.type=='Ready')].status",
         name = "Ready",
@@ -60,15 +67,30 @@ pub const FIELD_MANAGER: &str = "swarm-operator";
         type_ = "integer",
         priority = 1
     ),
+    printcolumn(json_path = ".status.version", name = "Version", type_ = "integer", priority = 1),
     printcolumn(json_path = ".metadata.creationTimestamp", name = "Age", type_ = "date")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct SwarmSpec {
-    /// The jobs, each with a name of its own. At most 2000.
+    /// The jobs, each with a name of its own. At most 2000; `jobSources` takes more.
     #[serde(default)]
     #[schemars(length(max = 2000))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub jobs: Vec<Job>,
+
+    /// ConfigMaps that hold more jobs, in the namespace of the Swarm. A name that stands in two
+    /// places is a mistake, and a source that is missing or wrong is one too: then the condition
+    /// `Stalled` says what to write instead, and the last good list of jobs stays.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub job_sources: Vec<JobSource>,
+
+    /// How many workers. Without it the workload decides and the Swarm follows. With it the Swarm
+    /// scales the workload: `kubectl scale swarm` and a horizontal autoscaler set it, and workers that
+    /// are too many are emptied before they go.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 100_000))]
+    pub replicas: Option<i32>,
 
     /// The workers that share the jobs. Cannot be changed later.
     #[x_kube(validation = kube::core::Rule::new("self == oldSelf").message(
@@ -118,12 +140,22 @@ pub struct PoolSpec {
     pub stateful_set: WorkloadRef,
 }
 
-/// A workload, by name.
-#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// A workload: by its name, or by labels that exactly one has.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = kube::core::Rule::new("has(self.name) != has(self.matchLabels)").message(
+    "write either name or matchLabels, not both and not neither"
+))]
 pub struct WorkloadRef {
     /// The workload's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
-    pub name: String,
+    pub name: Option<String>,
+    /// Labels of the workload itself (not of its pods), for names that a tool makes up. Exactly one
+    /// workload in the namespace must have them all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("minProperties" = 1, "maxProperties" = 16))]
+    pub match_labels: Option<BTreeMap<String, String>>,
 }
 
 /// What the workers are.
@@ -172,9 +204,19 @@ pub struct ViewSpec {
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RebalanceSpec {
+    /// Nothing moves while this is true, whatever happens: no job, no worker. For repairs. The
+    /// workers go on with what they have. Default: false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<bool>,
     /// What the past counts for. Default: `Sticky`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<ModeSpec>,
+    /// The most jobs that move at a time for the sake of balance. Plain workers are told of a batch
+    /// of at most so many; the next follows 2 seconds later. Moves that cannot wait, such as those
+    /// of a worker that is gone, are made all and at once. Default: any number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 2_147_483_647))]
+    pub max_moves_in_flight: Option<i32>,
     /// A pool that never had jobs gets them when all its workers are ready, or after this time;
     /// then every pod that exists counts, ready or not. Default: `60s`.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "duration::read")]
@@ -185,6 +227,11 @@ pub struct RebalanceSpec {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "duration::read")]
     #[x_kube(validation = bounded_duration())]
     pub return_grace: Option<Duration>,
+    /// The first change is acted on at once; those that follow within this time are gathered and
+    /// acted on together. Default: `1s`.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "duration::read")]
+    #[x_kube(validation = bounded_duration())]
+    pub batch_window: Option<Duration>,
 }
 
 /// What the past counts for. `Sticky`, the default: every job stays where it is unless balance needs
@@ -215,13 +262,19 @@ pub struct SwarmStatus {
     /// The ledger's revision: counts every change of who holds what.
     #[serde(default)]
     pub revision: i64,
+    /// The view's version: counts what was published to the workers.
+    #[serde(default)]
+    pub version: i64,
+    /// Tells lists of jobs apart: the same jobs, wherever they stand, have the same digest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_digest: Option<String>,
     /// How many jobs there are.
     #[serde(default)]
     pub jobs: i32,
     /// How many of them have a worker.
     #[serde(default)]
     pub assigned: i32,
-    /// How many have none, by reason.
+    /// How many have none, by reason: `no-workers`, `pool-incomplete`, `pin`, `capacity`, `paused`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unassigned: BTreeMap<String, i32>,
     /// How many workers are ready.
@@ -230,7 +283,17 @@ pub struct SwarmStatus {
     /// How many workers the pool is meant to have.
     #[serde(default)]
     pub workers_desired: i32,
-    /// `Ready` always; `Reconciling` and `Stalled` only while they are true.
+    /// While jobs have no worker: how many workers would be enough for all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub desired_workers: Option<i32>,
+    /// How many pods the workload has; of the scale subresource.
+    #[serde(default)]
+    pub replicas: i32,
+    /// Which pods these are, as a label selector; of the scale subresource.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<String>,
+    /// `Ready`, `PoolReady` and `AllJobsAssigned` always; `Reconciling` and `Stalled` only while
+    /// they are true.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend(
         "x-kubernetes-list-type" = "map",
@@ -254,12 +317,6 @@ impl Swarm {
     pub fn view_key(&self) -> &str {
         let key = self.spec.view.as_ref().and_then(|view| view.key.as_deref());
         key.unwrap_or("config.yml")
-    }
-
-    /// The name of the pool's StatefulSet.
-    #[must_use]
-    pub fn pool_name(&self) -> &str {
-        &self.spec.pool.stateful_set.name
     }
 }
 

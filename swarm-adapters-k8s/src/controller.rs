@@ -6,6 +6,8 @@
 
 mod context;
 mod nudges;
+mod pools;
+mod sources;
 mod turn;
 
 use std::path::Path;
@@ -16,6 +18,7 @@ use futures::{Stream, StreamExt, TryStreamExt};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::core::PartialObjectMeta;
 use kube::runtime::controller::{Action, Config as ControllerConfig, Controller};
 use kube::runtime::events::{Recorder, Reporter};
 use kube::runtime::finalizer::{Error as FinalizerError, Event, finalizer};
@@ -109,16 +112,24 @@ pub async fn run(
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
     let client = &clients.watching;
-    let (swarms, swarm_stream) = cached::<Swarm>(scope.api(client), watcher::Config::default());
-    let (pools, pool_stream) = cached::<StatefulSet>(scope.api(client), watcher::Config::default());
-    let stateful = watcher::Config::default().labels(STATEFUL_PODS);
-    let (pods, pod_stream) = cached::<Pod>(scope.api(client), stateful);
-    let labelled = watcher::Config::default().labels(VIEW_LABEL);
-    let (views, view_stream) = cached::<ConfigMap>(scope.api(client), labelled);
+    let everything = watcher::Config::default;
+    let (swarms, swarm_stream) = cached::<Swarm>(scope.api(client), everything(), keep);
+    let (pools, pool_stream) = cached::<StatefulSet>(scope.api(client), everything(), keep);
+    let stateful = everything().labels(STATEFUL_PODS);
+    let (pods, pod_stream) = cached::<Pod>(scope.api(client), stateful, keep);
+    let labelled = everything().labels(VIEW_LABEL);
+    let (views, view_stream) = cached::<ConfigMap>(scope.api(client), labelled, keep);
+    // Any ConfigMap may be a source of jobs: only names, labels and versions are kept. Content is
+    // fetched where a Swarm asks for it.
+    let (sources, source_stream) =
+        cached::<PartialObjectMeta<ConfigMap>>(scope.api(client), everything(), |map| {
+            map.metadata.annotations = None;
+        });
 
     let reporter = Reporter { controller: FIELD_MANAGER.into(), instance: None };
     let recorder = Recorder::new(clients.control.clone(), reporter);
-    let caches = context::Caches { swarms: swarms.clone(), pools, pods, views };
+    let all_pools = pools.clone();
+    let caches = context::Caches { swarms: swarms.clone(), pools, pods, views, sources };
     let context = Arc::new(Context::new(clients.control, caches, recorder, metrics, ready));
     tokio::spawn(announce(context.clone()));
 
@@ -126,17 +137,16 @@ pub async fn run(
     // are not part of the generation.
     let relevant = predicates::generation.combine(predicates::finalizers);
     let relevant = swarm_stream.predicate_filter(relevant, PredicateConfig::default());
-    let (of_pool, of_pod) = (swarms.clone(), swarms.clone());
+    let (of_pool, of_pod, of_source) = (swarms.clone(), swarms.clone(), swarms.clone());
     Controller::for_stream(relevant, swarms)
         .with_config(ControllerConfig::default().concurrency(CONCURRENCY))
-        .watches_stream(pool_stream, move |pool| {
-            with_pool(&of_pool, pool.namespace().as_deref(), &pool.name_any())
-        })
+        .watches_stream(pool_stream, move |pool| pools::with_pool(&of_pool, &pool))
         .watches_stream(pod_stream, move |pod| {
             let sets = pod.owner_references().iter().filter(|owner| owner.kind == "StatefulSet");
             let set = sets.map(|owner| owner.name.clone()).next().unwrap_or_default();
-            with_pool(&of_pod, pod.namespace().as_deref(), &set)
+            pools::with_pod(&of_pod, &all_pools, &pod.namespace().unwrap_or_default(), &set)
         })
+        .watches_stream(source_stream, move |map| sources::with_source(&of_source, &map))
         .watches_stream(view_stream, |view| {
             let owner = view.annotations().get(OWNER_ANNOTATION)?;
             Some(ObjectRef::new(owner).within(view.namespace().as_deref()?))
@@ -152,10 +162,14 @@ pub async fn run(
         .await;
 }
 
+/// Takes nothing from an object that is cached.
+fn keep<K>(_: &mut K) {}
+
 /// A cache, and the stream of changes that keeps it; the cache is ahead of the stream.
 fn cached<K>(
     api: Api<K>,
     config: watcher::Config,
+    slim: fn(&mut K),
 ) -> (Store<K>, impl Stream<Item = Result<K, watcher::Error>> + Send + 'static)
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + Sync + 'static,
@@ -164,20 +178,14 @@ where
     let (reader, writer) = store();
     let stream = watcher(api, config)
         .default_backoff()
-        .modify(|object| object.managed_fields_mut().clear())
+        .modify(move |object| {
+            object.managed_fields_mut().clear();
+            slim(object);
+        })
         .reflect(writer)
         .touched_objects()
         .inspect_err(|error| tracing::warn!(%error, "a watch failed and is tried again"));
     (reader, stream)
-}
-
-/// The Swarms in `namespace` whose pool is the StatefulSet called `pool`.
-fn with_pool(swarms: &Store<Swarm>, namespace: Option<&str>, pool: &str) -> Vec<ObjectRef<Swarm>> {
-    let swarms = swarms.state();
-    let meant = swarms
-        .iter()
-        .filter(|swarm| swarm.namespace().as_deref() == namespace && swarm.pool_name() == pool);
-    meant.map(|swarm| ObjectRef::from_obj(&**swarm)).collect()
 }
 
 /// Says that the operator is ready once every cache is.

@@ -1,8 +1,13 @@
 //! From the resource to the core's words. Needs no client and no clock.
 
+use std::time::Duration;
+
 use swarm_core::{Desired, Job, JobName, Jobs, Mode, Rules, Share, Slot, Timing};
 
 use crate::api::{self, ModeSpec, RebalanceSpec, Swarm};
+
+/// For how long changes that follow a change are gathered, unless the Swarm says otherwise.
+const BATCH_WINDOW: Duration = Duration::from_secs(1);
 
 /// Why a spec makes no sense, in one sentence that names the place.
 ///
@@ -39,6 +44,9 @@ pub fn desired(swarm: &Swarm) -> Result<Desired, SpecError> {
         rules: rules(&rebalance),
         max_jobs: max_jobs.map(self::max_jobs).transpose()?,
         timing: timing(&rebalance),
+        paused: rebalance.paused.unwrap_or_default(),
+        batch_window: rebalance.batch_window.map_or(BATCH_WINDOW, Into::into),
+        replicas: swarm.spec.replicas.map(replicas).transpose()?,
         ..Desired::default()
     })
 }
@@ -69,13 +77,21 @@ pub(crate) fn max_jobs(max_jobs: i32) -> Result<u32, SpecError> {
     })
 }
 
+fn replicas(replicas: i32) -> Result<u32, SpecError> {
+    u32::try_from(replicas).map_err(|_| SpecError {
+        place: "spec.replicas".into(),
+        reason: format!("{replicas} is no number of workers; write 0 or more, or leave it out"),
+    })
+}
+
 /// How to plan.
 pub(crate) fn rules(rebalance: &RebalanceSpec) -> Rules {
     let mode = match rebalance.mode.unwrap_or_default() {
         ModeSpec::Sticky => Mode::Sticky,
         ModeSpec::Canonical => Mode::Canonical,
     };
-    Rules { mode, moves_max: None }
+    let moves_max = rebalance.max_moves_in_flight.and_then(|most| usize::try_from(most).ok());
+    Rules { mode, moves_max }
 }
 
 /// How long to wait for absent workers.
@@ -103,13 +119,16 @@ mod tests {
     fn what_jobs_and_workers_ask_for_reaches_the_planner() {
         let desired = spec(&format!(
             "{POOL}\njobs: [{{name: a, share: 40, pin: 2, priority: -3}}, {{name: b}}]\n\
-             worker: {{maxJobs: 7}}\nrebalance: {{mode: Canonical, returnGrace: 5s}}"
+             worker: {{maxJobs: 7}}\nreplicas: 4\nrebalance: {{mode: Canonical, returnGrace: 5s, \
+             paused: true, maxMovesInFlight: 3, batchWindow: 0s}}"
         ));
         let desired = desired.unwrap();
         let a = Job { pin: Some(Slot(2)), priority: -3, share: Share::new(40).ok() };
         assert_eq!(desired.jobs.into_values().collect::<Vec<_>>(), [a, Job::default()]);
         assert_eq!((desired.max_jobs, desired.rules.mode), (Some(7), Mode::Canonical));
-        assert_eq!(desired.timing.return_grace, std::time::Duration::from_secs(5));
+        assert_eq!((desired.paused, desired.replicas), (true, Some(4)));
+        assert_eq!((desired.rules.moves_max, desired.batch_window), (Some(3), Duration::ZERO));
+        assert_eq!(desired.timing.return_grace, Duration::from_secs(5));
     }
 
     #[test]
@@ -119,6 +138,7 @@ mod tests {
             ("jobs: [{name: a, share: 101}]", "spec.jobs[0]: job `a` has a share of 101"),
             ("jobs: [{name: a, pin: -1}]", "spec.jobs[0]: job `a` has the pin -1"),
             ("jobs: [{name: a}, {name: a}]", "spec.jobs[1]: job `a` stands twice"),
+            ("replicas: -1", "spec.replicas: -1 is no number of workers"),
             ("worker: {maxJobs: 0}", "spec.worker.maxJobs: 0 is no number of jobs"),
         ];
         for (text, expected) in cases {

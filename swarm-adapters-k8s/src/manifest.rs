@@ -9,6 +9,7 @@
 mod documents;
 mod error;
 mod jobs;
+mod online;
 mod spec;
 mod terms;
 
@@ -18,6 +19,7 @@ use serde_json::Value;
 use swarm_core::{Desired, JobName, Rules, Timing};
 
 pub use error::ManifestError;
+pub(crate) use online::{SourceError, jobs_in_namespace};
 pub use terms::{Handover, Pacing, Runner};
 
 use crate::api::{RebalanceSpec, WorkloadRef};
@@ -100,8 +102,8 @@ pub fn parse(text: &str, name: Option<&str>) -> Result<Manifest, ManifestError> 
         rebalance,
         replication,
     } = read_spec(swarm)?;
-    let (kind, WorkloadRef { name: worker_name }) = pool_of(pool).map_err(wrong)?;
-    let workload = objects.named(swarm, kind, &worker_name)?;
+    let (kind, workload) = pool_of(pool).map_err(wrong)?;
+    let (worker_name, workload) = workload_of(&objects, swarm, kind, workload)?;
     let (of_workload, first_slot) = match workload {
         Some(workload) => {
             let (replicas, first_slot) = size_of(kind, workload).map_err(wrong)?;
@@ -125,6 +127,8 @@ pub fn parse(text: &str, name: Option<&str>) -> Result<Manifest, ManifestError> 
             timing,
             policy: handover.policy,
             paused: pacing.paused,
+            batch_window: pacing.batch_window,
+            replicas: None,
         },
         run_once,
         params,
@@ -165,11 +169,40 @@ fn pool_of(pool: spec::Pool) -> Result<(&'static str, WorkloadRef), SpecError> {
             return Err(SpecError { place: "spec.pool".into(), reason: reason.into() });
         }
     };
-    if workload.name.is_empty() {
-        let reason = format!("the {kind} has no name; write one");
-        return Err(SpecError { place: "spec.pool".into(), reason });
-    }
     Ok((kind, workload))
+}
+
+/// The name of the pool's workload, and the workload itself if it stands in the file.
+fn workload_of<'a>(
+    objects: &'a Objects,
+    swarm: &Object,
+    kind: &'static str,
+    workload: WorkloadRef,
+) -> Result<(String, Option<&'a Object>), ManifestError> {
+    let wrong = |reason| ManifestError::Spec {
+        swarm: swarm.name().to_owned(),
+        source: SpecError { place: "spec.pool".into(), reason },
+    };
+    match (workload.name, workload.match_labels.filter(|labels| !labels.is_empty())) {
+        (Some(name), None) if !name.is_empty() => {
+            let found = objects.named(swarm, kind, &name)?;
+            Ok((name, found))
+        }
+        (None, Some(labels)) => {
+            let found = objects.labelled(swarm, kind, &labels)?;
+            let [one] = found.as_slice() else {
+                let (count, labels) = (found.len(), jobs::labels(&labels));
+                return Err(wrong(format!(
+                    "{count} {kind}s in this file have the labels {labels}; exactly one must"
+                )));
+            };
+            Ok((one.name().to_owned(), Some(one)))
+        }
+        (Some(_), Some(_)) => {
+            Err(wrong("write either `name` or `matchLabels`, not both".to_owned()))
+        }
+        (Some(_) | None, None) => Err(wrong(format!("the {kind} has no name; write one"))),
+    }
 }
 
 /// How many workers a workload has, and the slot of the first.
@@ -198,7 +231,7 @@ fn bounded(count: i64, place: &str) -> Result<u32, SpecError> {
 fn pace(rebalance: &spec::Rebalance) -> (Rules, Timing, Pacing) {
     let pacing = Pacing::read(rebalance);
     let &spec::Rebalance { mode, max_moves_in_flight, initial_wait, return_grace, .. } = rebalance;
-    let common = RebalanceSpec { mode, initial_wait, return_grace };
+    let common = RebalanceSpec { mode, initial_wait, return_grace, ..RebalanceSpec::default() };
     let moves_max = max_moves_in_flight.and_then(|most| usize::try_from(most).ok());
     (Rules { moves_max, ..convert::rules(&common) }, convert::timing(&common), pacing)
 }

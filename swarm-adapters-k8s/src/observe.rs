@@ -112,11 +112,22 @@ fn since(
 
 /// The slots that the StatefulSet is meant to fill.
 fn wanted_slots(pool: &StatefulSet) -> BTreeSet<Slot> {
-    let spec = pool.spec.as_ref();
-    let start = spec.and_then(|spec| spec.ordinals.as_ref()?.start).unwrap_or(0);
-    let replicas = spec.and_then(|spec| spec.replicas).unwrap_or(1);
-    let ordinals = start..start.saturating_add(replicas);
-    ordinals.filter_map(|ordinal| u32::try_from(ordinal).ok()).map(Slot).collect()
+    let start = first_slot(pool);
+    (start..start.saturating_add(replicas(pool))).map(Slot).collect()
+}
+
+/// The lowest slot of a StatefulSet.
+#[must_use]
+pub fn first_slot(pool: &StatefulSet) -> u32 {
+    let start = pool.spec.as_ref().and_then(|spec| spec.ordinals.as_ref()?.start);
+    start.and_then(|start| u32::try_from(start).ok()).unwrap_or(0)
+}
+
+/// How many pods a StatefulSet is meant to have.
+#[must_use]
+pub fn replicas(pool: &StatefulSet) -> u32 {
+    let replicas = pool.spec.as_ref().and_then(|spec| spec.replicas);
+    replicas.map_or(1, |count| u32::try_from(count).unwrap_or(0))
 }
 
 /// The slot of a pod that `pool` controls.

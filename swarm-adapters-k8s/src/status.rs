@@ -3,8 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use swarm_core::{Decision, Observed, Presence, Unassigned, Waiting};
+use kube::core::Selector;
+use swarm_core::{
+    Assignment, Decision, Desired, Observed, Pool, Presence, Request, Unassigned, Waiting,
+    digest_jobs,
+};
 
 use crate::api::SwarmStatus;
 
@@ -21,10 +26,23 @@ pub enum Reason {
     JobsUnassigned,
     /// Workers that hold jobs are not ready or away.
     WorkersNotReady,
+    /// The balance is not reached; `maxMovesInFlight` bounds how many jobs move at a time.
+    Rebalancing,
+    /// The pool gets more or fewer workers.
+    Scaling,
     /// Somebody asked for everything to stay as it is.
-    Paused,
+    Paused {
+        /// Whether every job has a worker that is ready all the same, and none has another.
+        is_ready: bool,
+    },
     /// The pool's workload does not exist.
     PoolNotFound,
+    /// More than one workload has the labels.
+    PoolAmbiguous,
+    /// A ConfigMap that should hold jobs, or its key, is not there.
+    SourceMissing,
+    /// A ConfigMap that should hold jobs holds something else.
+    SourceInvalid,
     /// The spec cannot be used.
     InvalidSpec,
     /// A store refuses for good; the word is the store's.
@@ -41,8 +59,13 @@ impl Reason {
             Self::NoWorkers => "NoWorkers",
             Self::JobsUnassigned => "JobsUnassigned",
             Self::WorkersNotReady => "WorkersNotReady",
-            Self::Paused => "Paused",
+            Self::Rebalancing => "Rebalancing",
+            Self::Scaling => "Scaling",
+            Self::Paused { .. } => "Paused",
             Self::PoolNotFound => "PoolNotFound",
+            Self::PoolAmbiguous => "PoolAmbiguous",
+            Self::SourceMissing => "SourceMissing",
+            Self::SourceInvalid => "SourceInvalid",
             Self::InvalidSpec => "InvalidSpec",
             Self::Refused(code) => code,
         }
@@ -57,9 +80,24 @@ impl Reason {
             | Self::NoWorkers
             | Self::JobsUnassigned
             | Self::WorkersNotReady
-            | Self::Paused => false,
-            Self::PoolNotFound | Self::InvalidSpec | Self::Refused(_) => true,
+            | Self::Rebalancing
+            | Self::Scaling
+            | Self::Paused { .. } => false,
+            Self::PoolNotFound
+            | Self::PoolAmbiguous
+            | Self::SourceMissing
+            | Self::SourceInvalid
+            | Self::InvalidSpec
+            | Self::Refused(_) => true,
         }
+    }
+
+    fn is_ready(self) -> bool {
+        matches!(self, Self::Settled | Self::Paused { is_ready: true })
+    }
+
+    fn is_reconciling(self) -> bool {
+        !self.is_ready() && !self.is_stalled() && !matches!(self, Self::Paused { .. })
     }
 }
 
@@ -75,8 +113,9 @@ pub struct Verdict {
 impl Verdict {
     /// The verdict on a turn that was carried out.
     #[must_use]
-    pub fn of(decision: &Decision, observed: &Observed) -> Self {
-        let jobs = decision.plan.assignment.len() + decision.plan.unassigned.len();
+    pub fn of(decision: &Decision, desired: &Desired, observed: &Observed) -> Self {
+        let plan = &decision.plan;
+        let jobs = plan.assignment.len() + plan.unassigned.len();
         match decision.waiting {
             Some(Waiting::PoolIncomplete { ready, desired }) => {
                 let message = format!(
@@ -85,25 +124,60 @@ impl Verdict {
                 );
                 return Self { reason: Reason::PoolIncomplete, message };
             }
-            Some(Waiting::Paused) => {
-                let message = "paused: every job stays where it is".to_owned();
-                return Self { reason: Reason::Paused, message };
-            }
-            None => {}
+            Some(Waiting::Paused) => return Self::paused(decision, desired, observed),
+            Some(Waiting::Gathering) | None => {}
         }
-        if !decision.plan.unassigned.is_empty() {
+        if !plan.unassigned.is_empty() {
             return Self::without_worker(decision, jobs);
         }
-        let holders = decision.plan.assignment.by_slot();
-        let not_ready = holders.keys().filter_map(|slot| observed.workers.get(slot));
-        let not_ready = not_ready.filter(|seen| seen.presence != Presence::Ready);
-        let names: Vec<_> = not_ready.map(|seen| seen.name.as_str()).collect();
-        if names.is_empty() {
-            let message = format!("{jobs} jobs on {} workers", decision.ledger.slots.len());
-            return Self { reason: Reason::Settled, message };
+        let names = not_ready(decision, observed);
+        if !names.is_empty() {
+            let names = shortened(&names);
+            let message = format!("these workers hold jobs and are not ready: {names}");
+            return Self { reason: Reason::WorkersNotReady, message };
         }
-        let message = format!("these workers hold jobs and are not ready: {}", shortened(&names));
-        Self { reason: Reason::WorkersNotReady, message }
+        if !plan.deferred.is_empty() {
+            let (left, most) = (plan.deferred.len(), desired.rules.moves_max.unwrap_or_default());
+            let message = format!("{left} jobs are still to move, at most {most} at a time");
+            return Self { reason: Reason::Rebalancing, message };
+        }
+        let now = observed.workers_desired;
+        match desired.replicas.map(|count| count as usize).filter(|count| *count != now) {
+            Some(wanted) if wanted < now => {
+                let message = format!(
+                    "the pool goes from {now} to {wanted} workers, as soon as those that are too \
+                     many were told that they have no jobs"
+                );
+                Self { reason: Reason::Scaling, message }
+            }
+            Some(wanted) => {
+                let message = format!("the pool goes from {now} to {wanted} workers");
+                Self { reason: Reason::Scaling, message }
+            }
+            None => {
+                let message = format!("{jobs} jobs on {} workers", decision.ledger.slots.len());
+                Self { reason: Reason::Settled, message }
+            }
+        }
+    }
+
+    /// The verdict on a Swarm where everything stays as it is.
+    fn paused(decision: &Decision, desired: &Desired, observed: &Observed) -> Self {
+        let without = decision.plan.unassigned.len();
+        let held = decision.ledger.assignment();
+        let gone = held.iter().filter(|(job, _)| !desired.jobs.contains_key(*job)).count();
+        let not_ready = not_ready(decision, observed);
+        let is_ready = without == 0 && gone == 0 && not_ready.is_empty();
+        let message = if is_ready {
+            "paused: every job stays where it is".to_owned()
+        } else {
+            format!(
+                "paused: every job stays where it is; {without} jobs have no worker, {gone} that \
+                 are no longer wanted have one, {} workers that hold jobs are not ready",
+                not_ready.len()
+            )
+        };
+        Self { reason: Reason::Paused { is_ready }, message }
     }
 
     /// The verdict when some of `jobs` jobs have no worker.
@@ -120,6 +194,14 @@ impl Verdict {
     }
 }
 
+/// The workers that hold jobs and are not ready.
+fn not_ready<'a>(decision: &Decision, observed: &'a Observed) -> Vec<&'a str> {
+    let holders = decision.plan.assignment.by_slot();
+    let seen = holders.keys().filter_map(|slot| observed.workers.get(slot));
+    let not_ready = seen.filter(|seen| seen.presence != Presence::Ready);
+    not_ready.map(|seen| seen.name.as_str()).collect()
+}
+
 /// A list of names of bounded length.
 fn shortened(names: &[&str]) -> String {
     const SHOWN: usize = 5;
@@ -130,31 +212,53 @@ fn shortened(names: &[&str]) -> String {
     }
 }
 
+/// What a turn came to.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// What was decided.
+    pub decision: &'a Decision,
+    /// What was wanted.
+    pub desired: &'a Desired,
+    /// What was seen.
+    pub observed: &'a Observed,
+    /// The pool's workload.
+    pub pool: &'a StatefulSet,
+}
+
 /// The status after a turn.
 #[must_use]
 pub fn after_turn(
     generation: Option<i64>,
     before: Option<&SwarmStatus>,
-    decision: &Decision,
-    observed: &Observed,
+    facts: &Facts<'_>,
     verdict: &Verdict,
 ) -> SwarmStatus {
+    let Facts { decision, desired, observed, pool } = *facts;
     let plan = &decision.plan;
     let mut unassigned = BTreeMap::<String, i32>::new();
     for reason in plan.unassigned.values() {
         *unassigned.entry(reason.as_str().to_owned()).or_default() += 1;
     }
+    let wanted = desired.replicas.map_or(observed.workers_desired, |count| count as usize);
+    let selector = pool.spec.as_ref().map(|spec| spec.selector.clone());
+    let selector = selector.and_then(|selector| Selector::try_from(selector).ok());
     let status = SwarmStatus {
         observed_generation: None,
-        revision: i64::try_from(decision.ledger.revision()).unwrap_or(i64::MAX),
+        revision: number(decision.ledger.revision()),
+        version: number(decision.ledger.version),
+        source_digest: Some(format!("{:016x}", digest_jobs(&desired.jobs))),
         jobs: count(plan.assignment.len() + plan.unassigned.len()),
         assigned: count(plan.assignment.len()),
         unassigned,
         workers_ready: count(observed.ready()),
-        workers_desired: count(observed.workers_desired),
+        workers_desired: count(wanted),
+        desired_workers: workers_enough(decision, desired),
+        replicas: pool.status.as_ref().map_or(0, |status| status.replicas),
+        selector: selector.map(|selector| selector.to_string()),
         conditions: Vec::new(),
     };
-    judged(generation, before, status, verdict)
+    let extra = [pool_ready(observed, wanted), all_assigned(decision)];
+    judged(generation, before, status, verdict, extra)
 }
 
 /// The status after a turn that could not be carried out: the counts of the last good one stay.
@@ -164,7 +268,82 @@ pub fn after_refusal(
     before: Option<&SwarmStatus>,
     verdict: &Verdict,
 ) -> SwarmStatus {
-    judged(generation, before, before.cloned().unwrap_or_default(), verdict)
+    let status = before.cloned().unwrap_or_default();
+    let has_pool = !matches!(verdict.reason, Reason::PoolNotFound | Reason::PoolAmbiguous);
+    let as_before = |kind: &'static str| {
+        let before = status.conditions.iter().find(|old| old.type_ == kind);
+        let known = before.filter(|_| has_pool || kind != POOL_READY);
+        known.map_or_else(
+            || Part {
+                kind,
+                status: if has_pool { "Unknown" } else { "False" },
+                reason: verdict.reason.as_str().into(),
+                message: verdict.message.clone(),
+            },
+            |old| Part {
+                kind,
+                status: match old.status.as_str() {
+                    "True" => "True",
+                    "False" => "False",
+                    _ => "Unknown",
+                },
+                reason: old.reason.clone(),
+                message: old.message.clone(),
+            },
+        )
+    };
+    let extra = [as_before(POOL_READY), as_before(ALL_ASSIGNED)];
+    judged(generation, before, status.clone(), verdict, extra)
+}
+
+const POOL_READY: &str = "PoolReady";
+const ALL_ASSIGNED: &str = "AllJobsAssigned";
+
+/// A condition without what all have in common.
+struct Part {
+    kind: &'static str,
+    status: &'static str,
+    reason: String,
+    message: String,
+}
+
+impl Part {
+    fn new(kind: &'static str, is_true: bool, reason: &str, message: String) -> Self {
+        let status = if is_true { "True" } else { "False" };
+        Self { kind, status, reason: reason.to_owned(), message }
+    }
+}
+
+fn pool_ready(observed: &Observed, wanted: usize) -> Part {
+    let ready = observed.ready();
+    let is_ready = wanted <= ready && observed.workers_desired == wanted;
+    let reason = if is_ready { "AllWorkersReady" } else { "WorkersMissing" };
+    Part::new(POOL_READY, is_ready, reason, format!("{ready} of {wanted} workers are ready"))
+}
+
+fn all_assigned(decision: &Decision) -> Part {
+    let (without, with) = (decision.plan.unassigned.len(), decision.plan.assignment.len());
+    let all = without + with;
+    if without == 0 {
+        let message = format!("each of {all} jobs has a worker");
+        return Part::new(ALL_ASSIGNED, true, "AllAssigned", message);
+    }
+    let words: BTreeSet<_> = decision.plan.unassigned.values().map(|why| why.as_str()).collect();
+    let words: Vec<_> = words.into_iter().collect();
+    let message = format!("{without} of {all} jobs have no worker: {}", words.join(", "));
+    Part::new(ALL_ASSIGNED, false, "JobsUnassigned", message)
+}
+
+/// How many workers would be enough, where those that are there are not.
+fn workers_enough(decision: &Decision, desired: &Desired) -> Option<i32> {
+    if decision.waiting.is_some() || decision.plan.unassigned.is_empty() {
+        return None;
+    }
+    let mut pool = Pool::ready(1);
+    pool.0.values_mut().for_each(|member| member.max_jobs = desired.max_jobs);
+    let held = Assignment::default();
+    let request = Request { jobs: &desired.jobs, held: &held, pool: &pool, rules: desired.rules };
+    request.workers_enough().and_then(|enough| i32::try_from(enough).ok())
 }
 
 fn judged(
@@ -172,30 +351,37 @@ fn judged(
     before: Option<&SwarmStatus>,
     status: SwarmStatus,
     verdict: &Verdict,
+    extra: [Part; 2],
 ) -> SwarmStatus {
     let Verdict { reason, message } = verdict;
+    let of_verdict = |kind, is_true| Part::new(kind, is_true, reason.as_str(), message.clone());
+    let mut parts = vec![of_verdict("Ready", reason.is_ready())];
+    if reason.is_stalled() {
+        parts.push(of_verdict("Stalled", true));
+    } else if reason.is_reconciling() {
+        parts.push(of_verdict("Reconciling", true));
+    }
+    parts.extend(extra);
     let before = before.into_iter().flat_map(|status| &status.conditions);
-    let condition = |kind: &str, is_true: bool| {
-        let status = if is_true { "True" } else { "False" };
+    let condition = |part: Part| {
+        let Part { kind, status, reason, message } = part;
         let same = before.clone().find(|old| old.type_ == kind && old.status == status);
         let now = || Time(Timestamp::now());
         Condition {
             type_: kind.into(),
             status: status.into(),
-            reason: reason.as_str().into(),
-            message: message.clone(),
+            reason,
+            message,
             observed_generation: generation,
             last_transition_time: same.map_or_else(now, |same| same.last_transition_time.clone()),
         }
     };
-    let is_ready = *reason == Reason::Settled;
-    let mut conditions = vec![condition("Ready", is_ready)];
-    if reason.is_stalled() {
-        conditions.push(condition("Stalled", true));
-    } else if !is_ready {
-        conditions.push(condition("Reconciling", true));
-    }
+    let conditions = parts.into_iter().map(condition).collect();
     SwarmStatus { observed_generation: generation, conditions, ..status }
+}
+
+fn number(counter: u64) -> i64 {
+    i64::try_from(counter).unwrap_or(i64::MAX)
 }
 
 fn count(n: usize) -> i32 {
@@ -207,4 +393,91 @@ fn count(n: usize) -> i32 {
 pub fn ready_reason(status: Option<&SwarmStatus>) -> Option<&str> {
     let ready = status?.conditions.iter().find(|condition| condition.type_ == "Ready");
     ready.map(|condition| condition.reason.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use swarm_core::{Ledger, Slot, WorkerSeen, decide, jobs};
+
+    fn observed(presences: &[Presence]) -> Observed {
+        let worker = |(n, presence): (u32, &Presence)| {
+            let name = format!("w-{n}");
+            let session = Some(swarm_core::handover::SessionId::plain(&name));
+            (Slot(n), WorkerSeen { name, presence: *presence, session })
+        };
+        let workers = (0..).zip(presences).map(worker).collect();
+        Observed { workers, workers_desired: presences.len(), ..Observed::default() }
+    }
+
+    /// The status of a turn on a warm pool, and what each condition says.
+    fn status(desired: &Desired, observed: &Observed) -> (SwarmStatus, Vec<String>) {
+        let all = Desired { jobs: jobs(["a", "b"]).unwrap(), ..Desired::default() };
+        let ready = self::observed(&[Presence::Ready; 2]);
+        let ledger = decide(&Ledger::new(1), &all, &ready).ledger;
+        let decision = decide(&ledger, desired, observed);
+        let verdict = Verdict::of(&decision, desired, observed);
+        let pool = StatefulSet::default();
+        let facts = Facts { decision: &decision, desired, observed, pool: &pool };
+        let status = after_turn(Some(7), None, &facts, &verdict);
+        let told = status.conditions.iter();
+        let told = told.map(|it| format!("{}={} {}", it.type_, it.status, it.reason)).collect();
+        (status, told)
+    }
+
+    #[test]
+    fn a_pause_is_ready_as_long_as_every_job_has_a_worker_that_is() {
+        let paused =
+            Desired { paused: true, jobs: jobs(["a", "b"]).unwrap(), ..Desired::default() };
+        let (_, well) = status(&paused, &observed(&[Presence::Ready; 2]));
+        let expected = [
+            "Ready=True Paused",
+            "PoolReady=True AllWorkersReady",
+            "AllJobsAssigned=True AllAssigned",
+        ];
+        assert_eq!(well, expected);
+        let (_, ill) = status(&paused, &observed(&[Presence::Ready, Presence::NotReady]));
+        assert_eq!(ill[..2], ["Ready=False Paused", "PoolReady=False WorkersMissing"]);
+        let more = Desired { jobs: jobs(["a", "b", "c"]).unwrap(), ..paused };
+        let (_, more) = status(&more, &observed(&[Presence::Ready; 2]));
+        let expected = [
+            "Ready=False Paused",
+            "PoolReady=True AllWorkersReady",
+            "AllJobsAssigned=False JobsUnassigned",
+        ];
+        assert_eq!(more, expected);
+    }
+
+    #[test]
+    fn jobs_without_a_worker_tell_how_many_workers_would_be_enough() {
+        let names = ["a", "b", "c", "d", "e"];
+        let desired =
+            Desired { jobs: jobs(names).unwrap(), max_jobs: Some(1), ..Desired::default() };
+        let (status, told) = status(&desired, &observed(&[Presence::Ready; 2]));
+        assert_eq!((status.assigned, status.desired_workers), (2, Some(5)));
+        assert_eq!(told[..2], ["Ready=False JobsUnassigned", "Reconciling=True JobsUnassigned"]);
+    }
+
+    #[test]
+    fn a_pool_that_changes_its_size_reconciles() {
+        let desired =
+            Desired { replicas: Some(3), jobs: jobs(["a", "b"]).unwrap(), ..Desired::default() };
+        let (status, told) = status(&desired, &observed(&[Presence::Ready; 2]));
+        let expected =
+            ["Ready=False Scaling", "Reconciling=True Scaling", "PoolReady=False WorkersMissing"];
+        assert_eq!((status.workers_ready, status.workers_desired), (2, 3));
+        assert_eq!(told[..3], expected);
+    }
+
+    #[test]
+    fn a_refusal_keeps_the_counts_and_what_it_does_not_speak_of() {
+        let desired = Desired { jobs: jobs(["a", "b"]).unwrap(), ..Desired::default() };
+        let (before, _) = status(&desired, &observed(&[Presence::Ready; 2]));
+        let verdict = Verdict { reason: Reason::PoolNotFound, message: "gone".into() };
+        let after = after_refusal(Some(8), Some(&before), &verdict);
+        let told = after.conditions.iter().map(|it| format!("{}={}", it.type_, it.status));
+        let expected = ["Ready=False", "Stalled=True", "PoolReady=False", "AllJobsAssigned=True"];
+        assert_eq!(told.collect::<Vec<_>>(), expected);
+        assert_eq!((after.jobs, after.assigned), (2, 2));
+    }
 }

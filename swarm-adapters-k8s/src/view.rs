@@ -99,18 +99,28 @@ impl ConfigMapViewStore {
     }
 }
 
+/// The view that follows from a ledger, if it is not too large.
+fn view_of(ledger: &Ledger) -> Result<String, StoreError> {
+    let yaml = ledger.view().to_yaml();
+    if yaml.len() > VIEW_BYTES_MAX {
+        let reason = format!(
+            "the view would have {} bytes, more than the {VIEW_BYTES_MAX} that fit into a \
+             ConfigMap; divide the jobs among several Swarms",
+            yaml.len()
+        );
+        return Err(StoreError::Refused { code: "ViewTooLarge", reason });
+    }
+    Ok(yaml)
+}
+
 #[async_trait]
 impl ViewStore for ConfigMapViewStore {
+    fn check(&self, ledger: &Ledger) -> Result<(), StoreError> {
+        view_of(ledger).map(drop)
+    }
+
     async fn publish(&self, ledger: &Ledger) -> Result<(), StoreError> {
-        let yaml = ledger.view().to_yaml();
-        if yaml.len() > VIEW_BYTES_MAX {
-            let reason = format!(
-                "the view would have {} bytes, more than the {VIEW_BYTES_MAX} that fit into a \
-                 ConfigMap; divide the jobs among several Swarms",
-                yaml.len()
-            );
-            return Err(StoreError::Refused { code: "ViewTooLarge", reason });
-        }
+        let yaml = view_of(ledger)?;
         let mut last = self.last.lock().await;
         let existing = match self.known(last.as_ref()) {
             Some(known) => Some(known),
@@ -144,4 +154,25 @@ impl ViewStore for ConfigMapViewStore {
 /// Kubernetes 1.35 and in practice ever since.
 fn age(object: &ConfigMap) -> u64 {
     object.resource_version().and_then(|version| version.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use swarm_core::{Assignment, Pool, jobs, plan};
+
+    #[test]
+    fn a_view_that_fits_into_no_config_map_is_refused_with_its_size() {
+        let ledger = |count: usize| {
+            let names: Vec<_> =
+                (0..count).map(|n| format!("stream:camera{n:06}:updated")).collect();
+            let jobs = jobs(names.iter().map(String::as_str)).unwrap();
+            let plan = plan(&jobs, &Assignment::default(), &Pool::ready(9));
+            Ledger::new(0).next(&plan.assignment, &Pool::ready(9))
+        };
+        assert!(view_of(&ledger(20_000)).is_ok());
+        let error = view_of(&ledger(40_000)).unwrap_err().to_string();
+        assert!(error.starts_with("the view would have 12"), "{error}");
+        assert!(error.ends_with("divide the jobs among several Swarms"), "{error}");
+    }
 }

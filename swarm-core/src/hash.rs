@@ -3,7 +3,7 @@
 //! Both are part of the persisted behaviour: changing either moves jobs in every running pool, so
 //! golden vectors below hold them in place. Integers only, no platform width, no float.
 
-use crate::{JobName, Slot};
+use crate::{Job, JobName, Jobs, Slot};
 
 /// Draws before [`home`] gives up hitting a live slot and looks at all of them.
 const DRAWS_MAX: u32 = 64;
@@ -17,6 +17,19 @@ pub fn hash_job(job: &JobName) -> u64 {
 /// The same for a name that was checked elsewhere.
 pub(crate) fn hash_name(name: &str) -> u64 {
     twox_hash::XxHash3_64::oneshot(name.as_bytes())
+}
+
+/// Tells lists of jobs apart: names and wishes count, order does not. O(jobs).
+#[must_use]
+pub fn digest_jobs(jobs: &Jobs) -> u64 {
+    let word = |digest, word: u64| mix(digest ^ word);
+    jobs.iter().fold(0, |digest, (name, job)| {
+        let Job { pin, priority, share } = job;
+        let pin = pin.map_or(0, |slot| u64::from(slot.0) + 1);
+        let share = share.map_or(0, |share| u64::from(share.percent()));
+        let wishes = word(word(pin, share), u64::from(priority.cast_unsigned()));
+        word(word(digest, hash_job(name)), wishes)
+    })
 }
 
 /// Scrambles 64 bits reversibly: the finalizer of SplitMix64 (Steele, Lea, Flood, 2014).

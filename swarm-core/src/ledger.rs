@@ -151,8 +151,26 @@ impl Ledger {
         View { version: self.version, workers: self.slots.iter().map(entry).collect() }
     }
 
+    /// The revision that each session has to acknowledge before all it was asked to let go of can
+    /// go on; sessions that were asked for nothing do not stand here. O(jobs · log sessions).
+    ///
+    /// A publisher may leave a session's view as it is if that names the same jobs and tokens, and
+    /// its revision is not below this one. Equal jobs alone are not enough: a grant that was never
+    /// published may be released again, and then nobody would be told to acknowledge that.
+    #[must_use]
+    pub fn releases(&self) -> BTreeMap<&SessionId, u64> {
+        let mut latest = BTreeMap::new();
+        for record in self.cells.jobs.values() {
+            if let Cell::Releasing { session, since, .. } = &record.cell {
+                let known = latest.entry(session).or_insert(*since);
+                *known = (*known).max(*since);
+            }
+        }
+        latest
+    }
+
     /// What each session that fills a slot, or still holds jobs, is to run, with its tokens.
-    /// O(jobs · log sessions).
+    /// See [`releases`](Self::releases) for when one has to be published. O(jobs · log sessions).
     #[must_use]
     pub fn session_views(&self) -> BTreeMap<SessionId, SessionView> {
         let empty = |session: &SessionId| SessionView {

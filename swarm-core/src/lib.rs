@@ -46,7 +46,7 @@ pub mod handover;
 pub mod session;
 
 pub use assignment::{Assignment, Change, diff};
-pub use hash::{hash_job, home};
+pub use hash::{digest_jobs, hash_job, home};
 pub use job::{Job, JobName, JobNameError, Jobs, JobsError, Share, ShareError, jobs};
 pub use ledger::{Filled, Ledger, LedgerStep, SlotRecord, Token, stored};
 pub use planner::{
@@ -55,6 +55,9 @@ pub use planner::{
     plan,
 };
 pub use pool::{Member, Pool, Presence, Slot, Standing, Timing};
-pub use turn::{Decision, Desired, Observed, Replication, Turn, Waiting, WorkerSeen, decide, turn};
+pub use turn::{
+    Decision, Desired, Observed, PLAIN_HANDOVER, Replication, Turn, Waiting, WorkerSeen, Workload,
+    decide, decide_on, turn, turn_on,
+};
 pub use view::{View, ViewEntry};
 pub use worker::{Worker, WorkerEffect};

@@ -45,6 +45,17 @@ pub trait LedgerStore: Send + Sync {
 /// A reader sees all of a view or none of it. Views may reach readers late or twice.
 #[async_trait]
 pub trait ViewStore: Send + Sync {
+    /// Whether what follows from `ledger` could be published. It is asked before the ledger is
+    /// saved: a ledger that workers can never be told must not replace one that they were told.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Refused`] if it never can.
+    fn check(&self, ledger: &Ledger) -> Result<(), StoreError> {
+        let _ = ledger;
+        Ok(())
+    }
+
     /// Publishes what follows from `ledger` and returns once that is acknowledged. Publishing what
     /// is published already writes nothing.
     ///

@@ -142,6 +142,12 @@ impl Session {
         self.phase == Phase::Over
     }
 
+    /// Whether it was told to end, or has to: it starts nothing that it is granted from now on.
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        self.phase != Phase::Open
+    }
+
     /// When the mere passing of time next changes something. Whoever drives the machine sends a
     /// [`SessionEvent::Tick`] then at the latest; a guard of its own, a thread that needs nothing
     /// else, ends the process at [`deadline`](Self::deadline) if it still runs jobs.
@@ -248,8 +254,7 @@ impl Session {
         let Some(pending) = self.pending.take_if(|pending| pending.number == number) else {
             return;
         };
-        self.lease = version;
-        self.has_lease = true;
+        self.has_made(now, number, version);
         if pending.holder != Holder::Session {
             self.phase = Phase::Over;
             effects.push(SessionEffect::Over);
@@ -264,6 +269,18 @@ impl Session {
         }
     }
 
+    /// Our write `number` is what the lease says. If a later one than the first made it, it may
+    /// have been made again: an earlier one may have landed unheard, been revoked, waited out and
+    /// deleted, and what it was granted may be others' by now. Then the session ends unused; the
+    /// next one has a name that nobody has seen.
+    fn has_made(&mut self, now: Moment, number: u64, version: LeaseVersion) {
+        if !self.has_lease && number != 1 {
+            self.drain(now);
+        }
+        self.lease = version;
+        self.has_lease = true;
+    }
+
     /// A write was refused and the lease was read: whose is it now?
     fn lease_read(&mut self, now: Moment, lease: Option<Lease>, effects: &mut Vec<SessionEffect>) {
         match lease {
@@ -274,8 +291,7 @@ impl Session {
                     // An earlier write of ours landed late. When it was sent is forgotten, so it
                     // prolongs nothing; the next one is sent with the right version.
                     self.pending = None;
-                    self.lease = lease.version;
-                    self.has_lease = true;
+                    self.has_made(now, lease.number, lease.version);
                 }
             }
             Some(lease) if lease.holder == Holder::Closed && self.phase == Phase::Closing => {

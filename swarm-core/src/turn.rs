@@ -4,6 +4,12 @@
 //! between any two awaits and repeat the turn: every write is either a compare-and-set or derived
 //! from the ledger.
 
+mod pace;
+mod scale;
+
+#[cfg(test)]
+mod tests;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,6 +20,8 @@ use crate::{
     Assignment, Filled, JobName, Jobs, Ledger, LedgerStep, Member, MoveReason, Plan, Pool,
     Presence, Request, Rules, Slot, Standing, Timing, Unassigned, check, everywhere,
 };
+
+pub use pace::PLAIN_HANDOVER;
 
 /// What the user asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,6 +40,10 @@ pub struct Desired {
     pub policy: Policy,
     /// Whether everything is to stay as it is.
     pub paused: bool,
+    /// For how long after a change of the ledger further changes are gathered.
+    pub batch_window: Duration,
+    /// How many workers the pool is to have; `None` if the workload decides, not the user.
+    pub replicas: Option<u32>,
 }
 
 /// By how many workers each job is run.
@@ -49,7 +61,7 @@ pub enum Replication {
 pub struct Observed {
     /// Every slot that is wanted or still filled.
     pub workers: BTreeMap<Slot, WorkerSeen>,
-    /// How many workers the pool is meant to have.
+    /// How many workers the workload is meant to have.
     pub workers_desired: usize,
     /// For how long the pool has been watched, on a monotonic clock.
     pub watched_for: Duration,
@@ -59,6 +71,17 @@ pub struct Observed {
     pub evidence: BTreeMap<SessionId, Evidence>,
     /// For how long each cell of the ledger has been seen as it is; a missing one counts as new.
     pub ages: BTreeMap<JobName, Duration>,
+}
+
+/// What else is seen where the workers are the pods of a workload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Workload {
+    /// The lowest slot.
+    pub first_slot: u32,
+    /// How long ago the ledger was changed last; `None` if that does not matter.
+    pub since_change: Option<Duration>,
+    /// How long ago plain workers were last told to let go of a job; `None` if none can have been.
+    pub since_handover: Option<Duration>,
 }
 
 /// What was seen of the worker in a slot.
@@ -84,6 +107,8 @@ pub struct Decision {
     pub waiting: Option<Waiting>,
     /// After which time the same observation leads to another decision.
     pub recheck_in: Option<Duration>,
+    /// How many workers the workload is to have from now on, if it is meant to have another number.
+    pub replicas: Option<u32>,
 }
 
 /// Why a turn assigns nothing.
@@ -98,6 +123,8 @@ pub enum Waiting {
     },
     /// Somebody asked for everything to stay as it is.
     Paused,
+    /// The ledger was changed a moment ago; what changes now is gathered for the next one.
+    Gathering,
 }
 
 /// Decides what to do about `ledger`, given what is wanted and what is seen.
@@ -106,43 +133,137 @@ pub enum Waiting {
 /// then every worker that exists counts, ready or not, since some are ready only once they have
 /// work. Afterwards only ready workers are given jobs. O(jobs · log jobs).
 pub fn decide(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decision {
+    decide_on(ledger, desired, observed, &Workload::default())
+}
+
+/// [`decide`] for the pods of a workload.
+///
+/// Changes that follow a change within the `batch_window` are gathered. Under a budget, plain
+/// workers are told of one batch of voluntary moves at a time, with [`PLAIN_HANDOVER`] in between.
+/// Where the user decides on the number of workers, slots that are too many are emptied first; the
+/// workload gets fewer pods once theirs were told, [`PLAIN_HANDOVER`] later.
+pub fn decide_on(
+    ledger: &Ledger,
+    desired: &Desired,
+    observed: &Observed,
+    workload: &Workload,
+) -> Decision {
     let is_cold = ledger.version == 0;
     if desired.paused {
-        let ledger = ledger.clone();
-        let (plan, waiting) = (Plan::default(), Some(Waiting::Paused));
-        return Decision { ledger, plan, waiting, recheck_in: None };
+        return paused(ledger, desired, observed, workload);
     }
-    if is_cold && let Some(waiting) = incomplete(desired, observed) {
+    if is_cold && let Some(waiting) = incomplete(desired, observed, workload) {
         let incomplete = |job: &JobName| (job.clone(), Unassigned::PoolIncomplete);
         let unassigned = desired.jobs.keys().map(incomplete).collect();
         let plan = Plan { unassigned, ..Plan::default() };
-        let (next, waiting) = (ledger.clone(), Some(waiting));
-        let recheck_in = recheck_in(ledger, &next, desired, observed);
-        return Decision { ledger: next, plan, waiting, recheck_in };
+        let (replicas, look) = scale::replicas([ledger, ledger], desired, observed, workload);
+        let recheck = recheck_in(ledger, ledger, desired, observed);
+        let (ledger, waiting) = (ledger.clone(), Some(waiting));
+        let recheck_in = recheck.into_iter().chain(look).min();
+        return Decision { ledger, plan, waiting, recheck_in, replicas };
     }
-    let pool = pool(is_cold, desired, observed);
+    let pool = pool(is_cold, desired, observed, workload);
     let (plan, goal) = match desired.replication {
-        Replication::One => plan_one(ledger, desired, &pool),
-        Replication::All => plan_all(desired, &pool),
+        Replication::One => plan_one(ledger, desired, &pool, workload),
+        Replication::All => plan_all(ledger, desired, &pool),
     };
     let terms = terms(desired);
+    let mut workers = filled(&pool, observed);
+    workers.extend(scale::emptied(desired, observed, workload));
     let step = LedgerStep {
-        workers: &filled(&pool, observed),
+        workers: &workers,
         goal: &goal,
         evidence: &observed.evidence,
-        ages: &observed.ages,
+        ages: &waited(ledger, &goal, &observed.ages),
         terms: &terms,
     };
     let next = ledger.step(&step);
-    let recheck_in = recheck_in(ledger, &next, desired, observed);
-    Decision { ledger: next, plan, waiting: None, recheck_in }
+    if next != *ledger
+        && let Some(left) = pace::gathers_for(desired, workload)
+    {
+        let (ledger, waiting) = (ledger.clone(), Some(Waiting::Gathering));
+        return Decision { ledger, plan, waiting, recheck_in: Some(left), replicas: None };
+    }
+    let (replicas, look) = scale::replicas([ledger, &next], desired, observed, workload);
+    let batch = pace::next_batch_in(&plan, workload);
+    let recheck = recheck_in(ledger, &next, desired, observed);
+    let recheck_in = recheck.into_iter().chain(look).chain(batch).min();
+    Decision { ledger: next, plan, waiting: None, recheck_in, replicas }
+}
+
+/// Everything stays where it is; only what was held by a session that has ended is granted again, to
+/// whoever fills the same slot now.
+fn paused(
+    ledger: &Ledger,
+    desired: &Desired,
+    observed: &Observed,
+    workload: &Workload,
+) -> Decision {
+    let held = ledger.assignment();
+    let has_ended = |session: &SessionId| {
+        observed.evidence.get(session).is_some_and(|evidence| evidence.ended.is_some())
+    };
+    let place = |(job, record): (&JobName, &Record)| {
+        let slot = held.holder(job);
+        let place = match &record.cell {
+            Cell::Granted { session, .. } | Cell::Releasing { session, .. } => match slot {
+                // Nothing is known of a plain worker but who fills its slot now.
+                Some(slot) if has_ended(session) || session.is_plain() => Place::Slot(slot),
+                Some(slot) => Place::Session(slot, session.clone()),
+                None => Place::Nowhere,
+            },
+            Cell::Hold { slot, .. } => Place::Slot(*slot),
+            Cell::Everywhere { .. } => Place::Everywhere,
+            Cell::Free { .. } | Cell::Quarantined { .. } | Cell::Done { .. } => Place::Nowhere,
+        };
+        (job.clone(), place)
+    };
+    let goal = ledger.cells.jobs.iter().map(place).collect();
+    // A slot whose worker is leaving keeps its entry as well.
+    let before = ledger.slots.iter().map(|(slot, record)| {
+        let (worker, session) = (record.worker.clone(), Some(record.session.clone()));
+        (*slot, Filled { worker, session, takes: false })
+    });
+    let mut workers: BTreeMap<_, _> = before.collect();
+    workers.extend(filled(&pool(false, desired, observed, workload), observed));
+    let next = if ledger.version == 0 {
+        ledger.clone()
+    } else {
+        ledger.step(&LedgerStep {
+            workers: &workers,
+            goal: &goal,
+            evidence: &observed.evidence,
+            ages: &observed.ages,
+            terms: &terms(desired),
+        })
+    };
+    let (plan, waiting) = (told_as_it_is(desired, &held), Some(Waiting::Paused));
+    Decision { ledger: next, plan, waiting, recheck_in: None, replicas: None }
+}
+
+/// The plan of a pool in which nothing is planned: who holds what, and who is without a worker.
+fn told_as_it_is(desired: &Desired, held: &Assignment) -> Plan {
+    let kept = held.iter().filter(|(job, _)| desired.jobs.contains_key(*job));
+    let assignment: Assignment = kept.map(|(job, slot)| (job.clone(), slot)).collect();
+    let mut without: Vec<_> = Vec::new();
+    if desired.replication == Replication::One {
+        without = desired.jobs.keys().filter(|job| assignment.holder(job).is_none()).collect();
+    }
+    let unassigned = without.into_iter().map(|job| (job.clone(), Unassigned::Paused)).collect();
+    Plan { assignment, unassigned, ..Plan::default() }
 }
 
 /// Each job on one worker: the plan, and where every job should be.
-fn plan_one(ledger: &Ledger, desired: &Desired, pool: &Pool) -> (Plan, BTreeMap<JobName, Place>) {
+fn plan_one(
+    ledger: &Ledger,
+    desired: &Desired,
+    pool: &Pool,
+    workload: &Workload,
+) -> (Plan, BTreeMap<JobName, Place>) {
     let held = ledger.settled();
     let in_flight = ledger.cells.jobs.values().filter(|record| is_moving(record)).count();
     let moves_max = desired.rules.moves_max.map(|most| most.saturating_sub(in_flight));
+    let moves_max = moves_max.map(|most| if pace::may_move(workload) { most } else { 0 });
     let rules = Rules { moves_max, ..desired.rules };
     let jobs = unfinished(ledger, &desired.jobs);
     let request = Request { jobs: &jobs, held: &held, pool, rules };
@@ -154,13 +275,38 @@ fn plan_one(ledger: &Ledger, desired: &Desired, pool: &Pool) -> (Plan, BTreeMap<
     (plan, goal)
 }
 
-/// All jobs on every worker.
-fn plan_all(desired: &Desired, pool: &Pool) -> (Plan, BTreeMap<JobName, Place>) {
-    let everywhere = everywhere(&desired.jobs, &BTreeMap::new(), pool);
-    let somewhere = !everywhere.workers.is_empty();
-    let place = if somewhere { Place::Everywhere } else { Place::Nowhere };
-    let goal = desired.jobs.keys().map(|job| (job.clone(), place.clone())).collect();
+/// All jobs on every worker. While nobody takes jobs, those who keep what they have go on.
+fn plan_all(ledger: &Ledger, desired: &Desired, pool: &Pool) -> (Plan, BTreeMap<JobName, Place>) {
+    let nobody_takes = pool.takers().is_empty();
+    let held = if nobody_takes { ledger.granted() } else { BTreeMap::new() };
+    let everywhere = everywhere(&desired.jobs, &held, pool);
+    let place = |job: &JobName| match everywhere.unassigned.get(job) {
+        Some(_) => Place::Nowhere,
+        None => Place::Everywhere,
+    };
+    let goal = desired.jobs.keys().map(|job| (job.clone(), place(job))).collect();
     (Plan { unassigned: everywhere.unassigned, ..Plan::default() }, goal)
+}
+
+/// For how long each job has waited. Where the plan wants a job in another slot than the one it
+/// waits for, it has given that slot up, and there is nothing left to wait for.
+fn waited<'a>(
+    ledger: &Ledger,
+    goal: &BTreeMap<JobName, Place>,
+    ages: &'a BTreeMap<JobName, Duration>,
+) -> Cow<'a, BTreeMap<JobName, Duration>> {
+    let given_up = |(job, record): (&JobName, &Record)| {
+        let Cell::Hold { slot, span, .. } = &record.cell else { return None };
+        let Some(Place::Slot(wanted)) = goal.get(job) else { return None };
+        (slot != wanted).then(|| (job.clone(), *span))
+    };
+    let given_up: Vec<_> = ledger.cells.jobs.iter().filter_map(given_up).collect();
+    if given_up.is_empty() {
+        return Cow::Borrowed(ages);
+    }
+    let mut ages = ages.clone();
+    ages.extend(given_up);
+    Cow::Owned(ages)
 }
 
 fn is_moving(record: &Record) -> bool {
@@ -204,15 +350,18 @@ fn terms(desired: &Desired) -> HandoverTerms {
 }
 
 /// What a cold pool still has to wait for.
-fn incomplete(desired: &Desired, observed: &Observed) -> Option<Waiting> {
-    let ready = observed.ready();
+fn incomplete(desired: &Desired, observed: &Observed, workload: &Workload) -> Option<Waiting> {
+    let wanted = desired.replicas.map_or(observed.workers_desired, |count| count as usize);
+    let stays = |slot: &Slot| !scale::is_beyond(*slot, desired, workload);
+    let ready =
+        |(slot, seen): &(&Slot, &WorkerSeen)| seen.presence == Presence::Ready && stays(slot);
+    let ready = observed.workers.iter().filter(ready).count();
     let still_waiting = observed.watched_for < desired.timing.initial_wait;
-    (still_waiting && ready < observed.workers_desired)
-        .then_some(Waiting::PoolIncomplete { ready, desired: observed.workers_desired })
+    (still_waiting && ready < wanted).then_some(Waiting::PoolIncomplete { ready, desired: wanted })
 }
 
 /// The workers that count, by what is seen of them. One without a session can be given nothing.
-fn pool(is_cold: bool, desired: &Desired, observed: &Observed) -> Pool {
+fn pool(is_cold: bool, desired: &Desired, observed: &Observed, workload: &Workload) -> Pool {
     let standing = |seen: &WorkerSeen| {
         let standing = match seen.presence {
             Presence::NotReady if is_cold => Some(Standing::Takes),
@@ -224,6 +373,9 @@ fn pool(is_cold: bool, desired: &Desired, observed: &Observed) -> Pool {
         }
     };
     let member = |(slot, seen): (&Slot, &WorkerSeen)| {
+        if scale::is_beyond(*slot, desired, workload) {
+            return None;
+        }
         let (name, standing) = (seen.name.clone(), standing(seen)?);
         Some((*slot, Member { name, standing, max_jobs: desired.max_jobs }))
     };
@@ -302,85 +454,31 @@ pub async fn turn(
     desired: &Desired,
     observed: &Observed,
 ) -> Result<Turn, StoreError> {
+    turn_on(ledgers, views, desired, observed, &Workload::default()).await
+}
+
+/// [`turn`] for the pods of a workload, by [`decide_on`].
+///
+/// # Errors
+///
+/// As [`turn`].
+pub async fn turn_on(
+    ledgers: &dyn LedgerStore,
+    views: &dyn ViewStore,
+    desired: &Desired,
+    observed: &Observed,
+    workload: &Workload,
+) -> Result<Turn, StoreError> {
     let stored = ledgers.load().await?;
     let (ledger, seen) = stored.unzip();
     let is_new = ledger.is_none();
     let ledger = ledger.unwrap_or_else(|| Ledger::new(observed.unix_time_us));
-    let decision = decide(&ledger, desired, observed);
+    let decision = decide_on(&ledger, desired, observed, workload);
     let changed = is_new || decision.ledger != ledger;
     if changed {
+        views.check(&decision.ledger)?;
         ledgers.save(&decision.ledger, seen.as_ref()).await?;
     }
     views.publish(&decision.ledger).await?;
     Ok(Turn { decision, changed })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{MoveReason, jobs};
-
-    fn desired(names: &[&str]) -> Desired {
-        Desired { jobs: jobs(names.iter().copied()).unwrap(), ..Desired::default() }
-    }
-
-    fn observed(presences: &[Presence]) -> Observed {
-        let worker = |(n, presence): (u32, &Presence)| {
-            let name = format!("w-{n}");
-            let session = Some(SessionId::plain(&name));
-            (Slot(n), WorkerSeen { name, presence: *presence, session })
-        };
-        Observed {
-            workers: (0..).zip(presences).map(worker).collect(),
-            workers_desired: presences.len(),
-            ..Observed::default()
-        }
-    }
-
-    #[test]
-    fn a_cold_pool_is_assigned_nothing_until_it_is_complete() {
-        let want = desired(&["a", "b", "c"]);
-        let half = observed(&[Presence::Ready, Presence::NotReady]);
-        let decision = decide(&Ledger::new(1), &want, &half);
-        assert_eq!(decision.waiting, Some(Waiting::PoolIncomplete { ready: 1, desired: 2 }));
-        assert_eq!(decision.ledger, Ledger::new(1));
-        assert_eq!(decision.recheck_in, Some(want.timing.initial_wait));
-        let reasons: Vec<_> = decision.plan.unassigned.into_values().collect();
-        assert_eq!(reasons, [Unassigned::PoolIncomplete; 3]);
-
-        let complete = observed(&[Presence::Ready, Presence::Ready]);
-        let decision = decide(&Ledger::new(1), &want, &complete);
-        assert_eq!((decision.waiting, decision.ledger.assignment().len()), (None, 3));
-    }
-
-    #[test]
-    fn after_the_initial_wait_every_worker_that_exists_counts_ready_or_not() {
-        let want = desired(&["a", "b"]);
-        let away = Presence::Away(Duration::ZERO);
-        let mut half = observed(&[Presence::NotReady, Presence::NotReady, away]);
-        half.watched_for = want.timing.initial_wait;
-        let by_slot = decide(&Ledger::new(1), &want, &half).ledger.assignment().by_slot();
-        assert_eq!(by_slot.into_keys().collect::<Vec<_>>(), [Slot(0), Slot(1)]);
-    }
-
-    #[test]
-    fn a_warm_pool_gives_new_jobs_to_ready_workers_only() {
-        let first = decide(&Ledger::new(1), &desired(&["a"]), &observed(&[Presence::Ready]));
-        let scaled = observed(&[Presence::Ready, Presence::NotReady]);
-        let second = decide(&first.ledger, &desired(&["a", "b", "c"]), &scaled);
-        assert_eq!(second.ledger.assignment().by_slot().into_keys().collect::<Vec<_>>(), [Slot(0)]);
-    }
-
-    #[test]
-    fn jobs_of_an_absent_worker_wait_for_it_and_move_when_the_grace_is_over() {
-        let want = desired(&["a", "b", "c", "d"]);
-        let first = decide(&Ledger::new(1), &want, &observed(&[Presence::Ready; 2]));
-        let absent = |age| observed(&[Presence::Ready, Presence::Away(age)]);
-        let soon = decide(&first.ledger, &want, &absent(Duration::from_secs(1)));
-        assert_eq!(soon.ledger, first.ledger);
-        assert_eq!(soon.recheck_in, Some(Duration::from_secs(29)));
-        let late = decide(&first.ledger, &want, &absent(Duration::from_secs(30)));
-        assert_eq!(late.plan.moves.len(), 2);
-        assert!(late.plan.moves.iter().all(|step| step.reason == MoveReason::WorkerGone));
-    }
 }

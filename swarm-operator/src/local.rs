@@ -4,25 +4,39 @@
 //! the same turn that runs on a cluster, and tells a person what came of it.
 
 mod input;
+mod log;
+mod moves;
 mod operate;
+mod outlets;
+mod screen;
 mod sessions;
 mod snapshot;
 mod state;
 mod text;
+mod web;
 
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context as _;
 use clap::Args;
+use swarm_adapters_host::http;
+use swarm_adapters_host::metrics::PoolMetrics;
 use swarm_adapters_host::processes::end_leftovers;
 use swarm_adapters_host::sweep::{self, Marker};
+use swarm_adapters_host::terminal;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use input::Input;
+use input::{Input, STANDARD_INPUT};
 use operate::Operation;
+use outlets::{Outlets, Voice};
+use screen::View;
+use snapshot::Snapshot;
 use state::StateDir;
 
 /// Arguments of `local`.
@@ -40,6 +54,13 @@ pub(crate) struct LocalArgs {
     /// Where to keep state and logs [default: ~/.local/state/swarm/NAME, or as XDG says]
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
+    /// Where to serve /healthz, /readyz, /metrics, /api/v1/swarm and /api/v1/jobs: `PORT` of this
+    /// machine, or `IP:PORT`; port 0 takes a free one [default: nowhere]
+    #[arg(long, value_name = "ADDR", value_parser = web::address)]
+    pub(crate) listen: Option<SocketAddr>,
+    /// Print lines as things happen, on a terminal too, instead of drawing how the pool stands
+    #[arg(long)]
+    pub(crate) plain: bool,
     /// End with exit code 0 as soon as every job runs where it should
     #[arg(long)]
     pub(crate) until_settled: bool,
@@ -66,7 +87,14 @@ pub(crate) async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
         Err(sentence) => return Ok(wrong_usage(&sentence)),
     };
     let dir = StateDir::claim(&dir)?;
-    text::say(&text::opening(&wanted, dir.path(), &args.file));
+    log::start(dir.path())
+        .with_context(|| format!("no log can be kept in {}", dir.path().display()))?;
+    let listener = match args.listen {
+        Some(address) => Some(http::listen(address).await?),
+        None => None,
+    };
+    let bound = listener.as_ref().map(tokio::net::TcpListener::local_addr).transpose()?;
+    text::say(&text::opening(&wanted, dir.path(), &args.file, bound));
     let leftovers = end_leftovers(dir.path()).await;
     // Jobs outlive worker and guard if all of them were killed at once.
     let swept = sweep::end_all(&Marker::Dir(dir.path().to_owned())).await;
@@ -76,8 +104,52 @@ pub(crate) async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
         text::say(&format!("ended {workers} that an earlier run had left behind"));
     }
     let until = if args.until_settled { Until::Settled } else { Until::Told };
-    let operation = Operation::start(dir.path(), input, wanted, since).await?;
-    operation.run(until, &shutdown).await
+    let snapshots = watch::Sender::<Arc<Snapshot>>::default();
+    let metrics = PoolMetrics::default();
+    let server = listener.map(|listener| {
+        let (snapshots, metrics) = (snapshots.subscribe(), metrics.clone());
+        tokio::spawn(web::serve(listener, snapshots, metrics, shutdown.clone()))
+    });
+    let is_drawn = !args.plain && until == Until::Told && terminal::can_draw();
+    let (view, voice) = viewed(is_drawn, &args.file, &snapshots, &shutdown);
+    let outlets = Outlets { voice, snapshots, metrics };
+    let operation = Operation::start(dir.path(), input, wanted, since, outlets);
+    let outcome = async { operation.await?.run(until, &shutdown).await }.await;
+    shutdown.cancel();
+    let last = match view {
+        Some(view) => view.ended().await,
+        None => Ok(None),
+    };
+    let answered = match server {
+        Some(server) => server.await?.context("the HTTP server failed"),
+        None => Ok(()),
+    };
+    // What went wrong first is what a person needs to know.
+    let code = outcome?;
+    if let Some(last) = last? {
+        text::say(&last);
+    }
+    answered.map(|()| code)
+}
+
+/// Opens the view on the terminal if that is wanted; plain lines where it cannot be had.
+fn viewed(
+    is_drawn: bool,
+    file: &Path,
+    snapshots: &watch::Sender<Arc<Snapshot>>,
+    shutdown: &CancellationToken,
+) -> (Option<View>, Voice) {
+    if !is_drawn {
+        return (None, Voice::Lines);
+    }
+    let file = (file != Path::new(STANDARD_INPUT)).then(|| file.display().to_string());
+    match View::open(file, snapshots.subscribe(), shutdown.clone()) {
+        Ok((view, voice)) => (Some(view), voice),
+        Err(error) => {
+            tracing::warn!(%error, "the terminal cannot be drawn on; printing lines");
+            (None, Voice::Lines)
+        }
+    }
 }
 
 /// Says what is wrong with the input; nothing was started, nothing is on standard output.

@@ -108,7 +108,12 @@ impl Names for Disk {
 
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        for entry in fs::read_dir(&self.dir)? {
+        let entries = match fs::read_dir(&self.dir) {
+            // Somebody removed it with all that was in it; the next writer makes it again.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(names),
+            entries => entries?,
+        };
+        for entry in entries {
             // Names that are no text are none of ours.
             names.extend(entry?.file_name().into_string());
         }

@@ -6,12 +6,15 @@ use std::time::Instant;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::core::PartialObjectMeta;
 use kube::runtime::events::Recorder;
 use kube::runtime::reflector::store::WriterDropped;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Client, ResourceExt};
 use tokio::sync::{Mutex, watch};
 
+use super::pools::Scaled;
+use super::sources::Loaded;
 use crate::api::{Claimant, Swarm, SwarmStatus};
 use crate::ledger::KubeLedgerStore;
 use crate::metrics::Metrics;
@@ -24,6 +27,8 @@ pub(super) struct Caches {
     pub(super) pools: Store<StatefulSet>,
     pub(super) pods: Store<Pod>,
     pub(super) views: Store<ConfigMap>,
+    /// All ConfigMaps, by name, labels and version only.
+    pub(super) sources: Store<PartialObjectMeta<ConfigMap>>,
 }
 
 impl Caches {
@@ -35,13 +40,8 @@ impl Caches {
     pub(super) async fn wait_until_filled(&self) -> Result<(), WriterDropped> {
         self.pools.wait_until_ready().await?;
         self.pods.wait_until_ready().await?;
-        self.views.wait_until_ready().await
-    }
-
-    /// The StatefulSet that `swarm` names, unless it is on its way out.
-    pub(super) fn pool_of(&self, swarm: &Swarm) -> Option<Arc<StatefulSet>> {
-        let namespace = swarm.namespace()?;
-        self.pools.get(&ObjectRef::new(swarm.pool_name()).within(&namespace))
+        self.views.wait_until_ready().await?;
+        self.sources.wait_until_ready().await
     }
 
     /// Whether the `ConfigMap` that `swarm` names holds a view.
@@ -81,6 +81,20 @@ pub(super) struct Memory {
     pub(super) nudged: BTreeMap<String, (String, Instant)>,
     /// The status as it was last written, while the cache may lag behind.
     pub(super) status: Option<SwarmStatus>,
+    /// What the sources of jobs said.
+    pub(super) loaded: Loaded,
+    /// The view's version, and when this process changed it.
+    pub(super) version: u64,
+    pub(super) changed: Option<Instant>,
+    /// When plain workers were last told to let go of jobs; at first, when watching began, since an
+    /// earlier process may have told them.
+    pub(super) handed_over: Instant,
+    /// Our own last scaling of the pool.
+    pub(super) scaled: Option<Scaled>,
+    /// How many replicas the pool had when it was last looked at.
+    pub(super) replicas_seen: Option<u32>,
+    /// What somebody else scaled the pool to, until that is put right.
+    pub(super) taken_over: Option<u32>,
 }
 
 impl Context {
@@ -109,6 +123,13 @@ impl Context {
             views: None,
             nudged: BTreeMap::new(),
             status: None,
+            loaded: Loaded::default(),
+            version: 0,
+            changed: None,
+            handed_over: Instant::now(),
+            scaled: None,
+            replicas_seen: None,
+            taken_over: None,
         };
         let mut memories = unpoisoned(&self.memories);
         let memory = memories.entry(swarm.uid().unwrap_or_default());

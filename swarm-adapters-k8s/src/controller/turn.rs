@@ -1,5 +1,6 @@
 //! One turn of one Swarm: gather what the core decides on, then carry out what it decided.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -9,14 +10,16 @@ use kube::runtime::events::{Event, EventType};
 use kube::{Resource, ResourceExt};
 use serde_json::json;
 use swarm_core::ports::{StoreError, ViewStore};
-use swarm_core::{Desired, Ledger, Observed, Turn, turn};
+use swarm_core::{Desired, Ledger, Observed, Turn, Waiting, Workload, turn_on};
 
 use super::context::{Context, Memory};
+use super::pools::{as_scaled, note_takeover};
 use crate::api::{API_VERSION, FIELD_MANAGER, Swarm, SwarmStatus};
 use crate::convert;
 use crate::ledger::bounded;
 use crate::metrics::TurnLabels;
-use crate::status::{self, Reason, Verdict};
+use crate::observe::first_slot;
+use crate::status::{self, Facts, Reason, Verdict};
 
 /// How long a refusal stands before it is looked at again: what refused may have gone unseen.
 const REFUSED_AGAIN: Duration = Duration::from_secs(30);
@@ -27,8 +30,19 @@ const RESYNC: Duration = Duration::from_mins(10);
 
 /// What a turn came to, for the status.
 enum Outcome {
-    Done { turn: Box<Turn>, observed: Observed, next: Option<Duration> },
+    Done(Box<Done>),
     Refused(Verdict),
+}
+
+/// A turn that was carried out.
+struct Done {
+    turn: Turn,
+    desired: Desired,
+    observed: Observed,
+    pool: Arc<StatefulSet>,
+    next: Option<Duration>,
+    /// What is wrong with the newest list of jobs, so that an older one was used.
+    complaint: Option<Verdict>,
 }
 
 impl Context {
@@ -39,7 +53,7 @@ impl Context {
         let mut memory = memory.lock().await;
         let outcome = self.outcome(swarm, &mut memory).await;
         let result = match &outcome {
-            Ok(Outcome::Done { .. }) => "ok",
+            Ok(Outcome::Done(_)) => "ok",
             Ok(Outcome::Refused(_)) => "refused",
             Err(StoreError::Conflict { .. }) => "conflict",
             Err(_) => "unavailable",
@@ -50,28 +64,39 @@ impl Context {
         self.forget_failures(swarm);
         self.tell(swarm, &outcome, &mut memory).await?;
         Ok(Action::requeue(match outcome {
-            Outcome::Done { next, .. } => next.unwrap_or(RESYNC).min(RESYNC),
+            Outcome::Done(done) => done.next.unwrap_or(RESYNC).min(RESYNC),
             Outcome::Refused(_) => REFUSED_AGAIN,
         }))
     }
 
     /// Observes and carries out; a refusal is an outcome, since the last good state keeps running.
     async fn outcome(&self, swarm: &Swarm, memory: &mut Memory) -> Result<Outcome, StoreError> {
-        let desired = match convert::desired(swarm) {
+        let mut desired = match convert::desired(swarm) {
             Ok(desired) => desired,
             Err(error) => {
                 let message = error.to_string();
                 return Ok(Outcome::Refused(Verdict { reason: Reason::InvalidSpec, message }));
             }
         };
-        let Some(pool) = self.caches.pool_of(swarm) else {
-            let name = swarm.pool_name();
-            let message = format!("no StatefulSet `{name}` in this namespace; create it");
-            return Ok(Outcome::Refused(Verdict { reason: Reason::PoolNotFound, message }));
+        let pool = match self.caches.pool_of(swarm) {
+            Ok(pool) => pool,
+            Err(verdict) => return Ok(Outcome::Refused(verdict)),
         };
+        let mut complaint = None;
+        if !swarm.spec.job_sources.is_empty() {
+            match self.jobs(swarm, memory).await? {
+                (Some(jobs), why_not_newer) => {
+                    (desired.jobs, complaint) = (jobs, why_not_newer);
+                }
+                // Without any list the workers go on with what they have.
+                (None, Some(verdict)) => return Ok(Outcome::Refused(verdict)),
+                (None, None) => {}
+            }
+        }
         match self.carry_out(swarm, &pool, &desired, memory).await {
             Ok((turn, observed, next)) => {
-                Ok(Outcome::Done { turn: Box::new(turn), observed, next })
+                let done = Done { turn, desired, observed, pool, next, complaint };
+                Ok(Outcome::Done(Box::new(done)))
             }
             Err(StoreError::Refused { code, reason }) => {
                 let verdict = Verdict { reason: Reason::Refused(code), message: reason };
@@ -89,14 +114,20 @@ impl Context {
         desired: &Desired,
         memory: &mut Memory,
     ) -> Result<(Turn, Observed, Option<Duration>), StoreError> {
-        let pods = self.caches.pods_near(pool);
-        let observed =
-            memory.sightings.observe(pool, pods.iter().map(|pod| &**pod), Instant::now());
+        let pool = &*as_scaled(pool, memory);
+        note_takeover(swarm, pool, memory);
+        let (pods, now) = (self.caches.pods_near(pool), Instant::now());
+        let workload = Workload {
+            first_slot: first_slot(pool),
+            since_change: memory.changed.map(|then| now.saturating_duration_since(then)),
+            since_handover: Some(now.saturating_duration_since(memory.handed_over)),
+        };
+        let observed = memory.sightings.observe(pool, pods.iter().map(|pod| &**pod), now);
         memory.ledgers.take_if(|ledgers| pool.uid().as_deref() != Some(ledgers.pool_uid()));
         memory.views.take_if(|views| !views.is_for(swarm));
         let ledgers = memory.ledgers.get_or_insert_with(|| self.ledger_store(swarm, pool));
         let views = memory.views.get_or_insert_with(|| self.view_store(swarm));
-        let turn = turn(ledgers, views, desired, &observed).await?;
+        let turn = turn_on(ledgers, views, desired, &observed, &workload).await?;
         if turn.changed {
             let moves = turn.decision.plan.moves.len();
             let (revision, version) =
@@ -106,7 +137,11 @@ impl Context {
             self.metrics.ledger_writes.inc();
             self.metrics.moves.inc_by(moves as u64);
         }
+        memory.remember(&turn);
         let again = self.nudge_pods(pool, &turn, memory).await?;
+        if let Some(replicas) = turn.decision.replicas {
+            self.scale(swarm, pool, replicas, memory).await?;
+        }
         let next = again.into_iter().chain(turn.decision.recheck_in).min();
         Ok((turn, observed, next))
     }
@@ -121,11 +156,17 @@ impl Context {
         let before = memory.status.as_ref().or(swarm.status.as_ref());
         let generation = swarm.metadata.generation;
         let (status, verdict) = match outcome {
-            Outcome::Done { turn, observed, .. } => {
+            Outcome::Done(done) => {
+                let Done { turn, desired, observed, pool, next: _, complaint } = &**done;
                 let decision = &turn.decision;
-                let verdict = Verdict::of(decision, observed);
-                let status = status::after_turn(generation, before, decision, observed, &verdict);
-                (status, verdict)
+                if decision.waiting == Some(Waiting::Gathering) && complaint.is_none() {
+                    // The plan is not carried out yet; until then the last status is true.
+                    return Ok(());
+                }
+                let verdict = complaint.clone();
+                let verdict = verdict.unwrap_or_else(|| Verdict::of(decision, desired, observed));
+                let facts = Facts { decision, desired, observed, pool };
+                (status::after_turn(generation, before, &facts, &verdict), verdict)
             }
             Outcome::Refused(verdict) => {
                 (status::after_refusal(generation, before, verdict), verdict.clone())
@@ -136,7 +177,9 @@ impl Context {
         }
         self.write_status(swarm, &status).await?;
         if status::ready_reason(before) != Some(verdict.reason.as_str()) {
-            self.publish_event(swarm, &verdict).await;
+            let Verdict { reason, message } = verdict;
+            let type_ = if reason.is_stalled() { EventType::Warning } else { EventType::Normal };
+            self.publish_event(swarm, type_, reason.as_str(), message).await;
         }
         memory.status = Some(status);
         Ok(())
@@ -159,13 +202,17 @@ impl Context {
     }
 
     /// Events are for people; one that is lost changes nothing.
-    async fn publish_event(&self, swarm: &Swarm, verdict: &Verdict) {
-        let type_ =
-            if verdict.reason.is_stalled() { EventType::Warning } else { EventType::Normal };
+    pub(super) async fn publish_event(
+        &self,
+        swarm: &Swarm,
+        type_: EventType,
+        reason: &str,
+        note: String,
+    ) {
         let event = Event {
             type_,
-            reason: verdict.reason.as_str().into(),
-            note: Some(verdict.message.clone()),
+            reason: reason.into(),
+            note: Some(note),
             action: "Reconcile".into(),
             secondary: None,
         };
@@ -189,8 +236,8 @@ impl Context {
         let released = match self.caches.pool_of(swarm) {
             // Nothing was ever published, or somebody took it away.
             _ if memory.views.is_none() && !self.caches.has_view_of(swarm) => Ok(()),
-            Some(pool) => self.release_pool(swarm, &pool, &nothing, &mut memory).await,
-            None => self.view_store(swarm).publish(&Ledger::new(0)).await,
+            Ok(pool) => self.release_pool(swarm, &pool, &nothing, &mut memory).await,
+            Err(_) => self.view_store(swarm).publish(&Ledger::new(0)).await,
         };
         match released {
             Ok(()) => {}
@@ -221,5 +268,19 @@ impl Context {
             tokio::time::sleep(wait).await;
         }
         Ok(())
+    }
+}
+
+impl Memory {
+    /// Remembers when what was told to the workers.
+    fn remember(&mut self, turn: &Turn) {
+        let Turn { decision, changed } = turn;
+        if *changed && self.version != decision.ledger.version {
+            self.changed = Some(Instant::now());
+        }
+        self.version = decision.ledger.version;
+        if *changed && decision.plan.moves.iter().any(|step| step.from.is_some()) {
+            self.handed_over = Instant::now();
+        }
     }
 }

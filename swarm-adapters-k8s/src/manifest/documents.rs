@@ -21,6 +21,9 @@ pub(super) struct Object {
 #[derive(Debug)]
 pub(super) struct Objects {
     all: Vec<Object>,
+    /// What they stand in, for messages.
+    pub(super) place: &'static str,
+    is_a_file: bool,
     used: RefCell<BTreeSet<usize>>,
 }
 
@@ -40,7 +43,18 @@ impl Objects {
                 None => all.push(Object { document, value }),
             }
         }
-        Ok(Self { all, used: RefCell::default() })
+        Ok(Self { all, place: "this file", is_a_file: true, used: RefCell::default() })
+    }
+
+    /// The objects of a namespace of a cluster, as far as somebody fetched them.
+    pub(super) fn of_namespace(values: impl IntoIterator<Item = Value>) -> Self {
+        let all = values.into_iter().map(|value| Object { document: 0, value }).collect();
+        Self { all, place: "this namespace", is_a_file: false, used: RefCell::default() }
+    }
+
+    /// Whether they stand in a file, so that another document could be added.
+    pub(super) fn is_a_file(&self) -> bool {
+        self.is_a_file
     }
 
     /// The Swarm called `name`, or the only one.
@@ -85,10 +99,11 @@ impl Objects {
         }
     }
 
-    /// The ConfigMaps that bear all these labels, in the order of their names.
+    /// The objects of this kind that bear all these labels, in the order of their names.
     pub(super) fn labelled(
         &self,
         swarm: &Object,
+        kind: &str,
         labels: &BTreeMap<String, String>,
     ) -> Result<Vec<&Object>, ManifestError> {
         let bears = |object: &Object| {
@@ -98,10 +113,10 @@ impl Objects {
             };
             labels.iter().all(has)
         };
-        let mut found = self.beside(swarm, "ConfigMap");
+        let mut found = self.beside(swarm, kind);
         found.retain(|(_, object)| bears(object));
         let names: BTreeSet<_> = found.iter().map(|(_, object)| object.name()).collect();
-        let each = names.into_iter().map(|name| self.named(swarm, "ConfigMap", name));
+        let each = names.into_iter().map(|name| self.named(swarm, kind, name));
         each.filter_map(Result::transpose).collect()
     }
 

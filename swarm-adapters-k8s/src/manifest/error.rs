@@ -68,6 +68,14 @@ pub enum ManifestError {
         /// Where, and what to write instead.
         source: SpecError,
     },
+    /// A source of jobs is not there.
+    #[error("Swarm `{}`", swarm.escape_default())]
+    NoSource {
+        /// Which Swarm.
+        swarm: String,
+        /// Which source, and what to write instead.
+        source: SpecError,
+    },
     /// Two entries have the same name.
     #[error("job `{name}` stands twice: {first} and {second}; remove one")]
     DuplicateJob {

@@ -9,7 +9,8 @@ use swarm_core::{Job, JobName, Jobs, Share};
 
 use super::ManifestError;
 use super::documents::{Object, Objects};
-use super::spec::{self, ConfigMapKey, Format, JobSource};
+use super::spec;
+use crate::api::{ConfigMapKey, JobSource, SourceFormat};
 use crate::convert::{self, SpecError};
 use crate::{api, schema, yaml};
 
@@ -97,17 +98,25 @@ impl Gathering<'_> {
                 let object = found.ok_or_else(|| {
                     let name = name.escape_default();
                     let reason = format!(
-                        "there is no ConfigMap `{name}` in this file; add it as another document"
+                        "there is no ConfigMap `{name}` in {}; {}",
+                        self.objects.place,
+                        self.remedy()
                     );
-                    self.wrong(place.to_owned(), reason)
+                    self.missing(place.to_owned(), reason)
                 })?;
                 self.list(object, key, source)
             }
             (None, Some(selector), Some(key)) if !selector.match_labels.is_empty() => {
-                let found = self.objects.labelled(self.swarm, &selector.match_labels)?;
+                let found =
+                    self.objects.labelled(self.swarm, "ConfigMap", &selector.match_labels)?;
                 if found.is_empty() {
-                    let reason = "no ConfigMap in this file has these labels; add one".to_owned();
-                    return Err(self.wrong(place.to_owned(), reason));
+                    let reason = format!(
+                        "no ConfigMap in {} has the labels {}; {}",
+                        self.objects.place,
+                        labels(&selector.match_labels),
+                        self.remedy()
+                    );
+                    return Err(self.missing(place.to_owned(), reason));
                 }
                 found.into_iter().try_for_each(|object| self.list(object, key, source))
             }
@@ -129,18 +138,28 @@ impl Gathering<'_> {
         let place = format!("ConfigMap `{}`", object.name().escape_default());
         let data = object.value.get("data").and_then(|data| data.get(key));
         let Some(text) = data.and_then(Value::as_str) else {
-            let reason = format!("`data` has no text under the key `{}`", key.escape_default());
-            return Err(self.wrong(place, reason));
+            let key = key.escape_default();
+            let keys = object.value.get("data").and_then(Value::as_object);
+            let keys = keys.into_iter().flat_map(|data| data.keys()).take(8);
+            let keys: Vec<_> = keys.map(|key| format!("`{}`", key.escape_default())).collect();
+            let keys = keys.join(", ");
+            let reason = if keys.is_empty() {
+                format!("`data` has no text under the key `{key}`; add it")
+            } else {
+                let remedy = "add it or name another";
+                format!("`data` has no text under the key `{key}`, only {keys}; {remedy}")
+            };
+            return Err(self.missing(place, reason));
         };
         let place = format!("{place}, key `{}`", key.escape_default());
         let has_suffixes = source.share_suffix.unwrap_or_default();
         match source.format.unwrap_or_default() {
-            Format::List => self.entries(place, text, has_suffixes),
-            Format::Hostports if has_suffixes => {
+            SourceFormat::List => self.entries(place, text, has_suffixes),
+            SourceFormat::Hostports if has_suffixes => {
                 let reason = "`shareSuffix` means nothing beside `format: hostports`; leave it out";
                 Err(self.wrong(place, reason.to_owned()))
             }
-            Format::Hostports => self.hostports(place, text),
+            SourceFormat::Hostports => self.hostports(place, text),
         }
     }
 
@@ -229,10 +248,27 @@ impl Gathering<'_> {
         Ok(list)
     }
 
+    /// What to do about a ConfigMap that is not there.
+    fn remedy(&self) -> &'static str {
+        if self.objects.is_a_file() { "add it as another document" } else { "create it" }
+    }
+
+    fn missing(&self, place: String, reason: String) -> ManifestError {
+        let swarm = self.swarm.name().to_owned();
+        ManifestError::NoSource { swarm, source: SpecError { place, reason } }
+    }
+
     fn wrong(&self, place: String, reason: String) -> ManifestError {
         let swarm = self.swarm.name().to_owned();
         ManifestError::Spec { swarm, source: SpecError { place, reason } }
     }
+}
+
+/// Labels as a part of one readable line.
+pub(super) fn labels(labels: &BTreeMap<String, String>) -> String {
+    let each =
+        labels.iter().map(|(key, value)| format!("{key}={value}").escape_default().to_string());
+    format!("`{}`", each.collect::<Vec<_>>().join(","))
 }
 
 /// A job by its name alone, or with its share behind the name, as in `cnbc:100`.

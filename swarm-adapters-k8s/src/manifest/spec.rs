@@ -10,7 +10,7 @@ use kube::core::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::api::{LogRunnerSpec, ModeSpec, ViewSpec, WorkloadRef};
+use crate::api::{JobSource, LogRunnerSpec, ModeSpec, ViewSpec, WorkloadRef};
 use crate::duration;
 
 /// The Swarm, without what every object has.
@@ -45,41 +45,6 @@ pub(super) struct Job {
     pub(super) priority: Option<i32>,
     pub(super) run_once: Option<bool>,
     pub(super) params: Option<BTreeMap<String, String>>,
-}
-
-/// ConfigMaps that hold lists of jobs: one by name, or all that bear some labels.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct JobSource {
-    pub(super) config_map: Option<ConfigMapKey>,
-    pub(super) selector: Option<Selector>,
-    /// The key of each selected ConfigMap.
-    pub(super) key: Option<String>,
-    pub(super) share_suffix: Option<bool>,
-    pub(super) format: Option<Format>,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-pub(super) struct ConfigMapKey {
-    pub(super) name: String,
-    pub(super) key: String,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Selector {
-    pub(super) match_labels: BTreeMap<String, String>,
-}
-
-/// How a key of a ConfigMap holds jobs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub(super) enum Format {
-    /// A YAML list of texts or of maps as in `spec.jobs`.
-    #[default]
-    List,
-    /// Lines `host,port`.
-    Hostports,
 }
 
 /// The workload whose pods are the workers.

@@ -158,6 +158,22 @@ fn a_statefulset_may_count_its_pods_from_elsewhere() {
 }
 
 #[test]
+fn a_pool_may_be_found_by_its_labels() {
+    let by_label = "statefulSet: {matchLabels: {app: x}}";
+    let text = GOOD.replace("statefulSet: {name: swarm-worker}", by_label);
+    let none = "Swarm `streams`: spec.pool: 0 StatefulSets in this file have the labels `app=x`; \
+                exactly one must";
+    assert_eq!(message(&text), none);
+    let set = "kind: StatefulSet\nmetadata: {name: swarm-worker}";
+    let text = text.replace(set, &set.replace("worker}", "worker, labels: {app: x, tier: y}}"));
+    let manifest = parse(&text, None).unwrap();
+    assert_eq!((manifest.worker_name.as_str(), manifest.replicas), ("swarm-worker", Some(3)));
+    let both = text.replace("matchLabels: {app: x}", "name: a, matchLabels: {app: x}");
+    let either = "Swarm `streams`: spec.pool: write either `name` or `matchLabels`, not both";
+    assert_eq!(message(&both), either);
+}
+
+#[test]
 fn json_and_lists_of_objects_are_read_like_yaml_documents() {
     let documents = crate::yaml::documents(FULL).unwrap().into_iter().map(|(_, value)| value);
     let items: Vec<_> = documents.collect();

@@ -176,7 +176,9 @@ impl Turn<'_> {
             Some((_, None)) | None if self.is_for_all() => {
                 self.step(change, &CellEvent::GrantToAll)
             }
-            Some((_, None)) | None if self.is_wanted() => Ok(()),
+            // Nobody can take it: a hold does not outlast its span, or it would bind the job to a
+            // slot that nobody fills.
+            Some((_, None)) | None if self.is_wanted() => self.step(change, &CellEvent::Release),
             Some((_, None)) | None => change.remove(self.job),
         }
     }
@@ -197,7 +199,18 @@ impl Turn<'_> {
         let Some(proof) = self.proof(holder, evidence, since, stays) else {
             return if stays { Ok(()) } else { self.step(change, &CellEvent::Release) };
         };
-        let strikes = self.record.strikes + u32::from(evidence.culprit.as_ref() == Some(self.job));
+        let strikes = match proof {
+            // Whoever could answer was not crashed by it.
+            Proof::Acknowledged { .. } => 0,
+            Proof::Closed
+            | Proof::Fenced
+            | Proof::ProcessEnded
+            | Proof::TimedOut
+            | Proof::Gone
+            | Proof::Published => {
+                self.record.strikes + u32::from(evidence.culprit.as_ref() == Some(self.job))
+            }
+        };
         let then = self.then(strikes);
         self.step(change, &CellEvent::End { session: holder.clone(), proof, then })?;
         change.blame(self.job, strikes);

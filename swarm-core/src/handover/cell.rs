@@ -73,7 +73,8 @@ pub enum CellEvent {
     },
     /// The job is given to every session.
     GrantToAll,
-    /// The holder is asked to let go. A job that all run is free at once: nobody is excluded.
+    /// The holder is asked to let go. A job that all run is free at once: nobody is excluded. One
+    /// that has waited for its slot as long as it should is free, too.
     Release,
     /// An ownership ends, by proof.
     End {
@@ -245,7 +246,7 @@ impl Cell {
         match event {
             CellEvent::Grant { session, slot } => self.grant(session, *slot, circumstances),
             CellEvent::GrantToAll => self.grant_to_all(),
-            CellEvent::Release => Ok(self.release(circumstances.revision)),
+            CellEvent::Release => Ok(self.release(circumstances)),
             CellEvent::End { session, proof, then } => {
                 self.end(session, *proof, circumstances.policy)?;
                 Ok(self.then(then))
@@ -287,8 +288,10 @@ impl Cell {
         }
     }
 
-    fn release(&self, revision: u64) -> Self {
+    fn release(&self, now: &Circumstances) -> Self {
+        let revision = now.revision;
         match self {
+            Self::Hold { span, token, .. } if *span <= now.age => Self::Free { token: *token },
             Self::Everywhere { token } => Self::Free { token: *token },
             Self::Granted { session, token } => {
                 Self::Releasing { session: session.clone(), token: *token, since: revision }

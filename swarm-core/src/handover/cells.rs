@@ -25,7 +25,7 @@ pub struct Cells {
 pub struct Record {
     /// Its state.
     pub cell: Cell,
-    /// How many crashes of workers it is blamed for since it last ran well.
+    /// How many crashes of workers it is blamed for since it was last let go of in order.
     pub strikes: u32,
 }
 

@@ -112,6 +112,19 @@ fn a_job_waits_for_its_slot_and_goes_elsewhere_when_the_grace_is_over() {
 }
 
 #[test]
+fn a_hold_that_is_over_binds_the_job_to_its_slot_no_longer() {
+    let evidence = [(id(1), ended(Proof::Closed))];
+    let here = Some(Place::Slot(Slot(0)));
+    let held = go(&granted(&id(1)), here.clone(), &evidence, 0, Policy::Exclusive).unwrap();
+    for place in [here, Some(Place::Nowhere)] {
+        assert_eq!(go(&held, place.clone(), &evidence, 29, Policy::Exclusive), None);
+        let free = go(&held, place.clone(), &evidence, 30, Policy::Exclusive).unwrap();
+        assert_eq!(*cell(&free), Cell::Free { token: Token(1) });
+        assert_eq!(go(&free, place, &evidence, 30, Policy::Exclusive), None, "no write at rest");
+    }
+}
+
+#[test]
 fn a_job_that_goes_is_released_first_and_its_tokens_stay_used() {
     let releasing = go(&granted(&id(1)), None, &[], 0, Policy::Exclusive).unwrap();
     let removed = go(&releasing, None, &[(id(1), acked(2))], 0, Policy::Exclusive).unwrap();

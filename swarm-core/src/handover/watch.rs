@@ -49,7 +49,8 @@ pub enum WatchEvent {
     Tick,
     /// The lease was read, perhaps from a stale copy.
     Seen(Lease),
-    /// The lease is missing. Names are never used again, so it was deleted and cannot be renewed.
+    /// The lease of a session that the ledger names is missing in the store itself. Names are never
+    /// used again, so it was deleted and cannot be renewed.
     Missing,
     /// The session may be revoked if it is silent. The [brake](super::Brake) decides when.
     Suspect,
@@ -79,6 +80,13 @@ impl Watch {
         };
         watch.seen(now, lease);
         watch
+    }
+
+    /// Begins to watch a session whose lease was found missing at `now`. Whoever was granted
+    /// anything had a lease; it was deleted, and from which renewal on is not known.
+    #[must_use]
+    pub fn missing(now: Moment) -> Self {
+        Self { life: Life::Revoked { since: now }, ack: Ack::default() }
     }
 
     /// Whether the lease was not seen to change for its whole duration.

@@ -27,7 +27,9 @@ impl Watches {
         }
     }
 
-    /// Something else was learned of a session; nothing happens if it was never seen.
+    /// Something else was learned of a session. If it was never seen, nothing happens, but for
+    /// [`WatchEvent::Missing`]: a session that the ledger names had a lease, so that is waited out
+    /// from now on. Otherwise its jobs would wait forever for a proof.
     pub fn learn(
         &mut self,
         now: Moment,
@@ -37,6 +39,8 @@ impl Watches {
     ) {
         if let Some(watch) = self.by_session.get_mut(session) {
             let _ = watch.step(now, event, terms);
+        } else if *event == WatchEvent::Missing {
+            self.by_session.insert(session.clone(), Watch::missing(now));
         }
     }
 
@@ -144,6 +148,20 @@ mod tests {
         assert_eq!(watches.evidence(0)[&alive].ended, None);
         watches.retain(|session| *session == alive);
         assert_eq!(watches.iter().count(), 1);
+    }
+
+    #[test]
+    fn a_session_whose_lease_was_never_seen_is_waited_out_once_it_is_found_missing() {
+        let terms = LeaseTerms::default();
+        let [named, unknown] = [1, 2].map(|nonce| SessionId::new("pod", nonce));
+        let mut watches = Watches::default();
+        watches.learn(now(0), &unknown, &WatchEvent::ProcessEnded, &terms);
+        watches.learn(now(0), &named, &WatchEvent::Missing, &terms);
+        assert_eq!(watches.due(now(21_404), Health::Good, &terms), []);
+        assert_eq!(watches.evidence(0)[&named].ended, None);
+        assert_eq!(watches.due(now(21_405), Health::Good, &terms), []);
+        assert_eq!(watches.evidence(0)[&named].ended, Some(Proof::Fenced));
+        assert_eq!(watches.get(&unknown), None);
     }
 
     #[test]

@@ -47,8 +47,9 @@ impl Ledger {
     #[must_use]
     pub fn step(&self, step: &LedgerStep<'_>) -> Self {
         let mut next = self.filled(step.workers);
+        let place = |job, place| next.place(job, place, step.workers);
         let goal: BTreeMap<_, _> =
-            step.goal.iter().map(|(job, place)| (job.clone(), next.place(place))).collect();
+            step.goal.iter().map(|(job, to)| (job.clone(), place(job, to))).collect();
         let sight = Sight { goal: &goal, evidence: step.evidence, ages: step.ages };
         if let Some(save) = advance(&self.cells, &sight, step.terms) {
             debug_assert_eq!(
@@ -111,12 +112,20 @@ impl Ledger {
         next
     }
 
-    /// Where a job goes, once it is known who fills which slot.
-    fn place(&self, place: &Place) -> Place {
+    /// Where a job goes, once it is known who fills which slot. The latest session of a slot whose
+    /// worker is away keeps what it holds, and is given nothing: perhaps it never comes back.
+    fn place(&self, job: &JobName, place: &Place, workers: &BTreeMap<Slot, Filled>) -> Place {
+        let is_there = |slot: &Slot| workers.get(slot).is_some_and(|now| now.session.is_some());
+        let holds = |session: &SessionId| {
+            let record = self.cells.jobs.get(job);
+            record.is_some_and(|record| record.cell.holder() == Some(session))
+        };
         match place {
             Place::Slot(slot) => match self.slots.get(slot) {
-                Some(record) => Place::Session(*slot, record.session.clone()),
-                None => Place::Slot(*slot),
+                Some(record) if is_there(slot) || holds(&record.session) => {
+                    Place::Session(*slot, record.session.clone())
+                }
+                Some(_) | None => Place::Slot(*slot),
             },
             Place::Session(..) | Place::Everywhere | Place::Nowhere => place.clone(),
         }

@@ -102,9 +102,34 @@ fn a_new_session_in_a_slot_gets_its_jobs_once_the_old_one_has_ended() {
     assert_eq!(waiting.assignment().len(), 1, "being released is still held");
     assert_eq!(to(&waiting, &new, &here, &[]), waiting, "nothing to write until it answers");
     let ended = Evidence { ended: Some(Proof::ProcessEnded), ..Evidence::default() };
-    let moved = to(&waiting, &new, &here, &[(old, ended)]);
+    assert_eq!(waiting.releases(), [(&old, 2)].into());
+    let moved = to(&waiting, &new, &here, &[(old.clone(), ended)]);
+    assert!(moved.releases().is_empty());
     assert_eq!((moved.former.len(), moved.session_views()[&new].jobs.len()), (0, 1));
     assert_eq!((first.version, waiting.version, moved.version), (1, 2, 3), "the view changed");
+}
+
+#[test]
+fn an_absent_worker_keeps_what_its_session_holds_and_is_given_nothing() {
+    let session = SessionId::new("pod", 1);
+    let away = [(Slot(0), Filled { worker: "w-0".into(), session: None, takes: false })].into();
+    let terms = HandoverTerms { policy: Policy::Exclusive, ..HandoverTerms::default() };
+    let step = |ledger: &Ledger, evidence: &BTreeMap<_, _>| {
+        ledger.step(&LedgerStep {
+            workers: &away,
+            goal: &[("a".parse().unwrap(), Place::Slot(Slot(0)))].into(),
+            evidence,
+            ages: &BTreeMap::new(),
+            terms: &terms,
+        })
+    };
+    let first = to(&Ledger::new(0), &session, &Place::Slot(Slot(0)), &[]);
+    assert_eq!(step(&first, &BTreeMap::new()), first);
+    let ended = Evidence { ended: Some(Proof::Fenced), ..Evidence::default() };
+    let known = [(session, ended)].into();
+    let held = step(&first, &known);
+    assert_eq!(held.assignment().len(), 1, "it waits for the slot");
+    assert_eq!(step(&held, &BTreeMap::new()), held, "whoever forgot the end grants it nothing");
 }
 
 #[test]

@@ -197,7 +197,7 @@ impl<'a> Seats<'a> {
                     None => !self.has_room && !self.jobs.is_empty(),
                     Some(pin) => can_pin && self.load(pin) >= self.max(request, pin),
                 },
-                Unassigned::PoolIncomplete => false,
+                Unassigned::PoolIncomplete | Unassigned::Paused => false,
             };
             // A full pin whose worker has others is founded only if those cannot go elsewhere.
             let others = pin.and_then(|pin| self.jobs.get(&pin)).is_some_and(|j| !j[1].is_empty());

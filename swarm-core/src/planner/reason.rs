@@ -30,6 +30,8 @@ pub enum Unassigned {
     Pin,
     /// The workers that could take it are full.
     Capacity,
+    /// Nobody held it when everything was asked to stay as it is.
+    Paused,
 }
 
 impl MoveReason {
@@ -57,6 +59,7 @@ impl Unassigned {
             Self::PoolIncomplete => "pool-incomplete",
             Self::Pin => "pin",
             Self::Capacity => "capacity",
+            Self::Paused => "paused",
         }
     }
 }

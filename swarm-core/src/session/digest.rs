@@ -24,6 +24,10 @@ impl Session {
         told(&self.told, hasher);
         (ahead(self.deadline), ahead(self.renew_at)).hash(hasher);
         (self.is_retry && now < self.renew_at).hash(hasher);
+        if !self.has_lease {
+            let is_first = |number: u64| number == 1;
+            (is_first(self.writes), stored.map(|lease| is_first(lease.number))).hash(hasher);
+        }
         if let Some(Pending { number, sent, holder, ack }) = &self.pending {
             let landed = stored.is_some_and(|lease| lease.number == *number);
             (landed, ahead(sent.after(self.terms.duration)), holder).hash(hasher);

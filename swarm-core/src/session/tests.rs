@@ -205,3 +205,28 @@ fn a_finished_job_is_told_and_not_started_again() {
     assert_eq!(writes(&effects)[0].ack.finished, [(job("a"), Token(7))].into());
     assert_eq!(session.step(at(3), view(4, &[("a", 7)])), []);
 }
+
+#[test]
+fn a_lease_that_may_have_been_made_again_is_closed_unused() {
+    let (mut session, _) = Session::open(id(), LeaseTerms::default(), at(0));
+    session.step(at(1), view(3, &[("a", 7)]));
+    session.step(at(2), SessionEvent::Lost { number: 1 });
+    assert_eq!(writes(&session.step(at(3), SessionEvent::Tick))[0].expected, None);
+    let effects = session.step(at(4), written(2));
+    let close = writes(&effects).remove(0);
+    assert_eq!((effects.len(), close.holder), (1, Holder::Closed), "nothing starts");
+    assert_eq!(session.step(at(4), written(close.number)), [SessionEffect::Over]);
+}
+
+#[test]
+fn a_first_write_that_landed_unheard_is_taken_up() {
+    let (mut session, made) = Session::open(id(), LeaseTerms::default(), at(0));
+    let lease = writes(&made)[0].onto(None, LeaseVersion(1)).unwrap();
+    session.step(at(1), SessionEvent::Lost { number: 1 });
+    session.step(at(2), SessionEvent::Tick);
+    session.step(at(2), SessionEvent::Conflict { number: 2 });
+    let effects = session.step(at(2), SessionEvent::LeaseRead(Some(lease)));
+    let renewal =
+        writes(&session.step(at(6), SessionEvent::Tick)).into_iter().chain(writes(&effects));
+    assert_eq!(renewal.map(|write| write.expected).next(), Some(Some(LeaseVersion(1))));
+}

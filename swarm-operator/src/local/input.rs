@@ -14,6 +14,7 @@ use swarm_core::handover::LeaseTerms;
 use swarm_core::{Desired, JobName};
 use swarm_worker::RunnerSpec;
 use tokio::task::spawn_blocking;
+use tokio::time::sleep_until;
 
 use super::LocalArgs;
 
@@ -40,6 +41,8 @@ pub(super) struct Wanted {
     pub(super) worker_name: String,
     pub(super) runner: RunnerSpec,
     pub(super) lease: LeaseTerms,
+    /// How long further edits are gathered after one that was acted on at once.
+    pub(super) batch_window: Duration,
     pub(super) notes: Vec<String>,
 }
 
@@ -58,6 +61,8 @@ pub(super) struct Input {
     workers: Option<u32>,
     /// `None` for standard input, which is read once.
     watch: Option<FileWatch>,
+    /// Until when further edits are gathered.
+    quiet_until: Instant,
 }
 
 /// What an edit of the file led to.
@@ -80,7 +85,13 @@ impl Input {
             Some(watch) => watch.changed().await.contents,
             None => read_stdin().await,
         };
-        let input = Self { shown, name: args.name.clone(), workers: args.workers, watch };
+        let input = Self {
+            shown,
+            name: args.name.clone(),
+            workers: args.workers,
+            watch,
+            quiet_until: Instant::now(),
+        };
         let wanted = input.wanted(&contents)?;
         Ok((input, wanted))
     }
@@ -89,10 +100,15 @@ impl Input {
     /// Swarm of it.
     pub(super) async fn edited(&mut self, current: &Wanted) -> Edit {
         let Some(watch) = &mut self.watch else { return std::future::pending().await };
+        // Edits that follow each other closely are one: only the last of them is looked at.
+        sleep_until(self.quiet_until.into()).await;
         let found = watch.changed().await;
         let wanted = self.wanted(&found.contents).and_then(|wanted| self.same(current, wanted));
         match wanted {
-            Ok(wanted) => Edit::Good(Box::new(wanted), found.noticed),
+            Ok(wanted) => {
+                self.quiet_until = Instant::now() + wanted.batch_window;
+                Edit::Good(Box::new(wanted), found.noticed)
+            }
             Err(sentence) => Edit::Bad(sentence),
         }
     }
@@ -115,7 +131,7 @@ impl Input {
             worker_name,
             runner,
             handover,
-            pacing: _,
+            pacing,
             notes,
         } = manifest::parse(text, self.name.as_deref()).map_err(|e| wrong(&with_causes(&e)))?;
         let workers = self.workers.or(replicas).ok_or_else(|| {
@@ -133,7 +149,18 @@ impl Input {
         let slots = first_slot..first_slot.saturating_add(workers);
         let (details, lease) = (details(&run_once, params), lease_terms(&handover));
         let runner = runner_spec(runner);
-        Ok(Wanted { name, desired, details, slots, worker_name, runner, lease, notes })
+        let batch_window = pacing.batch_window;
+        Ok(Wanted {
+            name,
+            desired,
+            details,
+            slots,
+            worker_name,
+            runner,
+            lease,
+            batch_window,
+            notes,
+        })
     }
 
     /// Refuses an edit that would make the running workers those of another pool.

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::mem::{Discriminant, discriminant};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -21,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Until;
 use super::input::{Edit, Input, Wanted};
+use super::outlets::Outlets;
 use super::sessions::Sessions;
 use super::snapshot::Snapshot;
 use super::text::{self, Settled};
@@ -44,9 +46,11 @@ pub(super) struct Operation {
     processes: Processes,
     workers: watch::Receiver<Workers>,
     sessions: Sessions,
-    snapshots: watch::Sender<Snapshot>,
+    outlets: Outlets,
     /// What the last turn went by; the same again would come to the same.
     seen: Option<Glance>,
+    /// The ledger that this operator went by when it found another one in the file.
+    known: Option<Ledger>,
     /// What the last turn decided.
     decision: Option<Decision>,
     /// Since when the pool is on its way to what is wanted; `None` while it is settled.
@@ -81,6 +85,7 @@ impl Operation {
         input: Input,
         wanted: Wanted,
         since: Instant,
+        outlets: Outlets,
     ) -> anyhow::Result<Self> {
         let cannot = || format!("the state directory {} cannot be used", dir.display());
         let ledgers = FileLedgerStore::open(dir).with_context(cannot)?;
@@ -99,8 +104,9 @@ impl Operation {
             views,
             processes,
             sessions,
-            snapshots: watch::Sender::default(),
+            outlets,
             seen: None,
+            known: None,
             decision: None,
             unsettled_since: Some(since),
             settled: settled.unwrap_or_default(),
@@ -119,7 +125,7 @@ impl Operation {
         let outcome = self.follow(until, shutdown).await;
         let (since, workers) = (Instant::now(), self.workers.borrow().len());
         self.processes.end().await;
-        text::say(&text::ending(workers, since.elapsed()));
+        self.outlets.voice.say(&text::ending(workers, since.elapsed()));
         if until == Until::Settled && outcome.is_ok() && self.unsettled_since.is_some() {
             anyhow::bail!("ended by a signal before the pool was settled");
         }
@@ -138,7 +144,7 @@ impl Operation {
             let is_new = self.workers.has_changed().unwrap_or(true);
             let workers = self.workers.borrow_and_update().clone();
             self.tell_deaths(&workers);
-            self.sessions.revoke_silent(&self.processes, &workers);
+            self.sessions.revoke_silent(&self.processes, &workers, &self.outlets.voice);
             let due = recheck_at.is_some_and(|at| at <= Instant::now());
             let turned = self.turn_if_needed(&workers, due).await?;
             if let Some(recheck_in) = turned {
@@ -160,7 +166,7 @@ impl Operation {
                     recheck_at = Some(Instant::now());
                 }
                 Woken::Edited(Edit::Bad(sentence)) => {
-                    text::complain(&format!("{sentence}; the last good state stays"));
+                    self.outlets.voice.complain(&format!("{sentence}; the last good state stays"));
                 }
                 Woken::Told => break,
             }
@@ -175,18 +181,19 @@ impl Operation {
         workers: &Workers,
         due: bool,
     ) -> anyhow::Result<Option<Option<Duration>>> {
-        let stored = self.ledgers.load().await;
-        let stored = match stored {
-            Ok(stored) => stored,
+        let ledger = match self.load().await {
+            Ok(ledger) => ledger.unwrap_or_else(|| Ledger::new(0)),
             Err(error) => return self.failed(error).map(|()| Some(Some(RETRY))),
         };
-        let ledger = stored.map_or_else(|| Ledger::new(0), |(ledger, _)| ledger);
         let observed = self.sessions.observed(&ledger, workers, &self.wanted.slots);
         let glance = glance(&observed);
         if !due && self.seen.as_ref() == Some(&glance) {
             return Ok(None);
         }
-        match turn(&self.ledgers, &self.views, &self.wanted.desired, &observed).await {
+        let started = Instant::now();
+        let turned = turn(&self.ledgers, &self.views, &self.wanted.desired, &observed).await;
+        self.outlets.turned(started.elapsed(), &turned);
+        match turned {
             Ok(turn) => {
                 self.complaint = None;
                 self.seen = Some(glance);
@@ -194,8 +201,31 @@ impl Operation {
                 self.decision = Some(turn.decision);
                 Ok(Some(recheck_in))
             }
-            Err(error) => self.failed(error).map(|()| Some(Some(RETRY))),
+            Err(error) => {
+                if matches!(error, StoreError::Conflict { .. }) {
+                    self.known = Some(ledger);
+                    self.seen = None;
+                    return Ok(Some(Some(Duration::ZERO)));
+                }
+                self.failed(error).map(|()| Some(Some(RETRY)))
+            }
         }
+    }
+
+    /// The ledger. One that somebody removed or set back while this operator runs is written again
+    /// as it was: workers run what it grants, and a younger one would grant it to others as well.
+    async fn load(&mut self) -> Result<Option<Ledger>, StoreError> {
+        let stored = self.ledgers.load().await?;
+        let Some(known) = &self.known else { return Ok(stored.map(|(ledger, _)| ledger)) };
+        let (ledger, seen) = stored.unzip();
+        let is_newer = |ledger: &Ledger| known.revision() <= ledger.revision();
+        if let Some(ledger) = ledger.filter(is_newer) {
+            self.known = None;
+            return Ok(Some(ledger));
+        }
+        self.ledgers.save(known, seen.as_ref()).await?;
+        text::complain("the ledger was removed or set back; it is written again as it was");
+        Ok(self.known.take())
     }
 
     /// Tells of a store that failed, unless trying again cannot help.
@@ -206,7 +236,7 @@ impl Operation {
             error @ StoreError::Unavailable { .. } => {
                 let complaint = format!("{:#}; trying again", anyhow::Error::from(error));
                 if self.complaint.as_ref() != Some(&complaint) {
-                    text::complain(&complaint);
+                    self.outlets.voice.complain(&complaint);
                     self.complaint = Some(complaint);
                 }
                 Ok(())
@@ -271,7 +301,7 @@ impl Operation {
             if told < worker.deaths {
                 self.unsettled_since.get_or_insert_with(Instant::now);
                 let end = worker.last_death.as_deref().unwrap_or("ended");
-                text::say(&format!("{} {end}; starting it again", worker.name));
+                self.outlets.voice.say(&format!("{} {end}; starting it again", worker.name));
             }
         }
     }
@@ -280,7 +310,8 @@ impl Operation {
     fn tell(&mut self, workers: &Workers) {
         let Some(decision) = &self.decision else { return };
         let is_settled = self.is_settled(decision, workers);
-        self.snapshots.send_replace(Snapshot::of(&self.wanted.name, decision, workers, is_settled));
+        let snapshot = Snapshot::of(&self.wanted.name, decision, workers, is_settled);
+        self.outlets.snapshots.send_replace(Arc::new(snapshot));
         if !is_settled {
             self.unsettled_since.get_or_insert_with(Instant::now);
             return;
@@ -294,7 +325,7 @@ impl Operation {
             assignment: &assignment,
             unassigned: &decision.plan.unassigned,
         };
-        text::say(&settled.told(swarm_adapters_host::terminal::columns()));
+        self.outlets.voice.settled(&settled);
         self.settled = assignment;
     }
 

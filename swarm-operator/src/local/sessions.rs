@@ -21,6 +21,8 @@ use swarm_core::handover::{
 use swarm_core::{Ledger, Observed, Presence, Slot, WorkerSeen};
 use tokio::sync::watch;
 
+use super::outlets::Voice;
+
 /// How long a turn may rest while something waits to be looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
@@ -30,6 +32,8 @@ pub(super) struct Sessions {
     leases: Leases,
     follower: LeaseFollower,
     watches: Watches,
+    /// The sessions that the ledger names.
+    named: BTreeSet<SessionId>,
     ages: Ages,
     terms: LeaseTerms,
     watched_since: Instant,
@@ -46,6 +50,7 @@ impl Sessions {
             leases,
             follower,
             watches: Watches::default(),
+            named: BTreeSet::new(),
             ages: Ages::default(),
             terms,
             watched_since: Instant::now(),
@@ -68,7 +73,11 @@ impl Sessions {
             let now = clock::now();
             match self.leases.read(session) {
                 Ok(Some(lease)) => self.watches.seen(now, session, lease, &self.terms),
-                Ok(None) => self.watches.learn(now, session, &WatchEvent::Missing, &self.terms),
+                // A lease is missing for good only if its session was once given jobs.
+                Ok(None) if self.named.contains(session) => {
+                    self.watches.learn(now, session, &WatchEvent::Missing, &self.terms);
+                }
+                Ok(None) => {}
                 Err(error) => tracing::warn!(%session, %error, "a lease cannot be read"),
             }
         }
@@ -76,7 +85,12 @@ impl Sessions {
 
     /// Revokes the leases of sessions that have fallen silent, and kills their workers: what is
     /// frozen does not let go by itself.
-    pub(super) fn revoke_silent(&mut self, processes: &Processes, workers: &Workers) {
+    pub(super) fn revoke_silent(
+        &mut self,
+        processes: &Processes,
+        workers: &Workers,
+        voice: &Voice,
+    ) {
         for (session, version) in self.watches.due(clock::now(), Health::Good, &self.terms) {
             let event = match self.leases.revoke(&session, version) {
                 Ok(_) => WatchEvent::RevocationWritten(version),
@@ -85,7 +99,7 @@ impl Sessions {
             self.watches.learn(clock::now(), &session, &event, &self.terms);
             let is_revoked = matches!(event, WatchEvent::RevocationWritten(_));
             if let Some((slot, worker)) = worker_of(&session, workers).filter(|_| is_revoked) {
-                super::text::say(&format!("{} is silent and is replaced", worker.name));
+                voice.say(&format!("{} is silent and is replaced", worker.name));
                 processes.kill(*slot, &worker.life);
             }
         }
@@ -103,7 +117,8 @@ impl Sessions {
         self.ages.see(now, &ledger.cells);
         let mut evidence = self.watches.evidence(ledger.cells.incarnation);
         let in_ledger = ledger.slots.values().map(|record| &record.session);
-        for session in in_ledger.chain(ledger.former.keys()) {
+        self.named = in_ledger.chain(ledger.former.keys()).cloned().collect();
+        for session in &self.named {
             evidence.entry(session.clone()).or_default();
         }
         let living = lives(workers);

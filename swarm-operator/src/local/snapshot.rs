@@ -23,7 +23,8 @@ pub(super) struct Snapshot {
     pub(super) jobs: JobCounts,
     /// The workers, by slot.
     pub(super) workers: Vec<WorkerRow>,
-    /// Where every job is.
+    /// Where every job is, by name. Told apart from the rest, for there may be many.
+    #[serde(skip)]
     pub(super) holders: Vec<JobRow>,
     /// The jobs that no worker runs, with the reason.
     pub(super) unassigned: BTreeMap<String, &'static str>,
@@ -77,6 +78,21 @@ pub(super) struct JobRow {
     /// The slot that holds it.
     pub(super) slot: Option<u32>,
     pub(super) token: u64,
+}
+
+impl JobCounts {
+    /// The numbers with the names of their states.
+    pub(super) fn by_state(&self) -> [(&'static str, usize); 6] {
+        let Self { total: _, granted, moving, waiting, done, quarantined, unassigned } = *self;
+        [
+            ("granted", granted),
+            ("moving", moving),
+            ("waiting", waiting),
+            ("done", done),
+            ("quarantined", quarantined),
+            ("unassigned", unassigned),
+        ]
+    }
 }
 
 impl Snapshot {

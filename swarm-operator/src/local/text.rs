@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -29,12 +30,20 @@ pub(super) fn complain(sentence: &str) {
 }
 
 /// The first lines: what is about to run, and where it keeps what.
-pub(super) fn opening(wanted: &Wanted, dir: &Path, file: &Path) -> String {
+pub(super) fn opening(
+    wanted: &Wanted,
+    dir: &Path,
+    file: &Path,
+    http: Option<SocketAddr>,
+) -> String {
     let Wanted { name, desired, notes, .. } = wanted;
     let (jobs, workers) = (counted(desired.jobs.len(), "job"), counted(wanted.workers(), "worker"));
     let dir = dir.display();
     let mut lines = format!("{name}: {jobs} for {workers} on this machine\n");
     let _ = writeln!(lines, "state: {dir}\nlogs:  {dir}/logs");
+    if let Some(http) = http {
+        let _ = writeln!(lines, "http:  http://{http}");
+    }
     if file != Path::new(STANDARD_INPUT) {
         let _ = writeln!(lines, "edit {} and see what moves; Ctrl-C ends", file.display());
     }
@@ -63,7 +72,7 @@ impl Settled<'_> {
     /// A headline and, if anything moved, a table of workers, at most `columns` wide where names
     /// permit it. Of a large pool it shows workers that have other jobs than before.
     pub(super) fn told(&self, columns: usize) -> String {
-        let mut lines = self.headline();
+        let mut lines = self.headline_with(" (marked +)");
         if self.before == self.assignment {
             return lines;
         }
@@ -91,7 +100,13 @@ impl Settled<'_> {
         lines
     }
 
-    fn headline(&self) -> String {
+    /// How long it took and what changed, in one line.
+    pub(super) fn headline(&self) -> String {
+        self.headline_with("")
+    }
+
+    /// `mark` says how jobs are marked that are new among old ones or have moved.
+    fn headline_with(&self, mark: &str) -> String {
         let Self { took, before, view, assignment, unassigned } = self;
         let jobs = counted(assignment.len(), "job");
         let workers = counted(view.workers.len(), "worker");
@@ -102,7 +117,7 @@ impl Settled<'_> {
         let mut changes = vec![(new, "new"), (removed, "removed"), (moved, "moved")];
         changes.retain(|(count, _)| 0 < *count);
         let is_marked = !before.is_empty() && 0 < new + moved;
-        let mark = if is_marked { " (marked +)" } else { "" };
+        let mark = if is_marked { mark } else { "" };
         let changes: Vec<_> =
             changes.iter().map(|(count, what)| format!("{count} {what}")).collect();
         let changes = match changes.join(", ") {
@@ -136,7 +151,7 @@ impl Settled<'_> {
 }
 
 /// Words in lines that begin at column `indent`, at most [`LINES_MAX`] of them.
-fn wrapped(words: &[String], indent: usize, columns: usize) -> String {
+pub(super) fn wrapped(words: &[String], indent: usize, columns: usize) -> String {
     let mut lines = vec![String::new()];
     for (shown, word) in words.iter().enumerate() {
         let line = lines.last().map_or(0, String::len);

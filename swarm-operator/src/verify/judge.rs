@@ -180,9 +180,9 @@ impl Judge {
         let Line { t, job, worker, session, token, event } = line.clone();
         self.last_t = self.last_t.max(t);
         let (worker, session) = (self.names.number(worker), self.names.number(session));
-        let copy = match self.replication {
-            Replication::One => 0,
-            Replication::All => worker + 1,
+        let (copy, is_token_shared) = match self.replication {
+            Replication::One => (0, false),
+            Replication::All => (worker + 1, true),
         };
         if !self.jobs.contains_key(job) {
             self.jobs.insert(job.to_owned(), HashMap::new());
@@ -190,7 +190,7 @@ impl Judge {
         let Some(copies) = self.jobs.get_mut(job) else { return };
         let history = copies.entry(copy).or_default();
         let finder = Finder { job, names: &self.names, verdict: &mut self.verdict };
-        history.take(Seen { t, worker, session, token, event }, finder);
+        history.take(Seen { t, worker, session, token, is_token_shared, event }, finder);
     }
 
     /// What was found in all lines.
@@ -215,6 +215,8 @@ struct Seen {
     worker: usize,
     session: usize,
     token: u64,
+    /// All workers, and the sessions of each, run the job under one token.
+    is_token_shared: bool,
     event: Event,
 }
 
@@ -224,12 +226,13 @@ impl History {
     }
 
     fn take(&mut self, seen: Seen, mut finder: Finder<'_>) {
-        let Seen { t, worker, session, token, event } = seen;
+        let Seen { t, worker, session, token, is_token_shared, event } = seen;
         let found = self.runs.iter().position(|run| (run.session, run.token) == (session, token));
         match event {
             Event::Start => {
                 finder.verdict.runs += 1;
-                let is_other = |run: &Run| run.session != session && run.token != NO_TOKEN;
+                let is_grant_of_its_own = token != NO_TOKEN && !is_token_shared;
+                let is_other = |run: &Run| run.session != session && is_grant_of_its_own;
                 let is_reused = self.runs.iter().any(|run| is_other(run) && run.token == token);
                 if token < self.highest_token || (is_reused && found.is_none()) {
                     finder.regression(t, token, self.highest_token, session);

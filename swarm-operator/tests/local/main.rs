@@ -6,6 +6,8 @@
 )]
 
 mod operator;
+mod terminal;
+mod web;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Output;

@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -61,6 +61,11 @@ impl Machine {
         command
     }
 
+    /// The directory of everything.
+    pub(crate) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
     /// Runs an operator to its end.
     pub(crate) fn output(&self, args: &[&str]) -> Output {
         self.command(args).output().unwrap()
@@ -68,9 +73,14 @@ impl Machine {
 
     /// Starts an operator and waits until its pool is settled.
     pub(crate) fn settled(&self) -> Operator<'_> {
+        self.settled_with(&[])
+    }
+
+    /// The same, with further arguments.
+    pub(crate) fn settled_with(&self, args: &[&str]) -> Operator<'_> {
         let number = (0..100).find(|n| !self.dir.path().join(format!("out.{n}")).exists()).unwrap();
         let file = |name: &str| File::create(self.dir.path().join(format!("{name}.{number}")));
-        let mut command = self.command(&[]);
+        let mut command = self.command(args);
         command.stdout(file("out").unwrap()).stderr(file("err").unwrap());
         let operator = Operator { machine: self, child: command.spawn().unwrap(), number };
         operator.told("settled in");
@@ -109,11 +119,7 @@ impl Machine {
         let log = fs::read_to_string(self.dir.path().join(format!("state/logs/{worker}.log")));
         let log = log.ok()?;
         let address = log.rsplit_once(" http=")?.1.split_whitespace().next()?;
-        let mut stream = TcpStream::connect(address).ok()?;
-        let request = "GET /internal/version HTTP/1.1\r\nHost: w\r\nConnection: close\r\n\r\n";
-        stream.write_all(request.as_bytes()).ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).ok()?;
+        let answer = get(address, "/internal/version")?;
         let json = answer.split_once("\r\n\r\n")?.1;
         let report: serde_json::Value = serde_json::from_str(json).ok()?;
         let jobs = report["jobs"].as_array()?.iter();
@@ -166,6 +172,16 @@ impl Drop for Operator<'_> {
 pub(crate) fn signal(pid: i32, kind: Signal) {
     // It may have ended a moment ago.
     let _ = kill_process(Pid::from_raw(pid).unwrap(), kind);
+}
+
+/// The answer to a request over HTTP, with its headers; `None` if there is none.
+pub(crate) fn get(address: &str, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: w\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer)
 }
 
 /// Asks until there is an answer.

@@ -5,12 +5,15 @@ mod cluster_runs_pods;
 mod bad_input_is_refused;
 mod cold_start_waits;
 mod documented_commands_work;
+mod jobs_come_from_config_maps;
 mod list_changes_arrive;
 mod manifests_are_accepted;
+mod moves_are_bounded;
 mod nothing_is_written_at_rest;
 mod pool;
 mod stores_keep_their_contract;
 mod streams_walk_through;
+mod the_swarm_scales_its_pool;
 mod uninstall_never_hangs;
 
 use std::time::Duration;
@@ -35,6 +38,11 @@ pub fn all() -> Vec<Story> {
         Story::new("stores_keep_their_contract", |it| {
             Box::pin(stores_keep_their_contract::tell(it))
         }),
+        Story::new("jobs_come_from_config_maps", |it| {
+            Box::pin(jobs_come_from_config_maps::tell(it))
+        }),
+        Story::new("moves_are_bounded", |it| Box::pin(moves_are_bounded::tell(it))),
+        Story::new("the_swarm_scales_its_pool", |it| Box::pin(the_swarm_scales_its_pool::tell(it))),
         Story::new("manifests_are_accepted", |it| Box::pin(manifests_are_accepted::tell(it))),
         Story::new("uninstall_never_hangs", |it| Box::pin(uninstall_never_hangs::tell(it))),
         // It ends with the removal of the operator, so it comes last.

@@ -21,6 +21,13 @@ pub enum Fault {
     Finish,
     /// Views for one session reach another.
     ForeignView,
+    /// Ownerships end by waiting, too: the policy is at least once. How long is not counted: all
+    /// that is waited for may be over at any turn.
+    Timeout,
+    /// Jobs are wanted in slots whose workers are expected back, and wait for them.
+    Hold,
+    /// The first job a worker runs is to blame for its crash, and was for two crashes before.
+    Poison,
 }
 
 /// How large a world is, and what may happen in it.
@@ -36,12 +43,17 @@ pub struct Bounds {
     pub operators: usize,
     /// The duration of a lease, in ticks.
     pub lease: u32,
+    /// How often a session renews, in ticks; zero for always.
+    pub renew: u32,
     /// How many ticks a worker's clock may miss per lease.
     pub drift: u32,
     /// The stop timeout, in ticks.
     pub stop: u32,
     /// How many writes of one session may be on their way at once; more than one allows late ones.
     pub in_flight: usize,
+    /// Whether it begins with an empty ledger and workers that have only just sent their first
+    /// write, or with all sessions known and all jobs granted to the first.
+    pub starts_empty: bool,
     /// What may happen besides the protocol, lost and delayed messages, and time.
     pub faults: &'static [Fault],
     /// Which rule is broken on purpose.
@@ -56,9 +68,11 @@ impl Default for Bounds {
             jobs: 1,
             operators: 1,
             lease: 1,
+            renew: 0,
             drift: 0,
             stop: 0,
             in_flight: 1,
+            starts_empty: false,
             faults: &[Fault::Crash],
             broken: None,
         }
@@ -82,7 +96,7 @@ impl Bounds {
     pub(crate) fn lease_terms(&self) -> LeaseTerms {
         LeaseTerms {
             duration: TICK * self.lease,
-            renew: Duration::ZERO,
+            renew: TICK * self.renew,
             stop_timeout: TICK * self.stop,
             drift_permille: 0,
             slack: TICK * self.drift,
@@ -92,7 +106,8 @@ impl Bounds {
 
     pub(crate) fn handover_terms(&self) -> HandoverTerms {
         let rules = self.rules();
-        HandoverTerms { policy: Policy::Exclusive, rules, ..HandoverTerms::default() }
+        let policy = if self.may(Fault::Timeout) { Policy::AtLeastOnce } else { Policy::Exclusive };
+        HandoverTerms { policy, rules, ..HandoverTerms::default() }
     }
 }
 
@@ -105,6 +120,9 @@ impl fmt::Display for Bounds {
             f,
             "{versions} {sessions} {jobs} {operators} T{lease} d{drift} s{stop} w{in_flight}"
         )?;
+        if self.starts_empty {
+            write!(f, " empty")?;
+        }
         self.faults.iter().try_for_each(|fault| write!(f, " {fault:?}"))
     }
 }

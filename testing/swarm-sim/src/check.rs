@@ -4,8 +4,49 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use stateright::{Checker, HasDiscoveries, Model, Property};
+use swarm_core::handover::Cell;
 
 use crate::{Bounds, Invariant, Step, World};
+
+/// Something that must be met on the way, or a check of it is worth nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sighting {
+    /// A job waits for its slot.
+    Held,
+    /// A job is kept away from workers.
+    Quarantined,
+    /// A job is done.
+    Done,
+    /// Two workers run one job, which at least once allows.
+    Overlap,
+    /// A job was granted twice.
+    Regranted,
+}
+
+impl Sighting {
+    const ALL: [Self; 5] =
+        [Self::Held, Self::Quarantined, Self::Done, Self::Overlap, Self::Regranted];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Held => "held",
+            Self::Quarantined => "quarantined",
+            Self::Done => "done",
+            Self::Overlap => "overlap",
+            Self::Regranted => "granted again",
+        }
+    }
+
+    fn is_seen(self, world: &World) -> bool {
+        world.cells().jobs.iter().any(|(job, record)| match self {
+            Self::Held => matches!(record.cell, Cell::Hold { .. }),
+            Self::Quarantined => matches!(record.cell, Cell::Quarantined { .. }),
+            Self::Done => matches!(record.cell, Cell::Done { .. }),
+            Self::Overlap => 1 < world.runners(job).count(),
+            Self::Regranted => 1 < record.cell.token().0,
+        })
+    }
+}
 
 /// How a search ended.
 #[derive(Clone, Debug)]
@@ -18,6 +59,8 @@ pub struct Checked {
     pub took: Duration,
     /// The steps of the longest of all shortest paths.
     pub depth: usize,
+    /// What was met on the way.
+    pub sighted: Vec<Sighting>,
     /// The first broken invariant, or `None` if they hold in all states.
     pub found: Option<Found>,
 }
@@ -34,6 +77,13 @@ pub struct Found {
 struct Handover {
     bounds: Bounds,
     invariants: Vec<Invariant>,
+}
+
+impl Handover {
+    /// The search for a broken rule ends with the first thing it finds, so it looks for no other.
+    fn looked_for(&self) -> &'static [Sighting] {
+        if self.bounds.broken.is_some() { &[] } else { &Sighting::ALL }
+    }
 }
 
 impl Model for Handover {
@@ -68,7 +118,18 @@ impl Model for Handover {
             };
             Property::always(invariant.name(), condition)
         };
-        self.invariants.iter().map(property).collect()
+        let sighting = |sighting: &Sighting| {
+            let condition: fn(&Self, &World) -> bool = match sighting {
+                Sighting::Held => |_, world| Sighting::Held.is_seen(world),
+                Sighting::Quarantined => |_, world| Sighting::Quarantined.is_seen(world),
+                Sighting::Done => |_, world| Sighting::Done.is_seen(world),
+                Sighting::Overlap => |_, world| Sighting::Overlap.is_seen(world),
+                Sighting::Regranted => |_, world| Sighting::Regranted.is_seen(world),
+            };
+            Property::sometimes(sighting.name(), condition)
+        };
+        let sightings = self.looked_for().iter().map(sighting);
+        self.invariants.iter().map(property).chain(sightings).collect()
     }
 }
 
@@ -77,7 +138,11 @@ impl Model for Handover {
 pub fn check(bounds: Bounds, invariants: &[Invariant]) -> Checked {
     let start = Instant::now();
     let model = Handover { bounds, invariants: invariants.to_vec() };
-    let checker = model.checker().threads(2).finish_when(HasDiscoveries::Any).spawn_bfs().join();
+    let until =
+        if bounds.broken.is_some() { HasDiscoveries::Any } else { HasDiscoveries::AnyFailures };
+    let checker = model.checker().threads(2).finish_when(until).spawn_bfs().join();
+    let is_sighted = |sighting: &Sighting| checker.discovery(sighting.name()).is_some();
+    let sighted = Sighting::ALL.into_iter().filter(is_sighted).collect();
     let broken = |invariant: &Invariant| {
         let path = checker.discovery(invariant.name())?;
         Some(Found { invariant: *invariant, steps: path.into_actions() })
@@ -87,19 +152,19 @@ pub fn check(bounds: Bounds, invariants: &[Invariant]) -> Checked {
         states: checker.unique_state_count(),
         took: start.elapsed(),
         depth: checker.max_depth(),
+        sighted,
         found: invariants.iter().find_map(broken),
     }
 }
 
 impl fmt::Display for Checked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { bounds, states, took, depth, found } = self;
+        let Self { bounds, states, took, depth, sighted, found } = self;
         write!(f, "{bounds:<32} {states:>9} states {:>6.1} s", took.as_secs_f64())?;
-        match found {
-            Some(Found { invariant, steps }) => {
-                write!(f, "  {} broken at depth {}", invariant.name(), steps.len())
-            }
-            None => write!(f, "  all hold, depth {depth}"),
+        if let Some(Found { invariant, steps }) = found {
+            return write!(f, "  {} broken at depth {}", invariant.name(), steps.len());
         }
+        let names: Vec<_> = sighted.iter().map(|sighting| sighting.name()).collect();
+        write!(f, "  all hold, depth {depth}; met: {}", names.join(", "))
     }
 }

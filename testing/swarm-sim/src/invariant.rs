@@ -1,16 +1,18 @@
 //! What must hold in every state.
 
-use swarm_core::handover::{Cell, Cells, Holder, Lease};
+use swarm_core::handover::{Cell, Cells, Evidence, Holder, Lease, Sight};
 
 use crate::world::{jobs, session_id};
-use crate::{Life, World};
+use crate::{Fault, Life, World};
 
 /// What must hold in every state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Invariant {
-    /// No job has two live runners.
+    /// No job has two live runners. Under at least once, a run does not count whose ownership ended
+    /// by waiting; every other one does.
     OneRunner,
-    /// Who runs a job holds it in the ledger. It breaks several steps before [`Self::OneRunner`].
+    /// Who runs a job holds it in the ledger, with the same exception. It breaks several steps
+    /// before [`Self::OneRunner`].
     RunnerHolds,
     /// The ledger's revision and every token only grow.
     NumbersGrow,
@@ -18,7 +20,8 @@ pub enum Invariant {
     AcksAreTrue,
     /// A closed or revoked lease stays so.
     EndsAreFinal,
-    /// A job leaves its holder only if that one has let go, has closed, was revoked, or is dead.
+    /// A job leaves its holder only if that one has let go, has closed, was revoked, or is dead; or,
+    /// under at least once, if it was waited for.
     EndsAreProved,
     /// Every job stands in the ledger.
     NothingIsLost,
@@ -62,13 +65,16 @@ impl Invariant {
     #[must_use]
     pub fn holds(self, world: &World) -> bool {
         match self {
-            Self::OneRunner => jobs(&world.bounds).all(|job| world.runners(&job).count() <= 1),
+            Self::OneRunner => jobs(&world.bounds).all(|job| world.accountable(&job).count() <= 1),
             Self::RunnerHolds => jobs(&world.bounds).all(|job| {
                 let holder = world.cells().jobs.get(&job).and_then(|record| record.cell.holder());
-                world.runners(&job).all(|n| holder == Some(&session_id(n)))
+                world.accountable(&job).all(|n| holder == Some(&session_id(n)))
             }),
             Self::AcksAreTrue => acks_are_true(world),
-            Self::NothingIsLost => world.cells().jobs.keys().cloned().eq(jobs(&world.bounds)),
+            Self::NothingIsLost => {
+                let is_new = world.bounds.starts_empty && world.cells().revision == 0;
+                is_new || world.cells().jobs.keys().cloned().eq(jobs(&world.bounds))
+            }
             Self::NumbersGrow
             | Self::EndsAreFinal
             | Self::EndsAreProved
@@ -92,7 +98,7 @@ fn acks_are_true(world: &World) -> bool {
 }
 
 /// Which invariant a write of the ledger breaks.
-pub(crate) fn of_write(world: &World, next: &Cells) -> Option<Invariant> {
+pub(crate) fn of_write(world: &World, next: &Cells, sight: &Sight<'_>) -> Option<Invariant> {
     let before = world.cells();
     if next.revision <= before.revision {
         return Some(Invariant::NumbersGrow);
@@ -109,11 +115,30 @@ pub(crate) fn of_write(world: &World, next: &Cells) -> Option<Invariant> {
         }
         let is_done = matches!(after.cell, Cell::Done { .. });
         let leaves = record.cell.holder().is_some() && record.cell.holder() != after.cell.holder();
-        if leaves && !is_done && !has_ended(world, &record.cell) {
+        let known = record.cell.holder().and_then(|holder| sight.evidence.get(holder));
+        let is_waited_for = world.bounds.may(Fault::Timeout)
+            && !ends_by_proof(&record.cell, known)
+            && sight.ages.get(job).is_some_and(|age| !age.is_zero());
+        if leaves && !is_done && !is_waited_for && !has_ended(world, &record.cell) {
             return Some(Invariant::EndsAreProved);
         }
     }
     None
+}
+
+/// Whether what an operator knows proves that the holder of a cell has let go.
+pub(crate) fn ends_by_proof(cell: &Cell, known: Option<&Evidence>) -> bool {
+    let Some(known) = known else { return false };
+    let is_acked = match cell {
+        Cell::Releasing { since, .. } => *since <= known.acked,
+        Cell::Granted { .. }
+        | Cell::Free { .. }
+        | Cell::Hold { .. }
+        | Cell::Quarantined { .. }
+        | Cell::Done { .. }
+        | Cell::Everywhere { .. } => false,
+    };
+    known.ended.is_some() || is_acked
 }
 
 /// Whether the holder of a cell has truly let go.

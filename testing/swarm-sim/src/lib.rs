@@ -8,6 +8,8 @@
 //! - [`check`] looks for a state that breaks an [`Invariant`], by the model checker Stateright.
 //! - [`dead_ends`] looks for a state from which no path leads to all jobs running, by a walk
 //!   backwards over the whole graph.
+//! - A [`Fleet`] is a whole pool with [`decide`](swarm_core::decide), its ledger and its watches in
+//!   it: too large to walk through, so random [`Act`]s drive it, and then all has to come right.
 //! - [`variants`] breaks one [`Rule`](swarm_core::handover::Rule) at a time on purpose; each must
 //!   be noticed, or the check is worth nothing.
 
@@ -18,15 +20,18 @@ mod invariant;
 mod step;
 mod worker;
 
+mod fleet;
+
 mod check;
 mod liveness;
 mod variants;
 
 pub use bounds::{Bounds, Fault};
-pub use check::{Checked, Found, check};
+pub use check::{Checked, Found, Sighting, check};
+pub use fleet::{Act, Fleet, FleetTerms, Stop};
 pub use invariant::Invariant;
 pub use liveness::{Liveness, dead_ends};
-pub use step::{Answer, Step};
+pub use step::{Answer, Goal, Step, Waited};
 pub use variants::{Variant, variants};
 pub use worker::{Life, Worker};
 pub use world::{Operator, World};

@@ -7,10 +7,10 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use swarm_core::handover::{Cell, Holder};
+use swarm_core::handover::{Cell, Holder, Moment};
 
 use crate::world::session_id;
-use crate::{Bounds, Life, World};
+use crate::{Bounds, Life, Step, World};
 
 /// Writes of the ledger that a way out may need: one to release, one to grant.
 const WRITES_LEFT: usize = 2;
@@ -29,8 +29,8 @@ pub struct Liveness {
     pub moved: usize,
     /// How many judged states are dead ends.
     pub dead_ends: usize,
-    /// One of them, for a person to look at.
-    pub example: Option<String>,
+    /// The steps to one of them, the fewest there are.
+    pub example: Option<Vec<Step>>,
 }
 
 #[derive(Default)]
@@ -38,6 +38,8 @@ struct Graph {
     ids: HashMap<u64, usize>,
     /// For every state, the states it is reached from.
     before: Vec<Vec<u32>>,
+    /// For every state, the one it was first reached from.
+    first_from: Vec<Option<usize>>,
     is_good: Vec<bool>,
     is_judged: Vec<bool>,
     queue: VecDeque<(usize, World)>,
@@ -57,24 +59,23 @@ pub fn dead_ends(bounds: Bounds) -> Liveness {
         }
     }
     let stuck = graph.stuck();
+    let example = stuck.first().map(|id| graph.way_to(bounds, *id));
     let Graph { mut seen, ids, .. } = graph;
     seen.states = ids.len();
     seen.dead_ends = stuck.len();
-    let fingerprint = ids.into_iter().find(|(_, id)| stuck.first() == Some(id));
-    seen.example = fingerprint.map(|(fingerprint, _)| format!("state {fingerprint:016x}"));
+    seen.example = example;
     seen
 }
 
 impl Graph {
     fn enter(&mut self, world: World, from: Option<usize>) {
-        let mut hasher = DefaultHasher::new();
-        world.hash(&mut hasher);
         let new_id = self.before.len();
-        let id = match self.ids.entry(hasher.finish()) {
+        let id = match self.ids.entry(fingerprint(&world)) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(unknown) => {
                 unknown.insert(new_id);
                 self.before.push(Vec::new());
+                self.first_from.push(from);
                 let (good, judged) = (is_good(&world), is_judged(&world));
                 self.is_good.push(good);
                 self.is_judged.push(judged);
@@ -90,6 +91,26 @@ impl Graph {
         }
     }
 
+    /// The fewest steps from the beginning to a state: up the tree of first sights, and down again.
+    fn way_to(&self, bounds: Bounds, id: usize) -> Vec<Step> {
+        let first = |id: &usize| self.first_from[*id];
+        let mut path: Vec<_> = std::iter::successors(Some(id), first).collect();
+        path.pop();
+        let mut world = World::new(bounds);
+        let mut way = Vec::new();
+        for next in path.into_iter().rev() {
+            let leads = |step: &Step| {
+                let after = world.after(step)?;
+                (self.ids.get(&fingerprint(&after)) == Some(&next)).then_some(after)
+            };
+            let found = world.steps().into_iter().find_map(|step| Some((leads(&step)?, step)));
+            let Some((after, step)) = found else { break };
+            world = after;
+            way.push(step);
+        }
+        way
+    }
+
     /// The judged states from which no good state is reached.
     fn stuck(&self) -> Vec<usize> {
         let mut reaches = self.is_good.clone();
@@ -103,6 +124,12 @@ impl Graph {
         }
         (0..reaches.len()).filter(|id| self.is_judged[*id] && !reaches[*id]).collect()
     }
+}
+
+fn fingerprint(world: &World) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    world.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Whether every job runs, with the session it is granted to.
@@ -127,8 +154,11 @@ fn is_judged(world: &World) -> bool {
     let has_room = world.history.len() + WRITES_LEFT <= world.bounds.versions;
     let is_usable = |n: usize| {
         let worker = &world.workers[n];
-        let is_held = world.leases[n].as_ref().is_some_and(|lease| lease.holder == Holder::Session);
-        worker.life == Life::Up && !worker.session.is_over() && is_held
+        let lease = world.leases[n].as_ref().filter(|lease| lease.holder == Holder::Session);
+        // A session whose lease another write than the first has made ends as soon as it knows.
+        let never_could_act = worker.session.deadline() == Moment::default();
+        let is_good = lease.is_some_and(|lease| lease.number == 1 || !never_could_act);
+        worker.life == Life::Up && !worker.session.is_ending() && is_good
     };
     has_room && (0..world.workers.len()).any(is_usable)
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use swarm_sim::{Bounds, Fault, Invariant, check, dead_ends, variants};
 
 /// Bounds with the protocol intact: versions, sessions, jobs, operators, lease, drift, stop timeout.
-fn large() -> [Bounds; 10] {
+fn large() -> [Bounds; 14] {
     let some = Bounds::default();
     let calm = Bounds { faults: &[], ..some };
     [
@@ -21,6 +21,10 @@ fn large() -> [Bounds; 10] {
         Bounds { faults: &[Fault::Pause], lease: 2, stop: 1, ..some },
         Bounds { in_flight: 2, drift: 1, ..calm },
         Bounds { faults: &[Fault::Crash, Fault::Finish, Fault::Terminate], ..some },
+        Bounds { faults: &[Fault::Crash, Fault::Timeout], drift: 1, ..some },
+        Bounds { versions: 4, faults: &[Fault::Crash, Fault::Hold, Fault::Finish], ..some },
+        Bounds { versions: 5, faults: &[Fault::Crash, Fault::Poison, Fault::Hold], ..some },
+        Bounds { versions: 4, starts_empty: true, ..some },
     ]
 }
 
@@ -43,6 +47,8 @@ fn main() -> ExitCode {
     for bounds in [
         Bounds { versions: 4, ..Bounds::default() },
         Bounds { versions: 4, lease: 2, stop: 1, faults: &[], ..Bounds::default() },
+        Bounds { versions: 4, starts_empty: true, faults: &[], ..Bounds::default() },
+        Bounds { versions: 4, faults: &[Fault::Hold], ..Bounds::default() },
     ] {
         let start = Instant::now();
         let seen = dead_ends(bounds);

@@ -1,21 +1,17 @@
 //! What may happen in a world, and what follows from it.
 
-use std::collections::BTreeMap;
+mod choices;
+mod operator;
+
 use std::sync::Arc;
-use std::time::Duration;
 
 use swarm_core::JobName;
-use swarm_core::Slot;
-use swarm_core::handover::{
-    Holder, Lease, Life as Seen, Place, Rule, Sight, Watch, WatchEffect, WatchEvent, advance,
-    check_step,
-};
+use swarm_core::handover::{Holder, Lease, WatchEvent};
 use swarm_core::session::SessionEvent;
 
 use crate::bounds::TICK;
-use crate::invariant::of_write;
 use crate::worker::Ask;
-use crate::world::{jobs, session_id};
+use crate::world::session_id;
 use crate::{Fault, Invariant, Life, Operator, Worker, World};
 
 /// Something that may happen. Sessions and operators are told by number.
@@ -55,10 +51,32 @@ pub enum Step {
     LearnEnd(usize, usize),
     /// An operator revokes a silent session, and gets the answer or does not.
     Revoke(usize, usize, Answer),
-    /// An operator takes a turn from that place in the history, towards a goal: per job a session.
-    Turn(usize, usize, Vec<Option<usize>>),
+    /// An operator takes a turn from that place in the history, towards a goal: per job a place. All
+    /// that is waited for is over, or nothing is.
+    Turn(usize, usize, Vec<Goal>, Waited),
     /// An operator ends and starts anew.
     Restart(usize),
+}
+
+/// Where a goal has a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Goal {
+    /// With nobody.
+    Nowhere,
+    /// With this session.
+    Session(usize),
+    /// In the slot of this session, whoever comes to fill it.
+    Slot(usize),
+}
+
+/// How long an operator has watched cells and workers, for all that it could wait for: timeouts of
+/// releases, the return of workers, the end of holds and quarantines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Waited {
+    /// Not at all.
+    Nothing,
+    /// Longer than anything is waited for.
+    Long,
 }
 
 /// Whether an answer arrives.
@@ -71,113 +89,6 @@ pub enum Answer {
 }
 
 impl World {
-    /// Everything that may happen next.
-    #[must_use]
-    pub fn steps(&self) -> Vec<Step> {
-        let mut steps = Vec::new();
-        for (n, worker) in self.workers.iter().enumerate().filter(|(n, _)| self.is_active(*n)) {
-            self.worker_steps(n, worker, &mut steps);
-        }
-        for (n, worker) in self.workers.iter().enumerate().filter(|(n, _)| !self.is_active(*n)) {
-            let may_be_chosen = worker.life == Life::Up && !self.is_last();
-            steps.extend(may_be_chosen.then_some(Step::Refresh(n)));
-        }
-        for (o, operator) in self.operators.iter().enumerate().filter(|_| !self.is_last()) {
-            self.operator_steps(o, operator, &mut steps);
-        }
-        let slow = |bits: &u32| {
-            let is_slow = |n: usize| bits & (1 << n) != 0;
-            let all = (0..self.workers.len()).filter(|n| is_slow(*n));
-            all.clone().all(|n| self.workers[n].may_be_slow(&self.bounds))
-        };
-        steps.extend((0..1_u32 << self.workers.len()).filter(slow).map(Step::Tick));
-        steps
-    }
-
-    fn worker_steps(&self, n: usize, worker: &Worker, steps: &mut Vec<Step>) {
-        for i in 0..worker.requests.len() {
-            steps.push(Step::Apply(n, i));
-            // With one message at a time, losing one and no longer waiting for it are one step.
-            let is_own_step = 1 < self.bounds.in_flight || !worker.is_waiting;
-            steps.extend(is_own_step.then_some(Step::Drop(n, i)));
-        }
-        match worker.life {
-            Life::Dead => return,
-            Life::Paused => {
-                steps.push(Step::Resume(n));
-                steps.extend(self.bounds.may(Fault::Crash).then_some(Step::Crash(n)));
-                return;
-            }
-            Life::Up => (),
-        }
-        steps.extend(self.bounds.may(Fault::Crash).then_some(Step::Crash(n)));
-        steps.extend(self.bounds.may(Fault::Pause).then_some(Step::Pause(n)));
-        steps.extend(self.bounds.may(Fault::Terminate).then_some(Step::Terminate(n)));
-        steps.extend(worker.stopping.iter().map(|job| Step::Join(n, job.clone())));
-        if self.bounds.may(Fault::Finish) {
-            let running = worker.running.keys().filter(|job| !worker.stopping.contains(*job));
-            steps.extend(running.map(|job| Step::Finish(n, job.clone())));
-        }
-        if worker.is_waiting {
-            steps.push(Step::Lose(n));
-            steps.extend(worker.reply.map(|_| Step::Reply(n)));
-        }
-        let keeps = self.bounds.keeps(Rule::NewerViewsOnly);
-        let is_new = |k: &usize| !keeps || worker.seen < self.history[*k].revision;
-        for k in (0..self.history.len()).filter(is_new) {
-            let whose =
-                if self.bounds.may(Fault::ForeignView) { 0..self.workers.len() } else { n..n + 1 };
-            steps.extend(whose.map(|whose| Step::View(n, k, whose)));
-        }
-    }
-
-    fn operator_steps(&self, o: usize, operator: &Operator, steps: &mut Vec<Step>) {
-        for (n, lease) in self.leases.iter().enumerate().filter(|(n, _)| self.is_active(*n)) {
-            let watch = operator.watches.get(&n);
-            if watch.is_some_and(|watch| matches!(watch.life, Seen::Ended(_))) {
-                continue;
-            }
-            let is_news = lease.is_some() || watch.is_some();
-            steps.extend(is_news.then_some(Step::Observe(o, n)));
-            if watch.is_some_and(|watch| watch.is_silent(self.now, &self.bounds.lease_terms())) {
-                steps.push(Step::Revoke(o, n, Answer::Arrives));
-                steps.push(Step::Revoke(o, n, Answer::IsLost));
-            }
-            if watch.is_some() && self.workers[n].life == Life::Dead {
-                steps.push(Step::LearnEnd(o, n));
-            }
-        }
-        if self.bounds.may(Fault::Crash) && !operator.watches.is_empty() {
-            steps.push(Step::Restart(o));
-        }
-        let newest = self.history.len() - 1;
-        let first = if self.bounds.keeps(Rule::CompareAndSet) { newest } else { 0 };
-        for base in first..=newest {
-            let goals = self.goals(operator).into_iter();
-            steps.extend(goals.map(|goal| Step::Turn(o, base, goal)));
-        }
-    }
-
-    /// Every way to place all jobs on the sessions an operator takes for alive, or nowhere.
-    fn goals(&self, operator: &Operator) -> Vec<Vec<Option<usize>>> {
-        let alive = |watch: &Watch| !matches!(watch.life, Seen::Ended(_));
-        let sessions = operator.watches.iter().filter(|(_, watch)| alive(watch));
-        let places: Vec<_> = std::iter::once(None).chain(sessions.map(|(n, _)| Some(*n))).collect();
-        let mut goals = vec![Vec::new()];
-        for _ in 0..self.bounds.jobs {
-            let longer = |goal: Vec<Option<usize>>| {
-                let with = move |place: &Option<usize>| {
-                    let mut goal = goal.clone();
-                    goal.push(*place);
-                    goal
-                };
-                places.iter().map(with).collect::<Vec<_>>()
-            };
-            goals = goals.into_iter().flat_map(longer).collect();
-        }
-        goals
-    }
-
     /// The world after `step`, or `None` if it changes nothing.
     #[must_use]
     pub fn after(&self, step: &Step) -> Option<Self> {
@@ -192,7 +103,12 @@ impl World {
                 let id = session_id(self.workers.len());
                 self.workers.push(Arc::new(Worker::open(id, &self.bounds)));
             }
-            Step::Crash(n) => self.worker(*n).die(),
+            Step::Crash(n) => {
+                let is_poison = self.bounds.may(Fault::Poison);
+                let first = self.workers[*n].running.keys().next().cloned();
+                self.worker(*n).culprit = first.filter(|_| is_poison);
+                self.worker(*n).die();
+            }
             Step::Pause(n) => self.worker(*n).life = Life::Paused,
             Step::Resume(n) => {
                 self.worker(*n).life = Life::Up;
@@ -239,17 +155,17 @@ impl World {
             Step::Observe(o, n) => return self.observe(*o, *n),
             Step::LearnEnd(o, n) => self.tell(*o, *n, &WatchEvent::ProcessEnded),
             Step::Revoke(o, n, answer) => return self.revoke(*o, *n, *answer),
-            Step::Turn(o, base, goal) => return self.turn(*o, *base, goal),
+            Step::Turn(o, base, goal, waited) => return self.turn(*o, *base, goal, *waited),
             Step::Restart(o) => self.operator(*o).watches.clear(),
         }
         true
     }
 
-    fn worker(&mut self, n: usize) -> &mut Worker {
+    pub(crate) fn worker(&mut self, n: usize) -> &mut Worker {
         Arc::make_mut(&mut self.workers[n])
     }
 
-    fn operator(&mut self, o: usize) -> &mut Operator {
+    pub(crate) fn operator(&mut self, o: usize) -> &mut Operator {
         Arc::make_mut(&mut self.operators[o])
     }
 
@@ -337,73 +253,4 @@ impl World {
             }
         }
     }
-
-    fn observe(&mut self, o: usize, n: usize) -> bool {
-        let Some(lease) = self.leases[n].as_deref().cloned() else { return false };
-        let before = self.operators[o].watches.get(&n).cloned();
-        if before.is_none() {
-            let watch = Watch::begin(self.now, &lease);
-            self.operator(o).watches.insert(n, watch);
-        } else {
-            self.tell(o, n, &WatchEvent::Seen(lease));
-        }
-        before.as_ref() != self.operators[o].watches.get(&n)
-    }
-
-    fn tell(&mut self, o: usize, n: usize, event: &WatchEvent) {
-        let (now, terms) = (self.now, self.bounds.lease_terms());
-        if let Some(watch) = self.operator(o).watches.get_mut(&n) {
-            let _ = watch.step(now, event, &terms);
-        }
-    }
-
-    fn revoke(&mut self, o: usize, n: usize, answer: Answer) -> bool {
-        let terms = self.bounds.lease_terms();
-        let now = self.now;
-        let Some(watch) = self.operator(o).watches.get_mut(&n) else { return false };
-        let asked = watch.step(now, &WatchEvent::Suspect, &terms);
-        let Some(WatchEffect::Revoke(version)) = asked else { return false };
-        let next = self.next_version();
-        let stored = self.leases[n].as_ref();
-        let revoked = stored.and_then(|lease| lease.revoke(version, next, terms.rules).ok());
-        let is_known = revoked.is_some() && answer == Answer::Arrives;
-        let has_changed = revoked.is_some();
-        if has_changed {
-            self.leases[n] = revoked.map(Arc::new);
-        }
-        let event = if is_known {
-            WatchEvent::RevocationWritten(version)
-        } else {
-            WatchEvent::RevocationFailed
-        };
-        self.tell(o, n, &event);
-        has_changed
-    }
-
-    fn turn(&mut self, o: usize, base: usize, goal: &[Option<usize>]) -> bool {
-        let cells = Arc::clone(&self.history[base]);
-        let place = |to: &Option<usize>| match to {
-            Some(n) => Place::Session(slot(*n), session_id(*n)),
-            None => Place::Nowhere,
-        };
-        let goal = jobs(&self.bounds).zip(goal.iter().map(place)).collect();
-        let watches = self.operators[o].watches.iter();
-        let evidence =
-            watches.map(|(n, watch)| (session_id(*n), watch.evidence(cells.incarnation))).collect();
-        let ages: BTreeMap<JobName, Duration> = BTreeMap::new();
-        let sight = Sight { goal: &goal, evidence: &evidence, ages: &ages };
-        let terms = self.bounds.handover_terms();
-        let Some(save) = advance(&cells, &sight, &terms) else { return false };
-        let Ok(next) = save.onto(self.cells(), terms.rules) else { return false };
-        self.broken = self.broken.or_else(|| of_write(self, &next));
-        if self.broken.is_none() && check_step(&cells, &next, &sight, &terms).is_err() {
-            self.broken = Some(Invariant::StepIsJudgedGood);
-        }
-        self.history.push(Arc::new(next));
-        true
-    }
-}
-
-fn slot(n: usize) -> Slot {
-    Slot(u32::try_from(n).unwrap_or(u32::MAX))
 }

@@ -49,6 +49,8 @@ pub struct Worker {
     pub slow_since_renewal: u32,
     /// Ticks its clock missed since it sent its latest write.
     pub slow_since_sent: u32,
+    /// The job that crashed it, if one did.
+    pub culprit: Option<JobName>,
 }
 
 /// What the world must answer on a worker's behalf.
@@ -75,6 +77,7 @@ impl Worker {
             seen: 0,
             slow_since_renewal: 0,
             slow_since_sent: 0,
+            culprit: None,
         };
         let _ = worker.carry_out(effects, bounds);
         worker
@@ -156,13 +159,15 @@ impl Worker {
 
     /// Feeds all that matters for what happens next.
     pub(crate) fn digest<H: Hasher>(&self, lease: Option<&Lease>, bounds: &Bounds, to: &mut H) {
-        self.life.hash(to);
+        (self.life, &self.culprit).hash(to);
         for write in &self.requests {
             let fits = write.expected == lease.map(|lease| lease.version);
             let is_final = lease.is_some_and(|lease| lease.holder != Holder::Session);
             // A write that can never be applied any more is as good as none.
             if fits && !is_final {
                 (write.number == self.sent, write.holder, &write.ack).hash(to);
+                // Only a first write may make the lease.
+                (write.expected.is_none() && write.number == 1).hash(to);
             } else {
                 0_u8.hash(to);
             }

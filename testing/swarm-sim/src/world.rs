@@ -1,15 +1,15 @@
 //! The state that is checked: ledger and leases as stored, workers, operators.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use swarm_core::JobName;
 use swarm_core::handover::{
-    Cells, Change, Lease, LeaseVersion, Life as Seen, Moment, Rule, SessionId, Watch,
+    Cells, Change, Lease, LeaseVersion, Life as Seen, Moment, Rule, STRIKES_MAX, SessionId, Watch,
 };
+use swarm_core::{JobName, Token};
 
-use crate::{Bounds, Fault, Invariant, Life, Step, Worker};
+use crate::{Bounds, Fault, Goal, Invariant, Life, Step, Waited, Worker};
 
 /// An operator's knowledge; all of it is lost when it crashes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,6 +35,9 @@ pub struct World {
     pub now: Moment,
     /// How many lease versions there were.
     pub versions: u64,
+    /// The runs whose ownership ended by waiting, which only at least once allows: by job, session
+    /// and token. They may go on, or even begin, until their worker knows better.
+    pub excused: BTreeSet<(JobName, SessionId, Token)>,
     /// An invariant about steps that was broken on the way here.
     pub broken: Option<Invariant>,
 }
@@ -51,12 +54,18 @@ pub(crate) fn jobs(bounds: &Bounds) -> impl Iterator<Item = JobName> {
 
 impl World {
     /// Sessions that are open, operators that watch them, and a ledger that has just granted all
-    /// jobs to the first session, which does not know it yet.
+    /// jobs to the first session, which does not know it yet; or, if it starts empty, nothing but
+    /// workers whose first writes are on their way.
     #[must_use]
     pub fn new(bounds: Bounds) -> Self {
         let mut first = Change::of(&Cells::new(0));
-        jobs(&bounds).for_each(|job| first.admit(&job));
+        for job in jobs(&bounds) {
+            first.admit(&job);
+            let strikes = if bounds.may(Fault::Poison) { STRIKES_MAX - 1 } else { 0 };
+            first.blame(&job, strikes);
+        }
         let cells = first.finish().map_or_else(|| Cells::new(0), |save| save.next);
+        let cells = if bounds.starts_empty { Cells::new(0) } else { cells };
         let mut world = Self {
             history: vec![Arc::new(cells)],
             leases: vec![None; bounds.sessions],
@@ -64,9 +73,16 @@ impl World {
             operators: vec![Arc::default(); bounds.operators],
             now: Moment(std::time::Duration::from_secs(1_000)),
             versions: 0,
+            excused: BTreeSet::new(),
             broken: None,
             bounds: Arc::new(bounds),
         };
+        if bounds.starts_empty {
+            for _ in 0..bounds.sessions {
+                world.take(&Step::Open);
+            }
+            return world;
+        }
         for n in 0..bounds.sessions {
             for step in [Step::Open, Step::Apply(n, 0), Step::Reply(n)] {
                 world.take(&step);
@@ -75,7 +91,8 @@ impl World {
                 world.take(&Step::Observe(o, n));
             }
         }
-        world.take(&Step::Turn(0, 0, vec![Some(0); bounds.jobs]));
+        let goal = vec![Goal::Session(0); bounds.jobs];
+        world.take(&Step::Turn(0, 0, goal, Waited::Nothing));
         world.history.remove(0);
         world
     }
@@ -98,6 +115,14 @@ impl World {
             worker.life == Life::Up && worker.running.contains_key(job)
         };
         self.workers.iter().enumerate().filter(runs).map(|(n, _)| n)
+    }
+
+    /// Who runs `job` without being excused for it.
+    pub fn accountable<'a>(&'a self, job: &'a JobName) -> impl Iterator<Item = usize> + 'a {
+        self.runners(job).filter(move |n| {
+            let token = self.workers[*n].running.get(job).copied().unwrap_or(Token(0));
+            !self.excused.contains(&(job.clone(), session_id(*n), token))
+        })
     }
 
     /// Whether the ledger can change no more within the bounds. What operators know or do then can
@@ -123,7 +148,8 @@ impl World {
                 && !cells.view(&id).jobs.is_empty()
         };
         let has_news = self.history.iter().any(|cells| is_told(&cells));
-        self.goes_back() || !worker.running.is_empty() || holds || has_news
+        let is_new = self.leases[n].is_none() && worker.life != Life::Dead;
+        self.goes_back() || is_new || !worker.running.is_empty() || holds || has_news
     }
 
     /// Which states of the ledger can still matter for session `n`.
@@ -160,7 +186,7 @@ impl World {
 /// distances from now, lease versions only as "is it the stored one".
 impl Hash for World {
     fn hash<H: Hasher>(&self, to: &mut H) {
-        (self.history.len(), self.cells(), self.broken).hash(to);
+        (self.history.len(), self.cells(), &self.excused, self.broken).hash(to);
         if !self.bounds.keeps(Rule::CompareAndSet) {
             self.history.hash(to);
         }

@@ -1,14 +1,15 @@
 //! The handover protocol in all states of small worlds.
 #![expect(clippy::print_stdout, reason = "the figures are worth reading")]
 
-use swarm_sim::{Bounds, Fault, Invariant, check, dead_ends, variants};
+use swarm_sim::{Bounds, Fault, Invariant, Sighting, check, dead_ends, variants};
 
-fn holds(bounds: Bounds, states_at_least: usize) {
+fn holds(bounds: Bounds, states_at_least: usize) -> Vec<Sighting> {
     let checked = check(bounds, &Invariant::ALL);
     println!("{checked}");
     assert!(checked.found.is_none(), "{:#?}", checked.found);
     // A world in which nothing happens keeps every invariant.
     assert!(states_at_least <= checked.states, "only {} states", checked.states);
+    checked.sighted
 }
 
 #[test]
@@ -48,7 +49,35 @@ fn invariants_hold_while_writes_arrive_late() {
 
 #[test]
 fn invariants_hold_for_finite_jobs_and_workers_told_to_end() {
-    holds(Bounds { faults: &[Fault::Finish, Fault::Terminate], ..Bounds::default() }, 50_000);
+    let faults = &[Fault::Finish, Fault::Terminate];
+    let met = holds(Bounds { faults, ..Bounds::default() }, 50_000);
+    assert!(met.contains(&Sighting::Done), "{met:?}");
+}
+
+#[test]
+fn at_least_once_excuses_only_runs_whose_ownership_ended_by_waiting() {
+    let met = holds(Bounds { faults: &[Fault::Timeout], ..Bounds::default() }, 50_000);
+    assert!(met.contains(&Sighting::Overlap), "{met:?}");
+}
+
+#[test]
+fn invariants_hold_while_jobs_wait_for_their_slots() {
+    let met = holds(Bounds { faults: &[Fault::Crash, Fault::Hold], ..Bounds::default() }, 50_000);
+    assert!(met.contains(&Sighting::Held) && met.contains(&Sighting::Regranted), "{met:?}");
+}
+
+#[test]
+fn invariants_hold_while_a_job_that_crashes_workers_is_kept_away() {
+    let faults = &[Fault::Crash, Fault::Poison];
+    let met = holds(Bounds { versions: 4, faults, ..Bounds::default() }, 50_000);
+    assert!(met.contains(&Sighting::Quarantined) && met.contains(&Sighting::Regranted), "{met:?}");
+}
+
+#[test]
+fn invariants_hold_from_an_empty_ledger_and_workers_that_have_just_started() {
+    let bounds = Bounds { versions: 4, starts_empty: true, faults: &[], ..Bounds::default() };
+    let met = holds(bounds, 50_000);
+    assert!(met.contains(&Sighting::Regranted), "{met:?}");
 }
 
 #[test]
@@ -72,5 +101,26 @@ fn from_every_state_with_a_usable_session_all_jobs_can_run_again() {
     let seen = dead_ends(Bounds { versions: 4, ..Bounds::default() });
     println!("{seen:?}");
     assert!(10_000 <= seen.judged && 0 < seen.moved, "{seen:?}");
+    assert_eq!(seen.dead_ends, 0, "{seen:?}");
+}
+
+#[test]
+fn a_dead_end_is_told_by_the_steps_to_it() {
+    // A job that is done does not run again, which this search takes for a dead end.
+    let bounds = Bounds { versions: 4, sessions: 1, faults: &[Fault::Finish], ..Bounds::default() };
+    let seen = dead_ends(bounds);
+    let steps = seen.example.expect("a job that is done never runs again");
+    let is_end = |step: &swarm_sim::Step| matches!(step, swarm_sim::Step::Finish(..));
+    assert!(steps.iter().any(is_end), "{steps:?}");
+    let mut world = swarm_sim::World::new(bounds);
+    assert!(steps.iter().all(|step| world.take(step)), "they can be taken again");
+}
+
+#[test]
+fn from_an_empty_ledger_all_jobs_can_come_to_run() {
+    let bounds = Bounds { versions: 4, starts_empty: true, faults: &[], ..Bounds::default() };
+    let seen = dead_ends(bounds);
+    println!("{seen:?}");
+    assert!(1_000 <= seen.judged && 0 < seen.good, "{seen:?}");
     assert_eq!(seen.dead_ends, 0, "{seen:?}");
 }

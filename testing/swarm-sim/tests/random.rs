@@ -13,10 +13,12 @@ const BOUNDS: Bounds = Bounds {
     jobs: 3,
     operators: 2,
     lease: 4,
+    renew: 0,
     drift: 1,
     stop: 1,
     in_flight: 2,
-    faults: &[Fault::Crash, Fault::Pause, Fault::Terminate, Fault::ForeignView],
+    starts_empty: false,
+    faults: &[Fault::Crash, Fault::Pause, Fault::Terminate, Fault::ForeignView, Fault::Hold],
     broken: None,
 };
 

@@ -101,6 +101,9 @@ fn every_worker_may_run_a_job_where_all_do_but_each_only_once() {
     let both = ["1 a/s1/1 start", "1 a/s2/2 start", "2 a/s1/1 tick", "2 a/s2/2 tick"];
     assert!(judged(Replication::All, &both).is_good());
     assert_eq!(one(&both).overlaps.len(), 1);
+    let again = ["1 a/s1/1 start", "2 a/s1/1 stop", "3 a/t1/1 start", "4 a/t1/1 tick"];
+    assert!(judged(Replication::All, &again).is_good(), "a worker that was started anew");
+    assert_eq!(one(&again).regressions.len(), 1);
     let twice = ["1 a/s1/1 start", "2 a/t1/2 start", "3 a/s1/1 tick"];
     assert_eq!(judged(Replication::All, &twice).overlaps.len(), 1);
 }

@@ -14,6 +14,24 @@ use crate::until::until;
 /// How much of a refusal is printed.
 const TOLD: usize = 120;
 
+/// What only rules see, and the sentence they say.
+const BEYOND_THE_SCHEMA: [(&str, &str); 8] = [
+    ("rebalance: {batchWindow: 25h}", "write a duration from 0s to 24h"),
+    ("rebalance: {maxMovesInFlight: 0}", "greater than or equal to 1"),
+    ("replicas: -1", "greater than or equal to 0"),
+    ("jobSources: [{key: jobs}]", "write either configMap: {name, key}, or selector"),
+    ("jobSources: [{selector: {matchLabels: {a: b}}}]", "key belongs to selector"),
+    (
+        "jobSources: [{configMap: {name: a, key: b}, key: jobs}]",
+        "key belongs to selector: each selected ConfigMap is read there",
+    ),
+    ("jobSources: [{selector: {matchLabels: {}}, key: jobs}]", "at least 1 properties"),
+    (
+        "jobSources: [{configMap: {name: a, key: b}, shareSuffix: true, format: hostports}]",
+        "shareSuffix means nothing beside format: hostports",
+    ),
+];
+
 pub(super) async fn tell(context: Context) -> Result<()> {
     context.operator().await?;
     let good = sample(2)?;
@@ -28,6 +46,11 @@ pub(super) async fn tell(context: Context) -> Result<()> {
     refused(&context, &good, moved, &moved.replace("worker", "other"), message).await?;
     let wait = "  rebalance: {initialWait: 2d}\n  view:";
     refused(&context, &good, "  view:", wait, "initialWait").await?;
+    for (fields, message) in BEYOND_THE_SCHEMA {
+        refused(&context, &good, "  view:", &format!("  {fields}\n  view:"), message).await?;
+    }
+    let both = "name: swarm-worker\n      matchLabels: {app: x}\n  view";
+    refused(&context, &good, moved, both, "write either name or matchLabels").await?;
     still(&context, &before, "refused edits").await?;
 
     second_swarm_on_the_pool(&context, &good).await?;
@@ -66,7 +89,7 @@ async fn still(context: &Context, before: &Reports, after_what: &str) -> Result<
 }
 
 /// Waits until a Swarm's `Ready` has this reason, and for the Event that tells it.
-async fn told(context: &Context, swarm: &str, reason: &str) -> Result<()> {
+pub(super) async fn told(context: &Context, swarm: &str, reason: &str) -> Result<()> {
     let message = until(&format!("{swarm} to be {reason}"), REST_WITHIN, || async {
         let swarm = context.api::<Swarm>().get(swarm).await?;
         if ready_reason(swarm.status.as_ref()) != Some(reason) {

@@ -1,0 +1,122 @@
+//! JSON that is written once per change, however often it is asked for.
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde::Serialize;
+use tokio::sync::watch;
+
+/// The largest document that is kept and served.
+const BYTES_MAX: usize = 64 << 20;
+
+/// A JSON document, or why there is none. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Document(State);
+
+#[derive(Clone, Debug, Default)]
+enum State {
+    /// Nothing is known yet.
+    #[default]
+    Unknown,
+    Written(Bytes),
+    /// It cannot be served; the sentence says why.
+    Failed(String),
+}
+
+impl Document {
+    /// Writes `value` as JSON. O(its size), and at most 64 MiB are kept: what is larger is answered
+    /// with an error.
+    pub fn of(value: &impl Serialize) -> Self {
+        Self::within(value, BYTES_MAX)
+    }
+
+    fn within(value: &impl Serialize, bytes_max: usize) -> Self {
+        let mut room = Room { bytes: Vec::new(), bytes_max };
+        let written = serde_json::to_writer(&mut room, value);
+        Self(match written {
+            Ok(()) => State::Written(room.bytes.into()),
+            Err(error) => State::Failed(error.to_string()),
+        })
+    }
+
+    /// The answer to a request. O(1).
+    fn answer(&self) -> Response {
+        let (code, body) = match &self.0 {
+            State::Written(bytes) => (StatusCode::OK, bytes.clone()),
+            State::Unknown => {
+                let body = r#"{"error":"nothing is known yet; ask again"}"#;
+                (StatusCode::SERVICE_UNAVAILABLE, Bytes::from_static(body.as_bytes()))
+            }
+            State::Failed(reason) => {
+                let body = serde_json::json!({ "error": reason }).to_string();
+                (StatusCode::INTERNAL_SERVER_ERROR, body.into())
+            }
+        };
+        // What was true a moment ago is not to be kept by anybody.
+        let headers =
+            [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store")];
+        (code, headers, body).into_response()
+    }
+}
+
+/// A writer that takes so many bytes and no more.
+struct Room {
+    bytes: Vec<u8>,
+    bytes_max: usize,
+}
+
+impl std::io::Write for Room {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.bytes_max - self.bytes.len() < bytes.len() {
+            let most = format!("the document is larger than {} bytes", self.bytes_max);
+            return Err(std::io::Error::other(most));
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Serves the latest `document` at `path`: 503 while there is none, 500 if it is too large.
+pub fn with_document(router: Router, path: &str, document: watch::Receiver<Document>) -> Router {
+    let answer = move || async move {
+        let document = document.borrow().clone();
+        document.answer()
+    };
+    router.route(path, get(answer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn answered(document: &Document) -> (u16, String) {
+        let answer = document.answer();
+        let code = answer.status().as_u16();
+        let body = axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+        (code, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_document_is_served_as_it_was_written() {
+        let document = Document::of(&["a"]);
+        assert_eq!(answered(&document).await, (200, r#"["a"]"#.to_owned()));
+        let headers = document.answer().headers().clone();
+        assert_eq!(headers[header::CONTENT_TYPE], "application/json");
+    }
+
+    #[tokio::test]
+    async fn a_document_that_is_not_there_is_an_error_that_says_so() {
+        let unknown = answered(&Document::default()).await;
+        assert_eq!(unknown, (503, r#"{"error":"nothing is known yet; ask again"}"#.to_owned()));
+        let fits = Document::within(&"12345678", 10);
+        assert_eq!(answered(&fits).await.0, 200);
+        let (code, body) = answered(&Document::within(&"123456789", 10)).await;
+        assert_eq!((code, &*body), (500, r#"{"error":"the document is larger than 10 bytes"}"#));
+    }
+}

@@ -1,0 +1,70 @@
+//! Where jobs stand that are not in the Swarm itself.
+
+use std::collections::BTreeMap;
+
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// ConfigMaps that hold lists of jobs: one by name, or all that have some labels.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = kube::core::Rule::new("has(self.configMap) != has(self.selector)").message(
+    "write either configMap: {name, key}, or selector: {matchLabels} and key"
+))]
+#[x_kube(validation = kube::core::Rule::new("has(self.selector) == has(self.key)").message(
+    "key belongs to selector: each selected ConfigMap is read there; configMap has a key of its own"
+))]
+#[x_kube(validation = kube::core::Rule::new(
+    "!(has(self.shareSuffix) && self.shareSuffix && has(self.format) && self.format == 'hostports')"
+).message("shareSuffix means nothing beside format: hostports; leave it out"))]
+pub struct JobSource {
+    /// One key of one ConfigMap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_map: Option<ConfigMapKey>,
+    /// All ConfigMaps with these labels, also those whose names a tool makes up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<SourceSelector>,
+    /// The key of each selected ConfigMap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253), regex(pattern = "^[-._a-zA-Z0-9]+$"))]
+    pub key: Option<String>,
+    /// Whether a number from 1 to 100 at the end of a text, as in `cnbc:100`, is the job's share.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share_suffix: Option<bool>,
+    /// How the key holds the jobs. Default: `list`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<SourceFormat>,
+}
+
+/// One key of one ConfigMap.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigMapKey {
+    /// The ConfigMap.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// The key in it.
+    #[schemars(length(min = 1, max = 253), regex(pattern = "^[-._a-zA-Z0-9]+$"))]
+    pub key: String,
+}
+
+/// ConfigMaps by their labels.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SourceSelector {
+    /// The labels, all of which a ConfigMap must have.
+    #[schemars(extend("minProperties" = 1, "maxProperties" = 16))]
+    pub match_labels: BTreeMap<String, String>,
+}
+
+/// How a key of a ConfigMap holds jobs. `list`, the default: a YAML list of names, or of maps as in
+/// `spec.jobs`. `hostports`: lines `host,port`, each of which is the job `host:port`.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum SourceFormat {
+    /// A YAML list.
+    #[default]
+    List,
+    /// Lines `host,port`.
+    Hostports,
+}

@@ -1,0 +1,169 @@
+//! The same reader of jobs for a cluster: the Swarm and the ConfigMaps that were fetched for it.
+
+use std::error::Error;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt;
+use serde_json::{Value, json};
+use swarm_core::Jobs;
+
+use super::ManifestError;
+use super::documents::{Object, Objects};
+use super::jobs::JobList;
+use super::spec;
+use crate::api::{self, Swarm};
+
+/// Why the jobs of a Swarm cannot be told. Each is a sentence for a person.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum SourceError {
+    /// A ConfigMap or a key is not there.
+    Missing(String),
+    /// What stands there makes no sense.
+    Invalid(String),
+}
+
+/// All jobs of `swarm`: its own, and those of its sources among `config_maps`, which lie in its
+/// namespace. O(bytes + jobs · log jobs).
+pub(crate) fn jobs_in_namespace(
+    swarm: &Swarm,
+    config_maps: impl IntoIterator<Item = ConfigMap>,
+) -> Result<Jobs, SourceError> {
+    let objects = Objects::of_namespace(config_maps.into_iter().map(object));
+    let value = json!({"kind": "Swarm", "metadata": {"name": swarm.name_any()}});
+    let owner = Object { document: 0, value };
+    let inline = swarm.spec.jobs.iter().map(entry).collect();
+    let sources = Some(swarm.spec.job_sources.clone());
+    let list = JobList::read(&owner, &objects, Some(inline), sources).map_err(told)?;
+    if let Some(job) = list.run_once.first() {
+        return Err(SourceError::Invalid(format!(
+            "job `{job}` has `runOnce`, which no worker of a cluster understands; leave it out"
+        )));
+    }
+    if let Some((job, _)) = list.params.first_key_value() {
+        return Err(SourceError::Invalid(format!(
+            "job `{job}` has `params`, which no worker of a cluster understands; leave them out"
+        )));
+    }
+    Ok(list.jobs)
+}
+
+fn object(map: ConfigMap) -> Value {
+    json!({
+        "kind": "ConfigMap",
+        "metadata": {"name": map.name_any(), "labels": map.labels()},
+        "data": map.data.unwrap_or_default(),
+    })
+}
+
+fn entry(job: &api::Job) -> spec::Job {
+    let api::Job { name, share, pin, priority } = job.clone();
+    spec::Job { name, share, pin, priority, run_once: None, params: None }
+}
+
+fn told(error: ManifestError) -> SourceError {
+    match error {
+        ManifestError::NoSource { source, .. } => SourceError::Missing(source.to_string()),
+        ManifestError::Spec { source, .. } => SourceError::Invalid(source.to_string()),
+        error => {
+            let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+            SourceError::Invalid(format!("{error}{cause}"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn swarm(sources: &str) -> Swarm {
+        let spec = format!("pool: {{statefulSet: {{name: w}}}}\njobs: [{{name: own}}]\n{sources}");
+        Swarm::new("streams", serde_yaml::from_str(&spec).unwrap())
+    }
+
+    fn config_map(name: &str, label: &str, text: &str) -> ConfigMap {
+        let metadata = json!({"name": name, "labels": {"team": label}});
+        serde_json::from_value(json!({"metadata": metadata, "data": {"jobs": text}})).unwrap()
+    }
+
+    const BOTH: &str = "jobSources:
+- {configMap: {name: more, key: jobs}, shareSuffix: true}
+- {selector: {matchLabels: {team: peers}}, key: jobs, format: hostports}";
+
+    #[test]
+    fn jobs_of_all_sources_are_gathered() {
+        let maps = [
+            config_map("more", "x", "[cnbc:50, {name: bbc, priority: 2}]"),
+            config_map("peers-5h7k", "peers", "a.example,80"),
+            config_map("stranger", "y", "no list"),
+        ];
+        let jobs = jobs_in_namespace(&swarm(BOTH), maps).unwrap();
+        let names: Vec<_> = jobs.keys().map(ToString::to_string).collect();
+        assert_eq!(names, ["a.example:80", "bbc", "cnbc", "own"]);
+        assert_eq!(jobs["cnbc"].share.map(swarm_core::Share::percent), Some(50));
+    }
+
+    #[test]
+    fn what_is_missing_or_wrong_is_named_with_what_to_do() {
+        let peers = || config_map("peers", "peers", "a.example,80");
+        let cases = [
+            (
+                vec![peers()],
+                "spec.jobSources[0]: there is no ConfigMap `more` in this namespace; create it",
+            ),
+            (
+                vec![config_map("more", "x", "[a]")],
+                "spec.jobSources[1]: no ConfigMap in this namespace has the labels `team=peers`; create it",
+            ),
+            (
+                vec![config_map("more", "x", "[a"), peers()],
+                "ConfigMap `more`, key `jobs`: document 1 does not parse",
+            ),
+            (
+                vec![config_map("more", "x", "[own]"), peers()],
+                "job `own` stands twice: spec.jobs[0] and ConfigMap `more`, key `jobs`, entry 1; remove one",
+            ),
+            (
+                vec![config_map("more", "x", "[{name: a, runOnce: true}]"), peers()],
+                "job `a` has `runOnce`",
+            ),
+            (
+                vec![config_map("more", "x", "[{name: a, params: {b: c}}]"), peers()],
+                "job `a` has `params`",
+            ),
+        ];
+        for (maps, expected) in cases {
+            let message = match jobs_in_namespace(&swarm(BOTH), maps).unwrap_err() {
+                SourceError::Missing(message) | SourceError::Invalid(message) => message,
+            };
+            assert!(message.starts_with(expected), "{message}");
+        }
+        let key = BOTH.replace("key: jobs}", "key: jobz}");
+        let error = jobs_in_namespace(&swarm(&key), [config_map("more", "x", "[a]")]);
+        let message = "ConfigMap `more`: `data` has no text under the key `jobz`, only `jobs`; \
+                       add it or name another";
+        assert_eq!(error, Err(SourceError::Missing(message.into())));
+    }
+
+    #[test]
+    fn tens_of_thousands_of_jobs_fit_into_sources_ledger_and_view() {
+        use swarm_core::{Desired, Ledger, Observed, Presence, Slot, WorkerSeen, decide};
+        let lines: Vec<_> = (0..20_000).map(|n| format!("- stream:camera{n:05}:new")).collect();
+        let text = lines.join("\n");
+        let source = "jobSources: [{configMap: {name: more, key: jobs}}]";
+        let jobs = jobs_in_namespace(&swarm(source), [config_map("more", "x", &text)]).unwrap();
+        assert_eq!(jobs.len(), 20_001);
+        let worker = |n: u32| {
+            let name = format!("swarm-worker-{n}");
+            let session = Some(swarm_core::handover::SessionId::plain(&format!("3f{n:034}")));
+            (Slot(n), WorkerSeen { name, presence: Presence::Ready, session })
+        };
+        let workers = (0..100).map(worker).collect();
+        let observed = Observed { workers, workers_desired: 100, ..Observed::default() };
+        let desired = Desired { jobs, ..Desired::default() };
+        let ledger = decide(&Ledger::new(1_790_000_000_000_000), &desired, &observed).ledger;
+        assert!(ledger.view().to_yaml().len() < 900_000);
+        let stored = swarm_core::stored::Stored::from(&ledger);
+        let bytes = serde_json::to_vec(&stored.holders).unwrap().len();
+        assert!(bytes < 1_200_000, "{bytes}");
+    }
+}

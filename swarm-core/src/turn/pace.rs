@@ -1,0 +1,30 @@
+//! When changes are gathered, and when the next jobs may move.
+
+use std::time::Duration;
+
+use super::{Desired, Workload};
+use crate::{MoveReason, Plan};
+
+/// How long a plain worker is given to let go of a job that it was told to let go of. It answers
+/// nothing, so a job counts as moving for this long.
+pub const PLAIN_HANDOVER: Duration = Duration::from_secs(2);
+
+/// For how long changes are gathered now; `None` if they are acted on.
+pub(super) fn gathers_for(desired: &Desired, workload: &Workload) -> Option<Duration> {
+    let since = workload.since_change?;
+    desired.batch_window.checked_sub(since).filter(|left| !left.is_zero())
+}
+
+/// Whether voluntary moves may begin. A budget of moves in flight means one batch of at most so
+/// many at a time, since nobody tells when a single one is over.
+pub(super) fn may_move(workload: &Workload) -> bool {
+    workload.since_handover.is_none_or(|since| PLAIN_HANDOVER <= since)
+}
+
+/// When the moves that the budget put off may go on, if there are any.
+pub(super) fn next_batch_in(plan: &Plan, workload: &Workload) -> Option<Duration> {
+    let since = workload.since_handover.filter(|_| !plan.deferred.is_empty())?;
+    let moves_now = plan.moves.iter().any(|step| step.reason == MoveReason::Balance);
+    let left = PLAIN_HANDOVER.checked_sub(since).filter(|left| !left.is_zero());
+    Some(if moves_now { PLAIN_HANDOVER } else { left.unwrap_or(PLAIN_HANDOVER) })
+}

@@ -1,0 +1,54 @@
+//! Where the user decides on the number of workers: slots that are too many are emptied first, and
+//! only then does the workload get fewer.
+
+use std::time::Duration;
+
+use super::{Desired, Observed, PLAIN_HANDOVER, Workload};
+use crate::{Filled, Ledger, Slot};
+
+/// Whether a slot is to be emptied, or is empty and still there.
+pub(super) fn is_beyond(slot: Slot, desired: &Desired, workload: &Workload) -> bool {
+    let end = |count| workload.first_slot.saturating_add(count);
+    desired.replicas.is_some_and(|count| end(count) <= slot.0)
+}
+
+/// The workers that are to be emptied. They stand in the view, without jobs, as long as they are
+/// there: so each is told to stop.
+pub(super) fn emptied<'a>(
+    desired: &'a Desired,
+    observed: &'a Observed,
+    workload: &'a Workload,
+) -> impl Iterator<Item = (Slot, Filled)> + 'a {
+    let beyond = observed.workers.iter().filter(|(slot, _)| is_beyond(**slot, desired, workload));
+    beyond.map(|(slot, seen)| {
+        let (worker, session) = (seen.name.clone(), seen.session.clone());
+        (*slot, Filled { worker, session, takes: false })
+    })
+}
+
+/// How many workers the workload is to have, if it is meant to have another number now; and how
+/// long to wait until it may have fewer.
+pub(super) fn replicas(
+    [before, next]: [&Ledger; 2],
+    desired: &Desired,
+    observed: &Observed,
+    workload: &Workload,
+) -> (Option<u32>, Option<Duration>) {
+    let Some(wanted) = desired.replicas else { return (None, None) };
+    let now = observed.workers_desired;
+    if now <= wanted as usize {
+        return ((now < wanted as usize).then_some(wanted), None);
+    }
+    let held = next.assignment();
+    if held.iter().any(|(_, slot)| is_beyond(slot, desired, workload)) {
+        // Whoever holds them has to let go; that is seen.
+        return (None, None);
+    }
+    let told_now = before.cells != next.cells;
+    let since = if told_now { Some(Duration::ZERO) } else { workload.since_handover };
+    let left = since.and_then(|since| PLAIN_HANDOVER.checked_sub(since));
+    match left.filter(|left| !left.is_zero()) {
+        Some(left) => (None, Some(left)),
+        None => (Some(wanted), None),
+    }
+}

@@ -1,0 +1,280 @@
+//! What one turn decides.
+
+use super::*;
+use std::collections::BTreeSet;
+
+use crate::{MoveReason, jobs};
+
+fn desired(names: &[&str]) -> Desired {
+    Desired { jobs: jobs(names.iter().copied()).unwrap(), ..Desired::default() }
+}
+
+fn observed(presences: &[Presence]) -> Observed {
+    let worker = |(n, presence): (u32, &Presence)| {
+        let name = format!("w-{n}");
+        let session = Some(SessionId::plain(&name));
+        (Slot(n), WorkerSeen { name, presence: *presence, session })
+    };
+    Observed {
+        workers: (0..).zip(presences).map(worker).collect(),
+        workers_desired: presences.len(),
+        ..Observed::default()
+    }
+}
+
+#[test]
+fn a_cold_pool_is_assigned_nothing_until_it_is_complete() {
+    let want = desired(&["a", "b", "c"]);
+    let half = observed(&[Presence::Ready, Presence::NotReady]);
+    let decision = decide(&Ledger::new(1), &want, &half);
+    assert_eq!(decision.waiting, Some(Waiting::PoolIncomplete { ready: 1, desired: 2 }));
+    assert_eq!(decision.ledger, Ledger::new(1));
+    assert_eq!(decision.recheck_in, Some(want.timing.initial_wait));
+    let reasons: Vec<_> = decision.plan.unassigned.into_values().collect();
+    assert_eq!(reasons, [Unassigned::PoolIncomplete; 3]);
+
+    let complete = observed(&[Presence::Ready, Presence::Ready]);
+    let decision = decide(&Ledger::new(1), &want, &complete);
+    assert_eq!((decision.waiting, decision.ledger.assignment().len()), (None, 3));
+}
+
+#[test]
+fn after_the_initial_wait_every_worker_that_exists_counts_ready_or_not() {
+    let want = desired(&["a", "b"]);
+    let away = Presence::Away(Duration::ZERO);
+    let mut half = observed(&[Presence::NotReady, Presence::NotReady, away]);
+    half.watched_for = want.timing.initial_wait;
+    let by_slot = decide(&Ledger::new(1), &want, &half).ledger.assignment().by_slot();
+    assert_eq!(by_slot.into_keys().collect::<Vec<_>>(), [Slot(0), Slot(1)]);
+}
+
+#[test]
+fn a_warm_pool_gives_new_jobs_to_ready_workers_only() {
+    let first = decide(&Ledger::new(1), &desired(&["a"]), &observed(&[Presence::Ready]));
+    let scaled = observed(&[Presence::Ready, Presence::NotReady]);
+    let second = decide(&first.ledger, &desired(&["a", "b", "c"]), &scaled);
+    assert_eq!(second.ledger.assignment().by_slot().into_keys().collect::<Vec<_>>(), [Slot(0)]);
+}
+
+#[test]
+fn jobs_of_an_absent_worker_wait_for_it_and_move_when_the_grace_is_over() {
+    let want = desired(&["a", "b", "c", "d"]);
+    let first = decide(&Ledger::new(1), &want, &observed(&[Presence::Ready; 2]));
+    let absent = |age| observed(&[Presence::Ready, Presence::Away(age)]);
+    let soon = decide(&first.ledger, &want, &absent(Duration::from_secs(1)));
+    assert_eq!(soon.ledger, first.ledger);
+    assert_eq!(soon.recheck_in, Some(Duration::from_secs(29)));
+    let late = decide(&first.ledger, &want, &absent(Duration::from_secs(30)));
+    assert_eq!(late.plan.moves.len(), 2);
+    assert!(late.plan.moves.iter().all(|step| step.reason == MoveReason::WorkerGone));
+}
+
+fn told_before(age: Duration) -> Workload {
+    Workload { since_handover: Some(age), ..Workload::default() }
+}
+
+/// The decision after every wait that the decisions before asked for, until none asks.
+fn settle(
+    ledger: &Ledger,
+    want: &Desired,
+    seen: &Observed,
+    mut workload: Workload,
+) -> Vec<Decision> {
+    let mut decisions = Vec::new();
+    let mut ledger = ledger.clone();
+    for _ in 0..20 {
+        let decision = decide_on(&ledger, want, seen, &workload);
+        let told = decision.plan.moves.iter().any(|step| step.from.is_some());
+        let pause = decision.recheck_in;
+        if told && decision.ledger != ledger {
+            workload.since_handover = Some(Duration::ZERO);
+        }
+        let since = workload.since_handover;
+        workload.since_handover = since.map(|since| since + pause.unwrap_or_default());
+        ledger = decision.ledger.clone();
+        decisions.push(decision);
+        if pause.is_none() {
+            break;
+        }
+    }
+    decisions
+}
+
+#[test]
+fn a_budget_makes_batches_with_a_pause_in_between_and_settles() {
+    let names: Vec<_> = (0..12).map(|n| format!("job{n}")).collect();
+    let mut want = desired(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let first = decide(&Ledger::new(1), &want, &observed(&[Presence::Ready]));
+    want.rules.moves_max = Some(4);
+    let seen = observed(&[Presence::Ready; 2]);
+    let decisions = settle(&first.ledger, &want, &seen, told_before(PLAIN_HANDOVER));
+    let moves: Vec<_> = decisions.iter().map(|one| one.plan.moves.len()).collect();
+    assert_eq!(moves, [4, 2]);
+    assert_eq!(decisions[0].recheck_in, Some(PLAIN_HANDOVER));
+    let loads: Vec<_> =
+        decisions[1].ledger.assignment().by_slot().values().map(BTreeSet::len).collect();
+    assert_eq!(loads, [6, 6]);
+}
+
+#[test]
+fn while_a_batch_is_under_way_only_forced_moves_are_made() {
+    let mut want = desired(&["a", "b", "c", "d"]);
+    let first = decide(&Ledger::new(1), &want, &observed(&[Presence::Ready]));
+    want.rules.moves_max = Some(1);
+    let (seen, soon) = (observed(&[Presence::Ready; 2]), Duration::from_millis(500));
+    let decision = decide_on(&first.ledger, &want, &seen, &told_before(soon));
+    assert_eq!((decision.plan.moves.len(), decision.plan.deferred.len()), (0, 2));
+    assert_eq!(decision.recheck_in, Some(Duration::from_millis(1_500)));
+}
+
+#[test]
+fn what_changes_right_after_a_change_is_gathered() {
+    let want = Desired { batch_window: Duration::from_secs(1), ..desired(&["a"]) };
+    let seen = observed(&[Presence::Ready]);
+    let first = decide(&Ledger::new(1), &want, &seen);
+    assert_eq!(first.waiting, None, "the first change is acted on at once");
+    let changed = |age| Workload { since_change: Some(age), ..Workload::default() };
+    let more = Desired { jobs: jobs(["a", "b"]).unwrap(), ..want };
+    let soon = changed(Duration::from_millis(300));
+    let second = decide_on(&first.ledger, &more, &seen, &soon);
+    assert_eq!((second.waiting, &second.ledger), (Some(Waiting::Gathering), &first.ledger));
+    assert_eq!(second.recheck_in, Some(Duration::from_millis(700)));
+    let later = decide_on(&first.ledger, &more, &seen, &changed(Duration::from_secs(1)));
+    assert_eq!(later.ledger.assignment().len(), 2);
+}
+
+#[test]
+fn while_paused_every_job_stays_and_is_told_as_it_is() {
+    let want = desired(&["a", "b"]);
+    let first = decide(&Ledger::new(1), &want, &observed(&[Presence::Ready; 2]));
+    let paused = Desired { paused: true, ..desired(&["b", "c"]) };
+    let away = Presence::Away(Duration::from_hours(1));
+    let decision = decide(&first.ledger, &paused, &observed(&[away, Presence::Ready]));
+    assert_eq!((&decision.ledger, decision.recheck_in), (&first.ledger, None));
+    assert_eq!(decision.plan.assignment.len(), 1);
+    assert_eq!(decision.plan.unassigned.into_values().collect::<Vec<_>>(), [Unassigned::Paused]);
+}
+
+#[test]
+fn a_pool_grows_at_once_and_shrinks_when_its_top_slots_were_told_to_stop() {
+    let mut want = desired(&["a", "b", "c", "d"]);
+    let first = decide(&Ledger::new(1), &want, &observed(&[Presence::Ready; 2]));
+    want.replicas = Some(3);
+    let seen = observed(&[Presence::Ready; 2]);
+    assert_eq!(decide(&first.ledger, &want, &seen).replicas, Some(3));
+
+    want.replicas = Some(1);
+    let decisions = settle(&first.ledger, &want, &seen, told_before(Duration::from_mins(1)));
+    let replicas: Vec<_> = decisions.iter().map(|one| one.replicas).collect();
+    assert_eq!(replicas, [None, Some(1)]);
+    let emptied = &decisions[0].ledger;
+    assert_eq!(emptied.assignment().by_slot().into_keys().collect::<Vec<_>>(), [Slot(0)]);
+    let view = emptied.view();
+    assert!(view.workers["w-1"].jobs.is_empty(), "it is told to stop: {view:?}");
+    assert_eq!(view.workers["w-1"].version, view.version);
+}
+
+#[test]
+fn a_pool_may_shrink_to_nothing_and_slots_may_start_elsewhere() {
+    let mut want = desired(&["a", "b"]);
+    let mut seen = observed(&[Presence::Ready; 2]);
+    seen.workers = seen.workers.into_iter().map(|(slot, seen)| (Slot(slot.0 + 5), seen)).collect();
+    let workload = Workload { first_slot: 5, ..told_before(PLAIN_HANDOVER) };
+    let first = decide_on(&Ledger::new(1), &want, &seen, &workload);
+    assert_eq!(first.ledger.assignment().len(), 2);
+    want.replicas = Some(0);
+    let decisions = settle(&first.ledger, &want, &seen, workload);
+    assert_eq!(decisions.last().and_then(|one| one.replicas), Some(0));
+    assert!(decisions[0].plan.unassigned.values().all(|why| *why == Unassigned::NoWorkers));
+}
+
+#[test]
+fn a_cold_pool_is_complete_with_the_workers_that_the_user_asks_for() {
+    let want = Desired { replicas: Some(2), ..desired(&["a"]) };
+    let one = decide(&Ledger::new(1), &want, &observed(&[Presence::Ready]));
+    assert_eq!(one.waiting, Some(Waiting::PoolIncomplete { ready: 1, desired: 2 }));
+    assert_eq!(one.replicas, Some(2));
+    let three = observed(&[Presence::Ready, Presence::Ready, Presence::NotReady]);
+    let decision = decide(&Ledger::new(1), &want, &three);
+    assert_eq!((decision.waiting, decision.ledger.assignment().len()), (None, 1));
+}
+
+#[test]
+fn in_a_paused_pool_only_the_jobs_of_the_dead_are_granted_again_in_the_same_slot() {
+    use crate::handover::Proof;
+
+    let session = |life: &str| Some(SessionId::new(life, 1));
+    let mut seen = observed(&[Presence::Ready; 2]);
+    for (slot, worker) in &mut seen.workers {
+        worker.session = session(&format!("first-{slot}"));
+    }
+    let mut want = desired(&["a", "b", "c", "d"]);
+    let first = decide(&Ledger::new(1), &want, &seen).ledger;
+    want.paused = true;
+    want.jobs = jobs(["b", "c", "d", "e"]).unwrap();
+    assert_eq!(decide(&first, &want, &seen).ledger, first);
+    let lost = first.slots[&Slot(0)].session.clone();
+    let ended = Some(Proof::ProcessEnded);
+    seen.evidence.insert(lost.clone(), Evidence { ended, ..Evidence::default() });
+    seen.workers.get_mut(&Slot(0)).unwrap().session = session("second");
+    let next = decide(&first, &want, &seen);
+    assert_eq!(
+        (next.waiting, next.ledger.assignment()),
+        (Some(Waiting::Paused), first.assignment())
+    );
+    let held_by = |ledger: &Ledger, id: &SessionId| ledger.session_views()[id].jobs.len();
+    let now = SessionId::new("second", 1);
+    assert_eq!(held_by(&next.ledger, &now), held_by(&first, &lost));
+}
+
+#[test]
+fn in_a_paused_pool_a_replaced_plain_worker_keeps_its_jobs() {
+    let mut want = desired(&["a", "b"]);
+    let mut seen = observed(&[Presence::Ready; 2]);
+    let first = decide(&Ledger::new(1), &want, &seen).ledger;
+    want.paused = true;
+    seen.workers.get_mut(&Slot(0)).unwrap().session = Some(SessionId::plain("replaced"));
+    let next = decide(&first, &want, &seen).ledger;
+    assert_eq!((next.view(), next.revision()), (first.view(), first.revision() + 1));
+}
+
+#[test]
+fn a_job_that_waits_for_a_slot_goes_at_once_where_the_plan_wants_it_instead() {
+    use crate::handover::Proof;
+
+    let want = |pin: u32| {
+        let pinned = crate::Job { pin: Some(Slot(pin)), ..crate::Job::default() };
+        Desired { jobs: [("a".parse().unwrap(), pinned)].into(), ..Desired::default() }
+    };
+    let session = |life: &str| Some(SessionId::new(life, 1));
+    let mut seen = observed(&[Presence::Ready; 2]);
+    for (slot, worker) in &mut seen.workers {
+        worker.session = session(&format!("first-{slot}"));
+    }
+    let first = decide(&Ledger::new(1), &want(0), &seen);
+    // The operator starts again: all workers are new, and the pin was edited meanwhile.
+    for session in first.ledger.slots.values().map(|record| &record.session) {
+        let ended = Some(Proof::ProcessEnded);
+        seen.evidence.insert(session.clone(), Evidence { ended, ..Evidence::default() });
+    }
+    let mut none = seen.clone();
+    for worker in none.workers.values_mut() {
+        (worker.presence, worker.session) = (Presence::NotReady, None);
+    }
+    let waits = decide(&first.ledger, &want(1), &none);
+    for (slot, worker) in &mut seen.workers {
+        worker.session = session(&format!("second-{slot}"));
+    }
+    let back = decide(&waits.ledger, &want(1), &seen);
+    let holder = back.ledger.cells.jobs.values().next().unwrap().cell.holder().cloned();
+    assert_eq!(holder, session(&format!("second-{}", Slot(1))));
+}
+
+#[test]
+fn what_everybody_runs_goes_on_while_nobody_is_ready() {
+    let want = Desired { replication: Replication::All, ..desired(&["a", "b"]) };
+    let first = decide(&Ledger::new(1), &want, &observed(&[Presence::Ready; 2]));
+    let unready = decide(&first.ledger, &want, &observed(&[Presence::NotReady; 2]));
+    assert_eq!(unready.ledger, first.ledger);
+    assert!(unready.plan.unassigned.is_empty());
+}

@@ -1,0 +1,28 @@
+//! The operator's own log, for whoever wants to know later what it did.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+use std::sync::Mutex;
+
+use tracing_subscriber::EnvFilter;
+
+/// A log that is larger than this at the start becomes `operator.log.1`.
+const BYTES_MAX: u64 = 16 << 20;
+
+/// Writes what the program logs to `DIR/logs/operator.log`, and nothing of it to the terminal.
+/// `RUST_LOG` says how much; `info` where it says nothing.
+pub(super) fn start(dir: &Path) -> io::Result<()> {
+    let logs = dir.join("logs");
+    fs::create_dir_all(&logs)?;
+    let path = logs.join("operator.log");
+    if fs::metadata(&path).is_ok_and(|found| BYTES_MAX < found.len()) {
+        fs::rename(&path, logs.join("operator.log.1"))?;
+    }
+    let file = File::options().create(true).append(true).open(path)?;
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let lines =
+        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_target(false);
+    lines.with_writer(Mutex::new(file)).init();
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! The view of a pool on a terminal, live.
+//!
+//! It runs on a thread of its own, so that a terminal that takes nothing more holds up nobody. It
+//! ends when nobody is left who could tell it anything, and gives the terminal back then.
+
+mod draw;
+mod head;
+mod model;
+mod palette;
+mod rows;
+
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use swarm_adapters_host::terminal::{self, Input, Screen};
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::outlets::{Happening, Voice};
+use super::snapshot::Snapshot;
+use model::{Model, Wish};
+use palette::Palette;
+
+/// The least time between two drawings.
+const FRAME: Duration = Duration::from_millis(50);
+
+/// How many happenings may wait to be drawn.
+const WAITING_MAX: usize = 1_000;
+
+/// How long a terminal may take to be given back.
+const RESTORE_MAX: Duration = Duration::from_secs(1);
+
+/// A view that is on the terminal.
+pub(super) struct View {
+    ended: oneshot::Receiver<io::Result<Option<String>>>,
+}
+
+impl View {
+    /// Takes the terminal. `file` is what the user may edit. The key `q` cancels `shutdown`, and so
+    /// does a terminal that goes away.
+    pub(super) fn open(
+        file: Option<String>,
+        snapshots: watch::Receiver<Arc<Snapshot>>,
+        shutdown: CancellationToken,
+    ) -> io::Result<(Self, Voice)> {
+        let screen = Screen::open()?;
+        let (voice, happenings) = mpsc::channel(WAITING_MAX);
+        let (tell, ended) = oneshot::channel();
+        let handle = Handle::current();
+        let live = Live { model: Model::new(file), screen, snapshots, happenings };
+        thread::Builder::new().name("screen".to_owned()).spawn(move || {
+            // However it ends, in a panic too: nobody runs workers that cannot be seen to.
+            let _ends = shutdown.clone().drop_guard();
+            let last = handle.block_on(live.run(&shutdown));
+            let _ = tell.send(last);
+        })?;
+        Ok((Self { ended }, Voice::Screen(voice)))
+    }
+
+    /// Waits until the terminal is as it was before, and returns what was told last. All voices
+    /// have to be gone.
+    pub(super) async fn ended(self) -> anyhow::Result<Option<String>> {
+        match timeout(RESTORE_MAX, self.ended).await {
+            Ok(Ok(last)) => last.context("the terminal cannot be drawn on"),
+            Ok(Err(_)) => anyhow::bail!("the screen failed"),
+            Err(_) => anyhow::bail!("the terminal takes nothing any more"),
+        }
+    }
+}
+
+struct Live {
+    model: Model,
+    screen: Screen,
+    snapshots: watch::Receiver<Arc<Snapshot>>,
+    happenings: mpsc::Receiver<Happening>,
+}
+
+impl Live {
+    async fn run(mut self, shutdown: &CancellationToken) -> io::Result<Option<String>> {
+        let palette = if terminal::has_colours() { Palette::Colours } else { Palette::Plain };
+        let (mut has_snapshots, mut has_input) = (true, true);
+        let (mut is_stale, mut drawn) = (true, Instant::now());
+        loop {
+            let Self { model, screen, snapshots, happenings } = &mut self;
+            let due = drawn + if is_stale { FRAME } else { model.ages_in(drawn) };
+            // Drawing comes first, or much news would keep it from being shown; moves are news of
+            // a snapshot and older than what was said after it.
+            tokio::select! {
+                biased;
+                () = sleep_until(due.into()) => {
+                    drawn = Instant::now();
+                    screen.draw(|frame| draw::draw(frame, model, drawn, palette))?;
+                    is_stale = false;
+                    continue;
+                }
+                changed = snapshots.changed(), if has_snapshots => {
+                    has_snapshots = changed.is_ok();
+                    let snapshot = Arc::clone(&snapshots.borrow_and_update());
+                    model.stands(snapshot, Instant::now());
+                }
+                said = happenings.recv() => match said {
+                    Some(happening) => model.happened(happening, Instant::now()),
+                    None => break,
+                },
+                input = screen.input(), if has_input => match input {
+                    Some(Input::Key(key)) => match model.pressed(key) {
+                        Wish::Nothing => {}
+                        Wish::End => shutdown.cancel(),
+                    },
+                    Some(Input::Resized) => {}
+                    None => {
+                        has_input = false;
+                        shutdown.cancel();
+                    }
+                },
+                () = shutdown.cancelled(), if !model.is_ending => model.is_ending = true,
+            }
+            is_stale = true;
+        }
+        Ok(self.model.log.pop_front().map(|entry| entry.text))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,79 @@
+//! The first lines: whether the pool is settled, and in numbers what is in it.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use super::super::snapshot::{JobCounts, Snapshot};
+use super::super::text::counted;
+use super::draw::put;
+use super::model::Model;
+use super::palette::{FAINT, Palette, STRONG};
+
+pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, palette: Palette) {
+    let Snapshot { name, revision, .. } = &*model.snapshot;
+    let (status, style) = status(model, palette);
+    let revision = format!("revision {revision} ");
+    let used = name.chars().count() + status.chars().count() + revision.len() + 5;
+    // What does not fit beside the rest is left out whole.
+    let gap = usize::from(area.width).checked_sub(used);
+    let mut line = Line::from(vec![
+        Span::styled(format!(" {name}"), STRONG),
+        Span::styled(format!("  ● {status}"), style),
+    ]);
+    if let Some(gap) = gap {
+        line.push_span(Span::styled(format!("{:gap$}{revision}", ""), FAINT));
+    }
+    put(frame, area, 0, &line);
+    put(frame, area, 1, &Line::from(format!(" {}", counts(model))));
+}
+
+/// What is going on, in a word or two.
+fn status(model: &Model, palette: Palette) -> (String, Style) {
+    let Snapshot { name, settled, jobs, workers, .. } = &*model.snapshot;
+    let coming = workers.iter().filter(|worker| worker.state != "ready").count();
+    if model.is_ending {
+        ("ending".to_owned(), palette.busy())
+    } else if name.is_empty() {
+        ("starting".to_owned(), palette.busy())
+    } else if *settled && jobs.unassigned == 0 {
+        ("settled".to_owned(), palette.good())
+    } else if *settled {
+        let left = counted(jobs.unassigned, "job");
+        (format!("settled, but {left} without a worker"), palette.bad())
+    } else if 0 < jobs.moving {
+        (format!("moving {}", counted(jobs.moving, "job")), palette.busy())
+    } else if 0 < coming {
+        (format!("waiting for {}", counted(coming, "worker")), palette.busy())
+    } else if 0 < jobs.waiting {
+        (format!("{} waiting", counted(jobs.waiting, "job")), palette.busy())
+    } else if 0 < jobs.quarantined {
+        (format!("{} quarantined", counted(jobs.quarantined, "job")), palette.bad())
+    } else {
+        ("waiting until all workers confirm".to_owned(), palette.busy())
+    }
+}
+
+/// How many jobs and workers there are, and how many jobs do not simply run.
+fn counts(model: &Model) -> String {
+    let Snapshot { jobs, workers, .. } = &*model.snapshot;
+    let JobCounts { total, granted: _, moving, waiting, done, quarantined, unassigned } = *jobs;
+    let (jobs, workers) = (counted(total, "job"), counted(workers.len(), "worker"));
+    let mut parts = vec![format!("{jobs} on {workers}")];
+    let states = [
+        (moving, "moving"),
+        (waiting, "waiting"),
+        (done, "done"),
+        (quarantined, "quarantined"),
+        (unassigned, "unassigned"),
+    ];
+    let some = states.iter().filter(|(count, _)| 0 < *count);
+    parts.extend(some.map(|(count, state)| format!("{count} {state}")));
+    let reasons = model.unassigned.iter().map(|(reason, count)| format!("{reason} {count}"));
+    let reasons = reasons.collect::<Vec<_>>().join(", ");
+    if let Some(last) = parts.last_mut().filter(|_| !reasons.is_empty()) {
+        last.extend([" (", &*reasons, ")"]);
+    }
+    parts.join(" · ")
+}

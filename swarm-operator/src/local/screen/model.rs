@@ -1,0 +1,180 @@
+//! What the screen shows, and what keys do to it. Draws nothing and reads no clock.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use swarm_adapters_host::terminal::Key;
+
+use super::super::moves::{Move, Moves};
+use super::super::outlets::Happening;
+use super::super::snapshot::{JobRow, Snapshot, WorkerRow};
+use super::super::text::counted;
+
+/// How many happenings are remembered.
+const LOG_MAX: usize = 1_000;
+
+/// How many moves of one moment are told one by one.
+const MOVES_MAX: usize = 100;
+
+/// How many workers a page has, whatever fits on the screen.
+const PAGE: usize = 10;
+
+/// Everything the screen shows.
+#[derive(Debug)]
+pub(super) struct Model {
+    pub(super) snapshot: Arc<Snapshot>,
+    /// The newest first.
+    pub(super) log: VecDeque<Entry>,
+    /// How many jobs have no worker, by reason.
+    pub(super) unassigned: BTreeMap<&'static str, usize>,
+    /// The length of the longest name of a job.
+    pub(super) longest_job: usize,
+    /// The most jobs that a worker has, those included that it lets go of.
+    pub(super) most: usize,
+    /// What to edit, as the user wrote it.
+    pub(super) file: Option<String>,
+    /// Whether the workers are being ended.
+    pub(super) is_ending: bool,
+    /// The slot of the worker whose jobs are shown, or of one that was there.
+    selected: u32,
+    moves: Moves,
+}
+
+/// Something that happened, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) at: Instant,
+    pub(super) tone: Tone,
+    pub(super) text: String,
+}
+
+/// What kind of news an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tone {
+    Plain,
+    Good,
+    Bad,
+    Move,
+}
+
+/// What a key asks for beyond the screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    Nothing,
+    End,
+}
+
+impl Model {
+    pub(super) fn new(file: Option<String>) -> Self {
+        Self {
+            snapshot: Arc::default(),
+            log: VecDeque::new(),
+            unassigned: BTreeMap::new(),
+            longest_job: 0,
+            most: 0,
+            file,
+            is_ending: false,
+            selected: 0,
+            moves: Moves::default(),
+        }
+    }
+
+    /// Takes in how the pool stands at `now`, and logs which jobs moved. O(jobs · log jobs).
+    pub(super) fn stands(&mut self, snapshot: Arc<Snapshot>, now: Instant) {
+        let moves = self.moves.seen(&snapshot);
+        let before = std::mem::replace(&mut self.snapshot, snapshot);
+        let names = self.snapshot.holders.iter().map(|job| job.name.len());
+        self.longest_job = names.max().unwrap_or_default();
+        let loads = self.snapshot.workers.iter().map(|worker| worker.jobs + worker.releasing);
+        self.most = loads.max().unwrap_or_default();
+        self.unassigned.clear();
+        for reason in self.snapshot.unassigned.values().copied() {
+            *self.unassigned.entry(reason).or_default() += 1;
+        }
+        // The newest come first, so the last is logged first.
+        let rest = moves.len().saturating_sub(MOVES_MAX);
+        if 0 < rest {
+            let text = format!("… and {} moved", counted(rest, "more job"));
+            self.note(Entry { at: now, tone: Tone::Move, text });
+        }
+        for one in moves.iter().take(MOVES_MAX).rev() {
+            let text = told(one, &[&self.snapshot, &before]);
+            self.note(Entry { at: now, tone: Tone::Move, text });
+        }
+    }
+
+    /// Takes in what happened at `now`.
+    pub(super) fn happened(&mut self, happening: Happening, now: Instant) {
+        let (tone, text) = match happening {
+            Happening::Said(text) => (Tone::Plain, text),
+            Happening::Complaint(text) => (Tone::Bad, text),
+            Happening::Settled(text) => (Tone::Good, text),
+        };
+        self.note(Entry { at: now, tone, text });
+    }
+
+    fn note(&mut self, entry: Entry) {
+        self.log.push_front(entry);
+        self.log.truncate(LOG_MAX);
+    }
+
+    /// Does what a key is for.
+    pub(super) fn pressed(&mut self, key: Key) -> Wish {
+        let last = self.snapshot.workers.len().saturating_sub(1);
+        let at = self.position();
+        let wanted = match key {
+            Key::Interrupt | Key::Char('q') => return Wish::End,
+            Key::Up | Key::Char('k') => at.saturating_sub(1),
+            Key::Down | Key::Char('j') => at + 1,
+            Key::PageUp => at.saturating_sub(PAGE),
+            Key::PageDown => at + PAGE,
+            Key::Home => 0,
+            Key::End => last,
+            Key::Char(_) => at,
+        };
+        if let Some(worker) = self.snapshot.workers.get(wanted.min(last)) {
+            self.selected = worker.slot;
+        }
+        Wish::Nothing
+    }
+
+    /// Where the selected worker stands among all, or the one that took its place.
+    pub(super) fn position(&self) -> usize {
+        let workers = &self.snapshot.workers;
+        let at = workers.partition_point(|worker| worker.slot < self.selected);
+        at.min(workers.len().saturating_sub(1))
+    }
+
+    /// The selected worker, if there are any.
+    pub(super) fn selected(&self) -> Option<&WorkerRow> {
+        self.snapshot.workers.get(self.position())
+    }
+
+    /// The jobs of the selected worker, by name. O(jobs).
+    pub(super) fn jobs(&self) -> impl Iterator<Item = &JobRow> {
+        let slot = self.selected().map(|worker| worker.slot);
+        let is_its_own =
+            move |job: &&JobRow| slot.is_some() && (job.slot == slot || job.state == "everywhere");
+        self.snapshot.holders.iter().filter(is_its_own)
+    }
+
+    /// After which time the ages that are shown are no longer true.
+    pub(super) fn ages_in(&self, now: Instant) -> Duration {
+        let newest = self.log.front().map(|entry| now.saturating_duration_since(entry.at));
+        match newest {
+            Some(age) if age < Duration::from_mins(1) => Duration::from_secs(1),
+            Some(_) | None => Duration::from_secs(10),
+        }
+    }
+}
+
+/// A move in words; workers are called as in the first of the `snapshots` that has them.
+fn told(one: &Move, snapshots: &[&Snapshot]) -> String {
+    let name = |slot: u32| {
+        let rows = snapshots.iter().flat_map(|snapshot| &snapshot.workers);
+        let mut named = rows.filter(|worker| worker.slot == slot).map(|worker| &worker.name);
+        named.next().cloned().unwrap_or_else(|| format!("slot {slot}"))
+    };
+    format!("{}: {} → {}", one.job, name(one.from), name(one.to))
+}

@@ -1,0 +1,45 @@
+//! Colours, which say nothing that words and signs do not say too.
+
+use ratatui::style::{Color, Modifier, Style};
+
+/// What matters less, and what matters more; the same in every palette.
+pub(super) const FAINT: Style = Style::new().add_modifier(Modifier::DIM);
+pub(super) const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
+
+/// Whether colours are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Palette {
+    /// The sixteen of the terminal, which its user has chosen.
+    Colours,
+    /// None, as `NO_COLOR` asks for.
+    Plain,
+}
+
+impl Palette {
+    pub(super) fn good(self) -> Style {
+        self.coloured(Color::Green)
+    }
+
+    pub(super) fn busy(self) -> Style {
+        self.coloured(Color::Yellow)
+    }
+
+    pub(super) fn bad(self) -> Style {
+        self.coloured(Color::Red).add_modifier(Modifier::BOLD)
+    }
+
+    pub(super) fn bar(self) -> Style {
+        self.coloured(Color::Cyan)
+    }
+
+    pub(super) fn moved(self) -> Style {
+        self.coloured(Color::Cyan)
+    }
+
+    fn coloured(self, colour: Color) -> Style {
+        match self {
+            Self::Colours => Style::new().fg(colour),
+            Self::Plain => Style::new(),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! A row for each worker: its name, its state, how much it has of what the fullest has.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use super::super::snapshot::WorkerRow;
+use super::super::text::counted;
+use super::draw::{put, put_title};
+use super::model::Model;
+use super::palette::{Palette, STRONG};
+
+/// The longest word for a state, and the narrowest screen that shows them.
+const STATE: usize = 8;
+const STATE_FROM: usize = 34;
+
+/// The shortest bar that tells anything.
+const BAR_MIN: usize = 4;
+
+/// The left parts of a cell, by eighths.
+const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+
+/// How wide the columns are.
+struct Widths {
+    name: usize,
+    state: usize,
+    bar: usize,
+    count: usize,
+}
+
+/// Draws as many workers as fit, around the selected one.
+pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, palette: Palette) {
+    let workers = &model.snapshot.workers;
+    let rows = usize::from(area.height.saturating_sub(1));
+    let at = model.position();
+    let first = at.saturating_sub(rows / 2).min(workers.len().saturating_sub(rows));
+    let shown = &workers[first..workers.len().min(first + rows)];
+    let which = match (first + 1, first + shown.len()) {
+        (from, to) if to - first < workers.len() => format!("{from}–{to} of {}", workers.len()),
+        (_, all) => all.to_string(),
+    };
+    put_title(frame, area, "workers", &which);
+    let most = model.most;
+    let widths = Widths::of(shown, most, usize::from(area.width));
+    for ((row, worker), position) in (1..).zip(shown).zip(first..) {
+        put(frame, area, row, &line(worker, position == at, most, &widths, palette));
+    }
+}
+
+impl Widths {
+    fn of(shown: &[WorkerRow], most: usize, width: usize) -> Self {
+        let longest = |length: &dyn Fn(&WorkerRow) -> usize| shown.iter().map(length).max();
+        let name = longest(&|worker| worker.name.chars().count()).unwrap_or_default();
+        let name = name.min(width * 2 / 5);
+        let state = if width < STATE_FROM { 0 } else { STATE + 2 };
+        let (count, besides) = (most.to_string().len(), longest(&|w| besides(w).len()));
+        let used = 2 + name + 2 + state + 1 + count + 2 + besides.unwrap_or_default();
+        let bar = width.saturating_sub(used);
+        Self { name, state, bar: if bar < BAR_MIN { 0 } else { bar }, count }
+    }
+}
+
+fn line(
+    worker: &WorkerRow,
+    is_selected: bool,
+    most: usize,
+    widths: &Widths,
+    palette: Palette,
+) -> Line<'static> {
+    let Widths { name, state, bar, count } = *widths;
+    let (sign, style) = if is_selected { ("▸ ", STRONG) } else { ("  ", Style::new()) };
+    let state_style = match worker.state {
+        "ready" => palette.good(),
+        "away" => palette.bad(),
+        _ => palette.busy(),
+    };
+    let (granted, releasing) = bars(worker, most, bar);
+    let rest = bar - granted.chars().count() - releasing.chars().count();
+    Line::from(vec![
+        Span::styled(sign, style),
+        Span::styled(format!("{:name$}  ", fitted(&worker.name, name)), style),
+        Span::styled(
+            format!("{:state$}", &worker.state[..worker.state.len().min(state)]),
+            state_style,
+        ),
+        Span::styled(granted, palette.bar()),
+        Span::styled(releasing, palette.busy()),
+        Span::raw(format!("{:rest$} {:>count$}", "", worker.jobs)),
+        Span::styled(format!("  {}", besides(worker)), palette.busy()),
+    ])
+}
+
+/// What there is to say of a worker besides its jobs.
+fn besides(worker: &WorkerRow) -> String {
+    let mut parts = Vec::new();
+    if 0 < worker.releasing {
+        parts.push(format!("{} releasing", worker.releasing));
+    }
+    if 0 < worker.restarts {
+        parts.push(counted(worker.restarts.try_into().unwrap_or(usize::MAX), "restart"));
+    }
+    parts.join(", ")
+}
+
+/// A name, with its middle left out if it is too long: names of a pool differ at the end.
+fn fitted(name: &str, width: usize) -> String {
+    let signs: Vec<char> = name.chars().collect();
+    if signs.len() <= width {
+        return name.to_owned();
+    }
+    let kept = width.saturating_sub(1);
+    let (start, end) = (&signs[..kept / 2], &signs[signs.len() - (kept - kept / 2)..]);
+    start.iter().chain(['…'].iter().take(width)).chain(end).collect()
+}
+
+/// The bars of what a worker was granted and of what it lets go of, at most `width` together.
+fn bars(worker: &WorkerRow, most: usize, width: usize) -> (String, String) {
+    if most == 0 {
+        return Default::default();
+    }
+    let eighths = |jobs: usize| (jobs * width * 8).div_ceil(most);
+    let granted = eighths(worker.jobs);
+    let granted = format!("{}{}", "█".repeat(granted / 8), EIGHTHS[granted % 8]);
+    let all = eighths(worker.jobs + worker.releasing).div_ceil(8);
+    let releasing = "░".repeat(all.saturating_sub(granted.chars().count()));
+    (granted, releasing)
+}

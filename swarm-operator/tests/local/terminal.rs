@@ -1,0 +1,203 @@
+//! `swarm-operator local` on a real terminal: a pseudo terminal that is its controlling one.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::num::NonZero;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use rustix::fs::{Mode, OFlags, open};
+use rustix::process::Signal;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+
+use crate::operator::{Machine, signal, until};
+
+/// A terminal and the operator on it.
+struct Tty<'a> {
+    machine: &'a Machine,
+    keyboard: File,
+    /// The other side, kept open to see how it is left behind.
+    line: File,
+    screen: Arc<Mutex<Screen>>,
+    child: Child,
+}
+
+/// What a terminal makes of what was written to it.
+struct Screen {
+    parser: vt100::Parser,
+    written: Vec<u8>,
+}
+
+impl<'a> Tty<'a> {
+    fn start(machine: &'a Machine, args: &[&str], envs: &[(&str, &str)]) -> Self {
+        let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&keyboard).unwrap();
+        unlockpt(&keyboard).unwrap();
+        let name = ptsname(&keyboard, Vec::new()).unwrap();
+        let line = open(&name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
+        let (keyboard, line) = (File::from(keyboard), File::from(line));
+        tcsetwinsize(&line, size(24, 80)).unwrap();
+        // It makes the terminal that of a new session; the tests' own is left alone.
+        let mut command = Command::new("setsid");
+        command.args(["--ctty", env!("CARGO_BIN_EXE_swarm-operator"), "local"]);
+        command.arg(machine.file()).arg("--dir").arg(machine.path().join("state")).args(args);
+        command.env("TERM", "xterm-256color").env_remove("NO_COLOR").envs(envs.iter().copied());
+        let side = || line.try_clone().unwrap();
+        let child = command.stdin(side()).stdout(side()).stderr(side()).spawn().unwrap();
+        let parser = vt100::Parser::new(some(24), some(80), 0);
+        let screen = Arc::new(Mutex::new(Screen { parser, written: Vec::new() }));
+        let (mut written, seen) = (keyboard.try_clone().unwrap(), Arc::clone(&screen));
+        // It ends with an error when nobody has the other side open any more.
+        thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(length @ 1..) = written.read(&mut bytes) {
+                let mut seen = seen.lock().unwrap();
+                seen.parser.process(&bytes[..length]);
+                seen.written.extend_from_slice(&bytes[..length]);
+            }
+        });
+        Self { machine, keyboard, line, screen, child }
+    }
+
+    fn shown(&self) -> String {
+        self.screen.lock().unwrap().parser.screen().contents()
+    }
+
+    /// Waits until the terminal shows these words.
+    fn shows(&self, words: &str) -> String {
+        until(&format!("{words:?} on the terminal"), || {
+            Some(self.shown()).filter(|shown| shown.contains(words))
+        })
+    }
+
+    fn type_in(&mut self, keys: &[u8]) {
+        self.keyboard.write_all(keys).unwrap();
+    }
+
+    fn resize(&self, rows: u16, columns: u16) {
+        self.screen.lock().unwrap().parser.screen_mut().set_size(some(rows), some(columns));
+        tcsetwinsize(&self.line, size(rows, columns)).unwrap();
+    }
+
+    /// Whether the program has the whole terminal to itself.
+    fn is_taken(&self) -> bool {
+        let seen = self.screen.lock().unwrap();
+        let screen = seen.parser.screen();
+        assert_eq!(screen.alternate_screen(), screen.hide_cursor());
+        screen.alternate_screen()
+    }
+
+    fn modes(&self) -> LocalModes {
+        tcgetattr(&self.line).unwrap().local_modes
+    }
+
+    fn ended(&mut self) -> ExitStatus {
+        until("the operator ended", || self.child.try_wait().unwrap())
+    }
+
+    /// Waits for the end and sees to it that the terminal is as it was.
+    fn ends_well(&mut self, modes: LocalModes) {
+        assert_eq!(self.ended().code(), Some(0));
+        let shown = self.shows("no process is left");
+        assert!(shown.contains("streams: 27 jobs for 3 workers on this machine"), "{shown}");
+        assert!(!self.is_taken());
+        assert_eq!(self.modes(), modes);
+        assert_eq!(self.machine.processes(), []);
+    }
+}
+
+impl Drop for Tty<'_> {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn some(number: u16) -> NonZero<u16> {
+    NonZero::new(number).unwrap()
+}
+
+fn size(rows: u16, columns: u16) -> Winsize {
+    Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }
+}
+
+#[test]
+fn a_terminal_shows_how_the_pool_stands_follows_keys_and_is_given_back() {
+    let machine = Machine::new();
+    let mut tty = Tty::start(&machine, &[], &[]);
+    let modes = tty.modes();
+    assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO));
+    let shown = tty.shows("27 jobs on 3 workers, 27 new");
+    assert!(shown.starts_with(" streams  ● settled"), "{shown}");
+    assert!(shown.contains("jobs of swarm-worker-0 ") && tty.is_taken(), "{shown}");
+    tty.type_in(b"\x1b[B");
+    tty.shows("jobs of swarm-worker-1 ");
+    machine.edit("replicas: 3", "replicas: 4");
+    tty.shows("27 jobs on 4 workers, 6 moved");
+    assert_eq!(tty.shown().matches(" → swarm-worker-3").count(), 6);
+    machine.edit("  jobs:", "  jbos:");
+    tty.shows("did you mean `jobs`?");
+    tty.resize(8, 50);
+    until("drawn in eight rows", || {
+        let shown = tty.shown();
+        let last = shown.lines().nth(7).is_some_and(|line| line.starts_with(" q end"));
+        (last && shown.lines().count() == 8).then_some(())
+    });
+    tty.type_in(b"q");
+    tty.ends_well(modes);
+}
+
+#[test]
+fn interrupts_and_signals_give_the_terminal_back() {
+    let machine = Machine::new();
+    let mut tty = Tty::start(&machine, &[], &[]);
+    let modes = tty.modes();
+    tty.shows("settled in");
+    tty.type_in(b"\x03");
+    tty.ends_well(modes);
+    let mut tty = Tty::start(&machine, &[], &[]);
+    tty.shows("settled in");
+    signal(i32::try_from(tty.child.id()).unwrap(), Signal::TERM);
+    tty.ends_well(modes);
+}
+
+#[test]
+fn a_terminal_that_goes_away_ends_everything() {
+    let machine = Machine::new();
+    let mut tty = Tty::start(&machine, &[], &[]);
+    tty.shows("settled in");
+    // As when a window is closed: the system tells the programs on it.
+    signal(i32::try_from(tty.child.id()).unwrap(), Signal::HUP);
+    tty.ended();
+    until("no process is left", || machine.processes().is_empty().then_some(()));
+}
+
+#[test]
+fn lines_are_printed_where_that_is_asked_for_or_nothing_else_can_be() {
+    for (args, term) in [(vec!["--plain"], "xterm"), (vec![], "dumb")] {
+        let machine = Machine::new();
+        let mut tty = Tty::start(&machine, &args, &[("TERM", term)]);
+        tty.shows("settled in");
+        tty.type_in(b"\x03");
+        assert_eq!(tty.ended().code(), Some(0));
+        tty.shows("no process is left");
+        assert!(!tty.screen.lock().unwrap().written.contains(&0x1b));
+    }
+}
+
+#[test]
+fn no_colour_is_used_where_none_is_wanted() {
+    let has_colours = |envs: &[(&str, &str)]| {
+        let machine = Machine::new();
+        let mut tty = Tty::start(&machine, &[], envs);
+        tty.shows("settled in");
+        tty.type_in(b"q");
+        tty.ended();
+        let written = tty.screen.lock().unwrap().written.clone();
+        String::from_utf8_lossy(&written).contains("38;5;")
+    };
+    assert!(has_colours(&[]));
+    assert!(!has_colours(&[("NO_COLOR", "1")]));
+}

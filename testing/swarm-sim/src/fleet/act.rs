@@ -1,0 +1,302 @@
+//! What may happen in a fleet. Everything is told by numbers that are taken modulo what there is,
+//! so that any list of acts is a run, and so is any part of it.
+
+use swarm_core::handover::{Holder, WatchEvent};
+use swarm_core::session::SessionEvent;
+use swarm_core::{Replication, Share, Slot};
+
+use super::{Fleet, Overseer, grace};
+use crate::Life;
+use crate::bounds::TICK;
+use crate::worker::Ask;
+
+/// Something that may happen. One that cannot happen now changes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// A worker does all it can: writes, answers, the newest view, joins.
+    Calm(usize),
+    /// A worker's writes reach the store and are answered.
+    Tell(usize),
+    /// A worker's write reaches the store.
+    Apply(usize),
+    /// A worker's write is lost.
+    Drop(usize),
+    /// A worker reads the answer to its write.
+    Reply(usize),
+    /// A worker stops waiting for the answer.
+    Lose(usize),
+    /// A worker reads a view, so many publications old.
+    View(usize, usize),
+    /// A job that was to stop has ended.
+    Join(usize),
+    /// A finite job has ended well.
+    Finish(usize),
+    /// A worker ends without a word; one of its jobs may be to blame.
+    Crash(usize, Option<usize>),
+    /// A worker is frozen.
+    Freeze(usize),
+    /// A frozen worker runs again.
+    Resume(usize),
+    /// A worker is told to end.
+    Terminate(usize),
+    /// A slot gets a new worker; if the old one still lives, it is cut off and nobody knows.
+    Start(u32),
+    /// A worker's readiness changes.
+    Flip(usize),
+    /// So many slots are wanted.
+    Scale(u32),
+    /// A job is wanted, or no longer.
+    Toggle(usize),
+    /// A job is pinned to a slot, or freed.
+    Pin(usize, Option<u32>),
+    /// A job reserves a share of a worker, in percent, or none.
+    Share(usize, Option<u8>),
+    /// Time passes; the clocks of the workers in the set of bits miss it, if they may.
+    Tick(u32),
+    /// An operator reads all leases, so many versions old.
+    Observe(usize, usize),
+    /// An operator learns which processes have ended.
+    LearnEnds(usize),
+    /// An operator revokes what is silent; the answers may be lost.
+    Revoke(usize, bool),
+    /// An operator takes a turn from the ledger so many writes ago, and may end on the way.
+    Turn(usize, usize, Option<Stop>),
+    /// An operator starts anew.
+    Restart(usize),
+    /// An operator deletes the leases of sessions that have ended and hold nothing.
+    Sweep(usize),
+    /// Somebody deletes a lease by hand.
+    DeleteLease(usize),
+}
+
+/// Where an operator ends in the middle of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Before it wrote the ledger.
+    BeforeSave,
+    /// Between the ledger and the publication.
+    BeforePublish,
+}
+
+impl Fleet {
+    /// Lets something happen, and looks whether all that must hold still does.
+    pub fn take(&mut self, act: Act) {
+        self.carry_out(act);
+        self.judge_state();
+    }
+
+    fn carry_out(&mut self, act: Act) {
+        let pods = self.pods.len();
+        match act {
+            Act::Calm(n) => self.calm(n % pods),
+            Act::Tell(n) => {
+                for _ in 0..2 {
+                    self.apply(n % pods);
+                    self.reply(n % pods);
+                }
+            }
+            Act::Apply(n) => self.apply(n % pods),
+            Act::Drop(n) => {
+                let requests = &mut self.pods[n % pods].worker.requests;
+                requests.truncate(requests.len().saturating_sub(1));
+            }
+            Act::Reply(n) => self.reply(n % pods),
+            Act::Lose(n) => self.lose(n % pods),
+            Act::View(n, back) => self.view(n % pods, back),
+            Act::Join(n) => self.join(n % pods),
+            Act::Finish(n) => self.finish(n % pods),
+            Act::Crash(n, culprit) => self.crash(n % pods, culprit),
+            Act::Freeze(n) => {
+                if self.pods[n % pods].is_up() {
+                    self.pods[n % pods].worker.life = Life::Paused;
+                }
+            }
+            Act::Resume(n) => self.resume(n % pods),
+            Act::Terminate(n) => self.feed(n % pods, SessionEvent::Terminate { grace: grace() }),
+            Act::Start(slot) => {
+                let slot = Slot(slot % self.wanted.max(1));
+                if slot.0 < self.wanted {
+                    self.start_pod(slot);
+                }
+            }
+            Act::Flip(n) => self.pods[n % pods].is_ready ^= true,
+            Act::Scale(wanted) => self.wanted = wanted % 5,
+            Act::Toggle(n) => self.toggle_job(n % 8),
+            Act::Pin(n, slot) => self.change_job(n, |job| job.pin = slot.map(|n| Slot(n % 5))),
+            Act::Share(n, share) => self.change_job(n, |job| {
+                job.share = share.and_then(|percent| Share::new(percent).ok());
+            }),
+            Act::Tick(slow) => self.tick(slow),
+            Act::Observe(o, back) => self.observe(o % 2, back),
+            Act::LearnEnds(o) => self.learn_ends(o % 2),
+            Act::Revoke(o, is_lost) => self.revoke(o % 2, is_lost),
+            Act::Turn(o, back, stop) => self.turn(o % 2, back, stop),
+            Act::Restart(o) => self.restart(o % 2),
+            Act::Sweep(o) => self.sweep(o % 2),
+            Act::DeleteLease(n) => {
+                if self.pods[n % pods].lease().is_some() {
+                    self.pods[n % pods].leases.push(None);
+                }
+            }
+        }
+    }
+
+    fn change_job(&mut self, n: usize, change: impl FnOnce(&mut swarm_core::Job)) {
+        let count = self.desired.jobs.len().max(1);
+        if let Some(job) = self.desired.jobs.values_mut().nth(n % count) {
+            change(job);
+        }
+    }
+
+    pub(super) fn restart(&mut self, o: usize) {
+        self.overseers[o] = Overseer { began: self.now, ..Overseer::default() };
+    }
+
+    pub(super) fn feed(&mut self, n: usize, event: SessionEvent) {
+        if !self.pods[n].is_up() {
+            return;
+        }
+        let asks = self.pods[n].worker.feed(event, &self.bounds);
+        for ask in asks {
+            let answer = match ask {
+                Ask::Lease => SessionEvent::LeaseRead(self.pods[n].lease().cloned()),
+                Ask::Ledger => {
+                    let cells = &self.ledger().cells;
+                    let (incarnation, revision) = (cells.incarnation, cells.revision);
+                    SessionEvent::LedgerRead { incarnation, revision }
+                }
+            };
+            self.feed(n, answer);
+        }
+    }
+
+    /// Whatever can be done at once is done; several rounds, since answers lead to new writes.
+    pub(super) fn calm(&mut self, n: usize) {
+        for _ in 0..3 {
+            self.apply(n);
+            self.reply(n);
+            self.view(n, 0);
+            while self.pods[n].is_up() && !self.pods[n].worker.stopping.is_empty() {
+                self.join(n);
+            }
+        }
+    }
+
+    fn apply(&mut self, n: usize) {
+        if self.pods[n].worker.requests.is_empty() {
+            return;
+        }
+        let version = self.next_lease_version();
+        let pod = &mut self.pods[n];
+        let write = pod.worker.requests.remove(0);
+        let was_final = pod.lease().is_some_and(|lease| lease.holder != Holder::Session);
+        let result = write.onto(pod.lease(), version);
+        if pod.worker.is_waiting && pod.worker.sent == write.number {
+            pod.worker.reply = Some(result.as_ref().map(|lease| lease.version).map_err(|_| ()));
+        }
+        if let Ok(lease) = result {
+            pod.leases.push(Some(lease));
+            if was_final {
+                self.is_wrong(|| format!("the lease of worker {n} came back"));
+            }
+        }
+    }
+
+    fn reply(&mut self, n: usize) {
+        if !self.pods[n].is_up() {
+            return;
+        }
+        let worker = &mut self.pods[n].worker;
+        let Some(reply) = worker.reply.take() else { return };
+        worker.is_waiting = false;
+        let number = worker.sent;
+        let event = match reply {
+            Ok(version) => SessionEvent::Written { number, version },
+            Err(()) => SessionEvent::Conflict { number },
+        };
+        self.feed(n, event);
+    }
+
+    pub(super) fn lose(&mut self, n: usize) {
+        let worker = &mut self.pods[n].worker;
+        if !worker.is_waiting || worker.life != Life::Up {
+            return;
+        }
+        worker.is_waiting = false;
+        worker.reply = None;
+        let number = worker.sent;
+        self.feed(n, SessionEvent::Lost { number });
+    }
+
+    fn view(&mut self, n: usize, back: usize) {
+        let views = &self.pods[n].views;
+        let newest = views.len().saturating_sub(1);
+        let Some(view) = views.get(newest.saturating_sub(back)).cloned() else { return };
+        self.feed(n, SessionEvent::View(view));
+    }
+
+    fn join(&mut self, n: usize) {
+        let worker = &mut self.pods[n].worker;
+        let is_up = worker.life == Life::Up;
+        if let Some(job) = worker.stopping.pop_first().filter(|_| is_up) {
+            worker.running.remove(&job);
+            self.feed(n, SessionEvent::Joined(job));
+        }
+    }
+
+    fn finish(&mut self, n: usize) {
+        // What everybody runs is never finished for all.
+        if self.desired.replication == Replication::All {
+            return;
+        }
+        let worker = &mut self.pods[n].worker;
+        let is_going = |job: &&swarm_core::JobName| !worker.stopping.contains(*job);
+        let first = worker.running.keys().find(is_going).cloned();
+        if let Some(job) = first.filter(|_| worker.life == Life::Up) {
+            worker.running.remove(&job);
+            self.feed(n, SessionEvent::Finished(job));
+        }
+    }
+
+    fn crash(&mut self, n: usize, culprit: Option<usize>) {
+        let pod = &mut self.pods[n];
+        if pod.is_dead() {
+            return;
+        }
+        let count = pod.worker.running.len().max(1);
+        let job = culprit.and_then(|k| pod.worker.running.keys().nth(k % count).cloned());
+        pod.worker.culprit = job;
+        pod.worker.die();
+    }
+
+    pub(super) fn resume(&mut self, n: usize) {
+        if self.pods[n].worker.life == Life::Paused {
+            self.pods[n].worker.life = Life::Up;
+            self.feed(n, SessionEvent::Resumed);
+        }
+    }
+
+    pub(super) fn tick(&mut self, slow: u32) {
+        self.now = self.now.after(TICK);
+        for n in 0..self.pods.len() {
+            let is_asked = slow & (1 << (n % 32)) != 0;
+            let may = self.pods[n].worker.may_be_slow(&self.bounds);
+            let was_up = self.pods[n].is_up();
+            // The session is fed below, where its questions are answered.
+            if was_up {
+                self.pods[n].worker.life = Life::Paused;
+            }
+            let _ = self.pods[n].worker.tick(is_asked && may, &self.bounds);
+            if was_up {
+                self.pods[n].worker.life = Life::Up;
+                self.feed(n, SessionEvent::Tick);
+            }
+        }
+        let (now, terms) = (self.now, self.lease_terms());
+        for overseer in &mut self.overseers {
+            for pod in &self.pods {
+                overseer.watches.learn(now, pod.id(), &WatchEvent::Tick, &terms);
+            }
+        }
+    }
+}

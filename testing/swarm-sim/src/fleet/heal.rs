@@ -1,0 +1,117 @@
+//! The end of a run: nothing goes wrong any more, and everything has to come right.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use swarm_core::handover::Cell;
+use swarm_core::session::SessionEvent;
+use swarm_core::{JobName, Replication, Slot, Token, decide};
+
+use super::{Fleet, grace};
+use crate::Life;
+
+/// Rounds of one tick in which everything must have come right: four crashes of one job keep it
+/// away for two minutes, and a mass failure engages the brake for a while.
+const ROUNDS_MAX: usize = 600;
+/// Rounds in which nothing must be written any more. Longer than any span that is waited for.
+const ROUNDS_AT_REST: usize = 40;
+
+impl Fleet {
+    /// Lets all faults stop and both operators work until the pool is as it should be; it stays so.
+    ///
+    /// # Errors
+    ///
+    /// What is still wrong in the end, or goes wrong on the way.
+    pub fn heal(&mut self) -> Result<(), String> {
+        let mut at_rest = 0;
+        let mut writes = self.writes();
+        let mut amiss = None;
+        for round in 0..ROUNDS_MAX {
+            self.heal_workers(round);
+            (0..2).for_each(|o| self.heal_by(o));
+            self.judge_state();
+            if let Some(wrong) = &self.wrong {
+                return Err(format!("while healing: {wrong}"));
+            }
+            amiss = self.amiss();
+            let is_calm = writes == self.writes() && amiss.is_none();
+            at_rest = if is_calm { at_rest + 1 } else { 0 };
+            writes = self.writes();
+            if at_rest == ROUNDS_AT_REST {
+                return Ok(());
+            }
+        }
+        Err(amiss.unwrap_or_else(|| "the ledger is written again and again".into()))
+    }
+
+    fn heal_workers(&mut self, round: usize) {
+        for n in 0..self.pods.len() {
+            self.resume(n);
+            self.pods[n].is_ready = true;
+            let is_wanted = self.is_latest(n) && self.pods[n].slot.0 < self.wanted;
+            if !is_wanted && round == 0 {
+                self.feed(n, SessionEvent::Terminate { grace: grace() });
+            }
+        }
+        let is_empty = |slot: &Slot| self.in_slot(*slot).is_none_or(|n| self.pods[n].is_dead());
+        let empty: Vec<_> = (0..self.wanted).map(Slot).filter(is_empty).collect();
+        for slot in empty {
+            self.start_pod(slot);
+        }
+        self.tick(0);
+        for n in 0..self.pods.len() {
+            if self.pods[n].worker.requests.is_empty() && self.pods[n].worker.reply.is_none() {
+                self.lose(n);
+            }
+            self.calm(n);
+        }
+    }
+
+    fn heal_by(&mut self, o: usize) {
+        self.observe(o, 0);
+        self.learn_ends(o);
+        self.revoke(o, false);
+        self.turn(o, 0, None);
+        self.sweep(o);
+    }
+
+    /// What is not yet as the plan wants it.
+    fn amiss(&mut self) -> Option<String> {
+        let ledger = Arc::clone(self.ledger());
+        let observed = self.observed(0, &ledger);
+        let decision = decide(&ledger, &self.desired, &observed);
+        if let Some(waiting) = decision.waiting {
+            return Some(format!("it waits: {waiting:?}"));
+        }
+        if !decision.plan.moves.is_empty() {
+            return Some(format!("still to be moved: {:?} in {ledger:?}", decision.plan.moves));
+        }
+        let mut expected: BTreeMap<Slot, BTreeMap<JobName, Token>> = BTreeMap::new();
+        for (job, record) in &ledger.cells.jobs {
+            let slots: Vec<_> = match (&record.cell, self.desired.replication) {
+                (Cell::Done { .. }, _) => Vec::new(),
+                (_, Replication::All) => (0..self.wanted).map(Slot).collect(),
+                (_, Replication::One) => decision.plan.assignment.holder(job).into_iter().collect(),
+            };
+            for slot in slots {
+                expected.entry(slot).or_default().insert(job.clone(), record.cell.token());
+            }
+        }
+        for (n, pod) in self.pods.iter().enumerate() {
+            let runs = if pod.worker.life == Life::Up {
+                pod.worker.running.clone()
+            } else {
+                BTreeMap::new()
+            };
+            let should = expected.get(&pod.slot).filter(|_| self.is_latest(n));
+            if runs != should.cloned().unwrap_or_default() {
+                let id = pod.id();
+                return Some(format!(
+                    "{id} in slot {} runs {runs:?}, not {should:?}; {ledger:?}",
+                    pod.slot
+                ));
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,196 @@
+//! What must hold after every act, and in every write.
+
+use std::collections::BTreeSet;
+
+use swarm_core::handover::{Cell, Holder, Policy, SessionId};
+use swarm_core::{Decision, JobName, Ledger, MoveReason, Observed, Replication, stored::Stored};
+
+use super::Fleet;
+
+impl Fleet {
+    /// Looks at the runners: who runs a job holds it, unless at least once has excused it.
+    pub(super) fn judge_state(&mut self) {
+        if self.desired.replication == Replication::All || self.wrong.is_some() {
+            return;
+        }
+        let ledger = std::sync::Arc::clone(self.ledger());
+        let mut seen = BTreeSet::new();
+        for n in (0..self.pods.len()).filter(|n| self.pods[*n].is_up()) {
+            let id = self.pods[n].id().clone();
+            let running = self.pods[n].worker.running.clone();
+            for (job, token) in running {
+                let record = ledger.cells.jobs.get(&job);
+                let holder = record.and_then(|record| record.cell.holder());
+                let is_excused = self.excused.contains(&(job.clone(), id.clone()));
+                if holder != Some(&id) && !is_excused {
+                    return self.is_wrong(|| format!("{id} runs {job} and does not hold it"));
+                }
+                if record.is_some_and(|record| record.cell.token() < token) {
+                    return self.is_wrong(|| format!("{id} runs {job} under a token of its own"));
+                }
+                if holder == Some(&id) && !seen.insert(job.clone()) {
+                    return self.is_wrong(|| format!("{job} has two runners"));
+                }
+            }
+        }
+    }
+
+    /// Looks at a write of the ledger, by what is true and not by what the writer knew.
+    pub(super) fn judge_write(&mut self, before: &Ledger, made: &Decision, seen: &Observed) {
+        let after = &made.ledger;
+        let complaint = numbers(before, after)
+            .or_else(|| publication(before, after))
+            .or_else(|| sessions(after))
+            .or_else(|| stored(after))
+            .or_else(|| self.jobs(after))
+            .or_else(|| self.budget(before, made))
+            .or_else(|| self.endings(before, after, seen));
+        if let Some(complaint) = complaint {
+            self.is_wrong(|| complaint);
+        }
+        for (job, record) in &after.cells.jobs {
+            self.tokens.insert(job.clone(), record.cell.token());
+        }
+    }
+
+    /// Every wanted job stands in it, under a token that never falls.
+    fn jobs(&self, after: &Ledger) -> Option<String> {
+        let is_lost = |job: &&JobName| !after.cells.jobs.contains_key(*job);
+        if let Some(job) = self.desired.jobs.keys().find(is_lost) {
+            return Some(format!("{job} was lost"));
+        }
+        let falls = |(job, record): &(&JobName, &swarm_core::handover::Record)| {
+            self.tokens.get(*job).is_some_and(|highest| record.cell.token() < *highest)
+        };
+        after.cells.jobs.iter().find(falls).map(|(job, _)| format!("a token of {job} fell"))
+    }
+
+    /// No more jobs are taken from workers for balance than the budget has left.
+    fn budget(&self, before: &Ledger, made: &Decision) -> Option<String> {
+        let most = self.desired.rules.moves_max?;
+        let is_moving = |ledger: &Ledger, job: &JobName| {
+            let record = ledger.cells.jobs.get(job);
+            record.is_some_and(|record| matches!(record.cell, Cell::Releasing { .. }))
+        };
+        let left =
+            |ledger: &Ledger| ledger.cells.jobs.keys().filter(|job| is_moving(ledger, job)).count();
+        let balance = made.plan.moves.iter().filter(|step| step.reason == MoveReason::Balance);
+        let begun = balance
+            .filter(|step| is_moving(&made.ledger, &step.job) && !is_moving(before, &step.job))
+            .count();
+        (most.saturating_sub(left(before)) < begun)
+            .then(|| format!("{begun} moves begun, {} in flight, {most} allowed", left(before)))
+    }
+
+    /// A job leaves its holder only if that one truly let go; at least once, or if it was waited
+    /// for long enough, and then it is excused from here on.
+    fn endings(&mut self, before: &Ledger, after: &Ledger, seen: &Observed) -> Option<String> {
+        if self.desired.replication == Replication::All {
+            return None;
+        }
+        for (job, record) in &before.cells.jobs {
+            let Some(holder) = record.cell.holder() else { continue };
+            let now = after.cells.jobs.get(job).map(|record| &record.cell);
+            let token = now.map_or(record.cell.token(), Cell::token);
+            if now.and_then(Cell::holder) == Some(holder) && token == record.cell.token() {
+                continue;
+            }
+            let is_done = matches!(now, Some(Cell::Done { .. }));
+            let known = seen.evidence.get(holder).cloned().unwrap_or_default();
+            let since = since(&record.cell);
+            let is_proved =
+                known.ended.is_some() || since.is_some_and(|since| since <= known.acked);
+            if is_done || (is_proved && self.has_let_go(holder, &record.cell)) {
+                continue;
+            }
+            let timing = &self.desired.timing;
+            let age = seen.ages.get(job).copied().unwrap_or_default();
+            let waited = !is_proved
+                && (since.is_some() && timing.release_timeout <= age
+                    || known.gone_for.is_some_and(|gone| timing.return_grace <= gone));
+            if self.desired.policy == Policy::Exclusive || !waited {
+                return Some(format!("{job} left {holder} without proof"));
+            }
+            self.excused.insert((job.clone(), holder.clone()));
+        }
+        None
+    }
+
+    fn has_let_go(&self, holder: &SessionId, cell: &Cell) -> bool {
+        let Some(pod) = self.pods.iter().find(|pod| pod.id() == holder) else { return false };
+        let since = since(cell).unwrap_or(u64::MAX);
+        let tells = |lease: &swarm_core::handover::Lease| {
+            lease.holder != Holder::Session || since <= lease.ack.revision
+        };
+        pod.is_dead() || pod.leases.iter().skip(1).any(|it| it.as_ref().is_none_or(tells))
+    }
+}
+
+/// At which revision a release began.
+fn since(cell: &Cell) -> Option<u64> {
+    match cell {
+        Cell::Releasing { since, .. } => Some(*since),
+        Cell::Granted { .. }
+        | Cell::Free { .. }
+        | Cell::Hold { .. }
+        | Cell::Quarantined { .. }
+        | Cell::Done { .. }
+        | Cell::Everywhere { .. } => None,
+    }
+}
+
+fn numbers(before: &Ledger, after: &Ledger) -> Option<String> {
+    let forward = after.revision() == before.revision() + 1
+        && before.cells.incarnation == after.cells.incarnation
+        && before.cells.first_token <= after.cells.first_token;
+    (!forward).then(|| "the ledger does not go forward by one revision".into())
+}
+
+/// The view's number rises if and only if the view says something else, and so does each slot's.
+fn publication(before: &Ledger, after: &Ledger) -> Option<String> {
+    let (was, is) = (before.view(), after.view());
+    let said = |view: &swarm_core::View| -> Vec<_> {
+        let said = |(name, entry): (&String, &swarm_core::ViewEntry)| {
+            (name.clone(), entry.slot, entry.jobs.clone())
+        };
+        view.workers.iter().map(said).collect()
+    };
+    let differs = said(&was) != said(&is);
+    if is.version != was.version + u64::from(differs) {
+        return Some(format!("publication {} became {}: {was:?} {is:?}", was.version, is.version));
+    }
+    for (name, entry) in &is.workers {
+        let old = was.workers.get(name);
+        let same = old.is_some_and(|old| old.jobs == entry.jobs);
+        let expected = if same { old.map_or(0, |old| old.version) } else { is.version };
+        if entry.version != expected {
+            return Some(format!("{name} has version {} instead of {expected}", entry.version));
+        }
+    }
+    None
+}
+
+/// Every holder stands in a slot or among the former ones, nobody in both, and has its view.
+fn sessions(after: &Ledger) -> Option<String> {
+    let current: Vec<_> = after.slots.values().map(|record| &record.session).collect();
+    if let Some(both) = after.former.keys().find(|session| current.contains(session)) {
+        return Some(format!("{both} fills a slot and is a former session"));
+    }
+    let views = after.session_views();
+    for (job, record) in &after.cells.jobs {
+        if let Some(holder) = record.cell.holder() {
+            let Some(view) = views.get(holder) else {
+                return Some(format!("{holder} holds {job} and has no view"));
+            };
+            if view.jobs != after.cells.view(holder).jobs {
+                return Some(format!("the view of {holder} says something else than the ledger"));
+            }
+        }
+    }
+    None
+}
+
+fn stored(after: &Ledger) -> Option<String> {
+    let again = Ledger::try_from(Stored::from(after));
+    (again.as_ref() != Ok(after)).then(|| format!("stored and loaded it is {again:?}"))
+}

@@ -1,0 +1,179 @@
+//! Random runs of a whole pool, with everything that may go wrong; afterwards all comes right.
+
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::{FileFailurePersistence, TestRunner};
+use swarm_core::handover::{Policy, Rule};
+use swarm_core::{Mode, Replication};
+use swarm_sim::{Act, Fleet, FleetTerms, Stop};
+
+fn act() -> impl Strategy<Value = Act> {
+    let n = || 0_usize..12;
+    let o = || 0_usize..2;
+    let back = || prop_oneof![4 => Just(0_usize), 1 => 0_usize..6];
+    let stop = prop_oneof![
+        12 => Just(None),
+        1 => Just(Some(Stop::BeforeSave)),
+        1 => Just(Some(Stop::BeforePublish)),
+    ];
+    let work = prop_oneof![
+        6 => n().prop_map(Act::Calm),
+        6 => n().prop_map(Act::Tell),
+        3 => n().prop_map(Act::Apply),
+        1 => n().prop_map(Act::Drop),
+        3 => n().prop_map(Act::Reply),
+        1 => n().prop_map(Act::Lose),
+        8 => (n(), back()).prop_map(|(n, back)| Act::View(n, back)),
+        2 => n().prop_map(Act::Join),
+        8 => prop_oneof![3 => Just(0_u32), 1 => any::<u32>()].prop_map(Act::Tick),
+    ];
+    let faults = prop_oneof![
+        1 => n().prop_map(Act::Finish),
+        2 => (n(), proptest::option::weighted(0.2, n())).prop_map(|(n, k)| Act::Crash(n, k)),
+        2 => n().prop_map(Act::Freeze),
+        3 => n().prop_map(Act::Resume),
+        1 => n().prop_map(Act::Terminate),
+        3 => (0_u32..5).prop_map(Act::Start),
+        2 => n().prop_map(Act::Flip),
+    ];
+    let edits = prop_oneof![
+        1 => (0_u32..5).prop_map(Act::Scale),
+        2 => n().prop_map(Act::Toggle),
+        1 => (n(), proptest::option::of(0_u32..4)).prop_map(|(n, slot)| Act::Pin(n, slot)),
+        1 => (n(), proptest::option::of(20_u8..90)).prop_map(|(n, share)| Act::Share(n, share)),
+    ];
+    let operators = prop_oneof![
+        8 => (o(), back()).prop_map(|(o, back)| Act::Observe(o, back)),
+        2 => o().prop_map(Act::LearnEnds),
+        4 => (o(), any::<bool>()).prop_map(|(o, is_lost)| Act::Revoke(o, is_lost)),
+        12 => (o(), back(), stop).prop_map(|(o, back, stop)| Act::Turn(o, back, stop)),
+        1 => o().prop_map(Act::Restart),
+        2 => o().prop_map(Act::Sweep),
+        1 => n().prop_map(Act::DeleteLease),
+    ];
+    prop_oneof![12 => work, 3 => faults, 2 => edits, 9 => operators]
+}
+
+fn terms() -> impl Strategy<Value = FleetTerms> {
+    let policy = prop_oneof![Just(Policy::Exclusive), Just(Policy::AtLeastOnce)];
+    let replication = prop_oneof![4 => Just(Replication::One), 1 => Just(Replication::All)];
+    let mode = prop_oneof![4 => Just(Mode::Sticky), 1 => Just(Mode::Canonical)];
+    (policy, replication, mode, proptest::option::of(1_usize..3)).prop_map(
+        |(policy, replication, mode, moves_max)| FleetTerms {
+            policy,
+            replication,
+            moves_max,
+            mode,
+            broken: None,
+        },
+    )
+}
+
+fn run(terms: FleetTerms, acts: &[Act]) -> Result<Fleet, String> {
+    let mut fleet = Fleet::new(terms);
+    for (n, act) in acts.iter().enumerate() {
+        fleet.take(*act);
+        if let Some(wrong) = fleet.wrong() {
+            return Err(format!("after act {n}, {act:?}: {wrong}"));
+        }
+    }
+    fleet.heal()?;
+    Ok(fleet)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 1000,
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        ..ProptestConfig::default()
+    })]
+
+    /// Scope: one to four slots, up to eight jobs, two operators, up to 300 acts of any kind.
+    #[test]
+    fn whatever_happens_no_job_runs_twice_and_all_comes_right_in_the_end(
+        terms in terms(),
+        acts in proptest::collection::vec(act(), 0..300),
+    ) {
+        let run = run(terms, &acts);
+        prop_assert!(run.is_ok(), "{}", run.unwrap_err());
+    }
+}
+
+/// Runs as random as the others, and the same every time.
+fn runs(terms: FleetTerms, count: usize) -> impl Iterator<Item = Result<Fleet, String>> {
+    let mut runner = TestRunner::deterministic();
+    let acts = proptest::collection::vec(act(), 0..300);
+    (0..count).filter_map(move |_| {
+        let acts = acts.new_tree(&mut runner).ok()?.current();
+        Some(run(terms, &acts))
+    })
+}
+
+#[test]
+fn a_broken_rule_is_noticed_in_whole_pools_too() {
+    for rule in [
+        Rule::NewerViewsOnly,
+        Rule::JoinBeforeAck,
+        Rule::RevokeBeforeFence,
+        Rule::CheckOnResume,
+        Rule::RevokeAtSeenVersion,
+    ] {
+        let terms = FleetTerms { broken: Some(rule), ..FleetTerms::default() };
+        let is_noticed = runs(terms, 1000).any(|run| run.is_err());
+        assert!(is_noticed, "nobody noticed that {rule:?} was broken");
+    }
+}
+
+#[test]
+fn runs_write_the_ledger_often() {
+    let writes: usize =
+        runs(FleetTerms::default(), 50).map(|run| run.map_or(0, |fleet| fleet.writes())).sum();
+    assert!(50 * 5 < writes, "only {writes} writes in all runs");
+}
+
+fn comes_right(terms: FleetTerms, acts: &[Act]) {
+    assert_eq!(run(terms, acts).err(), None);
+}
+
+#[test]
+fn a_lease_deleted_while_no_operator_looked_is_waited_out() {
+    comes_right(
+        FleetTerms::default(),
+        &[
+            Act::Calm(2),
+            Act::Observe(1, 0),
+            Act::Turn(1, 0, None),
+            Act::Restart(1),
+            Act::DeleteLease(2),
+        ],
+    );
+}
+
+#[test]
+fn jobs_do_not_wait_forever_for_a_slot_that_is_no_longer_wanted() {
+    let mut acts = vec![Act::Start(1), Act::Calm(4), Act::Observe(0, 0)];
+    acts.extend([Act::Tick(0); 2]);
+    acts.extend([Act::Observe(1, 0), Act::Turn(0, 0, None), Act::Tick(0), Act::Tick(0)]);
+    acts.extend([Act::Revoke(0, false), Act::Calm(4), Act::LearnEnds(1), Act::Calm(0)]);
+    acts.extend([Act::Turn(1, 0, None), Act::Calm(0), Act::Scale(0)]);
+    comes_right(FleetTerms::default(), &acts);
+}
+
+#[test]
+fn a_lease_is_not_made_again_after_it_was_revoked_and_deleted() {
+    let mut acts = vec![Act::Start(0), Act::Lose(3), Act::Tick(0), Act::Apply(3), Act::Drop(3)];
+    acts.push(Act::Observe(1, 0));
+    acts.extend([Act::Tick(0); 4]);
+    acts.push(Act::Revoke(1, false));
+    comes_right(FleetTerms::default(), &acts);
+}
+
+#[test]
+fn a_grant_that_was_never_published_can_be_released() {
+    let terms = FleetTerms { mode: Mode::Canonical, ..FleetTerms::default() };
+    let mut acts = vec![Act::Toggle(4), Act::Calm(2), Act::Observe(0, 0), Act::Toggle(5)];
+    acts.extend([Act::Turn(0, 0, None), Act::Crash(2, None), Act::Toggle(1), Act::Start(2)]);
+    acts.extend([Act::Calm(3), Act::Observe(0, 0), Act::Observe(1, 0), Act::Turn(0, 0, None)]);
+    acts.extend([Act::LearnEnds(1), Act::Turn(1, 0, Some(Stop::BeforePublish))]);
+    comes_right(terms, &acts);
+}
