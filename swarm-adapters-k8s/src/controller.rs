@@ -184,7 +184,10 @@ where
         })
         .reflect(writer)
         .touched_objects()
-        .inspect_err(|error| tracing::warn!(%error, "a watch failed and is tried again"));
+        .inspect_err(|error| tracing::warn!(%error, "a watch failed and is tried again"))
+        // The watch waits by itself before it tries again. The controller would make all watches
+        // wait for each failure of any, and twice as long every time.
+        .filter(|change| std::future::ready(change.is_ok()));
     (reader, stream)
 }
 
