@@ -166,8 +166,9 @@ mod tests {
         let mut ledger = Ledger::new(0);
         let everywhere = Record { cell: Cell::Everywhere { token: Token(1) }, strikes: 0 };
         ledger.cells.jobs.insert("a".parse().unwrap(), everywhere);
-        let (worker, version) = ("w-0".to_owned(), 1);
-        ledger.slots.insert(Slot(0), SlotRecord { worker, session: session.clone(), version });
+        let (worker, session_id) = ("w-0".to_owned(), session.clone());
+        let record = SlotRecord { worker, session: session_id, version: 1, gave: 0 };
+        ledger.slots.insert(Slot(0), record);
         let told = || {
             let text = std::fs::read_to_string(worker_view::path(dir.path(), &session).unwrap());
             let view: serde_json::Value = serde_json::from_str(&text.unwrap()).unwrap();

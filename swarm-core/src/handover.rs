@@ -52,7 +52,7 @@ pub use ages::Ages;
 pub use brake::{Brake, Health};
 pub use cell::{Cell, CellEvent, Circumstances, Proof, Refusal, Then};
 pub use cells::{Cells, CellsConflict, Change, Record, Save, SessionView};
-pub use check::{StepViolation, census, check_step};
+pub use check::{StepViolation, check_step};
 pub use lease::{
     Ack, Holder, Lease, LeaseConflict, LeaseTerms, LeaseTermsError, LeaseVersion, LeaseWrite,
     Moment, SessionId,

@@ -43,6 +43,9 @@ pub struct SlotRecord {
     pub session: SessionId,
     /// The publication that last changed the slot's set of jobs.
     pub version: u64,
+    /// The publication that last moved one of its jobs to another slot; 0 if none did. A worker that
+    /// has an older one may still run what somebody else was told to run.
+    pub gave: u64,
 }
 
 impl Ledger {
@@ -64,34 +67,29 @@ impl Ledger {
         self.cells.revision
     }
 
-    /// The slot that a session fills, or filled while it still holds jobs.
-    pub(crate) fn slot_of(&self, session: &SessionId) -> Option<Slot> {
-        let fills = |(_, record): &(&Slot, &SlotRecord)| record.session == *session;
-        let current = self.slots.iter().find(fills).map(|(slot, _)| *slot);
-        current.or_else(|| self.former.get(session).copied())
-    }
-
-    /// The slot of every session that fills one or did and still holds jobs.
-    pub(crate) fn slots_by_session(&self) -> BTreeMap<&SessionId, Slot> {
+    /// The slot of every session that fills one or did and still holds jobs. O(sessions · log
+    /// sessions).
+    #[must_use]
+    pub fn sessions(&self) -> BTreeMap<&SessionId, Slot> {
         let former = self.former.iter().map(|(session, slot)| (session, *slot));
         former.chain(self.slots.iter().map(|(slot, record)| (&record.session, *slot))).collect()
-    }
-
-    /// What a plan goes by: like [`assignment`](Self::assignment), without the jobs that are being
-    /// released. They are on their way and count for no worker.
-    pub(crate) fn settled(&self) -> Assignment {
-        let is_moving = |job: &JobName| {
-            let record = self.cells.jobs.get(job);
-            record.is_some_and(|record| matches!(record.cell, Cell::Releasing { .. }))
-        };
-        self.assignment().iter().filter(|(job, _)| !is_moving(job)).map(owned).collect()
     }
 
     /// Who holds each job now, by slot. A job that is being released is still held; one that waits
     /// for its slot counts as held there. O(jobs · log sessions).
     #[must_use]
     pub fn assignment(&self) -> Assignment {
-        let slots = self.slots_by_session();
+        self.holders(|_| true)
+    }
+
+    /// What a plan goes by: like [`assignment`](Self::assignment), without the jobs that are being
+    /// released. They are on their way and count for no worker.
+    pub(crate) fn settled(&self) -> Assignment {
+        self.holders(|cell| !matches!(cell, Cell::Releasing { .. }))
+    }
+
+    fn holders(&self, counts: impl Fn(&Cell) -> bool) -> Assignment {
+        let slots = self.sessions();
         let slot = |cell: &Cell| match cell {
             Cell::Granted { session, .. } | Cell::Releasing { session, .. } => {
                 slots.get(session).copied()
@@ -102,10 +100,8 @@ impl Ledger {
             | Cell::Done { .. }
             | Cell::Everywhere { .. } => None,
         };
-        let held = |(job, record): (&JobName, &crate::handover::Record)| {
-            Some((job.clone(), slot(&record.cell)?))
-        };
-        self.cells.jobs.iter().filter_map(held).collect()
+        let counted = self.cells.jobs.iter().filter(|(_, record)| counts(&record.cell));
+        counted.filter_map(|(job, record)| Some((job.clone(), slot(&record.cell)?))).collect()
     }
 
     /// What every slot runs, as it was published: granted and not being released. O(jobs).
@@ -179,7 +175,7 @@ impl Ledger {
             revision: self.cells.revision,
             jobs: BTreeMap::new(),
         };
-        let sessions = self.slots_by_session();
+        let sessions = self.sessions();
         let mut views: BTreeMap<_, _> =
             sessions.keys().map(|session| ((*session).clone(), empty(session))).collect();
         for (job, record) in &self.cells.jobs {
@@ -205,8 +201,4 @@ impl Ledger {
         }
         views
     }
-}
-
-fn owned((job, slot): (&JobName, Slot)) -> (JobName, Slot) {
-    (job.clone(), slot)
 }

@@ -269,7 +269,9 @@ fn plan_one(
     let request = Request { jobs: &jobs, held: &held, pool, rules };
     let mut plan = request.plan();
     debug_assert_eq!(check(&request, &plan), Ok(()), "the planner made a plan that is no answer");
-    tell_moves_in_flight(&mut plan, &ledger.assignment());
+    if 0 < in_flight {
+        tell_moves_in_flight(&mut plan, &ledger.assignment());
+    }
     let place = |job: &JobName| plan.assignment.holder(job).map_or(Place::Nowhere, Place::Slot);
     let goal = desired.jobs.keys().map(|job| (job.clone(), place(job))).collect();
     (plan, goal)

@@ -151,13 +151,3 @@ impl Judge<'_> {
                 || (since.is_some() && self.terms.release_timeout <= waited))
     }
 }
-
-/// How many cells are in each state, by the state's name, for status and metrics. O(jobs).
-#[must_use]
-pub fn census(cells: &Cells) -> BTreeMap<&'static str, usize> {
-    let mut counts = BTreeMap::new();
-    for record in cells.jobs.values() {
-        *counts.entry(record.cell.state()).or_insert(0) += 1;
-    }
-    counts
-}

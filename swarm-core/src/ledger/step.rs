@@ -101,6 +101,7 @@ impl Ledger {
                 worker: now.worker.clone(),
                 session: session.clone(),
                 version: before.map_or(0, |before| before.version),
+                gave: before.map_or(0, |before| before.gave),
             };
             next.slots.insert(*slot, record);
         }
@@ -143,9 +144,13 @@ impl Ledger {
     fn count_publication(&mut self, before: &Self) {
         let (was, is) = (before.granted(), self.granted());
         let published = before.version + 1;
+        let went = gone_elsewhere(&was, &is);
         for (slot, record) in &mut self.slots {
             if was.get(slot) != is.get(slot) {
                 record.version = published;
+            }
+            if went.contains(slot) {
+                record.gave = published;
             }
         }
         let names = |ledger: &Self| -> Vec<_> {
@@ -154,4 +159,21 @@ impl Ledger {
         let differs = was != is || names(before) != names(self);
         self.version += u64::from(differs);
     }
+}
+
+/// The slots that lost a job which another slot has now. O(jobs that changed · log jobs).
+fn gone_elsewhere(
+    was: &BTreeMap<Slot, BTreeSet<JobName>>,
+    is: &BTreeMap<Slot, BTreeSet<JobName>>,
+) -> BTreeSet<Slot> {
+    let nothing = BTreeSet::new();
+    let gained: BTreeSet<&JobName> = is
+        .iter()
+        .flat_map(|(slot, jobs)| jobs.difference(was.get(slot).unwrap_or(&nothing)))
+        .collect();
+    let gave = |(slot, jobs): &(&Slot, &BTreeSet<JobName>)| {
+        let mut lost = jobs.difference(is.get(slot).unwrap_or(&nothing));
+        lost.any(|job| gained.contains(job))
+    };
+    was.iter().filter(gave).map(|(slot, _)| *slot).collect()
 }

@@ -1,6 +1,6 @@
 //! A ledger as stores keep it: grouped by holder, so that a job costs little more than its name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::{Ledger, SlotRecord, Token};
@@ -47,6 +47,9 @@ pub struct StoredHolder {
     /// The publication that last changed the slot's set of jobs.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_default"))]
     pub version: u64,
+    /// The publication that last moved one of the slot's jobs to another slot.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_default"))]
+    pub gave: u64,
     /// The jobs it was granted, each with its token.
     #[cfg_attr(feature = "serde", serde(default))]
     pub jobs: BTreeMap<String, u64>,
@@ -139,12 +142,13 @@ impl From<&Ledger> for Stored {
     fn from(ledger: &Ledger) -> Self {
         let Ledger { cells, version, slots, former } = ledger;
         let mut holders = BTreeMap::<&SessionId, StoredHolder>::new();
-        for (slot, SlotRecord { worker, session, version }) in slots {
+        for (slot, SlotRecord { worker, session, version, gave }) in slots {
             let holder = StoredHolder {
                 session: session.to_stored(),
                 slot: slot.0,
                 worker: Some(worker.clone()),
                 version: *version,
+                gave: *gave,
                 ..StoredHolder::default()
             };
             holders.insert(session, holder);
@@ -219,9 +223,10 @@ impl TryFrom<Stored> for Ledger {
                 Some(_) => Err(StoredError::TwoHolders(job)),
             }
         };
+        let mut sessions = BTreeSet::new();
         for holder in stored.holders {
             let session = SessionId::from_stored(&holder.session);
-            if ledger.slot_of(&session).is_some() {
+            if !sessions.insert(session.clone()) {
                 return Err(StoredError::TwoSessions(holder.session));
             }
             for (job, token) in holder.jobs {
@@ -231,7 +236,16 @@ impl TryFrom<Stored> for Ledger {
                 let (session, token) = (session.clone(), Token(token));
                 put(job, Cell::Releasing { session, token, since })?;
             }
-            ledger.seat(session, Slot(holder.slot), holder.worker, holder.version)?;
+            let slot = Slot(holder.slot);
+            let Some(worker) = holder.worker else {
+                ledger.former.insert(session, slot);
+                continue;
+            };
+            let (version, gave) = (holder.version, holder.gave);
+            match ledger.slots.insert(slot, SlotRecord { worker, session, version, gave }) {
+                None => {}
+                Some(_) => return Err(StoredError::TwoInSlot(slot)),
+            }
         }
         for (job, waits) in stored.waits {
             put(job, cell(waits))?;
@@ -254,25 +268,5 @@ fn cell(waits: Waits) -> Cell {
         }
         Waits::Done { token } => Cell::Done { token: Token(token) },
         Waits::Everywhere { token } => Cell::Everywhere { token: Token(token) },
-    }
-}
-
-impl Ledger {
-    /// Notes that a session fills a slot, or once did if no worker is named.
-    fn seat(
-        &mut self,
-        session: SessionId,
-        slot: Slot,
-        worker: Option<String>,
-        version: u64,
-    ) -> Result<(), StoredError> {
-        let Some(worker) = worker else {
-            self.former.insert(session, slot);
-            return Ok(());
-        };
-        match self.slots.insert(slot, SlotRecord { worker, session, version }) {
-            None => Ok(()),
-            Some(_) => Err(StoredError::TwoInSlot(slot)),
-        }
     }
 }

@@ -33,6 +33,21 @@ fn only_slots_whose_jobs_changed_get_the_new_version() {
 }
 
 #[test]
+fn a_slot_gave_at_the_publication_that_moved_its_jobs_to_another_slot() {
+    let gave = |ledger: &Ledger| -> Vec<_> {
+        ledger.slots.values().map(|slot| slot.gave).collect()
+    };
+    let two = step(&Ledger::new(1), &["a", "b", "c", "d"], &Pool::ready(2));
+    assert_eq!(gave(&two), [0, 0], "what is new comes from nobody");
+    let four = step(&two, &["a", "b", "c", "d"], &Pool::ready(4));
+    assert_eq!(gave(&four), [2, 2, 0, 0]);
+    let fewer = step(&four, &["a", "b", "c"], &Pool::ready(4));
+    assert_eq!((fewer.version, gave(&fewer)), (3, vec![2, 2, 0, 0]), "a removed job goes nowhere");
+    let stored = stored::Stored::from(&fewer);
+    assert_eq!(Ledger::try_from(stored), Ok(fewer));
+}
+
+#[test]
 fn tokens_rise_at_every_grant_even_when_a_job_went_in_between() {
     let a: JobName = "a".parse().unwrap();
     let token_in = |ledger: &Ledger| ledger.cells.jobs[&a].cell.token();

@@ -116,8 +116,7 @@ impl Sessions {
         let now = clock::now();
         self.ages.see(now, &ledger.cells);
         let mut evidence = self.watches.evidence(ledger.cells.incarnation);
-        let in_ledger = ledger.slots.values().map(|record| &record.session);
-        self.named = in_ledger.chain(ledger.former.keys()).cloned().collect();
+        self.named = ledger.sessions().into_keys().cloned().collect();
         for session in &self.named {
             evidence.entry(session.clone()).or_default();
         }
@@ -189,11 +188,9 @@ impl Sessions {
         let sessions = self.leases.list()?;
         // Looked at only now: a life is known before it leaves its first trace.
         let workers = &*workers.borrow();
-        let named: BTreeSet<_> = ledger.slots.values().map(|record| &record.session).collect();
-        let living = lives(workers);
+        let (named, living) = (ledger.sessions(), lives(workers));
         let is_done = |session: &SessionId| {
-            let is_named = named.contains(session) || ledger.former.contains_key(session);
-            !is_named && !living.contains(session.pod_uid())
+            !named.contains_key(session) && !living.contains(session.pod_uid())
         };
         for session in sessions.into_iter().filter(is_done) {
             self.leases.remove(&session)?;
