@@ -10,9 +10,11 @@
 )]
 
 mod ledger;
+mod refresh;
 mod source;
 
 pub use ledger::{Claimant, Holdings, SwarmLedger, SwarmLedgerSpec};
+pub use refresh::{HandoverSpec, RefreshMode, RefreshSpec, VersionEndpoint};
 pub use source::{ConfigMapKey, JobSource, SourceFormat, SourceSelector};
 
 use std::collections::BTreeMap;
@@ -106,6 +108,14 @@ pub struct SwarmSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub view: Option<ViewSpec>,
 
+    /// How long workers wait for each other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handover: Option<HandoverSpec>,
+
+    /// How workers are brought to read what is new.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refresh: Option<RefreshSpec>,
+
     /// When jobs move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rebalance: Option<RebalanceSpec>,
@@ -166,6 +176,10 @@ pub struct WorkerSpec {
     /// by its own command line; this field serves `swarm-operator local`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runner: Option<RunnerSpec>,
+    /// Where workers tell which jobs they run. With it the operator knows when a worker has let go of
+    /// a job and when all of them have what is newest; without it, it can only wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version_endpoint: Option<VersionEndpoint>,
     /// The most jobs that one worker may have. Default: any number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 2_147_483_647))]
@@ -247,7 +261,7 @@ pub enum ModeSpec {
 }
 
 /// Durations are neither negative nor longer than a day.
-fn bounded_duration() -> kube::core::Rule {
+pub(crate) fn bounded_duration() -> kube::core::Rule {
     kube::core::Rule::new("duration(self) >= duration('0s') && duration(self) <= duration('24h')")
         .message("write a duration from 0s to 24h, for example 30s or 1m30s")
 }
@@ -283,6 +297,9 @@ pub struct SwarmStatus {
     /// How many workers the pool is meant to have.
     #[serde(default)]
     pub workers_desired: i32,
+    /// How many workers do not have their newest jobs yet, as far as that is known.
+    #[serde(default)]
+    pub workers_stale: i32,
     /// While jobs have no worker: how many workers would be enough for all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired_workers: Option<i32>,
@@ -292,8 +309,8 @@ pub struct SwarmStatus {
     /// Which pods these are, as a label selector; of the scale subresource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
-    /// `Ready`, `PoolReady` and `AllJobsAssigned` always; `Reconciling` and `Stalled` only while
-    /// they are true.
+    /// `Ready`, `PoolReady`, `AllJobsAssigned` and `Converged` always; `Reconciling`, `Stalled` and
+    /// `RefreshBlocked` only while they are true.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend(
         "x-kubernetes-list-type" = "map",

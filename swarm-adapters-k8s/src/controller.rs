@@ -5,8 +5,8 @@
 //! status. A turn that finds everything as it should be writes nothing.
 
 mod context;
-mod nudges;
 mod pools;
+mod refresh;
 mod sources;
 mod turn;
 
@@ -118,12 +118,13 @@ pub async fn run(
     let stateful = everything().labels(STATEFUL_PODS);
     let (pods, pod_stream) = cached::<Pod>(scope.api(client), stateful, keep);
     let labelled = everything().labels(VIEW_LABEL);
-    let (views, view_stream) = cached::<ConfigMap>(scope.api(client), labelled, keep);
+    let (views, view_stream) = cached::<ConfigMap>(scope.api(client), labelled, keep_our_write);
     // Any ConfigMap may be a source of jobs: only names, labels and versions are kept. Content is
     // fetched where a Swarm asks for it.
     let (sources, source_stream) =
         cached::<PartialObjectMeta<ConfigMap>>(scope.api(client), everything(), |map| {
             map.metadata.annotations = None;
+            keep(map);
         });
 
     let reporter = Reporter { controller: FIELD_MANAGER.into(), instance: None };
@@ -162,8 +163,15 @@ pub async fn run(
         .await;
 }
 
-/// Takes nothing from an object that is cached.
-fn keep<K>(_: &mut K) {}
+/// Takes from an object what nobody looks at.
+fn keep(object: &mut impl Resource) {
+    object.meta_mut().managed_fields = None;
+}
+
+/// Takes from a view what nobody looks at: who wrote what, except for ourselves.
+fn keep_our_write(view: &mut ConfigMap) {
+    view.managed_fields_mut().retain(|entry| entry.manager.as_deref() == Some(FIELD_MANAGER));
+}
 
 /// A cache, and the stream of changes that keeps it; the cache is ahead of the stream.
 fn cached<K>(
@@ -178,10 +186,7 @@ where
     let (reader, writer) = store();
     let stream = watcher(api, config)
         .default_backoff()
-        .modify(move |object| {
-            object.managed_fields_mut().clear();
-            slim(object);
-        })
+        .modify(slim)
         .reflect(writer)
         .touched_objects()
         .inspect_err(|error| tracing::warn!(%error, "a watch failed and is tried again"))

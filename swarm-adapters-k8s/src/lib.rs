@@ -4,11 +4,12 @@
 //!   schemas and their names.
 //! - [`manifest`]: a file with one `Swarm`, checked as strictly as the API server would, offline.
 //! - [`yaml`]: the documents of a text, read with a limit on what their aliases may repeat.
-//! - [`controller`]: the operator. [`observe`], [`ledger`], [`view`], [`nudge`] and [`status`] are
+//! - [`controller`]: the operator. [`observe`], [`ledger`], [`view`], [`nudge`], [`refresh`] and [`status`] are
 //!   its parts: what it sees, and what it writes, in this order.
 //!
 //! No decision about jobs is made here: `swarm_core::decide` makes them all.
 
+mod answer;
 pub mod api;
 pub mod convert;
 mod duration;
@@ -21,5 +22,6 @@ pub mod ledger;
 pub mod metrics;
 pub mod nudge;
 pub mod observe;
+pub mod refresh;
 pub mod status;
 pub mod view;

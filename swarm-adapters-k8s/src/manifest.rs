@@ -101,6 +101,7 @@ pub fn parse(text: &str, name: Option<&str>) -> Result<Manifest, ManifestError> 
         handover,
         rebalance,
         replication,
+        refresh: _,
     } = read_spec(swarm)?;
     let (kind, workload) = pool_of(pool).map_err(wrong)?;
     let (worker_name, workload) = workload_of(&objects, swarm, kind, workload)?;

@@ -19,6 +19,15 @@ pub struct Metrics {
     pub moves: Counter,
     /// Pods nudged.
     pub nudges: Counter,
+    /// Pods replaced so that they read their view, by what became of it.
+    pub refreshes: Family<RefreshLabels, Counter>,
+}
+
+/// What became of the replacement of a pod.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct RefreshLabels {
+    /// `evicted`, `deleted`, `blocked`, or `past` where the pod was gone already.
+    pub result: &'static str,
 }
 
 /// How a turn ended.
@@ -39,6 +48,7 @@ impl Metrics {
             ledger_writes: Counter::default(),
             moves: Counter::default(),
             nudges: Counter::default(),
+            refreshes: Family::default(),
         };
         let registry = registry.sub_registry_with_prefix("swarm");
         registry.register("turns", "Turns carried out, by how they ended", metrics.turns.clone());
@@ -51,6 +61,11 @@ impl Metrics {
         registry.register("ledger_writes", "Ledgers written", metrics.ledger_writes.clone());
         registry.register("job_moves", "Jobs that changed their holder", metrics.moves.clone());
         registry.register("nudges", "Pods nudged to read their view", metrics.nudges.clone());
+        registry.register(
+            "refreshes",
+            "Pods replaced to read their view, by what became of it",
+            metrics.refreshes.clone(),
+        );
         metrics
     }
 }

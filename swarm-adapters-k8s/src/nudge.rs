@@ -47,6 +47,12 @@ pub fn nudge(annotation: Option<&str>, version: u64, since: Duration) -> Nudge {
     }
 }
 
+/// The version that an annotation tells; `None` if it makes no sense.
+#[must_use]
+pub fn version_of(annotation: &str) -> Option<u64> {
+    parse(annotation).map(|(version, _)| version)
+}
+
 fn parse(annotation: &str) -> Option<(u64, usize)> {
     let (version, attempt) = annotation.split_once('.')?;
     Some((version.parse().ok()?, attempt.parse().ok()?))

@@ -147,7 +147,7 @@ fn is_terminal(pod: &Pod) -> bool {
     matches!(phase, Some("Succeeded" | "Failed"))
 }
 
-fn is_ready(pod: &Pod) -> bool {
+pub(crate) fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }

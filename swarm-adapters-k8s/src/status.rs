@@ -1,5 +1,9 @@
 //! What a Swarm's status says: derived from one turn, written, and never read back for a decision.
 
+mod refreshed;
+
+pub use refreshed::Refreshed;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
@@ -30,6 +34,10 @@ pub enum Reason {
     Rebalancing,
     /// The pool gets more or fewer workers.
     Scaling,
+    /// Workers do not have their newest jobs yet.
+    Refreshing,
+    /// Workers should be replaced, and may not be.
+    RefreshBlocked,
     /// Somebody asked for everything to stay as it is.
     Paused {
         /// Whether every job has a worker that is ready all the same, and none has another.
@@ -61,6 +69,8 @@ impl Reason {
             Self::WorkersNotReady => "WorkersNotReady",
             Self::Rebalancing => "Rebalancing",
             Self::Scaling => "Scaling",
+            Self::Refreshing => "Refreshing",
+            Self::RefreshBlocked => "RefreshBlocked",
             Self::Paused { .. } => "Paused",
             Self::PoolNotFound => "PoolNotFound",
             Self::PoolAmbiguous => "PoolAmbiguous",
@@ -82,6 +92,8 @@ impl Reason {
             | Self::WorkersNotReady
             | Self::Rebalancing
             | Self::Scaling
+            | Self::Refreshing
+            | Self::RefreshBlocked
             | Self::Paused { .. } => false,
             Self::PoolNotFound
             | Self::PoolAmbiguous
@@ -90,6 +102,12 @@ impl Reason {
             | Self::InvalidSpec
             | Self::Refused(_) => true,
         }
+    }
+
+    /// Whether an Event about it is a warning.
+    #[must_use]
+    pub fn is_warning(self) -> bool {
+        self.is_stalled() || self == Self::RefreshBlocked
     }
 
     fn is_ready(self) -> bool {
@@ -113,7 +131,8 @@ pub struct Verdict {
 impl Verdict {
     /// The verdict on a turn that was carried out.
     #[must_use]
-    pub fn of(decision: &Decision, desired: &Desired, observed: &Observed) -> Self {
+    pub fn of(facts: &Facts<'_>) -> Self {
+        let Facts { decision, desired, observed, refreshed, pool: _ } = *facts;
         let plan = &decision.plan;
         let jobs = plan.assignment.len() + plan.unassigned.len();
         match decision.waiting {
@@ -154,6 +173,7 @@ impl Verdict {
                 let message = format!("the pool goes from {now} to {wanted} workers");
                 Self { reason: Reason::Scaling, message }
             }
+            None if let Some(verdict) = refreshed.verdict() => verdict,
             None => {
                 let message = format!("{jobs} jobs on {} workers", decision.ledger.slots.len());
                 Self { reason: Reason::Settled, message }
@@ -223,6 +243,8 @@ pub struct Facts<'a> {
     pub observed: &'a Observed,
     /// The pool's workload.
     pub pool: &'a StatefulSet,
+    /// Which workers have what was published.
+    pub refreshed: &'a Refreshed,
 }
 
 /// The status after a turn.
@@ -233,7 +255,7 @@ pub fn after_turn(
     facts: &Facts<'_>,
     verdict: &Verdict,
 ) -> SwarmStatus {
-    let Facts { decision, desired, observed, pool } = *facts;
+    let Facts { decision, desired, observed, pool, refreshed } = *facts;
     let plan = &decision.plan;
     let mut unassigned = BTreeMap::<String, i32>::new();
     for reason in plan.unassigned.values() {
@@ -252,12 +274,14 @@ pub fn after_turn(
         unassigned,
         workers_ready: count(observed.ready()),
         workers_desired: count(wanted),
+        workers_stale: count(refreshed.stale.len()),
         desired_workers: workers_enough(decision, desired),
         replicas: pool.status.as_ref().map_or(0, |status| status.replicas),
         selector: selector.map(|selector| selector.to_string()),
         conditions: Vec::new(),
     };
-    let extra = [pool_ready(observed, wanted), all_assigned(decision)];
+    let mut extra = vec![pool_ready(observed, wanted), all_assigned(decision)];
+    extra.extend(refreshed.parts());
     judged(generation, before, status, verdict, extra)
 }
 
@@ -292,12 +316,13 @@ pub fn after_refusal(
             },
         )
     };
-    let extra = [as_before(POOL_READY), as_before(ALL_ASSIGNED)];
+    let extra = [POOL_READY, ALL_ASSIGNED, CONVERGED].map(as_before).into();
     judged(generation, before, status.clone(), verdict, extra)
 }
 
 const POOL_READY: &str = "PoolReady";
 const ALL_ASSIGNED: &str = "AllJobsAssigned";
+const CONVERGED: &str = "Converged";
 
 /// A condition without what all have in common.
 struct Part {
@@ -351,7 +376,7 @@ fn judged(
     before: Option<&SwarmStatus>,
     status: SwarmStatus,
     verdict: &Verdict,
-    extra: [Part; 2],
+    extra: Vec<Part>,
 ) -> SwarmStatus {
     let Verdict { reason, message } = verdict;
     let of_verdict = |kind, is_true| Part::new(kind, is_true, reason.as_str(), message.clone());
@@ -416,10 +441,10 @@ mod tests {
         let ready = self::observed(&[Presence::Ready; 2]);
         let ledger = decide(&Ledger::new(1), &all, &ready).ledger;
         let decision = decide(&ledger, desired, observed);
-        let verdict = Verdict::of(&decision, desired, observed);
-        let pool = StatefulSet::default();
-        let facts = Facts { decision: &decision, desired, observed, pool: &pool };
-        let status = after_turn(Some(7), None, &facts, &verdict);
+        let (pool, refreshed) = (StatefulSet::default(), Refreshed::default());
+        let facts =
+            Facts { decision: &decision, desired, observed, pool: &pool, refreshed: &refreshed };
+        let status = after_turn(Some(7), None, &facts, &Verdict::of(&facts));
         let told = status.conditions.iter();
         let told = told.map(|it| format!("{}={} {}", it.type_, it.status, it.reason)).collect();
         (status, told)
@@ -434,6 +459,7 @@ mod tests {
             "Ready=True Paused",
             "PoolReady=True AllWorkersReady",
             "AllJobsAssigned=True AllAssigned",
+            "Converged=True AllTold",
         ];
         assert_eq!(well, expected);
         let (_, ill) = status(&paused, &observed(&[Presence::Ready, Presence::NotReady]));
@@ -444,6 +470,7 @@ mod tests {
             "Ready=False Paused",
             "PoolReady=True AllWorkersReady",
             "AllJobsAssigned=False JobsUnassigned",
+            "Converged=True AllTold",
         ];
         assert_eq!(more, expected);
     }
@@ -477,7 +504,7 @@ mod tests {
         let after = after_refusal(Some(8), Some(&before), &verdict);
         let told = after.conditions.iter().map(|it| format!("{}={}", it.type_, it.status));
         let expected = ["Ready=False", "Stalled=True", "PoolReady=False", "AllJobsAssigned=True"];
-        assert_eq!(told.collect::<Vec<_>>(), expected);
+        assert_eq!(told.take(4).collect::<Vec<_>>(), expected);
         assert_eq!((after.jobs, after.assigned), (2, 2));
     }
 }

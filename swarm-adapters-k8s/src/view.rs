@@ -1,7 +1,9 @@
 //! The view of one Swarm as a key of a ConfigMap, for pods that mount it.
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client, ResourceExt};
@@ -17,11 +19,22 @@ use crate::ledger::bounded;
 pub const VIEW_LABEL: &str = "swarm.k8slab.info/view";
 /// Names the Swarm whose view a ConfigMap holds: the claim on it.
 pub const OWNER_ANNOTATION: &str = "swarm.k8slab.info/owner";
+/// Tells which publication a ConfigMap holds.
+pub const VERSION_ANNOTATION: &str = "swarm.k8slab.info/version";
 /// The most bytes a view may have: a ConfigMap holds 1 MiB in all.
 const VIEW_BYTES_MAX: usize = 900_000;
 
 /// Tells whether a Swarm with this name exists in the namespace.
 pub type Exists = Box<dyn Fn(&str) -> bool + Send + Sync>;
+
+/// A view that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// Which publication it is.
+    pub version: u64,
+    /// When it was written, by the API server's clock, in whole seconds.
+    pub at: Timestamp,
+}
 
 /// Publishes the view of one Swarm.
 ///
@@ -63,6 +76,16 @@ impl ConfigMapViewStore {
         self.name == swarm.view_config_map() && self.key == swarm.view_key()
     }
 
+    /// The newest view known to be there; `None` if there is none, or if nobody knows when it was
+    /// written.
+    pub async fn published(&self) -> Option<Published> {
+        let known = self.known(self.last.lock().await.as_ref())?;
+        let version = known.annotations().get(VERSION_ANNOTATION)?.parse().ok()?;
+        let ours = |entry: &&ManagedFieldsEntry| entry.manager.as_deref() == Some(FIELD_MANAGER);
+        let at = known.managed_fields().iter().filter(ours).filter_map(|it| it.time.as_ref());
+        Some(Published { version, at: at.map(|time| time.0).max()? })
+    }
+
     fn what(&self) -> String {
         format!("view ConfigMap `{}`", self.name)
     }
@@ -91,9 +114,11 @@ impl ConfigMapViewStore {
         Err(StoreError::Refused { code: "ViewClaimed", reason })
     }
 
-    fn holds(&self, existing: &ConfigMap, yaml: &str) -> bool {
+    fn holds(&self, existing: &ConfigMap, yaml: &str, version: &str) -> bool {
         let data = existing.data.as_ref().and_then(|data| data.get(&self.key));
+        let written = existing.annotations().get(VERSION_ANNOTATION);
         data.is_some_and(|data| data == yaml)
+            && written.is_some_and(|written| written == version)
             && existing.annotations().get(OWNER_ANNOTATION) == Some(&self.swarm)
             && existing.labels().contains_key(VIEW_LABEL)
     }
@@ -120,7 +145,7 @@ impl ViewStore for ConfigMapViewStore {
     }
 
     async fn publish(&self, ledger: &Ledger) -> Result<(), StoreError> {
-        let yaml = view_of(ledger)?;
+        let (yaml, version) = (view_of(ledger)?, ledger.version.to_string());
         let mut last = self.last.lock().await;
         let existing = match self.known(last.as_ref()) {
             Some(known) => Some(known),
@@ -129,7 +154,7 @@ impl ViewStore for ConfigMapViewStore {
         };
         if let Some(existing) = &existing {
             self.refuse_foreign_claim(existing)?;
-            if self.holds(existing, &yaml) {
+            if self.holds(existing, &yaml, &version) {
                 return Ok(());
             }
         }
@@ -139,7 +164,7 @@ impl ViewStore for ConfigMapViewStore {
             "metadata": {
                 "name": self.name,
                 "labels": {VIEW_LABEL: "true"},
-                "annotations": {OWNER_ANNOTATION: self.swarm},
+                "annotations": {OWNER_ANNOTATION: self.swarm, VERSION_ANNOTATION: version},
             },
             "data": {&self.key: yaml},
         }));

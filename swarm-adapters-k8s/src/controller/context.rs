@@ -14,6 +14,7 @@ use kube::{Client, ResourceExt};
 use tokio::sync::{Mutex, watch};
 
 use super::pools::Scaled;
+use super::refresh::Told;
 use super::sources::Loaded;
 use crate::api::{Claimant, Swarm, SwarmStatus};
 use crate::ledger::KubeLedgerStore;
@@ -77,8 +78,12 @@ pub(super) struct Memory {
     pub(super) sightings: Sightings,
     pub(super) ledgers: Option<KubeLedgerStore>,
     pub(super) views: Option<ConfigMapViewStore>,
-    /// The last nudge of each pod by UID, and when it was made or first seen.
-    pub(super) nudged: BTreeMap<String, (String, Instant)>,
+    /// When this process began to look after it.
+    pub(super) since: Instant,
+    /// What each pod was told, by UID.
+    pub(super) told: BTreeMap<String, Told>,
+    /// Why a pod could not be replaced, and when.
+    pub(super) blocked: Option<(Instant, String)>,
     /// The status as it was last written, while the cache may lag behind.
     pub(super) status: Option<SwarmStatus>,
     /// What the sources of jobs said.
@@ -121,7 +126,9 @@ impl Context {
             sightings: Sightings::new(Instant::now()),
             ledgers: None,
             views: None,
-            nudged: BTreeMap::new(),
+            since: Instant::now(),
+            told: BTreeMap::new(),
+            blocked: None,
             status: None,
             loaded: Loaded::default(),
             version: 0,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::controller::Action;
 use kube::runtime::events::{Event, EventType};
@@ -14,12 +15,14 @@ use swarm_core::{Desired, Ledger, Observed, Turn, Waiting, Workload, turn_on};
 
 use super::context::{Context, Memory};
 use super::pools::{as_scaled, note_takeover};
+use super::refresh::note_started;
 use crate::api::{API_VERSION, FIELD_MANAGER, Swarm, SwarmStatus};
 use crate::convert;
 use crate::ledger::bounded;
 use crate::metrics::TurnLabels;
 use crate::observe::first_slot;
-use crate::status::{self, Facts, Reason, Verdict};
+use crate::refresh::RefreshTerms;
+use crate::status::{self, Facts, Reason, Refreshed, Verdict};
 
 /// How long a refusal stands before it is looked at again: what refused may have gone unseen.
 const REFUSED_AGAIN: Duration = Duration::from_secs(30);
@@ -40,9 +43,16 @@ struct Done {
     desired: Desired,
     observed: Observed,
     pool: Arc<StatefulSet>,
+    refreshed: Refreshed,
     next: Option<Duration>,
     /// What is wrong with the newest list of jobs, so that an older one was used.
     complaint: Option<Verdict>,
+}
+
+/// One look at a pool. All of a turn goes by the same one.
+pub(super) struct Seen {
+    pub(super) pods: Vec<Arc<Pod>>,
+    pub(super) observed: Observed,
 }
 
 impl Context {
@@ -94,8 +104,10 @@ impl Context {
             }
         }
         match self.carry_out(swarm, &pool, &desired, memory).await {
-            Ok((turn, observed, next)) => {
-                let done = Done { turn, desired, observed, pool, next, complaint };
+            Ok((turn, observed, refreshed)) => {
+                let next =
+                    [refreshed.look_in, turn.decision.recheck_in].into_iter().flatten().min();
+                let done = Done { turn, desired, observed, pool, refreshed, next, complaint };
                 Ok(Outcome::Done(Box::new(done)))
             }
             Err(StoreError::Refused { code, reason }) => {
@@ -106,28 +118,29 @@ impl Context {
         }
     }
 
-    /// One turn through the core, then the nudges that follow from it.
+    /// One turn through the core, then the refreshes that follow from it.
     async fn carry_out(
         &self,
         swarm: &Swarm,
         pool: &StatefulSet,
         desired: &Desired,
         memory: &mut Memory,
-    ) -> Result<(Turn, Observed, Option<Duration>), StoreError> {
+    ) -> Result<(Turn, Observed, Refreshed), StoreError> {
         let pool = &*as_scaled(pool, memory);
         note_takeover(swarm, pool, memory);
-        let (pods, now) = (self.caches.pods_near(pool), Instant::now());
+        memory.ledgers.take_if(|ledgers| pool.uid().as_deref() != Some(ledgers.pool_uid()));
+        memory.views.take_if(|views| !views.is_for(swarm));
+        // Before anything new is published: what is there now is what new pods started with.
+        let seen = self.look(swarm, pool, memory).await;
+        let now = Instant::now();
         let workload = Workload {
             first_slot: first_slot(pool),
             since_change: memory.changed.map(|then| now.saturating_duration_since(then)),
             since_handover: Some(now.saturating_duration_since(memory.handed_over)),
         };
-        let observed = memory.sightings.observe(pool, pods.iter().map(|pod| &**pod), now);
-        memory.ledgers.take_if(|ledgers| pool.uid().as_deref() != Some(ledgers.pool_uid()));
-        memory.views.take_if(|views| !views.is_for(swarm));
         let ledgers = memory.ledgers.get_or_insert_with(|| self.ledger_store(swarm, pool));
         let views = memory.views.get_or_insert_with(|| self.view_store(swarm));
-        let turn = turn_on(ledgers, views, desired, &observed, &workload).await?;
+        let turn = turn_on(ledgers, views, desired, &seen.observed, &workload).await?;
         if turn.changed {
             let moves = turn.decision.plan.moves.len();
             let (revision, version) =
@@ -138,12 +151,27 @@ impl Context {
             self.metrics.moves.inc_by(moves as u64);
         }
         memory.remember(&turn);
-        let again = self.nudge_pods(pool, &turn, memory).await?;
+        let refreshed = self.refresh_workers(swarm, pool, &seen, &turn, memory).await?;
         if let Some(replicas) = turn.decision.replicas {
             self.scale(swarm, pool, replicas, memory).await?;
         }
-        let next = again.into_iter().chain(turn.decision.recheck_in).min();
-        Ok((turn, observed, next))
+        Ok((turn, seen.observed, refreshed))
+    }
+
+    /// What is seen of `pool` now, and which of its pods started with the view that is there.
+    async fn look(&self, swarm: &Swarm, pool: &StatefulSet, memory: &mut Memory) -> Seen {
+        let mut published = None;
+        if RefreshTerms::of(swarm).replaces() {
+            let views = memory.views.get_or_insert_with(|| self.view_store(swarm));
+            published = views.published().await;
+        }
+        let pods = self.caches.pods_near(pool);
+        if let Some(published) = published {
+            note_started(&published, &pods, &mut memory.told);
+        }
+        let of_pods = pods.iter().map(|pod| &**pod);
+        let observed = memory.sightings.observe(pool, of_pods, Instant::now());
+        Seen { pods, observed }
     }
 
     /// Writes the status if it says anything new, and an Event when the reason changed.
@@ -157,15 +185,16 @@ impl Context {
         let generation = swarm.metadata.generation;
         let (status, verdict) = match outcome {
             Outcome::Done(done) => {
-                let Done { turn, desired, observed, pool, next: _, complaint } = &**done;
+                let Done { turn, desired, observed, pool, refreshed, next: _, complaint } = &**done;
                 let decision = &turn.decision;
-                if decision.waiting == Some(Waiting::Gathering) && complaint.is_none() {
+                let is_unclear = decision.waiting == Some(Waiting::Gathering)
+                    || (refreshed.is_under_way() && before.is_some());
+                if is_unclear && complaint.is_none() {
                     // The plan is not carried out yet; until then the last status is true.
                     return Ok(());
                 }
-                let verdict = complaint.clone();
-                let verdict = verdict.unwrap_or_else(|| Verdict::of(decision, desired, observed));
-                let facts = Facts { decision, desired, observed, pool };
+                let facts = Facts { decision, desired, observed, pool, refreshed };
+                let verdict = complaint.clone().unwrap_or_else(|| Verdict::of(&facts));
                 (status::after_turn(generation, before, &facts, &verdict), verdict)
             }
             Outcome::Refused(verdict) => {
@@ -178,7 +207,7 @@ impl Context {
         self.write_status(swarm, &status).await?;
         if status::ready_reason(before) != Some(verdict.reason.as_str()) {
             let Verdict { reason, message } = verdict;
-            let type_ = if reason.is_stalled() { EventType::Warning } else { EventType::Normal };
+            let type_ = if reason.is_warning() { EventType::Warning } else { EventType::Normal };
             self.publish_event(swarm, type_, reason.as_str(), message).await;
         }
         memory.status = Some(status);
@@ -258,14 +287,22 @@ impl Context {
         nothing: &Desired,
         memory: &mut Memory,
     ) -> Result<(), StoreError> {
-        let (mut turn, _, _) = self.carry_out(swarm, pool, nothing, memory).await?;
-        // Nobody acknowledges. The soon attempts are made; the late net is not waited for.
-        turn.decision.plan.moves.clear();
-        while let Some(wait) = self.nudge_pods(pool, &turn, memory).await? {
-            if wait > RELEASE_WAIT_MAX {
+        let started = Instant::now();
+        let terms = RefreshTerms::of(swarm);
+        let (turn, _, mut refreshed) = self.carry_out(swarm, pool, nothing, memory).await?;
+        while let Some(wait) = refreshed.look_in.or(terms.replaces().then_some(RELEASE_WAIT_MAX)) {
+            // Where nobody tells, the soon attempts are made; the late net is not waited for.
+            let is_over = if terms.knows() {
+                refreshed.stale.is_empty() || terms.release_timeout <= started.elapsed()
+            } else {
+                RELEASE_WAIT_MAX < wait
+            };
+            if is_over {
                 break;
             }
-            tokio::time::sleep(wait).await;
+            tokio::time::sleep(wait.min(RELEASE_WAIT_MAX)).await;
+            let seen = self.look(swarm, pool, memory).await;
+            refreshed = self.refresh_workers(swarm, pool, &seen, &turn, memory).await?;
         }
         Ok(())
     }

@@ -10,7 +10,9 @@ use kube::core::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::api::{JobSource, LogRunnerSpec, ModeSpec, ViewSpec, WorkloadRef};
+use crate::api::{
+    JobSource, LogRunnerSpec, ModeSpec, RefreshSpec, VersionEndpoint, ViewSpec, WorkloadRef,
+};
 use crate::duration;
 
 /// The Swarm, without what every object has.
@@ -32,6 +34,9 @@ pub(super) struct Spec {
     #[expect(dead_code, reason = "only its structure is checked")]
     pub(super) view: Option<ViewSpec>,
     pub(super) handover: Option<Handover>,
+    /// On one machine every worker follows its own view, so there it changes nothing.
+    #[expect(dead_code, reason = "only its structure is checked")]
+    pub(super) refresh: Option<RefreshSpec>,
     pub(super) rebalance: Option<Rebalance>,
     pub(super) replication: Option<Replication>,
 }
@@ -62,6 +67,9 @@ pub(super) struct Worker {
     #[expect(dead_code, reason = "only its structure is checked")]
     pub(super) protocol: Option<Protocol>,
     pub(super) runner: Option<Runner>,
+    /// On one machine workers acknowledge what they do, so nobody asks them.
+    #[expect(dead_code, reason = "only its structure is checked")]
+    pub(super) version_endpoint: Option<VersionEndpoint>,
     pub(super) max_jobs: Option<i32>,
 }
 

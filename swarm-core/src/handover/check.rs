@@ -1,8 +1,6 @@
 //! An independent judge of one write to the ledger: it knows the rules, and nothing of how the
 //! write was made.
 
-use std::collections::BTreeMap;
-
 use super::{Cell, Cells, Evidence, HandoverTerms, Policy, SessionId, Sight};
 use crate::JobName;
 

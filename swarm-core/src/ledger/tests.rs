@@ -34,9 +34,8 @@ fn only_slots_whose_jobs_changed_get_the_new_version() {
 
 #[test]
 fn a_slot_gave_at_the_publication_that_moved_its_jobs_to_another_slot() {
-    let gave = |ledger: &Ledger| -> Vec<_> {
-        ledger.slots.values().map(|slot| slot.gave).collect()
-    };
+    let gave =
+        |ledger: &Ledger| -> Vec<_> { ledger.slots.values().map(|slot| slot.gave).collect() };
     let two = step(&Ledger::new(1), &["a", "b", "c", "d"], &Pool::ready(2));
     assert_eq!(gave(&two), [0, 0], "what is new comes from nobody");
     let four = step(&two, &["a", "b", "c", "d"], &Pool::ready(4));

@@ -6,7 +6,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use swarm_adapters_host::http::Build;
 use swarm_adapters_host::metrics::{PingMetrics, WorkerMetrics, register_build};
-use swarm_adapters_k8s::metrics::{Metrics, TurnLabels};
+use swarm_adapters_k8s::metrics::{Metrics, RefreshLabels, TurnLabels};
 
 use super::{check, row};
 
@@ -31,6 +31,9 @@ fn the_page_of_metrics_is_what_the_registries_serve() {
     let metrics = Metrics::register(&mut operator);
     for result in RESULTS {
         drop(metrics.turns.get_or_create(&TurnLabels { result }));
+    }
+    for result in ["evicted", "deleted", "blocked", "past"] {
+        drop(metrics.refreshes.get_or_create(&RefreshLabels { result }));
     }
 
     let mut worker = Registry::default();

@@ -15,6 +15,8 @@ mod stores_keep_their_contract;
 mod streams_walk_through;
 mod the_swarm_scales_its_pool;
 mod uninstall_never_hangs;
+mod workers_tell_what_they_run;
+mod workers_that_read_once_are_replaced;
 
 use std::time::Duration;
 
@@ -43,6 +45,13 @@ pub fn all() -> Vec<Story> {
         }),
         Story::new("moves_are_bounded", |it| Box::pin(moves_are_bounded::tell(it))),
         Story::new("the_swarm_scales_its_pool", |it| Box::pin(the_swarm_scales_its_pool::tell(it))),
+        Story::new("workers_tell_what_they_run", |it| {
+            Box::pin(workers_tell_what_they_run::tell(it))
+        }),
+        Story::new("workers_that_read_once_are_replaced", |it| {
+            Box::pin(workers_that_read_once_are_replaced::tell(it))
+        })
+        .within(Duration::from_mins(6)),
         Story::new("manifests_are_accepted", |it| Box::pin(manifests_are_accepted::tell(it))),
         Story::new("uninstall_never_hangs", |it| Box::pin(uninstall_never_hangs::tell(it))),
         // It ends with the removal of the operator, so it comes last.

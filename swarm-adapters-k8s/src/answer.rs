@@ -1,0 +1,158 @@
+//! Asks a worker what it runs, over HTTP on its pod's own address.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1::handshake;
+use hyper_util::rt::TokioIo;
+use serde::Deserialize;
+use swarm_core::ViewEntry;
+use tokio::net::TcpStream;
+
+use crate::api::VersionEndpoint;
+
+/// How long an answer may take, from connecting to its last byte.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
+/// The most bytes of an answer: some 20,000 jobs with the longest names.
+const ANSWER_BYTES_MAX: usize = 6 << 20;
+/// The longest pause between two questions to one worker.
+const PAUSE_MAX: Duration = Duration::from_secs(15);
+
+/// What a worker says of itself. Fields we do not know are its own business.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct Answer {
+    #[serde(default)]
+    version: u64,
+    jobs: Option<BTreeSet<String>>,
+}
+
+impl Answer {
+    /// Whether the worker runs what `entry` says. The jobs count where it tells them: the version of
+    /// programs that were made for earlier operators stays 0.
+    pub(crate) fn is_of(&self, entry: &ViewEntry) -> bool {
+        let Some(jobs) = &self.jobs else { return entry.version <= self.version };
+        jobs.iter().map(String::as_str).eq(entry.jobs.iter().map(swarm_core::JobName::as_str))
+    }
+}
+
+/// How long to wait before a worker is asked for the `n`th time, counted from 0, about the same
+/// publication: 100 ms at first, half as much again every time, 15 s at most.
+pub(crate) fn pause(n: u32) -> Duration {
+    let pause = 0.1 * 1.5_f64.powi(i32::try_from(n.min(20)).unwrap_or(20));
+    Duration::from_secs_f64(pause).min(PAUSE_MAX)
+}
+
+/// Asks the worker at `address`; `None` if there is no answer, or none that makes sense.
+pub(crate) async fn ask(address: IpAddr, endpoint: &VersionEndpoint) -> Option<Answer> {
+    let port = u16::try_from(endpoint.port).ok()?;
+    let path = endpoint.path.as_deref().unwrap_or("/internal/version");
+    let get = get(SocketAddr::new(address, port), path);
+    match tokio::time::timeout(ANSWER_TIMEOUT, get).await {
+        Ok(Ok(body)) => serde_json::from_slice(&body).ok(),
+        Ok(Err(error)) => {
+            tracing::debug!(%address, error, "a worker did not say what it runs");
+            None
+        }
+        Err(_) => None,
+    }
+}
+
+async fn get(
+    address: SocketAddr,
+    path: &str,
+) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>> {
+    let stream = TcpStream::connect(address).await?;
+    let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
+    let request = http::Request::get(path)
+        .header(http::header::HOST, address.to_string())
+        .header(http::header::CONNECTION, "close")
+        .body(Empty::<Bytes>::new())?;
+    let exchange = async {
+        let response = sender.send_request(request).await?;
+        if response.status() != http::StatusCode::OK {
+            return Err(format!("it answered {}", response.status()).into());
+        }
+        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await?;
+        Ok(body.to_bytes())
+    };
+    // The connection is driven here, so that nothing of it outlives this question.
+    tokio::pin!(exchange);
+    tokio::select! {
+        answer = &mut exchange => answer,
+        ended = connection => {
+            ended?;
+            exchange.await
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    fn entry(version: u64, jobs: &[&str]) -> ViewEntry {
+        let jobs = jobs.iter().map(|job| job.parse().unwrap()).collect();
+        ViewEntry { slot: None, version, jobs }
+    }
+
+    fn answer(json: &str) -> Answer {
+        serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn the_jobs_count_where_they_are_told_and_else_the_version() {
+        let wanted = entry(7, &["a", "b"]);
+        assert!(answer(r#"{"version":0,"jobs":["b","a"],"more":1}"#).is_of(&wanted));
+        assert!(!answer(r#"{"version":7,"jobs":["a"]}"#).is_of(&wanted));
+        assert!(answer(r#"{"version":7}"#).is_of(&wanted));
+        assert!(!answer(r#"{"version":6}"#).is_of(&wanted));
+    }
+
+    #[test]
+    fn a_worker_is_asked_often_at_first_and_then_ever_less() {
+        assert_eq!(pause(0), Duration::from_millis(100));
+        assert!((0..6).map(pause).sum::<Duration>() < Duration::from_secs(3));
+        assert_eq!((pause(13), pause(u32::MAX)), (PAUSE_MAX, PAUSE_MAX));
+    }
+
+    /// Answers one request with these bytes, in a server of its own.
+    async fn asked(response: &'static str) -> (Option<Answer>, String) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = vec![0; 1_024];
+            let read = stream.read(&mut request).await.unwrap();
+            stream.write_all(response.as_bytes()).await.unwrap();
+            String::from_utf8_lossy(&request[..read]).into_owned()
+        });
+        let endpoint = VersionEndpoint { port: address.port().into(), path: Some("/v".into()) };
+        let answer = ask(address.ip(), &endpoint).await;
+        (answer, server.await.unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_worker_is_asked_at_its_own_address_and_path() {
+        let ok = "HTTP/1.1 200 OK\r\ncontent-length: 26\r\n\r\n{\"version\":3,\"jobs\":[\"a\"]}";
+        let (said, request) = asked(ok).await;
+        assert!(said.unwrap().is_of(&entry(3, &["a"])));
+        assert!(request.starts_with("GET /v HTTP/1.1\r\nhost: 127.0.0.1:"), "{request}");
+    }
+
+    #[tokio::test]
+    async fn what_makes_no_sense_is_no_answer() {
+        for response in [
+            "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\noops",
+            "HTTP/1.1 200 OK\r\ncontent-length: 99999999\r\n\r\n{}",
+            "not HTTP at all",
+        ] {
+            assert_eq!(asked(response).await.0, None, "{response}");
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! Carries out refreshes: asks workers what they run, nudges them, evicts or deletes their pods.
+
+mod replace;
+
+pub(super) use replace::note_started;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::json;
+use swarm_core::ports::StoreError;
+use swarm_core::{Observed, Presence, Slot, Turn, ViewEntry, Waiting};
+
+use super::context::{Context, Memory};
+use super::turn::Seen;
+use crate::answer::{ask, pause};
+use crate::api::{Swarm, VersionEndpoint};
+use crate::ledger::bounded;
+use crate::nudge::{NUDGE_ANNOTATION, version_of};
+use crate::observe::{first_slot, slot_of};
+use crate::refresh::{Refresh, RefreshTerms, STARTED_ANNOTATION, Worker, refresh};
+use crate::status::Refreshed;
+
+/// How many pods are nudged, and how many are asked, at a time.
+const AT_A_TIME: usize = 16;
+
+/// What this process knows of one pod.
+#[derive(Default)]
+pub(super) struct Told {
+    /// The last nudge, and when it was made.
+    nudge: Option<(String, Instant)>,
+    /// What it was last told to let go of, by the publication, and when it was told first.
+    let_go: Option<(u64, Instant)>,
+    /// The newest publication it is known to have.
+    has: u64,
+    /// About which publication it is being asked, how often it was, and when last.
+    asked: Option<(u64, u32, Instant)>,
+    /// The publication it started with, as long as its annotation does not say so.
+    started: Option<u64>,
+    /// Whether it was evicted or deleted, while the cache may not have seen that yet.
+    pub(super) is_replaced: bool,
+}
+
+/// A pod that fills a slot of the ledger.
+struct Live {
+    slot: Slot,
+    uid: String,
+    pod: Arc<Pod>,
+}
+
+impl Context {
+    /// Brings the workers of `pool` closer to what `turn` published for them, and tells who is not
+    /// there yet.
+    pub(super) async fn refresh_workers(
+        &self,
+        swarm: &Swarm,
+        pool: &StatefulSet,
+        seen: &Seen,
+        turn: &Turn,
+        memory: &mut Memory,
+    ) -> Result<Refreshed, StoreError> {
+        let terms = RefreshTerms::of(swarm);
+        let live = live(pool, &seen.pods, turn);
+        memory.told.retain(|uid, _| live.iter().any(|it| it.uid == *uid));
+        let endpoint = swarm.spec.worker.as_ref().and_then(|it| it.version_endpoint.as_ref());
+        let ask_in = match endpoint {
+            Some(endpoint) => ask_workers(endpoint, &live, turn, memory).await,
+            None => None,
+        };
+        let workers = workers(&live, turn, memory, Instant::now());
+        let unavailable = unavailable(pool, &seen.observed, &live, memory);
+        let since_change = memory.changed.unwrap_or(memory.since).elapsed();
+        let mut plan = refresh(&terms, &workers, unavailable, since_change);
+        if turn.decision.waiting == Some(Waiting::Paused) {
+            plan.replace.clear();
+        }
+        self.nudge(pool, &live, &plan, memory).await?;
+        self.mark_started(pool, &live, memory).await?;
+        let retry_in = self.replace(pool, terms.mode, &live, &plan, memory).await?;
+        let after = self::workers(&live, turn, memory, Instant::now());
+        // What comes after these attempts, a second look tells.
+        let next = refresh(&terms, &after, unavailable, since_change);
+        let name = |slot| turn.decision.ledger.slots.get(slot).map(|it| it.worker.clone());
+        Ok(Refreshed {
+            stale: next.stale.iter().filter_map(name).collect(),
+            is_known: terms.knows(),
+            replaces: terms.replaces(),
+            is_full: plan.is_full,
+            blocked: memory.blocked.as_ref().map(|(_, why)| why.clone()),
+            since_change,
+            look_in: [ask_in, retry_in, next.look_in].into_iter().flatten().min(),
+        })
+    }
+
+    /// Writes the annotations of `plan`, in its order.
+    async fn nudge(
+        &self,
+        pool: &StatefulSet,
+        live: &[Live],
+        plan: &Refresh,
+        memory: &mut Memory,
+    ) -> Result<(), StoreError> {
+        let mut due = Vec::new();
+        for (slot, annotation) in &plan.nudge {
+            let named = live.iter().find(|it| it.slot == *slot);
+            due.extend(named.map(|it| Note::on(it, NUDGE_ANNOTATION, annotation.clone())));
+        }
+        for (uid, annotation) in self.annotate(pool, due).await? {
+            self.metrics.nudges.inc();
+            memory.told.entry(uid).or_default().nudge = Some((annotation, Instant::now()));
+        }
+        Ok(())
+    }
+
+    /// Writes down with which publication pods started, for whoever comes after this process.
+    async fn mark_started(
+        &self,
+        pool: &StatefulSet,
+        live: &[Live],
+        memory: &mut Memory,
+    ) -> Result<(), StoreError> {
+        let mut due = Vec::new();
+        for it in live {
+            let started = memory.told.get(&it.uid).and_then(|told| told.started);
+            due.extend(started.map(|of| Note::on(it, STARTED_ANNOTATION, of.to_string())));
+        }
+        for (uid, _) in self.annotate(pool, due).await? {
+            memory.told.entry(uid).or_default().started = None;
+        }
+        Ok(())
+    }
+
+    /// Writes an annotation into each of these pods; returns by UID those that are done with.
+    async fn annotate(
+        &self,
+        pool: &StatefulSet,
+        due: Vec<Note>,
+    ) -> Result<Vec<(String, String)>, StoreError> {
+        let api: Api<Pod> =
+            Api::namespaced(self.client.clone(), &pool.namespace().unwrap_or_default());
+        let patches = due.into_iter().map(|note| {
+            let api = api.clone();
+            async move { (note.write(&api).await, note.uid, note.value) }
+        });
+        let mut patches = futures::stream::iter(patches).buffered(AT_A_TIME);
+        let mut done = Vec::new();
+        while let Some((result, uid, value)) = patches.next().await {
+            match result {
+                // In a conflict the pod is gone or another one; its successor is seen later.
+                Ok(()) | Err(StoreError::Conflict { .. }) => {}
+                // Without the annotation the view arrives all the same, only later.
+                Err(StoreError::Refused { reason, .. }) => {
+                    tracing::warn!(reason, "a pod was not annotated");
+                }
+                Err(error) => return Err(error),
+            }
+            done.push((uid, value));
+        }
+        Ok(done)
+    }
+}
+
+/// The pods of `pool` whose slots stand in the ledger, by slot.
+fn live(pool: &StatefulSet, pods: &[Arc<Pod>], turn: &Turn) -> Vec<Live> {
+    let live = |pod: &Arc<Pod>| {
+        let (slot, uid, pod) = (slot_of(pool, pod)?, pod.uid()?, pod.clone());
+        turn.decision.ledger.slots.contains_key(&slot).then_some(Live { slot, uid, pod })
+    };
+    let mut live: Vec<_> = pods.iter().filter_map(live).collect();
+    live.sort_by_key(|it| it.slot);
+    live
+}
+
+/// An annotation to be written.
+struct Note {
+    uid: String,
+    pod: String,
+    key: &'static str,
+    value: String,
+}
+
+impl Note {
+    fn on(it: &Live, key: &'static str, value: String) -> Self {
+        Self { uid: it.uid.clone(), pod: it.pod.name_any(), key, value }
+    }
+
+    async fn write(&self, api: &Api<Pod>) -> Result<(), StoreError> {
+        let Self { uid, pod, key, value } = self;
+        // The UID is a precondition: a pod that took the name meanwhile is not meant.
+        let metadata = json!({"uid": uid, "annotations": {*key: value}});
+        let (patch, params) = (Patch::Merge(json!({"metadata": metadata})), PatchParams::default());
+        let patched = api.patch_metadata(pod, &params, &patch);
+        bounded(format!("pod `{pod}`"), patched).await.map(drop)
+    }
+}
+
+/// What is known of each worker at `now`.
+fn workers(live: &[Live], turn: &Turn, memory: &mut Memory, now: Instant) -> Vec<Worker> {
+    let ledger = &turn.decision.ledger;
+    let worker = |it: &Live| {
+        let record = ledger.slots.get(&it.slot)?;
+        let told = memory.told.entry(it.uid.clone()).or_default();
+        let annotation = |key| it.pod.annotations().get(key);
+        // What an earlier process wrote is as old as can be.
+        let before = || Some((annotation(NUDGE_ANNOTATION)?.clone(), Duration::MAX));
+        let nudge = told.nudge.as_ref();
+        let nudge = nudge.map(|(text, at)| (text.clone(), now.saturating_duration_since(*at)));
+        let nudge = nudge.or_else(before);
+        let told_version = nudge.as_ref().and_then(|(text, _)| version_of(text)).unwrap_or(0);
+        let is_told_now = told.nudge.is_some() && 0 < record.gave && record.gave <= told_version;
+        if is_told_now && told.let_go.is_none_or(|(of, _)| of < record.gave) {
+            told.let_go = Some((record.gave, now));
+        }
+        let let_go = told.let_go.filter(|(of, _)| *of == record.gave);
+        let started = annotation(STARTED_ANNOTATION).and_then(|text| text.parse().ok());
+        // A version that was never published is of another time.
+        let started = started.filter(|version| *version <= ledger.version).unwrap_or(0);
+        let is_leaving = told.is_replaced || it.pod.metadata.deletion_timestamp.is_some();
+        Some(Worker {
+            slot: it.slot,
+            version: record.version,
+            gave: record.gave,
+            has: told.has.max(started),
+            nudge,
+            let_go_for: let_go.map(|(_, at)| now.saturating_duration_since(at)),
+            is_ready: !is_leaving && crate::observe::is_ready(&it.pod),
+            is_leaving,
+        })
+    };
+    live.iter().filter_map(worker).collect()
+}
+
+/// How many slots of the pool have no worker that is ready.
+fn unavailable(pool: &StatefulSet, observed: &Observed, live: &[Live], memory: &Memory) -> usize {
+    let start = first_slot(pool);
+    let end = start.saturating_add(u32::try_from(observed.workers_desired).unwrap_or(u32::MAX));
+    let is_going = |slot: Slot| {
+        let of_slot = live.iter().filter(|it| it.slot == slot);
+        of_slot.filter_map(|it| memory.told.get(&it.uid)).any(|told| told.is_replaced)
+    };
+    let ready = observed.workers.iter().filter(|(slot, seen)| {
+        (start..end).contains(&slot.0) && seen.presence == Presence::Ready && !is_going(**slot)
+    });
+    observed.workers_desired.saturating_sub(ready.count())
+}
+
+/// Asks the workers that are due, and tells when the next one is.
+async fn ask_workers(
+    endpoint: &VersionEndpoint,
+    live: &[Live],
+    turn: &Turn,
+    memory: &mut Memory,
+) -> Option<Duration> {
+    let (now, mut next, mut due) = (Instant::now(), None, Vec::new());
+    let ledger = &turn.decision.ledger;
+    for it in live {
+        let Some(record) = ledger.slots.get(&it.slot) else { continue };
+        let told = memory.told.entry(it.uid.clone()).or_default();
+        let address = it.pod.status.as_ref().and_then(|status| status.pod_ip.as_deref());
+        let Some(address) = address.and_then(|address| address.parse().ok()) else { continue };
+        if record.version <= told.has || it.pod.metadata.deletion_timestamp.is_some() {
+            continue;
+        }
+        let (version, asked, at) = told.asked.unwrap_or((0, 0, now));
+        if version != record.version {
+            told.asked = Some((record.version, 0, now));
+            next = next.into_iter().chain([pause(0)]).min();
+            continue;
+        }
+        let left = pause(asked).saturating_sub(now.saturating_duration_since(at));
+        if left.is_zero() {
+            told.asked = Some((version, asked + 1, now));
+            next = next.into_iter().chain([pause(asked + 1)]).min();
+            due.push((it.slot, it.uid.clone(), address, version));
+        } else {
+            next = next.into_iter().chain([left]).min();
+        }
+    }
+    if due.is_empty() {
+        return next;
+    }
+    let mut view = ledger.view();
+    let mut entries: BTreeMap<Slot, ViewEntry> = BTreeMap::new();
+    for (slot, record) in &ledger.slots {
+        entries.extend(view.workers.remove(&record.worker).map(|entry| (*slot, entry)));
+    }
+    let questions = due.into_iter().map(|(slot, uid, address, version)| {
+        let endpoint = endpoint.clone();
+        async move { (slot, uid, version, ask(address, &endpoint).await) }
+    });
+    let mut answers = futures::stream::iter(questions).buffer_unordered(AT_A_TIME);
+    while let Some((slot, uid, version, answer)) = answers.next().await {
+        if answer.zip(entries.get(&slot)).is_some_and(|(it, entry)| it.is_of(entry)) {
+            memory.told.entry(uid).or_default().has = version;
+        }
+    }
+    next
+}

@@ -1,0 +1,140 @@
+//! Replaces pods that run old jobs: by eviction, which asks disruption budgets, or by deletion.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, EvictParams, Preconditions};
+use swarm_core::ports::StoreError;
+
+use super::{Context, Live, Memory, Told};
+use crate::api::RefreshMode;
+use crate::ledger::{REQUEST_TIMEOUT, bounded};
+use crate::metrics::RefreshLabels;
+use crate::refresh::Refresh;
+use crate::view::Published;
+
+/// How long to wait after a pod could not be replaced.
+const BLOCKED_FOR: Duration = Duration::from_secs(5);
+
+/// What became of an attempt.
+enum Outcome {
+    Replaced,
+    /// It is gone or another one already.
+    Past,
+    /// A budget, or the API server's rules, forbid it; why, as a sentence.
+    Blocked(String),
+}
+
+impl Context {
+    /// Replaces the pods of `plan`, until one cannot be. Tells when to try again.
+    pub(super) async fn replace(
+        &self,
+        pool: &StatefulSet,
+        mode: RefreshMode,
+        live: &[Live],
+        plan: &Refresh,
+        memory: &mut Memory,
+    ) -> Result<Option<Duration>, StoreError> {
+        if plan.replace.is_empty() {
+            // While all that may be unavailable are, nothing is known of the budget.
+            memory.blocked.take_if(|_| !plan.is_full);
+            return Ok(None);
+        }
+        let blocked = memory.blocked.as_ref();
+        let left = blocked.map(|(at, _)| BLOCKED_FOR.saturating_sub(at.elapsed()));
+        if let Some(left) = left.filter(|left| !left.is_zero()) {
+            return Ok(Some(left));
+        }
+        let api: Api<Pod> =
+            Api::namespaced(self.client.clone(), &pool.namespace().unwrap_or_default());
+        let stale = |slot| live.iter().find(|it| it.slot == slot);
+        for it in plan.replace.iter().filter_map(|slot| stale(*slot)) {
+            let (outcome, result) = match replace(&api, mode, it).await? {
+                Outcome::Replaced if mode == RefreshMode::Delete => (Outcome::Replaced, "deleted"),
+                Outcome::Replaced => (Outcome::Replaced, "evicted"),
+                Outcome::Past => (Outcome::Past, "past"),
+                Outcome::Blocked(why) => (Outcome::Blocked(why), "blocked"),
+            };
+            self.metrics.refreshes.get_or_create(&RefreshLabels { result }).inc();
+            if let Outcome::Blocked(why) = outcome {
+                memory.blocked = Some((Instant::now(), why));
+                return Ok(Some(BLOCKED_FOR));
+            }
+            memory.blocked = None;
+            memory.told.entry(it.uid.clone()).or_default().is_replaced = true;
+            tracing::info!(pod = it.pod.name_any(), result, "pod replaced, to read its new jobs");
+        }
+        Ok(None)
+    }
+}
+
+async fn replace(api: &Api<Pod>, mode: RefreshMode, it: &Live) -> Result<Outcome, StoreError> {
+    let (name, uid) = (it.pod.name_any(), Some(it.uid.clone()));
+    // The cache may be late: what is there now counts, and only in this very state.
+    let found = bounded(format!("pod `{name}`"), api.get_metadata_opt(&name)).await?;
+    let Some(found) = found.filter(|pod| pod.metadata.uid == uid) else {
+        return Ok(Outcome::Past);
+    };
+    if found.metadata.deletion_timestamp.is_some() {
+        return Ok(Outcome::Past);
+    }
+    let resource_version = found.metadata.resource_version;
+    let preconditions = Some(Preconditions { uid, resource_version });
+    let params = DeleteParams { preconditions, ..DeleteParams::default() };
+    let request = async {
+        match mode {
+            RefreshMode::Delete => api.delete(&name, &params).await.map(drop),
+            RefreshMode::Evict | RefreshMode::HotReload | RefreshMode::None => {
+                let params = EvictParams { delete_options: Some(params), ..EvictParams::default() };
+                api.evict(&name, &params).await.map(drop)
+            }
+        }
+    };
+    let answer = tokio::time::timeout(REQUEST_TIMEOUT, request).await;
+    let what = format!("pod `{name}`");
+    match answer {
+        Err(elapsed) => Err(StoreError::Unavailable { what, source: elapsed.into() }),
+        Ok(Ok(())) => Ok(Outcome::Replaced),
+        Ok(Err(kube::Error::Api(status))) if status.code == 429 => {
+            let why = format!(
+                "pod `{name}` may not be evicted now: {}; loosen the disruption budget, add \
+                 workers, or set refresh.mode to Delete",
+                status.message.trim_end_matches('.')
+            );
+            Ok(Outcome::Blocked(why))
+        }
+        // Its state changed in between: the next look tells.
+        Ok(Err(kube::Error::Api(status))) if status.is_conflict() || status.is_not_found() => {
+            Err(StoreError::Conflict { what })
+        }
+        Ok(Err(kube::Error::Api(status))) if status.is_forbidden() || status.is_invalid() => {
+            Ok(Outcome::Blocked(format!("pod `{name}` was not replaced: {}", status.message)))
+        }
+        Ok(Err(error)) => Err(StoreError::Unavailable { what, source: error.into() }),
+    }
+}
+
+/// Notes which of `pods` were created after what is `published` now, and so started with it.
+pub(in crate::controller) fn note_started(
+    published: &Published,
+    pods: &[Arc<Pod>],
+    told: &mut BTreeMap<String, Told>,
+) {
+    for pod in pods {
+        let (Some(uid), Some(created)) = (pod.uid(), pod.creation_timestamp()) else { continue };
+        let is_marked = pod.annotations().contains_key(crate::refresh::STARTED_ANNOTATION);
+        // Both times are the API server's, in whole seconds: within the same one nobody knows.
+        if is_marked || created.0 <= published.at {
+            continue;
+        }
+        let told = told.entry(uid).or_default();
+        if told.has < published.version {
+            told.has = published.version;
+            told.started = Some(published.version);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What the status says of workers that do not have their newest jobs yet.
+
+use std::time::Duration;
+
+use super::{CONVERGED, Part, Reason, Verdict, shortened};
+
+/// For how long after a publication nothing is said of workers that were told and are being asked:
+/// mostly they answer within a fraction of that.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
+
+/// How far the workers are with what was published.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refreshed {
+    /// The workers that are not known to have their newest jobs, or were not told of them yet.
+    pub stale: Vec<String>,
+    /// Whether it can be known what a worker has.
+    pub is_known: bool,
+    /// Whether workers are replaced.
+    pub replaces: bool,
+    /// Whether they wait because too many workers are unavailable.
+    pub is_full: bool,
+    /// Why one could not be replaced.
+    pub blocked: Option<String>,
+    /// How long ago the newest publication was made.
+    pub since_change: Duration,
+    /// After which time to look again.
+    pub look_in: Option<Duration>,
+}
+
+impl Refreshed {
+    /// Whether it will soon be clear what the workers have.
+    #[must_use]
+    pub fn is_under_way(&self) -> bool {
+        !self.replaces && !self.stale.is_empty() && self.since_change < ANSWERS_WITHIN
+    }
+
+    /// What is to be said if nothing else is.
+    pub(super) fn verdict(&self) -> Option<Verdict> {
+        if self.stale.is_empty() {
+            return None;
+        }
+        let (reason, message) = match &self.blocked {
+            Some(why) => (Reason::RefreshBlocked, format!("{}: {why}", self.names())),
+            None if self.is_full => {
+                let message = format!(
+                    "{}; the next is replaced when no more than refresh.maxUnavailable are missing",
+                    self.names()
+                );
+                (Reason::Refreshing, message)
+            }
+            None => (Reason::Refreshing, self.names()),
+        };
+        Some(Verdict { reason, message })
+    }
+
+    fn names(&self) -> String {
+        let names: Vec<_> = self.stale.iter().map(String::as_str).collect();
+        format!("these workers do not have their newest jobs yet: {}", shortened(&names))
+    }
+
+    /// The conditions.
+    pub(super) fn parts(&self) -> Vec<Part> {
+        let converged = match self.verdict() {
+            Some(Verdict { reason, message }) => {
+                Part::new(CONVERGED, false, reason.as_str(), message)
+            }
+            None if self.is_known => {
+                let message = "every worker has its newest jobs".to_owned();
+                Part::new(CONVERGED, true, "AllHaveNewest", message)
+            }
+            None => {
+                let message = "every worker was told of its newest jobs; set \
+                               worker.versionEndpoint to know that it runs them";
+                Part::new(CONVERGED, true, "AllTold", message.to_owned())
+            }
+        };
+        let blocked = self.blocked.iter().map(|why| {
+            Part::new("RefreshBlocked", true, Reason::RefreshBlocked.as_str(), why.clone())
+        });
+        [converged].into_iter().chain(blocked).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stale() -> Refreshed {
+        Refreshed { stale: vec!["w-1".into()], is_known: true, ..Refreshed::default() }
+    }
+
+    fn told(refreshed: &Refreshed) -> Vec<String> {
+        let parts = refreshed.parts().into_iter();
+        parts.map(|it| format!("{}={} {}", it.kind, it.status, it.reason)).collect()
+    }
+
+    #[test]
+    fn it_is_said_who_does_not_have_its_newest_jobs_and_why() {
+        let message = |refreshed: &Refreshed| refreshed.verdict().map(|verdict| verdict.message);
+        let names = "these workers do not have their newest jobs yet: w-1";
+        assert_eq!(message(&stale()).unwrap(), names);
+        assert_eq!(told(&stale()), ["Converged=False Refreshing"]);
+        let blocked = Refreshed { blocked: Some("a budget".into()), ..stale() };
+        assert_eq!(message(&blocked).unwrap(), format!("{names}: a budget"));
+        let expected = ["Converged=False RefreshBlocked", "RefreshBlocked=True RefreshBlocked"];
+        assert_eq!(told(&blocked), expected);
+        let full = Refreshed { is_full: true, ..stale() };
+        assert!(message(&full).unwrap().contains("maxUnavailable"));
+        assert_eq!(message(&Refreshed::default()), None);
+    }
+
+    #[test]
+    fn what_was_told_is_not_taken_for_what_is_known() {
+        assert_eq!(told(&Refreshed::default()), ["Converged=True AllTold"]);
+        let known = Refreshed { is_known: true, ..Refreshed::default() };
+        assert_eq!(told(&known), ["Converged=True AllHaveNewest"]);
+    }
+
+    #[test]
+    fn answers_are_waited_for_a_moment_but_replacements_are_told_at_once() {
+        assert!(stale().is_under_way());
+        assert!(!Refreshed { since_change: ANSWERS_WITHIN, ..stale() }.is_under_way());
+        assert!(!Refreshed { replaces: true, ..stale() }.is_under_way());
+    }
+}
