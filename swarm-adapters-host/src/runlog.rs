@@ -16,9 +16,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
+use swarm_core::handover::Moment;
 use swarm_core::{JobName, Token};
+
+use crate::clock;
 
 /// What happened to a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -35,9 +37,13 @@ pub enum RunEvent {
 /// The time since the machine started in nanoseconds, the time it was suspended included.
 #[must_use]
 pub fn boottime_ns() -> u64 {
-    let now = clock_gettime(ClockId::Boottime);
-    let (seconds, nanos) = (u64::try_from(now.tv_sec), u64::try_from(now.tv_nsec));
-    seconds.unwrap_or_default() * 1_000_000_000 + nanos.unwrap_or_default()
+    as_boottime_ns(clock::now())
+}
+
+/// A moment as run logs, guards and permits tell it, in nanoseconds.
+#[must_use]
+pub fn as_boottime_ns(Moment(since): Moment) -> u64 {
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The size from which on a log is moved aside.

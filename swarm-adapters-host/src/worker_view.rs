@@ -264,12 +264,6 @@ impl WorkerViewWatch {
             return Told::Unreadable(format!("{path} is no view of this session: {reason}"));
         }
     }
-
-    /// The last good view.
-    #[must_use]
-    pub fn last(&self) -> Option<&Arc<WorkerView>> {
-        self.last.as_ref()
-    }
 }
 
 #[cfg(test)]
@@ -320,7 +314,7 @@ mod tests {
         remove(dir.path(), &id()).unwrap();
         let Told::Unreadable(sentence) = told(&mut watch).await else { panic!("not told") };
         assert!(sentence.ends_with("it was removed"), "{sentence}");
-        assert_eq!(**watch.last().unwrap(), view(9));
+        assert_eq!(watch.last.as_deref(), Some(&view(9)));
     }
 
     #[test]

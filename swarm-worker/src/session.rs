@@ -15,6 +15,7 @@ use swarm_adapters_host::leases::{LeaseWriteError, Leases};
 use swarm_adapters_host::ledger::FileLedgerStore;
 use swarm_adapters_host::metrics::WorkerMetrics;
 use swarm_adapters_host::report::Report;
+use swarm_adapters_host::runlog::as_boottime_ns;
 use swarm_adapters_host::runner::{Event as JobEvent, JobSpec};
 use swarm_adapters_host::worker_view::{Granted, Told, WorkerViewWatch};
 use swarm_core::handover::{LeaseTerms, LeaseVersion, LeaseWrite, SessionId};
@@ -262,7 +263,7 @@ impl Driver {
         let running = self.session.running().map(|(job, _)| job.clone()).collect();
         let report = Report { version: self.revision, jobs: running };
         let deadline = self.session.deadline();
-        self.jobs.supervisor.permit_until(nanos(deadline.0));
+        self.jobs.supervisor.permit_until(as_boottime_ns(deadline));
         self.watchdog.set((!report.jobs.is_empty()).then_some(deadline));
         let (started, stopped) = (mem::take(&mut self.started), mem::take(&mut self.stopped));
         self.metrics.acted(self.revision, started, stopped, report.jobs.len());
@@ -304,10 +305,6 @@ async fn until(moment: Option<swarm_core::handover::Moment>) {
         Some(moment) => clock::sleep_until(moment).await,
         None => std::future::pending().await,
     }
-}
-
-fn nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn failed(error: &dyn std::fmt::Display) -> Failure {

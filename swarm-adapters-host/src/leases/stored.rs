@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use rustix::rand::{GetRandomFlags, getrandom};
 use serde::{Deserialize, Serialize};
 use swarm_core::handover::{Ack, Holder, Lease, LeaseVersion};
 use swarm_core::{JobName, Token};
+
+use crate::random;
 
 /// The format this program writes, and the only one it reads.
 const FORMAT: u64 = 1;
@@ -129,8 +130,5 @@ impl Document {
 
 /// A random text that nobody else will ever draw.
 fn mark() -> io::Result<String> {
-    let mut random = [0_u8; 16];
-    // So few bytes always come at once, once the machine is up.
-    getrandom(&mut random, GetRandomFlags::empty())?;
-    Ok(format!("{:032x}", u128::from_ne_bytes(random)))
+    Ok(format!("{:016x}{:016x}", random::number()?, random::number()?))
 }

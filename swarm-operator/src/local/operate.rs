@@ -224,7 +224,9 @@ impl Operation {
             return Ok(Some(ledger));
         }
         self.ledgers.save(known, seen.as_ref()).await?;
-        text::complain("the ledger was removed or set back; it is written again as it was");
+        self.outlets
+            .voice
+            .complain("the ledger was removed or set back; it is written again as it was");
         Ok(self.known.take())
     }
 
