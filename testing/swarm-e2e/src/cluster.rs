@@ -4,10 +4,12 @@
 //! nothing and a cluster needs no shutdown. There is no DNS and no service proxy: address pods by
 //! IP or through [`Cluster::pod_http`].
 
+mod audit;
 mod boot;
 mod components;
 mod node;
 
+pub use audit::{Audit, Mark, Request};
 pub use boot::Setup;
 pub use components::Components;
 
@@ -61,6 +63,8 @@ pub struct Cluster {
     pub kubeconfig: PathBuf,
     /// Its processes, for reading their logs and for breaking them.
     pub components: Components,
+    /// What the API server was asked for, and by whom.
+    pub audit: Audit,
     /// The programs it was started from, kubectl among them, and our own.
     pub binaries: Binaries,
     /// Whether the operator is installed; it is, at most once.

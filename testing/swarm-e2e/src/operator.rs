@@ -7,6 +7,8 @@ use crate::cluster::Cluster;
 
 /// The namespace the manifests put the operator into.
 pub const NAMESPACE: &str = "swarm";
+/// The user that the operator is to the API server.
+pub const ACCOUNT: &str = "system:serviceaccount:swarm:swarm-operator";
 
 /// Installs custom resources and operator, once per cluster, and waits until it is available.
 ///
