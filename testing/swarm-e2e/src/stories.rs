@@ -10,6 +10,7 @@ mod list_changes_arrive;
 mod manifests_are_accepted;
 mod moves_are_bounded;
 mod nothing_is_written_at_rest;
+mod operator_dies_at_any_write;
 mod pool;
 mod stores_keep_their_contract;
 mod streams_walk_through;
@@ -45,6 +46,11 @@ pub fn all() -> Vec<Story> {
         Story::new("the_swarm_scales_its_pool", |it| Box::pin(the_swarm_scales_its_pool::tell(it))),
         Story::new("manifests_are_accepted", |it| Box::pin(manifests_are_accepted::tell(it))),
         Story::new("uninstall_never_hangs", |it| Box::pin(uninstall_never_hangs::tell(it))),
+        // Crashes.
+        Story::new("operator_dies_at_any_write", |it| {
+            Box::pin(operator_dies_at_any_write::tell(it))
+        })
+        .within(Duration::from_mins(5)),
         // It ends with the removal of the operator, so it comes last.
         Story::new("documented_commands_work", |it| Box::pin(documented_commands_work::tell(it)))
             .in_namespace(operator::NAMESPACE)
