@@ -2,6 +2,7 @@
 
 mod cluster_runs_pods;
 
+mod a_node_is_lost;
 mod bad_input_is_refused;
 mod cold_start_waits;
 mod documented_commands_work;
@@ -11,11 +12,13 @@ mod manifests_are_accepted;
 mod moves_are_bounded;
 mod nothing_is_written_at_rest;
 mod operator_dies_at_any_write;
+mod parts_restart;
 mod pool;
 mod stores_keep_their_contract;
 mod streams_walk_through;
 mod the_swarm_scales_its_pool;
 mod uninstall_never_hangs;
+mod workers_restart;
 
 use std::time::Duration;
 
@@ -51,6 +54,13 @@ pub fn all() -> Vec<Story> {
             Box::pin(operator_dies_at_any_write::tell(it))
         })
         .within(Duration::from_mins(5)),
+        Story::new("parts_restart", |it| Box::pin(parts_restart::tell(it))),
+        Story::new("a_node_is_lost", |it| Box::pin(a_node_is_lost::tell(it)))
+            .within(Duration::from_mins(4)),
+        Story::new("a_rolling_restart_keeps_jobs", |it| Box::pin(workers_restart::rolled(it))),
+        Story::new("a_killed_worker_gets_its_jobs_back", |it| {
+            Box::pin(workers_restart::killed(it))
+        }),
         // It ends with the removal of the operator, so it comes last.
         Story::new("documented_commands_work", |it| Box::pin(documented_commands_work::tell(it)))
             .in_namespace(operator::NAMESPACE)

@@ -228,7 +228,8 @@ async fn is_serving(cluster: &Cluster) -> Result<Option<()>> {
     Ok(Some(()))
 }
 
-async fn nodes_ready(cluster: &Cluster) -> Result<Option<()>> {
+/// Whether all nodes are.
+pub(super) async fn nodes_ready(cluster: &Cluster) -> Result<Option<()>> {
     cluster.components.all_running()?;
     let nodes: Api<Node> = Api::all(cluster.client.clone());
     for name in NODES.map(node_name) {
