@@ -6,6 +6,7 @@ mod a_node_is_lost;
 mod bad_input_is_refused;
 mod cold_start_waits;
 mod documented_commands_work;
+mod every_right_is_used;
 mod jobs_come_from_config_maps;
 mod list_changes_arrive;
 mod manifests_are_accepted;
@@ -61,6 +62,9 @@ pub fn all() -> Vec<Story> {
         Story::new("a_killed_worker_gets_its_jobs_back", |it| {
             Box::pin(workers_restart::killed(it))
         }),
+        // What all of them have asked the API server for.
+        Story::new("every_right_is_used", |it| Box::pin(every_right_is_used::tell(it)))
+            .after_all_others(),
         // It ends with the removal of the operator, so it comes last.
         Story::new("documented_commands_work", |it| Box::pin(documented_commands_work::tell(it)))
             .in_namespace(operator::NAMESPACE)

@@ -40,6 +40,8 @@ pub struct Request {
     pub name: String,
     /// The HTTP status of the answer.
     pub code: u16,
+    /// Whether the user has the right to ask for it; there are other reasons to be refused.
+    pub has_right: bool,
 }
 
 impl Request {
@@ -52,7 +54,7 @@ impl Request {
 
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { user, agent, verb, group, resource, namespace, name, code } = self;
+        let Self { user, agent, verb, group, resource, namespace, name, code, has_right: _ } = self;
         let dot = if group.is_empty() { "" } else { "." };
         write!(f, "{verb} {resource}{dot}{group} {namespace}/{name} by {user} ({agent}): {code}")
     }
@@ -141,6 +143,7 @@ fn parse(line: &str) -> Option<Request> {
         namespace: target.namespace,
         name: target.name,
         code: event.response_status.code,
+        has_right: event.annotations.decision != "forbid",
     })
 }
 
@@ -154,6 +157,15 @@ struct Line {
     object_ref: Option<Target>,
     #[serde(default)]
     response_status: Status,
+    #[serde(default)]
+    annotations: Annotations,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Annotations {
+    #[serde(rename = "authorization.k8s.io/decision")]
+    decision: String,
 }
 
 #[derive(Deserialize)]
@@ -189,6 +201,18 @@ mod tests {
         assert!(request.is_write());
         let told = "patch nodes/status /node-1 by system:node:node-1 (kubelet): 200";
         assert_eq!(request.to_string(), told);
+    }
+
+    #[test]
+    fn a_request_is_refused_for_want_of_a_right_or_for_another_reason() {
+        let with = |decision: &str| {
+            let annotations =
+                format!(r#","annotations":{{"authorization.k8s.io/decision":"{decision}"}}}}"#);
+            let line = LINE.replace("200}}", "403}}");
+            parse(&format!("{}{annotations}", &line[..line.len() - 1])).unwrap()
+        };
+        assert_eq!(["allow", "forbid"].map(|decision| with(decision).has_right), [true, false]);
+        assert_eq!(with("allow").code, 403);
     }
 
     #[test]
