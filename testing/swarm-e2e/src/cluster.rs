@@ -4,14 +4,18 @@
 //! nothing and a cluster needs no shutdown. There is no DNS and no service proxy: address pods by
 //! IP or through [`Cluster::pod_http`].
 
+mod audit;
 mod boot;
 mod components;
+mod faults;
 mod node;
 
+pub use audit::{Audit, Mark, Request};
 pub use boot::Setup;
 pub use components::Components;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::core::v1::Pod;
@@ -22,11 +26,14 @@ use tokio::process::Command;
 use crate::binaries::Binaries;
 use crate::command::stdout_of;
 use crate::output::say;
+use crate::until::until;
 
 /// Where the cluster keeps everything, inside.
 pub const FOLDER: &str = "/run/swarm-e2e";
 /// The address of the `kubernetes` service, which every pod is told.
 pub const SERVICE_ADDRESS: &str = "10.96.0.1";
+/// How long it may take until everything that a story has broken runs again.
+const MENDED_WITHIN: Duration = Duration::from_secs(90);
 /// The numbers of the nodes; node 1 also lends its address to the API server.
 pub const NODES: [u8; 2] = [1, 2];
 
@@ -61,6 +68,8 @@ pub struct Cluster {
     pub kubeconfig: PathBuf,
     /// Its processes, for reading their logs and for breaking them.
     pub components: Components,
+    /// What the API server was asked for, and by whom.
+    pub audit: Audit,
     /// The programs it was started from, kubectl among them, and our own.
     pub binaries: Binaries,
     /// Whether the operator is installed; it is, at most once.
@@ -140,10 +149,14 @@ impl Cluster {
     ///
     /// When the cluster does not come back.
     pub async fn mend(&self) -> Result<()> {
-        for name in self.components.mend()? {
-            say(format_args!("{name} was left broken; started again"));
-        }
-        self.nodes_ready().await
+        until("the nodes to be mended", MENDED_WITHIN, || async {
+            // Again and again: a kubelet ends if it does not find its container runtime yet.
+            for name in self.components.mend()? {
+                say(format_args!("{name} was left broken; started again"));
+            }
+            boot::nodes_ready(self).await
+        })
+        .await
     }
 
     /// The socket of a node's container runtime, for `ctr`.

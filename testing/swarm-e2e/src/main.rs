@@ -133,7 +133,11 @@ async fn boot(cache: &Cache) -> Result<Cluster> {
 fn chosen(filters: &[String]) -> Result<Vec<Story>> {
     let chosen = story::chosen(&stories::all(), filters);
     if chosen.is_empty() {
-        bail!("no story is named like {}; `swarm-e2e list` names them", filters.join(" or "));
+        bail!(
+            "no story that can be told without the others is named like {}; `swarm-e2e list` names \
+             them all",
+            filters.join(" or ")
+        );
     }
     Ok(chosen)
 }

@@ -1,12 +1,23 @@
 //! Installs the product into a cluster, from the manifests a user would apply.
 
-use anyhow::Result;
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Stdio;
+
+use anyhow::{Context as _, Result, bail};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use serde_json::json;
+use tokio::process::{Child, Command};
 
 use crate::binaries::repository;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, FOLDER};
 
 /// The namespace the manifests put the operator into.
 pub const NAMESPACE: &str = "swarm";
+/// The user that the operator is to the API server.
+pub const ACCOUNT: &str = "system:serviceaccount:swarm:swarm-operator";
 
 /// Installs custom resources and operator, once per cluster, and waits until it is available.
 ///
@@ -52,4 +63,89 @@ pub async fn install_samples(cluster: &Cluster) -> Result<bool> {
     let samples = samples.display().to_string();
     cluster.kubectl(&["apply", "--namespace", NAMESPACE, "--filename", &samples]).await?;
     Ok(true)
+}
+
+/// Ends the operator that [`install_operator`] has started, and returns when its pod is gone.
+///
+/// # Errors
+///
+/// When it does not end.
+pub async fn stop(cluster: &Cluster) -> Result<()> {
+    scale(cluster, 0).await?;
+    let pods = ["--for=delete", "pod", "--selector=app=swarm-controller", "--namespace", NAMESPACE];
+    wait(cluster, &pods).await
+}
+
+/// Starts that operator again, and returns when it is available.
+///
+/// # Errors
+///
+/// When it does not come up.
+pub async fn go_on(cluster: &Cluster) -> Result<()> {
+    scale(cluster, 1).await?;
+    let status = ["rollout", "status", "deployment/swarm-controller", "--timeout=60s"];
+    cluster.kubectl(&[&status[..], &["--namespace", NAMESPACE]].concat()).await.map(drop)
+}
+
+async fn scale(cluster: &Cluster, replicas: usize) -> Result<()> {
+    let replicas = format!("--replicas={replicas}");
+    let scale = ["scale", "deployment", "swarm-controller", &replicas, "--namespace", NAMESPACE];
+    cluster.kubectl(&scale).await.map(drop)
+}
+
+/// A client with the rights of the installed operator, and no others. It never repeats a request.
+///
+/// # Errors
+///
+/// When there is no such account.
+pub async fn client(cluster: &Cluster) -> Result<Client> {
+    let token = ["create", "token", "swarm-operator", "--namespace", NAMESPACE];
+    let token = cluster.kubectl(&token).await?;
+    let file = Kubeconfig::read_from(&cluster.kubeconfig)?;
+    let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+    config.auth_info = AuthInfo { token: Some(token.trim().into()), ..AuthInfo::default() };
+    config.default_retry = false;
+    Ok(Client::try_from(config)?)
+}
+
+/// An operator as a process of our own, which can be killed at any moment.
+#[derive(Debug)]
+pub struct Process(Child);
+
+impl Process {
+    /// Starts one that serves `namespace` and finds the API server at `address`, unencrypted.
+    ///
+    /// # Errors
+    ///
+    /// When the program is not there.
+    pub fn start(cluster: &Cluster, address: SocketAddr, namespace: &str) -> Result<Self> {
+        let kubeconfig = Path::new(FOLDER).join("operator-process.kubeconfig");
+        let text = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "e2e", "cluster": {"server": format!("http://{address}")}}],
+            "users": [{"name": "e2e", "user": {}}],
+            "contexts": [{"name": "e2e", "context": {"cluster": "e2e", "user": "e2e"}}],
+            "current-context": "e2e",
+        });
+        std::fs::write(&kubeconfig, text.to_string())?;
+        let log = cluster.components.logs().join("operator-process.log");
+        let log = File::options().create(true).append(true).open(log)?;
+        let mut command = Command::new(cluster.binaries.ours.join("swarm-operator"));
+        command.args(["run", "--listen=127.0.0.1:0", "--namespace", namespace, "--kubeconfig"]);
+        command.arg(kubeconfig).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        Ok(Self(command.kill_on_drop(true).spawn().context("cannot start the operator")?))
+    }
+
+    /// Kills it at once, and returns when it is gone.
+    ///
+    /// # Errors
+    ///
+    /// When it had ended by itself.
+    pub async fn kill(mut self) -> Result<()> {
+        if let Some(status) = self.0.try_wait()? {
+            bail!("the operator had ended by itself with {status}");
+        }
+        Ok(self.0.kill().await?)
+    }
 }

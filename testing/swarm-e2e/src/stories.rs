@@ -2,19 +2,24 @@
 
 mod cluster_runs_pods;
 
+mod a_node_is_lost;
 mod bad_input_is_refused;
 mod cold_start_waits;
 mod documented_commands_work;
+mod every_right_is_used;
 mod jobs_come_from_config_maps;
 mod list_changes_arrive;
 mod manifests_are_accepted;
 mod moves_are_bounded;
 mod nothing_is_written_at_rest;
+mod operator_dies_at_any_write;
+mod parts_restart;
 mod pool;
 mod stores_keep_their_contract;
 mod streams_walk_through;
 mod the_swarm_scales_its_pool;
 mod uninstall_never_hangs;
+mod workers_restart;
 mod workers_tell_what_they_run;
 mod workers_that_read_once_are_replaced;
 
@@ -54,6 +59,21 @@ pub fn all() -> Vec<Story> {
         .within(Duration::from_mins(6)),
         Story::new("manifests_are_accepted", |it| Box::pin(manifests_are_accepted::tell(it))),
         Story::new("uninstall_never_hangs", |it| Box::pin(uninstall_never_hangs::tell(it))),
+        // Crashes.
+        Story::new("operator_dies_at_any_write", |it| {
+            Box::pin(operator_dies_at_any_write::tell(it))
+        })
+        .within(Duration::from_mins(5)),
+        Story::new("parts_restart", |it| Box::pin(parts_restart::tell(it))),
+        Story::new("a_node_is_lost", |it| Box::pin(a_node_is_lost::tell(it)))
+            .within(Duration::from_mins(4)),
+        Story::new("a_rolling_restart_keeps_jobs", |it| Box::pin(workers_restart::rolled(it))),
+        Story::new("a_killed_worker_gets_its_jobs_back", |it| {
+            Box::pin(workers_restart::killed(it))
+        }),
+        // What all of them have asked the API server for.
+        Story::new("every_right_is_used", |it| Box::pin(every_right_is_used::tell(it)))
+            .after_all_others(),
         // It ends with the removal of the operator, so it comes last.
         Story::new("documented_commands_work", |it| Box::pin(documented_commands_work::tell(it)))
             .in_namespace(operator::NAMESPACE)

@@ -36,13 +36,14 @@ pub struct Story {
     tell: fn(Context) -> Telling,
     within: Duration,
     namespace: Option<&'static str>,
+    needs_all: bool,
 }
 
 impl Story {
     /// A story of 180 seconds at most, in a fresh namespace.
     #[must_use]
     pub const fn new(name: &'static str, tell: fn(Context) -> Telling) -> Self {
-        Self { name, tell, within: WITHIN, namespace: None }
+        Self { name, tell, within: WITHIN, namespace: None, needs_all: false }
     }
 
     /// Bounds the story differently.
@@ -56,6 +57,13 @@ impl Story {
     #[must_use]
     pub const fn in_namespace(mut self, namespace: &'static str) -> Self {
         self.namespace = Some(namespace);
+        self
+    }
+
+    /// Tells the story only when all are told: it is about what the others have done.
+    #[must_use]
+    pub const fn after_all_others(mut self) -> Self {
+        self.needs_all = true;
         self
     }
 
@@ -122,12 +130,12 @@ impl Context {
     }
 }
 
-/// The stories whose name contains one of `filters`; all of them without any.
+/// The stories whose name contains one of `filters`, but for those that need all others; all of them
+/// without any filter.
 #[must_use]
 pub fn chosen(stories: &[Story], filters: &[String]) -> Vec<Story> {
-    let is_chosen = |story: &&Story| {
-        filters.is_empty() || filters.iter().any(|filter| story.name.contains(filter))
-    };
+    let is_named = |story: &Story| filters.iter().any(|filter| story.name.contains(filter));
+    let is_chosen = |story: &&Story| filters.is_empty() || (!story.needs_all && is_named(story));
     stories.iter().filter(is_chosen).cloned().collect()
 }
 
@@ -252,6 +260,14 @@ mod tests {
         assert_eq!(names(&["pod"]), ["one_pod", "two_pods"]);
         assert_eq!(names(&["two", "node"]), ["two_pods", "no_node"]);
         assert_eq!(names(&["three"]), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn a_story_about_all_others_is_told_only_with_all_of_them() {
+        let stories = [story("one_pod"), story("every_pod").after_all_others()];
+        assert_eq!(chosen(&stories, &[]).len(), 2);
+        assert_eq!(chosen(&stories, &["pod".to_owned()]).len(), 1);
+        assert!(chosen(&stories, &["every_pod".to_owned()]).is_empty());
     }
 
     #[test]

@@ -10,7 +10,9 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 use tokio::task::JoinSet;
 
-use super::{Cluster, Components, FOLDER, NODES, SERVICE_ADDRESS, node, node_address, node_name};
+use super::{
+    Audit, Cluster, Components, FOLDER, NODES, SERVICE_ADDRESS, node, node_address, node_name,
+};
 use crate::binaries::Binaries;
 use crate::output::Laps;
 use crate::pki::{Authority, Identity};
@@ -45,6 +47,7 @@ impl Cluster {
             client: client(&kubeconfig).await?,
             kubeconfig,
             components: Components::new(&Path::new(FOLDER).join("log"))?,
+            audit: Audit::new(&Path::new(FOLDER).join("audit"))?,
             binaries: setup.binaries.clone(),
             operator: tokio::sync::OnceCell::new(),
         };
@@ -133,7 +136,7 @@ fn etcd(cluster: &Cluster) -> Result<()> {
 
 fn api_server(cluster: &Cluster, authority: &Authority) -> Result<()> {
     let file = |flag: &str, file: &str| format!("--{flag}={}", authority.path(file));
-    let args = vec![
+    let mut args = vec![
         format!("--etcd-servers={ETCD}"),
         "--bind-address=0.0.0.0".to_owned(),
         "--secure-port=443".to_owned(),
@@ -154,6 +157,7 @@ fn api_server(cluster: &Cluster, authority: &Authority) -> Result<()> {
         file("kubelet-client-certificate", "apiserver-to-kubelet.crt"),
         file("kubelet-client-key", "apiserver-to-kubelet.key"),
     ];
+    args.extend(cluster.audit.flags());
     cluster.components.start(
         "apiserver",
         &cluster.binaries.control_plane.join("kube-apiserver"),
@@ -224,7 +228,8 @@ async fn is_serving(cluster: &Cluster) -> Result<Option<()>> {
     Ok(Some(()))
 }
 
-async fn nodes_ready(cluster: &Cluster) -> Result<Option<()>> {
+/// Whether all nodes are.
+pub(super) async fn nodes_ready(cluster: &Cluster) -> Result<Option<()>> {
     cluster.components.all_running()?;
     let nodes: Api<Node> = Api::all(cluster.client.clone());
     for name in NODES.map(node_name) {

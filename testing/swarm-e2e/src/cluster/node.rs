@@ -1,5 +1,6 @@
 //! One node: a container runtime, a pod network and a kubelet, apart from the other node's.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -87,6 +88,16 @@ pub(super) async fn import(node: u8, images: &[PathBuf]) -> Result<()> {
         ctr(node, &["--namespace", "k8s.io", "images", "import", &image]).await?;
     }
     Ok(())
+}
+
+/// The processes of a node's running containers, by container.
+pub(super) async fn tasks(node: u8) -> Result<BTreeMap<String, u32>> {
+    let table = ctr(node, &["--namespace", "k8s.io", "tasks", "list"]).await?;
+    let row = |line: &str| {
+        let mut words = line.split_whitespace();
+        Some((words.next()?.to_owned(), words.next()?.parse().ok()?))
+    };
+    Ok(table.lines().skip(1).filter_map(row).collect())
 }
 
 async fn ctr(node: u8, args: &[&str]) -> Result<String> {

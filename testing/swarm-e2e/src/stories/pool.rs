@@ -4,10 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::ResourceExt as _;
 use kube::api::ListParams;
 use serde::Deserialize;
+use swarm_adapters_k8s::api::{SwarmLedger, SwarmLedgerSpec};
+use swarm_adapters_k8s::ledger::KubeLedgerStore;
+use swarm_core::ports::LedgerStore as _;
 
 use crate::binaries::repository;
 use crate::story::Context;
@@ -85,7 +88,7 @@ pub(super) async fn at_rest(
 }
 
 /// Whether the workers' own word adds up to each job once, evenly.
-fn judge(reports: &Reports, jobs: &BTreeSet<String>, workers: usize) -> Result<()> {
+pub(super) fn judge(reports: &Reports, jobs: &BTreeSet<String>, workers: usize) -> Result<()> {
     let loads: Vec<_> = reports.values().map(|report| report.jobs.len()).collect();
     if reports.len() != workers {
         bail!("{} of {workers} workers there, with {loads:?} jobs", reports.len());
@@ -106,6 +109,27 @@ fn judge(reports: &Reports, jobs: &BTreeSet<String>, workers: usize) -> Result<(
     }
     let spread = loads.iter().max().unwrap_or(&0) - loads.iter().min().unwrap_or(&0);
     ensure!(spread <= 1, "uneven: {loads:?}");
+    Ok(())
+}
+
+/// Whether ledger, view and the workers' own word say the same: who runs what, and since which
+/// version.
+pub(super) async fn as_recorded(context: &Context, reports: &Reports) -> Result<()> {
+    let object = context.api::<SwarmLedger>().get("statefulset.swarm-worker").await?;
+    let SwarmLedgerSpec { swarm, pool, .. } = object.spec;
+    let (client, namespace) = (context.client.clone(), &context.namespace);
+    let store = KubeLedgerStore::new(client, namespace, swarm, pool, Box::new(|_| true));
+    let (ledger, _) = store.load().await?.context("no ledger")?;
+    let recorded = ledger.view();
+    let view = context.api::<ConfigMap>().get("swarm-worker-config").await?;
+    let text = view.data.unwrap_or_default().remove("config.yml").unwrap_or_default();
+    ensure!(text == recorded.to_yaml(), "ledger {recorded:?} but view {text}");
+    let told = recorded.workers.into_iter().map(|(worker, entry)| {
+        let jobs = entry.jobs.iter().map(ToString::to_string).collect();
+        (worker, Report { version: entry.version, jobs })
+    });
+    let told: Reports = told.collect();
+    ensure!(told == *reports, "ledger {told:?} but workers {reports:?}");
     Ok(())
 }
 

@@ -39,19 +39,11 @@ pub(super) async fn tell(context: Context) -> Result<()> {
     namespace_with_swarms_goes(&context).await?;
 
     // The other operator would do the work of the one that is told about.
-    context.cluster.kubectl(&operators("--replicas=0")).await?;
-    let selector = "--selector=app=swarm-controller";
-    let gone = ["wait", "--for=delete", "pod", selector, "--timeout=30s"];
-    context.cluster.kubectl(&[&gone, &["--namespace", operator::NAMESPACE][..]].concat()).await?;
+    operator::stop(&context.cluster).await?;
     let told = operator_of_one_namespace(&context).await;
     // Whatever came of it: the stories after this one share that operator.
-    context.cluster.kubectl(&operators("--replicas=1")).await?;
-    rolled_out(&context, operator::NAMESPACE).await?;
+    operator::go_on(&context.cluster).await?;
     told
-}
-
-fn operators(replicas: &str) -> [&str; 6] {
-    ["scale", "deployment", "swarm-controller", replicas, "--namespace", operator::NAMESPACE]
 }
 
 async fn rolled_out(context: &Context, namespace: &str) -> Result<()> {

@@ -1,0 +1,267 @@
+//! A proxy in front of the API server that sees every write of one client, and that can stop at any
+//! of them, so that the client can be killed right there.
+//!
+//! To its client it speaks plain HTTP; to the API server it is whoever its own client says.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::State;
+use http::{HeaderName, Method, Request, Response, StatusCode, header};
+use kube::Client;
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+/// The largest body of a request; the API server takes less.
+const BODY_BYTES_MAX: usize = 4 << 20;
+/// Headers that concern one connection.
+const OF_CONNECTION: [HeaderName; 3] =
+    [header::HOST, header::CONNECTION, header::TRANSFER_ENCODING];
+
+/// One request that is meant to change something.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Write {
+    /// The method, or `EVENT`: whether an Event is new or a repeat is of no interest.
+    pub method: String,
+    /// The path, without what follows a question mark.
+    pub path: String,
+}
+
+impl Write {
+    fn of<T>(request: &Request<T>) -> Option<Self> {
+        if request.method() == Method::GET {
+            return None;
+        }
+        let path = request.uri().path();
+        if let Some((namespace, _)) = path.split_once("/events") {
+            return Some(Self { method: "EVENT".into(), path: namespace.into() });
+        }
+        Some(Self { method: request.method().to_string(), path: path.into() })
+    }
+
+    /// Whether it only tells people something.
+    #[must_use]
+    pub fn is_event(&self) -> bool {
+        self.method == "EVENT"
+    }
+
+    /// Whether it is a patch of a pod.
+    #[must_use]
+    pub fn is_nudge(&self) -> bool {
+        self.path.contains("/pods/")
+    }
+}
+
+impl fmt::Display for Write {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.method, self.path)
+    }
+}
+
+/// Where the proxy stops at a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Side {
+    /// The write does not reach the API server.
+    Before,
+    /// The write is carried out, and its answer is withheld.
+    After,
+}
+
+/// Chooses the writes to stop at.
+pub type Trap = Box<dyn FnMut(&Write) -> Option<Side> + Send>;
+
+/// The running proxy; it ends with this value.
+pub struct Proxy {
+    /// Where it listens.
+    pub address: SocketAddr,
+    gate: Arc<Gate>,
+    server: JoinHandle<()>,
+}
+
+struct Gate {
+    client: Client,
+    state: Mutex<Doings>,
+    stopped: Notify,
+}
+
+struct Doings {
+    trap: Trap,
+    is_shut: bool,
+    stopped_at: Option<Write>,
+    passed: Vec<Write>,
+    last: Instant,
+}
+
+impl Proxy {
+    /// Starts a proxy that passes everything on as `client`.
+    ///
+    /// # Errors
+    ///
+    /// When there is no port left.
+    pub async fn start(client: Client) -> Result<Self> {
+        let doings = Doings {
+            trap: Box::new(|_| None),
+            is_shut: false,
+            stopped_at: None,
+            passed: Vec::new(),
+            last: Instant::now(),
+        };
+        let gate = Arc::new(Gate { client, state: Mutex::new(doings), stopped: Notify::new() });
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let router = Router::new().fallback(pass).with_state(Arc::clone(&gate));
+        let server = tokio::spawn(async move {
+            // It only ends with the task.
+            let _ = axum::serve(listener, router).await;
+        });
+        Ok(Self { address, gate, server })
+    }
+
+    /// Stops at the writes that `trap` chooses from now on, and forgets those that have passed.
+    pub fn set_trap(&self, trap: Trap) {
+        let mut state = self.gate.lock();
+        state.trap = trap;
+        state.passed.clear();
+    }
+
+    /// Returns when the proxy has stopped, with the write it stopped at. No other write passes until
+    /// [`Self::reopen`].
+    pub async fn stopped(&self) -> Write {
+        loop {
+            self.gate.stopped.notified().await;
+            if let Some(write) = self.gate.lock().stopped_at.take() {
+                return write;
+            }
+        }
+    }
+
+    /// Lets writes pass again.
+    pub fn reopen(&self) {
+        self.gate.lock().is_shut = false;
+    }
+
+    /// The writes that were carried out, in order.
+    #[must_use]
+    pub fn passed(&self) -> Vec<Write> {
+        self.gate.lock().passed.clone()
+    }
+
+    /// For how long there was no write.
+    #[must_use]
+    pub fn quiet_for(&self) -> Duration {
+        self.gate.lock().last.elapsed()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+/// What is done with one write.
+enum Fate {
+    Pass,
+    Hold,
+    PassAndHold,
+}
+
+impl Gate {
+    fn lock(&self) -> MutexGuard<'_, Doings> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fate(&self, write: &Write) -> Fate {
+        let mut state = self.lock();
+        if state.is_shut {
+            return Fate::Hold;
+        }
+        state.last = Instant::now();
+        let side = (state.trap)(write);
+        // Shut at once in both cases: nothing that comes after this write is let through.
+        state.is_shut = side.is_some();
+        match side {
+            None => Fate::Pass,
+            Some(Side::Before) => {
+                drop(state);
+                self.stop_at(write.clone());
+                Fate::Hold
+            }
+            Some(Side::After) => Fate::PassAndHold,
+        }
+    }
+
+    fn stop_at(&self, write: Write) {
+        self.lock().stopped_at = Some(write);
+        self.stopped.notify_one();
+    }
+
+    async fn forward(&self, request: Request<Body>) -> Result<Response<Body>> {
+        let (mut parts, body) = request.into_parts();
+        for name in OF_CONNECTION {
+            parts.headers.remove(name);
+        }
+        let body = kube::client::Body::from(to_bytes(body, BODY_BYTES_MAX).await?);
+        let answer = self.client.send(Request::from_parts(parts, body)).await?;
+        let mut answer = answer.map(Body::new);
+        for name in OF_CONNECTION {
+            answer.headers_mut().remove(name);
+        }
+        Ok(answer)
+    }
+}
+
+async fn pass(State(gate): State<Arc<Gate>>, request: Request<Body>) -> Response<Body> {
+    let write = Write::of(&request);
+    let fate = write.as_ref().map_or(Fate::Pass, |write| gate.fate(write));
+    if matches!(fate, Fate::Hold) {
+        // Until the client is gone, which takes this request with it.
+        return std::future::pending().await;
+    }
+    // In a task of its own: the API server carries out what it has got, whoever has died meanwhile.
+    let forward = {
+        let gate = Arc::clone(&gate);
+        tokio::spawn(async move { gate.forward(request).await })
+    };
+    let answer = forward.await.map_err(anyhow::Error::from).flatten();
+    gate.lock().passed.extend(write.clone());
+    if let (Fate::PassAndHold, Some(write)) = (fate, write) {
+        gate.stop_at(write);
+        return std::future::pending().await;
+    }
+    answer.unwrap_or_else(|err| {
+        let mut answer = Response::new(Body::from(format!("{err:#}")));
+        *answer.status_mut() = StatusCode::BAD_GATEWAY;
+        answer
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(method: &str, path: &str) -> Option<Write> {
+        Write::of(&Request::builder().method(method).uri(path).body(()).unwrap())
+    }
+
+    #[test]
+    fn a_write_is_told_by_method_and_path_and_a_read_is_none() {
+        let patch = write("PATCH", "/api/v1/namespaces/a/pods/b?fieldManager=c").unwrap();
+        assert_eq!(patch.to_string(), "PATCH /api/v1/namespaces/a/pods/b");
+        assert_eq!(write("GET", "/api/v1/pods?watch=true"), None);
+    }
+
+    #[test]
+    fn an_event_and_its_repeat_are_the_same_write() {
+        let path = "/apis/events.k8s.io/v1/namespaces/a/events";
+        let (new, repeat) = (write("POST", path), write("PATCH", &format!("{path}/b.1")));
+        assert!(new.as_ref().is_some_and(Write::is_event));
+        assert_eq!(new, repeat);
+    }
+}
