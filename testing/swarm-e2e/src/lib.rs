@@ -5,8 +5,9 @@
 //! 2. [`sandbox`] starts the program again in namespaces of its own, which end with it;
 //! 3. [`cluster`] boots etcd, the control plane and two nodes in there;
 //! 4. [`story`] tells the [`stories`] one after another and keeps evidence of those that fail;
-//! 5. [`contract`] says what every adapter of a port must do, on files and on the cluster;
-//! 6. [`gone`] proves that nothing is left, however a run ends.
+//! 5. [`figures`] measures the operator in it;
+//! 6. [`contract`] says what every adapter of a port must do, on files and on the cluster;
+//! 7. [`gone`] proves that nothing is left, however a run ends.
 //!
 //! This crate is never shipped, and no crate of the product knows it.
 #![cfg(feature = "harness")]
@@ -16,6 +17,7 @@ pub mod cache;
 pub mod cluster;
 pub mod command;
 pub mod contract;
+pub mod figures;
 pub mod gone;
 pub mod images;
 pub mod operator;

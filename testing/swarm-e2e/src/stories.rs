@@ -10,7 +10,7 @@ mod list_changes_arrive;
 mod manifests_are_accepted;
 mod moves_are_bounded;
 mod nothing_is_written_at_rest;
-mod pool;
+pub(crate) mod pool;
 mod stores_keep_their_contract;
 mod streams_walk_through;
 mod the_swarm_scales_its_pool;
