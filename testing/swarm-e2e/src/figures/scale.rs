@@ -22,8 +22,8 @@ use crate::until::until;
 const SIZES: [(usize, usize); 4] = [(100, 100), (100, 1_000), (300, 1_000), (1_000, 1_000)];
 /// The Swarms lie in so many namespaces.
 const NAMESPACES: usize = 10;
-/// How long the largest size may take to settle, many times what it takes.
-const SETTLED_WITHIN: Duration = Duration::from_mins(5);
+/// How long the largest size may take to settle, many times what it takes alone.
+const SETTLED_WITHIN: Duration = Duration::from_mins(15);
 /// How many Swarms are edited once all are at rest.
 const EDITS: usize = 20;
 
