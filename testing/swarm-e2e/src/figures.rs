@@ -44,6 +44,9 @@ pub struct Options {
     /// For how many minutes writes at rest are counted.
     #[arg(long, value_name = "MINUTES", default_value_t = 1)]
     pub rest: u64,
+    /// For `scale`: leave out sizes with more Swarms. The API server needs about 15 MB for each.
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000)]
+    pub swarms_max: usize,
     /// For `scale`: the operator to measure, such as one that was built before a change.
     #[arg(long, value_name = "FILE")]
     pub operator: Option<PathBuf>,
@@ -55,7 +58,7 @@ pub struct Options {
 ///
 /// When something does not settle within its bound.
 pub async fn measure(cluster: &Arc<Cluster>, options: &Options) -> Result<()> {
-    let Options { parts, rest, operator } = options;
+    let Options { parts, rest, swarms_max, operator } = options;
     let built = cluster.binaries.ours.join("swarm-operator");
     let program = operator.as_ref().unwrap_or(&built);
     for part in ALL.into_iter().filter(|part| parts.is_empty() || parts.contains(part)) {
@@ -63,7 +66,7 @@ pub async fn measure(cluster: &Arc<Cluster>, options: &Options) -> Result<()> {
             Part::Change => change::measure(cluster).await,
             Part::Writes => writes::measure(cluster, Duration::from_mins(*rest)).await,
             Part::Large => large::measure(cluster).await,
-            Part::Scale => scale::measure(cluster, program).await,
+            Part::Scale => scale::measure(cluster, program, *swarms_max).await,
         };
         measured.with_context(|| format!("cannot measure {part:?}"))?;
         let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();

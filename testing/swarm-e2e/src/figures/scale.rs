@@ -27,7 +27,11 @@ const SETTLED_WITHIN: Duration = Duration::from_mins(15);
 /// How many Swarms are edited once all are at rest.
 const EDITS: usize = 20;
 
-pub(super) async fn measure(cluster: &Arc<Cluster>, program: &Path) -> Result<()> {
+pub(super) async fn measure(
+    cluster: &Arc<Cluster>,
+    program: &Path,
+    swarms_max: usize,
+) -> Result<()> {
     ensure!(operator::install_resources(cluster).await?, "no resources in deploy/");
     let mut namespaces = Vec::new();
     for n in 0..NAMESPACES {
@@ -38,7 +42,7 @@ pub(super) async fn measure(cluster: &Arc<Cluster>, program: &Path) -> Result<()
     // For good: it would carry out what it saw before, for sets and pods that are gone.
     cluster.components.freeze("controller-manager")?;
     let mut rows = Vec::new();
-    for (swarms, jobs) in SIZES {
+    for (swarms, jobs) in SIZES.into_iter().filter(|(swarms, _)| *swarms <= swarms_max) {
         rows.push(size(cluster, program, &namespaces, swarms, jobs).await?);
     }
     say(format_args!(
@@ -87,6 +91,7 @@ async fn size(
     let server = process::cost(cluster.components.pid("apiserver")?)?;
     laps.lap(format!("at rest with {cost:?}; the API server has {} MiB", server.rss_mib));
     let edits = edits(cluster, namespaces, swarms, jobs).await?;
+    laps.lap(format!("an edit: {} at the median", shown(edits.at(50))));
     operator.stop().await?;
     simulated::clear(&cluster.client, namespaces).await?;
     laps.lap("all removed");
