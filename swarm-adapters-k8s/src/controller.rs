@@ -4,6 +4,7 @@
 //! turn: observe, decide, write the ledger, publish the view, nudge the pods it concerns, write the
 //! status. A turn that finds everything as it should be writes nothing.
 
+mod cached;
 mod context;
 mod pools;
 mod refresh;
@@ -14,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{Stream, StreamExt, TryStreamExt};
+use futures::StreamExt;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
@@ -22,7 +23,7 @@ use kube::core::PartialObjectMeta;
 use kube::runtime::controller::{Action, Config as ControllerConfig, Controller};
 use kube::runtime::events::{Recorder, Reporter};
 use kube::runtime::finalizer::{Error as FinalizerError, Event, finalizer};
-use kube::runtime::reflector::{ObjectRef, Store, store};
+use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{Predicate, PredicateConfig, WatchStreamExt, predicates, watcher};
 use kube::{Api, Client, Config, Resource, ResourceExt};
 use swarm_core::ports::StoreError;
@@ -31,6 +32,7 @@ use tokio::sync::watch;
 use crate::api::{FIELD_MANAGER, Swarm};
 use crate::metrics::Metrics;
 use crate::view::{OWNER_ANNOTATION, VIEW_LABEL};
+use cached::cached;
 use context::Context;
 
 /// Keeps a Swarm until its workers were told that they have no jobs any more.
@@ -113,19 +115,16 @@ pub async fn run(
 ) {
     let client = &clients.watching;
     let everything = watcher::Config::default;
-    let (swarms, swarm_stream) = cached::<Swarm>(scope.api(client), everything(), keep);
-    let (pools, pool_stream) = cached::<StatefulSet>(scope.api(client), everything(), keep);
+    let (swarms, swarm_stream) = cached::<Swarm>(scope.api(client), everything());
+    let (pools, pool_stream) = cached::<StatefulSet>(scope.api(client), everything());
     let stateful = everything().labels(STATEFUL_PODS);
-    let (pods, pod_stream) = cached::<Pod>(scope.api(client), stateful, keep);
+    let (pods, pod_stream) = cached::<Pod>(scope.api(client), stateful);
     let labelled = everything().labels(VIEW_LABEL);
-    let (views, view_stream) = cached::<ConfigMap>(scope.api(client), labelled, keep_our_write);
+    let (views, view_stream) = cached::<ConfigMap>(scope.api(client), labelled);
     // Any ConfigMap may be a source of jobs: only names, labels and versions are kept. Content is
     // fetched where a Swarm asks for it.
     let (sources, source_stream) =
-        cached::<PartialObjectMeta<ConfigMap>>(scope.api(client), everything(), |map| {
-            map.metadata.annotations = None;
-            keep(map);
-        });
+        cached::<PartialObjectMeta<ConfigMap>>(scope.api(client), everything());
 
     let reporter = Reporter { controller: FIELD_MANAGER.into(), instance: None };
     let recorder = Recorder::new(clients.control.clone(), reporter);
@@ -139,7 +138,7 @@ pub async fn run(
     let relevant = predicates::generation.combine(predicates::finalizers);
     let relevant = swarm_stream.predicate_filter(relevant, PredicateConfig::default());
     let (of_pool, of_pod, of_source) = (swarms.clone(), swarms.clone(), swarms.clone());
-    Controller::for_stream(relevant, swarms)
+    Controller::for_stream(relevant, swarms.store)
         .with_config(ControllerConfig::default().concurrency(CONCURRENCY))
         .watches_stream(pool_stream, move |pool| pools::with_pool(&of_pool, &pool))
         .watches_stream(pod_stream, move |pod| {
@@ -161,39 +160,6 @@ pub async fn run(
             }
         })
         .await;
-}
-
-/// Takes from an object what nobody looks at.
-fn keep(object: &mut impl Resource) {
-    object.meta_mut().managed_fields = None;
-}
-
-/// Takes from a view what nobody looks at: who wrote what, except for ourselves.
-fn keep_our_write(view: &mut ConfigMap) {
-    view.managed_fields_mut().retain(|entry| entry.manager.as_deref() == Some(FIELD_MANAGER));
-}
-
-/// A cache, and the stream of changes that keeps it; the cache is ahead of the stream.
-fn cached<K>(
-    api: Api<K>,
-    config: watcher::Config,
-    slim: fn(&mut K),
-) -> (Store<K>, impl Stream<Item = Result<K, watcher::Error>> + Send + 'static)
-where
-    K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Send + Sync + 'static,
-    K: serde::de::DeserializeOwned,
-{
-    let (reader, writer) = store();
-    let stream = watcher(api, config)
-        .default_backoff()
-        .modify(slim)
-        .reflect(writer)
-        .touched_objects()
-        .inspect_err(|error| tracing::warn!(%error, "a watch failed and is tried again"))
-        // The watch waits by itself before it tries again. The controller would make all watches
-        // wait for each failure of any, and twice as long every time.
-        .filter(|change| std::future::ready(change.is_ok()));
-    (reader, stream)
 }
 
 /// Says that the operator is ready once every cache is.

@@ -1,5 +1,7 @@
 //! The view of one Swarm as a key of a ConfigMap, for pods that mount it.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
 use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -53,8 +55,8 @@ pub struct ConfigMapViewStore {
 }
 
 impl ConfigMapViewStore {
-    /// The view store of `swarm`. `cache` follows the ConfigMaps with [`VIEW_LABEL`]; `exists` tells
-    /// which Swarms there are in the namespace.
+    /// The view store of `swarm`. `cache` follows the ConfigMaps with [`VIEW_LABEL`], made [`slim`];
+    /// `exists` tells which Swarms there are in the namespace.
     #[must_use]
     pub fn new(client: Client, swarm: &Swarm, cache: Store<ConfigMap>, exists: Exists) -> Self {
         let namespace = swarm.namespace().unwrap_or_default();
@@ -117,7 +119,7 @@ impl ConfigMapViewStore {
     fn holds(&self, existing: &ConfigMap, yaml: &str, version: &str) -> bool {
         let data = existing.data.as_ref().and_then(|data| data.get(&self.key));
         let written = existing.annotations().get(VERSION_ANNOTATION);
-        data.is_some_and(|data| data == yaml)
+        data.is_some_and(|data| *data == digest(yaml))
             && written.is_some_and(|written| written == version)
             && existing.annotations().get(OWNER_ANNOTATION) == Some(&self.swarm)
             && existing.labels().contains_key(VIEW_LABEL)
@@ -147,11 +149,12 @@ impl ViewStore for ConfigMapViewStore {
     async fn publish(&self, ledger: &Ledger) -> Result<(), StoreError> {
         let (yaml, version) = (view_of(ledger)?, ledger.version.to_string());
         let mut last = self.last.lock().await;
-        let existing = match self.known(last.as_ref()) {
-            Some(known) => Some(known),
+        let mut existing = self.known(last.as_ref());
+        if existing.is_none() {
             // Not labelled, hence not cached: one that a person made, or none.
-            None => bounded(self.what(), self.api.get_opt(&self.name)).await?,
-        };
+            let found = bounded(self.what(), self.api.get_opt(&self.name)).await?;
+            existing = found.map(slimmed);
+        }
         if let Some(existing) = &existing {
             self.refuse_foreign_claim(existing)?;
             if self.holds(existing, &yaml, &version) {
@@ -170,9 +173,36 @@ impl ViewStore for ConfigMapViewStore {
         }));
         let params = PatchParams::apply(FIELD_MANAGER).force();
         let written = self.api.patch(&self.name, &params, &patch);
-        *last = Some(bounded(self.what(), written).await?);
+        *last = Some(slimmed(bounded(self.what(), written).await?));
         Ok(())
     }
+}
+
+/// Drops from a ConfigMap that is kept what nobody reads. Of the texts, which may be a megabyte in
+/// all, digests stay: enough to tell whether a view is still as it was written.
+pub fn slim(map: &mut ConfigMap) {
+    map.binary_data = None;
+    let texts = map.data.iter_mut().flat_map(std::collections::BTreeMap::values_mut);
+    texts.for_each(|text| *text = digest(text));
+    // When we wrote it is all that is asked of who wrote what.
+    if let Some(managed) = &mut map.metadata.managed_fields {
+        managed.retain(|entry| entry.manager.as_deref() == Some(FIELD_MANAGER));
+        for entry in managed {
+            entry.fields_v1 = None;
+        }
+    }
+}
+
+fn slimmed(mut map: ConfigMap) -> ConfigMap {
+    slim(&mut map);
+    map
+}
+
+/// Tells texts apart, within one process only.
+fn digest(text: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    format!("{} bytes {:016x}", text.len(), hasher.finish())
 }
 
 /// Orders versions of one object. They are decimal numbers that grow, by promise of the API since
@@ -184,6 +214,7 @@ fn age(object: &ConfigMap) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::Value;
     use swarm_core::{Assignment, Pool, jobs, plan};
 
     #[test]
@@ -199,5 +230,26 @@ mod tests {
         let error = view_of(&ledger(40_000)).unwrap_err().to_string();
         assert!(error.starts_with("the view would have 12"), "{error}");
         assert!(error.ends_with("divide the jobs among several Swarms"), "{error}");
+    }
+
+    #[test]
+    fn a_slim_view_tells_texts_apart_and_when_we_wrote_it() {
+        let slim_of = |text: &str| {
+            let entry = |manager: &str| {
+                let fields = json!({"f:data": {}});
+                json!({"manager": manager, "time": "2026-01-01T00:00:00Z", "fieldsV1": fields})
+            };
+            let metadata = json!({"managedFields": [entry("kubectl"), entry(FIELD_MANAGER)]});
+            let map = json!({"metadata": metadata, "data": {"config.yml": text}});
+            serde_json::to_value(slimmed(serde_json::from_value(map).unwrap())).unwrap()
+        };
+        let (long, other) = (slim_of(&"x".repeat(9_999)), slim_of(&"y".repeat(9_999)));
+        assert_ne!(long["data"], other["data"]);
+        assert_eq!(long["data"], slim_of(&"x".repeat(9_999))["data"]);
+        assert!(long.to_string().len() < 300, "{long}");
+        let managed = &long["metadata"]["managedFields"];
+        assert_eq!(managed.as_array().map(Vec::len), Some(1));
+        assert_eq!(managed[0]["time"], "2026-01-01T00:00:00Z");
+        assert_eq!(managed[0]["fieldsV1"], Value::Null);
     }
 }

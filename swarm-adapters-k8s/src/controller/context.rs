@@ -9,10 +9,10 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::core::PartialObjectMeta;
 use kube::runtime::events::Recorder;
 use kube::runtime::reflector::store::WriterDropped;
-use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Client, ResourceExt};
 use tokio::sync::{Mutex, watch};
 
+use super::cached::{Cache, of_pool, with_uid};
 use super::pools::Scaled;
 use super::refresh::Told;
 use super::sources::Loaded;
@@ -24,12 +24,12 @@ use crate::view::ConfigMapViewStore;
 
 /// The caches that watches keep.
 pub(super) struct Caches {
-    pub(super) swarms: Store<Swarm>,
-    pub(super) pools: Store<StatefulSet>,
-    pub(super) pods: Store<Pod>,
-    pub(super) views: Store<ConfigMap>,
+    pub(super) swarms: Cache<Swarm>,
+    pub(super) pools: Cache<StatefulSet>,
+    pub(super) pods: Cache<Pod>,
+    pub(super) views: Cache<ConfigMap>,
     /// All ConfigMaps, by name, labels and version only.
-    pub(super) sources: Store<PartialObjectMeta<ConfigMap>>,
+    pub(super) sources: Cache<PartialObjectMeta<ConfigMap>>,
 }
 
 impl Caches {
@@ -39,24 +39,21 @@ impl Caches {
     /// To be awaited by one task only: a second waiter would take the place of the first, which
     /// would then never wake.
     pub(super) async fn wait_until_filled(&self) -> Result<(), WriterDropped> {
-        self.pools.wait_until_ready().await?;
-        self.pods.wait_until_ready().await?;
-        self.views.wait_until_ready().await?;
-        self.sources.wait_until_ready().await
+        self.pools.store.wait_until_ready().await?;
+        self.pods.store.wait_until_ready().await?;
+        self.views.store.wait_until_ready().await?;
+        self.sources.store.wait_until_ready().await
     }
 
     /// Whether the `ConfigMap` that `swarm` names holds a view.
     pub(super) fn has_view_of(&self, swarm: &Swarm) -> bool {
         let namespace = swarm.namespace().unwrap_or_default();
-        self.views.get(&ObjectRef::new(&swarm.view_config_map()).within(&namespace)).is_some()
+        self.views.get(&namespace, &swarm.view_config_map()).is_some()
     }
 
-    /// The pods in the namespace of `pool`; which are its own, the observer decides.
+    /// The pods that have the names of those of `pool`; which are its own, the observer decides.
     pub(super) fn pods_near(&self, pool: &StatefulSet) -> Vec<Arc<Pod>> {
-        let (namespace, prefix) = (pool.namespace(), format!("{}-", pool.name_any()));
-        let near =
-            |pod: &&Arc<Pod>| pod.namespace() == namespace && pod.name_any().starts_with(&prefix);
-        self.pods.state().iter().filter(near).cloned().collect()
+        self.pods.with(&of_pool(&pool.namespace().unwrap_or_default(), &pool.name_any()))
     }
 }
 
@@ -169,9 +166,7 @@ impl Context {
             uid: uid.unwrap_or_default(),
         };
         let swarms = self.caches.swarms.clone();
-        let is_alive = move |uid: &str| {
-            swarms.state().iter().any(|swarm| swarm.metadata.uid.as_deref() == Some(uid))
-        };
+        let is_alive = move |uid: &str| !swarms.with(&with_uid(uid)).is_empty();
         KubeLedgerStore::new(
             self.client.clone(),
             &swarm.namespace().unwrap_or_default(),
@@ -184,11 +179,9 @@ impl Context {
     /// The view store for `swarm`.
     pub(super) fn view_store(&self, swarm: &Swarm) -> ConfigMapViewStore {
         let (swarms, namespace) = (self.caches.swarms.clone(), swarm.namespace());
-        let exists = move |name: &str| {
-            let named = ObjectRef::new(name).within(namespace.as_deref().unwrap_or_default());
-            swarms.get(&named).is_some()
-        };
-        let views = self.caches.views.clone();
+        let exists =
+            move |name: &str| swarms.get(namespace.as_deref().unwrap_or_default(), name).is_some();
+        let views = self.caches.views.store.clone();
         ConfigMapViewStore::new(self.client.clone(), swarm, views, Box::new(exists))
     }
 }

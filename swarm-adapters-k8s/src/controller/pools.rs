@@ -6,11 +6,12 @@ use std::sync::Arc;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::events::EventType;
-use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::reflector::ObjectRef;
 use kube::{Resource, ResourceExt};
 use serde_json::json;
 use swarm_core::ports::StoreError;
 
+use super::cached::{self, Cache};
 use super::context::{Caches, Context, Memory};
 use crate::api::{Swarm, WorkloadRef};
 use crate::ledger::bounded;
@@ -31,16 +32,16 @@ impl Caches {
         let not_found = |message| Verdict { reason: Reason::PoolNotFound, message };
         let WorkloadRef { name, match_labels } = &swarm.spec.pool.stateful_set;
         if let Some(name) = name {
-            let found = self.pools.get(&ObjectRef::new(name).within(&namespace));
+            let found = self.pools.get(&namespace, name);
             return found.ok_or_else(|| {
                 not_found(format!("no StatefulSet `{name}` in this namespace; create it"))
             });
         }
         let labels = match_labels.clone().unwrap_or_default();
-        let mut found = self.pools.state();
+        let mut found = self.pools.with(&namespace);
         found.retain(|pool| {
             let has = |(key, value)| pool.labels().get(key) == Some(value);
-            pool.namespace().as_ref() == Some(&namespace) && labels.iter().all(has)
+            labels.iter().all(has)
         });
         let told: Vec<_> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
         let told = told.join(",");
@@ -65,39 +66,31 @@ impl Caches {
 }
 
 /// The Swarms whose pool `pool` is, was, or makes ambiguous.
-pub(super) fn with_pool(swarms: &Store<Swarm>, pool: &StatefulSet) -> Vec<ObjectRef<Swarm>> {
-    let (namespace, name) = (pool.namespace(), pool.name_any());
-    let may_be = |swarm: &Swarm| {
-        let named = &swarm.spec.pool.stateful_set.name;
-        // Labels may have been taken away just now, so that nobody can tell whose pool it was.
-        swarm.namespace() == namespace && named.as_ref().is_none_or(|named| *named == name)
-    };
-    let swarms = swarms.state();
-    let meant = swarms.iter().filter(|swarm| may_be(swarm));
-    meant.map(|swarm| ObjectRef::from_obj(&**swarm)).collect()
+pub(super) fn with_pool(swarms: &Cache<Swarm>, pool: &StatefulSet) -> Vec<ObjectRef<Swarm>> {
+    let (namespace, name) = (pool.namespace().unwrap_or_default(), pool.name_any());
+    let mut meant = swarms.with(&cached::with_pool(&namespace, Some(&name)));
+    // Labels may have been taken away just now, so that nobody can tell whose pool it was.
+    meant.extend(swarms.with(&cached::with_pool(&namespace, None)));
+    meant.iter().map(|swarm| ObjectRef::from_obj(&**swarm)).collect()
 }
 
 /// The Swarms whose pool is the StatefulSet called `name`, to which a pod belongs.
 pub(super) fn with_pod(
-    swarms: &Store<Swarm>,
-    pools: &Store<StatefulSet>,
+    swarms: &Cache<Swarm>,
+    pools: &Cache<StatefulSet>,
     namespace: &str,
     name: &str,
 ) -> Vec<ObjectRef<Swarm>> {
-    let pool = pools.get(&ObjectRef::new(name).within(namespace));
-    let swarms = swarms.state();
-    let is_pool = |swarm: &Swarm| {
-        let WorkloadRef { name: named, match_labels } = &swarm.spec.pool.stateful_set;
-        let has = |labels: &std::collections::BTreeMap<String, String>| {
-            let has =
-                |(key, value)| pool.as_ref().and_then(|pool| pool.labels().get(key)) == Some(value);
-            labels.iter().all(has)
-        };
-        swarm.namespace().as_deref() == Some(namespace)
-            && (named.as_deref() == Some(name) || match_labels.as_ref().is_some_and(has))
-    };
-    let meant = swarms.iter().filter(|swarm| is_pool(swarm));
-    meant.map(|swarm| ObjectRef::from_obj(&**swarm)).collect()
+    let pool = pools.get(namespace, name);
+    let mut meant = swarms.with(&cached::with_pool(namespace, None));
+    meant.retain(|swarm| {
+        let has =
+            |(key, value)| pool.as_ref().and_then(|pool| pool.labels().get(key)) == Some(value);
+        let labels = &swarm.spec.pool.stateful_set.match_labels;
+        labels.as_ref().is_some_and(|labels| labels.iter().all(has))
+    });
+    meant.extend(swarms.with(&cached::with_pool(namespace, Some(name))));
+    meant.iter().map(|swarm| ObjectRef::from_obj(&**swarm)).collect()
 }
 
 /// The pool as it is after our own last scaling, which the cache may not have seen yet.

@@ -2,11 +2,12 @@
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::PartialObjectMeta;
-use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::reflector::ObjectRef;
 use kube::{Api, ResourceExt};
 use swarm_core::Jobs;
 use swarm_core::ports::StoreError;
 
+use super::cached::{self, Cache};
 use super::context::{Caches, Context, Memory};
 use crate::api::{JobSource, Swarm};
 use crate::ledger::bounded;
@@ -68,11 +69,11 @@ impl Caches {
         let mut found = Vec::new();
         for source in &swarm.spec.job_sources {
             if let Some(named) = &source.config_map {
-                found.extend(self.sources.get(&ObjectRef::new(&named.name).within(&namespace)));
+                found.extend(self.sources.get(&namespace, &named.name));
             }
             if source.selector.is_some() {
-                let mut all = self.sources.state();
-                all.retain(|map| map.namespace().as_ref() == Some(&namespace) && has(source, map));
+                let mut all = self.sources.with(&namespace);
+                all.retain(|map| has(source, map));
                 found.extend(all);
             }
         }
@@ -92,18 +93,12 @@ fn has(source: &JobSource, map: &PartialObjectMeta<ConfigMap>) -> bool {
 
 /// The Swarms that a change of this ConfigMap may concern.
 pub(super) fn with_source(
-    swarms: &Store<Swarm>,
+    swarms: &Cache<Swarm>,
     map: &PartialObjectMeta<ConfigMap>,
 ) -> Vec<ObjectRef<Swarm>> {
-    let (namespace, name) = (map.namespace(), map.name_any());
-    let speaks_of = |source: &JobSource| {
-        let by_name = source.config_map.as_ref().is_some_and(|named| named.name == name);
-        // One whose labels were taken away just now must be noticed, too.
-        by_name || source.selector.is_some()
-    };
-    let swarms = swarms.state();
-    let meant = swarms.iter().filter(|swarm| {
-        swarm.namespace() == namespace && swarm.spec.job_sources.iter().any(speaks_of)
-    });
-    meant.map(|swarm| ObjectRef::from_obj(&**swarm)).collect()
+    let (namespace, name) = (map.namespace().unwrap_or_default(), map.name_any());
+    let mut meant = swarms.with(&cached::with_source(&namespace, Some(&name)));
+    // One whose labels were taken away just now must be noticed, too.
+    meant.extend(swarms.with(&cached::with_source(&namespace, None)));
+    meant.iter().map(|swarm| ObjectRef::from_obj(&**swarm)).collect()
 }

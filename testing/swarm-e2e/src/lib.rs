@@ -6,8 +6,9 @@
 //! 3. [`cluster`] boots etcd, the control plane and two nodes in there;
 //! 4. [`story`] tells the [`stories`] one after another and keeps evidence of those that fail;
 //! 5. [`proxy`] stands in front of the API server where a story wants to stop at a write;
-//! 6. [`contract`] says what every adapter of a port must do, on files and on the cluster;
-//! 7. [`gone`] proves that nothing is left, however a run ends.
+//! 6. [`figures`] measures the operator in it;
+//! 7. [`contract`] says what every adapter of a port must do, on files and on the cluster;
+//! 8. [`gone`] proves that nothing is left, however a run ends.
 //!
 //! This crate is never shipped, and no crate of the product knows it.
 #![cfg(feature = "harness")]
@@ -17,6 +18,7 @@ pub mod cache;
 pub mod cluster;
 pub mod command;
 pub mod contract;
+pub mod figures;
 pub mod gone;
 pub mod images;
 pub mod operator;

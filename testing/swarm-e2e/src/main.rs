@@ -10,6 +10,7 @@ use clap::{Parser, Subcommand};
 
 use swarm_e2e::cache::Cache;
 use swarm_e2e::cluster::{Cluster, FOLDER, Setup};
+use swarm_e2e::figures;
 use swarm_e2e::output::{Laps, complain, say};
 use swarm_e2e::sandbox::{self, Stage};
 use swarm_e2e::story::{self, Story};
@@ -34,6 +35,8 @@ enum Command {
     },
     /// Names the stories.
     List,
+    /// Measures the operator in the cluster and prints Markdown tables.
+    Figures(figures::Options),
     /// Boots the cluster with operator and samples and runs a command in it; $SHELL without one.
     ///
     /// KUBECONFIG and PATH are set. The cluster ends with the command.
@@ -85,7 +88,7 @@ fn outside(cache: &Cache, command: &Command) -> Result<i32> {
             gone::check(cache)?;
             return Ok(0);
         }
-        Command::Shell { .. } | Command::Hold { .. } => (),
+        Command::Shell { .. } | Command::Figures(_) | Command::Hold { .. } => (),
     }
     sandbox::require()?;
     build(cache)?;
@@ -111,6 +114,9 @@ async fn inside(cache: &Cache, command: Command) -> Result<i32> {
             let filtered_out = stories::all().len() - chosen.len();
             let failed = story::tell(cache, &Arc::new(cluster), &chosen, filtered_out).await;
             Ok(i32::from(0 < failed))
+        }
+        Command::Figures(options) => {
+            figures::measure(&Arc::new(cluster), &options).await.map(|()| 0)
         }
         Command::Shell { command } => shell(&cluster, &command).await,
         Command::Hold { panic } => gone::hold(cache, &cluster, panic).await.map(|()| 0),

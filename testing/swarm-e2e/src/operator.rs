@@ -31,17 +31,31 @@ pub async fn install_operator(cluster: &Cluster) -> Result<bool> {
 }
 
 async fn install(cluster: &Cluster) -> Result<bool> {
-    let deploy = repository().join("deploy");
-    let (crds, base) = (deploy.join("crds"), deploy.join("base"));
-    if !crds.is_dir() || !base.is_dir() {
+    let base = repository().join("deploy/base");
+    if !base.is_dir() || !install_resources(cluster).await? {
+        return Ok(false);
+    }
+    cluster.kubectl(&["apply", "--kustomize", &base.display().to_string()]).await?;
+    let available = ["--for=condition=Available", "deployment", "--all", "--namespace", NAMESPACE];
+    wait(cluster, &available).await?;
+    Ok(true)
+}
+
+/// Installs the custom resources alone, for an operator that runs outside of the cluster.
+///
+/// Answers `false` where the repository has none.
+///
+/// # Errors
+///
+/// When one is refused.
+pub async fn install_resources(cluster: &Cluster) -> Result<bool> {
+    let crds = repository().join("deploy/crds");
+    if !crds.is_dir() {
         return Ok(false);
     }
     cluster.kubectl(&["apply", "--kustomize", &crds.display().to_string()]).await?;
     let established = ["--for=condition=Established", "customresourcedefinition", "--all"];
     wait(cluster, &established).await?;
-    cluster.kubectl(&["apply", "--kustomize", &base.display().to_string()]).await?;
-    let available = ["--for=condition=Available", "deployment", "--all", "--namespace", NAMESPACE];
-    wait(cluster, &available).await?;
     Ok(true)
 }
 

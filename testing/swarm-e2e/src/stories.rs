@@ -14,7 +14,7 @@ mod moves_are_bounded;
 mod nothing_is_written_at_rest;
 mod operator_dies_at_any_write;
 mod parts_restart;
-mod pool;
+pub(crate) mod pool;
 mod stores_keep_their_contract;
 mod streams_walk_through;
 mod the_swarm_scales_its_pool;

@@ -89,6 +89,21 @@ pub struct Context {
 }
 
 impl Context {
+    /// Works in `namespace`, which is made if need be.
+    ///
+    /// # Errors
+    ///
+    /// When the namespace does not come up.
+    pub async fn new(cluster: &Arc<Cluster>, namespace: &str) -> Result<Self> {
+        make_namespace(cluster, namespace).await.context("no namespace")?;
+        Ok(Self {
+            cluster: Arc::clone(cluster),
+            client: cluster.client.clone(),
+            namespace: namespace.to_owned(),
+            laps: Laps::start(),
+        })
+    }
+
     /// Runs kubectl in the story's namespace and returns what it printed.
     ///
     /// # Errors
@@ -186,13 +201,7 @@ fn summary(told: &[(&str, Duration, bool)], filtered_out: usize, took: Duration)
 /// Tells one story in a task of its own, so that a panic or a hang in it ends nothing else.
 async fn bounded(cluster: &Arc<Cluster>, story: &Story) -> Result<()> {
     let namespace = story.namespace();
-    make_namespace(cluster, &namespace).await.context("no namespace for the story")?;
-    let context = Context {
-        cluster: Arc::clone(cluster),
-        client: cluster.client.clone(),
-        namespace: namespace.clone(),
-        laps: Laps::start(),
-    };
+    let context = Context::new(cluster, &namespace).await?;
     let mut task = tokio::spawn((story.tell)(context));
     match tokio::time::timeout(story.within, &mut task).await {
         Ok(Ok(result)) => result,

@@ -17,7 +17,7 @@ use crate::story::Context;
 use crate::until::until;
 
 /// How long any change may take to come to rest before a story gives up.
-pub(super) const REST_WITHIN: Duration = Duration::from_mins(1);
+pub(crate) const REST_WITHIN: Duration = Duration::from_mins(1);
 /// How long a worker may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 /// The port of a worker.
@@ -27,16 +27,16 @@ const WORKERS: &str = "app=swarm-worker";
 
 /// What one worker says of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub(super) struct Report {
-    pub(super) version: u64,
-    pub(super) jobs: BTreeSet<String>,
+pub(crate) struct Report {
+    pub(crate) version: u64,
+    pub(crate) jobs: BTreeSet<String>,
 }
 
 /// What every worker says of itself, by pod name.
-pub(super) type Reports = BTreeMap<String, Report>;
+pub(crate) type Reports = BTreeMap<String, Report>;
 
 /// The shipped sample: 27 streams on a StatefulSet, with so many replicas.
-pub(super) fn sample(replicas: usize) -> Result<String> {
+pub(crate) fn sample(replicas: usize) -> Result<String> {
     let file = repository().join("deploy/samples/streams.yaml");
     let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
     ensure!(text.contains("replicas: 3"), "the sample has three replicas");
@@ -44,13 +44,13 @@ pub(super) fn sample(replicas: usize) -> Result<String> {
 }
 
 /// The jobs that a manifest lists.
-pub(super) fn jobs_of(manifest: &str) -> BTreeSet<String> {
+pub(crate) fn jobs_of(manifest: &str) -> BTreeSet<String> {
     let names = manifest.lines().filter_map(|line| line.trim().strip_prefix("- name: stream:"));
     names.map(|name| format!("stream:{name}")).collect()
 }
 
 /// Asks every worker that is there, also one on its way out, what it runs.
-pub(super) async fn reports(context: &Context) -> Result<Reports> {
+pub(crate) async fn reports(context: &Context) -> Result<Reports> {
     let pods = context.api::<Pod>().list(&ListParams::default().labels(WORKERS)).await?;
     let mut reports = Reports::new();
     for pod in pods {
@@ -61,7 +61,7 @@ pub(super) async fn reports(context: &Context) -> Result<Reports> {
 }
 
 /// Asks one worker what it runs.
-pub(super) async fn report(context: &Context, pod: &str) -> Result<Report> {
+pub(crate) async fn report(context: &Context, pod: &str) -> Result<Report> {
     // The API server would wait half a minute for an address that is gone.
     let answer = context.cluster.pod_http(&context.namespace, pod, PORT, "internal/version");
     let text = tokio::time::timeout(ANSWER_WITHIN, answer).await.context("no answer")??;
@@ -70,7 +70,7 @@ pub(super) async fn report(context: &Context, pod: &str) -> Result<Report> {
 
 /// Waits until exactly `workers` workers run exactly `jobs`, each job once and evenly. Tells how
 /// long it took since `change`.
-pub(super) async fn at_rest(
+pub(crate) async fn at_rest(
     context: &Context,
     jobs: &BTreeSet<String>,
     workers: usize,
@@ -134,7 +134,7 @@ pub(super) async fn as_recorded(context: &Context, reports: &Reports) -> Result<
 }
 
 /// How many jobs run on another worker than before; new and removed ones do not count.
-pub(super) fn moved(before: &Reports, after: &Reports) -> usize {
+pub(crate) fn moved(before: &Reports, after: &Reports) -> usize {
     let holders = |reports: &Reports| -> BTreeMap<String, String> {
         let pairs = reports.iter().flat_map(|(worker, report)| {
             report.jobs.iter().map(move |job| (job.clone(), worker.clone()))

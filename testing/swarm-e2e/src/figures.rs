@@ -1,0 +1,156 @@
+//! Measures the operator in the cluster, beside the budgets it has, and prints Markdown tables.
+//!
+//! Nothing here asserts on a time: a part fails only when something does not settle within its
+//! bound. Every table is followed by the load of the machine, since other work makes figures worse.
+
+mod change;
+mod large;
+mod outside;
+mod process;
+mod scale;
+mod simulated;
+mod writes;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+
+use crate::cluster::Cluster;
+use crate::output::say;
+
+/// What can be measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    /// From a change of the list until every worker it concerns runs it, with nudge and without.
+    Change,
+    /// What the operator writes for a change, and at rest.
+    Writes,
+    /// One Swarm with 20,000 jobs on 100 real pods.
+    Large,
+    /// Memory and CPU for hundreds of Swarms, on pools that no kubelet runs.
+    Scale,
+}
+
+/// All parts. `scale` comes last, as it stops the controller manager.
+const ALL: [Part; 4] = [Part::Change, Part::Writes, Part::Large, Part::Scale];
+
+/// How to measure.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Options {
+    /// What to measure; all parts without any.
+    pub parts: Vec<Part>,
+    /// For how many minutes writes at rest are counted.
+    #[arg(long, value_name = "MINUTES", default_value_t = 1)]
+    pub rest: u64,
+    /// For `scale`: leave out sizes with more Swarms. The API server needs about 15 MB for each.
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000)]
+    pub swarms_max: usize,
+    /// For `scale`: the operator to measure, such as one that was built before a change.
+    #[arg(long, value_name = "FILE")]
+    pub operator: Option<PathBuf>,
+}
+
+/// Measures what `options` say.
+///
+/// # Errors
+///
+/// When something does not settle within its bound.
+pub async fn measure(cluster: &Arc<Cluster>, options: &Options) -> Result<()> {
+    let Options { parts, rest, swarms_max, operator } = options;
+    let built = cluster.binaries.ours.join("swarm-operator");
+    let program = operator.as_ref().unwrap_or(&built);
+    for part in ALL.into_iter().filter(|part| parts.is_empty() || parts.contains(part)) {
+        let measured = match part {
+            Part::Change => change::measure(cluster).await,
+            Part::Writes => writes::measure(cluster, Duration::from_mins(*rest)).await,
+            Part::Large => large::measure(cluster).await,
+            Part::Scale => scale::measure(cluster, program, *swarms_max).await,
+        };
+        measured.with_context(|| format!("cannot measure {part:?}"))?;
+        let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        let load = load.split_whitespace().take(3).collect::<Vec<_>>().join(", ");
+        say(format_args!("\nload of the machine at the end, over 1, 5 and 15 minutes: {load}\n"));
+    }
+    Ok(())
+}
+
+/// Times in order, of which a table shows a few.
+struct Times(Vec<Duration>);
+
+impl Times {
+    fn new(mut times: Vec<Duration>) -> Self {
+        times.sort_unstable();
+        Self(times)
+    }
+
+    /// The time that so many percent of all do not exceed.
+    fn at(&self, percent: usize) -> Duration {
+        let rank = (self.0.len() * percent).div_ceil(100);
+        self.0.get(rank.saturating_sub(1)).copied().unwrap_or_default()
+    }
+
+    /// Cells of a table: how many, median, 99 %, worst.
+    fn cells(&self) -> String {
+        let [median, most, worst] = [50, 99, 100].map(|percent| shown(self.at(percent)));
+        format!("{} | {median} | {most} | {worst}", self.0.len())
+    }
+}
+
+/// A time as people read it.
+fn shown(time: Duration) -> String {
+    if time < Duration::from_secs(10) {
+        return format!("{} ms", time.as_millis());
+    }
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+/// Makes so many things, a few at a time.
+async fn each<F, Made>(count: usize, make: F) -> Result<()>
+where
+    F: Fn(usize) -> Made + Clone + Send + 'static,
+    Made: Future<Output = Result<()>> + Send,
+{
+    const AT_A_TIME: usize = 16;
+    let mut tasks = tokio::task::JoinSet::new();
+    for first in 0..AT_A_TIME {
+        let make = make.clone();
+        tasks.spawn(async move {
+            for n in (first..count).step_by(AT_A_TIME) {
+                make(n).await?;
+            }
+            anyhow::Ok(())
+        });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended??;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_counts_from_the_fastest_and_rounds_up() {
+        let times = Times::new((1..=10).rev().map(Duration::from_millis).collect());
+        assert_eq!(times.cells(), "10 | 5 ms | 10 ms | 10 ms");
+    }
+
+    #[tokio::test]
+    async fn each_thing_is_made_once_and_a_failure_is_told() {
+        let made = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let note = made.clone();
+        let record = move |n| {
+            note.lock().unwrap().push(n);
+            async { Ok(()) }
+        };
+        each(40, record).await.unwrap();
+        made.lock().unwrap().sort_unstable();
+        assert!(made.lock().unwrap().iter().copied().eq(0..40));
+        let fail = |n| async move { if n == 2 { anyhow::bail!("two") } else { Ok(()) } };
+        assert!(each(3, fail).await.is_err());
+    }
+}

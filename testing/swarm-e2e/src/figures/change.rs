@@ -1,0 +1,160 @@
+//! How long a change of the list takes until every worker it concerns runs it, by its own word.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use swarm_adapters_k8s::api::Swarm;
+use tokio::task::JoinSet;
+
+use super::Times;
+use crate::cluster::Cluster;
+use crate::output::say;
+use crate::stories::pool::{REST_WITHIN, Reports, at_rest, jobs_of, report, sample};
+use crate::story::Context;
+
+/// How many changes are timed with nudges.
+const CHANGES: usize = 60;
+/// How many workers there are.
+const WORKERS: usize = 3;
+/// Between two changes, beside a part that differs from change to change: every change starts from
+/// rest, and none in step with the kubelet, which syncs a pod at most once a second.
+const PAUSE: Duration = Duration::from_secs(2);
+/// Between two looks at the workers.
+const STEP: Duration = Duration::from_millis(5);
+/// Without nudges every pod gets a change in its own time, so one change gives so many times.
+const UNTOLD: usize = 20;
+/// How many changes are timed without nudges.
+const ROUNDS: usize = 3;
+/// A kubelet syncs a pod after 90 seconds at the latest.
+const UNTOLD_WITHIN: Duration = Duration::from_mins(3);
+/// Between two looks at a worker that nobody nudges.
+const UNTOLD_STEP: Duration = Duration::from_millis(250);
+
+pub(super) async fn measure(cluster: &Arc<Cluster>) -> Result<()> {
+    let nudged = nudged(&Context::new(cluster, "figures-change").await?).await?;
+    let untold = untold(&Context::new(cluster, "figures-untold").await?).await?;
+    say(
+        "\n| from a change of the list until every worker it concerns runs it | changes | median | 99 % | worst |",
+    );
+    say("|---|---|---|---|---|");
+    say(format_args!("| with nudges | {} |", nudged.cells()));
+    say(format_args!(
+        "| without: view written → a worker runs it, {UNTOLD} workers | {} |",
+        untold.cells()
+    ));
+    Ok(())
+}
+
+/// Times changes of a Swarm: in turn one more stream, and that one away again.
+async fn nudged(context: &Context) -> Result<Times> {
+    context.operator().await?;
+    let manifest = sample(WORKERS)?;
+    let mut jobs = jobs_of(&manifest);
+    context.apply(&manifest).await?;
+    at_rest(context, &jobs, WORKERS, Instant::now()).await?;
+    let mut times = Vec::new();
+    for n in 0..CHANGES {
+        let uneven = Duration::from_millis(137 * n as u64 % 1_000);
+        tokio::time::sleep(PAUSE + uneven).await;
+        let extra = format!("stream:extra{}:new", n / 2);
+        if n % 2 == 0 {
+            jobs.insert(extra);
+        } else {
+            jobs.remove(&extra);
+        }
+        let list: Vec<_> = jobs.iter().map(|name| json!({"name": name})).collect();
+        let patch = Patch::Merge(json!({"spec": {"jobs": list}}));
+        let change = Instant::now();
+        context.api::<Swarm>().patch("streams", &PatchParams::default(), &patch).await?;
+        while !run_exactly(&all(context).await?, &jobs) {
+            ensure!(change.elapsed() < REST_WITHIN, "change {n} did not arrive");
+            tokio::time::sleep(STEP).await;
+        }
+        times.push(change.elapsed());
+    }
+    context.laps.lap(format!("{CHANGES} changes with nudges"));
+    context.kubectl(&["delete", "swarm", "--all"]).await?;
+    context.kubectl(&["delete", "statefulset", "--all"]).await?;
+    Ok(Times::new(times))
+}
+
+/// Asks all workers at once: one after another would take longer than what is measured.
+async fn all(context: &Context) -> Result<Reports> {
+    let mut asked = JoinSet::new();
+    for n in 0..WORKERS {
+        let (context, name) = (context.clone(), format!("swarm-worker-{n}"));
+        asked.spawn(async move { anyhow::Ok((name.clone(), report(&context, &name).await?)) });
+    }
+    let mut reports = Reports::new();
+    while let Some(answer) = asked.join_next().await {
+        let (name, report) = answer??;
+        reports.insert(name, report);
+    }
+    Ok(reports)
+}
+
+/// Whether each of `jobs` runs exactly once, and nothing else does.
+fn run_exactly(reports: &Reports, jobs: &BTreeSet<String>) -> bool {
+    let running = reports.values().flat_map(|report| report.jobs.iter());
+    let mut running: Vec<_> = running.collect();
+    running.sort();
+    running.into_iter().eq(jobs)
+}
+
+/// Times how long a view that is written by hand takes into pods that nobody nudges.
+async fn untold(context: &Context) -> Result<Times> {
+    let manifest = sample(UNTOLD)?;
+    // No Swarm, hence no operator that nudges.
+    let (_, pool) = manifest.split_once("\n---\n").unwrap_or_default();
+    write_view(context, 0).await?;
+    context.apply(pool).await?;
+    let timeout = format!("--timeout={}s", UNTOLD_WITHIN.as_secs());
+    context.kubectl(&["rollout", "status", "statefulset/swarm-worker", &timeout]).await?;
+    context.laps.lap(format!("{UNTOLD} workers that nobody nudges"));
+    let mut times = Vec::new();
+    for round in 1..=ROUNDS {
+        write_view(context, round).await?;
+        let written = Instant::now();
+        let mut asked = JoinSet::new();
+        for n in 0..UNTOLD {
+            let context = context.clone();
+            asked.spawn(async move { arrived(&context, n, round, written).await });
+        }
+        for time in asked.join_all().await {
+            times.push(time?);
+        }
+        context.laps.lap(format!("round {round} of {ROUNDS} without nudges"));
+    }
+    context.kubectl(&["delete", "statefulset", "--all"]).await?;
+    Ok(Times::new(times))
+}
+
+async fn write_view(context: &Context, round: usize) -> Result<()> {
+    let entries = (0..UNTOLD).map(|n| {
+        format!("  swarm-worker-{n}:\n    jobs: [\"round{round}\"]\n    version: {round}\n")
+    });
+    let view = format!("workloads:\n{}version: {round}\n", entries.collect::<String>());
+    let patch = Patch::Apply(json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "swarm-worker-config"},
+        "data": {"config.yml": view},
+    }));
+    let params = PatchParams::apply("figures").force();
+    context.api::<ConfigMap>().patch("swarm-worker-config", &params, &patch).await?;
+    Ok(())
+}
+
+async fn arrived(context: &Context, n: usize, round: usize, since: Instant) -> Result<Duration> {
+    let (pod, wanted) = (format!("swarm-worker-{n}"), BTreeSet::from([format!("round{round}")]));
+    while report(context, &pod).await.map_or(true, |report| report.jobs != wanted) {
+        ensure!(since.elapsed() < UNTOLD_WITHIN, "round {round} did not arrive at {pod}");
+        tokio::time::sleep(UNTOLD_STEP).await;
+    }
+    Ok(since.elapsed())
+}

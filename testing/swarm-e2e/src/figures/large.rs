@@ -1,0 +1,158 @@
+//! One Swarm with as many jobs as a ledger is promised to hold, on a hundred real pods.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use super::{Times, shown};
+use crate::cluster::Cluster;
+use crate::output::say;
+use crate::stories::pool::{Report, report, sample};
+use crate::story::Context;
+use crate::until::until;
+
+const JOBS: usize = 20_000;
+const WORKERS: usize = 100;
+/// How long the machine may take to start all pods.
+const PODS_WITHIN: Duration = Duration::from_mins(10);
+/// How long any change may take.
+const REST_WITHIN: Duration = Duration::from_mins(3);
+/// How many jobs are added one by one.
+const EDITS: usize = 10;
+/// Between two looks.
+const STEP: Duration = Duration::from_millis(5);
+/// Between two edits: what an edit set off is over, the last nudge too.
+const PAUSE: Duration = Duration::from_secs(8);
+
+pub(super) async fn measure(cluster: &Arc<Cluster>) -> Result<()> {
+    let context = Context::new(cluster, "figures-large").await?;
+    context.operator().await?;
+    let manifest = sample(WORKERS)?;
+    let (_, pool) = manifest.split_once("\n---\n").unwrap_or_default();
+    // A line a second for each job would measure the log.
+    let quiet = "          env:\n            - {name: RUST_LOG, value: warn}\n";
+    let pool = pool.replacen("          env:\n", quiet, 1);
+    ensure!(pool.contains("RUST_LOG"), "the sample's workers have an environment");
+    // All pods wait for their view here, which is made empty, as the documentation says.
+    context
+        .apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: swarm-worker-config}}")
+        .await?;
+    context.apply(&pool).await?;
+    let timeout = format!("--timeout={}s", PODS_WITHIN.as_secs());
+    context.kubectl(&["rollout", "status", "statefulset/swarm-worker", &timeout]).await?;
+    context.laps.lap(format!("{WORKERS} pods ready"));
+
+    let mut jobs: BTreeSet<String> = (0..JOBS - EDITS).map(job).collect();
+    write(&context, &jobs).await?;
+    let applied = Instant::now();
+    context.apply(SWARM).await?;
+    until("all jobs to run", REST_WITHIN, || everything(&context, &jobs)).await?;
+    let first = applied.elapsed();
+    context.laps.lap(format!("all run after {}", shown(first)));
+
+    let mut times = Vec::new();
+    for n in JOBS - EDITS..JOBS {
+        tokio::time::sleep(PAUSE).await;
+        jobs.insert(job(n));
+        let start = Instant::now();
+        write(&context, &jobs).await?;
+        let holder = told(&context, &job(n), start).await?;
+        while !report(&context, &holder).await?.jobs.contains(&job(n)) {
+            ensure!(start.elapsed() < REST_WITHIN, "{} did not arrive at {holder}", job(n));
+            tokio::time::sleep(STEP).await;
+        }
+        times.push(start.elapsed());
+    }
+    until("all jobs to run", REST_WITHIN, || everything(&context, &jobs)).await?;
+    print(first, &Times::new(times));
+    context.kubectl(&["delete", "swarm", "--all"]).await?;
+    context.kubectl(&["delete", "statefulset", "--all", "--cascade=foreground"]).await.map(drop)
+}
+
+const SWARM: &str = "
+apiVersion: swarm.k8slab.info/v1alpha1
+kind: Swarm
+metadata: {name: large}
+spec:
+  pool: {statefulSet: {name: swarm-worker}}
+  view: {configMapName: swarm-worker-config}
+  jobSources:
+    - {configMap: {name: list, key: jobs}}
+";
+
+fn print(first: Duration, edits: &Times) {
+    say(format_args!("\n| {JOBS} jobs from a ConfigMap, {WORKERS} pods | |\n|---|---|"));
+    say(format_args!("| Swarm applied → all run, by the workers' own word | {} |", shown(first)));
+    let (median, worst) = (shown(edits.at(50)), shown(edits.at(100)));
+    say(format_args!(
+        "| one job more in the list → it runs: median, worst of {EDITS} | {median}, {worst} |"
+    ));
+}
+
+fn job(n: usize) -> String {
+    format!("stream:camera{n:05}:new")
+}
+
+/// Writes the whole list, as a user's tool does.
+async fn write(context: &Context, jobs: &BTreeSet<String>) -> Result<()> {
+    let mut list = String::new();
+    for name in jobs {
+        writeln!(list, "- {name}")?;
+    }
+    let patch = Patch::Apply(json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "list"},
+        "data": {"jobs": list},
+    }));
+    let params = PatchParams::apply("figures").force();
+    context.api::<ConfigMap>().patch("list", &params, &patch).await?;
+    Ok(())
+}
+
+/// Waits until the view tells a worker of `job`, and names it.
+async fn told(context: &Context, job: &str, since: Instant) -> Result<String> {
+    let quoted = format!("\"{job}\"");
+    loop {
+        let view = context.api::<ConfigMap>().get("swarm-worker-config").await?;
+        let text = view.data.as_ref().and_then(|data| data.get("config.yml"));
+        let mut worker = "";
+        for line in text.map(String::as_str).unwrap_or_default().lines() {
+            if line.starts_with("  ") && !line.starts_with("   ") {
+                worker = line.trim().trim_end_matches(':');
+            } else if line.contains(&quoted) {
+                return Ok(worker.to_owned());
+            }
+        }
+        ensure!(since.elapsed() < REST_WITHIN, "the view does not tell {job}");
+        tokio::time::sleep(STEP).await;
+    }
+}
+
+/// Asks all workers whether exactly these jobs run, each once.
+async fn everything(context: &Context, jobs: &BTreeSet<String>) -> Result<Option<()>> {
+    let mut asked = JoinSet::new();
+    for n in 0..WORKERS {
+        let context = context.clone();
+        asked.spawn(async move { report(&context, &format!("swarm-worker-{n}")).await });
+    }
+    let mut running = BTreeMap::<String, usize>::new();
+    while let Some(answer) = asked.join_next().await {
+        let Report { jobs, version: _ } = answer.context("a look failed")??;
+        for job in jobs {
+            *running.entry(job).or_default() += 1;
+        }
+    }
+    let twice = running.values().filter(|count| 1 < **count).count();
+    if twice != 0 || !running.keys().eq(jobs) {
+        bail!("{} of {} jobs run, {twice} of them twice", running.len(), jobs.len());
+    }
+    Ok(Some(()))
+}

@@ -1,0 +1,172 @@
+//! Pools that no kubelet runs: StatefulSets, and pods bound to a node that does not exist.
+//!
+//! The controller manager must stand still meanwhile: it would make pods of its own, and delete
+//! those of a node that it does not know.
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::{Value, json};
+use swarm_adapters_k8s::api::{Swarm, SwarmLedger};
+
+use super::each;
+
+/// How many pods a pool has.
+pub(super) const WORKERS: usize = 3;
+
+/// The names of a pool's jobs, 26 characters each.
+pub(super) fn job(pool: usize, n: usize) -> String {
+    format!("stream:c{pool:04}x{n:05}:updated")
+}
+
+/// Makes a Swarm with so many jobs, and its pool, whose pods are ready.
+pub(super) async fn pool(client: &Client, namespace: &str, n: usize, jobs: usize) -> Result<()> {
+    let name = format!("pool-{n}");
+    let sets: Api<StatefulSet> = Api::namespaced(client.clone(), namespace);
+    let set = serde_json::from_value(json!({
+        "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {
+            "serviceName": name,
+            "replicas": WORKERS,
+            "podManagementPolicy": "Parallel",
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": pod_spec(&name)},
+        },
+    }))?;
+    let set = sets.create(&PostParams::default(), &set).await.context("no StatefulSet")?;
+    let uid = set.uid().context("a StatefulSet has a UID")?;
+    for ordinal in 0..WORKERS {
+        pod(client, namespace, &name, &uid, ordinal).await?;
+    }
+    let swarms: Api<Swarm> = Api::namespaced(client.clone(), namespace);
+    let list: Vec<_> = (0..jobs).map(|job| json!({"name": self::job(n, job)})).collect();
+    let swarm = serde_json::from_value(json!({
+        "apiVersion": "swarm.k8slab.info/v1alpha1",
+        "kind": "Swarm",
+        "metadata": {"name": name},
+        "spec": {"pool": {"statefulSet": {"name": name}}, "jobs": list},
+    }))?;
+    swarms.create(&PostParams::default(), &swarm).await.context("no Swarm")?;
+    Ok(())
+}
+
+async fn pod(
+    client: &Client,
+    namespace: &str,
+    pool: &str,
+    uid: &str,
+    ordinal: usize,
+) -> Result<()> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let name = format!("{pool}-{ordinal}");
+    let mut spec = pod_spec(pool);
+    spec["nodeName"] = "nowhere".into();
+    spec["hostname"] = name.clone().into();
+    let pod = serde_json::from_value(json!({
+        "metadata": {
+            "name": name,
+            "generateName": format!("{pool}-"),
+            "labels": {
+                "app": pool,
+                "apps.kubernetes.io/pod-index": ordinal.to_string(),
+                "controller-revision-hash": format!("{pool}-6b9c8f7d5c"),
+                "statefulset.kubernetes.io/pod-name": name,
+            },
+            "ownerReferences": [{
+                "apiVersion": "apps/v1", "kind": "StatefulSet", "name": pool, "uid": uid,
+                "controller": true, "blockOwnerDeletion": true,
+            }],
+        },
+        "spec": spec,
+    }))?;
+    pods.create(&PostParams::default(), &pod).await.context("no pod")?;
+    let patch = Patch::Merge(json!({"status": pod_status()}));
+    pods.patch_status(&name, &PatchParams::default(), &patch).await.context("no status")?;
+    Ok(())
+}
+
+/// As large as that of the shipped sample.
+fn pod_spec(pool: &str) -> Value {
+    let probe = json!({"httpGet": {"path": "/internal/health", "port": "http"}});
+    json!({
+        "automountServiceAccountToken": false,
+        "terminationGracePeriodSeconds": 15,
+        "securityContext": {
+            "runAsNonRoot": true, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [{
+            "name": "swarm-worker",
+            "image": "swarm-worker:dev",
+            "args": ["run", "--runner=log"],
+            "env": [
+                {"name": "CONFIG_PATH", "value": "/app/config"},
+                {"name": "HTTP_ADDRESS", "value": "0.0.0.0"},
+                {"name": "HTTP_PORT", "value": "9090"},
+            ],
+            "ports": [{"name": "http", "containerPort": 9090}],
+            "readinessProbe": probe,
+            "livenessProbe": probe,
+            "resources": {"requests": {"cpu": "10m"}, "limits": {"memory": "64Mi"}},
+            "volumeMounts": [{"name": "config", "mountPath": "/app/config", "readOnly": true}],
+        }],
+        "volumes": [{"name": "config", "configMap": {"name": format!("{pool}-config")}}],
+    })
+}
+
+fn pod_status() -> Value {
+    let now = "2026-01-01T00:00:00Z";
+    let types = ["PodReadyToStartContainers", "Initialized", "ContainersReady", "PodScheduled"];
+    let conditions: Vec<_> = types
+        .iter()
+        .chain(&["Ready"])
+        .map(|type_| json!({"type": type_, "status": "True", "lastTransitionTime": now}))
+        .collect();
+    json!({
+        "phase": "Running",
+        "conditions": conditions,
+        "hostIP": "10.90.0.9",
+        "podIP": "10.88.9.9",
+        "podIPs": [{"ip": "10.88.9.9"}],
+        "startTime": now,
+        "containerStatuses": [{
+            "name": "swarm-worker", "image": "swarm-worker:dev", "ready": true, "started": true,
+            "restartCount": 0, "imageID": format!("sha256:{}", "0".repeat(64)),
+            "containerID": format!("containerd://{}", "0".repeat(64)),
+            "state": {"running": {"startedAt": now}},
+        }],
+    })
+}
+
+/// Removes all that [`pool`] made in `namespaces`, and what the operator made of it. The operator
+/// must not run.
+pub(super) async fn clear(client: &Client, namespaces: &[String]) -> Result<()> {
+    for namespace in namespaces {
+        let swarms: Api<Swarm> = Api::namespaced(client.clone(), namespace);
+        let names = swarms.list_metadata(&ListParams::default()).await?;
+        let names: Vec<_> = names.iter().map(kube::ResourceExt::name_any).collect();
+        let (all, count) = (swarms.clone(), names.len());
+        each(count, move |n| {
+            let (swarms, name) = (all.clone(), names[n].clone());
+            async move {
+                let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+                swarms.patch_metadata(&name, &PatchParams::default(), &patch).await?;
+                Ok(())
+            }
+        })
+        .await?;
+        let every = ListParams::default();
+        let at_once = DeleteParams::background().grace_period(0);
+        swarms.delete_collection(&at_once, &every).await?;
+        let ledgers: Api<SwarmLedger> = Api::namespaced(client.clone(), namespace);
+        ledgers.delete_collection(&at_once, &every).await?;
+        let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+        pods.delete_collection(&at_once, &every).await?;
+        let sets: Api<StatefulSet> = Api::namespaced(client.clone(), namespace);
+        sets.delete_collection(&at_once, &every).await?;
+        let views: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+        views.delete_collection(&at_once, &every.labels("swarm.k8slab.info/view")).await?;
+    }
+    Ok(())
+}
