@@ -6,8 +6,8 @@ use kube::api::{Patch, PatchParams};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
-use swarm_core::Ledger;
 use swarm_core::ports::{StoreError, ViewStore};
+use swarm_core::{Ledger, View};
 use tokio::sync::Mutex;
 
 use crate::api::{FIELD_MANAGER, Swarm};
@@ -78,6 +78,15 @@ impl ConfigMapViewStore {
         }
     }
 
+    /// The ConfigMap, if there is one.
+    async fn existing(&self, last: Option<&ConfigMap>) -> Result<Option<ConfigMap>, StoreError> {
+        match self.known(last) {
+            Some(known) => Ok(Some(known)),
+            // Not labelled, hence not cached: one that a person made, or none.
+            None => bounded(self.what(), self.api.get_opt(&self.name)).await,
+        }
+    }
+
     fn refuse_foreign_claim(&self, existing: &ConfigMap) -> Result<(), StoreError> {
         let Some(owner) = existing.annotations().get(OWNER_ANNOTATION) else { return Ok(()) };
         if *owner == self.swarm || !(self.exists)(owner) {
@@ -119,14 +128,17 @@ impl ViewStore for ConfigMapViewStore {
         view_of(ledger).map(drop)
     }
 
+    async fn version(&self) -> Result<u64, StoreError> {
+        let last = self.last.lock().await;
+        let existing = self.existing(last.as_ref()).await?;
+        let text = existing.as_ref().and_then(|existing| existing.data.as_ref()?.get(&self.key));
+        Ok(text.map_or(0, |text| View::version_in(text)))
+    }
+
     async fn publish(&self, ledger: &Ledger) -> Result<(), StoreError> {
         let yaml = view_of(ledger)?;
         let mut last = self.last.lock().await;
-        let existing = match self.known(last.as_ref()) {
-            Some(known) => Some(known),
-            // Not labelled, hence not cached: one that a person made, or none.
-            None => bounded(self.what(), self.api.get_opt(&self.name)).await?,
-        };
+        let existing = self.existing(last.as_ref()).await?;
         if let Some(existing) = &existing {
             self.refuse_foreign_claim(existing)?;
             if self.holds(existing, &yaml) {
