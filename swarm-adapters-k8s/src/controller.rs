@@ -14,9 +14,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, TryStreamExt};
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::core::PartialObjectMeta;
 use kube::runtime::controller::{Action, Config as ControllerConfig, Controller};
@@ -28,7 +29,7 @@ use kube::{Api, Client, Config, Resource, ResourceExt};
 use swarm_core::ports::StoreError;
 use tokio::sync::watch;
 
-use crate::api::{FIELD_MANAGER, Swarm};
+use crate::api::{FIELD_MANAGER, Swarm, SwarmLedger};
 use crate::metrics::Metrics;
 use crate::view::{OWNER_ANNOTATION, VIEW_LABEL};
 use context::Context;
@@ -126,10 +127,21 @@ pub async fn run(
             map.metadata.annotations = None;
         });
 
+    let (ledgers, lost_ledgers) = ledgers(scope.api(client));
+    let (namespaces, namespace_stream) = namespaces(&scope, client);
+
     let reporter = Reporter { controller: FIELD_MANAGER.into(), instance: None };
     let recorder = Recorder::new(clients.control.clone(), reporter);
-    let all_pools = pools.clone();
-    let caches = context::Caches { swarms: swarms.clone(), pools, pods, views, sources };
+    let (all_pools, ledger_pools) = (pools.clone(), pools.clone());
+    let caches = context::Caches {
+        swarms: swarms.clone(),
+        pools,
+        pods,
+        views,
+        namespaces,
+        ledgers,
+        sources,
+    };
     let context = Arc::new(Context::new(clients.control, caches, recorder, metrics, ready));
     tokio::spawn(announce(context.clone()));
 
@@ -138,6 +150,7 @@ pub async fn run(
     let relevant = predicates::generation.combine(predicates::finalizers);
     let relevant = swarm_stream.predicate_filter(relevant, PredicateConfig::default());
     let (of_pool, of_pod, of_source) = (swarms.clone(), swarms.clone(), swarms.clone());
+    let (of_ledger, of_namespace) = (swarms.clone(), swarms.clone());
     Controller::for_stream(relevant, swarms)
         .with_config(ControllerConfig::default().concurrency(CONCURRENCY))
         .watches_stream(pool_stream, move |pool| pools::with_pool(&of_pool, &pool))
@@ -145,6 +158,18 @@ pub async fn run(
             let sets = pod.owner_references().iter().filter(|owner| owner.kind == "StatefulSet");
             let set = sets.map(|owner| owner.name.clone()).next().unwrap_or_default();
             pools::with_pod(&of_pod, &all_pools, &pod.namespace().unwrap_or_default(), &set)
+        })
+        .watches_stream(namespace_stream, move |namespace| {
+            let swarms = of_namespace.state().into_iter().filter(move |swarm| {
+                namespace.metadata.deletion_timestamp.is_some()
+                    && swarm.namespace() == namespace.metadata.name
+            });
+            swarms.map(|swarm| ObjectRef::from_obj(&*swarm)).collect::<Vec<_>>()
+        })
+        .watches_stream(lost_ledgers, move |ledger| {
+            let (namespace, name) = (ledger.namespace().unwrap_or_default(), ledger.name_any());
+            let pool = name.strip_prefix("statefulset.").unwrap_or_default();
+            pools::with_pod(&of_ledger, &ledger_pools, &namespace, pool)
         })
         .watches_stream(source_stream, move |map| sources::with_source(&of_source, &map))
         .watches_stream(view_stream, |view| {
@@ -161,6 +186,13 @@ pub async fn run(
         })
         .await;
 }
+
+/// A ledger without what it holds.
+type LedgerMeta = PartialObjectMeta<SwarmLedger>;
+/// A namespace by its name and whether it is going.
+type NamespaceMeta = PartialObjectMeta<Namespace>;
+/// The changes that a watch tells of.
+type Changes<K> = BoxStream<'static, Result<K, watcher::Error>>;
 
 /// Takes nothing from an object that is cached.
 fn keep<K>(_: &mut K) {}
@@ -191,6 +223,51 @@ where
     (reader, stream)
 }
 
+/// The cache of namespaces, and the stream of their changes. The operator of one namespace has no
+/// right to look at any.
+fn namespaces(scope: &Scope, client: &Client) -> (Store<NamespaceMeta>, Changes<NamespaceMeta>) {
+    match scope {
+        Scope::Cluster => {
+            let (reader, stream) = cached(
+                Api::all(client.clone()),
+                watcher::Config::default(),
+                |it: &mut NamespaceMeta| {
+                    it.metadata.annotations = None;
+                },
+            );
+            (reader, stream.boxed())
+        }
+        Scope::Namespace(_) => (store().0, futures::stream::pending().boxed()),
+    }
+}
+
+/// A cache of which ledgers there are, and the stream of those that went: such a pool may need one
+/// again, or be free for another Swarm. What is written into a ledger needs no turn.
+fn ledgers(api: Api<LedgerMeta>) -> (Store<LedgerMeta>, Changes<LedgerMeta>) {
+    let (reader, writer) = store();
+    let stream = watcher(api, watcher::Config::default())
+        .default_backoff()
+        .modify(|ledger| {
+            ledger.managed_fields_mut().clear();
+            ledger.metadata.annotations = None;
+        })
+        .reflect(writer)
+        .inspect_err(|error| tracing::warn!(%error, "a watch failed and is tried again"))
+        .filter_map(|event| {
+            std::future::ready(match event {
+                Ok(watcher::Event::Delete(ledger)) => Some(Ok(ledger)),
+                Ok(
+                    watcher::Event::Apply(_)
+                    | watcher::Event::Init
+                    | watcher::Event::InitApply(_)
+                    | watcher::Event::InitDone,
+                )
+                | Err(_) => None,
+            })
+        });
+    (reader, stream.boxed())
+}
+
 /// Says that the operator is ready once every cache is.
 async fn announce(context: Arc<Context>) {
     if context.caches.wait_until_filled().await.is_ok() {
@@ -204,8 +281,11 @@ async fn reconcile(
     context: Arc<Context>,
 ) -> Result<Action, FinalizerError<StoreError>> {
     let api = Api::namespaced(context.client.clone(), &swarm.namespace().unwrap_or_default());
+    context.wait_until_filled().await;
+    if context.caches.is_going(&swarm) {
+        return context.let_go(&swarm).await.map_err(FinalizerError::CleanupFailed);
+    }
     finalizer(&api, FINALIZER, swarm, |event| async {
-        context.wait_until_filled().await;
         match event {
             Event::Apply(swarm) => context.apply(&swarm).await,
             Event::Cleanup(swarm) => context.release(&swarm).await,

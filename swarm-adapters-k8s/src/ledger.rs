@@ -21,6 +21,9 @@ pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Tells whether the object with this UID still exists.
 pub type IsAlive = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
+/// Tells whether the object with this name may still be as it was seen.
+pub type IsCurrent = Box<dyn Fn(&str, &Seen) -> bool + Send + Sync>;
+
 /// Keeps the ledger of one pool in the API server.
 ///
 /// Creating the object claims the pool for one Swarm. The claim of a Swarm that is gone is taken
@@ -31,12 +34,15 @@ pub struct KubeLedgerStore {
     swarm: Claimant,
     pool: Claimant,
     is_alive: IsAlive,
+    is_current: IsCurrent,
     /// What this process read or wrote last. Stale is harmless: the save would conflict.
     last: Mutex<Option<(Ledger, Seen)>>,
 }
 
 impl KubeLedgerStore {
-    /// The store for `pool`, claimed for `swarm`; `is_alive` tells which Swarms still exist.
+    /// The store for `pool`, claimed for `swarm`; `is_alive` tells which Swarms still exist, and
+    /// `is_current` whether the ledger that was seen last need not be read again. It may be wrong:
+    /// then the next save conflicts, or the ledger is read in vain.
     #[must_use]
     pub fn new(
         client: Client,
@@ -44,12 +50,13 @@ impl KubeLedgerStore {
         swarm: Claimant,
         pool: Claimant,
         is_alive: IsAlive,
+        is_current: IsCurrent,
     ) -> Self {
         // The workload's kind and name, not its UID: a StatefulSet that is deleted with its pods
         // left alone and applied again is the same pool.
         let name = format!("{}.{}", pool.kind.to_lowercase(), pool.name);
         let api = Api::namespaced(client, namespace);
-        Self { api, name, swarm, pool, is_alive, last: Mutex::new(None) }
+        Self { api, name, swarm, pool, is_alive, is_current, last: Mutex::new(None) }
     }
 
     /// The UID of the workload that this store was made for.
@@ -101,6 +108,7 @@ impl KubeLedgerStore {
 impl LedgerStore for KubeLedgerStore {
     async fn load(&self) -> Result<Option<(Ledger, Seen)>, StoreError> {
         let mut last = self.last.lock().await;
+        last.take_if(|(_, seen)| !(self.is_current)(&self.name, seen));
         if last.is_none() {
             let found = bounded(self.what(), self.api.get_opt(&self.name)).await?;
             if let Some(object) = found {

@@ -5,17 +5,18 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
 use kube::core::PartialObjectMeta;
 use kube::runtime::events::Recorder;
 use kube::runtime::reflector::store::WriterDropped;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Client, ResourceExt};
+use swarm_core::ports::Seen;
 use tokio::sync::{Mutex, watch};
 
 use super::pools::Scaled;
 use super::sources::Loaded;
-use crate::api::{Claimant, Swarm, SwarmStatus};
+use crate::api::{Claimant, Swarm, SwarmLedger, SwarmStatus};
 use crate::ledger::KubeLedgerStore;
 use crate::metrics::Metrics;
 use crate::observe::Sightings;
@@ -27,13 +28,17 @@ pub(super) struct Caches {
     pub(super) pools: Store<StatefulSet>,
     pub(super) pods: Store<Pod>,
     pub(super) views: Store<ConfigMap>,
+    /// Namespaces by name only, where the operator serves them all: those that are going matter.
+    pub(super) namespaces: Store<PartialObjectMeta<Namespace>>,
+    /// Ledgers by name and version only: which there are, and which were written by somebody else.
+    pub(super) ledgers: Store<PartialObjectMeta<SwarmLedger>>,
     /// All ConfigMaps, by name, labels and version only.
     pub(super) sources: Store<PartialObjectMeta<ConfigMap>>,
 }
 
 impl Caches {
-    /// Returns when every cache but that of the Swarms has its first complete state: before that,
-    /// absence proves nothing. For the Swarms the controller itself waits.
+    /// Returns when every cache has its first complete state whose absences are taken for true. For
+    /// that of the Swarms the controller itself waits.
     ///
     /// To be awaited by one task only: a second waiter would take the place of the first, which
     /// would then never wake.
@@ -48,6 +53,13 @@ impl Caches {
     pub(super) fn has_view_of(&self, swarm: &Swarm) -> bool {
         let namespace = swarm.namespace().unwrap_or_default();
         self.views.get(&ObjectRef::new(&swarm.view_config_map()).within(&namespace)).is_some()
+    }
+
+    /// Whether the namespace of `swarm` is known to be on its way out.
+    pub(super) fn is_going(&self, swarm: &Swarm) -> bool {
+        let namespace =
+            self.namespaces.get(&ObjectRef::new(&swarm.namespace().unwrap_or_default()));
+        namespace.is_some_and(|namespace| namespace.metadata.deletion_timestamp.is_some())
     }
 
     /// The pods in the namespace of `pool`; which are its own, the observer decides.
@@ -165,12 +177,22 @@ impl Context {
         let is_alive = move |uid: &str| {
             swarms.state().iter().any(|swarm| swarm.metadata.uid.as_deref() == Some(uid))
         };
+        let namespace = swarm.namespace().unwrap_or_default();
+        let (known, within) = (self.caches.ledgers.clone(), namespace.clone());
+        let is_current = move |name: &str, seen: &Seen| {
+            let found = known.get(&ObjectRef::new(name).within(&within));
+            let found = found.and_then(|ledger| ledger.resource_version());
+            let number = |version: &str| version.parse::<u64>().unwrap_or(u64::MAX);
+            // One that is older only lags behind our own write.
+            found.is_some_and(|found| number(&found) <= number(&seen.0))
+        };
         KubeLedgerStore::new(
             self.client.clone(),
-            &swarm.namespace().unwrap_or_default(),
+            &namespace,
             claimant("Swarm", swarm.name_any(), swarm.uid()),
             claimant("StatefulSet", pool.name_any(), pool.uid()),
             Box::new(is_alive),
+            Box::new(is_current),
         )
     }
 

@@ -19,7 +19,8 @@ pub async fn install_operator(cluster: &Cluster) -> Result<bool> {
     cluster.operator.get_or_try_init(|| install(cluster)).await.copied()
 }
 
-async fn install(cluster: &Cluster) -> Result<bool> {
+/// Installs them, also again after they were removed.
+pub(crate) async fn install(cluster: &Cluster) -> Result<bool> {
     let deploy = repository().join("deploy");
     let (crds, base) = (deploy.join("crds"), deploy.join("base"));
     if !crds.is_dir() || !base.is_dir() {

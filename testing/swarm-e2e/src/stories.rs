@@ -2,6 +2,9 @@
 
 mod cluster_runs_pods;
 
+mod a_lost_ledger_is_made_anew;
+mod claims_are_kept;
+
 mod bad_input_is_refused;
 mod cold_start_waits;
 mod documented_commands_work;
@@ -32,6 +35,11 @@ pub fn all() -> Vec<Story> {
         Story::new("list_changes_arrive", |it| Box::pin(list_changes_arrive::tell(it))),
         Story::new("cold_start_waits", |it| Box::pin(cold_start_waits::tell(it))),
         Story::new("bad_input_is_refused", |it| Box::pin(bad_input_is_refused::tell(it))),
+        Story::new("claims_are_kept", |it| Box::pin(claims_are_kept::tell(it)))
+            .within(Duration::from_mins(4)),
+        Story::new("a_lost_ledger_is_made_anew", |it| {
+            Box::pin(a_lost_ledger_is_made_anew::tell(it))
+        }),
         Story::new("nothing_is_written_at_rest", |it| {
             Box::pin(nothing_is_written_at_rest::tell(it))
         }),
@@ -44,7 +52,8 @@ pub fn all() -> Vec<Story> {
         Story::new("moves_are_bounded", |it| Box::pin(moves_are_bounded::tell(it))),
         Story::new("the_swarm_scales_its_pool", |it| Box::pin(the_swarm_scales_its_pool::tell(it))),
         Story::new("manifests_are_accepted", |it| Box::pin(manifests_are_accepted::tell(it))),
-        Story::new("uninstall_never_hangs", |it| Box::pin(uninstall_never_hangs::tell(it))),
+        Story::new("uninstall_never_hangs", |it| Box::pin(uninstall_never_hangs::tell(it)))
+            .within(Duration::from_mins(5)),
         // It ends with the removal of the operator, so it comes last.
         Story::new("documented_commands_work", |it| Box::pin(documented_commands_work::tell(it)))
             .in_namespace(operator::NAMESPACE)
