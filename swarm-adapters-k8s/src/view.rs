@@ -100,6 +100,19 @@ impl ConfigMapViewStore {
         Err(StoreError::Refused { code: "ViewClaimed", reason })
     }
 
+    fn refuse_immutable(&self, existing: &ConfigMap) -> Result<(), StoreError> {
+        if existing.immutable != Some(true) {
+            return Ok(());
+        }
+        let reason = format!(
+            "ConfigMap `{}` is immutable, so that workers cannot be told anything new; delete it, and \
+             it is made anew, then scale the pool to 0 and back: a kubelet does not look again at what \
+             was immutable",
+            self.name
+        );
+        Err(StoreError::Refused { code: "ViewImmutable", reason })
+    }
+
     fn holds(&self, existing: &ConfigMap, yaml: &str) -> bool {
         let data = existing.data.as_ref().and_then(|data| data.get(&self.key));
         data.is_some_and(|data| data == yaml)
@@ -125,6 +138,8 @@ fn view_of(ledger: &Ledger) -> Result<String, StoreError> {
 #[async_trait]
 impl ViewStore for ConfigMapViewStore {
     fn check(&self, ledger: &Ledger) -> Result<(), StoreError> {
+        let cached = self.cache.get(&ObjectRef::new(&self.name).within(&self.namespace));
+        cached.map_or(Ok(()), |cached| self.refuse_immutable(&cached))?;
         view_of(ledger).map(drop)
     }
 
@@ -144,6 +159,7 @@ impl ViewStore for ConfigMapViewStore {
             if self.holds(existing, &yaml) {
                 return Ok(());
             }
+            self.refuse_immutable(existing)?;
         }
         let patch = Patch::Apply(json!({
             "apiVersion": "v1",

@@ -107,6 +107,8 @@ pub(super) struct Memory {
     pub(super) replicas_seen: Option<u32>,
     /// What somebody else scaled the pool to, until that is put right.
     pub(super) taken_over: Option<u32>,
+    /// When that was put right, lately.
+    pub(super) takeovers: Vec<Instant>,
 }
 
 impl Context {
@@ -142,6 +144,7 @@ impl Context {
             scaled: None,
             replicas_seen: None,
             taken_over: None,
+            takeovers: Vec::new(),
         };
         let mut memories = unpoisoned(&self.memories);
         let memory = memories.entry(swarm.uid().unwrap_or_default());

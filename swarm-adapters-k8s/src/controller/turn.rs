@@ -143,7 +143,8 @@ impl Context {
         if let Some(replicas) = turn.decision.replicas {
             self.scale(swarm, pool, replicas, memory).await?;
         }
-        let next = again.into_iter().chain(turn.decision.recheck_in).min();
+        let next = again.into_iter().chain(turn.decision.recheck_in);
+        let next = next.chain(memory.contest_ends_in()).min();
         Ok((turn, observed, next))
     }
 
@@ -164,8 +165,16 @@ impl Context {
                     // The plan is not carried out yet; until then the last status is true.
                     return Ok(());
                 }
-                let verdict = complaint.clone();
-                let verdict = verdict.unwrap_or_else(|| Verdict::of(decision, desired, observed));
+                let contest = || memory.contest(swarm, pool);
+                let verdict = match complaint.clone() {
+                    Some(complaint) => complaint,
+                    None => match Verdict::of(decision, desired, observed) {
+                        of if matches!(of.reason, Reason::Settled | Reason::Scaling) => {
+                            contest().unwrap_or(of)
+                        }
+                        of => of,
+                    },
+                };
                 let facts = Facts { decision, desired, observed, pool };
                 (status::after_turn(generation, before, &facts, &verdict), verdict)
             }

@@ -4,6 +4,8 @@ mod cluster_runs_pods;
 
 mod a_lost_ledger_is_made_anew;
 mod claims_are_kept;
+mod views_are_put_right;
+mod what_the_cluster_refuses_is_told;
 
 mod bad_input_is_refused;
 mod cold_start_waits;
@@ -39,6 +41,10 @@ pub fn all() -> Vec<Story> {
             .within(Duration::from_mins(4)),
         Story::new("a_lost_ledger_is_made_anew", |it| {
             Box::pin(a_lost_ledger_is_made_anew::tell(it))
+        }),
+        Story::new("views_are_put_right", |it| Box::pin(views_are_put_right::tell(it))),
+        Story::new("what_the_cluster_refuses_is_told", |it| {
+            Box::pin(what_the_cluster_refuses_is_told::tell(it))
         }),
         Story::new("nothing_is_written_at_rest", |it| {
             Box::pin(nothing_is_written_at_rest::tell(it))
