@@ -119,6 +119,10 @@ fn worker_view(view: SessionView, details: &BTreeMap<JobName, JobDetails>) -> Wo
 
 #[async_trait]
 impl ViewStore for PoolViews {
+    async fn version(&self) -> Result<u64, StoreError> {
+        self.shared.version().await
+    }
+
     async fn publish(&self, ledger: &Ledger) -> Result<(), StoreError> {
         let (dir, due) = (self.dir.clone(), self.due(ledger));
         let write = move || {

@@ -51,6 +51,13 @@ impl FileViewStore {
 
 #[async_trait]
 impl ViewStore for FileViewStore {
+    async fn version(&self) -> Result<u64, StoreError> {
+        let path = self.path.clone();
+        let read = spawn_blocking(move || file::read_text(&path, BYTES_MAX)).await;
+        // What cannot be read is written anew.
+        Ok(read.ok().and_then(Result::ok).map_or(0, |text| View::version_in(&text)))
+    }
+
     async fn publish(&self, ledger: &Ledger) -> Result<(), StoreError> {
         let (path, text) = (self.path.clone(), ledger.view().to_yaml());
         let write = move || match file::read_text(&path, BYTES_MAX) {

@@ -6,6 +6,7 @@
 
 mod cached;
 mod context;
+mod gone;
 mod pools;
 mod refresh;
 mod sources;
@@ -126,10 +127,21 @@ pub async fn run(
     let (sources, source_stream) =
         cached::<PartialObjectMeta<ConfigMap>>(scope.api(client), everything());
 
+    let (ledgers, lost_ledgers) = gone::ledgers(scope.api(client));
+    let (namespaces, namespace_stream) = gone::namespaces(&scope, client);
+
     let reporter = Reporter { controller: FIELD_MANAGER.into(), instance: None };
     let recorder = Recorder::new(clients.control.clone(), reporter);
-    let all_pools = pools.clone();
-    let caches = context::Caches { swarms: swarms.clone(), pools, pods, views, sources };
+    let (all_pools, ledger_pools) = (pools.clone(), pools.clone());
+    let caches = context::Caches {
+        swarms: swarms.clone(),
+        pools,
+        pods,
+        views,
+        namespaces,
+        ledgers,
+        sources,
+    };
     let context = Arc::new(Context::new(clients.control, caches, recorder, metrics, ready));
     tokio::spawn(announce(context.clone()));
 
@@ -138,6 +150,7 @@ pub async fn run(
     let relevant = predicates::generation.combine(predicates::finalizers);
     let relevant = swarm_stream.predicate_filter(relevant, PredicateConfig::default());
     let (of_pool, of_pod, of_source) = (swarms.clone(), swarms.clone(), swarms.clone());
+    let (of_ledger, of_namespace) = (swarms.clone(), swarms.clone());
     Controller::for_stream(relevant, swarms.store)
         .with_config(ControllerConfig::default().concurrency(CONCURRENCY))
         .watches_stream(pool_stream, move |pool| pools::with_pool(&of_pool, &pool))
@@ -145,6 +158,18 @@ pub async fn run(
             let sets = pod.owner_references().iter().filter(|owner| owner.kind == "StatefulSet");
             let set = sets.map(|owner| owner.name.clone()).next().unwrap_or_default();
             pools::with_pod(&of_pod, &all_pools, &pod.namespace().unwrap_or_default(), &set)
+        })
+        .watches_stream(namespace_stream, move |namespace| {
+            let swarms = of_namespace.store.state().into_iter().filter(move |swarm| {
+                namespace.metadata.deletion_timestamp.is_some()
+                    && swarm.namespace() == namespace.metadata.name
+            });
+            swarms.map(|swarm| ObjectRef::from_obj(&*swarm)).collect::<Vec<_>>()
+        })
+        .watches_stream(lost_ledgers, move |ledger| {
+            let (namespace, name) = (ledger.namespace().unwrap_or_default(), ledger.name_any());
+            let pool = name.strip_prefix("statefulset.").unwrap_or_default();
+            pools::with_pod(&of_ledger, &ledger_pools, &namespace, pool)
         })
         .watches_stream(source_stream, move |map| sources::with_source(&of_source, &map))
         .watches_stream(view_stream, |view| {
@@ -175,8 +200,11 @@ async fn reconcile(
     context: Arc<Context>,
 ) -> Result<Action, FinalizerError<StoreError>> {
     let api = Api::namespaced(context.client.clone(), &swarm.namespace().unwrap_or_default());
+    context.wait_until_filled().await;
+    if context.caches.is_going(&swarm) {
+        return context.let_go(&swarm).await.map_err(FinalizerError::CleanupFailed);
+    }
     finalizer(&api, FINALIZER, swarm, |event| async {
-        context.wait_until_filled().await;
         match event {
             Event::Apply(swarm) => context.apply(&swarm).await,
             Event::Cleanup(swarm) => context.release(&swarm).await,

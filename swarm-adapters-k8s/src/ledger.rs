@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::PostParams;
+use kube::core::Request;
 use kube::{Api, Client};
 use swarm_core::Ledger;
 use swarm_core::ports::{LedgerStore, Seen, StoreError};
@@ -18,25 +19,35 @@ const LEDGER_BYTES_MAX: usize = 1_200_000;
 /// How long one request may take before its outcome counts as unknown.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// What the API server says about fields that its definitions do not have.
+const STRICT: &str = "strict decoding error";
+
 /// Tells whether the object with this UID still exists.
 pub type IsAlive = Box<dyn Fn(&str) -> bool + Send + Sync>;
+
+/// Tells whether the object with this name may still be as it was seen.
+pub type IsCurrent = Box<dyn Fn(&str, &Seen) -> bool + Send + Sync>;
 
 /// Keeps the ledger of one pool in the API server.
 ///
 /// Creating the object claims the pool for one Swarm. The claim of a Swarm that is gone is taken
 /// over with the next save, and what is held stays.
 pub struct KubeLedgerStore {
+    client: Client,
     api: Api<SwarmLedger>,
     name: String,
     swarm: Claimant,
     pool: Claimant,
     is_alive: IsAlive,
+    is_current: IsCurrent,
     /// What this process read or wrote last. Stale is harmless: the save would conflict.
     last: Mutex<Option<(Ledger, Seen)>>,
 }
 
 impl KubeLedgerStore {
-    /// The store for `pool`, claimed for `swarm`; `is_alive` tells which Swarms still exist.
+    /// The store for `pool`, claimed for `swarm`; `is_alive` tells which Swarms still exist, and
+    /// `is_current` whether the ledger that was seen last need not be read again. It may be wrong:
+    /// then the next save conflicts, or the ledger is read in vain.
     #[must_use]
     pub fn new(
         client: Client,
@@ -44,12 +55,13 @@ impl KubeLedgerStore {
         swarm: Claimant,
         pool: Claimant,
         is_alive: IsAlive,
+        is_current: IsCurrent,
     ) -> Self {
         // The workload's kind and name, not its UID: a StatefulSet that is deleted with its pods
         // left alone and applied again is the same pool.
         let name = format!("{}.{}", pool.kind.to_lowercase(), pool.name);
-        let api = Api::namespaced(client, namespace);
-        Self { api, name, swarm, pool, is_alive, last: Mutex::new(None) }
+        let api = Api::namespaced(client.clone(), namespace);
+        Self { client, api, name, swarm, pool, is_alive, is_current, last: Mutex::new(None) }
     }
 
     /// The UID of the workload that this store was made for.
@@ -85,6 +97,39 @@ impl KubeLedgerStore {
         Ok(object)
     }
 
+    /// Creates or replaces the object. A field that the definitions in the cluster do not have is
+    /// refused: by itself the API server would drop it in silence, and with it what it says.
+    async fn write(&self, object: &SwarmLedger, seen: Option<&Seen>) -> kube::Result<SwarmLedger> {
+        let (request, params) = (Request::new(self.api.resource_url()), PostParams::default());
+        let body = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
+        let request = match seen {
+            None => request.create(&params, body),
+            Some(_) => request.replace(&self.name, &params, body),
+        };
+        let mut request = request.map_err(kube::Error::BuildRequest)?;
+        let strict = format!("{}&fieldValidation=Strict", request.uri());
+        *request.uri_mut() = strict.parse().map_err(|_| {
+            kube::Error::BuildRequest(kube::core::request::Error::Validation(strict.clone()))
+        })?;
+        self.client.request(request).await
+    }
+
+    /// A ledger that is there and has another form is no failure of the API server.
+    fn unreadable(&self, error: StoreError) -> StoreError {
+        let StoreError::Unavailable { source, .. } = &error else { return error };
+        let Some(kube::Error::SerdeError(detail)) = source.downcast_ref() else { return error };
+        let reason = format!(
+            "the ledger of pool `{}` cannot be read: {detail}; apply deploy/crds of this operator's \
+             version, run the operator that wrote it, or restore it",
+            self.pool.name
+        );
+        // What we always write can only be missing if definitions without it have dropped it.
+        if detail.to_string().starts_with("missing field") {
+            return StoreError::Refused { code: "SchemaTooOld", reason };
+        }
+        StoreError::Refused { code: "LedgerUnreadable", reason }
+    }
+
     fn refuse_foreign_claim(&self, spec: &SwarmLedgerSpec) -> Result<(), StoreError> {
         if spec.swarm.uid == self.swarm.uid || !(self.is_alive)(&spec.swarm.uid) {
             return Ok(());
@@ -101,9 +146,10 @@ impl KubeLedgerStore {
 impl LedgerStore for KubeLedgerStore {
     async fn load(&self) -> Result<Option<(Ledger, Seen)>, StoreError> {
         let mut last = self.last.lock().await;
+        last.take_if(|(_, seen)| !(self.is_current)(&self.name, seen));
         if last.is_none() {
-            let found = bounded(self.what(), self.api.get_opt(&self.name)).await?;
-            if let Some(object) = found {
+            let found = bounded(self.what(), self.api.get_opt(&self.name)).await;
+            if let Some(object) = found.map_err(|error| self.unreadable(error))? {
                 self.refuse_foreign_claim(&object.spec)?;
                 *last = Some((from_spec(&object.spec)?, seen(&object)));
             }
@@ -116,12 +162,8 @@ impl LedgerStore for KubeLedgerStore {
         // Whatever happens now, what was read before is no longer to be trusted.
         *last = None;
         let object = self.object(ledger, seen)?;
-        let params = PostParams::default();
-        let written = match seen {
-            None => bounded(self.what(), self.api.create(&params, &object)).await,
-            Some(_) => bounded(self.what(), self.api.replace(&self.name, &params, &object)).await,
-        };
-        let seen = self::seen(&written?);
+        let written = bounded(self.what(), self.write(&object, seen)).await?;
+        let seen = self::seen(&written);
         *last = Some((ledger.clone(), seen.clone()));
         Ok(seen)
     }
@@ -146,6 +188,14 @@ pub(crate) async fn bounded<T>(
         kube::Error::Api(status) if status.is_forbidden() || status.is_invalid() => {
             let reason = format!("{what} was refused: {}", status.message);
             StoreError::Refused { code: "WriteRefused", reason }
+        }
+        kube::Error::Api(status) if status.message.contains(STRICT) => {
+            let reason = format!(
+                "{what} was refused, since the definitions in the cluster are of another version \
+                 than this operator: apply deploy/crds of its version; {}",
+                status.message
+            );
+            StoreError::Refused { code: "SchemaTooOld", reason }
         }
         _ => StoreError::Unavailable { what, source: error.into() },
     })

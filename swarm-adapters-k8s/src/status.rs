@@ -51,6 +51,8 @@ pub enum Reason {
     SourceMissing,
     /// A ConfigMap that should hold jobs holds something else.
     SourceInvalid,
+    /// Somebody keeps scaling the pool although the Swarm decides.
+    ScaleContested,
     /// The spec cannot be used.
     InvalidSpec,
     /// A store refuses for good; the word is the store's.
@@ -76,6 +78,7 @@ impl Reason {
             Self::PoolAmbiguous => "PoolAmbiguous",
             Self::SourceMissing => "SourceMissing",
             Self::SourceInvalid => "SourceInvalid",
+            Self::ScaleContested => "ScaleContested",
             Self::InvalidSpec => "InvalidSpec",
             Self::Refused(code) => code,
         }
@@ -99,6 +102,7 @@ impl Reason {
             | Self::PoolAmbiguous
             | Self::SourceMissing
             | Self::SourceInvalid
+            | Self::ScaleContested
             | Self::InvalidSpec
             | Self::Refused(_) => true,
         }

@@ -10,8 +10,8 @@ use kube::api::{Patch, PatchParams};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
-use swarm_core::Ledger;
 use swarm_core::ports::{StoreError, ViewStore};
+use swarm_core::{Ledger, View};
 use tokio::sync::Mutex;
 
 use crate::api::{FIELD_MANAGER, Swarm};
@@ -103,6 +103,16 @@ impl ConfigMapViewStore {
         }
     }
 
+    /// The ConfigMap, if there is one.
+    async fn existing(&self, last: Option<&ConfigMap>) -> Result<Option<ConfigMap>, StoreError> {
+        if let Some(known) = self.known(last) {
+            return Ok(Some(known));
+        }
+        // Not labelled, hence not cached: one that a person made, or none.
+        let found = bounded(self.what(), self.api.get_opt(&self.name)).await?;
+        Ok(found.map(slimmed))
+    }
+
     fn refuse_foreign_claim(&self, existing: &ConfigMap) -> Result<(), StoreError> {
         let Some(owner) = existing.annotations().get(OWNER_ANNOTATION) else { return Ok(()) };
         if *owner == self.swarm || !(self.exists)(owner) {
@@ -114,6 +124,19 @@ impl ConfigMapViewStore {
             self.name
         );
         Err(StoreError::Refused { code: "ViewClaimed", reason })
+    }
+
+    fn refuse_immutable(&self, existing: &ConfigMap) -> Result<(), StoreError> {
+        if existing.immutable != Some(true) {
+            return Ok(());
+        }
+        let reason = format!(
+            "ConfigMap `{}` is immutable, so that workers cannot be told anything new; delete it, and \
+             it is made anew, then scale the pool to 0 and back: a kubelet does not look again at what \
+             was immutable",
+            self.name
+        );
+        Err(StoreError::Refused { code: "ViewImmutable", reason })
     }
 
     fn holds(&self, existing: &ConfigMap, yaml: &str, version: &str) -> bool {
@@ -143,23 +166,32 @@ fn view_of(ledger: &Ledger) -> Result<String, StoreError> {
 #[async_trait]
 impl ViewStore for ConfigMapViewStore {
     fn check(&self, ledger: &Ledger) -> Result<(), StoreError> {
+        let cached = self.cache.get(&ObjectRef::new(&self.name).within(&self.namespace));
+        cached.map_or(Ok(()), |cached| self.refuse_immutable(&cached))?;
         view_of(ledger).map(drop)
+    }
+
+    async fn version(&self) -> Result<u64, StoreError> {
+        let last = self.last.lock().await;
+        let ours = |known: &ConfigMap| known.annotations().get(VERSION_ANNOTATION)?.parse().ok();
+        if let Some(version) = self.known(last.as_ref()).as_ref().and_then(ours) {
+            return Ok(version);
+        }
+        let found = bounded(self.what(), self.api.get_opt(&self.name)).await?;
+        let text = found.as_ref().and_then(|found| found.data.as_ref()?.get(&self.key));
+        Ok(text.map_or(0, |text| View::version_in(text)))
     }
 
     async fn publish(&self, ledger: &Ledger) -> Result<(), StoreError> {
         let (yaml, version) = (view_of(ledger)?, ledger.version.to_string());
         let mut last = self.last.lock().await;
-        let mut existing = self.known(last.as_ref());
-        if existing.is_none() {
-            // Not labelled, hence not cached: one that a person made, or none.
-            let found = bounded(self.what(), self.api.get_opt(&self.name)).await?;
-            existing = found.map(slimmed);
-        }
+        let existing = self.existing(last.as_ref()).await?;
         if let Some(existing) = &existing {
             self.refuse_foreign_claim(existing)?;
             if self.holds(existing, &yaml, &version) {
                 return Ok(());
             }
+            self.refuse_immutable(existing)?;
         }
         let patch = Patch::Apply(json!({
             "apiVersion": "v1",

@@ -56,6 +56,14 @@ pub trait ViewStore: Send + Sync {
         Ok(())
     }
 
+    /// The version of what is published now, whoever published it; 0 if nothing is. Asked only
+    /// while a ledger has published nothing itself.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Unavailable`] or [`StoreError::Refused`].
+    async fn version(&self) -> Result<u64, StoreError>;
+
     /// Publishes what follows from `ledger` and returns once that is acknowledged. Publishing what
     /// is published already writes nothing.
     ///

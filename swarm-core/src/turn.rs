@@ -446,6 +446,9 @@ pub struct Turn {
 /// Carries out one turn: reads the ledger, decides, saves the ledger if it changes, and publishes
 /// the view that follows from it.
 ///
+/// A ledger that was lost is made anew. Until it assigns something, workers keep the view that they
+/// have; from then on versions count on from there.
+///
 /// # Errors
 ///
 /// Whatever the stores report. After [`StoreError::Conflict`] the turn is to be repeated from
@@ -475,12 +478,21 @@ pub async fn turn_on(
     let (ledger, seen) = stored.unzip();
     let is_new = ledger.is_none();
     let ledger = ledger.unwrap_or_else(|| Ledger::new(observed.unix_time_us));
-    let decision = decide_on(&ledger, desired, observed, workload);
+    let mut decision = decide_on(&ledger, desired, observed, workload);
+    // What a ledger before this one told the workers, who may still run it.
+    let told = if ledger.version == 0 { views.version().await? } else { 0 };
+    if ledger.version == 0 && decision.ledger.version > 0 {
+        // Under a number that workers know already nobody would bring them what is new.
+        decision.ledger.count_on_from(told);
+    }
     let changed = is_new || decision.ledger != ledger;
     if changed {
         views.check(&decision.ledger)?;
         ledgers.save(&decision.ledger, seen.as_ref()).await?;
     }
-    views.publish(&decision.ledger).await?;
+    // A ledger that has nothing to tell yet takes nothing away from workers either.
+    if decision.ledger.version > 0 || told == 0 {
+        views.publish(&decision.ledger).await?;
+    }
     Ok(Turn { decision, changed })
 }

@@ -78,6 +78,25 @@ impl View {
         names.into_iter().map(change).filter(is_one).collect()
     }
 
+    /// The version that the text of a view tells, read as generously as it may have been written: 0
+    /// where it tells none, or one that no view ever reached.
+    ///
+    /// ```
+    /// use swarm_core::View;
+    ///
+    /// let view = View { version: 7, ..View::default() };
+    /// assert_eq!(View::version_in(&view.to_yaml()), 7);
+    /// assert_eq!(View::version_in("workloads:\n  w-0: {version: 5}\n"), 0);
+    /// ```
+    #[must_use]
+    pub fn version_in(text: &str) -> u64 {
+        /// Every reader can carry it; nobody counts so far.
+        const VERSION_MAX: u64 = 1 << 53;
+        let version = |line: &str| line.strip_prefix("version:")?.trim().parse().ok();
+        let version = text.lines().rev().find_map(version);
+        version.filter(|version| *version < VERSION_MAX).unwrap_or_default()
+    }
+
     /// The view as a YAML document; the same view gives the same bytes.
     ///
     /// ```

@@ -13,6 +13,7 @@ use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Resource, ResourceExt};
 
+use super::gone::NamespaceMeta;
 use crate::api::Swarm;
 use crate::view;
 
@@ -141,6 +142,13 @@ impl Cached for PartialObjectMeta<ConfigMap> {
 
     fn keys(&self) -> Vec<String> {
         self.namespace().into_iter().collect()
+    }
+}
+
+impl Cached for NamespaceMeta {
+    fn slim(&mut self) {
+        self.metadata.managed_fields = None;
+        self.metadata.annotations = None;
     }
 }
 

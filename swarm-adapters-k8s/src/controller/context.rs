@@ -9,10 +9,13 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::core::PartialObjectMeta;
 use kube::runtime::events::Recorder;
 use kube::runtime::reflector::store::WriterDropped;
+use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Client, ResourceExt};
+use swarm_core::ports::Seen;
 use tokio::sync::{Mutex, watch};
 
 use super::cached::{Cache, of_pool, with_uid};
+use super::gone::{LedgerMeta, NamespaceMeta};
 use super::pools::Scaled;
 use super::refresh::Told;
 use super::sources::Loaded;
@@ -28,13 +31,17 @@ pub(super) struct Caches {
     pub(super) pools: Cache<StatefulSet>,
     pub(super) pods: Cache<Pod>,
     pub(super) views: Cache<ConfigMap>,
+    /// Namespaces by name only, where the operator serves them all: those that are going matter.
+    pub(super) namespaces: Store<NamespaceMeta>,
+    /// Ledgers by name and version only: which there are, and which were written by somebody else.
+    pub(super) ledgers: Store<LedgerMeta>,
     /// All ConfigMaps, by name, labels and version only.
     pub(super) sources: Cache<PartialObjectMeta<ConfigMap>>,
 }
 
 impl Caches {
-    /// Returns when every cache but that of the Swarms has its first complete state: before that,
-    /// absence proves nothing. For the Swarms the controller itself waits.
+    /// Returns when every cache has its first complete state whose absences are taken for true. For
+    /// that of the Swarms the controller itself waits.
     ///
     /// To be awaited by one task only: a second waiter would take the place of the first, which
     /// would then never wake.
@@ -49,6 +56,13 @@ impl Caches {
     pub(super) fn has_view_of(&self, swarm: &Swarm) -> bool {
         let namespace = swarm.namespace().unwrap_or_default();
         self.views.get(&namespace, &swarm.view_config_map()).is_some()
+    }
+
+    /// Whether the namespace of `swarm` is known to be on its way out.
+    pub(super) fn is_going(&self, swarm: &Swarm) -> bool {
+        let namespace =
+            self.namespaces.get(&ObjectRef::new(&swarm.namespace().unwrap_or_default()));
+        namespace.is_some_and(|namespace| namespace.metadata.deletion_timestamp.is_some())
     }
 
     /// The pods that have the names of those of `pool`; which are its own, the observer decides.
@@ -97,6 +111,8 @@ pub(super) struct Memory {
     pub(super) replicas_seen: Option<u32>,
     /// What somebody else scaled the pool to, until that is put right.
     pub(super) taken_over: Option<u32>,
+    /// When that was put right, lately.
+    pub(super) takeovers: Vec<Instant>,
 }
 
 impl Context {
@@ -134,6 +150,7 @@ impl Context {
             scaled: None,
             replicas_seen: None,
             taken_over: None,
+            takeovers: Vec::new(),
         };
         let mut memories = unpoisoned(&self.memories);
         let memory = memories.entry(swarm.uid().unwrap_or_default());
@@ -167,12 +184,22 @@ impl Context {
         };
         let swarms = self.caches.swarms.clone();
         let is_alive = move |uid: &str| !swarms.with(&with_uid(uid)).is_empty();
+        let namespace = swarm.namespace().unwrap_or_default();
+        let (known, within) = (self.caches.ledgers.clone(), namespace.clone());
+        let is_current = move |name: &str, seen: &Seen| {
+            let found = known.get(&ObjectRef::new(name).within(&within));
+            let found = found.and_then(|ledger| ledger.resource_version());
+            let number = |version: &str| version.parse::<u64>().unwrap_or(u64::MAX);
+            // One that is older only lags behind our own write.
+            found.is_some_and(|found| number(&found) <= number(&seen.0))
+        };
         KubeLedgerStore::new(
             self.client.clone(),
-            &swarm.namespace().unwrap_or_default(),
+            &namespace,
             claimant("Swarm", swarm.name_any(), swarm.uid()),
             claimant("StatefulSet", pool.name_any(), pool.uid()),
             Box::new(is_alive),
+            Box::new(is_current),
         )
     }
 

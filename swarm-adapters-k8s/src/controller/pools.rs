@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::api::{Api, Patch, PatchParams};
@@ -17,6 +18,9 @@ use crate::api::{Swarm, WorkloadRef};
 use crate::ledger::bounded;
 use crate::observe;
 use crate::status::{Reason, Verdict};
+
+/// So many take-overs within this time are a contest: somebody keeps at it.
+const CONTEST: (usize, Duration) = (3, Duration::from_mins(5));
 
 /// The number of pods that this process asked a workload for, and the version that made.
 #[derive(Clone, Copy, Debug)]
@@ -110,11 +114,37 @@ pub(super) fn note_takeover(swarm: &Swarm, pool: &StatefulSet, memory: &mut Memo
     let now = observe::replicas(pool);
     let Some(wanted) = swarm.spec.replicas.and_then(|count| u32::try_from(count).ok()) else {
         memory.replicas_seen = None;
+        memory.takeovers.clear();
         return;
     };
+    memory.takeovers.retain(|at| at.elapsed() < CONTEST.1);
     let before = memory.replicas_seen.replace(now);
     if before.is_some_and(|before| before != now) && now != wanted {
         memory.taken_over = Some(now);
+    }
+}
+
+impl Memory {
+    /// What there is to say while somebody keeps scaling the pool of `swarm` against it, as an
+    /// autoscaler does that points to the workload.
+    pub(super) fn contest(&self, swarm: &Swarm, pool: &StatefulSet) -> Option<Verdict> {
+        self.contest_ends_in()?;
+        let (count, name, pool) = (self.takeovers.len(), swarm.name_any(), pool.name_any());
+        let message = format!(
+            "somebody set the replicas of StatefulSet `{pool}` {count} times within {} minutes, and \
+             each time they were put back, since spec.replicas of the Swarm decides: let the \
+             autoscaler point to Swarm `{name}` instead of the StatefulSet, or take spec.replicas \
+             out of the Swarm",
+            CONTEST.1.as_secs() / 60
+        );
+        Some(Verdict { reason: Reason::ScaleContested, message })
+    }
+
+    /// How long the contest goes on if nobody scales the pool any more; `None` if there is none.
+    pub(super) fn contest_ends_in(&self) -> Option<Duration> {
+        let (count, within) = CONTEST;
+        let first = self.takeovers.len().checked_sub(count)?;
+        within.checked_sub(self.takeovers[first].elapsed()).filter(|left| !left.is_zero())
     }
 }
 
@@ -141,6 +171,7 @@ impl Context {
         memory.scaled = Some(Scaled { replicas, version: version(&scaled) });
         memory.replicas_seen = Some(replicas);
         if let Some(found) = memory.taken_over.take() {
+            memory.takeovers.push(Instant::now());
             let (swarm_name, wanted) = (swarm.name_any(), replicas);
             let note = format!(
                 "somebody set the replicas of StatefulSet `{name}` to {found}; they are {wanted} \

@@ -13,6 +13,7 @@ use serde_json::json;
 use swarm_core::ports::{StoreError, ViewStore};
 use swarm_core::{Desired, Ledger, Observed, Turn, Waiting, Workload, turn_on};
 
+use super::FINALIZER;
 use super::context::{Context, Memory};
 use super::pools::{as_scaled, note_takeover};
 use super::refresh::note_started;
@@ -194,7 +195,15 @@ impl Context {
                     return Ok(());
                 }
                 let facts = Facts { decision, desired, observed, pool, refreshed };
-                let verdict = complaint.clone().unwrap_or_else(|| Verdict::of(&facts));
+                let verdict = match complaint.clone() {
+                    Some(complaint) => complaint,
+                    None => match Verdict::of(&facts) {
+                        of if matches!(of.reason, Reason::Settled | Reason::Scaling) => {
+                            memory.contest(swarm, pool).unwrap_or(of)
+                        }
+                        of => of,
+                    },
+                };
                 (status::after_turn(generation, before, &facts, &verdict), verdict)
             }
             Outcome::Refused(verdict) => {
@@ -266,7 +275,7 @@ impl Context {
             // Nothing was ever published, or somebody took it away.
             _ if memory.views.is_none() && !self.caches.has_view_of(swarm) => Ok(()),
             Ok(pool) => self.release_pool(swarm, &pool, &nothing, &mut memory).await,
-            Err(_) => self.view_store(swarm).publish(&Ledger::new(0)).await,
+            Err(_) => self.empty_view(swarm).await,
         };
         match released {
             Ok(()) => {}
@@ -280,6 +289,38 @@ impl Context {
         Ok(Action::await_change())
     }
 
+    /// Lets a Swarm go at once whose namespace takes everything with it, and perhaps the operator
+    /// and its rights first.
+    pub(super) async fn let_go(&self, swarm: &Swarm) -> Result<Action, StoreError> {
+        self.forget(swarm);
+        let mut finalizers = swarm.finalizers().to_vec();
+        finalizers.retain(|finalizer| finalizer != FINALIZER);
+        if finalizers.len() < swarm.finalizers().len() {
+            let name = swarm.name_any();
+            let api: Api<Swarm> =
+                Api::namespaced(self.client.clone(), &swarm.namespace().unwrap_or_default());
+            let patch = Patch::Merge(json!({"metadata": {
+                "resourceVersion": swarm.resource_version(),
+                "finalizers": finalizers,
+            }}));
+            let params = PatchParams::default();
+            let let_go = api.patch_metadata(&name, &params, &patch);
+            bounded(format!("Swarm `{name}`"), let_go).await?;
+        }
+        Ok(Action::await_change())
+    }
+
+    /// Empties the view of a Swarm whose ledger cannot do so: its pool is gone, or the ledger was
+    /// lost and no pod is there to make one for.
+    async fn empty_view(&self, swarm: &Swarm) -> Result<(), StoreError> {
+        let views = self.view_store(swarm);
+        let version = match views.version().await? {
+            0 => 0,
+            told => told + 1,
+        };
+        views.publish(&Ledger { version, ..Ledger::new(0) }).await
+    }
+
     async fn release_pool(
         &self,
         swarm: &Swarm,
@@ -290,6 +331,9 @@ impl Context {
         let started = Instant::now();
         let terms = RefreshTerms::of(swarm);
         let (turn, _, mut refreshed) = self.carry_out(swarm, pool, nothing, memory).await?;
+        if turn.decision.ledger.version == 0 {
+            return self.empty_view(swarm).await;
+        }
         while let Some(wait) = refreshed.look_in.or(terms.replaces().then_some(RELEASE_WAIT_MAX)) {
             // Where nobody tells, the soon attempts are made; the late net is not waited for.
             let is_over = if terms.knows() {

@@ -139,6 +139,14 @@ impl Ledger {
         self.former.retain(|session, _| holders.contains(session));
     }
 
+    /// Makes the first publication of a ledger follow one that was there before it.
+    pub(crate) fn count_on_from(&mut self, published: u64) {
+        let slots = self.slots.values_mut().map(|record| &mut record.version);
+        for version in slots.chain([&mut self.version]).filter(|version| **version > 0) {
+            *version += published;
+        }
+    }
+
     /// Gives every slot whose set of jobs changed the number of this publication, and counts it if
     /// there is anything to publish.
     fn count_publication(&mut self, before: &Self) {

@@ -278,3 +278,19 @@ fn what_everybody_runs_goes_on_while_nobody_is_ready() {
     assert_eq!(unready.ledger, first.ledger);
     assert!(unready.plan.unassigned.is_empty());
 }
+
+#[test]
+fn a_ledger_made_anew_counts_its_versions_on_from_the_view_that_is_there() {
+    let complete = observed(&[Presence::Ready; 3]);
+    let first = decide(&Ledger::new(1), &desired(&["a", "b"]), &complete).ledger;
+    let versions = |ledger: &Ledger| {
+        let slots = ledger.slots.values().map(|record| record.version);
+        (ledger.version, slots.collect::<Vec<_>>())
+    };
+    assert_eq!(versions(&first), (1, vec![1; 3]));
+    let mut anew = first.clone();
+    anew.count_on_from(6);
+    assert_eq!(versions(&anew), (7, vec![7; 3]));
+    let more = decide(&anew, &desired(&["a", "b", "c"]), &complete).ledger;
+    assert_eq!(versions(&more), (8, vec![7, 7, 8]));
+}

@@ -10,6 +10,7 @@ mod cli;
 mod fields;
 mod metrics;
 mod pages;
+mod reasons;
 
 use std::path::Path;
 

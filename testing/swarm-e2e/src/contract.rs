@@ -63,6 +63,7 @@ where
     F: Future<Output = Result<(String, String)>>,
 {
     let [first, second, _] = three_ledgers()?;
+    ensure!(views.version().await? == 0, "where nothing is published, versions begin");
     views.publish(&Ledger::new(0)).await?;
     ensure!(read().await?.0 == View::default().to_yaml(), "an empty view is published too");
     views.publish(&first).await?;
@@ -72,6 +73,7 @@ where
     ensure!(read().await?.1 == mark, "publishing what is published writes nothing");
     views.publish(&second).await?;
     ensure!(read().await?.0 == second.view().to_yaml(), "the newest replaces the last");
+    ensure!(views.version().await? == second.version, "and its version is told");
     ensure!(first.assignment() != Assignment::default(), "the views say something");
     Ok(())
 }

@@ -150,7 +150,7 @@ mod tests {
         each(40, record).await.unwrap();
         made.lock().unwrap().sort_unstable();
         assert!(made.lock().unwrap().iter().copied().eq(0..40));
-        let fail = |n| async move { if n == 2 { anyhow::bail!("two") } else { Ok(()) } };
+        let fail = |n| async move { if n == 2 { Err(anyhow::anyhow!("two")) } else { Ok(()) } };
         assert!(each(3, fail).await.is_err());
     }
 }

@@ -30,7 +30,8 @@ pub async fn install_operator(cluster: &Cluster) -> Result<bool> {
     cluster.operator.get_or_try_init(|| install(cluster)).await.copied()
 }
 
-async fn install(cluster: &Cluster) -> Result<bool> {
+/// Installs them, also again after they were removed.
+pub(crate) async fn install(cluster: &Cluster) -> Result<bool> {
     let base = repository().join("deploy/base");
     if !base.is_dir() || !install_resources(cluster).await? {
         return Ok(false);

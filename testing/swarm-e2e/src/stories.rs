@@ -2,7 +2,12 @@
 
 mod cluster_runs_pods;
 
+mod a_lost_ledger_is_made_anew;
 mod a_node_is_lost;
+mod claims_are_kept;
+mod views_are_put_right;
+mod what_the_cluster_refuses_is_told;
+
 mod bad_input_is_refused;
 mod cold_start_waits;
 mod documented_commands_work;
@@ -39,6 +44,15 @@ pub fn all() -> Vec<Story> {
         Story::new("list_changes_arrive", |it| Box::pin(list_changes_arrive::tell(it))),
         Story::new("cold_start_waits", |it| Box::pin(cold_start_waits::tell(it))),
         Story::new("bad_input_is_refused", |it| Box::pin(bad_input_is_refused::tell(it))),
+        Story::new("claims_are_kept", |it| Box::pin(claims_are_kept::tell(it)))
+            .within(Duration::from_mins(4)),
+        Story::new("a_lost_ledger_is_made_anew", |it| {
+            Box::pin(a_lost_ledger_is_made_anew::tell(it))
+        }),
+        Story::new("views_are_put_right", |it| Box::pin(views_are_put_right::tell(it))),
+        Story::new("what_the_cluster_refuses_is_told", |it| {
+            Box::pin(what_the_cluster_refuses_is_told::tell(it))
+        }),
         Story::new("nothing_is_written_at_rest", |it| {
             Box::pin(nothing_is_written_at_rest::tell(it))
         }),
@@ -58,7 +72,8 @@ pub fn all() -> Vec<Story> {
         })
         .within(Duration::from_mins(6)),
         Story::new("manifests_are_accepted", |it| Box::pin(manifests_are_accepted::tell(it))),
-        Story::new("uninstall_never_hangs", |it| Box::pin(uninstall_never_hangs::tell(it))),
+        Story::new("uninstall_never_hangs", |it| Box::pin(uninstall_never_hangs::tell(it)))
+            .within(Duration::from_mins(5)),
         // Crashes.
         Story::new("operator_dies_at_any_write", |it| {
             Box::pin(operator_dies_at_any_write::tell(it))

@@ -5,7 +5,9 @@ use std::fs;
 use anyhow::Context as _;
 use swarm_adapters_host::ledger::FileLedgerStore;
 use swarm_adapters_host::view::FileViewStore;
+use swarm_core::handover::SessionId;
 use swarm_core::ports::LedgerStore;
+use swarm_core::{Desired, Observed, Presence, Slot, WorkerSeen, jobs, turn};
 use swarm_e2e::contract;
 
 #[tokio::test]
@@ -28,4 +30,31 @@ async fn the_view_file_keeps_the_contract() -> anyhow::Result<()> {
         Ok((text, mark.to_string()))
     })
     .await
+}
+
+#[tokio::test]
+async fn a_lost_ledger_takes_nothing_away_before_it_assigns_anew() -> anyhow::Result<()> {
+    let folder = tempfile::tempdir()?;
+    let views = FileViewStore::open(folder.path())?;
+    let view = || fs::read_to_string(views.path());
+    let want = Desired { jobs: jobs(["a", "b"])?, ..Desired::default() };
+    let seen = |presence| {
+        let session = Some(SessionId::plain("w-0"));
+        let worker = WorkerSeen { name: "w-0".into(), presence, session };
+        let workers = [(Slot(0), worker)].into();
+        Observed { workers, workers_desired: 1, ..Observed::default() }
+    };
+    let ledgers = || FileLedgerStore::open(folder.path());
+    let first = turn(&ledgers()?, &views, &want, &seen(Presence::Ready)).await?;
+    let told = view()?;
+    assert_eq!((first.decision.ledger.version, told.contains("\"a\"")), (1, true));
+
+    fs::remove_file(folder.path().join("ledger.json"))?;
+    let waits = turn(&ledgers()?, &views, &want, &seen(Presence::NotReady)).await?;
+    assert!(waits.changed && waits.decision.waiting.is_some(), "it is made anew, and waits");
+    assert_eq!(view()?, told, "the worker goes on with what it has");
+    let anew = turn(&ledgers()?, &views, &want, &seen(Presence::Ready)).await?;
+    assert_eq!(anew.decision.ledger.version, 2, "a version that no worker has seen");
+    assert_eq!(view()?, told.replace("version: 1", "version: 2"));
+    Ok(())
 }

@@ -88,8 +88,9 @@ async fn still(context: &Context, before: &Reports, after_what: &str) -> Result<
     Ok(())
 }
 
-/// Waits until a Swarm's `Ready` has this reason, and for the Event that tells it.
-pub(super) async fn told(context: &Context, swarm: &str, reason: &str) -> Result<()> {
+/// Waits until a Swarm's `Ready` has this reason, and for the Event that tells it. Returns
+/// the sentence.
+pub(super) async fn told(context: &Context, swarm: &str, reason: &str) -> Result<String> {
     let message = until(&format!("{swarm} to be {reason}"), REST_WITHIN, || async {
         let swarm = context.api::<Swarm>().get(swarm).await?;
         if ready_reason(swarm.status.as_ref()) != Some(reason) {
@@ -97,7 +98,7 @@ pub(super) async fn told(context: &Context, swarm: &str, reason: &str) -> Result
         }
         let conditions = swarm.status.unwrap_or_default().conditions;
         let stalled = conditions.into_iter().find(|condition| condition.type_ == "Stalled");
-        Ok(stalled.map(|condition| condition.message))
+        stalled.map(|condition| Some(condition.message)).context("no condition Stalled")
     })
     .await?;
     until("the Event", REST_WITHIN, || async {
@@ -107,7 +108,7 @@ pub(super) async fn told(context: &Context, swarm: &str, reason: &str) -> Result
     })
     .await?;
     context.laps.lap(format!("{swarm} is {reason}: {message}"));
-    Ok(())
+    Ok(message)
 }
 
 async fn second_swarm_on_the_pool(context: &Context, good: &str) -> Result<()> {

@@ -10,7 +10,7 @@ use kube::api::ListParams;
 use serde::Deserialize;
 use swarm_adapters_k8s::api::{SwarmLedger, SwarmLedgerSpec};
 use swarm_adapters_k8s::ledger::KubeLedgerStore;
-use swarm_core::ports::LedgerStore as _;
+use swarm_core::ports::{LedgerStore as _, Seen};
 
 use crate::binaries::repository;
 use crate::story::Context;
@@ -118,7 +118,8 @@ pub(super) async fn as_recorded(context: &Context, reports: &Reports) -> Result<
     let object = context.api::<SwarmLedger>().get("statefulset.swarm-worker").await?;
     let SwarmLedgerSpec { swarm, pool, .. } = object.spec;
     let (client, namespace) = (context.client.clone(), &context.namespace);
-    let store = KubeLedgerStore::new(client, namespace, swarm, pool, Box::new(|_| true));
+    let (is_alive, is_current) = (Box::new(|_: &str| true), Box::new(|_: &str, _: &Seen| true));
+    let store = KubeLedgerStore::new(client, namespace, swarm, pool, is_alive, is_current);
     let (ledger, _) = store.load().await?.context("no ledger")?;
     let recorded = ledger.view();
     let view = context.api::<ConfigMap>().get("swarm-worker-config").await?;

@@ -6,7 +6,7 @@ use kube::runtime::reflector;
 use swarm_adapters_k8s::api::{Claimant, Swarm};
 use swarm_adapters_k8s::ledger::KubeLedgerStore;
 use swarm_adapters_k8s::view::ConfigMapViewStore;
-use swarm_core::ports::LedgerStore;
+use swarm_core::ports::{LedgerStore, Seen};
 
 use crate::contract;
 use crate::story::Context;
@@ -34,7 +34,8 @@ pub(super) async fn tell(context: Context) -> Result<()> {
         let (swarm, pool) =
             (claimant("Swarm", "contract", &uid), claimant("StatefulSet", "nobody", "none"));
         let (client, namespace) = (context.client.clone(), &context.namespace);
-        Box::new(KubeLedgerStore::new(client, namespace, swarm, pool, Box::new(|_| true)))
+        let (is_alive, is_current) = (Box::new(|_: &str| true), Box::new(|_: &str, _: &Seen| true));
+        Box::new(KubeLedgerStore::new(client, namespace, swarm, pool, is_alive, is_current))
     };
     contract::ledger_store(&open).await?;
 

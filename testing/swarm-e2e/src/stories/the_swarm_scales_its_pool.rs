@@ -11,6 +11,7 @@ use kube::ResourceExt as _;
 use kube::api::ListParams;
 use swarm_adapters_k8s::api::Swarm;
 
+use super::bad_input_is_refused::told;
 use super::pool::{REST_WITHIN, Reports, at_rest, jobs_of, report, reports, sample};
 use crate::story::Context;
 use crate::until::until;
@@ -89,6 +90,21 @@ async fn emptied_before_they_go(context: &Context, three: &Reports) -> Result<()
     Ok(())
 }
 
+/// Somebody keeps at it, as an autoscaler does that points to the workload.
+async fn contested(context: &Context) -> Result<()> {
+    for _ in 0..2 {
+        context.kubectl(&["scale", "statefulset", "swarm-worker", "--replicas=2"]).await?;
+        until("the Swarm to put it right", REST_WITHIN, || async {
+            let set = context.api::<StatefulSet>().get("swarm-worker").await?;
+            Ok((set.spec.and_then(|spec| spec.replicas) == Some(1)).then_some(()))
+        })
+        .await?;
+    }
+    let message = told(context, "streams", "ScaleContested").await?;
+    ensure!(message.contains("let the autoscaler point to Swarm `streams`"), "{message}");
+    Ok(())
+}
+
 /// Somebody scales the workload by hand: the Swarm puts it right and says so.
 async fn taken_over(context: &Context, jobs: &BTreeSet<String>) -> Result<()> {
     context.kubectl(&["scale", "statefulset", "swarm-worker", "--replicas=2"]).await?;
@@ -99,6 +115,8 @@ async fn taken_over(context: &Context, jobs: &BTreeSet<String>) -> Result<()> {
         Ok(line.map(|line| context.laps.lap(line.to_owned())))
     })
     .await?;
+    at_rest(context, jobs, 1, Instant::now()).await?;
+    contested(context).await?;
     at_rest(context, jobs, 1, Instant::now()).await?;
     let swarm = context.api::<Swarm>().get("streams").await?;
     ensure!(swarm.spec.replicas == Some(1), "the Swarm decides");

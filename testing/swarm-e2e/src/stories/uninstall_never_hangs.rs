@@ -1,16 +1,19 @@
-//! Taking swarm away comes to an end: a namespace with Swarms in it, and an operator for one
-//! namespace only, which has no right beyond it.
+//! Taking swarm away comes to an end: a namespace with Swarms in it, an operator for one namespace
+//! only, which has no right beyond it, and the operator before its Swarms.
 
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
 use swarm_adapters_k8s::api::Swarm;
 
-use super::pool::sample;
+use super::pool::{REST_WITHIN, sample};
 use crate::binaries::repository;
 use crate::cluster::FOLDER;
 use crate::operator;
 use crate::story::Context;
+use crate::until::until;
 
 /// A namespace that is deleted with everything in it.
 const DOOMED: &str = "doomed";
@@ -42,8 +45,62 @@ pub(super) async fn tell(context: Context) -> Result<()> {
     operator::stop(&context.cluster).await?;
     let told = operator_of_one_namespace(&context).await;
     // Whatever came of it: the stories after this one share that operator.
-    operator::go_on(&context.cluster).await?;
+    context.cluster.kubectl(&operators("--replicas=1")).await?;
+    rolled_out(&context, operator::NAMESPACE).await?;
+    told?;
+
+    let told = base_goes_first(&context).await;
+    operator::install(&context.cluster).await?;
     told
+}
+
+/// The wrong order: the operator and its namespace, with Swarms there and elsewhere.
+async fn base_goes_first(context: &Context) -> Result<()> {
+    let cluster = &context.cluster;
+    cluster.apply(operator::NAMESPACE, &sample(2)?).await?;
+    ready(context, operator::NAMESPACE).await?;
+    ready(context, &context.namespace).await?;
+    let base = repository().join("deploy/base").display().to_string();
+    let change = Instant::now();
+    let deleted = cluster.kubectl(&["delete", "--kustomize", &base, "--timeout=40s"]).await;
+    let took = change.elapsed().as_millis();
+    match deleted {
+        Ok(_) => context.laps.lap(format!("base with a Swarm in its namespace went in {took} ms")),
+        Err(error) => {
+            context.laps.lap(format!("base went too fast for its operator: {error:#}"));
+            let_go(context, operator::NAMESPACE).await?;
+        }
+    }
+    let namespaces: Api<Namespace> = Api::all(context.client.clone());
+    until("the operator's namespace to go", REST_WITHIN, || async {
+        Ok(namespaces.get_opt(operator::NAMESPACE).await?.is_none().then_some(()))
+    })
+    .await?;
+
+    let delete = ["delete", "swarm", "streams", "--wait=false"];
+    context.kubectl(&delete).await?;
+    let left = context.api::<Swarm>().get_opt("streams").await?;
+    ensure!(left.is_some(), "nobody was there to let go of it");
+    let_go(context, &context.namespace).await?;
+    until("the Swarm to go", REST_WITHIN, || async {
+        Ok(context.api::<Swarm>().get_opt("streams").await?.is_none().then_some(()))
+    })
+    .await
+}
+
+/// Runs the command that the documentation gives for a Swarm that no operator will let go of.
+async fn let_go(context: &Context, namespace: &str) -> Result<()> {
+    let page = std::fs::read_to_string(repository().join("docs/operations.md"))?;
+    let uninstall = page.split("## Uninstall").nth(1).context("a chapter")?;
+    let line = uninstall.lines().find(|line| line.starts_with("kubectl -n NAMESPACE patch"));
+    let line =
+        line.context("a command")?.replace("NAMESPACE", namespace).replace("NAME", "streams");
+    let words: Vec<_> = line.split(' ').skip(1).map(|word| word.trim_matches('\'')).collect();
+    context.cluster.kubectl(&words).await.map(drop)
+}
+
+fn operators(replicas: &str) -> [&str; 6] {
+    ["scale", "deployment", "swarm-controller", replicas, "--namespace", operator::NAMESPACE]
 }
 
 async fn rolled_out(context: &Context, namespace: &str) -> Result<()> {

@@ -1,0 +1,71 @@
+//! The troubleshooting page has a paragraph for every reason that a condition or an Event may give,
+//! and for nothing else.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// One word in the form of a reason, as in `PoolClaimed`.
+fn is_reason(word: &str) -> bool {
+    word.starts_with(|first: char| first.is_ascii_uppercase())
+        && word.chars().all(char::is_alphanumeric)
+}
+
+/// All source files below a folder.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// The refusals of stores, the reasons in `Reason::as_str`, and the Events of their own.
+fn reasons_in_code() -> BTreeSet<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let folders = ["swarm-adapters-k8s/src", "swarm-adapters-host/src"];
+    let mut found = BTreeSet::new();
+    for path in folders.iter().flat_map(|folder| sources(&root.join(folder))) {
+        let text = read(&path);
+        let mut add = |before: &str, text: &str| {
+            let words = text.split(before).skip(1).filter_map(|rest| rest.split('"').next());
+            found.extend(words.filter(|word| is_reason(word)).map(str::to_owned));
+        };
+        add("code: \"", &text);
+        add("EventType::Warning, \"", &text);
+        add("EventType::Normal, \"", &text);
+        if path.ends_with("swarm-adapters-k8s/src/status.rs") {
+            let body = text.split("fn as_str").nth(1).and_then(|rest| rest.split("\n    }").next());
+            add("=> \"", body.unwrap());
+        }
+    }
+    found
+}
+
+#[test]
+fn the_troubleshooting_page_explains_every_reason_and_no_other() {
+    let page = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/troubleshooting.md"));
+    let headings = page.lines().filter_map(|line| line.strip_prefix("## "));
+    let headings = headings.flat_map(|heading| heading.split(", ")).filter(|word| is_reason(word));
+    let headings: Vec<_> = headings.map(str::to_owned).collect();
+    let explained: BTreeSet<_> = headings.iter().cloned().collect();
+    assert_eq!(headings.len(), explained.len(), "a reason has two headings");
+    let conditions = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let conditions: BTreeSet<_> = conditions.map(str::to_owned).collect();
+
+    let reasons = reasons_in_code();
+    assert!(reasons.len() > 15, "the code is read wrongly: {reasons:?}");
+    let without: Vec<_> = reasons.difference(&explained).collect();
+    assert!(without.is_empty(), "no heading in docs/troubleshooting.md: {without:?}");
+    let idle: Vec<_> =
+        explained.iter().filter(|it| !reasons.contains(*it) && !conditions.contains(*it)).collect();
+    assert!(idle.is_empty(), "headings that are no reason: {idle:?}");
+}
