@@ -39,7 +39,9 @@ impl Write {
             return None;
         }
         let path = request.uri().path();
-        if let Some((namespace, _)) = path.split_once("/events") {
+        let event =
+            path.strip_prefix("/apis/events.k8s.io/v1/").and_then(|it| it.split_once("/events"));
+        if let Some((namespace, _)) = event {
             return Some(Self { method: "EVENT".into(), path: namespace.into() });
         }
         Some(Self { method: request.method().to_string(), path: path.into() })
@@ -263,5 +265,6 @@ mod tests {
         let (new, repeat) = (write("POST", path), write("PATCH", &format!("{path}/b.1")));
         assert!(new.as_ref().is_some_and(Write::is_event));
         assert_eq!(new, repeat);
+        assert_eq!(new.unwrap().to_string(), "EVENT namespaces/a");
     }
 }

@@ -25,6 +25,8 @@ use crate::until::until;
 
 /// How long one step may take, with all its kills.
 const STEP_WITHIN: Duration = Duration::from_secs(45);
+/// How long it may take from the last kill to the end of a step.
+const END_WITHIN: Duration = Duration::from_secs(30);
 /// After so long a pause nothing more will be written but late repeats of nudges.
 const PAUSE: Duration = Duration::from_millis(700);
 /// More kills in one step mean that the operator makes no headway.
@@ -196,7 +198,7 @@ impl<'a> Walk<'a> {
 
     /// Waits for the end that `step` must come to.
     async fn at_rest(&self, step: Step) -> Result<()> {
-        until(&format!("the end of {step:?}"), STEP_WITHIN, || async {
+        until(&format!("the end of {step:?}"), END_WITHIN, || async {
             let reports = reports(self.context).await?;
             match step {
                 Step::Applied => self.settled(&reports, &self.manifest, 2).await?,
