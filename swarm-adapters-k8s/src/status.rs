@@ -179,7 +179,7 @@ impl Verdict {
             }
             None if let Some(verdict) = refreshed.verdict() => verdict,
             None => {
-                let message = format!("{jobs} jobs on {} workers", decision.ledger.slots.len());
+                let message = format!("{jobs} jobs on {} workers", observed.ready());
                 Self { reason: Reason::Settled, message }
             }
         }
