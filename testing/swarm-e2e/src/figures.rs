@@ -36,6 +36,15 @@ pub enum Part {
 /// All parts. `scale` comes last, as it stops the controller manager.
 const ALL: [Part; 4] = [Part::Change, Part::Writes, Part::Large, Part::Scale];
 
+/// Where the jobs of a Swarm stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Lists {
+    /// In the Swarm itself, each with its entry in `managedFields`.
+    Inline,
+    /// In a ConfigMap, one for each Swarm.
+    ConfigMaps,
+}
+
 /// How to measure.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Options {
@@ -44,7 +53,11 @@ pub struct Options {
     /// For how many minutes writes at rest are counted.
     #[arg(long, value_name = "MINUTES", default_value_t = 1)]
     pub rest: u64,
-    /// For `scale`: leave out sizes with more Swarms. The API server needs about 15 MB for each.
+    /// For `scale`: where the jobs stand.
+    #[arg(long, value_enum, value_name = "WHERE", default_value = "inline")]
+    pub jobs: Lists,
+    /// For `scale`: leave out sizes with more Swarms. With jobs inline the API server needs about
+    /// 15 MB for each.
     #[arg(long, value_name = "COUNT", default_value_t = 1_000)]
     pub swarms_max: usize,
     /// For `scale`: the operator to measure, such as one that was built before a change.
@@ -58,7 +71,7 @@ pub struct Options {
 ///
 /// When something does not settle within its bound.
 pub async fn measure(cluster: &Arc<Cluster>, options: &Options) -> Result<()> {
-    let Options { parts, rest, swarms_max, operator } = options;
+    let Options { parts, rest, jobs, swarms_max, operator } = options;
     let built = cluster.binaries.ours.join("swarm-operator");
     let program = operator.as_ref().unwrap_or(&built);
     for part in ALL.into_iter().filter(|part| parts.is_empty() || parts.contains(part)) {
@@ -66,7 +79,7 @@ pub async fn measure(cluster: &Arc<Cluster>, options: &Options) -> Result<()> {
             Part::Change => change::measure(cluster).await,
             Part::Writes => writes::measure(cluster, Duration::from_mins(*rest)).await,
             Part::Large => large::measure(cluster).await,
-            Part::Scale => scale::measure(cluster, program, *swarms_max).await,
+            Part::Scale => scale::measure(cluster, program, *jobs, *swarms_max).await,
         };
         measured.with_context(|| format!("cannot measure {part:?}"))?;
         let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();

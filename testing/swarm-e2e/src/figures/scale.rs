@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, ResourceExt as _};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::outside::{self, Operator};
 use super::simulated::{self, WORKERS};
-use super::{Times, each, process, shown};
+use super::{Lists, Times, each, process, shown};
 use crate::cluster::Cluster;
 use crate::operator;
 use crate::output::{Laps, say};
@@ -30,6 +30,7 @@ const EDITS: usize = 20;
 pub(super) async fn measure(
     cluster: &Arc<Cluster>,
     program: &Path,
+    lists: Lists,
     swarms_max: usize,
 ) -> Result<()> {
     ensure!(operator::install_resources(cluster).await?, "no resources in deploy/");
@@ -43,7 +44,7 @@ pub(super) async fn measure(
     cluster.components.freeze("controller-manager")?;
     let mut rows = Vec::new();
     for (swarms, jobs) in SIZES.into_iter().filter(|(swarms, _)| *swarms <= swarms_max) {
-        rows.push(size(cluster, program, &namespaces, swarms, jobs).await?);
+        rows.push(size(cluster, program, (&namespaces, lists), swarms, jobs).await?);
     }
     say(format_args!(
         "\n| Swarms × jobs, {WORKERS} workers each | start → all settled | CPU until then | memory \
@@ -60,7 +61,7 @@ pub(super) async fn measure(
 async fn size(
     cluster: &Arc<Cluster>,
     program: &Path,
-    namespaces: &[String],
+    (namespaces, lists): (&[String], Lists),
     swarms: usize,
     jobs: usize,
 ) -> Result<String> {
@@ -68,7 +69,7 @@ async fn size(
     let (client, all) = (cluster.client.clone(), namespaces.to_vec());
     each(swarms, move |n| {
         let (client, namespace) = (client.clone(), all[n % all.len()].clone());
-        async move { simulated::pool(&client, &namespace, n, jobs).await }
+        async move { simulated::pool(&client, &namespace, n, (lists, jobs)).await }
     })
     .await?;
     laps.lap(format!("{swarms} pools made"));
@@ -90,7 +91,7 @@ async fn size(
     laps.lap(format!("{turns} turns"));
     let server = process::cost(cluster.components.pid("apiserver")?)?;
     laps.lap(format!("at rest with {cost:?}; the API server has {} MiB", server.rss_mib));
-    let edits = edits(cluster, namespaces, swarms, jobs).await?;
+    let edits = edits(cluster, (namespaces, lists), swarms, jobs).await?;
     laps.lap(format!("an edit: {} at the median", shown(edits.at(50))));
     operator.stop().await?;
     simulated::clear(&cluster.client, namespaces).await?;
@@ -128,7 +129,7 @@ async fn settled(cluster: &Cluster, swarms: usize, jobs: usize) -> Result<Option
 /// Adds a job to one Swarm after another and times each until its view tells it.
 async fn edits(
     cluster: &Cluster,
-    namespaces: &[String],
+    (namespaces, lists): (&[String], Lists),
     swarms: usize,
     jobs: usize,
 ) -> Result<Times> {
@@ -139,13 +140,7 @@ async fn edits(
         let views: Api<ConfigMap> = Api::namespaced(cluster.client.clone(), namespace);
         let view = format!("pool-{n}-config");
         let before = views.get_metadata(&view).await?.resource_version();
-        let job = json!({"name": simulated::job(n, jobs)});
-        let uri =
-            format!("/apis/swarm.k8slab.info/v1alpha1/namespaces/{namespace}/swarms/pool-{n}");
-        let add = json!([{"op": "add", "path": "/spec/jobs/-", "value": job}]);
-        let add = http::Request::patch(uri)
-            .header("Content-Type", "application/json-patch+json")
-            .body(serde_json::to_vec(&add)?)?;
+        let add = simulated::one_more(namespace, n, (lists, jobs))?;
         let start = Instant::now();
         cluster.client.request::<Value>(add).await?;
         loop {

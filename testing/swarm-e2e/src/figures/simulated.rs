@@ -11,7 +11,7 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use swarm_adapters_k8s::api::{Swarm, SwarmLedger};
 
-use super::each;
+use super::{Lists, each};
 
 /// How many pods a pool has.
 pub(super) const WORKERS: usize = 3;
@@ -22,7 +22,12 @@ pub(super) fn job(pool: usize, n: usize) -> String {
 }
 
 /// Makes a Swarm with so many jobs, and its pool, whose pods are ready.
-pub(super) async fn pool(client: &Client, namespace: &str, n: usize, jobs: usize) -> Result<()> {
+pub(super) async fn pool(
+    client: &Client,
+    namespace: &str,
+    n: usize,
+    (lists, jobs): (Lists, usize),
+) -> Result<()> {
     let name = format!("pool-{n}");
     let sets: Api<StatefulSet> = Api::namespaced(client.clone(), namespace);
     let set = serde_json::from_value(json!({
@@ -41,15 +46,64 @@ pub(super) async fn pool(client: &Client, namespace: &str, n: usize, jobs: usize
         pod(client, namespace, &name, &uid, ordinal).await?;
     }
     let swarms: Api<Swarm> = Api::namespaced(client.clone(), namespace);
-    let list: Vec<_> = (0..jobs).map(|job| json!({"name": self::job(n, job)})).collect();
+    let mut spec = json!({"pool": {"statefulSet": {"name": name}}});
+    match lists {
+        Lists::Inline => {
+            spec["jobs"] = (0..jobs).map(|job| json!({"name": self::job(n, job)})).collect();
+        }
+        Lists::ConfigMaps => {
+            let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+            let map = serde_json::from_value(json!({
+                "metadata": {"name": list_name(n), "labels": {LIST: "true"}},
+                "data": {"jobs": list(n, jobs)},
+            }))?;
+            maps.create(&PostParams::default(), &map).await.context("no list of jobs")?;
+            spec["jobSources"] = json!([{"configMap": {"name": list_name(n), "key": "jobs"}}]);
+        }
+    }
     let swarm = serde_json::from_value(json!({
         "apiVersion": "swarm.k8slab.info/v1alpha1",
         "kind": "Swarm",
         "metadata": {"name": name},
-        "spec": {"pool": {"statefulSet": {"name": name}}, "jobs": list},
+        "spec": spec,
     }))?;
     swarms.create(&PostParams::default(), &swarm).await.context("no Swarm")?;
     Ok(())
+}
+
+/// Marks the ConfigMaps that hold jobs.
+const LIST: &str = "figures/list";
+
+fn list_name(pool: usize) -> String {
+    format!("pool-{pool}-jobs")
+}
+
+fn list(pool: usize, jobs: usize) -> String {
+    let lines: Vec<_> = (0..jobs).map(|n| format!("- {}\n", job(pool, n))).collect();
+    lines.concat()
+}
+
+/// The request that gives pool `n` one job more than its `jobs`.
+pub(super) fn one_more(
+    namespace: &str,
+    n: usize,
+    (lists, jobs): (Lists, usize),
+) -> Result<http::Request<Vec<u8>>> {
+    let (uri, patch) = match lists {
+        Lists::Inline => {
+            let swarms = format!("/apis/swarm.k8slab.info/v1alpha1/namespaces/{namespace}/swarms");
+            let add = json!({"op": "add", "path": "/spec/jobs/-", "value": {"name": job(n, jobs)}});
+            (format!("{swarms}/pool-{n}"), add)
+        }
+        Lists::ConfigMaps => {
+            let maps = format!("/api/v1/namespaces/{namespace}/configmaps");
+            let longer = list(n, jobs + 1);
+            let replace = json!({"op": "replace", "path": "/data/jobs", "value": longer});
+            (format!("{maps}/{}", list_name(n)), replace)
+        }
+    };
+    let request = http::Request::patch(uri).header("Content-Type", "application/json-patch+json");
+    Ok(request.body(serde_json::to_vec(&[patch])?)?)
 }
 
 async fn pod(
@@ -166,7 +220,9 @@ pub(super) async fn clear(client: &Client, namespaces: &[String]) -> Result<()> 
         let sets: Api<StatefulSet> = Api::namespaced(client.clone(), namespace);
         sets.delete_collection(&at_once, &every).await?;
         let views: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-        views.delete_collection(&at_once, &every.labels("swarm.k8slab.info/view")).await?;
+        for label in ["swarm.k8slab.info/view", LIST] {
+            views.delete_collection(&at_once, &every.clone().labels(label)).await?;
+        }
     }
     Ok(())
 }
