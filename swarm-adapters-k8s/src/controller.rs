@@ -9,6 +9,7 @@ mod context;
 mod gone;
 mod pools;
 mod refresh;
+mod release;
 mod sources;
 mod turn;
 
@@ -204,11 +205,14 @@ async fn reconcile(
     if context.caches.is_going(&swarm) {
         return context.let_go(&swarm).await.map_err(FinalizerError::CleanupFailed);
     }
+    // What takes several looks must not hold up other Swarms in between.
+    if swarm.metadata.deletion_timestamp.is_some() {
+        return context.release(&swarm).await.map_err(FinalizerError::CleanupFailed);
+    }
     finalizer(&api, FINALIZER, swarm, |event| async {
-        match event {
-            Event::Apply(swarm) => context.apply(&swarm).await,
-            Event::Cleanup(swarm) => context.release(&swarm).await,
-        }
+        // What is to be cleaned up came out above.
+        let (Event::Apply(swarm) | Event::Cleanup(swarm)) = event;
+        context.apply(&swarm).await
     })
     .await
 }

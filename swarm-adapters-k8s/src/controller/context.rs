@@ -91,6 +91,8 @@ pub(super) struct Memory {
     pub(super) views: Option<ConfigMapViewStore>,
     /// When this process began to look after it.
     pub(super) since: Instant,
+    /// Since when the workers of a deleted Swarm are told to stop.
+    pub(super) releasing: Option<Instant>,
     /// What each pod was told, by UID.
     pub(super) told: BTreeMap<String, Told>,
     /// Why a pod could not be replaced, and when.
@@ -140,6 +142,7 @@ impl Context {
             ledgers: None,
             views: None,
             since: Instant::now(),
+            releasing: None,
             told: BTreeMap::new(),
             blocked: None,
             status: None,

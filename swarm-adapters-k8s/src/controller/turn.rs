@@ -10,10 +10,9 @@ use kube::runtime::controller::Action;
 use kube::runtime::events::{Event, EventType};
 use kube::{Resource, ResourceExt};
 use serde_json::json;
-use swarm_core::ports::{StoreError, ViewStore};
-use swarm_core::{Desired, Ledger, Observed, Turn, Waiting, Workload, turn_on};
+use swarm_core::ports::StoreError;
+use swarm_core::{Desired, Observed, Turn, Waiting, Workload, turn_on};
 
-use super::FINALIZER;
 use super::context::{Context, Memory};
 use super::pools::{as_scaled, note_takeover};
 use super::refresh::note_started;
@@ -27,8 +26,6 @@ use crate::status::{self, Facts, Reason, Refreshed, Verdict};
 
 /// How long a refusal stands before it is looked at again: what refused may have gone unseen.
 const REFUSED_AGAIN: Duration = Duration::from_secs(30);
-/// The longest wait for another nudge before a deleted Swarm lets go.
-const RELEASE_WAIT_MAX: Duration = Duration::from_secs(1);
 /// A net under the watches.
 const RESYNC: Duration = Duration::from_mins(10);
 
@@ -120,7 +117,7 @@ impl Context {
     }
 
     /// One turn through the core, then the refreshes that follow from it.
-    async fn carry_out(
+    pub(super) async fn carry_out(
         &self,
         swarm: &Swarm,
         pool: &StatefulSet,
@@ -262,93 +259,6 @@ impl Context {
             }
             Err(error) => tracing::warn!(%error, "an Event was not written"),
         }
-    }
-
-    /// Lets go of everything a Swarm held: publishes empty lists, tells the workers, and returns
-    /// when they were told. The pool and the emptied view stay.
-    pub(super) async fn release(&self, swarm: &Swarm) -> Result<Action, StoreError> {
-        let memory = self.memory(swarm);
-        let mut memory = memory.lock().await;
-        let timing = convert::desired(swarm).map(|desired| desired.timing).unwrap_or_default();
-        let nothing = Desired { timing, ..Desired::default() };
-        let released = match self.caches.pool_of(swarm) {
-            // Nothing was ever published, or somebody took it away.
-            _ if memory.views.is_none() && !self.caches.has_view_of(swarm) => Ok(()),
-            Ok(pool) => self.release_pool(swarm, &pool, &nothing, &mut memory).await,
-            Err(_) => self.empty_view(swarm).await,
-        };
-        match released {
-            Ok(()) => {}
-            // Not ours to release, or the namespace is going and takes everything with it.
-            Err(StoreError::Refused { reason, .. }) => {
-                tracing::info!(swarm = %swarm.name_any(), reason, "nothing to release");
-            }
-            Err(error) => return Err(error),
-        }
-        self.forget(swarm);
-        Ok(Action::await_change())
-    }
-
-    /// Lets a Swarm go at once whose namespace takes everything with it, and perhaps the operator
-    /// and its rights first.
-    pub(super) async fn let_go(&self, swarm: &Swarm) -> Result<Action, StoreError> {
-        self.forget(swarm);
-        let mut finalizers = swarm.finalizers().to_vec();
-        finalizers.retain(|finalizer| finalizer != FINALIZER);
-        if finalizers.len() < swarm.finalizers().len() {
-            let name = swarm.name_any();
-            let api: Api<Swarm> =
-                Api::namespaced(self.client.clone(), &swarm.namespace().unwrap_or_default());
-            let patch = Patch::Merge(json!({"metadata": {
-                "resourceVersion": swarm.resource_version(),
-                "finalizers": finalizers,
-            }}));
-            let params = PatchParams::default();
-            let let_go = api.patch_metadata(&name, &params, &patch);
-            bounded(format!("Swarm `{name}`"), let_go).await?;
-        }
-        Ok(Action::await_change())
-    }
-
-    /// Empties the view of a Swarm whose ledger cannot do so: its pool is gone, or the ledger was
-    /// lost and no pod is there to make one for.
-    async fn empty_view(&self, swarm: &Swarm) -> Result<(), StoreError> {
-        let views = self.view_store(swarm);
-        let version = match views.version().await? {
-            0 => 0,
-            told => told + 1,
-        };
-        views.publish(&Ledger { version, ..Ledger::new(0) }).await
-    }
-
-    async fn release_pool(
-        &self,
-        swarm: &Swarm,
-        pool: &StatefulSet,
-        nothing: &Desired,
-        memory: &mut Memory,
-    ) -> Result<(), StoreError> {
-        let started = Instant::now();
-        let terms = RefreshTerms::of(swarm);
-        let (turn, _, mut refreshed) = self.carry_out(swarm, pool, nothing, memory).await?;
-        if turn.decision.ledger.version == 0 {
-            return self.empty_view(swarm).await;
-        }
-        while let Some(wait) = refreshed.look_in.or(terms.replaces().then_some(RELEASE_WAIT_MAX)) {
-            // Where nobody tells, the soon attempts are made; the late net is not waited for.
-            let is_over = if terms.knows() {
-                refreshed.stale.is_empty() || terms.release_timeout <= started.elapsed()
-            } else {
-                RELEASE_WAIT_MAX < wait
-            };
-            if is_over {
-                break;
-            }
-            tokio::time::sleep(wait.min(RELEASE_WAIT_MAX)).await;
-            let seen = self.look(swarm, pool, memory).await;
-            refreshed = self.refresh_workers(swarm, pool, &seen, &turn, memory).await?;
-        }
-        Ok(())
     }
 }
 
