@@ -1,10 +1,12 @@
 //! Carries out refreshes: asks workers what they run, nudges them, evicts or deletes their pods.
 
+mod ask;
 mod replace;
 
 pub(super) use replace::note_started;
 
-use std::collections::BTreeMap;
+use ask::ask_workers;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,12 +17,11 @@ use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 use swarm_core::ports::StoreError;
-use swarm_core::{Observed, Presence, Slot, Turn, ViewEntry, Waiting};
+use swarm_core::{Observed, Presence, Slot, Turn, Waiting};
 
 use super::context::{Context, Memory};
 use super::turn::Seen;
-use crate::answer::{ask, pause};
-use crate::api::{Swarm, VersionEndpoint};
+use crate::api::Swarm;
 use crate::ledger::bounded;
 use crate::nudge::{NUDGE_ANNOTATION, version_of};
 use crate::observe::{first_slot, slot_of};
@@ -70,7 +71,7 @@ impl Context {
         memory.told.retain(|uid, _| live.iter().any(|it| it.uid == *uid));
         let endpoint = swarm.spec.worker.as_ref().and_then(|it| it.version_endpoint.as_ref());
         let ask_in = match endpoint {
-            Some(endpoint) => ask_workers(endpoint, &live, turn, memory).await,
+            Some(endpoint) => ask_workers(endpoint, &live, &turn.decision.ledger, memory).await,
             None => None,
         };
         let workers = workers(&live, turn, memory, Instant::now());
@@ -218,15 +219,12 @@ fn workers(live: &[Live], turn: &Turn, memory: &mut Memory, now: Instant) -> Vec
             told.let_go = Some((record.gave, now));
         }
         let let_go = told.let_go.filter(|(of, _)| *of == record.gave);
-        let started = annotation(STARTED_ANNOTATION).and_then(|text| text.parse().ok());
-        // A version that was never published is of another time.
-        let started = started.filter(|version| *version <= ledger.version).unwrap_or(0);
         let is_leaving = told.is_replaced || it.pod.metadata.deletion_timestamp.is_some();
         Some(Worker {
             slot: it.slot,
             version: record.version,
             gave: record.gave,
-            has: told.has.max(started),
+            has: told.has.max(started_with(&it.pod, ledger.version)),
             nudge,
             let_go_for: let_go.map(|(_, at)| now.saturating_duration_since(at)),
             is_ready: !is_leaving && crate::observe::is_ready(&it.pod),
@@ -234,6 +232,14 @@ fn workers(live: &[Live], turn: &Turn, memory: &mut Memory, now: Instant) -> Vec
         })
     };
     live.iter().filter_map(worker).collect()
+}
+
+/// The publication that a pod is known to have started with; 0 if none.
+fn started_with(pod: &Pod, newest: u64) -> u64 {
+    let text = pod.annotations().get(STARTED_ANNOTATION);
+    // A version that was never published is of another time.
+    let version = text.and_then(|text| text.parse().ok()).filter(|version| *version <= newest);
+    version.unwrap_or(0)
 }
 
 /// How many slots of the pool have no worker that is ready.
@@ -248,57 +254,4 @@ fn unavailable(pool: &StatefulSet, observed: &Observed, live: &[Live], memory: &
         (start..end).contains(&slot.0) && seen.presence == Presence::Ready && !is_going(**slot)
     });
     observed.workers_desired.saturating_sub(ready.count())
-}
-
-/// Asks the workers that are due, and tells when the next one is.
-async fn ask_workers(
-    endpoint: &VersionEndpoint,
-    live: &[Live],
-    turn: &Turn,
-    memory: &mut Memory,
-) -> Option<Duration> {
-    let (now, mut next, mut due) = (Instant::now(), None, Vec::new());
-    let ledger = &turn.decision.ledger;
-    for it in live {
-        let Some(record) = ledger.slots.get(&it.slot) else { continue };
-        let told = memory.told.entry(it.uid.clone()).or_default();
-        let address = it.pod.status.as_ref().and_then(|status| status.pod_ip.as_deref());
-        let Some(address) = address.and_then(|address| address.parse().ok()) else { continue };
-        if record.version <= told.has || it.pod.metadata.deletion_timestamp.is_some() {
-            continue;
-        }
-        let (version, asked, at) = told.asked.unwrap_or((0, 0, now));
-        if version != record.version {
-            told.asked = Some((record.version, 0, now));
-            next = next.into_iter().chain([pause(0)]).min();
-            continue;
-        }
-        let left = pause(asked).saturating_sub(now.saturating_duration_since(at));
-        if left.is_zero() {
-            told.asked = Some((version, asked + 1, now));
-            next = next.into_iter().chain([pause(asked + 1)]).min();
-            due.push((it.slot, it.uid.clone(), address, version));
-        } else {
-            next = next.into_iter().chain([left]).min();
-        }
-    }
-    if due.is_empty() {
-        return next;
-    }
-    let mut view = ledger.view();
-    let mut entries: BTreeMap<Slot, ViewEntry> = BTreeMap::new();
-    for (slot, record) in &ledger.slots {
-        entries.extend(view.workers.remove(&record.worker).map(|entry| (*slot, entry)));
-    }
-    let questions = due.into_iter().map(|(slot, uid, address, version)| {
-        let endpoint = endpoint.clone();
-        async move { (slot, uid, version, ask(address, &endpoint).await) }
-    });
-    let mut answers = futures::stream::iter(questions).buffer_unordered(AT_A_TIME);
-    while let Some((slot, uid, version, answer)) = answers.next().await {
-        if answer.zip(entries.get(&slot)).is_some_and(|(it, entry)| it.is_of(entry)) {
-            memory.told.entry(uid).or_default().has = version;
-        }
-    }
-    next
 }

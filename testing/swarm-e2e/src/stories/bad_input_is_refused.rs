@@ -15,7 +15,10 @@ use crate::until::until;
 const TOLD: usize = 120;
 
 /// What only rules see, and the sentence they say.
-const BEYOND_THE_SCHEMA: [(&str, &str); 8] = [
+const BEYOND_THE_SCHEMA: [(&str, &str); 11] = [
+    ("handover: {releaseTimeout: 25h}", "write a duration from 0s to 24h"),
+    ("refresh: {maxUnavailable: 0}", "greater than or equal to 1"),
+    ("refresh: {mode: Restart}", "Unsupported value"),
     ("rebalance: {batchWindow: 25h}", "write a duration from 0s to 24h"),
     ("rebalance: {maxMovesInFlight: 0}", "greater than or equal to 1"),
     ("replicas: -1", "greater than or equal to 0"),
@@ -49,6 +52,10 @@ pub(super) async fn tell(context: Context) -> Result<()> {
     for (fields, message) in BEYOND_THE_SCHEMA {
         refused(&context, &good, "  view:", &format!("  {fields}\n  view:"), message).await?;
     }
+    let asked = "      port: 9090\n";
+    refused(&context, &good, asked, "      port: 0\n", "greater than or equal to 1").await?;
+    let relative = "      port: 9090\n      path: internal\n";
+    refused(&context, &good, asked, relative, "should match").await?;
     let both = "name: swarm-worker\n      matchLabels: {app: x}\n  view";
     refused(&context, &good, moved, both, "write either name or matchLabels").await?;
     still(&context, &before, "refused edits").await?;
