@@ -19,6 +19,7 @@ use anyhow::{Context as _, Result};
 
 use crate::cluster::Cluster;
 use crate::output::say;
+use crate::story::Context;
 
 /// What can be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -87,6 +88,12 @@ pub async fn measure(cluster: &Arc<Cluster>, options: &Options) -> Result<()> {
         say(format_args!("\nload of the machine at the end, over 1, 5 and 15 minutes: {load}\n"));
     }
     Ok(())
+}
+
+/// Makes so many changes of a job list in a story's namespace, and tells the longest time until all
+/// workers run one.
+pub(crate) async fn nudged_changes(context: &Context, changes: usize) -> Result<Duration> {
+    Ok(change::nudged(context, changes).await?.at(100))
 }
 
 /// Times in order, of which a table shows a few.

@@ -36,7 +36,7 @@ const UNTOLD_WITHIN: Duration = Duration::from_mins(3);
 const UNTOLD_STEP: Duration = Duration::from_millis(250);
 
 pub(super) async fn measure(cluster: &Arc<Cluster>) -> Result<()> {
-    let nudged = nudged(&Context::new(cluster, "figures-change").await?).await?;
+    let nudged = nudged(&Context::new(cluster, "figures-change").await?, CHANGES).await?;
     let untold = untold(&Context::new(cluster, "figures-untold").await?).await?;
     say(
         "\n| from a change of the list until every worker it concerns runs it | changes | median | 99 % | worst |",
@@ -51,14 +51,14 @@ pub(super) async fn measure(cluster: &Arc<Cluster>) -> Result<()> {
 }
 
 /// Times changes of a Swarm: in turn one more stream, and that one away again.
-async fn nudged(context: &Context) -> Result<Times> {
+pub(super) async fn nudged(context: &Context, changes: usize) -> Result<Times> {
     context.operator().await?;
     let manifest = sample(WORKERS)?;
     let mut jobs = jobs_of(&manifest);
     context.apply(&manifest).await?;
     at_rest(context, &jobs, WORKERS, Instant::now()).await?;
     let mut times = Vec::new();
-    for n in 0..CHANGES {
+    for n in 0..changes {
         let uneven = Duration::from_millis(137 * n as u64 % 1_000);
         tokio::time::sleep(PAUSE + uneven).await;
         let extra = format!("stream:extra{}:new", n / 2);
@@ -77,7 +77,7 @@ async fn nudged(context: &Context) -> Result<Times> {
         }
         times.push(change.elapsed());
     }
-    context.laps.lap(format!("{CHANGES} changes with nudges"));
+    context.laps.lap(format!("{changes} changes with nudges"));
     context.kubectl(&["delete", "swarm", "--all"]).await?;
     context.kubectl(&["delete", "statefulset", "--all"]).await?;
     Ok(Times::new(times))
