@@ -130,16 +130,19 @@ pub async fn run(
 
     let (ledgers, lost_ledgers) = gone::ledgers(scope.api(client));
     let (namespaces, namespace_stream) = gone::namespaces(&scope, client);
+    let (nodes, node_stream) = gone::nodes(&scope, client);
 
     let reporter = Reporter { controller: FIELD_MANAGER.into(), instance: None };
     let recorder = Recorder::new(clients.control.clone(), reporter);
-    let (all_pools, ledger_pools) = (pools.clone(), pools.clone());
+    let (all_pools, ledger_pools, node_pools) = (pools.clone(), pools.clone(), pools.clone());
+    let pods_anywhere = pods.store.clone();
     let caches = context::Caches {
         swarms: swarms.clone(),
         pools,
         pods,
         views,
         namespaces,
+        nodes,
         ledgers,
         sources,
     };
@@ -151,14 +154,17 @@ pub async fn run(
     let relevant = predicates::generation.combine(predicates::finalizers);
     let relevant = swarm_stream.predicate_filter(relevant, PredicateConfig::default());
     let (of_pool, of_pod, of_source) = (swarms.clone(), swarms.clone(), swarms.clone());
-    let (of_ledger, of_namespace) = (swarms.clone(), swarms.clone());
+    let (of_ledger, of_namespace, on_node) = (swarms.clone(), swarms.clone(), swarms.clone());
     Controller::for_stream(relevant, swarms.store)
         .with_config(ControllerConfig::default().concurrency(CONCURRENCY))
         .watches_stream(pool_stream, move |pool| pools::with_pool(&of_pool, &pool))
-        .watches_stream(pod_stream, move |pod| {
-            let sets = pod.owner_references().iter().filter(|owner| owner.kind == "StatefulSet");
-            let set = sets.map(|owner| owner.name.clone()).next().unwrap_or_default();
-            pools::with_pod(&of_pod, &all_pools, &pod.namespace().unwrap_or_default(), &set)
+        .watches_stream(pod_stream, move |pod| pools::of_pod(&of_pod, &all_pools, &pod))
+        .watches_stream(node_stream, move |node| {
+            let mut pods = pods_anywhere.state();
+            let name = node.metadata.name;
+            pods.retain(|pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name == name));
+            let (swarms, pools) = (on_node.clone(), node_pools.clone());
+            pods.into_iter().flat_map(move |pod| pools::of_pod(&swarms, &pools, &pod))
         })
         .watches_stream(namespace_stream, move |namespace| {
             let swarms = of_namespace.store.state().into_iter().filter(move |swarm| {

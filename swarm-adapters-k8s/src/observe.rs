@@ -29,11 +29,13 @@ impl Sightings {
 
     /// What is seen of `pool` and its `pods` at `now`.
     ///
-    /// Pods that the StatefulSet does not control are left out; a name proves nothing.
+    /// Pods that the StatefulSet does not control are left out; a name proves nothing. Those that
+    /// `is_lost` says stand on a node that nobody reaches are as good as gone.
     pub fn observe<'a>(
         &mut self,
         pool: &StatefulSet,
         pods: impl IntoIterator<Item = &'a Pod>,
+        is_lost: impl Fn(&Pod) -> bool,
         now: Instant,
     ) -> Observed {
         let wanted = wanted_slots(pool);
@@ -43,7 +45,7 @@ impl Sightings {
         let mut workers = BTreeMap::new();
         for slot in slots {
             let pod = pods.get(&slot).copied();
-            let sight = Sight::of(pod, wanted.contains(&slot));
+            let sight = Sight::of(pod, wanted.contains(&slot), pod.is_some_and(&is_lost));
             let away = since(&mut self.away, slot, sight == Sight::Away, now);
             let leaving = since(&mut self.leaving, slot, sight == Sight::Leaving, now);
             let presence = match sight {
@@ -82,11 +84,13 @@ enum Sight {
 }
 
 impl Sight {
-    fn of(pod: Option<&Pod>, wanted: bool) -> Self {
+    fn of(pod: Option<&Pod>, wanted: bool, is_lost: bool) -> Self {
         let alive = pod.filter(|pod| !is_terminal(pod));
         match (alive, wanted) {
             (None, true) => Self::Away,
             (None, false) => Self::Nothing,
+            // Nobody there tells when it ends. It may come back as it was.
+            (Some(_), true) if is_lost => Self::Away,
             // A pod on its way out still runs its jobs, whether its slot is wanted or not.
             (Some(pod), _) if pod.metadata.deletion_timestamp.is_some() => Self::Leaving,
             (Some(_), false) => Self::Leaving,
@@ -186,6 +190,10 @@ mod tests {
         .unwrap()
     }
 
+    fn nobody(_: &Pod) -> bool {
+        false
+    }
+
     fn presences(observed: &Observed) -> Vec<(u32, Presence)> {
         observed.workers.iter().map(|(slot, seen)| (slot.0, seen.presence)).collect()
     }
@@ -194,7 +202,7 @@ mod tests {
     fn slots_are_ordinals_from_the_start_that_the_statefulset_names() {
         let now = Instant::now();
         let pods = [pod(5, true), pod(6, false)];
-        let observed = Sightings::new(now).observe(&pool(3, 5), &pods, now);
+        let observed = Sightings::new(now).observe(&pool(3, 5), &pods, nobody, now);
         let away = Presence::Away(Duration::ZERO);
         let expected = [(5, Presence::Ready), (6, Presence::NotReady), (7, away)];
         assert_eq!((presences(&observed), observed.workers_desired), (expected.into(), 3));
@@ -204,11 +212,11 @@ mod tests {
     fn absence_is_aged_from_when_it_was_first_seen_and_forgotten_on_return() {
         let (start, second) = (Instant::now(), Duration::from_secs(1));
         let mut sightings = Sightings::new(start);
-        sightings.observe(&pool(1, 0), &[], start);
-        let later = sightings.observe(&pool(1, 0), &[], start + second);
+        sightings.observe(&pool(1, 0), &[], nobody, start);
+        let later = sightings.observe(&pool(1, 0), &[], nobody, start + second);
         assert_eq!(presences(&later), [(0, Presence::Away(second))]);
-        sightings.observe(&pool(1, 0), &[pod(0, true)], start + 2 * second);
-        let again = sightings.observe(&pool(1, 0), &[], start + 3 * second);
+        sightings.observe(&pool(1, 0), &[pod(0, true)], nobody, start + 2 * second);
+        let again = sightings.observe(&pool(1, 0), &[], nobody, start + 3 * second);
         assert_eq!(presences(&again), [(0, Presence::Away(Duration::ZERO))]);
     }
 
@@ -216,13 +224,33 @@ mod tests {
     fn a_pod_beyond_the_replicas_leaves_until_it_is_gone() {
         let now = Instant::now();
         let mut sightings = Sightings::new(now);
-        let both = sightings.observe(&pool(1, 0), &[pod(0, true), pod(1, true)], now);
+        let both = sightings.observe(&pool(1, 0), &[pod(0, true), pod(1, true)], nobody, now);
         let leaving = Presence::Leaving(Duration::ZERO);
         assert_eq!(presences(&both), [(0, Presence::Ready), (1, leaving)]);
         let mut ended = pod(1, false);
         ended.status.as_mut().unwrap().phase = Some("Failed".into());
-        let one = sightings.observe(&pool(1, 0), &[pod(0, true), ended], now);
+        let one = sightings.observe(&pool(1, 0), &[pod(0, true), ended], nobody, now);
         assert_eq!(presences(&one), [(0, Presence::Ready)]);
+    }
+
+    #[test]
+    fn a_pod_on_a_node_that_nobody_reaches_is_away_as_long_as_that_lasts() {
+        let (start, second) = (Instant::now(), Duration::from_secs(1));
+        let mut sightings = Sightings::new(start);
+        let mut seen = |pod: Pod, is_lost: bool, now| {
+            let observed = sightings.observe(&pool(1, 0), &[pod], |_| is_lost, now);
+            let session = observed.workers[&Slot(0)].session.clone();
+            (presences(&observed)[0].1, session)
+        };
+        let same = Some(SessionId::plain("uid-0"));
+        let away = |age| (Presence::Away(age), same.clone());
+        assert_eq!(seen(pod(0, true), true, start), away(Duration::ZERO));
+        let mut deleted = pod(0, false);
+        deleted.metadata.deletion_timestamp =
+            serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+        assert_eq!(seen(deleted, true, start + second), away(second), "nobody confirms its end");
+        assert_eq!(seen(pod(0, true), false, start + second), (Presence::Ready, same.clone()));
+        assert_eq!(seen(pod(0, true), true, start + 2 * second), away(Duration::ZERO));
     }
 
     #[test]
@@ -230,7 +258,7 @@ mod tests {
         let now = Instant::now();
         let mut stranger = pod(0, true);
         stranger.metadata.owner_references = None;
-        let observed = Sightings::new(now).observe(&pool(1, 0), &[stranger], now);
+        let observed = Sightings::new(now).observe(&pool(1, 0), &[stranger], nobody, now);
         assert_eq!(presences(&observed), [(0, Presence::Away(Duration::ZERO))]);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, RwLock};
 
 use futures::{Stream, StreamExt, TryStreamExt};
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, NodeSpec, Pod, PodSpec};
 use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::{ObjectRef, Store, store};
 use kube::runtime::watcher::Event;
@@ -142,6 +142,17 @@ impl Cached for PartialObjectMeta<ConfigMap> {
 
     fn keys(&self) -> Vec<String> {
         self.namespace().into_iter().collect()
+    }
+}
+
+impl Cached for Node {
+    fn slim(&mut self) {
+        self.metadata.managed_fields = None;
+        self.metadata.annotations = None;
+        self.metadata.labels = None;
+        self.status = None;
+        let taints = self.spec.take().and_then(|spec| spec.taints);
+        self.spec = Some(NodeSpec { taints, ..NodeSpec::default() });
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::core::PartialObjectMeta;
 use kube::runtime::events::Recorder;
 use kube::runtime::reflector::store::WriterDropped;
@@ -33,6 +33,8 @@ pub(super) struct Caches {
     pub(super) views: Cache<ConfigMap>,
     /// Namespaces by name only, where the operator serves them all: those that are going matter.
     pub(super) namespaces: Store<NamespaceMeta>,
+    /// Nodes by name and taints, where the operator serves all namespaces: those that are lost matter.
+    pub(super) nodes: Store<Node>,
     /// Ledgers by name and version only: which there are, and which were written by somebody else.
     pub(super) ledgers: Store<LedgerMeta>,
     /// All ConfigMaps, by name, labels and version only.

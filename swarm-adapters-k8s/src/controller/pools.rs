@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::events::EventType;
 use kube::runtime::reflector::ObjectRef;
@@ -76,6 +77,17 @@ pub(super) fn with_pool(swarms: &Cache<Swarm>, pool: &StatefulSet) -> Vec<Object
     // Labels may have been taken away just now, so that nobody can tell whose pool it was.
     meant.extend(swarms.with(&cached::with_pool(&namespace, None)));
     meant.iter().map(|swarm| ObjectRef::from_obj(&**swarm)).collect()
+}
+
+/// The Swarms whose worker `pod` is.
+pub(super) fn of_pod(
+    swarms: &Cache<Swarm>,
+    pools: &Cache<StatefulSet>,
+    pod: &Pod,
+) -> Vec<ObjectRef<Swarm>> {
+    let sets = pod.owner_references().iter().filter(|owner| owner.kind == "StatefulSet");
+    let set = sets.map(|owner| owner.name.as_str()).next().unwrap_or_default();
+    with_pod(swarms, pools, &pod.namespace().unwrap_or_default(), set)
 }
 
 /// The Swarms whose pool is the StatefulSet called `name`, to which a pod belongs.

@@ -14,6 +14,7 @@ use swarm_core::ports::StoreError;
 use swarm_core::{Desired, Observed, Turn, Waiting, Workload, turn_on};
 
 use super::context::{Context, Memory};
+use super::gone::is_lost;
 use super::pools::{as_scaled, note_takeover};
 use super::refresh::note_started;
 use crate::api::{API_VERSION, FIELD_MANAGER, Swarm, SwarmStatus};
@@ -168,7 +169,8 @@ impl Context {
             note_started(&published, &pods, &mut memory.told);
         }
         let of_pods = pods.iter().map(|pod| &**pod);
-        let observed = memory.sightings.observe(pool, of_pods, Instant::now());
+        let is_lost = |pod: &Pod| is_lost(&self.caches.nodes, pod);
+        let observed = memory.sightings.observe(pool, of_pods, is_lost, Instant::now());
         Seen { pods, observed }
     }
 

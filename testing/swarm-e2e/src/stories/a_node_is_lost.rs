@@ -1,14 +1,14 @@
-//! A node dies with everything on it, and comes back later. Its workers' jobs run elsewhere once
-//! their pods were given up, and are shared evenly again when it is back.
+//! A node dies with everything on it, and comes back later. Its workers' jobs run elsewhere after
+//! `returnGrace`, and are shared evenly again when it is back.
 //!
-//! Only Kubernetes can say that a node is dead: it marks the node, and deletes its pods when their
-//! tolerations are over. The pods stay, since nobody is there to confirm their end; the operator
-//! waits for that no longer than for any pod on its way out.
+//! Only Kubernetes can say that a node is dead: it marks the node when its kubelet falls silent. Its
+//! pods stay as they are for minutes, and nobody is there to confirm their end; the operator counts
+//! them as gone.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::ListParams;
@@ -20,20 +20,13 @@ use crate::story::Context;
 use crate::until::until;
 
 const WORKERS: usize = 4;
-/// How long pods may be on their way out before their jobs run elsewhere, and time to get there.
-const GIVEN_UP_WITHIN: Duration = Duration::from_secs(75);
-/// By default pods of a node that cannot be reached are deleted after five minutes.
-const TOLERATIONS: &str = "      tolerations:
-        - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 2}
-        - {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 2}
-      automountServiceAccountToken: false
-";
+/// How long the jobs of a worker that is gone wait for it.
+const RETURN_GRACE: Duration = Duration::from_secs(5);
 
 pub(super) async fn tell(context: Context) -> Result<()> {
     context.operator().await?;
-    let manifest =
-        sample(WORKERS)?.replace("      automountServiceAccountToken: false\n", TOLERATIONS);
-    ensure!(manifest.contains("tolerationSeconds"), "the sample has no place for tolerations");
+    let grace = format!("  rebalance: {{returnGrace: {}s}}\n  view:", RETURN_GRACE.as_secs());
+    let manifest = sample(WORKERS)?.replacen("  view:", &grace, 1);
     let jobs = jobs_of(&manifest);
     context.apply(&manifest).await?;
     let before = at_rest(&context, &jobs, WORKERS, Instant::now()).await?;
@@ -46,13 +39,11 @@ pub(super) async fn tell(context: Context) -> Result<()> {
     let lap = |what: &str| context.laps.lap(format!("{} ms: {what}", change.elapsed().as_millis()));
     not_ready(&context, lost).await?;
     lap("the node counts as not ready");
-    given_up(&context, &away).await?;
-    lap("its pods are deleted, and stay");
     for worker in &left {
         let now = report(&context, worker).await?;
         ensure!(now == before[worker], "{worker} was given jobs that may still run elsewhere");
     }
-    let of_the_others = until("their jobs to run elsewhere", GIVEN_UP_WITHIN, || async {
+    let of_the_others = until("their jobs to run elsewhere", REST_WITHIN, || async {
         let mut reports = Reports::new();
         for worker in &left {
             reports.insert(worker.clone(), report(&context, worker).await?);
@@ -62,6 +53,10 @@ pub(super) async fn tell(context: Context) -> Result<()> {
     })
     .await?;
     lap("every job runs, on the other node");
+    for worker in &away {
+        let pod = context.api::<Pod>().get(worker).await?;
+        ensure!(pod.metadata.deletion_timestamp.is_none(), "{worker} was deleted, and not lost");
+    }
     for worker in &left {
         let kept = before[worker].jobs.is_subset(&of_the_others[worker].jobs);
         ensure!(kept, "{worker} was made to give jobs away");
@@ -102,20 +97,6 @@ async fn not_ready(context: &Context, node: u8) -> Result<()> {
         let conditions = nodes.get(&name).await?.status.and_then(|status| status.conditions);
         let ready = conditions.unwrap_or_default().into_iter().find(|it| it.type_ == "Ready");
         Ok(ready.is_some_and(|it| it.status != "True").then_some(()))
-    })
-    .await
-}
-
-/// Deleted, and still there: nobody on the node confirms their end.
-async fn given_up(context: &Context, workers: &[String]) -> Result<()> {
-    let pods = context.api::<Pod>();
-    until("the pods to be deleted", REST_WITHIN, || async {
-        for worker in workers {
-            if pods.get(worker).await?.metadata.deletion_timestamp.is_none() {
-                bail!("{worker} is not deleted");
-            }
-        }
-        Ok(Some(()))
     })
     .await
 }
