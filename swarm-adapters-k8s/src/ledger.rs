@@ -132,22 +132,6 @@ impl KubeLedgerStore {
         self.client.request(request).await
     }
 
-    /// A ledger that is there and has another form is no failure of the API server.
-    fn unreadable(&self, error: StoreError) -> StoreError {
-        let StoreError::Unavailable { source, .. } = &error else { return error };
-        let Some(kube::Error::SerdeError(detail)) = source.downcast_ref() else { return error };
-        let reason = format!(
-            "the ledger of pool `{}` cannot be read: {detail}; apply deploy/crds of this operator's \
-             version, run the operator that wrote it, or restore it",
-            self.pool.name
-        );
-        // What we always write can only be missing if definitions without it have dropped it.
-        if detail.to_string().starts_with("missing field") {
-            return StoreError::Refused { code: "SchemaTooOld", reason };
-        }
-        StoreError::Refused { code: "LedgerUnreadable", reason }
-    }
-
     fn refuse_foreign_claim(&self, spec: &SwarmLedgerSpec) -> Result<(), StoreError> {
         if spec.swarm.uid == self.swarm.uid || !(self.is_alive)(&spec.swarm.uid) {
             return Ok(());
@@ -169,7 +153,7 @@ impl LedgerStore for KubeLedgerStore {
             return Ok(Some(known));
         }
         let found = bounded(self.what(), self.api.get_opt(&self.name)).await;
-        let found = found.map_err(|error| self.unreadable(error))?;
+        let found = found.map_err(|error| unreadable(&self.pool.name, error))?;
         let Some(object) = found else { return Ok(None) };
         self.refuse_foreign_claim(&object.spec)?;
         let seen = seen(&object);
@@ -187,6 +171,22 @@ impl LedgerStore for KubeLedgerStore {
         *last = Kept::new(&object.spec, seen.clone());
         Ok(seen)
     }
+}
+
+/// What it means that a ledger could not be read. One that is there and has another form is no
+/// failure of the API server.
+fn unreadable(pool: &str, error: StoreError) -> StoreError {
+    let StoreError::Unavailable { source, .. } = &error else { return error };
+    let Some(kube::Error::SerdeError(detail)) = source.downcast_ref() else { return error };
+    let reason = format!(
+        "the ledger of pool `{pool}` cannot be read: {detail}; apply deploy/crds of this operator's \
+         version, run the operator that wrote it, or restore it"
+    );
+    // What we always write can only be missing if definitions without it have dropped it.
+    if detail.to_string().starts_with("missing field") {
+        return StoreError::Refused { code: "SchemaTooOld", reason };
+    }
+    StoreError::Refused { code: "LedgerUnreadable", reason }
 }
 
 /// Awaits one request, for a bounded time, and tells a failure by what the caller can do.
@@ -268,6 +268,31 @@ fn from_spec(spec: SwarmLedgerSpec) -> Result<Ledger, StoreError> {
 mod tests {
     use super::*;
     use swarm_core::{Assignment, Pool, jobs, plan};
+
+    #[test]
+    fn a_ledger_of_another_form_is_told_from_an_api_server_that_is_away() {
+        let code = |text: &str| {
+            let detail = serde_json::from_str::<SwarmLedgerSpec>(text).unwrap_err();
+            let source = kube::Error::SerdeError(detail).into();
+            match unreadable("w", StoreError::Unavailable { what: String::new(), source }) {
+                StoreError::Refused { code, reason } => {
+                    assert!(
+                        reason.starts_with("the ledger of pool `w` cannot be read"),
+                        "{reason}"
+                    );
+                    code
+                }
+                other => panic!("{other}"),
+            }
+        };
+        let claims = r#""swarm": {"kind": "", "name": "", "uid": ""},
+                        "pool": {"kind": "", "name": "", "uid": ""}"#;
+        assert_eq!(code(&format!("{{{claims}}}")), "SchemaTooOld");
+        assert_eq!(code(&format!(r#"{{{claims}, "revision": "seven"}}"#)), "LedgerUnreadable");
+        let source = kube::Error::LinesCodecMaxLineLengthExceeded.into();
+        let away = StoreError::Unavailable { what: String::new(), source };
+        assert!(matches!(unreadable("w", away), StoreError::Unavailable { .. }));
+    }
 
     #[test]
     fn a_ledger_survives_the_way_into_the_object_and_back() {
