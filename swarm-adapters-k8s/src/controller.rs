@@ -1,8 +1,8 @@
 //! The operator on Kubernetes: what triggers a turn, and one turn of one Swarm.
 //!
 //! Watches feed caches, and every change of a Swarm, of its StatefulSet, pods or view triggers a
-//! turn: observe, decide, write the ledger, publish the view, nudge the pods it concerns, write the
-//! status. A turn that finds everything as it should be writes nothing.
+//! turn: observe, decide, write the ledger, publish the view, refresh the workers it concerns, write
+//! the status. A turn that finds everything as it should be writes nothing.
 
 mod cached;
 mod context;

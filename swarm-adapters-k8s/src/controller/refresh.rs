@@ -7,6 +7,7 @@ pub(super) use replace::note_started;
 
 use ask::ask_workers;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -68,7 +69,8 @@ impl Context {
     ) -> Result<Refreshed, StoreError> {
         let terms = RefreshTerms::of(swarm);
         let live = live(pool, &seen.pods, turn);
-        memory.told.retain(|uid, _| live.iter().any(|it| it.uid == *uid));
+        let alive: BTreeSet<&str> = live.iter().map(|it| it.uid.as_str()).collect();
+        memory.told.retain(|uid, _| alive.contains(uid.as_str()));
         let endpoint = swarm.spec.worker.as_ref().and_then(|it| it.version_endpoint.as_ref());
         let ask_in = match endpoint {
             Some(endpoint) => ask_workers(endpoint, &live, &turn.decision.ledger, memory).await,
@@ -246,12 +248,10 @@ fn started_with(pod: &Pod, newest: u64) -> u64 {
 fn unavailable(pool: &StatefulSet, observed: &Observed, live: &[Live], memory: &Memory) -> usize {
     let start = first_slot(pool);
     let end = start.saturating_add(u32::try_from(observed.workers_desired).unwrap_or(u32::MAX));
-    let is_going = |slot: Slot| {
-        let of_slot = live.iter().filter(|it| it.slot == slot);
-        of_slot.filter_map(|it| memory.told.get(&it.uid)).any(|told| told.is_replaced)
-    };
+    let is_going = |it: &&Live| memory.told.get(&it.uid).is_some_and(|told| told.is_replaced);
+    let going: BTreeSet<Slot> = live.iter().filter(is_going).map(|it| it.slot).collect();
     let ready = observed.workers.iter().filter(|(slot, seen)| {
-        (start..end).contains(&slot.0) && seen.presence == Presence::Ready && !is_going(**slot)
+        (start..end).contains(&slot.0) && seen.presence == Presence::Ready && !going.contains(slot)
     });
     observed.workers_desired.saturating_sub(ready.count())
 }
