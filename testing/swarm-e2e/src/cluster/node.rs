@@ -136,6 +136,8 @@ fn kubelet_config(authority: &Authority, node: u8) -> serde_json::Value {
         "healthzPort": 0,
         "readOnlyPort": 0,
         "volumePluginDir": format!("{}/volume-plugins", folder(node)),
+        // Once a minute a kubelet sweeps away the logs of pods it does not know: the other's.
+        "podLogsDir": format!("{}/pod-logs", folder(node)),
         "authentication": {
             "anonymous": {"enabled": false},
             "webhook": {"enabled": false},

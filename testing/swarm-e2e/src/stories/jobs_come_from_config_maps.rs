@@ -38,7 +38,8 @@ pub(super) async fn tell(context: Context) -> Result<()> {
         BTreeSet::from(["stream:own:new", "bbc", "zdf", "a.example:80"].map(String::from));
     at_rest(&context, &jobs, 2, Instant::now()).await?;
     // Workers may run a list a moment before the status tells of it.
-    told(&context, "streams", "Settled").await?;
+    let settled = ["wait", "--for=condition=Ready", "swarm/streams", "--timeout=30s"];
+    context.kubectl(&settled).await?;
     let digest = digest(&context).await?;
 
     // As kustomize does it: another name for another content, then the old one goes.
