@@ -104,12 +104,10 @@ impl Cached for Pod {
                 phase: status.phase,
                 conditions: status.conditions,
                 pod_ip: status.pod_ip,
-                pod_ips: status.pod_ips,
                 ..Default::default()
             };
             // Of the others nobody asks; their times alone are a quarter of a pod.
-            let asked = |type_: &str| matches!(type_, "Ready" | "DisruptionTarget");
-            kept.conditions.iter_mut().for_each(|all| all.retain(|one| asked(&one.type_)));
+            kept.conditions.iter_mut().for_each(|all| all.retain(|one| one.type_ == "Ready"));
             self.status = Some(kept);
         }
     }

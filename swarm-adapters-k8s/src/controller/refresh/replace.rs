@@ -12,7 +12,7 @@ use swarm_core::ports::StoreError;
 
 use super::{Context, Live, Memory, Told};
 use crate::api::RefreshMode;
-use crate::ledger::{REQUEST_TIMEOUT, bounded};
+use crate::ledger::bounded;
 use crate::metrics::RefreshLabels;
 use crate::refresh::Refresh;
 use crate::view::Published;
@@ -53,11 +53,12 @@ impl Context {
             Api::namespaced(self.client.clone(), &pool.namespace().unwrap_or_default());
         let stale = |slot| live.iter().find(|it| it.slot == slot);
         for it in plan.replace.iter().filter_map(|slot| stale(*slot)) {
-            let (outcome, result) = match replace(&api, mode, it).await? {
-                Outcome::Replaced if mode == RefreshMode::Delete => (Outcome::Replaced, "deleted"),
-                Outcome::Replaced => (Outcome::Replaced, "evicted"),
-                Outcome::Past => (Outcome::Past, "past"),
-                Outcome::Blocked(why) => (Outcome::Blocked(why), "blocked"),
+            let outcome = replace(&api, mode, it).await?;
+            let result = match &outcome {
+                Outcome::Replaced if mode == RefreshMode::Delete => "deleted",
+                Outcome::Replaced => "evicted",
+                Outcome::Past => "past",
+                Outcome::Blocked(_) => "blocked",
             };
             self.metrics.refreshes.get_or_create(&RefreshLabels { result }).inc();
             if let Outcome::Blocked(why) = outcome {
@@ -86,36 +87,30 @@ async fn replace(api: &Api<Pod>, mode: RefreshMode, it: &Live) -> Result<Outcome
     let preconditions = Some(Preconditions { uid, resource_version });
     let params = DeleteParams { preconditions, ..DeleteParams::default() };
     let request = async {
-        match mode {
+        let answer = match mode {
             RefreshMode::Delete => api.delete(&name, &params).await.map(drop),
             RefreshMode::Evict | RefreshMode::HotReload | RefreshMode::None => {
                 let params = EvictParams { delete_options: Some(params), ..EvictParams::default() };
                 api.evict(&name, &params).await.map(drop)
             }
+        };
+        match answer {
+            Err(kube::Error::Api(status)) if status.code == 429 => {
+                let why = format!(
+                    "pod `{name}` may not be evicted now: {}; loosen the disruption budget, add \
+                     workers, or set refresh.mode to Delete",
+                    status.message.trim_end_matches('.')
+                );
+                Ok(Outcome::Blocked(why))
+            }
+            Err(kube::Error::Api(status)) if status.is_forbidden() || status.is_invalid() => {
+                Ok(Outcome::Blocked(format!("pod `{name}` was not replaced: {}", status.message)))
+            }
+            answer => answer.map(|()| Outcome::Replaced),
         }
     };
-    let answer = tokio::time::timeout(REQUEST_TIMEOUT, request).await;
-    let what = format!("pod `{name}`");
-    match answer {
-        Err(elapsed) => Err(StoreError::Unavailable { what, source: elapsed.into() }),
-        Ok(Ok(())) => Ok(Outcome::Replaced),
-        Ok(Err(kube::Error::Api(status))) if status.code == 429 => {
-            let why = format!(
-                "pod `{name}` may not be evicted now: {}; loosen the disruption budget, add \
-                 workers, or set refresh.mode to Delete",
-                status.message.trim_end_matches('.')
-            );
-            Ok(Outcome::Blocked(why))
-        }
-        // Its state changed in between: the next look tells.
-        Ok(Err(kube::Error::Api(status))) if status.is_conflict() || status.is_not_found() => {
-            Err(StoreError::Conflict { what })
-        }
-        Ok(Err(kube::Error::Api(status))) if status.is_forbidden() || status.is_invalid() => {
-            Ok(Outcome::Blocked(format!("pod `{name}` was not replaced: {}", status.message)))
-        }
-        Ok(Err(error)) => Err(StoreError::Unavailable { what, source: error.into() }),
-    }
+    // Where its state changed in between, which is a conflict, the next look tells.
+    bounded(format!("pod `{name}`"), request).await
 }
 
 /// Notes which of `pods` were created after what is `published` now, and so started with it.

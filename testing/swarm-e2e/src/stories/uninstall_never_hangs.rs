@@ -45,8 +45,7 @@ pub(super) async fn tell(context: Context) -> Result<()> {
     operator::stop(&context.cluster).await?;
     let told = operator_of_one_namespace(&context).await;
     // Whatever came of it: the stories after this one share that operator.
-    context.cluster.kubectl(&operators("--replicas=1")).await?;
-    rolled_out(&context, operator::NAMESPACE).await?;
+    operator::go_on(&context.cluster).await?;
     told?;
 
     let told = base_goes_first(&context).await;
@@ -97,10 +96,6 @@ async fn let_go(context: &Context, namespace: &str) -> Result<()> {
         line.context("a command")?.replace("NAMESPACE", namespace).replace("NAME", "streams");
     let words: Vec<_> = line.split(' ').skip(1).map(|word| word.trim_matches('\'')).collect();
     context.cluster.kubectl(&words).await.map(drop)
-}
-
-fn operators(replicas: &str) -> [&str; 6] {
-    ["scale", "deployment", "swarm-controller", replicas, "--namespace", operator::NAMESPACE]
 }
 
 async fn rolled_out(context: &Context, namespace: &str) -> Result<()> {
