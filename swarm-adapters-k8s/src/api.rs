@@ -12,10 +12,12 @@
 mod ledger;
 mod refresh;
 mod source;
+mod worker_view;
 
 pub use ledger::{Claimant, Holdings, SwarmLedger, SwarmLedgerSpec};
 pub use refresh::{HandoverSpec, RefreshMode, RefreshSpec, VersionEndpoint};
 pub use source::{ConfigMapKey, JobSource, SourceFormat, SourceSelector};
+pub use worker_view::{GrantedJob, WorkerView, WorkerViewSpec};
 
 use std::collections::BTreeMap;
 
@@ -339,6 +341,6 @@ impl Swarm {
 
 /// All custom resource definitions, in the order in which they are applied.
 #[must_use]
-pub fn crds() -> [CustomResourceDefinition; 2] {
-    [Swarm::crd(), SwarmLedger::crd()]
+pub fn crds() -> [CustomResourceDefinition; 3] {
+    [Swarm::crd(), SwarmLedger::crd(), WorkerView::crd()]
 }

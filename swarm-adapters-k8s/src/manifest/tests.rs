@@ -282,7 +282,7 @@ fn missing(path: &str, known: &JSONSchemaProps, ours: &JSONSchemaProps, found: &
 
 #[test]
 fn whatever_the_crd_knows_a_manifest_knows_too() {
-    let [swarm, _] = crate::api::crds();
+    let [swarm, ..] = crate::api::crds();
     let schema = swarm.spec.versions.into_iter().next().unwrap().schema.unwrap();
     let crd = schema.open_api_v3_schema.unwrap().properties.unwrap();
     let ours = schema::of::<spec::Document>().unwrap().properties.unwrap();
