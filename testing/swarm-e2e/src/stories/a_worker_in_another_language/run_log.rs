@@ -42,7 +42,7 @@ impl RunLog {
     }
 
     /// The time by the clock of the log, which all of this machine share.
-    pub(super) fn now(&self) -> Duration {
+    pub(super) fn now() -> Duration {
         Duration::from_nanos(boottime_ns())
     }
 
@@ -70,7 +70,7 @@ impl RunLog {
     /// Waits until nothing was written for `span`.
     pub(super) async fn silent_for(&self, span: Duration, within: Duration) -> Result<()> {
         until("all jobs to be still", within, || async {
-            let silent = self.now().saturating_sub(self.last()?);
+            let silent = Self::now().saturating_sub(self.last()?);
             ensure!(span <= silent, "silent for {silent:?}");
             Ok(Some(()))
         })
