@@ -262,7 +262,12 @@ impl Context {
             .map(|uid| (uid.clone(), self.pod_facts(&namespace, uid, &mut sessions.nodes)))
             .collect();
         sessions.nodes.retain(|uid, _| uids.contains(uid));
-        sessions.watches.retain(|session| uids.contains(session.pod_uid()));
+        // What nothing names and nobody shows any more needs no proof.
+        let is_shown = |session: &SessionId| {
+            let of_pod = known.get(session.pod_uid()).into_iter().flatten();
+            of_pod.into_iter().any(|known| known.seen.session == *session)
+        };
+        sessions.watches.retain(|session| named.contains_key(session) || is_shown(session));
         sessions.durations.retain(|session, _| uids.contains(session.pod_uid()));
         sessions.see(&known, &terms.lease);
         sessions.see_ended(&known, &facts, &terms.lease);
