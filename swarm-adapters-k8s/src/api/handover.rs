@@ -88,8 +88,10 @@ fn long_enough() -> Rule {
     let lasts = of_lease("duration", duration);
     let renews = of_lease("renew", renew);
     let stops = format!("duration(has(self.stopTimeout) ? self.stopTimeout : '{stop}s')");
-    Rule::new(format!("{lasts} >= {renews} + {renews} + {renews} + {stops}")).message(format!(
+    let message = format!(
         "handover.lease.duration is too short: write at least 3 times lease.renew plus stopTimeout \
          (where they are not written, they are {duration}s, {renew}s and {stop}s)"
-    ))
+    );
+    let rule = format!("{lasts} >= {renews} + {renews} + {renews} + {stops}");
+    Rule::new(rule).message(message.as_str())
 }

@@ -142,7 +142,8 @@ fn what_a_cluster_takes_from_sessions_only_is_noted() {
     let exclusive = "  handover: {policy: Exclusive}\n  worker: {protocol: Session}";
     assert_eq!(notes(exclusive), "Service `swarm-worker` is passed over");
     let parse = |text: &str| parse(&GOOD.replace("  pool:", text), None).unwrap().notes;
-    let note = "a cluster takes `handover.policy: Exclusive` only beside `worker.protocol: Session`";
+    let note =
+        "a cluster takes `handover.policy: Exclusive` only beside `worker.protocol: Session`";
     assert_eq!(parse("  handover: {policy: Exclusive}\n  pool:")[1], note);
     let once = "    - {name: once, runOnce: true}\n  pool:";
     let note = "a cluster takes `runOnce` only beside `worker.protocol: Session`";
