@@ -50,11 +50,13 @@ pub struct Session {
     has_lease: bool,
     /// Until when it may act; the clock's start if it never could.
     deadline: Moment,
-    /// Whether the ledger is known not to have been rolled back since jobs were last suspended.
+    /// Whether the ledger is known not to have been rolled back since the session could last act.
     is_verified: bool,
     pending: Option<Pending>,
     /// How many writes were sent.
     writes: u64,
+    /// The latest of them that is known to have landed.
+    landed: u64,
     /// What the last write that landed told.
     told: Ack,
     /// Whether the last write got no answer.
@@ -108,6 +110,7 @@ impl Session {
             is_verified: true,
             pending: None,
             writes: 0,
+            landed: 0,
             told: Ack::default(),
             is_retry: false,
             renew_at: now,
@@ -278,6 +281,7 @@ impl Session {
             self.drain(now);
         }
         self.lease = version;
+        self.landed = number;
         self.has_lease = true;
     }
 
@@ -285,6 +289,10 @@ impl Session {
     fn lease_read(&mut self, now: Moment, lease: Option<Lease>, effects: &mut Vec<SessionEffect>) {
         match lease {
             Some(lease) if lease.holder == Holder::Session => {
+                if lease.number < self.landed {
+                    // What landed is gone: the store was set back, and the ledger with it.
+                    self.roll_back(now, effects);
+                }
                 if self.is_pending(lease.number) {
                     self.written(now, lease.number, lease.version, effects);
                 } else {

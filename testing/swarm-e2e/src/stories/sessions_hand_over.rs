@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::json;
@@ -72,7 +73,7 @@ spec:
   pool: {statefulSet: {name: worker}}
   worker: {protocol: Session}
   handover: {policy: Exclusive, stopTimeout: 2s, lease: {duration: 6s, renew: 1s}}
-  rebalance: {batchWindow: 0s, returnGrace: 5s}
+  rebalance: {returnGrace: 5s}
 ";
 
 /// A pool under way, and the log that judges it.
@@ -90,7 +91,7 @@ pub(super) async fn tell(context: Context) -> Result<()> {
     pool.wants(&jobs(0, 12)).await?;
     pool.at_rest(&jobs(0, 12), 3, "12 jobs on three workers").await?;
 
-    let edited = pool.log.now();
+    let edited = RunLog::now();
     pool.wants(&jobs(3, 15)).await?;
     pool.at_rest(&jobs(3, 15), 3, "three jobs went and three came").await?;
     for (replicas, what) in [(4, "a fourth worker"), (2, "two workers")] {
@@ -126,7 +127,7 @@ impl Pool {
     async fn at_rest(&self, jobs: &BTreeSet<String>, workers: usize, what: &str) -> Result<()> {
         let start = Instant::now();
         until(what, REST_WITHIN, || async {
-            let running = self.log.since(self.log.now().saturating_sub(TICKS))?;
+            let running = self.log.since(RunLog::now().saturating_sub(TICKS))?;
             let names: BTreeSet<_> = running.iter().map(|(job, ..)| job.clone()).collect();
             let missing: Vec<_> = jobs.difference(&names).collect();
             let foreign: Vec<_> = names.difference(jobs).collect();
@@ -159,9 +160,16 @@ impl Pool {
     /// Its Lease runs out, is taken away and waited out; only then others run its jobs.
     async fn a_worker_is_ended_by_force(&self, jobs: &BTreeSet<String>) -> Result<()> {
         let force = ["delete", "pod", "worker-0", "--force", "--grace-period=0"];
-        self.context.kubectl(&force).await?;
-        self.at_rest(jobs, 2, "a worker was ended by force").await?;
         let leases = ListParams::default().labels(&format!("{SESSION_LABEL}=true"));
+        let uid = self.context.api::<Pod>().get("worker-0").await?.uid().context("no UID")?;
+        self.context.kubectl(&force).await?;
+        until("its former session to run nothing", REST_WITHIN, || async {
+            let running = self.log.since(RunLog::now().saturating_sub(TICKS))?;
+            let is_left = running.iter().any(|(_, session, _)| session.pod_uid() == uid);
+            Ok((!is_left).then_some(()))
+        })
+        .await?;
+        self.at_rest(jobs, 2, "a worker was ended by force").await?;
         until("nothing to be left of the former sessions", REST_WITHIN, || async {
             let leases = self.context.api::<Lease>().list(&leases).await?.items;
             let views = self.context.api::<WorkerView>().list(&ListParams::default()).await?.items;
@@ -197,9 +205,9 @@ impl Pool {
 
     /// All jobs are let go of before it is gone.
     async fn the_swarm_goes(&self) -> Result<()> {
-        let start = self.log.now();
+        let start = RunLog::now();
         self.context.kubectl(&["delete", "swarm", "jobs", "--timeout=30s"]).await?;
-        let gone = self.log.now();
+        let gone = RunLog::now();
         ensure!(self.context.api::<Swarm>().get_opt("jobs").await?.is_none(), "it is still there");
         self.log.silent_for(TICKS * 2, REST_WITHIN).await?;
         let last = self.log.last()?;
