@@ -21,6 +21,7 @@ mod nothing_is_written_at_rest;
 mod operator_dies_at_any_write;
 mod parts_restart;
 pub(crate) mod pool;
+mod sessions_hand_over;
 mod stores_keep_their_contract;
 mod streams_walk_through;
 mod the_swarm_scales_its_pool;
@@ -74,6 +75,9 @@ pub fn all() -> Vec<Story> {
         .within(Duration::from_mins(6)),
         Story::new("manifests_are_accepted", |it| Box::pin(manifests_are_accepted::tell(it))),
         Story::new("uninstall_never_hangs", |it| Box::pin(uninstall_never_hangs::tell(it)))
+            .within(Duration::from_mins(5)),
+        // Sessions.
+        Story::new("sessions_hand_over", |it| Box::pin(sessions_hand_over::tell(it)))
             .within(Duration::from_mins(5)),
         // Crashes.
         Story::new("operator_dies_at_any_write", |it| {
