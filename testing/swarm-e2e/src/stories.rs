@@ -4,6 +4,7 @@ mod cluster_runs_pods;
 
 mod a_lost_ledger_is_made_anew;
 mod a_node_is_lost;
+mod a_worker_keeps_to_its_own_session;
 mod claims_are_kept;
 mod views_are_put_right;
 mod what_the_cluster_refuses_is_told;
@@ -20,6 +21,8 @@ mod nothing_is_written_at_rest;
 mod operator_dies_at_any_write;
 mod parts_restart;
 pub(crate) mod pool;
+mod session;
+mod session_workers_live_by_their_leases;
 mod stores_keep_their_contract;
 mod streams_walk_through;
 mod the_swarm_scales_its_pool;
@@ -74,6 +77,14 @@ pub fn all() -> Vec<Story> {
         Story::new("manifests_are_accepted", |it| Box::pin(manifests_are_accepted::tell(it))),
         Story::new("uninstall_never_hangs", |it| Box::pin(uninstall_never_hangs::tell(it)))
             .within(Duration::from_mins(5)),
+        // Workers in sessions, as they are to whoever operates them.
+        Story::new("a_worker_keeps_to_its_own_session", |it| {
+            Box::pin(a_worker_keeps_to_its_own_session::tell(it))
+        }),
+        Story::new("session_workers_live_by_their_leases", |it| {
+            Box::pin(session_workers_live_by_their_leases::tell(it))
+        })
+        .within(Duration::from_mins(5)),
         // Crashes.
         Story::new("operator_dies_at_any_write", |it| {
             Box::pin(operator_dies_at_any_write::tell(it))
