@@ -5,6 +5,7 @@ mod cluster_runs_pods;
 mod a_lost_ledger_is_made_anew;
 mod a_node_is_lost;
 mod a_worker_in_another_language;
+mod a_worker_keeps_to_its_own_session;
 mod claims_are_kept;
 mod views_are_put_right;
 mod what_the_cluster_refuses_is_told;
@@ -22,6 +23,8 @@ mod operator_dies_at_any_write;
 mod parts_restart;
 pub(crate) mod pool;
 mod sessions_hand_over;
+mod session;
+mod session_workers_live_by_their_leases;
 mod stores_keep_their_contract;
 mod streams_walk_through;
 mod the_swarm_scales_its_pool;
@@ -79,6 +82,14 @@ pub fn all() -> Vec<Story> {
         // Sessions.
         Story::new("sessions_hand_over", |it| Box::pin(sessions_hand_over::tell(it)))
             .within(Duration::from_mins(5)),
+        // Workers in sessions, as they are to whoever operates them.
+        Story::new("a_worker_keeps_to_its_own_session", |it| {
+            Box::pin(a_worker_keeps_to_its_own_session::tell(it))
+        }),
+        Story::new("session_workers_live_by_their_leases", |it| {
+            Box::pin(session_workers_live_by_their_leases::tell(it))
+        })
+        .within(Duration::from_mins(5)),
         // Crashes.
         Story::new("operator_dies_at_any_write", |it| {
             Box::pin(operator_dies_at_any_write::tell(it))
