@@ -7,15 +7,14 @@ pub use refreshed::Refreshed;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use kube::core::Selector;
 use swarm_core::{
     Assignment, Decision, Desired, Observed, Pool, Presence, Request, Unassigned, Waiting,
     digest_jobs,
 };
 
 use crate::api::SwarmStatus;
+use crate::workload::Workload;
 
 /// Why a Swarm is ready or not: the reasons of the condition `Ready` and of Events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +46,8 @@ pub enum Reason {
     PoolNotFound,
     /// More than one workload has the labels.
     PoolAmbiguous,
+    /// Some pods that have the labels belong to another Swarm.
+    PodsClaimed,
     /// A ConfigMap that should hold jobs, or its key, is not there.
     SourceMissing,
     /// A ConfigMap that should hold jobs holds something else.
@@ -76,6 +77,7 @@ impl Reason {
             Self::Paused { .. } => "Paused",
             Self::PoolNotFound => "PoolNotFound",
             Self::PoolAmbiguous => "PoolAmbiguous",
+            Self::PodsClaimed => "PodsClaimed",
             Self::SourceMissing => "SourceMissing",
             Self::SourceInvalid => "SourceInvalid",
             Self::ScaleContested => "ScaleContested",
@@ -100,6 +102,7 @@ impl Reason {
             | Self::Paused { .. } => false,
             Self::PoolNotFound
             | Self::PoolAmbiguous
+            | Self::PodsClaimed
             | Self::SourceMissing
             | Self::SourceInvalid
             | Self::ScaleContested
@@ -246,7 +249,7 @@ pub struct Facts<'a> {
     /// What was seen.
     pub observed: &'a Observed,
     /// The pool's workload.
-    pub pool: &'a StatefulSet,
+    pub pool: &'a Workload,
     /// Which workers have what was published.
     pub refreshed: &'a Refreshed,
 }
@@ -266,8 +269,6 @@ pub fn after_turn(
         *unassigned.entry(reason.as_str().to_owned()).or_default() += 1;
     }
     let wanted = desired.replicas.map_or(observed.workers_desired, |count| count as usize);
-    let selector = pool.spec.as_ref().map(|spec| spec.selector.clone());
-    let selector = selector.and_then(|selector| Selector::try_from(selector).ok());
     let status = SwarmStatus {
         observed_generation: None,
         revision: number(decision.ledger.revision()),
@@ -280,8 +281,8 @@ pub fn after_turn(
         workers_desired: count(wanted),
         workers_stale: count(refreshed.stale.len()),
         desired_workers: workers_enough(decision, desired),
-        replicas: pool.status.as_ref().map_or(0, |status| status.replicas),
-        selector: selector.map(|selector| selector.to_string()),
+        replicas: pool.pods,
+        selector: pool.selector.clone(),
         conditions: Vec::new(),
     };
     let mut extra = vec![pool_ready(observed, wanted), all_assigned(decision)];
@@ -427,6 +428,7 @@ pub fn ready_reason(status: Option<&SwarmStatus>) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use k8s_openapi::api::apps::v1::StatefulSet;
     use swarm_core::{Ledger, Slot, WorkerSeen, decide, jobs};
 
     fn observed(presences: &[Presence]) -> Observed {
@@ -445,7 +447,7 @@ mod tests {
         let ready = self::observed(&[Presence::Ready; 2]);
         let ledger = decide(&Ledger::new(1), &all, &ready).ledger;
         let decision = decide(&ledger, desired, observed);
-        let (pool, refreshed) = (StatefulSet::default(), Refreshed::default());
+        let (pool, refreshed) = (Workload::from(&StatefulSet::default()), Refreshed::default());
         let facts =
             Facts { decision: &decision, desired, observed, pool: &pool, refreshed: &refreshed };
         let status = after_turn(Some(7), None, &facts, &Verdict::of(&facts));

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
-use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::core::PartialObjectMeta;
 use kube::runtime::events::Recorder;
@@ -14,9 +13,9 @@ use kube::{Client, ResourceExt};
 use swarm_core::ports::Seen;
 use tokio::sync::{Mutex, watch};
 
-use super::cached::{Cache, of_pool, with_uid};
+use super::cached::{Cache, with_uid};
 use super::gone::{LedgerMeta, NamespaceMeta};
-use super::pools::Scaled;
+use super::pools::{Pools, Scaled};
 use super::refresh::Told;
 use super::sources::Loaded;
 use crate::api::{Claimant, Swarm, SwarmStatus};
@@ -24,11 +23,13 @@ use crate::ledger::KubeLedgerStore;
 use crate::metrics::Metrics;
 use crate::observe::Sightings;
 use crate::view::ConfigMapViewStore;
+use crate::workload::{Kind, Workload};
 
 /// The caches that watches keep.
 pub(super) struct Caches {
     pub(super) swarms: Cache<Swarm>,
-    pub(super) pools: Cache<StatefulSet>,
+    pub(super) pools: Pools,
+    /// The pods of StatefulSets.
     pub(super) pods: Cache<Pod>,
     pub(super) views: Cache<ConfigMap>,
     /// Namespaces by name only, where the operator serves them all: those that are going matter.
@@ -48,7 +49,7 @@ impl Caches {
     /// To be awaited by one task only: a second waiter would take the place of the first, which
     /// would then never wake.
     pub(super) async fn wait_until_filled(&self) -> Result<(), WriterDropped> {
-        self.pools.store.wait_until_ready().await?;
+        self.pools.sets.store.wait_until_ready().await?;
         self.pods.store.wait_until_ready().await?;
         self.views.store.wait_until_ready().await?;
         self.sources.store.wait_until_ready().await
@@ -66,11 +67,6 @@ impl Caches {
             self.namespaces.get(&ObjectRef::new(&swarm.namespace().unwrap_or_default()));
         namespace.is_some_and(|namespace| namespace.metadata.deletion_timestamp.is_some())
     }
-
-    /// The pods that have the names of those of `pool`; which are its own, the observer decides.
-    pub(super) fn pods_near(&self, pool: &StatefulSet) -> Vec<Arc<Pod>> {
-        self.pods.with(&of_pool(&pool.namespace().unwrap_or_default(), &pool.name_any()))
-    }
 }
 
 /// What all turns share.
@@ -82,6 +78,8 @@ pub(super) struct Context {
     pub(super) metrics: Metrics,
     /// Whether the caches are filled.
     pub(super) filled: watch::Sender<bool>,
+    /// Whether those are that only pools other than StatefulSets need.
+    pub(super) filled_wide: watch::Sender<bool>,
     memories: std::sync::Mutex<HashMap<String, Arc<Mutex<Memory>>>>,
     failures: std::sync::Mutex<HashMap<String, u32>>,
 }
@@ -128,13 +126,18 @@ impl Context {
         filled: watch::Sender<bool>,
     ) -> Self {
         let (memories, failures) = Default::default();
-        Self { client, caches: Arc::new(caches), recorder, metrics, filled, memories, failures }
+        let (caches, filled_wide) = (Arc::new(caches), watch::Sender::new(false));
+        Self { client, caches, recorder, metrics, filled, filled_wide, memories, failures }
     }
 
-    /// Returns when the caches are filled.
-    pub(super) async fn wait_until_filled(&self) {
-        // The sender lives as long as this context, so the wait cannot fail.
+    /// Returns when the caches that `swarm` needs are filled.
+    pub(super) async fn wait_until_filled(&self, swarm: &Swarm) {
+        // The senders live as long as this context, so the waits cannot fail.
         let _ = self.filled.subscribe().wait_for(|filled| *filled).await;
+        if swarm.spec.pool.workload().0 != Kind::StatefulSet {
+            self.caches.pools.wide.ask();
+            let _ = self.filled_wide.subscribe().wait_for(|filled| *filled).await;
+        }
     }
 
     /// What is remembered of `swarm`, by its UID.
@@ -181,11 +184,11 @@ impl Context {
     }
 
     /// The ledger store for `swarm` on `pool`, claimed under both UIDs.
-    pub(super) fn ledger_store(&self, swarm: &Swarm, pool: &StatefulSet) -> KubeLedgerStore {
-        let claimant = |kind: &str, name: String, uid: Option<String>| Claimant {
-            kind: kind.into(),
-            name,
-            uid: uid.unwrap_or_default(),
+    pub(super) fn ledger_store(&self, swarm: &Swarm, pool: &Workload) -> KubeLedgerStore {
+        let claimant = Claimant {
+            kind: "Swarm".into(),
+            name: swarm.name_any(),
+            uid: swarm.uid().unwrap_or_default(),
         };
         let swarms = self.caches.swarms.clone();
         let is_alive = move |uid: &str| !swarms.with(&with_uid(uid)).is_empty();
@@ -201,8 +204,8 @@ impl Context {
         KubeLedgerStore::new(
             self.client.clone(),
             &namespace,
-            claimant("Swarm", swarm.name_any(), swarm.uid()),
-            claimant("StatefulSet", pool.name_any(), pool.uid()),
+            claimant,
+            pool.claimant(),
             Box::new(is_alive),
             Box::new(is_current),
         )
