@@ -46,6 +46,8 @@ use pools::{Pools, with_pool};
 const FINALIZER: &str = "swarm.k8slab.info/release";
 /// How many Swarms are worked on at a time.
 const CONCURRENCY: u16 = 16;
+/// When to look again whether what a Swarm needs was listed.
+const LISTED_IN: Duration = Duration::from_secs(1);
 /// The label of all StatefulSet pods since Kubernetes 1.28; other pods are cached only where some
 /// Swarm asks for them.
 const STATEFUL_PODS: &str = "apps.kubernetes.io/pod-index";
@@ -233,9 +235,13 @@ async fn reconcile(
     context: Arc<Context>,
 ) -> Result<Action, FinalizerError<StoreError>> {
     let api = Api::namespaced(context.client.clone(), &swarm.namespace().unwrap_or_default());
-    context.wait_until_filled(&swarm).await;
+    context.wait_until_filled().await;
     if context.caches.is_going(&swarm) {
         return context.let_go(&swarm).await.map_err(FinalizerError::CleanupFailed);
+    }
+    if !context.is_filled_for(&swarm).await {
+        tracing::info!(swarm = %swarm.name_any(), "Deployments and their pods are not listed yet");
+        return Ok(Action::requeue(LISTED_IN));
     }
     // What takes several looks must not hold up other Swarms in between.
     if swarm.metadata.deletion_timestamp.is_some() {

@@ -240,4 +240,33 @@ mod tests {
         let observed = Sightings::new(now).observe(&slots(&pool(1, 0), &[stranger]), nobody, now);
         assert_eq!(presences(&observed), [(0, Presence::Away(Duration::ZERO))]);
     }
+
+    #[test]
+    fn a_bound_pod_that_is_deleted_counts_as_away_until_its_successor_has_its_slot() {
+        let (start, second) = (Instant::now(), Duration::from_secs(1));
+        let one = swarm_core::Assignment::from_iter([("a".parse().unwrap(), Slot(0))]);
+        let mut members = swarm_core::Pool::ready(1);
+        members.0.values_mut().for_each(|member| member.name = "uid-0".into());
+        let ledger = swarm_core::Ledger::new(1).next(&one, &members);
+        let pool = Workload { kind: crate::workload::Kind::Deployment, ..pool(1, 0) };
+        let mut deleted = pod(0, true);
+        deleted.metadata.deletion_timestamp =
+            serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+        let mut sightings = Sightings::new(start);
+        let mut seen = |pods: &[Pod], now| {
+            let pods = pods.iter().cloned().map(Arc::new);
+            let slots = Slots::by_binding(&pool, Some(&ledger), pods, None);
+            let seen = sightings.observe(&slots, nobody, now).workers[&Slot(0)].clone();
+            (seen.name, seen.presence, seen.session)
+        };
+        let of = |n: u32| Some(SessionId::plain(&format!("uid-{n}")));
+        let away = |age| ("w-0".to_owned(), Presence::Away(age), of(0));
+        assert_eq!(seen(&[deleted.clone()], start), away(Duration::ZERO));
+        let starting = [deleted.clone(), pod(1, false)];
+        assert_eq!(seen(&starting, start + second), away(second));
+        let gone = ("uid-0".to_owned(), Presence::Away(second), None);
+        assert_eq!(seen(&[], start + second), gone, "as the ledger remembers it");
+        let ready = ("w-1".to_owned(), Presence::Ready, of(1));
+        assert_eq!(seen(&[deleted, pod(1, true)], start + 2 * second), ready);
+    }
 }

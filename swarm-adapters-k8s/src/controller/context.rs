@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::core::PartialObjectMeta;
@@ -130,14 +130,22 @@ impl Context {
         Self { client, caches, recorder, metrics, filled, filled_wide, memories, failures }
     }
 
-    /// Returns when the caches that `swarm` needs are filled.
-    pub(super) async fn wait_until_filled(&self, swarm: &Swarm) {
-        // The senders live as long as this context, so the waits cannot fail.
+    /// Returns when the caches are filled that all Swarms need.
+    pub(super) async fn wait_until_filled(&self) {
+        // The sender lives as long as this context, so the wait cannot fail.
         let _ = self.filled.subscribe().wait_for(|filled| *filled).await;
-        if swarm.spec.pool.workload().0 != Kind::StatefulSet {
-            self.caches.pools.wide.ask();
-            let _ = self.filled_wide.subscribe().wait_for(|filled| *filled).await;
+    }
+
+    /// Whether the caches are filled that only `swarm` may need. It waits for them a little: not
+    /// longer, since a turn that waits keeps others from theirs.
+    pub(super) async fn is_filled_for(&self, swarm: &Swarm) -> bool {
+        const WITHIN: Duration = Duration::from_millis(500);
+        if swarm.spec.pool.workload().0 == Kind::StatefulSet {
+            return true;
         }
+        self.caches.pools.wide.ask();
+        let mut filled = self.filled_wide.subscribe();
+        matches!(tokio::time::timeout(WITHIN, filled.wait_for(|filled| *filled)).await, Ok(Ok(_)))
     }
 
     /// What is remembered of `swarm`, by its UID.
