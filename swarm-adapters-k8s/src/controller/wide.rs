@@ -18,6 +18,9 @@ use super::cached::{Cache, Cached, cached, in_namespace, owned_by};
 use super::{STATEFUL_PODS, Scope};
 use crate::workload::Workload;
 
+/// Pods that have ended are no workers, and of those of Jobs there may be many.
+const NOT_ENDED: &str = "status.phase!=Succeeded,status.phase!=Failed";
+
 /// A `ReplicaSet` by its name and owner.
 pub(super) type ReplicaSetMeta = PartialObjectMeta<ReplicaSet>;
 
@@ -47,7 +50,7 @@ pub(super) fn wide(scope: &Scope, client: &Client) -> (Wide, Streams) {
     let everything = watcher::Config::default;
     let (deployments, of_deployments) = cached(scope.api(client), everything());
     let (replica_sets, of_replica_sets) = cached::<ReplicaSetMeta>(scope.api(client), everything());
-    let others = everything().labels(&format!("!{STATEFUL_PODS}"));
+    let others = everything().labels(&format!("!{STATEFUL_PODS}")).fields(NOT_ENDED);
     let (pods, of_pods) = cached(scope.api(client), others);
     let streams = Streams {
         deployments: once_asked(asked.subscribe(), of_deployments),
