@@ -124,7 +124,7 @@ async fn scaled_by_the_swarm(context: &Context, jobs: &BTreeSet<String>) -> Resu
         let left = marked(context).await?;
         let names: BTreeSet<_> = left.keys().cloned().collect();
         ensure!(names == stay, "{stay:?} should stay, and {left:?} did");
-        ensure!(left.values().all(|cost| cost.is_none()), "nobody who stays is marked: {left:?}");
+        ensure!(left.values().all(Option::is_none), "nobody who stays is marked: {left:?}");
     }
     Ok(())
 }
