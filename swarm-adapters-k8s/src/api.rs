@@ -11,12 +11,14 @@
 
 mod handover;
 mod ledger;
+mod pool;
 mod refresh;
 mod source;
 mod worker_view;
 
 pub use handover::{HandoverSpec, LeaseTermsSpec, PolicySpec, ProtocolSpec};
 pub use ledger::{Claimant, Holdings, SwarmLedger, SwarmLedgerSpec};
+pub use pool::{PodsRef, PoolSpec, WorkloadRef};
 pub use refresh::{RefreshMode, RefreshSpec, VersionEndpoint};
 pub use source::{ConfigMapKey, JobSource, SourceFormat, SourceSelector};
 pub use worker_view::{GrantedJob, WorkerView, WorkerViewSpec};
@@ -86,6 +88,7 @@ pub const FIELD_MANAGER: &str = "swarm-operator";
     "a job with runOnce needs workers that tell when it is done: write worker.protocol: Session, \
      or leave runOnce out"
 ))]
+#[x_kube(validation = pool::nobody_scales_pods(), validation = pool::pods_keep_their_names())]
 #[serde(rename_all = "camelCase")]
 pub struct SwarmSpec {
     /// The jobs, each with a name of its own. At most 2000; `jobSources` takes more.
@@ -103,7 +106,7 @@ pub struct SwarmSpec {
 
     /// How many workers. Without it the workload decides and the Swarm follows. With it the Swarm
     /// scales the workload: `kubectl scale swarm` and a horizontal autoscaler set it, and workers that
-    /// are too many are emptied before they go.
+    /// are too many are emptied before they go. Not with `pool.pods`, which nothing scales.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100_000))]
     pub replicas: Option<i32>,
@@ -171,32 +174,6 @@ pub struct Job {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = 32))]
     pub params: Option<BTreeMap<String, String>>,
-}
-
-/// The pool: the workload whose pods are the workers.
-#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PoolSpec {
-    /// A StatefulSet in the namespace of the Swarm. Its pod *n* is the worker in slot *n*.
-    pub stateful_set: WorkloadRef,
-}
-
-/// A workload: by its name, or by labels that exactly one has.
-#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[x_kube(validation = kube::core::Rule::new("has(self.name) != has(self.matchLabels)").message(
-    "write either name or matchLabels, not both and not neither"
-))]
-pub struct WorkloadRef {
-    /// The workload's name.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
-    pub name: Option<String>,
-    /// Labels of the workload itself (not of its pods), for names that a tool makes up. Exactly one
-    /// workload in the namespace must have them all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("minProperties" = 1, "maxProperties" = 16))]
-    pub match_labels: Option<BTreeMap<String, String>>,
 }
 
 /// What the workers are.

@@ -1,12 +1,15 @@
 //! The operator on Kubernetes: what triggers a turn, and one turn of one Swarm.
 //!
-//! Watches feed caches, and every change of a Swarm, of its StatefulSet, pods or view triggers a
-//! turn: observe, decide, write the ledger, publish the views, refresh the workers it concerns, write
-//! the status. What a session tells with its Lease triggers one, too; that it lives does not. A turn that finds everything as it should be writes nothing.
+//! Watches feed caches, and every change of a Swarm, of its workload, pods or view triggers a turn:
+//! observe, decide, write the ledger, publish the views, refresh the workers it concerns, write the
+//! status. What a session tells with its Lease triggers one, too; that it lives does not. A turn that
+//! finds everything as it should be writes nothing.
 
 mod cached;
+mod claims;
 mod clock;
 mod context;
+mod cost;
 mod gone;
 mod pools;
 mod refresh;
@@ -14,6 +17,7 @@ mod release;
 mod sessions;
 mod sources;
 mod turn;
+mod wide;
 mod worker_views;
 
 use std::path::Path;
@@ -28,7 +32,7 @@ use kube::core::PartialObjectMeta;
 use kube::runtime::controller::{Action, Config as ControllerConfig, Controller};
 use kube::runtime::events::{Recorder, Reporter};
 use kube::runtime::finalizer::{Error as FinalizerError, Event, finalizer};
-use kube::runtime::reflector::ObjectRef;
+use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::{Predicate, PredicateConfig, WatchStreamExt, predicates, watcher};
 use kube::{Api, Client, Config, Resource, ResourceExt};
 use swarm_core::ports::StoreError;
@@ -37,8 +41,10 @@ use tokio::sync::watch;
 use crate::api::{FIELD_MANAGER, Swarm};
 use crate::metrics::Metrics;
 use crate::view::{OWNER_ANNOTATION, VIEW_LABEL};
+use crate::workload::Kind;
 use cached::cached;
 use context::Context;
+use pools::{Pools, with_pool};
 use sessions::{Ended, Leases};
 use worker_views::Views;
 
@@ -46,7 +52,10 @@ use worker_views::Views;
 const FINALIZER: &str = "swarm.k8slab.info/release";
 /// How many Swarms are worked on at a time.
 const CONCURRENCY: u16 = 16;
-/// The label of all StatefulSet pods since Kubernetes 1.28; other pods are not worth caching.
+/// When to look again whether what a Swarm needs was listed.
+const LISTED_IN: Duration = Duration::from_secs(1);
+/// The label of all StatefulSet pods since Kubernetes 1.28; other pods are cached only where some
+/// Swarm asks for them.
 const STATEFUL_PODS: &str = "apps.kubernetes.io/pod-index";
 
 /// Two clients: watches retry on their own, a single request never does. A retried request could
@@ -141,9 +150,11 @@ pub async fn run(
     let client = &clients.watching;
     let everything = watcher::Config::default;
     let (swarms, swarm_stream) = cached::<Swarm>(scope.api(client), everything());
-    let (pools, pool_stream) = cached::<StatefulSet>(scope.api(client), everything());
+    let (sets, set_stream) = cached::<StatefulSet>(scope.api(client), everything());
     let stateful = everything().labels(STATEFUL_PODS);
     let (pods, pod_stream) = cached::<Pod>(scope.api(client), stateful);
+    let (wide, wide_streams) = wide::wide(&scope, client);
+    let pools = Pools { sets, wide };
     let labelled = everything().labels(VIEW_LABEL);
     let (views, view_stream) = cached::<ConfigMap>(scope.api(client), labelled);
     // Any ConfigMap may be a source of jobs: only names, labels and versions are kept. Content is
@@ -157,9 +168,10 @@ pub async fn run(
 
     let reporter = Reporter { controller: FIELD_MANAGER.into(), instance: None };
     let recorder = Recorder::new(clients.control.clone(), reporter);
-    let (all_pools, ledger_pools, node_pools) = (pools.clone(), pools.clone(), pools.clone());
+    let (pod_pools, other_pools, set_pools) = (pools.clone(), pools.clone(), pools.clone());
+    let (ledger_pools, node_pools) = (pools.clone(), pools.clone());
     let told_pools = pools.clone();
-    let pods_anywhere = pods.store.clone();
+    let pods_anywhere = [pods.store.clone(), pools.wide.pods.store.clone()];
     let caches = context::Caches {
         swarms: swarms.clone(),
         pools,
@@ -181,29 +193,41 @@ pub async fn run(
     tokio::spawn(announce(context.clone()));
     let sweep = context.clone();
     let sweep = AbortOnDrop(tokio::spawn(async move { sweep.sweep().await }));
+    let ended_of_others = ended.clone();
     let pod_stream = pod_stream.inspect_ok(move |pod| ended.note(pod));
+    let other_stream = wide_streams.pods.inspect_ok(move |pod| ended_of_others.note(pod));
     let told = context.clone();
     let lease_stream = leases
         .follow(scope.api(client))
         .flat_map(move |named| futures::stream::iter(told.concerned_by(&named, &told_pools)));
     let worker_view_stream = views_of_sessions.follow(scope.api(client));
+    tokio::spawn(announce_wide(context.clone()));
 
     // The status is written by ourselves and must not trigger a turn; finalizers and annotations
     // are not part of the generation.
     let relevant = predicates::generation.combine(predicates::finalizers);
     let relevant = swarm_stream.predicate_filter(relevant, PredicateConfig::default());
-    let (of_pool, of_pod, of_source) = (swarms.clone(), swarms.clone(), swarms.clone());
+    let (of_set, of_pod, of_source) = (swarms.clone(), swarms.clone(), swarms.clone());
+    let (of_deployment, of_replica_set) = (swarms.clone(), swarms.clone());
+    let of_other = swarms.clone();
     let (of_ledger, of_namespace, on_node) = (swarms.clone(), swarms.clone(), swarms.clone());
     Controller::for_stream(relevant, swarms.store)
         .with_config(ControllerConfig::default().concurrency(CONCURRENCY))
-        .watches_stream(pool_stream, move |pool| pools::with_pool(&of_pool, &pool))
-        .watches_stream(pod_stream, move |pod| pools::of_pod(&of_pod, &all_pools, &pod))
+        .watches_stream(set_stream, move |set| with_pool(&of_set, Kind::StatefulSet, &set))
+        .watches_stream(wide_streams.deployments, move |deployment| {
+            with_pool(&of_deployment, Kind::Deployment, &deployment)
+        })
+        .watches_stream(wide_streams.replica_sets, move |set| {
+            set_pools.of_replica_set(&of_replica_set, &set)
+        })
+        .watches_stream(pod_stream, move |pod| pod_pools.of_pod(&of_pod, &pod))
+        .watches_stream(other_stream, move |pod| other_pools.of_pod(&of_other, &pod))
         .watches_stream(node_stream, move |node| {
-            let mut pods = pods_anywhere.state();
+            let mut pods: Vec<_> = pods_anywhere.iter().flat_map(Store::state).collect();
             let name = node.metadata.name;
             pods.retain(|pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name == name));
             let (swarms, pools) = (on_node.clone(), node_pools.clone());
-            pods.into_iter().flat_map(move |pod| pools::of_pod(&swarms, &pools, &pod))
+            pods.into_iter().flat_map(move |pod| pools.of_pod(&swarms, &pod))
         })
         .watches_stream(namespace_stream, move |namespace| {
             let swarms = of_namespace.store.state().into_iter().filter(move |swarm| {
@@ -214,8 +238,7 @@ pub async fn run(
         })
         .watches_stream(lost_ledgers, move |ledger| {
             let (namespace, name) = (ledger.namespace().unwrap_or_default(), ledger.name_any());
-            let pool = name.strip_prefix("statefulset.").unwrap_or_default();
-            pools::with_pod(&of_ledger, &ledger_pools, &namespace, pool)
+            ledger_pools.of_ledger(&of_ledger, &namespace, &name)
         })
         .reconcile_on(lease_stream)
         .reconcile_on(worker_view_stream)
@@ -256,6 +279,14 @@ async fn announce(context: Arc<Context>) {
     }
 }
 
+/// Says that the caches are filled that only pools other than StatefulSets need.
+async fn announce_wide(context: Arc<Context>) {
+    if context.caches.pools.wide.wait_until_filled().await.is_ok() {
+        tracing::info!("caches of Deployments and their pods are filled");
+        context.filled_wide.send_replace(true);
+    }
+}
+
 async fn reconcile(
     swarm: Arc<Swarm>,
     context: Arc<Context>,
@@ -264,6 +295,10 @@ async fn reconcile(
     context.wait_until_filled().await;
     if context.caches.is_going(&swarm) {
         return context.let_go(&swarm).await.map_err(FinalizerError::CleanupFailed);
+    }
+    if !context.is_filled_for(&swarm).await {
+        tracing::info!(swarm = %swarm.name_any(), "Deployments and their pods are not listed yet");
+        return Ok(Action::requeue(LISTED_IN));
     }
     // What takes several looks must not hold up other Swarms in between.
     if swarm.metadata.deletion_timestamp.is_some() {

@@ -5,6 +5,7 @@
 //! - [`session`]: the Lease of a session, which its worker writes and the operator reads.
 //! - [`manifest`]: a file with one `Swarm`, checked as strictly as the API server would, offline.
 //! - [`yaml`]: the documents of a text, read with a limit on what their aliases may repeat.
+//! - [`workload`] and [`slots`]: what makes the pods of a pool, and which pod fills which slot.
 //! - [`controller`]: the operator. [`observe`], [`ledger`], [`view`], [`nudge`], [`refresh`] and [`status`] are
 //!   its parts: what it sees, and what it writes, in this order.
 //!
@@ -25,5 +26,7 @@ pub mod nudge;
 pub mod observe;
 pub mod refresh;
 pub mod session;
+pub mod slots;
 pub mod status;
 pub mod view;
+pub mod workload;

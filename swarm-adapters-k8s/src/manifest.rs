@@ -10,12 +10,12 @@ mod documents;
 mod error;
 mod jobs;
 mod online;
+mod pool;
 mod spec;
 mod terms;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
 use swarm_core::handover::Policy;
 use swarm_core::{Desired, JobName, Rules, Timing};
 
@@ -23,12 +23,13 @@ pub use error::ManifestError;
 pub(crate) use online::{SourceError, jobs_in_namespace};
 pub use terms::{Handover, Pacing, Runner};
 
-use crate::api::{RebalanceSpec, WorkloadRef};
+use crate::api::RebalanceSpec;
 use crate::convert::{self, SpecError};
 use crate::schema;
 use crate::yaml::printable;
 use documents::{Object, Objects};
 pub(crate) use jobs::{JobList, check_params};
+use pool::WorkerPool;
 
 /// The most workers that a manifest may ask for.
 pub const WORKERS_MAX: u32 = 100_000;
@@ -45,11 +46,12 @@ pub struct Manifest {
     /// What jobs are told beside their name. Jobs that are told nothing do not stand here.
     pub params: BTreeMap<JobName, BTreeMap<String, String>>,
     /// How many workers there are: `spec.replicas`, else what the pool's workload in the same file
-    /// says, if it stands there.
+    /// says, or how many of its pods stand there.
     pub replicas: Option<u32>,
     /// The lowest slot: 0, unless the pool's StatefulSet in the same file counts from elsewhere.
     pub first_slot: u32,
-    /// The pool's name; its workers are called by it and their slot, as in `swarm-worker-0`.
+    /// The pool's name, or the Swarm's where its pods go by labels; workers are called by it and
+    /// their slot, as in `swarm-worker-0`.
     pub worker_name: String,
     /// What the workers do with a job.
     pub runner: Runner,
@@ -102,17 +104,12 @@ pub fn parse(text: &str, name: Option<&str>) -> Result<Manifest, ManifestError> 
         handover,
         rebalance,
         replication,
-        refresh: _,
+        refresh,
     } = read_spec(swarm)?;
-    let (kind, workload) = pool_of(pool).map_err(wrong)?;
-    let (worker_name, workload) = workload_of(&objects, swarm, kind, workload)?;
-    let (of_workload, first_slot) = match workload {
-        Some(workload) => {
-            let (replicas, first_slot) = size_of(kind, workload).map_err(wrong)?;
-            (Some(replicas), first_slot)
-        }
-        None => (None, 0),
-    };
+    let refresh = refresh.and_then(|refresh| refresh.mode).unwrap_or_default();
+    pool::check(&pool, replicas, refresh).map_err(wrong)?;
+    let WorkerPool { name: worker_name, workers, first_slot } =
+        WorkerPool::read(&objects, swarm, pool)?;
     let replicas = replicas.map(|count| bounded(count, "spec.replicas")).transpose();
     let JobList { jobs, run_once, params } = JobList::read(swarm, &objects, jobs, job_sources)?;
     let handover = Handover::read(handover).map_err(wrong)?;
@@ -139,7 +136,7 @@ pub fn parse(text: &str, name: Option<&str>) -> Result<Manifest, ManifestError> 
         },
         run_once,
         params,
-        replicas: replicas.map_err(wrong)?.or(of_workload),
+        replicas: replicas.map_err(wrong)?.or(workers),
         first_slot,
         worker_name,
         runner: Runner::read(runner).map_err(wrong)?,
@@ -174,66 +171,6 @@ fn read_spec(swarm: &Object) -> Result<spec::Spec, ManifestError> {
             field(printable(&format!("field `{}`: {}", error.path(), error.inner())))
         })?;
     Ok(document.spec)
-}
-
-/// The kind and the name of the pool's workload.
-fn pool_of(pool: spec::Pool) -> Result<(&'static str, WorkloadRef), SpecError> {
-    let spec::Pool { stateful_set, deployment } = pool;
-    let (kind, workload) = match (stateful_set, deployment) {
-        (Some(workload), None) => ("StatefulSet", workload),
-        (None, Some(workload)) => ("Deployment", workload),
-        (None, None) | (Some(_), Some(_)) => {
-            let reason = "write exactly one of `statefulSet: {name}` and `deployment: {name}`";
-            return Err(SpecError { place: "spec.pool".into(), reason: reason.into() });
-        }
-    };
-    Ok((kind, workload))
-}
-
-/// The name of the pool's workload, and the workload itself if it stands in the file.
-fn workload_of<'a>(
-    objects: &'a Objects,
-    swarm: &Object,
-    kind: &'static str,
-    workload: WorkloadRef,
-) -> Result<(String, Option<&'a Object>), ManifestError> {
-    let wrong = |reason| ManifestError::Spec {
-        swarm: swarm.name().to_owned(),
-        source: SpecError { place: "spec.pool".into(), reason },
-    };
-    match (workload.name, workload.match_labels.filter(|labels| !labels.is_empty())) {
-        (Some(name), None) if !name.is_empty() => {
-            let found = objects.named(swarm, kind, &name)?;
-            Ok((name, found))
-        }
-        (None, Some(labels)) => {
-            let found = objects.labelled(swarm, kind, &labels)?;
-            let [one] = found.as_slice() else {
-                let (count, labels) = (found.len(), jobs::labels(&labels));
-                return Err(wrong(format!(
-                    "{count} {kind}s in this file have the labels {labels}; exactly one must"
-                )));
-            };
-            Ok((one.name().to_owned(), Some(one)))
-        }
-        (Some(_), Some(_)) => {
-            Err(wrong("write either `name` or `matchLabels`, not both".to_owned()))
-        }
-        (Some(_) | None, None) => Err(wrong(format!("the {kind} has no name; write one"))),
-    }
-}
-
-/// How many workers a workload has, and the slot of the first.
-fn size_of(kind: &str, workload: &Object) -> Result<(u32, u32), SpecError> {
-    let number = |pointer: &str, default: i64| {
-        let place = || {
-            let field = pointer.trim_start_matches('/').replace('/', ".");
-            format!("{kind} `{}`, {field}", workload.name().escape_default())
-        };
-        let value = workload.value.pointer(pointer).filter(|value| !value.is_null());
-        bounded(value.map_or(Some(default), Value::as_i64).unwrap_or(-1), &place())
-    };
-    Ok((number("/spec/replicas", 1)?, number("/spec/ordinals/start", 0)?))
 }
 
 /// A number of workers.

@@ -1,4 +1,4 @@
-//! From StatefulSet and pods to what the core calls observed.
+//! From slots and their pods to what the core calls observed.
 //!
 //! Times are ages on this process's monotonic clock, counted from when *we* first saw something: a
 //! restart of the operator makes it wait longer, never shorter.
@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use swarm_core::handover::SessionId;
 use swarm_core::{Observed, Presence, Slot, WorkerSeen};
+
+use crate::slots::Slots;
 
 /// Since when this process has seen what it sees of one pool.
 #[derive(Debug)]
@@ -27,25 +28,22 @@ impl Sightings {
         Self { watched: now, away: BTreeMap::new(), leaving: BTreeMap::new() }
     }
 
-    /// What is seen of `pool` and its `pods` at `now`.
+    /// What is seen of a pool at `now`.
     ///
-    /// Pods that the StatefulSet does not control are left out; a name proves nothing. Those that
-    /// `is_lost` says stand on a node that nobody reaches are as good as gone.
-    pub fn observe<'a>(
+    /// Pods that `is_lost` says stand on a node that nobody reaches are as good as gone.
+    pub fn observe(
         &mut self,
-        pool: &StatefulSet,
-        pods: impl IntoIterator<Item = &'a Pod>,
+        slots: &Slots,
         is_lost: impl Fn(&Pod) -> bool,
         now: Instant,
     ) -> Observed {
-        let wanted = wanted_slots(pool);
-        let pods: BTreeMap<_, _> =
-            pods.into_iter().filter_map(|pod| Some((slot_of(pool, pod)?, pod))).collect();
-        let slots: BTreeSet<_> = wanted.iter().chain(pods.keys()).copied().collect();
+        let Slots { wanted, pods, .. } = slots;
+        let all: BTreeSet<_> = wanted.iter().chain(pods.keys()).copied().collect();
         let mut workers = BTreeMap::new();
-        for slot in slots {
-            let pod = pods.get(&slot).copied();
-            let sight = Sight::of(pod, wanted.contains(&slot), pod.is_some_and(&is_lost));
+        for slot in all {
+            let pod = pods.get(&slot).map(|pod| &**pod);
+            let is_lost = pod.is_some_and(|pod| is_lost(pod) || waits_for_successor(slots, pod));
+            let sight = Sight::of(pod, wanted.contains(&slot), is_lost);
             let away = since(&mut self.away, slot, sight == Sight::Away, now);
             let leaving = since(&mut self.leaving, slot, sight == Sight::Leaving, now);
             let presence = match sight {
@@ -55,7 +53,7 @@ impl Sightings {
                 Sight::Leaving => Presence::Leaving(leaving),
                 Sight::Nothing => continue,
             };
-            let name = format!("{}-{slot}", pool.name_any());
+            let name = slots.name(slot);
             let uid = pod.filter(|pod| !is_terminal(pod)).and_then(ResourceExt::uid);
             let session = uid.map(|uid| SessionId::plain(&uid));
             workers.insert(slot, WorkerSeen { name, presence, session });
@@ -71,6 +69,11 @@ impl Sightings {
             ..Observed::default()
         }
     }
+}
+
+/// Whether somebody else is expected in the slot of this pod, soon and perhaps before it is gone.
+fn waits_for_successor(slots: &Slots, pod: &Pod) -> bool {
+    slots.are_bound() && pod.metadata.deletion_timestamp.is_some()
 }
 
 /// What one look at a slot shows.
@@ -114,38 +117,6 @@ fn since(
     now.saturating_duration_since(*first_seen.entry(slot).or_insert(now))
 }
 
-/// The slots that the StatefulSet is meant to fill.
-fn wanted_slots(pool: &StatefulSet) -> BTreeSet<Slot> {
-    let start = first_slot(pool);
-    (start..start.saturating_add(replicas(pool))).map(Slot).collect()
-}
-
-/// The lowest slot of a StatefulSet.
-#[must_use]
-pub fn first_slot(pool: &StatefulSet) -> u32 {
-    let start = pool.spec.as_ref().and_then(|spec| spec.ordinals.as_ref()?.start);
-    start.and_then(|start| u32::try_from(start).ok()).unwrap_or(0)
-}
-
-/// How many pods a StatefulSet is meant to have.
-#[must_use]
-pub fn replicas(pool: &StatefulSet) -> u32 {
-    let replicas = pool.spec.as_ref().and_then(|spec| spec.replicas);
-    replicas.map_or(1, |count| u32::try_from(count).unwrap_or(0))
-}
-
-/// The slot of a pod that `pool` controls.
-#[must_use]
-pub fn slot_of(pool: &StatefulSet, pod: &Pod) -> Option<Slot> {
-    let controller = pod.owner_references().iter().find(|owner| owner.controller == Some(true))?;
-    if Some(&controller.uid) != pool.metadata.uid.as_ref() {
-        return None;
-    }
-    let name = pod.metadata.name.as_deref()?;
-    let ordinal = name.strip_prefix(pool.metadata.name.as_deref()?)?.strip_prefix('-')?;
-    ordinal.parse().ok().map(Slot)
-}
-
 pub(crate) fn is_terminal(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     matches!(phase, Some("Succeeded" | "Failed"))
@@ -163,15 +134,22 @@ fn unix_time_us() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::Workload;
+    use k8s_openapi::api::apps::v1::StatefulSet;
     use serde_json::json;
+    use std::sync::Arc;
 
-    fn pool(replicas: i32, start: i32) -> StatefulSet {
+    fn pool(replicas: i32, start: i32) -> Workload {
         let spec = json!({
             "serviceName": "", "selector": {}, "template": {},
             "replicas": replicas, "ordinals": {"start": start},
         });
-        serde_json::from_value(json!({"metadata": {"name": "w", "uid": "set"}, "spec": spec}))
-            .unwrap()
+        let set = json!({"metadata": {"name": "w", "uid": "set"}, "spec": spec});
+        Workload::from(&serde_json::from_value::<StatefulSet>(set).unwrap())
+    }
+
+    fn slots(pool: &Workload, pods: &[Pod]) -> Slots {
+        Slots::by_ordinal(pool, pods.iter().cloned().map(Arc::new))
     }
 
     fn pod(ordinal: u32, ready: bool) -> Pod {
@@ -202,7 +180,7 @@ mod tests {
     fn slots_are_ordinals_from_the_start_that_the_statefulset_names() {
         let now = Instant::now();
         let pods = [pod(5, true), pod(6, false)];
-        let observed = Sightings::new(now).observe(&pool(3, 5), &pods, nobody, now);
+        let observed = Sightings::new(now).observe(&slots(&pool(3, 5), &pods), nobody, now);
         let away = Presence::Away(Duration::ZERO);
         let expected = [(5, Presence::Ready), (6, Presence::NotReady), (7, away)];
         assert_eq!((presences(&observed), observed.workers_desired), (expected.into(), 3));
@@ -212,11 +190,11 @@ mod tests {
     fn absence_is_aged_from_when_it_was_first_seen_and_forgotten_on_return() {
         let (start, second) = (Instant::now(), Duration::from_secs(1));
         let mut sightings = Sightings::new(start);
-        sightings.observe(&pool(1, 0), &[], nobody, start);
-        let later = sightings.observe(&pool(1, 0), &[], nobody, start + second);
+        sightings.observe(&slots(&pool(1, 0), &[]), nobody, start);
+        let later = sightings.observe(&slots(&pool(1, 0), &[]), nobody, start + second);
         assert_eq!(presences(&later), [(0, Presence::Away(second))]);
-        sightings.observe(&pool(1, 0), &[pod(0, true)], nobody, start + 2 * second);
-        let again = sightings.observe(&pool(1, 0), &[], nobody, start + 3 * second);
+        sightings.observe(&slots(&pool(1, 0), &[pod(0, true)]), nobody, start + 2 * second);
+        let again = sightings.observe(&slots(&pool(1, 0), &[]), nobody, start + 3 * second);
         assert_eq!(presences(&again), [(0, Presence::Away(Duration::ZERO))]);
     }
 
@@ -224,12 +202,13 @@ mod tests {
     fn a_pod_beyond_the_replicas_leaves_until_it_is_gone() {
         let now = Instant::now();
         let mut sightings = Sightings::new(now);
-        let both = sightings.observe(&pool(1, 0), &[pod(0, true), pod(1, true)], nobody, now);
+        let both =
+            sightings.observe(&slots(&pool(1, 0), &[pod(0, true), pod(1, true)]), nobody, now);
         let leaving = Presence::Leaving(Duration::ZERO);
         assert_eq!(presences(&both), [(0, Presence::Ready), (1, leaving)]);
         let mut ended = pod(1, false);
         ended.status.as_mut().unwrap().phase = Some("Failed".into());
-        let one = sightings.observe(&pool(1, 0), &[pod(0, true), ended], nobody, now);
+        let one = sightings.observe(&slots(&pool(1, 0), &[pod(0, true), ended]), nobody, now);
         assert_eq!(presences(&one), [(0, Presence::Ready)]);
     }
 
@@ -238,7 +217,7 @@ mod tests {
         let (start, second) = (Instant::now(), Duration::from_secs(1));
         let mut sightings = Sightings::new(start);
         let mut seen = |pod: Pod, is_lost: bool, now| {
-            let observed = sightings.observe(&pool(1, 0), &[pod], |_| is_lost, now);
+            let observed = sightings.observe(&slots(&pool(1, 0), &[pod]), |_| is_lost, now);
             let session = observed.workers[&Slot(0)].session.clone();
             (presences(&observed)[0].1, session)
         };
@@ -258,7 +237,36 @@ mod tests {
         let now = Instant::now();
         let mut stranger = pod(0, true);
         stranger.metadata.owner_references = None;
-        let observed = Sightings::new(now).observe(&pool(1, 0), &[stranger], nobody, now);
+        let observed = Sightings::new(now).observe(&slots(&pool(1, 0), &[stranger]), nobody, now);
         assert_eq!(presences(&observed), [(0, Presence::Away(Duration::ZERO))]);
+    }
+
+    #[test]
+    fn a_bound_pod_that_is_deleted_counts_as_away_until_its_successor_has_its_slot() {
+        let (start, second) = (Instant::now(), Duration::from_secs(1));
+        let one = swarm_core::Assignment::from_iter([("a".parse().unwrap(), Slot(0))]);
+        let mut members = swarm_core::Pool::ready(1);
+        members.0.values_mut().for_each(|member| member.name = "uid-0".into());
+        let ledger = swarm_core::Ledger::new(1).next(&one, &members);
+        let pool = Workload { kind: crate::workload::Kind::Deployment, ..pool(1, 0) };
+        let mut deleted = pod(0, true);
+        deleted.metadata.deletion_timestamp =
+            serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+        let mut sightings = Sightings::new(start);
+        let mut seen = |pods: &[Pod], now| {
+            let pods = pods.iter().cloned().map(Arc::new);
+            let slots = Slots::by_binding(&pool, Some(&ledger), pods, None);
+            let seen = sightings.observe(&slots, nobody, now).workers[&Slot(0)].clone();
+            (seen.name, seen.presence, seen.session)
+        };
+        let of = |n: u32| Some(SessionId::plain(&format!("uid-{n}")));
+        let away = |age| ("w-0".to_owned(), Presence::Away(age), of(0));
+        assert_eq!(seen(&[deleted.clone()], start), away(Duration::ZERO));
+        let starting = [deleted.clone(), pod(1, false)];
+        assert_eq!(seen(&starting, start + second), away(second));
+        let gone = ("uid-0".to_owned(), Presence::Away(second), None);
+        assert_eq!(seen(&[], start + second), gone, "as the ledger remembers it");
+        let ready = ("w-1".to_owned(), Presence::Ready, of(1));
+        assert_eq!(seen(&[deleted, pod(1, true)], start + 2 * second), ready);
     }
 }

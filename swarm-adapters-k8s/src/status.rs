@@ -9,15 +9,14 @@ pub use sessions::{SessionsTold, Unanswered};
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use kube::core::Selector;
 use swarm_core::{
     Assignment, Decision, Desired, Observed, Pool, Presence, Request, Unassigned, Waiting,
     digest_jobs,
 };
 
 use crate::api::SwarmStatus;
+use crate::workload::Workload;
 
 /// Why a Swarm is ready or not: the reasons of the condition `Ready` and of Events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +56,8 @@ pub enum Reason {
     PoolNotFound,
     /// More than one workload has the labels.
     PoolAmbiguous,
+    /// Some pods that have the labels belong to another Swarm.
+    PodsClaimed,
     /// A ConfigMap that should hold jobs, or its key, is not there.
     SourceMissing,
     /// A ConfigMap that should hold jobs holds something else.
@@ -90,6 +91,7 @@ impl Reason {
             Self::Paused { .. } => "Paused",
             Self::PoolNotFound => "PoolNotFound",
             Self::PoolAmbiguous => "PoolAmbiguous",
+            Self::PodsClaimed => "PodsClaimed",
             Self::SourceMissing => "SourceMissing",
             Self::SourceInvalid => "SourceInvalid",
             Self::ScaleContested => "ScaleContested",
@@ -118,6 +120,7 @@ impl Reason {
             Self::LeaseTooLong
             | Self::PoolNotFound
             | Self::PoolAmbiguous
+            | Self::PodsClaimed
             | Self::SourceMissing
             | Self::SourceInvalid
             | Self::ScaleContested
@@ -275,7 +278,7 @@ pub struct Facts<'a> {
     /// What was seen.
     pub observed: &'a Observed,
     /// The pool's workload.
-    pub pool: &'a StatefulSet,
+    pub pool: &'a Workload,
     /// Which workers have what was published.
     pub refreshed: &'a Refreshed,
     /// What there is to say about sessions.
@@ -297,8 +300,6 @@ pub fn after_turn(
         *unassigned.entry(reason.as_str().to_owned()).or_default() += 1;
     }
     let wanted = desired.replicas.map_or(observed.workers_desired, |count| count as usize);
-    let selector = pool.spec.as_ref().map(|spec| spec.selector.clone());
-    let selector = selector.and_then(|selector| Selector::try_from(selector).ok());
     let status = SwarmStatus {
         observed_generation: None,
         revision: number(decision.ledger.revision()),
@@ -314,8 +315,8 @@ pub fn after_turn(
         done: count(sessions.done),
         quarantined: count(sessions.quarantined.len()),
         desired_workers: workers_enough(decision, desired),
-        replicas: pool.status.as_ref().map_or(0, |status| status.replicas),
-        selector: selector.map(|selector| selector.to_string()),
+        replicas: pool.pods,
+        selector: pool.selector.clone(),
         conditions: Vec::new(),
     };
     let mut extra = vec![pool_ready(observed, wanted), all_assigned(decision)];
@@ -462,6 +463,7 @@ pub fn ready_reason(status: Option<&SwarmStatus>) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use k8s_openapi::api::apps::v1::StatefulSet;
     use swarm_core::{Ledger, Slot, WorkerSeen, decide, jobs};
 
     fn observed(presences: &[Presence]) -> Observed {
@@ -480,7 +482,7 @@ mod tests {
         let ready = self::observed(&[Presence::Ready; 2]);
         let ledger = decide(&Ledger::new(1), &all, &ready).ledger;
         let decision = decide(&ledger, desired, observed);
-        let (pool, refreshed) = (StatefulSet::default(), Refreshed::default());
+        let (pool, refreshed) = (Workload::from(&StatefulSet::default()), Refreshed::default());
         let (decision, sessions) = (&decision, &SessionsTold::default());
         let (pool, refreshed) = (&pool, &refreshed);
         let facts = Facts { decision, desired, observed, pool, refreshed, sessions };

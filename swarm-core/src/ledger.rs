@@ -41,7 +41,7 @@ pub struct SlotRecord {
     pub worker: String,
     /// Its session, or its latest one while it is away.
     pub session: SessionId,
-    /// The publication that last changed the slot's set of jobs.
+    /// The publication that last changed the slot's set of jobs, or first told it to this worker.
     pub version: u64,
     /// The publication that last moved one of its jobs to another slot; 0 if none did. A worker that
     /// has an older one may still run what somebody else was told to run.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, RwLock};
 
 use futures::{Stream, StreamExt, TryStreamExt};
-use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
+use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, StatefulSet, StatefulSetSpec};
 use k8s_openapi::api::core::v1::{
     ConfigMap, ContainerState, ContainerStateTerminated, ContainerStatus, Node, NodeSpec, Pod,
     PodSpec,
@@ -16,9 +16,13 @@ use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Resource, ResourceExt};
 
+use super::STATEFUL_PODS;
+use super::cost::DELETION_COST;
 use super::gone::NamespaceMeta;
+use super::wide::ReplicaSetMeta;
 use crate::api::Swarm;
 use crate::view;
+use crate::workload::Kind;
 
 /// How many objects a list has a page. A page is held twice, as text and as objects, and a Swarm
 /// with 1,000 jobs has 150 kB of it, most of which is about who wrote what.
@@ -54,8 +58,8 @@ impl Cached for Swarm {
     fn keys(&self) -> Vec<String> {
         let namespace = self.namespace().unwrap_or_default();
         let mut keys = vec![with_uid(self.metadata.uid.as_deref().unwrap_or_default())];
-        let pool = self.spec.pool.stateful_set.name.as_deref();
-        keys.push(with_pool(&namespace, pool));
+        let (kind, workload) = self.spec.pool.workload();
+        keys.push(with_pool(kind, &namespace, workload.and_then(|it| it.name.as_deref())));
         for source in &self.spec.job_sources {
             let named = source.config_map.as_ref().map(|named| named.name.as_str());
             keys.extend(named.map(|name| with_source(&namespace, Some(name))));
@@ -71,8 +75,8 @@ pub(super) fn with_uid(uid: &str) -> String {
 }
 
 /// The key of Swarms that name this pool, or that name none and go by labels.
-pub(super) fn with_pool(namespace: &str, name: Option<&str>) -> String {
-    format!("pool {namespace}/{}", name.unwrap_or_default())
+pub(super) fn with_pool(kind: Kind, namespace: &str, name: Option<&str>) -> String {
+    format!("{kind} {namespace}/{}", name.unwrap_or_default())
 }
 
 /// The key of Swarms that name this source of jobs, or that go by labels.
@@ -95,11 +99,58 @@ impl Cached for StatefulSet {
     }
 }
 
+impl Cached for Deployment {
+    fn slim(&mut self) {
+        self.metadata.managed_fields = None;
+        self.metadata.annotations = None;
+        let Some(spec) = self.spec.take() else { return };
+        let DeploymentSpec { replicas, selector, .. } = spec;
+        self.spec = Some(DeploymentSpec { replicas, selector, ..DeploymentSpec::default() });
+        if let Some(status) = &mut self.status {
+            status.conditions = None;
+        }
+    }
+
+    fn keys(&self) -> Vec<String> {
+        self.namespace().into_iter().collect()
+    }
+}
+
+impl Cached for ReplicaSetMeta {
+    fn slim(&mut self) {
+        self.metadata.managed_fields = None;
+        self.metadata.annotations = None;
+        self.metadata.labels = None;
+    }
+
+    fn keys(&self) -> Vec<String> {
+        controller_key(self).into_iter().collect()
+    }
+}
+
+/// The key of what the object with this UID controls.
+pub(super) fn owned_by(uid: &str) -> String {
+    format!("of {uid}")
+}
+
+fn controller_key(object: &impl Resource) -> Option<String> {
+    let owners = object.meta().owner_references.iter().flatten();
+    let controller = owners.into_iter().find(|owner| owner.controller == Some(true));
+    controller.map(|owner| owned_by(&owner.uid))
+}
+
+/// The key of the pods of a namespace that no StatefulSet makes.
+pub(super) fn in_namespace(namespace: &str) -> String {
+    format!("in {namespace}")
+}
+
 impl Cached for Pod {
     fn slim(&mut self) {
         self.metadata.managed_fields = None;
-        self.metadata.labels = None;
-        self.annotations_mut().retain(|name, _| name.starts_with(OURS));
+        // A pool may go by the labels of pods, though not of those that a StatefulSet makes.
+        self.metadata.labels.take_if(|labels| labels.contains_key(STATEFUL_PODS));
+        let is_read = |name: &str| name.starts_with(OURS) || name == DELETION_COST;
+        self.annotations_mut().retain(|name, _| is_read(name));
         let node_name = self.spec.take().and_then(|spec| spec.node_name);
         self.spec = Some(PodSpec { node_name, ..PodSpec::default() });
         if let Some(status) = self.status.take() {
@@ -116,15 +167,25 @@ impl Cached for Pod {
             let containers = status.container_statuses.filter(|_| has_ended);
             kept.container_statuses = containers.map(|all| all.into_iter().map(state_of).collect());
             self.status = Some(kept);
+            if has_ended {
+                // Of those of Jobs there may be many, and none is a worker any more.
+                self.spec = None;
+                self.metadata.annotations = None;
+            }
         }
     }
 
     fn keys(&self) -> Vec<String> {
         let name = self.metadata.name.as_deref().unwrap_or_default();
-        let pool = name.rsplit_once('-').map(|(pool, _)| pool);
         let namespace = self.namespace().unwrap_or_default();
         let mut keys = vec![with_uid(self.metadata.uid.as_deref().unwrap_or_default())];
-        keys.extend(pool.map(|pool| of_pool(&namespace, pool)));
+        if self.metadata.labels.is_some() {
+            keys.extend(controller_key(self));
+            keys.push(in_namespace(&namespace));
+        } else {
+            let pool = name.rsplit_once('-').map(|(pool, _)| pool);
+            keys.extend(pool.map(|pool| of_pool(&namespace, pool)));
+        }
         keys
     }
 }
@@ -294,7 +355,7 @@ mod tests {
     }
 
     fn with(index: &Index, pool: &str) -> Vec<String> {
-        let found = index.current.objects.get(&with_pool("n", Some(pool)));
+        let found = index.current.objects.get(&with_pool(Kind::StatefulSet, "n", Some(pool)));
         found.into_iter().flatten().map(|(_, name)| name.clone()).collect()
     }
 
@@ -325,7 +386,8 @@ mod tests {
     fn a_slim_pod_still_tells_all_that_is_asked_of_it() {
         let mut pod: Pod = serde_json::from_value(json!({
             "metadata": {
-                "name": "w-1", "namespace": "n", "uid": "u", "labels": {"a": "b"},
+                "name": "w-1", "namespace": "n", "uid": "u",
+                "labels": {"a": "b", "apps.kubernetes.io/pod-index": "1"},
                 "annotations": {"swarm.k8slab.info/nudge": "1.1", "other": "x"},
                 "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w", "uid": "s"}],
             },

@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::core::PartialObjectMeta;
 use kube::runtime::events::Recorder;
@@ -14,9 +13,9 @@ use kube::{Client, ResourceExt};
 use swarm_core::ports::Seen;
 use tokio::sync::{Mutex, watch};
 
-use super::cached::{Cache, of_pool, with_uid};
+use super::cached::{Cache, with_uid};
 use super::gone::{LedgerMeta, NamespaceMeta};
-use super::pools::Scaled;
+use super::pools::{Pools, Scaled};
 use super::refresh::Told;
 use super::sessions::{Ended, Leases, Sessions};
 use super::sources::Loaded;
@@ -26,11 +25,13 @@ use crate::ledger::KubeLedgerStore;
 use crate::metrics::{Counted, Metrics};
 use crate::observe::Sightings;
 use crate::view::ConfigMapViewStore;
+use crate::workload::{Kind, Workload};
 
 /// The caches that watches keep.
 pub(super) struct Caches {
     pub(super) swarms: Cache<Swarm>,
-    pub(super) pools: Cache<StatefulSet>,
+    pub(super) pools: Pools,
+    /// The pods of StatefulSets.
     pub(super) pods: Cache<Pod>,
     pub(super) views: Cache<ConfigMap>,
     /// Namespaces by name only, where the operator serves them all: those that are going matter.
@@ -50,7 +51,7 @@ impl Caches {
     /// To be awaited by one task only: a second waiter would take the place of the first, which
     /// would then never wake.
     pub(super) async fn wait_until_filled(&self) -> Result<(), WriterDropped> {
-        self.pools.store.wait_until_ready().await?;
+        self.pools.sets.store.wait_until_ready().await?;
         self.pods.store.wait_until_ready().await?;
         self.views.store.wait_until_ready().await?;
         self.sources.store.wait_until_ready().await
@@ -67,11 +68,6 @@ impl Caches {
         let namespace =
             self.namespaces.get(&ObjectRef::new(&swarm.namespace().unwrap_or_default()));
         namespace.is_some_and(|namespace| namespace.metadata.deletion_timestamp.is_some())
-    }
-
-    /// The pods that have the names of those of `pool`; which are its own, the observer decides.
-    pub(super) fn pods_near(&self, pool: &StatefulSet) -> Vec<Arc<Pod>> {
-        self.pods.with(&of_pool(&pool.namespace().unwrap_or_default(), &pool.name_any()))
     }
 }
 
@@ -97,6 +93,8 @@ pub(super) struct Context {
     pub(super) ended: Ended,
     /// Whether the caches are filled.
     pub(super) filled: watch::Sender<bool>,
+    /// Whether those are that only pools other than StatefulSets need.
+    pub(super) filled_wide: watch::Sender<bool>,
     memories: std::sync::Mutex<HashMap<String, Arc<Mutex<Memory>>>>,
     failures: std::sync::Mutex<HashMap<String, u32>>,
 }
@@ -153,14 +151,38 @@ impl Context {
     ) -> Self {
         let (memories, failures) = Default::default();
         let SeenSessions { leases, views, ended } = seen;
-        let caches = Arc::new(caches);
-        Self { client, caches, recorder, metrics, leases, views, ended, filled, memories, failures }
+        let (caches, filled_wide) = (Arc::new(caches), watch::Sender::new(false));
+        Self {
+            client,
+            caches,
+            recorder,
+            metrics,
+            leases,
+            views,
+            ended,
+            filled,
+            filled_wide,
+            memories,
+            failures,
+        }
     }
 
-    /// Returns when the caches are filled.
+    /// Returns when the caches are filled that all Swarms need.
     pub(super) async fn wait_until_filled(&self) {
         // The sender lives as long as this context, so the wait cannot fail.
         let _ = self.filled.subscribe().wait_for(|filled| *filled).await;
+    }
+
+    /// Whether the caches are filled that only `swarm` may need. It waits for them a little: not
+    /// longer, since a turn that waits keeps others from theirs.
+    pub(super) async fn is_filled_for(&self, swarm: &Swarm) -> bool {
+        const WITHIN: Duration = Duration::from_millis(500);
+        if swarm.spec.pool.workload().0 == Kind::StatefulSet {
+            return true;
+        }
+        self.caches.pools.wide.ask();
+        let mut filled = self.filled_wide.subscribe();
+        matches!(tokio::time::timeout(WITHIN, filled.wait_for(|filled| *filled)).await, Ok(Ok(_)))
     }
 
     /// What is remembered of `swarm`, by its UID.
@@ -211,11 +233,11 @@ impl Context {
     }
 
     /// The ledger store for `swarm` on `pool`, claimed under both UIDs.
-    pub(super) fn ledger_store(&self, swarm: &Swarm, pool: &StatefulSet) -> KubeLedgerStore {
-        let claimant = |kind: &str, name: String, uid: Option<String>| Claimant {
-            kind: kind.into(),
-            name,
-            uid: uid.unwrap_or_default(),
+    pub(super) fn ledger_store(&self, swarm: &Swarm, pool: &Workload) -> KubeLedgerStore {
+        let claimant = Claimant {
+            kind: "Swarm".into(),
+            name: swarm.name_any(),
+            uid: swarm.uid().unwrap_or_default(),
         };
         let swarms = self.caches.swarms.clone();
         let is_alive = move |uid: &str| !swarms.with(&with_uid(uid)).is_empty();
@@ -231,8 +253,8 @@ impl Context {
         KubeLedgerStore::new(
             self.client.clone(),
             &namespace,
-            claimant("Swarm", swarm.name_any(), swarm.uid()),
-            claimant("StatefulSet", pool.name_any(), pool.uid()),
+            claimant,
+            pool.claimant(),
             Box::new(is_alive),
             Box::new(is_current),
         )

@@ -12,22 +12,22 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
-use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 use swarm_core::ports::StoreError;
-use swarm_core::{Observed, Presence, Slot, Turn, Waiting};
+use swarm_core::{Presence, Slot, Turn, Waiting};
 
 use super::context::{Context, Memory};
 use super::turn::Seen;
 use crate::api::Swarm;
 use crate::ledger::bounded;
 use crate::nudge::{NUDGE_ANNOTATION, version_of};
-use crate::observe::{first_slot, slot_of};
 use crate::refresh::{Refresh, RefreshTerms, STARTED_ANNOTATION, Worker, refresh};
+use crate::slots::Slots;
 use crate::status::Refreshed;
+use crate::workload::Workload;
 
 /// How many pods are nudged, and how many are asked, at a time.
 const AT_A_TIME: usize = 16;
@@ -62,13 +62,13 @@ impl Context {
     pub(super) async fn refresh_workers(
         &self,
         swarm: &Swarm,
-        pool: &StatefulSet,
+        pool: &Workload,
         seen: &Seen,
         turn: &Turn,
         memory: &mut Memory,
     ) -> Result<Refreshed, StoreError> {
         let terms = RefreshTerms::of(swarm);
-        let live = live(pool, &seen.pods, turn);
+        let live = live(&seen.slots, turn);
         let alive: BTreeSet<&str> = live.iter().map(|it| it.uid.as_str()).collect();
         memory.told.retain(|uid, _| alive.contains(uid.as_str()));
         let endpoint = swarm.spec.worker.as_ref().and_then(|it| it.version_endpoint.as_ref());
@@ -77,7 +77,7 @@ impl Context {
             None => None,
         };
         let workers = workers(&live, turn, memory, Instant::now());
-        let unavailable = unavailable(pool, &seen.observed, &live, memory);
+        let unavailable = unavailable(seen, &live, memory);
         let since_change = memory.changed.unwrap_or(memory.since).elapsed();
         let mut plan = refresh(&terms, &workers, unavailable, since_change);
         if turn.decision.waiting == Some(Waiting::Paused) {
@@ -104,7 +104,7 @@ impl Context {
     /// Writes the annotations of `plan`, in its order.
     async fn nudge(
         &self,
-        pool: &StatefulSet,
+        pool: &Workload,
         live: &[Live],
         plan: &Refresh,
         memory: &mut Memory,
@@ -124,7 +124,7 @@ impl Context {
     /// Writes down with which publication pods started, for whoever comes after this process.
     async fn mark_started(
         &self,
-        pool: &StatefulSet,
+        pool: &Workload,
         live: &[Live],
         memory: &mut Memory,
     ) -> Result<(), StoreError> {
@@ -142,11 +142,10 @@ impl Context {
     /// Writes an annotation into each of these pods; returns by UID those that are done with.
     async fn annotate(
         &self,
-        pool: &StatefulSet,
+        pool: &Workload,
         due: Vec<Note>,
     ) -> Result<Vec<(String, String)>, StoreError> {
-        let api: Api<Pod> =
-            Api::namespaced(self.client.clone(), &pool.namespace().unwrap_or_default());
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &pool.namespace);
         let patches = due.into_iter().map(|note| {
             let api = api.clone();
             async move { (note.write(&api).await, note.uid, note.value) }
@@ -169,17 +168,15 @@ impl Context {
     }
 }
 
-/// The pods of `pool` whose slots stand in the ledger, by slot.
-fn live(pool: &StatefulSet, pods: &[Arc<Pod>], turn: &Turn) -> Vec<Live> {
-    let live = |pod: &Arc<Pod>| {
-        let (slot, uid, pod) = (slot_of(pool, pod)?, pod.uid()?, pod.clone());
+/// The pods whose slots stand in the ledger, by slot.
+fn live(slots: &Slots, turn: &Turn) -> Vec<Live> {
+    let live = |(slot, pod): (&Slot, &Arc<Pod>)| {
+        let (slot, uid, pod) = (*slot, pod.uid()?, pod.clone());
         // A session follows its own view, and acknowledges it.
         let record = turn.decision.ledger.slots.get(&slot)?;
         record.session.is_plain().then_some(Live { slot, uid, pod })
     };
-    let mut live: Vec<_> = pods.iter().filter_map(live).collect();
-    live.sort_by_key(|it| it.slot);
-    live
+    slots.pods.iter().filter_map(live).collect()
 }
 
 /// An annotation to be written.
@@ -247,13 +244,14 @@ fn started_with(pod: &Pod, newest: u64) -> u64 {
 }
 
 /// How many slots of the pool have no worker that is ready.
-fn unavailable(pool: &StatefulSet, observed: &Observed, live: &[Live], memory: &Memory) -> usize {
-    let start = first_slot(pool);
-    let end = start.saturating_add(u32::try_from(observed.workers_desired).unwrap_or(u32::MAX));
+fn unavailable(seen: &Seen, live: &[Live], memory: &Memory) -> usize {
+    let Seen { slots, observed } = seen;
     let is_going = |it: &&Live| memory.told.get(&it.uid).is_some_and(|told| told.is_replaced);
     let going: BTreeSet<Slot> = live.iter().filter(is_going).map(|it| it.slot).collect();
-    let ready = observed.workers.iter().filter(|(slot, seen)| {
-        (start..end).contains(&slot.0) && seen.presence == Presence::Ready && !going.contains(slot)
-    });
-    observed.workers_desired.saturating_sub(ready.count())
+    let is_ready = |slot: &&Slot| {
+        let worker = observed.workers.get(slot);
+        let is_ready = worker.is_some_and(|seen| seen.presence == Presence::Ready);
+        is_ready && !going.contains(slot)
+    };
+    observed.workers_desired.saturating_sub(slots.wanted.iter().filter(is_ready).count())
 }

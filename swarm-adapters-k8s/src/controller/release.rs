@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::controller::Action;
@@ -18,6 +17,7 @@ use crate::api::Swarm;
 use crate::convert;
 use crate::ledger::bounded;
 use crate::refresh::RefreshTerms;
+use crate::workload::Workload;
 
 /// The longest wait for another nudge before a deleted Swarm lets go.
 const RELEASE_WAIT_MAX: Duration = Duration::from_secs(1);
@@ -58,7 +58,7 @@ impl Context {
     async fn release_pool(
         &self,
         swarm: &Swarm,
-        pool: &StatefulSet,
+        pool: &Workload,
         nothing: &Desired,
         memory: &mut Memory,
     ) -> Result<Option<Duration>, StoreError> {

@@ -80,8 +80,8 @@ pub(super) struct Terms<'a> {
     pub(super) desired: &'a Desired,
     /// The timing that the Swarm asks for.
     pub(super) lease: LeaseTerms,
-    /// The lowest slot of the pool.
-    pub(super) first_slot: u32,
+    /// The slots that somebody is meant to fill.
+    pub(super) wanted: &'a BTreeSet<Slot>,
 }
 
 impl Sessions {
@@ -201,8 +201,6 @@ impl Sessions {
         known: &BTreeMap<String, Vec<Known>>,
         look: &mut Look,
     ) {
-        let end = u32::try_from(observed.workers_desired).unwrap_or(u32::MAX);
-        let wanted = terms.first_slot..terms.first_slot.saturating_add(end);
         let workers = std::mem::take(&mut observed.workers);
         for (slot, seen) in workers {
             let uid = seen.session.as_ref().map(|session| session.pod_uid().to_owned());
@@ -219,7 +217,8 @@ impl Sessions {
                 is_too_long,
                 was_revoked: self.was_revoked(of_pod),
             };
-            let worker = worker(seen, &session, terms.swarm.protocol(), wanted.contains(&slot.0));
+            let worker =
+                worker(seen, &session, terms.swarm.protocol(), terms.wanted.contains(&slot));
             observed.workers.extend(worker.map(|worker| (slot, worker)));
         }
     }

@@ -1,9 +1,7 @@
 //! One turn of one Swarm: gather what the core decides on, then carry out what it decided.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::controller::Action;
@@ -11,8 +9,9 @@ use kube::runtime::events::{Event, EventType};
 use kube::{Resource, ResourceExt};
 use serde_json::json;
 use swarm_core::handover::SessionId;
+use swarm_core::ports::LedgerStore as _;
 use swarm_core::ports::StoreError;
-use swarm_core::{Desired, Observed, Turn, Waiting, Workload, turn_on};
+use swarm_core::{Desired, Observed, Turn, Waiting, turn_on};
 
 use super::context::{Context, Memory};
 use super::gone::is_lost;
@@ -24,9 +23,10 @@ use crate::api::{API_VERSION, FIELD_MANAGER, Swarm, SwarmStatus};
 use crate::convert;
 use crate::ledger::bounded;
 use crate::metrics::TurnLabels;
-use crate::observe::first_slot;
 use crate::refresh::RefreshTerms;
+use crate::slots::Slots;
 use crate::status::{self, Facts, Reason, Refreshed, SessionsTold, Verdict};
+use crate::workload::{Kind, Workload};
 
 /// How long a refusal stands before it is looked at again: what refused may have gone unseen.
 const REFUSED_AGAIN: Duration = Duration::from_secs(30);
@@ -44,7 +44,7 @@ struct Done {
     turn: Turn,
     desired: Desired,
     observed: Observed,
-    pool: Arc<StatefulSet>,
+    pool: Workload,
     refreshed: Refreshed,
     sessions: SessionsTold,
     next: Option<Duration>,
@@ -64,7 +64,7 @@ pub(super) struct Carried {
 
 /// One look at a pool. All of a turn goes by the same one.
 pub(super) struct Seen {
-    pub(super) pods: Vec<Arc<Pod>>,
+    pub(super) slots: Slots,
     pub(super) observed: Observed,
 }
 
@@ -109,12 +109,19 @@ impl Context {
             Err(verdict) => return Ok(Outcome::Refused(verdict)),
         };
         let mut complaint = None;
+        if pool.kind == Kind::Pods {
+            let members = self.caches.members(swarm);
+            self.claim(swarm, &members.free).await?;
+            complaint = members.complaint();
+        }
+        let is_contended = complaint.is_some();
         memory.details = Details::of_swarm(swarm);
         if !swarm.spec.job_sources.is_empty() {
             match self.jobs(swarm, memory).await? {
                 (Some(list), why_not_newer) => {
                     memory.details = Details::of_list(&list);
-                    (desired.jobs, complaint) = (list.jobs, why_not_newer);
+                    desired.jobs = list.jobs;
+                    complaint = why_not_newer.or(complaint);
                 }
                 // Without any list the workers go on with what they have.
                 (None, Some(verdict)) => return Ok(Outcome::Refused(verdict)),
@@ -123,7 +130,9 @@ impl Context {
         }
         match self.carry_out(swarm, &pool, &desired, memory).await {
             Ok(Carried { turn, observed, refreshed, sessions, look_in }) => {
-                let next = [look_in, refreshed.look_in, turn.decision.recheck_in];
+                // That the other Swarm is gone nobody tells.
+                let again = is_contended.then_some(REFUSED_AGAIN);
+                let next = [look_in, refreshed.look_in, turn.decision.recheck_in, again];
                 let next = next.into_iter().flatten().min();
                 let done =
                     Done { turn, desired, observed, pool, refreshed, sessions, next, complaint };
@@ -141,19 +150,19 @@ impl Context {
     pub(super) async fn carry_out(
         &self,
         swarm: &Swarm,
-        pool: &StatefulSet,
+        pool: &Workload,
         desired: &Desired,
         memory: &mut Memory,
     ) -> Result<Carried, StoreError> {
         let pool = &*as_scaled(pool, memory);
         note_takeover(swarm, pool, memory);
-        memory.ledgers.take_if(|ledgers| pool.uid().as_deref() != Some(ledgers.pool_uid()));
+        memory.ledgers.take_if(|ledgers| pool.uid != ledgers.pool_uid());
         memory.views.take_if(|views| !views.is_for(swarm));
         // Before anything new is published: what is there now is what new pods started with.
-        let seen = self.look(swarm, pool, memory).await;
+        let seen = self.look(swarm, pool, desired, memory).await?;
         let now = Instant::now();
-        let workload = Workload {
-            first_slot: first_slot(pool),
+        let workload = swarm_core::Workload {
+            first_slot: pool.first_slot,
             since_change: memory.changed.map(|then| now.saturating_duration_since(then)),
             since_handover: Some(now.saturating_duration_since(memory.handed_over)),
         };
@@ -161,11 +170,11 @@ impl Context {
         let shared = memory.views.get_or_insert_with(|| self.view_store(swarm));
         let (context, details) = (self, &memory.details);
         let lease = convert::lease_terms(swarm).unwrap_or_default();
-        let terms = Terms { swarm, desired, lease, first_slot: workload.first_slot };
-        let Seen { pods, observed } = seen;
+        let Seen { slots, observed } = seen;
+        let terms = Terms { swarm, desired, lease, wanted: &slots.wanted };
         let sessions = &mut memory.sessions;
         let (observed, look) = self.look_at_sessions(&terms, observed, sessions, &*ledgers).await?;
-        let seen = Seen { pods, observed };
+        let seen = Seen { slots, observed };
         let views = PoolViews { context, swarm, details, shared, strangers: &*sessions };
         let turn = turn_on(&*ledgers, &views, desired, &seen.observed, &workload).await;
         let turn = turn.inspect_err(|_| sessions.forget_ledger())?;
@@ -190,6 +199,7 @@ impl Context {
         memory.remember(&turn);
         let mut refreshed = self.refresh_workers(swarm, pool, &seen, &turn, memory).await?;
         refreshed.add_sessions(&told.stale);
+        self.price(swarm, pool, &seen.slots, turn.decision.replicas).await?;
         if let Some(replicas) = turn.decision.replicas {
             self.scale(swarm, pool, replicas, memory).await?;
         }
@@ -197,20 +207,32 @@ impl Context {
     }
 
     /// What is seen of `pool` now, and which of its pods started with the view that is there.
-    async fn look(&self, swarm: &Swarm, pool: &StatefulSet, memory: &mut Memory) -> Seen {
+    async fn look(
+        &self,
+        swarm: &Swarm,
+        pool: &Workload,
+        desired: &Desired,
+        memory: &mut Memory,
+    ) -> Result<Seen, StoreError> {
         let mut published = None;
         if RefreshTerms::of(swarm).replaces() {
             let views = memory.views.get_or_insert_with(|| self.view_store(swarm));
             published = views.published().await;
         }
-        let pods = self.caches.pods_near(pool);
+        let pods = self.caches.pods_of(swarm, pool);
+        let slots = if pool.kind == Kind::StatefulSet {
+            Slots::by_ordinal(pool, pods)
+        } else {
+            let ledgers = memory.ledgers.get_or_insert_with(|| self.ledger_store(swarm, pool));
+            let ledger = ledgers.load().await?.map(|(ledger, _)| ledger);
+            Slots::by_binding(pool, ledger.as_ref(), pods, desired.replicas)
+        };
         if let Some(published) = published {
-            note_started(&published, &pods, &mut memory.told);
+            note_started(&published, slots.pods.values(), &mut memory.told);
         }
-        let of_pods = pods.iter().map(|pod| &**pod);
         let is_lost = |pod: &Pod| is_lost(&self.caches.nodes, pod);
-        let observed = memory.sightings.observe(pool, of_pods, is_lost, Instant::now());
-        Seen { pods, observed }
+        let observed = memory.sightings.observe(&slots, is_lost, Instant::now());
+        Ok(Seen { slots, observed })
     }
 
     /// Writes the status if it says anything new, and an Event when the reason changed.

@@ -11,7 +11,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::api::{
-    JobSource, LogRunnerSpec, ModeSpec, RefreshSpec, VersionEndpoint, ViewSpec, WorkloadRef,
+    JobSource, LogRunnerSpec, ModeSpec, PodsRef, RefreshSpec, VersionEndpoint, ViewSpec,
+    WorkloadRef,
 };
 use crate::duration;
 
@@ -35,7 +36,6 @@ pub(super) struct Spec {
     pub(super) view: Option<ViewSpec>,
     pub(super) handover: Option<Handover>,
     /// On one machine every worker follows its own view, so there it changes nothing.
-    #[expect(dead_code, reason = "only its structure is checked")]
     pub(super) refresh: Option<RefreshSpec>,
     pub(super) rebalance: Option<Rebalance>,
     pub(super) replication: Option<Replication>,
@@ -58,6 +58,7 @@ pub(super) struct Job {
 pub(super) struct Pool {
     pub(super) stateful_set: Option<WorkloadRef>,
     pub(super) deployment: Option<WorkloadRef>,
+    pub(super) pods: Option<PodsRef>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -72,7 +72,7 @@ fn every_mistake_is_named_in_one_sentence() {
     job `stream:cars:new` stands twice: spec.jobs[0] and spec.jobs[1]; remove one
     Swarm `streams`: spec.jobs[1]: job name `two words` has the character ' ' at position 3; use printable ASCII without spaces
     Swarm `streams`: unknown field `spec.worker.runner.logg`; did you mean `log`?
-    Swarm `streams`: spec.pool: write exactly one of `statefulSet: {name}` and `deployment: {name}`
+    Swarm `streams`: spec.pool: write exactly one of `statefulSet: {name}`, `deployment: {name}` and `pods: {matchLabels}`
     Swarm `streams`: field `spec.pool` must be a map of fields, not a number
     Swarm in document 1 has apiVersion `swarm.k8slab.info/v9`; write `swarm.k8slab.info/v1alpha1`
     no Swarm in it; a Swarm starts with `apiVersion: swarm.k8slab.info/v1alpha1` and `kind: Swarm`
@@ -188,6 +188,29 @@ fn a_pool_may_be_found_by_its_labels() {
     let both = text.replace("matchLabels: {app: x}", "name: a, matchLabels: {app: x}");
     let either = "Swarm `streams`: spec.pool: write either `name` or `matchLabels`, not both";
     assert_eq!(message(&both), either);
+}
+
+#[test]
+fn a_pool_may_be_a_deployment_or_pods() {
+    let deployment =
+        GOOD.replace("statefulSet:", "deployment:").replace("StatefulSet", "Deployment");
+    let manifest = parse(&deployment, None).unwrap();
+    assert_eq!((manifest.worker_name.as_str(), manifest.replicas), ("swarm-worker", Some(3)));
+    let pods = "pool: {pods: {matchLabels: {app: x}}}";
+    let pods = GOOD.replace("pool: {statefulSet: {name: swarm-worker}}", pods);
+    let manifest = parse(&pods, None).unwrap();
+    assert_eq!((manifest.worker_name.as_str(), manifest.replicas), ("streams", None));
+    let pod = |n: u8| format!("---\nkind: Pod\nmetadata: {{name: w-{n}, labels: {{app: x}}}}\n");
+    let manifest = parse(&format!("{pods}{}{}", pod(0), pod(1)), None).unwrap();
+    assert_eq!(manifest.replicas, Some(2));
+    let scaled = pods.replace("  jobs:", "  replicas: 2\n  jobs:");
+    assert_eq!(
+        message(&scaled),
+        "Swarm `streams`: spec.replicas: nothing scales pods that go by labels; leave it out and \
+         add or delete pods"
+    );
+    let evicted = deployment.replace("  jobs:", "  refresh: {mode: Evict}\n  jobs:");
+    assert!(message(&evicted).starts_with("Swarm `streams`: spec.refresh.mode: Evict and Delete"));
 }
 
 #[test]

@@ -147,14 +147,16 @@ impl Ledger {
         }
     }
 
-    /// Gives every slot whose set of jobs changed the number of this publication, and counts it if
-    /// there is anything to publish.
+    /// Gives every slot whose set of jobs changed, or whose worker has another name now, the number of
+    /// this publication, and counts it if there is anything to publish.
     pub(crate) fn count_publication(&mut self, before: &Self) {
         let (was, is) = (before.granted(), self.granted());
         let published = before.version + 1;
         let went = gone_elsewhere(&was, &is);
         for (slot, record) in &mut self.slots {
-            if was.get(slot) != is.get(slot) {
+            // A successor under a name of its own was told nothing yet.
+            let is_renamed = before.slots.get(slot).is_some_and(|it| it.worker != record.worker);
+            if was.get(slot) != is.get(slot) || is_renamed {
                 record.version = published;
             }
             if went.contains(slot) {

@@ -70,11 +70,11 @@ fn a_worker_that_takes_no_jobs_yet_changes_nothing() {
 }
 
 #[test]
-fn a_renamed_worker_is_published_and_keeps_its_version() {
+fn a_renamed_worker_is_told_its_jobs_by_a_new_publication() {
     let first = step(&Ledger::new(1), &["a"], &Pool::ready(1));
     let member = member("other-x7f", Standing::Takes);
     let renamed = step(&first, &["a"], &Pool([(Slot(0), member)].into()));
-    assert_eq!((renamed.version, renamed.slots[&Slot(0)].version), (2, 1));
+    assert_eq!((renamed.version, renamed.slots[&Slot(0)].version), (2, 2));
     assert_eq!(renamed.view().workers["other-x7f"].slot, Some(Slot(0)));
 }
 

@@ -2,6 +2,7 @@
 
 mod cluster_runs_pods;
 
+mod a_deployment_is_a_pool;
 mod a_lost_ledger_is_made_anew;
 mod a_node_is_lost;
 mod a_worker_in_another_language;
@@ -21,10 +22,11 @@ mod moves_are_bounded;
 mod nothing_is_written_at_rest;
 mod operator_dies_at_any_write;
 mod parts_restart;
+mod pods_are_a_pool;
 pub(crate) mod pool;
-mod sessions_hand_over;
 mod session;
 mod session_workers_live_by_their_leases;
+mod sessions_hand_over;
 mod stores_keep_their_contract;
 mod streams_walk_through;
 mod the_swarm_scales_its_pool;
@@ -69,6 +71,9 @@ pub fn all() -> Vec<Story> {
         }),
         Story::new("moves_are_bounded", |it| Box::pin(moves_are_bounded::tell(it))),
         Story::new("the_swarm_scales_its_pool", |it| Box::pin(the_swarm_scales_its_pool::tell(it))),
+        Story::new("a_deployment_is_a_pool", |it| Box::pin(a_deployment_is_a_pool::tell(it)))
+            .within(Duration::from_mins(6)),
+        Story::new("pods_are_a_pool", |it| Box::pin(pods_are_a_pool::tell(it))),
         Story::new("workers_tell_what_they_run", |it| {
             Box::pin(workers_tell_what_they_run::tell(it))
         }),

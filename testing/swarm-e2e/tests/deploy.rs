@@ -40,7 +40,8 @@ fn every_pod_is_restricted_and_says_what_it_needs() {
     let workloads = folders.into_iter().flatten();
     let workloads: Vec<_> =
         workloads.filter(|object| object["spec"]["template"].is_object()).collect();
-    assert_eq!(workloads.len(), 4, "operator, streams, plain and sessions");
+    let expected = "operator, streams, their Deployment, plain and sessions";
+    assert_eq!(workloads.len(), 5, "{expected}");
     for workload in workloads {
         let (name, pod) = (&workload["metadata"]["name"], &workload["spec"]["template"]["spec"]);
         assert_eq!(pod["securityContext"]["runAsNonRoot"], true, "{name}");

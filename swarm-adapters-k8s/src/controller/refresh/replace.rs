@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, EvictParams, Preconditions};
@@ -16,6 +15,7 @@ use crate::ledger::bounded;
 use crate::metrics::RefreshLabels;
 use crate::refresh::Refresh;
 use crate::view::Published;
+use crate::workload::Workload;
 
 /// How long to wait after a pod could not be replaced.
 const BLOCKED_FOR: Duration = Duration::from_secs(5);
@@ -33,7 +33,7 @@ impl Context {
     /// Replaces the pods of `plan`, until one cannot be. Tells when to try again.
     pub(super) async fn replace(
         &self,
-        pool: &StatefulSet,
+        pool: &Workload,
         mode: RefreshMode,
         live: &[Live],
         plan: &Refresh,
@@ -49,8 +49,7 @@ impl Context {
         if let Some(left) = left.filter(|left| !left.is_zero()) {
             return Ok(Some(left));
         }
-        let api: Api<Pod> =
-            Api::namespaced(self.client.clone(), &pool.namespace().unwrap_or_default());
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &pool.namespace);
         let stale = |slot| live.iter().find(|it| it.slot == slot);
         for it in plan.replace.iter().filter_map(|slot| stale(*slot)) {
             let outcome = replace(&api, mode, it).await?;
@@ -114,9 +113,9 @@ async fn replace(api: &Api<Pod>, mode: RefreshMode, it: &Live) -> Result<Outcome
 }
 
 /// Notes which of `pods` were created after what is `published` now, and so started with it.
-pub(in crate::controller) fn note_started(
+pub(in crate::controller) fn note_started<'a>(
     published: &Published,
-    pods: &[Arc<Pod>],
+    pods: impl IntoIterator<Item = &'a Arc<Pod>>,
     told: &mut BTreeMap<String, Told>,
 ) {
     for pod in pods {

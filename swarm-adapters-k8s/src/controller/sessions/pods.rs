@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
 use kube::runtime::reflector::{ObjectRef, Store};
 
-use super::super::cached::{Cache, with_uid};
+use super::super::cached::with_uid;
 use super::super::context::{Caches, Context};
 use super::super::gone::is_lost;
-use super::super::pools::of_pod;
+use super::super::pools::Pools;
 use super::ended::has_terminated;
 use super::evidence::PodFacts;
 use super::leases::Named;
@@ -24,7 +23,8 @@ const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 impl Caches {
     /// The pod with this UID, if it is there.
     fn pod(&self, namespace: &str, uid: &str) -> Option<Arc<Pod>> {
-        let mut found = self.pods.with(&with_uid(uid)).into_iter();
+        let caches = [&self.pods, &self.pools.wide.pods];
+        let mut found = caches.into_iter().flat_map(|pods| pods.with(&with_uid(uid)));
         found.find(|pod| pod.metadata.namespace.as_deref() == Some(namespace))
     }
 
@@ -40,10 +40,10 @@ impl Context {
     pub(in crate::controller) fn concerned_by(
         &self,
         (namespace, session): &Named,
-        pools: &Cache<StatefulSet>,
+        pools: &Pools,
     ) -> Vec<ObjectRef<Swarm>> {
         let pod = self.caches.pod(namespace, session.pod_uid());
-        let of_pod = |pod: Arc<Pod>| of_pod(&self.caches.swarms, pools, &pod);
+        let of_pod = |pod: Arc<Pod>| pools.of_pod(&self.caches.swarms, &pod);
         let mut concerned = pod.map(of_pod).unwrap_or_default();
         let writer = self.views.swarm_of(namespace, &session.to_string());
         let writer = writer.map(|name| ObjectRef::new(&name).within(namespace));

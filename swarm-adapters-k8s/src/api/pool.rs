@@ -1,0 +1,88 @@
+//! Which pods are the workers of a Swarm.
+
+use std::collections::BTreeMap;
+
+use kube::KubeSchema;
+use kube::core::Rule;
+use serde::{Deserialize, Serialize};
+
+use crate::workload::Kind;
+
+/// The pool: the pods that are the workers. Exactly one of these.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new(
+    "[has(self.statefulSet), has(self.deployment), has(self.pods)].filter(it, it).size() == 1"
+).message("write exactly one of statefulSet, deployment and pods"))]
+pub struct PoolSpec {
+    /// A StatefulSet in the namespace of the Swarm. Its pod *n* is the worker in slot *n*.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stateful_set: Option<WorkloadRef>,
+    /// A Deployment in the namespace of the Swarm. Each of its pods is bound to a slot; in a rollout
+    /// a new pod takes the slot of an old one, with its jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deployment: Option<WorkloadRef>,
+    /// All pods in the namespace of the Swarm with these labels, whoever makes them, except those of
+    /// StatefulSets and those that another Swarm has. There are as many workers as pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pods: Option<PodsRef>,
+}
+
+impl PoolSpec {
+    /// What kind of pool it is, and the workload, where there is one.
+    #[must_use]
+    pub fn workload(&self) -> (Kind, Option<&WorkloadRef>) {
+        match (&self.stateful_set, &self.deployment) {
+            (Some(set), _) => (Kind::StatefulSet, Some(set)),
+            (None, Some(deployment)) => (Kind::Deployment, Some(deployment)),
+            (None, None) => (Kind::Pods, None),
+        }
+    }
+}
+
+/// A workload: by its name, or by labels that exactly one has.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("has(self.name) != has(self.matchLabels)").message(
+    "write either name or matchLabels, not both and not neither"
+))]
+pub struct WorkloadRef {
+    /// The workload's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub name: Option<String>,
+    /// Labels of the workload itself (not of its pods), for names that a tool makes up. Exactly one
+    /// workload in the namespace must have them all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("minProperties" = 1, "maxProperties" = 16))]
+    pub match_labels: Option<BTreeMap<String, String>>,
+}
+
+/// Pods, by labels.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodsRef {
+    /// The labels that a pod must have, all of them.
+    #[schemars(extend("minProperties" = 1, "maxProperties" = 16))]
+    pub match_labels: BTreeMap<String, String>,
+}
+
+/// Nobody makes or ends the pods of a pool by labels.
+pub(super) fn nobody_scales_pods() -> Rule {
+    Rule::new("!has(self.replicas) || !has(self.pool.pods)").message(
+        "replicas and pool.pods exclude each other: nothing scales pods that go by labels; leave \
+         replicas out and add or delete pods, or name a statefulSet or a deployment",
+    )
+}
+
+/// A pod that takes the place of another has the same name only in a StatefulSet.
+pub(super) fn pods_keep_their_names() -> Rule {
+    Rule::new(
+        "!has(self.refresh) || !has(self.refresh.mode) || has(self.pool.statefulSet) \
+         || !(self.refresh.mode in ['Evict', 'Delete'])",
+    )
+    .message(
+        "refresh.mode Evict and Delete need pool.statefulSet: elsewhere the successor of a pod has \
+         another name and finds no jobs under it when it starts; use HotReload or None",
+    )
+}

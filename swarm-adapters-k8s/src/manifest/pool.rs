@@ -1,0 +1,138 @@
+//! The pool of a manifest: how its workers are called, and how many the same file speaks of.
+
+use serde_json::Value;
+
+use super::documents::{Object, Objects};
+use super::{ManifestError, bounded, jobs, spec};
+use crate::api::{PodsRef, RefreshMode, WorkloadRef};
+use crate::convert::SpecError;
+
+/// The workers of a pool, as far as the file tells.
+pub(super) struct WorkerPool {
+    /// What they are called by, each with its slot.
+    pub(super) name: String,
+    /// How many there are; `None` if the file does not tell.
+    pub(super) workers: Option<u32>,
+    /// The lowest slot.
+    pub(super) first_slot: u32,
+}
+
+impl WorkerPool {
+    /// The pool that `swarm` names.
+    pub(super) fn read(
+        objects: &Objects,
+        swarm: &Object,
+        pool: spec::Pool,
+    ) -> Result<Self, ManifestError> {
+        let spec::Pool { stateful_set, deployment, pods } = pool;
+        match (stateful_set, deployment, pods) {
+            (Some(set), _, _) => Self::of_workload(objects, swarm, "StatefulSet", set),
+            (_, Some(deployment), _) => Self::of_workload(objects, swarm, "Deployment", deployment),
+            (_, _, pods) => Self::of_pods(objects, swarm, &pods.unwrap_or_default()),
+        }
+    }
+
+    fn of_workload(
+        objects: &Objects,
+        swarm: &Object,
+        kind: &'static str,
+        workload: WorkloadRef,
+    ) -> Result<Self, ManifestError> {
+        let (name, workload) = workload_of(objects, swarm, kind, workload)?;
+        let Some(workload) = workload else {
+            return Ok(Self { name, workers: None, first_slot: 0 });
+        };
+        let (workers, first_slot) = size_of(kind, workload).map_err(wrong(swarm))?;
+        Ok(Self { name, workers: Some(workers), first_slot })
+    }
+
+    /// The pods in the same file count, if any stand there.
+    fn of_pods(objects: &Objects, swarm: &Object, pods: &PodsRef) -> Result<Self, ManifestError> {
+        if pods.match_labels.is_empty() {
+            let reason = "name at least one label of the pods".to_owned();
+            let place = "spec.pool.pods.matchLabels".to_owned();
+            return Err(wrong(swarm)(SpecError { place, reason }));
+        }
+        let found = objects.labelled(swarm, "Pod", &pods.match_labels)?.len();
+        let workers = u32::try_from(found).ok().filter(|count| 0 < *count);
+        Ok(Self { name: swarm.name().to_owned(), workers, first_slot: 0 })
+    }
+}
+
+/// Checks what parts of a spec say together.
+pub(super) fn check(
+    pool: &spec::Pool,
+    replicas: Option<i64>,
+    refresh: RefreshMode,
+) -> Result<(), SpecError> {
+    let wrong = |place: &str, reason: &str| {
+        Err(SpecError { place: place.to_owned(), reason: reason.to_owned() })
+    };
+    let spec::Pool { stateful_set, deployment, pods } = pool;
+    let named = [stateful_set.is_some(), deployment.is_some(), pods.is_some()];
+    if named.into_iter().filter(|it| *it).count() != 1 {
+        let one = "write exactly one of `statefulSet: {name}`, `deployment: {name}` and \
+                   `pods: {matchLabels}`";
+        return wrong("spec.pool", one);
+    }
+    if pods.is_some() && replicas.is_some() {
+        let reason = "nothing scales pods that go by labels; leave it out and add or delete pods";
+        return wrong("spec.replicas", reason);
+    }
+    let replaces = matches!(refresh, RefreshMode::Evict | RefreshMode::Delete);
+    if stateful_set.is_none() && replaces {
+        let reason = "Evict and Delete need pool.statefulSet: elsewhere the successor of a pod has \
+                      another name and finds no jobs under it when it starts; write HotReload or \
+                      None";
+        return wrong("spec.refresh.mode", reason);
+    }
+    Ok(())
+}
+
+fn wrong(swarm: &Object) -> impl Fn(SpecError) -> ManifestError {
+    let swarm = swarm.name().to_owned();
+    move |source| ManifestError::Spec { swarm: swarm.clone(), source }
+}
+
+/// The name of the pool's workload, and the workload itself if it stands in the file.
+fn workload_of<'a>(
+    objects: &'a Objects,
+    swarm: &Object,
+    kind: &'static str,
+    workload: WorkloadRef,
+) -> Result<(String, Option<&'a Object>), ManifestError> {
+    let wrong = |reason| wrong(swarm)(SpecError { place: "spec.pool".into(), reason });
+    match (workload.name, workload.match_labels.filter(|labels| !labels.is_empty())) {
+        (Some(name), None) if !name.is_empty() => {
+            let found = objects.named(swarm, kind, &name)?;
+            Ok((name, found))
+        }
+        (None, Some(labels)) => {
+            let found = objects.labelled(swarm, kind, &labels)?;
+            let [one] = found.as_slice() else {
+                let (count, labels) = (found.len(), jobs::labels(&labels));
+                return Err(wrong(format!(
+                    "{count} {kind}s in this file have the labels {labels}; exactly one must"
+                )));
+            };
+            Ok((one.name().to_owned(), Some(one)))
+        }
+        (Some(_), Some(_)) => {
+            Err(wrong("write either `name` or `matchLabels`, not both".to_owned()))
+        }
+        (Some(_) | None, None) => Err(wrong(format!("the {kind} has no name; write one"))),
+    }
+}
+
+/// How many workers a workload has, and the slot of the first.
+fn size_of(kind: &str, workload: &Object) -> Result<(u32, u32), SpecError> {
+    let number = |pointer: &str, default: i64| {
+        let place = || {
+            let field = pointer.trim_start_matches('/').replace('/', ".");
+            format!("{kind} `{}`, {field}", workload.name().escape_default())
+        };
+        let value = workload.value.pointer(pointer).filter(|value| !value.is_null());
+        bounded(value.map_or(Some(default), Value::as_i64).unwrap_or(-1), &place())
+    };
+    Ok((number("/spec/replicas", 1)?, number("/spec/ordinals/start", 0)?))
+}

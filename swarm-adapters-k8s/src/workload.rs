@@ -1,0 +1,175 @@
+//! The workload of a pool: all that is read of a StatefulSet, of a Deployment, or of pods that go by
+//! labels, in one form.
+
+use std::fmt;
+
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::core::Selector;
+use kube::{Resource, ResourceExt};
+
+use crate::api::{Claimant, Swarm};
+
+/// What makes the pods of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// A StatefulSet: pod *n* fills slot *n*.
+    StatefulSet,
+    /// A Deployment: its pods are bound to slots.
+    Deployment,
+    /// Anybody: the pods go by labels, and are bound to slots.
+    Pods,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::StatefulSet, Self::Deployment, Self::Pods];
+
+    /// The word that stands in ledgers and messages.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::StatefulSet => "StatefulSet",
+            Self::Deployment => "Deployment",
+            Self::Pods => "Pods",
+        }
+    }
+
+    /// The kind and the pool's name that the name of a ledger tells.
+    #[must_use]
+    pub fn of_ledger(name: &str) -> Option<(Self, &str)> {
+        let (kind, pool) = name.split_once('.')?;
+        let kind = Self::ALL.into_iter().find(|it| it.as_str().to_lowercase() == kind)?;
+        Some((kind, pool))
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The workload of a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workload {
+    /// What it is.
+    pub kind: Kind,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name; that of the Swarm for pods that go by labels.
+    pub name: String,
+    /// Its UID; that of the Swarm for pods that go by labels.
+    pub uid: String,
+    /// How many pods it is meant to have.
+    pub replicas: u32,
+    /// How many pods it has, by its own word.
+    pub pods: i32,
+    /// The lowest slot.
+    pub first_slot: u32,
+    /// Which pods are its own, as a label selector.
+    pub selector: Option<String>,
+    /// The version of what was read; `None` for pods that go by labels.
+    pub resource_version: Option<String>,
+}
+
+impl Workload {
+    /// What a ledger is bound to.
+    #[must_use]
+    pub fn claimant(&self) -> Claimant {
+        let (kind, name, uid) = (self.kind.to_string(), self.name.clone(), self.uid.clone());
+        Claimant { kind, name, uid }
+    }
+
+    /// The pods of `swarm` that go by labels, of which there are so many that are to stay.
+    #[must_use]
+    pub fn of_pods(swarm: &Swarm, pods: usize) -> Self {
+        let labels = swarm.spec.pool.pods.iter().flat_map(|pods| &pods.match_labels);
+        let labels: Vec<_> = labels.map(|(key, value)| format!("{key}={value}")).collect();
+        Self {
+            kind: Kind::Pods,
+            namespace: swarm.namespace().unwrap_or_default(),
+            name: swarm.name_any(),
+            uid: swarm.uid().unwrap_or_default(),
+            replicas: u32::try_from(pods).unwrap_or(u32::MAX),
+            pods: i32::try_from(pods).unwrap_or(i32::MAX),
+            first_slot: 0,
+            selector: Some(labels.join(",")),
+            resource_version: None,
+        }
+    }
+
+    fn named(kind: Kind, object: &impl Resource, replicas: Option<i32>) -> Self {
+        Self {
+            kind,
+            namespace: object.meta().namespace.clone().unwrap_or_default(),
+            name: object.meta().name.clone().unwrap_or_default(),
+            uid: object.meta().uid.clone().unwrap_or_default(),
+            replicas: replicas.map_or(1, |count| u32::try_from(count).unwrap_or(0)),
+            pods: 0,
+            first_slot: 0,
+            selector: None,
+            resource_version: object.meta().resource_version.clone(),
+        }
+    }
+}
+
+impl From<&StatefulSet> for Workload {
+    fn from(set: &StatefulSet) -> Self {
+        let spec = set.spec.as_ref();
+        let start = spec.and_then(|spec| spec.ordinals.as_ref()?.start);
+        Self {
+            pods: set.status.as_ref().map_or(0, |status| status.replicas),
+            first_slot: start.and_then(|start| u32::try_from(start).ok()).unwrap_or(0),
+            selector: spec.and_then(|spec| selector(&spec.selector)),
+            ..Self::named(Kind::StatefulSet, set, spec.and_then(|spec| spec.replicas))
+        }
+    }
+}
+
+impl From<&Deployment> for Workload {
+    fn from(deployment: &Deployment) -> Self {
+        let spec = deployment.spec.as_ref();
+        Self {
+            pods: deployment.status.as_ref().and_then(|status| status.replicas).unwrap_or(0),
+            selector: spec.and_then(|spec| selector(&spec.selector)),
+            ..Self::named(Kind::Deployment, deployment, spec.and_then(|spec| spec.replicas))
+        }
+    }
+}
+
+fn selector(selector: &LabelSelector) -> Option<String> {
+    Selector::try_from(selector.clone()).ok().map(|selector| selector.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_deployment_and_a_statefulset_are_told_in_one_form() {
+        let metadata = json!({"name": "w", "namespace": "n", "uid": "u", "resourceVersion": "7"});
+        let spec = json!({
+            "serviceName": "", "replicas": 3, "ordinals": {"start": 5}, "template": {},
+            "selector": {"matchLabels": {"app": "w"}},
+        });
+        let object = json!({"metadata": metadata, "spec": spec, "status": {"replicas": 2}});
+        let set: StatefulSet = serde_json::from_value(object.clone()).unwrap();
+        let deployment: Deployment = serde_json::from_value(object).unwrap();
+        let (set, deployment) = (Workload::from(&set), Workload::from(&deployment));
+        assert_eq!(
+            (set.kind, set.first_slot, set.replicas, set.pods),
+            (Kind::StatefulSet, 5, 3, 2)
+        );
+        assert_eq!(deployment, Workload { kind: Kind::Deployment, first_slot: 0, ..set });
+        assert_eq!(deployment.selector.as_deref(), Some("app=w"));
+    }
+
+    #[test]
+    fn a_ledger_tells_by_its_name_whose_it_is() {
+        assert_eq!(Kind::of_ledger("deployment.a.b"), Some((Kind::Deployment, "a.b")));
+        assert_eq!(Kind::of_ledger("pods.streams"), Some((Kind::Pods, "streams")));
+        assert_eq!(Kind::of_ledger("daemonset.w"), None);
+    }
+}
