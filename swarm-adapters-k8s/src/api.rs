@@ -10,11 +10,13 @@
 )]
 
 mod ledger;
+mod part;
 mod refresh;
 mod source;
 mod worker_view;
 
 pub use ledger::{Claimant, Holdings, SwarmLedger, SwarmLedgerSpec};
+pub use part::{PartName, PartNameError, SwarmLedgerPart, SwarmLedgerPartSpec};
 pub use refresh::{HandoverSpec, RefreshMode, RefreshSpec, VersionEndpoint};
 pub use source::{ConfigMapKey, JobSource, SourceFormat, SourceSelector};
 pub use worker_view::{GrantedJob, WorkerView, WorkerViewSpec};
@@ -341,6 +343,6 @@ impl Swarm {
 
 /// All custom resource definitions, in the order in which they are applied.
 #[must_use]
-pub fn crds() -> [CustomResourceDefinition; 3] {
-    [Swarm::crd(), SwarmLedger::crd(), WorkerView::crd()]
+pub fn crds() -> [CustomResourceDefinition; 4] {
+    [Swarm::crd(), SwarmLedger::crd(), SwarmLedgerPart::crd(), WorkerView::crd()]
 }

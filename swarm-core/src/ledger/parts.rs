@@ -306,13 +306,19 @@ impl Ledger {
             };
             name + blamed + value + digits(cell.token().0)
         };
-        let session = |session: &SessionId| session.pod_uid().len() + 60;
-        let slots = self.slots.values();
-        let slots = slots.map(|record| {
-            let counters = digits(record.version) + digits(record.gave);
-            session(&record.session) + record.worker.len() + 30 + counters
+        let session = |session: &SessionId, slot: Slot| {
+            let text = session.pod_uid().len() + if session.is_plain() { 6 } else { 17 };
+            33 + text + digits(slot.0.into())
+        };
+        let slots = self.slots.iter().map(|(slot, record)| {
+            let gave = if record.gave > 0 { 8 + digits(record.gave) } else { 0 };
+            session(&record.session, *slot)
+                + 23
+                + record.worker.len()
+                + digits(record.version)
+                + gave
         });
-        let former = self.former.keys().map(session);
+        let former = self.former.iter().map(|(holder, slot)| session(holder, *slot));
         self.cells.jobs.iter().map(job).chain(slots).chain(former).sum()
     }
 }

@@ -144,7 +144,7 @@ fn digests_are_frozen() {
         0xf949_7e59_d017_14a8,
         0xca05_b81c_e9fc_2f82,
         0xaf59_d087_0697_8388,
-        0x5615_0393_d922_1e4b,
+        0x5615_0393_d921_5e4b,
         0x571b_8ee3_56f7_5c5a,
     ];
     assert_eq!(digests, golden, "{digests:#x?}");
