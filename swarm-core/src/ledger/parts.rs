@@ -261,7 +261,7 @@ fn continued(digest: u64, job: &JobName, record: &Record, bytes: &mut Vec<u8>) -
         Cell::Everywhere { token } => (6, None, [token.0, 0, 0]),
     };
     bytes.push(kind);
-    numbers.iter().for_each(|number| bytes.extend(number.to_le_bytes()));
+    bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
     bytes.extend(strikes.to_le_bytes());
     bytes.extend(job.as_str().as_bytes());
     if let Some(session) = holder {
