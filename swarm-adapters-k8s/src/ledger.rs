@@ -145,16 +145,15 @@ impl KubeLedgerStore {
         texts: &mut Texts,
     ) -> Result<Head, StoreError> {
         let claimed;
-        let before = match before {
-            Some(before) => before,
-            None => {
-                // Parts belong to an object that is there: an empty ledger comes first.
-                let empty = Split::of(&Ledger::new(ledger.cells.first_token.0), 1).head();
-                let empty = Stored { incarnation: ledger.cells.incarnation, ..empty };
-                let spec = to_spec(empty, Vec::new(), &self.swarm, &self.pool);
-                claimed = self.write(spec, None, false).await?;
-                &claimed
-            }
+        let before = if let Some(before) = before {
+            before
+        } else {
+            // Parts belong to an object that is there: an empty ledger comes first.
+            let empty = Split::of(&Ledger::new(ledger.cells.first_token.0), 1).head();
+            let empty = Stored { incarnation: ledger.cells.incarnation, ..empty };
+            let spec = to_spec(empty, Vec::new(), &self.swarm, &self.pool);
+            claimed = self.write(spec, None, false).await?;
+            &claimed
         };
         if ledger.revision() <= before.revision {
             let reason = format!("{} can only be replaced by a later revision", self.what());

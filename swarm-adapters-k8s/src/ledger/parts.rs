@@ -125,7 +125,7 @@ impl Parts {
         let object = name.of(&self.ledger);
         let found = in_time(self.what(name), self.api.get_opt(&object)).await?;
         found.map_err(|error| match error {
-            kube::Error::SerdeError(detail) => unreadable(&self.ledger, name, detail.to_string()),
+            kube::Error::SerdeError(detail) => unreadable(&self.ledger, name, &detail.to_string()),
             error => told(self.what(name), error),
         })
     }
@@ -208,9 +208,9 @@ fn owned_by(object: &impl ResourceExt, head: &str) -> bool {
 fn checked(ledger: &str, name: PartName, object: SwarmLedgerPart) -> Result<Box<[u8]>, StoreError> {
     let text = text(&object.spec.holdings);
     let part = Part::try_from(object.spec.holdings);
-    let part = part.map_err(|error| unreadable(ledger, name, error.to_string()))?;
+    let part = part.map_err(|error| unreadable(ledger, name, &error.to_string()))?;
     if part.digest() != name.digest {
-        let detail = "it does not say what its name says, so somebody edited it".to_owned();
+        let detail = "it does not say what its name says, so somebody edited it";
         return Err(unreadable(ledger, name, detail));
     }
     Ok(text)
@@ -222,7 +222,7 @@ pub(super) fn text(part: &StoredPart) -> Box<[u8]> {
     serde_json::to_vec(part).unwrap_or_default().into_boxed_slice()
 }
 
-fn unreadable(ledger: &str, name: PartName, detail: String) -> StoreError {
+fn unreadable(ledger: &str, name: PartName, detail: &str) -> StoreError {
     let part = name.of(ledger);
     let reason = format!(
         "part `{part}` of ledger `{ledger}` cannot be read: {detail}; restore it, or delete the \
@@ -233,5 +233,5 @@ fn unreadable(ledger: &str, name: PartName, detail: String) -> StoreError {
 
 /// That a part is not there, although the ledger names it.
 pub(super) fn missing(ledger: &str, name: PartName) -> StoreError {
-    unreadable(ledger, name, "there is no such object any more".to_owned())
+    unreadable(ledger, name, "there is no such object any more")
 }

@@ -63,7 +63,7 @@ pub fn all() -> Vec<Story> {
         }),
         // Ledgers that are too large for one object.
         Story::new("ledgers_in_parts_keep_the_contract", |it| Box::pin(ledgers_in_parts::tell(it)))
-            .within(Duration::from_mins(6)),
+            .within(Duration::from_mins(10)),
         Story::new("a_ledger_grows_while_it_runs", |it| {
             Box::pin(a_ledger_grows_while_it_runs::tell(it))
         })

@@ -25,10 +25,10 @@ fn empty() -> Ledger {
 }
 
 /// What is remembered of an object with this spec.
-fn head(spec: SwarmLedgerSpec) -> Head {
+fn head(spec: &SwarmLedgerSpec) -> Head {
     let mut object = SwarmLedger::new("statefulset.w", spec.clone());
     object.metadata.resource_version = Some("7".into());
-    Head::of(&spec, &object).unwrap()
+    Head::of(spec, &object).unwrap()
 }
 
 /// The head of a ledger in 16 parts, and what they say.
@@ -43,10 +43,10 @@ fn divided(ledger: &Ledger) -> (SwarmLedgerSpec, Texts) {
 fn a_ledger_survives_the_way_into_objects_and_back() {
     let ledger = ledger(100, 3, &empty());
     let whole = to_spec(Stored::from(&ledger), Vec::new(), &claimant(), &claimant());
-    assert_eq!(head(whole).ledger(&Texts::new()).unwrap(), ledger);
+    assert_eq!(head(&whole).ledger(&Texts::new()).unwrap(), ledger);
     let (spec, texts) = divided(&ledger);
     assert_eq!(spec.holdings.parts.len(), 16);
-    assert_eq!(head(spec).ledger(&texts).unwrap(), ledger);
+    assert_eq!(head(&spec).ledger(&texts).unwrap(), ledger);
 }
 
 #[test]
@@ -117,6 +117,6 @@ fn the_size_of_a_ledger_is_known_before_it_is_written() {
 fn a_count_of_parts_that_is_no_power_of_two_is_unreadable() {
     let (mut spec, texts) = divided(&ledger(100, 3, &empty()));
     spec.holdings.parts.pop();
-    let error = head(spec).ledger(&texts).unwrap_err().to_string();
+    let error = head(&spec).ledger(&texts).unwrap_err().to_string();
     assert!(error.contains("names 15 parts"), "{error}");
 }
