@@ -47,6 +47,9 @@ pub(super) async fn tell(context: Context) -> Result<()> {
     place.goes_with_its_parts().await
 }
 
+/// What becomes of a ledger.
+type Change<'a> = &'a (dyn Fn(&Ledger) -> Result<Ledger> + Sync);
+
 /// Where the ledger is.
 struct Place {
     context: Context,
@@ -183,7 +186,6 @@ impl Place {
         let widened =
             |ledger: &Ledger| next(ledger, MANY, if ledger.slots.len() < 5 { 5 } else { 4 });
         let added = |ledger: &Ledger| next(ledger, ledger.cells.jobs.len().max(MANY) + 1, 5);
-        type Change<'a> = &'a (dyn Fn(&Ledger) -> Result<Ledger> + Sync);
         let changes: [(&str, Change<'_>); 3] =
             [("resized", &resized), ("widened", &widened), ("added", &added)];
         for (what, change) in changes {
@@ -212,7 +214,7 @@ impl Place {
         &self,
         proxy: &Proxy,
         client: &Client,
-        change: &(dyn Fn(&Ledger) -> Result<Ledger> + Sync),
+        change: Change<'_>,
         (at, side): (usize, Side),
     ) -> Result<bool> {
         let before = self.stored().await?;
