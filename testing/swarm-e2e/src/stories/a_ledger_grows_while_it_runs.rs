@@ -48,6 +48,7 @@ pub(super) async fn tell(context: Context) -> Result<()> {
     as_recorded(&context, &many).await?;
 
     an_operator_goes_on(&context, &many).await?;
+    let divided = parts(&context).await?;
     let more = set(&context, MANY + 1, 2).await?;
     ensure!(moved(&many, &more) == 0, "nor for one job more");
     let after = parts(&context).await?;
