@@ -11,6 +11,7 @@
 
 mod handover;
 mod ledger;
+mod part;
 mod pool;
 mod refresh;
 mod source;
@@ -18,6 +19,7 @@ mod worker_view;
 
 pub use handover::{HandoverSpec, LeaseTermsSpec, PolicySpec, ProtocolSpec};
 pub use ledger::{Claimant, Holdings, SwarmLedger, SwarmLedgerSpec};
+pub use part::{PartName, PartNameError, SwarmLedgerPart, SwarmLedgerPartSpec};
 pub use pool::{PodsRef, PoolSpec, WorkloadRef};
 pub use refresh::{RefreshMode, RefreshSpec, VersionEndpoint};
 pub use source::{ConfigMapKey, JobSource, SourceFormat, SourceSelector};
@@ -371,6 +373,6 @@ impl Swarm {
 
 /// All custom resource definitions, in the order in which they are applied.
 #[must_use]
-pub fn crds() -> [CustomResourceDefinition; 3] {
-    [Swarm::crd(), SwarmLedger::crd(), WorkerView::crd()]
+pub fn crds() -> [CustomResourceDefinition; 4] {
+    [Swarm::crd(), SwarmLedger::crd(), SwarmLedgerPart::crd(), WorkerView::crd()]
 }

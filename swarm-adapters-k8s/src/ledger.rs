@@ -1,5 +1,10 @@
-//! The ledger of one pool as a `SwarmLedger` object, changed by compare-and-set only.
+//! The ledger of one pool as a `SwarmLedger` object, changed by compare-and-set only, and with as
+//! many `SwarmLedgerPart` objects as its jobs need.
 
+mod form;
+mod parts;
+
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -7,15 +12,23 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::PostParams;
 use kube::core::Request;
 use kube::{Api, Client};
+use serde::de::DeserializeOwned;
 use swarm_core::Ledger;
+use swarm_core::parts::{Split, WHOLE_AGAIN_BYTES_MAX, count};
 use swarm_core::ports::{LedgerStore, Seen, StoreError};
 use swarm_core::stored::Stored;
 use tokio::sync::Mutex;
 
-use crate::api::{API_VERSION, Claimant, Holdings, SwarmLedger, SwarmLedgerSpec};
+use crate::api::{API_VERSION, Claimant, SwarmLedger, SwarmLedgerSpec};
+use form::{Head, Memory, PARTS_LEFT, names, new_texts, to_spec};
+use parts::{Parts, Texts, missing};
 
-/// The most bytes a ledger may have as JSON; the API server refuses requests of 1.5 MiB.
-const LEDGER_BYTES_MAX: usize = 1_200_000;
+/// The most bytes an object may have as JSON; the API server refuses requests of 1.5 MiB.
+const OBJECT_BYTES_MAX: usize = 1_200_000;
+/// The most jobs of one ledger: 2,048 parts.
+const JOBS_MAX: usize = 4_000_000;
+/// How often a ledger is read that changes while its parts are.
+const READS_MAX: usize = 5;
 /// How long one request may take before its outcome counts as unknown.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -32,34 +45,20 @@ pub type IsCurrent = Box<dyn Fn(&str, &Seen) -> bool + Send + Sync>;
 ///
 /// Creating the object claims the pool for one Swarm. The claim of a Swarm that is gone is taken
 /// over with the next save, and what is held stays.
+///
+/// A ledger that is too large for one object has its jobs in parts, which are objects of their own.
+/// They are written before the ledger that names them and removed after it, so that whatever is
+/// interrupted leaves either ledger, whole, and perhaps parts that nobody names.
 pub struct KubeLedgerStore {
     client: Client,
     api: Api<SwarmLedger>,
+    parts: Parts,
     name: String,
     swarm: Claimant,
     pool: Claimant,
     is_alive: IsAlive,
     is_current: IsCurrent,
-    /// What this process read or wrote last. Stale is harmless: the save would conflict.
-    last: Mutex<Option<Kept>>,
-}
-
-/// A ledger as text, a quarter of what it takes in use: of a thousand pools, few are in use.
-struct Kept {
-    spec: Box<[u8]>,
-    seen: Seen,
-}
-
-impl Kept {
-    fn new(spec: &SwarmLedgerSpec, seen: Seen) -> Option<Self> {
-        let spec = serde_json::to_vec(spec).ok()?.into_boxed_slice();
-        Some(Self { spec, seen })
-    }
-
-    fn ledger(&self) -> Option<(Ledger, Seen)> {
-        let spec = serde_json::from_slice(&self.spec).ok()?;
-        Some((from_spec(spec).ok()?, self.seen.clone()))
-    }
+    memory: Mutex<Memory>,
 }
 
 impl KubeLedgerStore {
@@ -79,7 +78,9 @@ impl KubeLedgerStore {
         // left alone and applied again is the same pool.
         let name = format!("{}.{}", pool.kind.to_lowercase(), pool.name);
         let api = Api::namespaced(client.clone(), namespace);
-        Self { client, api, name, swarm, pool, is_alive, is_current, last: Mutex::new(None) }
+        let parts = Parts::new(client.clone(), namespace, &name);
+        let memory = Mutex::default();
+        Self { client, api, parts, name, swarm, pool, is_alive, is_current, memory }
     }
 
     /// The UID of the workload that this store was made for.
@@ -92,9 +93,20 @@ impl KubeLedgerStore {
         format!("ledger `{}`", self.name)
     }
 
-    fn object(&self, ledger: &Ledger, seen: Option<&Seen>) -> Result<SwarmLedger, StoreError> {
-        let mut object = SwarmLedger::new(&self.name, to_spec(ledger, &self.swarm, &self.pool));
+    /// Replaces the object if it is still the one that was `seen`, or makes it.
+    ///
+    /// A field that the definitions in the cluster do not have is refused: by itself the API server
+    /// would drop it in silence, and with it what it says.
+    async fn write(
+        &self,
+        spec: SwarmLedgerSpec,
+        seen: Option<&Seen>,
+        parts_left: bool,
+    ) -> Result<Head, StoreError> {
+        let mut object = SwarmLedger::new(&self.name, spec);
         object.metadata.resource_version = seen.map(|seen| seen.0.clone());
+        object.metadata.annotations =
+            parts_left.then(|| [(PARTS_LEFT.to_owned(), "true".to_owned())].into());
         object.metadata.owner_references = Some(vec![OwnerReference {
             api_version: API_VERSION.into(),
             kind: self.swarm.kind.clone(),
@@ -103,33 +115,81 @@ impl KubeLedgerStore {
             controller: Some(true),
             block_owner_deletion: None,
         }]);
-        let bytes = serde_json::to_vec(&object).map_or(usize::MAX, |json| json.len());
-        if bytes > LEDGER_BYTES_MAX {
-            let reason = format!(
-                "the ledger of pool `{}` would have {bytes} bytes, more than {LEDGER_BYTES_MAX}; \
-                 divide the jobs among several Swarms with a pool each",
-                self.pool.name
-            );
-            return Err(StoreError::Refused { code: "LedgerTooLarge", reason });
-        }
-        Ok(object)
+        let body = serde_json::to_vec(&object)
+            .map_err(|error| StoreError::Unavailable { what: self.what(), source: error.into() })?;
+        check_size(body.len(), || {
+            let workers = object.spec.holdings.holders.len();
+            format!("the ledger of pool `{}`, with {workers} sessions, would have", self.pool.name)
+        })?;
+        let url = self.api.resource_url();
+        let written: SwarmLedger = match seen {
+            None => bounded(self.what(), create(&self.client, url, body)).await?,
+            Some(_) => bounded(self.what(), replace(&self.client, url, &self.name, body)).await?,
+        };
+        Head::of(&object.spec, &written)
     }
 
-    /// Creates or replaces the object. A field that the definitions in the cluster do not have is
-    /// refused: by itself the API server would drop it in silence, and with it what it says.
-    async fn write(&self, object: &SwarmLedger, seen: Option<&Seen>) -> kube::Result<SwarmLedger> {
-        let (request, params) = (Request::new(self.api.resource_url()), PostParams::default());
-        let body = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
-        let request = match seen {
-            None => request.create(&params, body),
-            Some(_) => request.replace(&self.name, &params, body),
+    /// Saves a ledger in one piece over the one `before`.
+    async fn save_whole(&self, ledger: &Ledger, before: Option<&Head>) -> Result<Head, StoreError> {
+        let spec = to_spec(Stored::from(ledger), Vec::new(), &self.swarm, &self.pool);
+        let parts_left = before.is_some_and(|head| head.is_untidy || !head.parts.is_empty());
+        self.write(spec, before.map(|head| &head.seen), parts_left).await
+    }
+
+    /// Saves a ledger in so many parts over the one `before`; what new parts say comes into `texts`.
+    async fn save_in_parts(
+        &self,
+        ledger: &Ledger,
+        count: usize,
+        before: Option<&Head>,
+        texts: &mut Texts,
+    ) -> Result<Head, StoreError> {
+        let claimed;
+        let before = if let Some(before) = before {
+            before
+        } else {
+            // Parts belong to an object that is there: an empty ledger comes first.
+            let empty = Split::of(&Ledger::new(ledger.cells.first_token.0), 1).head();
+            let empty = Stored { incarnation: ledger.cells.incarnation, ..empty };
+            let spec = to_spec(empty, Vec::new(), &self.swarm, &self.pool);
+            claimed = self.write(spec, None, false).await?;
+            &claimed
         };
-        let mut request = request.map_err(kube::Error::BuildRequest)?;
-        let strict = format!("{}&fieldValidation=Strict", request.uri());
-        *request.uri_mut() = strict.parse().map_err(|_| {
-            kube::Error::BuildRequest(kube::core::request::Error::Validation(strict.clone()))
-        })?;
-        self.client.request(request).await
+        if ledger.revision() <= before.revision {
+            let reason = format!("{} can only be replaced by a later revision", self.what());
+            return Err(StoreError::Refused { code: "WriteRefused", reason });
+        }
+        let split = Split::of(ledger, count);
+        let names = names(&split, &before.parts, ledger.revision());
+        let new = new_texts(&split, &names, &before.parts);
+        self.parts.create(&before.uid, &new).await?;
+        texts.extend(new);
+        let spec = to_spec(split.head(), names, &self.swarm, &self.pool);
+        self.write(spec, Some(&before.seen), before.is_untidy).await
+    }
+
+    /// Reads the object.
+    async fn read(&self) -> Result<Option<Head>, StoreError> {
+        let found = bounded(self.what(), self.api.get_opt(&self.name)).await;
+        let found = found.map_err(|error| unreadable(&self.pool.name, error))?;
+        let Some(object) = found else { return Ok(None) };
+        self.refuse_foreign_claim(&object.spec)?;
+        Head::of(&object.spec, &object).map(Some)
+    }
+
+    /// Removes the parts that an interrupted save has left. Tells whether some may still be there.
+    async fn tidy(&self, head: &Head) -> bool {
+        // One that was never near the size of one that is divided has none, and is not asked about.
+        if !head.is_untidy && head.parts.is_empty() && head.bytes() <= WHOLE_AGAIN_BYTES_MAX {
+            return false;
+        }
+        match self.parts.garbage(&head.uid, head.revision, &head.parts).await {
+            Ok(garbage) => !self.parts.delete(garbage).await,
+            Err(error) => {
+                tracing::info!(%error, "parts that are of no use any more are not looked for");
+                true
+            }
+        }
     }
 
     fn refuse_foreign_claim(&self, spec: &SwarmLedgerSpec) -> Result<(), StoreError> {
@@ -147,30 +207,112 @@ impl KubeLedgerStore {
 #[async_trait]
 impl LedgerStore for KubeLedgerStore {
     async fn load(&self) -> Result<Option<(Ledger, Seen)>, StoreError> {
-        let mut last = self.last.lock().await;
-        last.take_if(|known| !(self.is_current)(&self.name, &known.seen));
-        if let Some(known) = last.as_ref().and_then(Kept::ledger) {
-            return Ok(Some(known));
+        let mut memory = self.memory.lock().await;
+        let Memory { head, texts } = &mut *memory;
+        head.take_if(|known| !(self.is_current)(&self.name, &known.seen));
+        if let Some(known) = head {
+            return Ok(Some((known.ledger(texts)?, known.seen.clone())));
         }
-        let found = bounded(self.what(), self.api.get_opt(&self.name)).await;
-        let found = found.map_err(|error| unreadable(&self.pool.name, error))?;
-        let Some(object) = found else { return Ok(None) };
-        self.refuse_foreign_claim(&object.spec)?;
-        let seen = seen(&object);
-        *last = Kept::new(&object.spec, seen.clone());
-        Ok(Some((from_spec(object.spec)?, seen)))
+        let mut gone = None;
+        for _ in 0..READS_MAX {
+            let Some(mut read) = self.read().await? else {
+                texts.clear();
+                return Ok(None);
+            };
+            match gone {
+                Some((seen, part)) if seen == read.seen => return Err(missing(&self.name, part)),
+                _ => {}
+            }
+            if let Some(part) = self.parts.read(&read.parts, texts).await? {
+                // Perhaps another ledger stands there by now, and does not name it any more.
+                gone = Some((read.seen, part));
+                continue;
+            }
+            let ledger = read.ledger(texts)?;
+            texts.retain(|name, _| read.parts.contains(name));
+            read.is_untidy = self.tidy(&read).await;
+            let seen = read.seen.clone();
+            *head = Some(read);
+            return Ok(Some((ledger, seen)));
+        }
+        Err(StoreError::Conflict { what: self.what() })
     }
 
     async fn save(&self, ledger: &Ledger, seen: Option<&Seen>) -> Result<Seen, StoreError> {
-        let mut last = self.last.lock().await;
+        let mut memory = self.memory.lock().await;
         // Whatever happens now, what was read before is no longer to be trusted.
-        *last = None;
-        let object = self.object(ledger, seen)?;
-        let written = bounded(self.what(), self.write(&object, seen)).await?;
-        let seen = self::seen(&written);
-        *last = Kept::new(&object.spec, seen.clone());
+        let Memory { head, texts } = &mut *memory;
+        let before = head.take().filter(|known| Some(&known.seen) == seen);
+        if seen.is_some() && before.is_none() {
+            // Which parts it has is not known any more.
+            return Err(StoreError::Conflict { what: self.what() });
+        }
+        check_jobs(ledger, &self.pool.name)?;
+        let parts_before = before.as_ref().map_or(&[][..], |before| &before.parts);
+        let mut written = match count(ledger.stored_bytes(), parts_before.len()) {
+            0 => self.save_whole(ledger, before.as_ref()).await?,
+            count => self.save_in_parts(ledger, count, before.as_ref(), texts).await?,
+        };
+        let named: BTreeSet<_> = written.parts.iter().copied().collect();
+        let garbage: BTreeSet<_> = parts_before.iter().copied().collect();
+        let is_tidy = self.parts.delete(&garbage - &named).await;
+        written.is_untidy = !is_tidy || before.as_ref().is_some_and(|before| before.is_untidy);
+        texts.retain(|name, _| named.contains(name));
+        let seen = written.seen.clone();
+        *head = Some(written);
         Ok(seen)
     }
+}
+
+/// Creates an object, strictly by the definitions of the cluster.
+async fn create<K: DeserializeOwned>(client: &Client, url: &str, body: Vec<u8>) -> kube::Result<K> {
+    let request = Request::new(url).create(&PostParams::default(), body);
+    client.request(strict(request.map_err(kube::Error::BuildRequest)?)?).await
+}
+
+/// Replaces an object, strictly by the definitions of the cluster.
+async fn replace<K: DeserializeOwned>(
+    client: &Client,
+    url: &str,
+    name: &str,
+    body: Vec<u8>,
+) -> kube::Result<K> {
+    let request = Request::new(url).replace(name, &PostParams::default(), body);
+    client.request(strict(request.map_err(kube::Error::BuildRequest)?)?).await
+}
+
+fn strict(mut request: http::Request<Vec<u8>>) -> kube::Result<http::Request<Vec<u8>>> {
+    let strict = format!("{}&fieldValidation=Strict", request.uri());
+    *request.uri_mut() = strict.parse().map_err(|_| {
+        kube::Error::BuildRequest(kube::core::request::Error::Validation(strict.clone()))
+    })?;
+    Ok(request)
+}
+
+/// Refuses an object that the API server would refuse.
+fn check_size(bytes: usize, what: impl FnOnce() -> String) -> Result<(), StoreError> {
+    if bytes <= OBJECT_BYTES_MAX {
+        return Ok(());
+    }
+    let reason = format!(
+        "{} {bytes} bytes, more than {OBJECT_BYTES_MAX}; divide jobs and workers among several \
+         Swarms with a pool each",
+        what()
+    );
+    Err(StoreError::Refused { code: "LedgerTooLarge", reason })
+}
+
+/// Refuses a ledger that not even parts can hold.
+fn check_jobs(ledger: &Ledger, pool: &str) -> Result<(), StoreError> {
+    let jobs = ledger.cells.jobs.len();
+    if jobs <= JOBS_MAX {
+        return Ok(());
+    }
+    let reason = format!(
+        "the ledger of pool `{pool}` would have {jobs} jobs, more than {JOBS_MAX}; divide the jobs \
+         among several Swarms with a pool each"
+    );
+    Err(StoreError::Refused { code: "LedgerTooLarge", reason })
 }
 
 /// What it means that a ledger could not be read. One that is there and has another form is no
@@ -194,11 +336,21 @@ pub(crate) async fn bounded<T>(
     what: String,
     request: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, StoreError> {
-    let answer = match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
-        Ok(answer) => answer,
-        Err(elapsed) => return Err(StoreError::Unavailable { what, source: elapsed.into() }),
-    };
-    answer.map_err(|error| match &error {
+    in_time(what.clone(), request).await?.map_err(|error| told(what, error))
+}
+
+/// Awaits one request, for a bounded time.
+async fn in_time<T>(
+    what: String,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<kube::Result<T>, StoreError> {
+    let answer = tokio::time::timeout(REQUEST_TIMEOUT, request).await;
+    answer.map_err(|elapsed| StoreError::Unavailable { what, source: elapsed.into() })
+}
+
+/// Tells a failure by what the caller can do.
+fn told(what: String, error: kube::Error) -> StoreError {
+    match &error {
         // 404 for an object that was there: deleted meanwhile, which is a change like any other.
         kube::Error::Api(status)
             if status.is_conflict() || status.is_already_exists() || status.is_not_found() =>
@@ -218,56 +370,16 @@ pub(crate) async fn bounded<T>(
             StoreError::Refused { code: "SchemaTooOld", reason }
         }
         _ => StoreError::Unavailable { what, source: error.into() },
-    })
+    }
 }
 
 fn seen(object: &SwarmLedger) -> Seen {
     Seen(object.metadata.resource_version.clone().unwrap_or_default())
 }
 
-/// The largest counter the API can carry; none gets near it (a token starts at microseconds since
-/// 1970 and rises by one a move).
-fn number(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
-}
-
-fn to_spec(ledger: &Ledger, swarm: &Claimant, pool: &Claimant) -> SwarmLedgerSpec {
-    let Stored { incarnation, revision, version, first_token, holders, waits, strikes } =
-        Stored::from(ledger);
-    SwarmLedgerSpec {
-        swarm: swarm.clone(),
-        pool: pool.clone(),
-        revision: number(revision),
-        version: number(version),
-        first_token: number(first_token),
-        holdings: Holdings { incarnation, holders, waits, strikes },
-    }
-}
-
-fn from_spec(spec: SwarmLedgerSpec) -> Result<Ledger, StoreError> {
-    let unreadable = |detail: String| {
-        let reason = format!("the ledger of pool `{}` cannot be read: {detail}", spec.pool.name);
-        StoreError::Refused { code: "LedgerUnreadable", reason }
-    };
-    let number =
-        |value: i64| u64::try_from(value).map_err(|_| unreadable(format!("{value} is no counter")));
-    let Holdings { incarnation, holders, waits, strikes } = spec.holdings;
-    let stored = Stored {
-        incarnation,
-        revision: number(spec.revision)?,
-        version: number(spec.version)?,
-        first_token: number(spec.first_token)?,
-        holders,
-        waits,
-        strikes,
-    };
-    Ledger::try_from(stored).map_err(|error| unreadable(error.to_string()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use swarm_core::{Assignment, Pool, jobs, plan};
 
     #[test]
     fn a_ledger_of_another_form_is_told_from_an_api_server_that_is_away() {
@@ -292,15 +404,5 @@ mod tests {
         let source = kube::Error::LinesCodecMaxLineLengthExceeded.into();
         let away = StoreError::Unavailable { what: String::new(), source };
         assert!(matches!(unreadable("w", away), StoreError::Unavailable { .. }));
-    }
-
-    #[test]
-    fn a_ledger_survives_the_way_into_the_object_and_back() {
-        let claimant = Claimant { kind: "K".into(), name: "n".into(), uid: "u".into() };
-        let plan = plan(&jobs(["a", "b", "c"]).unwrap(), &Assignment::default(), &Pool::ready(2));
-        let ledger = Ledger::new(1_790_000_000_000_000).next(&plan.assignment, &Pool::ready(2));
-        let spec = to_spec(&ledger, &claimant, &claimant);
-        let kept = Kept::new(&spec, Seen("7".into())).unwrap();
-        assert_eq!(kept.ledger(), Some((ledger, Seen("7".into()))));
     }
 }

@@ -1,7 +1,7 @@
 //! Everything of swarm that knows Kubernetes; also the client library of its resources.
 //!
-//! - [`api`]: the resources [`Swarm`](api::Swarm), [`SwarmLedger`](api::SwarmLedger) and
-//!   [`WorkerView`](api::WorkerView), their schemas and their names.
+//! - [`api`]: the resources [`Swarm`](api::Swarm), [`SwarmLedger`](api::SwarmLedger) with its
+//!   [parts](api::SwarmLedgerPart) and [`WorkerView`](api::WorkerView), their schemas and their names.
 //! - [`session`]: the Lease of a session, which its worker writes and the operator reads.
 //! - [`manifest`]: a file with one `Swarm`, checked as strictly as the API server would, offline.
 //! - [`yaml`]: the documents of a text, read with a limit on what their aliases may repeat.

@@ -19,6 +19,11 @@ pub(crate) fn hash_name(name: &str) -> u64 {
     twox_hash::XxHash3_64::oneshot(name.as_bytes())
 }
 
+/// Tells texts of bytes apart, by the same hash.
+pub(crate) fn digest_bytes(bytes: &[u8]) -> u64 {
+    twox_hash::XxHash3_64::oneshot(bytes)
+}
+
 /// Tells lists of jobs apart: names and wishes count, order does not. O(jobs).
 #[must_use]
 pub fn digest_jobs(jobs: &Jobs) -> u64 {

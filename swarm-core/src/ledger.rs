@@ -3,6 +3,8 @@
 mod step;
 pub mod stored;
 
+pub mod parts;
+
 #[cfg(test)]
 mod tests;
 

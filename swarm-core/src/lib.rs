@@ -48,7 +48,7 @@ pub mod session;
 pub use assignment::{Assignment, Change, diff};
 pub use hash::{digest_jobs, hash_job, home};
 pub use job::{Job, JobName, JobNameError, Jobs, JobsError, Share, ShareError, jobs};
-pub use ledger::{Filled, Ledger, LedgerStep, SlotRecord, Token, stored};
+pub use ledger::{Filled, Ledger, LedgerStep, SlotRecord, Token, parts, stored};
 pub use planner::{
     Everywhere, JobTable, Load, Mode, Move, MoveReason, Plan, Request, Rules, TableMove, TablePlan,
     Unassigned, Violation, WORKERS_ENOUGH_MAX, check, everywhere, lowest_maximum, minimum_moves,

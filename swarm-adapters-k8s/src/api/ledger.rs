@@ -6,6 +6,8 @@ use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 use swarm_core::stored::{StoredHolder, Waits};
 
+use super::PartName;
+
 /// The record. One per pool, named after the workload: creating it is the claim on the pool.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[kube(
@@ -54,6 +56,10 @@ pub struct Holdings {
     /// The life of the ledger.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub incarnation: u64,
+    /// The objects in which the jobs stand, in the order of their hashes, if there are too many for
+    /// this one. An operator that knows of no parts does not read such a ledger.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<PartName>,
     /// Sessions, with what they hold.
     #[serde(default)]
     pub holders: Vec<StoredHolder>,

@@ -64,6 +64,11 @@ impl SessionId {
         &self.pod_uid
     }
 
+    /// What was drawn at its start, unless the worker is plain.
+    pub(crate) fn nonce(&self) -> Option<u64> {
+        self.nonce
+    }
+
     /// The identity as stores keep it: what [`Display`](fmt::Display) says, behind `plain/` for a
     /// plain worker.
     #[must_use]

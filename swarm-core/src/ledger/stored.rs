@@ -134,7 +134,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-fn millis(span: Duration) -> u64 {
+pub(super) fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -182,17 +182,13 @@ impl From<&Ledger> for Stored {
                     holder.releasing.insert(job.to_string(), releasing);
                     continue;
                 }
-                Cell::Free { token } => Waits::Free { token: token.0 },
-                Cell::Hold { slot, span, token } => {
-                    Waits::Hold { slot: slot.0, span_ms: millis(*span), token: token.0 }
-                }
-                Cell::Quarantined { span, token } => {
-                    Waits::Quarantined { span_ms: millis(*span), token: token.0 }
-                }
-                Cell::Done { token } => Waits::Done { token: token.0 },
-                Cell::Everywhere { token } => Waits::Everywhere { token: token.0 },
+                Cell::Free { .. }
+                | Cell::Hold { .. }
+                | Cell::Quarantined { .. }
+                | Cell::Done { .. }
+                | Cell::Everywhere { .. } => waits(cell),
             };
-            stored.waits.insert(job.to_string(), waits);
+            stored.waits.extend(waits.map(|waits| (job.to_string(), waits)));
         }
         stored.holders = holders.into_values().collect();
         stored.holders.sort_by(|a, b| (a.slot, &a.session).cmp(&(b.slot, &b.session)));
@@ -230,11 +226,10 @@ impl TryFrom<Stored> for Ledger {
                 return Err(StoredError::TwoSessions(holder.session));
             }
             for (job, token) in holder.jobs {
-                put(job, Cell::Granted { session: session.clone(), token: Token(token) })?;
+                put(job, granted(&session, token))?;
             }
-            for (job, Releasing { token, since }) in holder.releasing {
-                let (session, token) = (session.clone(), Token(token));
-                put(job, Cell::Releasing { session, token, since })?;
+            for (job, release) in holder.releasing {
+                put(job, releasing(&session, release))?;
             }
             let slot = Slot(holder.slot);
             let Some(worker) = holder.worker else {
@@ -255,7 +250,31 @@ impl TryFrom<Stored> for Ledger {
     }
 }
 
-fn cell(waits: Waits) -> Cell {
+pub(super) fn granted(session: &SessionId, token: u64) -> Cell {
+    Cell::Granted { session: session.clone(), token: Token(token) }
+}
+
+pub(super) fn releasing(session: &SessionId, Releasing { token, since }: Releasing) -> Cell {
+    Cell::Releasing { session: session.clone(), token: Token(token), since }
+}
+
+/// Why nobody holds a job, if nobody does.
+pub(super) fn waits(cell: &Cell) -> Option<Waits> {
+    match cell {
+        Cell::Granted { .. } | Cell::Releasing { .. } => None,
+        Cell::Free { token } => Some(Waits::Free { token: token.0 }),
+        Cell::Hold { slot, span, token } => {
+            Some(Waits::Hold { slot: slot.0, span_ms: millis(*span), token: token.0 })
+        }
+        Cell::Quarantined { span, token } => {
+            Some(Waits::Quarantined { span_ms: millis(*span), token: token.0 })
+        }
+        Cell::Done { token } => Some(Waits::Done { token: token.0 }),
+        Cell::Everywhere { token } => Some(Waits::Everywhere { token: token.0 }),
+    }
+}
+
+pub(super) fn cell(waits: Waits) -> Cell {
     match waits {
         Waits::Free { token } => Cell::Free { token: Token(token) },
         Waits::Hold { slot, span_ms, token } => Cell::Hold {

@@ -1,4 +1,4 @@
-//! Measures the planner on one core, beside other libraries, and whole pools on one machine, and
+//! Measures the planner on one core, beside other libraries, a turn of many jobs, and whole pools on one machine, and
 //! prints Markdown tables.
 //!
 //! Without arguments all parts run, in the order of [`PARTS`], except those that take minutes; with
@@ -10,6 +10,7 @@ mod contestants;
 mod local;
 mod memory;
 mod planner;
+mod turn;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -22,9 +23,10 @@ static ALLOCATOR: memory::Counting = memory::Counting;
 type Part = (&'static str, When, fn() -> Result<(), Box<dyn Error>>);
 
 /// What can be measured.
-const PARTS: [Part; 5] = [
+const PARTS: [Part; 6] = [
     ("planner", When::Always, || Ok(planner::plans()?)),
     ("shares", When::Always, || Ok(planner::shares()?)),
+    ("turn", When::Always, turn::all),
     ("contest", When::Always, || Ok(contest::all()?)),
     ("local", When::Always, || Ok(local::all()?)),
     ("hrw", When::Named, || Ok(contest::slow()?)),

@@ -5,6 +5,7 @@
 
 mod change;
 mod large;
+mod ledger;
 mod outside;
 mod process;
 mod scale;
@@ -30,12 +31,14 @@ pub enum Part {
     Writes,
     /// One Swarm with 20,000 jobs on 100 real pods.
     Large,
+    /// A ledger of 100,000 jobs, through its store alone.
+    Ledger,
     /// Memory and CPU for hundreds of Swarms, on pools that no kubelet runs.
     Scale,
 }
 
 /// All parts. `scale` comes last, as it stops the controller manager.
-const ALL: [Part; 4] = [Part::Change, Part::Writes, Part::Large, Part::Scale];
+const ALL: [Part; 5] = [Part::Change, Part::Writes, Part::Large, Part::Ledger, Part::Scale];
 
 /// Where the jobs of a Swarm stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -80,6 +83,7 @@ pub async fn measure(cluster: &Arc<Cluster>, options: &Options) -> Result<()> {
             Part::Change => change::measure(cluster).await,
             Part::Writes => writes::measure(cluster, Duration::from_mins(*rest)).await,
             Part::Large => large::measure(cluster).await,
+            Part::Ledger => ledger::measure(cluster).await,
             Part::Scale => scale::measure(cluster, program, *jobs, *swarms_max).await,
         };
         measured.with_context(|| format!("cannot measure {part:?}"))?;

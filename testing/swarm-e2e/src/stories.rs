@@ -11,11 +11,13 @@ mod claims_are_kept;
 mod views_are_put_right;
 mod what_the_cluster_refuses_is_told;
 
+mod a_ledger_grows_while_it_runs;
 mod bad_input_is_refused;
 mod cold_start_waits;
 mod documented_commands_work;
 mod every_right_is_used;
 mod jobs_come_from_config_maps;
+mod ledgers_in_parts;
 mod list_changes_arrive;
 mod manifests_are_accepted;
 mod moves_are_bounded;
@@ -66,6 +68,13 @@ pub fn all() -> Vec<Story> {
         Story::new("stores_keep_their_contract", |it| {
             Box::pin(stores_keep_their_contract::tell(it))
         }),
+        // Ledgers that are too large for one object.
+        Story::new("ledgers_in_parts_keep_the_contract", |it| Box::pin(ledgers_in_parts::tell(it)))
+            .within(Duration::from_mins(10)),
+        Story::new("a_ledger_grows_while_it_runs", |it| {
+            Box::pin(a_ledger_grows_while_it_runs::tell(it))
+        })
+        .within(Duration::from_mins(6)),
         Story::new("jobs_come_from_config_maps", |it| {
             Box::pin(jobs_come_from_config_maps::tell(it))
         }),

@@ -83,6 +83,7 @@ fn is_of_operator(what: &str) -> bool {
     let resource = what.split_once(' ').map_or(what, |(_, resource)| resource);
     let ours = ["swarms", "swarms/status", "swarmledgers", "configmaps", "statefulsets/scale"];
     ours.contains(&resource)
+        || resource == "swarmledgerparts"
         || resource == "events of events.k8s.io"
         || matches!(what, "PATCH pods" | "APPLY pods")
 }

@@ -1,5 +1,5 @@
-//! Writes that the API server refuses, or that it would carry out by half: a quota, a ledger that is
-//! too large, definitions of another version. Each is told in a sentence, the last good assignment
+//! Writes that the API server refuses, or that it would carry out by half: a quota, definitions that
+//! lack the parts of a large ledger, definitions of another version. Each is told in a sentence, the last good assignment
 //! keeps running, and what was refused is done once it can be.
 
 use std::collections::BTreeMap;
@@ -10,22 +10,24 @@ use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
-use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use swarm_adapters_k8s::api::SwarmLedger;
 
 use super::bad_input_is_refused::told;
 use super::claims_are_kept::{LEDGER, tokens};
 use super::pool::{REST_WITHIN, at_rest, jobs_of, reports, sample};
+use crate::operator;
 use crate::story::Context;
 use crate::until::until;
 
+const PARTS: &str = "swarmledgerparts.swarm.k8slab.info";
 const DEFINITION: &str = "swarmledgers.swarm.k8slab.info";
 
 pub(super) async fn tell(context: Context) -> Result<()> {
     context.operator().await?;
     quota(&context).await?;
-    ledger_too_large(&context).await?;
+    no_parts(&context).await?;
 
     let definitions: Api<CustomResourceDefinition> = Api::all(context.client.clone());
     let right = definitions.get(DEFINITION).await?;
@@ -61,8 +63,20 @@ async fn quota(context: &Context) -> Result<()> {
     at_rest(context, &jobs_of(&manifest), 2, Instant::now()).await.map(drop)
 }
 
-/// More jobs than one ledger can hold, though a view could.
-async fn ledger_too_large(context: &Context) -> Result<()> {
+/// The definitions do not have the kind of the parts of a large ledger.
+async fn no_parts(context: &Context) -> Result<()> {
+    let definitions: Api<CustomResourceDefinition> = Api::all(context.client.clone());
+    definitions.delete(PARTS, &DeleteParams::default()).await?;
+    let there =
+        || async { anyhow::Ok(context.kubectl(&["get", "swarmledgerparts"]).await.is_ok()) };
+    until("the kind to go", REST_WITHIN, || async { Ok((!there().await?).then_some(())) }).await?;
+    let result = too_many_for_one_object(context).await;
+    // Whatever came of it: the stories after this one need the kind.
+    operator::install_resources(&context.cluster).await?;
+    result
+}
+
+async fn too_many_for_one_object(context: &Context) -> Result<()> {
     const MANY: usize = 55_000;
     let before = reports(context).await?;
     let mut list = String::new();
@@ -77,8 +91,9 @@ async fn ledger_too_large(context: &Context) -> Result<()> {
     context.api::<ConfigMap>().create(&PostParams::default(), &map).await?;
     let source = r#"[{"op": "add", "path": "/spec/jobSources", "value": [{"configMap": {"name": "many", "key": "jobs"}}]}]"#;
     context.kubectl(&["patch", "swarm", "streams", "--type=json", "--patch", source]).await?;
-    let message = told(context, "streams", "LedgerTooLarge").await?;
-    ensure!(message.contains("divide the jobs"), "what to do: {message}");
+    let message = told(context, "streams", "SchemaTooOld").await?;
+    ensure!(message.contains("`SwarmLedgerPart`"), "what is missing: {message}");
+    ensure!(message.contains("apply deploy/crds"), "what to do: {message}");
     ensure!(reports(context).await? == before, "the last good list keeps running");
     let back = r#"[{"op": "remove", "path": "/spec/jobSources"}]"#;
     context.kubectl(&["patch", "swarm", "streams", "--type=json", "--patch", back]).await?;

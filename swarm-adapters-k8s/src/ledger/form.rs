@@ -1,0 +1,149 @@
+//! A ledger as the objects that keep it, and as what a process remembers of them.
+
+use std::collections::BTreeMap;
+
+use swarm_core::Ledger;
+use swarm_core::parts::{Part, Split, StoredPart, join};
+use swarm_core::ports::{Seen, StoreError};
+use swarm_core::stored::Stored;
+
+use super::parts::Texts;
+use super::seen;
+use crate::api::{Claimant, Holdings, PartName, SwarmLedger, SwarmLedgerSpec};
+
+/// Tells on a ledger that became one piece that parts of it may be left.
+pub(super) const PARTS_LEFT: &str = "swarm.k8slab.info/parts-left";
+
+/// What this process read or wrote last, as text: a quarter of what it takes in use, and of a
+/// thousand pools few are in use.
+#[derive(Default)]
+pub(super) struct Memory {
+    /// Stale is harmless: the save would conflict.
+    pub(super) head: Option<Head>,
+    /// What the parts say. They never change, so they are right whatever became of the head.
+    pub(super) texts: Texts,
+}
+
+/// The object that a ledger is known by.
+pub(super) struct Head {
+    spec: Box<[u8]>,
+    pub(super) seen: Seen,
+    pub(super) uid: String,
+    pub(super) revision: u64,
+    pub(super) parts: Vec<PartName>,
+    /// Whether there may be parts that nobody needs.
+    pub(super) is_untidy: bool,
+}
+
+impl Head {
+    /// What is kept of an object, which the server knows under this metadata.
+    pub(super) fn of(spec: &SwarmLedgerSpec, object: &SwarmLedger) -> Result<Self, StoreError> {
+        let what = || format!("ledger of pool `{}`", spec.pool.name);
+        let text = serde_json::to_vec(spec)
+            .map_err(|error| StoreError::Unavailable { what: what(), source: error.into() })?;
+        let annotations = object.metadata.annotations.as_ref();
+        Ok(Self {
+            spec: text.into_boxed_slice(),
+            seen: seen(object),
+            uid: object.metadata.uid.clone().unwrap_or_default(),
+            revision: u64::try_from(spec.revision).unwrap_or_default(),
+            parts: spec.holdings.parts.clone(),
+            is_untidy: annotations.is_some_and(|all| all.contains_key(PARTS_LEFT)),
+        })
+    }
+
+    /// How many bytes it has.
+    pub(super) fn bytes(&self) -> usize {
+        self.spec.len()
+    }
+
+    /// The ledger of this head, whose parts say what stands in `texts`.
+    pub(super) fn ledger(&self, texts: &Texts) -> Result<Ledger, StoreError> {
+        let spec: SwarmLedgerSpec = serde_json::from_slice(&self.spec).map_err(|error| {
+            StoreError::Unavailable { what: "the ledger in memory".into(), source: error.into() }
+        })?;
+        let pool = spec.pool.name.clone();
+        let part = |name: &PartName| -> Result<Part, String> {
+            let text = texts.get(name).ok_or_else(|| format!("part {name} was not read"))?;
+            let stored: StoredPart =
+                serde_json::from_slice(text).map_err(|error| error.to_string())?;
+            Part::try_from(stored).map_err(|error| error.to_string())
+        };
+        let parts: Result<Vec<_>, _> = self.parts.iter().map(part).collect();
+        from_spec(spec, parts.map_err(|detail| unreadable(&pool, &detail))?)
+    }
+}
+
+/// The largest counter the API can carry; none gets near it (a token starts at microseconds since
+/// 1970 and rises by one a move).
+fn number(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+/// The parts of a divided ledger by name: those that `before` has as well keep theirs, all others
+/// are new at `revision`.
+pub(super) fn names(split: &Split<'_>, before: &[PartName], revision: u64) -> Vec<PartName> {
+    let is_same_count = before.len() == split.digests().len();
+    let name = |(place, digest): (usize, &u64)| {
+        let old = before.get(place).filter(|old| is_same_count && old.digest == *digest);
+        old.copied().unwrap_or(PartName { revision, digest: *digest })
+    };
+    split.digests().iter().enumerate().map(name).collect()
+}
+
+/// What those of the named parts say that were not there `before`.
+pub(super) fn new_texts(split: &Split<'_>, names: &[PartName], before: &[PartName]) -> Texts {
+    let is_new = |(_, name): &(usize, &PartName)| !before.contains(name);
+    let places: BTreeMap<_, _> =
+        names.iter().enumerate().filter(is_new).map(|(place, name)| (*name, place)).collect();
+    let mut parts = split.parts(&places.values().copied().collect());
+    let text = |(name, place)| Some((name, super::parts::text(&parts.remove(&place)?)));
+    places.into_iter().filter_map(text).collect()
+}
+
+/// The object for what is `stored`, with the jobs in these parts, if any.
+pub(super) fn to_spec(
+    stored: Stored,
+    parts: Vec<PartName>,
+    swarm: &Claimant,
+    pool: &Claimant,
+) -> SwarmLedgerSpec {
+    let Stored { incarnation, revision, version, first_token, holders, waits, strikes } = stored;
+    SwarmLedgerSpec {
+        swarm: swarm.clone(),
+        pool: pool.clone(),
+        revision: number(revision),
+        version: number(version),
+        first_token: number(first_token),
+        holdings: Holdings { incarnation, parts, holders, waits, strikes },
+    }
+}
+
+fn from_spec(spec: SwarmLedgerSpec, parts: Vec<Part>) -> Result<Ledger, StoreError> {
+    let unreadable = |detail: String| unreadable(&spec.pool.name, &detail);
+    let number =
+        |value: i64| u64::try_from(value).map_err(|_| unreadable(format!("{value} is no counter")));
+    let Holdings { incarnation, parts: named, holders, waits, strikes } = spec.holdings;
+    if !named.is_empty() && !named.len().is_power_of_two() {
+        return Err(unreadable(format!("it names {} parts, and no power of two", named.len())));
+    }
+    let stored = Stored {
+        incarnation,
+        revision: number(spec.revision)?,
+        version: number(spec.version)?,
+        first_token: number(spec.first_token)?,
+        holders,
+        waits,
+        strikes,
+    };
+    let ledger = if parts.is_empty() { Ledger::try_from(stored) } else { join(stored, parts) };
+    ledger.map_err(|error| unreadable(error.to_string()))
+}
+
+fn unreadable(pool: &str, detail: &str) -> StoreError {
+    let reason = format!("the ledger of pool `{pool}` cannot be read: {detail}");
+    StoreError::Refused { code: "LedgerUnreadable", reason }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,237 @@
+//! The parts of one ledger as `SwarmLedgerPart` objects: written once, read by name, removed.
+//!
+//! A part is told by its name: the revision it was written for, and the digest of what it says. A
+//! writer that replaces revision *r* gives its new parts a higher one, and every other part it names
+//! was named by the ledger it replaces. So a part of revision *r* or lower that the ledger of
+//! revision *r* does not name is garbage, whoever looks and however late.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::api::{DeleteParams, ListParams, Preconditions};
+use kube::core::PartialObjectMeta;
+use kube::{Api, Client, Resource, ResourceExt};
+use serde_json::json;
+use swarm_core::parts::{Part, StoredPart};
+use swarm_core::ports::StoreError;
+
+use super::{bounded, in_time, told};
+use crate::api::{API_VERSION, PartName, SwarmLedger, SwarmLedgerPart};
+
+/// How many requests about parts are under way at a time.
+const SIDE_BY_SIDE: usize = 8;
+/// What an API server without the resource says.
+const NO_RESOURCE: &str = "404 page not found";
+
+/// What parts say, as text.
+pub(super) type Texts = BTreeMap<PartName, Box<[u8]>>;
+
+/// The objects.
+pub(super) struct Parts {
+    client: Client,
+    api: Api<SwarmLedgerPart>,
+    ledger: String,
+}
+
+impl Parts {
+    pub(super) fn new(client: Client, namespace: &str, ledger: &str) -> Self {
+        let api = Api::namespaced(client.clone(), namespace);
+        Self { client, api, ledger: ledger.to_owned() }
+    }
+
+    fn what(&self, name: PartName) -> String {
+        format!("part `{}` of the ledger", name.of(&self.ledger))
+    }
+
+    /// Writes parts, some at a time. They belong to the ledger with the UID `head`, and go with it.
+    pub(super) async fn create(&self, head: &str, parts: &Texts) -> Result<(), StoreError> {
+        // Collected, since a stream of closures over references is not `Send`.
+        let written: Vec<_> =
+            parts.iter().map(|(name, text)| self.create_one(head, *name, text)).collect();
+        stream::iter(written).buffer_unordered(SIDE_BY_SIDE).try_collect().await
+    }
+
+    async fn create_one(&self, head: &str, name: PartName, text: &[u8]) -> Result<(), StoreError> {
+        let body = self.object(head, name, text)?;
+        // Twice: what stands in the way may belong to a ledger that is gone.
+        for _ in 0..2 {
+            let written = super::create(&self.client, self.api.resource_url(), body.clone());
+            let written: kube::Result<PartialObjectMeta<SwarmLedgerPart>> =
+                in_time(self.what(name), written).await?;
+            match written {
+                Ok(_) => return Ok(()),
+                Err(kube::Error::Api(status)) if status.is_already_exists() => {
+                    if self.is_there(head, name).await? {
+                        return Ok(());
+                    }
+                }
+                Err(kube::Error::Api(status)) if status.message.starts_with(NO_RESOURCE) => {
+                    let reason = "this ledger needs objects of the kind `SwarmLedgerPart`, which \
+                                  the definitions in the cluster do not have: apply deploy/crds of \
+                                  this operator's version"
+                        .to_owned();
+                    return Err(StoreError::Refused { code: "SchemaTooOld", reason });
+                }
+                Err(error) => return Err(told(self.what(name), error)),
+            }
+        }
+        Err(StoreError::Conflict { what: self.what(name) })
+    }
+
+    /// The whole object as text, around what it says.
+    fn object(&self, head: &str, name: PartName, text: &[u8]) -> Result<Vec<u8>, StoreError> {
+        let metadata = ObjectMeta {
+            name: Some(name.of(&self.ledger)),
+            owner_references: Some(vec![OwnerReference {
+                api_version: API_VERSION.into(),
+                kind: SwarmLedger::kind(&()).into_owned(),
+                name: self.ledger.clone(),
+                uid: head.to_owned(),
+                controller: Some(true),
+                block_owner_deletion: None,
+            }]),
+            ..ObjectMeta::default()
+        };
+        let fields = json!({
+            "apiVersion": API_VERSION,
+            "kind": SwarmLedgerPart::kind(&()),
+            "metadata": metadata,
+        });
+        let (fields, ledger) = (fields.to_string(), json!(self.ledger).to_string());
+        let open = fields.strip_suffix('}').unwrap_or_default();
+        let mut object = format!(r#"{open},"spec":{{"ledger":{ledger},"holdings":"#).into_bytes();
+        object.extend_from_slice(text);
+        object.extend_from_slice(b"}}");
+        super::check_size(object.len(), || format!("{} would have", self.what(name)))?;
+        Ok(object)
+    }
+
+    /// Whether the part that is there already is the one that was to be written. One that belongs to
+    /// a ledger that is gone would go too, and is removed.
+    async fn is_there(&self, head: &str, name: PartName) -> Result<bool, StoreError> {
+        let Some(found) = self.get(name).await? else { return Ok(false) };
+        if owned_by(&found, head) {
+            let _: Box<[u8]> = checked(&self.ledger, name, found)?;
+            return Ok(true);
+        }
+        let preconditions = Preconditions { uid: found.uid(), resource_version: None };
+        let params = DeleteParams::default().preconditions(preconditions);
+        self.delete_one(name, &params).await?;
+        Ok(false)
+    }
+
+    async fn get(&self, name: PartName) -> Result<Option<SwarmLedgerPart>, StoreError> {
+        let object = name.of(&self.ledger);
+        let found = in_time(self.what(name), self.api.get_opt(&object)).await?;
+        found.map_err(|error| match error {
+            kube::Error::SerdeError(detail) => unreadable(&self.ledger, name, &detail.to_string()),
+            error => told(self.what(name), error),
+        })
+    }
+
+    /// Reads those of the `wanted` parts that `texts` does not have. `Some` is one that is missing.
+    pub(super) async fn read(
+        &self,
+        wanted: &[PartName],
+        texts: &mut Texts,
+    ) -> Result<Option<PartName>, StoreError> {
+        let missing: BTreeSet<_> =
+            wanted.iter().copied().filter(|name| !texts.contains_key(name)).collect();
+        let read = missing.into_iter().map(|name| async move {
+            let found = self.get(name).await?;
+            let text = found.map(|found| checked(&self.ledger, name, found)).transpose()?;
+            Ok::<_, StoreError>((name, text))
+        });
+        let mut read = stream::iter(read.collect::<Vec<_>>()).buffer_unordered(SIDE_BY_SIDE);
+        while let Some((name, text)) = read.try_next().await? {
+            match text {
+                Some(text) => texts.insert(name, text),
+                None => return Ok(Some(name)),
+            };
+        }
+        Ok(None)
+    }
+
+    /// Removes parts, some at a time. One that stays is garbage, and harmless: tells whether all are
+    /// gone.
+    pub(super) async fn delete(&self, parts: BTreeSet<PartName>) -> bool {
+        let params = DeleteParams::default();
+        let deleted: Vec<_> =
+            parts.into_iter().map(|name| self.delete_one(name, &params)).collect();
+        let mut deleted = stream::iter(deleted).buffer_unordered(SIDE_BY_SIDE);
+        let mut all = true;
+        while let Some(outcome) = deleted.next().await {
+            if let Err(error) = outcome {
+                tracing::info!(%error, "a part of a ledger that is of no use any more stays for now");
+                all = false;
+            }
+        }
+        all
+    }
+
+    async fn delete_one(&self, name: PartName, params: &DeleteParams) -> Result<(), StoreError> {
+        let object = name.of(&self.ledger);
+        match in_time(self.what(name), self.api.delete(&object, params)).await? {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+            Err(error) => Err(told(self.what(name), error)),
+        }
+    }
+
+    /// The parts that are of no use to the ledger of this UID and revision, which names `named`, nor
+    /// to any that follows it.
+    pub(super) async fn garbage(
+        &self,
+        head: &str,
+        revision: u64,
+        named: &[PartName],
+    ) -> Result<BTreeSet<PartName>, StoreError> {
+        let what = format!("parts of ledger `{}`", self.ledger);
+        let found = bounded(what, self.api.list_metadata(&ListParams::default())).await?;
+        let ours = found.items.iter().filter(|part| owned_by(*part, head));
+        let name = |part: &PartialObjectMeta<SwarmLedgerPart>| {
+            let name = part.name_any();
+            name.strip_prefix(&self.ledger)?.strip_prefix('.')?.parse::<PartName>().ok()
+        };
+        let named: BTreeSet<_> = named.iter().collect();
+        let is_garbage = |name: &PartName| name.revision <= revision && !named.contains(name);
+        Ok(ours.filter_map(name).filter(is_garbage).collect())
+    }
+}
+
+fn owned_by(object: &impl ResourceExt, head: &str) -> bool {
+    object.owner_references().iter().any(|owner| owner.uid == head)
+}
+
+/// What a part says, if it is what its name says.
+fn checked(ledger: &str, name: PartName, object: SwarmLedgerPart) -> Result<Box<[u8]>, StoreError> {
+    let text = text(&object.spec.holdings);
+    let part = Part::try_from(object.spec.holdings);
+    let part = part.map_err(|error| unreadable(ledger, name, &error.to_string()))?;
+    if part.digest() != name.digest {
+        let detail = "it does not say what its name says, so somebody edited it";
+        return Err(unreadable(ledger, name, detail));
+    }
+    Ok(text)
+}
+
+/// What a part says, as text.
+pub(super) fn text(part: &StoredPart) -> Box<[u8]> {
+    // Texts and numbers in maps with texts as keys: that cannot fail.
+    serde_json::to_vec(part).unwrap_or_default().into_boxed_slice()
+}
+
+fn unreadable(ledger: &str, name: PartName, detail: &str) -> StoreError {
+    let part = name.of(ledger);
+    let reason = format!(
+        "part `{part}` of ledger `{ledger}` cannot be read: {detail}; restore it, or delete the \
+         ledger, and the jobs are shared anew"
+    );
+    StoreError::Refused { code: "LedgerUnreadable", reason }
+}
+
+/// That a part is not there, although the ledger names it.
+pub(super) fn missing(ledger: &str, name: PartName) -> StoreError {
+    unreadable(ledger, name, "there is no such object any more")
+}

@@ -1,0 +1,169 @@
+//! What is divided is the same when it is put together, and little of it changes at a time.
+
+use super::*;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use crate::{SlotRecord, Token};
+
+fn session(n: u8) -> SessionId {
+    let uid = format!("pod-{}", n / 2);
+    if n.is_multiple_of(2) { SessionId::plain(&uid) } else { SessionId::new(&uid, n.into()) }
+}
+
+fn any_cell() -> impl Strategy<Value = Cell> {
+    let token = (0..u64::MAX / 2).prop_map(Token);
+    let span = (0..90_000_u64).prop_map(Duration::from_millis);
+    (0..7_u8, 0..12_u8, token, any::<u32>(), span).prop_map(|(kind, n, token, number, span)| {
+        let (session, slot) = (session(n), Slot(number));
+        match kind {
+            0 => Cell::Free { token },
+            1 => Cell::Granted { session, token },
+            2 => Cell::Releasing { session, token, since: number.into() },
+            3 => Cell::Hold { slot, span, token },
+            4 => Cell::Quarantined { span, token },
+            5 => Cell::Done { token },
+            _ => Cell::Everywhere { token },
+        }
+    })
+}
+
+prop_compose! {
+    fn any_ledger()(
+        cells in prop::collection::btree_map("[a-z:/\"]{1,9}", (any_cell(), 0..3_u32), 0..90),
+        counters in any::<[u32; 4]>(),
+        former in 0..6_u8,
+    ) -> Ledger {
+        let mut ledger = Ledger::new(counters[0].into());
+        let [_, incarnation, revision, version] = counters.map(u64::from);
+        (ledger.cells.incarnation, ledger.cells.revision) = (incarnation, revision);
+        ledger.version = version;
+        for n in 0..12 {
+            let slot = Slot(n.into());
+            if n < former {
+                ledger.former.insert(session(n), slot);
+            } else {
+                let (worker, session) = (format!("w-{n}"), session(n));
+                let record = SlotRecord { worker, session, version: n.into(), gave: 1 };
+                ledger.slots.insert(slot, record);
+            }
+        }
+        let record = |(name, (cell, strikes)): (String, _)| {
+            (JobName::new(&name).unwrap(), Record { cell, strikes })
+        };
+        ledger.cells.jobs = cells.into_iter().map(record).collect();
+        ledger
+    }
+}
+
+/// All parts of a ledger.
+fn parts(split: &Split<'_>) -> Vec<Part> {
+    let all = split.parts(&(0..split.digests().len()).collect());
+    all.into_values().map(|stored| Part::try_from(stored).unwrap()).collect()
+}
+
+proptest! {
+    #[test]
+    fn what_is_divided_and_joined_is_the_same(ledger in any_ledger(), log in 0..6_u32) {
+        let split = Split::of(&ledger, 1 << log);
+        let parts = parts(&split);
+        let digests: Vec<_> = parts.iter().map(Part::digest).collect();
+        prop_assert_eq!(split.digests(), &digests, "a part is known by what it says");
+        prop_assert_eq!(join(split.head(), parts).unwrap(), ledger);
+    }
+
+    #[test]
+    fn a_change_of_one_job_touches_one_part(
+        ledger in any_ledger(),
+        log in 0..6_u32,
+        name in "[a-z]{1,9}",
+        cell in any_cell(),
+        strikes in 0..3_u32,
+    ) {
+        let job = JobName::new(&name).unwrap();
+        let mut other = ledger.clone();
+        let record = Record { cell, strikes };
+        let changes = other.cells.jobs.insert(job.clone(), record.clone()) != Some(record);
+        let (before, after) = (Split::of(&ledger, 1 << log), Split::of(&other, 1 << log));
+        let pairs = before.digests().iter().zip(after.digests()).enumerate();
+        let touched: Vec<_> = pairs.filter(|(_, (a, b))| a != b).map(|(n, _)| n).collect();
+        let expected = if changes { vec![place(&job, 1 << log)] } else { Vec::new() };
+        prop_assert_eq!(touched, expected);
+    }
+
+    #[test]
+    fn counters_and_slots_touch_no_part(ledger in any_ledger(), others in any_ledger()) {
+        let same_jobs = Ledger {
+            cells: Cells { jobs: ledger.cells.jobs.clone(), ..others.cells },
+            ..others
+        };
+        let (split, same) = (Split::of(&ledger, 8), Split::of(&same_jobs, 8));
+        prop_assert_eq!(split.digests(), same.digests());
+    }
+
+    #[test]
+    fn the_count_of_parts_is_stable_and_keeps_them_small(
+        bytes in 0..40_000_000_usize,
+        log in 0..9_u32,
+        more in 0..40_000_usize,
+    ) {
+        for now in [0, 1 << log] {
+            let count = count(bytes, now);
+            prop_assert!(count == 0 || count.is_power_of_two());
+            prop_assert_eq!(super::count(bytes, count), count, "nothing to do twice");
+            prop_assert!(bytes <= 128_000 * count || count == 0 && bytes <= 900_000);
+            // What was just divided or put together is not taken back for a little more or less.
+            let back = |bytes: usize| super::count(bytes, count);
+            if count != now && now != 0 {
+                prop_assert!(back(bytes + more / 8) == count && back(bytes - more / 8) == count);
+            }
+        }
+    }
+}
+
+#[test]
+fn digests_are_frozen() {
+    let record = |cell, strikes| Record { cell, strikes };
+    let (session, plain) = (SessionId::new("uid", 7), SessionId::plain("uid"));
+    let (token, slot, span) = (Token(1), Slot(3), Duration::from_secs(1));
+    let records = [
+        record(Cell::Free { token }, 0),
+        record(Cell::Granted { session, token }, 2),
+        record(Cell::Releasing { session: plain, token, since: 4 }, 0),
+        record(Cell::Hold { slot, span, token }, 0),
+        record(Cell::Quarantined { span, token }, 0),
+        record(Cell::Done { token }, 0),
+        record(Cell::Everywhere { token }, 0),
+    ];
+    let job: JobName = "job".parse().unwrap();
+    let digests = records.map(|record| Part(vec![(job.clone(), record)]).digest());
+    let golden = [
+        0x424e_97a9_2c10_bb21,
+        0x5d1c_3b36_ac06_285b,
+        0xf949_7e59_d017_14a8,
+        0xca05_b81c_e9fc_2f82,
+        0xaf59_d087_0697_8388,
+        0x5615_0393_d921_5e4b,
+        0x571b_8ee3_56f7_5c5a,
+    ];
+    assert_eq!(digests, golden, "{digests:#x?}");
+    assert_eq!(Part(Vec::new()).digest(), 0);
+}
+
+#[test]
+fn a_job_that_stands_in_two_parts_or_twice_in_one_is_no_ledger() {
+    let share = |session: &str| StoredShare {
+        session: session.into(),
+        jobs: [("a".to_owned(), 1)].into(),
+        ..StoredShare::default()
+    };
+    let part = |sessions: &[&str]| StoredPart {
+        holders: sessions.iter().map(|s| share(s)).collect(),
+        ..StoredPart::default()
+    };
+    let twice = StoredError::TwoHolders("a".parse().unwrap());
+    assert_eq!(Part::try_from(part(&["s", "t"])), Err(twice.clone()));
+    let parts = ["s", "t"].map(|session| Part::try_from(part(&[session])).unwrap());
+    assert_eq!(join(Stored::default(), parts), Err(twice));
+}

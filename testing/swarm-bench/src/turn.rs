@@ -1,0 +1,93 @@
+//! One turn of the operator without its requests, and what keeping a ledger of that size takes: the
+//! decision, and the ledger as text, in one piece and in parts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
+use std::hint::black_box;
+use std::time::Duration;
+
+use swarm_core::handover::SessionId;
+use swarm_core::parts::{Part, Split, StoredPart, count, join};
+use swarm_core::stored::Stored;
+use swarm_core::{
+    Desired, JobName, Jobs, Ledger, Observed, Presence, Slot, WorkerSeen, decide, jobs,
+};
+
+use crate::{names, shown, timed};
+
+/// How often each step is taken.
+const RUNS: usize = 7;
+const JOBS: u32 = 100_000;
+const WORKERS: u32 = 100;
+
+pub(crate) fn all() -> Result<(), Box<dyn Error>> {
+    let names = names(JOBS + 1);
+    let all = jobs(names.iter().map(String::as_str))?;
+    let (last, but_one) = (all.keys().next_back().cloned(), all.clone());
+    let fewer: Jobs = but_one.into_iter().filter(|(job, _)| Some(job) != last.as_ref()).collect();
+    let desired = |jobs: &Jobs| Desired { jobs: jobs.clone(), ..Desired::default() };
+    let (want, more) = (desired(&fewer), desired(&all));
+    let (pool, wide) = (observed(WORKERS), observed(WORKERS + 1));
+    let ledger = decide(&Ledger::new(1_790_000_000_000_000), &want, &pool).ledger;
+    let parts = count(ledger.stored_bytes(), 0);
+    println!("| {JOBS} jobs × {WORKERS} workers, {parts} parts | median | best |\n|---|---|---|");
+    row("decide: nothing changed", || decide(&ledger, &want, &pool));
+    row("decide: one job more", || decide(&ledger, &more, &pool));
+    row("decide: one worker more", || decide(&ledger, &want, &wide));
+    row("the list of jobs, copied for a turn", || want.clone());
+    row("the view, of one text", || ledger.view().to_yaml());
+    row("the size of the ledger", || ledger.stored_bytes());
+    row("in one piece: to text", || serde_json::to_vec(&Stored::from(&ledger)));
+    let text = serde_json::to_vec(&Stored::from(&ledger))?;
+    row("in one piece: from text", || read_whole(&text));
+    row("in parts: which have changed", || Split::of(&ledger, parts));
+    let split = Split::of(&ledger, parts);
+    row("in parts: one to text", || texts(&split, &[0].into()));
+    let every = (0..parts).collect();
+    row("in parts: all to text", || texts(&split, &every));
+    let texts = texts(&split, &every);
+    row("in parts: from text", || read_parts(split.head(), &texts));
+    let read = read_parts(split.head(), &texts)?;
+    let bytes: usize = texts.iter().map(Vec::len).sum();
+    println!("\n{} bytes in one piece, {bytes} in parts", text.len());
+    if read == ledger { Ok(()) } else { Err("what was read is another ledger".into()) }
+}
+
+fn texts(split: &Split<'_>, wanted: &BTreeSet<usize>) -> Vec<Vec<u8>> {
+    let parts: BTreeMap<usize, StoredPart> = split.parts(wanted);
+    parts.values().filter_map(|part| serde_json::to_vec(part).ok()).collect()
+}
+
+fn read_whole(text: &[u8]) -> Result<Ledger, Box<dyn Error>> {
+    Ok(Ledger::try_from(serde_json::from_slice::<Stored>(text)?)?)
+}
+
+fn read_parts(head: Stored, texts: &[Vec<u8>]) -> Result<Ledger, Box<dyn Error>> {
+    let part = |text: &Vec<u8>| -> Result<Part, Box<dyn Error>> {
+        Ok(Part::try_from(serde_json::from_slice::<StoredPart>(text)?)?)
+    };
+    Ok(join(head, texts.iter().map(part).collect::<Result<Vec<_>, _>>()?)?)
+}
+
+fn observed(workers: u32) -> Observed {
+    let seen = |n: u32| {
+        let uid = format!("0b8f1d3e-5c1a-4a52-9d63-{n:012}");
+        let session = Some(SessionId::plain(&uid));
+        (
+            Slot(n),
+            WorkerSeen { name: format!("swarm-worker-{n}"), presence: Presence::Ready, session },
+        )
+    };
+    Observed {
+        workers: (0..workers).map(seen).collect(),
+        workers_desired: workers as usize,
+        ages: BTreeMap::<JobName, Duration>::new(),
+        ..Observed::default()
+    }
+}
+
+fn row<T>(name: &str, mut work: impl FnMut() -> T) {
+    let mut times: Vec<_> = (0..RUNS).map(|_| timed(|| black_box(work())).1).collect();
+    times.sort_unstable();
+    println!("| {name} | {} | {} |", shown(times[RUNS / 2]), shown(times[0]));
+}
