@@ -162,9 +162,12 @@ impl Session {
             Phase::Open | Phase::Closing => None,
             Phase::Over => return None,
         };
-        let runs = !self.runs.is_empty();
-        let ends = [self.suspends_at(), self.deadline].into_iter().filter(|_| runs);
-        renewal.into_iter().chain(drain).chain(ends).min()
+        // What is being stopped already is waited for, not told again.
+        let goes_on = self.runs.values().any(|run| !run.is_stopping);
+        let drain = drain.filter(|_| goes_on || self.runs.is_empty());
+        let suspension = goes_on.then(|| self.suspends_at());
+        let end = (!self.runs.is_empty()).then_some(self.deadline);
+        [renewal, drain, suspension, end].into_iter().flatten().min()
     }
 
     /// Until when it may act.

@@ -120,12 +120,7 @@ mod tests {
 
         // The old session still lives: nothing is granted, however long it was waited.
         let waited = |positions| Observed {
-            ages: anew
-                .cells
-                .jobs
-                .keys()
-                .map(|job| (job.clone(), Duration::from_secs(60)))
-                .collect(),
+            ages: anew.cells.jobs.keys().map(|job| (job.clone(), Duration::from_mins(1))).collect(),
             ..observed(2, positions)
         };
         let decision = decide(anew, &desired, &waited(vec![ahead]));

@@ -330,7 +330,7 @@ fn sessions_that_let_go_are_not_waited_for_like_workers_that_only_read() {
         worker.session = Some(SessionId::new("pod", u64::from(slot.0)));
     }
     let sessions = seen.workers.clone();
-    let moved = Workload { since_handover: Some(Duration::ZERO), ..Workload::default() };
+    let just_moved = Workload { since_handover: Some(Duration::ZERO), ..Workload::default() };
     let rules = Rules { moves_max: Some(1), ..Rules::default() };
     let desired = Desired { jobs: jobs(["a", "b"]).unwrap(), rules, ..Desired::default() };
     let mut moves = |workers: &BTreeMap<Slot, WorkerSeen>| {
@@ -342,7 +342,7 @@ fn sessions_that_let_go_are_not_waited_for_like_workers_that_only_read() {
             ..seen.clone()
         };
         let before = decide(&Ledger::new(0), &desired, &alone).ledger;
-        decide_on(&before, &desired, &seen, &moved).plan.moves.len()
+        decide_on(&before, &desired, &seen, &just_moved).plan.moves.len()
     };
     assert_eq!((moves(&plain), moves(&sessions)), (0, 1));
 }
