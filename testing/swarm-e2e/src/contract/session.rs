@@ -101,7 +101,10 @@ async fn a_lease_is_closed_and_never_made_again(
     let lease = mine.read().await?.context("a closed lease is still there")?;
     ensure!(lease.holder == Holder::Closed, "closed, but {lease:?}");
     place.remove(session).await?;
-    conflicts(mine.write(&write(3, Some(second), Holder::Session)).await, "a write of what is gone")?;
+    conflicts(
+        mine.write(&write(3, Some(second), Holder::Session)).await,
+        "a write of what is gone",
+    )?;
     ensure!(mine.read().await?.is_none(), "a lease that is gone was made again");
     Ok(())
 }

@@ -25,7 +25,8 @@ pub(super) async fn tell(context: Context) -> Result<()> {
     context.laps.lap("two pods were ready with a Lease each, under the shipped role");
 
     let bound = ["--bound-object-kind=Pod", "--bound-object-name=backup-worker-0"];
-    let worker = Worker { api: Api::namespaced(as_account(&context, &bound).await?, &context.namespace) };
+    let worker =
+        Worker { api: Api::namespaced(as_account(&context, &bound).await?, &context.namespace) };
     own_lease(&context, &worker, &me.session).await?;
     others_leases(&context, &worker, &them.session).await?;
     final_states(&context, &worker, &mine.uid().context("every pod has a UID")?).await?;

@@ -117,8 +117,12 @@ pub(super) async fn workers(context: &Context) -> Result<()> {
     let manifest = documents.collect::<Vec<_>>().join("\n---\n");
     let namespace = format!("namespace: {}", context.namespace);
     ensure!(manifest.contains("namespace: swarm\n"), "the sample binds the role in a namespace");
-    let short = "args: [\"run\", \"--runner=log\", \"--lease=9s\", \"--renew=1s\", \"--stop-timeout=2s\"]";
-    ensure!(manifest.contains("args: [\"run\", \"--runner=log\"]"), "the sample writes into its log");
+    let short =
+        "args: [\"run\", \"--runner=log\", \"--lease=9s\", \"--renew=1s\", \"--stop-timeout=2s\"]";
+    ensure!(
+        manifest.contains("args: [\"run\", \"--runner=log\"]"),
+        "the sample writes into its log"
+    );
     let manifest = manifest.replace("namespace: swarm\n", &format!("{namespace}\n"));
     context.apply(&manifest.replace("args: [\"run\", \"--runner=log\"]", short)).await?;
     let rollout = ["rollout", "status", "statefulset", "backup-worker", "--timeout=60s"];
