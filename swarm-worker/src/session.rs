@@ -171,6 +171,11 @@ impl Driver<'_> {
                 tracing::info!(session = %self.session.id(), ?ended, "the session is over");
                 return Ok(ended);
             }
+            // One that never had a lease was never given anything, and its store says nothing now.
+            if drains && self.is_cut_off && self.session.deadline() == Moment::default() {
+                tracing::info!(session = %self.session.id(), "ended before it had a lease");
+                return Ok(Ended::Lost);
+            }
             let wakes_at = self.session.wakes_at();
             let event = tokio::select! {
                 // In this order: what takes away comes before what gives.
