@@ -1,6 +1,7 @@
 //! The registry of stories. They are told in this order and share the operator.
 
 mod cluster_runs_pods;
+mod faults_do_what_they_say;
 
 mod a_lost_ledger_is_made_anew;
 mod a_node_is_lost;
@@ -20,6 +21,7 @@ mod nothing_is_written_at_rest;
 mod operator_dies_at_any_write;
 mod parts_restart;
 pub(crate) mod pool;
+pub(crate) mod session_pool;
 mod stores_keep_their_contract;
 mod streams_walk_through;
 mod the_swarm_scales_its_pool;
@@ -38,6 +40,8 @@ use crate::story::Story;
 pub fn all() -> Vec<Story> {
     vec![
         Story::new("cluster_runs_pods", |it| Box::pin(cluster_runs_pods::tell(it))),
+        // It sets the cluster back, so it comes before anything that would be confused by that.
+        Story::new("faults_do_what_they_say", |it| Box::pin(faults_do_what_they_say::tell(it))),
         Story::new("streams_walk_through", |it| Box::pin(streams_walk_through::tell(it)))
             .in_namespace(operator::NAMESPACE)
             .within(Duration::from_mins(4)),
