@@ -50,14 +50,20 @@ impl Build {
 
 /// What a worker answers: `/internal/health`, `/internal/version`, `/metrics` and `/ping`.
 ///
-/// `report` is what the worker runs at the moment.
+/// `report` is what the worker runs at the moment. Its health is answered with 503 until it is
+/// `ready` to be given jobs.
 pub fn worker_router(
     build: Build,
     report: watch::Receiver<Report>,
+    ready: watch::Receiver<bool>,
     registry: Arc<Registry>,
 ) -> Router {
+    let health = move || async move {
+        let status = if *ready.borrow() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        (status, Json(build))
+    };
     Router::new()
-        .route("/internal/health", get(move || async { Json(build) }))
+        .route("/internal/health", get(health))
         .route("/internal/version", get(move || async move { Json(report.borrow().clone()) }))
         .route("/ping", get(|| async { "pong\n" }))
         .route("/metrics", get(metrics).with_state(registry))
@@ -171,12 +177,16 @@ mod tests {
         let build = Build { version: "0a1b2c3".into(), date: "2026-11-01".into() };
         let jobs = swarm_core::jobs(["stream:b", "stream:a"]).unwrap().into_keys().collect();
         let (sender, report) = watch::channel(Report::default());
+        let (ready, is_ready) = watch::channel(false);
         let mut registry = Registry::default();
         let metrics = WorkerMetrics::registered(&mut registry);
         register_build(&mut registry, &build);
         let registry = Arc::new(registry);
-        let address = served(worker_router(build, report, registry)).await;
+        let address = served(worker_router(build, report, is_ready, registry)).await;
+        assert!(get(address, "/internal/health").await.starts_with("HTTP/1.1 503"));
+        ready.send_replace(true);
         let health = get(address, "/internal/health").await;
+        assert!(health.starts_with("HTTP/1.1 200"), "{health}");
         assert!(health.ends_with(r#"{"version":"0a1b2c3","date":"2026-11-01"}"#), "{health}");
         assert!(get(address, "/internal/version").await.ends_with(r#"{"version":0,"jobs":[]}"#));
         sender.send_replace(Report { version: 7, jobs });

@@ -9,11 +9,12 @@ use std::sync::{Mutex, PoisonError};
 use async_trait::async_trait;
 use swarm_core::handover::{SessionId, SessionView};
 use swarm_core::ports::{StoreError, ViewStore};
+use swarm_core::session::{Granted, WorkerView};
 use swarm_core::{JobName, Ledger, Token};
 use tokio::task::spawn_blocking;
 
 use crate::view::FileViewStore;
-use crate::worker_view::{self, Granted, WorkerView};
+use crate::worker_view;
 
 /// What a worker has to know of a job besides its name and token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

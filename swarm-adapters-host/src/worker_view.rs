@@ -11,8 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
-use swarm_core::handover::{SessionId, SessionView};
+use swarm_core::handover::SessionId;
+use swarm_core::ports::{SessionViews, ViewTold};
+use swarm_core::session::{Granted, WorkerView};
 use swarm_core::{JobName, Token};
 
 use crate::file;
@@ -31,78 +34,16 @@ pub const BYTES_MAX: u64 = 64 << 20;
 /// The name of the view's file in the directory of its session.
 const FILE_NAME: &str = "view.json";
 
-/// What one session is to run, with all it needs to run it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkerView {
-    /// For whom it is.
-    pub session: SessionId,
-    /// The life of the ledger.
-    pub incarnation: u64,
-    /// The ledger's revision.
-    pub revision: u64,
-    /// What to run.
-    pub jobs: BTreeMap<JobName, Granted>,
-}
-
-/// One granted job.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// One granted job as it stands in the file.
+#[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct Granted {
-    /// The token to run it under.
-    #[serde(with = "token")]
-    pub token: Token,
-    /// Whether it is done once it has ended well.
+struct Entry {
+    token: u64,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub run_once: bool,
-    /// What its user gave it.
+    run_once: bool,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[serde(deserialize_with = "crate::unique::map")]
-    pub params: BTreeMap<String, String>,
-}
-
-mod token {
-    use serde::{Deserialize as _, Deserializer, Serializer};
-    use swarm_core::Token;
-
-    #[expect(
-        clippy::trivially_copy_pass_by_ref,
-        reason = "serde passes what it writes by reference"
-    )]
-    pub(super) fn serialize<S: Serializer>(token: &Token, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_u64(token.0)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Token, D::Error> {
-        u64::deserialize(from).map(Token)
-    }
-}
-
-/// Runs until it is stopped, without parameters.
-impl From<Token> for Granted {
-    fn from(token: Token) -> Self {
-        Self { token, run_once: false, params: BTreeMap::new() }
-    }
-}
-
-impl From<&WorkerView> for SessionView {
-    fn from(view: &WorkerView) -> Self {
-        let WorkerView { session, incarnation, revision, jobs } = view;
-        Self {
-            session: session.clone(),
-            incarnation: *incarnation,
-            revision: *revision,
-            jobs: jobs.iter().map(|(job, granted)| (job.clone(), granted.token)).collect(),
-        }
-    }
-}
-
-/// Every job runs until it is stopped, without parameters.
-impl From<SessionView> for WorkerView {
-    fn from(view: SessionView) -> Self {
-        let SessionView { session, incarnation, revision, jobs } = view;
-        let jobs = jobs.into_iter().map(|(job, token)| (job, token.into())).collect();
-        Self { session, incarnation, revision, jobs }
-    }
+    params: BTreeMap<String, String>,
 }
 
 /// A view as it stands in its file.
@@ -114,7 +55,7 @@ struct Document {
     incarnation: u64,
     revision: u64,
     #[serde(deserialize_with = "crate::unique::map")]
-    jobs: BTreeMap<String, Granted>,
+    jobs: BTreeMap<String, Entry>,
 }
 
 /// The one field that every format has.
@@ -171,7 +112,10 @@ pub fn remove(dir: &Path, session: &SessionId) -> io::Result<()> {
 fn to_text(view: &WorkerView) -> Result<String, String> {
     let WorkerView { session, incarnation, revision, jobs } = view;
     check_count(jobs.len())?;
-    let jobs = jobs.iter().map(|(job, granted)| (job.to_string(), granted.clone()));
+    let jobs = jobs.iter().map(|(job, granted)| {
+        let Granted { token: Token(token), run_once, params } = granted.clone();
+        (job.to_string(), Entry { token, run_once, params })
+    });
     let document = Document {
         format: FORMAT,
         session: session.to_string(),
@@ -195,7 +139,10 @@ fn parse(text: &str, session: &SessionId) -> Result<WorkerView, String> {
         return Err(format!("it is for session `{}`", whose.escape_debug()));
     }
     check_count(jobs.len())?;
-    let named = |(job, granted): (String, Granted)| Ok((JobName::new(&job)?, granted));
+    let named = |(job, entry): (String, Entry)| {
+        let Entry { token, run_once, params } = entry;
+        Ok((JobName::new(&job)?, Granted { token: Token(token), run_once, params }))
+    };
     let jobs = jobs.into_iter().map(named).collect::<Result<_, swarm_core::JobNameError>>();
     let jobs = jobs.map_err(|error| error.to_string())?;
     Ok(WorkerView { session: session.clone(), incarnation, revision, jobs })
@@ -206,15 +153,6 @@ fn check_count(jobs: usize) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("it has {jobs} jobs, and one worker runs at most {JOBS_MAX}; add workers"))
-}
-
-/// What a look at the view found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
-    /// A view.
-    View(Arc<WorkerView>),
-    /// There is something else; the last view stays. A sentence says what is wrong.
-    Unreadable(String),
 }
 
 /// Follows the view of one session until it is dropped.
@@ -240,19 +178,19 @@ impl WorkerViewWatch {
         let file = FileWatch::follow(&path, Duration::ZERO, BYTES_MAX);
         Ok(Self { path, session: session.clone(), file, last: None })
     }
+}
 
-    /// Waits for the next view, or for the complaint that there is none in the file. Views that
-    /// were replaced meanwhile are skipped. A file that is not there is waited for.
-    ///
-    /// Nothing is lost if the wait is abandoned.
-    pub async fn changed(&mut self) -> Told {
+#[async_trait]
+impl SessionViews for WorkerViewWatch {
+    /// A file that is not there is waited for, unless there was one.
+    async fn changed(&mut self) -> ViewTold {
         loop {
             let reason = match self.file.changed().await.contents {
                 Contents::Text(text) => match parse(&text, &self.session) {
                     Ok(view) => {
                         let view = Arc::new(view);
                         self.last = Some(Arc::clone(&view));
-                        return Told::View(view);
+                        return ViewTold::View(view);
                     }
                     Err(reason) => reason,
                 },
@@ -261,7 +199,7 @@ impl WorkerViewWatch {
                 Contents::Unreadable(reason) => reason,
             };
             let path = self.path.display();
-            return Told::Unreadable(format!("{path} is no view of this session: {reason}"));
+            return ViewTold::Unreadable(format!("{path} is no view of this session: {reason}"));
         }
     }
 }
@@ -271,6 +209,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
+    use swarm_core::handover::SessionView;
 
     fn id() -> SessionId {
         SessionId::new("worker-0", 7)
@@ -284,7 +223,7 @@ mod tests {
         WorkerView { session: id(), incarnation: 1, revision, jobs }
     }
 
-    async fn told(watch: &mut WorkerViewWatch) -> Told {
+    async fn told(watch: &mut WorkerViewWatch) -> ViewTold {
         timeout(Duration::from_secs(10), watch.changed()).await.expect("nothing was told")
     }
 
@@ -294,7 +233,7 @@ mod tests {
         let mut watch = WorkerViewWatch::follow(dir.path(), &id()).unwrap();
         for revision in 1..10 {
             publish(dir.path(), &view(revision)).unwrap();
-            assert_eq!(told(&mut watch).await, Told::View(view(revision).into()));
+            assert_eq!(told(&mut watch).await, ViewTold::View(view(revision).into()));
         }
         let path = path(dir.path(), &id()).unwrap();
         let good = fs::read_to_string(&path).unwrap();
@@ -308,11 +247,11 @@ mod tests {
         ];
         for (text, expected) in cases {
             file::swap(&path, text.as_bytes()).unwrap();
-            let Told::Unreadable(sentence) = told(&mut watch).await else { panic!("{text}") };
+            let ViewTold::Unreadable(sentence) = told(&mut watch).await else { panic!("{text}") };
             assert!(sentence.contains(expected) && sentence.contains("view.json"), "{sentence}");
         }
         remove(dir.path(), &id()).unwrap();
-        let Told::Unreadable(sentence) = told(&mut watch).await else { panic!("not told") };
+        let ViewTold::Unreadable(sentence) = told(&mut watch).await else { panic!("not told") };
         assert!(sentence.ends_with("it was removed"), "{sentence}");
         assert_eq!(watch.last.as_deref(), Some(&view(9)));
     }

@@ -52,6 +52,24 @@ pub struct Clients {
     control: Client,
 }
 
+impl Clients {
+    /// The one whose requests are sent once.
+    pub(crate) fn control(&self) -> &Client {
+        &self.control
+    }
+
+    /// The one that watches.
+    pub(crate) fn watching(&self) -> &Client {
+        &self.watching
+    }
+
+    /// The namespace that is meant where none is named: in a pod, its own.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        self.control.default_namespace()
+    }
+}
+
 /// Finds the cluster: that of `kubeconfig` if one is given, else the one this pod runs in, else
 /// that of the user's kubeconfig.
 ///

@@ -3,6 +3,11 @@
 //! The object is named like the session. Its holder says how the session stands: the session itself
 //! while it lives, nobody once it closed, anybody else after it was revoked. Times in it are for
 //! people; nobody decides by them.
+//!
+//! [`KubeSession`] and [`KubeSessionViews`] are the worker's side, as adapters of the core's ports.
+
+mod follow;
+mod store;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,6 +20,9 @@ use kube::api::ObjectMeta;
 use serde::{Deserialize, Serialize};
 use swarm_core::handover::{Ack, Holder, Lease, LeaseTerms, LeaseVersion, LeaseWrite, SessionId};
 use swarm_core::{JobName, Token};
+
+pub use follow::KubeSessionViews;
+pub use store::KubeSession;
 
 /// Marks the Leases of sessions, so that only those are watched.
 pub const SESSION_LABEL: &str = "swarm.k8slab.info/session";

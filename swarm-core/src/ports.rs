@@ -3,9 +3,13 @@
 //! Every adapter passes the same contract tests. The traits are dyn-compatible, since the shells
 //! choose between one machine and a cluster at run time.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 
 use crate::Ledger;
+use crate::handover::{Lease, LeaseVersion, LeaseWrite};
+use crate::session::WorkerView;
 
 /// The cause of a failure, as the adapter knows it.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -71,6 +75,70 @@ pub trait ViewStore: Send + Sync {
     ///
     /// [`StoreError::Unavailable`] or [`StoreError::Refused`].
     async fn publish(&self, ledger: &Ledger) -> Result<(), StoreError>;
+}
+
+/// The lease of one session, and how far its ledger is, as its worker writes and reads them.
+///
+/// Whoever drives a session bounds every call in time and abandons it then: a write that was
+/// abandoned may have happened, or may still.
+#[async_trait]
+pub trait SessionStore: Send + Sync {
+    /// Replaces the lease by what the session tells, or creates it. At most one write from each
+    /// version succeeds, a lease without holder is final, and one that is gone is never made again.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Conflict`] if the lease is not the one expected, or is final: read it.
+    /// [`StoreError::Unavailable`] if there was no answer: it may or may not be written.
+    /// [`StoreError::Refused`] if somebody has to put right what the session may do.
+    async fn write(&self, write: &LeaseWrite) -> Result<LeaseVersion, StoreError>;
+
+    /// The lease as it stands in the store itself, not in a copy; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Unavailable`] or [`StoreError::Refused`].
+    async fn read(&self) -> Result<Option<Lease>, StoreError>;
+
+    /// How far the ledger is, as the store itself says, not a copy; `None` if it does not say.
+    /// What it says may be behind the ledger, but never behind a view that was told before, unless
+    /// the store was rolled back.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Unavailable`] or [`StoreError::Refused`].
+    async fn position(&self) -> Result<Option<Position>, StoreError>;
+}
+
+/// How far a ledger is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// Its life.
+    pub incarnation: u64,
+    /// Its revision.
+    pub revision: u64,
+}
+
+/// Follows what one session is to run.
+#[async_trait]
+pub trait SessionViews: Send {
+    /// Waits for the next view, or for the complaint that there is none that makes sense. Views
+    /// that were replaced meanwhile are skipped; one may come late or twice, or be older than the
+    /// one before. Nothing is lost if the wait is abandoned.
+    async fn changed(&mut self) -> ViewTold;
+
+    /// Says that the store could not be reached for a while and can be again: what this follows it
+    /// by may be broken without a sign, and is made anew.
+    fn reconnect(&mut self) {}
+}
+
+/// What a look at the view of a session found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ViewTold {
+    /// A view.
+    View(Arc<WorkerView>),
+    /// There is something else; the last view stays. A sentence says what is wrong.
+    Unreadable(String),
 }
 
 /// Why a store did not do what it was asked for, by what the caller can do about it.

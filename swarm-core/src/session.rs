@@ -13,6 +13,7 @@
 
 mod event;
 mod settle;
+mod view;
 
 #[cfg(feature = "mutations")]
 mod digest;
@@ -22,6 +23,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 pub use event::{SessionEffect, SessionEvent};
+pub use view::{Granted, WorkerView};
 
 use crate::handover::{
     Ack, Holder, Lease, LeaseTerms, LeaseVersion, Moment, Rule, SessionId, SessionView,

@@ -77,7 +77,7 @@ pub struct RunArgs {
     /// What to do for a job
     #[command(flatten)]
     pub runner: RunnerArgs,
-    /// The session to take part with, on one machine
+    /// The session to take part with
     #[command(flatten)]
     pub session: SessionArgs,
     /// Record when which job ran here, in a file that several workers may share
@@ -91,21 +91,54 @@ pub struct RunArgs {
     pub until_stdin_closes: bool,
 }
 
-/// What an operator on the same machine starts a session with.
+/// How the worker takes part in a session, if it does.
 #[derive(Clone, Debug, Args)]
 pub struct SessionArgs {
-    /// The directory of the pool; without it the worker is plain and reads a view
+    /// How it learns what to run: `plain` reads a file, `session` holds a lease in the Kubernetes
+    /// API and lets go of a job before another worker is given it
+    #[arg(long, value_name = "PROTOCOL", env = "SWARM_PROTOCOL", value_enum, default_value_t)]
+    pub protocol: Protocol,
+    /// The UID of this pod, which its session is named after: metadata.uid of the downward API
+    #[arg(long, value_name = "UID", env = "POD_UID")]
+    pub pod_uid: Option<String>,
+    /// The namespace of this pod [default: that of its service account]
+    #[arg(long, value_name = "NS", env = "POD_NAMESPACE")]
+    pub namespace: Option<String>,
+    /// Where the cluster is [default: the pod's own, else `KUBECONFIG`, else ~/.kube/config]
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// How long the jobs of a session may go on after it renewed its lease; at least 3 × renew +
+    /// stop timeout, and not longer than the Swarm's `handover.lease.duration`
+    #[arg(long, value_name = "TIME", env = "SWARM_LEASE", default_value = "20s", value_parser = duration)]
+    pub lease: Duration,
+    /// How often a session renews its lease
+    #[arg(long, value_name = "TIME", env = "SWARM_RENEW", default_value = "4s", value_parser = duration)]
+    pub renew: Duration,
+    /// How long this worker has from SIGTERM until it is killed: the pod's
+    /// `terminationGracePeriodSeconds`. While its jobs are moved away they go on for so long, less
+    /// the stop timeout and 2 s
+    #[arg(long, value_name = "TIME", env = "SWARM_GRACE", default_value = "30s", value_parser = duration)]
+    pub grace: Duration,
+    /// Where to note which jobs run, so that the next start can tell which of them ended this
+    /// process: a volume that outlives the container, such as an emptyDir
+    #[arg(long, value_name = "DIR", env = "SWARM_STATE_DIR")]
+    pub state_dir: Option<PathBuf>,
+    /// The directory of the pool on this machine, instead of a cluster
     #[arg(long, hide = true, value_name = "DIR", requires = "life")]
     pub session_dir: Option<PathBuf>,
     /// The identity of this life of the worker, which its session is named after
     #[arg(long, hide = true, value_name = "LIFE")]
     pub life: Option<String>,
-    /// How long the worker may act after a renewal
-    #[arg(long, hide = true, default_value = "20s", value_parser = duration)]
-    pub lease: Duration,
-    /// How often it renews
-    #[arg(long, hide = true, default_value = "4s", value_parser = duration)]
-    pub renew: Duration,
+}
+
+/// How a worker learns what to run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Protocol {
+    /// It reads a file.
+    #[default]
+    Plain,
+    /// It holds a lease, and takes part in handovers.
+    Session,
 }
 
 /// Where the view is.

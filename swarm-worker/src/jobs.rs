@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
@@ -20,48 +22,74 @@ use crate::runner::RunnerSpec;
 /// A view grants no tokens.
 const TOKEN: Token = Token(0);
 
+/// What all jobs of a process are run with, however many sessions it opens.
+pub(crate) struct Tools {
+    worker: String,
+    kind: Kind,
+    run_log: Option<PathBuf>,
+    restarts: Counter,
+}
+
+/// What runs the jobs.
+enum Kind {
+    /// The same for all sessions.
+    Shared(Arc<dyn Runner>),
+    /// A program, whose processes bear the name of their session.
+    Program { words: Vec<String>, stop_timeout: Duration },
+}
+
 /// What runs, and what runs it.
 pub(crate) struct Jobs {
     pub(crate) supervisor: Supervisor,
     guard: Option<Guard>,
 }
 
-impl Jobs {
-    /// Jobs of `worker`, whose life is called `session`: every process of a job bears that name.
-    /// They are run by `runner`, or as `args` say.
+impl Tools {
+    /// The tools of `worker`: its jobs are run by `runner`, or as `args` say.
     pub(crate) fn new(
         args: &RunArgs,
         runner: Option<Arc<dyn Runner>>,
         worker: &str,
-        session: &str,
         registry: &mut Registry,
         restarts: Counter,
     ) -> Result<Self, Failure> {
-        let run_log = args.run_log.clone();
-        let open = |path| RunLog::open(path, worker, session);
-        let log = run_log.as_deref().map(open).transpose();
-        let log = log.map_err(|error| failed("the run log cannot be opened", &error))?;
-        let mut guard = None;
-        let runner: Arc<dyn Runner> = match (runner, args.runner.spec()?) {
-            (Some(runner), _) => runner,
-            (None, RunnerSpec::Log) => Arc::new(Log),
+        let kind = match (runner, args.runner.spec()?) {
+            (Some(runner), _) => Kind::Shared(runner),
+            (None, RunnerSpec::Log) => Kind::Shared(Arc::new(Log)),
             (None, RunnerSpec::Ping { interval, timeout }) => {
                 let ping = Ping::new(PingMetrics::registered(registry));
-                Arc::new(ping.every(interval).within(timeout))
+                Kind::Shared(Arc::new(ping.every(interval).within(timeout)))
             }
             (None, RunnerSpec::Command(words)) => {
-                let (worker, session) = (worker.to_owned(), session.to_owned());
-                let identity = Identity { worker, session, run_log };
-                let keeps = Guard::new(guard_command(), identity)
-                    .map_err(|error| failed("this process cannot keep a guard", &error))?;
-                guard = Some(keeps.clone());
-                let command = runner::Command::new(words, args.runner.stop_timeout, keeps);
-                Arc::new(command.map_err(|error| Failure::Usage(error.to_string()))?)
+                Kind::Program { words, stop_timeout: args.runner.stop_timeout }
             }
         };
-        Ok(Self { supervisor: Supervisor::new(runner, log, restarts), guard })
+        Ok(Self { worker: worker.to_owned(), kind, run_log: args.run_log.clone(), restarts })
     }
 
+    /// The jobs of the life of the worker that is called `session`: every process of a job bears
+    /// that name.
+    pub(crate) fn jobs(&self, session: &str) -> Result<Jobs, Failure> {
+        let open = |path: &PathBuf| RunLog::open(path, &self.worker, session);
+        let log = self.run_log.as_ref().map(open).transpose();
+        let log = log.map_err(|error| failed("the run log cannot be opened", &error))?;
+        let (runner, guard) = match &self.kind {
+            Kind::Shared(runner) => (Arc::clone(runner), None),
+            Kind::Program { words, stop_timeout } => {
+                let (worker, session) = (self.worker.clone(), session.to_owned());
+                let identity = Identity { worker, session, run_log: self.run_log.clone() };
+                let guard = Guard::new(guard_command(), identity)
+                    .map_err(|error| failed("this process cannot keep a guard", &error))?;
+                let command = runner::Command::new(words.clone(), *stop_timeout, guard.clone());
+                let command = command.map_err(|error| Failure::Usage(error.to_string()))?;
+                (Arc::new(command) as Arc<dyn Runner>, Some(guard))
+            }
+        };
+        Ok(Jobs { supervisor: Supervisor::new(runner, log, self.restarts.clone()), guard })
+    }
+}
+
+impl Jobs {
     pub(crate) fn start(&self, job: &JobName) {
         let (name, params) = (job.clone(), BTreeMap::new());
         self.supervisor.start(JobSpec { name, token: TOKEN, params, run_once: false });

@@ -40,6 +40,7 @@ mod follow;
 mod jobs;
 mod log;
 mod ping;
+mod pod;
 mod run;
 mod runner;
 mod session;
@@ -53,7 +54,7 @@ use std::sync::Arc;
 use swarm_adapters_host::guard;
 
 pub use args::{
-    Command, GuardArgs, GuardStep, LogFormat, PingArgs, RunArgs, SessionArgs, ViewArgs,
+    Command, GuardArgs, GuardStep, LogFormat, PingArgs, Protocol, RunArgs, SessionArgs, ViewArgs,
 };
 pub use runner::{RunnerArgs, RunnerSpec};
 pub use swarm_adapters_host::runner::{Job, Outcome, Runner};

@@ -1,6 +1,7 @@
 //! The life of a worker, from its command line to its end.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,62 +11,67 @@ use swarm_adapters_host::metrics::{WorkerMetrics, register_build};
 use swarm_adapters_host::random;
 use swarm_adapters_host::report::Report;
 use swarm_adapters_host::runner::Runner;
+use swarm_adapters_host::session::FileSession;
+use swarm_adapters_host::worker_view::WorkerViewWatch;
 use swarm_core::Worker;
 use swarm_core::handover::{LeaseTerms, SessionId};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::args::RunArgs;
+use crate::args::{Protocol, RunArgs};
 use crate::follow::Follower;
-use crate::jobs::Jobs;
-use crate::session::{Endings, Life};
+use crate::jobs::Tools;
+use crate::pod::Pod;
+use crate::session::{Ended, Endings, Life, Shared};
+use crate::watchdog::Watchdog;
 use crate::{Failure, log};
 
 /// How long the jobs of a plain worker may take to stop when the worker is to end.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a draining worker on one machine keeps its jobs running while they are moved away.
+const DRAIN_PATIENCE: Duration = Duration::from_mins(1);
 
 /// Runs a worker until a signal, or the end of standard input, tells it to end. Its jobs are run
 /// by `runner`, or as `args` say.
 pub(crate) async fn run(args: &RunArgs, runner: Option<Arc<dyn Runner>>) -> Result<(), Failure> {
     let name = args.worker_name()?;
+    let dir = args.session.session_dir.as_deref();
+    let pod = match args.session.protocol {
+        Protocol::Session if dir.is_none() => Some(Pod::new(args)?),
+        Protocol::Session | Protocol::Plain => None,
+    };
     log::init(args.log_format);
     let endings = Endings { drain: CancellationToken::new(), end: CancellationToken::new() };
     drain_on_signals(&endings.drain)?;
     if args.until_stdin_closes {
         end_with_stdin(endings.end.clone());
     }
-    let life = args.session.life.clone();
-    let life = life.unwrap_or_else(|| format!("{name}.{}", std::process::id()));
-    let nonce = random::number().map_err(failed)?;
-    let session = SessionId::new(&life, nonce);
     let build = Build::from_env();
     let mut registry = Registry::default();
     register_build(&mut registry, &build);
     let metrics = WorkerMetrics::registered(&mut registry);
+    let tools = Tools::new(args, runner, &name, &mut registry, metrics.job_restarts())?;
     let (reports, report) = watch::channel(Report::default());
-    let restarts = metrics.job_restarts();
-    let jobs = Jobs::new(args, runner, &name, &session.to_string(), &mut registry, restarts)?;
+    let (ready, is_ready) = watch::channel(pod.is_none());
+    let watchdog = Watchdog::start().map_err(failed)?;
+    let shared = Shared { metrics, reports, ready, watchdog };
     let listener = http::listen(args.address()).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    let router = http::worker_router(build, report, Arc::new(registry));
+    let router = http::worker_router(build, report, is_ready, Arc::new(registry));
     let done = CancellationToken::new();
     let server = tokio::spawn(http::serve(listener, router, done.clone()));
     tracing::info!(worker = name, http = %address, "started");
-    if let Some(dir) = args.session.session_dir.clone() {
-        let terms = LeaseTerms {
-            duration: args.session.lease,
-            renew: args.session.renew,
-            stop_timeout: args.runner.stop_timeout,
-            ..LeaseTerms::default()
-        };
-        terms.check().map_err(|error| Failure::Usage(error.to_string()))?;
-        let life = Life { id: session, dir, terms, jobs, metrics, reports };
-        life.run(&endings).await?;
-    } else {
-        let (worker, path) = (Worker::default(), args.view.file());
-        let follower = Follower { name, worker, jobs, metrics, reports, path };
-        follow(follower, &endings).await?;
+    match (pod, dir) {
+        (Some(pod), _) => pod.live(&tools, &shared, &endings).await?,
+        (None, Some(dir)) => on_this_machine(args, dir, &tools, &shared, &endings).await?,
+        (None, None) => {
+            let jobs = tools.jobs(&format!("{name}.{}-{:016x}", std::process::id(), nonce()?))?;
+            let (worker, path) = (Worker::default(), args.view.file());
+            let Shared { metrics, reports, .. } = shared;
+            let follower = Follower { name, worker, jobs, metrics, reports, path };
+            follow(follower, &endings).await?;
+        }
     }
     done.cancel();
     server.await.map_err(failed)?.map_err(failed)?;
@@ -73,14 +79,50 @@ pub(crate) async fn run(args: &RunArgs, runner: Option<Arc<dyn Runner>>) -> Resu
     Ok(())
 }
 
+/// Half of a session's identity.
+pub(crate) fn nonce() -> Result<u64, Failure> {
+    random::number().map_err(failed)
+}
+
+/// The terms that the command line says.
+pub(crate) fn terms(args: &RunArgs) -> Result<LeaseTerms, Failure> {
+    let terms = LeaseTerms {
+        duration: args.session.lease,
+        renew: args.session.renew,
+        stop_timeout: args.runner.stop_timeout,
+        ..LeaseTerms::default()
+    };
+    terms.check().map_err(|error| Failure::Usage(error.to_string()))?;
+    Ok(terms)
+}
+
+/// Lives one session in the directory of its pool.
+async fn on_this_machine(
+    args: &RunArgs,
+    dir: &Path,
+    tools: &Tools,
+    shared: &Shared,
+    endings: &Endings,
+) -> Result<(), Failure> {
+    let terms = terms(args)?;
+    let life = args.session.life.as_deref().unwrap_or_default();
+    let id = SessionId::new(life, nonce()?);
+    let store = FileSession::open(dir, &id).map_err(failed)?;
+    let views = WorkerViewWatch::follow(dir, &id).map_err(failed)?;
+    let jobs = tools.jobs(&id.to_string())?;
+    let (store, views, patience) = (Arc::new(store), Box::new(views), DRAIN_PATIENCE);
+    let life = Life { id, terms, patience, store, views, jobs, marker: None, shared };
+    match life.run(endings).await? {
+        Ended::Closed => Ok(()),
+        Ended::Lost => Err(Failure::Failed("the session lost its lease".to_owned())),
+    }
+}
+
 /// A plain worker has nobody to hand its jobs to: however it is told to end, it stops them.
 async fn follow(follower: Follower, endings: &Endings) -> Result<(), Failure> {
     let told = CancellationToken::new();
     let overdue = async {
-        tokio::select! {
-            () = endings.drain.cancelled() => {}
-            () = endings.end.cancelled() => {}
-        }
+        endings.told().await;
         told.cancel();
         tokio::time::sleep(END_TIMEOUT).await;
     };

@@ -1,32 +1,33 @@
 //! A worker that takes part in the handover protocol: drives the core's session machine with real
-//! clocks, files and jobs.
+//! clocks, stores and jobs.
 //!
-//! The machine decides; this carries out. A write of the lease is not waited for, so that a slow
-//! disk cannot keep jobs from being stopped in time; and a thread that needs nothing but the clock
-//! ends the process if the lease runs out while jobs still run.
+//! The machine decides; this carries out. No answer of a store is waited for, so that a slow disk
+//! or API server cannot keep jobs from being stopped in time; and a thread that needs nothing but
+//! the clock ends the process if the lease runs out while jobs still run.
+
+mod ask;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use swarm_adapters_host::clock;
-use swarm_adapters_host::leases::{LeaseWriteError, Leases};
-use swarm_adapters_host::ledger::FileLedgerStore;
+use swarm_adapters_host::marker::Marker;
 use swarm_adapters_host::metrics::WorkerMetrics;
 use swarm_adapters_host::report::Report;
 use swarm_adapters_host::runlog::as_boottime_ns;
 use swarm_adapters_host::runner::{Event as JobEvent, JobSpec};
-use swarm_adapters_host::worker_view::{Granted, Told, WorkerViewWatch};
-use swarm_core::handover::{LeaseTerms, LeaseVersion, LeaseWrite, SessionId};
-use swarm_core::ports::{LedgerStore as _, Seen, StoreError};
-use swarm_core::session::{Session, SessionEffect, SessionEvent};
-use swarm_core::{JobName, Ledger};
+use swarm_core::JobName;
+use swarm_core::handover::{LeaseTerms, Moment, SessionId};
+use swarm_core::ports::{SessionStore, SessionViews, ViewTold};
+use swarm_core::session::{Granted, Session, SessionEffect, SessionEvent, WorkerView};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use self::ask::Answer;
 use crate::Failure;
 use crate::jobs::Jobs;
 use crate::watchdog::Watchdog;
@@ -40,68 +41,101 @@ pub(crate) struct Endings {
     pub(crate) end: CancellationToken,
 }
 
+impl Endings {
+    /// Whether the worker was told to end, one way or the other.
+    pub(crate) fn are_told(&self) -> bool {
+        self.drain.is_cancelled() || self.end.is_cancelled()
+    }
+
+    /// Waits until it is.
+    pub(crate) async fn told(&self) {
+        tokio::select! {
+            () = self.drain.cancelled() => {}
+            () = self.end.cancelled() => {}
+        }
+    }
+}
+
 /// The signal that says that the process goes on after it was stopped.
 const CONT: i32 = rustix::process::Signal::CONT.as_raw();
 
-/// How long a draining worker keeps its jobs running while they are moved away.
-const DRAIN_PATIENCE: Duration = Duration::from_mins(1);
-
-/// A session on this machine.
-pub(crate) struct Life {
-    pub(crate) id: SessionId,
-    pub(crate) dir: PathBuf,
-    pub(crate) terms: LeaseTerms,
-    pub(crate) jobs: Jobs,
+/// What one life after another of a process tells, and what ends it in time.
+pub(crate) struct Shared {
     pub(crate) metrics: WorkerMetrics,
     pub(crate) reports: watch::Sender<Report>,
+    /// Whether the worker can be given jobs.
+    pub(crate) ready: watch::Sender<bool>,
+    pub(crate) watchdog: Watchdog,
 }
 
-impl Life {
+/// One session of a worker.
+pub(crate) struct Life<'a> {
+    pub(crate) id: SessionId,
+    pub(crate) terms: LeaseTerms,
+    /// How long it keeps its jobs at most, once it drains, before all of them have ended.
+    pub(crate) patience: Duration,
+    pub(crate) store: Arc<dyn SessionStore>,
+    pub(crate) views: Box<dyn SessionViews>,
+    pub(crate) jobs: Jobs,
+    pub(crate) marker: Option<&'a mut Marker>,
+    pub(crate) shared: &'a Shared,
+}
+
+/// How a session ended. Nothing of it runs any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// It was closed.
+    Closed,
+    /// Its lease was taken away, or is gone, while no job ran.
+    Lost,
+}
+
+impl Life<'_> {
     /// Lives one session to its end.
     ///
     /// # Errors
     ///
-    /// If the directory of the pool cannot be used, or the session lost its lease with jobs
-    /// running: then the process is to end at once, and with it every job.
-    pub(crate) async fn run(self, endings: &Endings) -> Result<(), Failure> {
-        let failed = |error: std::io::Error| Failure::Failed(error.to_string());
-        let leases = Leases::open(&self.dir).map_err(failed)?;
-        let views = WorkerViewWatch::follow(&self.dir, &self.id).map_err(failed)?;
+    /// If the session lost its lease with jobs running: then the process is to end at once, and
+    /// with it every job.
+    pub(crate) async fn run(self, endings: &Endings) -> Result<Ended, Failure> {
         let (session, effects) = Session::open(self.id.clone(), self.terms, clock::now());
-        let driver = Driver {
+        let mut driver = Driver {
             session,
-            terms: self.terms,
-            leases,
-            dir: self.dir,
-            views,
+            life: self,
             details: BTreeMap::new(),
-            jobs: self.jobs,
-            metrics: self.metrics,
-            reports: self.reports,
-            watchdog: Watchdog::start().map_err(failed)?,
-            writing: None,
+            asked: JoinSet::new(),
+            complaint: None,
+            is_cut_off: false,
+            abandons: false,
             revision: 0,
             written: 0,
             started: 0,
             stopped: 0,
         };
-        driver.drive(effects, endings).await
+        let ended = driver.drive(effects, endings).await;
+        // However it ends, it is no job's fault.
+        if let Some(marker) = driver.life.marker.as_mut()
+            && let Err(error) = marker.clear()
+        {
+            tracing::warn!(%error, "the next start may blame a job without reason");
+        }
+        ended
     }
 }
 
-struct Driver {
+struct Driver<'a> {
     session: Session,
-    terms: LeaseTerms,
-    leases: Leases,
-    dir: PathBuf,
-    views: WorkerViewWatch,
+    life: Life<'a>,
     /// What is known of the jobs of the newest view besides their tokens.
     details: BTreeMap<JobName, Granted>,
-    jobs: Jobs,
-    metrics: WorkerMetrics,
-    reports: watch::Sender<Report>,
-    watchdog: Watchdog,
-    writing: Option<Writing>,
+    /// What the store was asked and has not answered.
+    asked: JoinSet<Answer>,
+    /// What the store said last, so that it is not said again and again.
+    complaint: Option<String>,
+    /// Whether the last write got no answer.
+    is_cut_off: bool,
+    /// Whether jobs ran when the session lost its lease.
+    abandons: bool,
     /// The revision of the newest view.
     revision: u64,
     /// The number of the latest write.
@@ -111,163 +145,166 @@ struct Driver {
     stopped: usize,
 }
 
-/// A write of the lease that is under way.
-struct Writing {
-    number: u64,
-    done: JoinHandle<Result<LeaseVersion, LeaseWriteError>>,
-    /// How long its answer is waited for.
-    patience: std::pin::Pin<Box<tokio::time::Sleep>>,
-}
-
-impl Driver {
+impl Driver<'_> {
     async fn drive(
-        mut self,
+        &mut self,
         effects: Vec<SessionEffect>,
         endings: &Endings,
-    ) -> Result<(), Failure> {
+    ) -> Result<Ended, Failure> {
         let mut resumed = signal(SignalKind::from_raw(CONT)).map_err(|e| failed(&e))?;
         let (mut drains, mut ends) = (false, false);
         let mut todo = VecDeque::from(effects);
+        let mut ended = Ended::Closed;
         loop {
             while let Some(effect) = todo.pop_front() {
-                if let Some(event) = self.carry_out(effect).await? {
-                    todo.extend(self.session.step(clock::now(), event));
+                if effect == SessionEffect::Abort {
+                    ended = Ended::Lost;
                 }
+                self.carry_out(effect)?;
             }
             self.tell();
             if self.session.is_over() {
-                self.jobs.end().await;
-                tracing::info!(session = %self.session.id(), "closed");
-                return Ok(());
+                self.life.jobs.end().await;
+                tracing::info!(session = %self.session.id(), ?ended, "the session is over");
+                return Ok(ended);
             }
             let wakes_at = self.session.wakes_at();
             let event = tokio::select! {
                 // In this order: what takes away comes before what gives.
                 biased;
-                _ = resumed.recv() => SessionEvent::Resumed,
+                _ = resumed.recv() => Some(SessionEvent::Resumed),
                 () = endings.end.cancelled(), if !ends => {
                     (drains, ends) = (true, true);
-                    SessionEvent::Terminate { grace: self.terms.stop_timeout }
+                    Some(SessionEvent::Terminate { grace: self.life.terms.stop_timeout })
                 }
                 () = endings.drain.cancelled(), if !drains => {
                     drains = true;
                     tracing::info!("draining");
-                    SessionEvent::Terminate { grace: DRAIN_PATIENCE }
+                    Some(SessionEvent::Terminate { grace: self.life.patience })
                 }
-                event = answered(&mut self.writing) => {
-                    self.writing = None;
-                    event
+                Some(answer) = self.asked.join_next() => {
+                    let answer = answer.unwrap_or_else(|error| Answer::lost(self.written, &error));
+                    self.heard(answer)
                 }
-                event = self.jobs.supervisor.next_event() => match event {
+                event = self.life.jobs.supervisor.next_event() => Some(match event {
                     JobEvent::Joined(job) => SessionEvent::Joined(job),
                     JobEvent::Finished(job) => SessionEvent::Finished(job),
-                },
-                told = self.views.changed() => {
-                    let view = match told {
-                        Told::View(view) => view,
-                        Told::Unreadable(sentence) => {
-                            tracing::warn!("{sentence}; the last good one is kept");
-                            self.metrics.view_error();
-                            continue;
-                        }
-                    };
-                    self.revision = self.revision.max(view.revision);
-                    tracing::info!(revision = view.revision, jobs = view.jobs.len(), "view");
-                    self.details.clone_from(&view.jobs);
-                    SessionEvent::View((&*view).into())
-                }
-                () = until(wakes_at) => SessionEvent::Tick,
+                }),
+                told = self.life.views.changed() => self.seen(told),
+                () = until(wakes_at) => Some(SessionEvent::Tick),
             };
-            todo.extend(self.session.step(clock::now(), event));
+            if let Some(event) = event {
+                self.abandons = self.session.running().next().is_some();
+                todo.extend(self.session.step(clock::now(), event));
+            }
         }
     }
 
-    /// Carries out an effect; what it leads to at once is an event.
-    async fn carry_out(&mut self, effect: SessionEffect) -> Result<Option<SessionEvent>, Failure> {
+    /// What an answer of the store means for the session.
+    fn heard(&mut self, answer: Answer) -> Option<SessionEvent> {
+        let Answer { event, complaint } = answer;
+        match &event {
+            Some(SessionEvent::Lost { .. }) => self.is_cut_off = true,
+            Some(SessionEvent::Written { .. }) if mem::take(&mut self.is_cut_off) => {
+                tracing::info!("the lease can be written again");
+                self.life.views.reconnect();
+            }
+            _ => (),
+        }
+        if let Some(complaint) = &complaint
+            && self.complaint.as_ref() != Some(complaint)
+        {
+            tracing::warn!("{complaint}; trying again");
+        }
+        self.complaint = complaint;
+        event
+    }
+
+    fn seen(&mut self, told: ViewTold) -> Option<SessionEvent> {
+        let view = match told {
+            ViewTold::View(view) => view,
+            ViewTold::Unreadable(sentence) => {
+                tracing::warn!("{sentence}; the last good one is kept");
+                self.life.shared.metrics.view_error();
+                return None;
+            }
+        };
+        let WorkerView { revision, jobs, .. } = &*view;
+        if *revision < self.revision {
+            tracing::info!(revision, newest = self.revision, "an older view is passed over");
+        } else {
+            tracing::info!(revision, jobs = jobs.len(), "view");
+            self.revision = *revision;
+            self.details.clone_from(jobs);
+        }
+        Some(SessionEvent::View((&*view).into()))
+    }
+
+    fn carry_out(&mut self, effect: SessionEffect) -> Result<(), Failure> {
+        let patience = self.life.terms.renew / 2;
+        let store = Arc::clone(&self.life.store);
         match effect {
             SessionEffect::Start { job, token } => {
+                self.mark();
                 let details = self.details.get(&job);
                 let (run_once, params) = details
                     .map(|granted| (granted.run_once, granted.params.clone()))
                     .unwrap_or_default();
-                self.jobs.supervisor.start(JobSpec { name: job, token, params, run_once });
+                self.life.jobs.supervisor.start(JobSpec { name: job, token, params, run_once });
                 self.started += 1;
-                Ok(None)
             }
             SessionEffect::Stop(job) => {
-                self.jobs.supervisor.stop(&job);
+                self.life.jobs.supervisor.stop(&job);
                 self.stopped += 1;
-                Ok(None)
             }
             SessionEffect::Write(write) => {
-                self.write(write);
-                Ok(None)
+                self.written = write.number;
+                self.asked.spawn(ask::write(store, write, patience));
             }
             SessionEffect::ReadLease => {
-                let (leases, id) = (self.leases.clone(), self.session.id().clone());
-                let read = tokio::task::spawn_blocking(move || leases.read(&id)).await;
-                match read.map_err(|error| failed(&error))? {
-                    Ok(lease) => Ok(Some(SessionEvent::LeaseRead(lease))),
-                    Err(error) => {
-                        tracing::warn!(%error, "the lease cannot be read; trying again");
-                        Ok(Some(SessionEvent::Lost { number: self.written }))
-                    }
-                }
+                self.asked.spawn(ask::read_lease(store, self.written, patience));
             }
-            SessionEffect::ReadLedger => match self.read_ledger().await {
-                Ok(Some((ledger, _))) => Ok(Some(SessionEvent::LedgerRead {
-                    incarnation: ledger.cells.incarnation,
-                    revision: ledger.cells.revision,
-                })),
-                Ok(None) => Ok(None),
-                Err(error) => {
-                    tracing::warn!(%error, "the ledger cannot be read");
-                    Ok(None)
-                }
-            },
+            SessionEffect::ReadLedger => {
+                self.asked.spawn(ask::read_ledger(store, patience));
+            }
             SessionEffect::ReportRollback { seen } => {
                 tracing::error!(
                     seen,
                     "the ledger is older than what it told before; starting over"
                 );
-                Ok(None)
             }
-            SessionEffect::Abort => {
+            SessionEffect::Abort if self.abandons => {
                 let sentence = "the session lost its lease; every job ends with the process";
-                Err(Failure::Failed(sentence.to_owned()))
+                return Err(Failure::Failed(sentence.to_owned()));
             }
-            SessionEffect::Over => Ok(None),
+            SessionEffect::Abort | SessionEffect::Over => (),
         }
+        Ok(())
     }
 
-    /// The ledger as it stands in the store, not in anybody's memory.
-    async fn read_ledger(&self) -> Result<Option<(Ledger, Seen)>, StoreError> {
-        let unavailable = |source: std::io::Error| StoreError::Unavailable {
-            what: "the ledger".to_owned(),
-            source: source.into(),
-        };
-        FileLedgerStore::open(&self.dir).map_err(unavailable)?.load().await
-    }
-
-    /// Begins to write the lease; the answer comes as an event.
-    fn write(&mut self, write: LeaseWrite) {
-        let (leases, id, number) = (self.leases.clone(), self.session.id().clone(), write.number);
-        self.written = number;
-        let done = tokio::task::spawn_blocking(move || leases.write(&id, &write));
-        let patience = Box::pin(tokio::time::sleep(self.terms.renew / 2));
-        self.writing = Some(Writing { number, done, patience });
+    /// Notes which jobs run, for the next process if this one crashes.
+    fn mark(&mut self) {
+        let Some(marker) = &mut self.life.marker else { return };
+        if let Err(error) = marker.set(self.session.running().map(|(job, _)| job)) {
+            tracing::warn!(%error, "it cannot be noted which jobs run");
+        }
     }
 
     /// Tells everybody around what the session may do now.
     fn tell(&mut self) {
+        self.mark();
+        let Shared { metrics, reports, ready, watchdog } = self.life.shared;
         let running = self.session.running().map(|(job, _)| job.clone()).collect();
         let report = Report { version: self.revision, jobs: running };
         let deadline = self.session.deadline();
-        self.jobs.supervisor.permit_until(as_boottime_ns(deadline));
-        self.watchdog.set((!report.jobs.is_empty()).then_some(deadline));
+        self.life.jobs.supervisor.permit_until(as_boottime_ns(deadline));
+        watchdog.set((!report.jobs.is_empty()).then_some(deadline));
         let (started, stopped) = (mem::take(&mut self.started), mem::take(&mut self.stopped));
-        self.metrics.acted(self.revision, started, stopped, report.jobs.len());
-        self.reports.send_if_modified(|told| {
+        metrics.acted(self.revision, started, stopped, report.jobs.len());
+        if deadline != Moment::default() {
+            ready.send_if_modified(|was| !mem::replace(was, true));
+        }
+        reports.send_if_modified(|told| {
             let differs = *told != report;
             if differs {
                 *told = report;
@@ -277,30 +314,7 @@ impl Driver {
     }
 }
 
-/// The answer to the write that is under way; never if there is none.
-async fn answered(writing: &mut Option<Writing>) -> SessionEvent {
-    let Some(Writing { number, done, patience }) = writing else {
-        return std::future::pending().await;
-    };
-    let number = *number;
-    tokio::select! {
-        written = done => match written {
-            Ok(Ok(version)) => SessionEvent::Written { number, version },
-            Ok(Err(LeaseWriteError::Conflict)) => SessionEvent::Conflict { number },
-            Ok(Err(LeaseWriteError::Failed(error))) => {
-                tracing::warn!(%error, "the lease cannot be written; trying again");
-                SessionEvent::Lost { number }
-            }
-            Err(error) => {
-                tracing::warn!(%error, "the lease was not written; trying again");
-                SessionEvent::Lost { number }
-            }
-        },
-        () = patience => SessionEvent::Lost { number },
-    }
-}
-
-async fn until(moment: Option<swarm_core::handover::Moment>) {
+async fn until(moment: Option<Moment>) {
     match moment {
         Some(moment) => clock::sleep_until(moment).await,
         None => std::future::pending().await,

@@ -1,0 +1,167 @@
+//! How a worker follows the one object that says what its session is to run.
+//!
+//! The watch asks for one name only, which is all that a worker may need, and goes on by itself
+//! over API servers that restart or have forgotten what it last saw. An object that makes no sense
+//! is told as a sentence and does not end the watch.
+
+use async_trait::async_trait;
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use kube::Api;
+use kube::core::{ApiResource, DynamicObject};
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event, watcher};
+use swarm_core::handover::SessionId;
+use swarm_core::ports::{SessionViews, ViewTold};
+use swarm_core::session::{Granted, WorkerView};
+use swarm_core::{JobName, Token};
+
+use crate::api::{self, GrantedJob, WorkerViewSpec};
+use crate::controller::Clients;
+
+type Events = BoxStream<'static, watcher::Result<Event<DynamicObject>>>;
+
+/// Follows the view of one session until it is dropped.
+pub struct KubeSessionViews {
+    session: SessionId,
+    api: Api<DynamicObject>,
+    events: Events,
+    /// Whether there was a view when we last knew.
+    is_there: bool,
+    /// Whether the list that is being told has had it so far.
+    is_listed: bool,
+    /// Whether the watch fails at the moment, so that it is said once.
+    fails: bool,
+}
+
+impl KubeSessionViews {
+    /// Begins to follow the view of `session` in `namespace`; it need not be there yet.
+    #[must_use]
+    pub fn follow(clients: &Clients, namespace: &str, session: &SessionId) -> Self {
+        let resource = ApiResource::erase::<api::WorkerView>(&());
+        let api = Api::namespaced_with(clients.watching().clone(), namespace, &resource);
+        let events = events(&api, session);
+        let session = session.clone();
+        Self { session, api, events, is_there: false, is_listed: false, fails: false }
+    }
+
+    /// What an event says; `None` if it says nothing new.
+    fn take_in(&mut self, event: Event<DynamicObject>) -> Option<ViewTold> {
+        match event {
+            Event::Init => self.is_listed = false,
+            Event::InitApply(object) | Event::Apply(object) => {
+                (self.is_listed, self.is_there) = (true, true);
+                return Some(match parse(object, &self.session) {
+                    Ok(view) => ViewTold::View(view.into()),
+                    Err(reason) => self.unreadable(&reason),
+                });
+            }
+            Event::InitDone if self.is_listed || !self.is_there => {}
+            Event::InitDone | Event::Delete(_) => {
+                self.is_there = false;
+                return Some(self.unreadable("it was removed"));
+            }
+        }
+        None
+    }
+
+    fn unreadable(&self, reason: &str) -> ViewTold {
+        let name = &self.session;
+        ViewTold::Unreadable(format!("WorkerView `{name}` is no view of this session: {reason}"))
+    }
+}
+
+#[async_trait]
+impl SessionViews for KubeSessionViews {
+    async fn changed(&mut self) -> ViewTold {
+        loop {
+            match self.events.next().await {
+                Some(Ok(event)) => {
+                    if std::mem::take(&mut self.fails) {
+                        tracing::info!("the view can be followed again");
+                    }
+                    if let Some(told) = self.take_in(event) {
+                        return told;
+                    }
+                }
+                Some(Err(error)) => {
+                    if !std::mem::replace(&mut self.fails, true) {
+                        let cause = std::error::Error::source(&error).map(ToString::to_string);
+                        tracing::warn!(%error, cause, "the view cannot be followed; trying again");
+                    }
+                }
+                // A watch never ends by itself.
+                None => self.reconnect(),
+            }
+        }
+    }
+
+    fn reconnect(&mut self) {
+        self.events = events(&self.api, &self.session);
+    }
+}
+
+fn events(api: &Api<DynamicObject>, session: &SessionId) -> Events {
+    let one = watcher::Config::default().fields(&format!("metadata.name={session}"));
+    watcher(api.clone(), one).default_backoff().boxed()
+}
+
+fn parse(object: DynamicObject, session: &SessionId) -> Result<WorkerView, String> {
+    let mut data = object.data;
+    let spec = data.get_mut("spec").map(serde_json::Value::take).unwrap_or_default();
+    let spec: WorkerViewSpec = serde_json::from_value(spec).map_err(|error| error.to_string())?;
+    let WorkerViewSpec { session: whose, worker: _, incarnation, revision, count: _, jobs } = spec;
+    if whose != session.to_string() {
+        return Err(format!("it is for session `{}`", whose.escape_debug()));
+    }
+    let number =
+        |value: i64| u64::try_from(value).map_err(|_| format!("{value} is no counter of a ledger"));
+    let granted = |(name, job): (String, GrantedJob)| {
+        let GrantedJob { token, run_once, params } = job;
+        let name = JobName::new(&name).map_err(|error| error.to_string())?;
+        Ok((name, Granted { token: Token(token), run_once, params }))
+    };
+    Ok(WorkerView {
+        session: session.clone(),
+        incarnation: number(incarnation)?,
+        revision: number(revision)?,
+        jobs: jobs.into_iter().map(granted).collect::<Result<_, String>>()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn object(spec: &Value) -> DynamicObject {
+        let resource = ApiResource::erase::<api::WorkerView>(&());
+        DynamicObject::new("x", &resource).data(json!({"spec": spec}))
+    }
+
+    #[test]
+    fn a_view_is_read_whole_or_refused_with_a_sentence() {
+        let session = SessionId::new("pod", 1);
+        let view =
+            |jobs: &Value| json!({"session": session.to_string(), "revision": 7, "jobs": jobs});
+        let jobs = json!({"a": {"token": u64::MAX, "runOnce": true, "params": {"k": "v"}}});
+        let parsed = parse(object(&view(&jobs)), &session).unwrap();
+        assert_eq!((parsed.incarnation, parsed.revision), (0, 7));
+        let params = [("k".to_owned(), "v".to_owned())].into();
+        let granted = Granted { token: Token(u64::MAX), run_once: true, params };
+        assert_eq!(parsed.jobs, [("a".parse().unwrap(), granted)].into());
+
+        let cases = [
+            (json!({"revision": 7}), "missing field `session`"),
+            (view(&json!({"a": {"token": "7"}})), "invalid type: string \"7\""),
+            (view(&json!({"a b": {"token": 7}})), "a b"),
+            (json!({"session": "pod-2", "revision": 7}), "it is for session `pod-2`"),
+            (json!({"session": session.to_string(), "revision": -1}), "-1 is no counter"),
+        ];
+        for (spec, expected) in cases {
+            let error = parse(object(&spec), &session).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

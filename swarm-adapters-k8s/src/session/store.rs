@@ -1,0 +1,158 @@
+//! The Lease of one session, as its worker writes and reads it.
+//!
+//! It is made by a POST and renewed by a PUT that names the version and the UID it replaces: one
+//! that is gone is never made again, which a PUT of a Lease would do otherwise. Every request is
+//! sent once.
+
+use std::sync::{Mutex, PoisonError};
+
+use async_trait::async_trait;
+use k8s_openapi::api::coordination::v1::Lease as Object;
+use kube::Api;
+use kube::api::PostParams;
+use swarm_core::JobName;
+use swarm_core::handover::{Lease, LeaseTerms, LeaseVersion, LeaseWrite, SessionId};
+use swarm_core::ports::{Position, SessionStore, StoreError};
+
+use super::{seen, version, written};
+use crate::api::WorkerView;
+use crate::controller::Clients;
+
+/// One session's place in the API server.
+#[derive(Debug)]
+pub struct KubeSession {
+    session: SessionId,
+    terms: LeaseTerms,
+    culprit: Option<JobName>,
+    leases: Api<Object>,
+    views: Api<WorkerView>,
+    /// The UID of our Lease, once it was seen.
+    uid: Mutex<Option<String>>,
+}
+
+impl KubeSession {
+    /// A session in `namespace` that lives by `terms`. `culprit` is the job that it believes to
+    /// have crashed its predecessor in the same pod; it is told with every write.
+    #[must_use]
+    pub fn new(
+        clients: &Clients,
+        namespace: &str,
+        session: SessionId,
+        terms: LeaseTerms,
+        culprit: Option<JobName>,
+    ) -> Self {
+        let client = clients.control();
+        let leases = Api::namespaced(client.clone(), namespace);
+        let views = Api::namespaced(client.clone(), namespace);
+        Self { session, terms, culprit, leases, views, uid: Mutex::default() }
+    }
+
+    fn what(&self) -> String {
+        format!("Lease `{}`", self.session)
+    }
+
+    fn uid(&self) -> Option<String> {
+        self.uid.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Remembers which object it is.
+    fn keep(&self, object: &Object) {
+        let mut uid = self.uid.lock().unwrap_or_else(PoisonError::into_inner);
+        uid.clone_from(&object.metadata.uid);
+    }
+}
+
+#[async_trait]
+impl SessionStore for KubeSession {
+    async fn write(&self, write: &LeaseWrite) -> Result<LeaseVersion, StoreError> {
+        let mut object = written(&self.session, write, &self.terms, self.culprit.as_ref());
+        let params = PostParams::default();
+        let answer = if write.expected.is_some() {
+            // Whoever expects a version has seen the object. Without its UID nothing would keep
+            // this from making it anew.
+            let Some(uid) = self.uid() else {
+                return Err(StoreError::Conflict { what: self.what() });
+            };
+            object.metadata.uid = Some(uid);
+            self.leases.replace(&self.session.to_string(), &params, &object).await
+        } else {
+            self.leases.create(&params, &object).await
+        };
+        let object = answer.map_err(|error| told_apart(self.what(), error))?;
+        self.keep(&object);
+        version(&object).ok_or_else(|| no_answer(self.what(), "the answer has no version"))
+    }
+
+    async fn read(&self) -> Result<Option<Lease>, StoreError> {
+        let name = self.session.to_string();
+        let found = self.leases.get_opt(&name).await;
+        let found = found.map_err(|error| told_apart(self.what(), error))?;
+        let Some(object) = found else { return Ok(None) };
+        let seen = seen(&object).map_err(|reason| no_answer(self.what(), &reason))?;
+        self.keep(&object);
+        Ok(Some(seen.lease))
+    }
+
+    /// A worker may not read ledgers; its own view, read afresh, tells as much.
+    async fn position(&self) -> Result<Option<Position>, StoreError> {
+        let what = || format!("WorkerView `{}`", self.session);
+        let found = self.views.get_opt(&self.session.to_string()).await;
+        let found = found.map_err(|error| told_apart(what(), error))?;
+        let Some(spec) = found.map(|view| view.spec) else { return Ok(None) };
+        let number = |value: i64| {
+            u64::try_from(value).map_err(|_| no_answer(what(), &format!("{value} is no counter")))
+        };
+        let (incarnation, revision) = (number(spec.incarnation)?, number(spec.revision)?);
+        Ok(Some(Position { incarnation, revision }))
+    }
+}
+
+fn no_answer(what: String, reason: &str) -> StoreError {
+    StoreError::Unavailable { what, source: reason.into() }
+}
+
+/// A failure by what a worker can do about it. What is neither a change nor a refusal passes, such
+/// as the failures of an API server that has too much to do.
+fn told_apart(what: String, error: kube::Error) -> StoreError {
+    let refused = |advice: &str, message: &str| StoreError::Refused {
+        code: "SessionRefused",
+        reason: format!("{what} is refused: {message}{advice}"),
+    };
+    let advice = "; bind ClusterRole `swarm-session-worker` to the service account of this pod";
+    match &error {
+        // 404 for a Lease that was there is a change like any other.
+        kube::Error::Api(status)
+            if status.is_conflict() || status.is_already_exists() || status.is_not_found() =>
+        {
+            StoreError::Conflict { what }
+        }
+        kube::Error::Api(status) if status.is_forbidden() => refused(advice, &status.message),
+        kube::Error::Api(status) if status.is_invalid() => refused("", &status.message),
+        _ => StoreError::Unavailable { what, source: error.into() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    fn told(code: u16, reason: &str) -> StoreError {
+        let status = Status::failure("it says why", reason).with_code(code);
+        told_apart("Lease `x`".to_owned(), kube::Error::Api(status.boxed()))
+    }
+
+    #[test]
+    fn what_was_changed_is_told_from_what_is_refused_and_from_what_passes() {
+        for (code, reason) in [(409, "Conflict"), (409, "AlreadyExists"), (404, "NotFound")] {
+            assert!(matches!(told(code, reason), StoreError::Conflict { .. }), "{reason}");
+        }
+        let forbidden = told(403, "Forbidden").to_string();
+        assert!(forbidden.starts_with("Lease `x` is refused: it says why; bind"), "{forbidden}");
+        assert_eq!(told(422, "Invalid").to_string(), "Lease `x` is refused: it says why");
+        for (code, reason) in [(500, "InternalError"), (429, "TooManyRequests"), (401, "No")] {
+            assert!(matches!(told(code, reason), StoreError::Unavailable { .. }), "{reason}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! A worker in a pod that takes part in sessions: it needs nothing but the Kubernetes API.
+//!
+//! A session that is over while no job runs is followed by the next one. One that loses its lease
+//! with jobs running ends the process, and the kubelet starts it again.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use swarm_adapters_host::clock;
+use swarm_adapters_host::marker::Marker;
+use swarm_adapters_k8s::controller::{self, Clients};
+use swarm_adapters_k8s::session::{KubeSession, KubeSessionViews};
+use swarm_core::JobName;
+use swarm_core::handover::{LeaseTerms, SessionId};
+
+use crate::Failure;
+use crate::args::{RunArgs, SessionArgs};
+use crate::jobs::Tools;
+use crate::run;
+use crate::session::{Endings, Life, Shared};
+
+/// How long before it is killed a worker has closed its session: for the last write of its lease,
+/// and for signals and timers that come late.
+const MARGIN: Duration = Duration::from_secs(2);
+
+/// Why the UID must be given, and how.
+const DOWNWARD: &str = "in the pod's container write env: [{name: POD_UID, valueFrom: \
+                        {fieldRef: {fieldPath: metadata.uid}}}]";
+
+/// What the command line says of the pod.
+pub(crate) struct Pod {
+    uid: String,
+    namespace: Option<String>,
+    kubeconfig: Option<PathBuf>,
+    terms: LeaseTerms,
+    patience: Duration,
+    state_dir: Option<PathBuf>,
+}
+
+impl Pod {
+    /// Looks whether a session can live by what `args` say.
+    pub(crate) fn new(args: &RunArgs) -> Result<Self, Failure> {
+        let SessionArgs { pod_uid, namespace, kubeconfig, grace, state_dir, .. } = &args.session;
+        let terms = run::terms(args)?;
+        let least = terms.stop_timeout.saturating_add(MARGIN);
+        if *grace < least {
+            return Err(Failure::Usage(format!(
+                "a grace of {grace:?} is too short: jobs may take {:?} to stop, and {MARGIN:?} more \
+                 are needed to close the session; set terminationGracePeriodSeconds and --grace \
+                 (SWARM_GRACE) to at least {least:?}",
+                terms.stop_timeout
+            )));
+        }
+        Ok(Self {
+            uid: checked(pod_uid.as_deref().unwrap_or_default())?.to_owned(),
+            namespace: namespace.clone().filter(|namespace| !namespace.is_empty()),
+            kubeconfig: kubeconfig.clone(),
+            terms,
+            patience: grace.saturating_sub(MARGIN),
+            state_dir: state_dir.clone(),
+        })
+    }
+
+    /// Lives one session after another until the worker is told to end.
+    pub(crate) async fn live(
+        &self,
+        tools: &Tools,
+        shared: &Shared,
+        endings: &Endings,
+    ) -> Result<(), Failure> {
+        let clients = controller::connect(self.kubeconfig.as_deref()).await;
+        let clients = clients.map_err(|error| Failure::Failed(error.to_string()))?;
+        let (mut marker, mut culprit) = self.marker()?.unzip();
+        let mut culprit = culprit.take().flatten();
+        if let Some(job) = &culprit {
+            tracing::warn!(%job, "the process before this one seems to have been ended by a job");
+        }
+        while !endings.are_told() {
+            let next_at = clock::now().after(self.terms.renew);
+            let life = self.life(&clients, culprit.take(), tools, marker.as_mut(), shared)?;
+            tracing::info!(session = %life.id, "opening a session");
+            life.run(endings).await?;
+            shared.ready.send_replace(false);
+            // Whatever ends sessions must not be asked for new ones all the time.
+            tokio::select! {
+                () = clock::sleep_until(next_at) => {}
+                () = endings.told() => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn life<'a>(
+        &self,
+        clients: &Clients,
+        culprit: Option<JobName>,
+        tools: &Tools,
+        marker: Option<&'a mut Marker>,
+        shared: &'a Shared,
+    ) -> Result<Life<'a>, Failure> {
+        let id = SessionId::new(&self.uid, run::nonce()?);
+        let namespace = self.namespace.as_deref().unwrap_or_else(|| clients.namespace());
+        let store = KubeSession::new(clients, namespace, id.clone(), self.terms, culprit);
+        let views = KubeSessionViews::follow(clients, namespace, &id);
+        let jobs = tools.jobs(&id.to_string())?;
+        let (store, views) = (Arc::new(store), Box::new(views));
+        let (terms, patience) = (self.terms, self.patience);
+        Ok(Life { id, terms, patience, store, views, jobs, marker, shared })
+    }
+
+    fn marker(&self) -> Result<Option<(Marker, Option<JobName>)>, Failure> {
+        let Some(dir) = &self.state_dir else { return Ok(None) };
+        let opened = Marker::open(dir, &self.uid).map_err(|error| {
+            let dir = dir.display();
+            Failure::Failed(format!(
+                "state directory {dir} cannot be used: {error}; mount an emptyDir there, or leave \
+                 --state-dir (SWARM_STATE_DIR) out"
+            ))
+        });
+        opened.map(Some)
+    }
+}
+
+/// The UID of a pod is a UUID; anything else is a variable that nobody filled in.
+fn checked(uid: &str) -> Result<&str, Failure> {
+    if uid.is_empty() {
+        let sentence =
+            format!("a session is named after its pod, and POD_UID is not set; {DOWNWARD}");
+        return Err(Failure::Usage(sentence));
+    }
+    let groups: Vec<_> = uid.split('-').collect();
+    let is_hex = |group: &&str| group.bytes().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'));
+    let lengths: Vec<_> = groups.iter().map(|group| group.len()).collect();
+    if lengths == [8, 4, 4, 4, 12] && groups.iter().all(is_hex) {
+        return Ok(uid);
+    }
+    let uid = uid.escape_debug();
+    Err(Failure::Usage(format!("`{uid}` is not the UID of a pod; {DOWNWARD}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    const UID: &str = "6f1c2a34-0000-4000-8000-0123456789ab";
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        worker: RunArgs,
+    }
+
+    fn refusal(words: &[&str]) -> String {
+        let words = ["w", "--protocol=session"].iter().chain(words);
+        let args = Cli::try_parse_from(words).unwrap().worker;
+        match Pod::new(&args) {
+            Err(Failure::Usage(sentence)) => sentence,
+            Err(other) => panic!("{other}"),
+            Ok(_) => String::new(),
+        }
+    }
+
+    #[test]
+    fn what_no_session_can_live_by_is_refused_with_what_to_write_instead() {
+        let uid = format!("--pod-uid={UID}");
+        assert_eq!(refusal(&[&uid]), "");
+        assert!(refusal(&[]).contains("POD_UID is not set; in the pod's container write env:"));
+        for odd in ["$(POD_UID)", "worker-0", "6F1C2A34-0000-4000-8000-0123456789AB"] {
+            let refusal = refusal(&[&format!("--pod-uid={odd}")]);
+            assert!(refusal.contains("is not the UID of a pod; in the pod's"), "{refusal}");
+        }
+        let short = refusal(&[&uid, "--lease=16s"]);
+        assert!(short.contains("at least 3 × renew + stop timeout = 17s"), "{short}");
+        let short = refusal(&[&uid, "--grace=6s"]);
+        assert!(short.contains("(SWARM_GRACE) to at least 7s"), "{short}");
+    }
+}
