@@ -9,13 +9,15 @@
     reason = "KubeSchema makes a hidden twin of every struct, and columns repeat their types"
 )]
 
+mod handover;
 mod ledger;
 mod refresh;
 mod source;
 mod worker_view;
 
+pub use handover::{HandoverSpec, LeaseTermsSpec, PolicySpec, ProtocolSpec};
 pub use ledger::{Claimant, Holdings, SwarmLedger, SwarmLedgerSpec};
-pub use refresh::{HandoverSpec, RefreshMode, RefreshSpec, VersionEndpoint};
+pub use refresh::{RefreshMode, RefreshSpec, VersionEndpoint};
 pub use source::{ConfigMapKey, JobSource, SourceFormat, SourceSelector};
 pub use worker_view::{GrantedJob, WorkerView, WorkerViewSpec};
 
@@ -74,6 +76,16 @@ pub const FIELD_MANAGER: &str = "swarm-operator";
     printcolumn(json_path = ".status.version", name = "Version", type_ = "integer", priority = 1),
     printcolumn(json_path = ".metadata.creationTimestamp", name = "Age", type_ = "date")
 )]
+#[x_kube(validation = needs_sessions(
+    "!has(self.handover) || !has(self.handover.policy) || self.handover.policy != 'Exclusive'",
+    "handover.policy: Exclusive needs workers that acknowledge what they are told: \
+     write worker.protocol: Session, or leave the policy out"
+))]
+#[x_kube(validation = needs_sessions(
+    "!has(self.jobs) || !self.jobs.exists(job, has(job.runOnce) && job.runOnce)",
+    "a job with runOnce needs workers that tell when it is done: write worker.protocol: Session, \
+     or leave runOnce out"
+))]
 #[serde(rename_all = "camelCase")]
 pub struct SwarmSpec {
     /// The jobs, each with a name of its own. At most 2000; `jobSources` takes more.
@@ -110,7 +122,7 @@ pub struct SwarmSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub view: Option<ViewSpec>,
 
-    /// How long workers wait for each other.
+    /// How jobs are handed over, and how long workers wait for each other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handover: Option<HandoverSpec>,
 
@@ -123,8 +135,16 @@ pub struct SwarmSpec {
     pub rebalance: Option<RebalanceSpec>,
 }
 
+/// What only workers of sessions can do.
+fn needs_sessions(unless: &str, message: &'static str) -> kube::core::Rule {
+    let session =
+        "has(self.worker) && has(self.worker.protocol) && self.worker.protocol == 'Session'";
+    kube::core::Rule::new(format!("{unless} || ({session})")).message(message)
+}
+
 /// One job.
-#[derive(KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Job {
     /// The job's name: printable ASCII without spaces, as in `stream:cctv0:updated`.
     #[schemars(length(min = 1, max = 253), regex(pattern = "^[!-~]+$"))]
@@ -142,6 +162,15 @@ pub struct Job {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = -1_000_000_000, max = 1_000_000_000))]
     pub priority: Option<i32>,
+    /// Whether the job is done, and never run again, once it has ended well. It needs
+    /// `worker.protocol: Session`. Default: false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_once: Option<bool>,
+    /// What the worker is told beside the job's name; workers that read a file are not. Names are of
+    /// `a-z`, `A-Z`, `0-9` and `_`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maxProperties" = 32))]
+    pub params: Option<BTreeMap<String, String>>,
 }
 
 /// The pool: the workload whose pods are the workers.
@@ -174,6 +203,9 @@ pub struct WorkloadRef {
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerSpec {
+    /// How workers are spoken to. Default: `Plain`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<ProtocolSpec>,
     /// What `swarm-worker` does with a job. In a cluster a worker that only reads the view is told
     /// by its own command line; this field serves `swarm-operator local`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -302,6 +334,15 @@ pub struct SwarmStatus {
     /// How many workers do not have their newest jobs yet, as far as that is known.
     #[serde(default)]
     pub workers_stale: i32,
+    /// How many jobs are on their way: their workers were asked to let go and have not answered yet.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub moving: i32,
+    /// How many finite jobs are done.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub done: i32,
+    /// How many jobs are kept away from workers for a while, since they crashed several.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub quarantined: i32,
     /// While jobs have no worker: how many workers would be enough for all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired_workers: Option<i32>,
@@ -311,8 +352,9 @@ pub struct SwarmStatus {
     /// Which pods these are, as a label selector; of the scale subresource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
-    /// `Ready`, `PoolReady`, `AllJobsAssigned` and `Converged` always; `Reconciling`, `Stalled` and
-    /// `RefreshBlocked` only while they are true.
+    /// `Ready`, `PoolReady`, `AllJobsAssigned` and `Converged` always; `Reconciling`, `Stalled`,
+    /// `RefreshBlocked`, `LeaseTooLong`, `RevocationHeld` and `ReleaseUnanswered` only while they are
+    /// true.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend(
         "x-kubernetes-list-type" = "map",
@@ -321,7 +363,18 @@ pub struct SwarmStatus {
     pub conditions: Vec<Condition>,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(count: &i32) -> bool {
+    *count == 0
+}
+
 impl Swarm {
+    /// How its workers are spoken to.
+    #[must_use]
+    pub fn protocol(&self) -> ProtocolSpec {
+        self.spec.worker.as_ref().and_then(|worker| worker.protocol).unwrap_or_default()
+    }
+
     /// The name of the view's ConfigMap.
     #[must_use]
     pub fn view_config_map(&self) -> String {

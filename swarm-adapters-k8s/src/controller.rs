@@ -1,23 +1,26 @@
 //! The operator on Kubernetes: what triggers a turn, and one turn of one Swarm.
 //!
 //! Watches feed caches, and every change of a Swarm, of its StatefulSet, pods or view triggers a
-//! turn: observe, decide, write the ledger, publish the view, refresh the workers it concerns, write
-//! the status. A turn that finds everything as it should be writes nothing.
+//! turn: observe, decide, write the ledger, publish the views, refresh the workers it concerns, write
+//! the status. What a session tells with its Lease triggers one, too; that it lives does not. A turn that finds everything as it should be writes nothing.
 
 mod cached;
+mod clock;
 mod context;
 mod gone;
 mod pools;
 mod refresh;
 mod release;
+mod sessions;
 mod sources;
 mod turn;
+mod worker_views;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
@@ -36,6 +39,8 @@ use crate::metrics::Metrics;
 use crate::view::{OWNER_ANNOTATION, VIEW_LABEL};
 use cached::cached;
 use context::Context;
+use sessions::{Ended, Leases};
+use worker_views::Views;
 
 /// Keeps a Swarm until its workers were told that they have no jobs any more.
 const FINALIZER: &str = "swarm.k8slab.info/release";
@@ -153,6 +158,7 @@ pub async fn run(
     let reporter = Reporter { controller: FIELD_MANAGER.into(), instance: None };
     let recorder = Recorder::new(clients.control.clone(), reporter);
     let (all_pools, ledger_pools, node_pools) = (pools.clone(), pools.clone(), pools.clone());
+    let told_pools = pools.clone();
     let pods_anywhere = pods.store.clone();
     let caches = context::Caches {
         swarms: swarms.clone(),
@@ -164,8 +170,23 @@ pub async fn run(
         ledgers,
         sources,
     };
-    let context = Arc::new(Context::new(clients.control, caches, recorder, metrics, ready));
+    let seen = context::SeenSessions {
+        leases: Leases::new(),
+        views: Views::new(),
+        ended: Ended::default(),
+    };
+    let (leases, views_of_sessions, ended) =
+        (seen.leases.clone(), seen.views.clone(), seen.ended.clone());
+    let context = Arc::new(Context::new(clients.control, caches, recorder, metrics, seen, ready));
     tokio::spawn(announce(context.clone()));
+    let sweep = context.clone();
+    let sweep = AbortOnDrop(tokio::spawn(async move { sweep.sweep().await }));
+    let pod_stream = pod_stream.inspect_ok(move |pod| ended.note(pod));
+    let told = context.clone();
+    let lease_stream = leases
+        .follow(scope.api(client))
+        .flat_map(move |named| futures::stream::iter(told.concerned_by(&named, &told_pools)));
+    let worker_view_stream = views_of_sessions.follow(scope.api(client));
 
     // The status is written by ourselves and must not trigger a turn; finalizers and annotations
     // are not part of the generation.
@@ -196,6 +217,8 @@ pub async fn run(
             let pool = name.strip_prefix("statefulset.").unwrap_or_default();
             pools::with_pod(&of_ledger, &ledger_pools, &namespace, pool)
         })
+        .reconcile_on(lease_stream)
+        .reconcile_on(worker_view_stream)
         .watches_stream(source_stream, move |map| sources::with_source(&of_source, &map))
         .watches_stream(view_stream, |view| {
             let owner = view.annotations().get(OWNER_ANNOTATION)?;
@@ -210,11 +233,24 @@ pub async fn run(
             }
         })
         .await;
+    drop(sweep);
+}
+
+/// Ends a task with whoever began it.
+struct AbortOnDrop(tokio::task::JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 /// Says that the operator is ready once every cache is.
 async fn announce(context: Arc<Context>) {
-    if context.caches.wait_until_filled().await.is_ok() {
+    let caches = context.caches.wait_until_filled().await;
+    context.leases.wait_until_filled().await;
+    context.views.wait_until_filled().await;
+    if caches.is_ok() {
         tracing::info!("caches are filled");
         context.filled.send_replace(true);
     }
@@ -273,6 +309,7 @@ fn error_policy(
     let doublings = failures.min(10);
     let pause = (SOON * 2_u32.pow(doublings)).min(PAUSE_MAX);
     if !conflict {
+        context.leases.failed(clock::now());
         let cause = std::error::Error::source(error).map(ToString::to_string);
         tracing::warn!(swarm = %swarm.name_any(), %error, cause, ?pause, "a turn failed");
     }

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use swarm_core::handover::{LeaseTerms, Policy};
 use swarm_core::{Desired, Job, JobName, Jobs, Mode, Rules, Share, Slot, Timing};
 
-use crate::api::{self, ModeSpec, RebalanceSpec, Swarm};
+use crate::api::{self, ModeSpec, PolicySpec, ProtocolSpec, RebalanceSpec, Swarm};
+use crate::manifest::check_params;
 
 /// For how long changes that follow a change are gathered, unless the Swarm says otherwise.
 const BATCH_WINDOW: Duration = Duration::from_secs(1);
@@ -35,15 +37,28 @@ pub fn desired(swarm: &Swarm) -> Result<Desired, SpecError> {
         if jobs.contains_key(&name) {
             return Err(at(format!("job `{name}` stands twice; remove one")));
         }
+        let params = spec.params.as_ref().map_or(Ok(()), check_params);
+        params.map_err(at)?;
+        if spec.run_once == Some(true) && swarm.protocol() == ProtocolSpec::Plain {
+            return Err(at(format!(
+                "job `{name}` has runOnce, which needs workers that tell when it is done; write \
+                 worker.protocol: Session, or leave it out"
+            )));
+        }
         jobs.insert(name, job);
     }
     let max_jobs = swarm.spec.worker.as_ref().and_then(|worker| worker.max_jobs);
     let rebalance = swarm.spec.rebalance.clone().unwrap_or_default();
+    let handover = swarm.spec.handover.as_ref();
+    let release_timeout = handover.and_then(|handover| handover.release_timeout);
+    let timing = timing(&rebalance);
+    let release_timeout = release_timeout.map_or(timing.release_timeout, Into::into);
     Ok(Desired {
         jobs,
         rules: rules(&rebalance),
         max_jobs: max_jobs.map(self::max_jobs).transpose()?,
-        timing: timing(&rebalance),
+        timing: Timing { release_timeout, ..timing },
+        policy: policy(swarm)?,
         paused: rebalance.paused.unwrap_or_default(),
         batch_window: rebalance.batch_window.map_or(BATCH_WINDOW, Into::into),
         replicas: swarm.spec.replicas.map(replicas).transpose()?,
@@ -51,9 +66,57 @@ pub fn desired(swarm: &Swarm) -> Result<Desired, SpecError> {
     })
 }
 
+/// What it takes to end an ownership.
+fn policy(swarm: &Swarm) -> Result<Policy, SpecError> {
+    let policy = swarm.spec.handover.as_ref().and_then(|handover| handover.policy);
+    match (policy.unwrap_or_default(), swarm.protocol()) {
+        (PolicySpec::AtLeastOnce, _) => Ok(Policy::AtLeastOnce),
+        (PolicySpec::Exclusive, ProtocolSpec::Session) => Ok(Policy::Exclusive),
+        (PolicySpec::Exclusive, ProtocolSpec::Plain) => Err(SpecError {
+            place: "spec.handover.policy".into(),
+            reason: "Exclusive needs workers that acknowledge what they are told; write \
+                     worker.protocol: Session, or leave it out"
+                .into(),
+        }),
+    }
+}
+
+/// The timing of the sessions of a Swarm's workers.
+///
+/// # Errors
+///
+/// [`SpecError`] for what a schema older than this operator let through.
+pub fn lease_terms(swarm: &Swarm) -> Result<LeaseTerms, SpecError> {
+    /// Shorter renewals, and longer leases, are refused: the API server has to bear the ones, and
+    /// people have to wait for the others.
+    const BOUNDS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_hours(1));
+    let default = LeaseTerms::default();
+    let handover = swarm.spec.handover.clone().unwrap_or_default();
+    let lease = handover.lease.unwrap_or_default();
+    let terms = LeaseTerms {
+        duration: lease.duration.map_or(default.duration, Into::into),
+        renew: lease.renew.map_or(default.renew, Into::into),
+        stop_timeout: handover.stop_timeout.map_or(default.stop_timeout, Into::into),
+        ..default
+    };
+    let wrong = |place: &str, reason| Err(SpecError { place: place.into(), reason });
+    if terms.renew < BOUNDS.0 {
+        let reason = format!("{:?} is too often; write 500ms or more", terms.renew);
+        return wrong("spec.handover.lease.renew", reason);
+    }
+    if BOUNDS.1 < terms.duration {
+        let reason = format!("{:?} is too long; write 1h or less", terms.duration);
+        return wrong("spec.handover.lease.duration", reason);
+    }
+    match terms.check() {
+        Ok(()) => Ok(terms),
+        Err(error) => wrong("spec.handover.lease.duration", error.to_string()),
+    }
+}
+
 /// A job and its wishes, or the sentence that says what is wrong with it.
 pub(crate) fn job(spec: &api::Job) -> Result<(JobName, Job), String> {
-    let api::Job { name, share, pin, priority } = spec;
+    let api::Job { name, share, pin, priority, run_once: _, params: _ } = spec;
     let name = JobName::new(name).map_err(|error| error.to_string())?;
     let share = share.map(|percent| {
         let share = u8::try_from(percent).ok().and_then(|percent| Share::new(percent).ok());
@@ -140,10 +203,41 @@ mod tests {
             ("jobs: [{name: a}, {name: a}]", "spec.jobs[1]: job `a` stands twice"),
             ("replicas: -1", "spec.replicas: -1 is no number of workers"),
             ("worker: {maxJobs: 0}", "spec.worker.maxJobs: 0 is no number of jobs"),
+            ("jobs: [{name: a, runOnce: true}]", "spec.jobs[0]: job `a` has runOnce, which needs"),
+            ("jobs: [{name: a, params: {\"-\": x}}]", "spec.jobs[0]: `-` cannot name a param"),
+            ("handover: {policy: Exclusive}", "spec.handover.policy: Exclusive needs workers"),
         ];
         for (text, expected) in cases {
             let message = spec(&format!("{POOL}\n{text}")).unwrap_err().to_string();
             assert!(message.starts_with(expected), "{message}");
         }
+    }
+
+    #[test]
+    fn leases_that_cannot_work_are_refused_with_what_would() {
+        let terms = |text: &str| {
+            let spec = serde_yaml::from_str(&format!("{POOL}\nhandover: {text}")).unwrap();
+            lease_terms(&Swarm::new("streams", spec)).map_err(|error| error.to_string())
+        };
+        assert_eq!(terms("{}"), Ok(LeaseTerms::default()));
+        let short = terms("{stopTimeout: 1s, lease: {duration: 7s, renew: 2s}}").unwrap();
+        assert_eq!(short.fence_wait(), Duration::from_secs(7) * 1010 / 990 + short.slack);
+        let cases = [
+            ("{lease: {duration: 16s}}", "spec.handover.lease.duration: a lease of 16s is too"),
+            ("{lease: {renew: 400ms}}", "spec.handover.lease.renew: 400ms is too often"),
+            ("{lease: {duration: 2h}}", "spec.handover.lease.duration: 7200s is too long"),
+        ];
+        for (text, expected) in cases {
+            let message = terms(text).unwrap_err();
+            assert!(message.starts_with(expected), "{message}");
+        }
+    }
+
+    #[test]
+    fn exclusive_handovers_are_for_sessions() {
+        let text = "worker: {protocol: Session}\nhandover: {policy: Exclusive, releaseTimeout: 9s}";
+        let desired = spec(&format!("{POOL}\n{text}")).unwrap();
+        assert_eq!(desired.policy, Policy::Exclusive);
+        assert_eq!(desired.timing.release_timeout, Duration::from_secs(9));
     }
 }

@@ -27,7 +27,7 @@ use crate::convert::{self, SpecError};
 use crate::schema;
 use crate::yaml::printable;
 use documents::{Object, Objects};
-use jobs::JobList;
+pub(crate) use jobs::{JobList, check_params};
 
 /// The most workers that a manifest may ask for.
 pub const WORKERS_MAX: u32 = 100_000;

@@ -3,6 +3,7 @@
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
@@ -19,6 +20,14 @@ pub struct Metrics {
     pub moves: Counter,
     /// Pods nudged.
     pub nudges: Counter,
+    /// Views of sessions written.
+    pub view_writes: Counter,
+    /// Leases of silent sessions revoked.
+    pub revocations: Counter,
+    /// Sessions that live.
+    pub sessions: Gauge,
+    /// Jobs whose holders were asked to let go and have not done so yet.
+    pub releases_under_way: Gauge,
     /// Pods replaced so that they read their view, by what became of it.
     pub refreshes: Family<RefreshLabels, Counter>,
 }
@@ -48,6 +57,10 @@ impl Metrics {
             ledger_writes: Counter::default(),
             moves: Counter::default(),
             nudges: Counter::default(),
+            view_writes: Counter::default(),
+            revocations: Counter::default(),
+            sessions: Gauge::default(),
+            releases_under_way: Gauge::default(),
             refreshes: Family::default(),
         };
         let registry = registry.sub_registry_with_prefix("swarm");
@@ -62,10 +75,75 @@ impl Metrics {
         registry.register("job_moves", "Jobs that changed their holder", metrics.moves.clone());
         registry.register("nudges", "Pods nudged to read their view", metrics.nudges.clone());
         registry.register(
+            "worker_view_writes",
+            "Views of sessions written",
+            metrics.view_writes.clone(),
+        );
+        registry.register(
+            "revocations",
+            "Leases of silent sessions taken away",
+            metrics.revocations.clone(),
+        );
+        registry.register("sessions", "Sessions that live", metrics.sessions.clone());
+        registry.register(
+            "releases_under_way",
+            "Jobs whose holders were asked to let go and have not done so yet",
+            metrics.releases_under_way.clone(),
+        );
+        registry.register(
             "refreshes",
             "Pods replaced to read their view, by what became of it",
             metrics.refreshes.clone(),
         );
         metrics
+    }
+}
+
+/// How much one Swarm adds to the gauges of all; what it added goes with it.
+#[derive(Debug)]
+pub struct Counted {
+    gauges: [Gauge; 2],
+    counts: [i64; 2],
+}
+
+impl Counted {
+    /// Nothing so far.
+    #[must_use]
+    pub fn of(metrics: &Metrics) -> Self {
+        let gauges = [metrics.sessions.clone(), metrics.releases_under_way.clone()];
+        Self { gauges, counts: [0; 2] }
+    }
+
+    /// Now it has so many sessions, and so many releases under way.
+    pub fn set(&mut self, sessions: usize, releases: usize) {
+        let now = [sessions, releases].map(|count| i64::try_from(count).unwrap_or(i64::MAX));
+        for ((gauge, count), now) in self.gauges.iter().zip(&mut self.counts).zip(now) {
+            gauge.inc_by(now - *count);
+            *count = now;
+        }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.set(0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_swarm_adds_to_the_gauges_goes_with_it() {
+        let metrics = Metrics::register(&mut Registry::default());
+        let mut one = Counted::of(&metrics);
+        let mut other = Counted::of(&metrics);
+        one.set(3, 2);
+        other.set(4, 0);
+        one.set(2, 0);
+        assert_eq!((metrics.sessions.get(), metrics.releases_under_way.get()), (6, 0));
+        drop(one);
+        assert_eq!(metrics.sessions.get(), 4);
     }
 }

@@ -146,7 +146,7 @@ pub fn slot_of(pool: &StatefulSet, pod: &Pod) -> Option<Slot> {
     ordinal.parse().ok().map(Slot)
 }
 
-fn is_terminal(pod: &Pod) -> bool {
+pub(crate) fn is_terminal(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     matches!(phase, Some("Succeeded" | "Failed"))
 }

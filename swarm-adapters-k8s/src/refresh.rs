@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use swarm_core::{PLAIN_HANDOVER, Slot};
 
-use crate::api::{HandoverSpec, RefreshMode, Swarm};
+use crate::api::{RefreshMode, Swarm};
 use crate::nudge::{Nudge, nudge, version_of};
 
 /// Says with which publication a pod started: the newest one when it was created. Only where pods are
@@ -39,7 +39,8 @@ impl RefreshTerms {
     #[must_use]
     pub fn of(swarm: &Swarm) -> Self {
         let refresh = swarm.spec.refresh.clone().unwrap_or_default();
-        let HandoverSpec { release_timeout } = swarm.spec.handover.clone().unwrap_or_default();
+        let handover = swarm.spec.handover.as_ref();
+        let release_timeout = handover.and_then(|handover| handover.release_timeout);
         let most = refresh.max_unavailable.and_then(|most| usize::try_from(most).ok());
         let worker = swarm.spec.worker.as_ref();
         Self {

@@ -1,8 +1,10 @@
 //! What a Swarm's status says: derived from one turn, written, and never read back for a decision.
 
 mod refreshed;
+mod sessions;
 
 pub use refreshed::Refreshed;
+pub use sessions::{SessionsTold, Unanswered};
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,6 +40,12 @@ pub enum Reason {
     Refreshing,
     /// Workers should be replaced, and may not be.
     RefreshBlocked,
+    /// Workers hold Leases for longer than the Swarm allows, so they get no jobs.
+    LeaseTooLong,
+    /// Too many workers are silent at once to take their Leases away.
+    RevocationHeld,
+    /// Workers do not let go of jobs that they were asked to let go of.
+    ReleaseUnanswered,
     /// Somebody asked for everything to stay as it is.
     Paused {
         /// Whether every job has a worker that is ready all the same, and none has another.
@@ -73,6 +81,9 @@ impl Reason {
             Self::Scaling => "Scaling",
             Self::Refreshing => "Refreshing",
             Self::RefreshBlocked => "RefreshBlocked",
+            Self::LeaseTooLong => "LeaseTooLong",
+            Self::RevocationHeld => "RevocationHeld",
+            Self::ReleaseUnanswered => "ReleaseUnanswered",
             Self::Paused { .. } => "Paused",
             Self::PoolNotFound => "PoolNotFound",
             Self::PoolAmbiguous => "PoolAmbiguous",
@@ -97,8 +108,11 @@ impl Reason {
             | Self::Scaling
             | Self::Refreshing
             | Self::RefreshBlocked
+            | Self::RevocationHeld
+            | Self::ReleaseUnanswered
             | Self::Paused { .. } => false,
-            Self::PoolNotFound
+            Self::LeaseTooLong
+            | Self::PoolNotFound
             | Self::PoolAmbiguous
             | Self::SourceMissing
             | Self::SourceInvalid
@@ -111,7 +125,8 @@ impl Reason {
     /// Whether an Event about it is a warning.
     #[must_use]
     pub fn is_warning(self) -> bool {
-        self.is_stalled() || self == Self::RefreshBlocked
+        let warns = [Self::RefreshBlocked, Self::RevocationHeld, Self::ReleaseUnanswered];
+        self.is_stalled() || warns.contains(&self)
     }
 
     fn is_ready(self) -> bool {
@@ -136,7 +151,7 @@ impl Verdict {
     /// The verdict on a turn that was carried out.
     #[must_use]
     pub fn of(facts: &Facts<'_>) -> Self {
-        let Facts { decision, desired, observed, refreshed, pool: _ } = *facts;
+        let Facts { decision, desired, observed, refreshed, sessions, pool: _ } = *facts;
         let plan = &decision.plan;
         let jobs = plan.assignment.len() + plan.unassigned.len();
         match decision.waiting {
@@ -149,6 +164,9 @@ impl Verdict {
             }
             Some(Waiting::Paused) => return Self::paused(decision, desired, observed),
             Some(Waiting::Gathering) | None => {}
+        }
+        if let Some(verdict) = sessions.verdict() {
+            return verdict;
         }
         if !plan.unassigned.is_empty() {
             return Self::without_worker(decision, jobs);
@@ -227,7 +245,7 @@ fn not_ready<'a>(decision: &Decision, observed: &'a Observed) -> Vec<&'a str> {
 }
 
 /// A list of names of bounded length.
-fn shortened(names: &[&str]) -> String {
+pub(crate) fn shortened(names: &[&str]) -> String {
     const SHOWN: usize = 5;
     let shown = names[..names.len().min(SHOWN)].join(", ");
     match names.len().checked_sub(SHOWN) {
@@ -249,6 +267,8 @@ pub struct Facts<'a> {
     pub pool: &'a StatefulSet,
     /// Which workers have what was published.
     pub refreshed: &'a Refreshed,
+    /// What there is to say about sessions.
+    pub sessions: &'a SessionsTold,
 }
 
 /// The status after a turn.
@@ -259,7 +279,7 @@ pub fn after_turn(
     facts: &Facts<'_>,
     verdict: &Verdict,
 ) -> SwarmStatus {
-    let Facts { decision, desired, observed, pool, refreshed } = *facts;
+    let Facts { decision, desired, observed, pool, refreshed, sessions } = *facts;
     let plan = &decision.plan;
     let mut unassigned = BTreeMap::<String, i32>::new();
     for reason in plan.unassigned.values() {
@@ -279,6 +299,9 @@ pub fn after_turn(
         workers_ready: count(observed.ready()),
         workers_desired: count(wanted),
         workers_stale: count(refreshed.stale.len()),
+        moving: count(sessions.moving),
+        done: count(sessions.done),
+        quarantined: count(sessions.quarantined.len()),
         desired_workers: workers_enough(decision, desired),
         replicas: pool.status.as_ref().map_or(0, |status| status.replicas),
         selector: selector.map(|selector| selector.to_string()),
@@ -286,6 +309,7 @@ pub fn after_turn(
     };
     let mut extra = vec![pool_ready(observed, wanted), all_assigned(decision)];
     extra.extend(refreshed.parts());
+    extra.extend(sessions.parts());
     judged(generation, before, status, verdict, extra)
 }
 
@@ -446,8 +470,9 @@ mod tests {
         let ledger = decide(&Ledger::new(1), &all, &ready).ledger;
         let decision = decide(&ledger, desired, observed);
         let (pool, refreshed) = (StatefulSet::default(), Refreshed::default());
-        let facts =
-            Facts { decision: &decision, desired, observed, pool: &pool, refreshed: &refreshed };
+        let (decision, sessions) = (&decision, &SessionsTold::default());
+        let (pool, refreshed) = (&pool, &refreshed);
+        let facts = Facts { decision, desired, observed, pool, refreshed, sessions };
         let status = after_turn(Some(7), None, &facts, &Verdict::of(&facts));
         let told = status.conditions.iter();
         let told = told.map(|it| format!("{}={} {}", it.type_, it.status, it.reason)).collect();

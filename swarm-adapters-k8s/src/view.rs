@@ -149,9 +149,25 @@ impl ConfigMapViewStore {
     }
 }
 
+/// What plain workers read: sessions have views of their own. Where there are none but sessions it
+/// is empty and stays as it is, so that their moves write nothing here.
+fn of_plain_workers(ledger: &Ledger) -> View {
+    let mut view = ledger.view();
+    let sessions = ledger.slots.values().filter(|record| !record.session.is_plain());
+    let before = view.workers.len();
+    for record in sessions {
+        view.workers.remove(&record.worker);
+    }
+    if view.workers.is_empty() && 0 < before {
+        return View::default();
+    }
+    view
+}
+
 /// The view that follows from a ledger, if it is not too large.
-fn view_of(ledger: &Ledger) -> Result<String, StoreError> {
-    let yaml = ledger.view().to_yaml();
+fn view_of(ledger: &Ledger) -> Result<(String, u64), StoreError> {
+    let view = of_plain_workers(ledger);
+    let (yaml, version) = (view.to_yaml(), view.version);
     if yaml.len() > VIEW_BYTES_MAX {
         let reason = format!(
             "the view would have {} bytes, more than the {VIEW_BYTES_MAX} that fit into a \
@@ -160,7 +176,7 @@ fn view_of(ledger: &Ledger) -> Result<String, StoreError> {
         );
         return Err(StoreError::Refused { code: "ViewTooLarge", reason });
     }
-    Ok(yaml)
+    Ok((yaml, version))
 }
 
 #[async_trait]
@@ -183,7 +199,8 @@ impl ViewStore for ConfigMapViewStore {
     }
 
     async fn publish(&self, ledger: &Ledger) -> Result<(), StoreError> {
-        let (yaml, version) = (view_of(ledger)?, ledger.version.to_string());
+        let (yaml, version) = view_of(ledger)?;
+        let version = version.to_string();
         let mut last = self.last.lock().await;
         let existing = self.existing(last.as_ref()).await?;
         if let Some(existing) = &existing {
@@ -262,6 +279,27 @@ mod tests {
         let error = view_of(&ledger(40_000)).unwrap_err().to_string();
         assert!(error.starts_with("the view would have 12"), "{error}");
         assert!(error.ends_with("divide the jobs among several Swarms"), "{error}");
+    }
+
+    #[test]
+    fn sessions_do_not_stand_in_the_shared_view_and_their_moves_do_not_change_it() {
+        use swarm_core::handover::SessionId;
+        let ledger = |names: [&str; 2]| {
+            let jobs = jobs(names).unwrap();
+            let plan = plan(&jobs, &Assignment::default(), &Pool::ready(2));
+            Ledger::new(0).next(&plan.assignment, &Pool::ready(2))
+        };
+        let with_sessions = |mut ledger: Ledger, count: usize| {
+            for (record, nonce) in ledger.slots.values_mut().zip(0..).take(count) {
+                record.session = SessionId::new("pod", nonce);
+            }
+            of_plain_workers(&ledger)
+        };
+        let mixed = with_sessions(ledger(["a", "b"]), 1);
+        assert_eq!((mixed.workers.len(), mixed.version), (1, 1));
+        let all = with_sessions(ledger(["a", "b"]), 2);
+        assert_eq!(all, with_sessions(ledger(["c", "d"]), 2));
+        assert_eq!(all.to_yaml(), "workloads: {}\nversion: 0\n");
     }
 
     #[test]

@@ -1,12 +1,8 @@
 //! How plain workers are brought to what was published for them.
 
 use kube::KubeSchema;
-use kube::core::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use super::bounded_duration;
-use crate::duration;
 
 /// How workers are brought to read what is new. Only workers whose own jobs changed are concerned,
 /// and those that gave jobs to others come before those.
@@ -38,17 +34,6 @@ pub enum RefreshMode {
     Delete,
     /// Nothing.
     None,
-}
-
-/// How long workers wait for each other.
-#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct HandoverSpec {
-    /// How long workers that gain jobs wait for those that gave them and were not brought up to date
-    /// yet, and how long a Swarm that is deleted waits for its workers to stop. Default: `60s`.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "duration::read")]
-    #[x_kube(validation = bounded_duration())]
-    pub release_timeout: Option<Duration>,
 }
 
 /// Where a worker tells which jobs it runs: it answers GET with

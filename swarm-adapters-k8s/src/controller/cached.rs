@@ -6,7 +6,10 @@ use std::sync::{Arc, RwLock};
 
 use futures::{Stream, StreamExt, TryStreamExt};
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
-use k8s_openapi::api::core::v1::{ConfigMap, Node, NodeSpec, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, ContainerState, ContainerStateTerminated, ContainerStatus, Node, NodeSpec, Pod,
+    PodSpec,
+};
 use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::{ObjectRef, Store, store};
 use kube::runtime::watcher::Event;
@@ -62,7 +65,7 @@ impl Cached for Swarm {
     }
 }
 
-/// The key of a Swarm with this UID.
+/// The key of the Swarm, or the pod, with this UID.
 pub(super) fn with_uid(uid: &str) -> String {
     format!("uid {uid}")
 }
@@ -108,6 +111,10 @@ impl Cached for Pod {
             };
             // Of the others nobody asks; their times alone are a quarter of a pod.
             kept.conditions.iter_mut().for_each(|all| all.retain(|one| one.type_ == "Ready"));
+            // Of a pod that has ended it matters whether all of it has.
+            let has_ended = matches!(kept.phase.as_deref(), Some("Succeeded" | "Failed"));
+            let containers = status.container_statuses.filter(|_| has_ended);
+            kept.container_statuses = containers.map(|all| all.into_iter().map(state_of).collect());
             self.status = Some(kept);
         }
     }
@@ -116,8 +123,19 @@ impl Cached for Pod {
         let name = self.metadata.name.as_deref().unwrap_or_default();
         let pool = name.rsplit_once('-').map(|(pool, _)| pool);
         let namespace = self.namespace().unwrap_or_default();
-        pool.map(|pool| of_pool(&namespace, pool)).into_iter().collect()
+        let mut keys = vec![with_uid(self.metadata.uid.as_deref().unwrap_or_default())];
+        keys.extend(pool.map(|pool| of_pool(&namespace, pool)));
+        keys
     }
+}
+
+/// A container's state, and whether that is its last.
+fn state_of(container: ContainerStatus) -> ContainerStatus {
+    let state = container.state.map(|state| ContainerState {
+        terminated: state.terminated.map(|_| ContainerStateTerminated::default()),
+        ..ContainerState::default()
+    });
+    ContainerStatus { name: container.name, state, ..ContainerStatus::default() }
 }
 
 /// The key of the pods that have the names of a pool's.
@@ -318,7 +336,7 @@ mod tests {
         }))
         .unwrap();
         pod.slim();
-        assert_eq!(pod.keys(), [of_pool("n", "w")]);
+        assert_eq!(pod.keys(), [with_uid("u"), of_pool("n", "w")]);
         let expected = json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {

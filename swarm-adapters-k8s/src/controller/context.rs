@@ -1,6 +1,6 @@
 //! What turns share: clients, caches, and what this process remembers of each Swarm.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -18,10 +18,12 @@ use super::cached::{Cache, of_pool, with_uid};
 use super::gone::{LedgerMeta, NamespaceMeta};
 use super::pools::Scaled;
 use super::refresh::Told;
+use super::sessions::{Ended, Leases, Sessions};
 use super::sources::Loaded;
+use super::worker_views::{Details, Views};
 use crate::api::{Claimant, Swarm, SwarmStatus};
 use crate::ledger::KubeLedgerStore;
-use crate::metrics::Metrics;
+use crate::metrics::{Counted, Metrics};
 use crate::observe::Sightings;
 use crate::view::ConfigMapViewStore;
 
@@ -73,6 +75,13 @@ impl Caches {
     }
 }
 
+/// What watches show of sessions.
+pub(super) struct SeenSessions {
+    pub(super) leases: Leases,
+    pub(super) views: Views,
+    pub(super) ended: Ended,
+}
+
 /// What all turns share.
 pub(super) struct Context {
     /// Never retries on its own.
@@ -80,6 +89,12 @@ pub(super) struct Context {
     pub(super) caches: Arc<Caches>,
     pub(super) recorder: Recorder,
     pub(super) metrics: Metrics,
+    /// The Leases of sessions.
+    pub(super) leases: Leases,
+    /// The views of sessions.
+    pub(super) views: Views,
+    /// The pods that were seen to have ended.
+    pub(super) ended: Ended,
     /// Whether the caches are filled.
     pub(super) filled: watch::Sender<bool>,
     memories: std::sync::Mutex<HashMap<String, Arc<Mutex<Memory>>>>,
@@ -91,6 +106,14 @@ pub(super) struct Memory {
     pub(super) sightings: Sightings,
     pub(super) ledgers: Option<KubeLedgerStore>,
     pub(super) views: Option<ConfigMapViewStore>,
+    /// What is known of its sessions.
+    pub(super) sessions: Sessions,
+    /// The jobs that were told to be kept away from workers.
+    pub(super) quarantined: BTreeSet<String>,
+    /// How many of them are counted among all.
+    pub(super) counted: Counted,
+    /// What sessions are told of its jobs.
+    pub(super) details: Details,
     /// When this process began to look after it.
     pub(super) since: Instant,
     /// Since when the workers of a deleted Swarm are told to stop.
@@ -125,10 +148,13 @@ impl Context {
         caches: Caches,
         recorder: Recorder,
         metrics: Metrics,
+        seen: SeenSessions,
         filled: watch::Sender<bool>,
     ) -> Self {
         let (memories, failures) = Default::default();
-        Self { client, caches: Arc::new(caches), recorder, metrics, filled, memories, failures }
+        let SeenSessions { leases, views, ended } = seen;
+        let caches = Arc::new(caches);
+        Self { client, caches, recorder, metrics, leases, views, ended, filled, memories, failures }
     }
 
     /// Returns when the caches are filled.
@@ -143,6 +169,10 @@ impl Context {
             sightings: Sightings::new(Instant::now()),
             ledgers: None,
             views: None,
+            sessions: Sessions::default(),
+            quarantined: BTreeSet::new(),
+            counted: Counted::of(&self.metrics),
+            details: Details::default(),
             since: Instant::now(),
             releasing: None,
             told: BTreeMap::new(),

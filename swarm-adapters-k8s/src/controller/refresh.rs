@@ -173,7 +173,9 @@ impl Context {
 fn live(pool: &StatefulSet, pods: &[Arc<Pod>], turn: &Turn) -> Vec<Live> {
     let live = |pod: &Arc<Pod>| {
         let (slot, uid, pod) = (slot_of(pool, pod)?, pod.uid()?, pod.clone());
-        turn.decision.ledger.slots.contains_key(&slot).then_some(Live { slot, uid, pod })
+        // A session follows its own view, and acknowledges it.
+        let record = turn.decision.ledger.slots.get(&slot)?;
+        record.session.is_plain().then_some(Live { slot, uid, pod })
     };
     let mut live: Vec<_> = pods.iter().filter_map(live).collect();
     live.sort_by_key(|it| it.slot);

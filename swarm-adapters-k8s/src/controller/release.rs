@@ -7,11 +7,13 @@ use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::controller::Action;
 use serde_json::json;
+use swarm_core::handover::Policy;
 use swarm_core::ports::{StoreError, ViewStore};
 use swarm_core::{Desired, Ledger};
 
 use super::FINALIZER;
 use super::context::{Context, Memory};
+use super::turn::Carried;
 use crate::api::Swarm;
 use crate::convert;
 use crate::ledger::bounded;
@@ -29,8 +31,9 @@ impl Context {
         }
         let memory = self.memory(swarm);
         let mut memory = memory.lock().await;
-        let timing = convert::desired(swarm).map(|desired| desired.timing).unwrap_or_default();
-        let nothing = Desired { timing, ..Desired::default() };
+        let desired = convert::desired(swarm).unwrap_or_default();
+        let (timing, policy) = (desired.timing, desired.policy);
+        let nothing = Desired { timing, policy, ..Desired::default() };
         let released = match self.caches.pool_of(swarm) {
             // Nothing was ever published, or somebody took it away.
             _ if memory.views.is_none() && !self.caches.has_view_of(swarm) => Ok(None),
@@ -60,9 +63,19 @@ impl Context {
         memory: &mut Memory,
     ) -> Result<Option<Duration>, StoreError> {
         let since = *memory.releasing.get_or_insert_with(Instant::now);
-        let (turn, _, refreshed) = self.carry_out(swarm, pool, nothing, memory).await?;
+        let Carried { turn, refreshed, look_in, .. } =
+            self.carry_out(swarm, pool, nothing, memory).await?;
         if turn.decision.ledger.version == 0 {
             return self.empty_view(swarm).await.map(|()| None);
+        }
+        // What sessions hold they let go of, or are proved to have ended: waiting alone is enough only
+        // where two may run a job.
+        let is_held = !turn.decision.ledger.cells.jobs.is_empty();
+        let is_enough = nothing.policy == Policy::AtLeastOnce
+            && nothing.timing.release_timeout <= since.elapsed();
+        if is_held && !is_enough {
+            let wait = look_in.into_iter().chain(turn.decision.recheck_in).min();
+            return Ok(Some(wait.unwrap_or(RELEASE_WAIT_MAX).min(RELEASE_WAIT_MAX)));
         }
         let terms = RefreshTerms::of(swarm);
         if terms.knows() {

@@ -4,14 +4,13 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Api, ResourceExt};
-use swarm_core::Jobs;
 use swarm_core::ports::StoreError;
 
 use super::cached::{self, Cache};
 use super::context::{Caches, Context, Memory};
 use crate::api::{JobSource, Swarm};
 use crate::ledger::bounded;
-use crate::manifest::{SourceError, jobs_in_namespace};
+use crate::manifest::{JobList, SourceError, jobs_in_namespace};
 use crate::status::{Reason, Verdict};
 
 /// A ConfigMap by name, and its version.
@@ -25,7 +24,7 @@ pub(super) struct Loaded {
     /// What is wrong with those.
     complaint: Option<Verdict>,
     /// The last good list.
-    pub(super) jobs: Option<Jobs>,
+    pub(super) jobs: Option<JobList>,
 }
 
 impl Context {
@@ -34,7 +33,7 @@ impl Context {
         &self,
         swarm: &Swarm,
         memory: &mut Memory,
-    ) -> Result<(Option<Jobs>, Option<Verdict>), StoreError> {
+    ) -> Result<(Option<JobList>, Option<Verdict>), StoreError> {
         let found = self.caches.sources_of(swarm);
         let seen = Some((found.clone(), swarm.metadata.generation));
         let loaded = &mut memory.loaded;

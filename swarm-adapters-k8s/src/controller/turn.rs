@@ -10,6 +10,7 @@ use kube::runtime::controller::Action;
 use kube::runtime::events::{Event, EventType};
 use kube::{Resource, ResourceExt};
 use serde_json::json;
+use swarm_core::handover::SessionId;
 use swarm_core::ports::StoreError;
 use swarm_core::{Desired, Observed, Turn, Waiting, Workload, turn_on};
 
@@ -17,13 +18,15 @@ use super::context::{Context, Memory};
 use super::gone::is_lost;
 use super::pools::{as_scaled, note_takeover};
 use super::refresh::note_started;
+use super::sessions::Terms;
+use super::worker_views::{Details, PoolViews};
 use crate::api::{API_VERSION, FIELD_MANAGER, Swarm, SwarmStatus};
 use crate::convert;
 use crate::ledger::bounded;
 use crate::metrics::TurnLabels;
 use crate::observe::first_slot;
 use crate::refresh::RefreshTerms;
-use crate::status::{self, Facts, Reason, Refreshed, Verdict};
+use crate::status::{self, Facts, Reason, Refreshed, SessionsTold, Verdict};
 
 /// How long a refusal stands before it is looked at again: what refused may have gone unseen.
 const REFUSED_AGAIN: Duration = Duration::from_secs(30);
@@ -43,9 +46,20 @@ struct Done {
     observed: Observed,
     pool: Arc<StatefulSet>,
     refreshed: Refreshed,
+    sessions: SessionsTold,
     next: Option<Duration>,
     /// What is wrong with the newest list of jobs, so that an older one was used.
     complaint: Option<Verdict>,
+}
+
+/// What carrying out a turn came to.
+pub(super) struct Carried {
+    pub(super) turn: Turn,
+    pub(super) observed: Observed,
+    pub(super) refreshed: Refreshed,
+    pub(super) sessions: SessionsTold,
+    /// After which time to look at sessions again.
+    pub(super) look_in: Option<Duration>,
 }
 
 /// One look at a pool. All of a turn goes by the same one.
@@ -72,6 +86,9 @@ impl Context {
         let outcome = outcome?;
         self.forget_failures(swarm);
         self.tell(swarm, &outcome, &mut memory).await?;
+        if let Outcome::Done(done) = &outcome {
+            self.tell_quarantined(swarm, &done.sessions.quarantined, &mut memory).await;
+        }
         Ok(Action::requeue(match outcome {
             Outcome::Done(done) => done.next.unwrap_or(RESYNC).min(RESYNC),
             Outcome::Refused(_) => REFUSED_AGAIN,
@@ -92,10 +109,12 @@ impl Context {
             Err(verdict) => return Ok(Outcome::Refused(verdict)),
         };
         let mut complaint = None;
+        memory.details = Details::of_swarm(swarm);
         if !swarm.spec.job_sources.is_empty() {
             match self.jobs(swarm, memory).await? {
-                (Some(jobs), why_not_newer) => {
-                    (desired.jobs, complaint) = (jobs, why_not_newer);
+                (Some(list), why_not_newer) => {
+                    memory.details = Details::of_list(&list);
+                    (desired.jobs, complaint) = (list.jobs, why_not_newer);
                 }
                 // Without any list the workers go on with what they have.
                 (None, Some(verdict)) => return Ok(Outcome::Refused(verdict)),
@@ -103,10 +122,11 @@ impl Context {
             }
         }
         match self.carry_out(swarm, &pool, &desired, memory).await {
-            Ok((turn, observed, refreshed)) => {
-                let next =
-                    [refreshed.look_in, turn.decision.recheck_in].into_iter().flatten().min();
-                let done = Done { turn, desired, observed, pool, refreshed, next, complaint };
+            Ok(Carried { turn, observed, refreshed, sessions, look_in }) => {
+                let next = [look_in, refreshed.look_in, turn.decision.recheck_in];
+                let next = next.into_iter().flatten().min();
+                let done =
+                    Done { turn, desired, observed, pool, refreshed, sessions, next, complaint };
                 Ok(Outcome::Done(Box::new(done)))
             }
             Err(StoreError::Refused { code, reason }) => {
@@ -124,7 +144,7 @@ impl Context {
         pool: &StatefulSet,
         desired: &Desired,
         memory: &mut Memory,
-    ) -> Result<(Turn, Observed, Refreshed), StoreError> {
+    ) -> Result<Carried, StoreError> {
         let pool = &*as_scaled(pool, memory);
         note_takeover(swarm, pool, memory);
         memory.ledgers.take_if(|ledgers| pool.uid().as_deref() != Some(ledgers.pool_uid()));
@@ -138,8 +158,18 @@ impl Context {
             since_handover: Some(now.saturating_duration_since(memory.handed_over)),
         };
         let ledgers = memory.ledgers.get_or_insert_with(|| self.ledger_store(swarm, pool));
-        let views = memory.views.get_or_insert_with(|| self.view_store(swarm));
-        let turn = turn_on(ledgers, views, desired, &seen.observed, &workload).await?;
+        let shared = memory.views.get_or_insert_with(|| self.view_store(swarm));
+        let (context, details) = (self, &memory.details);
+        let views = PoolViews { context, swarm, details, shared };
+        let lease = convert::lease_terms(swarm).unwrap_or_default();
+        let terms = Terms { swarm, desired, lease, first_slot: workload.first_slot };
+        let Seen { pods, observed } = seen;
+        let sessions = &mut memory.sessions;
+        let (observed, look) = self.look_at_sessions(&terms, observed, sessions, &*ledgers).await?;
+        let seen = Seen { pods, observed };
+        let turn = turn_on(&*ledgers, &views, desired, &seen.observed, &workload).await;
+        let turn = turn.inspect_err(|_| sessions.forget_ledger())?;
+        sessions.note(&turn.decision.ledger);
         if turn.changed {
             let moves = turn.decision.plan.moves.len();
             let (revision, version) =
@@ -149,12 +179,21 @@ impl Context {
             self.metrics.ledger_writes.inc();
             self.metrics.moves.inc_by(moves as u64);
         }
+        let (mut look_in, ledger) = (look.again_in, &turn.decision.ledger);
+        let namespace = swarm.namespace().unwrap_or_default();
+        let published = |session: &SessionId| self.views.revision(&namespace, session);
+        let told = sessions.tell(ledger, look, &lease, desired.policy, published);
+        memory.counted.set(told.living, told.moving);
+        if !turn.changed && self.collect_garbage(swarm, ledger, sessions).await {
+            look_in = Some(Duration::ZERO);
+        }
         memory.remember(&turn);
-        let refreshed = self.refresh_workers(swarm, pool, &seen, &turn, memory).await?;
+        let mut refreshed = self.refresh_workers(swarm, pool, &seen, &turn, memory).await?;
+        refreshed.add_sessions(&told.stale);
         if let Some(replicas) = turn.decision.replicas {
             self.scale(swarm, pool, replicas, memory).await?;
         }
-        Ok((turn, seen.observed, refreshed))
+        Ok(Carried { turn, observed: seen.observed, refreshed, sessions: told, look_in })
     }
 
     /// What is seen of `pool` now, and which of its pods started with the view that is there.
@@ -185,7 +224,8 @@ impl Context {
         let generation = swarm.metadata.generation;
         let (status, verdict) = match outcome {
             Outcome::Done(done) => {
-                let Done { turn, desired, observed, pool, refreshed, next: _, complaint } = &**done;
+                let Done { turn, desired, observed, pool, refreshed, sessions, .. } = &**done;
+                let complaint = &done.complaint;
                 let decision = &turn.decision;
                 let is_unclear = decision.waiting == Some(Waiting::Gathering)
                     || (refreshed.is_under_way() && before.is_some());
@@ -193,7 +233,7 @@ impl Context {
                     // The plan is not carried out yet; until then the last status is true.
                     return Ok(());
                 }
-                let facts = Facts { decision, desired, observed, pool, refreshed };
+                let facts = Facts { decision, desired, observed, pool, refreshed, sessions };
                 let verdict = match complaint.clone() {
                     Some(complaint) => complaint,
                     None => match Verdict::of(&facts) {
@@ -220,6 +260,20 @@ impl Context {
         }
         memory.status = Some(status);
         Ok(())
+    }
+
+    /// An Event about jobs that are kept away from workers since the last turn.
+    async fn tell_quarantined(&self, swarm: &Swarm, jobs: &[String], memory: &mut Memory) {
+        let is_new = |job: &&String| !memory.quarantined.contains(*job);
+        let new: Vec<_> = jobs.iter().filter(is_new).map(String::as_str).collect();
+        if !new.is_empty() {
+            let note = format!(
+                "these jobs crashed several workers and wait before they are tried again: {}",
+                status::shortened(&new)
+            );
+            self.publish_event(swarm, EventType::Warning, "JobsQuarantined", note).await;
+        }
+        memory.quarantined = jobs.iter().cloned().collect();
     }
 
     async fn write_status(&self, swarm: &Swarm, status: &SwarmStatus) -> Result<(), StoreError> {

@@ -22,11 +22,11 @@ const PARAM_NAME_MAX: usize = 63;
 const PARAM_BYTES_MAX: usize = 4_096;
 
 /// The jobs, and what the planner need not know of them.
-#[derive(Debug, Default)]
-pub(super) struct JobList {
-    pub(super) jobs: Jobs,
-    pub(super) run_once: BTreeSet<JobName>,
-    pub(super) params: BTreeMap<JobName, BTreeMap<String, String>>,
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct JobList {
+    pub(crate) jobs: Jobs,
+    pub(crate) run_once: BTreeSet<JobName>,
+    pub(crate) params: BTreeMap<JobName, BTreeMap<String, String>>,
 }
 
 impl JobList {
@@ -215,7 +215,7 @@ impl Gathering<'_> {
         let list = self.lists.len() - 1;
         let spec::Job { name, share, pin, priority, run_once, params } = job;
         let params = params.unwrap_or_default();
-        let wish = api::Job { name, share, pin, priority };
+        let wish = api::Job { name, share, pin, priority, ..api::Job::default() };
         let read = convert::job(&wish).and_then(|job| check_params(&params).map(|()| job));
         let (name, job) =
             read.map_err(|reason| self.wrong(self.lists[list].place(number), reason))?;
@@ -310,7 +310,7 @@ fn from_map(number: usize, schema: &JSONSchemaProps, item: &Value) -> Result<spe
 }
 
 /// Params become arguments and environment of programs, so their names are plain.
-fn check_params(params: &BTreeMap<String, String>) -> Result<(), String> {
+pub(crate) fn check_params(params: &BTreeMap<String, String>) -> Result<(), String> {
     if PARAMS_MAX < params.len() {
         return Err(format!("it has {} params; at most {PARAMS_MAX} are allowed", params.len()));
     }

@@ -5,13 +5,12 @@ use std::error::Error;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use serde_json::{Value, json};
-use swarm_core::Jobs;
 
 use super::ManifestError;
 use super::documents::{Object, Objects};
 use super::jobs::JobList;
 use super::spec;
-use crate::api::{self, Swarm};
+use crate::api::{self, ProtocolSpec, Swarm};
 
 /// Why the jobs of a Swarm cannot be told. Each is a sentence for a person.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,24 +26,21 @@ pub(crate) enum SourceError {
 pub(crate) fn jobs_in_namespace(
     swarm: &Swarm,
     config_maps: impl IntoIterator<Item = ConfigMap>,
-) -> Result<Jobs, SourceError> {
+) -> Result<JobList, SourceError> {
     let objects = Objects::of_namespace(config_maps.into_iter().map(object));
     let value = json!({"kind": "Swarm", "metadata": {"name": swarm.name_any()}});
     let owner = Object { document: 0, value };
     let inline = swarm.spec.jobs.iter().map(entry).collect();
     let sources = Some(swarm.spec.job_sources.clone());
     let list = JobList::read(&owner, &objects, Some(inline), sources).map_err(told)?;
-    if let Some(job) = list.run_once.first() {
+    let finite = list.run_once.first().filter(|_| swarm.protocol() == ProtocolSpec::Plain);
+    if let Some(job) = finite {
         return Err(SourceError::Invalid(format!(
-            "job `{job}` has `runOnce`, which no worker of a cluster understands; leave it out"
+            "job `{job}` has `runOnce`, which needs workers that tell when it is done: write \
+             worker.protocol: Session, or leave `runOnce` out"
         )));
     }
-    if let Some((job, _)) = list.params.first_key_value() {
-        return Err(SourceError::Invalid(format!(
-            "job `{job}` has `params`, which no worker of a cluster understands; leave them out"
-        )));
-    }
-    Ok(list.jobs)
+    Ok(list)
 }
 
 fn object(map: ConfigMap) -> Value {
@@ -56,8 +52,8 @@ fn object(map: ConfigMap) -> Value {
 }
 
 fn entry(job: &api::Job) -> spec::Job {
-    let api::Job { name, share, pin, priority } = job.clone();
-    spec::Job { name, share, pin, priority, run_once: None, params: None }
+    let api::Job { name, share, pin, priority, run_once, params } = job.clone();
+    spec::Job { name, share, pin, priority, run_once, params }
 }
 
 fn told(error: ManifestError) -> SourceError {
@@ -96,10 +92,20 @@ mod tests {
             config_map("peers-5h7k", "peers", "a.example,80"),
             config_map("stranger", "y", "no list"),
         ];
-        let jobs = jobs_in_namespace(&swarm(BOTH), maps).unwrap();
+        let jobs = jobs_in_namespace(&swarm(BOTH), maps).unwrap().jobs;
         let names: Vec<_> = jobs.keys().map(ToString::to_string).collect();
         assert_eq!(names, ["a.example:80", "bbc", "cnbc", "own"]);
         assert_eq!(jobs["cnbc"].share.map(swarm_core::Share::percent), Some(50));
+    }
+
+    #[test]
+    fn sessions_are_told_more_of_a_job_than_its_name() {
+        let source = "worker: {protocol: Session}\n\
+                      jobSources: [{configMap: {name: more, key: jobs}}]";
+        let map = config_map("more", "x", "[{name: a, runOnce: true, params: {b: c}}]");
+        let list = jobs_in_namespace(&swarm(source), [map]).unwrap();
+        assert!(list.run_once.contains("a") && !list.run_once.contains("own"));
+        assert_eq!(list.params["a"]["b"], "c");
     }
 
     #[test]
@@ -127,8 +133,8 @@ mod tests {
                 "job `a` has `runOnce`",
             ),
             (
-                vec![config_map("more", "x", "[{name: a, params: {b: c}}]"), peers()],
-                "job `a` has `params`",
+                vec![config_map("more", "x", "[{name: a, params: {b-b: c}}]"), peers()],
+                "ConfigMap `more`, key `jobs`, entry 1: `b-b` cannot name a param",
             ),
         ];
         for (maps, expected) in cases {
@@ -150,7 +156,8 @@ mod tests {
         let lines: Vec<_> = (0..20_000).map(|n| format!("- stream:camera{n:05}:new")).collect();
         let text = lines.join("\n");
         let source = "jobSources: [{configMap: {name: more, key: jobs}}]";
-        let jobs = jobs_in_namespace(&swarm(source), [config_map("more", "x", &text)]).unwrap();
+        let map = config_map("more", "x", &text);
+        let jobs = jobs_in_namespace(&swarm(source), [map]).unwrap().jobs;
         assert_eq!(jobs.len(), 20_001);
         let worker = |n: u32| {
             let name = format!("swarm-worker-{n}");

@@ -34,6 +34,15 @@ impl Refreshed {
         !self.replaces && !self.stale.is_empty() && self.since_change < ANSWERS_WITHIN
     }
 
+    /// Adds the sessions that have not acknowledged what was published for them.
+    pub(crate) fn add_sessions(&mut self, stale: &[String]) {
+        self.stale.extend_from_slice(stale);
+        if self.is_under_way() && !stale.is_empty() {
+            let left = ANSWERS_WITHIN.saturating_sub(self.since_change);
+            self.look_in = self.look_in.into_iter().chain([left]).min();
+        }
+    }
+
     /// What is to be said if nothing else is.
     pub(super) fn verdict(&self) -> Option<Verdict> {
         if self.stale.is_empty() {

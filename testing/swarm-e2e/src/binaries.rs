@@ -4,6 +4,7 @@
 //!   module that names the commands and `go.sum` pins every hash. Built once per `go.sum`.
 //! - Our own programs are linked statically, because their images hold nothing else. Cargo decides
 //!   what is stale, in a target folder of its own.
+//! - The worker in Go needs nothing but Go's standard library. Go decides what is stale.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ use crate::output::say;
 pub struct Binaries {
     /// Folder with etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kubectl.
     pub control_plane: PathBuf,
-    /// Folder with swarm-operator, kubectl-swarm, swarm-worker and pause, all static.
+    /// Folder with swarm-operator, kubectl-swarm, swarm-worker, pause and go-worker, all static.
     pub ours: PathBuf,
 }
 
@@ -144,8 +145,17 @@ fn ours(cache: &Cache) -> Result<PathBuf> {
     // On its own, so that dropping this crate's default feature does not touch the products.
     let pause = ["--package", "swarm-e2e", "--no-default-features", "--bin", "pause"];
     run_visibly(cargo(cache).args(pause))?;
+    go_worker(&ours_folder(cache).join("go-worker"))?;
     say(format_args!("static binaries ready in {:.1} s", start.elapsed().as_secs_f64()));
     Ok(ours_folder(cache))
+}
+
+fn go_worker(program: &Path) -> Result<()> {
+    let mut go = Command::new("go");
+    go.arg("-C").arg(repository().join("testing/go-worker"));
+    // Without the state of the checkout, the same sources make the same program.
+    go.args(["build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o"]).arg(program);
+    run_visibly(go.env("CGO_ENABLED", "0").env("GOWORK", "off").env("GOTOOLCHAIN", "local"))
 }
 
 fn cargo(cache: &Cache) -> Command {

@@ -23,6 +23,9 @@ pub const OPERATOR: &str = "swarm-operator:dev";
 /// The worker's image.
 pub const WORKER: &str = "swarm-worker:dev";
 
+/// A worker of the handover protocol in another language.
+pub const GO_WORKER: &str = "registry.local/go-worker:1";
+
 /// What the sample of a plain worker names; here, this machine's own shell stands for it.
 pub const SHELL: &str = "busybox:stable";
 
@@ -35,9 +38,10 @@ pub fn build(cache: &Cache, binaries: &Binaries) -> Result<Vec<PathBuf>> {
     fs::create_dir_all(cache.images())?;
     let source = Source::read();
     let ours = &binaries.ours;
-    let pause = vec![("pause".to_owned(), ours.join("pause"))];
+    let program = |name: &str| vec![(name.to_owned(), ours.join(name))];
     Ok(vec![
-        of_files(cache, PAUSE, &pause)?,
+        of_files(cache, PAUSE, &program("pause"))?,
+        of_files(cache, GO_WORKER, &program("go-worker"))?,
         of_files(cache, SHELL, &shell::files()?)?,
         service(cache, ours, "operator", OPERATOR, &source)?,
         service(cache, ours, "worker", WORKER, &source)?,

@@ -5,6 +5,7 @@ mod faults_do_what_they_say;
 
 mod a_lost_ledger_is_made_anew;
 mod a_node_is_lost;
+mod a_worker_in_another_language;
 mod claims_are_kept;
 mod views_are_put_right;
 mod what_the_cluster_refuses_is_told;
@@ -89,6 +90,10 @@ pub fn all() -> Vec<Story> {
         Story::new("a_rolling_restart_keeps_jobs", |it| Box::pin(workers_restart::rolled(it))),
         Story::new("a_killed_worker_gets_its_jobs_back", |it| {
             Box::pin(workers_restart::killed(it))
+        }),
+        // Sessions.
+        Story::new("a_worker_in_another_language", |it| {
+            Box::pin(a_worker_in_another_language::tell(it))
         }),
         // What all of them have asked the API server for.
         Story::new("every_right_is_used", |it| Box::pin(every_right_is_used::tell(it)))

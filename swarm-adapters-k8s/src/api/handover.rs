@@ -1,0 +1,90 @@
+//! How jobs are handed over from one worker to the next.
+
+use kube::KubeSchema;
+use kube::core::{Duration, Rule};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::bounded_duration;
+use crate::duration;
+
+/// How workers are spoken to. `Plain`, the default: any program that reads its jobs from a file. A pod
+/// that holds the Lease of a session is served as one all the same, so that a pool can be moved over
+/// pod by pod. `Session`: programs that hold a Lease and acknowledge what they are told, as
+/// `swarm-worker run --protocol session` and its library do; a pod without such a Lease gets no jobs.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ProtocolSpec {
+    /// A file.
+    #[default]
+    Plain,
+    /// A Lease and acknowledgements.
+    Session,
+}
+
+/// What it takes to end an ownership. `AtLeastOnce`, the default: a proof, or having waited
+/// `releaseTimeout` for an answer or `rebalance.returnGrace` for a worker that is gone; two workers may
+/// run a job for a while. `Exclusive`: a proof, whatever happens; a job may stand still for as long as
+/// there is none. It needs `worker.protocol: Session`.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PolicySpec {
+    /// A proof, or patience.
+    #[default]
+    AtLeastOnce,
+    /// A proof.
+    Exclusive,
+}
+
+/// How jobs are handed over, and how long workers wait for each other.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = long_enough())]
+pub struct HandoverSpec {
+    /// What it takes to end an ownership. Default: `AtLeastOnce`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PolicySpec>,
+    /// How long workers that gain jobs wait for those that gave them and were not brought up to date
+    /// yet, how long a release waits for its acknowledgement (not with `Exclusive`), and how long a
+    /// Swarm that is deleted waits for its workers to stop. Default: `60s`.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "duration::read")]
+    #[x_kube(validation = bounded_duration())]
+    pub release_timeout: Option<Duration>,
+    /// How long a job may take to stop. The worker has to be told the same with `--stop-timeout`.
+    /// Default: `5s`.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "duration::read")]
+    #[x_kube(validation = bounded_duration())]
+    pub stop_timeout: Option<Duration>,
+    /// The timing of the Leases that workers hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<LeaseTermsSpec>,
+}
+
+/// The timing of the Leases that workers hold. The worker has to be told the same.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LeaseTermsSpec {
+    /// How long a worker may act after it renewed its Lease, from 2s to 1h; at least 3 × `renew` +
+    /// `stopTimeout`. A worker that falls silent is waited for a little longer than this. Default: `20s`.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "duration::read")]
+    #[x_kube(validation = Rule::new(
+        "duration(self) >= duration('2s') && duration(self) <= duration('1h')"
+    ).message("write a duration from 2s to 1h, for example 20s"))]
+    pub duration: Option<Duration>,
+    /// How often a worker renews its Lease, from 500ms to 20m. Default: `4s`.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "duration::read")]
+    #[x_kube(validation = Rule::new(
+        "duration(self) >= duration('500ms') && duration(self) <= duration('20m')"
+    ).message("write a duration from 500ms to 20m, for example 4s"))]
+    pub renew: Option<Duration>,
+}
+
+/// A Lease that is too short would end before a late renewal could save it. The defaults are those of
+/// the core's `LeaseTerms`; a test compares them.
+fn long_enough() -> Rule {
+    const OF_LEASE: &str = "has(self.lease) && has(self.lease";
+    let duration = format!("duration({OF_LEASE}.duration) ? self.lease.duration : '20s')");
+    let renew = format!("duration({OF_LEASE}.renew) ? self.lease.renew : '4s')");
+    let stop = "duration(has(self.stopTimeout) ? self.stopTimeout : '5s')";
+    Rule::new(format!("{duration} >= {renew} + {renew} + {renew} + {stop}")).message(
+        "handover.lease.duration is too short: write at least 3 times lease.renew plus stopTimeout \
+         (not written, they are 20s, 4s and 5s)",
+    )
+}

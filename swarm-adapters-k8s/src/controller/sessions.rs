@@ -1,0 +1,290 @@
+//! The sessions of one Swarm's workers: what is known of them, and what follows for a turn.
+//!
+//! A look takes in what the Leases and pods say, has silent sessions revoked, and gives a turn its
+//! evidence. Nothing of it is stored: a process that begins anew waits longer, never shorter.
+
+mod ended;
+mod evidence;
+mod garbage;
+mod leases;
+mod pods;
+mod revoke;
+mod told;
+
+pub(super) use ended::Ended;
+pub(super) use leases::Leases;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use kube::ResourceExt;
+use swarm_core::handover::{
+    Ages, Evidence, Life, Moment, Policy, Proof, SessionId, WatchEvent, Watches,
+};
+use swarm_core::handover::{Health, LeaseTerms};
+use swarm_core::ports::{LedgerStore, StoreError};
+use swarm_core::{Desired, Ledger, Observed, Slot};
+
+use super::clock;
+use super::context::Context;
+use crate::api::{ProtocolSpec, Swarm};
+use evidence::{PodFacts, Session, beyond, living, successors, worker};
+use leases::Known;
+
+/// How long a turn may rest while something is overdue and held back.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// The least pause before another look.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+
+/// What this process knows of the sessions of one Swarm.
+#[derive(Default)]
+pub(super) struct Sessions {
+    watches: Watches,
+    ages: Ages,
+    noted: Option<Noted>,
+    /// Since when the worker of a session has been gone.
+    gone: BTreeMap<SessionId, Moment>,
+    /// On which node each pod was seen: the node's name and UID, by the pod's UID.
+    nodes: BTreeMap<String, (String, String)>,
+    /// The longest that each session said it may act.
+    durations: BTreeMap<SessionId, Duration>,
+    /// Since when a release has been waiting for its answer, for people.
+    told: told::Since,
+}
+
+/// What the last ledger said.
+struct Noted {
+    /// The sessions that it names, with their slots.
+    named: BTreeMap<SessionId, Slot>,
+    incarnation: u64,
+}
+
+/// What one look at the sessions showed.
+#[derive(Default)]
+pub(super) struct Look {
+    /// How many sessions live.
+    pub(super) living: usize,
+    /// The workers whose Lease lasts longer than the Swarm allows, and how long.
+    pub(super) too_long: Vec<(String, Duration)>,
+    /// How many sessions are silent and not revoked, since too many are at once.
+    pub(super) held_back: usize,
+    /// After which time to look again.
+    pub(super) again_in: Option<Duration>,
+}
+
+/// What a look goes by.
+pub(super) struct Terms<'a> {
+    pub(super) swarm: &'a Swarm,
+    pub(super) desired: &'a Desired,
+    /// The timing that the Swarm asks for.
+    pub(super) lease: LeaseTerms,
+    /// The lowest slot of the pool.
+    pub(super) first_slot: u32,
+}
+
+impl Sessions {
+    /// Takes in the ledger as it was read or written just now.
+    pub(super) fn note(&mut self, ledger: &Ledger) {
+        self.ages.see(clock::now(), &ledger.cells);
+        let named = ledger.sessions().into_iter();
+        let named = named.map(|(session, slot)| (session.clone(), slot)).collect();
+        self.noted = Some(Noted { named, incarnation: ledger.cells.incarnation });
+    }
+
+    /// Somebody else wrote the ledger.
+    pub(super) fn forget_ledger(&mut self) {
+        self.noted = None;
+    }
+
+    fn named(&self) -> BTreeMap<SessionId, Slot> {
+        self.noted.as_ref().map(|noted| noted.named.clone()).unwrap_or_default()
+    }
+
+    /// The terms by which sessions are waited out: those of the Swarm, and no less than what any of
+    /// them said.
+    fn terms(&self, lease: &LeaseTerms) -> LeaseTerms {
+        let longest = self.durations.values().copied().max().unwrap_or_default();
+        LeaseTerms { duration: lease.duration.max(longest), ..*lease }
+    }
+
+    /// Takes in what the Leases say.
+    fn see(&mut self, known: &BTreeMap<String, Vec<Known>>, lease: &LeaseTerms) {
+        for known in known.values().flatten() {
+            let longest = self.durations.entry(known.seen.session.clone()).or_default();
+            *longest = known.seen.duration.max(*longest);
+        }
+        let terms = self.terms(lease);
+        for Known { seen, since, .. } in known.values().flatten() {
+            self.watches.seen(*since, &seen.session, seen.lease.clone(), &terms);
+        }
+    }
+
+    /// Takes in which sessions have ended although their Leases do not say so.
+    fn see_ended(
+        &mut self,
+        known: &BTreeMap<String, Vec<Known>>,
+        facts: &BTreeMap<String, PodFacts>,
+        lease: &LeaseTerms,
+    ) {
+        let (now, terms) = (clock::now(), self.terms(lease));
+        for (uid, of_pod) in known {
+            let next = successors(of_pod);
+            let has_ended = facts.get(uid).is_some_and(|pod| pod.has_ended);
+            for Known { seen, .. } in of_pod {
+                if has_ended || next.contains_key(&seen.session) {
+                    self.watches.learn(now, &seen.session, &WatchEvent::ProcessEnded, &terms);
+                }
+            }
+        }
+    }
+
+    /// The evidence on every session that counts.
+    fn evidence(
+        &mut self,
+        known: &BTreeMap<String, Vec<Known>>,
+        facts: &BTreeMap<String, PodFacts>,
+        policy: Policy,
+    ) -> BTreeMap<SessionId, Evidence> {
+        let now = clock::now();
+        let incarnation = self.noted.as_ref().map_or(0, |noted| noted.incarnation);
+        let mut evidence = self.watches.evidence(incarnation);
+        for session in self.named().into_keys() {
+            // Of a plain worker nothing is asked, unless only a proof will do.
+            if !session.is_plain() || policy == Policy::Exclusive {
+                evidence.entry(session).or_default();
+            }
+        }
+        self.gone.retain(|session, _| evidence.contains_key(session));
+        for (session, known_of) in &mut evidence {
+            let pod = facts.get(session.pod_uid()).copied().unwrap_or_default();
+            let gone_for = if pod.is_gone {
+                let since = self.gone.entry(session.clone()).or_insert(now);
+                Some(now.since(*since))
+            } else {
+                self.gone.remove(session);
+                None
+            };
+            let of_pod = known.get(session.pod_uid()).map_or(&[][..], Vec::as_slice);
+            let next = successors(of_pod).get(session).copied();
+            let beyond = beyond(session, pod, next, gone_for);
+            known_of.ended = known_of.ended.or(beyond.ended);
+            known_of.gone_for = beyond.gone_for;
+            known_of.culprit = beyond.culprit;
+        }
+        evidence
+    }
+
+    /// Puts the sessions in place of their pods.
+    fn put(
+        &self,
+        terms: &Terms<'_>,
+        observed: &mut Observed,
+        known: &BTreeMap<String, Vec<Known>>,
+        look: &mut Look,
+    ) {
+        let end = u32::try_from(observed.workers_desired).unwrap_or(u32::MAX);
+        let wanted = terms.first_slot..terms.first_slot.saturating_add(end);
+        let workers = std::mem::take(&mut observed.workers);
+        for (slot, seen) in workers {
+            let uid = seen.session.as_ref().map(|session| session.pod_uid().to_owned());
+            let of_pod = uid.and_then(|uid| known.get(&uid)).map_or(&[][..], Vec::as_slice);
+            let living = living(of_pod, &self.watches);
+            look.living += usize::from(living.is_some());
+            let is_too_long = living.is_some_and(|it| terms.lease.duration < it.seen.duration);
+            if let Some(living) = living.filter(|_| is_too_long) {
+                look.too_long.push((seen.name.clone(), living.seen.duration));
+            }
+            let session = Session {
+                living: living.map(|living| &living.seen.session),
+                is_draining: living.is_some_and(|living| living.seen.lease.ack.is_draining),
+                is_too_long,
+                was_revoked: self.was_revoked(of_pod),
+            };
+            let worker = worker(seen, &session, terms.swarm.protocol(), wanted.contains(&slot.0));
+            observed.workers.extend(worker.map(|worker| (slot, worker)));
+        }
+    }
+
+    /// Whether the Lease of the latest session of a pod was taken away.
+    fn was_revoked(&self, of_pod: &[Known]) -> bool {
+        let latest = of_pod.iter().max_by_key(|known| (known.age(), known.since));
+        let watch = latest.and_then(|latest| self.watches.get(&latest.seen.session));
+        watch.is_some_and(|watch| {
+            matches!(watch.life, Life::Revoked { .. } | Life::Ended(Proof::Fenced))
+        })
+    }
+
+    /// How many sessions are silent and may still renew.
+    fn silent(&self, now: Moment, terms: &LeaseTerms) -> usize {
+        let silent = self.watches.iter();
+        silent.filter(|(_, watch)| watch.may_renew() && watch.is_silent(now, terms)).count()
+    }
+
+    fn wakes_in(&self, now: Moment, terms: &LeaseTerms) -> Option<Duration> {
+        let at = self.watches.wakes_at(terms)?;
+        Some(if at <= now { LOOK_AGAIN } else { at.since(now).max(PAUSE_MIN) })
+    }
+}
+
+impl Context {
+    /// What is seen of a pool whose workers may have sessions: `observed` with the sessions in place
+    /// of their pods, and the evidence on all that the ledger names.
+    pub(super) async fn look_at_sessions(
+        &self,
+        terms: &Terms<'_>,
+        mut observed: Observed,
+        sessions: &mut Sessions,
+        ledgers: &dyn LedgerStore,
+    ) -> Result<(Observed, Look), StoreError> {
+        let namespace = terms.swarm.namespace().unwrap_or_default();
+        if sessions.noted.is_none()
+            && let Some((ledger, _)) = ledgers.load().await?
+        {
+            sessions.note(&ledger);
+        }
+        let named = sessions.named();
+        let in_pool = observed.workers.values().filter_map(|seen| seen.session.as_ref());
+        let in_pool: BTreeSet<_> = in_pool.map(|it| it.pod_uid().to_owned()).collect();
+        let mut uids = in_pool;
+        uids.extend(named.keys().map(|session| session.pod_uid().to_owned()));
+        let read = |uids: &BTreeSet<String>| -> BTreeMap<String, Vec<Known>> {
+            let of_pod = |uid: &String| (uid.clone(), self.leases.of_pod(&namespace, uid));
+            uids.iter().map(of_pod).filter(|(_, known)| !known.is_empty()).collect()
+        };
+        let known = read(&uids);
+        let protocol = terms.swarm.protocol();
+        let has_sessions = !known.is_empty() || named.keys().any(|session| !session.is_plain());
+        if !has_sessions && protocol == ProtocolSpec::Plain {
+            return Ok((observed, Look::default()));
+        }
+        let facts: BTreeMap<_, _> = uids
+            .iter()
+            .map(|uid| (uid.clone(), self.pod_facts(&namespace, uid, &mut sessions.nodes)))
+            .collect();
+        sessions.nodes.retain(|uid, _| uids.contains(uid));
+        sessions.watches.retain(|session| uids.contains(session.pod_uid()));
+        sessions.durations.retain(|session, _| uids.contains(session.pod_uid()));
+        sessions.see(&known, &terms.lease);
+        sessions.see_ended(&known, &facts, &terms.lease);
+        self.find_missing(&namespace, sessions, &named, &terms.lease).await?;
+        let held_back = self.revoke_silent(&namespace, sessions, &terms.lease).await?;
+        // What the requests brought is newer than what was read before them.
+        let known = read(&uids);
+        sessions.see(&known, &terms.lease);
+        observed.evidence = sessions.evidence(&known, &facts, terms.desired.policy);
+        observed.ages = sessions.ages.at(clock::now());
+        let mut look = Look { held_back, ..Look::default() };
+        sessions.put(terms, &mut observed, &known, &mut look);
+        let waits = sessions.terms(&terms.lease);
+        look.again_in = sessions.wakes_in(clock::now(), &waits);
+        Ok((observed, look))
+    }
+
+    /// How this process itself is: whether what seems silent may only be unheard.
+    fn health(&self, now: Moment, terms: &LeaseTerms) -> Health {
+        match self.leases.failed_at() {
+            Some(at) if now.since(at) < terms.duration => Health::Poor,
+            Some(_) | None => Health::Good,
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Removes what is left of sessions that have ended and that no ledger names: the view first, then
+//! the Lease, so that whoever finds a Lease gone finds no view either.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease as Object;
+use kube::api::{DeleteParams, Preconditions};
+use kube::{Api, ResourceExt};
+use swarm_core::Ledger;
+use swarm_core::handover::{LeaseTerms, SessionId};
+use swarm_core::ports::StoreError;
+
+use super::super::clock;
+use super::super::context::Context;
+use super::Sessions;
+use super::leases::Known;
+use crate::api::{Swarm, WorkerView};
+use crate::ledger::bounded;
+
+/// How often Leases are looked for whose pods are gone.
+const SWEEP: Duration = Duration::from_secs(30);
+/// The most objects that one turn removes: it is housekeeping, and others wait.
+const AT_ONCE: usize = 32;
+
+impl Context {
+    /// Removes what is left of the sessions of this Swarm that have ended and that `ledger` does not
+    /// name; returns whether there is more.
+    pub(in crate::controller) async fn collect_garbage(
+        &self,
+        swarm: &Swarm,
+        ledger: &Ledger,
+        sessions: &mut Sessions,
+    ) -> bool {
+        let namespace = swarm.namespace().unwrap_or_default();
+        let named = ledger.sessions();
+        let has_ended = sessions.watches.iter().filter(|(_, watch)| !watch.may_renew());
+        let mut over: BTreeSet<SessionId> = has_ended.map(|(session, _)| session.clone()).collect();
+        // Views whose Leases are gone already.
+        let views = self.views.of_swarm(&namespace, &swarm.name_any());
+        over.extend(views.into_iter().filter(|it| self.leases.get(&namespace, it).is_none()));
+        over.retain(|session| !named.contains_key(session));
+        let is_more = AT_ONCE < over.len();
+        for session in over.into_iter().take(AT_ONCE) {
+            let known = self.leases.get(&namespace, &session);
+            if let Err(error) = self.remove(&namespace, &session, known.as_ref()).await {
+                tracing::warn!(%session, %error, "what is left of a session was not removed");
+            }
+        }
+        is_more
+    }
+
+    /// Removes view and Lease, as they were seen.
+    async fn remove(
+        &self,
+        namespace: &str,
+        session: &SessionId,
+        known: Option<&Known>,
+    ) -> Result<(), StoreError> {
+        let name = session.to_string();
+        if self.views.is_there(namespace, &name) {
+            self.views.expect_gone(namespace, &name);
+            let api: Api<WorkerView> = Api::namespaced(self.client.clone(), namespace);
+            let params = DeleteParams::default();
+            let removed = api.delete(&name, &params);
+            is_gone(bounded(format!("WorkerView `{name}`"), removed).await)?;
+        }
+        let Some(known) = known else { return Ok(()) };
+        let api: Api<Object> = Api::namespaced(self.client.clone(), namespace);
+        let preconditions = Preconditions {
+            uid: Some(known.uid.clone()),
+            resource_version: Some(known.seen.lease.version.0.to_string()),
+        };
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let removed = api.delete(&name, &params);
+        is_gone(bounded(format!("Lease `{name}`"), removed).await)
+    }
+
+    /// Removes, again and again, the Leases of pods that are gone and of which no Swarm knows.
+    pub(in crate::controller) async fn sweep(&self) {
+        self.wait_until_filled().await;
+        let mut ticks = tokio::time::interval(SWEEP);
+        loop {
+            ticks.tick().await;
+            let now = clock::now();
+            for (namespace, known) in self.leases.all() {
+                let session = &known.seen.session;
+                let terms = LeaseTerms { duration: known.seen.duration, ..LeaseTerms::default() };
+                let is_left = terms.fence_wait().max(SWEEP) < now.since(known.since)
+                    && !self.caches.has_pod(&namespace, session.pod_uid())
+                    && !self.views.is_there(&namespace, &session.to_string());
+                if is_left && let Err(error) = self.remove(&namespace, session, Some(&known)).await
+                {
+                    tracing::warn!(%session, %error, "a Lease that is left was not removed");
+                }
+            }
+        }
+    }
+}
+
+/// Whoever was faster did the same, or it has changed and is looked at again.
+fn is_gone<T>(removed: Result<T, StoreError>) -> Result<(), StoreError> {
+    match removed {
+        Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}

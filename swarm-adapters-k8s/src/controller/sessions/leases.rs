@@ -1,0 +1,375 @@
+//! The Leases of sessions, as one watch of all of them tells, each with the moment at which this
+//! process first saw its present version.
+//!
+//! That moment is taken as the event arrives. A renewal is noted and triggers nothing: turns follow
+//! from what a session tells, not from the beat of its heart.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::{Stream, StreamExt, stream};
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease as Object;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, ResourceExt};
+use swarm_core::handover::{Holder, Moment, SessionId};
+use tokio::sync::watch;
+
+use super::super::clock;
+use crate::session::{self, SESSION_LABEL, SeenLease};
+
+/// A Lease as it was last seen.
+#[derive(Clone, Debug)]
+pub(in crate::controller) struct Known {
+    pub(in crate::controller) seen: SeenLease,
+    /// When this process first saw this version of it.
+    pub(in crate::controller) since: Moment,
+    /// The object's UID.
+    pub(in crate::controller) uid: String,
+    /// When it was made, by the API server's clock, in whole seconds.
+    created: Option<Timestamp>,
+    /// Which Lease it was to appear before our eyes; 0 if it was there when we began to look.
+    order: u64,
+}
+
+/// By how much clocks of API servers may differ.
+const CLOCKS_DIFFER: Duration = Duration::from_secs(5);
+
+impl Known {
+    /// Whether this session certainly began after `other`.
+    pub(in crate::controller) fn is_after(&self, other: &Self) -> bool {
+        if self.order != other.order {
+            return other.order < self.order;
+        }
+        let Some((this, other)) = self.created.zip(other.created) else { return false };
+        let later = this.duration_since(other);
+        Duration::try_from(later).is_ok_and(|later| CLOCKS_DIFFER <= later)
+    }
+
+    /// Orders sessions of one pod by when they began, as far as that is known.
+    pub(in crate::controller) fn age(&self) -> (u64, Option<Timestamp>) {
+        (self.order, self.created)
+    }
+
+    fn has_news_for(&self, before: &Self) -> bool {
+        let told = |known: &Self| {
+            let SeenLease { lease, culprit, duration, .. } = &known.seen;
+            (lease.holder, lease.ack.clone(), culprit.clone(), *duration)
+        };
+        told(self) != told(before)
+    }
+}
+
+/// A session in its namespace.
+pub(in crate::controller) type Named = (String, SessionId);
+
+/// All Leases of sessions. Its clones share one state.
+#[derive(Clone)]
+pub(in crate::controller) struct Leases(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    filled: watch::Sender<bool>,
+}
+
+#[derive(Default)]
+struct State {
+    current: Book,
+    /// The complete state while it is being listed.
+    fresh: Book,
+    /// How many appeared since the first list.
+    appeared: u64,
+    /// When the watch, or another request of this process, last failed.
+    failed: Option<Moment>,
+    /// The Leases that make no sense, so that each is complained of once.
+    nonsense: BTreeSet<String>,
+}
+
+/// Leases by namespace and UID of the pod, then by session.
+type Book = BTreeMap<(String, String), BTreeMap<SessionId, Known>>;
+
+impl Leases {
+    pub(in crate::controller) fn new() -> Self {
+        let shared = Shared { state: Mutex::default(), filled: watch::Sender::new(false) };
+        Self(Arc::new(shared))
+    }
+
+    /// Follows the Leases that `api` reaches, for as long as the stream is polled, which gives the
+    /// sessions that appeared, went, or told something new.
+    pub(in crate::controller) fn follow(
+        &self,
+        api: Api<Object>,
+    ) -> impl Stream<Item = Named> + Send + use<> {
+        let noted = self.clone();
+        let config = watcher::Config::default().labels(SESSION_LABEL);
+        kube::runtime::WatchStreamExt::default_backoff(watcher(api, config)).flat_map(
+            move |event| {
+                stream::iter(match event {
+                    Ok(event) => noted.note(event, clock::now()),
+                    Err(error) => {
+                        tracing::warn!(%error, "the watch of Leases failed and is tried again");
+                        noted.failed(clock::now());
+                        Vec::new()
+                    }
+                })
+            },
+        )
+    }
+
+    /// Returns once all Leases were seen.
+    pub(in crate::controller) async fn wait_until_filled(&self) {
+        // The sender lives as long as this.
+        let _ = self.0.filled.subscribe().wait_for(|filled| *filled).await;
+    }
+
+    /// What the Leases of the sessions of one pod say.
+    pub(in crate::controller) fn of_pod(&self, namespace: &str, uid: &str) -> Vec<Known> {
+        let state = self.state();
+        let found = state.current.get(&(namespace.to_owned(), uid.to_owned()));
+        found.into_iter().flat_map(BTreeMap::values).cloned().collect()
+    }
+
+    /// What the Lease of a session says.
+    pub(in crate::controller) fn get(&self, namespace: &str, session: &SessionId) -> Option<Known> {
+        let key = (namespace.to_owned(), session.pod_uid().to_owned());
+        self.state().current.get(&key)?.get(session).cloned()
+    }
+
+    /// Whether a session may still read what is written for it.
+    pub(in crate::controller) fn is_held(&self, namespace: &str, session: &SessionId) -> bool {
+        let known = self.get(namespace, session);
+        known.is_some_and(|known| known.seen.lease.holder == Holder::Session)
+    }
+
+    /// Every session that has a Lease.
+    pub(in crate::controller) fn all(&self) -> Vec<(String, Known)> {
+        let state = self.state();
+        let each = state.current.iter().flat_map(|((namespace, _), sessions)| {
+            sessions.values().map(|known| (namespace.clone(), known.clone()))
+        });
+        each.collect()
+    }
+
+    /// Takes in a Lease that a request of our own brought.
+    pub(in crate::controller) fn note_read(&self, object: Object, now: Moment) {
+        let _ = self.note(Event::Apply(object), now);
+    }
+
+    /// Takes in that a Lease is missing in the store itself.
+    pub(in crate::controller) fn note_missing(&self, namespace: &str, session: &SessionId) {
+        remove(&mut self.state().current, namespace, session);
+    }
+
+    /// The watch, or another request of this process, failed: what seems silent may only be unheard.
+    pub(in crate::controller) fn failed(&self, now: Moment) {
+        self.state().failed = Some(now);
+    }
+
+    /// When something failed last.
+    pub(in crate::controller) fn failed_at(&self) -> Option<Moment> {
+        self.state().failed
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, event: Event<Object>, now: Moment) -> Vec<Named> {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        match event {
+            Event::Init => {
+                state.fresh.clear();
+                Vec::new()
+            }
+            Event::InitApply(object) => {
+                if let Some((namespace, known)) = state.read(&object, now, *self.0.filled.borrow())
+                {
+                    insert(&mut state.fresh, namespace, known);
+                }
+                Vec::new()
+            }
+            Event::InitDone => {
+                let before = mem::replace(&mut state.current, mem::take(&mut state.fresh));
+                state.appeared += 1;
+                state.nonsense.clear();
+                let changed = differences(&before, &state.current);
+                self.0.filled.send_replace(true);
+                changed
+            }
+            Event::Apply(object) => {
+                let Some((namespace, known)) = state.read(&object, now, true) else {
+                    return Vec::new();
+                };
+                let session = known.seen.session.clone();
+                let before = known_of(&state.current, &namespace, &session);
+                if before.is_none() {
+                    state.appeared = known.order;
+                }
+                // An answer of our own may have been here before an older event.
+                if before.is_some_and(|before| known.seen.lease.version.0 < version(before)) {
+                    return Vec::new();
+                }
+                let is_news = before.is_none_or(|before| known.has_news_for(before));
+                insert(&mut state.current, namespace.clone(), known);
+                is_news.then_some((namespace, session)).into_iter().collect()
+            }
+            Event::Delete(object) => {
+                let namespace = object.namespace().unwrap_or_default();
+                let session = SessionId::from_stored(&object.name_any());
+                remove(&mut state.current, &namespace, &session);
+                vec![(namespace, session)]
+            }
+        }
+    }
+}
+
+impl State {
+    /// What `object` says, and since when it does. `appears` is false while the first list is read.
+    fn read(&mut self, object: &Object, now: Moment, appears: bool) -> Option<(String, Known)> {
+        let namespace = object.namespace().unwrap_or_default();
+        let seen = match session::seen(object) {
+            Ok(seen) => seen,
+            Err(reason) => {
+                if self.nonsense.insert(reason.clone()) {
+                    tracing::warn!(namespace, reason, "a Lease of a session cannot be read");
+                }
+                return None;
+            }
+        };
+        let before = known_of(&self.current, &namespace, &seen.session);
+        let same = before.filter(|before| before.seen.lease.version == seen.lease.version);
+        let order = if appears { self.appeared + 1 } else { 0 };
+        let known = Known {
+            since: same.map_or(now, |same| same.since),
+            uid: object.uid().unwrap_or_default(),
+            created: object.metadata.creation_timestamp.as_ref().map(|time| time.0),
+            order: before.map_or(order, |before| before.order),
+            seen,
+        };
+        Some((namespace, known))
+    }
+}
+
+fn version(known: &Known) -> u64 {
+    known.seen.lease.version.0
+}
+
+fn known_of<'a>(book: &'a Book, namespace: &str, session: &SessionId) -> Option<&'a Known> {
+    book.get(&(namespace.to_owned(), session.pod_uid().to_owned()))?.get(session)
+}
+
+fn insert(book: &mut Book, namespace: String, known: Known) {
+    let session = known.seen.session.clone();
+    let pod = (namespace, session.pod_uid().to_owned());
+    book.entry(pod).or_default().insert(session, known);
+}
+
+fn remove(book: &mut Book, namespace: &str, session: &SessionId) {
+    let pod = (namespace.to_owned(), session.pod_uid().to_owned());
+    if let Some(sessions) = book.get_mut(&pod) {
+        sessions.remove(session);
+        if sessions.is_empty() {
+            book.remove(&pod);
+        }
+    }
+}
+
+/// The sessions that appeared, went, or told something new between two complete states.
+fn differences(before: &Book, after: &Book) -> Vec<Named> {
+    let mut changed = Vec::new();
+    for ((namespace, _), sessions) in after {
+        for (session, known) in sessions {
+            let before = known_of(before, namespace, session);
+            if before.is_none_or(|before| known.has_news_for(before)) {
+                changed.push((namespace.clone(), session.clone()));
+            }
+        }
+    }
+    for ((namespace, _), sessions) in before {
+        let gone = sessions.keys().filter(|it| known_of(after, namespace, it).is_none());
+        changed.extend(gone.map(|session| (namespace.clone(), session.clone())));
+    }
+    changed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn lease(nonce: u64, version: u64, told: &str) -> Object {
+        let session = SessionId::new("pod", nonce).to_string();
+        let annotations = json!({session::ACK_ANNOTATION: told});
+        serde_json::from_value(json!({
+            "metadata": {
+                "name": session, "namespace": "n", "uid": session,
+                "resourceVersion": version.to_string(), "annotations": annotations,
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+            },
+            "spec": {"holderIdentity": session},
+        }))
+        .unwrap()
+    }
+
+    const TOLD: &str = r#"{"write":1,"durationMs":20000}"#;
+    const ACKED: &str = r#"{"write":2,"durationMs":20000,"incarnation":1,"revision":7}"#;
+
+    fn at(secs: u64) -> Moment {
+        Moment(Duration::from_secs(secs))
+    }
+
+    fn filled(objects: impl IntoIterator<Item = Object>) -> Leases {
+        let leases = Leases::new();
+        leases.note(Event::Init, at(0));
+        for object in objects {
+            leases.note(Event::InitApply(object), at(0));
+        }
+        leases.note(Event::InitDone, at(0));
+        leases
+    }
+
+    fn since(leases: &Leases, nonce: u64) -> Moment {
+        leases.get("n", &SessionId::new("pod", nonce)).unwrap().since
+    }
+
+    #[test]
+    fn a_renewal_is_noted_and_triggers_nothing_while_an_answer_does() {
+        let leases = filled([lease(1, 5, TOLD)]);
+        assert_eq!(leases.note(Event::Apply(lease(1, 6, TOLD)), at(4)).len(), 0);
+        assert_eq!(since(&leases, 1), at(4));
+        assert_eq!(leases.note(Event::Apply(lease(1, 7, ACKED)), at(5)).len(), 1);
+        assert_eq!(leases.note(Event::Apply(lease(1, 6, TOLD)), at(6)).len(), 0, "it is late");
+        assert_eq!(since(&leases, 1), at(5));
+        assert_eq!(leases.note(Event::Delete(lease(1, 8, ACKED)), at(7)).len(), 1);
+        assert!(leases.get("n", &SessionId::new("pod", 1)).is_none());
+    }
+
+    #[test]
+    fn a_list_that_shows_the_same_version_again_does_not_make_it_younger() {
+        let leases = filled([lease(1, 5, TOLD), lease(2, 6, TOLD)]);
+        leases.note(Event::Init, at(9));
+        leases.note(Event::InitApply(lease(1, 5, TOLD)), at(9));
+        leases.note(Event::InitApply(lease(3, 7, TOLD)), at(9));
+        let changed = leases.note(Event::InitDone, at(9));
+        let changed: Vec<_> = changed.into_iter().map(|(_, session)| session).collect();
+        assert_eq!(changed, [SessionId::new("pod", 3), SessionId::new("pod", 2)]);
+        assert_eq!((since(&leases, 1), since(&leases, 3)), (at(0), at(9)));
+    }
+
+    #[test]
+    fn of_sessions_that_began_within_a_moment_only_what_was_seen_tells_the_later_one() {
+        let leases = filled([lease(1, 5, TOLD), lease(2, 6, TOLD)]);
+        leases.note(Event::Apply(lease(3, 7, TOLD)), at(1));
+        leases.note(Event::Apply(lease(4, 8, TOLD)), at(1));
+        let known = |nonce| leases.get("n", &SessionId::new("pod", nonce)).unwrap();
+        assert!(!known(1).is_after(&known(2)) && !known(2).is_after(&known(1)));
+        assert!(known(3).is_after(&known(2)) && !known(2).is_after(&known(3)));
+        assert!(known(4).is_after(&known(3)) && known(4).is_after(&known(1)));
+        let mut later = known(2);
+        later.created = Some("2026-01-01T00:00:06Z".parse().unwrap());
+        assert!(later.is_after(&known(1)));
+    }
+}

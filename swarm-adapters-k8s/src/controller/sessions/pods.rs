@@ -1,0 +1,127 @@
+//! What is known of the pods behind sessions, and which Swarm a Lease concerns.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::ResourceExt;
+use kube::runtime::reflector::{ObjectRef, Store};
+
+use super::super::cached::{Cache, with_uid};
+use super::super::context::{Caches, Context};
+use super::super::gone::is_lost;
+use super::super::pools::of_pod;
+use super::ended::has_terminated;
+use super::evidence::PodFacts;
+use super::leases::Named;
+use crate::api::Swarm;
+use crate::observe::is_terminal;
+
+/// By this taint an administrator says that a node is off and stays so.
+const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+
+impl Caches {
+    /// The pod with this UID, if it is there.
+    fn pod(&self, namespace: &str, uid: &str) -> Option<Arc<Pod>> {
+        let mut found = self.pods.with(&with_uid(uid)).into_iter();
+        found.find(|pod| pod.metadata.namespace.as_deref() == Some(namespace))
+    }
+
+    /// Whether a pod with this UID is there.
+    pub(super) fn has_pod(&self, namespace: &str, uid: &str) -> bool {
+        self.pod(namespace, uid).is_some()
+    }
+}
+
+impl Context {
+    /// The Swarms that what a session told may concern: those whose worker its pod is, and the one
+    /// that writes its view.
+    pub(in crate::controller) fn concerned_by(
+        &self,
+        (namespace, session): &Named,
+        pools: &Cache<StatefulSet>,
+    ) -> Vec<ObjectRef<Swarm>> {
+        let pod = self.caches.pod(namespace, session.pod_uid());
+        let of_pod = |pod: Arc<Pod>| of_pod(&self.caches.swarms, pools, &pod);
+        let mut concerned = pod.map(of_pod).unwrap_or_default();
+        let writer = self.views.swarm_of(namespace, &session.to_string());
+        let writer = writer.map(|name| ObjectRef::new(&name).within(namespace));
+        concerned.extend(writer.filter(|writer| !concerned.contains(writer)));
+        concerned
+    }
+
+    /// What is known of a pod, whether it is still there or not. Where it was seen to run is kept in
+    /// `nodes`.
+    pub(super) fn pod_facts(
+        &self,
+        namespace: &str,
+        uid: &str,
+        nodes: &mut BTreeMap<String, (String, String)>,
+    ) -> PodFacts {
+        let pod = self.caches.pod(namespace, uid);
+        let known = &self.caches.nodes;
+        if let Some(node) = pod.as_deref().and_then(|pod| node_of(known, pod)) {
+            nodes
+                .entry(uid.to_owned())
+                .or_insert((node.name_any(), node.uid().unwrap_or_default()));
+        }
+        let is_over = |pod: &Pod| is_terminal(pod) || is_lost(known, pod);
+        PodFacts {
+            is_gone: pod.as_deref().is_none_or(is_over),
+            has_ended: self.ended.contains(uid)
+                || pod.as_deref().is_some_and(has_terminated)
+                || nodes.get(uid).is_some_and(|node| is_off(known, node)),
+        }
+    }
+}
+
+fn node_of(nodes: &Store<Node>, pod: &Pod) -> Option<Arc<Node>> {
+    let name = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+    name.and_then(|name| nodes.get(&ObjectRef::new(name)))
+}
+
+/// Whether the node that was seen under this name and UID is gone, or said to be off for good.
+fn is_off(nodes: &Store<Node>, (name, uid): &(String, String)) -> bool {
+    let node = nodes.get(&ObjectRef::new(name));
+    node.is_none_or(|node| node.uid().as_ref() != Some(uid) || is_out_of_service(&node))
+}
+
+fn is_out_of_service(node: &Node) -> bool {
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    taints.into_iter().any(|taint| taint.key == OUT_OF_SERVICE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::runtime::reflector::store::store;
+    use kube::runtime::watcher::Event;
+    use serde_json::json;
+
+    fn node(uid: &str, taint: Option<&str>) -> Node {
+        let taints: Vec<_> =
+            taint.map(|key| json!({"key": key, "effect": "NoExecute"})).into_iter().collect();
+        serde_json::from_value(
+            json!({"metadata": {"name": "n", "uid": uid}, "spec": {"taints": taints}}),
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn a_node_that_was_seen_and_is_gone_or_out_of_service_is_off() {
+        let seen = ("n".to_owned(), "1".to_owned());
+        let is_off = |present: Option<Node>| {
+            let (nodes, mut writer) = store();
+            if let Some(node) = present {
+                writer.apply_watcher_event(&Event::Apply(node));
+            }
+            is_off(&nodes, &seen)
+        };
+        assert!(!is_off(Some(node("1", None))));
+        assert!(!is_off(Some(node("1", Some("node.kubernetes.io/unreachable")))));
+        assert!(is_off(Some(node("1", Some(OUT_OF_SERVICE)))));
+        assert!(is_off(Some(node("2", None))), "another one has taken its name");
+        assert!(is_off(None));
+    }
+}

@@ -1,0 +1,373 @@
+//! Which views are there and what they say, and what this process wrote itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::{Stream, StreamExt, stream};
+use kube::core::PartialObjectMeta;
+use kube::runtime::reflector::ObjectRef;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, ResourceExt};
+use swarm_core::handover::SessionId;
+use tokio::sync::watch;
+
+use crate::api::{FIELD_MANAGER, Swarm, WorkerView};
+
+/// Names the Swarm that a view belongs to.
+pub(super) const SWARM_LABEL: &str = "swarm.k8slab.info/swarm";
+/// What a view says, in short: [`Content`].
+pub(super) const CONTENT_ANNOTATION: &str = "swarm.k8slab.info/content";
+
+/// A view without what it holds.
+pub(in crate::controller) type ViewMeta = PartialObjectMeta<WorkerView>;
+
+/// What a view says, in short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Content {
+    pub(super) incarnation: u64,
+    pub(super) revision: u64,
+    /// Tells its jobs, and what is said of them, from others.
+    pub(super) digest: u64,
+}
+
+impl Content {
+    pub(super) fn to_text(self) -> String {
+        format!("{}.{}.{:016x}", self.incarnation, self.revision, self.digest)
+    }
+
+    fn from_text(text: &str) -> Option<Self> {
+        let mut parts = text.split('.');
+        let incarnation = parts.next()?.parse().ok()?;
+        let revision = parts.next()?.parse().ok()?;
+        let digest = u64::from_str_radix(parts.next()?, 16).ok()?;
+        Some(Self { incarnation, revision, digest })
+    }
+}
+
+/// All views of sessions. Its clones share one state.
+#[derive(Clone)]
+pub(in crate::controller) struct Views(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    filled: watch::Sender<bool>,
+}
+
+/// A namespace and a name.
+type Key = (String, String);
+
+#[derive(Default)]
+struct State {
+    there: BTreeMap<Key, There>,
+    /// The complete state while it is being listed.
+    fresh: BTreeMap<Key, There>,
+    written: BTreeMap<Key, Written>,
+    of_swarm: BTreeMap<Key, BTreeSet<String>>,
+}
+
+/// A view as the watch last showed it.
+#[derive(Clone, Debug)]
+struct There {
+    version: u64,
+    swarm: String,
+    /// What it says; `None` if somebody edited it.
+    content: Option<Content>,
+}
+
+/// A view as this process last wrote it.
+#[derive(Clone, Copy, Debug)]
+struct Written {
+    content: Content,
+    /// The version that made; `None` until the answer is there.
+    version: Option<u64>,
+    /// The version at which it was seen to go, before the answer was there.
+    gone: Option<u64>,
+}
+
+impl Views {
+    pub(in crate::controller) fn new() -> Self {
+        let shared = Shared { state: Mutex::default(), filled: watch::Sender::new(false) };
+        Self(Arc::new(shared))
+    }
+
+    /// Follows the views that `api` reaches, for as long as the stream is polled, which gives the
+    /// Swarms of those that are not as they were written.
+    pub(in crate::controller) fn follow(
+        &self,
+        api: Api<ViewMeta>,
+    ) -> impl Stream<Item = ObjectRef<Swarm>> + Send + use<> {
+        let noted = self.clone();
+        let watched = watcher(api, watcher::Config::default());
+        kube::runtime::WatchStreamExt::default_backoff(watched).flat_map(move |event| {
+            stream::iter(match event {
+                Ok(event) => noted.note(event),
+                Err(error) => {
+                    tracing::warn!(%error, "a watch failed and is tried again");
+                    Vec::new()
+                }
+            })
+        })
+    }
+
+    /// Returns once all views were seen.
+    pub(in crate::controller) async fn wait_until_filled(&self) {
+        // The sender lives as long as this.
+        let _ = self.0.filled.subscribe().wait_for(|filled| *filled).await;
+    }
+
+    /// The Swarm that the view of a session belongs to.
+    pub(in crate::controller) fn swarm_of(&self, namespace: &str, name: &str) -> Option<String> {
+        let state = self.state();
+        Some(state.there.get(&key(namespace, name))?.swarm.clone())
+    }
+
+    /// The sessions of a Swarm that have a view.
+    pub(in crate::controller) fn of_swarm(&self, namespace: &str, swarm: &str) -> Vec<SessionId> {
+        let state = self.state();
+        let names = state.of_swarm.get(&key(namespace, swarm)).into_iter().flatten();
+        names.map(|name| SessionId::from_stored(name)).collect()
+    }
+
+    /// Whether a view is there, as far as that is known.
+    pub(in crate::controller) fn is_there(&self, namespace: &str, name: &str) -> bool {
+        let (state, key) = (self.state(), key(namespace, name));
+        state.there.contains_key(&key) || state.written.contains_key(&key)
+    }
+
+    /// What a view is known to say.
+    pub(super) fn says(&self, namespace: &str, name: &str) -> Option<Content> {
+        let (state, key) = (self.state(), key(namespace, name));
+        let written = state.written.get(&key).filter(|written| written.version.is_some());
+        written.map(|written| written.content).or_else(|| state.there.get(&key)?.content)
+    }
+
+    /// The revision of what a session is told, as far as that is known.
+    pub(in crate::controller) fn revision(
+        &self,
+        namespace: &str,
+        session: &SessionId,
+    ) -> Option<u64> {
+        self.says(namespace, &session.to_string()).map(|content| content.revision)
+    }
+
+    /// A view is about to be written.
+    pub(super) fn writing(&self, namespace: &str, name: &str, content: Content) {
+        let written = Written { content, version: None, gone: None };
+        self.state().written.insert(key(namespace, name), written);
+    }
+
+    /// A view was written, which made `version`; `None` if that failed or is not known. Returns
+    /// whether it stands as it was written.
+    pub(super) fn wrote(&self, namespace: &str, name: &str, version: Option<u64>) -> bool {
+        let (mut state, key) = (self.state(), key(namespace, name));
+        let State { there, written, .. } = &mut *state;
+        let Some(ours) = written.get_mut(&key) else { return false };
+        ours.version = version;
+        let is_changed = version.is_some_and(|version| {
+            let there = there.get(&key).filter(|there| version < there.version);
+            ours.gone.is_some_and(|gone| version < gone)
+                || there.is_some_and(|there| there.content != Some(ours.content))
+        });
+        if version.is_none() || is_changed {
+            written.remove(&key);
+        }
+        !is_changed
+    }
+
+    /// A view is about to be removed: its end is no news.
+    pub(in crate::controller) fn expect_gone(&self, namespace: &str, name: &str) {
+        let (mut state, key) = (self.state(), key(namespace, name));
+        state.written.remove(&key);
+        state.forget(&key);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, event: Event<ViewMeta>) -> Vec<ObjectRef<Swarm>> {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        match event {
+            Event::Init => {
+                state.fresh.clear();
+                Vec::new()
+            }
+            Event::InitApply(view) => {
+                state.fresh.insert(key_of(&view), there(&view));
+                Vec::new()
+            }
+            Event::InitDone => {
+                let fresh = mem::take(&mut state.fresh);
+                let gone = state.there.keys().filter(|key| !fresh.contains_key(*key));
+                let gone: Vec<_> = gone.cloned().collect();
+                let gone = gone.into_iter().filter_map(|key| state.gone(&key, u64::MAX));
+                let mut changed: Vec<_> = gone.collect();
+                for (key, there) in fresh {
+                    changed.extend(state.seen(key, there));
+                }
+                self.0.filled.send_replace(true);
+                changed
+            }
+            Event::Apply(view) => state.seen(key_of(&view), there(&view)).into_iter().collect(),
+            Event::Delete(view) => state.gone(&key_of(&view), version(&view)).into_iter().collect(),
+        }
+    }
+}
+
+impl State {
+    /// A view is there. Whose turn it is if that is not as it was written.
+    fn seen(&mut self, key: Key, there: There) -> Option<ObjectRef<Swarm>> {
+        let swarm = ObjectRef::new(&there.swarm).within(&key.0);
+        let is_news = match self.written.get(&key) {
+            // Our own write, or one from before it, or it will be compared when the answer is there.
+            Some(Written { content, version, .. }) => {
+                version.is_some_and(|version| version < there.version)
+                    && there.content != Some(*content)
+            }
+            None => there.content.is_none(),
+        };
+        if is_news {
+            self.written.remove(&key);
+        }
+        let views = self.of_swarm.entry((key.0.clone(), there.swarm.clone())).or_default();
+        views.insert(key.1.clone());
+        self.there.insert(key, there);
+        is_news.then_some(swarm)
+    }
+
+    /// A view is gone since `version`. Whose turn it is.
+    fn gone(&mut self, key: &Key, version: u64) -> Option<ObjectRef<Swarm>> {
+        let there = self.forget(key)?;
+        match self.written.get_mut(key) {
+            Some(Written { version: None, gone, .. }) => {
+                *gone = Some(version);
+                return None;
+            }
+            Some(Written { version: Some(ours), .. }) if version < *ours => return None,
+            Some(_) => {
+                self.written.remove(key);
+            }
+            None => {}
+        }
+        Some(ObjectRef::new(&there.swarm).within(&key.0))
+    }
+
+    fn forget(&mut self, key: &Key) -> Option<There> {
+        let there = self.there.remove(key)?;
+        let of = (key.0.clone(), there.swarm.clone());
+        if let Some(views) = self.of_swarm.get_mut(&of) {
+            views.remove(&key.1);
+            if views.is_empty() {
+                self.of_swarm.remove(&of);
+            }
+        }
+        Some(there)
+    }
+}
+
+fn key(namespace: &str, name: &str) -> Key {
+    (namespace.to_owned(), name.to_owned())
+}
+
+fn key_of(view: &ViewMeta) -> Key {
+    (view.namespace().unwrap_or_default(), view.name_any())
+}
+
+/// Orders versions of one object, as that of other views.
+pub(super) fn version(view: &ViewMeta) -> u64 {
+    let version = view.metadata.resource_version.as_deref();
+    version.and_then(|version| version.parse().ok()).unwrap_or(0)
+}
+
+fn there(view: &ViewMeta) -> There {
+    let is_ours = |manager: Option<&str>| manager == Some(FIELD_MANAGER);
+    let is_edited = view.managed_fields().iter().any(|it| !is_ours(it.manager.as_deref()));
+    let content = view.annotations().get(CONTENT_ANNOTATION);
+    let content = content.filter(|_| !is_edited).and_then(|text| Content::from_text(text));
+    let swarm = view.labels().get(SWARM_LABEL).cloned().unwrap_or_default();
+    There { version: version(view), swarm, content }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn content(revision: u64) -> Content {
+        Content { incarnation: 1, revision, digest: u64::MAX }
+    }
+
+    fn view(version: u64, revision: u64, managers: &[&str]) -> ViewMeta {
+        let managed: Vec<_> = managers.iter().map(|it| json!({"manager": it})).collect();
+        serde_json::from_value(json!({
+            "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+            "metadata": {
+                "name": "pod-1", "namespace": "n", "resourceVersion": version.to_string(),
+                "labels": {SWARM_LABEL: "s"}, "managedFields": managed,
+                "annotations": {CONTENT_ANNOTATION: content(revision).to_text()},
+            },
+        }))
+        .unwrap()
+    }
+
+    const OURS: &[&str] = &[FIELD_MANAGER];
+    const EDITED: &[&str] = &[FIELD_MANAGER, "kubectl-edit"];
+
+    fn written(views: &Views, revision: u64, version: u64) -> bool {
+        views.writing("n", "pod-1", content(revision));
+        views.wrote("n", "pod-1", Some(version))
+    }
+
+    #[test]
+    fn our_own_writes_trigger_nothing_however_late_they_are_seen() {
+        let views = Views::new();
+        assert!(written(&views, 1, 5) && written(&views, 2, 6));
+        for (version, revision) in [(5, 1), (6, 2)] {
+            assert_eq!(views.note(Event::Apply(view(version, revision, OURS))), []);
+            assert_eq!(views.says("n", "pod-1"), Some(content(2)));
+        }
+    }
+
+    #[test]
+    fn a_view_that_was_edited_or_deleted_is_unknown_and_its_swarm_is_told() {
+        let views = Views::new();
+        let swarm = [ObjectRef::new("s").within("n")];
+        assert!(written(&views, 1, 5));
+        assert_eq!(views.note(Event::Apply(view(5, 1, OURS))), []);
+        assert_eq!(views.note(Event::Apply(view(7, 1, EDITED))), swarm);
+        assert_eq!(views.says("n", "pod-1"), None);
+        assert!(written(&views, 1, 8));
+        assert_eq!(views.note(Event::Apply(view(8, 1, OURS))), []);
+        assert_eq!(views.note(Event::Delete(view(9, 1, OURS))), swarm);
+        assert_eq!(views.says("n", "pod-1"), None);
+        assert!(views.of_swarm("n", "s").is_empty());
+    }
+
+    #[test]
+    fn what_happens_to_a_view_before_the_answer_to_its_write_is_not_lost() {
+        let views = Views::new();
+        views.note(Event::Apply(view(4, 1, OURS)));
+        views.writing("n", "pod-1", content(2));
+        assert_eq!(views.note(Event::Apply(view(7, 2, EDITED))), []);
+        assert!(!views.wrote("n", "pod-1", Some(6)), "somebody was faster than the answer");
+        views.writing("n", "pod-1", content(2));
+        assert_eq!(views.note(Event::Delete(view(9, 2, OURS))), []);
+        assert!(!views.wrote("n", "pod-1", Some(8)));
+        assert_eq!(views.says("n", "pod-1"), None);
+    }
+
+    #[test]
+    fn a_restarted_operator_knows_what_views_say_and_which_went_while_it_did_not_look() {
+        let views = Views::new();
+        views.note(Event::InitApply(view(4, 1, OURS)));
+        assert_eq!(views.note(Event::InitDone), []);
+        assert_eq!(views.says("n", "pod-1"), Some(content(1)));
+        assert_eq!(views.of_swarm("n", "s").len(), 1);
+        views.note(Event::Init);
+        assert_eq!(views.note(Event::InitDone), [ObjectRef::new("s").within("n")]);
+        views.expect_gone("n", "pod-1");
+        assert_eq!(views.note(Event::Delete(view(4, 1, OURS))), []);
+    }
+}

@@ -1,0 +1,140 @@
+//! What the status says of sessions: who lives, who does not answer, and what helps.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::{Part, Reason, Verdict, shortened};
+
+/// A worker that does not let go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unanswered {
+    /// The worker's name, or its slot where that has another worker now.
+    pub worker: String,
+    /// Since when it has been asked.
+    pub since: Timestamp,
+    /// How many jobs wait for it.
+    pub jobs: usize,
+}
+
+/// What there is to say about sessions after a turn.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionsTold {
+    /// Jobs that are on their way from one worker to another.
+    pub moving: usize,
+    /// Jobs that are done.
+    pub done: usize,
+    /// Jobs that are kept away from workers for a while.
+    pub quarantined: Vec<String>,
+    /// How many sessions live.
+    pub living: usize,
+    /// The workers that have not acknowledged their newest view.
+    pub stale: Vec<String>,
+    /// The workers whose Lease lasts longer than the Swarm allows.
+    pub too_long: Vec<(String, Duration)>,
+    /// How long a Lease may last.
+    pub lease: Duration,
+    /// How many silent sessions are not revoked, since too many are silent at once.
+    pub held_back: usize,
+    /// The workers that were asked long ago to let go.
+    pub unanswered: Vec<Unanswered>,
+    /// Whether nothing but a proof ends their ownership.
+    pub is_exclusive: bool,
+}
+
+impl SessionsTold {
+    /// What is to be said before anything else but a pool that is not complete.
+    pub(super) fn verdict(&self) -> Option<Verdict> {
+        self.all().next()
+    }
+
+    /// The conditions: each only while it is true.
+    pub(super) fn parts(&self) -> Vec<Part> {
+        let part = |Verdict { reason, message }: Verdict| {
+            Part::new(reason.as_str(), true, reason.as_str(), message)
+        };
+        self.all().map(part).collect()
+    }
+
+    fn all(&self) -> impl Iterator<Item = Verdict> {
+        let each = [self.too_long(), self.held_back(), self.unanswered()];
+        each.into_iter().flatten()
+    }
+
+    fn too_long(&self) -> Option<Verdict> {
+        let (worker, lease) = self.too_long.first()?;
+        let names: Vec<_> = self.too_long.iter().map(|(name, _)| name.as_str()).collect();
+        let message = format!(
+            "these workers get no jobs, since they hold Leases for longer than the {:?} of \
+             handover.lease.duration: {}; `{worker}` says {lease:?}: start it with the duration of \
+             the Swarm, or raise that",
+            self.lease,
+            shortened(&names)
+        );
+        Some(Verdict { reason: Reason::LeaseTooLong, message })
+    }
+
+    fn held_back(&self) -> Option<Verdict> {
+        let message = format!(
+            "{} workers are silent at once, or requests of the operator itself fail, so their \
+             Leases are not taken away for twice the lease duration, and then few at a time; their \
+             jobs stay with them until then",
+            self.held_back
+        );
+        (0 < self.held_back).then_some(Verdict { reason: Reason::RevocationHeld, message })
+    }
+
+    fn unanswered(&self) -> Option<Verdict> {
+        let Unanswered { worker, since, jobs } = self.unanswered.first()?;
+        let names: Vec<_> = self.unanswered.iter().map(|it| it.worker.as_str()).collect();
+        let since = since.strftime("%H:%M:%S UTC");
+        let then = if self.is_exclusive {
+            "with handover.policy Exclusive nobody else gets them without a proof: an answer, the end \
+             of its pod's containers, or its Lease waited out. Delete the pod if it does not go on, \
+             or, if its node is off for good, delete the node or taint it \
+             node.kubernetes.io/out-of-service"
+        } else {
+            "after handover.releaseTimeout others get them all the same"
+        };
+        let message = format!(
+            "these workers were asked to let go of jobs and have not answered: {}; `{worker}` since \
+             {since}, {jobs} jobs; {then}",
+            shortened(&names)
+        );
+        Some(Verdict { reason: Reason::ReleaseUnanswered, message })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(sessions: &SessionsTold) -> Vec<String> {
+        let parts = sessions.parts().into_iter();
+        parts.map(|it| format!("{}={} {}", it.kind, it.status, it.message)).collect()
+    }
+
+    #[test]
+    fn each_trouble_is_a_condition_that_says_what_helps() {
+        assert_eq!(told(&SessionsTold::default()), Vec::<String>::new());
+        let since = "2026-01-01T10:20:30Z".parse().unwrap();
+        let sessions = SessionsTold {
+            too_long: vec![("w-0".into(), Duration::from_secs(30))],
+            lease: Duration::from_secs(20),
+            held_back: 4,
+            unanswered: vec![Unanswered { worker: "w-1".into(), since, jobs: 2 }],
+            is_exclusive: true,
+            ..SessionsTold::default()
+        };
+        let all = told(&sessions);
+        let words = |n: usize, words: &[&str]| words.iter().all(|word| all[n].contains(word));
+        assert!(
+            words(0, &["LeaseTooLong=True", "`w-0` says 30s", "longer than the 20s"]),
+            "{all:?}"
+        );
+        assert!(words(1, &["RevocationHeld=True 4 workers are silent"]), "{all:?}");
+        assert!(words(2, &["w-1", "since 10:20:30 UTC, 2 jobs", "Delete the pod"]), "{all:?}");
+        let weaker = SessionsTold { is_exclusive: false, ..sessions };
+        assert!(told(&weaker)[2].contains("after handover.releaseTimeout"));
+    }
+}
