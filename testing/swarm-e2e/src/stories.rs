@@ -18,13 +18,18 @@ mod jobs_come_from_config_maps;
 mod list_changes_arrive;
 mod manifests_are_accepted;
 mod moves_are_bounded;
+mod nodes_fall_silent;
 mod nothing_is_written_at_rest;
 mod operator_dies_at_any_write;
+mod operator_dies_in_a_handover;
 mod parts_restart;
 pub(crate) mod pool;
 pub(crate) mod session_pool;
+mod sessions_survive_changes;
+mod sessions_survive_crashes;
 mod stores_keep_their_contract;
 mod streams_walk_through;
+mod the_api_server_is_away;
 mod the_swarm_scales_its_pool;
 mod uninstall_never_hangs;
 mod workers_restart;
@@ -94,6 +99,14 @@ pub fn all() -> Vec<Story> {
         // Sessions.
         Story::new("a_worker_in_another_language", |it| {
             Box::pin(a_worker_in_another_language::tell(it))
+        }),
+        // Faults of pools with sessions, judged by their run logs.
+        Story::new("sessions_survive_changes", |it| Box::pin(sessions_survive_changes::tell(it))),
+        Story::new("sessions_survive_crashes", |it| Box::pin(sessions_survive_crashes::tell(it))),
+        Story::new("nodes_fall_silent", |it| Box::pin(nodes_fall_silent::tell(it))),
+        Story::new("the_api_server_is_away", |it| Box::pin(the_api_server_is_away::tell(it))),
+        Story::new("operator_dies_in_a_handover", |it| {
+            Box::pin(operator_dies_in_a_handover::tell(it))
         }),
         // What all of them have asked the API server for.
         Story::new("every_right_is_used", |it| Box::pin(every_right_is_used::tell(it)))

@@ -71,7 +71,7 @@ async fn a_pod_without_network(pool: &SessionPool, zero: &Pod) -> Result<()> {
     let context = &pool.context;
     let answers = || async {
         let answer = context.cluster.pod_http(&context.namespace, "plain-0", 9090, "ping");
-        Ok(tokio::time::timeout(Duration::from_secs(1), answer).await??)
+        tokio::time::timeout(Duration::from_secs(1), answer).await?
     };
     until("an answer", SHOWN_WITHIN, || async { answers().await.map(Some) }).await?;
     let cut = context.cluster.cut_off_pod(zero).await?;

@@ -8,18 +8,21 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
-use kube::api::ListParams;
 use serde_json::{Value, json};
 use swarm_adapters_host::runlog::judge::RunName;
 
 use crate::cluster::{NODES, node_name};
 use crate::images::WORKER;
-use crate::run_log::{History, Moment, folder, make_folder};
+use crate::run_log::{History, Moment, Told, folder, make_folder};
 use crate::story::Context;
 use crate::until::until;
 
 /// How long a worker may act after it renewed its Lease.
 pub(crate) const LEASE: Duration = Duration::from_secs(6);
+/// How long the jobs of a worker that fell silent may stand still.
+pub(crate) const SILENCE: Duration = Duration::from_millis(6_420 + 2_000);
+/// A job that ended without a word ran on for so long after it last told that it runs.
+pub(crate) const TICK: Duration = Duration::from_secs(1);
 /// How long any change may take to come to rest before a story gives up.
 pub(crate) const REST_WITHIN: Duration = Duration::from_mins(1);
 /// Where a worker writes, inside.
@@ -41,13 +44,6 @@ pub(crate) enum Policy {
     Exclusive,
 }
 
-/// What makes the pods.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Workload {
-    StatefulSet,
-    Deployment,
-}
-
 /// What a worker does with a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Runner {
@@ -64,7 +60,6 @@ pub(crate) struct SessionPool {
     pub(crate) name: String,
     pub(crate) protocol: Protocol,
     pub(crate) policy: Policy,
-    pub(crate) workload: Workload,
     pub(crate) runner: Runner,
     pub(crate) workers: usize,
     pub(crate) jobs: BTreeSet<String>,
@@ -81,7 +76,6 @@ impl SessionPool {
             name: name.to_owned(),
             protocol: Protocol::Session,
             policy: Policy::AtLeastOnce,
-            workload: Workload::StatefulSet,
             runner: Runner::Task,
             workers: 2,
             jobs: (0..6).map(|n| format!("{name}:{n}")).collect(),
@@ -133,13 +127,9 @@ impl SessionPool {
             Some(slot) => json!({"name": name, "pin": slot}),
             None => json!({"name": name}),
         };
-        let workload = match self.workload {
-            Workload::StatefulSet => "statefulSet",
-            Workload::Deployment => "deployment",
-        };
         let mut spec = json!({
             "jobs": self.jobs.iter().map(job).collect::<Vec<_>>(),
-            "pool": {workload: {"name": self.name}},
+            "pool": {"statefulSet": {"name": self.name}},
             "rebalance": {"returnGrace": "1s"},
         });
         if self.protocol == Protocol::Session {
@@ -163,26 +153,20 @@ impl SessionPool {
 
     fn workload(&self) -> Value {
         let labels = json!({"app": self.name});
-        let mut spec = json!({
-            "replicas": self.workers,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": self.pod()},
-        });
-        let kind = match self.workload {
-            Workload::StatefulSet => {
-                spec["serviceName"] = self.name.clone().into();
-                spec["podManagementPolicy"] = "Parallel".into();
-                "StatefulSet"
-            }
-            Workload::Deployment => "Deployment",
-        };
         json!({
-            "apiVersion": "apps/v1", "kind": kind,
-            "metadata": {"name": self.name, "labels": labels}, "spec": spec,
+            "apiVersion": "apps/v1", "kind": "StatefulSet",
+            "metadata": {"name": self.name, "labels": labels},
+            "spec": {
+                "serviceName": self.name,
+                "podManagementPolicy": "Parallel",
+                "replicas": self.workers,
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": self.template()},
+            },
         })
     }
 
-    fn pod(&self) -> Value {
+    fn template(&self) -> Value {
         let lease = format!("--lease={}s", LEASE.as_secs());
         let log = format!("--run-log={MOUNT}/{}.log", self.name);
         let mut args = vec!["run", &log, "--stop-timeout=1s"];
@@ -254,8 +238,17 @@ impl SessionPool {
         folder(&self.context.namespace).join(format!("{}.log", self.name))
     }
 
-    /// Waits until each job runs exactly once, on as many workers as there are, evenly. Nothing may
-    /// have overlapped if the policy forbids it.
+    /// Two pools of the same kind but for their policies; the jobs of the second are processes.
+    pub(crate) fn of_both_policies(context: &Context, workers: usize) -> [Self; 2] {
+        let [mut exclusive, mut patient] =
+            ["exclusive", "patient"].map(|it| Self::new(context, it));
+        exclusive.policy = Policy::Exclusive;
+        patient.runner = Runner::Process;
+        (exclusive.workers, patient.workers) = (workers, workers);
+        [exclusive, patient]
+    }
+
+    /// Waits until each job runs exactly once, on as many workers as there are, evenly.
     pub(crate) async fn at_rest(&self) -> Result<BTreeMap<String, RunName>> {
         self.at_rest_on(self.workers).await
     }
@@ -279,29 +272,39 @@ impl SessionPool {
         Ok(runs)
     }
 
-    /// Judges all that happened, and that no job stood still for longer than `bound` since `mark`.
-    /// Under `Exclusive`, no job was ever run twice; under both, tokens only rose.
+    /// Judges all that happened so far, and that no job stood still for longer than `bound` since
+    /// `mark`. Under `Exclusive` no job may ever have been run by two; under both, tokens only rise.
     pub(crate) fn judge(&self, what: &str, mark: Moment, bound: Duration) -> Result<()> {
-        let history = self.history()?;
-        history.judge().with_context(|| format!("{}: {what}", self.name))?;
-        let (job, gap) = history.longest_gap(mark);
-        let (name, gap, most) = (&self.name, gap.as_millis(), bound.as_millis());
-        self.context.laps.lap(format!("{name}: {what}: longest gap {gap} ms of {most} ({job})"));
-        ensure!(gap <= most, "{name}: {what}: {job} stood still for {gap} ms of {most}");
+        let (name, history) = (&self.name, self.history()?);
+        let overlaps = history.overlaps().with_context(|| format!("{name}: {what}"))?;
+        if let Some(overlap) = overlaps.first() {
+            ensure!(self.policy == Policy::AtLeastOnce, "{name}: {what}: {overlap}");
+        }
+        let (job, gap) = history.longest_gap(&self.jobs, mark);
+        let (gap, most, overlaps) = (gap.as_millis(), bound.as_millis(), overlaps.len());
+        let found = format!("longest gap {gap} ms of {most} ({job}), {overlaps} overlaps");
+        self.context.laps.lap(format!("{name}: {what}: {found}"));
+        ensure!(gap <= most, "{name}: {what}: {found}; {}", history.about(&job));
         Ok(())
     }
 
-    /// Its pods, those on their way out among them.
-    pub(crate) async fn pods(&self) -> Result<Vec<Pod>> {
-        let labels = ListParams::default().labels(&format!("app={}", self.name));
-        Ok(self.context.api::<Pod>().list(&labels).await?.items)
+    /// Waits until the worker of a slot has begun another session since `mark`, with a job in it.
+    pub(crate) async fn begun_anew(&self, mark: Moment, slot: &str) -> Result<()> {
+        let worker = format!("{}-{slot}", self.name);
+        until(&format!("{worker} to begin anew"), REST_WITHIN, || async {
+            let history = self.history()?;
+            let of_worker = |told: &&Told| told.run.worker == worker;
+            let before = history.until(mark).filter(of_worker).last();
+            let before = before.map(|told| told.run.session.clone());
+            let mut after = history.since(mark).filter(of_worker);
+            Ok(after.any(|told| Some(&told.run.session) != before.as_ref()).then_some(()))
+        })
+        .await
     }
 
-    /// The pod of a worker, by the name in a run log.
-    pub(crate) async fn pod_of(&self, run: &RunName) -> Result<Pod> {
-        let pods = self.pods().await?;
-        let found = pods.into_iter().find(|pod| pod.name_any() == run.worker);
-        found.with_context(|| format!("no pod {}", run.worker))
+    /// The pod that fills a slot.
+    pub(crate) async fn pod(&self, slot: usize) -> Result<Pod> {
+        Ok(self.context.api::<Pod>().get(&format!("{}-{slot}", self.name)).await?)
     }
 }
 
