@@ -8,6 +8,7 @@ mod large;
 mod outside;
 mod process;
 mod scale;
+mod sessions;
 mod simulated;
 mod writes;
 
@@ -30,12 +31,14 @@ pub enum Part {
     Writes,
     /// One Swarm with 20,000 jobs on 100 real pods.
     Large,
+    /// Handovers between sessions, faults, and what their heartbeats cost.
+    Sessions,
     /// Memory and CPU for hundreds of Swarms, on pools that no kubelet runs.
     Scale,
 }
 
 /// All parts. `scale` comes last, as it stops the controller manager.
-const ALL: [Part; 4] = [Part::Change, Part::Writes, Part::Large, Part::Scale];
+const ALL: [Part; 5] = [Part::Change, Part::Writes, Part::Large, Part::Sessions, Part::Scale];
 
 /// Where the jobs of a Swarm stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -80,6 +83,7 @@ pub async fn measure(cluster: &Arc<Cluster>, options: &Options) -> Result<()> {
             Part::Change => change::measure(cluster).await,
             Part::Writes => writes::measure(cluster, Duration::from_mins(*rest)).await,
             Part::Large => large::measure(cluster).await,
+            Part::Sessions => sessions::measure(cluster).await,
             Part::Scale => scale::measure(cluster, program, *jobs, *swarms_max).await,
         };
         measured.with_context(|| format!("cannot measure {part:?}"))?;

@@ -65,6 +65,8 @@ pub(crate) struct SessionPool {
     pub(crate) jobs: BTreeSet<String>,
     /// Jobs that stay on one slot.
     pub(crate) pins: BTreeMap<String, usize>,
+    /// `rebalance.batchWindow`, where it is not the default.
+    pub(crate) batch_window: Option<&'static str>,
 }
 
 impl SessionPool {
@@ -80,6 +82,7 @@ impl SessionPool {
             workers: 2,
             jobs: (0..6).map(|n| format!("{name}:{n}")).collect(),
             pins: BTreeMap::new(),
+            batch_window: None,
         }
     }
 
@@ -132,6 +135,9 @@ impl SessionPool {
             "pool": {"statefulSet": {"name": self.name}},
             "rebalance": {"returnGrace": "1s"},
         });
+        if let Some(window) = self.batch_window {
+            spec["rebalance"]["batchWindow"] = window.into();
+        }
         if self.protocol == Protocol::Session {
             let policy = match self.policy {
                 Policy::AtLeastOnce => "AtLeastOnce",

@@ -73,6 +73,15 @@ impl Cluster {
         Ok(())
     }
 
+    /// The process that a pod's first container was started with, as this side sees it.
+    ///
+    /// # Errors
+    ///
+    /// When it has no running container.
+    pub async fn first_process(&self, pod: &Pod) -> Result<u32> {
+        first_processes(pod).await?.first().copied().context("no container")
+    }
+
     /// Stops every process of every container of `pod`: nothing in it can act, and nobody is told.
     ///
     /// # Errors
