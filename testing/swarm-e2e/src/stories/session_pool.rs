@@ -121,7 +121,9 @@ impl SessionPool {
                 "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
                 "name": "swarm-session-worker",
             },
-            "subjects": [{"kind": "ServiceAccount", "name": self.name}],
+            "subjects": [{
+                "kind": "ServiceAccount", "name": self.name, "namespace": self.context.namespace,
+            }],
         })
     }
 
