@@ -84,11 +84,11 @@ pub trait ViewStore: Send + Sync {
 #[async_trait]
 pub trait SessionStore: Send + Sync {
     /// Replaces the lease by what the session tells, or creates it. At most one write from each
-    /// version succeeds, a lease without holder is final, and one that is gone is never made again.
+    /// version succeeds, and a lease that is gone is never made again.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Conflict`] if the lease is not the one expected, or is final: read it.
+    /// [`StoreError::Conflict`] if the lease is not the one expected: read it.
     /// [`StoreError::Unavailable`] if there was no answer: it may or may not be written.
     /// [`StoreError::Refused`] if somebody has to put right what the session may do.
     async fn write(&self, write: &LeaseWrite) -> Result<LeaseVersion, StoreError>;

@@ -4,7 +4,8 @@
 //! file, stops what is no longer its own, and then starts what is new. It keeps the last good view
 //! when the file is gone or makes no sense. It needs nothing else: no API server, no other worker.
 //! A worker in a *session* holds a lease and takes part in handovers: it lets go of a job before
-//! another worker is given it, and stops its jobs before anybody could take it for dead.
+//! another worker is given it, and stops its jobs before anybody could take it for dead. In a pod
+//! it needs nothing but the Kubernetes API, and `--protocol session` is all it takes.
 //!
 //! The program `swarm-worker` is a thin shell around [`run`]. A program that does the work itself
 //! brings a [`Runner`] and leaves all the rest to [`serve`]:
@@ -34,6 +35,10 @@
 //! swarm_worker::serve(&args, Poller).await?;
 //! # Ok(()) }
 //! ```
+//!
+//! The same program is a plain worker, or one in a session on Kubernetes: its command line decides.
+//! The feature `kubernetes-1-33`, on by default, chooses which Kubernetes the bindings are for; a
+//! program that makes another choice (a feature of `k8s-openapi`) leaves it out.
 
 mod args;
 mod follow;

@@ -6,6 +6,7 @@ mod faults_do_what_they_say;
 mod a_lost_ledger_is_made_anew;
 mod a_node_is_lost;
 mod a_worker_in_another_language;
+mod a_worker_keeps_to_its_own_session;
 mod claims_are_kept;
 mod views_are_put_right;
 mod what_the_cluster_refuses_is_told;
@@ -24,7 +25,9 @@ mod operator_dies_at_any_write;
 mod operator_dies_in_a_handover;
 mod parts_restart;
 pub(crate) mod pool;
+mod session;
 pub(crate) mod session_pool;
+mod session_workers_live_by_their_leases;
 mod sessions_survive_changes;
 mod sessions_survive_crashes;
 mod stores_keep_their_contract;
@@ -84,6 +87,14 @@ pub fn all() -> Vec<Story> {
         Story::new("manifests_are_accepted", |it| Box::pin(manifests_are_accepted::tell(it))),
         Story::new("uninstall_never_hangs", |it| Box::pin(uninstall_never_hangs::tell(it)))
             .within(Duration::from_mins(5)),
+        // Workers in sessions, as they are to whoever operates them.
+        Story::new("a_worker_keeps_to_its_own_session", |it| {
+            Box::pin(a_worker_keeps_to_its_own_session::tell(it))
+        }),
+        Story::new("session_workers_live_by_their_leases", |it| {
+            Box::pin(session_workers_live_by_their_leases::tell(it))
+        })
+        .within(Duration::from_mins(5)),
         // Crashes.
         Story::new("operator_dies_at_any_write", |it| {
             Box::pin(operator_dies_at_any_write::tell(it))

@@ -1,14 +1,19 @@
 //! The stores on files keep the same contract as those on the API server, which a story tells.
 
 use std::fs;
+use std::sync::Arc;
 
 use anyhow::Context as _;
+use swarm_adapters_host::leases::Leases;
 use swarm_adapters_host::ledger::FileLedgerStore;
+use swarm_adapters_host::session::FileSession;
 use swarm_adapters_host::view::FileViewStore;
-use swarm_core::handover::SessionId;
-use swarm_core::ports::LedgerStore;
-use swarm_core::{Desired, Observed, Presence, Slot, WorkerSeen, jobs, turn};
-use swarm_e2e::contract;
+use swarm_adapters_host::worker_view::{self, WorkerViewWatch};
+use swarm_core::handover::{LeaseVersion, SessionId};
+use swarm_core::ports::{LedgerStore, SessionStore, SessionViews};
+use swarm_core::session::WorkerView;
+use swarm_core::{Desired, Ledger, Observed, Presence, Slot, WorkerSeen, jobs, turn};
+use swarm_e2e::contract::{self, Done, SessionPlace};
 
 #[tokio::test]
 async fn the_ledger_file_keeps_the_contract() -> anyhow::Result<()> {
@@ -30,6 +35,55 @@ async fn the_view_file_keeps_the_contract() -> anyhow::Result<()> {
         Ok((text, mark.to_string()))
     })
     .await
+}
+
+/// Sessions in the state directory of a pool.
+struct Directory(tempfile::TempDir);
+
+impl SessionPlace for Directory {
+    fn open(
+        &self,
+        session: &SessionId,
+    ) -> anyhow::Result<(Arc<dyn SessionStore>, Box<dyn SessionViews>)> {
+        let dir = self.0.path();
+        let views = WorkerViewWatch::follow(dir, session)?;
+        Ok((Arc::new(FileSession::open(dir, session)?), Box::new(views)))
+    }
+
+    fn publish<'a>(&'a self, view: &'a WorkerView) -> Done<'a> {
+        Box::pin(async move {
+            let store = FileLedgerStore::open(self.0.path())?;
+            let before = store.load().await?;
+            let mut ledger = Ledger::new(0);
+            ledger.cells.incarnation = view.incarnation;
+            ledger.cells.revision = view.revision;
+            store.save(&ledger, before.as_ref().map(|(_, seen)| seen)).await?;
+            Ok(worker_view::publish(self.0.path(), view)?)
+        })
+    }
+
+    fn spoil<'a>(&'a self, session: &'a SessionId) -> Done<'a> {
+        Box::pin(async move {
+            let path = worker_view::path(self.0.path(), session)?;
+            Ok(swarm_adapters_host::file::swap(&path, b"{}")?)
+        })
+    }
+
+    fn revoke<'a>(&'a self, session: &'a SessionId, seen: LeaseVersion) -> Done<'a> {
+        Box::pin(async move {
+            Leases::open(self.0.path())?.revoke(session, seen)?;
+            Ok(())
+        })
+    }
+
+    fn remove<'a>(&'a self, session: &'a SessionId) -> Done<'a> {
+        Box::pin(async move { Ok(Leases::open(self.0.path())?.remove(session)?) })
+    }
+}
+
+#[tokio::test]
+async fn the_files_of_sessions_keep_the_contract() -> anyhow::Result<()> {
+    contract::sessions(&Directory(tempfile::tempdir()?), "worker-0").await
 }
 
 #[tokio::test]

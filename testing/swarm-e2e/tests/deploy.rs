@@ -40,7 +40,7 @@ fn every_pod_is_restricted_and_says_what_it_needs() {
     let workloads = folders.into_iter().flatten();
     let workloads: Vec<_> =
         workloads.filter(|object| object["spec"]["template"].is_object()).collect();
-    assert_eq!(workloads.len(), 3, "operator, streams and plain");
+    assert_eq!(workloads.len(), 4, "operator, streams, plain and sessions");
     for workload in workloads {
         let (name, pod) = (&workload["metadata"]["name"], &workload["spec"]["template"]["spec"]);
         assert_eq!(pod["securityContext"]["runAsNonRoot"], true, "{name}");

@@ -8,6 +8,7 @@ use swarm_adapters_k8s::ledger::KubeLedgerStore;
 use swarm_adapters_k8s::view::ConfigMapViewStore;
 use swarm_core::ports::{LedgerStore, Seen};
 
+use super::session;
 use crate::contract;
 use crate::story::Context;
 
@@ -46,5 +47,6 @@ pub(super) async fn tell(context: Context) -> Result<()> {
         let text = view.data.unwrap_or_default().remove("config.yml").unwrap_or_default();
         Ok((text, view.metadata.resource_version.unwrap_or_default()))
     })
-    .await
+    .await?;
+    session::keeps_its_contract(&context).await
 }

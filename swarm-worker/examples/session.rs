@@ -1,0 +1,54 @@
+//! A program that is its own worker, in a session on Kubernetes: it never fetches from a source that
+//! another worker still fetches from, and hands each token to a sink that refuses lower ones.
+//!
+//! In a pod, with the role `swarm-session-worker` bound to its account and POD_UID filled in by the
+//! downward API: `session --protocol session`. Here, with a kubeconfig and any UUID:
+//! `cargo run -p swarm-worker --example session -- --protocol session --pod-uid=$(uuidgen)`.
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use clap::Parser;
+use swarm_worker::{Job, Outcome, RunArgs, Runner};
+use tokio_util::sync::CancellationToken;
+
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    worker: RunArgs,
+}
+
+/// Stands for a database that keeps, beside each source, the highest token that wrote there.
+#[derive(Default)]
+struct Sink(Mutex<BTreeMap<String, u64>>);
+
+impl Sink {
+    fn write(&self, source: &str, token: u64) -> bool {
+        let mut highest = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let highest = highest.entry(source.to_owned()).or_default();
+        let is_allowed = *highest <= token;
+        *highest = token.max(*highest);
+        is_allowed
+    }
+}
+
+#[async_trait::async_trait]
+impl Runner for Sink {
+    async fn run(&self, job: &Job, stop: CancellationToken) -> Outcome {
+        while job.is_permitted() && !stop.is_cancelled() {
+            if !self.write(job.name.as_str(), job.token.0) {
+                return Outcome::Failed(format!("{} belongs to a later holder", job.name));
+            }
+            println!("{} under token {}", job.name, job.token.0);
+            stop.run_until_cancelled(tokio::time::sleep(Duration::from_secs(1))).await;
+        }
+        Outcome::Ended
+    }
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    swarm_worker::serve(&Cli::parse().worker, Sink::default()).await
+}

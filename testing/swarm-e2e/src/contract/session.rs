@@ -1,0 +1,149 @@
+//! The contract of what a worker drives its session with: lease, position of the ledger, view.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use swarm_core::Token;
+use swarm_core::handover::{Ack, Holder, Lease, LeaseVersion, LeaseWrite, SessionId};
+use swarm_core::ports::{Position, SessionStore, SessionViews, ViewTold};
+use swarm_core::session::{Granted, WorkerView};
+
+use super::conflicts;
+
+/// How long what was published may take to be told.
+const TOLD_WITHIN: Duration = Duration::from_secs(20);
+
+/// What an operator does, when it has done it.
+pub type Done<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
+
+/// A place where sessions live: what a worker has of it, and what an operator does there.
+pub trait SessionPlace: Sync {
+    /// What the worker of a session drives it with.
+    ///
+    /// # Errors
+    ///
+    /// When the place cannot be used.
+    fn open(&self, session: &SessionId) -> Result<(Arc<dyn SessionStore>, Box<dyn SessionViews>)>;
+
+    /// Publishes a view of the ledger that says the same, saved before.
+    fn publish<'a>(&'a self, view: &'a WorkerView) -> Done<'a>;
+
+    /// Publishes something for the session that makes no sense.
+    fn spoil<'a>(&'a self, session: &'a SessionId) -> Done<'a>;
+
+    /// Takes the lease away that it saw at this version.
+    fn revoke<'a>(&'a self, session: &'a SessionId, seen: LeaseVersion) -> Done<'a>;
+
+    /// Removes a lease.
+    fn remove<'a>(&'a self, session: &'a SessionId) -> Done<'a>;
+}
+
+fn write(number: u64, expected: Option<LeaseVersion>, holder: Holder) -> LeaseWrite {
+    let finished = [("once:a".parse().ok(), Token(9))];
+    let finished = finished.into_iter().filter_map(|(job, token)| Some((job?, token))).collect();
+    let ack = Ack { incarnation: 1, revision: number, finished, is_draining: false };
+    LeaseWrite { expected, holder, number, ack }
+}
+
+/// The contract of [`SessionStore`] and [`SessionViews`]; the sessions are new.
+///
+/// # Errors
+///
+/// The first promise that is not kept.
+pub async fn sessions(place: &dyn SessionPlace, of_pod: &str) -> Result<()> {
+    let revoked = SessionId::new(of_pod, 1);
+    a_lease_changes_by_compare_and_set(place, &revoked).await?;
+    let closed = SessionId::new(of_pod, 2);
+    a_lease_is_closed_and_never_made_again(place, &closed).await?;
+    a_view_is_followed(place, &SessionId::new(of_pod, 3)).await
+}
+
+async fn a_lease_changes_by_compare_and_set(
+    place: &dyn SessionPlace,
+    session: &SessionId,
+) -> Result<()> {
+    let (mine, _) = place.open(session)?;
+    let (other, _) = place.open(session)?;
+    ensure!(mine.read().await?.is_none(), "a new session has no lease");
+    let birth = write(1, None, Holder::Session);
+    let first = mine.write(&birth).await?;
+    conflicts(mine.write(&birth).await, "a second creation")?;
+    conflicts(other.write(&birth).await, "a creation by somebody else")?;
+    let as_written = |write: LeaseWrite, version| {
+        Some(Lease { version, holder: write.holder, number: write.number, ack: write.ack })
+    };
+    ensure!(mine.read().await? == as_written(birth, first), "what I write, I read");
+
+    let renewal = write(2, Some(first), Holder::Session);
+    let second = mine.write(&renewal).await?;
+    ensure!(first != second, "every state has a version of its own");
+    conflicts(mine.write(&renewal).await, "a write from a state that is past")?;
+    ensure!(other.read().await? == as_written(renewal.clone(), second), "and so does another");
+
+    place.revoke(session, second).await?;
+    let late = write(3, Some(second), Holder::Session);
+    conflicts(mine.write(&late).await, "a renewal after the revocation")?;
+    let lease = mine.read().await?.context("a revoked lease is still there")?;
+    ensure!(lease.holder == Holder::Revoked && lease.number == 2, "revoked, but {lease:?}");
+    ensure!(lease.ack == renewal.ack, "what was acknowledged stays");
+    Ok(())
+}
+
+async fn a_lease_is_closed_and_never_made_again(
+    place: &dyn SessionPlace,
+    session: &SessionId,
+) -> Result<()> {
+    let (mine, _) = place.open(session)?;
+    let first = mine.write(&write(1, None, Holder::Session)).await?;
+    let second = mine.write(&write(2, Some(first), Holder::Closed)).await?;
+    let lease = mine.read().await?.context("a closed lease is still there")?;
+    ensure!(lease.holder == Holder::Closed, "closed, but {lease:?}");
+    place.remove(session).await?;
+    conflicts(
+        mine.write(&write(3, Some(second), Holder::Session)).await,
+        "a write of what is gone",
+    )?;
+    ensure!(mine.read().await?.is_none(), "a lease that is gone was made again");
+    Ok(())
+}
+
+async fn a_view_is_followed(place: &dyn SessionPlace, session: &SessionId) -> Result<()> {
+    let (store, mut views) = place.open(session)?;
+    ensure!(store.position().await?.is_none(), "nobody has said how far the ledger is");
+    let params = [("url".to_owned(), "rtsp://\"x\"".to_owned())].into();
+    let once = Granted { token: Token(1_790_000_000_000_007), run_once: true, params };
+    let jobs = [("a:\"b\"".parse()?, once), ("c".parse()?, Token(3).into())].into();
+    let mut view = WorkerView { session: session.clone(), incarnation: 1, revision: 5, jobs };
+    for revision in 5..8 {
+        view.revision = revision;
+        place.publish(&view).await?;
+        followed(&mut *views, &view).await?;
+        let position = store.position().await?;
+        ensure!(position == Some(Position { incarnation: 1, revision }), "it is at {position:?}");
+    }
+    place.spoil(session).await?;
+    let told = tokio::time::timeout(TOLD_WITHIN, views.changed()).await?;
+    let ViewTold::Unreadable(sentence) = told else { bail!("{told:?} makes no sense") };
+    ensure!(sentence.contains("is no view of this session"), "{sentence}");
+    // What was followed by may be made anew, and something may have happened meanwhile.
+    view.revision = 8;
+    place.publish(&view).await?;
+    views.reconnect();
+    followed(&mut *views, &view).await
+}
+
+/// Waits until exactly this view is told; others may be told before.
+async fn followed(views: &mut dyn SessionViews, view: &WorkerView) -> Result<()> {
+    let told = tokio::time::timeout(TOLD_WITHIN, async {
+        loop {
+            match views.changed().await {
+                ViewTold::View(told) if *told == *view => break Ok(()),
+                ViewTold::View(told) if told.revision <= view.revision => {}
+                other => bail!("expected {view:?}, not {other:?}"),
+            }
+        }
+    });
+    told.await.with_context(|| format!("{view:?} is not told"))?
+}
