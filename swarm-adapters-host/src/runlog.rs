@@ -7,7 +7,15 @@
 //!
 //! A thousand jobs write 150 kB a second. So the operator moves a log that has grown large aside
 //! ([`rotate`]), keeps the one before, and every writer notices within a second and goes on in a
-//! new file. `verify` takes several files and puts their lines in order.
+//! new file. [`judged`] takes several files, puts their lines in order, and tells whether every job
+//! was run by one worker at a time.
+
+pub mod judge;
+mod lines;
+mod merged;
+
+pub use lines::Torn;
+pub use merged::{Entry, ReadError, judged, read};
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};

@@ -1,27 +1,14 @@
 //! `verify`: reads run logs and tells whether every job was run by one worker at a time.
 
-mod judge;
-mod lines;
-
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::fs::File;
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ValueEnum;
 use serde_json::{Value, json};
-
-use judge::{Event, Gap, Judge, Overlap, Regression, Replication, RunName, Verdict};
-use lines::{Lines, News, Owned, Torn};
-
-/// How many lines are held back so that those of several writers can be put in order.
-const HELD_BACK_MAX: usize = 1 << 16;
-/// A clock that went back further than this, in nanoseconds, for a session that nobody knows, was
-/// started anew with its machine.
-const RESTART_NS: u64 = 60_000_000_000;
+use swarm_adapters_host::runlog::judge::{Gap, Overlap, Regression, Replication, RunName, Verdict};
+use swarm_adapters_host::runlog::{Torn, judged};
 
 /// Arguments of `verify`.
 #[derive(Debug, clap::Args)]
@@ -51,8 +38,8 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     let replication = if args.replication_all { Replication::All } else { Replication::One };
     let (verdict, torn) = match judged(&args.logs, replication) {
         Ok(found) => found,
-        Err(sentence) => {
-            complain(&sentence);
+        Err(error) => {
+            complain(&error.to_string());
             return Ok(ExitCode::from(2));
         }
     };
@@ -72,88 +59,6 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
         (true, 0) => ExitCode::SUCCESS,
         (true, _) => ExitCode::FAILURE,
     })
-}
-
-/// Reads the logs to their ends, merged by time, in bounded memory.
-fn judged(paths: &[PathBuf], replication: Replication) -> Result<(Verdict, Torn), String> {
-    let told = |path: &PathBuf, error: io::Error| format!("{}: {error}", path.display());
-    let mut logs = Vec::new();
-    for path in paths {
-        logs.push(Log::open(path).map_err(|error| told(path, error))?);
-    }
-    let mut judge = Judge::new(replication);
-    let mut held_back = BinaryHeap::new();
-    let mut epoch = 0;
-    let mut judge_next = |held_back: &mut BinaryHeap<Reverse<Held>>| {
-        let Some(Reverse(held)) = held_back.pop() else { return };
-        if epoch < held.epoch {
-            epoch = held.epoch;
-            judge.machine_started();
-        }
-        judge.take(&held.line.line());
-    };
-    // The log that is behind is read on, so that all advance together.
-    while let Some(at) =
-        (0..logs.len()).filter(|at| !logs[*at].is_read).min_by_key(|at| logs[*at].at)
-    {
-        let held = logs[at].next().map_err(|error| told(&paths[at], error))?;
-        held_back.extend(held.map(Reverse));
-        if HELD_BACK_MAX < held_back.len() {
-            judge_next(&mut held_back);
-        }
-    }
-    while !held_back.is_empty() {
-        judge_next(&mut held_back);
-    }
-    let mut all = Torn::default();
-    for (log, path) in logs.iter().zip(paths) {
-        if !log.lines.is_run_log() {
-            let path = path.display();
-            return Err(format!("{path} is no run log: no line of it is one of a run log"));
-        }
-        let torn = log.lines.torn();
-        all.lines += torn.lines;
-        all.unexplained += torn.unexplained;
-        all.first = all.first.or(torn.first);
-    }
-    Ok((judge.verdict(), all))
-}
-
-/// A log that is being read.
-struct Log {
-    lines: Lines<File>,
-    /// How often its machine was started again, and the newest time since.
-    at: (u32, u64),
-    is_read: bool,
-}
-
-/// A line that waits for earlier ones. The order of the fields is the order of judging.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Held {
-    epoch: u32,
-    t: u64,
-    /// Who starts at the very moment another ends does not overlap with it.
-    event: Event,
-    line: Owned,
-}
-
-impl Log {
-    fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self { lines: Lines::open(path)?, at: (0, 0), is_read: false })
-    }
-
-    fn next(&mut self) -> io::Result<Option<Held>> {
-        let Some((line, news)) = self.lines.next()? else {
-            self.is_read = true;
-            return Ok(None);
-        };
-        let (epoch, newest) = self.at;
-        self.at = match news {
-            News::Session if line.t.saturating_add(RESTART_NS) < newest => (epoch + 1, line.t),
-            News::Session | News::Nothing => (epoch, newest.max(line.t)),
-        };
-        Ok(Some(Held { epoch: self.at.0, t: line.t, event: line.event, line }))
-    }
 }
 
 fn complain(sentence: &str) {

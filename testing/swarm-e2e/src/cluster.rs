@@ -13,6 +13,7 @@ mod node;
 pub use audit::{Audit, Mark, Request};
 pub use boot::Setup;
 pub use components::Components;
+pub use faults::{CutOff, EtcdCopy, Frozen};
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -41,6 +42,13 @@ pub const NODES: [u8; 2] = [1, 2];
 #[must_use]
 pub fn node_address(node: u8) -> String {
     format!("10.90.0.{node}")
+}
+
+/// Where a node's kubelet finds the API server: each has an address of its own for it, on our
+/// loopback device, so that one node can be cut off.
+#[must_use]
+pub fn server_address(node: u8) -> String {
+    format!("10.91.0.{node}")
 }
 
 /// A node's name.
@@ -143,12 +151,14 @@ impl Cluster {
         Ok(pods.logs(pod, &LogParams::default()).await?)
     }
 
-    /// Repairs whatever a story has broken and not repaired: components go on, or start again.
+    /// Repairs whatever a story has broken and not repaired: components go on, or start again, and
+    /// nodes are reconnected and take pods.
     ///
     /// # Errors
     ///
     /// When the cluster does not come back.
     pub async fn mend(&self) -> Result<()> {
+        faults::mend()?;
         until("the nodes to be mended", MENDED_WITHIN, || async {
             // Again and again: a kubelet ends if it does not find its container runtime yet.
             for name in self.components.mend()? {
@@ -156,7 +166,8 @@ impl Cluster {
             }
             boot::nodes_ready(self).await
         })
-        .await
+        .await?;
+        self.uncordon_all().await
     }
 
     /// The socket of a node's container runtime, for `ctr`.

@@ -9,6 +9,7 @@ mod ledger;
 mod outside;
 mod process;
 mod scale;
+mod sessions;
 mod simulated;
 mod writes;
 
@@ -33,12 +34,21 @@ pub enum Part {
     Large,
     /// A ledger of 100,000 jobs, through its store alone.
     Ledger,
+    /// Handovers between sessions, faults, and what their heartbeats cost.
+    Sessions,
     /// Memory and CPU for hundreds of Swarms, on pools that no kubelet runs.
     Scale,
 }
 
 /// All parts. `scale` comes last, as it stops the controller manager.
-const ALL: [Part; 5] = [Part::Change, Part::Writes, Part::Large, Part::Ledger, Part::Scale];
+const ALL: [Part; 6] = [
+    Part::Change,
+    Part::Writes,
+    Part::Large,
+    Part::Ledger,
+    Part::Sessions,
+    Part::Scale,
+];
 
 /// Where the jobs of a Swarm stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -84,6 +94,7 @@ pub async fn measure(cluster: &Arc<Cluster>, options: &Options) -> Result<()> {
             Part::Writes => writes::measure(cluster, Duration::from_mins(*rest)).await,
             Part::Large => large::measure(cluster).await,
             Part::Ledger => ledger::measure(cluster).await,
+            Part::Sessions => sessions::measure(cluster).await,
             Part::Scale => scale::measure(cluster, program, *jobs, *swarms_max).await,
         };
         measured.with_context(|| format!("cannot measure {part:?}"))?;

@@ -6,9 +6,10 @@
 //! 3. [`cluster`] boots etcd, the control plane and two nodes in there;
 //! 4. [`story`] tells the [`stories`] one after another and keeps evidence of those that fail;
 //! 5. [`proxy`] stands in front of the API server where a story wants to stop at a write;
-//! 6. [`figures`] measures the operator in it;
-//! 7. [`contract`] says what every adapter of a port must do, on files and on the cluster;
-//! 8. [`gone`] proves that nothing is left, however a run ends.
+//! 6. [`run_log`] is the judge of who ran which job when;
+//! 7. [`figures`] measures the operator in it;
+//! 8. [`contract`] says what every adapter of a port must do, on files and on the cluster;
+//! 9. [`gone`] proves that nothing is left, however a run ends.
 //!
 //! This crate is never shipped, and no crate of the product knows it.
 #![cfg(feature = "harness")]
@@ -25,6 +26,7 @@ pub mod operator;
 pub mod output;
 pub mod pki;
 pub mod proxy;
+pub mod run_log;
 pub mod sandbox;
 pub mod stories;
 pub mod story;

@@ -1,6 +1,7 @@
 //! The registry of stories. They are told in this order and share the operator.
 
 mod cluster_runs_pods;
+mod faults_do_what_they_say;
 
 mod a_deployment_is_a_pool;
 mod a_lost_ledger_is_made_anew;
@@ -21,16 +22,22 @@ mod ledgers_in_parts;
 mod list_changes_arrive;
 mod manifests_are_accepted;
 mod moves_are_bounded;
+mod nodes_fall_silent;
 mod nothing_is_written_at_rest;
 mod operator_dies_at_any_write;
+mod operator_dies_in_a_handover;
 mod parts_restart;
 mod pods_are_a_pool;
 pub(crate) mod pool;
 mod session;
+pub(crate) mod session_pool;
 mod session_workers_live_by_their_leases;
 mod sessions_hand_over;
+mod sessions_survive_changes;
+mod sessions_survive_crashes;
 mod stores_keep_their_contract;
 mod streams_walk_through;
+mod the_api_server_is_away;
 mod the_swarm_scales_its_pool;
 mod uninstall_never_hangs;
 mod workers_restart;
@@ -47,6 +54,8 @@ use crate::story::Story;
 pub fn all() -> Vec<Story> {
     vec![
         Story::new("cluster_runs_pods", |it| Box::pin(cluster_runs_pods::tell(it))),
+        // It sets the cluster back, so it comes before anything that would be confused by that.
+        Story::new("faults_do_what_they_say", |it| Box::pin(faults_do_what_they_say::tell(it))),
         Story::new("streams_walk_through", |it| Box::pin(streams_walk_through::tell(it)))
             .in_namespace(operator::NAMESPACE)
             .within(Duration::from_mins(4)),
@@ -119,6 +128,14 @@ pub fn all() -> Vec<Story> {
         // Sessions.
         Story::new("a_worker_in_another_language", |it| {
             Box::pin(a_worker_in_another_language::tell(it))
+        }),
+        // Faults of pools with sessions, judged by their run logs.
+        Story::new("sessions_survive_changes", |it| Box::pin(sessions_survive_changes::tell(it))),
+        Story::new("sessions_survive_crashes", |it| Box::pin(sessions_survive_crashes::tell(it))),
+        Story::new("nodes_fall_silent", |it| Box::pin(nodes_fall_silent::tell(it))),
+        Story::new("the_api_server_is_away", |it| Box::pin(the_api_server_is_away::tell(it))),
+        Story::new("operator_dies_in_a_handover", |it| {
+            Box::pin(operator_dies_in_a_handover::tell(it))
         }),
         // What all of them have asked the API server for.
         Story::new("every_right_is_used", |it| Box::pin(every_right_is_used::tell(it)))

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 
 use super::{
     Audit, Cluster, Components, FOLDER, NODES, SERVICE_ADDRESS, node, node_address, node_name,
+    server_address,
 };
 use crate::binaries::Binaries;
 use crate::output::Laps;
@@ -20,7 +21,7 @@ use crate::until::until;
 
 /// Longest time for each stage of the boot; many times what this takes on two cores.
 const STAGE_WITHIN: Duration = Duration::from_secs(90);
-/// Where every component and every kubeconfig finds the API server.
+/// Where all but the nodes find the API server.
 const SERVER: &str = "https://127.0.0.1:443";
 const ETCD: &str = "http://127.0.0.1:2379";
 const ETCD_PEER: &str = "http://127.0.0.1:2380";
@@ -101,15 +102,20 @@ impl Cluster {
 fn certificates(authority: &Authority) -> Result<PathBuf> {
     let masters = Some("system:masters");
     let own_node = node_address(NODES[0]);
-    authority.server("apiserver", &["127.0.0.1", SERVICE_ADDRESS, &own_node, "localhost"])?;
+    let for_nodes = NODES.map(server_address);
+    let mut names = vec!["127.0.0.1", SERVICE_ADDRESS, &own_node, "localhost"];
+    names.extend(for_nodes.iter().map(String::as_str));
+    authority.server("apiserver", &names)?;
     authority.signing_pair("service-accounts")?;
     let client =
         |file: &str, user: &str, group| authority.client(file, &Identity { user, group }, SERVER);
     client("apiserver-to-kubelet", "apiserver-to-kubelet", masters)?;
     client("controller-manager", "system:kube-controller-manager", None)?;
     client("scheduler", "system:kube-scheduler", None)?;
-    for node in NODES.map(node_name) {
-        client(&node, &format!("system:node:{node}"), Some("system:nodes"))?;
+    for node in NODES {
+        let (name, group) = (node_name(node), Some("system:nodes"));
+        let identity = Identity { user: &format!("system:node:{name}"), group };
+        authority.client(&name, &identity, &format!("https://{}:443", server_address(node)))?;
     }
     client("admin", "admin", masters)
 }
@@ -221,8 +227,14 @@ fn runtimes(cluster: &Cluster, setup: &Setup) -> Result<JoinSet<Result<u8>>> {
     Ok(imports)
 }
 
-async fn is_serving(cluster: &Cluster) -> Result<Option<()>> {
+/// Whether the API server takes requests, and all there is to the cluster runs.
+pub(super) async fn is_serving(cluster: &Cluster) -> Result<Option<()>> {
     cluster.components.all_running()?;
+    answers(cluster).await
+}
+
+/// Whether the API server takes requests.
+pub(super) async fn answers(cluster: &Cluster) -> Result<Option<()>> {
     let ready = Request::get("/readyz").body(Vec::new())?;
     cluster.client.request_text(ready).await?;
     Ok(Some(()))

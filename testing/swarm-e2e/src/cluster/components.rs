@@ -5,9 +5,12 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
+
+use crate::until::until_blocking;
 
 /// All processes of a cluster by name: `etcd`, `apiserver`, `controller-manager`, `scheduler`, and
 /// per node `containerd-1`, `kubelet-1`.
@@ -67,6 +70,18 @@ impl Components {
         })
     }
 
+    /// Asks a component to end by a signal, and waits until it has.
+    ///
+    /// # Errors
+    ///
+    /// When there is no component of that name, or it goes on.
+    pub fn end(&self, name: &str, signal: Signal, within: Duration) -> Result<()> {
+        self.signal(name, signal)?;
+        until_blocking(&format!("the end of {name}"), within, || {
+            self.with(name, |component| Ok(component.process.try_wait()?.map(drop)))
+        })
+    }
+
     /// Stops a component without ending it: it is silent, and its connections stay open.
     ///
     /// # Errors
@@ -91,10 +106,20 @@ impl Components {
     ///
     /// When there is no component of that name, or it still runs.
     pub fn restart(&self, name: &str) -> Result<()> {
+        self.restart_with(name, |_| ())
+    }
+
+    /// Starts a killed component again, with other arguments from now on.
+    ///
+    /// # Errors
+    ///
+    /// When there is no component of that name, or it still runs.
+    pub fn restart_with(&self, name: &str, edit: impl FnOnce(&mut Vec<String>)) -> Result<()> {
         self.with(name, |component| {
             if component.process.try_wait()?.is_none() {
                 bail!("{name} is still running");
             }
+            edit(&mut component.args);
             component.process = self.spawn(name, &component.program, &component.args)?;
             Ok(())
         })
@@ -188,6 +213,11 @@ mod tests {
         assert_eq!(components.mend().unwrap(), ["idle"]);
         assert_eq!(components.mend().unwrap(), Vec::<String>::new());
         assert_ne!(components.pid("idle").unwrap(), first);
-        components.kill("idle").unwrap();
+        components.end("idle", Signal::TERM, Duration::from_secs(5)).unwrap();
+        components.restart_with("idle", |args| args[0] = "0".into()).unwrap();
+        until_blocking("the shorter sleep to end", Duration::from_secs(5), || {
+            Ok(components.all_running().is_err().then_some(()))
+        })
+        .unwrap();
     }
 }

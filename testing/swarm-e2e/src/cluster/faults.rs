@@ -1,14 +1,23 @@
-//! What crashes beside components: containers, and nodes as a whole.
+//! What breaks beside components: containers, nodes, the network, and the store of the cluster.
+//!
+//! A fault that lasts is a value: it is undone by its own method, or at the latest by
+//! [`Cluster::mend`] after the story. A component alone is broken by its name, through
+//! [`Components`](super::Components): `kill("kubelet-1")` leaves the pods of that node running.
+
+mod containers;
+mod network;
+mod store;
+
+pub use containers::Frozen;
+pub use network::CutOff;
+pub(super) use network::mend;
+pub use store::EtcdCopy;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
-use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt as _;
-use rustix::io::Errno;
-use rustix::process::{Pid, Signal, kill_process};
+use anyhow::{Context as _, Result};
 
 use super::{Cluster, NODES, node, node_name};
 use crate::until::until;
@@ -17,31 +26,6 @@ use crate::until::until;
 const RUNTIME_WITHIN: Duration = Duration::from_secs(30);
 
 impl Cluster {
-    /// Kills the processes of all containers of `pod` from outside, as the kernel does when memory
-    /// runs out.
-    ///
-    /// # Errors
-    ///
-    /// When it has no running container.
-    pub async fn kill_containers(&self, pod: &Pod) -> Result<()> {
-        let on = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
-        let node = NODES.into_iter().find(|node| node_name(*node) == on);
-        let processes = node::tasks(node.context("the pod is on no node")?).await?;
-        let statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter());
-        let ids = statuses.flatten().filter_map(|status| status.container_id.clone());
-        let mut killed = 0;
-        for id in ids {
-            let id = id.trim_start_matches("containerd://");
-            let process = processes.get(id).context("a container has no process")?;
-            kill(*process)?;
-            killed += 1;
-        }
-        if killed == 0 {
-            bail!("{} has no container", pod.name_any());
-        }
-        Ok(())
-    }
-
     /// Ends everything that runs on a node at once, as a power cut would.
     ///
     /// # Errors
@@ -52,7 +36,7 @@ impl Cluster {
             self.components.kill(&component)?;
         }
         for process in processes_of(node)? {
-            kill(process)?;
+            containers::kill(process)?;
         }
         Ok(())
     }
@@ -69,14 +53,38 @@ impl Cluster {
         self.components.restart(&format!("kubelet-{node}"))?;
         self.nodes_ready().await
     }
-}
 
-/// One that has ended meanwhile is as good as killed.
-fn kill(process: u32) -> Result<()> {
-    let process = i32::try_from(process).ok().and_then(Pid::from_raw).context("no process")?;
-    match kill_process(process, Signal::KILL) {
-        Ok(()) | Err(Errno::SRCH) => Ok(()),
-        Err(err) => Err(err.into()),
+    /// Evicts the pods with this label from a node, which takes no new ones until it is
+    /// [uncordoned](Self::uncordon).
+    ///
+    /// # Errors
+    ///
+    /// When they are not gone after a minute.
+    pub async fn drain(&self, node: u8, selector: &str) -> Result<()> {
+        let selector = format!("--pod-selector={selector}");
+        let drain = ["drain", &node_name(node), &selector, "--timeout=60s"];
+        self.kubectl(&drain).await.map(drop)
+    }
+
+    /// Lets a node that was drained take pods again.
+    ///
+    /// # Errors
+    ///
+    /// When the API server refuses it.
+    pub async fn uncordon(&self, node: u8) -> Result<()> {
+        self.kubectl(&["uncordon", &node_name(node)]).await.map(drop)
+    }
+
+    /// Lets all nodes take pods again.
+    pub(super) async fn uncordon_all(&self) -> Result<()> {
+        let cordoned = "--field-selector=spec.unschedulable=true";
+        let found = self.kubectl(&["get", "nodes", "--output=name", cordoned]).await?;
+        for node in NODES {
+            if found.contains(&node_name(node)) {
+                self.uncordon(node).await?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -130,6 +130,9 @@ fn network() -> Result<()> {
     ip("link set lo up")?;
     // Together with an API server on port 443 this needs no service proxy.
     ip(&format!("addr add {}/32 dev lo", crate::cluster::SERVICE_ADDRESS))?;
+    for node in crate::cluster::NODES {
+        ip(&format!("addr add {}/32 dev lo", crate::cluster::server_address(node)))?;
+    }
     // A bridge without ports, since not every kernel has a dummy device.
     ip("link add node type bridge")?;
     ip("link set node up")?;

@@ -11,6 +11,7 @@ use kube::{Api, ResourceExt as _};
 
 use crate::cache::Cache;
 use crate::cluster::Cluster;
+use crate::run_log;
 
 /// Copies the logs of all components, and what the API server knows of `namespaces`, into a new
 /// folder, and returns that. What cannot be had is left out, with the reason in its place.
@@ -30,6 +31,10 @@ pub async fn collect(
     for namespace in namespaces {
         let folder = folder.join(namespace);
         fs::create_dir_all(&folder)?;
+        for log in fs::read_dir(run_log::folder(namespace)).into_iter().flatten() {
+            let log = log?;
+            fs::copy(log.path(), folder.join(log.file_name()))?;
+        }
         objects(cluster, namespace, &folder).await?;
         if let Err(err) = pod_logs(cluster, namespace, &folder).await {
             fs::write(folder.join("logs-missing.txt"), format!("{err:#}"))?;

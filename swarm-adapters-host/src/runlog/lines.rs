@@ -83,11 +83,13 @@ pub(super) enum News {
 
 /// What was not a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Torn {
-    pub(super) lines: u64,
-    pub(super) unexplained: u64,
-    /// The number of the first line that no killed writer explains.
-    pub(super) first: Option<u64>,
+pub struct Torn {
+    /// How many torn lines there were.
+    pub lines: u64,
+    /// How many of them no killed writer explains.
+    pub unexplained: u64,
+    /// The number of the first such line in its file.
+    pub first: Option<u64>,
 }
 
 struct Piece {

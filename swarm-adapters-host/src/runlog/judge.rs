@@ -18,26 +18,35 @@ const NO_TOKEN: u64 = 0;
 
 /// A line of a run log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Line<'a> {
+pub struct Line<'a> {
     /// In nanoseconds since the machine started.
-    pub(crate) t: u64,
-    pub(crate) job: &'a str,
-    pub(crate) worker: &'a str,
-    pub(crate) session: &'a str,
-    pub(crate) token: u64,
-    pub(crate) event: Event,
+    pub t: u64,
+    /// Which job it is about.
+    pub job: &'a str,
+    /// The name of the worker that ran it.
+    pub worker: &'a str,
+    /// The session of that worker.
+    pub session: &'a str,
+    /// The token it ran under.
+    pub token: u64,
+    /// What happened to it.
+    pub event: Event,
 }
 
+/// What a line tells of a job, in the order in which lines of the same moment are judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Event {
+pub enum Event {
+    /// Nothing of it is left.
     Stop,
+    /// It still runs.
     Tick,
+    /// It was started.
     Start,
 }
 
 /// How many workers may run a job at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Replication {
+pub enum Replication {
     /// One of all.
     One,
     /// Every worker, each by itself once.
@@ -46,67 +55,86 @@ pub(crate) enum Replication {
 
 /// A run by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RunName {
-    pub(crate) worker: String,
-    pub(crate) session: String,
-    pub(crate) token: u64,
+pub struct RunName {
+    /// The name of the worker.
+    pub worker: String,
+    /// Its session.
+    pub session: String,
+    /// The token it ran the job under.
+    pub token: u64,
 }
 
 /// An older run that was active after a newer one had started.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Overlap {
-    pub(crate) job: String,
-    pub(crate) older: RunName,
-    pub(crate) newer: RunName,
-    /// When the newer one started.
-    pub(crate) from: u64,
-    /// The last event of the older one after that.
-    pub(crate) until: u64,
+pub struct Overlap {
+    /// The job that was run twice.
+    pub job: String,
+    /// The run that should have ended before.
+    pub older: RunName,
+    /// The run that started meanwhile.
+    pub newer: RunName,
+    /// When the newer one started, in nanoseconds since the machine started.
+    pub from: u64,
+    /// The last event of the older one after that, on the same clock.
+    pub until: u64,
 }
 
 /// A start whose token is not higher than that of another session before.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Regression {
-    pub(crate) job: String,
-    pub(crate) t: u64,
-    pub(crate) token: u64,
+pub struct Regression {
+    /// The job that was started.
+    pub job: String,
+    /// When, in nanoseconds since the machine started.
+    pub t: u64,
+    /// The token it was started under.
+    pub token: u64,
     /// The highest token that was seen before.
-    pub(crate) after: u64,
-    pub(crate) session: String,
+    pub after: u64,
+    /// The session that started it.
+    pub session: String,
 }
 
 /// The longest time nobody ran a job that had been run before.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Gap {
-    pub(crate) job: String,
-    pub(crate) from: u64,
-    pub(crate) ns: u64,
+pub struct Gap {
+    /// The job that nobody ran.
+    pub job: String,
+    /// Since when, in nanoseconds since the machine started.
+    pub from: u64,
+    /// For how long, in nanoseconds.
+    pub ns: u64,
 }
 
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Verdict {
-    pub(crate) jobs: usize,
+pub struct Verdict {
+    /// How many jobs there were.
+    pub jobs: usize,
     /// How many starts there were.
-    pub(crate) runs: u64,
-    pub(crate) overlaps: Vec<Overlap>,
-    pub(crate) regressions: Vec<Regression>,
-    /// How many of each were not listed.
-    pub(crate) overlaps_left_out: u64,
-    pub(crate) regressions_left_out: u64,
-    pub(crate) longest_gap: Option<Gap>,
+    pub runs: u64,
+    /// The first thousand overlaps.
+    pub overlaps: Vec<Overlap>,
+    /// The first thousand regressions.
+    pub regressions: Vec<Regression>,
+    /// How many overlaps there were beyond those.
+    pub overlaps_left_out: u64,
+    /// How many regressions there were beyond those.
+    pub regressions_left_out: u64,
+    /// The longest gap of any job.
+    pub longest_gap: Option<Gap>,
 }
 
 impl Verdict {
     /// Whether every job was run by one at a time, with tokens that only rise.
-    pub(crate) fn is_good(&self) -> bool {
+    #[must_use]
+    pub fn is_good(&self) -> bool {
         self.overlaps.is_empty() && self.regressions.is_empty()
     }
 }
 
 /// Takes lines in, one after the other. Its memory is bounded by the number of jobs and sessions.
 #[derive(Debug)]
-pub(crate) struct Judge {
+pub struct Judge {
     replication: Replication,
     jobs: BTreeMap<String, HashMap<usize, History>>,
     names: Names,
@@ -156,7 +184,9 @@ struct Run {
 }
 
 impl Judge {
-    pub(crate) fn new(replication: Replication) -> Self {
+    /// A judge that has seen nothing.
+    #[must_use]
+    pub fn new(replication: Replication) -> Self {
         Self {
             replication,
             jobs: BTreeMap::new(),
@@ -167,7 +197,7 @@ impl Judge {
     }
 
     /// The machine was started again: its clock began anew, and nothing of before runs any more.
-    pub(crate) fn machine_started(&mut self) {
+    pub fn machine_started(&mut self) {
         self.last_t = 0;
         for history in self.jobs.values_mut().flat_map(HashMap::values_mut) {
             history.runs.clear();
@@ -176,7 +206,7 @@ impl Judge {
     }
 
     /// Takes a line in.
-    pub(crate) fn take(&mut self, line: &Line<'_>) {
+    pub fn take(&mut self, line: &Line<'_>) {
         let Line { t, job, worker, session, token, event } = line.clone();
         self.last_t = self.last_t.max(t);
         let (worker, session) = (self.names.number(worker), self.names.number(session));
@@ -194,7 +224,8 @@ impl Judge {
     }
 
     /// What was found in all lines.
-    pub(crate) fn verdict(mut self) -> Verdict {
+    #[must_use]
+    pub fn verdict(mut self) -> Verdict {
         for (job, history) in
             self.jobs.iter().flat_map(|(job, all)| all.values().map(move |h| (job, h)))
         {

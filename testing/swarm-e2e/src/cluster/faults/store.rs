@@ -1,0 +1,95 @@
+//! The API server away, and its store set back to an earlier moment.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use rustix::process::Signal;
+
+use super::super::{Cluster, FOLDER, NODES, boot};
+use crate::command::run;
+use crate::until::until;
+
+/// How long the API server may take to serve.
+const SERVING_WITHIN: Duration = Duration::from_mins(1);
+/// How long etcd may take to end when it is asked to.
+const ENDED_WITHIN: Duration = Duration::from_secs(20);
+/// Without it etcd syncs what it acknowledges.
+const NO_FSYNC: &str = "--unsafe-no-fsync=true";
+
+/// What the cluster knew at a moment.
+#[derive(Debug)]
+pub struct EtcdCopy(PathBuf);
+
+impl Cluster {
+    /// Waits until the API server answers.
+    ///
+    /// # Errors
+    ///
+    /// When it does not within a minute.
+    pub async fn api_server_ready(&self) -> Result<()> {
+        until("the API server", SERVING_WITHIN, || boot::is_serving(self)).await
+    }
+
+    /// Starts an API server that was killed, and returns when it answers.
+    ///
+    /// # Errors
+    ///
+    /// When it runs, or does not come up.
+    pub async fn revive_api_server(&self) -> Result<()> {
+        self.components.restart("apiserver")?;
+        self.api_server_ready().await
+    }
+
+    /// Starts etcd anew as in production: it syncs to disk what it acknowledges.
+    ///
+    /// # Errors
+    ///
+    /// When it does not come back.
+    pub async fn make_etcd_sync(&self) -> Result<()> {
+        self.components.end("etcd", Signal::TERM, ENDED_WITHIN)?;
+        self.components.restart_with("etcd", |args| args.retain(|arg| arg != NO_FSYNC))?;
+        self.api_server_ready().await
+    }
+
+    /// Copies what etcd holds, while it is stopped for a moment.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be copied, or etcd does not come back.
+    pub async fn copy_etcd(&self) -> Result<EtcdCopy> {
+        let copy = tempfile::Builder::new().prefix("etcd-").tempdir_in(FOLDER)?.keep();
+        self.components.end("etcd", Signal::TERM, ENDED_WITHIN)?;
+        let (from, to) = (format!("{FOLDER}/etcd/."), copy.display().to_string());
+        run("cp", &["--archive", &from, &to])?;
+        self.components.restart("etcd")?;
+        self.api_server_ready().await?;
+        Ok(EtcdCopy(copy))
+    }
+
+    /// Sets the cluster back to a copy, as the documentation of Kubernetes has it: the API server
+    /// and etcd are stopped, and all other components start anew after them. Pods run on; what they
+    /// did since the copy, the cluster does not know.
+    ///
+    /// # Errors
+    ///
+    /// When it does not come back.
+    pub async fn restore_etcd(&self, EtcdCopy(copy): EtcdCopy) -> Result<()> {
+        let mut others = vec!["controller-manager".to_owned(), "scheduler".to_owned()];
+        others.extend(NODES.map(|node| format!("kubelet-{node}")));
+        for name in others.iter().map(String::as_str).chain(["apiserver", "etcd"]) {
+            self.components.kill(name)?;
+        }
+        let data = Path::new(FOLDER).join("etcd");
+        std::fs::remove_dir_all(&data).context("etcd's data cannot be removed")?;
+        std::fs::rename(&copy, &data).context("the copy cannot take its place")?;
+        self.components.restart("etcd")?;
+        self.components.restart("apiserver")?;
+        // The others are still down, and that is as it should be.
+        until("the API server", SERVING_WITHIN, || boot::answers(self)).await?;
+        for name in others {
+            self.components.restart(&name)?;
+        }
+        self.nodes_ready().await
+    }
+}

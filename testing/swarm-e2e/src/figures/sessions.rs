@@ -1,0 +1,24 @@
+//! What sessions take and cost: the legs of a move, the times after a fault, requests, heartbeats.
+//!
+//! When a job starts and stops is told by the run log. Everything else is told by watches of this
+//! program, so a leg that ends with one includes the way of an event to a client.
+
+mod faults;
+mod heartbeats;
+mod moves;
+mod watches;
+
+use std::sync::Arc;
+
+use anyhow::Result;
+
+use crate::cluster::Cluster;
+use crate::story::Context;
+
+pub(super) async fn measure(cluster: &Arc<Cluster>) -> Result<()> {
+    let context = Context::new(cluster, "figures-sessions").await?;
+    context.operator().await?;
+    moves::measure(&context).await?;
+    faults::measure(&context).await?;
+    heartbeats::measure(&context).await
+}

@@ -1,0 +1,137 @@
+//! How long jobs stand still after a worker crashed, or its node fell silent; and how long a worker
+//! that comes up waits for its first job.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::ResourceExt as _;
+use kube::api::ListParams;
+use swarm_adapters_host::runlog::judge::Event;
+
+use super::watches::{Told, Watches};
+use crate::figures::Times;
+use crate::output::say;
+use crate::run_log::Moment;
+use crate::stories::session_pool::{LEASE, Policy, SessionPool};
+use crate::story::Context;
+
+const ROUNDS: usize = 10;
+/// Silence takes about a lease each time.
+const SILENT_ROUNDS: usize = 5;
+const WITHIN: Duration = Duration::from_secs(30);
+
+pub(super) async fn measure(context: &Context) -> Result<()> {
+    let mut pool = SessionPool::new(context, "faults");
+    pool.policy = Policy::Exclusive;
+    pool.batch_window = Some("0s");
+    pool.workers = 2;
+    pool.apply().await?;
+    pool.at_rest().await?;
+    let first = first_jobs(&mut pool).await?;
+    let crashes = crashes(&pool).await?;
+    let silences = silences(&pool).await?;
+    let overlaps = pool.history()?.overlaps()?;
+    ensure!(overlaps.is_empty(), "{overlaps:?}");
+    let longest = Duration::from_secs_f64(1.07 * LEASE.as_secs_f64() + 2.0);
+    say("\n| sessions | rounds | median | 99 % | worst |");
+    say("|---|---|---|---|---|");
+    say(format_args!(
+        "| session opened (its Lease is seen) → its first job runs | {} |",
+        first.cells()
+    ));
+    say(format_args!(
+        "| crash seen by the kubelet → all its jobs run (budget: 3 s) | {} |",
+        crashes.cells()
+    ));
+    say(format_args!(
+        "| a worker falls silent → all its jobs run elsewhere, lease {} s (budget: {longest:?}) | {} |",
+        LEASE.as_secs(),
+        silences.cells()
+    ));
+    context.kubectl(&["delete", "swarm", "faults"]).await?;
+    context.kubectl(&["delete", "statefulset", "faults"]).await.map(drop)
+}
+
+async fn first_jobs(pool: &mut SessionPool) -> Result<Times> {
+    let watches = Watches::start(&pool.context);
+    let mut times = Vec::new();
+    for _ in 0..ROUNDS {
+        let leases = pool.context.api::<Lease>().list(&ListParams::default()).await?;
+        let known: BTreeSet<_> = leases.iter().map(kube::ResourceExt::name_any).collect();
+        let mark = Moment::now();
+        pool.workers = 3;
+        pool.apply().await?;
+        let opened = |told: &Told| match told {
+            Told::Lease { session, .. } if !known.contains(session) => Some(session.clone()),
+            Told::Lease { .. } | Told::Ledger(_) | Told::Ended { .. } => None,
+        };
+        let (opened, session) = watches.find("a session", mark, WITHIN, opened).await?;
+        pool.at_rest().await?;
+        let history = pool.history()?;
+        let is_start = |told: &&crate::run_log::Told| {
+            told.event == Event::Start && told.run.session == session
+        };
+        times.extend(history.since(mark).find(is_start).map(|told| told.at.since(opened)));
+        pool.workers = 2;
+        pool.apply().await?;
+        pool.at_rest().await?;
+    }
+    ensure!(times.len() == ROUNDS, "{} of {ROUNDS} sessions got a job", times.len());
+    Ok(Times::new(times))
+}
+
+async fn crashes(pool: &SessionPool) -> Result<Times> {
+    let mut times = Vec::new();
+    for _ in 0..ROUNDS {
+        // A container that has ended once would be told as ended at once: a new pod each time.
+        let pod = pool.pod(0).await?;
+        let name = pod.name_any();
+        let watches = Watches::start(&pool.context);
+        let lost = jobs_of(pool, &name)?;
+        let mark = Moment::now();
+        pool.context.cluster.kill_containers(&pod).await?;
+        let ended = |told: &Told| matches!(told, Told::Ended { pod } if *pod == name).then_some(());
+        let (seen, ()) = watches.find("the crash", mark, WITHIN, ended).await?;
+        pool.begun_anew(mark, "0").await?;
+        pool.at_rest().await?;
+        times.push(last_start(pool, &lost, mark)?.since(seen));
+        pool.context.kubectl(&["delete", "pod", &name]).await?;
+        pool.at_rest().await?;
+    }
+    Ok(Times::new(times))
+}
+
+async fn silences(pool: &SessionPool) -> Result<Times> {
+    let mut times = Vec::new();
+    for _ in 0..SILENT_ROUNDS {
+        let pod = pool.pod(0).await?;
+        let lost = jobs_of(pool, &pod.name_any())?;
+        let mark = Moment::now();
+        let cut = pool.context.cluster.cut_off_pod(&pod).await?;
+        pool.at_rest_on(1).await?;
+        times.push(last_start(pool, &lost, mark)?.since(mark));
+        cut.reconnect()?;
+        pool.at_rest().await?;
+    }
+    Ok(Times::new(times))
+}
+
+fn jobs_of(pool: &SessionPool, worker: &str) -> Result<BTreeSet<String>> {
+    let runs = pool.history()?.running(&pool.jobs)?;
+    Ok(runs.into_iter().filter(|(_, run)| run.worker == worker).map(|(job, _)| job).collect())
+}
+
+/// When the last of these jobs was started for the first time after `mark`.
+fn last_start(pool: &SessionPool, jobs: &BTreeSet<String>, mark: Moment) -> Result<Moment> {
+    let history = pool.history()?;
+    let mut last = mark;
+    for job in jobs {
+        let mut starts = history.since(mark).filter(|told| told.event == Event::Start);
+        let first = starts.find(|told| told.job == *job);
+        let Some(first) = first else { anyhow::bail!("{job} was not started again") };
+        last = last.max(first.at);
+    }
+    Ok(last)
+}

@@ -1,0 +1,123 @@
+//! What the heartbeats of a thousand sessions cost: as many Leases, made and renewed as workers do.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use swarm_adapters_k8s::session::{SESSION_LABEL, version, written};
+use swarm_core::handover::{Ack, Holder, LeaseTerms, LeaseVersion, LeaseWrite, SessionId};
+use tokio::task::JoinSet;
+
+use crate::figures::{Times, process};
+use crate::output::say;
+use crate::story::Context;
+
+const SESSIONS: u32 = 1_000;
+/// For how long the costs are counted.
+const COUNTED: Duration = Duration::from_secs(40);
+
+/// What was renewed while it was counted.
+#[derive(Default)]
+struct Renewals {
+    failed: AtomicU64,
+    times: Mutex<Vec<Duration>>,
+}
+
+pub(super) async fn measure(context: &Context) -> Result<()> {
+    let terms = LeaseTerms::default();
+    let at_rest = cost(context).await?;
+    let mut opened = JoinSet::new();
+    let renewals = Arc::new(Renewals::default());
+    for n in 0..SESSIONS {
+        let (api, renewals) = (context.api::<Lease>(), Arc::clone(&renewals));
+        opened.spawn(async move { live(&api, n, &terms, &renewals).await });
+    }
+    // All have opened and renewed; what follows is the steady state.
+    tokio::time::sleep(terms.renew * 3).await;
+    renewals.times.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    let failed_before = renewals.failed.load(Ordering::Relaxed);
+    let loaded = cost(context).await?;
+    let times = Times::new(std::mem::take(
+        &mut *renewals.times.lock().unwrap_or_else(PoisonError::into_inner),
+    ));
+    let failed = renewals.failed.load(Ordering::Relaxed) - failed_before;
+    opened.shutdown().await;
+    let per_second = times.0.len() as u64 / COUNTED.as_secs();
+    say(format_args!(
+        "\n| {SESSIONS} sessions that renew every {} s | at rest | with them |",
+        terms.renew.as_secs()
+    ));
+    say("|---|---|---|");
+    say(format_args!("| renewals a second ({failed} failed) | 0 | {per_second} |"));
+    for ((what, idle), (_, busy)) in at_rest.iter().zip(&loaded) {
+        say(format_args!("| CPU of {what}, of one core | {idle:.1} % | {busy:.1} % |"));
+    }
+    say("\n| | renewals | median | 99 % | worst |\n|---|---|---|---|---|");
+    say(format_args!("| time of a renewal | {} |", times.cells()));
+    let of_sessions = ListParams::default().labels(&format!("{SESSION_LABEL}=true"));
+    context.api::<Lease>().delete_collection(&DeleteParams::default(), &of_sessions).await?;
+    Ok(())
+}
+
+/// Opens a session and renews it for as long as it is let.
+async fn live(api: &Api<Lease>, n: u32, terms: &LeaseTerms, renewals: &Renewals) {
+    let id = SessionId::new(&format!("00000000-0000-0000-0000-{n:012}"), n.into());
+    // Spread over the time from one renewal to the next, as workers are that started some time.
+    let first = terms.renew * n / SESSIONS;
+    tokio::time::sleep(first).await;
+    let mut ticks = tokio::time::interval(terms.renew);
+    let mut expected: Option<LeaseVersion> = None;
+    let mut number = 0;
+    loop {
+        ticks.tick().await;
+        number += 1;
+        let ack = Ack::default();
+        let write = LeaseWrite { expected, holder: Holder::Session, number, ack };
+        let object = written(&id, &write, terms, None);
+        let sent = Instant::now();
+        let answer = match expected {
+            None => api.create(&PostParams::default(), &object).await,
+            Some(_) => api.replace(&id.to_string(), &PostParams::default(), &object).await,
+        };
+        match answer {
+            Ok(object) => {
+                expected = version(&object);
+                let mut times = renewals.times.lock().unwrap_or_else(PoisonError::into_inner);
+                times.push(sent.elapsed());
+            }
+            Err(_) => drop(renewals.failed.fetch_add(1, Ordering::Relaxed)),
+        }
+    }
+}
+
+/// The CPU that each process takes meanwhile, in percent of one core.
+async fn cost(context: &Context) -> Result<Vec<(&'static str, f64)>> {
+    let components = &context.cluster.components;
+    let mut pids = Vec::new();
+    for name in ["apiserver", "etcd"] {
+        pids.push((name, components.pid(name)?));
+    }
+    pids.push(("operator", operator(context).await?));
+    let read = || -> Result<Vec<f64>> {
+        pids.iter().map(|(_, pid)| Ok(process::cost(*pid)?.cpu_seconds)).collect()
+    };
+    let before = read()?;
+    tokio::time::sleep(COUNTED).await;
+    let after = read()?;
+    let percent = |(before, after): (f64, f64)| (after - before) / COUNTED.as_secs_f64() * 100.0;
+    let names = pids.iter().map(|(name, _)| *name);
+    Ok(names.zip(before.into_iter().zip(after).map(percent)).collect())
+}
+
+/// The process of the installed operator.
+async fn operator(context: &Context) -> Result<u32> {
+    let pods: Api<k8s_openapi::api::core::v1::Pod> =
+        Api::namespaced(context.client.clone(), crate::operator::NAMESPACE);
+    let pods = pods.list(&ListParams::default().labels("app=swarm-controller")).await?;
+    let pod = pods.items.first().context("no operator")?;
+    context.cluster.first_process(pod).await
+}

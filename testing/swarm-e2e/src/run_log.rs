@@ -1,0 +1,307 @@
+//! The run logs of a story's workers, read back and judged as `swarm-operator verify` judges them.
+//!
+//! All pods of a story write into one folder, which is a `hostPath` to both nodes. There is one
+//! kernel and one clock below them, so what the lines tell of overlaps is exact.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use swarm_adapters_host::runlog::judge::{
+    Event, Judge, Line, Overlap, Replication, RunName, Verdict,
+};
+use swarm_adapters_host::runlog::{Entry, boottime_ns, read};
+
+use crate::cluster::FOLDER;
+
+/// A job that was silent for longer does not run: two ticks were missed, on a busy machine.
+const SILENT_AFTER: Duration = Duration::from_millis(3_500);
+
+/// A moment on the clock of run logs, in nanoseconds since the machine started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(pub u64);
+
+impl Moment {
+    /// This moment.
+    #[must_use]
+    pub fn now() -> Self {
+        Self(boottime_ns())
+    }
+
+    /// The time since `earlier`; none if that is later.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// The folder of all run logs of a namespace.
+#[must_use]
+pub fn folder(namespace: &str) -> PathBuf {
+    Path::new(FOLDER).join("run-logs").join(namespace)
+}
+
+/// Makes that folder, where every pod may write.
+///
+/// # Errors
+///
+/// When it cannot be made.
+pub fn make_folder(namespace: &str) -> Result<PathBuf> {
+    let folder = folder(namespace);
+    fs::create_dir_all(&folder)?;
+    fs::set_permissions(&folder, Permissions::from_mode(0o777))?;
+    Ok(folder)
+}
+
+/// One line that owns its words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// When it was written.
+    pub at: Moment,
+    /// Which job it is about.
+    pub job: String,
+    /// Who ran it, and under which token.
+    pub run: RunName,
+    /// What happened to it.
+    pub event: Event,
+}
+
+impl Told {
+    fn line(&self) -> Line<'_> {
+        let Self { at: Moment(t), job, run: RunName { worker, session, token }, event } = self;
+        Line { t: *t, job, worker, session, token: *token, event: *event }
+    }
+}
+
+/// Everything that the workers of a pool have written so far, in order of time.
+#[derive(Clone, Debug, Default)]
+pub struct History(Vec<Told>);
+
+impl History {
+    /// Reads a log to its end. Workers may be writing on.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be read, or has a torn line that no killed writer explains.
+    pub fn read(path: &Path) -> Result<Self> {
+        let mut all = Vec::new();
+        let mut is_started_anew = false;
+        let torn = read(&[path.to_owned()], |entry| match entry {
+            Entry::Line(line) => all.push(owned(&line)),
+            Entry::MachineStarted => is_started_anew = true,
+        })?;
+        ensure!(!is_started_anew, "{} begins before this machine was started", path.display());
+        ensure!(torn.unexplained == 0, "{}: torn line {:?}", path.display(), torn.first);
+        Ok(Self(all))
+    }
+
+    /// Every time that a job was run by two at once, told for people.
+    ///
+    /// # Errors
+    ///
+    /// When a token went back: that is never right.
+    pub fn overlaps(&self) -> Result<Vec<String>> {
+        let mut judge = Judge::new(Replication::One);
+        self.0.iter().for_each(|told| judge.take(&told.line()));
+        let Verdict { overlaps, regressions, .. } = judge.verdict();
+        if let Some(regression) = regressions.first() {
+            bail!("a token went back: {regression:?}; {}", self.about(&regression.job));
+        }
+        let told = |overlap: Overlap| {
+            let Overlap { job, older, newer, from, until } = overlap;
+            let ms = (until - from) / 1_000_000;
+            let about = self.about(&job);
+            format!("{job} ran on {older:?} {ms} ms after {newer:?} had started it; {about}")
+        };
+        Ok(overlaps.into_iter().map(told).collect())
+    }
+
+    /// What is told of a job besides its ticks, for people who look for a reason.
+    #[must_use]
+    pub fn about(&self, job: &str) -> String {
+        let mut ticks = BTreeMap::new();
+        let mut lines = Vec::new();
+        for told in self.0.iter().filter(|told| told.job == job) {
+            let RunName { worker, session, token } = &told.run;
+            if told.event == Event::Tick {
+                ticks.insert(session, told.at);
+            } else {
+                let event = told.event;
+                lines.push(format!("{event:?} {worker} {session} {token} at {}", told.at.0));
+            }
+        }
+        let last = ticks.iter().map(|(session, at)| format!("last tick of {session} at {}", at.0));
+        lines.into_iter().chain(last).collect::<Vec<_>>().join("; ")
+    }
+
+    /// How long each of `jobs` was not run at most since `mark`, as the judge counts it: a gap that was
+    /// open at `mark` counts from there, and one that is still open up to now.
+    #[must_use]
+    pub fn gaps(&self, jobs: &BTreeSet<String>, mark: Moment) -> BTreeMap<String, Duration> {
+        self.gaps_until(jobs, mark, Moment::now())
+    }
+
+    fn gaps_until(
+        &self,
+        jobs: &BTreeSet<String>,
+        mark: Moment,
+        now: Moment,
+    ) -> BTreeMap<String, Duration> {
+        let mut gaps = BTreeMap::new();
+        for job in jobs {
+            let lines: Vec<_> = self.0.iter().filter(|told| told.job == *job).collect();
+            let after = lines.partition_point(|told| told.at < mark);
+            let mut judge = Judge::new(Replication::One);
+            // What ran at the mark is judged as if it had told so at that very moment.
+            let before = after.checked_sub(1).map(|at| lines[at]);
+            if let Some(before) = before {
+                judge.take(&Line { t: before.at.max(mark).0, ..before.line() });
+            }
+            lines[after..].iter().for_each(|told| judge.take(&told.line()));
+            let closed = judge.verdict().longest_gap.map_or(0, |gap| gap.ns);
+            let last = lines.last().filter(|last| last.event == Event::Stop);
+            let open = last.map_or(Duration::ZERO, |last| now.since(last.at.max(mark)));
+            let silent = lines.last().map_or(Duration::ZERO, |last| now.since(last.at.max(mark)));
+            let silent = if SILENT_AFTER < silent { silent } else { Duration::ZERO };
+            gaps.insert(job.clone(), Duration::from_nanos(closed).max(open).max(silent));
+        }
+        gaps
+    }
+
+    /// The longest of the [gaps](Self::gaps), with its job.
+    #[must_use]
+    pub fn longest_gap(&self, jobs: &BTreeSet<String>, mark: Moment) -> (String, Duration) {
+        self.gaps(jobs, mark).into_iter().max_by_key(|(_, gap)| *gap).unwrap_or_default()
+    }
+
+    /// Which run each job has now: exactly one, and not silent.
+    ///
+    /// # Errors
+    ///
+    /// When a job of `jobs` is not run or run twice, or another one is run.
+    pub fn running(&self, jobs: &BTreeSet<String>) -> Result<BTreeMap<String, RunName>> {
+        self.running_at(jobs, Moment::now())
+    }
+
+    fn running_at(
+        &self,
+        jobs: &BTreeSet<String>,
+        now: Moment,
+    ) -> Result<BTreeMap<String, RunName>> {
+        let mut runs = BTreeMap::<_, &Told>::new();
+        for told in self.0.iter().filter(|told| told.at <= now) {
+            runs.insert((&told.job, &told.run.session, told.run.token), told);
+        }
+        let is_up = |told: &&Told| told.event != Event::Stop && now.since(told.at) <= SILENT_AFTER;
+        let mut found = BTreeMap::new();
+        for told in runs.into_values().filter(is_up) {
+            if let Some(other) = found.insert(told.job.clone(), told.run.clone()) {
+                bail!("{} is run by {other:?} and by {:?}", told.job, told.run);
+            }
+        }
+        let running: BTreeSet<_> = found.keys().cloned().collect();
+        let missing = jobs.difference(&running).collect::<Vec<_>>();
+        let foreign = running.difference(jobs).collect::<Vec<_>>();
+        ensure!(missing.is_empty() && foreign.is_empty(), "{missing:?} missing, {foreign:?} extra");
+        Ok(found)
+    }
+
+    /// When a job was started last.
+    ///
+    /// # Errors
+    ///
+    /// When it never was.
+    pub fn last_start(&self, job: &str) -> Result<&Told> {
+        let is_start = |told: &&Told| told.event == Event::Start && told.job == job;
+        self.0.iter().rfind(is_start).with_context(|| format!("{job} was never started"))
+    }
+
+    /// All lines since `mark`.
+    pub fn since(&self, mark: Moment) -> impl Iterator<Item = &Told> {
+        self.0.iter().filter(move |told| mark <= told.at)
+    }
+
+    /// All lines before `mark`.
+    pub fn until(&self, mark: Moment) -> impl Iterator<Item = &Told> {
+        self.0.iter().filter(move |told| told.at < mark)
+    }
+}
+
+fn owned(line: &Line<'_>) -> Told {
+    let Line { t, job, worker, session, token, event } = *line;
+    let run = RunName { worker: worker.to_owned(), session: session.to_owned(), token };
+    Told { at: Moment(t), job: job.to_owned(), run, event }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// A log of lines such as `5.0 a/s1/1 start`: second 5, job `a`, session `s1`, token 1.
+    fn history(lines: &[&str]) -> History {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        for line in lines {
+            let [t, run, event] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+            let [job, session, token] = run.split('/').collect::<Vec<_>>()[..] else { panic!() };
+            let t = Duration::from_secs_f64(t.parse().unwrap()).as_nanos();
+            writeln!(
+                file,
+                r#"{{"t":{t},"job":"{job}","worker":"w","session":"{session}","token":{token},"event":"{event}"}}"#
+            )
+            .unwrap();
+        }
+        History::read(file.path()).unwrap()
+    }
+
+    fn gap(lines: &[&str], mark: u64, now: u64) -> u128 {
+        let (mark, now) = (Moment(mark * SECOND), Moment(now * SECOND));
+        let gaps = history(lines).gaps_until(&BTreeSet::from(["a".to_owned()]), mark, now);
+        gaps["a"].as_millis()
+    }
+
+    #[test]
+    fn an_overlap_is_found_and_a_clean_handover_is_none() {
+        let clean = ["1 a/s1/1 start", "2 a/s1/1 tick", "2.5 a/s1/1 stop", "2.6 a/s2/2 start"];
+        assert_eq!(history(&clean).overlaps().unwrap(), Vec::<String>::new());
+        let planted = ["1 a/s1/1 start", "2 a/s2/2 start", "2.1 a/s1/1 tick", "2.2 a/s1/1 stop"];
+        let told = history(&planted).overlaps().unwrap();
+        assert!(told.len() == 1 && told[0].contains("200 ms after RunName"), "{told:?}");
+        let token = ["1 a/s1/5 start", "2 a/s1/5 stop", "3 a/s2/4 start"];
+        let told = history(&token).overlaps().unwrap_err().to_string();
+        assert!(told.starts_with("a token went back"), "{told}");
+    }
+
+    #[test]
+    fn a_gap_is_counted_from_the_mark_on_and_up_to_now() {
+        let lines = ["1 a/s1/1 start", "2 a/s1/1 stop", "8 a/s2/2 start", "9 a/s2/2 tick"];
+        assert_eq!(gap(&lines, 0, 9), 6_000);
+        assert_eq!(gap(&lines, 5, 9), 3_000, "what was before the mark is another story");
+        assert_eq!(gap(&lines, 9, 10), 0);
+        assert_eq!(gap(&lines, 9, 19), 10_000, "a worker that fell silent");
+        assert_eq!(gap(&lines[..2], 0, 9), 7_000, "nobody has started it");
+    }
+
+    #[test]
+    fn what_runs_is_told_by_its_newest_lines() {
+        let jobs = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        let lines = ["1 a/s1/1 start", "2 a/s1/1 stop", "2 a/s2/2 start", "4 a/s2/2 tick"];
+        let history = history(&lines);
+        let at =
+            |second: u64, names: &[&str]| history.running_at(&jobs(names), Moment(second * SECOND));
+        assert_eq!(at(5, &["a"]).unwrap()["a"].session, "s2");
+        assert!(at(5, &["a", "b"]).unwrap_err().to_string().contains("[\"b\"] missing"));
+        assert!(at(5, &[]).unwrap_err().to_string().contains("[\"a\"] extra"));
+        assert!(at(8, &["a"]).is_err(), "it fell silent");
+        let twice = ["1 a/s1/1 start", "2 a/s2/2 start"];
+        let twice = self::history(&twice);
+        let told = twice.running_at(&jobs(&["a"]), Moment(3 * SECOND)).unwrap_err().to_string();
+        assert!(told.starts_with("a is run by"), "{told}");
+    }
+}

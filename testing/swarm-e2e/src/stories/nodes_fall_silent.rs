@@ -1,0 +1,130 @@
+//! Nodes of sessions that fall silent in part: a kubelet that is frozen or dead while its pods run, a
+//! pod without a network, and a node that is cut off from the API server, under both policies side by
+//! side. What can still renew its Lease is left alone under `Exclusive`; what cannot stops its own
+//! jobs before others start them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::Api;
+use kube::api::ListParams;
+use swarm_adapters_host::runlog::judge::RunName;
+
+use super::session_pool::{Policy, SILENCE, SessionPool, TICK, node_of};
+use crate::cluster::{NODES, node_name};
+use crate::operator;
+use crate::run_log::Moment;
+use crate::story::Context;
+use crate::until::until;
+
+/// How long Kubernetes may take to notice that a kubelet is silent, or that it is back.
+const NOTICED_WITHIN: Duration = Duration::from_secs(45);
+/// The longest that a job stands still when its worker lets go of it, on a busy machine.
+const GRACEFUL: Duration = Duration::from_secs(3);
+/// How long the jobs of a pool are watched after Kubernetes gave up its node.
+const WATCHED: Duration = Duration::from_secs(3);
+
+pub(super) async fn tell(context: Context) -> Result<()> {
+    context.operator().await?;
+    let pools = SessionPool::of_both_policies(&context, 2);
+    let node = without_operator(&context).await?;
+    for pool in &pools {
+        pool.apply().await?;
+    }
+    for pool in &pools {
+        pool.at_rest().await?;
+    }
+    a_silent_kubelet(&context, &pools, node).await?;
+    let [exclusive, patient] = &pools;
+    tokio::try_join!(a_pod_is_cut_off(exclusive, node), a_pod_is_cut_off(patient, node))?;
+    a_node_is_cut_off(&context, &pools, node).await
+}
+
+/// A kubelet is frozen, and then killed, while its pods renew their Leases: under `Exclusive` nobody
+/// is entitled to their jobs. `AtLeastOnce` gives them up after `returnGrace`.
+async fn a_silent_kubelet(context: &Context, pools: &[SessionPool; 2], node: u8) -> Result<()> {
+    let (components, kubelet) = (&context.cluster.components, format!("kubelet-{node}"));
+    let mark = Moment::now();
+    let before = pools[0].at_rest().await?;
+    components.freeze(&kubelet)?;
+    ready(context, node, false).await?;
+    until("a while", NOTICED_WITHIN, || async {
+        Ok((WATCHED < Moment::now().since(mark)).then_some(()))
+    })
+    .await?;
+    unmoved(&pools[0], &before)?;
+    components.thaw(&kubelet)?;
+    ready(context, node, true).await?;
+    components.kill(&kubelet)?;
+    ready(context, node, false).await?;
+    unmoved(&pools[0], &before)?;
+    components.restart(&kubelet)?;
+    ready(context, node, true).await?;
+    for pool in pools {
+        pool.at_rest().await?;
+        pool.judge("a kubelet was frozen, and killed", mark, GRACEFUL)?;
+    }
+    unmoved(&pools[0], &before)
+}
+
+fn unmoved(pool: &SessionPool, before: &BTreeMap<String, RunName>) -> Result<()> {
+    let now = pool.history()?.running(&pool.jobs)?;
+    ensure!(now == *before, "{}: jobs moved: {before:?} and now {now:?}", pool.name);
+    Ok(())
+}
+
+/// The pod on `node` loses its network and runs on.
+async fn a_pod_is_cut_off(pool: &SessionPool, node: u8) -> Result<()> {
+    let context = &pool.context;
+    let [zero, one] = [pool.pod(0).await?, pool.pod(1).await?];
+    let pod = if node_of(&zero)? == node { zero } else { one };
+    let mark = Moment::now();
+    let cut = context.cluster.cut_off_pod(&pod).await?;
+    pool.at_rest_on(1).await?;
+    pool.judge("a pod was cut off", mark, SILENCE + TICK)?;
+    let back = Moment::now();
+    cut.reconnect()?;
+    pool.at_rest().await?;
+    pool.judge("it was reconnected", back, GRACEFUL)
+}
+
+/// Its kubelet and all its pods lose the API server.
+async fn a_node_is_cut_off(context: &Context, pools: &[SessionPool; 2], node: u8) -> Result<()> {
+    let mark = Moment::now();
+    let cut = context.cluster.cut_off_node(node)?;
+    for pool in pools {
+        pool.at_rest_on(1).await?;
+        pool.judge("a node was cut off", mark, SILENCE + TICK)?;
+    }
+    let back = Moment::now();
+    cut.reconnect()?;
+    ready(context, node, true).await?;
+    for pool in pools {
+        pool.at_rest().await?;
+        pool.judge("the node was reconnected", back, GRACEFUL)?;
+    }
+    let overlaps = pools[0].history()?.overlaps()?;
+    ensure!(pools[0].policy == Policy::Exclusive && overlaps.is_empty(), "{overlaps:?}");
+    Ok(())
+}
+
+/// The operator is on the node that stays.
+async fn without_operator(context: &Context) -> Result<u8> {
+    let pods: Api<Pod> = Api::namespaced(context.client.clone(), operator::NAMESPACE);
+    let pods = pods.list(&ListParams::default().labels("app=swarm-controller")).await?;
+    let on = pods.items.iter().map(node_of).collect::<Result<BTreeSet<_>>>()?;
+    NODES.into_iter().find(|node| !on.contains(node)).context("the operator is on both nodes")
+}
+
+async fn ready(context: &Context, node: u8, is_wanted: bool) -> Result<()> {
+    let nodes: Api<Node> = Api::all(context.client.clone());
+    let name = node_name(node);
+    until(&format!("{name} to be ready: {is_wanted}"), NOTICED_WITHIN, || async {
+        let conditions = nodes.get(&name).await?.status.and_then(|status| status.conditions);
+        let ready = conditions.unwrap_or_default().into_iter().find(|it| it.type_ == "Ready");
+        Ok(ready.is_some_and(|it| (it.status == "True") == is_wanted).then_some(()))
+    })
+    .await
+}

@@ -1,0 +1,325 @@
+//! A pool whose workers write a run log, as stories about handovers and faults need it: its objects,
+//! with terms short enough for a story, and the judgement of what its workers did.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+use serde_json::{Value, json};
+use swarm_adapters_host::runlog::judge::RunName;
+
+use crate::cluster::{NODES, node_name};
+use crate::images::WORKER;
+use crate::run_log::{History, Moment, Told, folder, make_folder};
+use crate::story::Context;
+use crate::until::until;
+
+/// How long a worker may act after it renewed its Lease.
+pub(crate) const LEASE: Duration = Duration::from_secs(6);
+/// How long the jobs of a worker that fell silent may stand still.
+pub(crate) const SILENCE: Duration = Duration::from_millis(6_420 + 2_000);
+/// A job that ended without a word ran on for so long after it last told that it runs.
+pub(crate) const TICK: Duration = Duration::from_secs(1);
+/// How long any change may take to come to rest before a story gives up.
+pub(crate) const REST_WITHIN: Duration = Duration::from_mins(1);
+/// Where a worker writes, inside.
+const MOUNT: &str = "/run-logs";
+
+/// How workers are told what to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// By a mounted file.
+    Plain,
+    /// In a session.
+    Session,
+}
+
+/// What it takes to end an ownership.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Policy {
+    AtLeastOnce,
+    Exclusive,
+}
+
+/// What a worker does with a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Runner {
+    /// It is a task of the worker.
+    Task,
+    /// It is a process of its own, under a guard.
+    Process,
+}
+
+/// A Swarm, its workload and all they need, in one namespace. Everything bears the pool's name.
+#[derive(Clone)]
+pub(crate) struct SessionPool {
+    pub(crate) context: Context,
+    pub(crate) name: String,
+    pub(crate) protocol: Protocol,
+    pub(crate) policy: Policy,
+    pub(crate) runner: Runner,
+    pub(crate) workers: usize,
+    pub(crate) jobs: BTreeSet<String>,
+    /// Jobs that stay on one slot.
+    pub(crate) pins: BTreeMap<String, usize>,
+    /// `rebalance.batchWindow`, where it is not the default.
+    pub(crate) batch_window: Option<&'static str>,
+}
+
+impl SessionPool {
+    /// Sessions in a StatefulSet under `AtLeastOnce`, with two workers and six jobs; nothing is
+    /// made yet.
+    pub(crate) fn new(context: &Context, name: &str) -> Self {
+        Self {
+            context: context.clone(),
+            name: name.to_owned(),
+            protocol: Protocol::Session,
+            policy: Policy::AtLeastOnce,
+            runner: Runner::Task,
+            workers: 2,
+            jobs: (0..6).map(|n| format!("{name}:{n}")).collect(),
+            pins: BTreeMap::new(),
+            batch_window: None,
+        }
+    }
+
+    /// Applies what this value says by now.
+    pub(crate) async fn apply(&self) -> Result<()> {
+        make_folder(&self.context.namespace)?;
+        let mut items = vec![self.account(), self.binding(), self.workload(), self.swarm()];
+        if self.protocol == Protocol::Plain {
+            items.retain(|item| item["kind"] != "RoleBinding");
+        }
+        self.context
+            .apply(&json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string())
+            .await
+    }
+
+    /// Applies the workload alone, for those that need no operator.
+    pub(crate) async fn apply_workload(&self) -> Result<()> {
+        make_folder(&self.context.namespace)?;
+        let items = [self.account(), self.workload()];
+        self.context
+            .apply(&json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string())
+            .await
+    }
+
+    fn account(&self) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": self.name},
+        })
+    }
+
+    fn binding(&self) -> Value {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": {"name": self.name},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+                "name": "swarm-session-worker",
+            },
+            "subjects": [{
+                "kind": "ServiceAccount", "name": self.name, "namespace": self.context.namespace,
+            }],
+        })
+    }
+
+    fn swarm(&self) -> Value {
+        let job = |name: &String| match self.pins.get(name) {
+            Some(slot) => json!({"name": name, "pin": slot}),
+            None => json!({"name": name}),
+        };
+        let mut spec = json!({
+            "jobs": self.jobs.iter().map(job).collect::<Vec<_>>(),
+            "pool": {"statefulSet": {"name": self.name}},
+            "rebalance": {"returnGrace": "1s"},
+        });
+        if let Some(window) = self.batch_window {
+            spec["rebalance"]["batchWindow"] = window.into();
+        }
+        if self.protocol == Protocol::Session {
+            let policy = match self.policy {
+                Policy::AtLeastOnce => "AtLeastOnce",
+                Policy::Exclusive => "Exclusive",
+            };
+            spec["worker"] = json!({"protocol": "Session"});
+            spec["handover"] = json!({
+                "policy": policy,
+                "releaseTimeout": "20s",
+                "stopTimeout": "1s",
+                "lease": {"duration": format!("{}s", LEASE.as_secs()), "renew": "1s"},
+            });
+        }
+        json!({
+            "apiVersion": "swarm.k8slab.info/v1alpha1", "kind": "Swarm",
+            "metadata": {"name": self.name}, "spec": spec,
+        })
+    }
+
+    fn workload(&self) -> Value {
+        let labels = json!({"app": self.name});
+        json!({
+            "apiVersion": "apps/v1", "kind": "StatefulSet",
+            "metadata": {"name": self.name, "labels": labels},
+            "spec": {
+                "serviceName": self.name,
+                "podManagementPolicy": "Parallel",
+                "replicas": self.workers,
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": self.template()},
+            },
+        })
+    }
+
+    fn template(&self) -> Value {
+        let lease = format!("--lease={}s", LEASE.as_secs());
+        let log = format!("--run-log={MOUNT}/{}.log", self.name);
+        let mut args = vec!["run", &log, "--stop-timeout=1s"];
+        if self.protocol == Protocol::Session {
+            args.extend(["--protocol=session", &lease, "--renew=1s", "--grace=10s"]);
+        }
+        args.extend(match self.runner {
+            Runner::Task => &["--runner=log"][..],
+            // A worker that has nothing to do: it runs until it is told to end.
+            Runner::Process => {
+                &["--runner=command", "--", "/swarm-worker", "run", "--http-port=0"][..]
+            }
+        });
+        let field = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
+        let mut mounts = vec![json!({"name": "run-logs", "mountPath": MOUNT})];
+        let logs = folder(&self.context.namespace);
+        let mut volumes = vec![json!({
+            "name": "run-logs", "hostPath": {"path": logs, "type": "Directory"},
+        })];
+        if self.protocol == Protocol::Plain {
+            let map = format!("{}-config", self.name);
+            mounts.push(json!({"name": "config", "mountPath": "/app/config"}));
+            volumes.push(json!({"name": "config", "configMap": {"name": map}}));
+        }
+        json!({
+            "serviceAccountName": self.name,
+            "automountServiceAccountToken": self.protocol == Protocol::Session,
+            "terminationGracePeriodSeconds": 10,
+            "securityContext": {
+                "runAsNonRoot": true, "runAsUser": 65532, "runAsGroup": 65532,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "topologySpreadConstraints": [{
+                "maxSkew": 1, "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": {"app": self.name}},
+            }],
+            // Pods of a node that fell silent stay where they are, for as long as a story lasts.
+            "tolerations": [
+                {"key": "node.kubernetes.io/unreachable", "operator": "Exists"},
+                {"key": "node.kubernetes.io/not-ready", "operator": "Exists"},
+            ],
+            "containers": [{
+                "name": "worker", "image": WORKER, "imagePullPolicy": "Never", "args": args,
+                "env": [
+                    field("POD_UID", "metadata.uid"),
+                    field("POD_NAMESPACE", "metadata.namespace"),
+                    {"name": "HTTP_ADDRESS", "value": "0.0.0.0"},
+                ],
+                "readinessProbe": {
+                    "httpGet": {"path": "/internal/health", "port": 9090}, "periodSeconds": 1,
+                },
+                "securityContext": {
+                    "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
+                    "capabilities": {"drop": ["ALL"]},
+                },
+                "volumeMounts": mounts,
+            }],
+            "volumes": volumes,
+        })
+    }
+
+    /// Everything its workers have written.
+    pub(crate) fn history(&self) -> Result<History> {
+        History::read(&self.log())
+    }
+
+    fn log(&self) -> PathBuf {
+        folder(&self.context.namespace).join(format!("{}.log", self.name))
+    }
+
+    /// Two pools of the same kind but for their policies; the jobs of the second are processes.
+    pub(crate) fn of_both_policies(context: &Context, workers: usize) -> [Self; 2] {
+        let [mut exclusive, mut patient] =
+            ["exclusive", "patient"].map(|it| Self::new(context, it));
+        exclusive.policy = Policy::Exclusive;
+        patient.runner = Runner::Process;
+        (exclusive.workers, patient.workers) = (workers, workers);
+        [exclusive, patient]
+    }
+
+    /// Waits until each job runs exactly once, on as many workers as there are, evenly.
+    pub(crate) async fn at_rest(&self) -> Result<BTreeMap<String, RunName>> {
+        self.at_rest_on(self.workers).await
+    }
+
+    /// The same on so many workers.
+    pub(crate) async fn at_rest_on(&self, workers: usize) -> Result<BTreeMap<String, RunName>> {
+        let what = format!("{} to run each job once, on {workers} workers", self.name);
+        let runs = until(&what, REST_WITHIN, || async {
+            let runs = self.history()?.running(&self.jobs)?;
+            let mut loads = BTreeMap::<_, usize>::new();
+            for run in runs.values() {
+                *loads.entry(run.session.clone()).or_default() += 1;
+            }
+            ensure!(loads.len() == workers.min(self.jobs.len()), "loads {loads:?}");
+            let spread = loads.values().max().unwrap_or(&0) - loads.values().min().unwrap_or(&0);
+            ensure!(spread <= 1 || !self.pins.is_empty(), "uneven: {loads:?}");
+            Ok(Some(runs))
+        })
+        .await
+        .with_context(|| self.name.clone())?;
+        Ok(runs)
+    }
+
+    /// Judges all that happened so far, and that no job stood still for longer than `bound` since
+    /// `mark`. Under `Exclusive` no job may ever have been run by two; under both, tokens only rise.
+    pub(crate) fn judge(&self, what: &str, mark: Moment, bound: Duration) -> Result<()> {
+        let (name, history) = (&self.name, self.history()?);
+        let overlaps = history.overlaps().with_context(|| format!("{name}: {what}"))?;
+        if let Some(overlap) = overlaps.first() {
+            ensure!(self.policy == Policy::AtLeastOnce, "{name}: {what}: {overlap}");
+        }
+        let (job, gap) = history.longest_gap(&self.jobs, mark);
+        let (gap, most, overlaps) = (gap.as_millis(), bound.as_millis(), overlaps.len());
+        let found = format!("longest gap {gap} ms of {most} ({job}), {overlaps} overlaps");
+        self.context.laps.lap(format!("{name}: {what}: {found}"));
+        ensure!(gap <= most, "{name}: {what}: {found}; {}", history.about(&job));
+        Ok(())
+    }
+
+    /// Waits until the worker of a slot has begun another session since `mark`, with a job in it.
+    pub(crate) async fn begun_anew(&self, mark: Moment, slot: &str) -> Result<()> {
+        let worker = format!("{}-{slot}", self.name);
+        until(&format!("{worker} to begin anew"), REST_WITHIN, || async {
+            let history = self.history()?;
+            let of_worker = |told: &&Told| told.run.worker == worker;
+            let before = history.until(mark).filter(of_worker).last();
+            let before = before.map(|told| told.run.session.clone());
+            let mut after = history.since(mark).filter(of_worker);
+            Ok(after.any(|told| Some(&told.run.session) != before.as_ref()).then_some(()))
+        })
+        .await
+    }
+
+    /// The pod that fills a slot.
+    pub(crate) async fn pod(&self, slot: usize) -> Result<Pod> {
+        Ok(self.context.api::<Pod>().get(&format!("{}-{slot}", self.name)).await?)
+    }
+}
+
+/// The node that a pod is on.
+pub(crate) fn node_of(pod: &Pod) -> Result<u8> {
+    let on = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
+    let node = NODES.into_iter().find(|node| node_name(*node) == on);
+    let Some(node) = node else { bail!("{} is on no node", pod.name_any()) };
+    Ok(node)
+}
