@@ -24,7 +24,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{StreamExt, TryStreamExt};
+use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
@@ -168,9 +168,8 @@ pub async fn run(
 
     let reporter = Reporter { controller: FIELD_MANAGER.into(), instance: None };
     let recorder = Recorder::new(clients.control.clone(), reporter);
-    let (pod_pools, other_pools, set_pools) = (pools.clone(), pools.clone(), pools.clone());
+    let (pod_pools, set_pools, told_pools) = (pools.clone(), pools.clone(), pools.clone());
     let (ledger_pools, node_pools) = (pools.clone(), pools.clone());
-    let told_pools = pools.clone();
     let pods_anywhere = [pods.store.clone(), pools.wide.pods.store.clone()];
     let caches = context::Caches {
         swarms: swarms.clone(),
@@ -193,13 +192,12 @@ pub async fn run(
     tokio::spawn(announce(context.clone()));
     let sweep = context.clone();
     let sweep = AbortOnDrop(tokio::spawn(async move { sweep.sweep().await }));
-    let ended_of_others = ended.clone();
+    let pod_stream = stream::select(pod_stream, wide_streams.pods);
     let pod_stream = pod_stream.inspect_ok(move |pod| ended.note(pod));
-    let other_stream = wide_streams.pods.inspect_ok(move |pod| ended_of_others.note(pod));
     let told = context.clone();
     let lease_stream = leases
         .follow(scope.api(client))
-        .flat_map(move |named| futures::stream::iter(told.concerned_by(&named, &told_pools)));
+        .flat_map(move |named| stream::iter(told.concerned_by(&named, &told_pools)));
     let worker_view_stream = views_of_sessions.follow(scope.api(client));
     tokio::spawn(announce_wide(context.clone()));
 
@@ -209,7 +207,6 @@ pub async fn run(
     let relevant = swarm_stream.predicate_filter(relevant, PredicateConfig::default());
     let (of_set, of_pod, of_source) = (swarms.clone(), swarms.clone(), swarms.clone());
     let (of_deployment, of_replica_set) = (swarms.clone(), swarms.clone());
-    let of_other = swarms.clone();
     let (of_ledger, of_namespace, on_node) = (swarms.clone(), swarms.clone(), swarms.clone());
     Controller::for_stream(relevant, swarms.store)
         .with_config(ControllerConfig::default().concurrency(CONCURRENCY))
@@ -221,7 +218,6 @@ pub async fn run(
             set_pools.of_replica_set(&of_replica_set, &set)
         })
         .watches_stream(pod_stream, move |pod| pod_pools.of_pod(&of_pod, &pod))
-        .watches_stream(other_stream, move |pod| other_pools.of_pod(&of_other, &pod))
         .watches_stream(node_stream, move |node| {
             let mut pods: Vec<_> = pods_anywhere.iter().flat_map(Store::state).collect();
             let name = node.metadata.name;

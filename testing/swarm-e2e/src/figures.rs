@@ -41,14 +41,8 @@ pub enum Part {
 }
 
 /// All parts. `scale` comes last, as it stops the controller manager.
-const ALL: [Part; 6] = [
-    Part::Change,
-    Part::Writes,
-    Part::Large,
-    Part::Ledger,
-    Part::Sessions,
-    Part::Scale,
-];
+const ALL: [Part; 6] =
+    [Part::Change, Part::Writes, Part::Large, Part::Ledger, Part::Sessions, Part::Scale];
 
 /// Where the jobs of a Swarm stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
