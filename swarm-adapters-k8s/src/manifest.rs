@@ -16,7 +16,7 @@ mod terms;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use swarm_core::handover::Policy;
+use swarm_core::handover::{LeaseTerms, Policy};
 use swarm_core::{Desired, JobName, Rules, Timing};
 
 pub use error::ManifestError;
@@ -121,7 +121,9 @@ pub fn parse(text: &str, name: Option<&str>) -> Result<Manifest, ManifestError> 
         notes.extend(of_sessions(handover.policy, !run_once.is_empty()));
     }
     let (rules, timing, pacing) = pace(&rebalance.unwrap_or_default());
-    let timing = Timing { release_timeout: handover.release_timeout, ..timing };
+    let lease = LeaseTerms { duration: handover.lease_duration, ..LeaseTerms::default() };
+    let (release_timeout, fence_wait) = (handover.release_timeout, lease.fence_wait());
+    let timing = Timing { release_timeout, fence_wait, ..timing };
     Ok(Manifest {
         desired: Desired {
             jobs,

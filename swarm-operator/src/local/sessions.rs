@@ -141,8 +141,8 @@ impl Sessions {
             unix_time_us: clock.as_micros().try_into().unwrap_or(u64::MAX),
             ages: self.ages.at(now),
             evidence,
-            // Nobody else knows of a ledger before this one: all workers are this operator's own.
-            ..Observed::default()
+            // A ledger that was removed or set back is written again from what this process knows.
+            positions: BTreeSet::new(),
         }
     }
 
