@@ -163,7 +163,7 @@ pub(crate) fn timing(rebalance: &RebalanceSpec) -> Timing {
     Timing {
         initial_wait: rebalance.initial_wait.map_or(default.initial_wait, Into::into),
         return_grace: rebalance.return_grace.map_or(default.return_grace, Into::into),
-        release_timeout: default.release_timeout,
+        ..default
     }
 }
 

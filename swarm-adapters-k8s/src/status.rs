@@ -34,6 +34,8 @@ pub enum Reason {
     WorkersNotReady,
     /// The balance is not reached; `maxMovesInFlight` bounds how many jobs move at a time.
     Rebalancing,
+    /// The ledger was lost or set back; who may still run what it knew has to stop first.
+    Recovering,
     /// The pool gets more or fewer workers.
     Scaling,
     /// Workers do not have their newest jobs yet.
@@ -78,6 +80,7 @@ impl Reason {
             Self::JobsUnassigned => "JobsUnassigned",
             Self::WorkersNotReady => "WorkersNotReady",
             Self::Rebalancing => "Rebalancing",
+            Self::Recovering => "Recovering",
             Self::Scaling => "Scaling",
             Self::Refreshing => "Refreshing",
             Self::RefreshBlocked => "RefreshBlocked",
@@ -105,6 +108,7 @@ impl Reason {
             | Self::JobsUnassigned
             | Self::WorkersNotReady
             | Self::Rebalancing
+            | Self::Recovering
             | Self::Scaling
             | Self::Refreshing
             | Self::RefreshBlocked
@@ -163,6 +167,13 @@ impl Verdict {
                 return Self { reason: Reason::PoolIncomplete, message };
             }
             Some(Waiting::Paused) => return Self::paused(decision, desired, observed),
+            Some(Waiting::OtherLife) => {
+                let message = format!(
+                    "the ledger was lost or set back, so nobody knows who runs what; {jobs} jobs wait \
+                     until every session of before has closed or its lease was waited out"
+                );
+                return Self { reason: Reason::Recovering, message };
+            }
             Some(Waiting::Gathering) | None => {}
         }
         if let Some(verdict) = sessions.verdict() {

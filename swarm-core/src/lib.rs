@@ -56,8 +56,8 @@ pub use planner::{
 };
 pub use pool::{Member, Pool, Presence, Slot, Standing, Timing};
 pub use turn::{
-    Decision, Desired, Observed, PLAIN_HANDOVER, Replication, Turn, Waiting, WorkerSeen, Workload,
-    decide, decide_on, turn, turn_on,
+    Decision, Desired, Observed, PLAIN_HANDOVER, Position, Replication, Turn, Waiting, WorkerSeen,
+    Workload, decide, decide_on, turn, turn_on,
 };
 pub use view::{View, ViewEntry};
 pub use worker::{Worker, WorkerEffect};

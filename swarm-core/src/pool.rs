@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use crate::handover::LeaseTerms;
+
 /// The place a worker fills in its pool; the ordinal of a StatefulSet pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(pub u32);
@@ -50,6 +52,9 @@ pub struct Timing {
     pub return_grace: Duration,
     /// How long a leaving worker that does not end is waited for.
     pub release_timeout: Duration,
+    /// After which time a session that could not renew its lease has stopped for certain; see
+    /// [`LeaseTerms::fence_wait`](crate::handover::LeaseTerms::fence_wait).
+    pub fence_wait: Duration,
 }
 
 impl Default for Timing {
@@ -58,6 +63,7 @@ impl Default for Timing {
             initial_wait: Duration::from_mins(1),
             return_grace: Duration::from_secs(30),
             release_timeout: Duration::from_mins(1),
+            fence_wait: LeaseTerms::default().fence_wait(),
         }
     }
 }

@@ -52,11 +52,13 @@ pub struct Session {
     has_lease: bool,
     /// Until when it may act; the clock's start if it never could.
     deadline: Moment,
-    /// Whether the ledger is known not to have been rolled back since jobs were last suspended.
+    /// Whether the ledger is known not to have been rolled back since the session could last act.
     is_verified: bool,
     pending: Option<Pending>,
     /// How many writes were sent.
     writes: u64,
+    /// The latest of them that is known to have landed.
+    landed: u64,
     /// What the last write that landed told.
     told: Ack,
     /// Whether the last write got no answer.
@@ -110,6 +112,7 @@ impl Session {
             is_verified: true,
             pending: None,
             writes: 0,
+            landed: 0,
             told: Ack::default(),
             is_retry: false,
             renew_at: now,
@@ -161,9 +164,12 @@ impl Session {
             Phase::Open | Phase::Closing => None,
             Phase::Over => return None,
         };
-        let runs = !self.runs.is_empty();
-        let ends = [self.suspends_at(), self.deadline].into_iter().filter(|_| runs);
-        renewal.into_iter().chain(drain).chain(ends).min()
+        // What is being stopped already is waited for, not told again.
+        let goes_on = self.runs.values().any(|run| !run.is_stopping);
+        let drain = drain.filter(|_| goes_on || self.runs.is_empty());
+        let suspension = goes_on.then(|| self.suspends_at());
+        let end = (!self.runs.is_empty()).then_some(self.deadline);
+        [renewal, drain, suspension, end].into_iter().flatten().min()
     }
 
     /// Until when it may act.
@@ -280,6 +286,7 @@ impl Session {
             self.drain(now);
         }
         self.lease = version;
+        self.landed = number;
         self.has_lease = true;
     }
 
@@ -287,6 +294,10 @@ impl Session {
     fn lease_read(&mut self, now: Moment, lease: Option<Lease>, effects: &mut Vec<SessionEffect>) {
         match lease {
             Some(lease) if lease.holder == Holder::Session => {
+                if lease.number < self.landed {
+                    // What landed is gone: the store was set back, and the ledger with it.
+                    self.roll_back(now, effects);
+                }
                 if self.is_pending(lease.number) {
                     self.written(now, lease.number, lease.version, effects);
                 } else {

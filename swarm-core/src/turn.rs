@@ -4,6 +4,7 @@
 //! between any two awaits and repeat the turn: every write is either a compare-and-set or derived
 //! from the ledger.
 
+mod anew;
 mod pace;
 mod scale;
 
@@ -11,7 +12,7 @@ mod scale;
 mod tests;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::handover::{Cell, Evidence, HandoverTerms, Place, Policy, Record, SessionId};
@@ -21,6 +22,7 @@ use crate::{
     Presence, Request, Rules, Slot, Standing, Timing, Unassigned, check, everywhere,
 };
 
+pub use anew::Position;
 pub use pace::PLAIN_HANDOVER;
 
 /// What the user asks for.
@@ -71,6 +73,9 @@ pub struct Observed {
     pub evidence: BTreeMap<SessionId, Evidence>,
     /// For how long each cell of the ledger has been seen as it is; a missing one counts as new.
     pub ages: BTreeMap<JobName, Duration>,
+    /// What is known of how far the ledger was: by sessions that live and have acted on a view, as
+    /// far as they tell, and by the operator itself.
+    pub positions: BTreeSet<Position>,
 }
 
 /// What else is seen where the workers are the pods of a workload.
@@ -125,6 +130,9 @@ pub enum Waiting {
     Paused,
     /// The ledger was changed a moment ago; what changes now is gathered for the next one.
     Gathering,
+    /// The ledger was lost or set back, and begins another life; whoever may still run what it knew
+    /// before has to stop first.
+    OtherLife,
 }
 
 /// Decides what to do about `ledger`, given what is wanted and what is seen.
@@ -148,7 +156,14 @@ pub fn decide_on(
     observed: &Observed,
     workload: &Workload,
 ) -> Decision {
+    if let Some(ledger) = anew::begun(ledger, desired, observed) {
+        let plan = told_as_it_is(desired, &ledger.assignment());
+        let recheck_in = recheck_in(&ledger, &ledger, desired, observed);
+        let (recheck_in, waiting) = (recheck_in.or(Some(Duration::ZERO)), Some(Waiting::OtherLife));
+        return Decision { ledger, plan, waiting, recheck_in, replicas: None };
+    }
     let is_cold = ledger.version == 0;
+    let workload = &paced(ledger, workload);
     if desired.paused {
         return paused(ledger, desired, observed, workload);
     }
@@ -178,7 +193,12 @@ pub fn decide_on(
         terms: &terms,
     };
     let next = ledger.step(&step);
+    if anew::has_strangers(ledger, desired, observed) {
+        let (ledger, waiting) = (ledger.clone(), Some(Waiting::OtherLife));
+        return Decision { ledger, plan, waiting, recheck_in: None, replicas: None };
+    }
     if next != *ledger
+        && !pace::goes_on(ledger, &next)
         && let Some(left) = pace::gathers_for(desired, workload)
     {
         let (ledger, waiting) = (ledger.clone(), Some(Waiting::Gathering));
@@ -189,6 +209,14 @@ pub fn decide_on(
     let recheck = recheck_in(ledger, &next, desired, observed);
     let recheck_in = recheck.into_iter().chain(look).chain(batch).min();
     Decision { ledger: next, plan, waiting: None, recheck_in, replicas }
+}
+
+/// The workload as it concerns the pace of a handover: where no plain worker holds anything, nobody
+/// has to be given time to read.
+fn paced(ledger: &Ledger, workload: &Workload) -> Workload {
+    let is_plain = |record: &Record| record.cell.holder().is_some_and(SessionId::is_plain);
+    let has_plain = ledger.cells.jobs.values().any(is_plain);
+    Workload { since_handover: workload.since_handover.filter(|_| has_plain), ..*workload }
 }
 
 /// Everything stays where it is; only what was held by a session that has ended is granted again, to

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Rule, Rules};
-use crate::{JobName, Token};
+use crate::{JobName, Position, Token};
 
 /// A reading of one process's monotonic clock: the time since a start that only it knows.
 ///
@@ -133,6 +133,14 @@ pub struct Ack {
     pub finished: BTreeMap<JobName, Token>,
     /// The worker was told to end and waits for its jobs to be moved.
     pub is_draining: bool,
+}
+
+impl Ack {
+    /// How far the ledger was that it speaks of.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        Position { incarnation: self.incarnation, revision: self.revision }
+    }
 }
 
 /// A stored lease.

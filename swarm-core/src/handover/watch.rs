@@ -5,6 +5,7 @@
 //! session's own deadline can be waited out.
 
 use super::{Ack, Evidence, Holder, Lease, LeaseTerms, LeaseVersion, Moment, Proof, Rule};
+use crate::Position;
 
 /// What is known of a session's life. It is not stored: an operator that restarts begins anew and
 /// waits longer, never shorter.
@@ -14,6 +15,8 @@ pub struct Watch {
     pub life: Life,
     /// The latest it told.
     pub ack: Ack,
+    /// The life of the ledger that a view of it was found to be of, which it may have read.
+    pub viewed: Option<u64>,
 }
 
 /// How far the end of a session is known. Moments are on the observer's clock.
@@ -77,6 +80,7 @@ impl Watch {
         let mut watch = Self {
             life: Life::Held { version: lease.version, since: now },
             ack: lease.ack.clone(),
+            viewed: None,
         };
         watch.seen(now, lease);
         watch
@@ -86,7 +90,7 @@ impl Watch {
     /// anything had a lease; it was deleted, and from which renewal on is not known.
     #[must_use]
     pub fn missing(now: Moment) -> Self {
-        Self { life: Life::Revoked { since: now }, ack: Ack::default() }
+        Self { life: Life::Revoked { since: now }, ack: Ack::default(), viewed: None }
     }
 
     /// Whether the lease was not seen to change for its whole duration.
@@ -106,6 +110,23 @@ impl Watch {
         match self.life {
             Life::Held { .. } | Life::Revoking { .. } => true,
             Life::Revoked { .. } | Life::Ended(_) => false,
+        }
+    }
+
+    /// How far the ledger was whose view the session acts on, or may act on by now; `None` if it
+    /// has ended, or there was nothing yet to act on.
+    pub(super) fn position(&self) -> Option<Position> {
+        let told = Some(self.ack.position()).filter(|told| told.revision > 0);
+        let viewed = self.viewed.map(|incarnation| Position { incarnation, revision: 0 });
+        let has_ended = matches!(self.life, Life::Ended(_));
+        told.or(viewed).filter(|_| !has_ended)
+    }
+
+    /// The version at which the lease was seen held.
+    pub(super) fn held_at(&self) -> Option<LeaseVersion> {
+        match self.life {
+            Life::Held { version, .. } | Life::Revoking { version, .. } => Some(version),
+            Life::Revoked { .. } | Life::Ended(_) => None,
         }
     }
 

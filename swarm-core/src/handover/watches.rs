@@ -6,6 +6,7 @@ use super::{
     Brake, Evidence, Health, Lease, LeaseTerms, LeaseVersion, Moment, SessionId, Watch,
     WatchEffect, WatchEvent,
 };
+use crate::Position;
 
 /// What an observer knows of the sessions of one pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -104,6 +105,32 @@ impl Watches {
         let evidence =
             |(session, watch): (&SessionId, &Watch)| (session.clone(), watch.evidence(incarnation));
         self.by_session.iter().map(evidence).collect()
+    }
+
+    /// A view of the session was found, of this life of the ledger. The session may have read it,
+    /// whether it told so or not. One of the present life does not undo an earlier one: only the
+    /// session itself can say that it never read that.
+    pub fn found_view(&mut self, session: &SessionId, incarnation: u64) {
+        if let Some(watch) = self.by_session.get_mut(session) {
+            watch.viewed = Some(watch.viewed.map_or(incarnation, |known| known.min(incarnation)));
+        }
+    }
+
+    /// How far the ledger was, as far as is known from sessions that may still act and their views.
+    #[must_use]
+    pub fn positions(&self) -> BTreeSet<Position> {
+        self.by_session.values().filter_map(Watch::position).collect()
+    }
+
+    /// The sessions that may still act on a view of another life of the ledger than `incarnation`,
+    /// with the versions of their leases that may be revoked. They are to be told of this life, by a
+    /// view without jobs, and to be revoked if they do not close.
+    pub fn strangers(&self, incarnation: u64) -> impl Iterator<Item = (&SessionId, LeaseVersion)> {
+        let is_strange = move |watch: &Watch| {
+            watch.position().is_some_and(|known| known.incarnation != incarnation)
+        };
+        let found = self.by_session.iter().filter(move |(_, watch)| is_strange(watch));
+        found.filter_map(|(session, watch)| Some((session, watch.held_at()?)))
     }
 
     /// When the mere passing of time next changes something; `None` if it never does.

@@ -149,7 +149,7 @@ impl Ledger {
 
     /// Gives every slot whose set of jobs changed the number of this publication, and counts it if
     /// there is anything to publish.
-    fn count_publication(&mut self, before: &Self) {
+    pub(crate) fn count_publication(&mut self, before: &Self) {
         let (was, is) = (before.granted(), self.granted());
         let published = before.version + 1;
         let went = gone_elsewhere(&was, &is);

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::{Desired, Workload};
-use crate::{MoveReason, Plan};
+use crate::handover::Record;
+use crate::{JobName, Ledger, MoveReason, Plan};
 
 /// How long a plain worker is given to let go of a job that it was told to let go of. It answers
 /// nothing, so a job counts as moving for this long.
@@ -13,6 +14,16 @@ pub const PLAIN_HANDOVER: Duration = Duration::from_secs(2);
 pub(super) fn gathers_for(desired: &Desired, workload: &Workload) -> Option<Duration> {
     let since = workload.since_change?;
     desired.batch_window.checked_sub(since).filter(|left| !left.is_zero())
+}
+
+/// Whether `next` ends an ownership of a session: a handover that has begun is not held up.
+pub(super) fn goes_on(ledger: &Ledger, next: &Ledger) -> bool {
+    let has_ended = |(job, record): (&JobName, &Record)| {
+        let holder = record.cell.holder().filter(|session| !session.is_plain());
+        let after = next.cells.jobs.get(job).and_then(|record| record.cell.holder());
+        holder.is_some() && after != holder
+    };
+    ledger.cells.jobs.iter().any(has_ended)
 }
 
 /// Whether voluntary moves may begin. A budget of moves in flight means one batch of at most so

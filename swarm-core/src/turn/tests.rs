@@ -3,7 +3,7 @@
 use super::*;
 use std::collections::BTreeSet;
 
-use crate::{MoveReason, jobs};
+use crate::{Job, MoveReason, jobs};
 
 fn desired(names: &[&str]) -> Desired {
     Desired { jobs: jobs(names.iter().copied()).unwrap(), ..Desired::default() }
@@ -293,4 +293,56 @@ fn a_ledger_made_anew_counts_its_versions_on_from_the_view_that_is_there() {
     assert_eq!(versions(&anew), (7, vec![7; 3]));
     let more = decide(&anew, &desired(&["a", "b", "c"]), &complete).ledger;
     assert_eq!(versions(&more), (8, vec![7, 7, 8]));
+}
+
+#[test]
+fn a_handover_that_has_begun_is_not_gathered_with_later_changes() {
+    let session = |slot: u32| SessionId::new(&format!("pod-{slot}"), u64::from(slot));
+    let mut seen = observed(&[Presence::Ready, Presence::Ready]);
+    for (slot, worker) in &mut seen.workers {
+        worker.session = Some(session(slot.0));
+    }
+    let wanted = |pin: u32| {
+        let job = Job { pin: Some(Slot(pin)), ..Job::default() };
+        let jobs = [(JobName::new("a").unwrap(), job)].into();
+        let batch_window = Duration::from_secs(1);
+        Desired { jobs, batch_window, policy: Policy::Exclusive, ..Desired::default() }
+    };
+    let just_now = Workload { since_change: Some(Duration::ZERO), ..Workload::default() };
+    let first = decide_on(&Ledger::new(0), &wanted(0), &seen, &Workload::default()).ledger;
+    let gathered = decide_on(&first, &wanted(1), &seen, &just_now);
+    assert_eq!((&gathered.ledger, gathered.waiting), (&first, Some(Waiting::Gathering)));
+
+    let releasing = decide_on(&first, &wanted(1), &seen, &Workload::default()).ledger;
+    assert_eq!(releasing.releases().len(), 1);
+    let acked = releasing.revision();
+    seen.evidence = [(session(0), Evidence { acked, ..Evidence::default() })].into();
+    let granted = decide_on(&releasing, &wanted(1), &seen, &just_now);
+    assert_eq!(granted.waiting, None);
+    assert_eq!(granted.ledger.assignment().holder(&JobName::new("a").unwrap()), Some(Slot(1)));
+}
+
+#[test]
+fn sessions_that_let_go_are_not_waited_for_like_workers_that_only_read() {
+    let mut seen = observed(&[Presence::Ready, Presence::Ready]);
+    let plain = seen.workers.clone();
+    for (slot, worker) in &mut seen.workers {
+        worker.session = Some(SessionId::new("pod", u64::from(slot.0)));
+    }
+    let sessions = seen.workers.clone();
+    let just_moved = Workload { since_handover: Some(Duration::ZERO), ..Workload::default() };
+    let rules = Rules { moves_max: Some(1), ..Rules::default() };
+    let desired = Desired { jobs: jobs(["a", "b"]).unwrap(), rules, ..Desired::default() };
+    let mut moves = |workers: &BTreeMap<Slot, WorkerSeen>| {
+        // Both jobs are with the first worker, since it was alone.
+        seen.workers = workers.clone();
+        let alone = Observed {
+            workers: workers.iter().take(1).map(|(slot, seen)| (*slot, seen.clone())).collect(),
+            workers_desired: 1,
+            ..seen.clone()
+        };
+        let before = decide(&Ledger::new(0), &desired, &alone).ledger;
+        decide_on(&before, &desired, &seen, &just_moved).plan.moves.len()
+    };
+    assert_eq!((moves(&plain), moves(&sessions)), (0, 1));
 }

@@ -72,6 +72,7 @@ const TIMING: Timing = Timing {
     initial_wait: Duration::from_secs(5),
     return_grace: Duration::from_secs(3),
     release_timeout: Duration::from_secs(6),
+    fence_wait: Duration::from_secs(5),
 };
 
 /// The state of a run.
@@ -93,6 +94,10 @@ pub struct Fleet {
     excused: BTreeSet<(JobName, SessionId)>,
     /// The highest token of each job, kept when the job goes.
     tokens: BTreeMap<JobName, Token>,
+    /// What the store held for each worker when somebody copied it.
+    copy: Option<Vec<(Option<Lease>, Option<SessionView>)>>,
+    /// How many workers there were when the store was set back.
+    elders: usize,
     /// The first thing that went wrong.
     wrong: Option<String>,
 }
@@ -144,6 +149,8 @@ impl Fleet {
             lease_versions: 0,
             excused: BTreeSet::new(),
             tokens: BTreeMap::new(),
+            copy: None,
+            elders: 0,
             wrong: None,
         };
         (0..6).for_each(|n| fleet.toggle_job(n));
@@ -176,6 +183,11 @@ impl Fleet {
 
     fn lease_terms(&self) -> LeaseTerms {
         self.bounds.lease_terms()
+    }
+
+    /// Tokens rise by one a move, and there are fewer moves than milliseconds.
+    fn unix_time(&self) -> u64 {
+        self.now.0.as_millis().try_into().unwrap_or(u64::MAX)
     }
 
     fn next_lease_version(&mut self) -> LeaseVersion {

@@ -7,7 +7,8 @@ use swarm_core::handover::{Policy, Rule};
 use swarm_core::{Mode, Replication};
 use swarm_sim::{Act, Fleet, FleetTerms, Stop};
 
-fn act() -> impl Strategy<Value = Act> {
+/// Acts of which `store` in a thousand copy the store or set it back.
+fn act(store: u32) -> impl Strategy<Value = Act> {
     let n = || 0_usize..12;
     let o = || 0_usize..2;
     let back = || prop_oneof![4 => Just(0_usize), 1 => 0_usize..6];
@@ -51,7 +52,8 @@ fn act() -> impl Strategy<Value = Act> {
         2 => o().prop_map(Act::Sweep),
         1 => n().prop_map(Act::DeleteLease),
     ];
-    prop_oneof![12 => work, 3 => faults, 2 => edits, 9 => operators]
+    let copies = prop_oneof![2 => Just(Act::Copy), 1 => (0_u32..6).prop_map(Act::SetBack)];
+    prop_oneof![460 => work, 115 => faults, 75 => edits, 350 => operators, store => copies]
 }
 
 fn terms() -> impl Strategy<Value = FleetTerms> {
@@ -92,9 +94,18 @@ proptest! {
     #[test]
     fn whatever_happens_no_job_runs_twice_and_all_comes_right_in_the_end(
         terms in terms(),
-        acts in proptest::collection::vec(act(), 0..300),
+        acts in proptest::collection::vec(act(5), 0..300),
     ) {
         let run = run(terms, &acts);
+        prop_assert!(run.is_ok(), "{}", run.unwrap_err());
+    }
+
+    /// Scope: as above, and the store is set back every now and then, without the ledger.
+    #[test]
+    fn a_store_that_is_set_back_makes_no_job_run_twice(
+        acts in proptest::collection::vec(act(60), 0..150),
+    ) {
+        let run = run(FleetTerms::default(), &acts);
         prop_assert!(run.is_ok(), "{}", run.unwrap_err());
     }
 }
@@ -102,7 +113,7 @@ proptest! {
 /// Runs as random as the others, and the same every time.
 fn runs(terms: FleetTerms, count: usize) -> impl Iterator<Item = Result<Fleet, String>> {
     let mut runner = TestRunner::deterministic();
-    let acts = proptest::collection::vec(act(), 0..300);
+    let acts = proptest::collection::vec(act(5), 0..300);
     (0..count).filter_map(move |_| {
         let acts = acts.new_tree(&mut runner).ok()?.current();
         Some(run(terms, &acts))

@@ -97,7 +97,7 @@ pub(super) async fn tell(context: Context) -> Result<()> {
 async fn workers(hand: &Hand, old: &BTreeSet<SessionId>) -> Result<Vec<SessionId>> {
     until("a session of each worker", SETTLED_WITHIN, || async {
         let pods = hand.context.api::<Pod>().list(&Hand::pods()).await?;
-        let uids: BTreeSet<_> = pods.iter().filter_map(|pod| pod.uid()).collect();
+        let uids: BTreeSet<_> = pods.iter().filter_map(kube::ResourceExt::uid).collect();
         let is_there = |it: &SeenLease| {
             it.lease.holder == Holder::Session
                 && uids.contains(it.session.pod_uid())
@@ -147,14 +147,14 @@ async fn a_finite_job(hand: &mut Hand, session: &SessionId) -> Result<()> {
 /// The API server answers nobody for longer than a lease: all jobs pause before their leases end,
 /// and go on with the same sessions and tokens afterwards.
 async fn a_silent_api_server(hand: &Hand, log: &RunLog) -> Result<()> {
-    let held = BTreeSet::from_iter(hand.holders());
+    let held: BTreeSet<_> = hand.holders().collect();
     hand.context.cluster.components.freeze("apiserver")?;
-    let frozen = log.now();
+    let frozen = RunLog::now();
     log.silent_for(Duration::from_secs(1), LEASE + Duration::from_secs(4)).await?;
     let silent_since = log.last()?.saturating_sub(frozen);
     ensure!(silent_since < LEASE, "jobs ran for {silent_since:?} without a renewal");
     hand.context.cluster.components.thaw("apiserver")?;
-    let thawed = log.now();
+    let thawed = RunLog::now();
     until("all jobs to run again", SETTLED_WITHIN, || async {
         let running = log.since(thawed)?;
         let missing: Vec<_> = held.difference(&running).collect();
@@ -166,7 +166,7 @@ async fn a_silent_api_server(hand: &Hand, log: &RunLog) -> Result<()> {
     hand.context.laps.lap(format!(
         "the API server froze: all jobs were still after {silent_since:?} and went on with the same \
          tokens {:?} after it did",
-        log.now().saturating_sub(thawed)
+        RunLog::now().saturating_sub(thawed)
     ));
     Ok(())
 }

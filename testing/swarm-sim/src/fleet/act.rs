@@ -1,9 +1,11 @@
 //! What may happen in a fleet. Everything is told by numbers that are taken modulo what there is,
 //! so that any list of acts is a run, and so is any part of it.
 
+use std::sync::Arc;
+
 use swarm_core::handover::{Holder, WatchEvent};
 use swarm_core::session::SessionEvent;
-use swarm_core::{Replication, Share, Slot};
+use swarm_core::{Ledger, Replication, Share, Slot};
 
 use super::{Fleet, Overseer, grace};
 use crate::Life;
@@ -67,6 +69,11 @@ pub enum Act {
     Sweep(usize),
     /// Somebody deletes a lease by hand.
     DeleteLease(usize),
+    /// Somebody copies the store.
+    Copy,
+    /// The store is set back to its copy after it was away for so many ticks, as it should be: while
+    /// no operator runs, and without the ledger.
+    SetBack(u32),
 }
 
 /// Where an operator ends in the middle of a turn.
@@ -138,7 +145,33 @@ impl Fleet {
                     self.pods[n % pods].leases.push(None);
                 }
             }
+            Act::Copy => self.copy(),
+            Act::SetBack(outage) => self.set_back(outage),
         }
+    }
+
+    fn copy(&mut self) {
+        let of = |pod: &super::Pod| (pod.lease().cloned(), pod.views.last().cloned());
+        self.copy = Some(self.pods.iter().map(of).collect());
+    }
+
+    fn set_back(&mut self, outage: u32) {
+        let Some(workers) = self.copy.clone() else { return };
+        (0..outage).for_each(|_| self.tick(0));
+        let fresh = Ledger::new(self.unix_time());
+        self.history.push(Arc::new(fresh));
+        let mut workers = workers.into_iter();
+        for pod in &mut self.pods {
+            let (lease, view) = workers.next().unwrap_or_default();
+            // Whoever reads a copy of before reads it from a server that was started anew as well.
+            pod.leases = vec![None, lease];
+            match view {
+                Some(view) => pod.views.push(view),
+                None => pod.views.clear(),
+            }
+        }
+        self.elders = self.pods.len();
+        (0..2).for_each(|o| self.restart(o));
     }
 
     fn change_job(&mut self, n: usize, change: impl FnOnce(&mut swarm_core::Job)) {
@@ -160,11 +193,14 @@ impl Fleet {
         for ask in asks {
             let answer = match ask {
                 Ask::Lease => SessionEvent::LeaseRead(self.pods[n].lease().cloned()),
-                Ask::Ledger => {
-                    let cells = &self.ledger().cells;
-                    let (incarnation, revision) = (cells.incarnation, cells.revision);
-                    SessionEvent::LedgerRead { incarnation, revision }
-                }
+                // A worker of a cluster may read its view and no ledger.
+                Ask::Ledger => match self.pods[n].views.last() {
+                    Some(view) => SessionEvent::LedgerRead {
+                        incarnation: view.incarnation,
+                        revision: view.revision,
+                    },
+                    None => continue,
+                },
             };
             self.feed(n, answer);
         }

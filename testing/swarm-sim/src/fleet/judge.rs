@@ -14,7 +14,7 @@ impl Fleet {
             return;
         }
         let ledger = std::sync::Arc::clone(self.ledger());
-        let mut seen = BTreeSet::new();
+        let (mut seen, policy) = (BTreeSet::new(), self.desired.policy);
         for n in (0..self.pods.len()).filter(|n| self.pods[*n].is_up()) {
             let id = self.pods[n].id().clone();
             let running = self.pods[n].worker.running.clone();
@@ -22,13 +22,17 @@ impl Fleet {
                 let record = ledger.cells.jobs.get(&job);
                 let holder = record.and_then(|record| record.cell.holder());
                 let is_excused = self.excused.contains(&(job.clone(), id.clone()));
-                if holder != Some(&id) && !is_excused {
+                // What a ledger that is gone once granted may still run, but nowhere else.
+                let is_elder = n < self.elders;
+                if holder != Some(&id) && !is_excused && !is_elder {
                     return self.is_wrong(|| format!("{id} runs {job} and does not hold it"));
                 }
                 if record.is_some_and(|record| record.cell.token() < token) {
                     return self.is_wrong(|| format!("{id} runs {job} under a token of its own"));
                 }
-                if holder == Some(&id) && !seen.insert(job.clone()) {
+                let is_alone = policy == Policy::Exclusive && !is_excused;
+                let counts = holder == Some(&id) || is_elder && is_alone;
+                if counts && !seen.insert(job.clone()) {
                     return self.is_wrong(|| format!("{job} has two runners"));
                 }
             }
@@ -38,7 +42,18 @@ impl Fleet {
     /// Looks at a write of the ledger, by what is true and not by what the writer knew.
     pub(super) fn judge_write(&mut self, before: &Ledger, made: &Decision, seen: &Observed) {
         let after = &made.ledger;
-        let complaint = numbers(before, after)
+        let is_another_life = before.cells.incarnation < after.cells.incarnation;
+        if is_another_life {
+            // Nobody holds anything, so that there is nothing to end.
+            let held = after.assignment().iter().next().map(|(job, _)| format!("{job} is held"));
+            let complaint = held.or_else(|| stored(after)).or_else(|| self.jobs(after));
+            if let Some(complaint) = complaint {
+                self.is_wrong(|| complaint);
+            }
+        }
+        let complaint = (!is_another_life)
+            .then_some(())
+            .and_then(|()| numbers(before, after))
             .or_else(|| publication(before, after))
             .or_else(|| sessions(after))
             .or_else(|| stored(after))

@@ -20,10 +20,13 @@ impl Fleet {
             let newest = pod.leases.len() - 1;
             match &pod.leases[newest.saturating_sub(back)] {
                 Some(lease) => overseer.watches.seen(now, pod.id(), lease.clone(), &terms),
-                None if back == 0 && is_named(&ledger, pod.id()) => {
+                None if back == 0 && (is_named(&ledger, pod.id()) || !pod.views.is_empty()) => {
                     overseer.watches.learn(now, pod.id(), &WatchEvent::Missing, &terms);
                 }
                 None => {}
+            }
+            if let Some(view) = pod.views.last() {
+                overseer.watches.found_view(pod.id(), view.incarnation);
             }
         }
     }
@@ -37,7 +40,11 @@ impl Fleet {
 
     pub(super) fn revoke(&mut self, o: usize, is_lost: bool) {
         let (now, terms) = (self.now, self.lease_terms());
-        for (session, version) in self.overseers[o].watches.due(now, Health::Good, &terms) {
+        let incarnation = self.ledger().cells.incarnation;
+        let watches = &mut self.overseers[o].watches;
+        let mut due = watches.due(now, Health::Good, &terms);
+        due.extend(watches.strangers(incarnation).map(|(who, version)| (who.clone(), version)));
+        for (session, version) in due {
             let next = self.next_lease_version();
             let Some(pod) = self.pods.iter_mut().find(|pod| *pod.id() == session) else { continue };
             let revoked = pod.lease().and_then(|it| it.revoke(version, next, terms.rules).ok());
@@ -89,6 +96,13 @@ impl Fleet {
             return self.restart(o);
         }
         self.publish(&decision.ledger);
+        let incarnation = decision.ledger.cells.incarnation;
+        let strangers = self.overseers[o].watches.strangers(incarnation);
+        let strangers: Vec<_> = strangers.map(|(session, _)| session.clone()).collect();
+        for pod in self.pods.iter_mut().filter(|pod| strangers.contains(pod.id())) {
+            let view = decision.ledger.cells.view(pod.id());
+            pod.views.push(view);
+        }
     }
 
     /// Views are objects: one that says the same is not written again, and one that the ledger no
@@ -120,9 +134,10 @@ impl Fleet {
             workers,
             workers_desired: self.wanted as usize,
             watched_for: now.since(overseer.began),
-            unix_time_us: 0,
+            unix_time_us: self.unix_time(),
             evidence,
             ages: overseer.ages.at(now),
+            positions: overseer.watches.positions(),
         }
     }
 

@@ -42,7 +42,7 @@ impl RunLog {
     }
 
     /// The time by the clock of the log, which all of this machine share.
-    pub(super) fn now(&self) -> Duration {
+    pub(super) fn now() -> Duration {
         Duration::from_nanos(boottime_ns())
     }
 
@@ -70,7 +70,7 @@ impl RunLog {
     /// Waits until nothing was written for `span`.
     pub(super) async fn silent_for(&self, span: Duration, within: Duration) -> Result<()> {
         until("all jobs to be still", within, || async {
-            let silent = self.now().saturating_sub(self.last()?);
+            let silent = Self::now().saturating_sub(self.last()?);
             ensure!(span <= silent, "silent for {silent:?}");
             Ok(Some(()))
         })
@@ -81,11 +81,15 @@ impl RunLog {
     pub(super) async fn judge(&self, context: &Context) -> Result<String> {
         let mut command = Command::new(context.cluster.binaries.ours.join("swarm-operator"));
         command.arg("verify").arg(&self.0).args(["--output", "json"]);
-        let text = stdout_of("swarm-operator verify", &command.output().await?)?;
-        let verdict: Value = serde_json::from_str(&text)?;
+        let output = command.output().await?;
+        // With findings it ends with 3, and says which.
+        let found = serde_json::from_slice::<Value>(&output.stdout);
+        let verdict =
+            found.with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
         let (overlaps, regressions) = (&verdict["overlaps"], &verdict["token_regressions"]);
         let is_empty = |found: &Value| found.as_array().is_some_and(Vec::is_empty);
         ensure!(is_empty(overlaps) && is_empty(regressions), "{verdict}");
+        stdout_of("swarm-operator verify", &output)?;
         Ok(format!(
             "{} jobs in {} runs, no overlap, tokens rise, longest gap {} ms",
             verdict["jobs"], verdict["runs"], verdict["longest_gap_ms"]
