@@ -59,6 +59,9 @@ impl Endings {
 /// The signal that says that the process goes on after it was stopped.
 const CONT: i32 = rustix::process::Signal::CONT.as_raw();
 
+/// The least time from one tick to the next.
+const BREATH: Duration = Duration::from_millis(10);
+
 /// What one life after another of a process tells, and what ends it in time.
 pub(crate) struct Shared {
     pub(crate) metrics: WorkerMetrics,
@@ -167,6 +170,11 @@ impl Driver<'_> {
                 self.life.jobs.end().await;
                 tracing::info!(session = %self.session.id(), ?ended, "the session is over");
                 return Ok(ended);
+            }
+            // One that never had a lease was never given anything, and its store says nothing now.
+            if drains && self.is_cut_off && self.session.deadline() == Moment::default() {
+                tracing::info!(session = %self.session.id(), "ended before it had a lease");
+                return Ok(Ended::Lost);
             }
             let wakes_at = self.session.wakes_at();
             let event = tokio::select! {
@@ -314,9 +322,14 @@ impl Driver<'_> {
     }
 }
 
+/// Waits until `moment`, and for a breath at least: while jobs are stopping, the moment that they
+/// were to be stopped at stays the next one, and they need the time that is left.
 async fn until(moment: Option<Moment>) {
     match moment {
-        Some(moment) => clock::sleep_until(moment).await,
+        Some(moment) => {
+            tokio::time::sleep(BREATH).await;
+            clock::sleep_until(moment).await;
+        }
         None => std::future::pending().await,
     }
 }

@@ -126,9 +126,6 @@ async fn final_states(context: &Context, worker: &Worker, uid: &str) -> Result<(
         lease.labels_mut().insert(SESSION_LABEL.to_owned(), "true".to_owned());
         let told = r#"{"write":1,"durationMs":9000}"#;
         lease.annotations_mut().insert("swarm.k8slab.info/ack".into(), told.into());
-        holder(&mut lease, "");
-        let closed = worker.api.create(&PostParams::default(), &lease).await;
-        refused("a session that begins closed", closed, "can be its session")?;
         holder(&mut lease, &name);
         let mut lease = worker.api.create(&PostParams::default(), &lease).await?;
         if is_revoked {
