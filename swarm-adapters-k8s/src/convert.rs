@@ -57,7 +57,7 @@ pub fn desired(swarm: &Swarm) -> Result<Desired, SpecError> {
         jobs,
         rules: rules(&rebalance),
         max_jobs: max_jobs.map(self::max_jobs).transpose()?,
-        timing: Timing { release_timeout, ..timing },
+        timing: Timing { release_timeout, fence_wait: lease_terms(swarm)?.fence_wait(), ..timing },
         policy: policy(swarm)?,
         paused: rebalance.paused.unwrap_or_default(),
         batch_window: rebalance.batch_window.map_or(BATCH_WINDOW, Into::into),

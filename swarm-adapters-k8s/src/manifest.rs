@@ -16,6 +16,7 @@ mod terms;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
+use swarm_core::handover::Policy;
 use swarm_core::{Desired, JobName, Rules, Timing};
 
 pub use error::ManifestError;
@@ -115,8 +116,13 @@ pub fn parse(text: &str, name: Option<&str>) -> Result<Manifest, ManifestError> 
     let replicas = replicas.map(|count| bounded(count, "spec.replicas")).transpose();
     let JobList { jobs, run_once, params } = JobList::read(swarm, &objects, jobs, job_sources)?;
     let handover = Handover::read(handover).map_err(wrong)?;
+    let protocol = worker.as_ref().and_then(|worker| worker.protocol);
     let (max_jobs, runner) = worker.map_or((None, None), |worker| (worker.max_jobs, worker.runner));
     let max_jobs = max_jobs.map(convert::max_jobs).transpose().map_err(wrong)?;
+    let mut notes = objects.notes();
+    if protocol != Some(spec::Protocol::Session) {
+        notes.extend(of_sessions(handover.policy, !run_once.is_empty()));
+    }
     let (rules, timing, pacing) = pace(&rebalance.unwrap_or_default());
     let timing = Timing { release_timeout: handover.release_timeout, ..timing };
     Ok(Manifest {
@@ -139,9 +145,20 @@ pub fn parse(text: &str, name: Option<&str>) -> Result<Manifest, ManifestError> 
         runner: Runner::read(runner).map_err(wrong)?,
         handover,
         pacing,
-        notes: objects.notes(),
+        notes,
         name,
     })
+}
+
+/// What a cluster refuses of a Swarm whose workers are not said to speak the protocol. On one machine
+/// all of them do.
+fn of_sessions(policy: Policy, has_finite: bool) -> Option<String> {
+    let what = match policy {
+        Policy::Exclusive => "`handover.policy: Exclusive`",
+        Policy::AtLeastOnce if has_finite => "`runOnce`",
+        Policy::AtLeastOnce => return None,
+    };
+    Some(format!("a cluster takes {what} only beside `worker.protocol: Session`"))
 }
 
 /// The spec, once its structure is sound.

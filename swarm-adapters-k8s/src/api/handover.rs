@@ -4,6 +4,7 @@ use kube::KubeSchema;
 use kube::core::{Duration, Rule};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use swarm_core::handover::LeaseTerms;
 
 use super::bounded_duration;
 use crate::duration;
@@ -76,15 +77,21 @@ pub struct LeaseTermsSpec {
     pub renew: Option<Duration>,
 }
 
-/// A Lease that is too short would end before a late renewal could save it. The defaults are those of
-/// the core's `LeaseTerms`; a test compares them.
+/// A Lease that is too short would end before a late renewal could save it.
 fn long_enough() -> Rule {
-    const OF_LEASE: &str = "has(self.lease) && has(self.lease";
-    let duration = format!("duration({OF_LEASE}.duration) ? self.lease.duration : '20s')");
-    let renew = format!("duration({OF_LEASE}.renew) ? self.lease.renew : '4s')");
-    let stop = "duration(has(self.stopTimeout) ? self.stopTimeout : '5s')";
-    Rule::new(format!("{duration} >= {renew} + {renew} + {renew} + {stop}")).message(
+    let LeaseTerms { duration, renew, stop_timeout, .. } = LeaseTerms::default();
+    let [duration, renew, stop] = [duration, renew, stop_timeout].map(|it| it.as_secs());
+    let of_lease = |field: &str, default: u64| {
+        let is_said = format!("has(self.lease) && has(self.lease.{field})");
+        format!("duration({is_said} ? self.lease.{field} : '{default}s')")
+    };
+    let lasts = of_lease("duration", duration);
+    let renews = of_lease("renew", renew);
+    let stops = format!("duration(has(self.stopTimeout) ? self.stopTimeout : '{stop}s')");
+    let message = format!(
         "handover.lease.duration is too short: write at least 3 times lease.renew plus stopTimeout \
-         (not written, they are 20s, 4s and 5s)",
-    )
+         (where they are not written, they are {duration}s, {renew}s and {stop}s)"
+    );
+    let rule = format!("{lasts} >= {renews} + {renews} + {renews} + {stops}");
+    Rule::new(rule).message(message.as_str())
 }

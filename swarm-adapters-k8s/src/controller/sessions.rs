@@ -23,7 +23,7 @@ use swarm_core::handover::{
 };
 use swarm_core::handover::{Health, LeaseTerms};
 use swarm_core::ports::{LedgerStore, StoreError};
-use swarm_core::{Desired, Ledger, Observed, Slot};
+use swarm_core::{Desired, Ledger, Observed, Position, Slot};
 
 use super::clock;
 use super::context::Context;
@@ -42,6 +42,8 @@ pub(super) struct Sessions {
     watches: Watches,
     ages: Ages,
     noted: Option<Noted>,
+    /// How far the ledger was when this process last wrote or read it.
+    position: Option<Position>,
     /// Since when the worker of a session has been gone.
     gone: BTreeMap<SessionId, Moment>,
     /// On which node each pod was seen: the node's name and UID, by the pod's UID.
@@ -89,11 +91,28 @@ impl Sessions {
         let named = ledger.sessions().into_iter();
         let named = named.map(|(session, slot)| (session.clone(), slot)).collect();
         self.noted = Some(Noted { named, incarnation: ledger.cells.incarnation });
+        self.position = Some(ledger.position());
     }
 
     /// Somebody else wrote the ledger.
     pub(super) fn forget_ledger(&mut self) {
         self.noted = None;
+    }
+
+    /// The sessions that may still act on a view of another life of the ledger: they are to be told of
+    /// this one, by a view without jobs.
+    pub(super) fn strangers(&self, incarnation: u64) -> Vec<SessionId> {
+        self.watches.strangers(incarnation).map(|(session, _)| session.clone()).collect()
+    }
+
+    /// How far the ledger was, as far as is known. What this process itself knows of it counts only
+    /// beside sessions: without any there is nobody who could act on what was lost.
+    fn positions(&self) -> BTreeSet<Position> {
+        let mut positions = self.watches.positions();
+        if !positions.is_empty() {
+            positions.extend(self.position);
+        }
+        positions
     }
 
     fn named(&self) -> BTreeMap<SessionId, Slot> {
@@ -262,10 +281,22 @@ impl Context {
             .map(|uid| (uid.clone(), self.pod_facts(&namespace, uid, &mut sessions.nodes)))
             .collect();
         sessions.nodes.retain(|uid, _| uids.contains(uid));
-        sessions.watches.retain(|session| uids.contains(session.pod_uid()));
+        // What nothing names and nobody shows any more needs no proof.
+        let is_shown = |session: &SessionId| {
+            let of_pod = known.get(session.pod_uid()).into_iter().flatten();
+            of_pod.into_iter().any(|known| known.seen.session == *session)
+        };
+        sessions.watches.retain(|session| named.contains_key(session) || is_shown(session));
         sessions.durations.retain(|session, _| uids.contains(session.pod_uid()));
         sessions.see(&known, &terms.lease);
         sessions.see_ended(&known, &facts, &terms.lease);
+        for session in
+            sessions.watches.iter().map(|(session, _)| session.clone()).collect::<Vec<_>>()
+        {
+            if let Some(incarnation) = self.views.incarnation(&namespace, &session) {
+                sessions.watches.found_view(&session, incarnation);
+            }
+        }
         self.find_missing(&namespace, sessions, &named, &terms.lease).await?;
         let held_back = self.revoke_silent(&namespace, sessions, &terms.lease).await?;
         // What the requests brought is newer than what was read before them.
@@ -273,6 +304,7 @@ impl Context {
         sessions.see(&known, &terms.lease);
         observed.evidence = sessions.evidence(&known, &facts, terms.desired.policy);
         observed.ages = sessions.ages.at(clock::now());
+        observed.positions = sessions.positions();
         let mut look = Look { held_back, ..Look::default() };
         sessions.put(terms, &mut observed, &known, &mut look);
         let waits = sessions.terms(&terms.lease);

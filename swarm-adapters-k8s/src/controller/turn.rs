@@ -160,13 +160,13 @@ impl Context {
         let ledgers = memory.ledgers.get_or_insert_with(|| self.ledger_store(swarm, pool));
         let shared = memory.views.get_or_insert_with(|| self.view_store(swarm));
         let (context, details) = (self, &memory.details);
-        let views = PoolViews { context, swarm, details, shared };
         let lease = convert::lease_terms(swarm).unwrap_or_default();
         let terms = Terms { swarm, desired, lease, first_slot: workload.first_slot };
         let Seen { pods, observed } = seen;
         let sessions = &mut memory.sessions;
         let (observed, look) = self.look_at_sessions(&terms, observed, sessions, &*ledgers).await?;
         let seen = Seen { pods, observed };
+        let views = PoolViews { context, swarm, details, shared, strangers: &*sessions };
         let turn = turn_on(&*ledgers, &views, desired, &seen.observed, &workload).await;
         let turn = turn.inspect_err(|_| sessions.forget_ledger())?;
         sessions.note(&turn.decision.ledger);

@@ -64,7 +64,6 @@ pub(super) struct Pool {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Worker {
     /// On one machine every worker speaks the protocol, so there it changes nothing.
-    #[expect(dead_code, reason = "only its structure is checked")]
     pub(super) protocol: Option<Protocol>,
     pub(super) runner: Option<Runner>,
     /// On one machine workers acknowledge what they do, so nobody asks them.

@@ -134,6 +134,23 @@ fn what_is_not_said_has_the_documented_default() {
 }
 
 #[test]
+fn what_a_cluster_takes_from_sessions_only_is_noted() {
+    let notes = |fields: &str| {
+        let text = GOOD.replace("  worker: {runner: {log: {}}}", fields);
+        parse(&text, None).unwrap().notes.remove(0)
+    };
+    let exclusive = "  handover: {policy: Exclusive}\n  worker: {protocol: Session}";
+    assert_eq!(notes(exclusive), "Service `swarm-worker` is passed over");
+    let parse = |text: &str| parse(&GOOD.replace("  pool:", text), None).unwrap().notes;
+    let note =
+        "a cluster takes `handover.policy: Exclusive` only beside `worker.protocol: Session`";
+    assert_eq!(parse("  handover: {policy: Exclusive}\n  pool:")[1], note);
+    let once = "    - {name: once, runOnce: true}\n  pool:";
+    let note = "a cluster takes `runOnce` only beside `worker.protocol: Session`";
+    assert_eq!(parse(once)[1], note);
+}
+
+#[test]
 fn a_list_without_entries_is_empty() {
     let jobs = "  jobs:\n    - name: stream:cars:new\n    - name: stream:cars:updated\n";
     for none in ["  jobs:\n", "  jobs: []\n", ""] {

@@ -141,6 +141,8 @@ impl Sessions {
             unix_time_us: clock.as_micros().try_into().unwrap_or(u64::MAX),
             ages: self.ages.at(now),
             evidence,
+            // A ledger that was removed or set back is written again from what this process knows.
+            positions: BTreeSet::new(),
         }
     }
 

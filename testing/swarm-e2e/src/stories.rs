@@ -28,6 +28,7 @@ pub(crate) mod pool;
 mod session;
 pub(crate) mod session_pool;
 mod session_workers_live_by_their_leases;
+mod sessions_hand_over;
 mod sessions_survive_changes;
 mod sessions_survive_crashes;
 mod stores_keep_their_contract;
@@ -95,6 +96,9 @@ pub fn all() -> Vec<Story> {
             Box::pin(session_workers_live_by_their_leases::tell(it))
         })
         .within(Duration::from_mins(5)),
+        // Sessions.
+        Story::new("sessions_hand_over", |it| Box::pin(sessions_hand_over::tell(it)))
+            .within(Duration::from_mins(5)),
         // Crashes.
         Story::new("operator_dies_at_any_write", |it| {
             Box::pin(operator_dies_at_any_write::tell(it))

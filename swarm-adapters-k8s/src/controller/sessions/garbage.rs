@@ -8,7 +8,7 @@ use k8s_openapi::api::coordination::v1::Lease as Object;
 use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, ResourceExt};
 use swarm_core::Ledger;
-use swarm_core::handover::{LeaseTerms, SessionId};
+use swarm_core::handover::{Holder, LeaseTerms, Life, SessionId};
 use swarm_core::ports::StoreError;
 
 use super::super::clock;
@@ -34,11 +34,11 @@ impl Context {
     ) -> bool {
         let namespace = swarm.namespace().unwrap_or_default();
         let named = ledger.sessions();
-        let has_ended = sessions.watches.iter().filter(|(_, watch)| !watch.may_renew());
+        let has_ended =
+            sessions.watches.iter().filter(|(_, watch)| matches!(watch.life, Life::Ended(_)));
         let mut over: BTreeSet<SessionId> = has_ended.map(|(session, _)| session.clone()).collect();
-        // Views whose Leases are gone already.
         let views = self.views.of_swarm(&namespace, &swarm.name_any());
-        over.extend(views.into_iter().filter(|it| self.leases.get(&namespace, it).is_none()));
+        over.extend(views.into_iter().filter(|session| self.is_left(&namespace, session)));
         over.retain(|session| !named.contains_key(session));
         let is_more = AT_ONCE < over.len();
         for session in over.into_iter().take(AT_ONCE) {
@@ -48,6 +48,19 @@ impl Context {
             }
         }
         is_more
+    }
+
+    /// Whether nobody can act for a session any more: it closed its Lease, or did not renew it for so
+    /// long that it is over and its pod is gone.
+    fn is_left(&self, namespace: &str, session: &SessionId) -> bool {
+        let Some(known) = self.leases.get(namespace, session) else { return true };
+        let terms = LeaseTerms { duration: known.seen.duration, ..LeaseTerms::default() };
+        let is_silent = terms.fence_wait() < clock::now().since(known.since);
+        match known.seen.lease.holder {
+            Holder::Closed => true,
+            Holder::Revoked => is_silent,
+            Holder::Session => is_silent && !self.caches.has_pod(namespace, session.pod_uid()),
+        }
     }
 
     /// Removes view and Lease, as they were seen.
@@ -85,8 +98,8 @@ impl Context {
             let now = clock::now();
             for (namespace, known) in self.leases.all() {
                 let session = &known.seen.session;
-                let terms = LeaseTerms { duration: known.seen.duration, ..LeaseTerms::default() };
-                let is_left = terms.fence_wait().max(SWEEP) < now.since(known.since)
+                let is_left = SWEEP < now.since(known.since)
+                    && self.is_left(&namespace, session)
                     && !self.caches.has_pod(&namespace, session.pod_uid())
                     && !self.views.is_there(&namespace, &session.to_string());
                 if is_left && let Err(error) = self.remove(&namespace, session, Some(&known)).await

@@ -30,7 +30,16 @@ impl Context {
     ) -> Result<usize, StoreError> {
         let (now, terms) = (clock::now(), sessions.terms(lease));
         let health = self.health(now, &terms);
-        let due = sessions.watches.due(now, health, &terms);
+        let mut due = sessions.watches.due(now, health, &terms);
+        // Whoever was told of the ledger's present life closes; who does not is revoked, so that its
+        // jobs do not wait for it.
+        if let Some(incarnation) = sessions.noted.as_ref().map(|noted| noted.incarnation) {
+            let strangers = sessions.watches.strangers(incarnation);
+            let was_told =
+                |it: &SessionId| self.views.incarnation(namespace, it) == Some(incarnation);
+            let strangers = strangers.filter(|(session, _)| was_told(session));
+            due.extend(strangers.map(|(session, version)| (session.clone(), version)));
+        }
         let is_braking = sessions.watches.is_braking();
         let api = &Api::namespaced(self.client.clone(), namespace);
         let requests = due.into_iter().map(|(session, version)| async move {

@@ -151,6 +151,15 @@ impl Views {
         self.says(namespace, &session.to_string()).map(|content| content.revision)
     }
 
+    /// The life of the ledger that a session is told of, as far as that is known.
+    pub(in crate::controller) fn incarnation(
+        &self,
+        namespace: &str,
+        session: &SessionId,
+    ) -> Option<u64> {
+        self.says(namespace, &session.to_string()).map(|content| content.incarnation)
+    }
+
     /// A view is about to be written.
     pub(super) fn writing(&self, namespace: &str, name: &str, content: Content) {
         let written = Written { content, version: None, gone: None };

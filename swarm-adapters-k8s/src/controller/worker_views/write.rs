@@ -13,6 +13,7 @@ use swarm_core::ports::{StoreError, ViewStore};
 use swarm_core::{JobName, Ledger, Token};
 
 use super::super::context::Context;
+use super::super::sessions::Sessions;
 use super::book::{CONTENT_ANNOTATION, Content, SWARM_LABEL, version};
 use crate::api::{API_VERSION, FIELD_MANAGER, GrantedJob, Swarm, WorkerView, WorkerViewSpec};
 use crate::ledger::bounded;
@@ -64,6 +65,8 @@ pub(in crate::controller) struct PoolViews<'a> {
     pub(in crate::controller) swarm: &'a Swarm,
     pub(in crate::controller) details: &'a Details,
     pub(in crate::controller) shared: &'a ConfigMapViewStore,
+    /// Knows the sessions of another life of the ledger.
+    pub(in crate::controller) strangers: &'a Sessions,
 }
 
 /// A view that is to be written.
@@ -100,14 +103,18 @@ impl PoolViews<'_> {
     fn due(&self, ledger: &Ledger) -> Vec<Due> {
         let namespace = self.namespace();
         let mut specs = self.specs(ledger);
-        if 0 < ledger.version {
-            // Nothing is left to run for a session that the ledger does not name any more. It may
-            // wait to be told so, since what all workers run is taken away in this way only.
-            let known = self.context.views.of_swarm(&namespace, &self.swarm.name_any());
-            for session in known.into_iter().filter(|it| !it.is_plain()) {
-                let empty = || spec_of(&session, "", ledger, BTreeMap::new());
-                specs.entry(session.clone()).or_insert_with(empty);
-            }
+        let incarnation = ledger.cells.incarnation;
+        let is_strange = |it: &SessionId| {
+            self.context.views.incarnation(&namespace, it).is_some_and(|known| known != incarnation)
+        };
+        // Nothing is left to run for a session that the ledger does not name any more. It may wait to
+        // be told so, since what all workers run is taken away in this way only. A ledger that has
+        // nothing to tell yet takes nothing away, but for what another life of it granted.
+        let known = self.context.views.of_swarm(&namespace, &self.swarm.name_any());
+        let left = known.into_iter().filter(|it| 0 < ledger.version || is_strange(it));
+        for session in left.chain(self.strangers.strangers(incarnation)) {
+            let empty = || spec_of(&session, "", ledger, BTreeMap::new());
+            specs.entry(session.clone()).or_insert_with(empty);
         }
         let releases = ledger.releases();
         let mut due = Vec::new();

@@ -4,7 +4,7 @@
 //! is the judge.
 
 mod hand;
-mod run_log;
+pub(super) mod run_log;
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

@@ -15,8 +15,12 @@ use crate::until::until;
 const TOLD: usize = 120;
 
 /// What only rules see, and the sentence they say.
-const BEYOND_THE_SCHEMA: [(&str, &str); 11] = [
+const BEYOND_THE_SCHEMA: [(&str, &str); 15] = [
     ("handover: {releaseTimeout: 25h}", "write a duration from 0s to 24h"),
+    ("handover: {policy: Exclusive}", "handover.policy: Exclusive needs workers that acknowledge"),
+    ("handover: {lease: {duration: 16s}}", "handover.lease.duration is too short"),
+    ("handover: {stopTimeout: 9s}", "handover.lease.duration is too short"),
+    ("handover: {lease: {renew: 100ms}}", "write a duration from 500ms to 20m"),
     ("refresh: {maxUnavailable: 0}", "greater than or equal to 1"),
     ("refresh: {mode: Restart}", "Unsupported value"),
     ("rebalance: {batchWindow: 25h}", "write a duration from 0s to 24h"),
@@ -45,6 +49,9 @@ pub(super) async fn tell(context: Context) -> Result<()> {
     refused(&context, &good, "  jobs:", "  jbos:", "unknown field \"spec.jbos\"").await?;
     refused(&context, &good, "stream:cars:updated", "stream:cars:new", "Duplicate value").await?;
     refused(&context, &good, "stream:cars:updated", "\"two words\"", "should match").await?;
+    let finite = "stream:cars:updated\n      runOnce: true";
+    let message = "a job with runOnce needs workers that tell when it is done";
+    refused(&context, &good, "stream:cars:updated", finite, message).await?;
     let (moved, message) = ("name: swarm-worker\n  view", "spec.pool cannot be changed");
     refused(&context, &good, moved, &moved.replace("worker", "other"), message).await?;
     let wait = "  rebalance: {initialWait: 2d}\n  view:";

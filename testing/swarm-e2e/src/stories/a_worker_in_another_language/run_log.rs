@@ -1,6 +1,6 @@
 //! The run log that all workers of a story share: both nodes lie on this machine.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::story::Context;
 use crate::until::until;
 
 /// The file, in a folder that any user may write to.
-pub(super) struct RunLog(PathBuf);
+pub(in crate::stories) struct RunLog(PathBuf);
 
 #[derive(Deserialize)]
 struct Line {
@@ -30,19 +30,19 @@ struct Line {
 }
 
 impl RunLog {
-    pub(super) fn new(context: &Context) -> Result<Self> {
+    pub(in crate::stories) fn new(context: &Context) -> Result<Self> {
         let folder = Path::new(FOLDER).join("run-logs").join(&context.namespace);
         fs::create_dir_all(&folder)?;
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o777))?;
         Ok(Self(folder.join("run.log")))
     }
 
-    pub(super) fn folder(&self) -> String {
+    pub(in crate::stories) fn folder(&self) -> String {
         self.0.parent().unwrap_or(&self.0).display().to_string()
     }
 
     /// The time by the clock of the log, which all of this machine share.
-    pub(super) fn now() -> Duration {
+    pub(in crate::stories) fn now() -> Duration {
         Duration::from_nanos(boottime_ns())
     }
 
@@ -54,21 +54,43 @@ impl RunLog {
     }
 
     /// The time of the newest line.
-    pub(super) fn last(&self) -> Result<Duration> {
+    pub(in crate::stories) fn last(&self) -> Result<Duration> {
         let newest = self.lines()?.iter().map(|line| line.t).max();
         newest.map(Duration::from_nanos).context("an empty run log")
     }
 
     /// What has run since `moment`: job, session and token.
-    pub(super) fn since(&self, moment: Duration) -> Result<BTreeSet<(String, SessionId, u64)>> {
+    pub(in crate::stories) fn since(
+        &self,
+        moment: Duration,
+    ) -> Result<BTreeSet<(String, SessionId, u64)>> {
         let lines = self.lines()?.into_iter();
         let lines = lines.filter(|line| moment <= Duration::from_nanos(line.t));
         let run = |it: Line| (it.job, SessionId::from_stored(&it.session), it.token);
         Ok(lines.map(run).collect())
     }
 
+    /// How long each job stood still between one session and the next: from the last that the former
+    /// wrote to the first that the latter did.
+    pub(in crate::stories) fn moves_since(&self, moment: Duration) -> Result<Vec<Duration>> {
+        let mut last = BTreeMap::<String, (String, Duration)>::new();
+        let mut moves = Vec::new();
+        for Line { t, job, session, .. } in self.lines()? {
+            let now = Duration::from_nanos(t);
+            let before = last.insert(job, (session.clone(), now));
+            let other = before.filter(|(before, _)| *before != session && moment <= now);
+            moves.extend(other.map(|(_, then)| now.saturating_sub(then)));
+        }
+        moves.sort_unstable();
+        Ok(moves)
+    }
+
     /// Waits until nothing was written for `span`.
-    pub(super) async fn silent_for(&self, span: Duration, within: Duration) -> Result<()> {
+    pub(in crate::stories) async fn silent_for(
+        &self,
+        span: Duration,
+        within: Duration,
+    ) -> Result<()> {
         until("all jobs to be still", within, || async {
             let silent = Self::now().saturating_sub(self.last()?);
             ensure!(span <= silent, "silent for {silent:?}");
@@ -78,7 +100,7 @@ impl RunLog {
     }
 
     /// Lets the product judge, and tells its figures.
-    pub(super) async fn judge(&self, context: &Context) -> Result<String> {
+    pub(in crate::stories) async fn judge(&self, context: &Context) -> Result<String> {
         let mut command = Command::new(context.cluster.binaries.ours.join("swarm-operator"));
         command.arg("verify").arg(&self.0).args(["--output", "json"]);
         let output = command.output().await?;
