@@ -38,6 +38,7 @@ mod sessions_survive_crashes;
 mod stores_keep_their_contract;
 mod streams_walk_through;
 mod the_api_server_is_away;
+mod the_cluster_is_set_back;
 mod the_swarm_scales_its_pool;
 mod uninstall_never_hangs;
 mod workers_restart;
@@ -137,6 +138,7 @@ pub fn all() -> Vec<Story> {
         Story::new("operator_dies_in_a_handover", |it| {
             Box::pin(operator_dies_in_a_handover::tell(it))
         }),
+        Story::new("the_cluster_is_set_back", |it| Box::pin(the_cluster_is_set_back::tell(it))),
         // What all of them have asked the API server for.
         Story::new("every_right_is_used", |it| Box::pin(every_right_is_used::tell(it)))
             .after_all_others(),

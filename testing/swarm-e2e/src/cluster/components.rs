@@ -5,12 +5,9 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
-
-use crate::until::until_blocking;
 
 /// All processes of a cluster by name: `etcd`, `apiserver`, `controller-manager`, `scheduler`, and
 /// per node `containerd-1`, `kubelet-1`.
@@ -67,18 +64,6 @@ impl Components {
             component.process.kill()?;
             component.process.wait()?;
             Ok(())
-        })
-    }
-
-    /// Asks a component to end by a signal, and waits until it has.
-    ///
-    /// # Errors
-    ///
-    /// When there is no component of that name, or it goes on.
-    pub fn end(&self, name: &str, signal: Signal, within: Duration) -> Result<()> {
-        self.signal(name, signal)?;
-        until_blocking(&format!("the end of {name}"), within, || {
-            self.with(name, |component| Ok(component.process.try_wait()?.map(drop)))
         })
     }
 
@@ -196,7 +181,10 @@ impl Components {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::until::until_blocking;
 
     #[test]
     fn a_component_can_be_killed_and_started_again_but_never_twice_at_a_time() {
@@ -213,7 +201,7 @@ mod tests {
         assert_eq!(components.mend().unwrap(), ["idle"]);
         assert_eq!(components.mend().unwrap(), Vec::<String>::new());
         assert_ne!(components.pid("idle").unwrap(), first);
-        components.end("idle", Signal::TERM, Duration::from_secs(5)).unwrap();
+        components.kill("idle").unwrap();
         components.restart_with("idle", |args| args[0] = "0".into()).unwrap();
         until_blocking("the shorter sleep to end", Duration::from_secs(5), || {
             Ok(components.all_running().is_err().then_some(()))

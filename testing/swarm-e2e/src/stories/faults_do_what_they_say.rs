@@ -39,8 +39,7 @@ pub(super) async fn tell(context: Context) -> Result<()> {
     context.apply(VIEW).await?;
     pool.apply_workload().await?;
     pool.at_rest().await?;
-    let pods = context.api::<Pod>();
-    let [zero, one] = [pods.get("plain-0").await?, pods.get("plain-1").await?];
+    let [zero, one] = [pool.pod(0).await?, pool.pod(1).await?];
     ensure!(node_of(&zero)? != node_of(&one)?, "both workers are on one node");
     context.laps.lap("two workers on two nodes");
 

@@ -310,9 +310,18 @@ impl SessionPool {
         .await
     }
 
-    /// The pod that fills a slot.
+    /// The pod that fills a slot, once the cluster knows of its container.
     pub(crate) async fn pod(&self, slot: usize) -> Result<Pod> {
-        Ok(self.context.api::<Pod>().get(&format!("{}-{slot}", self.name)).await?)
+        let (pods, name) = (self.context.api::<Pod>(), format!("{}-{slot}", self.name));
+        until(&format!("a container of {name}"), REST_WITHIN, || async {
+            let pod = pods.get(&name).await?;
+            let statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter());
+            let has_started = statuses
+                .flatten()
+                .any(|it| it.state.as_ref().is_some_and(|it| it.running.is_some()));
+            Ok(has_started.then_some(pod))
+        })
+        .await
     }
 }
 

@@ -18,7 +18,7 @@ const RESTARTED: Duration = Duration::from_secs(5);
 pub(super) async fn tell(context: Context) -> Result<()> {
     context.operator().await?;
     let [exclusive, patient] = SessionPool::of_both_policies(&context, 3);
-    tokio::try_join!(walk(exclusive.clone()), walk(patient.clone()))?;
+    let (exclusive, patient) = tokio::try_join!(walk(exclusive), walk(patient))?;
 
     let node = node_of(&exclusive.pod(0).await?)?;
     let mark = Moment::now();
@@ -30,7 +30,8 @@ pub(super) async fn tell(context: Context) -> Result<()> {
     context.cluster.uncordon(node).await
 }
 
-async fn walk(mut pool: SessionPool) -> Result<()> {
+/// Returns the pool as it is in the end.
+async fn walk(mut pool: SessionPool) -> Result<SessionPool> {
     let mark = Moment::now();
     pool.apply().await?;
     pool.at_rest().await?;
@@ -54,5 +55,6 @@ async fn walk(mut pool: SessionPool) -> Result<()> {
     pool.context.kubectl(&["rollout", "restart", &set]).await?;
     pool.context.kubectl(&["rollout", "status", &set, "--timeout=60s"]).await?;
     pool.at_rest().await?;
-    pool.judge("a rolling restart", mark, RESTARTED)
+    pool.judge("a rolling restart", mark, RESTARTED)?;
+    Ok(pool)
 }

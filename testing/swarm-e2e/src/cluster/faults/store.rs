@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use rustix::process::Signal;
 
 use super::super::{Cluster, FOLDER, NODES, boot};
 use crate::command::run;
@@ -12,8 +11,6 @@ use crate::until::until;
 
 /// How long the API server may take to serve.
 const SERVING_WITHIN: Duration = Duration::from_mins(1);
-/// How long etcd may take to end when it is asked to.
-const ENDED_WITHIN: Duration = Duration::from_secs(20);
 /// Without it etcd syncs what it acknowledges.
 const NO_FSYNC: &str = "--unsafe-no-fsync=true";
 
@@ -41,25 +38,27 @@ impl Cluster {
         self.api_server_ready().await
     }
 
-    /// Starts etcd anew as in production: it syncs to disk what it acknowledges.
+    /// Starts etcd anew as in production: it syncs what it acknowledges, so that a copy that is made
+    /// after it was killed holds all of it.
     ///
     /// # Errors
     ///
     /// When it does not come back.
     pub async fn make_etcd_sync(&self) -> Result<()> {
-        self.components.end("etcd", Signal::TERM, ENDED_WITHIN)?;
+        self.components.kill("etcd")?;
         self.components.restart_with("etcd", |args| args.retain(|arg| arg != NO_FSYNC))?;
         self.api_server_ready().await
     }
 
-    /// Copies what etcd holds, while it is stopped for a moment.
+    /// Copies what etcd holds, while it is stopped for a moment. It is killed: asked to end, it would
+    /// wait for its clients.
     ///
     /// # Errors
     ///
     /// When it cannot be copied, or etcd does not come back.
     pub async fn copy_etcd(&self) -> Result<EtcdCopy> {
         let copy = tempfile::Builder::new().prefix("etcd-").tempdir_in(FOLDER)?.keep();
-        self.components.end("etcd", Signal::TERM, ENDED_WITHIN)?;
+        self.components.kill("etcd")?;
         let (from, to) = (format!("{FOLDER}/etcd/."), copy.display().to_string());
         run("cp", &["--archive", &from, &to])?;
         self.components.restart("etcd")?;
