@@ -13,6 +13,7 @@ use swarm_core::ports::LedgerStore as _;
 use swarm_core::ports::StoreError;
 use swarm_core::{Desired, Observed, Turn, Waiting, turn_on};
 
+use super::clock;
 use super::context::{Context, Memory};
 use super::gone::is_lost;
 use super::pools::{as_scaled, note_takeover};
@@ -230,7 +231,13 @@ impl Context {
         if let Some(published) = published {
             note_started(&published, slots.pods.values(), &mut memory.told);
         }
-        let is_lost = |pod: &Pod| is_lost(&self.caches.nodes, pod);
+        let namespace = swarm.namespace().unwrap_or_default();
+        let renews = |pod: &Pod| {
+            let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+            self.leases.renews(&namespace, uid, clock::now())
+        };
+        // A session that is heard from is not lost, though nobody reaches the kubelet of its node.
+        let is_lost = |pod: &Pod| is_lost(&self.caches.nodes, pod) && !renews(pod);
         let observed = memory.sightings.observe(&slots, is_lost, Instant::now());
         Ok(Seen { slots, observed })
     }

@@ -4,6 +4,7 @@ mod cluster_runs_pods;
 mod faults_do_what_they_say;
 
 mod a_deployment_is_a_pool;
+mod a_deployment_of_sessions_rolls_over;
 mod a_lost_ledger_is_made_anew;
 mod a_node_is_lost;
 mod a_worker_in_another_language;
@@ -29,6 +30,7 @@ mod operator_dies_in_a_handover;
 mod parts_restart;
 mod pods_are_a_pool;
 pub(crate) mod pool;
+mod pools_move_over_to_sessions;
 mod session;
 pub(crate) mod session_pool;
 mod session_workers_live_by_their_leases;
@@ -106,6 +108,12 @@ pub fn all() -> Vec<Story> {
         // Sessions.
         Story::new("sessions_hand_over", |it| Box::pin(sessions_hand_over::tell(it)))
             .within(Duration::from_mins(5)),
+        Story::new("a_deployment_of_sessions_rolls_over", |it| {
+            Box::pin(a_deployment_of_sessions_rolls_over::tell(it))
+        }),
+        Story::new("pools_move_over_to_sessions", |it| {
+            Box::pin(pools_move_over_to_sessions::tell(it))
+        }),
         // Workers in sessions, as they are to whoever operates them.
         Story::new("a_worker_keeps_to_its_own_session", |it| {
             Box::pin(a_worker_keeps_to_its_own_session::tell(it))

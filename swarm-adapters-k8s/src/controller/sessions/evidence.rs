@@ -13,7 +13,7 @@ use crate::api::ProtocolSpec;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::controller) struct PodFacts {
     /// Whether nobody expects it to do anything any more: it is not there, has ended, or its node is
-    /// out of reach.
+    /// out of reach, and no session of it renews its Lease.
     pub(in crate::controller) is_gone: bool,
     /// Whether its processes have ended for certain.
     pub(in crate::controller) has_ended: bool,

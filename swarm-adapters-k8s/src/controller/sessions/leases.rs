@@ -131,6 +131,16 @@ impl Leases {
         found.into_iter().flat_map(BTreeMap::values).cloned().collect()
     }
 
+    /// Whether some session of a pod has renewed its Lease within the time that it gives itself: then
+    /// the pod lives, whatever its node or its object say.
+    pub(in crate::controller) fn renews(&self, namespace: &str, uid: &str, now: Moment) -> bool {
+        let lives = |known: &Known| {
+            let SeenLease { lease, duration, .. } = &known.seen;
+            lease.holder == Holder::Session && now.since(known.since) < *duration
+        };
+        self.of_pod(namespace, uid).iter().any(lives)
+    }
+
     /// What the Lease of a session says.
     pub(in crate::controller) fn get(&self, namespace: &str, session: &SessionId) -> Option<Known> {
         let key = (namespace.to_owned(), session.pod_uid().to_owned());
@@ -333,6 +343,16 @@ mod tests {
 
     fn since(leases: &Leases, nonce: u64) -> Moment {
         leases.get("n", &SessionId::new("pod", nonce)).unwrap().since
+    }
+
+    #[test]
+    fn a_pod_lives_as_long_as_one_of_its_sessions_renews_in_time() {
+        let leases = filled([lease(1, 1, TOLD)]);
+        let renews = |leases: &Leases, secs| leases.renews("n", "pod", at(secs));
+        assert_eq!([renews(&leases, 19), renews(&leases, 20)], [true, false]);
+        leases.note(Event::Apply(lease(1, 2, TOLD)), at(20));
+        assert_eq!([renews(&leases, 39), renews(&leases, 40)], [true, false]);
+        assert!(!leases.renews("n", "another", at(20)));
     }
 
     #[test]

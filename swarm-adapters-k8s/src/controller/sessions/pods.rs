@@ -8,6 +8,7 @@ use kube::ResourceExt;
 use kube::runtime::reflector::{ObjectRef, Store};
 
 use super::super::cached::with_uid;
+use super::super::clock;
 use super::super::context::{Caches, Context};
 use super::super::gone::is_lost;
 use super::super::pools::Pools;
@@ -68,7 +69,8 @@ impl Context {
         }
         let is_over = |pod: &Pod| is_terminal(pod) || is_lost(known, pod);
         PodFacts {
-            is_gone: pod.as_deref().is_none_or(is_over),
+            is_gone: pod.as_deref().is_none_or(is_over)
+                && !self.leases.renews(namespace, uid, clock::now()),
             has_ended: self.ended.contains(uid)
                 || pod.as_deref().is_some_and(has_terminated)
                 || nodes.get(uid).is_some_and(|node| is_off(known, node)),

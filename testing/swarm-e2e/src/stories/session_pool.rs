@@ -58,7 +58,12 @@ pub(crate) enum Runner {
 pub(crate) struct SessionPool {
     pub(crate) context: Context,
     pub(crate) name: String,
+    /// How its workers are told.
     pub(crate) protocol: Protocol,
+    /// What the Swarm asks for.
+    pub(crate) asks_for: Protocol,
+    /// Whether the workload is a Deployment.
+    pub(crate) is_deployment: bool,
     pub(crate) policy: Policy,
     pub(crate) runner: Runner,
     pub(crate) workers: usize,
@@ -77,6 +82,8 @@ impl SessionPool {
             context: context.clone(),
             name: name.to_owned(),
             protocol: Protocol::Session,
+            asks_for: Protocol::Session,
+            is_deployment: false,
             policy: Policy::AtLeastOnce,
             runner: Runner::Task,
             workers: 2,
@@ -134,13 +141,13 @@ impl SessionPool {
         };
         let mut spec = json!({
             "jobs": self.jobs.iter().map(job).collect::<Vec<_>>(),
-            "pool": {"statefulSet": {"name": self.name}},
+            "pool": {if self.is_deployment { "deployment" } else { "statefulSet" }: {"name": self.name}},
             "rebalance": {"returnGrace": "1s"},
         });
         if let Some(window) = self.batch_window {
             spec["rebalance"]["batchWindow"] = window.into();
         }
-        if self.protocol == Protocol::Session {
+        if self.asks_for == Protocol::Session {
             let policy = match self.policy {
                 Policy::AtLeastOnce => "AtLeastOnce",
                 Policy::Exclusive => "Exclusive",
@@ -161,16 +168,20 @@ impl SessionPool {
 
     fn workload(&self) -> Value {
         let labels = json!({"app": self.name});
+        let mut spec = json!({
+            "replicas": self.workers,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": self.template()},
+        });
+        if !self.is_deployment {
+            spec["serviceName"] = self.name.as_str().into();
+            spec["podManagementPolicy"] = "Parallel".into();
+        }
         json!({
-            "apiVersion": "apps/v1", "kind": "StatefulSet",
+            "apiVersion": "apps/v1",
+            "kind": if self.is_deployment { "Deployment" } else { "StatefulSet" },
             "metadata": {"name": self.name, "labels": labels},
-            "spec": {
-                "serviceName": self.name,
-                "podManagementPolicy": "Parallel",
-                "replicas": self.workers,
-                "selector": {"matchLabels": labels},
-                "template": {"metadata": {"labels": labels}, "spec": self.template()},
-            },
+            "spec": spec,
         })
     }
 

@@ -1,0 +1,48 @@
+//! A Deployment of session workers under `Exclusive`: in a rollout every job moves exactly once, from a
+//! pod to its successor, with surge and without; and no two ever run one.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use swarm_adapters_host::runlog::judge::RunName;
+
+use super::session_pool::{Policy, SessionPool, TICK};
+use crate::run_log::Moment;
+use crate::story::Context;
+
+/// How long a job may stand still while its pod is replaced.
+const ROLLOUT: Duration = Duration::from_secs(10);
+
+pub(super) async fn tell(context: Context) -> Result<()> {
+    context.operator().await?;
+    let mut pool = SessionPool::new(&context, "rolled");
+    (pool.is_deployment, pool.policy, pool.workers) = (true, Policy::Exclusive, 3);
+    pool.apply().await?;
+    let mut runs = pool.at_rest().await?;
+    for (surge, unavailable) in [("1", "0"), ("0", "1")] {
+        let strategy = format!(
+            r#"{{"spec": {{"strategy": {{"type": "RollingUpdate", "rollingUpdate":
+                {{"maxSurge": {surge}, "maxUnavailable": {unavailable}}}}}}}}}"#
+        );
+        context.kubectl(&["patch", "deployment", "rolled", "--patch", &strategy]).await?;
+        let mark = Moment::now();
+        context.kubectl(&["rollout", "restart", "deployment/rolled"]).await?;
+        context.kubectl(&["rollout", "status", "deployment/rolled", "--timeout=60s"]).await?;
+        let after = pool.at_rest().await?;
+        let what = format!("a rollout with surge {surge}, {unavailable} missing");
+        pool.judge(&what, mark, ROLLOUT + TICK)?;
+        moved_once(&runs, &after)?;
+        runs = after;
+    }
+    Ok(())
+}
+
+fn moved_once(before: &BTreeMap<String, RunName>, after: &BTreeMap<String, RunName>) -> Result<()> {
+    for (job, was) in before {
+        let is = after.get(job);
+        let grants = is.map_or(0, |is| is.token.saturating_sub(was.token));
+        ensure!(grants == 1, "{job} was granted {grants} times: {was:?} became {is:?}");
+    }
+    Ok(())
+}
