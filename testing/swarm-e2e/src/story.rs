@@ -20,8 +20,9 @@ use crate::output::{Laps, say};
 
 /// How long a story may take unless it says otherwise.
 const WITHIN: Duration = Duration::from_mins(3);
-/// How long a fresh namespace may take to accept pods.
-const NAMESPACE_WITHIN: Duration = Duration::from_secs(30);
+/// How long a fresh namespace may take to accept pods. After the API server was away, those who fill it
+/// look again after half a minute or more.
+const NAMESPACE_WITHIN: Duration = Duration::from_secs(90);
 /// How long the evidence of one failure may take to collect.
 const EVIDENCE_WITHIN: Duration = Duration::from_mins(1);
 
