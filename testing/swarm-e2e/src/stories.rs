@@ -29,6 +29,7 @@ mod operator_dies_at_any_write;
 mod operator_dies_in_a_handover;
 mod parts_restart;
 mod pods_are_a_pool;
+mod poison_jobs_are_set_aside;
 pub(crate) mod pool;
 mod pools_move_over_to_sessions;
 mod session;
@@ -146,6 +147,7 @@ pub fn all() -> Vec<Story> {
         Story::new("operator_dies_in_a_handover", |it| {
             Box::pin(operator_dies_in_a_handover::tell(it))
         }),
+        Story::new("poison_jobs_are_set_aside", |it| Box::pin(poison_jobs_are_set_aside::tell(it))),
         Story::new("the_cluster_is_set_back", |it| Box::pin(the_cluster_is_set_back::tell(it))),
         // What all of them have asked the API server for.
         Story::new("every_right_is_used", |it| Box::pin(every_right_is_used::tell(it)))

@@ -191,6 +191,7 @@ impl SessionPool {
         let mut args = vec!["run", &log, "--stop-timeout=1s"];
         if self.protocol == Protocol::Session {
             args.extend(["--protocol=session", &lease, "--renew=1s", "--grace=10s"]);
+            args.push("--state-dir=/state");
         }
         args.extend(match self.runner {
             Runner::Task => &["--runner=log"][..],
@@ -205,6 +206,10 @@ impl SessionPool {
         let mut volumes = vec![json!({
             "name": "run-logs", "hostPath": {"path": logs, "type": "Directory"},
         })];
+        if self.protocol == Protocol::Session {
+            mounts.push(json!({"name": "state", "mountPath": "/state"}));
+            volumes.push(json!({"name": "state", "emptyDir": {"sizeLimit": "1Mi"}}));
+        }
         if self.protocol == Protocol::Plain {
             let map = format!("{}-config", self.name);
             mounts.push(json!({"name": "config", "mountPath": "/app/config"}));
