@@ -5,6 +5,7 @@
 
 mod change;
 mod large;
+mod large_sessions;
 mod ledger;
 mod outside;
 mod process;
@@ -32,6 +33,8 @@ pub enum Part {
     Writes,
     /// One Swarm with 20,000 jobs on 100 real pods.
     Large,
+    /// One Swarm with 100,000 jobs on 100 real session workers.
+    LargeSessions,
     /// A ledger of 100,000 jobs, through its store alone.
     Ledger,
     /// Handovers between sessions, faults, and what their heartbeats cost.
@@ -87,6 +90,7 @@ pub async fn measure(cluster: &Arc<Cluster>, options: &Options) -> Result<()> {
             Part::Change => change::measure(cluster).await,
             Part::Writes => writes::measure(cluster, Duration::from_mins(*rest)).await,
             Part::Large => large::measure(cluster).await,
+            Part::LargeSessions => large_sessions::measure(cluster).await,
             Part::Ledger => ledger::measure(cluster).await,
             Part::Sessions => sessions::measure(cluster).await,
             Part::Scale => scale::measure(cluster, program, *jobs, *swarms_max).await,

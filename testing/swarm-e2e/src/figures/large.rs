@@ -21,7 +21,7 @@ use crate::until::until;
 const JOBS: usize = 20_000;
 const WORKERS: usize = 100;
 /// How long the machine may take to start all pods.
-const PODS_WITHIN: Duration = Duration::from_mins(10);
+pub(super) const PODS_WITHIN: Duration = Duration::from_mins(10);
 /// How long any change may take.
 const REST_WITHIN: Duration = Duration::from_mins(3);
 /// How many jobs are added one by one.
@@ -53,7 +53,8 @@ pub(super) async fn measure(cluster: &Arc<Cluster>) -> Result<()> {
     write(&context, &jobs).await?;
     let applied = Instant::now();
     context.apply(SWARM).await?;
-    until("all jobs to run", REST_WITHIN, || everything(&context, &jobs)).await?;
+    until("all jobs to run", REST_WITHIN, || everything(&context, "swarm-worker", WORKERS, &jobs))
+        .await?;
     let first = applied.elapsed();
     context.laps.lap(format!("all run after {}", shown(first)));
 
@@ -70,7 +71,8 @@ pub(super) async fn measure(cluster: &Arc<Cluster>) -> Result<()> {
         }
         times.push(start.elapsed());
     }
-    until("all jobs to run", REST_WITHIN, || everything(&context, &jobs)).await?;
+    until("all jobs to run", REST_WITHIN, || everything(&context, "swarm-worker", WORKERS, &jobs))
+        .await?;
     print(first, &Times::new(times));
     context.kubectl(&["delete", "swarm", "--all"]).await?;
     context.kubectl(&["delete", "statefulset", "--all", "--cascade=foreground"]).await.map(drop)
@@ -137,11 +139,16 @@ async fn told(context: &Context, job: &str, since: Instant) -> Result<String> {
 }
 
 /// Asks all workers whether exactly these jobs run, each once.
-async fn everything(context: &Context, jobs: &BTreeSet<String>) -> Result<Option<()>> {
+pub(super) async fn everything(
+    context: &Context,
+    pool: &str,
+    workers: usize,
+    jobs: &BTreeSet<String>,
+) -> Result<Option<()>> {
     let mut asked = JoinSet::new();
-    for n in 0..WORKERS {
-        let context = context.clone();
-        asked.spawn(async move { report(&context, &format!("swarm-worker-{n}")).await });
+    for n in 0..workers {
+        let (context, pod) = (context.clone(), format!("{pool}-{n}"));
+        asked.spawn(async move { report(&context, &pod).await });
     }
     let mut running = BTreeMap::<String, usize>::new();
     while let Some(answer) = asked.join_next().await {

@@ -1,0 +1,132 @@
+//! One Swarm with 100,000 jobs on a hundred real session workers: its ledger stands in parts, and each
+//! worker has a view of its own.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{ListParams, Patch, PatchParams};
+use serde_json::json;
+use swarm_adapters_k8s::api::SwarmLedgerPart;
+
+use super::large::{PODS_WITHIN, everything};
+use super::shown;
+use crate::binaries::repository;
+use crate::cluster::Cluster;
+use crate::output::say;
+use crate::story::Context;
+use crate::until::until;
+
+const JOBS: usize = 100_000;
+const WORKERS: usize = 100;
+/// As many as fit into one ConfigMap.
+const JOBS_A_LIST: usize = 20_000;
+/// How long any change may take.
+const REST_WITHIN: Duration = Duration::from_mins(5);
+/// How many jobs are added one by one.
+const EDITS: usize = 5;
+
+pub(super) async fn measure(cluster: &Arc<Cluster>) -> Result<()> {
+    let context = Context::new(cluster, "figures-large-sessions").await?;
+    context.operator().await?;
+    context.apply(&workers(&context)?).await?;
+    let timeout = format!("--timeout={}s", PODS_WITHIN.as_secs());
+    context.kubectl(&["rollout", "status", "statefulset/backup-worker", &timeout]).await?;
+    context.laps.lap(format!("{WORKERS} session workers ready"));
+
+    let mut lists: Vec<Vec<String>> = vec![Vec::new(); JOBS.div_ceil(JOBS_A_LIST)];
+    for n in 0..JOBS - EDITS {
+        lists[n / JOBS_A_LIST].push(job(n));
+    }
+    for (number, list) in lists.iter().enumerate() {
+        write(&context, number, list).await?;
+    }
+    let applied = Instant::now();
+    context.apply(&swarm(lists.len())).await?;
+    let mut jobs: BTreeSet<String> = lists.concat().into_iter().collect();
+    let all = |jobs: BTreeSet<String>| {
+        let context = context.clone();
+        async move {
+            let look = || everything(&context, "backup-worker", WORKERS, &jobs);
+            until("all jobs to run", REST_WITHIN, look).await
+        }
+    };
+    all(jobs.clone()).await?;
+    let first = applied.elapsed();
+    context.laps.lap(format!("all run after {}", shown(first)));
+
+    let (mut worst, last) = (Duration::ZERO, lists.len() - 1);
+    for n in JOBS - EDITS..JOBS {
+        jobs.insert(job(n));
+        lists[last].push(job(n));
+        let start = Instant::now();
+        write(&context, last, &lists[last]).await?;
+        all(jobs.clone()).await?;
+        worst = worst.max(start.elapsed());
+    }
+    let parts = context.api::<SwarmLedgerPart>().list_metadata(&ListParams::default()).await?;
+    say(format_args!("\n| {JOBS} jobs from ConfigMaps, {WORKERS} session workers | |\n|---|---|"));
+    say(format_args!("| Swarm applied → all run, by the workers' own word | {} |", shown(first)));
+    say(format_args!(
+        "| one job more in the list → all {WORKERS} workers say that it runs, worst of {EDITS} | {} |",
+        shown(worst)
+    ));
+    say(format_args!("| parts of the ledger | {} |", parts.items.len()));
+    context.kubectl(&["delete", "swarm", "--all"]).await?;
+    context.kubectl(&["delete", "statefulset", "--all", "--cascade=foreground"]).await.map(drop)
+}
+
+fn job(n: usize) -> String {
+    format!("stream:camera{n:06}:new")
+}
+
+/// The sample's workers, a hundred of them, with their account and its rights.
+fn workers(context: &Context) -> Result<String> {
+    let file = repository().join("deploy/samples/sessions.yaml");
+    let text = std::fs::read_to_string(file)?;
+    let (_, pool) = text.split_once("\n---\n").unwrap_or_default();
+    // A line a second for each job would measure the log.
+    let quiet = "          env:\n            - {name: RUST_LOG, value: warn}\n";
+    let pool = pool
+        .replacen("          env:\n", quiet, 1)
+        .replace("namespace: swarm", &format!("namespace: {}", context.namespace))
+        .replace("replicas: 2", &format!("replicas: {WORKERS}"));
+    ensure!(pool.contains("RUST_LOG") && pool.contains("replicas: 100"), "the sample has changed");
+    Ok(pool)
+}
+
+fn swarm(lists: usize) -> String {
+    let mut text = "
+apiVersion: swarm.k8slab.info/v1alpha1
+kind: Swarm
+metadata: {name: large}
+spec:
+  pool: {statefulSet: {name: backup-worker}}
+  worker: {protocol: Session}
+  handover: {policy: Exclusive}
+  jobSources:
+"
+    .to_owned();
+    for number in 0..lists {
+        // A `String` takes everything.
+        let _ = writeln!(text, "    - {{configMap: {{name: list-{number}, key: jobs}}}}");
+    }
+    text
+}
+
+/// Writes a whole list, as a user's tool does.
+async fn write(context: &Context, number: usize, jobs: &[String]) -> Result<()> {
+    let list = format!("- {}\n", jobs.join("\n- "));
+    let name = format!("list-{number}");
+    let patch = Patch::Apply(json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name},
+        "data": {"jobs": list},
+    }));
+    let params = PatchParams::apply("figures").force();
+    context.api::<ConfigMap>().patch(&name, &params, &patch).await.map(drop).map_err(Into::into)
+}
