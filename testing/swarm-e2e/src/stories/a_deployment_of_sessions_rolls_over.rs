@@ -7,9 +7,10 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use swarm_adapters_host::runlog::judge::RunName;
 
-use super::session_pool::{Policy, SessionPool, TICK};
+use super::session_pool::{Policy, REST_WITHIN, SessionPool, TICK};
 use crate::run_log::Moment;
 use crate::story::Context;
+use crate::until::until;
 
 /// How long a job may stand still while its pod is replaced.
 const ROLLOUT: Duration = Duration::from_secs(10);
@@ -29,7 +30,14 @@ pub(super) async fn tell(context: Context) -> Result<()> {
         let mark = Moment::now();
         context.kubectl(&["rollout", "restart", "deployment/rolled"]).await?;
         context.kubectl(&["rollout", "status", "deployment/rolled", "--timeout=60s"]).await?;
-        let after = pool.at_rest().await?;
+        // The last pod may still be handing over when the rollout is told to be done.
+        let after = until("every job to have moved", REST_WITHIN, || async {
+            let after = pool.at_rest().await?;
+            let stays = |(job, was): (&String, &RunName)| after[job].session == was.session;
+            ensure!(!runs.iter().any(stays), "some jobs are where they were: {after:?}");
+            Ok(Some(after))
+        })
+        .await?;
         let what = format!("a rollout with surge {surge}, {unavailable} missing");
         pool.judge(&what, mark, ROLLOUT + TICK)?;
         moved_once(&runs, &after)?;
