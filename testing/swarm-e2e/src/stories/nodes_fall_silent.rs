@@ -1,12 +1,12 @@
 //! Nodes of sessions that fall silent in part: a kubelet that is frozen or dead while its pods run, a
 //! pod without a network, and a node that is cut off from the API server, under both policies side by
-//! side. Workers that can still renew their Leases are asked to let go; those that cannot stop their
-//! own jobs before others start them.
+//! side. Nothing moves while workers can still renew their Leases; those that cannot stop their own
+//! jobs before others start them.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::ListParams;
@@ -39,11 +39,11 @@ pub(super) async fn tell(context: Context) -> Result<()> {
     a_node_is_cut_off(&context, &pools, node).await
 }
 
-/// A kubelet is frozen, and then killed, while its pods run and renew their Leases. Their jobs move
-/// to the other node when Kubernetes gives theirs up, and come back with it: by release and
-/// acknowledgement, since their workers can still be asked.
+/// A kubelet is frozen, and then killed, while its pods run and renew their Leases. Kubernetes gives
+/// the node up; whoever renews is there all the same, and keeps its jobs.
 async fn a_silent_kubelet(context: &Context, pools: &[SessionPool; 2], node: u8) -> Result<()> {
     let (components, kubelet) = (&context.cluster.components, format!("kubelet-{node}"));
+    let before = [pools[0].at_rest().await?, pools[1].at_rest().await?];
     for (what, is_killed) in [("a kubelet was frozen", false), ("a kubelet was killed", true)] {
         let mark = Moment::now();
         if is_killed {
@@ -52,19 +52,17 @@ async fn a_silent_kubelet(context: &Context, pools: &[SessionPool; 2], node: u8)
             components.freeze(&kubelet)?;
         }
         ready(context, node, false).await?;
-        for pool in pools {
-            pool.at_rest_on(1).await?;
-            pool.judge(what, mark, GRACEFUL)?;
-        }
+        context.laps.lap(format!("{what}, and the node is given up"));
         if is_killed {
             components.restart(&kubelet)?;
         } else {
             components.thaw(&kubelet)?;
         }
         ready(context, node, true).await?;
-        for pool in pools {
-            pool.at_rest().await?;
-            pool.judge("it was back", mark, GRACEFUL)?;
+        for (pool, before) in pools.iter().zip(&before) {
+            let after = pool.at_rest().await?;
+            ensure!(after == *before, "{}: {what}: {before:?} became {after:?}", pool.name);
+            pool.judge(&format!("{what} and came back"), mark, Duration::ZERO)?;
         }
     }
     Ok(())
