@@ -28,6 +28,9 @@ pub enum Health {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Brake {
     engaged: Option<Engaged>,
+    /// Who was let through while it was not engaged, and when: they count as silent for one lease
+    /// duration, or a failure of all that shows in one after the other would look like many of one.
+    lately: Vec<(Moment, SessionId)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +43,8 @@ struct Engaged {
 impl Brake {
     /// Those of the `silent` sessions that may be revoked at `now`, out of `total` sessions.
     ///
-    /// Few silent sessions may all be. If more than the greater of three and 30 % are silent, or
+    /// Few silent sessions may all be; those let through within the last lease duration count among
+    /// them. If more than the greater of three and 30 % are silent, or
     /// the observer's own health is poor, none may for two lease durations, and then 10 % of all
     /// per lease duration (one at least), until few are silent again.
     pub fn allow(
@@ -51,9 +55,16 @@ impl Brake {
         health: Health,
         terms: &LeaseTerms,
     ) -> BTreeSet<SessionId> {
-        let few = SILENT_MAX.max(total.saturating_mul(SILENT_PERCENT_MAX) / 100);
-        if silent.len() <= few && health == Health::Good {
+        self.lately.retain(|(at, _)| now.since(*at) < terms.duration);
+        let lately = self.lately.iter().filter(|(_, session)| !silent.contains(session)).count();
+        let all = total.saturating_add(lately);
+        let few = SILENT_MAX.max(all.saturating_mul(SILENT_PERCENT_MAX) / 100);
+        if silent.len() + lately <= few && health == Health::Good {
             self.engaged = None;
+            let known: BTreeSet<_> =
+                self.lately.iter().map(|(_, session)| session.clone()).collect();
+            let new = silent.difference(&known).map(|session| (now, session.clone()));
+            self.lately.extend(new.collect::<Vec<_>>());
             return silent.clone();
         }
         let engaged =
@@ -108,6 +119,22 @@ mod tests {
             let allowed = brake.allow(at(0), &sessions(silent), total, Health::Good, &terms);
             assert_eq!(allowed.len() as u64, silent, "{silent} of {total}");
         }
+    }
+
+    #[test]
+    fn many_that_fall_silent_one_after_the_other_are_many() {
+        let (mut brake, terms) = (Brake::default(), LeaseTerms::default());
+        let mut allowed = |secs: u64, nonce: u64, total| {
+            let silent = [SessionId::new("pod", nonce)].into();
+            brake.allow(at(secs), &silent, total, Health::Good, &terms).len()
+        };
+        assert_eq!([allowed(0, 0, 5), allowed(1, 1, 4), allowed(2, 2, 3)], [1, 1, 1]);
+        assert_eq!(
+            [allowed(3, 3, 2), allowed(19, 3, 2)],
+            [0, 0],
+            "the fourth of five in one lease"
+        );
+        assert_eq!(allowed(22, 3, 2), 1, "the others were long ago");
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub(super) async fn tell(context: Context) -> Result<()> {
     context.operator().await?;
     let mut pool = SessionPool::new(&context, "rolled");
     (pool.is_deployment, pool.policy, pool.workers) = (true, Policy::Exclusive, 3);
+    // A successor may take a while to be ready.
+    pool.return_grace = "30s";
     pool.apply().await?;
     let mut runs = pool.at_rest().await?;
     for (surge, unavailable) in [("1", "0"), ("0", "1")] {

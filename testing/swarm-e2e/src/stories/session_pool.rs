@@ -72,6 +72,8 @@ pub(crate) struct SessionPool {
     pub(crate) pins: BTreeMap<String, usize>,
     /// `rebalance.batchWindow`, where it is not the default.
     pub(crate) batch_window: Option<&'static str>,
+    /// `rebalance.returnGrace`.
+    pub(crate) return_grace: &'static str,
 }
 
 impl SessionPool {
@@ -90,6 +92,7 @@ impl SessionPool {
             jobs: (0..6).map(|n| format!("{name}:{n}")).collect(),
             pins: BTreeMap::new(),
             batch_window: None,
+            return_grace: "1s",
         }
     }
 
@@ -142,7 +145,7 @@ impl SessionPool {
         let mut spec = json!({
             "jobs": self.jobs.iter().map(job).collect::<Vec<_>>(),
             "pool": {if self.is_deployment { "deployment" } else { "statefulSet" }: {"name": self.name}},
-            "rebalance": {"returnGrace": "1s"},
+            "rebalance": {"returnGrace": self.return_grace},
         });
         if let Some(window) = self.batch_window {
             spec["rebalance"]["batchWindow"] = window.into();
