@@ -48,8 +48,14 @@ async fn set_aside(context: &Context) -> Result<()> {
     // A job that is set aside takes nothing from the others.
     pool.jobs.extend(others.clone());
     pool.apply().await?;
-    pool.jobs = others;
-    pool.at_rest().await.map(drop)
+    let mark = Moment::now();
+    until("the other jobs to run", REST_WITHIN, || async {
+        let history = pool.history()?;
+        let ran: BTreeSet<_> = history.since(mark).map(|told| told.job.clone()).collect();
+        ensure!(!ran.contains(POISON), "the job that was set aside ran");
+        Ok(others.is_subset(&ran).then_some(()))
+    })
+    .await
 }
 
 async fn runs_on(pool: &SessionPool, slot: usize) -> Result<()> {
