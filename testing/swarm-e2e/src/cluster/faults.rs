@@ -62,7 +62,9 @@ impl Cluster {
     /// When they are not gone after a minute.
     pub async fn drain(&self, node: u8, selector: &str) -> Result<()> {
         let selector = format!("--pod-selector={selector}");
-        let drain = ["drain", &node_name(node), &selector, "--timeout=60s"];
+        // Their state directories go with them.
+        let local = "--delete-emptydir-data";
+        let drain = ["drain", &node_name(node), &selector, local, "--timeout=60s"];
         self.kubectl(&drain).await.map(drop)
     }
 
