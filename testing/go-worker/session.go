@@ -283,7 +283,7 @@ func (s *session) settle(now time.Duration, effects []any) []any {
 	if s.phase == ended {
 		return effects
 	}
-	if s.deadline-s.terms.stopTimeout <= now && len(s.runs) > 0 {
+	if s.deadline-s.terms.stopTimeout <= now && len(s.runs)+len(s.granted) > 0 {
 		s.verified = false
 	}
 	mayRun, allJoined := s.mayRun(now), true

@@ -111,6 +111,11 @@ var lives = map[string][]step{
 		{92, viewRead{&view{Session: me, Revision: 3}}, "+a7"},
 		{111, tick{}, "abort"}, // Counted from 91, when it was sent.
 	},
+	"what was granted in a pause is looked at before it starts": {
+		{15, granted(3, "a7"), "w2 r=3"},
+		{15, landed(2), "readView"},
+		{15, viewRead{&view{Session: me, Revision: 3}}, "+a7"},
+	},
 	"a view that went back ends the session": {
 		{1, granted(3, "a7"), "+a7, w2 r=3"},
 		{15, tick{}, "-a"},

@@ -11,9 +11,9 @@ impl Session {
             return;
         }
         let has_any = !self.granted.is_empty() || !self.runs.is_empty();
-        let could_act = Moment::default() < self.deadline;
-        if could_act && self.suspends_at() <= now && has_any {
-            // Meanwhile the store may have been set back to where somebody else holds them.
+        if self.suspends_at() <= now && has_any {
+            // While it may not act, or before it ever could, the store may be set back to where
+            // somebody else holds them.
             self.is_verified = false;
         }
         self.stop(now, effects);

@@ -188,3 +188,21 @@ fn a_grant_that_was_never_published_can_be_released() {
     acts.extend([Act::LearnEnds(1), Act::Turn(1, 0, Some(Stop::BeforePublish))]);
     comes_right(terms, &acts);
 }
+
+#[test]
+fn a_job_that_was_being_stopped_when_its_worker_froze_is_joined_later() {
+    let mut acts = vec![Act::Tick(0), Act::Tell(0), Act::Observe(0, 0), Act::Calm(0)];
+    acts.extend([Act::Turn(0, 0, None), Act::View(0, 0), Act::Calm(0)]);
+    acts.extend([Act::Tick(0), Act::Tick(0), Act::Tick(0), Act::Freeze(0), Act::Join(0)]);
+    acts.extend([Act::Start(0), Act::Resume(0), Act::Calm(0)]);
+    comes_right(FleetTerms::default(), &acts);
+}
+
+#[test]
+fn what_was_granted_before_a_lease_was_known_to_exist_is_looked_at_before_it_runs() {
+    let mut acts = vec![Act::Lose(2), Act::Tick(0), Act::Lose(2), Act::Calm(0), Act::Tick(0)];
+    acts.extend([Act::Calm(2), Act::Copy, Act::Calm(0), Act::Calm(0), Act::Observe(1, 0)]);
+    acts.extend([Act::Turn(1, 0, None), Act::Start(0), Act::View(2, 0), Act::View(0, 0)]);
+    acts.extend([Act::SetBack(0), Act::Scale(1)]);
+    comes_right(FleetTerms::default(), &acts);
+}

@@ -7,7 +7,7 @@ use swarm_core::handover::{Holder, WatchEvent};
 use swarm_core::session::SessionEvent;
 use swarm_core::{Ledger, Replication, Share, Slot};
 
-use super::{Fleet, Overseer, grace};
+use super::{BOUNDS, Fleet, Overseer, grace};
 use crate::Life;
 use crate::bounds::TICK;
 use crate::worker::Ask;
@@ -71,8 +71,8 @@ pub enum Act {
     DeleteLease(usize),
     /// Somebody copies the store.
     Copy,
-    /// The store is set back to its copy after it was away for so many ticks, as it should be: while
-    /// no operator runs, and without the ledger.
+    /// The store is set back to its copy after it was away for so many ticks and one, as it should be:
+    /// while no operator runs, and without the ledger.
     SetBack(u32),
 }
 
@@ -157,7 +157,13 @@ impl Fleet {
 
     fn set_back(&mut self, outage: u32) {
         let Some(workers) = self.copy.clone() else { return };
-        (0..outage).for_each(|_| self.tick(0));
+        // Whoever acts on a view that the copy lacks is not known to act, so it must have stopped.
+        let is_forgotten = self.pods.iter().enumerate().any(|(n, pod)| {
+            !pod.views.is_empty() && workers.get(n).is_none_or(|(_, view)| view.is_none())
+        });
+        let shortest = if is_forgotten { BOUNDS.lease + BOUNDS.drift } else { 0 };
+        // No two ledgers are made in the same moment, or their tokens would begin alike.
+        (0..=outage.max(shortest)).for_each(|_| self.tick(0));
         let fresh = Ledger::new(self.unix_time());
         self.history.push(Arc::new(fresh));
         let mut workers = workers.into_iter();
@@ -272,9 +278,11 @@ impl Fleet {
     }
 
     fn join(&mut self, n: usize) {
+        if !self.pods[n].is_up() {
+            return;
+        }
         let worker = &mut self.pods[n].worker;
-        let is_up = worker.life == Life::Up;
-        if let Some(job) = worker.stopping.pop_first().filter(|_| is_up) {
+        if let Some(job) = worker.stopping.pop_first() {
             worker.running.remove(&job);
             self.feed(n, SessionEvent::Joined(job));
         }
