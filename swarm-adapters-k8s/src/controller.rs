@@ -10,6 +10,7 @@ mod claims;
 mod clock;
 mod context;
 mod cost;
+mod followed;
 mod gone;
 mod pools;
 mod refresh;
@@ -182,8 +183,8 @@ pub async fn run(
         sources,
     };
     let seen = context::SeenSessions {
-        leases: Leases::new(),
-        views: Views::new(),
+        leases: Leases::default(),
+        views: Views::default(),
         ended: Ended::default(),
     };
     let (leases, views_of_sessions, ended) =

@@ -17,6 +17,7 @@ pub mod convert;
 mod duration;
 pub mod manifest;
 mod schema;
+mod version;
 pub mod yaml;
 
 pub mod controller;

@@ -16,6 +16,7 @@ use tokio::sync::Mutex;
 
 use crate::api::{FIELD_MANAGER, Swarm};
 use crate::ledger::bounded;
+use crate::version;
 
 /// Marks the ConfigMaps that hold a view, so that only those are watched.
 pub const VIEW_LABEL: &str = "swarm.k8slab.info/view";
@@ -97,7 +98,9 @@ impl ConfigMapViewStore {
         let key = ObjectRef::new(&self.name).within(&self.namespace);
         let cached = self.cache.get(&key).map(|object| (*object).clone());
         match (cached, last) {
-            (Some(cached), Some(last)) if age(&cached) < age(last) => Some(last.clone()),
+            (Some(cached), Some(last)) if version::of(&cached) < version::of(last) => {
+                Some(last.clone())
+            }
             (Some(cached), _) => Some(cached),
             (None, _) => None,
         }
@@ -252,12 +255,6 @@ fn digest(text: &str) -> String {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
     format!("{} bytes {:016x}", text.len(), hasher.finish())
-}
-
-/// Orders versions of one object. They are decimal numbers that grow, by promise of the API since
-/// Kubernetes 1.35 and in practice ever since.
-fn age(object: &ConfigMap) -> u64 {
-    object.resource_version().and_then(|version| version.parse().ok()).unwrap_or(0)
 }
 
 #[cfg(test)]

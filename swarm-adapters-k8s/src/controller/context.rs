@@ -270,8 +270,8 @@ impl Context {
     }
 }
 
-/// The content of a mutex whatever became of its last holder: the maps here are never left half
-/// changed.
-fn unpoisoned<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+/// The content of a mutex whatever became of its last holder: what the controller keeps in one is
+/// never left half changed.
+pub(super) fn unpoisoned<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

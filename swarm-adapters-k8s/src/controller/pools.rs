@@ -22,6 +22,7 @@ use crate::api::{Swarm, WorkloadRef};
 use crate::ledger::bounded;
 use crate::observe;
 use crate::status::{Reason, Verdict};
+use crate::version;
 use crate::workload::{Kind, Workload};
 
 /// So many take-overs within this time are a contest: somebody keeps at it.
@@ -213,7 +214,7 @@ impl Pools {
 
 /// The pool as it is after our own last scaling, which the cache may not have seen yet.
 pub(super) fn as_scaled<'a>(pool: &'a Workload, memory: &Memory) -> Cow<'a, Workload> {
-    let seen = version(pool.resource_version.as_deref());
+    let seen = version::number(pool.resource_version.as_deref());
     match memory.scaled.filter(|scaled| seen < scaled.version) {
         Some(Scaled { replicas, .. }) => Cow::Owned(Workload { replicas, ..pool.clone() }),
         None => Cow::Borrowed(pool),
@@ -289,10 +290,7 @@ impl Context {
             Kind::Pods => return Ok(()),
         };
         tracing::info!(namespace, pool = name, before, replicas, "pool scaled");
-        memory.scaled = Some(Scaled {
-            replicas,
-            version: version(scaled.metadata.resource_version.as_deref()),
-        });
+        memory.scaled = Some(Scaled { replicas, version: version::of(&scaled) });
         memory.replicas_seen = Some(replicas);
         if let Some(found) = memory.taken_over.take() {
             memory.takeovers.push(Instant::now());
@@ -306,9 +304,4 @@ impl Context {
         }
         Ok(())
     }
-}
-
-/// Orders versions of one object, as that of views.
-fn version(version: Option<&str>) -> u64 {
-    version.and_then(|version| version.parse().ok()).unwrap_or(0)
 }

@@ -9,8 +9,7 @@ use kube::runtime::events::{Event, EventType};
 use kube::{Resource, ResourceExt};
 use serde_json::json;
 use swarm_core::handover::SessionId;
-use swarm_core::ports::LedgerStore as _;
-use swarm_core::ports::StoreError;
+use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::{Desired, Observed, Turn, Waiting, turn_on};
 
 use super::clock;

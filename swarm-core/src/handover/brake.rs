@@ -1,7 +1,7 @@
 //! The brake on mass failures: when very many sessions fall silent at once, the fault is more
 //! likely with the observer than with all of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::{LeaseTerms, Moment, SessionId};
@@ -30,7 +30,7 @@ pub struct Brake {
     engaged: Option<Engaged>,
     /// Who was let through while it was not engaged, and when: they count as silent for one lease
     /// duration, or a failure of all that shows in one after the other would look like many of one.
-    lately: Vec<(Moment, SessionId)>,
+    lately: BTreeMap<SessionId, Moment>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,9 +44,9 @@ impl Brake {
     /// Those of the `silent` sessions that may be revoked at `now`, out of `total` sessions.
     ///
     /// Few silent sessions may all be; those let through within the last lease duration count among
-    /// them. If more than the greater of three and 30 % are silent, or
-    /// the observer's own health is poor, none may for two lease durations, and then 10 % of all
-    /// per lease duration (one at least), until few are silent again.
+    /// them. If more than the greater of three and 30 % are silent, or the observer's own health is
+    /// poor, none may for two lease durations, and then 10 % of all per lease duration (one at
+    /// least), until few are silent again.
     pub fn allow(
         &mut self,
         now: Moment,
@@ -55,16 +55,15 @@ impl Brake {
         health: Health,
         terms: &LeaseTerms,
     ) -> BTreeSet<SessionId> {
-        self.lately.retain(|(at, _)| now.since(*at) < terms.duration);
-        let lately = self.lately.iter().filter(|(_, session)| !silent.contains(session)).count();
+        self.lately.retain(|_, at| now.since(*at) < terms.duration);
+        let lately = self.lately.keys().filter(|session| !silent.contains(*session)).count();
         let all = total.saturating_add(lately);
         let few = SILENT_MAX.max(all.saturating_mul(SILENT_PERCENT_MAX) / 100);
         if silent.len() + lately <= few && health == Health::Good {
             self.engaged = None;
-            let known: BTreeSet<_> =
-                self.lately.iter().map(|(_, session)| session.clone()).collect();
-            let new = silent.difference(&known).map(|session| (now, session.clone()));
-            self.lately.extend(new.collect::<Vec<_>>());
+            for session in silent {
+                self.lately.entry(session.clone()).or_insert(now);
+            }
             return silent.clone();
         }
         let engaged =

@@ -2,10 +2,12 @@
 //! itself is gone.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::ResourceExt;
+
+use super::super::context::unpoisoned;
 
 /// How many are remembered. One that is forgotten only costs time: its Lease is waited out.
 const REMEMBERED: usize = 20_000;
@@ -24,13 +26,12 @@ impl Ended {
     /// Takes in a pod, or the last that was seen of one that is gone.
     pub(in crate::controller) fn note(&self, pod: &Pod) {
         if let Some(uid) = pod.uid().filter(|_| has_terminated(pod)) {
-            let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            remembered.note(uid, REMEMBERED);
+            unpoisoned(&self.0).note(uid, REMEMBERED);
         }
     }
 
     pub(in crate::controller) fn contains(&self, pod_uid: &str) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pods.contains(pod_uid)
+        unpoisoned(&self.0).pods.contains(pod_uid)
     }
 }
 

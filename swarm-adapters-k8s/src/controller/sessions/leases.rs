@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt, stream};
@@ -15,9 +15,9 @@ use k8s_openapi::api::coordination::v1::Lease as Object;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, ResourceExt};
 use swarm_core::handover::{Holder, Moment, SessionId};
-use tokio::sync::watch;
 
 use super::super::clock;
+use super::super::followed::Followed;
 use crate::session::{self, SESSION_LABEL, SeenLease};
 
 /// A Lease as it was last seen.
@@ -66,13 +66,8 @@ impl Known {
 pub(in crate::controller) type Named = (String, SessionId);
 
 /// All Leases of sessions. Its clones share one state.
-#[derive(Clone)]
-pub(in crate::controller) struct Leases(Arc<Shared>);
-
-struct Shared {
-    state: Mutex<State>,
-    filled: watch::Sender<bool>,
-}
+#[derive(Clone, Default)]
+pub(in crate::controller) struct Leases(Followed<State>);
 
 #[derive(Default)]
 struct State {
@@ -91,11 +86,6 @@ struct State {
 type Book = BTreeMap<(String, String), BTreeMap<SessionId, Known>>;
 
 impl Leases {
-    pub(in crate::controller) fn new() -> Self {
-        let shared = Shared { state: Mutex::default(), filled: watch::Sender::new(false) };
-        Self(Arc::new(shared))
-    }
-
     /// Follows the Leases that `api` reaches, for as long as the stream is polled, which gives the
     /// sessions that appeared, went, or told something new.
     pub(in crate::controller) fn follow(
@@ -120,8 +110,7 @@ impl Leases {
 
     /// Returns once all Leases were seen.
     pub(in crate::controller) async fn wait_until_filled(&self) {
-        // The sender lives as long as this.
-        let _ = self.0.filled.subscribe().wait_for(|filled| *filled).await;
+        self.0.wait_until_filled().await;
     }
 
     /// What the Leases of the sessions of one pod say.
@@ -183,7 +172,7 @@ impl Leases {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state()
     }
 
     fn note(&self, event: Event<Object>, now: Moment) -> Vec<Named> {
@@ -195,8 +184,7 @@ impl Leases {
                 Vec::new()
             }
             Event::InitApply(object) => {
-                if let Some((namespace, known)) = state.read(&object, now, *self.0.filled.borrow())
-                {
+                if let Some((namespace, known)) = state.read(&object, now, self.0.is_filled()) {
                     insert(&mut state.fresh, namespace, known);
                 }
                 Vec::new()
@@ -206,7 +194,7 @@ impl Leases {
                 state.appeared += 1;
                 state.nonsense.clear();
                 let changed = differences(&before, &state.current);
-                self.0.filled.send_replace(true);
+                self.0.fill();
                 changed
             }
             Event::Apply(object) => {
@@ -332,7 +320,7 @@ mod tests {
     }
 
     fn filled(objects: impl IntoIterator<Item = Object>) -> Leases {
-        let leases = Leases::new();
+        let leases = Leases::default();
         leases.note(Event::Init, at(0));
         for object in objects {
             leases.note(Event::InitApply(object), at(0));

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use futures::{Stream, StreamExt, stream};
 use kube::core::PartialObjectMeta;
@@ -10,9 +10,10 @@ use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, ResourceExt};
 use swarm_core::handover::SessionId;
-use tokio::sync::watch;
 
+use super::super::followed::Followed;
 use crate::api::{FIELD_MANAGER, Swarm, WorkerView};
+use crate::version;
 
 /// Names the Swarm that a view belongs to.
 pub(super) const SWARM_LABEL: &str = "swarm.k8slab.info/swarm";
@@ -46,13 +47,8 @@ impl Content {
 }
 
 /// All views of sessions. Its clones share one state.
-#[derive(Clone)]
-pub(in crate::controller) struct Views(Arc<Shared>);
-
-struct Shared {
-    state: Mutex<State>,
-    filled: watch::Sender<bool>,
-}
+#[derive(Clone, Default)]
+pub(in crate::controller) struct Views(Followed<State>);
 
 /// A namespace and a name.
 type Key = (String, String);
@@ -86,11 +82,6 @@ struct Written {
 }
 
 impl Views {
-    pub(in crate::controller) fn new() -> Self {
-        let shared = Shared { state: Mutex::default(), filled: watch::Sender::new(false) };
-        Self(Arc::new(shared))
-    }
-
     /// Follows the views that `api` reaches, for as long as the stream is polled, which gives the
     /// Swarms of those that are not as they were written.
     pub(in crate::controller) fn follow(
@@ -112,8 +103,7 @@ impl Views {
 
     /// Returns once all views were seen.
     pub(in crate::controller) async fn wait_until_filled(&self) {
-        // The sender lives as long as this.
-        let _ = self.0.filled.subscribe().wait_for(|filled| *filled).await;
+        self.0.wait_until_filled().await;
     }
 
     /// The Swarm that the view of a session belongs to.
@@ -192,7 +182,7 @@ impl Views {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state()
     }
 
     fn note(&self, event: Event<ViewMeta>) -> Vec<ObjectRef<Swarm>> {
@@ -216,11 +206,13 @@ impl Views {
                 for (key, there) in fresh {
                     changed.extend(state.seen(key, there));
                 }
-                self.0.filled.send_replace(true);
+                self.0.fill();
                 changed
             }
             Event::Apply(view) => state.seen(key_of(&view), there(&view)).into_iter().collect(),
-            Event::Delete(view) => state.gone(&key_of(&view), version(&view)).into_iter().collect(),
+            Event::Delete(view) => {
+                state.gone(&key_of(&view), version::of(&view)).into_iter().collect()
+            }
         }
     }
 }
@@ -284,19 +276,13 @@ fn key_of(view: &ViewMeta) -> Key {
     (view.namespace().unwrap_or_default(), view.name_any())
 }
 
-/// Orders versions of one object, as that of other views.
-pub(super) fn version(view: &ViewMeta) -> u64 {
-    let version = view.metadata.resource_version.as_deref();
-    version.and_then(|version| version.parse().ok()).unwrap_or(0)
-}
-
 fn there(view: &ViewMeta) -> There {
     let is_ours = |manager: Option<&str>| manager == Some(FIELD_MANAGER);
     let is_edited = view.managed_fields().iter().any(|it| !is_ours(it.manager.as_deref()));
     let content = view.annotations().get(CONTENT_ANNOTATION);
     let content = content.filter(|_| !is_edited).and_then(|text| Content::from_text(text));
     let swarm = view.labels().get(SWARM_LABEL).cloned().unwrap_or_default();
-    There { version: version(view), swarm, content }
+    There { version: version::of(view), swarm, content }
 }
 
 #[cfg(test)]
@@ -331,7 +317,7 @@ mod tests {
 
     #[test]
     fn our_own_writes_trigger_nothing_however_late_they_are_seen() {
-        let views = Views::new();
+        let views = Views::default();
         assert!(written(&views, 1, 5) && written(&views, 2, 6));
         for (version, revision) in [(5, 1), (6, 2)] {
             assert_eq!(views.note(Event::Apply(view(version, revision, OURS))), []);
@@ -341,7 +327,7 @@ mod tests {
 
     #[test]
     fn a_view_that_was_edited_or_deleted_is_unknown_and_its_swarm_is_told() {
-        let views = Views::new();
+        let views = Views::default();
         let swarm = [ObjectRef::new("s").within("n")];
         assert!(written(&views, 1, 5));
         assert_eq!(views.note(Event::Apply(view(5, 1, OURS))), []);
@@ -356,7 +342,7 @@ mod tests {
 
     #[test]
     fn what_happens_to_a_view_before_the_answer_to_its_write_is_not_lost() {
-        let views = Views::new();
+        let views = Views::default();
         views.note(Event::Apply(view(4, 1, OURS)));
         views.writing("n", "pod-1", content(2));
         assert_eq!(views.note(Event::Apply(view(7, 2, EDITED))), []);
@@ -369,7 +355,7 @@ mod tests {
 
     #[test]
     fn a_restarted_operator_knows_what_views_say_and_which_went_while_it_did_not_look() {
-        let views = Views::new();
+        let views = Views::default();
         views.note(Event::InitApply(view(4, 1, OURS)));
         assert_eq!(views.note(Event::InitDone), []);
         assert_eq!(views.says("n", "pod-1"), Some(content(1)));

@@ -14,10 +14,11 @@ use swarm_core::{JobName, Ledger, Token};
 
 use super::super::context::Context;
 use super::super::sessions::Sessions;
-use super::book::{CONTENT_ANNOTATION, Content, SWARM_LABEL, version};
+use super::book::{CONTENT_ANNOTATION, Content, SWARM_LABEL};
 use crate::api::{API_VERSION, FIELD_MANAGER, GrantedJob, Swarm, WorkerView, WorkerViewSpec};
 use crate::ledger::bounded;
 use crate::manifest::JobList;
+use crate::version;
 use crate::view::ConfigMapViewStore;
 
 /// How many views are written at a time.
@@ -158,7 +159,7 @@ impl PoolViews<'_> {
         let params = PatchParams::apply(FIELD_MANAGER).force();
         let written = api.patch_metadata(&name, &params, &patch);
         let written = bounded(format!("WorkerView `{name}`"), written).await;
-        let made = written.as_ref().ok().map(version);
+        let made = written.as_ref().ok().map(version::of);
         let stands = views.wrote(&namespace, &name, made);
         written?;
         self.context.metrics.view_writes.inc();
@@ -212,7 +213,13 @@ fn is_news(says: Option<Content>, now: Content, release: Option<u64>) -> bool {
 impl ViewStore for PoolViews<'_> {
     fn check(&self, ledger: &Ledger) -> Result<(), StoreError> {
         self.shared.check(ledger)?;
-        for spec in self.specs(ledger).into_values() {
+        let namespace = self.namespace();
+        // One that stands as it is fitted when it was written.
+        let is_new = |spec: &WorkerViewSpec| {
+            let says = self.context.views.says(&namespace, &spec.session);
+            is_news(says, content(spec, ledger), None)
+        };
+        for spec in self.specs(ledger).into_values().filter(is_new) {
             let bytes = serde_json::to_vec(&spec).map_or(usize::MAX, |json| json.len());
             if VIEW_BYTES_MAX < bytes {
                 let reason = format!(
