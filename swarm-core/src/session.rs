@@ -178,36 +178,58 @@ impl Session {
         self.deadline
     }
 
-    /// Takes in what happened by `now`, and says what to do about it, in order.
+    /// Takes in what happened by `now`, and says what to do about it, in order. Costs O(jobs).
     pub fn step(&mut self, now: Moment, event: SessionEvent) -> Vec<SessionEffect> {
+        self.step_all(now, [event])
+    }
+
+    /// Takes in all that happened by `now`, in order, and then says what to do about it. It costs
+    /// O(jobs + events), so many jobs that end at once are best told of together.
+    pub fn step_all(
+        &mut self,
+        now: Moment,
+        events: impl IntoIterator<Item = SessionEvent>,
+    ) -> Vec<SessionEffect> {
         let mut effects = Vec::new();
-        if self.is_over() {
-            return effects;
+        let mut has_news = false;
+        for event in events {
+            if self.is_over() {
+                return effects;
+            }
+            if event == SessionEvent::Resumed && !self.terms.rules.keep(Rule::CheckOnResume) {
+                continue;
+            }
+            if self.deadline <= now && !self.runs.is_empty() {
+                self.abort(&mut effects);
+                return effects;
+            }
+            self.take_in(now, event, &mut effects);
+            has_news = true;
         }
-        if event == SessionEvent::Resumed && !self.terms.rules.keep(Rule::CheckOnResume) {
-            return effects;
+        if has_news {
+            self.settle(now, &mut effects);
         }
-        if self.deadline <= now && !self.runs.is_empty() {
-            self.abort(&mut effects);
-            return effects;
-        }
+        effects
+    }
+
+    fn take_in(&mut self, now: Moment, event: SessionEvent, effects: &mut Vec<SessionEffect>) {
         match event {
             SessionEvent::Tick | SessionEvent::Resumed => (),
-            SessionEvent::View(view) => self.see(now, view, &mut effects),
+            SessionEvent::View(view) => self.see(now, view, effects),
             SessionEvent::Written { number, version } => {
-                self.written(now, number, version, &mut effects);
+                self.written(now, number, version, effects);
             }
             SessionEvent::Conflict { number } => {
                 effects.extend(self.is_pending(number).then_some(SessionEffect::ReadLease));
             }
-            SessionEvent::LeaseRead(lease) => self.lease_read(now, lease, &mut effects),
+            SessionEvent::LeaseRead(lease) => self.lease_read(now, lease, effects),
             SessionEvent::Lost { number } => {
                 if self.is_pending(number) {
                     self.give_up(now);
                 }
             }
             SessionEvent::LedgerRead { incarnation, revision } => {
-                self.ledger_read(now, incarnation, revision, &mut effects);
+                self.ledger_read(now, incarnation, revision, effects);
             }
             SessionEvent::Joined(job) => {
                 self.runs.remove(&job);
@@ -222,8 +244,6 @@ impl Session {
                 self.drain(stop_at);
             }
         }
-        self.settle(now, &mut effects);
-        effects
     }
 
     fn see(&mut self, now: Moment, view: SessionView, effects: &mut Vec<SessionEffect>) {

@@ -102,9 +102,9 @@ impl Jobs {
             self.supervisor.stop(job);
         }
         while !left.is_empty() {
-            match self.supervisor.next_event().await {
-                Event::Joined(job) | Event::Finished(job) => left.remove(&job),
-            };
+            for Event::Joined(job) | Event::Finished(job) in self.supervisor.next_events().await {
+                left.remove(&job);
+            }
         }
     }
 

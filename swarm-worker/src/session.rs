@@ -159,6 +159,9 @@ impl Driver<'_> {
         let mut todo = VecDeque::from(effects);
         let mut ended = Ended::Closed;
         loop {
+            if todo.iter().any(|effect| matches!(effect, SessionEffect::Start { .. })) {
+                self.mark();
+            }
             while let Some(effect) = todo.pop_front() {
                 if effect == SessionEffect::Abort {
                     ended = Ended::Lost;
@@ -177,34 +180,31 @@ impl Driver<'_> {
                 return Ok(Ended::Lost);
             }
             let wakes_at = self.session.wakes_at();
-            let event = tokio::select! {
+            let events = tokio::select! {
                 // In this order: what takes away comes before what gives.
                 biased;
-                _ = resumed.recv() => Some(SessionEvent::Resumed),
+                _ = resumed.recv() => vec![SessionEvent::Resumed],
                 () = endings.end.cancelled(), if !ends => {
                     (drains, ends) = (true, true);
-                    Some(SessionEvent::Terminate { grace: self.life.terms.stop_timeout })
+                    vec![SessionEvent::Terminate { grace: self.life.terms.stop_timeout }]
                 }
                 () = endings.drain.cancelled(), if !drains => {
                     drains = true;
                     tracing::info!("draining");
-                    Some(SessionEvent::Terminate { grace: self.life.patience })
+                    vec![SessionEvent::Terminate { grace: self.life.patience }]
                 }
                 Some(answer) = self.asked.join_next() => {
                     let answer = answer.unwrap_or_else(|error| Answer::lost(self.written, &error));
-                    self.heard(answer)
+                    self.heard(answer).into_iter().collect()
                 }
-                event = self.life.jobs.supervisor.next_event() => Some(match event {
-                    JobEvent::Joined(job) => SessionEvent::Joined(job),
-                    JobEvent::Finished(job) => SessionEvent::Finished(job),
-                }),
-                told = self.life.views.changed() => self.seen(told),
-                () = until(wakes_at) => Some(SessionEvent::Tick),
+                ended = self.life.jobs.supervisor.next_events() => {
+                    ended.into_iter().map(as_told).collect()
+                }
+                told = self.life.views.changed() => self.seen(told).into_iter().collect(),
+                () = until(wakes_at) => vec![SessionEvent::Tick],
             };
-            if let Some(event) = event {
-                self.abandons = self.session.running().next().is_some();
-                todo.extend(self.session.step(clock::now(), event));
-            }
+            self.abandons = self.session.running().next().is_some();
+            todo.extend(self.session.step_all(clock::now(), events));
         }
     }
 
@@ -253,7 +253,6 @@ impl Driver<'_> {
         let store = Arc::clone(&self.life.store);
         match effect {
             SessionEffect::Start { job, token } => {
-                self.mark();
                 let details = self.details.get(&job);
                 let (run_once, params) = details
                     .map(|granted| (granted.run_once, granted.params.clone()))
@@ -319,6 +318,13 @@ impl Driver<'_> {
             }
             differs
         });
+    }
+}
+
+fn as_told(event: JobEvent) -> SessionEvent {
+    match event {
+        JobEvent::Joined(job) => SessionEvent::Joined(job),
+        JobEvent::Finished(job) => SessionEvent::Finished(job),
     }
 }
 

@@ -13,6 +13,9 @@ use super::{Permit, Runner};
 use crate::runlog::RunLog;
 use task::{Order, Task};
 
+/// How many things are told at once.
+const EVENTS_MAX: usize = 10_000;
+
 /// What a job is started with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobSpec {
@@ -112,12 +115,14 @@ impl Supervisor {
         self.order(Order::PermitUntil(boottime_ns));
     }
 
-    /// What happened next. Nothing is lost if the wait is abandoned.
-    pub async fn next_event(&mut self) -> Event {
-        match self.events.recv().await {
-            Some(event) => event,
+    /// What happened next, one thing at least: all jobs that have ended by now are told of at once.
+    /// Nothing is lost if the wait is abandoned.
+    pub async fn next_events(&mut self) -> Vec<Event> {
+        let mut events = Vec::new();
+        match self.events.recv_many(&mut events, EVENTS_MAX).await {
             // Only when the runtime ends.
-            None => std::future::pending().await,
+            0 => std::future::pending().await,
+            _ => events,
         }
     }
 

@@ -47,7 +47,9 @@ fn supervisor(ends: &[Outcome]) -> (Supervisor, Arc<Script>) {
 }
 
 async fn event(supervisor: &mut Supervisor) -> Event {
-    timeout(Duration::from_secs(20), supervisor.next_event()).await.unwrap()
+    let mut events = timeout(Duration::from_secs(20), supervisor.next_events()).await.unwrap();
+    assert_eq!(events.len(), 1, "{events:?}");
+    events.remove(0)
 }
 
 async fn until(supervisor: &Supervisor, is_so: impl Fn(&JobReport) -> bool) -> JobReport {

@@ -201,6 +201,21 @@ fn a_worker_told_to_end_stops_by_itself_before_it_is_killed() {
 }
 
 #[test]
+fn jobs_that_end_together_are_told_of_together() {
+    let mut session = open();
+    session.step(at(1), view(3, &[("a", 7), ("b", 7), ("c", 7)]));
+    session.step(at(1), written(2));
+    assert_eq!(session.step(at(2), view(4, &[("c", 8)])), [stop("a"), stop("b"), stop("c")]);
+    let ended = ["a", "b", "c"].map(|name| SessionEvent::Joined(job(name)));
+    let effects = session.step_all(at(2), ended);
+    assert_eq!(effects[0], start("c", 8));
+    assert_eq!((effects.len(), writes(&effects)[0].ack.revision), (2, 4));
+    assert_eq!(session.step_all(at(3), []), []);
+    let late = [SessionEvent::Tick, SessionEvent::Joined(job("c"))];
+    assert_eq!(session.step_all(at(40), late), [SessionEffect::Abort]);
+}
+
+#[test]
 fn a_finished_job_is_told_and_not_started_again() {
     let mut session = open();
     session.step(at(1), view(3, &[("a", 7)]));

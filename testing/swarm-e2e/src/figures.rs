@@ -19,12 +19,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use clap::ValueEnum as _;
 
 use crate::cluster::Cluster;
 use crate::output::say;
 use crate::story::Context;
 
-/// What can be measured.
+/// What can be measured, in this order. `scale` comes last, as it stops the controller manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
     /// From a change of the list until every worker it concerns runs it, with nudge and without.
@@ -42,10 +43,6 @@ pub enum Part {
     /// Memory and CPU for hundreds of Swarms, on pools that no kubelet runs.
     Scale,
 }
-
-/// All parts. `scale` comes last, as it stops the controller manager.
-const ALL: [Part; 6] =
-    [Part::Change, Part::Writes, Part::Large, Part::Ledger, Part::Sessions, Part::Scale];
 
 /// Where the jobs of a Swarm stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -85,7 +82,8 @@ pub async fn measure(cluster: &Arc<Cluster>, options: &Options) -> Result<()> {
     let Options { parts, rest, jobs, swarms_max, operator } = options;
     let built = cluster.binaries.ours.join("swarm-operator");
     let program = operator.as_ref().unwrap_or(&built);
-    for part in ALL.into_iter().filter(|part| parts.is_empty() || parts.contains(part)) {
+    let all = Part::value_variants().iter();
+    for part in all.filter(|part| parts.is_empty() || parts.contains(part)) {
         let measured = match part {
             Part::Change => change::measure(cluster).await,
             Part::Writes => writes::measure(cluster, Duration::from_mins(*rest)).await,

@@ -14,6 +14,7 @@
 //! This crate is never shipped, and no crate of the product knows it.
 #![cfg(feature = "harness")]
 
+mod bare_ledger;
 pub mod binaries;
 pub mod cache;
 pub mod cluster;

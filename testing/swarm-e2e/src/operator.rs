@@ -13,6 +13,7 @@ use tokio::process::{Child, Command};
 
 use crate::binaries::repository;
 use crate::cluster::{Cluster, FOLDER};
+use crate::proxy::Proxy;
 
 /// The namespace the manifests put the operator into.
 pub const NAMESPACE: &str = "swarm";
@@ -121,6 +122,25 @@ pub async fn client(cluster: &Cluster) -> Result<Client> {
     config.auth_info = AuthInfo { token: Some(token.trim().into()), ..AuthInfo::default() };
     config.default_retry = false;
     Ok(Client::try_from(config)?)
+}
+
+/// Stops the installed operator while `tell` runs operators of its own, each a [`Process`] behind the
+/// proxy, which can hold it up at any of its writes.
+///
+/// # Errors
+///
+/// When it does not stop or come back, and those of `tell`.
+pub async fn replaced<F, Told>(cluster: &Cluster, tell: F) -> Result<()>
+where
+    F: FnOnce(Proxy) -> Told,
+    Told: Future<Output = Result<()>>,
+{
+    let proxy = Proxy::start(client(cluster).await?).await?;
+    // It would do the work of the others.
+    stop(cluster).await?;
+    let told = tell(proxy).await;
+    go_on(cluster).await?;
+    told
 }
 
 /// An operator as a process of our own, which can be killed at any moment.

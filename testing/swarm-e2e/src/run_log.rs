@@ -36,6 +36,12 @@ impl Moment {
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
+
+    /// The moment `span` before this one.
+    #[must_use]
+    pub fn before(self, span: Duration) -> Self {
+        Self(self.0.saturating_sub(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
+    }
 }
 
 /// The folder of all run logs of a namespace.

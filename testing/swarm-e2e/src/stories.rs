@@ -18,17 +18,21 @@ mod bad_input_is_refused;
 mod cold_start_waits;
 mod documented_commands_work;
 mod every_right_is_used;
+mod go_pool;
 mod jobs_come_from_config_maps;
 mod ledgers_in_parts;
 mod list_changes_arrive;
 mod manifests_are_accepted;
 mod moves_are_bounded;
+mod nodes;
+mod nodes_are_declared_off;
 mod nodes_fall_silent;
 mod nothing_is_written_at_rest;
 mod operator_dies_at_any_write;
 mod operator_dies_in_a_handover;
 mod parts_restart;
 mod pods_are_a_pool;
+mod pods_of_two_languages;
 mod poison_jobs_are_set_aside;
 pub(crate) mod pool;
 mod pools_move_over_to_sessions;
@@ -38,6 +42,7 @@ mod session_workers_live_by_their_leases;
 mod sessions_hand_over;
 mod sessions_survive_changes;
 mod sessions_survive_crashes;
+mod sessions_tell_what_is_amiss;
 mod stores_keep_their_contract;
 mod streams_walk_through;
 mod the_api_server_is_away;
@@ -112,6 +117,12 @@ pub fn all() -> Vec<Story> {
         Story::new("a_deployment_of_sessions_rolls_over", |it| {
             Box::pin(a_deployment_of_sessions_rolls_over::tell(it))
         }),
+        Story::new("pods_of_two_languages_share_jobs", |it| {
+            Box::pin(pods_of_two_languages::tell(it))
+        }),
+        Story::new("sessions_tell_what_is_amiss", |it| {
+            Box::pin(sessions_tell_what_is_amiss::tell(it))
+        }),
         Story::new("pools_move_over_to_sessions", |it| {
             Box::pin(pools_move_over_to_sessions::tell(it))
         }),
@@ -143,6 +154,7 @@ pub fn all() -> Vec<Story> {
         Story::new("sessions_survive_changes", |it| Box::pin(sessions_survive_changes::tell(it))),
         Story::new("sessions_survive_crashes", |it| Box::pin(sessions_survive_crashes::tell(it))),
         Story::new("nodes_fall_silent", |it| Box::pin(nodes_fall_silent::tell(it))),
+        Story::new("nodes_are_declared_off", |it| Box::pin(nodes_are_declared_off::tell(it))),
         Story::new("the_api_server_is_away", |it| Box::pin(the_api_server_is_away::tell(it))),
         Story::new("operator_dies_in_a_handover", |it| {
             Box::pin(operator_dies_in_a_handover::tell(it))

@@ -5,14 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
-use kube::ResourceExt as _;
-use swarm_adapters_k8s::api::{Claimant, Swarm};
-use swarm_adapters_k8s::ledger::KubeLedgerStore;
-use swarm_core::ports::{LedgerStore as _, Seen};
+use anyhow::{Result, ensure};
+use swarm_adapters_k8s::api::Swarm;
+use swarm_core::ports::LedgerStore as _;
 use swarm_core::{Ledger, Pool, jobs, plan};
 
 use super::{Times, shown};
+use crate::bare_ledger::BareLedger;
 use crate::cluster::Cluster;
 use crate::operator;
 use crate::output::say;
@@ -23,38 +22,16 @@ const WORKERS: u32 = 100;
 /// How often each of them is measured.
 const RUNS: usize = 5;
 
-const SWARM: &str = "
-apiVersion: swarm.k8slab.info/v1alpha1
-kind: Swarm
-metadata: {name: ledger}
-spec:
-  pool: {statefulSet: {name: nobody}}
-";
-
 pub(super) async fn measure(cluster: &Arc<Cluster>) -> Result<()> {
     let context = Context::new(cluster, "figures-ledger").await?;
     ensure!(operator::install_resources(cluster).await?, "no resources in deploy/");
-    context.apply(SWARM).await?;
-    let swarm = context.api::<Swarm>().get("ledger").await?;
-    let uid = swarm.uid().context("the API server gives every object a UID")?;
-    let open = || {
-        let claimant = |kind: &str, name: &str, uid: &str| Claimant {
-            kind: kind.into(),
-            name: name.into(),
-            uid: uid.into(),
-        };
-        let (swarm, pool) =
-            (claimant("Swarm", "ledger", &uid), claimant("StatefulSet", "nobody", "none"));
-        let (is_alive, is_current) = (Box::new(|_: &str| true), Box::new(|_: &str, _: &Seen| true));
-        let (client, namespace) = (context.client.clone(), &context.namespace);
-        KubeLedgerStore::new(client, namespace, swarm, pool, is_alive, is_current)
-    };
+    let bare = BareLedger::new(&context, "ledger").await?;
     let mut rows = Rows { context: &context, rows: BTreeMap::new() };
-    let store = open();
+    let store = bare.open();
     let mut ledger = next(&Ledger::new(1_790_000_000_000_000), JOBS, WORKERS)?;
     let mut seen = rows.time("1 saved for the first time", store.save(&ledger, None)).await?;
     for run in 1..=RUNS {
-        let found = rows.time("2 read by a process that knows nothing", open().load()).await?;
+        let found = rows.time("2 read by a process that knows nothing", bare.open().load()).await?;
         ensure!(found.is_some_and(|(found, _)| found == ledger), "what was saved is read");
         rows.time("3 looked up by a process that knows it", store.load()).await?;
         ledger = next(&ledger, JOBS + run, WORKERS)?;

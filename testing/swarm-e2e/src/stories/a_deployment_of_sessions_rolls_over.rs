@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use swarm_adapters_host::runlog::judge::RunName;
 
-use super::session_pool::{Policy, REST_WITHIN, SessionPool, TICK};
+use super::session_pool::{Kind, Policy, REST_WITHIN, SessionPool, TICK};
 use crate::run_log::Moment;
 use crate::story::Context;
 use crate::until::until;
@@ -18,7 +18,7 @@ const ROLLOUT: Duration = Duration::from_secs(10);
 pub(super) async fn tell(context: Context) -> Result<()> {
     context.operator().await?;
     let mut pool = SessionPool::new(&context, "rolled");
-    (pool.is_deployment, pool.policy, pool.workers) = (true, Policy::Exclusive, 3);
+    (pool.kind, pool.policy, pool.workers) = (Kind::Deployment, Policy::Exclusive, 3);
     // A successor may take a while to be ready.
     pool.return_grace = "30s";
     pool.apply().await?;

@@ -5,17 +5,15 @@
 //! pods stay as they are for minutes, and nobody is there to confirm their end; the operator counts
 //! them as gone.
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::Api;
+use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
 use kube::api::ListParams;
 
+use super::nodes::{node_of, ready, without_operator};
 use super::pool::{REST_WITHIN, Reports, at_rest, jobs_of, judge, report, sample};
-use crate::cluster::{NODES, node_name};
-use crate::operator;
 use crate::story::Context;
 use crate::until::until;
 
@@ -30,14 +28,14 @@ pub(super) async fn tell(context: Context) -> Result<()> {
     let jobs = jobs_of(&manifest);
     context.apply(&manifest).await?;
     let before = at_rest(&context, &jobs, WORKERS, Instant::now()).await?;
-    let lost = node_without_operator(&context).await?;
+    let lost = without_operator(&context).await?;
     let (away, left) = workers_on(&context, lost).await?;
     ensure!(!away.is_empty() && !left.is_empty(), "all workers are on one node");
 
     let change = Instant::now();
     context.cluster.kill_node(lost)?;
     let lap = |what: &str| context.laps.lap(format!("{} ms: {what}", change.elapsed().as_millis()));
-    not_ready(&context, lost).await?;
+    ready(&context, lost, false).await?;
     lap("the node counts as not ready");
     for worker in &left {
         let now = report(&context, worker).await?;
@@ -68,35 +66,13 @@ pub(super) async fn tell(context: Context) -> Result<()> {
     Ok(())
 }
 
-/// The operator is on the node that stays; losing it is another story.
-async fn node_without_operator(context: &Context) -> Result<u8> {
-    let pods: Api<Pod> = Api::namespaced(context.client.clone(), operator::NAMESPACE);
-    let pods = pods.list(&ListParams::default().labels("app=swarm-controller")).await?;
-    let operators: BTreeSet<_> = pods.items.iter().map(node_of).collect();
-    let free = NODES.into_iter().find(|node| !operators.contains(&node_name(*node)));
-    free.context("the operator is on both nodes")
-}
-
 /// The workers on a node, and those that are elsewhere.
 async fn workers_on(context: &Context, node: u8) -> Result<(Vec<String>, Vec<String>)> {
     let pods = context.api::<Pod>().list(&ListParams::default()).await?;
-    let (on, elsewhere): (Vec<_>, Vec<_>) =
-        pods.items.iter().partition(|pod| node_of(pod) == node_name(node));
-    let names = |pods: Vec<&Pod>| pods.into_iter().map(kube::ResourceExt::name_any).collect();
-    Ok((names(on), names(elsewhere)))
-}
-
-fn node_of(pod: &Pod) -> String {
-    pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default()
-}
-
-async fn not_ready(context: &Context, node: u8) -> Result<()> {
-    let nodes: Api<Node> = Api::all(context.client.clone());
-    let name = node_name(node);
-    until("the loss to be noticed", REST_WITHIN, || async {
-        let conditions = nodes.get(&name).await?.status.and_then(|status| status.conditions);
-        let ready = conditions.unwrap_or_default().into_iter().find(|it| it.type_ == "Ready");
-        Ok(ready.is_some_and(|it| it.status != "True").then_some(()))
-    })
-    .await
+    let (mut on, mut elsewhere) = (Vec::new(), Vec::new());
+    for pod in &pods.items {
+        let there = if node_of(pod)? == node { &mut on } else { &mut elsewhere };
+        there.push(pod.name_any());
+    }
+    Ok((on, elsewhere))
 }

@@ -4,7 +4,6 @@
 //! is the judge.
 
 mod hand;
-pub(super) mod run_log;
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -18,8 +17,9 @@ use swarm_adapters_k8s::session::SeenLease;
 use swarm_core::handover::{Holder, SessionId};
 
 use self::hand::Hand;
-use self::run_log::RunLog;
+use super::go_pool::{self, RunLog};
 use crate::operator;
+use crate::run_log::Moment;
 use crate::story::Context;
 use crate::until::until;
 
@@ -28,54 +28,10 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(30);
 const LEASE: Duration = Duration::from_secs(6);
 const JOBS: [&str; 6] = ["job-a", "job-b", "job-c", "job-d", "job-e", "job-f"];
 
-const MANIFEST: &str = "
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: go-worker}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata: {name: go-worker}
-rules:
-  - {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [create, get, update]}
-  - {apiGroups: [swarm.k8slab.info], resources: [workerviews], verbs: [get, list, watch]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: go-worker}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: go-worker}
-subjects: [{kind: ServiceAccount, name: go-worker}]
----
-apiVersion: apps/v1
-kind: StatefulSet
-metadata: {name: go-worker}
-spec:
-  replicas: 3
-  podManagementPolicy: Parallel
-  serviceName: go-worker
-  selector: {matchLabels: {app: go-worker}}
-  template:
-    metadata: {labels: {app: go-worker}}
-    spec:
-      serviceAccountName: go-worker
-      terminationGracePeriodSeconds: 25
-      containers:
-        - name: worker
-          image: registry.local/go-worker:1
-          imagePullPolicy: Never
-          args: [--lease=6s, --renew=1s, --stop-timeout=2s, --grace=20s]
-          env:
-            - {name: POD_UID, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}
-            - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
-          volumeMounts: [{name: run-log, mountPath: /run-log}]
-      volumes:
-        - {name: run-log, hostPath: {path: RUN_LOG, type: Directory}}
-";
-
 pub(super) async fn tell(context: Context) -> Result<()> {
     operator::install_resources(&context.cluster).await?;
     let log = RunLog::new(&context)?;
-    context.apply(&MANIFEST.replace("RUN_LOG", &log.folder())).await?;
+    context.apply(&go_pool::workers("go-worker", "200ms", &log)).await?;
     let mut hand = Hand::new(context.clone());
     let sessions = workers(&hand, &BTreeSet::new()).await?;
     context.laps.lap("three workers in Go, each with a Lease of its own");
@@ -149,12 +105,12 @@ async fn a_finite_job(hand: &mut Hand, session: &SessionId) -> Result<()> {
 async fn a_silent_api_server(hand: &Hand, log: &RunLog) -> Result<()> {
     let held: BTreeSet<_> = hand.holders().collect();
     hand.context.cluster.components.freeze("apiserver")?;
-    let frozen = RunLog::now();
+    let frozen = Moment::now();
     log.silent_for(Duration::from_secs(1), LEASE + Duration::from_secs(4)).await?;
-    let silent_since = log.last()?.saturating_sub(frozen);
+    let silent_since = log.last()?.since(frozen);
     ensure!(silent_since < LEASE, "jobs ran for {silent_since:?} without a renewal");
     hand.context.cluster.components.thaw("apiserver")?;
-    let thawed = RunLog::now();
+    let thawed = Moment::now();
     until("all jobs to run again", SETTLED_WITHIN, || async {
         let running = log.since(thawed)?;
         let missing: Vec<_> = held.difference(&running).collect();
@@ -166,7 +122,7 @@ async fn a_silent_api_server(hand: &Hand, log: &RunLog) -> Result<()> {
     hand.context.laps.lap(format!(
         "the API server froze: all jobs were still after {silent_since:?} and went on with the same \
          tokens {:?} after it did",
-        RunLog::now().saturating_sub(thawed)
+        Moment::now().since(thawed)
     ));
     Ok(())
 }

@@ -8,7 +8,8 @@ use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::api::{DeleteParams, ListParams};
 use kube::{Api, ResourceExt as _};
 
-use super::session_pool::{Protocol, SessionPool, node_of};
+use super::nodes::node_of;
+use super::session_pool::{Protocol, SessionPool};
 use crate::cluster::{NODES, node_name};
 use crate::run_log::Moment;
 use crate::story::Context;

@@ -7,26 +7,17 @@ use anyhow::{Context as _, Result, bail, ensure};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::json;
-use swarm_adapters_k8s::api::{Claimant, PartName, Swarm, SwarmLedger, SwarmLedgerPart};
-use swarm_adapters_k8s::ledger::KubeLedgerStore;
-use swarm_core::ports::{LedgerStore as _, Seen, StoreError};
+use swarm_adapters_k8s::api::{PartName, SwarmLedger, SwarmLedgerPart};
+use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::{Ledger, Pool, jobs, plan};
 
 use super::pool::REST_WITHIN;
+use crate::bare_ledger::{BareLedger, LEDGER};
 use crate::operator;
 use crate::proxy::{Proxy, Side};
 use crate::story::Context;
 use crate::until::until;
 
-/// No controller looks at it: it names a pool that does not exist.
-const SWARM: &str = "
-apiVersion: swarm.k8slab.info/v1alpha1
-kind: Swarm
-metadata: {name: parts}
-spec:
-  pool: {statefulSet: {name: nobody}}
-";
-const LEDGER: &str = "statefulset.nobody";
 /// So many jobs stand in one object.
 const FEW: usize = 10_000;
 /// So many stand in parts.
@@ -36,10 +27,7 @@ const EACH: usize = 12;
 
 pub(super) async fn tell(context: Context) -> Result<()> {
     context.operator().await?;
-    context.apply(SWARM).await?;
-    let swarm = context.api::<Swarm>().get("parts").await?;
-    let uid = swarm.uid().context("the API server gives every object a UID")?;
-    let place = Place { context, uid };
+    let place = Place { bare: BareLedger::new(&context, "parts").await?, context };
     place.grows_and_shrinks().await?;
     place.is_kept_by_two_writers().await?;
     place.survives_its_writers().await?;
@@ -53,30 +41,13 @@ type Change<'a> = &'a (dyn Fn(&Ledger) -> Result<Ledger> + Sync);
 /// Where the ledger is.
 struct Place {
     context: Context,
-    uid: String,
+    bare: BareLedger,
 }
 
 impl Place {
-    /// A store that knows nothing yet.
-    fn open(&self) -> KubeLedgerStore {
-        self.open_as(self.context.client.clone())
-    }
-
-    fn open_as(&self, client: Client) -> KubeLedgerStore {
-        let claimant = |kind: &str, name: &str, uid: &str| Claimant {
-            kind: kind.into(),
-            name: name.into(),
-            uid: uid.into(),
-        };
-        let (swarm, pool) =
-            (claimant("Swarm", "parts", &self.uid), claimant("StatefulSet", "nobody", "none"));
-        let (is_alive, is_current) = (Box::new(|_: &str| true), Box::new(|_: &str, _: &Seen| true));
-        KubeLedgerStore::new(client, &self.context.namespace, swarm, pool, is_alive, is_current)
-    }
-
     /// What a store that knows nothing finds.
     async fn stored(&self) -> Result<Ledger> {
-        Ok(self.open().load().await?.context("no ledger")?.0)
+        Ok(self.bare.open().load().await?.context("no ledger")?.0)
     }
 
     async fn head(&self) -> Result<SwarmLedger> {
@@ -98,7 +69,7 @@ impl Place {
     }
 
     async fn grows_and_shrinks(&self) -> Result<()> {
-        let store = self.open();
+        let store = self.bare.open();
         let few = next(&empty(), FEW, 4)?;
         let mut seen = store.save(&few, None).await?;
         ensure!(self.there().await?.is_empty(), "one object is enough");
@@ -127,12 +98,12 @@ impl Place {
 
     /// Two writers add jobs at the same time, and somebody reads all along.
     async fn is_kept_by_two_writers(&self) -> Result<()> {
-        let store = self.open();
+        let store = self.bare.open();
         let (ledger, seen) = store.load().await?.context("no ledger")?;
         let first = next(&ledger, MANY, 5)?;
         store.save(&first, Some(&seen)).await?;
         let add = || async {
-            let (store, mut lost) = (self.open(), 0);
+            let (store, mut lost) = (self.bare.open(), 0);
             for _ in 0..EACH {
                 loop {
                     let (ledger, seen) = store.load().await?.context("no ledger")?;
@@ -149,7 +120,7 @@ impl Place {
         let read = || async {
             let (mut reads, mut revision) = (0, 0);
             while revision < first.revision() + 2 * EACH as u64 {
-                match self.open().load().await {
+                match self.bare.open().load().await {
                     Ok(found) => {
                         let (ledger, _) = found.context("no ledger")?;
                         ensure!(revision <= ledger.revision(), "it went back");
@@ -219,7 +190,7 @@ impl Place {
     ) -> Result<bool> {
         let before = self.stored().await?;
         let after = change(&before)?;
-        let store = self.open_as(client.clone());
+        let store = self.bare.open_as(client.clone());
         let (_, seen) = store.load().await?.context("no ledger")?;
         let mut passed = 0;
         proxy.set_trap(Box::new(move |_| {
@@ -273,7 +244,7 @@ impl Place {
     }
 
     async fn is_unreadable(&self, part: &str, why: &str) -> Result<()> {
-        match self.open().load().await {
+        match self.bare.open().load().await {
             Err(StoreError::Refused { code: "LedgerUnreadable", reason }) => {
                 ensure!(reason.contains(part) && reason.contains(why), "{reason}");
                 self.context.laps.lap(reason);
@@ -287,7 +258,7 @@ impl Place {
     async fn goes_with_its_parts(&self) -> Result<()> {
         let before = self.there().await?;
         self.context.api::<SwarmLedger>().delete(LEDGER, &DeleteParams::default()).await?;
-        let store = self.open();
+        let store = self.bare.open();
         ensure!(store.load().await?.is_none(), "it is gone");
         let anew = next(&empty(), MANY, 4)?;
         store.save(&anew, None).await?;
@@ -299,7 +270,7 @@ impl Place {
         })
         .await?;
         ensure!(self.stored().await? == anew, "as it was saved");
-        let other = self.open().save(&anew, None).await;
+        let other = self.bare.open().save(&anew, None).await;
         ensure!(matches!(other, Err(StoreError::Conflict { .. })), "a second creation");
         Ok(())
     }

@@ -3,30 +3,22 @@
 //! side. Nothing moves while workers can still renew their Leases; those that cannot stop their own
 //! jobs before others start them.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::Api;
-use kube::api::ListParams;
+use anyhow::{Result, ensure};
 
-use super::session_pool::{SILENCE, SessionPool, TICK, node_of};
-use crate::cluster::{NODES, node_name};
-use crate::operator;
+use super::nodes;
+use super::session_pool::{SILENCE, SessionPool, TICK};
 use crate::run_log::Moment;
 use crate::story::Context;
-use crate::until::until;
 
-/// How long Kubernetes may take to notice that a kubelet is silent, or that it is back.
-const NOTICED_WITHIN: Duration = Duration::from_secs(45);
 /// The longest that a job stands still when its worker lets go of it, on a busy machine.
 const GRACEFUL: Duration = Duration::from_secs(3);
 
 pub(super) async fn tell(context: Context) -> Result<()> {
     context.operator().await?;
     let pools = SessionPool::of_both_policies(&context, 2);
-    let node = without_operator(&context).await?;
+    let node = nodes::without_operator(&context).await?;
     for pool in &pools {
         pool.apply().await?;
     }
@@ -51,14 +43,14 @@ async fn a_silent_kubelet(context: &Context, pools: &[SessionPool; 2], node: u8)
         } else {
             components.freeze(&kubelet)?;
         }
-        ready(context, node, false).await?;
+        nodes::ready(context, node, false).await?;
         context.laps.lap(format!("{what}, and the node is given up"));
         if is_killed {
             components.restart(&kubelet)?;
         } else {
             components.thaw(&kubelet)?;
         }
-        ready(context, node, true).await?;
+        nodes::ready(context, node, true).await?;
         for (pool, before) in pools.iter().zip(&before) {
             let after = pool.at_rest().await?;
             ensure!(after == *before, "{}: {what}: {before:?} became {after:?}", pool.name);
@@ -72,7 +64,7 @@ async fn a_silent_kubelet(context: &Context, pools: &[SessionPool; 2], node: u8)
 async fn a_pod_is_cut_off(pool: &SessionPool, node: u8) -> Result<()> {
     let context = &pool.context;
     let [zero, one] = [pool.pod(0).await?, pool.pod(1).await?];
-    let pod = if node_of(&zero)? == node { zero } else { one };
+    let pod = if nodes::node_of(&zero)? == node { zero } else { one };
     let mark = Moment::now();
     let cut = context.cluster.cut_off_pod(&pod).await?;
     pool.at_rest_on(1).await?;
@@ -93,29 +85,10 @@ async fn a_node_is_cut_off(context: &Context, pools: &[SessionPool; 2], node: u8
     }
     let back = Moment::now();
     cut.reconnect()?;
-    ready(context, node, true).await?;
+    nodes::ready(context, node, true).await?;
     for pool in pools {
         pool.at_rest().await?;
         pool.judge("the node was reconnected", back, GRACEFUL)?;
     }
     Ok(())
-}
-
-/// The operator is on the node that stays.
-async fn without_operator(context: &Context) -> Result<u8> {
-    let pods: Api<Pod> = Api::namespaced(context.client.clone(), operator::NAMESPACE);
-    let pods = pods.list(&ListParams::default().labels("app=swarm-controller")).await?;
-    let on = pods.items.iter().map(node_of).collect::<Result<BTreeSet<_>>>()?;
-    NODES.into_iter().find(|node| !on.contains(node)).context("the operator is on both nodes")
-}
-
-async fn ready(context: &Context, node: u8, is_wanted: bool) -> Result<()> {
-    let nodes: Api<Node> = Api::all(context.client.clone());
-    let name = node_name(node);
-    until(&format!("{name} to be ready: {is_wanted}"), NOTICED_WITHIN, || async {
-        let conditions = nodes.get(&name).await?.status.and_then(|status| status.conditions);
-        let ready = conditions.unwrap_or_default().into_iter().find(|it| it.type_ == "Ready");
-        Ok(ready.is_some_and(|it| (it.status == "True") == is_wanted).then_some(()))
-    })
-    .await
 }

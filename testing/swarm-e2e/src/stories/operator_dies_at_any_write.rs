@@ -62,12 +62,7 @@ enum Kills {
 
 pub(super) async fn tell(context: Context) -> Result<()> {
     context.operator().await?;
-    let client = operator::client(&context.cluster).await?;
-    // It would do the work of the one that is killed.
-    operator::stop(&context.cluster).await?;
-    let told = tell_with(&context, Proxy::start(client).await?).await;
-    operator::go_on(&context.cluster).await?;
-    told
+    operator::replaced(&context.cluster, |proxy| tell_with(&context, proxy)).await
 }
 
 async fn tell_with(context: &Context, proxy: Proxy) -> Result<()> {

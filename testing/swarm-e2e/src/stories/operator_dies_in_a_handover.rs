@@ -16,7 +16,6 @@ use crate::operator::{self, Process};
 use crate::proxy::{Proxy, Side};
 use crate::run_log::Moment;
 use crate::story::Context;
-use crate::until::until;
 
 /// The one job that moves, from slot to slot.
 const MOVING: &str = "moving";
@@ -47,12 +46,7 @@ impl Phase {
 
 pub(super) async fn tell(context: Context) -> Result<()> {
     context.operator().await?;
-    let client = operator::client(&context.cluster).await?;
-    // It would do the work of the one that is killed.
-    operator::stop(&context.cluster).await?;
-    let told = tell_with(&context, Proxy::start(client).await?).await;
-    operator::go_on(&context.cluster).await?;
-    told
+    operator::replaced(&context.cluster, |proxy| tell_with(&context, proxy)).await
 }
 
 async fn tell_with(context: &Context, proxy: Proxy) -> Result<()> {
@@ -62,9 +56,9 @@ async fn tell_with(context: &Context, proxy: Proxy) -> Result<()> {
         pool.jobs = BTreeSet::from([MOVING.to_owned(), "other".to_owned()]);
         pool.pins = [(MOVING.to_owned(), 0), ("other".to_owned(), 1)].into();
         pool.apply().await?;
-        on(&pool, 0).await?;
+        pool.runs_on(MOVING, 0).await?;
         for (phase, to) in [(Phase::Released, 1), (Phase::Acknowledged, 0), (Phase::Granted, 1)] {
-            let before = on(&pool, 1 - to).await?;
+            let before = pool.runs_on(MOVING, 1 - to).await?;
             let (nth, side) = phase.write();
             proxy.set_trap(trap(nth, side, &pool.name));
             let mark = Moment::now();
@@ -80,7 +74,7 @@ async fn tell_with(context: &Context, proxy: Proxy) -> Result<()> {
             proxy.set_trap(Box::new(|_| None));
             proxy.reopen();
             process = start()?;
-            let after = on(&pool, to).await?;
+            let after = pool.runs_on(MOVING, to).await?;
             ensure!(before.token < after.token, "{before:?}, then {after:?}");
             pool.judge(&format!("killed when {phase:?}, at {write}"), mark, STANDS_STILL)?;
             let overlaps = pool.history()?.overlaps()?;
@@ -104,18 +98,6 @@ fn trap(nth: usize, side: Side, pool: &str) -> crate::proxy::Trap {
         is_sprung.store(springs, Ordering::SeqCst);
         springs.then_some(side)
     })
-}
-
-/// Waits until the moving job runs on a slot.
-async fn on(pool: &SessionPool, slot: usize) -> Result<RunName> {
-    let worker = format!("{}-{slot}", pool.name);
-    until(&format!("{MOVING} to run on {worker}"), REST_WITHIN, || async {
-        let runs = pool.history()?.running(&pool.jobs)?;
-        let run = runs.get(MOVING).context("nobody runs it")?;
-        ensure!(run.worker == worker, "{} runs it", run.worker);
-        Ok(Some(run.clone()))
-    })
-    .await
 }
 
 /// Whether the ledger shows the moving job in `phase`, coming from `before`.

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use swarm_adapters_k8s::api::Swarm;
 use swarm_adapters_k8s::status::ready_reason;
 
@@ -32,7 +32,7 @@ async fn set_aside(context: &Context) -> Result<()> {
     for slot in 0..3 {
         pool.pins = [(POISON.to_owned(), slot)].into();
         pool.apply().await?;
-        runs_on(&pool, slot).await?;
+        pool.runs_on(POISON, slot).await?;
         context.cluster.kill_containers(&pool.pod(slot).await?).await?;
     }
     until("the job to be set aside", REST_WITHIN, || async {
@@ -54,16 +54,6 @@ async fn set_aside(context: &Context) -> Result<()> {
         let ran: BTreeSet<_> = history.since(mark).map(|told| told.job.clone()).collect();
         ensure!(!ran.contains(POISON), "the job that was set aside ran");
         Ok(others.is_subset(&ran).then_some(()))
-    })
-    .await
-}
-
-async fn runs_on(pool: &SessionPool, slot: usize) -> Result<()> {
-    let worker = format!("{}-{slot}", pool.name);
-    until(&format!("{POISON} to run on {worker}"), REST_WITHIN, || async {
-        let runs = pool.history()?.running(&pool.jobs)?;
-        let run = runs.get(POISON).context("nobody runs it")?;
-        Ok((run.worker == worker).then_some(()))
     })
     .await
 }

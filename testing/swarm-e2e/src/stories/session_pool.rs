@@ -5,19 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt as _;
 use serde_json::{Value, json};
 use swarm_adapters_host::runlog::judge::RunName;
 
-use crate::cluster::{NODES, node_name};
 use crate::images::WORKER;
 use crate::run_log::{History, Moment, Told, folder, make_folder};
 use crate::story::Context;
 use crate::until::until;
 
-/// How long a worker may act after it renewed its Lease.
+/// How long a worker may act after it renewed its Lease, unless a pool says otherwise.
 pub(crate) const LEASE: Duration = Duration::from_secs(6);
 /// How long the jobs of a worker that fell silent may stand still.
 pub(crate) const SILENCE: Duration = Duration::from_millis(6_420 + 2_000);
@@ -37,6 +35,15 @@ pub(crate) enum Protocol {
     Session,
 }
 
+/// What its workers are found by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    StatefulSet,
+    Deployment,
+    /// A label. The pods are made [one by one](SessionPool::make_pod).
+    Pods,
+}
+
 /// What it takes to end an ownership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Policy {
@@ -51,6 +58,8 @@ pub(crate) enum Runner {
     Task,
     /// It is a process of its own, under a guard.
     Process,
+    /// It is a process that ends well at once.
+    Done,
 }
 
 /// A Swarm, its workload and all they need, in one namespace. Everything bears the pool's name.
@@ -62,12 +71,17 @@ pub(crate) struct SessionPool {
     pub(crate) protocol: Protocol,
     /// What the Swarm asks for.
     pub(crate) asks_for: Protocol,
-    /// Whether the workload is a Deployment.
-    pub(crate) is_deployment: bool,
+    pub(crate) kind: Kind,
     pub(crate) policy: Policy,
+    /// How long its workers may act after they renewed their Leases.
+    pub(crate) lease: Duration,
+    /// How long the Swarm lets them.
+    pub(crate) lease_allowed: Duration,
     pub(crate) runner: Runner,
     pub(crate) workers: usize,
     pub(crate) jobs: BTreeSet<String>,
+    /// Whether its jobs are done once they have ended well.
+    pub(crate) are_finite: bool,
     /// Jobs that stay on one slot.
     pub(crate) pins: BTreeMap<String, usize>,
     /// `rebalance.batchWindow`, where it is not the default.
@@ -85,11 +99,14 @@ impl SessionPool {
             name: name.to_owned(),
             protocol: Protocol::Session,
             asks_for: Protocol::Session,
-            is_deployment: false,
+            kind: Kind::StatefulSet,
             policy: Policy::AtLeastOnce,
+            lease: LEASE,
+            lease_allowed: LEASE,
             runner: Runner::Task,
             workers: 2,
             jobs: (0..6).map(|n| format!("{name}:{n}")).collect(),
+            are_finite: false,
             pins: BTreeMap::new(),
             batch_window: None,
             return_grace: "1s",
@@ -99,22 +116,33 @@ impl SessionPool {
     /// Applies what this value says by now.
     pub(crate) async fn apply(&self) -> Result<()> {
         make_folder(&self.context.namespace)?;
-        let mut items = vec![self.account(), self.binding(), self.workload(), self.swarm()];
-        if self.protocol == Protocol::Plain {
-            items.retain(|item| item["kind"] != "RoleBinding");
-        }
-        self.context
-            .apply(&json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string())
-            .await
+        let mut items = vec![self.account()];
+        items.extend((self.protocol == Protocol::Session).then(|| self.binding()));
+        items.extend((self.kind != Kind::Pods).then(|| self.workload()));
+        items.push(self.swarm());
+        self.apply_all(&items).await
+    }
+
+    async fn apply_all(&self, items: &[Value]) -> Result<()> {
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+        self.context.apply(&list.to_string()).await
+    }
+
+    /// Makes a pod of the pool; `change` says what is different about it.
+    pub(crate) async fn make_pod(&self, name: &str, change: impl FnOnce(&mut Value)) -> Result<()> {
+        let mut pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "labels": {"app": self.name}},
+            "spec": self.template(),
+        });
+        change(&mut pod);
+        self.apply_all(&[pod]).await
     }
 
     /// Applies the workload alone, for those that need no operator.
     pub(crate) async fn apply_workload(&self) -> Result<()> {
         make_folder(&self.context.namespace)?;
-        let items = [self.account(), self.workload()];
-        self.context
-            .apply(&json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string())
-            .await
+        self.apply_all(&[self.account(), self.workload()]).await
     }
 
     fn account(&self) -> Value {
@@ -138,13 +166,23 @@ impl SessionPool {
     }
 
     fn swarm(&self) -> Value {
-        let job = |name: &String| match self.pins.get(name) {
-            Some(slot) => json!({"name": name, "pin": slot}),
-            None => json!({"name": name}),
+        let job = |name: &String| {
+            let mut job = json!({"name": name});
+            if let Some(slot) = self.pins.get(name) {
+                job["pin"] = json!(slot);
+            }
+            if self.are_finite {
+                job["runOnce"] = true.into();
+            }
+            job
         };
         let mut spec = json!({
             "jobs": self.jobs.iter().map(job).collect::<Vec<_>>(),
-            "pool": {if self.is_deployment { "deployment" } else { "statefulSet" }: {"name": self.name}},
+            "pool": match self.kind {
+                Kind::StatefulSet => json!({"statefulSet": {"name": self.name}}),
+                Kind::Deployment => json!({"deployment": {"name": self.name}}),
+                Kind::Pods => json!({"pods": {"matchLabels": {"app": self.name}}}),
+            },
             "rebalance": {"returnGrace": self.return_grace},
         });
         if let Some(window) = self.batch_window {
@@ -160,7 +198,7 @@ impl SessionPool {
                 "policy": policy,
                 "releaseTimeout": "20s",
                 "stopTimeout": "1s",
-                "lease": {"duration": format!("{}s", LEASE.as_secs()), "renew": "1s"},
+                "lease": {"duration": format!("{}s", self.lease_allowed.as_secs()), "renew": "1s"},
             });
         }
         json!({
@@ -176,20 +214,20 @@ impl SessionPool {
             "selector": {"matchLabels": labels},
             "template": {"metadata": {"labels": labels}, "spec": self.template()},
         });
-        if !self.is_deployment {
+        if self.kind == Kind::StatefulSet {
             spec["serviceName"] = self.name.as_str().into();
             spec["podManagementPolicy"] = "Parallel".into();
         }
         json!({
             "apiVersion": "apps/v1",
-            "kind": if self.is_deployment { "Deployment" } else { "StatefulSet" },
+            "kind": if self.kind == Kind::StatefulSet { "StatefulSet" } else { "Deployment" },
             "metadata": {"name": self.name, "labels": labels},
             "spec": spec,
         })
     }
 
     fn template(&self) -> Value {
-        let lease = format!("--lease={}s", LEASE.as_secs());
+        let lease = format!("--lease={}s", self.lease.as_secs());
         let log = format!("--run-log={MOUNT}/{}.log", self.name);
         let mut args = vec!["run", &log, "--stop-timeout=1s"];
         if self.protocol == Protocol::Session {
@@ -202,6 +240,7 @@ impl SessionPool {
             Runner::Process => {
                 &["--runner=command", "--", "/swarm-worker", "run", "--http-port=0"][..]
             }
+            Runner::Done => &["--runner=command", "--", "/swarm-worker", "--version"][..],
         });
         let field = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
         let mut mounts = vec![json!({"name": "run-logs", "mountPath": MOUNT})];
@@ -299,6 +338,18 @@ impl SessionPool {
         Ok(runs)
     }
 
+    /// Waits until a job runs on a slot.
+    pub(crate) async fn runs_on(&self, job: &str, slot: usize) -> Result<RunName> {
+        let worker = format!("{}-{slot}", self.name);
+        until(&format!("{job} to run on {worker}"), REST_WITHIN, || async {
+            let runs = self.history()?.running(&self.jobs)?;
+            let run = runs.get(job).context("nobody runs it")?;
+            ensure!(run.worker == worker, "{} runs it", run.worker);
+            Ok(Some(run.clone()))
+        })
+        .await
+    }
+
     /// Judges all that happened so far, and that no job stood still for longer than `bound` since
     /// `mark`. Under `Exclusive` no job may ever have been run by two; under both, tokens only rise.
     pub(crate) fn judge(&self, what: &str, mark: Moment, bound: Duration) -> Result<()> {
@@ -342,12 +393,4 @@ impl SessionPool {
         })
         .await
     }
-}
-
-/// The node that a pod is on.
-pub(crate) fn node_of(pod: &Pod) -> Result<u8> {
-    let on = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
-    let node = NODES.into_iter().find(|node| node_name(*node) == on);
-    let Some(node) = node else { bail!("{} is on no node", pod.name_any()) };
-    Ok(node)
 }

@@ -14,7 +14,8 @@ use serde_json::json;
 use swarm_adapters_k8s::api::{Swarm, WorkerView};
 use swarm_adapters_k8s::session::SESSION_LABEL;
 
-use super::a_worker_in_another_language::run_log::RunLog;
+use super::go_pool::{self, RunLog};
+use crate::run_log::Moment;
 use crate::story::Context;
 use crate::until::until;
 
@@ -23,49 +24,7 @@ const REST_WITHIN: Duration = Duration::from_mins(1);
 /// Within this each job has written something.
 const TICKS: Duration = Duration::from_millis(300);
 
-const MANIFEST: &str = "
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: worker}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata: {name: worker}
-rules:
-  - {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [create, get, update]}
-  - {apiGroups: [swarm.k8slab.info], resources: [workerviews], verbs: [get, list, watch]}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: worker}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: worker}
-subjects: [{kind: ServiceAccount, name: worker}]
----
-apiVersion: apps/v1
-kind: StatefulSet
-metadata: {name: worker}
-spec:
-  replicas: 3
-  podManagementPolicy: Parallel
-  serviceName: worker
-  selector: {matchLabels: {app: worker}}
-  template:
-    metadata: {labels: {app: worker}}
-    spec:
-      serviceAccountName: worker
-      terminationGracePeriodSeconds: 25
-      containers:
-        - name: worker
-          image: registry.local/go-worker:1
-          imagePullPolicy: Never
-          args: [--lease=6s, --renew=1s, --stop-timeout=2s, --grace=20s, --stop-takes=0s]
-          env:
-            - {name: POD_UID, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}
-            - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
-          volumeMounts: [{name: run-log, mountPath: /run-log}]
-      volumes:
-        - {name: run-log, hostPath: {path: RUN_LOG, type: Directory}}
----
+const SWARM: &str = "
 apiVersion: swarm.k8slab.info/v1alpha1
 kind: Swarm
 metadata: {name: jobs}
@@ -85,13 +44,14 @@ struct Pool {
 pub(super) async fn tell(context: Context) -> Result<()> {
     context.operator().await?;
     let log = RunLog::new(&context)?;
-    context.apply(&MANIFEST.replace("RUN_LOG", &log.folder())).await?;
+    context.apply(&go_pool::workers("worker", "0s", &log)).await?;
+    context.apply(SWARM).await?;
     let pool = Pool { context, log };
     let jobs = |from: usize, to: usize| (from..to).map(|n| format!("job-{n:02}")).collect();
     pool.wants(&jobs(0, 12)).await?;
     pool.at_rest(&jobs(0, 12), 3, "12 jobs on three workers").await?;
 
-    let edited = RunLog::now();
+    let edited = Moment::now();
     pool.wants(&jobs(3, 15)).await?;
     pool.at_rest(&jobs(3, 15), 3, "three jobs went and three came").await?;
     for (replicas, what) in [(4, "a fourth worker"), (2, "two workers")] {
@@ -127,7 +87,7 @@ impl Pool {
     async fn at_rest(&self, jobs: &BTreeSet<String>, workers: usize, what: &str) -> Result<()> {
         let start = Instant::now();
         until(what, REST_WITHIN, || async {
-            let running = self.log.since(RunLog::now().saturating_sub(TICKS))?;
+            let running = self.log.lately(TICKS)?;
             let names: BTreeSet<_> = running.iter().map(|(job, ..)| job.clone()).collect();
             let missing: Vec<_> = jobs.difference(&names).collect();
             let foreign: Vec<_> = names.difference(jobs).collect();
@@ -146,7 +106,7 @@ impl Pool {
         Ok(())
     }
 
-    fn tell_moves(&self, since: Duration) -> Result<()> {
+    fn tell_moves(&self, since: Moment) -> Result<()> {
         let moves = self.log.moves_since(since)?;
         let at = |n: usize| moves.get(n).map(Duration::as_millis).unwrap_or_default();
         let (half, last) = (at(moves.len() / 2), at(moves.len().saturating_sub(1)));
@@ -164,7 +124,7 @@ impl Pool {
         let uid = self.context.api::<Pod>().get("worker-0").await?.uid().context("no UID")?;
         self.context.kubectl(&force).await?;
         until("its former session to run nothing", REST_WITHIN, || async {
-            let running = self.log.since(RunLog::now().saturating_sub(TICKS))?;
+            let running = self.log.lately(TICKS)?;
             let is_left = running.iter().any(|(_, session, _)| session.pod_uid() == uid);
             Ok((!is_left).then_some(()))
         })
@@ -205,14 +165,14 @@ impl Pool {
 
     /// All jobs are let go of before it is gone.
     async fn the_swarm_goes(&self) -> Result<()> {
-        let start = RunLog::now();
+        let start = Moment::now();
         self.context.kubectl(&["delete", "swarm", "jobs", "--timeout=30s"]).await?;
-        let gone = RunLog::now();
+        let gone = Moment::now();
         ensure!(self.context.api::<Swarm>().get_opt("jobs").await?.is_none(), "it is still there");
         self.log.silent_for(TICKS * 2, REST_WITHIN).await?;
         let last = self.log.last()?;
-        ensure!(last <= gone, "jobs ran {:?} after the Swarm was gone", last.saturating_sub(gone));
-        let lap = format!("the Swarm went after {} ms", gone.saturating_sub(start).as_millis());
+        ensure!(last <= gone, "jobs ran {:?} after the Swarm was gone", last.since(gone));
+        let lap = format!("the Swarm went after {} ms", gone.since(start).as_millis());
         self.context.laps.lap(lap);
         Ok(())
     }

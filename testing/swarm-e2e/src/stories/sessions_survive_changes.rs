@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::session_pool::{SessionPool, node_of};
+use super::nodes::node_of;
+use super::session_pool::SessionPool;
 use crate::run_log::Moment;
 use crate::story::Context;
 

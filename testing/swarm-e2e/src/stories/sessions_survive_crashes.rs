@@ -43,7 +43,7 @@ async fn stand_still(pool: &SessionPool) -> Result<()> {
     let mark = Moment::now();
     let frozen = match pool.runner {
         Runner::Task => cluster.freeze_pod(&pod).await?,
-        Runner::Process => cluster.freeze_first_process(&pod).await?,
+        Runner::Process | Runner::Done => cluster.freeze_first_process(&pod).await?,
     };
     pool.at_rest_on(pool.workers - 1).await?;
     pool.judge("a worker stands still", mark, SILENCE + TICK)?;

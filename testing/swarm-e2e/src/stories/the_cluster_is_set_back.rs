@@ -5,13 +5,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
-use swarm_adapters_host::runlog::judge::RunName;
+use anyhow::{Result, ensure};
 
-use super::session_pool::{REST_WITHIN, SILENCE, SessionPool, TICK};
+use super::session_pool::{SILENCE, SessionPool, TICK};
 use crate::run_log::Moment;
 use crate::story::Context;
-use crate::until::until;
 
 /// The job that has moved since the copy.
 const MOVED: &str = "moved";
@@ -27,7 +25,7 @@ pub(super) async fn tell(context: Context) -> Result<()> {
         pool.apply().await?;
     }
     for pool in &pools {
-        on(pool, 0).await?;
+        pool.runs_on(MOVED, 0).await?;
     }
     context.cluster.make_etcd_sync().await?;
     let copy = context.cluster.copy_etcd().await?;
@@ -38,28 +36,16 @@ pub(super) async fn tell(context: Context) -> Result<()> {
         pool.apply().await?;
     }
     let [exclusive, patient] = &pools;
-    let before = [on(exclusive, 1).await?, on(patient, 1).await?];
+    let before = [exclusive.runs_on(MOVED, 1).await?, patient.runs_on(MOVED, 1).await?];
     let mark = Moment::now();
     context.cluster.restore_etcd(copy).await?;
     let served = Moment::now();
     context.laps.lap("etcd was set back");
     for (pool, before) in pools.iter().zip(before) {
         // As the Swarm has it again.
-        let after = on(pool, 0).await?;
+        let after = pool.runs_on(MOVED, 0).await?;
         ensure!(before.token < after.token, "{}: {before:?}, then {after:?}", pool.name);
         pool.judge("the cluster was set back", mark, served.since(mark) + AGAIN)?;
     }
     Ok(())
-}
-
-/// Waits until the job that moves runs on a slot.
-async fn on(pool: &SessionPool, slot: usize) -> Result<RunName> {
-    let worker = format!("{}-{slot}", pool.name);
-    until(&format!("{MOVED} to run on {worker}"), REST_WITHIN, || async {
-        let runs = pool.history()?.running(&pool.jobs)?;
-        let run = runs.get(MOVED).context("nobody runs it")?;
-        ensure!(run.worker == worker, "{} runs it", run.worker);
-        Ok(Some(run.clone()))
-    })
-    .await
 }

@@ -1,0 +1,45 @@
+//! What stories about nodes ask of the cluster.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::ListParams;
+use kube::{Api, ResourceExt as _};
+
+use crate::cluster::{NODES, node_name};
+use crate::operator;
+use crate::story::Context;
+use crate::until::until;
+
+/// How long Kubernetes may take to notice that a kubelet is silent, or that it is back.
+const NOTICED_WITHIN: Duration = Duration::from_mins(1);
+
+/// The node that a pod is on.
+pub(super) fn node_of(pod: &Pod) -> Result<u8> {
+    let on = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
+    let node = NODES.into_iter().find(|node| node_name(*node) == on);
+    let Some(node) = node else { bail!("{} is on no node", pod.name_any()) };
+    Ok(node)
+}
+
+/// The node that the operator is not on; losing the operator as well is another story.
+pub(super) async fn without_operator(context: &Context) -> Result<u8> {
+    let pods: Api<Pod> = Api::namespaced(context.client.clone(), operator::NAMESPACE);
+    let pods = pods.list(&ListParams::default().labels("app=swarm-controller")).await?;
+    let on = pods.items.iter().map(node_of).collect::<Result<BTreeSet<_>>>()?;
+    NODES.into_iter().find(|node| !on.contains(node)).context("the operator is on both nodes")
+}
+
+/// Waits until Kubernetes counts a node as ready, or no longer.
+pub(super) async fn ready(context: &Context, node: u8, is_wanted: bool) -> Result<()> {
+    let nodes: Api<Node> = Api::all(context.client.clone());
+    let name = node_name(node);
+    until(&format!("{name} to be ready: {is_wanted}"), NOTICED_WITHIN, || async {
+        let conditions = nodes.get(&name).await?.status.and_then(|status| status.conditions);
+        let ready = conditions.unwrap_or_default().into_iter().find(|it| it.type_ == "Ready");
+        Ok(ready.is_some_and(|it| (it.status == "True") == is_wanted).then_some(()))
+    })
+    .await
+}

@@ -1,0 +1,74 @@
+//! Pods that somebody makes one by one are sessions of one pool under `Exclusive`: some run the
+//! shipped worker, others one in Go, and each takes over from the other.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::DeleteParams;
+use serde_json::{Value, json};
+
+use super::session_pool::{Kind, Policy, SILENCE, SessionPool, TICK};
+use crate::run_log::Moment;
+use crate::story::Context;
+
+/// The longest that a job stands still when its worker lets go of it, on a busy machine.
+const GRACEFUL: Duration = Duration::from_secs(3);
+
+pub(super) async fn tell(context: Context) -> Result<()> {
+    context.operator().await?;
+    let mut pool = SessionPool::new(&context, "mixed");
+    (pool.kind, pool.policy) = (Kind::Pods, Policy::Exclusive);
+    pool.apply().await?;
+    for name in ["ours-a", "ours-b"] {
+        pool.make_pod(name, |_| {}).await?;
+    }
+    pool.make_pod("go-a", |pod| into_go(pod, "mixed")).await?;
+    let three = pool.at_rest_on(3).await?;
+    ensure!(three.values().any(|run| run.worker == "go-a"), "the worker in Go has none: {three:?}");
+
+    leaves(&pool, "go-a", 2).await?;
+    let mark = Moment::now();
+    pool.make_pod("go-b", |pod| into_go(pod, "mixed")).await?;
+    pool.at_rest_on(3).await?;
+    pool.judge("another worker in Go came", mark, GRACEFUL)?;
+    leaves(&pool, "ours-a", 2).await?;
+
+    let mark = Moment::now();
+    let go = context.api::<Pod>().get("go-b").await?;
+    let frozen = context.cluster.freeze_pod(&go).await?;
+    pool.at_rest_on(1).await?;
+    pool.judge("the worker in Go stands still", mark, SILENCE + TICK)?;
+    let thawed = Moment::now();
+    frozen.thaw()?;
+    // It ends, and the kubelet starts it anew.
+    pool.at_rest_on(2).await?;
+    pool.judge("it went on", thawed, GRACEFUL)
+}
+
+/// A pod is deleted in order, and the others take what it had.
+async fn leaves(pool: &SessionPool, pod: &str, left: usize) -> Result<()> {
+    let mark = Moment::now();
+    pool.context.api::<Pod>().delete(pod, &DeleteParams::default()).await?;
+    let after = pool.at_rest_on(left).await?;
+    ensure!(after.values().all(|run| run.worker != pod), "{pod} runs on: {after:?}");
+    pool.judge(&format!("{pod} left"), mark, GRACEFUL)
+}
+
+/// The same pod with the worker in Go, which has no probe.
+fn into_go(pod: &mut Value, log: &str) {
+    let worker = &mut pod["spec"]["containers"][0];
+    worker["image"] = "registry.local/go-worker:1".into();
+    worker["args"] = json!([
+        "--lease=6s",
+        "--renew=1s",
+        "--stop-timeout=1s",
+        "--grace=10s",
+        format!("--run-log=/run-logs/{log}.log"),
+    ]);
+    worker["env"] = json!([
+        {"name": "POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
+        {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+    ]);
+    worker["readinessProbe"] = Value::Null;
+}
