@@ -162,6 +162,10 @@ impl Verdict {
         let plan = &decision.plan;
         let jobs = plan.assignment.len() + plan.unassigned.len();
         match decision.waiting {
+            // It is why the pool is not complete, and goes by itself no more than that.
+            Some(Waiting::PoolIncomplete { .. }) if let Some(verdict) = sessions.too_long() => {
+                return verdict;
+            }
             Some(Waiting::PoolIncomplete { ready, desired }) => {
                 let message = format!(
                     "{ready} of {desired} workers are ready; {jobs} jobs wait until all are, \

@@ -1,7 +1,7 @@
 //! Notices what goes: ledgers that somebody deletes, namespaces on their way out, and nodes that
 //! nobody reaches.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
@@ -67,18 +67,55 @@ pub(super) fn ledgers(api: Api<LedgerMeta>) -> (Store<LedgerMeta>, Changes<Ledge
 /// The taint of a node whose kubelet has fallen silent. One that only says that it is not ready can
 /// still end its pods.
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+/// By this taint an administrator says that a node is off and stays so.
+const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
-/// The cache of nodes, and the stream of those that were lost or came back. The operator of one
-/// namespace has no right to look at any.
+/// How a node fares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Its kubelet answers, or was heard of a moment ago.
+    There,
+    /// Nobody reaches it; what is on it may run on.
+    Unreachable,
+    /// Somebody said that it is off for good.
+    Off,
+}
+
+impl Fate {
+    /// What the cache says of the node of this name; an operator that may not look at nodes takes all
+    /// of them to be there. One that was deleted is off.
+    fn of(nodes: &Store<Node>, name: &str) -> Self {
+        match nodes.get(&ObjectRef::new(name)) {
+            Some(node) if is_out_of_service(&node) => Self::Off,
+            Some(node) if has_taint(&node, UNREACHABLE) => Self::Unreachable,
+            None if !nodes.is_empty() => Self::Off,
+            Some(_) | None => Self::There,
+        }
+    }
+
+    /// That of the node of a pod.
+    pub(super) fn of_pod(nodes: &Store<Node>, pod: &Pod) -> Self {
+        let name = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+        name.map_or(Self::There, |name| Self::of(nodes, name))
+    }
+}
+
+/// The cache of nodes, and the stream of those whose fate has changed. The operator of one namespace
+/// has no right to look at any.
 pub(super) fn nodes(scope: &Scope, client: &Client) -> (Store<Node>, Changes<Node>) {
     match scope {
         Scope::Cluster => {
             let (cache, stream) =
                 super::cached::cached::<Node>(Api::all(client.clone()), watcher::Config::default());
-            let mut lost = HashSet::new();
+            let (store, mut known) = (cache.store.clone(), HashMap::new());
             let has_changed = move |node: &Node| {
                 let name = node.name_any();
-                if is_unreachable(node) { lost.insert(name) } else { lost.remove(&name) }
+                let fate = Fate::of(&store, &name);
+                let before = known.remove(&name).unwrap_or(Fate::There);
+                if fate != Fate::There && store.get(&ObjectRef::from_obj(node)).is_some() {
+                    known.insert(name, fate);
+                }
+                fate != before
             };
             (cache.store, stream.try_filter(changed(has_changed)).boxed())
         }
@@ -92,15 +129,42 @@ fn changed(
     move |node| std::future::ready(has_changed(node))
 }
 
-/// Whether the node is known to have fallen silent.
-pub(super) fn is_unreachable(node: &Node) -> bool {
+fn has_taint(node: &Node, key: &str) -> bool {
     let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
-    taints.into_iter().any(|taint| taint.key == UNREACHABLE)
+    taints.into_iter().any(|taint| taint.key == key)
 }
 
-/// Whether the node of a pod is known to have fallen silent.
-pub(super) fn is_lost(nodes: &Store<Node>, pod: &Pod) -> bool {
-    let name = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
-    let node = name.and_then(|name| nodes.get(&ObjectRef::new(name)));
-    node.is_some_and(|node| is_unreachable(&node))
+/// Whether somebody said that the node is off and stays so.
+pub(super) fn is_out_of_service(node: &Node) -> bool {
+    has_taint(node, OUT_OF_SERVICE)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn node(name: &str, taint: &str) -> Node {
+        let taints = json!([{"key": taint, "effect": "NoExecute"}]);
+        serde_json::from_value(json!({"metadata": {"name": name}, "spec": {"taints": taints}}))
+            .unwrap()
+    }
+
+    #[test]
+    fn nodes_are_silent_or_off_or_deleted() {
+        let (nodes, mut writer) = store();
+        let fate = |name: &str, nodes: &Store<Node>| {
+            let pod = serde_json::from_value(json!({"spec": {"nodeName": name}})).unwrap();
+            Fate::of_pod(nodes, &pod)
+        };
+        assert_eq!(fate("any", &nodes), Fate::There, "who may not see nodes knows nothing of them");
+        for (name, taint) in [("there", "other"), ("silent", UNREACHABLE), ("off", OUT_OF_SERVICE)]
+        {
+            writer.apply_watcher_event(&watcher::Event::Apply(node(name, taint)));
+        }
+        let fates = ["there", "silent", "off", "deleted"].map(|name| fate(name, &nodes));
+        assert_eq!(fates, [Fate::There, Fate::Unreachable, Fate::Off, Fate::Off]);
+        assert_eq!(Fate::of_pod(&nodes, &Pod::default()), Fate::There, "it waits for a node");
+    }
 }

@@ -14,7 +14,7 @@ use swarm_core::{Desired, Observed, Turn, Waiting, turn_on};
 
 use super::clock;
 use super::context::{Context, Memory};
-use super::gone::is_lost;
+use super::gone::Fate;
 use super::pools::{as_scaled, note_takeover};
 use super::refresh::note_started;
 use super::sessions::Terms;
@@ -235,8 +235,12 @@ impl Context {
             let uid = pod.metadata.uid.as_deref().unwrap_or_default();
             self.leases.renews(&namespace, uid, clock::now())
         };
-        // A session that is heard from is not lost, though nobody reaches the kubelet of its node.
-        let is_lost = |pod: &Pod| is_lost(&self.caches.nodes, pod) && !renews(pod);
+        let is_lost = |pod: &Pod| match Fate::of_pod(&self.caches.nodes, pod) {
+            Fate::There => false,
+            // A session that is heard from is not lost, though nobody reaches its kubelet.
+            Fate::Unreachable => !renews(pod),
+            Fate::Off => true,
+        };
         let observed = memory.sightings.observe(&slots, is_lost, Instant::now());
         Ok(Seen { slots, observed })
     }

@@ -61,7 +61,8 @@ impl SessionsTold {
         each.into_iter().flatten()
     }
 
-    fn too_long(&self) -> Option<Verdict> {
+    /// Workers that get no jobs at all, though they are there.
+    pub(super) fn too_long(&self) -> Option<Verdict> {
         let (worker, lease) = self.too_long.first()?;
         let names: Vec<_> = self.too_long.iter().map(|(name, _)| name.as_str()).collect();
         let message = format!(

@@ -10,16 +10,13 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use super::super::cached::with_uid;
 use super::super::clock;
 use super::super::context::{Caches, Context};
-use super::super::gone::is_lost;
+use super::super::gone::{Fate, is_out_of_service};
 use super::super::pools::Pools;
 use super::ended::has_terminated;
 use super::evidence::PodFacts;
 use super::leases::Named;
 use crate::api::Swarm;
 use crate::observe::is_terminal;
-
-/// By this taint an administrator says that a node is off and stays so.
-const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 impl Caches {
     /// The pod with this UID, if it is there.
@@ -67,14 +64,13 @@ impl Context {
                 .entry(uid.to_owned())
                 .or_insert((node.name_any(), node.uid().unwrap_or_default()));
         }
-        let is_over = |pod: &Pod| is_terminal(pod) || is_lost(known, pod);
-        PodFacts {
-            is_gone: pod.as_deref().is_none_or(is_over)
-                && !self.leases.renews(namespace, uid, clock::now()),
-            has_ended: self.ended.contains(uid)
-                || pod.as_deref().is_some_and(has_terminated)
-                || nodes.get(uid).is_some_and(|node| is_off(known, node)),
-        }
+        let is_over = |pod: &Pod| is_terminal(pod) || Fate::of_pod(known, pod) != Fate::There;
+        let has_ended = self.ended.contains(uid)
+            || pod.as_deref().is_some_and(has_terminated)
+            || nodes.get(uid).is_some_and(|node| is_off(known, node));
+        let renews = || self.leases.renews(namespace, uid, clock::now());
+        let is_gone = has_ended || pod.as_deref().is_none_or(is_over) && !renews();
+        PodFacts { is_gone, has_ended }
     }
 }
 
@@ -87,11 +83,6 @@ fn node_of(nodes: &Store<Node>, pod: &Pod) -> Option<Arc<Node>> {
 fn is_off(nodes: &Store<Node>, (name, uid): &(String, String)) -> bool {
     let node = nodes.get(&ObjectRef::new(name));
     node.is_none_or(|node| node.uid().as_ref() != Some(uid) || is_out_of_service(&node))
-}
-
-fn is_out_of_service(node: &Node) -> bool {
-    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
-    taints.into_iter().any(|taint| taint.key == OUT_OF_SERVICE)
 }
 
 #[cfg(test)]
@@ -122,7 +113,7 @@ mod tests {
         };
         assert!(!is_off(Some(node("1", None))));
         assert!(!is_off(Some(node("1", Some("node.kubernetes.io/unreachable")))));
-        assert!(is_off(Some(node("1", Some(OUT_OF_SERVICE)))));
+        assert!(is_off(Some(node("1", Some("node.kubernetes.io/out-of-service")))));
         assert!(is_off(Some(node("2", None))), "another one has taken its name");
         assert!(is_off(None));
     }
