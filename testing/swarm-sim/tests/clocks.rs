@@ -1,0 +1,123 @@
+//! Clocks that run fast and slow, of a worker and of its operator: a session that is cut off stops
+//! acting before it counts as waited out, up to the drift that the terms allow and no further.
+//!
+//! Nothing is waited on top here, so that the bound is exact.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of a test")]
+
+use std::time::Duration;
+
+use swarm_core::handover::{
+    Health, Lease, LeaseTerms, LeaseVersion, Moment, Proof, SessionId, SessionView, WatchEvent,
+    Watches,
+};
+use swarm_core::session::{Session, SessionEffect, SessionEvent};
+use swarm_core::{JobName, Token};
+
+const STEP: Duration = Duration::from_millis(5);
+const END: Duration = Duration::from_secs(90);
+
+/// A clock that runs by so many thousandths too fast; it starts far from zero.
+#[derive(Clone, Copy)]
+struct Clock(i32);
+
+impl Clock {
+    fn at(self, time: Duration) -> Moment {
+        let rate = u32::try_from(1_000 + self.0).unwrap();
+        Moment(Duration::from_secs(1_000) + time * rate / 1_000)
+    }
+}
+
+/// A worker that renews until it is cut off, and its operator, who sees each renewal at once: nobody
+/// could count from an earlier moment.
+struct Run {
+    terms: LeaseTerms,
+    id: SessionId,
+    session: Session,
+    lease: Option<Lease>,
+    watches: Watches,
+    clocks: (Clock, Clock),
+    cut_off: Duration,
+    versions: u64,
+}
+
+impl Run {
+    fn new(worker: i32, operator: i32, cut_off: Duration) -> Self {
+        let terms = LeaseTerms { slack: Duration::ZERO, ..LeaseTerms::default() };
+        let (id, clocks) = (SessionId::new("pod", 1), (Clock(worker), Clock(operator)));
+        let (session, effects) = Session::open(id.clone(), terms, clocks.0.at(Duration::ZERO));
+        let watches = Watches::default();
+        let mut run =
+            Self { terms, id, session, lease: None, watches, clocks, cut_off, versions: 0 };
+        run.carry_out(Duration::ZERO, effects);
+        let jobs = [(JobName::new("job").unwrap(), Token(1))].into();
+        let view = SessionView { session: run.id.clone(), incarnation: 0, revision: 1, jobs };
+        run.feed(Duration::ZERO, SessionEvent::View(view));
+        run
+    }
+
+    fn feed(&mut self, time: Duration, event: SessionEvent) {
+        let effects = self.session.step(self.clocks.0.at(time), event);
+        self.carry_out(time, effects);
+    }
+
+    fn carry_out(&mut self, time: Duration, effects: Vec<SessionEffect>) {
+        for effect in effects {
+            let SessionEffect::Write(write) = effect else { continue };
+            if self.cut_off <= time {
+                continue;
+            }
+            self.versions += 1;
+            let version = LeaseVersion(self.versions);
+            let lease = write.onto(self.lease.as_ref(), version).unwrap();
+            self.watches.seen(self.clocks.1.at(time), &self.id, lease.clone(), &self.terms);
+            self.lease = Some(lease);
+            self.feed(time, SessionEvent::Written { number: write.number, version });
+        }
+    }
+
+    /// Until when the worker may act, and when the operator counts it as waited out.
+    fn ends(mut self) -> (Duration, Duration) {
+        let mut acted = Duration::ZERO;
+        let mut time = Duration::ZERO;
+        while time < END {
+            let (now, seen) = (self.clocks.0.at(time), self.clocks.1.at(time));
+            if now < self.session.deadline() && self.session.running().next().is_some() {
+                acted = time;
+            }
+            self.feed(time, SessionEvent::Tick);
+            for (id, version) in self.watches.due(seen, Health::Good, &self.terms) {
+                let written = WatchEvent::RevocationWritten(version);
+                self.watches.learn(seen, &id, &written, &self.terms);
+            }
+            if self.watches.evidence(0)[&self.id].ended == Some(Proof::Fenced) {
+                return (acted, time);
+            }
+            time += STEP;
+        }
+        panic!("it was never waited out");
+    }
+}
+
+fn cut_offs() -> impl Iterator<Item = Duration> {
+    (0..8).map(|n| Duration::from_millis(1_000 + 1_237 * n))
+}
+
+#[test]
+fn a_worker_stops_before_it_counts_as_waited_out_while_clocks_differ_by_one_percent() {
+    for (worker, operator) in [(0, 0), (-10, 10), (10, -10), (-10, -10), (10, 10)] {
+        for cut_off in cut_offs() {
+            let (acted, waited_out) = Run::new(worker, operator, cut_off).ends();
+            assert!(acted < waited_out, "{worker} and {operator}: {acted:?}, {waited_out:?}");
+            assert!(cut_off < acted, "it goes on until its lease ends");
+        }
+    }
+}
+
+#[test]
+fn a_worker_whose_clock_is_slower_than_that_is_not_safe() {
+    let is_unsafe = |cut_off| {
+        let (acted, waited_out) = Run::new(-20, 10, cut_off).ends();
+        waited_out <= acted
+    };
+    assert!(cut_offs().all(is_unsafe), "the bound is wider than it says");
+}
