@@ -174,14 +174,11 @@ impl Verdict {
                 return Self { reason: Reason::PoolIncomplete, message };
             }
             Some(Waiting::Paused) => return Self::paused(decision, desired, observed),
-            Some(Waiting::OtherLife) => {
-                let message = format!(
-                    "the ledger was lost or set back, so nobody knows who runs what; {jobs} jobs wait \
-                     until every session of before has closed or its lease was waited out"
-                );
-                return Self { reason: Reason::Recovering, message };
-            }
+            Some(Waiting::OtherLife) => return Self::recovering(jobs),
             Some(Waiting::Gathering) | None => {}
+        }
+        if 0 < sessions.recovering {
+            return Self::recovering(sessions.recovering);
         }
         if let Some(verdict) = sessions.verdict() {
             return verdict;
@@ -219,6 +216,15 @@ impl Verdict {
                 Self { reason: Reason::Settled, message }
             }
         }
+    }
+
+    /// The verdict on a Swarm whose ledger began another life.
+    fn recovering(jobs: usize) -> Self {
+        let message = format!(
+            "the ledger was lost or set back, so nobody knows who runs what; {jobs} jobs wait until \
+             every session of before has closed or its lease was waited out"
+        );
+        Self { reason: Reason::Recovering, message }
     }
 
     /// The verdict on a Swarm where everything stays as it is.
@@ -482,13 +488,20 @@ mod tests {
 
     /// The status of a turn on a warm pool, and what each condition says.
     fn status(desired: &Desired, observed: &Observed) -> (SwarmStatus, Vec<String>) {
+        status_with(desired, observed, &SessionsTold::default())
+    }
+
+    fn status_with(
+        desired: &Desired,
+        observed: &Observed,
+        sessions: &SessionsTold,
+    ) -> (SwarmStatus, Vec<String>) {
         let all = Desired { jobs: jobs(["a", "b"]).unwrap(), ..Desired::default() };
         let ready = self::observed(&[Presence::Ready; 2]);
         let ledger = decide(&Ledger::new(1), &all, &ready).ledger;
         let decision = decide(&ledger, desired, observed);
         let (pool, refreshed) = (Workload::from(&StatefulSet::default()), Refreshed::default());
-        let (decision, sessions) = (&decision, &SessionsTold::default());
-        let (pool, refreshed) = (&pool, &refreshed);
+        let (decision, pool, refreshed) = (&decision, &pool, &refreshed);
         let facts = Facts { decision, desired, observed, pool, refreshed, sessions };
         let status = after_turn(Some(7), None, &facts, &Verdict::of(&facts));
         let told = status.conditions.iter();
@@ -519,6 +532,17 @@ mod tests {
             "Converged=True AllTold",
         ];
         assert_eq!(more, expected);
+    }
+
+    #[test]
+    fn a_swarm_is_not_ready_while_jobs_wait_for_sessions_of_another_life() {
+        let desired = Desired { jobs: jobs(["a", "b"]).unwrap(), ..Desired::default() };
+        let ready = observed(&[Presence::Ready; 2]);
+        let (_, settled) = status(&desired, &ready);
+        assert_eq!(settled[0], "Ready=True Settled");
+        let sessions = SessionsTold { recovering: 2, ..SessionsTold::default() };
+        let (_, told) = status_with(&desired, &ready, &sessions);
+        assert_eq!(told[..2], ["Ready=False Recovering", "Reconciling=True Recovering"]);
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub struct SessionsTold {
     pub done: usize,
     /// Jobs that are kept away from workers for a while.
     pub quarantined: Vec<String>,
+    /// How many jobs wait for sessions of another life of the ledger to stop.
+    pub recovering: usize,
     /// How many sessions live.
     pub living: usize,
     /// The workers that have not acknowledged their newest view.

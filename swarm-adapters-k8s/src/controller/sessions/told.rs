@@ -43,12 +43,12 @@ impl Sessions {
                     *jobs += 1;
                 }
                 Cell::Done { .. } => told.done += 1,
-                // One without a strike only waits for those of another life of the ledger to stop.
                 Cell::Quarantined { .. } if record.strikes > 0 => {
                     told.quarantined.push(job.to_string());
                 }
-                Cell::Quarantined { .. }
-                | Cell::Free { .. }
+                // One without a strike only waits for those of another life of the ledger to stop.
+                Cell::Quarantined { .. } => told.recovering += 1,
+                Cell::Free { .. }
                 | Cell::Granted { .. }
                 | Cell::Hold { .. }
                 | Cell::Everywhere { .. } => {}
