@@ -277,7 +277,10 @@ impl Context {
         }
         let facts: BTreeMap<_, _> = uids
             .iter()
-            .map(|uid| (uid.clone(), self.pod_facts(&namespace, uid, &mut sessions.nodes)))
+            .map(|uid| {
+                let facts = self.pod_facts(&namespace, uid, &mut sessions.nodes, &terms.lease);
+                (uid.clone(), facts)
+            })
             .collect();
         sessions.nodes.retain(|uid, _| uids.contains(uid));
         // What nothing names and nobody shows any more needs no proof.
@@ -307,7 +310,9 @@ impl Context {
         let mut look = Look { held_back, ..Look::default() };
         sessions.put(terms, &mut observed, &known, &mut look);
         let waits = sessions.terms(&terms.lease);
-        look.again_in = sessions.wakes_in(clock::now(), &waits);
+        let doubted = facts.values().any(|pod| pod.is_doubted).then_some(LOOK_AGAIN);
+        let wakes_in = sessions.wakes_in(clock::now(), &waits);
+        look.again_in = wakes_in.into_iter().chain(doubted).min();
         Ok((observed, look))
     }
 

@@ -231,15 +231,15 @@ impl Context {
             note_started(&published, slots.pods.values(), &mut memory.told);
         }
         let namespace = swarm.namespace().unwrap_or_default();
-        let renews = |pod: &Pod| {
+        let lease = convert::lease_terms(swarm).unwrap_or_default();
+        let is_lost = |pod: &Pod| {
             let uid = pod.metadata.uid.as_deref().unwrap_or_default();
-            self.leases.renews(&namespace, uid, clock::now())
-        };
-        let is_lost = |pod: &Pod| match Fate::of_pod(&self.caches.nodes, pod) {
-            Fate::There => false,
-            // A session that is heard from is not lost, though nobody reaches its kubelet.
-            Fate::Unreachable => !renews(pod),
-            Fate::Off => true,
+            match Fate::of_pod(&self.caches.nodes, pod) {
+                Fate::There => false,
+                // A session that is heard from is not lost, though nobody reaches its kubelet.
+                Fate::Unreachable => !self.leases.renews(&namespace, uid, clock::now()),
+                Fate::Off => !self.is_heard(&namespace, uid, &lease),
+            }
         };
         let observed = memory.sightings.observe(&slots, is_lost, Instant::now());
         Ok(Seen { slots, observed })

@@ -17,6 +17,8 @@ pub(in crate::controller) struct PodFacts {
     pub(in crate::controller) is_gone: bool,
     /// Whether its processes have ended for certain.
     pub(in crate::controller) has_ended: bool,
+    /// Whether its node is said to be off, and yet it was heard of a moment ago.
+    pub(in crate::controller) is_doubted: bool,
 }
 
 /// The session that came right after another one of the same pod, by that other one. One container
@@ -187,7 +189,7 @@ mod tests {
     #[test]
     fn a_pod_that_is_merely_gone_proves_nothing_about_its_session() {
         let session = SessionId::new("pod", 1);
-        let gone = PodFacts { is_gone: true, has_ended: false };
+        let gone = PodFacts { is_gone: true, ..PodFacts::default() };
         let merely = beyond(&session, gone, None, Some(AGE));
         assert_eq!((merely.ended, merely.gone_for), (None, Some(AGE)));
         let ended = beyond(&session, PodFacts { has_ended: true, ..gone }, None, None);

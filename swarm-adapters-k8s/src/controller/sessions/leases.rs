@@ -121,13 +121,32 @@ impl Leases {
     }
 
     /// Whether some session of a pod has renewed its Lease within the time that it gives itself: then
-    /// the pod lives, whatever its node or its object say.
+    /// the pod lives, whatever its object and its kubelet say.
     pub(in crate::controller) fn renews(&self, namespace: &str, uid: &str, now: Moment) -> bool {
-        let lives = |known: &Known| {
-            let SeenLease { lease, duration, .. } = &known.seen;
-            lease.holder == Holder::Session && now.since(known.since) < *duration
-        };
-        self.of_pod(namespace, uid).iter().any(lives)
+        self.heard(namespace, uid, now, |known| known.seen.duration)
+    }
+
+    /// Whether some session of a pod was heard of within `span`.
+    pub(in crate::controller) fn heard_within(
+        &self,
+        namespace: &str,
+        uid: &str,
+        now: Moment,
+        span: Duration,
+    ) -> bool {
+        self.heard(namespace, uid, now, |_| span)
+    }
+
+    fn heard(
+        &self,
+        namespace: &str,
+        uid: &str,
+        now: Moment,
+        span: impl Fn(&Known) -> Duration,
+    ) -> bool {
+        let is_held = |known: &Known| known.seen.lease.holder == Holder::Session;
+        let of_pod = self.of_pod(namespace, uid);
+        of_pod.iter().any(|known| is_held(known) && now.since(known.since) < span(known))
     }
 
     /// What the Lease of a session says.

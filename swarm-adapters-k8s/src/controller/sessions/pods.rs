@@ -6,6 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
 use kube::runtime::reflector::{ObjectRef, Store};
+use swarm_core::handover::LeaseTerms;
 
 use super::super::cached::with_uid;
 use super::super::clock;
@@ -17,6 +18,10 @@ use super::evidence::PodFacts;
 use super::leases::Named;
 use crate::api::Swarm;
 use crate::observe::is_terminal;
+
+/// Who has not been heard of for so many renewals is silent enough for somebody's word that its node
+/// is off.
+const RENEWALS_MISSED: u32 = 3;
 
 impl Caches {
     /// The pod with this UID, if it is there.
@@ -49,6 +54,17 @@ impl Context {
         concerned
     }
 
+    /// Whether a pod was heard of so lately that nobody who says that its node is off can be right.
+    pub(in crate::controller) fn is_heard(
+        &self,
+        namespace: &str,
+        uid: &str,
+        lease: &LeaseTerms,
+    ) -> bool {
+        let span = lease.renew.saturating_mul(RENEWALS_MISSED);
+        self.leases.heard_within(namespace, uid, clock::now(), span)
+    }
+
     /// What is known of a pod, whether it is still there or not. Where it was seen to run is kept in
     /// `nodes`.
     pub(super) fn pod_facts(
@@ -56,21 +72,27 @@ impl Context {
         namespace: &str,
         uid: &str,
         nodes: &mut BTreeMap<String, (String, String)>,
+        lease: &LeaseTerms,
     ) -> PodFacts {
         let pod = self.caches.pod(namespace, uid);
         let known = &self.caches.nodes;
+        let is_heard = self.is_heard(namespace, uid, lease);
         if let Some(node) = pod.as_deref().and_then(|pod| node_of(known, pod)) {
-            nodes
-                .entry(uid.to_owned())
-                .or_insert((node.name_any(), node.uid().unwrap_or_default()));
+            let seen = (node.name_any(), node.uid().unwrap_or_default());
+            let noted = nodes.entry(uid.to_owned()).or_insert_with(|| seen.clone());
+            // Its object was made anew under a pod that runs on.
+            if is_heard {
+                *noted = seen;
+            }
         }
         let is_over = |pod: &Pod| is_terminal(pod) || Fate::of_pod(known, pod) != Fate::There;
+        let is_off = nodes.get(uid).is_some_and(|node| is_off(known, node));
         let has_ended = self.ended.contains(uid)
             || pod.as_deref().is_some_and(has_terminated)
-            || nodes.get(uid).is_some_and(|node| is_off(known, node));
+            || is_off && !is_heard;
         let renews = || self.leases.renews(namespace, uid, clock::now());
         let is_gone = has_ended || pod.as_deref().is_none_or(is_over) && !renews();
-        PodFacts { is_gone, has_ended }
+        PodFacts { is_gone, has_ended, is_doubted: is_off && is_heard }
     }
 }
 

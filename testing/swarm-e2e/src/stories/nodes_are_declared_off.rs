@@ -1,6 +1,6 @@
 //! A node dies under workers with long Leases and `Exclusive`. Nobody waits for those once an
 //! administrator says that the node is off: with the taint that Kubernetes has for it, or by deleting
-//! the node.
+//! the node. Nobody believes it of a node whose workers are heard of.
 
 use std::time::Duration;
 
@@ -21,6 +21,8 @@ use crate::until::until;
 const LEASE: Duration = Duration::from_mins(10);
 /// From the word of the administrator until all jobs run elsewhere, on a busy machine.
 const WITHIN: Duration = Duration::from_secs(5);
+/// Jobs say every second that they run.
+const TICKS: usize = 8;
 const TAINT: &str = "node.kubernetes.io/out-of-service";
 
 pub(super) async fn tell(context: Context) -> Result<()> {
@@ -30,7 +32,7 @@ pub(super) async fn tell(context: Context) -> Result<()> {
     let mut pool = SessionPool::new(&context, "patient");
     (pool.policy, pool.lease, pool.lease_allowed) = (Policy::Exclusive, LEASE, LEASE);
     pool.apply().await?;
-    pool.at_rest().await?;
+    lives_on(&pool, node).await?;
 
     dies(&pool, node).await?;
     let told = Moment::now();
@@ -42,10 +44,35 @@ pub(super) async fn tell(context: Context) -> Result<()> {
 
     dies(&pool, node).await?;
     let told = Moment::now();
-    let nodes: Api<Node> = Api::all(context.client.clone());
-    nodes.delete(&name, &DeleteParams::default()).await?;
+    delete(&context, node).await?;
     runs_elsewhere(&pool, told, "deleted").await?;
     comes_back(&pool, node).await
+}
+
+async fn delete(context: &Context, node: u8) -> Result<()> {
+    let nodes: Api<Node> = Api::all(context.client.clone());
+    nodes.delete(&node_name(node), &DeleteParams::default()).await?;
+    Ok(())
+}
+
+/// The node is deleted by mistake, and is there again when its kubelet starts anew.
+async fn lives_on(pool: &SessionPool, node: u8) -> Result<()> {
+    let before = pool.at_rest().await?;
+    let mark = Moment::now();
+    delete(&pool.context, node).await?;
+    until("every job to run on for a while", REST_WITHIN, || async {
+        let history = pool.history()?;
+        ensure!(history.running(&pool.jobs)? == before, "something moved");
+        let ticks = |job: &String| history.since(mark).filter(|told| told.job == *job).count();
+        Ok(pool.jobs.iter().all(|job| TICKS <= ticks(job)).then_some(()))
+    })
+    .await?;
+    let kubelet = format!("kubelet-{node}");
+    pool.context.cluster.components.kill(&kubelet)?;
+    pool.context.cluster.components.restart(&kubelet)?;
+    nodes::ready(&pool.context, node, true).await?;
+    ensure!(pool.at_rest().await? == before, "something moved when the node was back");
+    pool.judge("a node was deleted by mistake", mark, Duration::ZERO)
 }
 
 /// The node dies, Kubernetes gives it up, and nothing moves.
