@@ -23,7 +23,8 @@ use crate::output::say;
 pub struct Binaries {
     /// Folder with etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kubectl.
     pub control_plane: PathBuf,
-    /// Folder with swarm-operator, kubectl-swarm, swarm-worker, pause and go-worker, all static.
+    /// Folder with swarm-operator, kubectl-swarm, swarm-worker, pause, go-worker and
+    /// examples/session, all static.
     pub ours: PathBuf,
 }
 
@@ -142,6 +143,8 @@ fn ours(cache: &Cache) -> Result<PathBuf> {
     let services = ["--package", "swarm-operator", "--package", "swarm-worker"];
     let programs = ["swarm-operator", "kubectl-swarm", "swarm-worker"];
     run_visibly(cargo(cache).args(services).args(programs.map(|it| format!("--bin={it}"))))?;
+    // A program of somebody else: on its own, since examples are built with what tests need.
+    run_visibly(cargo(cache).args(["--package", "swarm-worker", "--example", "session"]))?;
     // On its own, so that dropping this crate's default feature does not touch the products.
     let pause = ["--package", "swarm-e2e", "--no-default-features", "--bin", "pause"];
     run_visibly(cargo(cache).args(pause))?;

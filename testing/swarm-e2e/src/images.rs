@@ -26,6 +26,9 @@ pub const WORKER: &str = "swarm-worker:dev";
 /// A worker of the handover protocol in another language.
 pub const GO_WORKER: &str = "registry.local/go-worker:1";
 
+/// A program that embeds the worker as a library: its example `session`.
+pub const EMBEDDED: &str = "registry.local/embedded-worker:1";
+
 /// What the sample of a plain worker names; here, this machine's own shell stands for it.
 pub const SHELL: &str = "busybox:stable";
 
@@ -39,9 +42,11 @@ pub fn build(cache: &Cache, binaries: &Binaries) -> Result<Vec<PathBuf>> {
     let source = Source::read();
     let ours = &binaries.ours;
     let program = |name: &str| vec![(name.to_owned(), ours.join(name))];
+    let embedded = [("session".to_owned(), ours.join("examples/session"))];
     Ok(vec![
         of_files(cache, PAUSE, &program("pause"))?,
         of_files(cache, GO_WORKER, &program("go-worker"))?,
+        of_files(cache, EMBEDDED, &embedded)?,
         of_files(cache, SHELL, &shell::files()?)?,
         service(cache, ours, "operator", OPERATOR, &source)?,
         service(cache, ours, "worker", WORKER, &source)?,

@@ -32,7 +32,7 @@ mod operator_dies_at_any_write;
 mod operator_dies_in_a_handover;
 mod parts_restart;
 mod pods_are_a_pool;
-mod pods_of_two_languages;
+mod pods_of_several_kinds;
 mod poison_jobs_are_set_aside;
 pub(crate) mod pool;
 mod pools_move_over_to_sessions;
@@ -117,8 +117,8 @@ pub fn all() -> Vec<Story> {
         Story::new("a_deployment_of_sessions_rolls_over", |it| {
             Box::pin(a_deployment_of_sessions_rolls_over::tell(it))
         }),
-        Story::new("pods_of_two_languages_share_jobs", |it| {
-            Box::pin(pods_of_two_languages::tell(it))
+        Story::new("pods_of_several_kinds_share_jobs", |it| {
+            Box::pin(pods_of_several_kinds::tell(it))
         }),
         Story::new("sessions_tell_what_is_amiss", |it| {
             Box::pin(sessions_tell_what_is_amiss::tell(it))

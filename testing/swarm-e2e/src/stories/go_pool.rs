@@ -11,7 +11,7 @@ use swarm_core::handover::SessionId;
 use tokio::process::Command;
 
 use crate::command::stdout_of;
-use crate::run_log::{History, Moment, make_folder};
+use crate::run_log::{History, Moment, Told, make_folder};
 use crate::story::Context;
 use crate::until::until;
 
@@ -90,7 +90,7 @@ impl RunLog {
     /// What has run since `moment`: job, session and token.
     pub(super) fn since(&self, moment: Moment) -> Result<BTreeSet<(String, SessionId, u64)>> {
         let history = self.history()?;
-        let run = |told: &crate::run_log::Told| {
+        let run = |told: &Told| {
             (told.job.clone(), SessionId::from_stored(&told.run.session), told.run.token)
         };
         Ok(history.since(moment).map(run).collect())

@@ -1,6 +1,7 @@
-//! Pods that somebody makes one by one are sessions of one pool under `Exclusive`: some run the
-//! shipped worker, others one in Go, and each takes over from the other.
+//! Pods that somebody makes one by one are sessions of one pool under `Exclusive`: the shipped worker,
+//! a program of twenty lines around its library, and a worker in Go. Each takes over from the others.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -9,6 +10,7 @@ use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
 use super::session_pool::{Kind, Policy, SILENCE, SessionPool, TICK};
+use crate::images::{EMBEDDED, GO_WORKER};
 use crate::run_log::Moment;
 use crate::story::Context;
 
@@ -20,19 +22,24 @@ pub(super) async fn tell(context: Context) -> Result<()> {
     let mut pool = SessionPool::new(&context, "mixed");
     (pool.kind, pool.policy) = (Kind::Pods, Policy::Exclusive);
     pool.apply().await?;
-    for name in ["ours-a", "ours-b"] {
-        pool.make_pod(name, |_| {}).await?;
-    }
+    pool.make_pod("shipped-a", |_| {}).await?;
+    pool.make_pod("embedded-a", into_embedded).await?;
     pool.make_pod("go-a", |pod| into_go(pod, "mixed")).await?;
     let three = pool.at_rest_on(3).await?;
-    ensure!(three.values().any(|run| run.worker == "go-a"), "the worker in Go has none: {three:?}");
+    let workers: BTreeSet<_> = three.values().map(|run| run.worker.as_str()).collect();
+    ensure!(workers == ["embedded-a", "go-a", "shipped-a"].into(), "{three:?}");
 
     leaves(&pool, "go-a", 2).await?;
     let mark = Moment::now();
     pool.make_pod("go-b", |pod| into_go(pod, "mixed")).await?;
     pool.at_rest_on(3).await?;
     pool.judge("another worker in Go came", mark, GRACEFUL)?;
-    leaves(&pool, "ours-a", 2).await?;
+    leaves(&pool, "shipped-a", 2).await?;
+    leaves(&pool, "embedded-a", 1).await?;
+    let mark = Moment::now();
+    pool.make_pod("embedded-b", into_embedded).await?;
+    pool.at_rest_on(2).await?;
+    pool.judge("another program came", mark, GRACEFUL)?;
 
     let mark = Moment::now();
     let go = context.api::<Pod>().get("go-b").await?;
@@ -55,10 +62,19 @@ async fn leaves(pool: &SessionPool, pod: &str, left: usize) -> Result<()> {
     pool.judge(&format!("{pod} left"), mark, GRACEFUL)
 }
 
+/// The same pod with a program of somebody else, which takes the same arguments.
+fn into_embedded(pod: &mut Value) {
+    let worker = &mut pod["spec"]["containers"][0];
+    worker["image"] = EMBEDDED.into();
+    if let Some(args) = worker["args"].as_array_mut() {
+        args.retain(|arg| arg != "run" && arg != "--runner=log");
+    }
+}
+
 /// The same pod with the worker in Go, which has no probe.
 fn into_go(pod: &mut Value, log: &str) {
     let worker = &mut pod["spec"]["containers"][0];
-    worker["image"] = "registry.local/go-worker:1".into();
+    worker["image"] = GO_WORKER.into();
     worker["args"] = json!([
         "--lease=6s",
         "--renew=1s",
