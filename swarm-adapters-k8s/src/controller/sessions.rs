@@ -42,8 +42,8 @@ pub(super) struct Sessions {
     watches: Watches,
     ages: Ages,
     noted: Option<Noted>,
-    /// How far the ledger was when this process last wrote or read it.
-    position: Option<Position>,
+    /// The furthest that this process ever saw the ledger.
+    furthest: Option<Position>,
     /// Since when the worker of a session has been gone.
     gone: BTreeMap<SessionId, Moment>,
     /// On which node each pod was seen: the node's name and UID, by the pod's UID.
@@ -91,7 +91,8 @@ impl Sessions {
         let named = ledger.sessions().into_iter();
         let named = named.map(|(session, slot)| (session.clone(), slot)).collect();
         self.noted = Some(Noted { named, incarnation: ledger.cells.incarnation });
-        self.position = Some(ledger.position());
+        // One that was set back is read like any other.
+        self.furthest = self.furthest.max(Some(ledger.position()));
     }
 
     /// Somebody else wrote the ledger.
@@ -105,13 +106,11 @@ impl Sessions {
         self.watches.strangers(incarnation).map(|(session, _)| session.clone()).collect()
     }
 
-    /// How far the ledger was, as far as is known. What this process itself knows of it counts only
-    /// beside sessions: without any there is nobody who could act on what was lost.
+    /// How far the ledger was, as far as sessions and this process know. Whoever acted on what was
+    /// lost may have gone by now, and still its tokens were given out.
     fn positions(&self) -> BTreeSet<Position> {
         let mut positions = self.watches.positions();
-        if !positions.is_empty() {
-            positions.extend(self.position);
-        }
+        positions.extend(self.furthest.filter(|furthest| 0 < furthest.revision));
         positions
     }
 
@@ -322,5 +321,27 @@ impl Context {
             Some(at) if now.since(at) < terms.duration => Health::Poor,
             Some(_) | None => Health::Good,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ledger_that_was_set_back_is_known_to_have_been_further_though_nobody_is_left() {
+        let earlier = Ledger::new(1);
+        let mut later = earlier.clone();
+        later.cells.revision = 7;
+        let mut sessions = Sessions::default();
+        sessions.note(&earlier);
+        assert_eq!(sessions.positions(), [].into(), "nothing was given out yet");
+        sessions.note(&later);
+        sessions.forget_ledger();
+        sessions.note(&earlier);
+        assert_eq!(sessions.positions(), [later.position()].into());
+        let next_life = Ledger::new(2);
+        sessions.note(&next_life);
+        assert_eq!(sessions.furthest, Some(next_life.position()));
     }
 }
