@@ -109,8 +109,13 @@ impl Sessions {
     /// How far the ledger was, as far as sessions and this process know. Whoever acted on what was
     /// lost may have gone by now, and still its tokens were given out.
     fn positions(&self) -> BTreeSet<Position> {
+        let told = self.noted.as_ref().map(|noted| Position {
+            incarnation: noted.incarnation,
+            revision: self.watches.furthest_in(noted.incarnation),
+        });
         let mut positions = self.watches.positions();
-        positions.extend(self.furthest.filter(|furthest| 0 < furthest.revision));
+        let known = told.into_iter().chain(self.furthest);
+        positions.extend(known.filter(|known| 0 < known.revision));
         positions
     }
 

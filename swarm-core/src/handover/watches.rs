@@ -122,6 +122,15 @@ impl Watches {
         self.by_session.values().filter_map(Watch::position).collect()
     }
 
+    /// The furthest that the ledger of this life was known to be to any session, over or not; 0 if none
+    /// has told of it.
+    #[must_use]
+    pub fn furthest_in(&self, incarnation: u64) -> u64 {
+        let told = self.by_session.values().map(|watch| watch.ack.position());
+        let told = told.filter(|told| told.incarnation == incarnation);
+        told.map(|told| told.revision).max().unwrap_or_default()
+    }
+
     /// The sessions that may still act on a view of another life of the ledger than `incarnation`,
     /// with the versions of their leases that may be revoked. They are to be told of this life, by a
     /// view without jobs, and to be revoked if they do not close.
@@ -189,6 +198,18 @@ mod tests {
         assert_eq!(watches.due(now(21_405), Health::Good, &terms), []);
         assert_eq!(watches.evidence(0)[&named].ended, Some(Proof::Fenced));
         assert_eq!(watches.get(&unknown), None);
+    }
+
+    #[test]
+    fn what_a_session_told_counts_after_its_end() {
+        let terms = LeaseTerms::default();
+        let mut watches = Watches::default();
+        let ack = Ack { incarnation: 3, revision: 7, ..Ack::default() };
+        let closed = Lease { holder: Holder::Closed, ack, ..lease(1) };
+        watches.seen(now(0), &SessionId::new("pod", 1), closed, &terms);
+        watches.seen(now(0), &SessionId::new("pod", 2), lease(1), &terms);
+        assert_eq!(watches.positions(), [].into(), "nobody acts on a view");
+        assert_eq!([2, 3].map(|life| watches.furthest_in(life)), [0, 7]);
     }
 
     #[test]
