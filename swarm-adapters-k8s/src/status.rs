@@ -162,7 +162,7 @@ impl Verdict {
         let plan = &decision.plan;
         let jobs = plan.assignment.len() + plan.unassigned.len();
         match decision.waiting {
-            // It is why the pool is not complete, and goes by itself no more than that.
+            // Workers that get nothing do not count as ready, so this is the reason behind it.
             Some(Waiting::PoolIncomplete { .. }) if let Some(verdict) = sessions.too_long() => {
                 return verdict;
             }

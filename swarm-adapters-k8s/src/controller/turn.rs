@@ -231,14 +231,16 @@ impl Context {
             note_started(&published, slots.pods.values(), &mut memory.told);
         }
         let namespace = swarm.namespace().unwrap_or_default();
-        let lease = convert::lease_terms(swarm).unwrap_or_default();
         let is_lost = |pod: &Pod| {
             let uid = pod.metadata.uid.as_deref().unwrap_or_default();
             match Fate::of_pod(&self.caches.nodes, pod) {
                 Fate::There => false,
                 // A session that is heard from is not lost, though nobody reaches its kubelet.
                 Fate::Unreachable => !self.leases.renews(&namespace, uid, clock::now()),
-                Fate::Off => !self.is_heard(&namespace, uid, &lease),
+                Fate::Off => {
+                    let lease = convert::lease_terms(swarm).unwrap_or_default();
+                    !self.is_heard(&namespace, uid, &lease)
+                }
             }
         };
         let observed = memory.sightings.observe(&slots, is_lost, Instant::now());

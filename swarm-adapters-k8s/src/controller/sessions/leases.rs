@@ -123,21 +123,11 @@ impl Leases {
     /// Whether some session of a pod has renewed its Lease within the time that it gives itself: then
     /// the pod lives, whatever its object and its kubelet say.
     pub(in crate::controller) fn renews(&self, namespace: &str, uid: &str, now: Moment) -> bool {
-        self.heard(namespace, uid, now, |known| known.seen.duration)
+        self.is_heard(namespace, uid, now, |known| known.seen.duration)
     }
 
-    /// Whether some session of a pod was heard of within `span`.
-    pub(in crate::controller) fn heard_within(
-        &self,
-        namespace: &str,
-        uid: &str,
-        now: Moment,
-        span: Duration,
-    ) -> bool {
-        self.heard(namespace, uid, now, |_| span)
-    }
-
-    fn heard(
+    /// Whether some session of a pod was heard of within the `span` that is asked of it.
+    pub(super) fn is_heard(
         &self,
         namespace: &str,
         uid: &str,
@@ -145,8 +135,10 @@ impl Leases {
         span: impl Fn(&Known) -> Duration,
     ) -> bool {
         let is_held = |known: &Known| known.seen.lease.holder == Holder::Session;
-        let of_pod = self.of_pod(namespace, uid);
-        of_pod.iter().any(|known| is_held(known) && now.since(known.since) < span(known))
+        let state = self.state();
+        let of_pod = state.current.get(&(namespace.to_owned(), uid.to_owned()));
+        let mut of_pod = of_pod.into_iter().flat_map(BTreeMap::values);
+        of_pod.any(|known| is_held(known) && now.since(known.since) < span(known))
     }
 
     /// What the Lease of a session says.

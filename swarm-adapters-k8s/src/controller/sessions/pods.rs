@@ -62,7 +62,7 @@ impl Context {
         lease: &LeaseTerms,
     ) -> bool {
         let span = lease.renew.saturating_mul(RENEWALS_MISSED);
-        self.leases.heard_within(namespace, uid, clock::now(), span)
+        self.leases.is_heard(namespace, uid, clock::now(), |_| span)
     }
 
     /// What is known of a pod, whether it is still there or not. Where it was seen to run is kept in
@@ -76,23 +76,24 @@ impl Context {
     ) -> PodFacts {
         let pod = self.caches.pod(namespace, uid);
         let known = &self.caches.nodes;
-        let is_heard = self.is_heard(namespace, uid, lease);
+        let is_heard = || self.is_heard(namespace, uid, lease);
         if let Some(node) = pod.as_deref().and_then(|pod| node_of(known, pod)) {
             let seen = (node.name_any(), node.uid().unwrap_or_default());
             let noted = nodes.entry(uid.to_owned()).or_insert_with(|| seen.clone());
             // Its object was made anew under a pod that runs on.
-            if is_heard {
+            if *noted != seen && is_heard() {
                 *noted = seen;
             }
         }
         let is_over = |pod: &Pod| is_terminal(pod) || Fate::of_pod(known, pod) != Fate::There;
         let is_off = nodes.get(uid).is_some_and(|node| is_off(known, node));
+        let is_doubted = is_off && is_heard();
         let has_ended = self.ended.contains(uid)
             || pod.as_deref().is_some_and(has_terminated)
-            || is_off && !is_heard;
+            || is_off && !is_doubted;
         let renews = || self.leases.renews(namespace, uid, clock::now());
         let is_gone = has_ended || pod.as_deref().is_none_or(is_over) && !renews();
-        PodFacts { is_gone, has_ended, is_doubted: is_off && is_heard }
+        PodFacts { is_gone, has_ended, is_doubted }
     }
 }
 

@@ -50,7 +50,7 @@ pub(super) async fn measure(cluster: &Arc<Cluster>) -> Result<()> {
     context.laps.lap(format!("{WORKERS} pods ready"));
 
     let mut jobs: BTreeSet<String> = (0..JOBS - EDITS).map(job).collect();
-    write(&context, &jobs).await?;
+    write(&context, "list", &jobs).await?;
     let applied = Instant::now();
     context.apply(SWARM).await?;
     until("all jobs to run", REST_WITHIN, || everything(&context, "swarm-worker", WORKERS, &jobs))
@@ -63,7 +63,7 @@ pub(super) async fn measure(cluster: &Arc<Cluster>) -> Result<()> {
         tokio::time::sleep(PAUSE).await;
         jobs.insert(job(n));
         let start = Instant::now();
-        write(&context, &jobs).await?;
+        write(&context, "list", &jobs).await?;
         let holder = told(&context, &job(n), start).await?;
         while !report(&context, &holder).await?.jobs.contains(&job(n)) {
             ensure!(start.elapsed() < REST_WITHIN, "{} did not arrive at {holder}", job(n));
@@ -103,19 +103,23 @@ fn job(n: usize) -> String {
 }
 
 /// Writes the whole list, as a user's tool does.
-async fn write(context: &Context, jobs: &BTreeSet<String>) -> Result<()> {
+pub(super) async fn write(
+    context: &Context,
+    name: &str,
+    jobs: impl IntoIterator<Item = &String>,
+) -> Result<()> {
     let mut list = String::new();
-    for name in jobs {
-        writeln!(list, "- {name}")?;
+    for job in jobs {
+        writeln!(list, "- {job}")?;
     }
     let patch = Patch::Apply(json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": "list"},
+        "metadata": {"name": name},
         "data": {"jobs": list},
     }));
     let params = PatchParams::apply("figures").force();
-    context.api::<ConfigMap>().patch("list", &params, &patch).await?;
+    context.api::<ConfigMap>().patch(name, &params, &patch).await?;
     Ok(())
 }
 

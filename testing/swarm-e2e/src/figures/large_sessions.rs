@@ -7,12 +7,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{ListParams, Patch, PatchParams};
-use serde_json::json;
+use kube::api::ListParams;
 use swarm_adapters_k8s::api::SwarmLedgerPart;
 
-use super::large::{PODS_WITHIN, everything};
+use super::large::{PODS_WITHIN, everything, write};
 use super::shown;
 use crate::binaries::repository;
 use crate::cluster::Cluster;
@@ -42,19 +40,16 @@ pub(super) async fn measure(cluster: &Arc<Cluster>) -> Result<()> {
         lists[n / JOBS_A_LIST].push(job(n));
     }
     for (number, list) in lists.iter().enumerate() {
-        write(&context, number, list).await?;
+        write(&context, &list_name(number), list).await?;
     }
     let applied = Instant::now();
     context.apply(&swarm(lists.len())).await?;
     let mut jobs: BTreeSet<String> = lists.concat().into_iter().collect();
-    let all = |jobs: BTreeSet<String>| {
-        let context = context.clone();
-        async move {
-            let look = || everything(&context, "backup-worker", WORKERS, &jobs);
-            until("all jobs to run", REST_WITHIN, look).await
-        }
+    let all = async |jobs: &BTreeSet<String>| {
+        let look = || everything(&context, "backup-worker", WORKERS, jobs);
+        until("all jobs to run", REST_WITHIN, look).await
     };
-    all(jobs.clone()).await?;
+    all(&jobs).await?;
     let first = applied.elapsed();
     context.laps.lap(format!("all run after {}", shown(first)));
 
@@ -63,8 +58,8 @@ pub(super) async fn measure(cluster: &Arc<Cluster>) -> Result<()> {
         jobs.insert(job(n));
         lists[last].push(job(n));
         let start = Instant::now();
-        write(&context, last, &lists[last]).await?;
-        all(jobs.clone()).await?;
+        write(&context, &list_name(last), &lists[last]).await?;
+        all(&jobs).await?;
         worst = worst.max(start.elapsed());
     }
     let parts = context.api::<SwarmLedgerPart>().list_metadata(&ListParams::default()).await?;
@@ -77,6 +72,10 @@ pub(super) async fn measure(cluster: &Arc<Cluster>) -> Result<()> {
     say(format_args!("| parts of the ledger | {} |", parts.items.len()));
     context.kubectl(&["delete", "swarm", "--all"]).await?;
     context.kubectl(&["delete", "statefulset", "--all", "--cascade=foreground"]).await.map(drop)
+}
+
+fn list_name(number: usize) -> String {
+    format!("list-{number}")
 }
 
 fn job(n: usize) -> String {
@@ -112,21 +111,7 @@ spec:
     .to_owned();
     for number in 0..lists {
         // A `String` takes everything.
-        let _ = writeln!(text, "    - {{configMap: {{name: list-{number}, key: jobs}}}}");
+        let _ = writeln!(text, "    - {{configMap: {{name: {}, key: jobs}}}}", list_name(number));
     }
     text
-}
-
-/// Writes a whole list, as a user's tool does.
-async fn write(context: &Context, number: usize, jobs: &[String]) -> Result<()> {
-    let list = format!("- {}\n", jobs.join("\n- "));
-    let name = format!("list-{number}");
-    let patch = Patch::Apply(json!({
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": name},
-        "data": {"jobs": list},
-    }));
-    let params = PatchParams::apply("figures").force();
-    context.api::<ConfigMap>().patch(&name, &params, &patch).await.map(drop).map_err(Into::into)
 }

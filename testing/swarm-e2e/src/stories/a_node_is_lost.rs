@@ -35,7 +35,7 @@ pub(super) async fn tell(context: Context) -> Result<()> {
     let change = Instant::now();
     context.cluster.kill_node(lost)?;
     let lap = |what: &str| context.laps.lap(format!("{} ms: {what}", change.elapsed().as_millis()));
-    ready(&context, lost, false).await?;
+    ready(&context, lost, "Unknown").await?;
     lap("the node counts as not ready");
     for worker in &left {
         let now = report(&context, worker).await?;

@@ -3,14 +3,14 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::ResourceExt as _;
 use kube::api::{DeleteParams, ListParams};
-use kube::{Api, ResourceExt as _};
 
-use super::nodes::node_of;
+use super::nodes::{node_of, ready};
 use super::session_pool::{Protocol, SessionPool};
-use crate::cluster::{NODES, node_name};
+use crate::cluster::NODES;
 use crate::run_log::Moment;
 use crate::story::Context;
 use crate::until::until;
@@ -91,13 +91,13 @@ async fn nodes_that_are_lost(pool: &SessionPool, zero: &Pod, one: &Pod) -> Resul
     let cut = cluster.cut_off_node(node_of(zero)?)?;
     cluster.components.kill(&kubelet)?;
     for node in NODES {
-        ready(pool, node, "Unknown").await?;
+        ready(&pool.context, node, "Unknown").await?;
     }
     both_run(pool).await?;
     cut.reconnect()?;
     cluster.components.restart(&kubelet)?;
     for node in NODES {
-        ready(pool, node, "True").await?;
+        ready(&pool.context, node, "True").await?;
     }
     both_run(pool).await?;
     pool.context.laps.lap("a node was cut off, the other one lost its kubelet");
@@ -149,19 +149,6 @@ async fn both_run(pool: &SessionPool) -> Result<()> {
         let history = pool.history()?;
         let told: Vec<_> = history.since(mark).map(|told| told.job.as_str()).collect();
         Ok((told.contains(&"zero") && told.contains(&"one")).then_some(()))
-    })
-    .await
-}
-
-async fn ready(pool: &SessionPool, node: u8, status: &str) -> Result<()> {
-    let nodes: Api<Node> = Api::all(pool.context.client.clone());
-    let name = node_name(node);
-    until(&format!("{name} to be ready: {status}"), SHOWN_WITHIN, || async {
-        let conditions = nodes.get(&name).await?.status.and_then(|status| status.conditions);
-        let ready = conditions.unwrap_or_default().into_iter().find(|it| it.type_ == "Ready");
-        let Some(ready) = ready else { bail!("it has not reported") };
-        ensure!(ready.status == status, "{}", ready.status);
-        Ok(Some(()))
     })
     .await
 }

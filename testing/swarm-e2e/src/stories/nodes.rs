@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
@@ -14,7 +14,7 @@ use crate::story::Context;
 use crate::until::until;
 
 /// How long Kubernetes may take to notice that a kubelet is silent, or that it is back.
-const NOTICED_WITHIN: Duration = Duration::from_mins(1);
+const NOTICED_WITHIN: Duration = Duration::from_secs(45);
 
 /// The node that a pod is on.
 pub(super) fn node_of(pod: &Pod) -> Result<u8> {
@@ -32,14 +32,16 @@ pub(super) async fn without_operator(context: &Context) -> Result<u8> {
     NODES.into_iter().find(|node| !on.contains(node)).context("the operator is on both nodes")
 }
 
-/// Waits until Kubernetes counts a node as ready, or no longer.
-pub(super) async fn ready(context: &Context, node: u8, is_wanted: bool) -> Result<()> {
+/// Waits until Kubernetes says of a node that it is ready: `True`, or `Unknown` if it is silent.
+pub(super) async fn ready(context: &Context, node: u8, status: &str) -> Result<()> {
     let nodes: Api<Node> = Api::all(context.client.clone());
     let name = node_name(node);
-    until(&format!("{name} to be ready: {is_wanted}"), NOTICED_WITHIN, || async {
+    until(&format!("{name} to be ready: {status}"), NOTICED_WITHIN, || async {
         let conditions = nodes.get(&name).await?.status.and_then(|status| status.conditions);
         let ready = conditions.unwrap_or_default().into_iter().find(|it| it.type_ == "Ready");
-        Ok(ready.is_some_and(|it| (it.status == "True") == is_wanted).then_some(()))
+        let Some(ready) = ready else { bail!("it has not reported") };
+        ensure!(ready.status == status, "{}", ready.status);
+        Ok(Some(()))
     })
     .await
 }

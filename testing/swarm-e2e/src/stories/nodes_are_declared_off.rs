@@ -70,7 +70,7 @@ async fn lives_on(pool: &SessionPool, node: u8) -> Result<()> {
     let kubelet = format!("kubelet-{node}");
     pool.context.cluster.components.kill(&kubelet)?;
     pool.context.cluster.components.restart(&kubelet)?;
-    nodes::ready(&pool.context, node, true).await?;
+    nodes::ready(&pool.context, node, "True").await?;
     ensure!(pool.at_rest().await? == before, "something moved when the node was back");
     pool.judge("a node was deleted by mistake", mark, Duration::ZERO)
 }
@@ -82,7 +82,7 @@ async fn dies(pool: &SessionPool, node: u8) -> Result<()> {
     ensure!(nodes::node_of(&zero)? != nodes::node_of(&one)?, "both workers are on one node");
     pool.context.cluster.kill_node(node)?;
     let mark = Moment::now();
-    nodes::ready(&pool.context, node, false).await?;
+    nodes::ready(&pool.context, node, "Unknown").await?;
     let history = pool.history()?;
     let moved = history.since(mark).find(|told| told.event == Event::Start);
     ensure!(moved.is_none(), "nobody knows that it is off, and {moved:?}");

@@ -8,12 +8,9 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use super::nodes;
-use super::session_pool::{SILENCE, SessionPool, TICK};
+use super::session_pool::{GRACEFUL, SILENCE, SessionPool, TICK};
 use crate::run_log::Moment;
 use crate::story::Context;
-
-/// The longest that a job stands still when its worker lets go of it, on a busy machine.
-const GRACEFUL: Duration = Duration::from_secs(3);
 
 pub(super) async fn tell(context: Context) -> Result<()> {
     context.operator().await?;
@@ -43,14 +40,14 @@ async fn a_silent_kubelet(context: &Context, pools: &[SessionPool; 2], node: u8)
         } else {
             components.freeze(&kubelet)?;
         }
-        nodes::ready(context, node, false).await?;
+        nodes::ready(context, node, "Unknown").await?;
         context.laps.lap(format!("{what}, and the node is given up"));
         if is_killed {
             components.restart(&kubelet)?;
         } else {
             components.thaw(&kubelet)?;
         }
-        nodes::ready(context, node, true).await?;
+        nodes::ready(context, node, "True").await?;
         for (pool, before) in pools.iter().zip(&before) {
             let after = pool.at_rest().await?;
             ensure!(after == *before, "{}: {what}: {before:?} became {after:?}", pool.name);
@@ -85,7 +82,7 @@ async fn a_node_is_cut_off(context: &Context, pools: &[SessionPool; 2], node: u8
     }
     let back = Moment::now();
     cut.reconnect()?;
-    nodes::ready(context, node, true).await?;
+    nodes::ready(context, node, "True").await?;
     for pool in pools {
         pool.at_rest().await?;
         pool.judge("the node was reconnected", back, GRACEFUL)?;

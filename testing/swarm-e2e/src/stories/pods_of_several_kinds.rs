@@ -2,36 +2,34 @@
 //! a program of twenty lines around its library, and a worker in Go. Each takes over from the others.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
-use super::session_pool::{Kind, Policy, SILENCE, SessionPool, TICK};
+use super::session_pool::{GRACEFUL, Kind, Policy, SILENCE, SessionPool, TICK};
 use crate::images::{EMBEDDED, GO_WORKER};
 use crate::run_log::Moment;
 use crate::story::Context;
 
-/// The longest that a job stands still when its worker lets go of it, on a busy machine.
-const GRACEFUL: Duration = Duration::from_secs(3);
+const POOL: &str = "mixed";
 
 pub(super) async fn tell(context: Context) -> Result<()> {
     context.operator().await?;
-    let mut pool = SessionPool::new(&context, "mixed");
+    let mut pool = SessionPool::new(&context, POOL);
     (pool.kind, pool.policy) = (Kind::Pods, Policy::Exclusive);
     pool.apply().await?;
     pool.make_pod("shipped-a", |_| {}).await?;
     pool.make_pod("embedded-a", into_embedded).await?;
-    pool.make_pod("go-a", |pod| into_go(pod, "mixed")).await?;
+    pool.make_pod("go-a", into_go).await?;
     let three = pool.at_rest_on(3).await?;
     let workers: BTreeSet<_> = three.values().map(|run| run.worker.as_str()).collect();
     ensure!(workers == ["embedded-a", "go-a", "shipped-a"].into(), "{three:?}");
 
     leaves(&pool, "go-a", 2).await?;
     let mark = Moment::now();
-    pool.make_pod("go-b", |pod| into_go(pod, "mixed")).await?;
+    pool.make_pod("go-b", into_go).await?;
     pool.at_rest_on(3).await?;
     pool.judge("another worker in Go came", mark, GRACEFUL)?;
     leaves(&pool, "shipped-a", 2).await?;
@@ -72,7 +70,7 @@ fn into_embedded(pod: &mut Value) {
 }
 
 /// The same pod with the worker in Go, which has no probe.
-fn into_go(pod: &mut Value, log: &str) {
+fn into_go(pod: &mut Value) {
     let worker = &mut pod["spec"]["containers"][0];
     worker["image"] = GO_WORKER.into();
     worker["args"] = json!([
@@ -80,7 +78,7 @@ fn into_go(pod: &mut Value, log: &str) {
         "--renew=1s",
         "--stop-timeout=1s",
         "--grace=10s",
-        format!("--run-log=/run-logs/{log}.log"),
+        format!("--run-log=/run-logs/{POOL}.log"),
     ]);
     worker["env"] = json!([
         {"name": "POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},

@@ -19,6 +19,9 @@ use crate::until::until;
 pub(crate) const LEASE: Duration = Duration::from_secs(6);
 /// How long the jobs of a worker that fell silent may stand still.
 pub(crate) const SILENCE: Duration = Duration::from_millis(6_420 + 2_000);
+/// The longest that a job stands still when its worker lets go of it: what a graceful move takes,
+/// with room for a machine that is busy with pods.
+pub(crate) const GRACEFUL: Duration = Duration::from_secs(3);
 /// A job that ended without a word ran on for so long after it last told that it runs.
 pub(crate) const TICK: Duration = Duration::from_secs(1);
 /// How long any change may take to come to rest before a story gives up.

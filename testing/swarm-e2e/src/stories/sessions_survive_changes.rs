@@ -6,13 +6,10 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::nodes::node_of;
-use super::session_pool::SessionPool;
+use super::session_pool::{GRACEFUL, SessionPool};
 use crate::run_log::Moment;
 use crate::story::Context;
 
-/// The longest that a job stands still when its worker lets go of it: what a graceful move takes,
-/// with room for a machine that is busy with pods.
-const GRACEFUL: Duration = Duration::from_secs(3);
 /// Workers that end are drained first; a pod that comes back takes up to a few seconds.
 const RESTARTED: Duration = Duration::from_secs(5);
 

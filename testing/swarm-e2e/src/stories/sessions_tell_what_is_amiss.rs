@@ -69,24 +69,24 @@ async fn jobs_that_end(context: &Context) -> Result<()> {
     let mut pool = SessionPool::new(context, "once");
     (pool.runner, pool.are_finite) = (Runner::Done, true);
     pool.apply().await?;
-    done(context, "once", pool.jobs.len()).await?;
+    all_done(&pool).await?;
     let mark = Moment::now();
     context.api::<Pod>().delete("once-0", &DeleteParams::default()).await?;
     // A session that was granted a job that is done would run it again.
     pool.jobs.insert("once:more".to_owned());
     pool.apply().await?;
-    done(context, "once", pool.jobs.len()).await?;
+    all_done(&pool).await?;
     pool.pod(0).await?;
-    let again: BTreeMap<_, _> = starts(&pool, mark)?;
+    let again = starts(&pool, mark)?;
     ensure!(again.keys().eq(["once:more"]), "run again: {again:?}");
 
     pool.jobs.remove("once:0");
     pool.apply().await?;
-    done(context, "once", pool.jobs.len()).await?;
+    all_done(&pool).await?;
     let mark = Moment::now();
     pool.jobs.insert("once:0".to_owned());
     pool.apply().await?;
-    done(context, "once", pool.jobs.len()).await?;
+    all_done(&pool).await?;
     ensure!(starts(&pool, mark)?.keys().eq(["once:0"]), "it is another one by now");
     let all = starts(&pool, Moment(0))?;
     let expected = |job: &String| if job == "once:0" { 2 } else { 1 };
@@ -106,10 +106,11 @@ fn starts(pool: &SessionPool, mark: Moment) -> Result<BTreeMap<String, usize>> {
     Ok(count)
 }
 
-async fn done(context: &Context, swarm: &str, count: usize) -> Result<()> {
-    until(&format!("{count} jobs to be done"), REST_WITHIN, || async {
-        let status = context.api::<Swarm>().get(swarm).await?.status.unwrap_or_default();
-        ensure!(usize::try_from(status.done)? == count, "{} are done", status.done);
+async fn all_done(pool: &SessionPool) -> Result<()> {
+    let swarms = pool.context.api::<Swarm>();
+    until(&format!("{} jobs to be done", pool.jobs.len()), REST_WITHIN, || async {
+        let status = swarms.get(&pool.name).await?.status.unwrap_or_default();
+        ensure!(usize::try_from(status.done)? == pool.jobs.len(), "{} are done", status.done);
         Ok(Some(()))
     })
     .await
