@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{JobName, Slot};
+use crate::merge::{beside, side_by_side};
+use crate::{JobName, Jobs, Slot};
 
 /// Which slot holds each job. A job that stands nowhere in it is unassigned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,6 +31,23 @@ impl Assignment {
     /// Jobs and their holders, in the order of job names.
     pub fn iter(&self) -> impl Iterator<Item = (&JobName, Slot)> {
         self.0.iter().map(|(job, slot)| (job, *slot))
+    }
+
+    /// Each of `jobs` with its holder, in the order of names. O(jobs).
+    pub(crate) fn holders_of<'a>(
+        &'a self,
+        jobs: &'a Jobs,
+    ) -> impl Iterator<Item = (&'a JobName, Option<Slot>)> {
+        beside(jobs, &self.0).map(|(job, _, slot)| (job, slot.copied()))
+    }
+
+    /// The jobs that are none of `jobs`, with their holders, in the order of names. O(jobs).
+    pub(crate) fn without<'a>(
+        &'a self,
+        jobs: &'a Jobs,
+    ) -> impl Iterator<Item = (&'a JobName, Slot)> {
+        let beside = beside(&self.0, jobs);
+        beside.filter(|(.., wanted)| wanted.is_none()).map(|(job, slot, _)| (job, *slot))
     }
 
     /// The same map the other way round. Slots without jobs do not stand in it.
@@ -60,7 +78,8 @@ pub struct Change {
 
 /// The workers whose sets of jobs differ between two assignments, with the difference.
 ///
-/// Workers whose jobs are the same do not stand in the result. Cost: O(jobs · log jobs).
+/// Workers whose jobs are the same do not stand in the result. O(jobs), and
+/// O(log jobs) for each job that moved.
 ///
 /// ```
 /// use swarm_core::{Assignment, JobName, Slot, diff};
@@ -76,11 +95,14 @@ pub struct Change {
 #[must_use]
 pub fn diff(before: &Assignment, after: &Assignment) -> BTreeMap<Slot, Change> {
     let mut changes = BTreeMap::<Slot, Change>::new();
-    for (job, slot) in before.iter().filter(|(job, slot)| after.holder(job) != Some(*slot)) {
-        changes.entry(slot).or_default().excluded.insert(job.clone());
-    }
-    for (job, slot) in after.iter().filter(|(job, slot)| before.holder(job) != Some(*slot)) {
-        changes.entry(slot).or_default().included.insert(job.clone());
+    let all = side_by_side(&before.0, &after.0);
+    for (job, before, after) in all.filter(|(_, before, after)| before != after) {
+        if let Some(slot) = before {
+            changes.entry(*slot).or_default().excluded.insert(job.clone());
+        }
+        if let Some(slot) = after {
+            changes.entry(*slot).or_default().included.insert(job.clone());
+        }
     }
     changes
 }

@@ -51,7 +51,8 @@ pub use advance::{Evidence, HandoverTerms, Place, Policy, Sight, advance};
 pub use ages::Ages;
 pub use brake::{Brake, Health};
 pub use cell::{Cell, CellEvent, Circumstances, Proof, Refusal, Then};
-pub use cells::{Cells, CellsConflict, Change, Record, Save, SessionView};
+use cells::Change;
+pub use cells::{Cells, CellsConflict, Record, Save, SessionView};
 pub use check::{StepViolation, check_step};
 pub use lease::{
     Ack, Holder, Lease, LeaseConflict, LeaseTerms, LeaseTermsError, LeaseVersion, LeaseWrite,

@@ -6,6 +6,8 @@ pub mod stored;
 pub mod parts;
 
 #[cfg(test)]
+mod any;
+#[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -33,6 +33,7 @@ mod pool;
 
 mod assignment;
 mod hash;
+mod merge;
 mod planner;
 
 mod ledger;

@@ -125,7 +125,7 @@ impl Request<'_> {
     ///   Planning from the result spends the next budget, until it is settled. In canonical mode
     ///   jobs that can only change places because their workers are full do so in one plan.
     ///
-    /// Time: O(jobs · log jobs), all of it in the maps; memory: O(jobs).
+    /// Time: O(jobs + workers + moves · log moves); memory: O(jobs).
     ///
     /// ```
     /// use swarm_core::{Assignment, Job, MoveReason, Pool, Request, Rules, Slot, Unassigned, jobs};
@@ -142,8 +142,8 @@ impl Request<'_> {
     pub fn plan(&self) -> Plan {
         let names: Vec<_> = self.jobs.keys().collect();
         let columns = Columns::from(self.jobs);
-        let held: Vec<_> =
-            names.iter().map(|job| self.held.holder(job).unwrap_or(Slot::NOBODY)).collect();
+        let held = self.held.holders_of(self.jobs).map(|(_, slot)| slot.unwrap_or(Slot::NOBODY));
+        let held: Vec<_> = held.collect();
         let plan = TablePlan::new(&columns, &held, self.pool, self.rules);
         let name = |job: u32| names[job as usize].clone();
         let holders = names.iter().zip(plan.holders.iter());
@@ -205,8 +205,7 @@ impl Request<'_> {
 
     /// The moves of jobs that are no longer wanted.
     fn removed(&self) -> impl Iterator<Item = Move> {
-        let gone = self.held.iter().filter(|(job, _)| !self.jobs.contains_key(*job));
-        gone.map(|(job, slot)| Move {
+        self.held.without(self.jobs).map(|(job, slot)| Move {
             job: job.clone(),
             from: Some(slot),
             to: None,

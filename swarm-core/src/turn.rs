@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::handover::{Cell, Evidence, HandoverTerms, Place, Policy, Record, SessionId};
+use crate::merge::beside;
 use crate::ports::{LedgerStore, StoreError, ViewStore};
 use crate::{
     Assignment, Filled, JobName, Jobs, Ledger, LedgerStep, Member, MoveReason, Plan, Pool,
@@ -300,8 +301,10 @@ fn plan_one(
     if 0 < in_flight {
         tell_moves_in_flight(&mut plan, &ledger.assignment());
     }
-    let place = |job: &JobName| plan.assignment.holder(job).map_or(Place::Nowhere, Place::Slot);
-    let goal = desired.jobs.keys().map(|job| (job.clone(), place(job))).collect();
+    let place = |(job, slot): (&JobName, Option<Slot>)| {
+        (job.clone(), slot.map_or(Place::Nowhere, Place::Slot))
+    };
+    let goal = plan.assignment.holders_of(&desired.jobs).map(place).collect();
     (plan, goal)
 }
 
@@ -345,16 +348,13 @@ fn is_moving(record: &Record) -> bool {
 
 /// The jobs without the finite ones that are done: those take no worker's room.
 fn unfinished<'a>(ledger: &Ledger, jobs: &'a Jobs) -> Cow<'a, Jobs> {
-    let is_done = |job: &JobName| {
-        let record = ledger.cells.jobs.get(job);
-        record.is_some_and(|record| matches!(record.cell, Cell::Done { .. }))
-    };
-    if jobs.keys().any(is_done) {
-        let left = jobs.iter().filter(|(name, _)| !is_done(name));
-        Cow::Owned(left.map(|(name, job)| (name.clone(), job.clone())).collect())
-    } else {
-        Cow::Borrowed(jobs)
+    let is_done = |record: &Record| matches!(record.cell, Cell::Done { .. });
+    if !ledger.cells.jobs.values().any(is_done) {
+        return Cow::Borrowed(jobs);
     }
+    let all = beside(jobs, &ledger.cells.jobs);
+    let left = all.filter(|(.., record)| !record.is_some_and(is_done));
+    Cow::Owned(left.map(|(name, job, _)| (name.clone(), job.clone())).collect())
 }
 
 /// A job that is being released is planned as nobody's; for people it still moves from its holder.

@@ -10,6 +10,7 @@ use super::{
     Cell, CellEvent, Cells, Change, Proof, Record, Refusal, Rule, Rules, Save, SessionId, Then,
     strikes,
 };
+use crate::merge::beside;
 use crate::{JobName, Slot, Token};
 
 /// What it takes to end an ownership.
@@ -88,20 +89,23 @@ pub struct Sight<'a> {
 /// The next write that brings `cells` closer to the goal, or `None` if there is nothing to write
 /// now: the goal is reached, or somebody has to answer first.
 ///
-/// Repeating it with the same arguments gives the same write. O(jobs · log jobs).
+/// Repeating it with the same arguments gives the same write. O(jobs · log sessions), and O(log jobs)
+/// for each job that changes.
 #[must_use]
 pub fn advance(cells: &Cells, sight: &Sight<'_>, terms: &HandoverTerms) -> Option<Save> {
+    let is_new =
+        |(job, place, record): (_, _, Option<&Record>)| record.is_none().then_some((job, place));
+    let new_jobs: Vec<(&JobName, &Place)> =
+        beside(sight.goal, &cells.jobs).filter_map(is_new).collect();
     let mut change = Change::of(cells);
-    for job in sight.goal.keys() {
+    for (job, _) in &new_jobs {
         change.admit(job);
     }
-    for (job, record) in &cells.jobs {
-        let age = sight.ages.get(job).copied().unwrap_or_default();
-        let turn = Turn { job, record, age, sight, terms };
+    for (job, record, goal) in beside(&cells.jobs, sight.goal) {
+        let turn = Turn { job, record, goal, sight, terms };
         // A refusal leaves the job as it is; the next turn looks at it again.
         let _: Result<(), Refusal> = turn.take(&mut change);
     }
-    let new_jobs = sight.goal.iter().filter(|(job, _)| !cells.jobs.contains_key(*job));
     for (job, place) in new_jobs {
         let event = match place {
             Place::Session(slot, session) if !has_ended(sight, session) => {
@@ -123,13 +127,13 @@ fn has_ended(sight: &Sight<'_>, session: &SessionId) -> bool {
 struct Turn<'a> {
     job: &'a JobName,
     record: &'a Record,
-    age: Duration,
+    goal: Option<&'a Place>,
     sight: &'a Sight<'a>,
     terms: &'a HandoverTerms,
 }
 
 impl Turn<'_> {
-    fn take(&self, change: &mut Change) -> Result<(), Refusal> {
+    fn take(&self, change: &mut Change<'_>) -> Result<(), Refusal> {
         match &self.record.cell {
             Cell::Granted { session, token } => self.of_holder(change, session, *token, None),
             Cell::Releasing { session, token, since } => {
@@ -145,21 +149,26 @@ impl Turn<'_> {
         }
     }
 
+    /// For how long its cell has been seen as it is.
+    fn age(&self) -> Duration {
+        self.sight.ages.get(self.job).copied().unwrap_or_default()
+    }
+
     fn is_wanted(&self) -> bool {
-        self.sight.goal.contains_key(self.job)
+        self.goal.is_some()
     }
 
     fn is_for_all(&self) -> bool {
-        self.sight.goal.get(self.job) == Some(&Place::Everywhere)
+        self.goal == Some(&Place::Everywhere)
     }
 
-    fn step(&self, change: &mut Change, event: &CellEvent) -> Result<(), Refusal> {
-        change.step(self.job, event, self.age, self.terms.policy)
+    fn step(&self, change: &mut Change<'_>, event: &CellEvent) -> Result<(), Refusal> {
+        change.step(self.job, event, self.age(), self.terms.policy)
     }
 
     /// The slot and the live session where the job should be.
     fn place(&self) -> Option<(Slot, Option<&SessionId>)> {
-        match self.sight.goal.get(self.job)? {
+        match self.goal? {
             Place::Session(slot, session) => {
                 Some((*slot, Some(session).filter(|session| !has_ended(self.sight, session))))
             }
@@ -168,7 +177,7 @@ impl Turn<'_> {
         }
     }
 
-    fn of_nobody(&self, change: &mut Change) -> Result<(), Refusal> {
+    fn of_nobody(&self, change: &mut Change<'_>) -> Result<(), Refusal> {
         match self.place() {
             Some((slot, Some(session))) => {
                 self.step(change, &CellEvent::Grant { session: session.clone(), slot })
@@ -185,7 +194,7 @@ impl Turn<'_> {
 
     fn of_holder(
         &self,
-        change: &mut Change,
+        change: &mut Change<'_>,
         holder: &SessionId,
         token: Token,
         since: Option<u64>,
@@ -233,7 +242,7 @@ impl Turn<'_> {
         let is_gone = || evidence.gone_for.is_some_and(|gone| return_grace <= gone);
         let weaker = || match policy {
             Policy::AtLeastOnce if !stays && is_gone() => Some(Proof::Gone),
-            Policy::AtLeastOnce if since.is_some() && release_timeout <= self.age => {
+            Policy::AtLeastOnce if since.is_some() && release_timeout <= self.age() => {
                 Some(Proof::TimedOut)
             }
             Policy::AtLeastOnce if !stays && holder.is_plain() => Some(Proof::Published),

@@ -77,12 +77,13 @@ impl Cells {
 }
 
 /// A change in the making: any number of steps that become one write.
-#[derive(Clone, Debug)]
-pub struct Change {
-    base: u64,
-    next: Cells,
+#[derive(Debug)]
+pub(super) struct Change<'a> {
+    before: &'a Cells,
+    /// The jobs that are not as they were before; `None` for one that is forgotten.
+    jobs: BTreeMap<JobName, Option<Record>>,
+    first_token: Token,
     touched: BTreeSet<SessionId>,
-    has_changed: bool,
 }
 
 /// A change that is ready to be written.
@@ -107,28 +108,21 @@ pub struct CellsConflict {
     pub stored: u64,
 }
 
-impl Change {
+impl<'a> Change<'a> {
     /// Begins a change of `cells`.
-    #[must_use]
-    pub fn of(cells: &Cells) -> Self {
-        let mut next = cells.clone();
-        next.revision += 1;
-        Self { base: cells.revision, next, touched: BTreeSet::new(), has_changed: false }
+    pub(super) fn of(before: &'a Cells) -> Self {
+        let (jobs, touched) = (BTreeMap::new(), BTreeSet::new());
+        Self { before, jobs, first_token: before.first_token, touched }
     }
 
-    /// The revision the ledger will have after the change.
-    #[must_use]
-    pub fn revision(&self) -> u64 {
-        self.next.revision
+    fn record(&self, job: &JobName) -> Option<&Record> {
+        self.jobs.get(job).map_or_else(|| self.before.jobs.get(job), Option::as_ref)
     }
 
-    /// Takes a job in, free; one that stands in the ledger stays as it is.
-    pub fn admit(&mut self, job: &JobName) {
-        if !self.next.jobs.contains_key(job) {
-            let cell = Cell::Free { token: self.next.first_token };
-            self.next.jobs.insert(job.clone(), Record { cell, strikes: 0 });
-            self.has_changed = true;
-        }
+    /// Takes in a job that does not stand in the ledger, free.
+    pub(super) fn admit(&mut self, job: &JobName) {
+        let cell = Cell::Free { token: self.first_token };
+        self.jobs.insert(job.clone(), Some(Record { cell, strikes: 0 }));
     }
 
     /// Forgets a job. Its tokens stay used.
@@ -136,15 +130,14 @@ impl Change {
     /// # Errors
     ///
     /// [`Refusal::Held`] while somebody holds it: release it first.
-    pub fn remove(&mut self, job: &JobName) -> Result<(), Refusal> {
-        let Some(record) = self.next.jobs.get(job) else { return Ok(()) };
+    pub(super) fn remove(&mut self, job: &JobName) -> Result<(), Refusal> {
+        let Some(record) = self.record(job) else { return Ok(()) };
         if let Some(session) = record.cell.holder() {
             return Err(Refusal::Held { session: session.clone() });
         }
         let used = record.cell.token();
-        self.next.first_token = self.next.first_token.max(used);
-        self.next.jobs.remove(job);
-        self.has_changed = true;
+        self.first_token = self.first_token.max(used);
+        self.jobs.insert(job.clone(), None);
         Ok(())
     }
 
@@ -153,39 +146,49 @@ impl Change {
     /// # Errors
     ///
     /// [`Refusal`] if it does not apply; the change is as it was before.
-    pub fn step(
+    pub(super) fn step(
         &mut self,
         job: &JobName,
         event: &CellEvent,
         age: Duration,
         policy: Policy,
     ) -> Result<(), Refusal> {
-        let revision = self.next.revision;
-        let record = self.next.jobs.get_mut(job).ok_or(Refusal::Unknown)?;
-        let cell = record.cell.step(event, &Circumstances { revision, age, policy })?;
-        if cell != record.cell {
-            self.touched.extend(record.cell.holder().into_iter().chain(cell.holder()).cloned());
-            record.cell = cell;
-            self.has_changed = true;
+        let revision = self.before.revision + 1;
+        let Record { cell, strikes } = self.record(job).ok_or(Refusal::Unknown)?;
+        let next = cell.step(event, &Circumstances { revision, age, policy })?;
+        if next != *cell {
+            let concerned = [cell.holder().cloned(), next.holder().cloned()];
+            let record = Record { cell: next, strikes: *strikes };
+            self.touched.extend(concerned.into_iter().flatten());
+            self.jobs.insert(job.clone(), Some(record));
         }
         Ok(())
     }
 
     /// Sets how many crashes `job` is blamed for.
-    pub fn blame(&mut self, job: &JobName, strikes: u32) {
-        if let Some(record) = self.next.jobs.get_mut(job)
+    pub(super) fn blame(&mut self, job: &JobName, strikes: u32) {
+        if let Some(record) = self.record(job)
             && record.strikes != strikes
         {
-            record.strikes = strikes;
-            self.has_changed = true;
+            let record = Record { strikes, ..record.clone() };
+            self.jobs.insert(job.clone(), Some(record));
         }
     }
 
     /// The write, or `None` if nothing changed.
-    #[must_use]
-    pub fn finish(self) -> Option<Save> {
-        let Self { base, next, touched, has_changed } = self;
-        has_changed.then_some(Save { base, next, touched })
+    pub(super) fn finish(self) -> Option<Save> {
+        let Self { before, jobs, first_token, touched } = self;
+        if jobs.is_empty() {
+            return None;
+        }
+        let mut next = Cells { first_token, revision: before.revision + 1, ..before.clone() };
+        for (job, record) in jobs {
+            match record {
+                Some(record) => next.jobs.insert(job, record),
+                None => next.jobs.remove(&job),
+            };
+        }
+        Some(Save { base: before.revision, next, touched })
     }
 }
 

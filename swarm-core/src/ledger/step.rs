@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use super::{Ledger, SlotRecord};
 use crate::handover::{
-    Cells, Evidence, HandoverTerms, Place, SessionId, Sight, advance, check_step,
+    Cell, Cells, Evidence, HandoverTerms, Place, Record, SessionId, Sight, advance, check_step,
 };
+use crate::merge::side_by_side;
 use crate::{Assignment, JobName, Member, Pool, Slot, Standing};
 
 /// Who fills a slot now, as far as it is known.
@@ -46,20 +47,26 @@ impl Ledger {
     /// O(jobs · log jobs).
     #[must_use]
     pub fn step(&self, step: &LedgerStep<'_>) -> Self {
-        let mut next = self.filled(step.workers);
-        let place = |job, place| next.place(job, place, step.workers);
-        let goal: BTreeMap<_, _> =
-            step.goal.iter().map(|(job, to)| (job.clone(), place(job, to))).collect();
+        let slots = self.filled(step.workers);
+        let place = |(job, place): (&JobName, &Place)| {
+            (job.clone(), self.place(job, place, &slots, step.workers))
+        };
+        let goal = step.goal.iter().map(place).collect();
         let sight = Sight { goal: &goal, evidence: step.evidence, ages: step.ages };
-        if let Some(save) = advance(&self.cells, &sight, step.terms) {
+        let save = advance(&self.cells, &sight, step.terms);
+        if let Some(save) = &save {
             debug_assert_eq!(
                 check_step(&self.cells, &save.next, &sight, step.terms),
                 Ok(()),
                 "the handover made a step that breaks its rules"
             );
-            next.cells = save.next;
         }
-        next.forget_idle_sessions();
+        if save.is_none() && slots == self.slots && self.former.is_empty() {
+            return self.clone();
+        }
+        let cells = save.map_or_else(|| self.cells.clone(), |save| save.next);
+        let former = self.former(&slots, &cells);
+        let mut next = Self { cells, slots, former, version: self.version };
         next.count_publication(self);
         if next != *self && next.cells.revision == self.cells.revision {
             next.cells.revision += 1;
@@ -87,42 +94,56 @@ impl Ledger {
         })
     }
 
-    /// The same ledger with its slots filled by `workers`. A slot enters when its worker first
-    /// takes jobs, and keeps the latest session while it has none.
-    fn filled(&self, workers: &BTreeMap<Slot, Filled>) -> Self {
-        let mut next = self.clone();
-        next.slots.clear();
-        for (slot, now) in workers {
+    /// The slots filled by `workers`. A slot enters when its worker first takes jobs, and keeps the
+    /// latest session while it has none.
+    fn filled(&self, workers: &BTreeMap<Slot, Filled>) -> BTreeMap<Slot, SlotRecord> {
+        let record = |(slot, now): (&Slot, &Filled)| {
             let before = self.slots.get(slot);
             let enters = before.is_some() || now.takes;
             let session = now.session.as_ref().or(before.map(|before| &before.session));
-            let Some(session) = session.filter(|_| enters) else { continue };
             let record = SlotRecord {
                 worker: now.worker.clone(),
-                session: session.clone(),
+                session: session.filter(|_| enters)?.clone(),
                 version: before.map_or(0, |before| before.version),
                 gave: before.map_or(0, |before| before.gave),
             };
-            next.slots.insert(*slot, record);
+            Some((*slot, record))
+        };
+        workers.iter().filter_map(record).collect()
+    }
+
+    /// The sessions that fill none of `slots` any more and still hold some of `cells`.
+    fn former(
+        &self,
+        slots: &BTreeMap<Slot, SlotRecord>,
+        cells: &Cells,
+    ) -> BTreeMap<SessionId, Slot> {
+        let current: BTreeSet<_> = slots.values().map(|record| &record.session).collect();
+        let mut gone = self.sessions();
+        gone.retain(|session, _| !current.contains(session));
+        if gone.is_empty() {
+            return BTreeMap::new();
         }
-        let current: BTreeSet<_> =
-            next.slots.values().map(|record| record.session.clone()).collect();
-        let before = self.slots.iter().map(|(slot, record)| (record.session.clone(), *slot));
-        next.former.extend(before);
-        next.former.retain(|session, _| !current.contains(session));
-        next
+        let holders = cells.jobs.values().filter_map(|record| record.cell.holder());
+        holders.filter_map(|holder| Some((holder.clone(), *gone.get(holder)?))).collect()
     }
 
     /// Where a job goes, once it is known who fills which slot. The latest session of a slot whose
     /// worker is away keeps what it holds, and is given nothing: perhaps it never comes back.
-    fn place(&self, job: &JobName, place: &Place, workers: &BTreeMap<Slot, Filled>) -> Place {
+    fn place(
+        &self,
+        job: &JobName,
+        place: &Place,
+        slots: &BTreeMap<Slot, SlotRecord>,
+        workers: &BTreeMap<Slot, Filled>,
+    ) -> Place {
         let is_there = |slot: &Slot| workers.get(slot).is_some_and(|now| now.session.is_some());
         let holds = |session: &SessionId| {
             let record = self.cells.jobs.get(job);
             record.is_some_and(|record| record.cell.holder() == Some(session))
         };
         match place {
-            Place::Slot(slot) => match self.slots.get(slot) {
+            Place::Slot(slot) => match slots.get(slot) {
                 Some(record) if is_there(slot) || holds(&record.session) => {
                     Place::Session(*slot, record.session.clone())
                 }
@@ -130,13 +151,6 @@ impl Ledger {
             },
             Place::Session(..) | Place::Everywhere | Place::Nowhere => place.clone(),
         }
-    }
-
-    fn forget_idle_sessions(&mut self) {
-        let Cells { jobs, .. } = &self.cells;
-        let holders: BTreeSet<_> =
-            jobs.values().filter_map(|record| record.cell.holder()).collect();
-        self.former.retain(|session, _| holders.contains(session));
     }
 
     /// Makes the first publication of a ledger follow one that was there before it.
@@ -150,40 +164,98 @@ impl Ledger {
     /// Gives every slot whose set of jobs changed, or whose worker has another name now, the number of
     /// this publication, and counts it if there is anything to publish.
     pub(crate) fn count_publication(&mut self, before: &Self) {
-        let (was, is) = (before.granted(), self.granted());
         let published = before.version + 1;
-        let went = gone_elsewhere(&was, &is);
+        let Touched { changed, gave } = Touched::between(before, self);
         for (slot, record) in &mut self.slots {
-            // A successor under a name of its own was told nothing yet.
-            let is_renamed = before.slots.get(slot).is_some_and(|it| it.worker != record.worker);
-            if was.get(slot) != is.get(slot) || is_renamed {
+            // A worker that is new, or a successor under a name of its own, was told nothing yet.
+            let is_new = before.slots.get(slot).is_none_or(|it| it.worker != record.worker);
+            if changed.contains(slot) || is_new {
                 record.version = published;
             }
-            if went.contains(slot) {
+            if gave.contains(slot) {
                 record.gave = published;
             }
         }
         let names = |ledger: &Self| -> Vec<_> {
             ledger.slots.iter().map(|(slot, record)| (*slot, record.worker.clone())).collect()
         };
-        let differs = was != is || names(before) != names(self);
+        let differs = !changed.is_empty() || names(before) != names(self);
         self.version += u64::from(differs);
     }
 }
 
-/// The slots that lost a job which another slot has now. O(jobs that changed · log jobs).
-fn gone_elsewhere(
-    was: &BTreeMap<Slot, BTreeSet<JobName>>,
-    is: &BTreeMap<Slot, BTreeSet<JobName>>,
-) -> BTreeSet<Slot> {
-    let nothing = BTreeSet::new();
-    let gained: BTreeSet<&JobName> = is
-        .iter()
-        .flat_map(|(slot, jobs)| jobs.difference(was.get(slot).unwrap_or(&nothing)))
-        .collect();
-    let gave = |(slot, jobs): &(&Slot, &BTreeSet<JobName>)| {
-        let mut lost = jobs.difference(is.get(slot).unwrap_or(&nothing));
-        lost.any(|job| gained.contains(job))
-    };
-    was.iter().filter(gave).map(|(slot, _)| *slot).collect()
+/// What differs between two ledgers, as they are published.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Touched {
+    /// The slots whose sets of jobs differ.
+    changed: BTreeSet<Slot>,
+    /// The slots that lost a job which another slot got.
+    gave: BTreeSet<Slot>,
+}
+
+impl Touched {
+    /// O(jobs), and O(log slots) for each job that changed.
+    fn between(before: &Ledger, after: &Ledger) -> Self {
+        let mut touched = Self::default();
+        let (was, is) = (Published::of(before), Published::of(after));
+        for (_, before, after) in side_by_side(&before.cells.jobs, &after.cells.jobs) {
+            let (before, after) = (was.at(before), is.at(after));
+            if before == after {
+                continue;
+            }
+            let (before, after) = (was.slots(before), is.slots(after));
+            let (lost, gained) = (&before - &after, &after - &before);
+            if !gained.is_empty() {
+                touched.gave.extend(&lost);
+            }
+            touched.changed.extend(lost.into_iter().chain(gained));
+        }
+        touched
+    }
+}
+
+/// By which workers a job is run, as it is published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RunBy {
+    Nobody,
+    One(Slot),
+    All,
+}
+
+/// What a ledger publishes, job by job.
+struct Published<'a> {
+    ledger: &'a Ledger,
+    slots: BTreeMap<&'a SessionId, Slot>,
+}
+
+impl<'a> Published<'a> {
+    fn of(ledger: &'a Ledger) -> Self {
+        let slots = ledger.slots.iter().map(|(slot, record)| (&record.session, *slot)).collect();
+        Self { ledger, slots }
+    }
+
+    fn at(&self, record: Option<&Record>) -> RunBy {
+        match record.map(|record| &record.cell) {
+            Some(Cell::Granted { session, .. }) => {
+                self.slots.get(session).map_or(RunBy::Nobody, |slot| RunBy::One(*slot))
+            }
+            Some(Cell::Everywhere { .. }) => RunBy::All,
+            Some(
+                Cell::Free { .. }
+                | Cell::Releasing { .. }
+                | Cell::Hold { .. }
+                | Cell::Quarantined { .. }
+                | Cell::Done { .. },
+            )
+            | None => RunBy::Nobody,
+        }
+    }
+
+    fn slots(&self, run_by: RunBy) -> BTreeSet<Slot> {
+        match run_by {
+            RunBy::Nobody => BTreeSet::new(),
+            RunBy::One(slot) => [slot].into(),
+            RunBy::All => self.ledger.slots.keys().copied().collect(),
+        }
+    }
 }

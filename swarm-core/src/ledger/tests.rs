@@ -1,7 +1,10 @@
 //! What a ledger becomes, for plain workers and for sessions.
 
+use super::any::any_ledger;
 use super::*;
 use std::time::Duration;
+
+use proptest::prelude::*;
 
 use crate::handover::{Evidence, HandoverTerms, Place, Policy, Proof};
 use crate::{Member, Pool, Standing, jobs, plan};
@@ -203,4 +206,39 @@ fn a_store_with_two_holders_of_one_job_is_refused() {
     let mut twice = stored::Stored::from(&ledger);
     twice.waits.insert("a".into(), stored::Waits::Free { token: 1 });
     assert_eq!(Ledger::try_from(twice).unwrap_err().to_string(), "job `a` stands in it twice");
+}
+
+proptest! {
+    #[test]
+    fn a_publication_is_counted_where_what_slots_run_differs(
+        before in any_ledger(),
+        after in any_ledger(),
+        keeps_slots in any::<bool>(),
+    ) {
+        let slots = if keeps_slots { before.slots.clone() } else { after.slots };
+        let after = Ledger { slots, version: before.version, ..after };
+        let (was, is) = (before.granted(), after.granted());
+        let mut counted = after.clone();
+        counted.count_publication(&before);
+
+        let names = |ledger: &Ledger| -> Vec<_> {
+            ledger.slots.iter().map(|(slot, record)| (*slot, record.worker.clone())).collect()
+        };
+        let differs = was != is || names(&before) != names(&after);
+        prop_assert_eq!(counted.version, before.version + u64::from(differs));
+        for (slot, record) in &counted.slots {
+            let differs = was.get(slot) != is.get(slot);
+            let version = if differs { before.version + 1 } else { after.slots[slot].version };
+            prop_assert_eq!(record.version, version);
+            let lost = was.get(slot).into_iter().flatten().filter(|job| !is[slot].contains(*job));
+            let got = |job: &JobName| {
+                let has = |run: &BTreeMap<Slot, BTreeSet<JobName>>, slot| {
+                    run.get(&slot).is_some_and(|jobs| jobs.contains(job))
+                };
+                is.keys().any(|slot| has(&is, *slot) && !has(&was, *slot))
+            };
+            let gave = if lost.into_iter().any(got) { counted.version } else { after.slots[slot].gave };
+            prop_assert_eq!(record.gave, gave);
+        }
+    }
 }

@@ -5,7 +5,8 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use swarm_core::handover::{
-    Cells, Change, Lease, LeaseVersion, Life as Seen, Moment, Rule, STRIKES_MAX, SessionId, Watch,
+    Cell, Cells, Lease, LeaseVersion, Life as Seen, Moment, Record, Rule, STRIKES_MAX, SessionId,
+    Watch,
 };
 use swarm_core::{JobName, Token};
 
@@ -58,14 +59,13 @@ impl World {
     /// workers whose first writes are on their way.
     #[must_use]
     pub fn new(bounds: Bounds) -> Self {
-        let mut first = Change::of(&Cells::new(0));
-        for job in jobs(&bounds) {
-            first.admit(&job);
+        let mut cells = Cells::new(0);
+        if !bounds.starts_empty {
             let strikes = if bounds.may(Fault::Poison) { STRIKES_MAX - 1 } else { 0 };
-            first.blame(&job, strikes);
+            let record = Record { cell: Cell::Free { token: cells.first_token }, strikes };
+            cells.jobs.extend(jobs(&bounds).map(|job| (job, record.clone())));
+            cells.revision = 1;
         }
-        let cells = first.finish().map_or_else(|| Cells::new(0), |save| save.next);
-        let cells = if bounds.starts_empty { Cells::new(0) } else { cells };
         let mut world = Self {
             history: vec![Arc::new(cells)],
             leases: vec![None; bounds.sessions],
