@@ -110,16 +110,14 @@ impl Ledger {
 
     /// What every slot runs, as it was published: granted and not being released. O(jobs).
     pub(crate) fn granted(&self) -> BTreeMap<Slot, BTreeSet<JobName>> {
-        let mut by_session = BTreeMap::<&SessionId, BTreeSet<JobName>>::new();
-        let mut by_all = BTreeSet::new();
+        let mut by_session = BTreeMap::<&SessionId, Vec<JobName>>::new();
+        let mut by_all = Vec::new();
         for (job, record) in &self.cells.jobs {
             match &record.cell {
                 Cell::Granted { session, .. } => {
-                    by_session.entry(session).or_default().insert(job.clone());
+                    by_session.entry(session).or_default().push(job.clone());
                 }
-                Cell::Everywhere { .. } => {
-                    by_all.insert(job.clone());
-                }
+                Cell::Everywhere { .. } => by_all.push(job.clone()),
                 Cell::Free { .. }
                 | Cell::Releasing { .. }
                 | Cell::Hold { .. }
@@ -128,9 +126,8 @@ impl Ledger {
             }
         }
         let jobs = |(slot, record): (&Slot, &SlotRecord)| {
-            let mut jobs = by_session.remove(&record.session).unwrap_or_default();
-            jobs.extend(by_all.iter().cloned());
-            (*slot, jobs)
+            let jobs = by_session.remove(&record.session).unwrap_or_default();
+            (*slot, jobs.into_iter().chain(by_all.iter().cloned()).collect())
         };
         self.slots.iter().map(jobs).collect()
     }
@@ -173,26 +170,19 @@ impl Ledger {
     /// See [`releases`](Self::releases) for when one has to be published. O(jobs · log sessions).
     #[must_use]
     pub fn session_views(&self) -> BTreeMap<SessionId, SessionView> {
-        let empty = |session: &SessionId| SessionView {
-            session: session.clone(),
-            incarnation: self.cells.incarnation,
-            revision: self.cells.revision,
-            jobs: BTreeMap::new(),
-        };
-        let sessions = self.sessions();
-        let mut views: BTreeMap<_, _> =
-            sessions.keys().map(|session| ((*session).clone(), empty(session))).collect();
+        let mut granted: BTreeMap<_, Vec<_>> =
+            self.sessions().into_keys().map(|session| (session, Vec::new())).collect();
         for (job, record) in &self.cells.jobs {
             match &record.cell {
                 Cell::Granted { session, token } => {
-                    if let Some(view) = views.get_mut(session) {
-                        view.jobs.insert(job.clone(), *token);
+                    if let Some(jobs) = granted.get_mut(session) {
+                        jobs.push((job.clone(), *token));
                     }
                 }
                 Cell::Everywhere { token } => {
                     for record in self.slots.values() {
-                        if let Some(view) = views.get_mut(&record.session) {
-                            view.jobs.insert(job.clone(), *token);
+                        if let Some(jobs) = granted.get_mut(&record.session) {
+                            jobs.push((job.clone(), *token));
                         }
                     }
                 }
@@ -203,6 +193,16 @@ impl Ledger {
                 | Cell::Done { .. } => {}
             }
         }
-        views
+        let view = |(session, jobs): (&SessionId, Vec<_>)| {
+            let view = SessionView {
+                session: session.clone(),
+                incarnation: self.cells.incarnation,
+                revision: self.cells.revision,
+                // They come in order, which is faster than one by one.
+                jobs: jobs.into_iter().collect(),
+            };
+            (session.clone(), view)
+        };
+        granted.into_iter().map(view).collect()
     }
 }

@@ -54,9 +54,32 @@ impl Details {
         Self(swarm.spec.jobs.iter().filter_map(detail).collect())
     }
 
-    fn granted(&self, job: &JobName, token: Token) -> GrantedJob {
-        let detail = self.0.get(job).cloned().unwrap_or_default();
-        GrantedJob { token: token.0, ..detail }
+    /// What a view says, in short.
+    fn content(&self, view: &SessionView) -> Content {
+        let (mut hasher, nothing) = (DefaultHasher::new(), GrantedJob::default());
+        for (job, token) in &view.jobs {
+            let GrantedJob { run_once, params, .. } = self.0.get(job).unwrap_or(&nothing);
+            (job.as_str(), token.0, run_once, params).hash(&mut hasher);
+        }
+        let SessionView { incarnation, revision, .. } = *view;
+        Content { incarnation, revision, digest: hasher.finish() }
+    }
+
+    /// The whole of a view, for the session of `worker`.
+    fn spec(&self, view: &SessionView, worker: &str) -> WorkerViewSpec {
+        let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        let granted = |(job, token): (&JobName, &Token)| {
+            let detail = self.0.get(job).cloned().unwrap_or_default();
+            (job.to_string(), GrantedJob { token: token.0, ..detail })
+        };
+        WorkerViewSpec {
+            session: view.session.to_string(),
+            worker: worker.to_owned(),
+            incarnation: number(view.incarnation),
+            revision: number(view.revision),
+            count: i32::try_from(view.jobs.len()).unwrap_or(i32::MAX),
+            jobs: view.jobs.iter().map(granted).collect(),
+        }
     }
 }
 
@@ -82,28 +105,10 @@ impl PoolViews<'_> {
         self.swarm.namespace().unwrap_or_default()
     }
 
-    /// What each session is to run.
-    fn specs(&self, ledger: &Ledger) -> BTreeMap<SessionId, WorkerViewSpec> {
-        let slots = ledger.slots.values();
-        let names: BTreeMap<_, _> =
-            slots.map(|record| (&record.session, record.worker.as_str())).collect();
-        let views = ledger.session_views().into_iter();
-        let views = views.filter(|(session, _)| !session.is_plain());
-        let spec = |(session, view): (SessionId, SessionView)| {
-            let worker = names.get(&session).copied().unwrap_or_default();
-            let jobs = view.jobs.iter();
-            let jobs =
-                jobs.map(|(job, token)| (job.to_string(), self.details.granted(job, *token)));
-            let spec = spec_of(&session, worker, ledger, jobs.collect());
-            (session, spec)
-        };
-        views.map(spec).collect()
-    }
-
     /// The views that say anything new to a session that can read it: releases come first.
     fn due(&self, ledger: &Ledger) -> Vec<Due> {
         let namespace = self.namespace();
-        let mut specs = self.specs(ledger);
+        let mut views = told(ledger);
         let incarnation = ledger.cells.incarnation;
         let is_strange = |it: &SessionId| {
             self.context.views.incarnation(&namespace, it).is_some_and(|known| known != incarnation)
@@ -114,19 +119,21 @@ impl PoolViews<'_> {
         let known = self.context.views.of_swarm(&namespace, &self.swarm.name_any());
         let left = known.into_iter().filter(|it| 0 < ledger.version || is_strange(it));
         for session in left.chain(self.strangers.strangers(incarnation)) {
-            let empty = || spec_of(&session, "", ledger, BTreeMap::new());
-            specs.entry(session.clone()).or_insert_with(empty);
+            let (jobs, revision) = (BTreeMap::new(), ledger.revision());
+            let empty = SessionView { session: session.clone(), incarnation, revision, jobs };
+            views.entry(session).or_insert(empty);
         }
         let releases = ledger.releases();
         let mut due = Vec::new();
-        for (session, spec) in specs {
+        for (session, view) in views {
             if !self.context.leases.is_held(&namespace, &session) {
                 continue;
             }
             let release = releases.get(&session).copied();
-            let content = content(&spec, ledger);
-            let says = self.context.views.says(&namespace, &spec.session);
+            let content = self.details.content(&view);
+            let says = self.context.views.says(&namespace, &session.to_string());
             if is_news(says, content, release) {
+                let spec = self.details.spec(&view, worker(ledger, &session));
                 due.push(Due { content, is_release: release.is_some(), spec });
             }
         }
@@ -170,33 +177,17 @@ impl PoolViews<'_> {
     }
 }
 
-fn spec_of(
-    session: &SessionId,
-    worker: &str,
-    ledger: &Ledger,
-    jobs: BTreeMap<String, GrantedJob>,
-) -> WorkerViewSpec {
-    let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-    WorkerViewSpec {
-        session: session.to_string(),
-        worker: worker.to_owned(),
-        incarnation: number(ledger.cells.incarnation),
-        revision: number(ledger.revision()),
-        count: i32::try_from(jobs.len()).unwrap_or(i32::MAX),
-        jobs,
-    }
+/// What each session is to run. A plain worker has no view of its own.
+fn told(ledger: &Ledger) -> BTreeMap<SessionId, SessionView> {
+    let mut views = ledger.session_views();
+    views.retain(|session, _| !session.is_plain());
+    views
 }
 
-fn content(spec: &WorkerViewSpec, ledger: &Ledger) -> Content {
-    let mut hasher = DefaultHasher::new();
-    for (name, GrantedJob { token, run_once, params }) in &spec.jobs {
-        (name, token, run_once, params).hash(&mut hasher);
-    }
-    Content {
-        incarnation: ledger.cells.incarnation,
-        revision: ledger.revision(),
-        digest: hasher.finish(),
-    }
+/// The worker whose session that is; empty for one that fills no slot any more.
+fn worker<'a>(ledger: &'a Ledger, session: &SessionId) -> &'a str {
+    let slot = ledger.slots.values().find(|record| record.session == *session);
+    slot.map_or("", |record| &record.worker)
 }
 
 /// Whether a view that `says` this is to be written. `release` is the revision that its session has
@@ -214,12 +205,13 @@ impl ViewStore for PoolViews<'_> {
     fn check(&self, ledger: &Ledger) -> Result<(), StoreError> {
         self.shared.check(ledger)?;
         let namespace = self.namespace();
-        // One that stands as it is fitted when it was written.
-        let is_new = |spec: &WorkerViewSpec| {
-            let says = self.context.views.says(&namespace, &spec.session);
-            is_news(says, content(spec, ledger), None)
-        };
-        for spec in self.specs(ledger).into_values().filter(is_new) {
+        for (session, view) in told(ledger) {
+            let says = self.context.views.says(&namespace, &session.to_string());
+            // One that stands as it is fitted when it was written.
+            if !is_news(says, self.details.content(&view), None) {
+                continue;
+            }
+            let spec = self.details.spec(&view, worker(ledger, &session));
             let bytes = serde_json::to_vec(&spec).map_or(usize::MAX, |json| json.len());
             if VIEW_BYTES_MAX < bytes {
                 let reason = format!(
@@ -268,23 +260,26 @@ mod tests {
 
     #[test]
     fn what_a_job_is_told_beside_its_name_is_part_of_what_a_view_says() {
-        let spec = |details: &str| {
+        let jobs = ["a", "b"].map(|job| (JobName::new(job).unwrap(), Token(3)));
+        let view = SessionView {
+            session: SessionId::new("pod", 1),
+            incarnation: 1,
+            revision: 5,
+            jobs: jobs.into(),
+        };
+        let details = |details: &str| {
             let text = format!(
                 "pool: {{statefulSet: {{name: w}}}}\njobs: [{{name: a{details}}}, {{name: b}}]"
             );
-            let swarm = Swarm::new("s", serde_yaml::from_str(&text).unwrap());
-            let details = Details::of_swarm(&swarm);
-            let job = JobName::new("a").unwrap();
-            let jobs = BTreeMap::from([("a".to_owned(), details.granted(&job, Token(3)))]);
-            spec_of(&SessionId::new("pod", 1), "w-0", &Ledger::new(0), jobs)
+            Details::of_swarm(&Swarm::new("s", serde_yaml::from_str(&text).unwrap()))
         };
-        let content = |spec: &WorkerViewSpec| content(spec, &Ledger::new(0));
-        let [bare, once, told] = [spec(""), spec(", runOnce: true"), spec(", params: {url: x}")];
-        assert!(content(&bare) != content(&once) && content(&bare) != content(&told));
-        assert_eq!(content(&bare), content(&spec("")));
-        assert_eq!(
-            once.jobs["a"],
-            GrantedJob { token: 3, run_once: true, ..GrantedJob::default() }
-        );
+        let [bare, once, told] = ["", ", runOnce: true", ", params: {url: x}"].map(details);
+        assert!(bare.content(&view) != once.content(&view));
+        assert!(bare.content(&view) != told.content(&view));
+        assert_eq!(bare.content(&view), details("").content(&view));
+        let spec = once.spec(&view, "w-0");
+        let granted = |run_once| GrantedJob { token: 3, run_once, ..GrantedJob::default() };
+        let expected = [("a".to_owned(), granted(true)), ("b".to_owned(), granted(false))];
+        assert_eq!((spec.count, spec.jobs), (2, expected.into()));
     }
 }
