@@ -2,8 +2,8 @@
 //!
 //! Watches feed caches, and every change of a Swarm, of its workload, pods or view triggers a turn:
 //! observe, decide, write the ledger, publish the views, refresh the workers it concerns, write the
-//! status. What a session tells with its Lease triggers one, too; that it lives does not. A turn that
-//! finds everything as it should be writes nothing.
+//! status. What a session tells with its Lease triggers one, too, and that it has fallen silent; that
+//! it lives does not. A turn that finds everything as it should be writes nothing.
 
 mod cached;
 mod claims;
@@ -199,7 +199,6 @@ pub async fn run(
     let lease_stream = leases
         .follow(scope.api(client))
         .flat_map(move |named| stream::iter(told.concerned_by(&named, &told_pools)));
-    let worker_view_stream = views_of_sessions.follow(scope.api(client));
     tokio::spawn(announce_wide(context.clone()));
 
     // The status is written by ourselves and must not trigger a turn; finalizers and annotations
@@ -238,7 +237,8 @@ pub async fn run(
             ledger_pools.of_ledger(&of_ledger, &namespace, &name)
         })
         .reconcile_on(lease_stream)
-        .reconcile_on(worker_view_stream)
+        .reconcile_on(views_of_sessions.follow(scope.api(client)))
+        .reconcile_on(context.alarms.follow(&context.leases))
         .watches_stream(source_stream, move |map| sources::with_source(&of_source, &map))
         .watches_stream(view_stream, |view| {
             let owner = view.annotations().get(OWNER_ANNOTATION)?;

@@ -17,7 +17,7 @@ use super::cached::{Cache, with_uid};
 use super::gone::{LedgerMeta, NamespaceMeta};
 use super::pools::{Pools, Scaled};
 use super::refresh::Told;
-use super::sessions::{Ended, Leases, Sessions};
+use super::sessions::{Alarms, Ended, Leases, Sessions};
 use super::sources::Loaded;
 use super::worker_views::{Details, Views};
 use crate::api::{Claimant, Swarm, SwarmStatus};
@@ -91,6 +91,8 @@ pub(super) struct Context {
     pub(super) views: Views,
     /// The pods that were seen to have ended.
     pub(super) ended: Ended,
+    /// What wakes pools at rest.
+    pub(super) alarms: Alarms,
     /// Whether the caches are filled.
     pub(super) filled: watch::Sender<bool>,
     /// Whether those are that only pools other than StatefulSets need.
@@ -160,6 +162,7 @@ impl Context {
             leases,
             views,
             ended,
+            alarms: Alarms::default(),
             filled,
             filled_wide,
             memories,
@@ -217,6 +220,7 @@ impl Context {
     /// Forgets a Swarm that is gone.
     pub(super) fn forget(&self, swarm: &Swarm) {
         unpoisoned(&self.memories).remove(&swarm.uid().unwrap_or_default());
+        self.alarms.set(&swarm.namespace().unwrap_or_default(), &swarm.name_any(), None);
         self.forget_failures(swarm);
     }
 

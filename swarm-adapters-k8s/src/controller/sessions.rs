@@ -3,6 +3,7 @@
 //! A look takes in what the Leases and pods say, has silent sessions revoked, and gives a turn its
 //! evidence. Nothing of it is stored: a process that begins anew waits longer, never shorter.
 
+mod alarms;
 mod ended;
 mod evidence;
 mod garbage;
@@ -11,6 +12,7 @@ mod pods;
 mod revoke;
 mod told;
 
+pub(super) use alarms::{Alarm, Alarms};
 pub(super) use ended::Ended;
 pub(super) use leases::Leases;
 
@@ -72,6 +74,8 @@ pub(super) struct Look {
     pub(super) held_back: usize,
     /// After which time to look again.
     pub(super) again_in: Option<Duration>,
+    /// What is waited for if there is nothing but to notice a session that falls silent.
+    pub(super) alarm: Option<Alarm>,
 }
 
 /// What a look goes by.
@@ -246,6 +250,20 @@ impl Sessions {
         let at = self.watches.wakes_at(terms)?;
         Some(if at <= now { LOOK_AGAIN } else { at.since(now).max(PAUSE_MIN) })
     }
+
+    /// The alarm that is enough if all sessions that have not ended live.
+    fn alarm(&self, now: Moment, terms: &LeaseTerms) -> Option<Alarm> {
+        let at = self.watches.wakes_at(terms).filter(|at| now < *at)?;
+        let mut sessions = Vec::new();
+        for (session, watch) in self.watches.iter() {
+            match watch.life {
+                Life::Held { .. } => sessions.push(session.clone()),
+                Life::Revoking { .. } | Life::Revoked { .. } => return None,
+                Life::Ended(_) => {}
+            }
+        }
+        Some(Alarm { at, sessions, after: terms.duration })
+    }
 }
 
 impl Context {
@@ -314,9 +332,10 @@ impl Context {
         let mut look = Look { held_back, ..Look::default() };
         sessions.put(terms, &mut observed, &known, &mut look);
         let waits = sessions.terms(&terms.lease);
-        let doubted = facts.values().any(|pod| pod.is_doubted).then_some(LOOK_AGAIN);
-        let wakes_in = sessions.wakes_in(clock::now(), &waits);
-        look.again_in = wakes_in.into_iter().chain(doubted).min();
+        let (now, is_doubted) = (clock::now(), facts.values().any(|pod| pod.is_doubted));
+        let doubted = is_doubted.then_some(LOOK_AGAIN);
+        look.again_in = sessions.wakes_in(now, &waits).into_iter().chain(doubted).min();
+        look.alarm = sessions.alarm(now, &waits).filter(|_| !is_doubted);
         Ok((observed, look))
     }
 

@@ -17,7 +17,7 @@ use super::context::{Context, Memory};
 use super::gone::Fate;
 use super::pools::{as_scaled, note_takeover};
 use super::refresh::note_started;
-use super::sessions::Terms;
+use super::sessions::{Alarm, Terms};
 use super::worker_views::{Details, PoolViews};
 use crate::api::{API_VERSION, FIELD_MANAGER, Swarm, SwarmStatus};
 use crate::convert;
@@ -48,6 +48,7 @@ struct Done {
     refreshed: Refreshed,
     sessions: SessionsTold,
     next: Option<Duration>,
+    alarm: Option<Alarm>,
     /// What is wrong with the newest list of jobs, so that an older one was used.
     complaint: Option<Verdict>,
 }
@@ -60,6 +61,8 @@ pub(super) struct Carried {
     pub(super) sessions: SessionsTold,
     /// After which time to look at sessions again.
     pub(super) look_in: Option<Duration>,
+    /// What makes that look unnecessary: nothing is under way.
+    pub(super) alarm: Option<Alarm>,
 }
 
 /// One look at a pool. All of a turn goes by the same one.
@@ -90,7 +93,11 @@ impl Context {
             self.tell_quarantined(swarm, &done.sessions.quarantined, &mut memory).await;
         }
         Ok(Action::requeue(match outcome {
-            Outcome::Done(done) => done.next.unwrap_or(RESYNC).min(RESYNC),
+            Outcome::Done(done) => {
+                let namespace = swarm.namespace().unwrap_or_default();
+                self.alarms.set(&namespace, &swarm.name_any(), done.alarm);
+                done.next.unwrap_or(RESYNC).min(RESYNC)
+            }
             Outcome::Refused(_) => REFUSED_AGAIN,
         }))
     }
@@ -129,14 +136,23 @@ impl Context {
             }
         }
         match self.carry_out(swarm, &pool, &desired, memory).await {
-            Ok(Carried { turn, observed, refreshed, sessions, look_in }) => {
+            Ok(Carried { turn, observed, refreshed, sessions, look_in, alarm }) => {
                 // That the other Swarm is gone nobody tells.
                 let again = is_contended.then_some(REFUSED_AGAIN);
+                let look_in = look_in.filter(|_| alarm.is_none());
                 let next = [look_in, refreshed.look_in, turn.decision.recheck_in, again];
                 let next = next.into_iter().flatten().min();
-                let done =
-                    Done { turn, desired, observed, pool, refreshed, sessions, next, complaint };
-                Ok(Outcome::Done(Box::new(done)))
+                Ok(Outcome::Done(Box::new(Done {
+                    turn,
+                    desired,
+                    observed,
+                    pool,
+                    refreshed,
+                    sessions,
+                    next,
+                    alarm,
+                    complaint,
+                })))
             }
             Err(StoreError::Refused { code, reason }) => {
                 let verdict = Verdict { reason: Reason::Refused(code), message: reason };
@@ -173,7 +189,8 @@ impl Context {
         let Seen { slots, observed } = seen;
         let terms = Terms { swarm, desired, lease, wanted: &slots.wanted };
         let sessions = &mut memory.sessions;
-        let (observed, look) = self.look_at_sessions(&terms, observed, sessions, &*ledgers).await?;
+        let (observed, mut look) =
+            self.look_at_sessions(&terms, observed, sessions, &*ledgers).await?;
         let seen = Seen { slots, observed };
         let views = PoolViews { context, swarm, details, shared, strangers: &*sessions };
         let turn = turn_on(&*ledgers, &views, desired, &seen.observed, &workload).await;
@@ -188,14 +205,17 @@ impl Context {
             self.metrics.ledger_writes.inc();
             self.metrics.moves.inc_by(moves as u64);
         }
-        let (mut look_in, ledger) = (look.again_in, &turn.decision.ledger);
+        let ledger = &turn.decision.ledger;
+        let (mut look_in, mut alarm) = (look.again_in, look.alarm.take());
         let namespace = swarm.namespace().unwrap_or_default();
         let published = |session: &SessionId| self.views.revision(&namespace, session);
         let told = sessions.tell(ledger, look, &lease, desired.policy, published);
         memory.counted.set(told.living, told.moving);
         if !turn.changed && self.collect_garbage(swarm, ledger, sessions).await {
             look_in = Some(Duration::ZERO);
+            alarm = None;
         }
+        let alarm = alarm.filter(|_| !turn.changed && told.moving == 0);
         memory.remember(&turn);
         let mut refreshed = self.refresh_workers(swarm, pool, &seen, &turn, memory).await?;
         refreshed.add_sessions(&told.stale);
@@ -203,7 +223,7 @@ impl Context {
         if let Some(replicas) = turn.decision.replicas {
             self.scale(swarm, pool, replicas, memory).await?;
         }
-        Ok(Carried { turn, observed: seen.observed, refreshed, sessions: told, look_in })
+        Ok(Carried { turn, observed: seen.observed, refreshed, sessions: told, look_in, alarm })
     }
 
     /// What is seen of `pool` now, and which of its pods started with the view that is there.

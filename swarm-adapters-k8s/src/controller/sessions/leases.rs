@@ -147,6 +147,14 @@ impl Leases {
         self.state().current.get(&key)?.get(session).cloned()
     }
 
+    /// When the one of `sessions` that was heard of the longest ago was heard of; `None` if one of
+    /// them has no Lease, or there are none.
+    pub(super) fn heard_last(&self, namespace: &str, sessions: &[SessionId]) -> Option<Moment> {
+        let state = self.state();
+        let since = |session| Some(known_of(&state.current, namespace, session)?.since);
+        sessions.iter().map(since).min().flatten()
+    }
+
     /// Whether a session may still read what is written for it.
     pub(in crate::controller) fn is_held(&self, namespace: &str, session: &SessionId) -> bool {
         let known = self.get(namespace, session);
@@ -186,7 +194,7 @@ impl Leases {
         self.0.state()
     }
 
-    fn note(&self, event: Event<Object>, now: Moment) -> Vec<Named> {
+    pub(super) fn note(&self, event: Event<Object>, now: Moment) -> Vec<Named> {
         let mut guard = self.state();
         let state = &mut *guard;
         match event {
@@ -305,11 +313,11 @@ fn differences(before: &Book, after: &Book) -> Vec<Named> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use serde_json::json;
 
-    fn lease(nonce: u64, version: u64, told: &str) -> Object {
+    pub(in super::super) fn lease(nonce: u64, version: u64, told: &str) -> Object {
         let session = SessionId::new("pod", nonce).to_string();
         let annotations = json!({session::ACK_ANNOTATION: told});
         serde_json::from_value(json!({
@@ -323,14 +331,14 @@ mod tests {
         .unwrap()
     }
 
-    const TOLD: &str = r#"{"write":1,"durationMs":20000}"#;
+    pub(in super::super) const TOLD: &str = r#"{"write":1,"durationMs":20000}"#;
     const ACKED: &str = r#"{"write":2,"durationMs":20000,"incarnation":1,"revision":7}"#;
 
-    fn at(secs: u64) -> Moment {
+    pub(in super::super) fn at(secs: u64) -> Moment {
         Moment(Duration::from_secs(secs))
     }
 
-    fn filled(objects: impl IntoIterator<Item = Object>) -> Leases {
+    pub(in super::super) fn filled(objects: impl IntoIterator<Item = Object>) -> Leases {
         let leases = Leases::default();
         leases.note(Event::Init, at(0));
         for object in objects {
