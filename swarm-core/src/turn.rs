@@ -140,7 +140,8 @@ pub enum Waiting {
 ///
 /// A cold pool is assigned nothing until all its workers are ready or `initial_wait` has passed;
 /// then every worker that exists counts, ready or not, since some are ready only once they have
-/// work. Afterwards only ready workers are given jobs. O(jobs · log jobs).
+/// work. Afterwards only ready workers are given jobs. O(jobs · log sessions), and O(log jobs) for
+/// each job that changes.
 pub fn decide(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decision {
     decide_on(ledger, desired, observed, &Workload::default())
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::{Cell, CellEvent, Circumstances, Policy, Refusal, Rule, Rules, SessionId};
+use crate::merge::side_by_side;
 use crate::{JobName, Token};
 
 /// Who holds which job, by session.
@@ -181,13 +182,16 @@ impl<'a> Change<'a> {
         if jobs.is_empty() {
             return None;
         }
-        let mut next = Cells { first_token, revision: before.revision + 1, ..before.clone() };
-        for (job, record) in jobs {
-            match record {
-                Some(record) => next.jobs.insert(job, record),
-                None => next.jobs.remove(&job),
-            };
-        }
+        let record = |(job, before, now): (&JobName, Option<&Record>, Option<&Option<Record>>)| {
+            let record = now.map_or(before, Option::as_ref)?;
+            Some((job.clone(), record.clone()))
+        };
+        let next = Cells {
+            incarnation: before.incarnation,
+            revision: before.revision + 1,
+            first_token,
+            jobs: side_by_side(&before.jobs, &jobs).filter_map(record).collect(),
+        };
         Some(Save { base: before.revision, next, touched })
     }
 }

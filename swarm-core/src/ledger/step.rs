@@ -44,7 +44,7 @@ impl Ledger {
     /// The revision rises by one with any change, the version if the view differs too. Plain
     /// workers get there in one step: what they lose is granted elsewhere in the same write.
     /// Sessions take two: the first asks them to let go, the next grants what they let go of.
-    /// O(jobs · log jobs).
+    /// O(jobs · log sessions), and O(log jobs) for each job that changes.
     #[must_use]
     pub fn step(&self, step: &LedgerStep<'_>) -> Self {
         let slots = self.filled(step.workers);

@@ -4,6 +4,7 @@
 //! bound. Every table is followed by the load of the machine, since other work makes figures worse.
 
 mod change;
+mod cpu;
 mod large;
 mod large_sessions;
 mod ledger;

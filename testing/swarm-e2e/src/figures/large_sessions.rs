@@ -10,6 +10,7 @@ use anyhow::{Result, ensure};
 use kube::api::ListParams;
 use swarm_adapters_k8s::api::SwarmLedgerPart;
 
+use super::cpu;
 use super::large::{PODS_WITHIN, everything, write};
 use super::shown;
 use crate::binaries::repository;
@@ -62,6 +63,7 @@ pub(super) async fn measure(cluster: &Arc<Cluster>) -> Result<()> {
         all(&jobs).await?;
         worst = worst.max(start.elapsed());
     }
+    let at_rest = cpu::taken(&context).await?;
     let parts = context.api::<SwarmLedgerPart>().list_metadata(&ListParams::default()).await?;
     say(format_args!("\n| {JOBS} jobs from ConfigMaps, {WORKERS} session workers | |\n|---|---|"));
     say(format_args!("| Swarm applied → all run, by the workers' own word | {} |", shown(first)));
@@ -70,6 +72,9 @@ pub(super) async fn measure(cluster: &Arc<Cluster>) -> Result<()> {
         shown(worst)
     ));
     say(format_args!("| parts of the ledger | {} |", parts.items.len()));
+    for (what, percent) in at_rest {
+        say(format_args!("| CPU of {what} at rest, of one core | {percent:.1} % |"));
+    }
     context.kubectl(&["delete", "swarm", "--all"]).await?;
     context.kubectl(&["delete", "statefulset", "--all", "--cascade=foreground"]).await.map(drop)
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
@@ -12,13 +12,12 @@ use swarm_adapters_k8s::session::{SESSION_LABEL, version, written};
 use swarm_core::handover::{Ack, Holder, LeaseTerms, LeaseVersion, LeaseWrite, SessionId};
 use tokio::task::JoinSet;
 
-use crate::figures::{Times, process};
+use crate::figures::Times;
+use crate::figures::cpu::{self, COUNTED};
 use crate::output::say;
 use crate::story::Context;
 
 const SESSIONS: u32 = 1_000;
-/// For how long the costs are counted.
-const COUNTED: Duration = Duration::from_secs(40);
 
 /// What was renewed while it was counted.
 #[derive(Default)]
@@ -29,7 +28,7 @@ struct Renewals {
 
 pub(super) async fn measure(context: &Context) -> Result<()> {
     let terms = LeaseTerms::default();
-    let at_rest = cost(context).await?;
+    let at_rest = cpu::taken(context).await?;
     let mut opened = JoinSet::new();
     let renewals = Arc::new(Renewals::default());
     for n in 0..SESSIONS {
@@ -40,7 +39,7 @@ pub(super) async fn measure(context: &Context) -> Result<()> {
     tokio::time::sleep(terms.renew * 3).await;
     renewals.times.lock().unwrap_or_else(PoisonError::into_inner).clear();
     let failed_before = renewals.failed.load(Ordering::Relaxed);
-    let loaded = cost(context).await?;
+    let loaded = cpu::taken(context).await?;
     let times = Times::new(std::mem::take(
         &mut *renewals.times.lock().unwrap_or_else(PoisonError::into_inner),
     ));
@@ -92,32 +91,4 @@ async fn live(api: &Api<Lease>, n: u32, terms: &LeaseTerms, renewals: &Renewals)
             Err(_) => drop(renewals.failed.fetch_add(1, Ordering::Relaxed)),
         }
     }
-}
-
-/// The CPU that each process takes meanwhile, in percent of one core.
-async fn cost(context: &Context) -> Result<Vec<(&'static str, f64)>> {
-    let components = &context.cluster.components;
-    let mut pids = Vec::new();
-    for name in ["apiserver", "etcd"] {
-        pids.push((name, components.pid(name)?));
-    }
-    pids.push(("operator", operator(context).await?));
-    let read = || -> Result<Vec<f64>> {
-        pids.iter().map(|(_, pid)| Ok(process::cost(*pid)?.cpu_seconds)).collect()
-    };
-    let before = read()?;
-    tokio::time::sleep(COUNTED).await;
-    let after = read()?;
-    let percent = |(before, after): (f64, f64)| (after - before) / COUNTED.as_secs_f64() * 100.0;
-    let names = pids.iter().map(|(name, _)| *name);
-    Ok(names.zip(before.into_iter().zip(after).map(percent)).collect())
-}
-
-/// The process of the installed operator.
-async fn operator(context: &Context) -> Result<u32> {
-    let pods: Api<k8s_openapi::api::core::v1::Pod> =
-        Api::namespaced(context.client.clone(), crate::operator::NAMESPACE);
-    let pods = pods.list(&ListParams::default().labels("app=swarm-controller")).await?;
-    let pod = pods.items.first().context("no operator")?;
-    context.cluster.first_process(pod).await
 }

@@ -1,0 +1,42 @@
+//! What API server, etcd and operator take of the CPU for a while.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::ListParams;
+
+use super::process;
+use crate::operator;
+use crate::story::Context;
+
+/// For how long it is counted.
+pub(super) const COUNTED: Duration = Duration::from_secs(40);
+
+/// The CPU that each of them takes from now on, in percent of one core.
+pub(super) async fn taken(context: &Context) -> Result<Vec<(&'static str, f64)>> {
+    let components = &context.cluster.components;
+    let mut pids = Vec::new();
+    for name in ["apiserver", "etcd"] {
+        pids.push((name, components.pid(name)?));
+    }
+    pids.push(("operator", operator_process(context).await?));
+    let read = || -> Result<Vec<f64>> {
+        pids.iter().map(|(_, pid)| Ok(process::cost(*pid)?.cpu_seconds)).collect()
+    };
+    let before = read()?;
+    tokio::time::sleep(COUNTED).await;
+    let after = read()?;
+    let percent = |(before, after): (f64, f64)| (after - before) / COUNTED.as_secs_f64() * 100.0;
+    let names = pids.iter().map(|(name, _)| *name);
+    Ok(names.zip(before.into_iter().zip(after).map(percent)).collect())
+}
+
+/// The process of the installed operator.
+async fn operator_process(context: &Context) -> Result<u32> {
+    let pods: Api<Pod> = Api::namespaced(context.client.clone(), operator::NAMESPACE);
+    let pods = pods.list(&ListParams::default().labels("app=swarm-controller")).await?;
+    let pod = pods.items.first().context("no operator")?;
+    context.cluster.first_process(pod).await
+}
