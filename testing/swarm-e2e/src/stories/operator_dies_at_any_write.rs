@@ -215,6 +215,11 @@ impl<'a> Walk<'a> {
         let swarm = self.context.api::<Swarm>().get("streams").await?;
         let reason = ready_reason(swarm.status.as_ref());
         ensure!(reason == Some("Settled"), "the status says {reason:?}");
+        // It said so before the change, too: an operator that has just started writes it late.
+        let ledger = self.context.api::<SwarmLedger>().get("statefulset.swarm-worker").await?;
+        let told = swarm.status.map(|status| (status.observed_generation, status.revision));
+        let true_now = (swarm.metadata.generation, ledger.spec.revision);
+        ensure!(told == Some(true_now), "the status is of {told:?}, not of {true_now:?}");
         Ok(())
     }
 
