@@ -18,6 +18,7 @@ mod duration;
 pub mod manifest;
 mod schema;
 mod version;
+mod watch;
 pub mod yaml;
 
 pub mod controller;

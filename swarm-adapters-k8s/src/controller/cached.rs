@@ -22,6 +22,7 @@ use super::gone::NamespaceMeta;
 use super::wide::ReplicaSetMeta;
 use crate::api::Swarm;
 use crate::view;
+use crate::watch::pauses;
 use crate::workload::Kind;
 
 /// How many objects a list has a page. A page is held twice, as text and as objects, and a Swarm
@@ -273,7 +274,7 @@ where
     let index = Arc::new(RwLock::new(Index::default()));
     let noted = index.clone();
     let stream = watcher(api, config.page_size(PAGE))
-        .default_backoff()
+        .backoff(pauses())
         .modify(K::slim)
         .inspect_ok(move |event| {
             noted.write().unwrap_or_else(std::sync::PoisonError::into_inner).note(event);

@@ -13,6 +13,7 @@ use kube::{Api, Client, ResourceExt};
 
 use super::Scope;
 use crate::api::SwarmLedger;
+use crate::watch::pauses;
 
 /// A ledger without what it holds.
 pub(super) type LedgerMeta = PartialObjectMeta<SwarmLedger>;
@@ -42,7 +43,7 @@ pub(super) fn namespaces(
 pub(super) fn ledgers(api: Api<LedgerMeta>) -> (Store<LedgerMeta>, Changes<LedgerMeta>) {
     let (reader, writer) = store();
     let stream = watcher(api, watcher::Config::default())
-        .default_backoff()
+        .backoff(pauses())
         .modify(|ledger| {
             ledger.managed_fields_mut().clear();
             ledger.metadata.annotations = None;

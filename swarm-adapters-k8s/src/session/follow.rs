@@ -18,6 +18,7 @@ use swarm_core::{JobName, Token};
 
 use crate::api::{self, GrantedJob, WorkerViewSpec};
 use crate::controller::Clients;
+use crate::watch::pauses;
 
 type Events = BoxStream<'static, watcher::Result<Event<DynamicObject>>>;
 
@@ -103,7 +104,7 @@ impl SessionViews for KubeSessionViews {
 
 fn events(api: &Api<DynamicObject>, session: &SessionId) -> Events {
     let one = watcher::Config::default().fields(&format!("metadata.name={session}"));
-    watcher(api.clone(), one).default_backoff().boxed()
+    watcher(api.clone(), one).backoff(pauses()).boxed()
 }
 
 fn parse(object: DynamicObject, session: &SessionId) -> Result<WorkerView, String> {

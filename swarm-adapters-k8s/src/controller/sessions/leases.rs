@@ -19,6 +19,7 @@ use swarm_core::handover::{Holder, Moment, SessionId};
 use super::super::clock;
 use super::super::followed::Followed;
 use crate::session::{self, SESSION_LABEL, SeenLease};
+use crate::watch::pauses;
 
 /// A Lease as it was last seen.
 #[derive(Clone, Debug)]
@@ -94,7 +95,7 @@ impl Leases {
     ) -> impl Stream<Item = Named> + Send + use<> {
         let noted = self.clone();
         let config = watcher::Config::default().labels(SESSION_LABEL);
-        kube::runtime::WatchStreamExt::default_backoff(watcher(api, config)).flat_map(
+        kube::runtime::WatchStreamExt::backoff(watcher(api, config), pauses()).flat_map(
             move |event| {
                 stream::iter(match event {
                     Ok(event) => noted.note(event, clock::now()),

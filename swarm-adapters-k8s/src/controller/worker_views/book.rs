@@ -14,6 +14,7 @@ use swarm_core::handover::SessionId;
 use super::super::followed::Followed;
 use crate::api::{FIELD_MANAGER, Swarm, WorkerView};
 use crate::version;
+use crate::watch::pauses;
 
 /// Names the Swarm that a view belongs to.
 pub(super) const SWARM_LABEL: &str = "swarm.k8slab.info/swarm";
@@ -90,7 +91,7 @@ impl Views {
     ) -> impl Stream<Item = ObjectRef<Swarm>> + Send + use<> {
         let noted = self.clone();
         let watched = watcher(api, watcher::Config::default());
-        kube::runtime::WatchStreamExt::default_backoff(watched).flat_map(move |event| {
+        kube::runtime::WatchStreamExt::backoff(watched, pauses()).flat_map(move |event| {
             stream::iter(match event {
                 Ok(event) => noted.note(event),
                 Err(error) => {
