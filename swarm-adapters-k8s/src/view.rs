@@ -11,7 +11,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use swarm_core::ports::{StoreError, ViewStore};
-use swarm_core::{Ledger, SlotRecord, View};
+use swarm_core::{Ledger, View};
 use tokio::sync::Mutex;
 
 use crate::api::{FIELD_MANAGER, Swarm};
@@ -155,12 +155,13 @@ impl ConfigMapViewStore {
 /// What plain workers read: sessions have views of their own. Where there are none but sessions it
 /// is empty and stays as it is, so that their moves write nothing here.
 fn of_plain_workers(ledger: &Ledger) -> View {
-    let has_session = |record: &&SlotRecord| !record.session.is_plain();
-    if !ledger.slots.is_empty() && ledger.slots.values().all(|record| has_session(&record)) {
+    let sessions = ledger.slots.values().filter(|record| !record.session.is_plain());
+    let sessions: Vec<_> = sessions.collect();
+    if !sessions.is_empty() && sessions.len() == ledger.slots.len() {
         return View::default();
     }
     let mut view = ledger.view();
-    for record in ledger.slots.values().filter(has_session) {
+    for record in sessions {
         view.workers.remove(&record.worker);
     }
     view

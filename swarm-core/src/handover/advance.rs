@@ -10,7 +10,7 @@ use super::{
     Cell, CellEvent, Cells, Change, Proof, Record, Refusal, Rule, Rules, Save, SessionId, Then,
     strikes,
 };
-use crate::merge::beside;
+use crate::merge::side_by_side;
 use crate::{JobName, Slot, Token};
 
 /// What it takes to end an ownership.
@@ -93,28 +93,15 @@ pub struct Sight<'a> {
 /// for each job that changes.
 #[must_use]
 pub fn advance(cells: &Cells, sight: &Sight<'_>, terms: &HandoverTerms) -> Option<Save> {
-    let is_new =
-        |(job, place, record): (_, _, Option<&Record>)| record.is_none().then_some((job, place));
-    let new_jobs: Vec<(&JobName, &Place)> =
-        beside(sight.goal, &cells.jobs).filter_map(is_new).collect();
     let mut change = Change::of(cells);
-    for (job, _) in &new_jobs {
-        change.admit(job);
-    }
-    for (job, record, goal) in beside(&cells.jobs, sight.goal) {
-        let turn = Turn { job, record, goal, sight, terms };
+    let fresh = Record { cell: Cell::Free { token: cells.first_token }, strikes: 0 };
+    for (job, record, goal) in side_by_side(&cells.jobs, sight.goal) {
+        if record.is_none() {
+            change.admit(job, fresh.clone());
+        }
+        let turn = Turn { job, record: record.unwrap_or(&fresh), goal, sight, terms };
         // A refusal leaves the job as it is; the next turn looks at it again.
         let _: Result<(), Refusal> = turn.take(&mut change);
-    }
-    for (job, place) in new_jobs {
-        let event = match place {
-            Place::Session(slot, session) if !has_ended(sight, session) => {
-                CellEvent::Grant { session: session.clone(), slot: *slot }
-            }
-            Place::Everywhere => CellEvent::GrantToAll,
-            Place::Session(..) | Place::Slot(_) | Place::Nowhere => continue,
-        };
-        let _: Result<(), Refusal> = change.step(job, &event, Duration::ZERO, terms.policy);
     }
     change.finish()
 }

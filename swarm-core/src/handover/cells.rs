@@ -120,10 +120,9 @@ impl<'a> Change<'a> {
         self.jobs.get(job).map_or_else(|| self.before.jobs.get(job), Option::as_ref)
     }
 
-    /// Takes in a job that does not stand in the ledger, free.
-    pub(super) fn admit(&mut self, job: &JobName) {
-        let cell = Cell::Free { token: self.first_token };
-        self.jobs.insert(job.clone(), Some(Record { cell, strikes: 0 }));
+    /// Takes in a job that does not stand in the ledger.
+    pub(super) fn admit(&mut self, job: &JobName, record: Record) {
+        self.jobs.insert(job.clone(), Some(record));
     }
 
     /// Forgets a job. Its tokens stay used.

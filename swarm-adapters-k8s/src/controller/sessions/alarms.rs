@@ -115,7 +115,10 @@ impl State {
         let mut rung = Vec::new();
         while let Some((_, key)) = self.in_time.first().filter(|(at, _)| *at <= now).cloned() {
             let Some(alarm) = self.remove(&key) else { continue };
-            match leases.heard_last(&key.0, &alarm.sessions).map(|heard| heard.after(alarm.after)) {
+            match leases
+                .heard_longest_ago(&key.0, &alarm.sessions)
+                .map(|heard| heard.after(alarm.after))
+            {
                 Some(at) if now < at => self.insert(key, Alarm { at, ..alarm }),
                 Some(_) | None => rung.push(ObjectRef::new(&key.1).within(&key.0)),
             }

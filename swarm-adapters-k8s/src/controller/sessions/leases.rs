@@ -150,7 +150,11 @@ impl Leases {
 
     /// When the one of `sessions` that was heard of the longest ago was heard of; `None` if one of
     /// them has no Lease, or there are none.
-    pub(super) fn heard_last(&self, namespace: &str, sessions: &[SessionId]) -> Option<Moment> {
+    pub(super) fn heard_longest_ago(
+        &self,
+        namespace: &str,
+        sessions: &[SessionId],
+    ) -> Option<Moment> {
         let state = self.state();
         let since = |session| Some(known_of(&state.current, namespace, session)?.since);
         sessions.iter().map(since).min().flatten()

@@ -123,7 +123,7 @@ impl PoolViews<'_> {
             let empty = SessionView { session: session.clone(), incarnation, revision, jobs };
             views.entry(session).or_insert(empty);
         }
-        let releases = ledger.releases();
+        let (releases, workers) = (ledger.releases(), workers(ledger));
         let mut due = Vec::new();
         for (session, view) in views {
             if !self.context.leases.is_held(&namespace, &session) {
@@ -133,7 +133,8 @@ impl PoolViews<'_> {
             let content = self.details.content(&view);
             let says = self.context.views.says(&namespace, &session.to_string());
             if is_news(says, content, release) {
-                let spec = self.details.spec(&view, worker(ledger, &session));
+                let spec =
+                    self.details.spec(&view, workers.get(&session).copied().unwrap_or_default());
                 due.push(Due { content, is_release: release.is_some(), spec });
             }
         }
@@ -184,10 +185,9 @@ fn told(ledger: &Ledger) -> BTreeMap<SessionId, SessionView> {
     views
 }
 
-/// The worker whose session that is; empty for one that fills no slot any more.
-fn worker<'a>(ledger: &'a Ledger, session: &SessionId) -> &'a str {
-    let slot = ledger.slots.values().find(|record| record.session == *session);
-    slot.map_or("", |record| &record.worker)
+/// The workers by their sessions. One that fills no slot any more does not stand here.
+fn workers(ledger: &Ledger) -> BTreeMap<&SessionId, &str> {
+    ledger.slots.values().map(|record| (&record.session, record.worker.as_str())).collect()
 }
 
 /// Whether a view that `says` this is to be written. `release` is the revision that its session has
@@ -205,13 +205,14 @@ impl ViewStore for PoolViews<'_> {
     fn check(&self, ledger: &Ledger) -> Result<(), StoreError> {
         self.shared.check(ledger)?;
         let namespace = self.namespace();
+        let workers = workers(ledger);
         for (session, view) in told(ledger) {
             let says = self.context.views.says(&namespace, &session.to_string());
             // One that stands as it is fitted when it was written.
             if !is_news(says, self.details.content(&view), None) {
                 continue;
             }
-            let spec = self.details.spec(&view, worker(ledger, &session));
+            let spec = self.details.spec(&view, workers.get(&session).copied().unwrap_or_default());
             let bytes = serde_json::to_vec(&spec).map_or(usize::MAX, |json| json.len());
             if VIEW_BYTES_MAX < bytes {
                 let reason = format!(
