@@ -40,9 +40,9 @@ model:
 local *ARGS:
     cargo run --release --locked -p swarm-operator -- local deploy/samples/streams.yaml {{ARGS}}
 
-# Tell the cluster stories, or those whose name contains one of the words (root, Debian packages).
-e2e *STORIES:
-    cargo run --locked -p swarm-e2e -- stories {{STORIES}}
+# Run the cluster scenarios, or those whose name contains one of the words (root, Debian packages).
+e2e *SCENARIOS:
+    cargo run --locked -p swarm-e2e -- scenarios {{SCENARIOS}}
 
 # A shell with a real two-node cluster and the operator in it; it is gone when the shell ends.
 cluster:

@@ -1,9 +1,8 @@
-//! The clock that leases are counted on: `CLOCK_BOOTTIME`, which also counts the time the machine
-//! was suspended.
+//! The clock that leases expire by: `CLOCK_BOOTTIME`, which also counts the time the machine was
+//! suspended.
 //!
-//! All processes of one machine read the same clock. It starts anew with the machine, so what was
-//! read before a restart means nothing afterwards; [`boot_id`] tells one life of the machine from
-//! the next.
+//! All processes of one machine read the same clock. It restarts with the machine, so a reading from
+//! before a reboot is invalid afterwards; [`boot_id`] distinguishes one boot from the next.
 
 use std::io;
 use std::path::Path;
@@ -16,23 +15,23 @@ use swarm_core::handover::Moment;
 
 use crate::file;
 
-/// How late a wait on another clock may end after a suspend.
+/// How late a wait may end after a suspend.
 const SLICE: Duration = Duration::from_millis(250);
 
 /// The present moment.
 #[must_use]
 pub fn now() -> Moment {
     let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::Boottime);
-    // The clock starts at zero; the system never tells a negative time.
+    // The clock starts at zero and is never negative.
     let part = |part: i64| u64::try_from(part).unwrap_or(0);
     Moment(Duration::from_secs(part(tv_sec)) + Duration::from_nanos(part(tv_nsec)))
 }
 
-/// Names this life of the machine: a random text that stays the same until it starts anew.
+/// The boot id of the machine: a random text that stays the same until the next boot.
 ///
 /// # Errors
 ///
-/// If the system does not tell it.
+/// If it cannot be read.
 pub fn boot_id() -> io::Result<String> {
     let path = Path::new("/proc/sys/kernel/random/boot_id");
     let refuse = |reason: String| io::Error::other(format!("{}: {reason}", path.display()));
@@ -45,11 +44,10 @@ pub fn boot_id() -> io::Result<String> {
 
 /// Waits until `moment`; at most 250 ms longer if the machine was suspended meanwhile.
 ///
-/// The runtime's timers stand still during a suspend, so one long sleep would end that much later;
-/// the wait is cut in slices, after each of which the right clock is asked. A timer of the system
-/// on this clock would save the slices, but the runtime cannot wait for one without unsafe code.
-/// Where a fraction of a second matters, a thread of its own calls [`wait_until`]. Nothing is lost
-/// if the wait is abandoned.
+/// The runtime's timers do not advance during a suspend, so one long sleep would end that much later.
+/// The wait is therefore cut into slices, and the clock is read after each. A timerfd on this clock
+/// would avoid the slices, but the runtime cannot wait for one without unsafe code. If a fraction of
+/// a second matters, call [`wait_until`] in a thread of its own. The future may be dropped.
 pub async fn sleep_until(moment: Moment) {
     loop {
         let left = moment.since(now());
@@ -60,8 +58,8 @@ pub async fn sleep_until(moment: Moment) {
     }
 }
 
-/// Blocks this thread until `moment`: for a guard that needs no runtime. A process that was stopped
-/// returns as soon as it runs again, if the moment has passed by then.
+/// Blocks this thread until `moment`, without a runtime. A process that was stopped (SIGSTOP) returns
+/// as soon as it continues, if the moment has passed by then.
 pub fn wait_until(moment: Moment) {
     while now() < moment {
         match clock_nanosleep_absolute(ClockId::Boottime, &timespec(moment)) {
@@ -102,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_has_one_name_for_this_life() {
+    fn the_boot_id_stays_the_same() {
         assert_eq!(boot_id().unwrap(), boot_id().unwrap());
         assert!(boot_id().unwrap().len() > 8);
     }

@@ -1,8 +1,8 @@
-//! Files that a reader sees whole or not at all.
+//! Atomic writes of files: a reader sees the old contents or the new ones, never a part.
 //!
-//! A write goes to a second file beside the first, which is then renamed over it. Whoever is
-//! killed in between leaves at most that second file, which the next write starts anew. There is
-//! one second file for each name, so a file must have one writer at a time.
+//! A write goes to a temporary file beside the target, which is then renamed over it. A writer that
+//! is killed in between leaves at most the temporary file, which the next write overwrites. There is
+//! one temporary file for each name, so a file must have one writer at a time.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 ///
-/// Whatever the file system says; then `path` has its old contents or its new ones.
+/// Any error of the file system; `path` then has either its old contents or its new ones.
 pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
     let beside = beside(path)?;
     let mut file = File::create(&beside)?;
@@ -24,12 +24,12 @@ pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
     File::open(directory(path))?.sync_all()
 }
 
-/// Replaces the contents of `path` for every reader, but does not wait for the disk: for what can
-/// be made again.
+/// Replaces the contents of `path` for every reader, without waiting for the disk: for contents that
+/// can be recreated.
 ///
 /// # Errors
 ///
-/// Whatever the file system says; then `path` has its old contents or its new ones.
+/// Any error of the file system; `path` then has either its old contents or its new ones.
 pub fn swap(path: &Path, contents: &[u8]) -> io::Result<()> {
     let beside = beside(path)?;
     fs::write(&beside, contents)?;
@@ -47,7 +47,8 @@ pub fn read_text(path: &Path, bytes_max: u64) -> Result<String, ReadError> {
         _ => ReadError::Failed(error),
     })?;
     let mut bytes = Vec::new();
-    // One byte more than allowed tells a file that is too large; its length may lie, as for pipes.
+    // Reading one byte more than allowed detects a file that is too large; the length in its
+    // metadata may be wrong, as for pipes.
     file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes).map_err(ReadError::Failed)?;
     if u64::try_from(bytes.len()).is_ok_and(|length| length <= bytes_max) {
         String::from_utf8(bytes).map_err(|_| ReadError::NotText)
@@ -62,21 +63,21 @@ pub enum ReadError {
     /// There is no such file.
     #[error("there is no such file")]
     Missing,
-    /// The file is larger than its reader is willing to hold.
-    #[error("it has more than {bytes_max} bytes, which is the most that is read")]
+    /// The file is larger than its reader allows.
+    #[error("it has more than {bytes_max} bytes, the largest size that is read")]
     TooLarge {
         /// The limit.
         bytes_max: u64,
     },
-    /// The file holds something other than text.
-    #[error("it is not a UTF-8 text")]
+    /// The file is not UTF-8.
+    #[error("it is not UTF-8 text")]
     NotText,
-    /// The system refuses.
+    /// The system reported an error.
     #[error("it cannot be read: {0}")]
     Failed(io::Error),
 }
 
-/// The directory that `path` stands in.
+/// The directory that contains `path`.
 pub(crate) fn directory(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if parent != Path::new("") => parent,
@@ -84,7 +85,7 @@ pub(crate) fn directory(path: &Path) -> &Path {
     }
 }
 
-/// The second file that a write of `path` goes through.
+/// The temporary file for a write of `path`.
 fn beside(path: &Path) -> io::Result<PathBuf> {
     let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
     let mut hidden = OsString::from(".");
@@ -98,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_killed_writer_left_behind_is_neither_read_nor_in_the_way() {
+    fn the_leftovers_of_a_killed_writer_are_not_read_and_do_no_harm() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state");
         replace(&path, b"first").unwrap();
@@ -116,7 +117,7 @@ mod tests {
         fs::write(&path, "12345").unwrap();
         assert_eq!(read_text(&path, 5).unwrap(), "12345");
         let error = read_text(&path, 4).unwrap_err().to_string();
-        assert_eq!(error, "it has more than 4 bytes, which is the most that is read");
+        assert_eq!(error, "it has more than 4 bytes, the largest size that is read");
         fs::write(&path, [0xff]).unwrap();
         assert!(matches!(read_text(&path, 4), Err(ReadError::NotText)));
         assert!(matches!(read_text(&dir.path().join("none"), 4), Err(ReadError::Missing)));

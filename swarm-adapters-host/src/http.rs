@@ -1,4 +1,4 @@
-//! What both programs answer over HTTP.
+//! The HTTP endpoints of both programs.
 
 mod document;
 
@@ -24,34 +24,34 @@ use crate::report::Report;
 
 pub use document::{Document, with_document};
 
-/// How long requests that are being answered may take once the server is to end.
+/// How long requests in progress may take once the server shall end.
 const DRAIN: Duration = Duration::from_secs(1);
 
 /// Which build of the program runs, as the image says in the variables `COMMIT` and `DATE`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Build {
-    /// The commit, or the version of the program where nobody said.
+    /// The commit, or the version of the program if the commit is not set.
     pub version: String,
     /// When it was built, or `unknown`.
     pub date: String,
 }
 
 impl Build {
-    /// What the environment says.
+    /// The build according to the environment.
     #[must_use]
     pub fn from_env() -> Self {
-        let said = |name| env::var(name).ok().filter(|value| !value.is_empty());
+        let set = |name| env::var(name).ok().filter(|value| !value.is_empty());
         Self {
-            version: said("COMMIT").unwrap_or_else(|| env!("CARGO_PKG_VERSION").to_owned()),
-            date: said("DATE").unwrap_or_else(|| "unknown".to_owned()),
+            version: set("COMMIT").unwrap_or_else(|| env!("CARGO_PKG_VERSION").to_owned()),
+            date: set("DATE").unwrap_or_else(|| "unknown".to_owned()),
         }
     }
 }
 
-/// What a worker answers: `/internal/health`, `/internal/version`, `/metrics` and `/ping`.
+/// The endpoints of a worker: `/internal/health`, `/internal/version`, `/metrics` and `/ping`.
 ///
-/// `report` is what the worker runs at the moment. Its health is answered with 503 until it is
-/// `ready` to be given jobs.
+/// `report` is what the worker runs now. Its health is 503 until the worker is `ready` to be given
+/// jobs.
 pub fn worker_router(
     build: Build,
     report: watch::Receiver<Report>,
@@ -69,9 +69,22 @@ pub fn worker_router(
         .route("/metrics", get(metrics).with_state(registry))
 }
 
-/// What an operator answers: `/healthz` while it runs, `/readyz` with 503 until `ready`, and
-/// `/metrics`.
-pub fn operator_router(ready: watch::Receiver<bool>, registry: Arc<Registry>) -> Router {
+/// The endpoints of an operator: `/healthz` with 503 while it is not `alive`, which says what is wrong,
+/// `/readyz` with 503 until `ready`, and `/metrics`.
+pub fn operator_router(
+    ready: watch::Receiver<bool>,
+    alive: impl Fn() -> Result<(), String> + Clone + Send + Sync + 'static,
+    registry: Arc<Registry>,
+) -> Router {
+    let healthz = move || async move {
+        match alive() {
+            Ok(()) => (StatusCode::OK, "ok\n".to_owned()),
+            Err(why) => {
+                tracing::error!(why, "this process is not healthy");
+                (StatusCode::SERVICE_UNAVAILABLE, why + "\n")
+            }
+        }
+    };
     let readyz = move || async move {
         if *ready.borrow() {
             (StatusCode::OK, "ok\n")
@@ -80,7 +93,7 @@ pub fn operator_router(ready: watch::Receiver<bool>, registry: Arc<Registry>) ->
         }
     };
     Router::new()
-        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics).with_state(registry))
 }
@@ -99,7 +112,7 @@ async fn metrics(State(registry): State<Arc<Registry>>) -> impl IntoResponse {
     }
 }
 
-/// Starts to listen on `address`; port 0 takes any free one.
+/// Starts to listen on `address`; port 0 means any free port.
 ///
 /// # Errors
 ///
@@ -111,7 +124,7 @@ pub async fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
     })
 }
 
-/// Answers requests until `shutdown` is cancelled; those that came before have a second more.
+/// Serves requests until `shutdown` is cancelled; requests in progress then have one more second.
 ///
 /// # Errors
 ///
@@ -137,10 +150,10 @@ pub async fn serve(
 /// Why nothing listens on an address.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// Another program, or another one of ours, listens there.
+    /// Another process listens there.
     #[error("cannot listen on {0}: the port is in use; choose another one")]
     InUse(SocketAddr),
-    /// The system refuses.
+    /// The system reported an error.
     #[error("cannot listen on {0}: {1}")]
     Failed(SocketAddr, io::Error),
 }
@@ -173,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_worker_answers_as_its_predecessor_did() {
+    async fn the_responses_of_a_worker_are_those_of_its_predecessor() {
         let build = Build { version: "0a1b2c3".into(), date: "2026-11-01".into() };
         let jobs = swarm_core::jobs(["stream:b", "stream:a"]).unwrap().into_keys().collect();
         let (sender, report) = watch::channel(Report::default());
@@ -210,9 +223,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_operator_is_ready_when_it_says_so() {
+    async fn readyz_fails_until_the_operator_is_ready() {
         let (sender, ready) = watch::channel(false);
-        let address = served(operator_router(ready, Arc::default())).await;
+        let address = served(operator_router(ready, || Ok(()), Arc::default())).await;
         assert!(get(address, "/readyz").await.starts_with("HTTP/1.1 503"));
         sender.send_replace(true);
         assert!(get(address, "/readyz").await.starts_with("HTTP/1.1 200"));
@@ -221,7 +234,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_port_in_use_is_told_in_one_sentence() {
+    async fn healthz_fails_while_the_loop_hangs() {
+        let (_sender, ready) = watch::channel(true);
+        let hangs = || Err("the loop hangs".to_owned());
+        let address = served(operator_router(ready, hangs, Arc::default())).await;
+        let answer = get(address, "/healthz").await;
+        assert!(
+            answer.starts_with("HTTP/1.1 503") && answer.ends_with("the loop hangs\n"),
+            "{answer}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_port_in_use_is_reported_in_one_sentence() {
         let address = served(Router::new()).await;
         let message = listen(address).await.unwrap_err().to_string();
         let expected =
@@ -230,7 +255,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_that_is_kept_open_does_not_keep_the_server_from_ending() {
+    async fn an_open_connection_does_not_keep_the_server_from_ending() {
         let shutdown = CancellationToken::new();
         let listener = listen(ANY).await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -1,19 +1,20 @@
-//! The leases of a pool on one machine: what each session last told, and whether it still holds.
+//! The leases of a pool on one machine: the last acknowledgement of each session, and whether the
+//! session still holds its lease.
 //!
 //! `DIR/leases/` has one file for each stored state, `SESSION.VERSION`. A write makes the next
-//! version from one that was seen, and only one writer can; there is no lock, since a process that
-//! is frozen while it holds one would block everybody else. The module `chain` says how, and why it
-//! holds.
+//! version from one that was read, and only one writer succeeds. There is no lock, since a process
+//! that is frozen while it holds a lock would block all others. The module `chain` describes the
+//! algorithm and why it is correct.
 //!
-//! Nothing here waits for the disk. A lease says what a process does, and no process survives a
-//! loss of power. Each state names the life of the machine it was written in; one of an earlier
-//! life reads as [`Holder::Closed`], also if it was revoked: nothing has to be waited out. It is
-//! what `Closed` promises: nothing of the session runs, and it never writes again. It holds because
+//! No write waits for the disk. A lease describes a process, and no process survives a loss of power.
+//! Each state has the boot id of the machine at the time of the write; a state from before a reboot
+//! reads as [`Holder::Closed`], even if it was revoked, and no grace period has to elapse. That is
+//! what `Closed` promises: nothing of the session runs, and it never writes again. It is true because
 //! a directory belongs to one machine.
 //!
-//! A frozen or killed writer can leave two kinds of files behind: hidden ones that were never
-//! linked, which [`sweep`](Leases::sweep) removes, and states of long ago that no reader believes,
-//! which [`remove`](Leases::remove) takes along.
+//! A frozen or killed writer can leave two kinds of files behind: hidden ones that were never linked,
+//! which [`sweep`](Leases::sweep) removes, and old states that no reader accepts, which
+//! [`remove`](Leases::remove) removes with the lease.
 
 mod chain;
 mod disk;
@@ -32,7 +33,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use swarm_core::handover::{Holder, Lease, LeaseVersion, LeaseWrite, Rules, SessionId};
+use swarm_core::handover::{Holder, Lease, LeaseVersion, LeaseWrite, SessionId};
 
 use self::chain::{Chain, State};
 use self::disk::{Disk, Names as _};
@@ -41,60 +42,59 @@ use crate::clock;
 
 pub use follow::LeaseFollower;
 
-/// The longest name of a session, so that a version fits behind it in a file name.
+/// The longest name of a session, so that a file name has room for a version after it.
 const NAME_BYTES_MAX: usize = 200;
 
-/// The leases in a directory. Clones share what they know. All calls block, for microseconds unless
-/// the disk is slow.
+/// The leases in a directory. Clones share their hints. All calls block, for microseconds unless the
+/// disk is slow.
 #[derive(Clone, Debug)]
 pub struct Leases {
     disk: Disk,
-    /// The life of the machine.
+    /// The boot id of the machine.
     boot: Arc<str>,
-    /// The versions seen last, so that a read seldom lists the directory. Wrong ones do no harm.
+    /// The versions seen last, so that a read seldom lists the directory. Wrong hints do no harm.
     hints: Arc<Mutex<BTreeMap<String, u64>>>,
 }
 
 /// Why a lease was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseWriteError {
-    /// It is not what was seen, or it is final. Read it, then decide again.
-    #[error("the lease changed since it was seen; read it again")]
+    /// The lease changed since it was read, or is final. Read it, then decide again.
+    #[error("the lease changed since it was read; read it again")]
     Conflict,
-    /// The system refuses. The write may have happened.
+    /// The system reported an error. The write may have happened.
     #[error("the lease cannot be written: {0}")]
     Failed(#[from] io::Error),
 }
 
 impl Leases {
-    /// The leases in `DIR/leases`, which is made if it is missing.
+    /// The leases in `DIR/leases`, which is created if it is missing.
     ///
     /// # Errors
     ///
-    /// If it cannot be made, or the system does not tell [this life of the
-    /// machine](clock::boot_id).
+    /// If it cannot be created, or the [boot id](clock::boot_id) cannot be read.
     pub fn open(dir: &Path) -> io::Result<Self> {
         let disk = Disk::open(&dir.join("leases"))?;
         Ok(Self { disk, boot: clock::boot_id()?.into(), hints: Arc::default() })
     }
 
-    /// Removes the hidden files of killed writers. For the operator, when it starts: a living
-    /// writer whose file is swept away fails, having written nothing.
+    /// Removes the hidden files of killed writers. The operator calls it when it starts: the write of
+    /// a live writer whose hidden file is removed fails, and has no effect.
     ///
     /// # Errors
     ///
-    /// If the directory cannot be read, or a file not be removed.
+    /// If the directory cannot be read, or a file cannot be removed.
     pub fn sweep(&self) -> io::Result<()> {
         self.disk.sweep()
     }
 
-    /// Replaces the lease of `session` by what the session tells, or creates it. At most one write
-    /// from each version succeeds.
+    /// Writes the lease of `session` for the session itself, or creates it. At most one write from
+    /// each version succeeds.
     ///
     /// # Errors
     ///
-    /// [`LeaseWriteError::Conflict`] if the lease is not the one expected, or has no holder. Nothing
-    /// was written, unless this writer was frozen after it wrote and others went on from there.
+    /// [`LeaseWriteError::Conflict`] if the lease is not the expected one, or has no holder. Nothing
+    /// was written, unless this writer was frozen after its write and others wrote after it.
     pub fn write(
         &self,
         session: &SessionId,
@@ -105,8 +105,8 @@ impl Leases {
         })
     }
 
-    /// Takes the lease away from `session`, provided it is still the one that was `seen`. Success
-    /// certifies that the session wrote nothing after that, and never will.
+    /// Revokes the lease of `session`, provided it is still the one that was `seen`. Success proves
+    /// that the session wrote nothing after that, and never will.
     ///
     /// # Errors
     ///
@@ -119,7 +119,7 @@ impl Leases {
     ) -> Result<LeaseVersion, LeaseWriteError> {
         self.replace(session, Some(seen), |stored, version| {
             let stored = stored.ok_or(LeaseWriteError::Conflict)?;
-            let revoked = stored.revoke(seen, version, Rules::default());
+            let revoked = stored.revoke(seen, version);
             revoked.map_err(|_| LeaseWriteError::Conflict)
         })
     }
@@ -155,8 +155,8 @@ impl Leases {
         Ok(LeaseVersion(version))
     }
 
-    /// The lease of `session`: a state that was the newest at some moment of this call. `None` if
-    /// it was never made, or was removed.
+    /// The lease of `session`: a state that was the newest at some time during this call. `None` if
+    /// the lease was never created, or was removed.
     ///
     /// # Errors
     ///
@@ -170,7 +170,7 @@ impl Leases {
         state.map(|state| self.lease(&name, &state)).transpose()
     }
 
-    /// The sessions that have a lease, or something left of one, in order.
+    /// The sessions that have a lease, or files left of one, in order.
     ///
     /// # Errors
     ///
@@ -180,8 +180,8 @@ impl Leases {
         Ok(sessions.into_iter().collect())
     }
 
-    /// Removes the lease of a session that has ended and that nothing refers to any more. A write
-    /// that is under way may still succeed, and nobody will see it.
+    /// Removes the lease of a session that has ended and that nothing refers to any more. A concurrent
+    /// write may still succeed, without effect.
     ///
     /// # Errors
     ///
@@ -192,7 +192,7 @@ impl Leases {
         Chain { names: &self.disk, session: &name }.remove()
     }
 
-    /// The sessions in the directory with their highest versions. A state that appears while the
+    /// The sessions in the directory with their highest versions. A state that is added while the
     /// directory is read may be missing.
     fn versions(&self) -> io::Result<BTreeMap<SessionId, u64>> {
         let mut versions = BTreeMap::new();
@@ -245,7 +245,7 @@ fn file_name(session: &str, version: u64) -> String {
     format!("{session}.{version}")
 }
 
-/// Whose state a file holds, and which; nothing for files that are none of ours.
+/// The session and the version of a state's file; `None` for any other file.
 fn parse_name(file: &str) -> Option<(SessionId, u64)> {
     let (session, digits) = file.rsplit_once('.')?;
     let version = digits.parse::<u64>().ok()?;

@@ -1,12 +1,12 @@
 //! The ledger of a pool in a file, for a pool on one machine.
 //!
-//! `DIR/ledger.json` is replaced whole and only while `DIR/ledger.lock` is held, so the
-//! comparison and the write of a [`save`](LedgerStore::save) are one step among all processes.
-//! Both are durable before `save` returns; a process killed at any point leaves the ledger as it
-//! was before or as it is after.
+//! `DIR/ledger.json` is replaced as a whole and only while `DIR/ledger.lock` is held, so the
+//! comparison and the write of a [`save`](LedgerStore::save) are atomic among all processes. The
+//! write is durable before `save` returns; a process killed at any point leaves either the old
+//! ledger or the new one.
 //!
-//! What was read or saved last is kept in memory, so that a turn does not read the file again. If
-//! another writer was faster, the save tells, since it compares the file itself.
+//! The ledger that was read or saved last is cached, so that a turn does not read the file again. If
+//! another writer was faster, the save conflicts, since it compares with the file itself.
 
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -35,16 +35,16 @@ const BYTES_MAX: u64 = 256 << 20;
 pub struct FileLedgerStore {
     path: PathBuf,
     lock: PathBuf,
-    /// What this store read or saved last. Stale is harmless: the save would conflict.
+    /// What this store read or saved last. A stale cache does no harm: the save would conflict.
     last: Arc<Mutex<Option<(Ledger, Seen)>>>,
 }
 
 impl FileLedgerStore {
-    /// A store in `dir`, which is made if it is missing.
+    /// A store in `dir`, which is created if it is missing.
     ///
     /// # Errors
     ///
-    /// If the directory cannot be made.
+    /// If the directory cannot be created.
     pub fn open(dir: &Path) -> io::Result<Self> {
         fs::create_dir_all(dir)?;
         let (path, lock) = (dir.join("ledger.json"), dir.join("ledger.lock"));
@@ -63,7 +63,7 @@ impl FileLedgerStore {
         }
     }
 
-    /// The ledger as it stands in the file.
+    /// The ledger in the file.
     fn read(&self) -> Result<Option<(Ledger, Seen)>, StoreError> {
         let Some(text) = self.text()? else { return Ok(None) };
         let Format { format } = self.parsed(&text)?;
@@ -81,10 +81,10 @@ impl FileLedgerStore {
         Ok(Some((ledger.map_err(|e| self.unreadable(&e))?, seen(&text))))
     }
 
-    /// Writes the ledger if the file is still as it was `seen`.
+    /// Writes the ledger if the file is still the one that was `seen`.
     fn write(&self, text: &str, seen_before: Option<&Seen>) -> Result<Seen, StoreError> {
         let lock = File::create(&self.lock).map_err(|e| self.unavailable(e))?;
-        // The lock goes when `lock` is closed, at the latest by the end of the process.
+        // The lock is released when `lock` is closed, at the latest at the end of the process.
         lock.lock().map_err(|e| self.unavailable(e))?;
         let stored = self.text()?.map(|text| seen(&text));
         if stored.as_ref() != seen_before {
@@ -110,7 +110,9 @@ impl FileLedgerStore {
         let path = self.path.display();
         StoreError::Refused {
             code: "LedgerUnreadable",
-            reason: format!("{path} is no ledger: {error}; move it away to assign all jobs anew"),
+            reason: format!(
+                "{path} is not a ledger: {error}; move it away to assign all jobs again"
+            ),
         }
     }
 }
@@ -129,7 +131,7 @@ impl LedgerStore for FileLedgerStore {
 
     async fn save(&self, ledger: &Ledger, seen: Option<&Seen>) -> Result<Seen, StoreError> {
         let mut last = self.last.lock().await;
-        // Whatever happens now, what was read before is no longer to be trusted.
+        // Whatever happens now, the cached ledger may be stale.
         *last = None;
         let document = Document { format: FORMAT, ledger: Stored::from(ledger) };
         let document = serde_json::to_string(&document);
@@ -142,7 +144,7 @@ impl LedgerStore for FileLedgerStore {
     }
 }
 
-/// Names the contents of the file. Only this process compares it, so any good hash will do.
+/// Identifies the contents of the file. Only this process compares it, so any good hash will do.
 fn seen(text: &str) -> Seen {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
@@ -155,7 +157,7 @@ struct Format {
     format: u64,
 }
 
-/// A ledger as it stands in the file.
+/// The contents of the file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {

@@ -1,17 +1,17 @@
-//! Everything of swarm that knows the host it runs on, and nothing that knows Kubernetes.
+//! Adapters for the host: files, processes, HTTP. Nothing here depends on Kubernetes.
 //!
-//! - [`ledger`] and [`view`] keep the ledger and the view in files, as adapters of the core's
-//!   ports; [`mod@file`] holds the two ways to write a file that a reader never sees half of.
-//! - [`leases`] and [`worker_view`] are what a worker's session and the operator tell each other;
-//!   [`clock`] is the clock they count on; [`session`] is what a worker drives its session with.
+//! - [`ledger`] and [`view`] store the ledger and the view in files, as adapters of the core's
+//!   ports; [`mod@file`] has two ways to write a file so that no reader sees a part of it.
+//! - [`leases`] and [`worker_view`] carry the messages between a worker's session and the operator;
+//!   [`clock`] is the clock that leases expire by; [`session`] is the store of a worker's session.
 //!   [`pool_views`] publishes to all workers of a pool.
-//! - [`watch`] follows one file by its directory, through the swaps of a mounted `ConfigMap` too.
+//! - [`watch`] watches one file through its directory, including the swaps of a mounted `ConfigMap`.
 //! - [`processes`] runs the workers of a pool as child processes, and ends them.
-//! - [`runner`] runs jobs inside a worker; [`guard`] and [`sweep`] see to it that none of their
-//!   processes outlives it; [`runlog`] is the record of who ran what when.
-//! - [`marker`] says at the next start which job ended a process that crashed.
-//! - [`report`] is what a worker tells about them.
-//! - [`http`] and [`metrics`] are what both programs serve.
+//! - [`runner`] runs jobs inside a worker; [`guard`] and [`sweep`] ensure that no process of a job
+//!   outlives its worker; [`runlog`] records who ran what when.
+//! - [`marker`] identifies, at the next start, the job that crashed the process.
+//! - [`report`] is what a worker reports about its jobs.
+//! - [`http`] and [`metrics`] are the endpoints and metrics of both programs.
 //! - [`terminal`] knows how wide the terminal is, and draws on it.
 
 mod procs;

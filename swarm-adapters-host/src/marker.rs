@@ -1,40 +1,51 @@
-//! What ran in a process that crashed, so that the next one in its place can say which job is to
-//! blame.
+//! What a process leaves to the next one in its place, that is, to the next container with the same
+//! state directory: its session, which has certainly ended by then, and which jobs ran in it, so that
+//! after a crash the next process can name the job to blame.
 //!
-//! `DIR/running.json` names the jobs of a worker while they run, and is removed when the worker
-//! ends in good order. One that is found at a start tells of a crash. A job can be blamed if it was
-//! the only one that had just been started, or, where none had, the only one at all; of several
-//! nobody is. A file of another pod, or of an earlier life of the machine, says nothing: then it
-//! was no job that ended the process.
+//! A process holds the lock on `DIR/lock` as long as it runs, so a process that gets the lock knows
+//! that its predecessor has ended. `DIR/session` is the session of the predecessor.
 //!
-//! Nothing here waits for the disk, since what a file says does not outlive the machine anyway.
+//! `DIR/running.json` lists the jobs of a worker while they run, and is removed when the worker ends
+//! in an orderly way. A file that exists at a start means a crash. A job is blamed if it was the only
+//! one that had just been started or, if none had, the only one at all; if there are several, none is
+//! blamed. A file of another pod, or from before a reboot, is ignored: then it was not a job that
+//! ended the process.
+//!
+//! Writes do not wait for the disk, since the file is worthless after a reboot anyway.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use swarm_core::JobName;
-use swarm_core::handover::Moment;
+use swarm_core::handover::{Moment, SessionId};
+use swarm_core::session::Former;
 
 use crate::clock;
 use crate::file::{self, ReadError};
 
-/// How long after its start a job is taken for the one that ended the process.
+/// How long after its start a job counts as just started.
 const STARTING: Duration = Duration::from_secs(10);
 /// The largest file that is read: far more than 100,000 jobs.
 const BYTES_MAX: u64 = 64 << 20;
-/// The name of the file.
+/// The longest name of a session that is read.
+const SESSION_BYTES_MAX: u64 = 1 << 10;
+/// The name of the file that lists jobs.
 const FILE_NAME: &str = "running.json";
+/// The name of the file with the session.
+const SESSION: &str = "session";
+/// The name of the file that is locked.
+const LOCK: &str = "lock";
 
-/// What the file says.
+/// The contents of the file.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Document {
-    /// Whose it is: the identity of the place that the process runs in, such as a pod's UID.
+    /// The identity of the place that the process runs in, such as a pod's UID.
     place: String,
-    /// The life of the machine.
+    /// The boot id of the machine.
     boot: String,
     /// Jobs that were started less than [`STARTING`] ago.
     starting: Vec<String>,
@@ -42,27 +53,41 @@ struct Document {
     running: Vec<String>,
 }
 
-/// Keeps the file of one process.
+/// The file of one process.
 #[derive(Debug)]
 pub struct Marker {
     path: PathBuf,
     place: String,
     boot: String,
-    /// Since when they run.
+    /// The jobs, and since when they run.
     jobs: BTreeMap<JobName, Moment>,
-    /// How many of them are marked as starting in the file; they stop being so with time alone.
+    /// How many of them the file lists as starting; they stop being so with time alone.
     starting: usize,
+    /// Held until the process ends, for whatever reason.
+    _lock: Option<File>,
 }
 
 impl Marker {
-    /// Takes over the file in `dir`, which is made if it is missing, for a process that runs in
-    /// `place`, and tells which job ended its predecessor there, if one can be blamed.
+    /// Takes over `dir`, which is created if it is missing, for a process that runs in `place`, and
+    /// returns what is known about its predecessor there.
     ///
     /// # Errors
     ///
-    /// If the directory cannot be used.
-    pub fn open(dir: &Path, place: &str) -> io::Result<(Self, Option<JobName>)> {
+    /// If the directory cannot be used, or another process uses it.
+    pub fn open(dir: &Path, place: &str) -> io::Result<(Self, Former)> {
         fs::create_dir_all(dir)?;
+        let lock = File::create(dir.join(LOCK))?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => io::Error::new(
+                io::ErrorKind::ResourceBusy,
+                "another worker uses it; each container needs one of its own",
+            ),
+            TryLockError::Error(error) => error,
+        })?;
+        Self::take_over(dir, place, Some(lock))
+    }
+
+    fn take_over(dir: &Path, place: &str, lock: Option<File>) -> io::Result<(Self, Former)> {
         let (path, boot) = (dir.join(FILE_NAME), clock::boot_id()?);
         let culprit = match file::read_text(&path, BYTES_MAX) {
             Ok(text) => culprit(&text, place, &boot),
@@ -70,19 +95,35 @@ impl Marker {
             Err(ReadError::Missing | ReadError::TooLarge { .. } | ReadError::NotText) => None,
         };
         let place = place.to_owned();
-        let marker = Self { path, place, boot, jobs: BTreeMap::new(), starting: 0 };
-        // Proves that the directory can be written as long as somebody looks.
+        let session = match file::read_text(&dir.join(SESSION), SESSION_BYTES_MAX) {
+            Ok(text) => Some(SessionId::from_stored(text.trim())),
+            Err(_) => None,
+        };
+        let session = session.filter(|it| !it.is_plain() && it.pod_uid() == place);
+        let former = Former { session, culprit };
+        let marker = Self { path, place, boot, jobs: BTreeMap::new(), starting: 0, _lock: lock };
+        // Proves that the directory is writable, at a time when an error is still noticed.
         marker.write(clock::now())?;
         marker.clear()?;
-        Ok((marker, culprit))
+        Ok((marker, former))
     }
 
-    /// Makes the file name `jobs`. To be called before a job is started, and again some time after;
-    /// it writes only what is new.
+    /// Records that this process runs `session` from now on. Call it once the session has a lease: for
+    /// a session that never had one, nothing has to be proved.
     ///
     /// # Errors
     ///
-    /// If it cannot be written; then it says what it said before.
+    /// If it cannot be written; then the next process does not know the session.
+    pub fn began(&self, session: &SessionId) -> io::Result<()> {
+        file::swap(&self.path.with_file_name(SESSION), format!("{session}\n").as_bytes())
+    }
+
+    /// Makes the file list `jobs`. Call it before a job is started, and again some time after; it only
+    /// writes if something changed.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be written; it then has its old contents.
     pub fn set<'a>(&mut self, jobs: impl Iterator<Item = &'a JobName>) -> io::Result<()> {
         let now = clock::now();
         let jobs: BTreeMap<_, _> =
@@ -91,18 +132,18 @@ impl Marker {
         if starting == self.starting && jobs == self.jobs {
             return Ok(());
         }
-        // Until it is written, it counts as never written.
+        // Until the write succeeds, the file counts as out of date.
         (self.jobs, self.starting) = (jobs, usize::MAX);
         if self.jobs.is_empty() { self.clear() } else { self.write(now) }?;
         self.starting = starting;
         Ok(())
     }
 
-    /// Removes the file: nothing runs, or what ends the process is no job's fault.
+    /// Removes the file: no job runs, or no job is to blame for the end of the process.
     ///
     /// # Errors
     ///
-    /// If it is there and stays.
+    /// If the file exists and cannot be removed.
     pub fn clear(&self) -> io::Result<()> {
         match fs::remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -126,7 +167,7 @@ fn is_starting(since: Moment, now: Moment) -> bool {
     now < since.after(STARTING)
 }
 
-/// Whom the file that a predecessor left blames. One that makes no sense blames nobody.
+/// The job to blame, according to the file of a predecessor. An invalid file blames none.
 fn culprit(text: &str, place: &str, boot: &str) -> Option<JobName> {
     let document: Document = serde_json::from_str(text).ok()?;
     if document.place != place || document.boot != boot {
@@ -145,16 +186,17 @@ mod tests {
         name.parse().unwrap()
     }
 
-    /// Whom the next process in the same place blames.
+    /// The job that the next process in the same place blames.
     fn blamed(dir: &Path) -> Option<JobName> {
-        Marker::open(dir, "pod").unwrap().1
+        // The marker of the predecessor may still exist: only its file matters here.
+        Marker::take_over(dir, "pod", None).unwrap().1.culprit
     }
 
     #[test]
     fn the_only_job_that_was_being_started_is_blamed_and_else_the_only_one_that_ran() {
         let dir = tempfile::tempdir().unwrap();
-        let (mut marker, culprit) = Marker::open(dir.path(), "pod").unwrap();
-        assert_eq!(culprit, None);
+        let (mut marker, former) = Marker::open(dir.path(), "pod").unwrap();
+        assert_eq!(former, Former::default());
         let (a, b, c) = (job("a"), job("b"), job("c"));
         marker.set([&a].into_iter()).unwrap();
         assert_eq!(blamed(dir.path()), Some(a.clone()));
@@ -173,13 +215,14 @@ mod tests {
     }
 
     #[test]
-    fn a_clean_end_blames_nobody_and_neither_does_another_pod_or_life_of_the_machine() {
+    fn no_job_is_blamed_after_a_clean_end_a_reboot_or_in_another_pod() {
         let dir = tempfile::tempdir().unwrap();
         let (mut marker, _) = Marker::open(dir.path(), "pod").unwrap();
         let (a, file) = (job("a"), dir.path().join(FILE_NAME));
         marker.set([&a].into_iter()).unwrap();
         let text = fs::read_to_string(&file).unwrap();
-        assert_eq!(Marker::open(dir.path(), "another").unwrap().1, None);
+        let another = Marker::take_over(dir.path(), "another", None).unwrap().1;
+        assert_eq!(another, Former::default());
         assert_eq!(culprit(&text, "pod", &clock::boot_id().unwrap()), Some(a));
         assert_eq!(culprit(&text, "pod", "yesterday"), None);
         assert_eq!(culprit("{", "pod", ""), None);
@@ -187,5 +230,24 @@ mod tests {
         marker.set([].into_iter()).unwrap();
         assert!(!file.exists(), "nothing runs");
         assert_eq!(blamed(dir.path()), None);
+    }
+
+    #[test]
+    fn a_session_is_named_to_the_next_process_in_its_place_and_to_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let session = SessionId::new("pod", 7);
+        let (marker, _) = Marker::open(dir.path(), "pod").unwrap();
+        let busy = Marker::open(dir.path(), "pod").unwrap_err();
+        assert!(busy.to_string().contains("each container needs one of its own"), "{busy}");
+        marker.began(&session).unwrap();
+        drop(marker);
+        let (next, former) = Marker::open(dir.path(), "pod").unwrap();
+        assert_eq!(former.session, Some(session.clone()));
+        // One that never had a lease leaves the name of the one before.
+        drop(next);
+        assert_eq!(Marker::open(dir.path(), "pod").unwrap().1.session, Some(session));
+        assert_eq!(Marker::open(dir.path(), "another").unwrap().1.session, None);
+        fs::write(dir.path().join(SESSION), "no session").unwrap();
+        assert_eq!(Marker::open(dir.path(), "pod").unwrap().1.session, None);
     }
 }

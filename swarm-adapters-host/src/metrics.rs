@@ -1,4 +1,4 @@
-//! Every metric of the host's side: its name, its unit and what it means.
+//! The metrics of worker and pool: name, unit and meaning.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::http::Build;
 
-/// What a worker counts.
+/// The metrics of a worker.
 #[derive(Clone, Debug, Default)]
 pub struct WorkerMetrics {
     jobs: Gauge,
@@ -33,32 +33,33 @@ impl WorkerMetrics {
         registry.register("swarm_worker_jobs", "Jobs that run now", jobs);
         registry.register(
             "swarm_worker_view_version",
-            "Version of the last view that was read and understood",
+            "Version of the last valid view",
             view_version,
         );
         registry.register("swarm_worker_job_starts", "Jobs that were started", job_starts);
         registry.register("swarm_worker_job_stops", "Jobs that were stopped", job_stops);
         registry.register(
             "swarm_worker_job_restarts",
-            "Jobs that were started again because they had ended by themselves",
+            "Restarts of jobs that had ended by themselves",
             job_restarts,
         );
         registry.register(
             "swarm_worker_view_errors",
-            "Views that could not be read or understood; the last good one was kept",
+            "Views that could not be read, were invalid, or were older than the current one, \
+             which was kept",
             view_errors,
         );
         metrics
     }
 
-    /// What counts the jobs that were started again.
+    /// The counter of restarts.
     #[must_use]
     pub fn job_restarts(&self) -> Counter {
         self.job_restarts.clone()
     }
 
-    /// Notes that a view of this version was acted on, and how many jobs that started, stopped and
-    /// left running.
+    /// Records that a view of this version was applied, and how many jobs it started, stopped and left
+    /// running.
     pub fn acted(&self, view_version: u64, started: usize, stopped: usize, running: usize) {
         self.view_version.set(view_version.try_into().unwrap_or(i64::MAX));
         self.job_starts.inc_by(started as u64);
@@ -66,13 +67,13 @@ impl WorkerMetrics {
         self.jobs.set(running.try_into().unwrap_or(i64::MAX));
     }
 
-    /// Notes that the last jobs, this many, were stopped.
+    /// Records that the last jobs, this many, were stopped.
     pub fn stopped(&self, jobs: usize) {
         self.job_stops.inc_by(jobs as u64);
         self.jobs.set(0);
     }
 
-    /// Notes a view that was passed over.
+    /// Records a view that was ignored.
     pub fn view_error(&self) {
         self.view_errors.inc();
     }
@@ -140,26 +141,30 @@ impl PoolMetrics {
         registry.register("job_moves", "Jobs that changed their holder", moves);
         registry.register("jobs", "Jobs, by state", jobs);
         registry.register("workers", "Workers, by state", workers);
-        registry.register("settled", "1 while every job runs where it should, else 0", settled);
+        registry.register(
+            "settled",
+            "1 while every job runs where it should, otherwise 0",
+            settled,
+        );
     }
 
-    /// Notes a turn: `result` is `ok`, `conflict`, `unavailable` or `refused`.
+    /// Records a turn: `result` is `ok`, `conflict`, `unavailable` or `refused`.
     pub fn turned(&self, result: &'static str, took: Duration) {
         self.turns.get_or_create(&TurnLabels { result }).inc();
         self.turn_duration.observe(took.as_secs_f64());
     }
 
-    /// Notes that the ledger was written.
+    /// Records that the ledger was written.
     pub fn wrote(&self) {
         self.ledger_writes.inc();
     }
 
-    /// Notes that this many jobs went from one worker to another.
+    /// Records that this many jobs moved from one worker to another.
     pub fn moved(&self, jobs: usize) {
         self.moves.inc_by(jobs as u64);
     }
 
-    /// Notes how the pool stands. Each call names all states, so that none keeps an old number.
+    /// Records the state of the pool. Each call has all states, so that none keeps an old count.
     pub fn stands(
         &self,
         jobs: &[(&'static str, usize)],
@@ -176,7 +181,7 @@ impl PoolMetrics {
     }
 }
 
-/// What the pings of a worker count.
+/// The metrics of a worker's pings.
 #[derive(Clone, Debug)]
 pub struct PingMetrics {
     answered: Counter,
@@ -197,17 +202,17 @@ impl PingMetrics {
     pub fn registered(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         let Self { answered, failed, seconds } = metrics.clone();
-        registry.register("swarm_pings_answered", "Pings with a good answer", answered);
-        registry.register("swarm_pings_failed", "Pings without a good answer", failed);
+        registry.register("swarm_pings_answered", "Pings that succeeded", answered);
+        registry.register("swarm_pings_failed", "Pings that failed", failed);
         registry.register(
             "swarm_ping_seconds",
-            "Time to a good answer, connecting included",
+            "Duration of successful pings, including the connect",
             seconds,
         );
         metrics
     }
 
-    /// Notes a ping: how long a good answer took, or that there was none.
+    /// Records a ping: how long it took if it succeeded, or `None`.
     pub fn pinged(&self, latency: Option<Duration>) {
         match latency {
             Some(latency) => {

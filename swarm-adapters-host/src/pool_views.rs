@@ -1,5 +1,5 @@
-//! What the workers of a pool on this machine read: a file for each session, and the shared view
-//! for plain workers and for people.
+//! Publishes to the workers of a pool on this machine: one view for each session, and the shared view
+//! for plain workers and people.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,29 +7,21 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
-use swarm_core::handover::{SessionId, SessionView};
+use swarm_core::handover::SessionId;
+use swarm_core::overseer::{Publication, ViewMark, publications};
 use swarm_core::ports::{StoreError, ViewStore};
-use swarm_core::session::{Granted, WorkerView};
-use swarm_core::{JobName, Ledger, Token};
+use swarm_core::session::{WorkerView, details};
+use swarm_core::{Jobs, Ledger};
 use tokio::task::spawn_blocking;
 
 use crate::view::FileViewStore;
 use crate::worker_view;
 
-/// What a worker has to know of a job besides its name and token.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct JobDetails {
-    /// Whether the job is finite: once it ended well it is done.
-    pub run_once: bool,
-    /// What is handed to the program that runs it.
-    pub params: BTreeMap<String, String>,
-}
-
 /// Publishes to the sessions of a pool, and to people.
 ///
-/// A session's file is written only if what the session is to run has changed, and before the
-/// shared view, since a handover waits for it. Sessions that have no directory (yet, or any more)
-/// are passed over.
+/// A session's view is written only if the jobs of the session have changed, and before the shared
+/// view, since a handover waits for it. Sessions that have no directory (yet, or any more) are
+/// skipped.
 #[derive(Debug)]
 pub struct PoolViews {
     dir: PathBuf,
@@ -39,16 +31,25 @@ pub struct PoolViews {
 
 #[derive(Debug, Default)]
 struct State {
-    details: BTreeMap<JobName, JobDetails>,
-    published: BTreeMap<SessionId, WorkerView>,
+    /// The jobs with more than a name.
+    details: Jobs,
+    published: BTreeMap<SessionId, Published>,
+}
+
+/// What a session was given last.
+#[derive(Clone, Copy, Debug)]
+struct Published {
+    mark: ViewMark,
+    /// Whether there is nothing to run.
+    is_empty: bool,
 }
 
 impl PoolViews {
-    /// Publishes below `dir`; directories are made if they are missing.
+    /// Publishes below `dir`; directories are created if they are missing.
     ///
     /// # Errors
     ///
-    /// If they cannot be made.
+    /// If they cannot be created.
     pub fn open(dir: &Path) -> io::Result<Self> {
         let shared = FileViewStore::open(dir)?;
         Ok(Self { dir: dir.to_owned(), shared, state: Mutex::default() })
@@ -60,62 +61,35 @@ impl PoolViews {
         self.shared.path()
     }
 
-    /// Sets what is known of jobs that have more to them than their names.
-    pub fn set_details(&self, details: BTreeMap<JobName, JobDetails>) {
-        self.state().details = details;
+    /// Sets the wanted jobs. Views contain what workers need of them besides the names. O(jobs).
+    pub fn set_jobs(&self, jobs: &Jobs) {
+        self.state().details = details(jobs);
     }
 
-    /// The revision that was published to a session last; `None` if none was.
+    /// The revision that was last published to a session; `None` if none was.
     #[must_use]
     pub fn published(&self, session: &SessionId) -> Option<u64> {
-        self.state().published.get(session).map(|view| view.revision)
+        self.state().published.get(session).map(|published| published.mark.revision)
     }
 
-    /// Whoever panicked while holding it cannot have left half an entry.
+    /// A thread that panicked while holding the lock cannot have left an incomplete entry.
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What differs from what was published, for sessions that can read it.
-    fn due(&self, ledger: &Ledger) -> Vec<WorkerView> {
+    /// The views that say anything new, for sessions that speak the protocol.
+    fn due(&self, ledger: &Ledger) -> Vec<(ViewMark, WorkerView)> {
         let mut state = self.state();
-        let views = ledger.session_views();
-        let is_done = |session: &SessionId, view: &WorkerView| {
-            !views.contains_key(session) && view.jobs.is_empty()
-        };
-        state.published.retain(|session, view| !is_done(session, view));
-        // Nothing is left to run for a session that the ledger does not name any more. It may wait
-        // to be told so, since what all workers run is taken away in this way only.
-        let gone = state.published.keys().filter(|session| !views.contains_key(*session));
-        let gone = gone.map(|session| WorkerView {
-            session: session.clone(),
-            incarnation: ledger.cells.incarnation,
-            revision: ledger.revision(),
-            jobs: BTreeMap::new(),
-        });
-        let gone: Vec<_> = gone.collect();
-        let views = views.into_values().filter(|view| !view.session.is_plain());
-        let views = views.map(|view| worker_view(view, &state.details)).chain(gone);
-        let releases = ledger.releases();
-        let is_news = |view: &WorkerView| {
-            let release = releases.get(&view.session).copied().unwrap_or_default();
-            state.published.get(&view.session).is_none_or(|before| {
-                // A grant that was never published may have been released again.
-                before.revision < release
-                    || (before.incarnation, &before.jobs) != (view.incarnation, &view.jobs)
-            })
-        };
-        views.filter(is_news).collect()
+        let named = ledger.sessions();
+        state
+            .published
+            .retain(|session, published| named.contains_key(session) || !published.is_empty);
+        let marks = state.published.iter();
+        let marks = marks.map(|(session, published)| (session.clone(), Some(published.mark)));
+        let due = publications(ledger, &state.details, &marks.collect(), [], |_| true);
+        let whole = |it: Publication| (it.mark, it.view.with_details(&state.details));
+        due.into_iter().map(whole).collect()
     }
-}
-
-fn worker_view(view: SessionView, details: &BTreeMap<JobName, JobDetails>) -> WorkerView {
-    let SessionView { session, incarnation, revision, jobs } = view;
-    let granted = |(job, token): (JobName, Token)| {
-        let JobDetails { run_once, params } = details.get(&job).cloned().unwrap_or_default();
-        (job, Granted { token, run_once, params })
-    };
-    WorkerView { session, incarnation, revision, jobs: jobs.into_iter().map(granted).collect() }
 }
 
 #[async_trait]
@@ -127,11 +101,14 @@ impl ViewStore for PoolViews {
     async fn publish(&self, ledger: &Ledger) -> Result<(), StoreError> {
         let (dir, due) = (self.dir.clone(), self.due(ledger));
         let write = move || {
-            let publish = |view: WorkerView| match worker_view::publish(&dir, &view) {
-                Ok(()) => Ok(Some(view)),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-                Err(error) => Err((view.session.to_string(), error)),
-            };
+            let publish =
+                |(mark, view): (ViewMark, WorkerView)| match worker_view::publish(&dir, &view) {
+                    Ok(()) => {
+                        Ok(Some((view.session, Published { mark, is_empty: view.jobs.is_empty() })))
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                    Err(error) => Err((view.session.to_string(), error)),
+                };
             due.into_iter().map(publish).collect::<Vec<_>>()
         };
         let unavailable = |what: String, source| StoreError::Unavailable { what, source };
@@ -141,10 +118,7 @@ impl ViewStore for PoolViews {
         let mut failure = None;
         for result in written {
             match result {
-                Ok(view) => {
-                    let written = view.map(|view| (view.session.clone(), view));
-                    self.state().published.extend(written);
-                }
+                Ok(published) => self.state().published.extend(published),
                 Err((session, error)) => {
                     failure =
                         Some(unavailable(format!("the view of session {session}"), error.into()));
@@ -159,34 +133,36 @@ impl ViewStore for PoolViews {
 #[cfg(test)]
 mod tests {
     use swarm_core::handover::{Cell, Record};
-    use swarm_core::{Slot, SlotRecord};
+    use swarm_core::{Slot, SlotRecord, Token};
 
     use super::*;
 
     #[tokio::test]
-    async fn a_session_that_the_ledger_names_no_more_is_told_to_run_nothing() {
+    async fn a_session_that_the_ledger_no_longer_names_gets_an_empty_view() {
         let dir = tempfile::tempdir().unwrap();
         let views = PoolViews::open(dir.path()).unwrap();
         let session = SessionId::new("w-0", 1);
         let mut ledger = Ledger::new(0);
+        ledger.version = 1;
         let everywhere = Record { cell: Cell::Everywhere { token: Token(1) }, strikes: 0 };
         ledger.cells.jobs.insert("a".parse().unwrap(), everywhere);
         let (worker, session_id) = ("w-0".to_owned(), session.clone());
-        let record = SlotRecord { worker, session: session_id, version: 1, gave: 0 };
+        let record =
+            SlotRecord { worker, session: session_id, version: 1, last_handoff_version: 0 };
         ledger.slots.insert(Slot(0), record);
-        let told = || {
+        let published = || {
             let text = std::fs::read_to_string(worker_view::path(dir.path(), &session).unwrap());
             let view: serde_json::Value = serde_json::from_str(&text.unwrap()).unwrap();
             (view["revision"].as_u64().unwrap(), view["jobs"].as_object().unwrap().len())
         };
         ledger.cells.revision = 1;
         views.publish(&ledger).await.unwrap();
-        assert_eq!(told(), (1, 1));
+        assert_eq!(published(), (1, 1));
         ledger.slots.clear();
         for revision in [2, 3] {
             ledger.cells.revision = revision;
             views.publish(&ledger).await.unwrap();
-            assert_eq!(told(), (2, 0), "once is enough");
+            assert_eq!(published(), (2, 0), "it is published once");
         }
     }
 }

@@ -1,19 +1,20 @@
 //! The workers of a pool as child processes of this one.
 //!
-//! A worker is the leader of a process group of its own, so that Ctrl-C in a terminal reaches only
-//! the operator, which ends the workers in order. It is held by a pipe to its standard input: the
-//! pipe closes when the operator lets go of the worker, and also when the operator is killed, and
-//! then the worker stops its jobs and ends. Its output goes to `DIR/logs/WORKER.log`.
+//! A worker is the leader of its own process group, so that Ctrl-C in a terminal reaches only the
+//! operator, which ends the workers in order. The operator holds a pipe to the worker's standard
+//! input: when it closes the pipe, or is killed, the worker stops its jobs and ends. The worker's
+//! output goes to `DIR/logs/WORKER.log`.
 //!
-//! Each life of a worker has an identity of its own, which the worker and all it starts bear in
-//! their environment. When a life has ended, whatever still bears it is ended too, and only then is
-//! the worker [away](Phase::Away): from there on nothing of that life runs, for certain.
+//! Each start of a worker is an *instance* with an identity of its own, which the worker and all
+//! processes that it starts have in their environment. When an instance has ended, every process
+//! that still has its identity is killed, and only then is the worker [away](Phase::Away): from then
+//! on, it is certain that nothing of that instance runs.
 //!
-//! A worker that ends without being told to is started again, at once at first and ever more
-//! slowly if it keeps ending.
+//! A worker that ends without a request is restarted: at once the first time, and after growing
+//! pauses if it keeps ending.
 
+mod instance;
 mod leftovers;
-mod life;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -34,8 +35,8 @@ use leftovers::Records;
 /// How long a worker may take to end before it is killed.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The longest pause before a worker that keeps ending is started again, and how long it has to
-/// live for its earlier ends to be forgotten.
+/// The longest pause before a worker that keeps ending is restarted, and how long an instance has to
+/// run for the pauses to start over.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 
@@ -44,34 +45,34 @@ const PAUSE_MIN: Duration = Duration::from_millis(5);
 pub struct WorkerProcess {
     /// The worker's name.
     pub name: String,
-    /// Its current life, or its last one while it is away.
+    /// The identity of its current instance; while the worker is away, of its last one.
     pub life: String,
-    /// Where it stands in its life.
+    /// Its phase.
     pub phase: Phase,
-    /// How often it ended without being told to.
+    /// How often it ended without a request.
     pub deaths: u32,
-    /// How it ended the last time, or why it could not be started.
+    /// How it last ended, or why it could not be started.
     pub last_death: Option<String>,
 }
 
-/// Where a worker stands in its life.
+/// The phase of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// It runs.
     Up,
-    /// It ended at this time, with all it had started, and was not started again yet.
+    /// It ended at this time, with all processes it had started, and has not been restarted yet.
     Away(Instant),
-    /// It was told to end at this time and has not ended yet.
+    /// It was asked to end at this time and has not ended yet.
     Leaving(Instant),
 }
 
-/// All workers that run or should run. One whose end was awaited no longer stands in it.
+/// All workers that run or should run. A worker that was asked to end and has ended is removed.
 pub type Workers = BTreeMap<Slot, WorkerProcess>;
 
-/// What a worker is started with, by its name and its life.
+/// The arguments of a worker, from its name and the identity of its instance.
 pub type Arguments = dyn Fn(&str, &str) -> Vec<OsString> + Send + Sync;
 
-/// Which program is a worker.
+/// The program of a worker.
 pub struct WorkerCommand {
     /// The program.
     pub program: PathBuf,
@@ -79,22 +80,22 @@ pub struct WorkerCommand {
     pub arguments: Box<Arguments>,
 }
 
-/// Starts workers, keeps them running, ends them. If it is dropped, its workers see their pipes
-/// close and end by themselves.
+/// Starts workers, keeps them running, and ends them. If it is dropped, the pipes of its workers
+/// close, and they end by themselves.
 pub struct Processes {
     shared: Arc<Shared>,
     orders: BTreeMap<Slot, watch::Sender<Order>>,
     supervisors: JoinSet<()>,
 }
 
-/// What a worker's supervisor is to see to.
+/// What a worker's supervisor shall ensure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
-    /// The worker runs; killed lives are replaced. The number rises with every kill.
+    /// The worker runs; an instance that ends is replaced. The number rises with every kill.
     Run { kills: u32 },
-    /// The worker was told to end, and has until then to let go of its jobs.
+    /// The worker was asked to end, and has until then to release its jobs.
     Drain { until: Instant },
-    /// The worker is let go of.
+    /// The worker's pipe is closed.
     End,
 }
 
@@ -111,7 +112,7 @@ impl Processes {
     ///
     /// # Errors
     ///
-    /// If the directory for the logs cannot be made.
+    /// If the directory for the logs cannot be created.
     pub fn open(dir: &Path, command: WorkerCommand) -> io::Result<Self> {
         let logs = dir.join("logs");
         std::fs::create_dir_all(&logs)?;
@@ -121,14 +122,14 @@ impl Processes {
         Ok(Self { shared: Arc::new(shared), orders: BTreeMap::new(), supervisors: JoinSet::new() })
     }
 
-    /// The workers as they are, now and after every change.
+    /// The workers, now and after every change.
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<Workers> {
         self.shared.workers.subscribe()
     }
 
-    /// Starts a worker in `slot`. A slot that is filled, if only by a worker that is leaving, stays
-    /// as it is: ask again when that one is gone.
+    /// Starts a worker in `slot`. The call has no effect while the slot is filled, even by a worker that
+    /// is leaving: call again when that worker is gone.
     pub fn start(&mut self, slot: Slot, name: &str) {
         let worker = WorkerProcess {
             name: name.to_owned(),
@@ -147,12 +148,12 @@ impl Processes {
             self.orders.insert(slot, orders);
             self.supervisors.spawn(supervise(Arc::clone(&self.shared), slot, order));
         }
-        // The set would otherwise keep what ended supervisors returned, for ever.
+        // Otherwise the set would keep the results of ended supervisors for ever.
         while self.supervisors.try_join_next().is_some() {}
     }
 
-    /// Tells the worker in `slot` to let go of its jobs and end. It is gone from
-    /// [`watch`](Self::watch) when it has ended, if need be by force after `patience`.
+    /// Asks the worker in `slot` to release its jobs and end; after `patience` it is killed. It is gone
+    /// from [`watch`](Self::watch) when it has ended.
     pub fn leave(&mut self, slot: Slot, patience: Duration) {
         if let Some(orders) = self.orders.get(&slot) {
             let until = Instant::now() + patience;
@@ -166,7 +167,8 @@ impl Processes {
         }
     }
 
-    /// Kills the worker in `slot` in its life `life`, with all it has started, and starts it anew.
+    /// Kills the instance `life` of the worker in `slot`, with all processes it has started, and
+    /// restarts the worker.
     pub fn kill(&self, slot: Slot, life: &str) {
         let is_current = self.shared.workers.borrow().get(&slot).is_some_and(|w| w.life == life);
         if let Some(orders) = self.orders.get(&slot).filter(|_| is_current) {
@@ -184,7 +186,7 @@ impl Processes {
         }
     }
 
-    /// Ends all workers and returns when none is left.
+    /// Ends all workers, and returns when none is left.
     pub async fn end(mut self) {
         for orders in self.orders.values() {
             orders.send_replace(Order::End);
@@ -193,13 +195,13 @@ impl Processes {
     }
 }
 
-/// Keeps one worker running until it is to leave.
+/// Keeps one worker running until it is asked to leave.
 async fn supervise(shared: Arc<Shared>, slot: Slot, mut order: watch::Receiver<Order>) {
     let is_leaving = |order: &Order| !matches!(order, Order::Run { .. });
     let mut pause = PAUSE_MIN;
     while !is_leaving(&order.borrow()) {
-        let born = Instant::now();
-        let end = shared.live(slot, &mut order).await;
+        let started = Instant::now();
+        let end = shared.run_instance(slot, &mut order).await;
         if is_leaving(&order.borrow()) {
             break;
         }
@@ -208,7 +210,7 @@ async fn supervise(shared: Arc<Shared>, slot: Slot, mut order: watch::Receiver<O
             worker.deaths += 1;
             worker.last_death = Some(end);
         });
-        if PAUSE_MAX < born.elapsed() {
+        if PAUSE_MAX < started.elapsed() {
             pause = PAUSE_MIN;
         }
         tokio::select! {

@@ -1,37 +1,37 @@
-//! The processes of this machine, as `/proc` tells them.
+//! The processes of this machine, from `/proc`.
 
 use std::fs;
 use std::io;
 
 use rustix::process::Pid;
 
-/// A process at the moment it was looked at.
+/// A process at the time its `stat` was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) pid: Pid,
     /// 0 for a process without a parent in this namespace.
     pub(crate) parent: i32,
     pub(crate) group: i32,
-    /// Whether it has ended and only waits for its parent to take note.
+    /// Whether it has ended and has not been reaped yet.
     pub(crate) is_zombie: bool,
-    /// In clock ticks since the machine started. Together with the number it names one process.
+    /// In clock ticks since boot. Together with the id it identifies one process.
     pub(crate) started: u64,
 }
 
-/// All processes. One that begins or ends meanwhile may or may not stand in it, so "there is none"
-/// takes two looks.
+/// All processes. One that starts or ends in the meantime may be missing, so "there is none" takes
+/// two calls.
 pub(crate) fn all() -> io::Result<Vec<Process>> {
     let entries = fs::read_dir("/proc")?;
     let pid = |entry: io::Result<fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
     Ok(entries.filter_map(pid).filter_map(one).collect())
 }
 
-/// The process with this number, if there is one.
+/// The process with this id, if there is one.
 pub(crate) fn one(pid: i32) -> Option<Process> {
     parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// The program's name stands in parentheses and may itself hold any of them, and spaces.
+/// The program's name is in parentheses and may itself contain parentheses and spaces.
 fn parse(pid: i32, stat: &str) -> Option<Process> {
     let words: Vec<_> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let state = *words.first()?;
@@ -44,8 +44,8 @@ fn parse(pid: i32, stat: &str) -> Option<Process> {
     })
 }
 
-/// Whether the environment that a process was started with has the entry `NAME=value`. One that
-/// cannot be read (another user's, or one that has just ended) has nothing.
+/// Whether the environment that a process was started with has the entry `NAME=value`. An environment
+/// that cannot be read (another user's, or that of a process that has just ended) has no entries.
 pub(crate) fn has_entry(pid: Pid, entry: &[u8]) -> bool {
     let environment = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero()));
     environment.is_ok_and(|all| all.split(|byte| *byte == 0).any(|one| one == entry))

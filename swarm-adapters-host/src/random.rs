@@ -1,4 +1,4 @@
-//! Numbers that nobody else draws, for names that must never be used twice.
+//! Random numbers for names that must never be used twice.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 /// If the system has none.
 pub fn number() -> io::Result<u64> {
     let mut random = [0_u8; 8];
-    // So few bytes always come at once, once the machine is up.
+    // So few bytes are always returned at once, once the machine is up.
     getrandom(&mut random, GetRandomFlags::empty())?;
     Ok(u64::from_ne_bytes(random))
 }

@@ -1,14 +1,13 @@
-//! What a worker tells about itself: `{"version":7,"jobs":["stream:xxrtve1"]}`.
+//! A worker's report about itself: `{"version":7,"jobs":["stream:xxrtve1"]}`.
 //!
-//! The same document is answered on `/internal/version` and written, a line each, to the operator
-//! on the same machine.
+//! `/internal/version` serves it; to an operator on the same machine it is written as a line.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use swarm_core::{JobName, Worker};
 
-/// The jobs a worker runs and the version of its entry in the view that told it so.
+/// The jobs that a worker runs, and the version of its entry in the view that they come from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     /// The version of the worker's own entry; 0 if it has none.
@@ -20,7 +19,7 @@ pub struct Report {
 
 impl From<&Worker> for Report {
     fn from(worker: &Worker) -> Self {
-        let Worker { version, running } = worker;
+        let Worker { version, running, publication: _, older_since: _ } = worker;
         Self { version: *version, jobs: running.clone() }
     }
 }

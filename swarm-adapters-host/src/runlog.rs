@@ -1,14 +1,15 @@
-//! The run log: who ran which job when, one JSON object a line, for `swarm-operator verify`.
+//! The run log: which worker ran which job when, one JSON object per line, for
+//! `swarm-operator verify`.
 //!
-//! Whoever runs a job writes `start`, then `tick` every second, and `stop` when nothing of it is
-//! left. All writers of a machine share one file and one clock (`CLOCK_BOOTTIME`), which is read
-//! right before the one `write` of a line, so that overlaps show as they were. A line that cannot
-//! be written is counted and warned of once; no job stops for it.
+//! The process that runs a job writes `start`, then `tick` every second, and `stop` when nothing of
+//! the job runs any more. All writers of a machine share one file and one clock (`CLOCK_BOOTTIME`),
+//! which is read right before the single `write` of a line, so that overlaps are recorded exactly. A
+//! line that cannot be written is counted, and the first one causes a warning; no job stops for it.
 //!
-//! A thousand jobs write 150 kB a second. So the operator moves a log that has grown large aside
-//! ([`rotate`]), keeps the one before, and every writer notices within a second and goes on in a
-//! new file. [`judged`] takes several files, puts their lines in order, and tells whether every job
-//! was run by one worker at a time.
+//! A thousand jobs write 150 kB per second. So the operator rotates a log that has grown large
+//! ([`rotate`]) and keeps one old file; every writer notices within a second and continues in a new
+//! file. [`judged`] merges several files by time, and checks whether every job was run by one worker
+//! at a time.
 
 pub mod judge;
 mod lines;
@@ -38,27 +39,27 @@ pub enum RunEvent {
     Start,
     /// It still runs.
     Tick,
-    /// Nothing of it is left.
+    /// It has ended, with all its processes.
     Stop,
 }
 
-/// The time since the machine started in nanoseconds, the time it was suspended included.
+/// The time since boot in nanoseconds, including the time the machine was suspended.
 #[must_use]
 pub fn boottime_ns() -> u64 {
     as_boottime_ns(clock::now())
 }
 
-/// A moment as run logs, guards and permits tell it, in nanoseconds.
+/// A moment in nanoseconds, the unit of run logs, guards and permits.
 #[must_use]
 pub fn as_boottime_ns(Moment(since): Moment) -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The size from which on a log is moved aside.
+/// The size above which a log is rotated.
 pub const BYTES_MAX: u64 = 256 << 20;
 
-/// How long a writer may go on in a file that was moved aside, in nanoseconds.
-const LOOK_AGAIN: u64 = 1_000_000_000;
+/// How long a writer may continue in a rotated file, in nanoseconds.
+const REOPEN_NS: u64 = 1_000_000_000;
 
 /// Writes for one session of one worker. Several processes may write to the same file.
 #[derive(Debug)]
@@ -73,16 +74,16 @@ pub struct RunLog {
 #[derive(Debug)]
 struct Open {
     file: File,
-    /// Which file it is, whatever its name is by now.
+    /// The file, whatever its name is by now.
     inode: u64,
-    /// When its name was last looked at.
-    looked: u64,
+    /// When its name was last checked.
+    checked: u64,
 }
 
 impl Open {
     fn at(path: &Path) -> io::Result<Self> {
         let file = File::options().create(true).append(true).open(path)?;
-        Ok(Self { inode: file.metadata()?.ino(), file, looked: boottime_ns() })
+        Ok(Self { inode: file.metadata()?.ino(), file, checked: boottime_ns() })
     }
 }
 
@@ -97,7 +98,7 @@ struct Line<'a> {
 }
 
 impl RunLog {
-    /// Opens the file at `path`, or makes it, to append to it.
+    /// Opens the file at `path` to append to it, and creates it if it is missing.
     ///
     /// # Errors
     ///
@@ -108,7 +109,7 @@ impl RunLog {
         Ok(Self { path: path.to_owned(), open, worker, session, errors: AtomicU64::new(0) })
     }
 
-    /// Writes that `event` happened to `job` now.
+    /// Records that `event` happened to `job` now.
     ///
     /// # Errors
     ///
@@ -117,10 +118,10 @@ impl RunLog {
         let Self { path, open, worker, session, errors } = self;
         let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
         let t = boottime_ns();
-        if open.looked + LOOK_AGAIN <= t {
-            open.looked = t;
+        if open.checked + REOPEN_NS <= t {
+            open.checked = t;
             let inode = fs::metadata(path).map(|found| found.ino());
-            // If there is no new file to be had, the old one is better than none.
+            // If no new file can be opened, the old one is better than none.
             if inode.is_ok_and(|inode| inode == open.inode) {
                 // It still has its name.
             } else if let Ok(new) = Open::at(path) {
@@ -130,7 +131,7 @@ impl RunLog {
         let line = Line { t, job: job.as_str(), worker, session, token: token.0, event };
         let written = serde_json::to_vec(&line).map_err(io::Error::from).and_then(|mut line| {
             line.push(b'\n');
-            // One write, or lines of several writers would mix; so no second one for a rest.
+            // A single write: lines of several writers would mix, so a short write is not continued.
             match open.file.write(&line)? {
                 whole if whole == line.len() => Ok(()),
                 part => Err(io::Error::other(format!("{part} of {} bytes written", line.len()))),
@@ -149,7 +150,8 @@ impl RunLog {
     }
 }
 
-/// Moves the log at `path` aside if it has grown beyond `bytes_max`, to `PATH.1`, which is replaced.
+/// Renames the log at `path` to `PATH.1` if it is larger than `bytes_max`; an existing `PATH.1` is
+/// replaced.
 ///
 /// # Errors
 ///
@@ -168,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_tells_who_ran_what_when() {
+    fn a_line_records_who_ran_what_when() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run.log");
         let job = JobName::new("stream:\"a\"").unwrap();
@@ -191,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_told_once_and_counted() {
+    fn a_full_disk_is_reported_once_and_counted() {
         let log = RunLog::open(Path::new("/dev/full"), "w-0", "s1").unwrap();
         let write = || log.write(&JobName::new("a").unwrap(), Token(1), RunEvent::Tick);
         assert!(write().is_err());
@@ -200,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_was_moved_aside_is_followed_by_a_new_one() {
+    fn a_rotated_log_is_followed_by_a_new_one() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run.log");
         let log = RunLog::open(&path, "w-0", "s1").unwrap();
@@ -213,7 +215,7 @@ mod tests {
         write();
         let aside = dir.path().join("run.log.1");
         assert_eq!((fs::metadata(&aside).unwrap().len() / bytes, path.exists()), (2, false));
-        log.open.lock().unwrap().looked -= LOOK_AGAIN;
+        log.open.lock().unwrap().checked -= REOPEN_NS;
         write();
         assert_eq!(fs::metadata(&path).unwrap().len() / bytes, 1);
     }

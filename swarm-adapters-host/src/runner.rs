@@ -1,8 +1,8 @@
 //! Runs the jobs of one worker.
 //!
-//! A [`Runner`] knows how to run one job once; the [`Supervisor`] owns all jobs that run, starts
-//! those again that ended by themselves, and tells when nothing of a job is left. A program brings
-//! its own runner in a few lines:
+//! A [`Runner`] runs one job once; the [`Supervisor`] owns all running jobs, restarts those that
+//! ended by themselves, and reports when a job has ended with all its processes. A program can
+//! provide its own runner in a few lines:
 //!
 //! ```
 //! use swarm_adapters_host::runner::{Job, Outcome, Runner};
@@ -14,7 +14,7 @@
 //! impl Runner for Poller {
 //!     async fn run(&self, job: &Job, stop: CancellationToken) -> Outcome {
 //!         while job.is_permitted() && !stop.is_cancelled() {
-//!             // Fetch from the source called `job.name`, hand `job.token` to the sink.
+//!             // Fetch from the source called `job.name`, pass `job.token` to the sink.
 //!             # break;
 //!         }
 //!         Outcome::Ended
@@ -30,12 +30,11 @@ mod log;
 mod ping;
 mod supervisor;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use swarm_core::{JobName, Token};
+use swarm_core::{JobName, Params, Token};
 use tokio_util::sync::CancellationToken;
 
 pub use command::{Command, TemplateError};
@@ -46,43 +45,43 @@ pub use supervisor::{Event, JobPhase, JobReport, JobSpec, Supervisor};
 
 use crate::runlog::boottime_ns;
 
-/// Knows how to run a job.
+/// Runs a job.
 #[async_trait]
 pub trait Runner: Send + Sync + 'static {
     /// Runs `job` once: until it ends by itself, or soon after `stop` is cancelled.
     ///
-    /// When it returns, **nothing of the job may be left**: the job can then be started elsewhere.
+    /// When it returns, **nothing of the job may still run**: the job may then be started elsewhere.
     async fn run(&self, job: &Job, stop: CancellationToken) -> Outcome;
 
     /// Called about every second while `job` runs. It must not wait for anything.
     fn tick(&self, _job: &Job) {}
 
     /// Called when the time until which jobs may act has moved, in nanoseconds of
-    /// [`boottime_ns`]. Jobs ask [`Job::is_permitted`]; a runner whose jobs are processes has to
-    /// end them when that time has passed, whatever else happens.
+    /// [`boottime_ns`]. Jobs check [`Job::is_permitted`]; a runner whose jobs are processes has to
+    /// kill them when that time has passed, whatever else happens.
     fn permit_until(&self, _boottime_ns: u64) {}
 
-    /// Who writes the run log of its jobs.
+    /// Which component writes the run log of the jobs.
     fn run_log_keeper(&self) -> RunLogKeeper {
         RunLogKeeper::Supervisor
     }
 }
 
-/// Who writes the run log.
+/// Which component writes the run log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunLogKeeper {
     /// The supervisor, around every call of [`Runner::run`].
     Supervisor,
-    /// Somebody nearer to the job.
+    /// The runner itself, closer to the job.
     Runner,
 }
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Well. A finite job is done then; any other is started again.
+    /// It succeeded. A run-to-completion job is then done; any other job is restarted.
     Ended,
-    /// Badly; a sentence says how. The job is started again.
+    /// It failed, for the reason given. The job is restarted.
     Failed(String),
 }
 
@@ -91,17 +90,17 @@ pub enum Outcome {
 pub struct Job {
     /// Its name.
     pub name: JobName,
-    /// Its fencing number, for sinks that refuse lower ones.
+    /// Its fencing token, for sinks that refuse lower ones.
     pub token: Token,
-    /// What else it was given.
-    pub params: BTreeMap<String, String>,
+    /// Its parameters.
+    pub params: Params,
     permit: Permit,
     stop: CancellationToken,
 }
 
 impl Job {
-    /// Whether it may still act: it was not told to stop and its worker's lease holds. For long
-    /// loops to ask before every effect; it costs one reading of the clock.
+    /// Whether the job may still act: it was not asked to stop, and its worker's lease is valid. Long
+    /// loops check it before every effect; it costs one reading of the clock.
     #[must_use]
     pub fn is_permitted(&self) -> bool {
         !self.stop.is_cancelled() && self.permit.holds()
@@ -113,7 +112,7 @@ impl Job {
 struct Permit(Arc<AtomicU64>);
 
 impl Permit {
-    /// For ever, until somebody says otherwise.
+    /// Without a limit, until one is set.
     fn unlimited() -> Self {
         Self(Arc::new(AtomicU64::new(u64::MAX)))
     }

@@ -1,11 +1,12 @@
-//! What a worker's session writes and reads on one machine: its lease, and the ledger's file.
+//! The store of a worker's session on one machine: its lease, and the file of the ledger.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
+use swarm_core::Position;
 use swarm_core::handover::{Lease, LeaseVersion, LeaseWrite, SessionId};
-use swarm_core::ports::{BoxError, LedgerStore as _, Position, SessionStore, StoreError};
+use swarm_core::ports::{BoxError, LedgerStore as _, SessionStore, StoreError};
 use tokio::task::spawn_blocking;
 
 use crate::leases::{LeaseWriteError, Leases};
@@ -57,7 +58,7 @@ impl SessionStore for FileSession {
     }
 
     async fn position(&self) -> Result<Option<Position>, StoreError> {
-        // A store of its own: one that is kept may answer from its memory.
+        // A new store: one that is kept may answer from its cache.
         let store = FileLedgerStore::open(&self.dir).map_err(|source| StoreError::Unavailable {
             what: "the ledger".to_owned(),
             source: source.into(),

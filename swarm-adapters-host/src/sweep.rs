@@ -1,12 +1,12 @@
-//! Ends whatever processes carry a marker in their environment.
+//! Kills all processes that have a marker in their environment.
 //!
-//! Every process of a job is started with `SWARM_SESSION=…` in its environment and hands it on to
-//! its children, whichever group or session they move to. So whoever has ended a worker can end
-//! what that worker's guard could not. A process that was started without the marker (`env -i`) is
-//! not found this way.
+//! Every process of a job is started with `SWARM_SESSION=…` in its environment, and its children
+//! inherit it, whichever process group or session they move to. So after the end of a worker, its
+//! parent can kill what the worker's guard could not. A process that was started without the marker
+//! (`env -i`) is not found this way.
 //!
-//! A number in `/proc` may mean another process a moment later. So a process is first held by a
-//! handle (pidfd), then asked for the marker again, and only then killed through the handle.
+//! The system may reuse a process id at any moment. So a process is first pinned by a pidfd, then
+//! checked for the marker again, and only then killed through the pidfd.
 
 use std::ffi::OsStr;
 use std::io;
@@ -25,21 +25,23 @@ use crate::procs;
 
 /// The variable that holds the session whose worker started a process.
 pub const SESSION: &str = "SWARM_SESSION";
-/// The variable that holds the life of the worker that a process belongs to, itself included.
-pub const LIFE: &str = "SWARM_LIFE";
+/// The variable that holds the instance of the worker that a process belongs to, the worker's own
+/// process included.
+pub const INSTANCE: &str = "SWARM_INSTANCE";
 /// The variable that holds the state directory whose operator started a process.
 pub const DIR: &str = "SWARM_DIR";
 
-/// How long one look waits for what it killed before the next.
+/// How long one pass waits for the processes it killed before the next pass.
 const KILL_WAIT: Duration = Duration::from_millis(50);
 
-/// Which processes are meant.
+/// Which processes to kill.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Marker {
     /// Those that a worker started in one session: its guard and its jobs.
     Session(String),
-    /// Those of one life of a worker that an operator started: itself, its guard and its jobs.
-    Life(String),
+    /// Those of one instance of a worker that an operator started: the worker, its guard and its
+    /// jobs.
+    Instance(String),
     /// Those of one state directory: its workers, their guards and their jobs.
     Dir(PathBuf),
 }
@@ -50,7 +52,7 @@ impl Marker {
     pub fn variable(&self) -> (&'static str, &OsStr) {
         match self {
             Self::Session(id) => (SESSION, OsStr::new(id)),
-            Self::Life(life) => (LIFE, OsStr::new(life)),
+            Self::Instance(instance) => (INSTANCE, OsStr::new(instance)),
             Self::Dir(dir) => (DIR, dir.as_os_str()),
         }
     }
@@ -64,27 +66,27 @@ impl Marker {
 /// Kills every process with `marker`, except this one, until none is left, and returns how many
 /// there were.
 ///
-/// It waits as long as that takes: a process that the kernel holds in uninterruptible sleep ends
-/// only when it is let go. Abandoning the wait does no harm. Children of this process that have
-/// the marker are reaped, so whoever waits for one of them itself must do so first.
+/// It waits as long as that takes: a process in uninterruptible sleep ends only when the kernel
+/// wakes it. The future may be dropped. Children of this process that have the marker are reaped, so
+/// a caller that waits for one of them itself must do so first.
 ///
 /// # Errors
 ///
-/// If `/proc` cannot be read: then nothing is known about what is left.
+/// If `/proc` cannot be read: then it is unknown what is left.
 pub async fn end_all(marker: &Marker) -> io::Result<usize> {
     let mut ended = 0;
-    // While one look goes through the list, a process can fork behind its back and end.
-    let mut empty_looks = 0;
-    while empty_looks < 2 {
+    // While one pass reads the list, a process that it has not reached can fork and end.
+    let mut empty_passes = 0;
+    while empty_passes < 2 {
         let entry = marker.entry();
         let killed = spawn_blocking(move || kill(&entry)).await.map_err(io::Error::other)??;
         ended += killed;
-        empty_looks = if killed == 0 { empty_looks + 1 } else { 0 };
+        empty_passes = if killed == 0 { empty_passes + 1 } else { 0 };
     }
     Ok(ended)
 }
 
-/// Kills what has the entry now, waits a little, and returns how many there were.
+/// Kills the processes that have the entry now, waits a little, and returns how many there were.
 fn kill(entry: &[u8]) -> io::Result<usize> {
     let me = getpid();
     let mut killed: Vec<OwnedFd> = Vec::new();
@@ -92,8 +94,8 @@ fn kill(entry: &[u8]) -> io::Result<usize> {
         if process.pid == me || process.is_zombie || !procs::has_entry(process.pid, entry) {
             continue;
         }
-        let Some(handle) = held(process.pid, entry) else { continue };
-        // Another user's process stays; the next look finds it again, which is the truth.
+        let Some(handle) = pinned(process.pid, entry) else { continue };
+        // Another user's process cannot be killed; the next pass finds and counts it again.
         let _ = pidfd_send_signal(&handle, Signal::KILL);
         killed.push(handle);
     }
@@ -101,8 +103,8 @@ fn kill(entry: &[u8]) -> io::Result<usize> {
     Ok(killed.len())
 }
 
-/// A handle of the process, provided that it has the entry.
-fn held(pid: Pid, entry: &[u8]) -> Option<OwnedFd> {
+/// A pidfd of the process, provided that it has the entry.
+fn pinned(pid: Pid, entry: &[u8]) -> Option<OwnedFd> {
     let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
     procs::has_entry(pid, entry).then_some(handle)
 }
@@ -110,7 +112,7 @@ fn held(pid: Pid, entry: &[u8]) -> Option<OwnedFd> {
 fn reap(handle: &OwnedFd) {
     let mut fds = [PollFd::new(handle, PollFlags::IN)];
     let _ = poll(&mut fds, Timespec::try_from(KILL_WAIT).ok().as_ref());
-    // Not a child of ours, as a rule, unless we adopt orphans.
+    // Fails unless it is a child of this process, for example an adopted orphan.
     let _ = waitid(WaitId::PidFd(handle.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
 }
 
@@ -121,7 +123,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_carries_the_marker_ends_wherever_it_went_and_nothing_else_does() {
+    async fn processes_with_the_marker_are_killed_in_any_group_and_no_others() {
         let id = format!("test-{}", std::process::id());
         let marker = Marker::Session(id.clone());
         let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What is known of the terminal, if there is one, and a screen on it.
+//! The properties of the terminal, if there is one, and a full-screen view on it.
 
 mod screen;
 
@@ -10,7 +10,7 @@ use rustix::termios::{Winsize, tcgetpgrp, tcgetwinsize};
 
 pub use screen::{Input, Key, Screen};
 
-/// How wide lines are where nobody looks at them, or nobody says.
+/// The width of lines if there is no terminal, or its width is unknown.
 const COLUMNS: usize = 80;
 
 /// How many characters fit on a line of standard output.
@@ -19,21 +19,20 @@ pub fn columns() -> usize {
     size().map(|size| usize::from(size.ws_col)).filter(|n| *n > 0).unwrap_or(COLUMNS)
 }
 
-/// Whether standard output is a terminal that a [`Screen`] can be opened on: one of a known size,
-/// that knows more than to print, and that does not belong to another program at the moment, as
-/// that of a background job does.
+/// Whether standard output is a terminal that a [`Screen`] can be opened on: it has a known size, it
+/// is not `dumb`, and this process is in its foreground.
 #[must_use]
 pub fn can_draw() -> bool {
     let is_known = size().is_some_and(|size| 0 < size.ws_col && 0 < size.ws_row);
     let is_dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
-    // Where it is the terminal of no session at all, it is nobody else's.
+    // A terminal that is nobody's controlling terminal has no foreground process.
     let is_ours = tcgetpgrp(stdout()).is_ok_and(|group| group == getpgrp());
     let is_nobodys = tcgetpgrp(stdout()).is_err();
     is_known && !is_dumb && (is_ours || is_nobodys)
 }
 
-/// Whether colours are welcome: they are, unless the environment has a `NO_COLOR` that says
-/// something, as <https://no-color.org> puts it.
+/// Whether to use colours: yes, unless the variable `NO_COLOR` is set and not empty; see
+/// <https://no-color.org>.
 #[must_use]
 pub fn has_colours() -> bool {
     env::var_os("NO_COLOR").is_none_or(|said| said.is_empty())

@@ -1,4 +1,4 @@
-//! Maps read strictly: of two entries under one name the second would win in silence.
+//! Maps without duplicate keys: by default, the second of two entries would silently win.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, MapAccess, Visitor};
 
-/// Reads a map whose names all differ; for `deserialize_with`.
+/// Deserialises a map and refuses duplicate keys; for `deserialize_with`.
 pub(crate) fn map<'de, D, V>(deserializer: D) -> Result<BTreeMap<String, V>, D::Error>
 where
     D: Deserializer<'de>,
@@ -29,7 +29,7 @@ impl<'de, V: Deserialize<'de>> Visitor<'de> for Unique<V> {
         let mut map = BTreeMap::new();
         while let Some((name, value)) = entries.next_entry::<String, V>()? {
             if map.contains_key(&name) {
-                return Err(A::Error::custom(format!("`{name}` stands in it twice")));
+                return Err(A::Error::custom(format!("`{name}` occurs twice")));
             }
             map.insert(name, value);
         }

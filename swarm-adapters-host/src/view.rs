@@ -1,7 +1,7 @@
-//! The view in a file: how the operator writes it and how a worker reads it.
+//! The view in a file: the operator writes it and plain workers read it.
 //!
-//! The format is the predecessors', so it is read generously: `workloads` or a worker's `jobs` may
-//! be empty or missing, versions too, and keys we do not know are passed over.
+//! The format is that of swarm's predecessors, so it is parsed leniently: `workloads`, a worker's
+//! `jobs` and versions may be empty or missing, and unknown keys are ignored.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,11 +31,11 @@ pub struct FileViewStore {
 }
 
 impl FileViewStore {
-    /// A store that writes `DIR/view/config.yml`; the directory `view` is made if it is missing.
+    /// A store that writes `DIR/view/config.yml`; the directory `view` is created if it is missing.
     ///
     /// # Errors
     ///
-    /// If the directory cannot be made.
+    /// If the directory cannot be created.
     pub fn open(dir: &Path) -> io::Result<Self> {
         let view = dir.join("view");
         fs::create_dir_all(&view)?;
@@ -54,7 +54,7 @@ impl ViewStore for FileViewStore {
     async fn version(&self) -> Result<u64, StoreError> {
         let path = self.path.clone();
         let read = spawn_blocking(move || file::read_text(&path, BYTES_MAX)).await;
-        // What cannot be read is written anew.
+        // A view that cannot be read will be overwritten.
         Ok(read.ok().and_then(Result::ok).map_or(0, |text| View::version_in(&text)))
     }
 
@@ -62,7 +62,7 @@ impl ViewStore for FileViewStore {
         let (path, text) = (self.path.clone(), ledger.view().to_yaml());
         let write = move || match file::read_text(&path, BYTES_MAX) {
             Ok(published) if published == text => Ok(()),
-            // The ledger can always make the view again, so nobody waits for the disk.
+            // The view can always be recreated from the ledger, so the write is not synced to disk.
             Ok(_) | Err(_) => file::swap(&path, text.as_bytes()),
         };
         let written = spawn_blocking(write).await.unwrap_or_else(|error| Err(error.into()));
@@ -82,7 +82,7 @@ pub struct ViewError(serde_yaml::Error);
 ///
 /// # Errors
 ///
-/// [`ViewError`] says where the text stops being one, with its line.
+/// [`ViewError`] has the reason and the line.
 ///
 /// ```
 /// let view = swarm_adapters_host::view::parse_view("workloads:\n  w-0: {jobs: [a, b]}\n")?;
@@ -91,6 +91,9 @@ pub struct ViewError(serde_yaml::Error);
 /// # Ok::<(), swarm_adapters_host::view::ViewError>(())
 /// ```
 pub fn parse_view(text: &str) -> Result<View, ViewError> {
+    // Some editors put a byte order mark before a text; the parser takes one before a key for a
+    // document of its own.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let document: Option<Document> = serde_yaml::from_str(text).map_err(ViewError)?;
     let Document { workloads, version } = document.unwrap_or_default();
     let entry = |(name, entry): (String, Option<Entry>)| {
@@ -116,7 +119,7 @@ struct Entry {
     slot: Option<u32>,
 }
 
-/// A job name, checked while parsing so that a complaint about it knows its line.
+/// A job name, validated while parsing so that the error has its line.
 struct Job(JobName);
 
 impl<'de> Deserialize<'de> for Job {
@@ -126,7 +129,7 @@ impl<'de> Deserialize<'de> for Job {
     }
 }
 
-/// The workers' entries. A plain map would let the second of two entries win in silence.
+/// The workers' entries. With a plain map, the second of two entries would silently win.
 #[derive(Default)]
 struct Workloads(BTreeMap<String, Option<Entry>>);
 
@@ -149,7 +152,7 @@ impl<'de> Visitor<'de> for WorkloadsVisitor {
         let mut workers = BTreeMap::new();
         while let Some((name, entry)) = map.next_entry::<String, Option<Entry>>()? {
             if workers.insert(name.clone(), entry).is_some() {
-                return Err(A::Error::custom(format!("worker `{name}` stands twice")));
+                return Err(A::Error::custom(format!("worker `{name}` occurs twice")));
             }
         }
         Ok(Workloads(workers))
@@ -181,7 +184,13 @@ mod tests {
     }
 
     #[test]
-    fn what_the_predecessors_left_out_may_be_missing() {
+    fn a_byte_order_mark_before_a_view_is_no_part_of_it() {
+        let text = "workloads:\n  w-0: {jobs: [a]}\nversion: 3\n";
+        assert_eq!(parse_view(&format!("\u{feff}{text}")).unwrap(), parse_view(text).unwrap());
+    }
+
+    #[test]
+    fn fields_that_the_predecessors_omitted_may_be_missing() {
         let nothing = ["", "\n# later\n", "workloads:", "workloads: {}\nversion:", "version: 0\n"];
         for text in nothing {
             assert_eq!(parse_view(text).unwrap(), View::default(), "{text:?}");
@@ -197,7 +206,7 @@ mod tests {
         let cases = [
             ("workloads:\n  w-0: {jobs: [a", "line 2"),
             ("workloads:\n  w-0:\n    jobs: [\"two words\"]\n", "line 3"),
-            ("workloads:\n  w-0: {jobs: [a]}\n  w-0: {jobs: [b]}\n", "worker `w-0` stands twice"),
+            ("workloads:\n  w-0: {jobs: [a]}\n  w-0: {jobs: [b]}\n", "worker `w-0` occurs twice"),
             ("workloads: 3\n", "line 1"),
             ("version: -1\n", "line 1"),
         ];
@@ -208,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn publishing_the_same_view_again_writes_nothing_and_a_lost_one_is_written_again() {
+    async fn the_same_view_is_not_written_again_and_a_damaged_one_is() {
         let dir = tempfile::tempdir().unwrap();
         let store = FileViewStore::open(dir.path()).unwrap();
         let written = || fs::metadata(store.path()).unwrap().modified().unwrap();

@@ -1,13 +1,13 @@
-//! Follows the contents of one file, whichever way it is replaced.
+//! Watches the contents of one file, however it is replaced.
 //!
-//! What is watched is the file's directory: a watch on the file itself would follow the old file
-//! after the first rename and see nothing ever after. In a mounted `ConfigMap` the file is reached
+//! The watch is on the file's directory: a watch on the file itself would stay with the old file
+//! after the first rename, and report nothing any more. In a mounted `ConfigMap` the file is reached
 //! through the symbolic link `..data`, which the kubelet swaps; a read resolves that link once, so
-//! that it stays within one generation. Events only say "look again", and a slow poll looks again
-//! without any, so a lost event costs seconds and nothing else. Only changed contents are told.
+//! that it stays within one generation. An event only causes another read, and so does a slow poll,
+//! so a lost event causes a delay of seconds and nothing else. Only changed contents are reported.
 //!
 //! A file that was renamed into place, a link that was swapped, and a file that its writer closed
-//! are complete and read at once. Only after other events is there a wait, since a write in place
+//! are complete and read at once. After any other event the read is delayed, since a write in place
 //! may not be finished yet.
 
 use std::fs;
@@ -24,22 +24,23 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::file::{self, ReadError};
 
-/// How long a lost event can go unnoticed.
+/// How long a change can go unnoticed if its event is lost.
 const POLL: Duration = Duration::from_secs(5);
 
-/// How often a generation may be swapped away under a reader before it reads without resolving.
+/// How often a generation may be swapped during a read before the file is read without resolving the
+/// link.
 const READS_MAX: u32 = 3;
 
-/// What a look at the file found.
+/// The result of a read of the file.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// When the change was noticed, before the wait for further ones.
+    /// When the change was noticed, before the wait for further events.
     pub noticed: Instant,
-    /// What is there now.
+    /// The contents now.
     pub contents: Contents,
 }
 
-/// What stands in the file.
+/// The contents of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contents {
     /// A text.
@@ -50,7 +51,7 @@ pub enum Contents {
     Unreadable(String),
 }
 
-/// Follows a file until it is dropped.
+/// Watches a file until it is dropped.
 #[derive(Debug)]
 pub struct FileWatch {
     found: watch::Receiver<Found>,
@@ -58,7 +59,7 @@ pub struct FileWatch {
 }
 
 impl FileWatch {
-    /// Begins to follow `path`, which need not exist.
+    /// Starts to watch `path`, which need not exist.
     ///
     /// A complete file is read at once. One that is being written in place is read when its writer
     /// closes it, or once `gather` has passed since the first event. Some milliseconds suit editors,
@@ -80,10 +81,10 @@ impl FileWatch {
         Self { found, _follower: AbortOnDropHandle::new(task) }
     }
 
-    /// Waits until the contents differ from those told last, and tells them; the first call tells
-    /// what is there at the start. Contents that were replaced meanwhile are skipped.
+    /// Waits until the contents differ from those returned last, and returns them; the first call
+    /// returns the contents at the start. Contents that were replaced in the meantime are skipped.
     ///
-    /// Nothing is lost if the wait is abandoned.
+    /// This method is cancel safe: no change is lost if the future is dropped.
     pub async fn changed(&mut self) -> Found {
         // The follower ends only when `self` is dropped or its runtime ends.
         if self.found.changed().await.is_err() {
@@ -126,7 +127,7 @@ struct Follower {
     watcher: Option<RecommendedWatcher>,
 }
 
-/// What the watcher has noticed since the last look.
+/// What the watcher has noticed since the last read.
 #[derive(Debug, Default)]
 struct Events {
     news: Mutex<Option<News>>,
@@ -141,7 +142,7 @@ impl Events {
     fn notice(&self, next: News) {
         let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
         *news = match (*news, next) {
-            // The file's own last event decides; one about another file cannot unmake it.
+            // The last event of the file itself decides; an event of another file does not undo it.
             (Some(News::Whole), News::Elsewhere) => Some(News::Whole),
             (_, next) => Some(next),
         };
@@ -159,7 +160,7 @@ impl Follower {
                 (Err(_), _) => self.watch(),
                 (Ok(()), Some(News::Whole)) => (),
                 (Ok(()), Some(News::Unfinished | News::Elsewhere)) => {
-                    // Read in either case: it was closed, or it is left half written for long.
+                    // The file is read in either case: it was closed, or its write takes long.
                     let _ = timeout(gather, self.whole()).await;
                 }
                 (Ok(()), None) => continue,
@@ -186,7 +187,7 @@ impl Follower {
         }
     }
 
-    /// Watches the directory, or watches it again: it may have been made anew since.
+    /// Watches the directory, again if it has been recreated.
     fn watch(&mut self) {
         if self.watcher.is_none() {
             let events = Arc::clone(&self.events);
@@ -205,24 +206,24 @@ impl Follower {
         if !matches!(watched, Some(Ok(()))) {
             // The poll still sees every change, only later.
             let directory = directory.display();
-            tracing::debug!(%directory, "the directory cannot be watched; looking every 5 s");
+            tracing::debug!(%directory, "the directory cannot be watched; reading it every 5 s");
         }
     }
 }
 
-/// What an event says about the file.
+/// What an event means for the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum News {
     /// It is complete.
     Whole,
-    /// It changed, and a write may be under way.
+    /// It changed, and a write may be in progress.
     Unfinished,
-    /// Something else in the directory changed; a link may lead there.
+    /// Something else in the directory changed; the file may be a link to it.
     Elsewhere,
 }
 
-/// What an event says about the file at `path`; nothing if it cannot mean new contents. Reading
-/// causes events itself; to follow those would be an endless loop.
+/// What an event means for the file at `path`; `None` if it cannot mean new contents. A read causes
+/// events, too; a reaction to those would be an endless loop.
 fn news(event: &Event, path: &Path) -> Option<News> {
     let closed = EventKind::Access(AccessKind::Close(AccessMode::Write));
     let arrived = |mode| matches!(mode, RenameMode::To | RenameMode::Both);
@@ -236,7 +237,7 @@ fn news(event: &Event, path: &Path) -> Option<News> {
         | EventKind::Remove(_)
         | EventKind::Other => false,
     };
-    // A renaming has the new name last.
+    // The new name is the last path of a rename event.
     let name = event.paths.last().and_then(|path| path.file_name());
     let is_ours = name.is_some_and(|name| Some(name) == path.file_name() || name == "..data");
     Some(match (is_ours, completes) {

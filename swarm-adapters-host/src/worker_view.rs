@@ -1,8 +1,8 @@
-//! What one session is to run, as a file of its own: how the operator writes it and how the worker
-//! follows it.
+//! The view of one session as a file: the operator writes it and the worker watches it.
 //!
-//! `DIR/sessions/SESSION/view.json` is replaced whole by renaming. It is derived from the ledger, so
-//! nobody waits for the disk. It is read strictly, since only this program writes it.
+//! `DIR/sessions/SESSION/view.json` is replaced as a whole by a rename. It is derived from the ledger
+//! and can be recreated, so no write waits for the disk. Unknown fields are ignored, so that a newer
+//! operator may add fields.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use swarm_core::handover::SessionId;
-use swarm_core::ports::{SessionViews, ViewTold};
+use swarm_core::ports::{SessionViews, ViewUpdate};
 use swarm_core::session::{Granted, WorkerView};
 use swarm_core::{JobName, Token};
 
@@ -34,9 +34,9 @@ pub const BYTES_MAX: u64 = 64 << 20;
 /// The name of the view's file in the directory of its session.
 const FILE_NAME: &str = "view.json";
 
-/// One granted job as it stands in the file.
+/// One granted job in the file.
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[serde(rename_all = "camelCase")]
 struct Entry {
     token: u64,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -46,9 +46,8 @@ struct Entry {
     params: BTreeMap<String, String>,
 }
 
-/// A view as it stands in its file.
+/// The contents of the file.
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Document {
     format: u64,
     session: String,
@@ -64,22 +63,22 @@ struct Format {
     format: u64,
 }
 
-/// The file that the view of `session` stands in, below the state directory `dir`.
+/// The file of the view of `session`, below the state directory `dir`.
 ///
 /// # Errors
 ///
-/// If the session's name is no file name.
+/// If the session's name is not a valid file name.
 pub fn path(dir: &Path, session: &SessionId) -> io::Result<PathBuf> {
     Ok(dir.join("sessions").join(leases::name(session)?).join(FILE_NAME))
 }
 
-/// Makes `view` the one its session reads, below the state directory `dir`. A view must have one
-/// writer at a time.
+/// Publishes `view` to its session, below the state directory `dir`. A view must have one writer at a
+/// time.
 ///
 /// # Errors
 ///
-/// If it has more than [`JOBS_MAX`] jobs or [`BYTES_MAX`] bytes, or cannot be written; then the one
-/// before stays.
+/// If it has more than [`JOBS_MAX`] jobs or [`BYTES_MAX`] bytes, or cannot be written; then the
+/// previous view stays.
 pub fn publish(dir: &Path, view: &WorkerView) -> io::Result<()> {
     let path = path(dir, &view.session)?;
     let text = to_text(view).map_err(|reason| {
@@ -87,7 +86,7 @@ pub fn publish(dir: &Path, view: &WorkerView) -> io::Result<()> {
         io::Error::new(io::ErrorKind::FileTooLarge, reason)
     })?;
     match file::swap(&path, text.as_bytes()) {
-        // The directory is made by the first view, and not looked for by the others.
+        // The first view creates the directory; later ones do not check for it.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             fs::create_dir_all(file::directory(&path))?;
             file::swap(&path, text.as_bytes())
@@ -96,12 +95,12 @@ pub fn publish(dir: &Path, view: &WorkerView) -> io::Result<()> {
     }
 }
 
-/// Removes the view of a session that has ended, with its directory. One that is gone already is
-/// fine.
+/// Removes the view of a session that has ended, with its directory. It is no error if the view does
+/// not exist.
 ///
 /// # Errors
 ///
-/// If something is there and cannot be removed.
+/// If the view exists and cannot be removed.
 pub fn remove(dir: &Path, session: &SessionId) -> io::Result<()> {
     match fs::remove_dir_all(file::directory(&path(dir, session)?)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -113,8 +112,9 @@ fn to_text(view: &WorkerView) -> Result<String, String> {
     let WorkerView { session, incarnation, revision, jobs } = view;
     check_count(jobs.len())?;
     let jobs = jobs.iter().map(|(job, granted)| {
-        let Granted { token: Token(token), run_once, params } = granted.clone();
-        (job.to_string(), Entry { token, run_once, params })
+        let Granted { token: Token(token), run_once, params } = granted;
+        let entry = Entry { token: *token, run_once: *run_once, params: (**params).clone() };
+        (job.to_string(), entry)
     });
     let document = Document {
         format: FORMAT,
@@ -141,7 +141,7 @@ fn parse(text: &str, session: &SessionId) -> Result<WorkerView, String> {
     check_count(jobs.len())?;
     let named = |(job, entry): (String, Entry)| {
         let Entry { token, run_once, params } = entry;
-        Ok((JobName::new(&job)?, Granted { token: Token(token), run_once, params }))
+        Ok((JobName::new(&job)?, Granted { token: Token(token), run_once, params: params.into() }))
     };
     let jobs = jobs.into_iter().map(named).collect::<Result<_, swarm_core::JobNameError>>();
     let jobs = jobs.map_err(|error| error.to_string())?;
@@ -155,7 +155,7 @@ fn check_count(jobs: usize) -> Result<(), String> {
     Err(format!("it has {jobs} jobs, and one worker runs at most {JOBS_MAX}; add workers"))
 }
 
-/// Follows the view of one session until it is dropped.
+/// Watches the view of one session until it is dropped.
 #[derive(Debug)]
 pub struct WorkerViewWatch {
     path: PathBuf,
@@ -165,12 +165,13 @@ pub struct WorkerViewWatch {
 }
 
 impl WorkerViewWatch {
-    /// Begins to follow the view of `session` below the state directory `dir`, which need not be
-    /// there yet; the directory of the session is made, or its first view would be seen late.
+    /// Starts to watch the view of `session` below the state directory `dir`, which need not exist
+    /// yet. The directory of the session is created, since its first view would be noticed late
+    /// otherwise.
     ///
     /// # Errors
     ///
-    /// If the session's name is no file name, or the directory cannot be made.
+    /// If the session's name is not a valid file name, or the directory cannot be created.
     pub fn follow(dir: &Path, session: &SessionId) -> io::Result<Self> {
         let path = path(dir, session)?;
         fs::create_dir_all(file::directory(&path))?;
@@ -182,15 +183,15 @@ impl WorkerViewWatch {
 
 #[async_trait]
 impl SessionViews for WorkerViewWatch {
-    /// A file that is not there is waited for, unless there was one.
-    async fn changed(&mut self) -> ViewTold {
+    /// Waits for a file that does not exist, unless it existed before.
+    async fn changed(&mut self) -> ViewUpdate {
         loop {
             let reason = match self.file.changed().await.contents {
                 Contents::Text(text) => match parse(&text, &self.session) {
                     Ok(view) => {
                         let view = Arc::new(view);
                         self.last = Some(Arc::clone(&view));
-                        return ViewTold::View(view);
+                        return ViewUpdate::View(view);
                     }
                     Err(reason) => reason,
                 },
@@ -199,7 +200,7 @@ impl SessionViews for WorkerViewWatch {
                 Contents::Unreadable(reason) => reason,
             };
             let path = self.path.display();
-            return ViewTold::Unreadable(format!("{path} is no view of this session: {reason}"));
+            return ViewUpdate::Unreadable(format!("{path} is no view of this session: {reason}"));
         }
     }
 }
@@ -216,24 +217,24 @@ mod tests {
     }
 
     fn view(revision: u64) -> WorkerView {
-        let params = [("url".to_owned(), "rtsp://\"x\"".to_owned())].into();
+        let params = [("url".to_owned(), "rtsp://\"x\"".to_owned())].into_iter().collect();
         let once = Granted { token: Token(u64::MAX), run_once: true, params };
         let plain = Token(3).into();
         let jobs = [("a:\"b\"".parse().unwrap(), once), ("c".parse().unwrap(), plain)].into();
         WorkerView { session: id(), incarnation: 1, revision, jobs }
     }
 
-    async fn told(watch: &mut WorkerViewWatch) -> ViewTold {
-        timeout(Duration::from_secs(10), watch.changed()).await.expect("nothing was told")
+    async fn next_update(watch: &mut WorkerViewWatch) -> ViewUpdate {
+        timeout(Duration::from_secs(10), watch.changed()).await.expect("no update arrived")
     }
 
     #[tokio::test]
-    async fn a_view_is_told_as_it_was_published_and_the_last_good_one_kept() {
+    async fn a_view_arrives_as_it_was_published_and_the_last_valid_one_is_kept() {
         let dir = tempfile::tempdir().unwrap();
         let mut watch = WorkerViewWatch::follow(dir.path(), &id()).unwrap();
         for revision in 1..10 {
             publish(dir.path(), &view(revision)).unwrap();
-            assert_eq!(told(&mut watch).await, ViewTold::View(view(revision).into()));
+            assert_eq!(next_update(&mut watch).await, ViewUpdate::View(view(revision).into()));
         }
         let path = path(dir.path(), &id()).unwrap();
         let good = fs::read_to_string(&path).unwrap();
@@ -241,19 +242,32 @@ mod tests {
             ("{".to_owned(), "EOF"),
             (r#"{"format":2}"#.to_owned(), "has format 2 and this program knows format 1"),
             (good.replace("worker-0", "worker-1"), "it is for session `worker-1-"),
-            (good.replace("runOnce", "runTwice"), "unknown field `runTwice`"),
-            (good.replace(r#""c":"#, r#""c":{"token":1},"c":"#), "`c` stands in it twice"),
+            (good.replace(r#""c":"#, r#""c":{"token":1},"c":"#), "`c` occurs twice"),
             (good.replace(r#""c":"#, r#""c d":"#), "c d"),
         ];
         for (text, expected) in cases {
             file::swap(&path, text.as_bytes()).unwrap();
-            let ViewTold::Unreadable(sentence) = told(&mut watch).await else { panic!("{text}") };
+            let ViewUpdate::Unreadable(sentence) = next_update(&mut watch).await else {
+                panic!("{text}")
+            };
             assert!(sentence.contains(expected) && sentence.contains("view.json"), "{sentence}");
         }
         remove(dir.path(), &id()).unwrap();
-        let ViewTold::Unreadable(sentence) = told(&mut watch).await else { panic!("not told") };
+        let ViewUpdate::Unreadable(sentence) = next_update(&mut watch).await else {
+            panic!("not unreadable")
+        };
         assert!(sentence.ends_with("it was removed"), "{sentence}");
         assert_eq!(watch.last.as_deref(), Some(&view(9)));
+    }
+
+    /// A newer operator may say more than this worker knows.
+    #[test]
+    fn a_field_that_is_not_known_is_ignored() {
+        let text = to_text(&view(3)).unwrap();
+        let newer = text.replace(r#""revision":"#, r#""site":"north","revision":"#);
+        let newer = newer.replace(r#""runOnce":"#, r#""zone":{"a":[1]},"runOnce":"#);
+        assert_ne!(newer.len(), text.len());
+        assert_eq!(parse(&newer, &id()), Ok(view(3)));
     }
 
     #[test]

@@ -15,14 +15,17 @@ mod part;
 mod pool;
 mod refresh;
 mod source;
+mod worker;
 mod worker_view;
 
 pub use handover::{HandoverSpec, LeaseTermsSpec, PolicySpec, ProtocolSpec};
 pub use ledger::{Claimant, Holdings, SwarmLedger, SwarmLedgerSpec};
 pub use part::{PartName, PartNameError, SwarmLedgerPart, SwarmLedgerPartSpec};
-pub use pool::{PodsRef, PoolSpec, WorkloadRef};
+pub use pool::{PodsRef, PoolSpec, WORKLOAD_NAME_MAX, WorkloadRef};
 pub use refresh::{RefreshMode, RefreshSpec, VersionEndpoint};
 pub use source::{ConfigMapKey, JobSource, SourceFormat, SourceSelector};
+pub use worker::{LogRunnerSpec, PingRunnerSpec, RunnerSpec, WorkerSpec};
+pub(crate) use worker::{WORD_MAX, WORDS_MAX};
 pub use worker_view::{GrantedJob, WorkerView, WorkerViewSpec};
 
 use std::collections::BTreeMap;
@@ -32,7 +35,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::core::Duration;
 use kube::{CustomResource, CustomResourceExt, KubeSchema};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::duration;
 
@@ -40,6 +43,9 @@ use crate::duration;
 pub const API_VERSION: &str = "swarm.k8slab.info/v1alpha1";
 /// The name under which the operator writes, in `managedFields` and Events.
 pub const FIELD_MANAGER: &str = "swarm-operator";
+
+/// The most characters of a Swarm's name: views of sessions have it as a label.
+pub const NAME_MAX: usize = 63;
 
 /// What the user asks for.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,6 +56,7 @@ pub const FIELD_MANAGER: &str = "swarm-operator";
     namespaced,
     shortname = "sw",
     doc = "Jobs, and the pool of workers that shares them: each job is run by exactly one worker.",
+    validation = name_fits(),
     status = "SwarmStatus",
     derive = "PartialEq",
     scale(
@@ -94,7 +101,7 @@ pub const FIELD_MANAGER: &str = "swarm-operator";
 #[serde(rename_all = "camelCase")]
 pub struct SwarmSpec {
     /// The jobs, each with a name of its own. At most 2000; `jobSources` takes more.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     #[schemars(length(max = 2000))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
     pub jobs: Vec<Job>,
@@ -102,7 +109,7 @@ pub struct SwarmSpec {
     /// ConfigMaps that hold more jobs, in the namespace of the Swarm. A name that stands in two
     /// places is a mistake, and a source that is missing or wrong is one too: then the condition
     /// `Stalled` says what to write instead, and the last good list of jobs stays.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub job_sources: Vec<JobSource>,
 
@@ -138,6 +145,43 @@ pub struct SwarmSpec {
     /// When jobs move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rebalance: Option<RebalanceSpec>,
+
+    /// By how many workers each job is run. Default: `One`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replication: Option<ReplicationSpec>,
+}
+
+/// Fields of the spec that only `swarm-operator local` knows so far: the CRD has none of them, and a
+/// field leaves this list in the change that makes it work in a cluster.
+pub const ONLY_LOCAL: [&str; 1] = ["replication"];
+
+/// By how many workers each job is run.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReplicationSpec {
+    /// By exactly one.
+    #[default]
+    One,
+    /// By every one.
+    All,
+}
+
+/// What a list without entries is read as: `jobs:` with nothing behind it is empty, as for the API
+/// server.
+fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+    from: D,
+) -> Result<T, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
+}
+
+/// A name that was taken before this rule may stay, or its Swarm could never drop its finalizer.
+fn name_fits() -> kube::core::Rule {
+    kube::core::Rule::new(format!(
+        "oldSelf.hasValue() || self.metadata.name.size() <= {NAME_MAX}"
+    ))
+    .optional_old_self(true)
+    .message(format!(
+        "the name of a Swarm has at most {NAME_MAX} characters: it is a label of what is made for it"
+    ).as_str())
 }
 
 /// What only workers of sessions can do.
@@ -177,40 +221,6 @@ pub struct Job {
     #[schemars(extend("maxProperties" = 32))]
     pub params: Option<BTreeMap<String, String>>,
 }
-
-/// What the workers are.
-#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct WorkerSpec {
-    /// How workers are spoken to. Default: `Plain`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub protocol: Option<ProtocolSpec>,
-    /// What `swarm-worker` does with a job. In a cluster a worker that only reads the view is told
-    /// by its own command line; this field serves `swarm-operator local`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub runner: Option<RunnerSpec>,
-    /// Where workers tell which jobs they run. With it the operator knows when a worker has let go of
-    /// a job and when all of them have what is newest; without it, it can only wait.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub version_endpoint: Option<VersionEndpoint>,
-    /// The most jobs that one worker may have. Default: any number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 2_147_483_647))]
-    pub max_jobs: Option<i32>,
-}
-
-/// What `swarm-worker` does with a job; one of these.
-#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct RunnerSpec {
-    /// Writes a line for every second the job runs, for demonstrations and tests.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub log: Option<LogRunnerSpec>,
-}
-
-/// The `log` runner has no settings.
-#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct LogRunnerSpec {}
 
 /// Where workers read their jobs.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -254,6 +264,12 @@ pub struct RebalanceSpec {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "duration::read")]
     #[x_kube(validation = bounded_duration())]
     pub return_grace: Option<Duration>,
+    /// How long a plain worker that is not ready keeps jobs that a ready one can take; `0s` for ever.
+    /// Then they move, at most `maxMovesInFlight` at a time, and both may run a job for a moment.
+    /// Workers in sessions are judged by their leases instead. Default: `5m`.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "duration::read")]
+    #[x_kube(validation = bounded_duration())]
+    pub not_ready_grace: Option<Duration>,
     /// The first change is acted on at once; those that follow within this time are gathered and
     /// acted on together. Default: `1s`.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "duration::read")]
@@ -347,11 +363,19 @@ fn is_zero(count: &i32) -> bool {
     *count == 0
 }
 
+impl SwarmSpec {
+    /// How its workers are spoken to.
+    #[must_use]
+    pub fn protocol(&self) -> ProtocolSpec {
+        self.worker.as_ref().and_then(|worker| worker.protocol).unwrap_or_default()
+    }
+}
+
 impl Swarm {
     /// How its workers are spoken to.
     #[must_use]
     pub fn protocol(&self) -> ProtocolSpec {
-        self.spec.worker.as_ref().and_then(|worker| worker.protocol).unwrap_or_default()
+        self.spec.protocol()
     }
 
     /// The name of the view's ConfigMap.
@@ -374,5 +398,12 @@ impl Swarm {
 /// All custom resource definitions, in the order in which they are applied.
 #[must_use]
 pub fn crds() -> [CustomResourceDefinition; 4] {
-    [Swarm::crd(), SwarmLedger::crd(), SwarmLedgerPart::crd(), WorkerView::crd()]
+    let mut swarm = Swarm::crd();
+    let schemas = swarm.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut());
+    let roots =
+        schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut()?.properties.as_mut());
+    for spec in roots.filter_map(|fields| fields.get_mut("spec")?.properties.as_mut()) {
+        spec.retain(|field, _| !ONLY_LOCAL.contains(&field.as_str()));
+    }
+    [swarm, SwarmLedger::crd(), SwarmLedgerPart::crd(), WorkerView::crd()]
 }

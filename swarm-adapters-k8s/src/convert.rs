@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use swarm_core::handover::{LeaseTerms, Policy};
-use swarm_core::{Desired, Job, JobName, Jobs, Mode, Rules, Share, Slot, Timing};
+use swarm_core::{Desired, Job, JobName, Jobs, Mode, Replication, Rules, Share, Slot, Timing};
 
-use crate::api::{self, ModeSpec, PolicySpec, ProtocolSpec, RebalanceSpec, Swarm};
-use crate::manifest::check_params;
+use crate::api::{
+    self, ModeSpec, NAME_MAX, PolicySpec, PoolSpec, ProtocolSpec, RebalanceSpec, RefreshMode,
+    ReplicationSpec, Swarm, SwarmSpec, WORKLOAD_NAME_MAX,
+};
+use crate::manifest::{Runner, WORKERS_MAX, check_params};
 
 /// For how long changes that follow a change are gathered, unless the Swarm says otherwise.
 const BATCH_WINDOW: Duration = Duration::from_secs(1);
@@ -24,12 +27,43 @@ pub struct SpecError {
     pub reason: String,
 }
 
-/// What a Swarm asks for.
+/// Where a Swarm is to run, as far as its limits depend on that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Home {
+    /// On Kubernetes.
+    Cluster,
+    /// On one machine, with child processes as workers.
+    Machine,
+}
+
+impl Home {
+    /// The shortest time from one renewal of a lease to the next: an API server has to bear those of
+    /// all workers, a file system bears more.
+    #[must_use]
+    pub const fn renew_min(self) -> Duration {
+        match self {
+            Self::Cluster => Duration::from_millis(500),
+            Self::Machine => Duration::from_millis(300),
+        }
+    }
+}
+
+/// The shortest and the longest lease: people have to wait for whoever falls silent.
+const LEASE_BOUNDS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_hours(1));
+/// The bounds of a job's priority.
+const PRIORITY_MAX: u32 = 1_000_000_000;
+
+/// What a Swarm in a cluster asks for.
 ///
 /// # Errors
 ///
 /// [`SpecError`] for what a schema older than this operator let through.
 pub fn desired(swarm: &Swarm) -> Result<Desired, SpecError> {
+    let name = swarm.metadata.name.as_deref().unwrap_or_default();
+    // Plain workers have no object that could not be named after it.
+    if swarm.protocol() == ProtocolSpec::Session {
+        name_fits(name)?;
+    }
     let mut jobs = Jobs::new();
     for (index, spec) in swarm.spec.jobs.iter().enumerate() {
         let at = |reason| SpecError { place: format!("spec.jobs[{index}]"), reason };
@@ -37,61 +71,133 @@ pub fn desired(swarm: &Swarm) -> Result<Desired, SpecError> {
         if jobs.contains_key(&name) {
             return Err(at(format!("job `{name}` stands twice; remove one")));
         }
-        let params = spec.params.as_ref().map_or(Ok(()), check_params);
-        params.map_err(at)?;
-        if spec.run_once == Some(true) && swarm.protocol() == ProtocolSpec::Plain {
-            return Err(at(format!(
-                "job `{name}` has runOnce, which needs workers that tell when it is done; write \
-                 worker.protocol: Session, or leave it out"
-            )));
-        }
         jobs.insert(name, job);
     }
-    let max_jobs = swarm.spec.worker.as_ref().and_then(|worker| worker.max_jobs);
-    let rebalance = swarm.spec.rebalance.clone().unwrap_or_default();
-    let handover = swarm.spec.handover.as_ref();
-    let release_timeout = handover.and_then(|handover| handover.release_timeout);
-    let timing = timing(&rebalance);
-    let release_timeout = release_timeout.map_or(timing.release_timeout, Into::into);
+    with_jobs(&swarm.spec, jobs, Home::Cluster)
+}
+
+/// What a spec asks for, whose inline jobs and those of its sources are `jobs`. Everything is checked
+/// that a schema without knowledge of the cluster can check: file, command line and API server refuse
+/// the same.
+pub(crate) fn with_jobs(spec: &SwarmSpec, jobs: Jobs, home: Home) -> Result<Desired, SpecError> {
+    check_pool(spec)?;
+    check_run_once(&jobs, spec.protocol())?;
+    let worker = spec.worker.clone().unwrap_or_default();
+    Runner::read(worker.runner)?;
+    let rebalance = spec.rebalance.clone().unwrap_or_default();
+    let handover = spec.handover.clone().unwrap_or_default();
+    let timing = Timing::default();
+    let timing = Timing {
+        initial_wait: rebalance.initial_wait.map_or(timing.initial_wait, Into::into),
+        return_grace: rebalance.return_grace.map_or(timing.return_grace, Into::into),
+        not_ready_grace: match rebalance.not_ready_grace.map(Into::into) {
+            Some(Duration::ZERO) => None,
+            Some(grace) => Some(grace),
+            None => timing.not_ready_grace,
+        },
+        release_timeout: handover.release_timeout.map_or(timing.release_timeout, Into::into),
+        fence_wait: lease_terms_for(spec, home)?.fence_wait(),
+    };
     Ok(Desired {
         jobs,
+        replication: match spec.replication.unwrap_or_default() {
+            ReplicationSpec::One => Replication::One,
+            ReplicationSpec::All => Replication::All,
+        },
         rules: rules(&rebalance),
-        max_jobs: max_jobs.map(self::max_jobs).transpose()?,
-        timing: Timing { release_timeout, fence_wait: lease_terms(swarm)?.fence_wait(), ..timing },
-        policy: policy(swarm)?,
+        max_jobs: worker.max_jobs.map(max_jobs).transpose()?,
+        timing,
+        policy: policy(spec)?,
         paused: rebalance.paused.unwrap_or_default(),
         batch_window: rebalance.batch_window.map_or(BATCH_WINDOW, Into::into),
-        replicas: swarm.spec.replicas.map(replicas).transpose()?,
-        ..Desired::default()
+        replicas: spec.replicas.map(replicas).transpose()?,
     })
 }
 
-/// What it takes to end an ownership.
-fn policy(swarm: &Swarm) -> Result<Policy, SpecError> {
-    let policy = swarm.spec.handover.as_ref().and_then(|handover| handover.policy);
-    match (policy.unwrap_or_default(), swarm.protocol()) {
-        (PolicySpec::AtLeastOnce, _) => Ok(Policy::AtLeastOnce),
-        (PolicySpec::Exclusive, ProtocolSpec::Session) => Ok(Policy::Exclusive),
-        (PolicySpec::Exclusive, ProtocolSpec::Plain) => Err(SpecError {
-            place: "spec.handover.policy".into(),
-            reason: "Exclusive needs workers that acknowledge what they are told; write \
-                     worker.protocol: Session, or leave it out"
-                .into(),
-        }),
+fn wrong<T>(place: &str, reason: impl Into<String>) -> Result<T, SpecError> {
+    Err(SpecError { place: place.to_owned(), reason: reason.into() })
+}
+
+/// Checks that what is made for a Swarm can be labelled with its name.
+pub(crate) fn name_fits(name: &str) -> Result<(), SpecError> {
+    match name.chars().count() {
+        0..=NAME_MAX => Ok(()),
+        count => {
+            wrong("metadata.name", format!("it has {count} characters; write at most {NAME_MAX}"))
+        }
     }
 }
 
-/// The timing of the sessions of a Swarm's workers.
+/// Checks the pool, and what other fields may say beside it.
+fn check_pool(spec: &SwarmSpec) -> Result<(), SpecError> {
+    let PoolSpec { stateful_set, deployment, pods } = &spec.pool;
+    let named = [stateful_set.is_some(), deployment.is_some(), pods.is_some()];
+    if named.into_iter().filter(|it| *it).count() != 1 {
+        let one = "write exactly one of `statefulSet: {name}`, `deployment: {name}` and \
+                   `pods: {matchLabels}`";
+        return wrong("spec.pool", one);
+    }
+    if pods.is_some() && spec.replicas.is_some() {
+        let reason = "nothing scales pods that go by labels; leave it out and add or delete pods";
+        return wrong("spec.replicas", reason);
+    }
+    let name = stateful_set.as_ref().or(deployment.as_ref()).and_then(|it| it.name.as_deref());
+    let characters = name.map_or(0, |name| name.chars().count());
+    if WORKLOAD_NAME_MAX < characters {
+        let most = format!("the name has {characters} characters; at most {WORKLOAD_NAME_MAX} fit");
+        return wrong("spec.pool", most);
+    }
+    let mode = spec.refresh.as_ref().and_then(|refresh| refresh.mode).unwrap_or_default();
+    if stateful_set.is_none() && matches!(mode, RefreshMode::Evict | RefreshMode::Delete) {
+        let reason = "Evict and Delete need pool.statefulSet: elsewhere the successor of a pod has \
+                      another name and finds no jobs under it when it starts; write HotReload or \
+                      None";
+        return wrong("spec.refresh.mode", reason);
+    }
+    Ok(())
+}
+
+/// Only workers of sessions can report that they finished a job.
+pub(crate) fn check_run_once(jobs: &Jobs, protocol: ProtocolSpec) -> Result<(), SpecError> {
+    let run_once = jobs.iter().find(|(_, job)| job.run_once);
+    match (protocol, run_once) {
+        (ProtocolSpec::Session, _) | (_, None) => Ok(()),
+        (ProtocolSpec::Plain, Some((job, _))) => {
+            let reason = format!(
+                "job `{job}` has `runOnce`, which needs workers that report when it is done: write \
+                 worker.protocol: Session, or leave `runOnce` out"
+            );
+            wrong("spec.jobs", reason)
+        }
+    }
+}
+
+/// What it takes to end an ownership.
+fn policy(spec: &SwarmSpec) -> Result<Policy, SpecError> {
+    let policy = spec.handover.as_ref().and_then(|handover| handover.policy);
+    match (policy.unwrap_or_default(), spec.protocol()) {
+        (PolicySpec::AtLeastOnce, _) => Ok(Policy::AtLeastOnce),
+        (PolicySpec::Exclusive, ProtocolSpec::Session) => Ok(Policy::Exclusive),
+        (PolicySpec::Exclusive, ProtocolSpec::Plain) => {
+            let reason = "Exclusive needs workers that acknowledge their views; write \
+                          worker.protocol: Session, or leave it out";
+            wrong("spec.handover.policy", reason)
+        }
+    }
+}
+
+/// The timing of the sessions of a Swarm's workers in a cluster.
 ///
 /// # Errors
 ///
 /// [`SpecError`] for what a schema older than this operator let through.
 pub fn lease_terms(swarm: &Swarm) -> Result<LeaseTerms, SpecError> {
-    /// Shorter renewals, and longer leases, are refused: the API server has to bear the ones, and
-    /// people have to wait for the others.
-    const BOUNDS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_hours(1));
+    lease_terms_for(&swarm.spec, Home::Cluster)
+}
+
+pub(crate) fn lease_terms_for(spec: &SwarmSpec, home: Home) -> Result<LeaseTerms, SpecError> {
     let default = LeaseTerms::default();
-    let handover = swarm.spec.handover.clone().unwrap_or_default();
+    let handover = spec.handover.clone().unwrap_or_default();
     let lease = handover.lease.unwrap_or_default();
     let terms = LeaseTerms {
         duration: lease.duration.map_or(default.duration, Into::into),
@@ -99,24 +205,24 @@ pub fn lease_terms(swarm: &Swarm) -> Result<LeaseTerms, SpecError> {
         stop_timeout: handover.stop_timeout.map_or(default.stop_timeout, Into::into),
         ..default
     };
-    let wrong = |place: &str, reason| Err(SpecError { place: place.into(), reason });
-    if terms.renew < BOUNDS.0 {
-        let reason = format!("{:?} is too often; write 500ms or more", terms.renew);
+    if terms.renew < home.renew_min() {
+        let reason =
+            format!("{:?} is too often; write {:?} or more", terms.renew, home.renew_min());
         return wrong("spec.handover.lease.renew", reason);
     }
-    if BOUNDS.1 < terms.duration {
-        let reason = format!("{:?} is too long; write 1h or less", terms.duration);
-        return wrong("spec.handover.lease.duration", reason);
+    let place = "spec.handover.lease.duration";
+    if terms.duration < LEASE_BOUNDS.0 {
+        return wrong(place, format!("{:?} is too short; write 2s or more", terms.duration));
     }
-    match terms.check() {
-        Ok(()) => Ok(terms),
-        Err(error) => wrong("spec.handover.lease.duration", error.to_string()),
+    if LEASE_BOUNDS.1 < terms.duration {
+        return wrong(place, format!("{:?} is too long; write 1h or less", terms.duration));
     }
+    terms.check().map(|()| terms).or_else(|error| wrong(place, error.to_string()))
 }
 
 /// A job and its wishes, or the sentence that says what is wrong with it.
 pub(crate) fn job(spec: &api::Job) -> Result<(JobName, Job), String> {
-    let api::Job { name, share, pin, priority, run_once: _, params: _ } = spec;
+    let api::Job { name, share, pin, priority, run_once, params } = spec;
     let name = JobName::new(name).map_err(|error| error.to_string())?;
     let share = share.map(|percent| {
         let share = u8::try_from(percent).ok().and_then(|percent| Share::new(percent).ok());
@@ -128,12 +234,21 @@ pub(crate) fn job(spec: &api::Job) -> Result<(JobName, Job), String> {
         let slot = u32::try_from(pin).map(Slot);
         slot.map_err(|_| format!("job `{name}` has the pin {pin}; write a slot: 0, 1, 2, …"))
     });
+    let params = params.clone().unwrap_or_default();
+    check_params(&params)?;
+    let (priority, run_once) = (priority.unwrap_or_default(), run_once.unwrap_or_default());
+    if PRIORITY_MAX < priority.unsigned_abs() {
+        return Err(format!(
+            "job `{name}` has the priority {priority}; write a number from -{PRIORITY_MAX} to \
+             {PRIORITY_MAX}"
+        ));
+    }
     let (share, pin) = (share.transpose()?, pin.transpose()?);
-    Ok((name, Job { pin, priority: priority.unwrap_or_default(), share }))
+    Ok((name, Job { pin, priority, share, run_once, params: params.into() }))
 }
 
 /// The most jobs of a worker.
-pub(crate) fn max_jobs(max_jobs: i32) -> Result<u32, SpecError> {
+fn max_jobs(max_jobs: i32) -> Result<u32, SpecError> {
     u32::try_from(max_jobs).ok().filter(|most| 0 < *most).ok_or_else(|| SpecError {
         place: "spec.worker.maxJobs".into(),
         reason: format!("{max_jobs} is no number of jobs; write 1 or more, or leave it out"),
@@ -141,30 +256,23 @@ pub(crate) fn max_jobs(max_jobs: i32) -> Result<u32, SpecError> {
 }
 
 fn replicas(replicas: i32) -> Result<u32, SpecError> {
-    u32::try_from(replicas).map_err(|_| SpecError {
+    let count = u32::try_from(replicas).ok().filter(|count| *count <= WORKERS_MAX);
+    count.ok_or_else(|| SpecError {
         place: "spec.replicas".into(),
-        reason: format!("{replicas} is no number of workers; write 0 or more, or leave it out"),
+        reason: format!(
+            "{replicas} is no number of workers; write 0 to {WORKERS_MAX}, or leave it out"
+        ),
     })
 }
 
 /// How to plan.
-pub(crate) fn rules(rebalance: &RebalanceSpec) -> Rules {
+fn rules(rebalance: &RebalanceSpec) -> Rules {
     let mode = match rebalance.mode.unwrap_or_default() {
         ModeSpec::Sticky => Mode::Sticky,
         ModeSpec::Canonical => Mode::Canonical,
     };
     let moves_max = rebalance.max_moves_in_flight.and_then(|most| usize::try_from(most).ok());
     Rules { mode, moves_max }
-}
-
-/// How long to wait for absent workers.
-pub(crate) fn timing(rebalance: &RebalanceSpec) -> Timing {
-    let default = Timing::default();
-    Timing {
-        initial_wait: rebalance.initial_wait.map_or(default.initial_wait, Into::into),
-        return_grace: rebalance.return_grace.map_or(default.return_grace, Into::into),
-        ..default
-    }
 }
 
 #[cfg(test)]
@@ -186,12 +294,21 @@ mod tests {
              paused: true, maxMovesInFlight: 3, batchWindow: 0s}}"
         ));
         let desired = desired.unwrap();
-        let a = Job { pin: Some(Slot(2)), priority: -3, share: Share::new(40).ok() };
+        let share = Share::new(40).ok();
+        let a = Job { pin: Some(Slot(2)), priority: -3, share, ..Job::default() };
         assert_eq!(desired.jobs.into_values().collect::<Vec<_>>(), [a, Job::default()]);
         assert_eq!((desired.max_jobs, desired.rules.mode), (Some(7), Mode::Canonical));
         assert_eq!((desired.paused, desired.replicas), (true, Some(4)));
         assert_eq!((desired.rules.moves_max, desired.batch_window), (Some(3), Duration::ZERO));
         assert_eq!(desired.timing.return_grace, Duration::from_secs(5));
+    }
+
+    #[test]
+    fn a_grace_of_zero_is_for_ever() {
+        let grace = |text| spec(&format!("{POOL}\n{text}")).unwrap().timing.not_ready_grace;
+        assert_eq!(grace("rebalance: {notReadyGrace: 0s}"), None);
+        assert_eq!(grace("rebalance: {notReadyGrace: 7s}"), Some(Duration::from_secs(7)));
+        assert_eq!(grace(""), Some(Duration::from_mins(5)));
     }
 
     #[test]
@@ -203,7 +320,7 @@ mod tests {
             ("jobs: [{name: a}, {name: a}]", "spec.jobs[1]: job `a` stands twice"),
             ("replicas: -1", "spec.replicas: -1 is no number of workers"),
             ("worker: {maxJobs: 0}", "spec.worker.maxJobs: 0 is no number of jobs"),
-            ("jobs: [{name: a, runOnce: true}]", "spec.jobs[0]: job `a` has runOnce, which needs"),
+            ("jobs: [{name: a, runOnce: true}]", "spec.jobs: job `a` has `runOnce`, which needs"),
             ("jobs: [{name: a, params: {\"-\": x}}]", "spec.jobs[0]: `-` cannot name a param"),
             ("handover: {policy: Exclusive}", "spec.handover.policy: Exclusive needs workers"),
         ];

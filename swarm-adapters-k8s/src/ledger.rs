@@ -8,8 +8,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::PostParams;
+use kube::api::{DeleteParams, PostParams, Preconditions};
 use kube::core::Request;
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
@@ -19,7 +18,8 @@ use swarm_core::ports::{LedgerStore, Seen, StoreError};
 use swarm_core::stored::Stored;
 use tokio::sync::Mutex;
 
-use crate::api::{API_VERSION, Claimant, SwarmLedger, SwarmLedgerSpec};
+use crate::api::{Claimant, SwarmLedger, SwarmLedgerSpec};
+use crate::rollback::Rollbacks;
 use form::{Head, Memory, PARTS_LEFT, names, new_texts, to_spec};
 use parts::{Parts, Texts, missing};
 
@@ -34,6 +34,9 @@ pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What the API server says about fields that its definitions do not have.
 const STRICT: &str = "strict decoding error";
+
+/// What the API server says when an admission webhook refuses, with a code of the webhook's choice.
+const DENIED_BY_WEBHOOK: &str = "denied the request";
 
 /// Tells whether the object with this UID still exists.
 pub type IsAlive = Box<dyn Fn(&str) -> bool + Send + Sync>;
@@ -58,6 +61,7 @@ pub struct KubeLedgerStore {
     pool: Claimant,
     is_alive: IsAlive,
     is_current: IsCurrent,
+    rollbacks: Rollbacks,
     memory: Mutex<Memory>,
 }
 
@@ -79,14 +83,36 @@ impl KubeLedgerStore {
         let name = format!("{}.{}", pool.kind.to_lowercase(), pool.name);
         let api = Api::namespaced(client.clone(), namespace);
         let parts = Parts::new(client.clone(), namespace, &name);
-        let memory = Mutex::default();
-        Self { client, api, parts, name, swarm, pool, is_alive, is_current, memory }
+        let (rollbacks, memory) = (Rollbacks::default(), Mutex::default());
+        Self { client, api, parts, name, swarm, pool, is_alive, is_current, rollbacks, memory }
+    }
+
+    /// The same store, which reports to `rollbacks` when the ledger is older than it was.
+    #[must_use]
+    pub fn noticing(self, rollbacks: Rollbacks) -> Self {
+        Self { rollbacks, ..self }
     }
 
     /// The UID of the workload that this store was made for.
     #[must_use]
     pub fn pool_uid(&self) -> &str {
         &self.pool.uid
+    }
+
+    /// Removes the ledger, if it is still as this store knows it; its parts go with it.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Unavailable`] or [`StoreError::Refused`]. One that has changed meanwhile is
+    /// somebody else's by now, and stays.
+    pub async fn remove(&self) -> Result<(), StoreError> {
+        let known = self.memory.lock().await.head.take();
+        let head = match known {
+            Some(head) => Some(head),
+            None => self.read().await?,
+        };
+        let Some(Head { uid, seen, .. }) = head else { return Ok(()) };
+        remove(&self.api, &self.name, uid, seen.0).await
     }
 
     fn what(&self) -> String {
@@ -107,14 +133,8 @@ impl KubeLedgerStore {
         object.metadata.resource_version = seen.map(|seen| seen.0.clone());
         object.metadata.annotations =
             parts_left.then(|| [(PARTS_LEFT.to_owned(), "true".to_owned())].into());
-        object.metadata.owner_references = Some(vec![OwnerReference {
-            api_version: API_VERSION.into(),
-            kind: self.swarm.kind.clone(),
-            name: self.swarm.name.clone(),
-            uid: self.swarm.uid.clone(),
-            controller: Some(true),
-            block_owner_deletion: None,
-        }]);
+        // No owner: a deletion in the foreground would remove the ledger before anybody was released.
+        // It is removed after the release.
         let body = serde_json::to_vec(&object)
             .map_err(|error| StoreError::Unavailable { what: self.what(), source: error.into() })?;
         check_size(body.len(), || {
@@ -208,14 +228,22 @@ impl KubeLedgerStore {
 impl LedgerStore for KubeLedgerStore {
     async fn load(&self) -> Result<Option<(Ledger, Seen)>, StoreError> {
         let mut memory = self.memory.lock().await;
-        let Memory { head, texts } = &mut *memory;
+        let Memory { head, texts, .. } = &mut *memory;
         head.take_if(|known| !(self.is_current)(&self.name, &known.seen));
         if let Some(known) = head {
             return Ok(Some((known.ledger(texts)?, known.seen.clone())));
         }
         let mut gone = None;
         for _ in 0..READS_MAX {
-            let Some(mut read) = self.read().await? else {
+            let read = self.read().await?;
+            if let Some(read) = &read
+                && memory.is_rolled_back(read, &self.rollbacks)
+            {
+                // What this turn goes by is undone; the next one has it from the store.
+                return Err(StoreError::Conflict { what: self.what() });
+            }
+            let Memory { head, texts, .. } = &mut *memory;
+            let Some(mut read) = read else {
                 texts.clear();
                 return Ok(None);
             };
@@ -241,7 +269,7 @@ impl LedgerStore for KubeLedgerStore {
     async fn save(&self, ledger: &Ledger, seen: Option<&Seen>) -> Result<Seen, StoreError> {
         let mut memory = self.memory.lock().await;
         // Whatever happens now, what was read before is no longer to be trusted.
-        let Memory { head, texts } = &mut *memory;
+        let Memory { head, texts, .. } = &mut *memory;
         let before = head.take().filter(|known| Some(&known.seen) == seen);
         if seen.is_some() && before.is_none() {
             // Which parts it has is not known any more.
@@ -258,9 +286,54 @@ impl LedgerStore for KubeLedgerStore {
         let is_tidy = self.parts.delete(&garbage - &named).await;
         written.is_untidy = !is_tidy || before.as_ref().is_some_and(|before| before.is_untidy);
         texts.retain(|name, _| named.contains(name));
+        // That it was written counts, whatever it tells of the store.
+        memory.is_rolled_back(&written, &self.rollbacks);
         let seen = written.seen.clone();
-        *head = Some(written);
+        memory.head = Some(written);
         Ok(seen)
+    }
+}
+
+/// Whose a ledger is.
+pub(crate) struct Claim {
+    pub(crate) swarm: Claimant,
+    pub(crate) pool: Claimant,
+    uid: String,
+    version: String,
+}
+
+impl Claim {
+    /// That on the ledger of this name, if there is one.
+    pub(crate) async fn on(api: &Api<SwarmLedger>, name: &str) -> Result<Option<Self>, StoreError> {
+        let found = bounded(format!("ledger `{name}`"), api.get_opt(name)).await;
+        let pool = name.split_once('.').map_or(name, |(_, pool)| pool);
+        let found = found.map_err(|error| unreadable(pool, error))?;
+        Ok(found.map(|object| Self {
+            uid: object.metadata.uid.unwrap_or_default(),
+            version: object.metadata.resource_version.unwrap_or_default(),
+            swarm: object.spec.swarm,
+            pool: object.spec.pool,
+        }))
+    }
+
+    /// Removes the ledger as it was when the claim was read.
+    pub(crate) async fn remove(self, api: &Api<SwarmLedger>, name: &str) -> Result<(), StoreError> {
+        remove(api, name, self.uid, self.version).await
+    }
+}
+
+/// Removes a ledger in this very state. One that has changed is needed by somebody.
+async fn remove(
+    api: &Api<SwarmLedger>,
+    name: &str,
+    uid: String,
+    version: String,
+) -> Result<(), StoreError> {
+    let preconditions = Preconditions { uid: Some(uid), resource_version: Some(version) };
+    let params = DeleteParams::default().preconditions(preconditions);
+    match bounded(format!("ledger `{name}`"), api.delete(name, &params)).await {
+        Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
+        Err(error) => Err(error),
     }
 }
 
@@ -336,7 +409,7 @@ pub(crate) async fn bounded<T>(
     what: String,
     request: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, StoreError> {
-    in_time(what.clone(), request).await?.map_err(|error| told(what, error))
+    in_time(what.clone(), request).await?.map_err(|error| classify_error(what, error))
 }
 
 /// Awaits one request, for a bounded time.
@@ -349,7 +422,7 @@ async fn in_time<T>(
 }
 
 /// Tells a failure by what the caller can do.
-fn told(what: String, error: kube::Error) -> StoreError {
+fn classify_error(what: String, error: kube::Error) -> StoreError {
     match &error {
         // 404 for an object that was there: deleted meanwhile, which is a change like any other.
         kube::Error::Api(status)
@@ -357,7 +430,11 @@ fn told(what: String, error: kube::Error) -> StoreError {
         {
             StoreError::Conflict { what }
         }
-        kube::Error::Api(status) if status.is_forbidden() || status.is_invalid() => {
+        kube::Error::Api(status)
+            if status.is_forbidden()
+                || status.is_invalid()
+                || status.message.contains(DENIED_BY_WEBHOOK) =>
+        {
             let reason = format!("{what} was refused: {}", status.message);
             StoreError::Refused { code: "WriteRefused", reason }
         }

@@ -11,24 +11,24 @@ mod error;
 mod jobs;
 mod online;
 mod pool;
-mod spec;
-mod terms;
+mod runner;
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use swarm_core::handover::{LeaseTerms, Policy};
-use swarm_core::{Desired, JobName, Rules, Timing};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use swarm_core::Desired;
+use swarm_core::handover::LeaseTerms;
 
 pub use error::ManifestError;
 pub(crate) use online::{SourceError, jobs_in_namespace};
-pub use terms::{Handover, Pacing, Runner};
+pub use runner::Runner;
 
-use crate::api::RebalanceSpec;
-use crate::convert::{self, SpecError};
+use crate::api::SwarmSpec;
+use crate::convert::{self, Home, SpecError};
 use crate::schema;
 use crate::yaml::printable;
 use documents::{Object, Objects};
-pub(crate) use jobs::{JobList, check_params};
+pub(crate) use jobs::check_params;
 use pool::WorkerPool;
 
 /// The most workers that a manifest may ask for.
@@ -41,10 +41,6 @@ pub struct Manifest {
     pub name: String,
     /// What it asks for. `rules.moves_max` is `rebalance.maxMovesInFlight`.
     pub desired: Desired,
-    /// The jobs that are done once they have ended by themselves.
-    pub run_once: BTreeSet<JobName>,
-    /// What jobs are told beside their name. Jobs that are told nothing do not stand here.
-    pub params: BTreeMap<JobName, BTreeMap<String, String>>,
     /// How many workers there are: `spec.replicas`, else what the pool's workload in the same file
     /// says, or how many of its pods stand there.
     pub replicas: Option<u32>,
@@ -55,15 +51,13 @@ pub struct Manifest {
     pub worker_name: String,
     /// What the workers do with a job.
     pub runner: Runner,
-    /// How jobs are handed over. Its `release_timeout` is also the one of `desired.timing`.
-    pub handover: Handover,
-    /// When turns are made.
-    pub pacing: Pacing,
+    /// The timing of the sessions of its workers.
+    pub lease: LeaseTerms,
     /// What was passed over, a sentence each.
     pub notes: Vec<String>,
 }
 
-/// Reads the Swarm called `name` (or the only one) from YAML or JSON documents.
+/// Reads the Swarm called `name` (or the only one) from YAML or JSON documents, to be run in `home`.
 ///
 /// The limit of 2,000 inline jobs, which protects the API server, does not apply here. Time is
 /// O(bytes + jobs · log jobs).
@@ -81,98 +75,65 @@ pub struct Manifest {
 ///   jobs: [{name: "stream:cars:new"}]
 ///   pool: {statefulSet: {name: swarm-worker}}
 /// "#;
-/// let manifest = swarm_adapters_k8s::manifest::parse(text, None)?;
+/// use swarm_adapters_k8s::convert::Home;
+/// use swarm_adapters_k8s::manifest::parse;
+///
+/// let manifest = parse(text, None, Home::Cluster)?;
 /// assert_eq!(manifest.worker_name, "swarm-worker");
 ///
 /// let misspelt = text.replace("jobs:", "job:");
-/// let error = swarm_adapters_k8s::manifest::parse(&misspelt, None).unwrap_err();
+/// let error = parse(&misspelt, None, Home::Cluster).unwrap_err();
 /// assert_eq!(error.to_string(), "Swarm `streams`: unknown field `spec.job`; did you mean `jobs`?");
 /// # Ok::<(), swarm_adapters_k8s::manifest::ManifestError>(())
 /// ```
-pub fn parse(text: &str, name: Option<&str>) -> Result<Manifest, ManifestError> {
+pub fn parse(text: &str, name: Option<&str>, home: Home) -> Result<Manifest, ManifestError> {
     let objects = Objects::read(text)?;
     let swarm = objects.swarm(name)?;
     let name = swarm.name().to_owned();
     let wrong = |source| ManifestError::Spec { swarm: name.clone(), source };
-    let spec::Spec {
-        jobs,
-        job_sources,
-        replicas,
-        pool,
-        worker,
-        view: _,
-        handover,
-        rebalance,
-        replication,
-        refresh,
-    } = read_spec(swarm)?;
-    let refresh = refresh.and_then(|refresh| refresh.mode).unwrap_or_default();
-    pool::check(&pool, replicas, refresh).map_err(wrong)?;
+    let (schema, mut spec) = read_spec(swarm)?;
+    convert::name_fits(&name).map_err(wrong)?;
+    let jobs = jobs::read(swarm, &objects, std::mem::take(&mut spec.jobs), &spec.job_sources)?;
+    let asked = convert::with_jobs(&spec, jobs, home).map_err(wrong)?;
+    let lease = convert::lease_terms_for(&spec, home).map_err(wrong)?;
+    let runner = spec.worker.as_mut().and_then(|worker| worker.runner.take());
+    let runner = Runner::read(runner).map_err(wrong)?;
     let WorkerPool { name: worker_name, workers, first_slot } =
-        WorkerPool::read(&objects, swarm, pool)?;
-    let replicas = replicas.map(|count| bounded(count, "spec.replicas")).transpose();
-    let JobList { jobs, run_once, params } = JobList::read(swarm, &objects, jobs, job_sources)?;
-    let handover = Handover::read(handover).map_err(wrong)?;
-    let protocol = worker.as_ref().and_then(|worker| worker.protocol);
-    let (max_jobs, runner) = worker.map_or((None, None), |worker| (worker.max_jobs, worker.runner));
-    let max_jobs = max_jobs.map(convert::max_jobs).transpose().map_err(wrong)?;
-    let mut notes = objects.notes();
-    if protocol != Some(spec::Protocol::Session) {
-        notes.extend(of_sessions(handover.policy, !run_once.is_empty()));
-    }
-    let (rules, timing, pacing) = pace(&rebalance.unwrap_or_default());
-    let lease = LeaseTerms { duration: handover.lease_duration, ..LeaseTerms::default() };
-    let (release_timeout, fence_wait) = (handover.release_timeout, lease.fence_wait());
-    let timing = Timing { release_timeout, fence_wait, ..timing };
+        WorkerPool::read(&objects, swarm, spec.pool)?;
+    // What nothing here gives a meaning to: the API server would refuse it all the same.
+    schema::check_bounds(&schema, &swarm.value)
+        .map_err(|reason| ManifestError::Field { swarm: name.clone(), reason })?;
     Ok(Manifest {
-        desired: Desired {
-            jobs,
-            replication: replication.unwrap_or_default().into(),
-            rules,
-            max_jobs,
-            timing,
-            policy: handover.policy,
-            paused: pacing.paused,
-            batch_window: pacing.batch_window,
-            replicas: None,
-        },
-        run_once,
-        params,
-        replicas: replicas.map_err(wrong)?.or(workers),
+        replicas: asked.replicas.or(workers),
+        // Nothing scales the workers of a file but the file.
+        desired: Desired { replicas: None, ..asked },
         first_slot,
         worker_name,
-        runner: Runner::read(runner).map_err(wrong)?,
-        handover,
-        pacing,
-        notes,
+        runner,
+        lease,
+        notes: objects.notes(),
         name,
     })
 }
 
-/// What a cluster refuses of a Swarm whose workers are not said to speak the protocol. On one machine
-/// all of them do.
-fn of_sessions(policy: Policy, has_finite: bool) -> Option<String> {
-    let what = match policy {
-        Policy::Exclusive => "`handover.policy: Exclusive`",
-        Policy::AtLeastOnce if has_finite => "`runOnce`",
-        Policy::AtLeastOnce => return None,
-    };
-    Some(format!("a cluster takes {what} only beside `worker.protocol: Session`"))
+/// The Swarm, without what every object has.
+#[derive(Deserialize, JsonSchema)]
+struct Document {
+    spec: SwarmSpec,
 }
 
-/// The spec, once its structure is sound.
-fn read_spec(swarm: &Object) -> Result<spec::Spec, ManifestError> {
+/// The spec, once its structure is sound, with its schema.
+fn read_spec(swarm: &Object) -> Result<(JSONSchemaProps, SwarmSpec), ManifestError> {
     let field = |reason| ManifestError::Field { swarm: swarm.name().to_owned(), reason };
     if swarm.name().is_empty() {
         return Err(field("field `metadata.name` is missing".to_owned()));
     }
-    let known = schema::of::<spec::Document>().map_err(|error| field(error.to_string()))?;
+    let known = schema::of::<Document>().map_err(|error| field(error.to_string()))?;
     schema::check_object(&known, &swarm.value).map_err(field)?;
-    let document: spec::Document =
-        serde_path_to_error::deserialize(&swarm.value).map_err(|error| {
-            field(printable(&format!("field `{}`: {}", error.path(), error.inner())))
-        })?;
-    Ok(document.spec)
+    let document: Document = serde_path_to_error::deserialize(&swarm.value).map_err(|error| {
+        field(printable(&format!("field `{}`: {}", error.path(), error.inner())))
+    })?;
+    Ok((known, document.spec))
 }
 
 /// A number of workers.
@@ -182,15 +143,6 @@ fn bounded(count: i64, place: &str) -> Result<u32, SpecError> {
         place: place.to_owned(),
         reason: format!("write a whole number from 0 to {WORKERS_MAX}"),
     })
-}
-
-/// How and when jobs move.
-fn pace(rebalance: &spec::Rebalance) -> (Rules, Timing, Pacing) {
-    let pacing = Pacing::read(rebalance);
-    let &spec::Rebalance { mode, max_moves_in_flight, initial_wait, return_grace, .. } = rebalance;
-    let common = RebalanceSpec { mode, initial_wait, return_grace, ..RebalanceSpec::default() };
-    let moves_max = max_moves_in_flight.and_then(|most| usize::try_from(most).ok());
-    (Rules { moves_max, ..convert::rules(&common) }, convert::timing(&common), pacing)
 }
 
 #[cfg(test)]

@@ -28,8 +28,17 @@ pub struct Metrics {
     pub sessions: Gauge,
     /// Jobs whose holders were asked to let go and have not done so yet.
     pub releases_under_way: Gauge,
+    /// Requests that the API server refused for good, by what they were for.
+    pub refusals: Family<RefusalLabels, Counter>,
     /// Pods replaced so that they read their view, by what became of it.
     pub refreshes: Family<RefreshLabels, Counter>,
+}
+
+/// What a refused request was for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct RefusalLabels {
+    /// One of [`RefusedRequest::as_str`](crate::status::RefusedRequest::as_str).
+    pub request: &'static str,
 }
 
 /// What became of the replacement of a pod.
@@ -42,7 +51,7 @@ pub struct RefreshLabels {
 /// How a turn ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct TurnLabels {
-    /// `ok`, `conflict`, `unavailable` or `refused`.
+    /// `ok`, `conflict`, `unavailable`, `refused` or `panicked`.
     pub result: &'static str,
 }
 
@@ -61,6 +70,7 @@ impl Metrics {
             revocations: Counter::default(),
             sessions: Gauge::default(),
             releases_under_way: Gauge::default(),
+            refusals: Family::default(),
             refreshes: Family::default(),
         };
         let registry = registry.sub_registry_with_prefix("swarm");
@@ -89,6 +99,11 @@ impl Metrics {
             "releases_under_way",
             "Jobs whose holders were asked to let go and have not done so yet",
             metrics.releases_under_way.clone(),
+        );
+        registry.register(
+            "refusals",
+            "Requests that the API server refused for good, by what they were for",
+            metrics.refusals.clone(),
         );
         registry.register(
             "refreshes",

@@ -18,6 +18,9 @@ pub const NUDGE_ANNOTATION: &str = "swarm.k8slab.info/nudge";
 /// syncs a pod about once a second: each attempt makes a change that follows wait for its turn.
 const PAUSES: [Duration; 2] = [Duration::from_millis(300), Duration::from_secs(5)];
 
+/// How many attempts are made for one write of the view.
+const ROUND: usize = PAUSES.len() + 1;
+
 /// What is to be done for one pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Nudge {
@@ -38,13 +41,22 @@ pub fn nudge(annotation: Option<&str>, version: u64, since: Duration) -> Nudge {
     let Some((_, attempt)) = annotation.and_then(parse).filter(|(of, _)| *of == version) else {
         return Nudge::Now(format!("{version}.1"));
     };
-    let Some(pause) = attempt.checked_sub(1).and_then(|done| PAUSES.get(done)) else {
+    let Some(pause) = attempt.checked_sub(1).and_then(|done| PAUSES.get(done % ROUND)) else {
         return Nudge::Done;
     };
     match pause.checked_sub(since).filter(|left| !left.is_zero()) {
         Some(left) => Nudge::In(left),
         None => Nudge::Now(format!("{version}.{}", attempt + 1)),
     }
+}
+
+/// The annotation that nudges a pod once more for `version`, which it may have been nudged for often
+/// enough: the view was repaired since. It begins another round of attempts.
+#[must_use]
+pub fn again(annotation: Option<&str>, version: u64) -> String {
+    let made = annotation.and_then(parse).filter(|(of, _)| *of == version);
+    let rounds = made.map_or(0, |(_, attempt)| attempt.div_ceil(ROUND));
+    format!("{version}.{}", rounds.saturating_mul(ROUND).saturating_add(1))
 }
 
 /// The version that an annotation tells; `None` if it makes no sense.
@@ -70,6 +82,17 @@ mod tests {
         assert_eq!(nudge(Some("7.1"), 7, PAUSES[0]), Nudge::Now("7.2".into()));
         assert_eq!(nudge(Some("7.2"), 7, PAUSES[1]), Nudge::Now("7.3".into()));
         assert_eq!(nudge(Some("7.3"), 7, Duration::MAX), Nudge::Done);
+    }
+
+    #[test]
+    fn a_repaired_view_begins_another_round_of_the_same_length() {
+        let cases =
+            [(None, "7.1"), (Some("6.3"), "7.1"), (Some("7.1"), "7.4"), (Some("7.3"), "7.4")];
+        for (annotation, expected) in cases {
+            assert_eq!(again(annotation, 7), expected, "{annotation:?}");
+        }
+        assert_eq!(nudge(Some("7.4"), 7, PAUSES[0]), Nudge::Now("7.5".into()));
+        assert_eq!(nudge(Some("7.6"), 7, Duration::MAX), Nudge::Done);
     }
 
     #[test]

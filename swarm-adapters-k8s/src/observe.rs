@@ -4,12 +4,13 @@
 //! restart of the operator makes it wait longer, never shorter.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use swarm_core::handover::SessionId;
 use swarm_core::{Observed, Presence, Slot, WorkerSeen};
+use tokio::time::Instant;
 
 use crate::slots::Slots;
 
@@ -18,6 +19,7 @@ use crate::slots::Slots;
 pub struct Sightings {
     watched: Instant,
     away: BTreeMap<Slot, Instant>,
+    not_ready: BTreeMap<Slot, Instant>,
     leaving: BTreeMap<Slot, Instant>,
 }
 
@@ -25,7 +27,8 @@ impl Sightings {
     /// Nothing seen yet; watching starts `now`.
     #[must_use]
     pub fn new(now: Instant) -> Self {
-        Self { watched: now, away: BTreeMap::new(), leaving: BTreeMap::new() }
+        let (away, not_ready, leaving) = Default::default();
+        Self { watched: now, away, not_ready, leaving }
     }
 
     /// What is seen of a pool at `now`.
@@ -45,10 +48,13 @@ impl Sightings {
             let is_lost = pod.is_some_and(|pod| is_lost(pod) || waits_for_successor(slots, pod));
             let sight = Sight::of(pod, wanted.contains(&slot), is_lost);
             let away = since(&mut self.away, slot, sight == Sight::Away, now);
+            // One that is recreated again and again is not ready all that time.
+            let is_unready = matches!(sight, Sight::Away | Sight::NotReady);
+            let not_ready = since(&mut self.not_ready, slot, is_unready, now);
             let leaving = since(&mut self.leaving, slot, sight == Sight::Leaving, now);
             let presence = match sight {
                 Sight::Ready => Presence::Ready,
-                Sight::NotReady => Presence::NotReady,
+                Sight::NotReady => Presence::NotReady(not_ready),
                 Sight::Away => Presence::Away(away),
                 Sight::Leaving => Presence::Leaving(leaving),
                 Sight::Nothing => continue,
@@ -59,6 +65,7 @@ impl Sightings {
             workers.insert(slot, WorkerSeen { name, presence, session });
         }
         self.away.retain(|slot, _| workers.contains_key(slot));
+        self.not_ready.retain(|slot, _| workers.contains_key(slot));
         self.leaving.retain(|slot, _| workers.contains_key(slot));
         Observed {
             workers,
@@ -182,7 +189,7 @@ mod tests {
         let pods = [pod(5, true), pod(6, false)];
         let observed = Sightings::new(now).observe(&slots(&pool(3, 5), &pods), nobody, now);
         let away = Presence::Away(Duration::ZERO);
-        let expected = [(5, Presence::Ready), (6, Presence::NotReady), (7, away)];
+        let expected = [(5, Presence::Ready), (6, Presence::NotReady(Duration::ZERO)), (7, away)];
         assert_eq!((presences(&observed), observed.workers_desired), (expected.into(), 3));
     }
 
@@ -196,6 +203,22 @@ mod tests {
         sightings.observe(&slots(&pool(1, 0), &[pod(0, true)]), nobody, start + 2 * second);
         let again = sightings.observe(&slots(&pool(1, 0), &[]), nobody, start + 3 * second);
         assert_eq!(presences(&again), [(0, Presence::Away(Duration::ZERO))]);
+    }
+
+    #[test]
+    fn a_worker_is_not_ready_since_it_was_ready_last_whatever_became_of_its_pod() {
+        let (start, second) = (Instant::now(), Duration::from_secs(1));
+        let mut sightings = Sightings::new(start);
+        let mut seen = |pods: &[Pod], now| {
+            presences(&sightings.observe(&slots(&pool(1, 0), pods), nobody, now))[0].1
+        };
+        assert_eq!(seen(&[pod(0, true)], start), Presence::Ready);
+        assert_eq!(seen(&[pod(0, false)], start), Presence::NotReady(Duration::ZERO));
+        assert_eq!(seen(&[], start + second), Presence::Away(Duration::ZERO));
+        assert_eq!(seen(&[pod(0, false)], start + 2 * second), Presence::NotReady(2 * second));
+        assert_eq!(seen(&[pod(0, true)], start + 3 * second), Presence::Ready);
+        let again = seen(&[pod(0, false)], start + 4 * second);
+        assert_eq!(again, Presence::NotReady(Duration::ZERO));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::time::Duration;
 use swarm_core::{PLAIN_HANDOVER, Slot};
 
 use crate::api::{RefreshMode, Swarm};
-use crate::nudge::{Nudge, nudge, version_of};
+use crate::nudge::{Nudge, again, nudge, version_of};
 
 /// Says with which publication a pod started: the newest one when it was created. Only where pods are
 /// replaced.
@@ -72,11 +72,13 @@ pub struct Worker {
     /// The publication that last changed its jobs.
     pub version: u64,
     /// The publication that last gave one of its jobs to another worker.
-    pub gave: u64,
+    pub last_handoff_version: u64,
     /// The newest publication that it is known to have.
     pub has: u64,
     /// The nudge it carries, and how long ago that was made.
     pub nudge: Option<(String, Duration)>,
+    /// Whether the view was repaired since that was made: somebody else may have been read meanwhile.
+    pub is_repaired: bool,
     /// How long ago it was first told what it gave; `None` if not by this process.
     pub let_go_for: Option<Duration>,
     /// Whether it is ready.
@@ -92,11 +94,11 @@ impl Worker {
 
     /// For how long the others wait for this one.
     fn holds_up_for(&self, terms: &RefreshTerms) -> Duration {
-        let has_let_go = terms.asks && self.gave <= self.has;
-        if self.gave == 0 || has_let_go {
+        let has_let_go = terms.asks && self.last_handoff_version <= self.has;
+        if self.last_handoff_version == 0 || has_let_go {
             return Duration::ZERO;
         }
-        if self.told() < self.gave {
+        if self.told() < self.last_handoff_version {
             return PLAIN_HANDOVER;
         }
         PLAIN_HANDOVER.saturating_sub(self.let_go_for.unwrap_or(Duration::MAX))
@@ -148,7 +150,12 @@ fn nudges(terms: &RefreshTerms, workers: &[Worker]) -> Refresh {
     let wait = wait.min(terms.release_timeout);
     let (mut givers, mut others, mut refresh) = (Vec::new(), Vec::new(), Refresh::default());
     for worker in workers {
-        let Worker { slot, version, gave, has, nudge: made, .. } = worker;
+        let Worker { slot, version, last_handoff_version, has, nudge: made, .. } = worker;
+        if worker.is_repaired {
+            let made = made.as_ref().map(|(annotation, _)| annotation.as_str());
+            others.push((*slot, again(made, *version)));
+            continue;
+        }
         let is_known = terms.asks && version <= has;
         if is_known {
             continue;
@@ -157,7 +164,7 @@ fn nudges(terms: &RefreshTerms, workers: &[Worker]) -> Refresh {
         if terms.asks || !is_told {
             refresh.stale.push(*slot);
         }
-        let gains = *gave <= worker.told();
+        let gains = *last_handoff_version <= worker.told();
         let look_in = if gains && !is_told && !wait.is_zero() {
             wait
         } else {
@@ -185,7 +192,7 @@ fn replacements(
     unavailable: usize,
     since_change: Duration,
 ) -> Refresh {
-    let gives = |it: &&Worker| it.has < it.gave;
+    let gives = |it: &&Worker| it.has < it.last_handoff_version;
     let left = terms.release_timeout.saturating_sub(since_change);
     let waits_for_givers = !left.is_zero() && workers.iter().any(|it| gives(&it));
     let mut refresh = Refresh { stale: unknown(workers), ..Refresh::default() };
@@ -220,16 +227,27 @@ mod tests {
     fn stale(slot: u32) -> Worker {
         let nudge = Some(("1.3".to_owned(), LONG_AGO));
         let (version, has) = (2, 1);
-        let (gave, let_go_for, is_ready, is_leaving) = (0, None, true, false);
-        Worker { slot: Slot(slot), version, gave, has, nudge, let_go_for, is_ready, is_leaving }
+        let (last_handoff_version, let_go_for, is_ready, is_leaving) = (0, None, true, false);
+        let is_repaired = false;
+        Worker {
+            slot: Slot(slot),
+            version,
+            last_handoff_version,
+            has,
+            nudge,
+            is_repaired,
+            let_go_for,
+            is_ready,
+            is_leaving,
+        }
     }
 
     fn giver(slot: u32) -> Worker {
-        Worker { gave: 2, ..stale(slot) }
+        Worker { last_handoff_version: 2, ..stale(slot) }
     }
 
     fn told(worker: &Worker, ago: Duration) -> Worker {
-        let let_go_for = (0 < worker.gave).then_some(ago);
+        let let_go_for = (0 < worker.last_handoff_version).then_some(ago);
         Worker { nudge: Some(("2.1".to_owned(), ago)), let_go_for, ..worker.clone() }
     }
 
@@ -252,6 +270,18 @@ mod tests {
         assert_eq!(then.look_in, PLAIN_HANDOVER.checked_sub(second));
         let last = refresh(&hot, &[stale(0), told(&giver(1), PLAIN_HANDOVER)], 0, Duration::ZERO);
         assert_eq!(slots(&last.nudge), [0, 1]);
+    }
+
+    #[test]
+    fn after_the_view_was_repaired_all_are_nudged_once_more_also_those_known_to_have_it() {
+        let asks = RefreshTerms { asks: true, ..terms(RefreshMode::HotReload) };
+        let known = Worker { has: 2, nudge: Some(("2.3".to_owned(), LONG_AGO)), ..stale(0) };
+        assert_eq!(refresh(&asks, std::slice::from_ref(&known), 0, LONG_AGO), Refresh::default());
+        let repaired = Worker { is_repaired: true, ..known };
+        let decided = refresh(&asks, std::slice::from_ref(&repaired), 0, LONG_AGO);
+        assert_eq!(decided.nudge, [(Slot(0), "2.4".to_owned())]);
+        let nobody = terms(RefreshMode::None);
+        assert_eq!(refresh(&nobody, &[repaired], 0, LONG_AGO), Refresh::default());
     }
 
     #[test]

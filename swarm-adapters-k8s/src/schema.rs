@@ -1,8 +1,8 @@
 //! Holds a document against the schema of a type, so that a misspelt field is named and the right
 //! one is suggested, offline as in the cluster.
 //!
-//! It judges structure only: unknown and missing fields, and types. Bounds and patterns are left to
-//! whoever gives the values a meaning.
+//! Structure comes first: unknown and missing fields, and types. Bounds and patterns are a net below
+//! whoever gives the values a meaning and has a better sentence.
 
 use std::fmt;
 
@@ -10,6 +10,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use kube::core::schema::{OptionalEnum, OptionalIntOrString, StructuralSchemaRewriter};
+use regex_lite::Regex;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use schemars::transform::AddNullable;
@@ -55,6 +56,84 @@ pub(crate) fn check_item(
     value: &Value,
 ) -> Result<(), String> {
     self::value(Path::Item(&Path::Root, index), schema, value)
+}
+
+/// Checks bounds and patterns of a whole object whose structure is sound, but for the jobs in it: there
+/// may be more of them in a file than an API server would bear, and each is checked on its own.
+///
+/// # Errors
+///
+/// As [`check_object`].
+pub(crate) fn check_bounds(schema: &JSONSchemaProps, document: &Value) -> Result<(), String> {
+    let spec = schema.properties.iter().flatten().find(|(field, _)| *field == "spec");
+    let (Some((_, schema)), Some(Value::Object(spec))) = (spec, document.get("spec")) else {
+        return Ok(());
+    };
+    for (field, value) in spec.iter().filter(|(field, _)| *field != "jobs") {
+        let Some(schema) = schema.properties.as_ref().and_then(|it| it.get(field)) else {
+            continue;
+        };
+        let place = Path::Field(&Path::Root, "spec");
+        bounds(Path::Field(&place, field), schema, value)?;
+    }
+    Ok(())
+}
+
+fn bounds(path: Path<'_>, schema: &JSONSchemaProps, value: &Value) -> Result<(), String> {
+    let count = |what: &str, count: usize, least: Option<i64>, most: Option<i64>| {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        within(path, &format!("{count} {what}"), count, least, most)
+    };
+    match value {
+        Value::Number(number) => {
+            let Some(number) = number.as_i64() else { return Ok(()) };
+            #[expect(clippy::cast_possible_truncation, reason = "bounds are whole numbers")]
+            let [least, most] = [schema.minimum, schema.maximum].map(|it| it.map(|it| it as i64));
+            within(path, &number.to_string(), number, least, most)
+        }
+        Value::String(text) => {
+            count("characters", text.chars().count(), schema.min_length, schema.max_length)?;
+            let pattern = schema.pattern.as_deref().and_then(|it| Regex::new(it).ok());
+            match pattern.filter(|pattern| !pattern.is_match(text)) {
+                Some(pattern) => Err(format!("field `{path}` must match `{pattern}`")),
+                None => Ok(()),
+            }
+        }
+        Value::Array(items) => {
+            count("entries", items.len(), schema.min_items, schema.max_items)?;
+            let Some(JSONSchemaPropsOrArray::Schema(item)) = &schema.items else { return Ok(()) };
+            let mut indexed = items.iter().enumerate();
+            indexed.try_for_each(|(n, value)| bounds(Path::Item(&path, n), item, value))
+        }
+        Value::Object(fields) => {
+            count("entries", fields.len(), schema.min_properties, schema.max_properties)?;
+            let known = schema.properties.as_ref();
+            fields.iter().try_for_each(|(field, value)| {
+                match known.and_then(|known| known.get(field)) {
+                    Some(schema) => bounds(Path::Field(&path, field), schema, value),
+                    None => Ok(()),
+                }
+            })
+        }
+        Value::Null | Value::Bool(_) => Ok(()),
+    }
+}
+
+fn within(
+    path: Path<'_>,
+    shown: &str,
+    value: i64,
+    least: Option<i64>,
+    most: Option<i64>,
+) -> Result<(), String> {
+    let fits = least.is_none_or(|least| least <= value) && most.is_none_or(|most| value <= most);
+    let range = match (least, most) {
+        _ if fits => return Ok(()),
+        (Some(least), Some(most)) => format!("{least} to {most}"),
+        (Some(least), None) => format!("{least} or more"),
+        (None, most) => format!("at most {}", most.unwrap_or(i64::MAX)),
+    };
+    Err(format!("field `{path}` has {shown}; write {range}"))
 }
 
 /// Where a value stands. It becomes a text only if something is wrong there.
@@ -131,6 +210,10 @@ fn object(
             continue;
         }
         let path = Path::Field(&path, field);
+        // As the API server does: what must not be empty and is, is not there.
+        if value.is_null() && known.get(field).is_some_and(|it| it.nullable != Some(true)) {
+            continue;
+        }
         let Some(schema) = known.get(field) else {
             let names = known.keys().map(String::as_str).filter(|name| !common.contains(name));
             return Err(unknown(path, field, names.collect()));
@@ -138,7 +221,7 @@ fn object(
         self::value(path, schema, value)?;
     }
     let mut required = schema.required.iter().flatten();
-    match required.find(|field| !fields.contains_key(*field)) {
+    match required.find(|field| fields.get(*field).is_none_or(Value::is_null)) {
         Some(missing) => Err(format!("field `{}` is missing", Path::Field(&path, missing))),
         None => Ok(()),
     }

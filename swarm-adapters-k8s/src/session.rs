@@ -19,6 +19,7 @@ use kube::ResourceExt;
 use kube::api::ObjectMeta;
 use serde::{Deserialize, Serialize};
 use swarm_core::handover::{Ack, Holder, Lease, LeaseTerms, LeaseVersion, LeaseWrite, SessionId};
+use swarm_core::session::Former;
 use swarm_core::{JobName, Token};
 
 pub use follow::KubeSessionViews;
@@ -28,6 +29,15 @@ pub use store::KubeSession;
 pub const SESSION_LABEL: &str = "swarm.k8slab.info/session";
 /// What a session tells with its Lease, as JSON: [`Told`].
 pub const ACK_ANNOTATION: &str = "swarm.k8slab.info/ack";
+/// Names the session before this one in the same place, of which certainly nothing is left.
+pub const PREDECESSOR_ANNOTATION: &str = "swarm.k8slab.info/predecessor";
+/// The most bytes of an acknowledgement that are read. The API server takes 256 KiB of annotations.
+pub const ACK_BYTES_MAX: usize = 160 << 10;
+/// The most finished jobs in one acknowledgement. A session that has more names the others once these
+/// were taken away.
+pub const FINISHED_MAX: usize = 1_000;
+/// How many bytes a session writes of finished jobs at most, which leaves room for all the rest.
+const FINISHED_BYTES_MAX: usize = 128 << 10;
 /// Who holds a Lease that an operator took away.
 const REVOKED: &str = "revoked";
 
@@ -70,8 +80,8 @@ pub struct SeenLease {
     pub lease: Lease,
     /// For how long the session says it may act after a renewal.
     pub duration: Duration,
-    /// The job that it believes to have crashed its predecessor in the same pod.
-    pub culprit: Option<JobName>,
+    /// What it says of the session before it in the same place.
+    pub former: Former,
 }
 
 /// The object after `write`; the API server compares and sets by the version it replaces.
@@ -80,18 +90,21 @@ pub fn written(
     session: &SessionId,
     write: &LeaseWrite,
     terms: &LeaseTerms,
-    culprit: Option<&JobName>,
+    former: &Former,
 ) -> Object {
     let told = Told {
         write: write.number,
         duration_ms: u64::try_from(terms.duration.as_millis()).unwrap_or(u64::MAX),
         incarnation: write.ack.incarnation,
         revision: write.ack.revision,
-        finished: write.ack.finished.iter().map(|(job, it)| (job.to_string(), it.0)).collect(),
+        finished: reported(&write.ack.finished),
         draining: write.ack.is_draining,
-        culprit: culprit.map(ToString::to_string),
+        culprit: former.culprit.as_ref().map(ToString::to_string),
     };
     let told = serde_json::to_string(&told).unwrap_or_default();
+    let mut annotations = BTreeMap::from([(ACK_ANNOTATION.to_owned(), told)]);
+    let predecessor = former.session.as_ref();
+    annotations.extend(predecessor.map(|it| (PREDECESSOR_ANNOTATION.to_owned(), it.to_string())));
     let holder = match write.holder {
         Holder::Session => session.to_string(),
         Holder::Closed => String::new(),
@@ -101,7 +114,7 @@ pub fn written(
         metadata: ObjectMeta {
             name: Some(session.to_string()),
             labels: Some([(SESSION_LABEL.to_owned(), "true".to_owned())].into()),
-            annotations: Some([(ACK_ANNOTATION.to_owned(), told)].into()),
+            annotations: Some(annotations),
             resource_version: write.expected.map(|version| version.0.to_string()),
             ..ObjectMeta::default()
         },
@@ -112,6 +125,20 @@ pub fn written(
             ..LeaseSpec::default()
         }),
     }
+}
+
+/// As many finished jobs as one acknowledgement holds, in the order of their names.
+fn reported(finished: &BTreeMap<JobName, Token>) -> BTreeMap<String, u64> {
+    /// Quotes, colon and comma, and the longest token.
+    const AROUND: usize = 24;
+    let mut bytes = 0;
+    let fits = |(job, _): &(&JobName, &Token)| {
+        // Each character may be escaped.
+        bytes += 2 * job.as_str().len() + AROUND;
+        bytes <= FINISHED_BYTES_MAX
+    };
+    let first = finished.iter().take(FINISHED_MAX).take_while(fits);
+    first.map(|(job, token)| (job.to_string(), token.0)).collect()
 }
 
 /// The patch by which an operator takes away the Lease that it saw at `version`, and no later one.
@@ -129,6 +156,17 @@ pub fn version(object: &Object) -> Option<LeaseVersion> {
     object.metadata.resource_version.as_deref()?.parse().ok().map(LeaseVersion)
 }
 
+/// Who holds the Lease `object`, by its name.
+#[must_use]
+pub fn holder(object: &Object) -> Holder {
+    let holder = object.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
+    match holder.unwrap_or_default() {
+        "" => Holder::Closed,
+        holder if Some(holder) == object.metadata.name.as_deref() => Holder::Session,
+        _ => Holder::Revoked,
+    }
+}
+
 /// What a Lease says.
 ///
 /// # Errors
@@ -144,14 +182,21 @@ pub fn seen(object: &Object) -> Result<SeenLease, String> {
     }
     let version = version(object).ok_or_else(|| format!("Lease `{name}` has no version"))?;
     let text = object.annotations().get(ACK_ANNOTATION).map_or("", String::as_str);
+    if ACK_BYTES_MAX < text.len() {
+        return Err(format!(
+            "Lease `{name}` has {} bytes in `{ACK_ANNOTATION}`, and {ACK_BYTES_MAX} are read at most",
+            text.len()
+        ));
+    }
     let told: Told = serde_json::from_str(text)
         .map_err(|error| format!("Lease `{name}` has no usable `{ACK_ANNOTATION}`: {error}"))?;
-    let holder = object.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
-    let holder = match holder.unwrap_or_default() {
-        "" => Holder::Closed,
-        holder if holder == name => Holder::Session,
-        _ => Holder::Revoked,
-    };
+    if FINISHED_MAX < told.finished.len() {
+        return Err(format!(
+            "Lease `{name}` names {} finished jobs, and {FINISHED_MAX} are read at most",
+            told.finished.len()
+        ));
+    }
+    let holder = holder(object);
     let job = |name: &str| JobName::new(name).map_err(|error| error.to_string());
     let finished = told.finished.iter().map(|(name, token)| Ok((job(name)?, Token(*token))));
     let ack = Ack {
@@ -160,11 +205,19 @@ pub fn seen(object: &Object) -> Result<SeenLease, String> {
         finished: finished.collect::<Result<_, String>>()?,
         is_draining: told.draining,
     };
+    let predecessor = object.annotations().get(PREDECESSOR_ANNOTATION);
+    let predecessor = predecessor.map(|text| SessionId::from_stored(text));
+    // What a session says concerns its own pod only.
+    let is_its_own = |it: &SessionId| it.pod_uid() == session.pod_uid() && *it != session;
+    let former = Former {
+        session: predecessor.filter(|it| !it.is_plain() && is_its_own(it)),
+        culprit: told.culprit.as_deref().map(job).transpose()?,
+    };
     Ok(SeenLease {
         session,
         lease: Lease { version, holder, number: told.write, ack },
         duration: Duration::from_millis(told.duration_ms),
-        culprit: told.culprit.as_deref().map(job).transpose()?,
+        former,
     })
 }
 
@@ -182,23 +235,75 @@ mod tests {
     fn what_a_session_writes_the_operator_reads() {
         let session = SessionId::new("6f1c-42", 1234);
         let terms = LeaseTerms::default();
-        let culprit = JobName::new("stream:b").unwrap();
+        let culprit = Some(JobName::new("stream:b").unwrap());
+        let former = Former { session: Some(SessionId::new("6f1c-42", 1233)), culprit };
         for holder in [Holder::Session, Holder::Closed, Holder::Revoked] {
             let write = write(holder);
-            let mut object = written(&session, &write, &terms, Some(&culprit));
+            let mut object = written(&session, &write, &terms, &former);
             assert_eq!(version(&object), write.expected);
             object.metadata.resource_version = Some("42".to_owned());
             let lease = Lease { version: LeaseVersion(42), holder, number: 3, ack: write.ack };
-            let (session, culprit) = (session.clone(), Some(culprit.clone()));
-            let expected = SeenLease { session, lease, duration: terms.duration, culprit };
+            let (session, former) = (session.clone(), former.clone());
+            let expected = SeenLease { session, lease, duration: terms.duration, former };
             assert_eq!(seen(&object), Ok(expected));
+        }
+    }
+
+    #[test]
+    fn an_acknowledgement_is_bounded_where_it_is_written_and_where_it_is_read() {
+        let session = SessionId::new("6f1c-42", 1234);
+        let name = |n: usize, len: usize| format!("{n:06}{}", "\"".repeat(len - 6));
+        for len in [10, 253] {
+            let finished = (0..2 * FINISHED_MAX).map(|n| (name(n, len).parse().unwrap(), Token(7)));
+            let mut write = write(Holder::Session);
+            write.ack.finished = finished.collect();
+            let object = written(&session, &write, &LeaseTerms::default(), &Former::default());
+            let read = seen(&object).unwrap().lease.ack.finished;
+            assert!(!read.is_empty() && read.len() <= FINISHED_MAX, "{}", read.len());
+            assert!(read.keys().eq(write.ack.finished.keys().take(read.len())), "the first ones");
+        }
+        let refused = |finished: &[String]| {
+            let mut object = written(
+                &session,
+                &write(Holder::Session),
+                &LeaseTerms::default(),
+                &Former::default(),
+            );
+            let finished: BTreeMap<_, _> = finished.iter().map(|name| (name.clone(), 7)).collect();
+            let told = Told { write: 1, duration_ms: 1, finished, ..Told::default() };
+            let told = serde_json::to_string(&told).unwrap();
+            object.annotations_mut().insert(ACK_ANNOTATION.to_owned(), told);
+            seen(&object).unwrap_err()
+        };
+        let many: Vec<_> = (0..=FINISHED_MAX).map(|n| name(n, 10)).collect();
+        let error = refused(&many);
+        assert!(error.contains("names 1001 finished jobs, and 1000 are read"), "{error}");
+        let error = refused(&["x".repeat(ACK_BYTES_MAX)]);
+        assert!(error.contains("163840 are read at most"), "{error}");
+    }
+
+    #[test]
+    fn only_another_session_of_the_same_pod_can_be_a_predecessor() {
+        let session = SessionId::new("6f1c-42", 1234);
+        let named = |name: &str| {
+            let write = write(Holder::Session);
+            let terms = LeaseTerms::default();
+            let mut object = written(&session, &write, &terms, &Former::default());
+            object.annotations_mut().insert(PREDECESSOR_ANNOTATION.to_owned(), name.to_owned());
+            seen(&object).unwrap().former.session
+        };
+        let before = SessionId::new("6f1c-42", 7);
+        assert_eq!(named(&before.to_string()), Some(before));
+        for other in [SessionId::new("6f1c-43", 7).to_string(), session.to_string(), "x".into()] {
+            assert_eq!(named(&other), None, "{other}");
         }
     }
 
     #[test]
     fn what_is_no_lease_of_a_session_is_refused_with_a_sentence() {
         let session = SessionId::new("6f1c-42", 1234);
-        let mut object = written(&session, &write(Holder::Session), &LeaseTerms::default(), None);
+        let mut object =
+            written(&session, &write(Holder::Session), &LeaseTerms::default(), &Former::default());
         object.metadata.annotations = None;
         let error = seen(&object).unwrap_err();
         assert!(error.contains("has no usable `swarm.k8slab.info/ack`"), "{error}");

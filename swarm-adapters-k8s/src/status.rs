@@ -1,10 +1,16 @@
 //! What a Swarm's status says: derived from one turn, written, and never read back for a decision.
 
+mod overdue;
 mod refreshed;
+mod refusals;
 mod sessions;
+#[cfg(test)]
+mod tests;
 
+pub(crate) use overdue::{NOT_READY_TOO_LONG, NotReadyTooLong};
 pub use refreshed::Refreshed;
-pub use sessions::{SessionsTold, Unanswered};
+pub use refusals::{Refusals, RefusedRequest};
+pub use sessions::{SessionReport, Unanswered};
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,12 +66,16 @@ pub enum Reason {
     PodsClaimed,
     /// A ConfigMap that should hold jobs, or its key, is not there.
     SourceMissing,
+    /// A ConfigMap that should hold jobs may not be read.
+    SourceForbidden,
     /// A ConfigMap that should hold jobs holds something else.
     SourceInvalid,
     /// Somebody keeps scaling the pool although the Swarm decides.
     ScaleContested,
     /// The spec cannot be used.
     InvalidSpec,
+    /// A turn panicked, which is a defect of the operator.
+    TurnPanicked,
     /// A store refuses for good; the word is the store's.
     Refused(&'static str),
 }
@@ -93,9 +103,11 @@ impl Reason {
             Self::PoolAmbiguous => "PoolAmbiguous",
             Self::PodsClaimed => "PodsClaimed",
             Self::SourceMissing => "SourceMissing",
+            Self::SourceForbidden => "SourceForbidden",
             Self::SourceInvalid => "SourceInvalid",
             Self::ScaleContested => "ScaleContested",
             Self::InvalidSpec => "InvalidSpec",
+            Self::TurnPanicked => "TurnPanicked",
             Self::Refused(code) => code,
         }
     }
@@ -122,9 +134,11 @@ impl Reason {
             | Self::PoolAmbiguous
             | Self::PodsClaimed
             | Self::SourceMissing
+            | Self::SourceForbidden
             | Self::SourceInvalid
             | Self::ScaleContested
             | Self::InvalidSpec
+            | Self::TurnPanicked
             | Self::Refused(_) => true,
         }
     }
@@ -157,8 +171,12 @@ pub struct Verdict {
 impl Verdict {
     /// The verdict on a turn that was carried out.
     #[must_use]
-    pub fn of(facts: &Facts<'_>) -> Self {
-        let Facts { decision, desired, observed, refreshed, sessions, pool: _ } = *facts;
+    pub fn of(facts: &TurnSummary<'_>) -> Self {
+        let TurnSummary { decision, desired, observed, refreshed, sessions, refusals, pool: _ } =
+            *facts;
+        if let Some(verdict) = refusals.verdict() {
+            return verdict;
+        }
         let plan = &decision.plan;
         let jobs = plan.assignment.len() + plan.unassigned.len();
         match decision.waiting {
@@ -174,7 +192,7 @@ impl Verdict {
                 return Self { reason: Reason::PoolIncomplete, message };
             }
             Some(Waiting::Paused) => return Self::paused(decision, desired, observed),
-            Some(Waiting::OtherLife) => return Self::recovering(jobs),
+            Some(Waiting::LedgerReset) => return Self::recovering(jobs),
             Some(Waiting::Gathering) | None => {}
         }
         if 0 < sessions.recovering {
@@ -280,7 +298,7 @@ pub(crate) fn shortened(names: &[&str]) -> String {
 
 /// What a turn came to.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts<'a> {
+pub struct TurnSummary<'a> {
     /// What was decided.
     pub decision: &'a Decision,
     /// What was wanted.
@@ -292,7 +310,9 @@ pub struct Facts<'a> {
     /// Which workers have what was published.
     pub refreshed: &'a Refreshed,
     /// What there is to say about sessions.
-    pub sessions: &'a SessionsTold,
+    pub sessions: &'a SessionReport,
+    /// What was refused while the turn went on.
+    pub refusals: &'a Refusals,
 }
 
 /// The status after a turn.
@@ -300,10 +320,10 @@ pub struct Facts<'a> {
 pub fn after_turn(
     generation: Option<i64>,
     before: Option<&SwarmStatus>,
-    facts: &Facts<'_>,
+    facts: &TurnSummary<'_>,
     verdict: &Verdict,
 ) -> SwarmStatus {
-    let Facts { decision, desired, observed, pool, refreshed, sessions } = *facts;
+    let TurnSummary { decision, desired, observed, pool, refreshed, sessions, refusals } = *facts;
     let plan = &decision.plan;
     let mut unassigned = BTreeMap::<String, i32>::new();
     for reason in plan.unassigned.values() {
@@ -332,6 +352,8 @@ pub fn after_turn(
     let mut extra = vec![pool_ready(observed, wanted), all_assigned(decision)];
     extra.extend(refreshed.parts());
     extra.extend(sessions.parts());
+    extra.extend(NotReadyTooLong::of(facts).map(NotReadyTooLong::part));
+    extra.extend(refusals.part());
     judged(generation, before, status, verdict, extra)
 }
 
@@ -463,118 +485,16 @@ fn count(n: usize) -> i32 {
     i32::try_from(n).unwrap_or(i32::MAX)
 }
 
+/// The message of the condition about refused writes, while it is true.
+#[must_use]
+pub fn refused_writes(status: &SwarmStatus) -> Option<&str> {
+    let found = status.conditions.iter().find(|condition| condition.type_ == refusals::REFUSED);
+    found.map(|condition| condition.message.as_str())
+}
+
 /// The reason of the condition `Ready`, as it was last written.
 #[must_use]
 pub fn ready_reason(status: Option<&SwarmStatus>) -> Option<&str> {
     let ready = status?.conditions.iter().find(|condition| condition.type_ == "Ready");
     ready.map(|condition| condition.reason.as_str())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use k8s_openapi::api::apps::v1::StatefulSet;
-    use swarm_core::{Ledger, Slot, WorkerSeen, decide, jobs};
-
-    fn observed(presences: &[Presence]) -> Observed {
-        let worker = |(n, presence): (u32, &Presence)| {
-            let name = format!("w-{n}");
-            let session = Some(swarm_core::handover::SessionId::plain(&name));
-            (Slot(n), WorkerSeen { name, presence: *presence, session })
-        };
-        let workers = (0..).zip(presences).map(worker).collect();
-        Observed { workers, workers_desired: presences.len(), ..Observed::default() }
-    }
-
-    /// The status of a turn on a warm pool, and what each condition says.
-    fn status(desired: &Desired, observed: &Observed) -> (SwarmStatus, Vec<String>) {
-        status_with(desired, observed, &SessionsTold::default())
-    }
-
-    fn status_with(
-        desired: &Desired,
-        observed: &Observed,
-        sessions: &SessionsTold,
-    ) -> (SwarmStatus, Vec<String>) {
-        let all = Desired { jobs: jobs(["a", "b"]).unwrap(), ..Desired::default() };
-        let ready = self::observed(&[Presence::Ready; 2]);
-        let ledger = decide(&Ledger::new(1), &all, &ready).ledger;
-        let decision = decide(&ledger, desired, observed);
-        let (pool, refreshed) = (Workload::from(&StatefulSet::default()), Refreshed::default());
-        let (decision, pool, refreshed) = (&decision, &pool, &refreshed);
-        let facts = Facts { decision, desired, observed, pool, refreshed, sessions };
-        let status = after_turn(Some(7), None, &facts, &Verdict::of(&facts));
-        let told = status.conditions.iter();
-        let told = told.map(|it| format!("{}={} {}", it.type_, it.status, it.reason)).collect();
-        (status, told)
-    }
-
-    #[test]
-    fn a_pause_is_ready_as_long_as_every_job_has_a_worker_that_is() {
-        let paused =
-            Desired { paused: true, jobs: jobs(["a", "b"]).unwrap(), ..Desired::default() };
-        let (_, well) = status(&paused, &observed(&[Presence::Ready; 2]));
-        let expected = [
-            "Ready=True Paused",
-            "PoolReady=True AllWorkersReady",
-            "AllJobsAssigned=True AllAssigned",
-            "Converged=True AllTold",
-        ];
-        assert_eq!(well, expected);
-        let (_, ill) = status(&paused, &observed(&[Presence::Ready, Presence::NotReady]));
-        assert_eq!(ill[..2], ["Ready=False Paused", "PoolReady=False WorkersMissing"]);
-        let more = Desired { jobs: jobs(["a", "b", "c"]).unwrap(), ..paused };
-        let (_, more) = status(&more, &observed(&[Presence::Ready; 2]));
-        let expected = [
-            "Ready=False Paused",
-            "PoolReady=True AllWorkersReady",
-            "AllJobsAssigned=False JobsUnassigned",
-            "Converged=True AllTold",
-        ];
-        assert_eq!(more, expected);
-    }
-
-    #[test]
-    fn a_swarm_is_not_ready_while_jobs_wait_for_sessions_of_another_life() {
-        let desired = Desired { jobs: jobs(["a", "b"]).unwrap(), ..Desired::default() };
-        let ready = observed(&[Presence::Ready; 2]);
-        let (_, settled) = status(&desired, &ready);
-        assert_eq!(settled[0], "Ready=True Settled");
-        let sessions = SessionsTold { recovering: 2, ..SessionsTold::default() };
-        let (_, told) = status_with(&desired, &ready, &sessions);
-        assert_eq!(told[..2], ["Ready=False Recovering", "Reconciling=True Recovering"]);
-    }
-
-    #[test]
-    fn jobs_without_a_worker_tell_how_many_workers_would_be_enough() {
-        let names = ["a", "b", "c", "d", "e"];
-        let desired =
-            Desired { jobs: jobs(names).unwrap(), max_jobs: Some(1), ..Desired::default() };
-        let (status, told) = status(&desired, &observed(&[Presence::Ready; 2]));
-        assert_eq!((status.assigned, status.desired_workers), (2, Some(5)));
-        assert_eq!(told[..2], ["Ready=False JobsUnassigned", "Reconciling=True JobsUnassigned"]);
-    }
-
-    #[test]
-    fn a_pool_that_changes_its_size_reconciles() {
-        let desired =
-            Desired { replicas: Some(3), jobs: jobs(["a", "b"]).unwrap(), ..Desired::default() };
-        let (status, told) = status(&desired, &observed(&[Presence::Ready; 2]));
-        let expected =
-            ["Ready=False Scaling", "Reconciling=True Scaling", "PoolReady=False WorkersMissing"];
-        assert_eq!((status.workers_ready, status.workers_desired), (2, 3));
-        assert_eq!(told[..3], expected);
-    }
-
-    #[test]
-    fn a_refusal_keeps_the_counts_and_what_it_does_not_speak_of() {
-        let desired = Desired { jobs: jobs(["a", "b"]).unwrap(), ..Desired::default() };
-        let (before, _) = status(&desired, &observed(&[Presence::Ready; 2]));
-        let verdict = Verdict { reason: Reason::PoolNotFound, message: "gone".into() };
-        let after = after_refusal(Some(8), Some(&before), &verdict);
-        let told = after.conditions.iter().map(|it| format!("{}={}", it.type_, it.status));
-        let expected = ["Ready=False", "Stalled=True", "PoolReady=False", "AllJobsAssigned=True"];
-        assert_eq!(told.take(4).collect::<Vec<_>>(), expected);
-        assert_eq!((after.jobs, after.assigned), (2, 2));
-    }
 }

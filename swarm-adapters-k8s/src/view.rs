@@ -1,6 +1,7 @@
 //! The view of one Swarm as a key of a ConfigMap, for pods that mount it.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::PoisonError;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -13,6 +14,7 @@ use serde_json::json;
 use swarm_core::ports::{StoreError, ViewStore};
 use swarm_core::{Ledger, View};
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use crate::api::{FIELD_MANAGER, Swarm};
 use crate::ledger::bounded;
@@ -53,10 +55,12 @@ pub struct ConfigMapViewStore {
     cache: Store<ConfigMap>,
     /// What this process applied last and the version that made, while the cache may lag behind.
     last: Mutex<Option<ConfigMap>>,
+    /// When this process last wrote a publication again that somebody had changed.
+    repaired: std::sync::Mutex<Option<Instant>>,
 }
 
 impl ConfigMapViewStore {
-    /// The view store of `swarm`. `cache` follows the ConfigMaps with [`VIEW_LABEL`], made [`slim`];
+    /// The view store of `swarm`. `cache` follows the ConfigMaps with [`VIEW_LABEL`], made [`strip`];
     /// `exists` tells which Swarms there are in the namespace.
     #[must_use]
     pub fn new(client: Client, swarm: &Swarm, cache: Store<ConfigMap>, exists: Exists) -> Self {
@@ -70,7 +74,15 @@ impl ConfigMapViewStore {
             exists,
             cache,
             last: Mutex::new(None),
+            repaired: std::sync::Mutex::default(),
         }
+    }
+
+    /// When a publication was last written again, since somebody had changed or deleted it: workers may
+    /// have read what was there meanwhile.
+    #[must_use]
+    pub fn repaired_at(&self) -> Option<Instant> {
+        *self.repaired.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether this is still the place that `swarm` asks for.
@@ -142,6 +154,16 @@ impl ConfigMapViewStore {
         Err(StoreError::Refused { code: "ViewImmutable", reason })
     }
 
+    /// Whether a view without workers is there, of whichever version. In a pool of sessions only it
+    /// stays as it is: its version is that of the publication by which the last plain worker went, so
+    /// that worker stops, and moves of sessions write nothing.
+    fn is_emptied(&self, existing: &ConfigMap) -> bool {
+        let Some(version) = existing.annotations().get(VERSION_ANNOTATION) else { return false };
+        let parsed = version.parse().ok();
+        let empty = parsed.map(|version| View { version, ..View::default() }.to_yaml());
+        empty.is_some_and(|yaml| self.holds(existing, &yaml, version))
+    }
+
     fn holds(&self, existing: &ConfigMap, yaml: &str, version: &str) -> bool {
         let data = existing.data.as_ref().and_then(|data| data.get(&self.key));
         let written = existing.annotations().get(VERSION_ANNOTATION);
@@ -152,16 +174,16 @@ impl ConfigMapViewStore {
     }
 }
 
-/// What plain workers read: sessions have views of their own. Where there are none but sessions it
-/// is empty and stays as it is, so that their moves write nothing here.
+/// Whether a ledger names sessions and no plain worker.
+fn has_only_sessions(ledger: &Ledger) -> bool {
+    let mut records = ledger.slots.values().peekable();
+    records.peek().is_some() && records.all(|record| !record.session.is_plain())
+}
+
+/// What plain workers read: sessions have views of their own.
 fn of_plain_workers(ledger: &Ledger) -> View {
-    let sessions = ledger.slots.values().filter(|record| !record.session.is_plain());
-    let sessions: Vec<_> = sessions.collect();
-    if !sessions.is_empty() && sessions.len() == ledger.slots.len() {
-        return View::default();
-    }
     let mut view = ledger.view();
-    for record in sessions {
+    for record in ledger.slots.values().filter(|record| !record.session.is_plain()) {
         view.workers.remove(&record.worker);
     }
     view
@@ -208,11 +230,15 @@ impl ViewStore for ConfigMapViewStore {
         let existing = self.existing(last.as_ref()).await?;
         if let Some(existing) = &existing {
             self.refuse_foreign_claim(existing)?;
-            if self.holds(existing, &yaml, &version) {
+            if self.holds(existing, &yaml, &version)
+                || has_only_sessions(ledger) && self.is_emptied(existing)
+            {
                 return Ok(());
             }
             self.refuse_immutable(existing)?;
         }
+        let says = |map: &ConfigMap| map.annotations().get(VERSION_ANNOTATION) == Some(&version);
+        let is_repair = last.as_ref().or(existing.as_ref()).is_some_and(says);
         let patch = Patch::Apply(json!({
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -226,13 +252,16 @@ impl ViewStore for ConfigMapViewStore {
         let params = PatchParams::apply(FIELD_MANAGER).force();
         let written = self.api.patch(&self.name, &params, &patch);
         *last = Some(slimmed(bounded(self.what(), written).await?));
+        if is_repair {
+            *self.repaired.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        }
         Ok(())
     }
 }
 
 /// Drops from a ConfigMap that is kept what nobody reads. Of the texts, which may be a megabyte in
 /// all, digests stay: enough to tell whether a view is still as it was written.
-pub fn slim(map: &mut ConfigMap) {
+pub fn strip(map: &mut ConfigMap) {
     map.binary_data = None;
     let texts = map.data.iter_mut().flat_map(std::collections::BTreeMap::values_mut);
     texts.for_each(|text| *text = digest(text));
@@ -246,7 +275,7 @@ pub fn slim(map: &mut ConfigMap) {
 }
 
 fn slimmed(mut map: ConfigMap) -> ConfigMap {
-    slim(&mut map);
+    strip(&mut map);
     map
 }
 
@@ -294,9 +323,9 @@ mod tests {
         };
         let mixed = with_sessions(ledger(["a", "b"]), 1);
         assert_eq!((mixed.workers.len(), mixed.version), (1, 1));
+        // Its version is not lower than any before, or the last plain worker would not believe it.
         let all = with_sessions(ledger(["a", "b"]), 2);
-        assert_eq!(all, with_sessions(ledger(["c", "d"]), 2));
-        assert_eq!(all.to_yaml(), "workloads: {}\nversion: 0\n");
+        assert_eq!(all.to_yaml(), "workloads: {}\nversion: 1\n");
     }
 
     #[test]

@@ -1,10 +1,23 @@
-//! How soon a watch that failed is tried again.
+//! Watches that never end, and how soon one that failed is tried again.
 
+use std::fmt::Debug;
 use std::time::Duration;
 
 use backon::ExponentialBuilder;
+use futures::stream::{self, BoxStream};
+use futures::{Stream, StreamExt};
+use kube::runtime::WatchStreamExt as _;
 use kube::runtime::utils::{Backoff, ResetTimerBackoff};
-use kube::runtime::watcher::ExponentialBackoff;
+use kube::runtime::watcher::{self, Error, Event, ExponentialBackoff, watcher};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+use tokio::time::{Instant, sleep_until};
+
+use crate::rollback::{Epoch, Listing, Rollbacks};
+
+/// How often everything is listed though no watch has failed. It is the net under watches that miss
+/// something, and under a rollback of the store that left no evidence.
+const LIST_EVERY: Duration = Duration::from_mins(10);
 
 /// The first pause, as kube has it.
 const PAUSE_MIN: Duration = Duration::from_millis(800);
@@ -25,8 +38,104 @@ pub(crate) fn pauses() -> impl Backoff {
     ResetTimerBackoff::new(ExponentialBackoff::from(growing), FORGOTTEN_AFTER)
 }
 
+/// The events of all objects that `api` reaches: a list, then what changes.
+///
+/// It begins with a list again when the watch has failed, when the store was rolled back, and every
+/// ten minutes. A watch that failed is not resumed: what it missed may have been undone since, and
+/// the API server would show it nothing until the store is as far as it was. Lists are consistent
+/// ones, from the store itself.
+pub(crate) fn events<K>(
+    api: Api<K>,
+    config: watcher::Config,
+    rollbacks: &Rollbacks,
+) -> impl Stream<Item = Result<Event<K>, Error>> + Send + use<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let open = move || watcher(api.clone(), config.clone()).boxed();
+    listed(open, rollbacks.clone()).backoff(pauses())
+}
+
+/// The events of a stream that begins with a list whenever it is opened.
+fn listed<K: Send + 'static>(
+    open: impl Fn() -> Events<K> + Send + 'static,
+    rollbacks: Rollbacks,
+) -> Events<K> {
+    let state = Listed { open, rollbacks, listing: None, is_applied: false, running: None };
+    stream::unfold(state, async |mut state| Some((state.next().await, state))).boxed()
+}
+
+type Events<K> = BoxStream<'static, Result<Event<K>, Error>>;
+
+struct Listed<K, F> {
+    open: F,
+    rollbacks: Rollbacks,
+    /// Where this watch says that it has listed everything, once it has begun.
+    listing: Option<Listing>,
+    /// Whether whoever reads the events has the end of the list.
+    is_applied: bool,
+    running: Option<Running<K>>,
+}
+
+/// One watch, from its list to its failure.
+struct Running<K> {
+    events: Events<K>,
+    /// The epoch in which its list began.
+    epoch: Epoch,
+    /// When to list again; `None` during the list.
+    until: Option<Instant>,
+}
+
+impl<K: 'static, F: Fn() -> Events<K>> Listed<K, F> {
+    async fn next(&mut self) -> Result<Event<K>, Error> {
+        loop {
+            let listing = self.listing.get_or_insert_with(|| self.rollbacks.register());
+            let running = self.running.get_or_insert_with(|| Running {
+                epoch: self.rollbacks.epoch(),
+                events: (self.open)(),
+                until: None,
+            });
+            // Only now has whoever reads the events taken in the end of the list.
+            if std::mem::take(&mut self.is_applied) {
+                listing.done(running.epoch);
+            }
+            let due = async {
+                match running.until {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let event = tokio::select! {
+                biased;
+                () = self.rollbacks.after(running.epoch) => None,
+                () = due => None,
+                event = running.events.next() => event,
+            };
+            match event {
+                Some(Ok(Event::InitDone)) => {
+                    running.until = Some(Instant::now() + LIST_EVERY);
+                    self.is_applied = true;
+                    return Ok(Event::InitDone);
+                }
+                // A list that failed is begun again by the stream itself.
+                Some(event @ (Ok(_) | Err(Error::InitialListFailed(_)))) => return event,
+                Some(Err(error)) => {
+                    self.running = None;
+                    return Err(error);
+                }
+                None => self.running = None,
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Poll;
+
+    use futures::poll;
+
     use super::*;
 
     #[test]
@@ -34,5 +143,69 @@ mod tests {
         let longest = pauses().take(20).max();
         // Up to as much again is drawn.
         assert!(longest.is_some_and(|pause| pause <= 2 * PAUSE_MAX), "{longest:?}");
+    }
+
+    /// A stream that lists one object and shows changes until it fails, or waits for ever.
+    fn open(fails: bool) -> Events<&'static str> {
+        let list = [Ok(Event::Init), Ok(Event::InitApply("a")), Ok(Event::InitDone)];
+        let failure = fails.then(|| Err(Error::NoResourceVersion));
+        stream::iter(list.into_iter().chain(failure)).chain(stream::pending()).boxed()
+    }
+
+    /// The next events, in short; ends at one that is waited for.
+    async fn seen(events: &mut Events<&'static str>) -> String {
+        let mut seen = String::new();
+        while let Poll::Ready(Some(event)) = poll!(events.next()) {
+            seen.push_str(match event {
+                Ok(Event::Init) => "<",
+                Ok(Event::InitApply(name) | Event::Apply(name) | Event::Delete(name)) => name,
+                Ok(Event::InitDone) => ">",
+                Err(_) => "!",
+            });
+        }
+        seen
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn everything_is_listed_every_ten_minutes() {
+        let mut events = listed(|| open(false), Rollbacks::default());
+        assert_eq!(seen(&mut events).await, "<a>");
+        tokio::time::advance(LIST_EVERY.saturating_sub(Duration::from_secs(1))).await;
+        assert_eq!(seen(&mut events).await, "");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(seen(&mut events).await, "<a>");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_failed_begins_with_a_list() {
+        let attempts = AtomicUsize::new(0);
+        let open = move || open(attempts.fetch_add(1, Ordering::Relaxed) == 0);
+        let mut events = listed(open, Rollbacks::default());
+        assert_eq!(seen(&mut events).await, "<a>!<a>");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_rollback_makes_every_watch_list_before_the_next_turn() {
+        let rollbacks = Rollbacks::default();
+        let mut one = listed(|| open(false), rollbacks.clone());
+        let mut other = listed(|| open(false), rollbacks.clone());
+        let never_asked = listed(|| open(false), rollbacks.clone());
+        assert_eq!((seen(&mut one).await, seen(&mut other).await), ("<a>".into(), "<a>".into()));
+        rollbacks.report(rollbacks.epoch(), "a ledger is older than before");
+        assert_eq!(seen(&mut one).await, "<a>");
+        assert!(rollbacks.listed().is_none());
+        assert_eq!(seen(&mut other).await, "<a>");
+        assert!(rollbacks.listed().is_some());
+        drop(never_asked);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_began_before_a_rollback_is_begun_again() {
+        let rollbacks = Rollbacks::default();
+        let mut events = listed(|| open(false), rollbacks.clone());
+        assert!(matches!(events.next().await, Some(Ok(Event::Init))));
+        rollbacks.report(rollbacks.epoch(), "a ledger is older than before");
+        assert_eq!(seen(&mut events).await, "<a>");
+        assert!(rollbacks.listed().is_some());
     }
 }

@@ -99,6 +99,22 @@ impl Workload {
         }
     }
 
+    /// A workload that is gone: its `claim` on a ledger is all that is left of it.
+    #[must_use]
+    pub fn gone(kind: Kind, namespace: &str, claim: Claimant) -> Self {
+        Self {
+            kind,
+            namespace: namespace.to_owned(),
+            name: claim.name,
+            uid: claim.uid,
+            replicas: 0,
+            pods: 0,
+            first_slot: 0,
+            selector: None,
+            resource_version: None,
+        }
+    }
+
     fn named(kind: Kind, object: &impl Resource, replicas: Option<i32>) -> Self {
         Self {
             kind,

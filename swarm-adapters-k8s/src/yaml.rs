@@ -50,6 +50,7 @@ pub struct YamlError {
 /// # Ok::<(), swarm_adapters_k8s::yaml::YamlError>(())
 /// ```
 pub fn documents(text: &str) -> Result<Vec<(usize, Value)>, YamlError> {
+    let text = without_mark(text);
     let left = Cell::new(text.len().saturating_mul(REPEATED_MAX).saturating_add(BYTES_ALLOWED));
     if let Some(value) = json(text, &left) {
         return Ok(vec![(1, value)]);
@@ -68,6 +69,12 @@ pub fn documents(text: &str) -> Result<Vec<(usize, Value)>, YamlError> {
         }
     }
     Ok(documents)
+}
+
+/// The text without the byte order mark that some editors put before it: the parser takes a mark
+/// before a key for a document of its own.
+pub(crate) fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
 /// The error as one printable sentence that helps.
@@ -234,6 +241,13 @@ mod tests {
         assert_eq!(documents(yaml).unwrap(), documents(json).unwrap());
         // Looks like JSON, and is not.
         assert_eq!(documents("{a: 1}\n---\nb: 2\n").unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_byte_order_mark_before_a_text_is_no_part_of_it() {
+        for text in ["a: 1\nb: 2\n", "{\"a\": 1}", "- a\n", "--- \na: 1\n"] {
+            assert_eq!(documents(&format!("\u{feff}{text}")).unwrap(), documents(text).unwrap());
+        }
     }
 
     #[test]

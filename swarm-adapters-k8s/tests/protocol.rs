@@ -6,6 +6,7 @@ use serde_json::Value;
 use swarm_adapters_k8s::api::WorkerView;
 use swarm_adapters_k8s::session::{ACK_ANNOTATION, SeenLease, seen, written};
 use swarm_core::handover::{Holder, LeaseTerms, LeaseVersion, LeaseWrite};
+use swarm_core::session::Former;
 use swarm_core::{JobName, Token};
 
 const DOCUMENT: &str = include_str!("../../docs/protocol.md");
@@ -50,7 +51,7 @@ fn our_own_worker_writes_the_same_leases() {
         let SeenLease { session, lease, .. } = stored(printed.clone());
         let write =
             LeaseWrite { expected, holder: lease.holder, number: lease.number, ack: lease.ack };
-        let ours = written(&session, &write, &LeaseTerms::default(), None);
+        let ours = written(&session, &write, &LeaseTerms::default(), &Former::default());
         let mut ours = serde_json::to_value(ours).unwrap();
         // The one is the hour, the other the API server's to give.
         ours["spec"]["renewTime"] = printed["spec"]["renewTime"].clone();
@@ -98,7 +99,7 @@ fn every_key_of_the_annotation_is_in_the_document_and_no_other_is_taken() {
     }
     object["metadata"]["annotations"][ACK_ANNOTATION] = told(&pairs).into();
     let all = stored(object.clone());
-    assert_eq!((all.culprit.unwrap().as_str(), all.lease.ack.finished.len()), ("b", 1));
+    assert_eq!((all.former.culprit.unwrap().as_str(), all.lease.ack.finished.len()), ("b", 1));
     pairs.push(("mood", "\"good\""));
     object["metadata"]["annotations"][ACK_ANNOTATION] = told(&pairs).into();
     object["metadata"]["resourceVersion"] = Value::from("1");

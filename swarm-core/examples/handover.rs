@@ -1,7 +1,7 @@
 //! Two workers, as threads, hand a job over: `cargo run -p swarm-core --example handover`.
 #![expect(clippy::print_stdout, clippy::unwrap_used, clippy::wildcard_imports, reason = "example")]
 #![expect(clippy::disallowed_methods, reason = "whoever drives the core reads the clock")]
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Mutex;
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
@@ -53,7 +53,8 @@ fn main() {
         let goal = [("job".parse().unwrap(), place)].into();
         let seen = |lease: &Lease| Watch::begin(Moment(start.elapsed()), lease).evidence(0);
         let evidence = leases.iter().map(|(id, lease)| (id.clone(), seen(lease))).collect();
-        let sight = Sight { goal: &goal, evidence: &evidence, ages: &BTreeMap::new() };
+        let (ages, run_once) = (&BTreeMap::new(), &BTreeSet::new());
+        let sight = StepInputs { goal: &goal, evidence: &evidence, ages, run_once };
         *cells = advance(cells, &sight, &terms).map_or(cells.clone(), |save| save.next);
     }
 }

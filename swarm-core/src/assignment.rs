@@ -1,34 +1,63 @@
-//! The map from jobs to slots that a plan aims at, and what changed between two of them.
+//! The map from jobs to slots that a plan produces, and the difference between two such maps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::merge::{beside, side_by_side};
 use crate::{JobName, Jobs, Slot};
 
-/// Which slot holds each job. A job that stands nowhere in it is unassigned.
+/// Which slot holds each job. A job without an entry is unassigned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Assignment(BTreeMap<JobName, Slot>);
 
 impl Assignment {
     /// The slot that holds `job`, if any.
+    ///
+    /// ```
+    /// use swarm_core::{Assignment, Slot};
+    ///
+    /// let held = Assignment::from_iter([("a".parse()?, Slot(1))]);
+    /// assert_eq!(held.holder(&"a".parse()?), Some(Slot(1)));
+    /// assert_eq!(held.holder(&"b".parse()?), None);
+    /// # Ok::<(), swarm_core::JobNameError>(())
+    /// ```
     #[must_use]
     pub fn holder(&self, job: &JobName) -> Option<Slot> {
         self.0.get(job).copied()
     }
 
     /// How many jobs are assigned.
+    ///
+    /// ```
+    /// use swarm_core::{Assignment, Slot};
+    ///
+    /// let held = Assignment::from_iter([("a".parse()?, Slot(0)), ("a".parse()?, Slot(1))]);
+    /// assert_eq!(held.len(), 1); // a job has one holder: the later pair replaced the first
+    /// # Ok::<(), swarm_core::JobNameError>(())
+    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Whether no job is assigned.
+    ///
+    /// ```
+    /// assert!(swarm_core::Assignment::default().is_empty());
+    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Jobs and their holders, in the order of job names.
+    ///
+    /// ```
+    /// use swarm_core::{Assignment, Slot};
+    ///
+    /// let held = Assignment::from_iter([("b".parse()?, Slot(0)), ("a".parse()?, Slot(1))]);
+    /// assert_eq!(held.iter().map(|(_, slot)| slot).collect::<Vec<_>>(), [Slot(1), Slot(0)]);
+    /// # Ok::<(), swarm_core::JobNameError>(())
+    /// ```
     pub fn iter(&self) -> impl Iterator<Item = (&JobName, Slot)> {
         self.0.iter().map(|(job, slot)| (job, *slot))
     }
@@ -41,7 +70,7 @@ impl Assignment {
         beside(jobs, &self.0).map(|(job, _, slot)| (job, slot.copied()))
     }
 
-    /// The jobs that are none of `jobs`, with their holders, in the order of names. O(jobs).
+    /// The assigned jobs that are not in `jobs`, with their holders, in the order of names. O(jobs).
     pub(crate) fn without<'a>(
         &'a self,
         jobs: &'a Jobs,
@@ -50,7 +79,16 @@ impl Assignment {
         beside.filter(|(.., wanted)| wanted.is_none()).map(|(job, slot, _)| (job, *slot))
     }
 
-    /// The same map the other way round. Slots without jobs do not stand in it.
+    /// The jobs of each slot. Slots without jobs are left out.
+    ///
+    /// ```
+    /// use swarm_core::{Assignment, Slot};
+    ///
+    /// let held = Assignment::from_iter([("a".parse()?, Slot(2)), ("b".parse()?, Slot(2))]);
+    /// assert_eq!(held.by_slot()[&Slot(2)].len(), 2);
+    /// assert!(!held.by_slot().contains_key(&Slot(0)));
+    /// # Ok::<(), swarm_core::JobNameError>(())
+    /// ```
     #[must_use]
     pub fn by_slot(&self) -> BTreeMap<Slot, BTreeSet<JobName>> {
         let mut by_slot = BTreeMap::<_, BTreeSet<_>>::new();
@@ -72,7 +110,7 @@ impl FromIterator<(JobName, Slot)> for Assignment {
 pub struct Change {
     /// Jobs it has now and did not have before.
     pub included: BTreeSet<JobName>,
-    /// Jobs it had before and has no longer.
+    /// Jobs it had before and no longer has.
     pub excluded: BTreeSet<JobName>,
 }
 

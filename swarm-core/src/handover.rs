@@ -6,7 +6,7 @@
 //! worker's side is [`session`](crate::session).
 //!
 //! ```
-//! use std::collections::BTreeMap;
+//! use std::collections::{BTreeMap, BTreeSet};
 //! use swarm_core::Slot;
 //! use swarm_core::handover::*;
 //!
@@ -14,7 +14,8 @@
 //! let terms = HandoverTerms { policy: Policy::Exclusive, ..HandoverTerms::default() };
 //! let go = |cells: &Cells, to: &SessionId, evidence: &BTreeMap<SessionId, Evidence>| {
 //!     let goal = [("job".parse().unwrap(), Place::Session(Slot(0), to.clone()))].into();
-//!     advance(cells, &Sight { goal: &goal, evidence, ages: &BTreeMap::new() }, &terms)
+//!     let (ages, run_once) = (&BTreeMap::new(), &BTreeSet::new());
+//!     advance(cells, &StepInputs { goal: &goal, evidence, ages, run_once }, &terms)
 //! };
 //!
 //! let granted = go(&Cells::new(0), &old, &BTreeMap::new()).unwrap().next;
@@ -47,10 +48,11 @@ mod strikes;
 #[cfg(test)]
 mod tests;
 
-pub use advance::{Evidence, HandoverTerms, Place, Policy, Sight, advance};
+pub use advance::{Evidence, HandoverTerms, Place, Policy, StepInputs, advance};
 pub use ages::Ages;
+pub(crate) use brake::few;
 pub use brake::{Brake, Health};
-pub use cell::{Cell, CellEvent, Circumstances, Proof, Refusal, Then};
+pub use cell::{Cell, CellEvent, Proof, Refusal, StepContext, Then};
 use cells::Change;
 pub use cells::{Cells, CellsConflict, Record, Save, SessionView};
 pub use check::{StepViolation, check_step};
@@ -60,5 +62,5 @@ pub use lease::{
 };
 pub use rules::{Rule, Rules};
 pub use strikes::{STRIKES_MAX, backoff};
-pub use watch::{Life, Watch, WatchEffect, WatchEvent};
+pub use watch::{CLAIM_MAX, Life, Watch, WatchEffect, WatchEvent};
 pub use watches::Watches;

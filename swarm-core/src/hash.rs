@@ -1,43 +1,86 @@
 //! The frozen hash and the home function: placement from names alone.
 //!
-//! Both are part of the persisted behaviour: changing either moves jobs in every running pool, so
-//! golden vectors below hold them in place. Integers only, no platform width, no float.
+//! Both are part of the persisted behaviour: a change of either moves jobs in every running pool,
+//! so golden vectors below freeze them. They use integers of fixed width only, and no float.
 
-use crate::{Job, JobName, Jobs, Slot};
+use std::collections::BTreeMap;
 
-/// Draws before [`home`] gives up hitting a live slot and looks at all of them.
+use crate::{Job, JobName, Jobs, Slot, Token};
+
+/// Draws before [`home`] stops looking for a live slot by chance and compares all of them.
 const DRAWS_MAX: u32 = 64;
 
 /// The frozen hash of a job: XXH3-64 with seed 0 over the bytes of its name.
+///
+/// ```
+/// let hash = swarm_core::hash_job(&"a".parse()?);
+/// assert_eq!(hash, 0xe6c6_32b6_1e96_4e1f); // the same on every platform and in every release
+/// # Ok::<(), swarm_core::JobNameError>(())
+/// ```
 #[must_use]
 pub fn hash_job(job: &JobName) -> u64 {
     hash_name(job.as_str())
 }
 
-/// The same for a name that was checked elsewhere.
+/// [`hash_job`] for a name that was validated elsewhere.
 pub(crate) fn hash_name(name: &str) -> u64 {
     twox_hash::XxHash3_64::oneshot(name.as_bytes())
 }
 
-/// Tells texts of bytes apart, by the same hash.
+/// A digest of bytes, by the same hash.
 pub(crate) fn digest_bytes(bytes: &[u8]) -> u64 {
     twox_hash::XxHash3_64::oneshot(bytes)
 }
 
-/// Tells lists of jobs apart: names and wishes count, order does not. O(jobs).
+/// A digest of a set of jobs, names and wishes. Equal sets have equal digests. O(jobs).
+///
+/// ```
+/// use swarm_core::{Job, Slot, digest_jobs, jobs};
+///
+/// let plain = jobs(["a", "b"])?;
+/// assert_eq!(digest_jobs(&plain), digest_jobs(&jobs(["b", "a"])?));
+///
+/// let mut pinned = plain.clone();
+/// pinned.insert("a".parse()?, Job { pin: Some(Slot(0)), ..Job::default() });
+/// assert_ne!(digest_jobs(&plain), digest_jobs(&pinned)); // wishes count, too
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use]
 pub fn digest_jobs(jobs: &Jobs) -> u64 {
     let word = |digest, word: u64| mix(digest ^ word);
     jobs.iter().fold(0, |digest, (name, job)| {
-        let Job { pin, priority, share } = job;
+        let Job { pin, priority, share, run_once: _, params: _ } = job;
         let pin = pin.map_or(0, |slot| u64::from(slot.0) + 1);
         let share = share.map_or(0, |share| u64::from(share.percent()));
         let wishes = word(word(pin, share), u64::from(priority.cast_unsigned()));
+        let details = digest_details(job);
+        let wishes = if details == 0 { wishes } else { word(wishes, details) };
         word(word(digest, hash_job(name)), wishes)
     })
 }
 
-/// Scrambles 64 bits reversibly: the finalizer of SplitMix64 (Steele, Lea, Flood, 2014).
+/// A digest of what workers get with a grant of the job; 0 for a job that has only a name.
+/// O(bytes of its params).
+fn digest_details(job: &Job) -> u64 {
+    let Job { pin: _, priority: _, share: _, run_once, params } = job;
+    if !run_once && params.is_empty() {
+        return 0;
+    }
+    params.iter().fold(1 + u64::from(*run_once), |digest, (name, value)| {
+        mix(mix(digest ^ digest_bytes(name.as_bytes())) ^ digest_bytes(value.as_bytes()))
+    })
+}
+
+/// A digest of grants: the jobs, their tokens and their details. It is the same on every machine and
+/// in every release. O(jobs · log details).
+pub(crate) fn digest_grants(granted: &BTreeMap<JobName, Token>, details: &Jobs) -> u64 {
+    granted.iter().fold(0, |digest, (name, token)| {
+        let details = details.get(name).map_or(0, digest_details);
+        mix(mix(mix(digest ^ hash_job(name)) ^ token.0) ^ details)
+    })
+}
+
+/// Mixes 64 bits reversibly: the finalizer of SplitMix64 (Steele, Lea, Flood, 2014).
 #[inline]
 pub(crate) const fn mix(mut x: u64) -> u64 {
     x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -46,13 +89,13 @@ pub(crate) const fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The slot a job with this hash lives in when nothing else is known.
+/// The slot that a job with this hash is assigned to if nothing else decides.
 ///
 /// `live` is ascending. The home depends on the hash and the live slots only, is uniform over
-/// them, and is *monotone*: when a slot joins, jobs move only to it; when one leaves, only its own
-/// jobs move. (Where slots are missing below the highest one, a change of the *highest* slot also
-/// moves jobs that had drawn a missing slot first.) Expected cost O(1) while the live slots are
-/// most of `0..=max`; at worst O(live). `None` when nothing is live.
+/// them, and is *monotone*: when a slot joins, jobs move only to it; when a slot leaves, only its
+/// own jobs move. (If slots below the highest one are missing, a change of the *highest* slot also
+/// moves jobs that had drawn a missing slot first.) Expected cost: O(1) while the live slots are
+/// most of `0..=max`; at worst O(live). `None` if `live` is empty.
 ///
 /// ```
 /// use swarm_core::{Slot, hash_job, home};
@@ -69,7 +112,7 @@ pub fn home(hash: u64, live: &[Slot]) -> Option<Slot> {
     (!live.is_empty()).then(|| live[Homes::new(live).of(hash, find)])
 }
 
-/// Finds homes among the same live slots again and again.
+/// Finds the homes of many jobs among the same live slots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Homes<'a> {
     live: &'a [Slot],
@@ -83,18 +126,18 @@ impl<'a> Homes<'a> {
         Self { live, slots: live.last().map_or(1, |slot| slot.0.saturating_add(1)) }
     }
 
-    /// The position in `live` of the home of a job with this hash; `find` tells the position of a
+    /// The position in `live` of the home of a job with this hash; `find` returns the position of a
     /// slot, if it is live.
     #[inline]
     pub(crate) fn of(&self, hash: u64, find: impl Fn(Slot) -> Option<usize>) -> usize {
         match find(Slot(bucket(hash, self.slots))) {
             Some(position) => position,
-            None => self.drawn_again(hash, find),
+            None => self.redraw(hash, find),
         }
     }
 
     #[cold]
-    fn drawn_again(&self, hash: u64, find: impl Fn(Slot) -> Option<usize>) -> usize {
+    fn redraw(&self, hash: u64, find: impl Fn(Slot) -> Option<usize>) -> usize {
         let mut drawn = hash;
         for _ in 1..DRAWS_MAX {
             drawn = mix(drawn);
@@ -102,7 +145,7 @@ impl<'a> Homes<'a> {
                 return position;
             }
         }
-        // Few live slots far from 0: rendezvous hashing is monotone as well.
+        // There are few live slots, far from 0. Rendezvous hashing is monotone as well.
         let weight = |slot: &Slot| mix(hash ^ mix(u64::from(slot.0)));
         let best = self.live.iter().enumerate().max_by_key(|(_, slot)| (weight(slot), **slot));
         best.map_or(0, |(position, _)| position)
@@ -111,13 +154,12 @@ impl<'a> Homes<'a> {
 
 /// A monotone, uniform map of a hash onto `0..buckets` (`buckets` > 0), in O(1) expected.
 ///
-/// Take 2^k < `buckets` <= 2^(k+1). The bits of the scrambled hash say level by level whether the
-/// key leaves the lower half `0..2^j` for the upper half `2^j..2^(j+1)`; the highest such level
-/// up to k, and a second scramble for the place in it, give the bucket. Only the top level is
-/// incomplete, and is drawn by rejection: of further draws over `0..2^(k+1)`, the first that falls
-/// into the lower half, or on a bucket that exists, decides. So bucket n, when it is added, takes
-/// only the keys that draw it first. The levels are those of `BinomialHash` (Coluzzi et al., 2024);
-/// the rejection keeps the shares exact.
+/// Let 2^k < `buckets` <= 2^(k+1). Bit j of the mixed hash decides whether the key leaves the lower
+/// half `0..2^j` for the upper half `2^j..2^(j+1)`. The highest such level up to k, and a second
+/// mix for the place in that level, give the bucket. Only the top level is incomplete, and is drawn
+/// by rejection: of further draws over `0..2^(k+1)`, the first one in the lower half, or on a
+/// bucket that exists, decides. So a new bucket n takes only the keys that draw it first. The levels
+/// are those of `BinomialHash` (Coluzzi et al., 2024); the rejection keeps the shares exact.
 #[inline]
 fn bucket(hash: u64, buckets: u32) -> u32 {
     let Some(top) = (buckets - 1).checked_ilog2() else { return 0 };
@@ -148,7 +190,7 @@ fn place_below(levels: u64, top: u32) -> u32 {
     (levels & ((1 << top) - 1)).checked_ilog2().map_or(0, |level| place(levels, level))
 }
 
-/// The scrambled numbers of the levels.
+/// The mixed numbers of the levels.
 const LEVEL_SALTS: [u64; 32] = {
     let mut salts = [0; 32];
     let mut level = 0;
@@ -196,7 +238,33 @@ mod tests {
     }
 
     #[test]
-    fn a_new_slot_takes_jobs_and_moves_no_other() {
+    fn digests_are_frozen_and_depend_on_details() {
+        let job = |run_once, params: &[(&str, &str)]| {
+            let params = params.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+            Job { run_once, params: params.collect(), ..Job::default() }
+        };
+        let name = || JobName::new("a").unwrap();
+        let digests = |job: Job| {
+            let jobs = [(name(), job)].into();
+            (digest_jobs(&jobs), digest_grants(&[(name(), Token(3))].into(), &jobs))
+        };
+        let found = [
+            digests(job(false, &[])),
+            digests(job(true, &[])),
+            digests(job(false, &[("url", "x")])),
+            digests(job(false, &[("x", "url")])),
+        ];
+        let golden = [
+            (0x3fee_8885_4e24_151b, 0x2450_bd41_1f67_93fe),
+            (0xb3f2_3803_11a2_7356, 0x3bc8_8431_8ea2_0228),
+            (0xa384_c98e_6ff4_714f, 0x7138_955c_e0cb_4162),
+            (0x21b7_fec1_40f1_b3c1, 0x0f8c_3a56_33ed_e7da),
+        ];
+        assert_eq!(found, golden, "{found:x?}");
+    }
+
+    #[test]
+    fn jobs_move_only_to_a_new_slot() {
         for hash in hashes().take(2_000) {
             for n in 1..130 {
                 let (before, after) = (bucket(hash, n), bucket(hash, n + 1));
@@ -206,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_dies_loses_its_own_jobs_and_no_other() {
+    fn only_the_jobs_of_a_removed_slot_move() {
         let all = slots(12);
         for dead in 0..11 {
             let live: Vec<_> = all.iter().copied().filter(|slot| slot.0 != dead).collect();

@@ -3,6 +3,7 @@
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Deref;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -129,6 +130,44 @@ pub struct Job {
     pub priority: i32,
     /// The part of a worker that it reserves; `None` for none: it takes what is left.
     pub share: Option<Share>,
+    /// Whether it runs to completion: once it has ended well it is done and never runs again.
+    pub run_once: bool,
+    /// What its user gives it besides its name. Workers get it with the grant; no decision depends
+    /// on it.
+    pub params: Params,
+}
+
+/// Values by name that a user gives a job. A clone shares them, and none take no memory.
+///
+/// ```
+/// use swarm_core::Params;
+///
+/// let params = Params::from_iter([("url".to_owned(), "http://a/b".to_owned())]);
+/// assert_eq!(params["url"], "http://a/b");
+/// assert!(Params::default().is_empty());
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Params(Option<Arc<BTreeMap<String, String>>>);
+
+impl From<BTreeMap<String, String>> for Params {
+    fn from(params: BTreeMap<String, String>) -> Self {
+        Self((!params.is_empty()).then(|| Arc::new(params)))
+    }
+}
+
+impl FromIterator<(String, String)> for Params {
+    fn from_iter<I: IntoIterator<Item = (String, String)>>(params: I) -> Self {
+        params.into_iter().collect::<BTreeMap<_, _>>().into()
+    }
+}
+
+impl Deref for Params {
+    type Target = BTreeMap<String, String>;
+
+    fn deref(&self) -> &Self::Target {
+        static NONE: BTreeMap<String, String> = BTreeMap::new();
+        self.0.as_deref().unwrap_or(&NONE)
+    }
 }
 
 /// A part of one worker, 1 to 100 percent; 100 takes a worker for itself.

@@ -1,4 +1,5 @@
-//! The durable record of who holds which job: the only authority, from which views are derived.
+//! The ledger: the durable record of who holds which job. It is the only authority; views are
+//! derived from it.
 
 mod step;
 pub mod stored;
@@ -17,24 +18,33 @@ pub use step::{Filled, LedgerStep};
 use crate::handover::{Cell, Cells, SessionId, SessionView};
 use crate::{Assignment, JobName, Slot, View, ViewEntry};
 
-/// A job's fencing number: higher at every grant, never reused.
+/// A job's fencing token: higher at every grant, never reused.
 ///
-/// It protects a sink only if the sink remembers the highest one it saw and refuses lower ones.
+/// It protects a sink only if the sink remembers the highest token it saw and refuses lower ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u64);
 
+/// A place in the history of a ledger. A later incarnation is later than any revision of one before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position {
+    /// Higher each time the ledger is recreated, after it was lost or rolled back.
+    pub incarnation: u64,
+    /// The number of changes in this incarnation.
+    pub revision: u64,
+}
+
 /// Who holds which job, who fills which slot, and what was published.
 ///
-/// A ledger only ever becomes its next [`step`](Self::step), by compare-and-set in its store.
+/// A ledger only changes to its next [`step`](Self::step), by compare-and-set in its store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ledger {
-    /// The jobs and their holders. Its revision is that of the whole ledger.
+    /// The jobs and their holders. The revision of the cells is that of the whole ledger.
     pub cells: Cells,
     /// Counts publications: changes that alter the view.
     pub version: u64,
-    /// Who fills each slot. A slot without jobs stands here as long as its worker exists.
+    /// Who fills each slot. A slot without jobs has a record as long as its worker exists.
     pub slots: BTreeMap<Slot, SlotRecord>,
-    /// The sessions that fill no slot any more and still hold jobs, with the slot they filled.
+    /// The sessions that no longer fill a slot but still hold jobs, with the slot they filled.
     pub former: BTreeMap<SessionId, Slot>,
 }
 
@@ -43,18 +53,26 @@ pub struct Ledger {
 pub struct SlotRecord {
     /// The worker, by the name it has in the view.
     pub worker: String,
-    /// Its session, or its latest one while it is away.
+    /// Its session; while the worker is away, its latest one.
     pub session: SessionId,
-    /// The publication that last changed the slot's set of jobs, or first told it to this worker.
+    /// The publication that last changed the slot's set of jobs, or first sent it to this worker.
     pub version: u64,
     /// The publication that last moved one of its jobs to another slot; 0 if none did. A worker that
-    /// has an older one may still run what somebody else was told to run.
-    pub gave: u64,
+    /// has read only an older publication may still run a job that another worker was given.
+    pub last_handoff_version: u64,
 }
 
 impl Ledger {
     /// An empty ledger, created `unix_time_us` microseconds after the Unix epoch. Its tokens begin
-    /// there, so that a ledger made anew after a loss grants higher ones.
+    /// there, so that a ledger that is recreated after a loss grants higher ones.
+    ///
+    /// ```
+    /// use swarm_core::{Ledger, Token};
+    ///
+    /// let ledger = Ledger::new(1_700_000_000_000_000);
+    /// assert_eq!(ledger.cells.first_token, Token(1_700_000_000_000_000));
+    /// assert!(ledger.assignment().is_empty());
+    /// ```
     #[must_use]
     pub fn new(unix_time_us: u64) -> Self {
         Self {
@@ -65,30 +83,66 @@ impl Ledger {
         }
     }
 
-    /// Counts changes of the ledger.
+    /// The ledger's place in its history.
+    ///
+    /// ```
+    /// use swarm_core::{Ledger, Position};
+    ///
+    /// assert_eq!(Ledger::new(7).position(), Position { incarnation: 7, revision: 0 });
+    /// ```
+    #[must_use]
+    pub fn position(&self) -> Position {
+        Position { incarnation: self.cells.incarnation, revision: self.cells.revision }
+    }
+
+    /// The number of changes of the ledger so far.
+    ///
+    /// ```
+    /// use swarm_core::{Assignment, Ledger, Pool};
+    ///
+    /// let first = Ledger::new(0).next(&Assignment::default(), &Pool::ready(1));
+    /// assert_eq!(first.revision(), 1);
+    /// assert_eq!(first.next(&Assignment::default(), &Pool::ready(1)).revision(), 1); // no change
+    /// ```
     #[must_use]
     pub fn revision(&self) -> u64 {
         self.cells.revision
     }
 
-    /// The slot of every session that fills one or did and still holds jobs. O(sessions · log
-    /// sessions).
+    /// The slot of every session that fills one, or that filled one and still holds jobs.
+    /// O(sessions · log sessions).
+    ///
+    /// ```
+    /// use swarm_core::handover::SessionId;
+    /// use swarm_core::{Assignment, Ledger, Pool, Slot};
+    ///
+    /// let ledger = Ledger::new(0).next(&Assignment::default(), &Pool::ready(2));
+    /// assert_eq!(ledger.sessions()[&SessionId::plain("worker-1")], Slot(1));
+    /// ```
     #[must_use]
     pub fn sessions(&self) -> BTreeMap<&SessionId, Slot> {
         let former = self.former.iter().map(|(session, slot)| (session, *slot));
         former.chain(self.slots.iter().map(|(slot, record)| (&record.session, *slot))).collect()
     }
 
-    /// Who holds each job now, by slot. A job that is being released is still held; one that waits
-    /// for its slot counts as held there. O(jobs · log sessions).
+    /// Who holds each job now, by slot. A job that is being released is still held; a job that
+    /// waits for its slot to be filled counts as held there. O(jobs · log sessions).
+    ///
+    /// ```
+    /// use swarm_core::{Assignment, Ledger, Pool, Slot};
+    ///
+    /// let one = Assignment::from_iter([("a".parse()?, Slot(0))]);
+    /// assert_eq!(Ledger::new(0).next(&one, &Pool::ready(1)).assignment(), one);
+    /// # Ok::<(), swarm_core::JobNameError>(())
+    /// ```
     #[must_use]
     pub fn assignment(&self) -> Assignment {
         self.holders(|_| true)
     }
 
-    /// What a plan goes by: like [`assignment`](Self::assignment), without the jobs that are being
-    /// released. They are on their way and count for no worker.
-    pub(crate) fn settled(&self) -> Assignment {
+    /// The [`assignment`](Self::assignment) that a plan starts from: without the jobs that are being
+    /// released, which are in flight and count for no worker.
+    pub(crate) fn unreleased_assignment(&self) -> Assignment {
         self.holders(|cell| !matches!(cell, Cell::Releasing { .. }))
     }
 
@@ -108,7 +162,7 @@ impl Ledger {
         counted.filter_map(|(job, record)| Some((job.clone(), slot(&record.cell)?))).collect()
     }
 
-    /// What every slot runs, as it was published: granted and not being released. O(jobs).
+    /// The published jobs of every slot: granted and not being released. O(jobs).
     pub(crate) fn granted(&self) -> BTreeMap<Slot, BTreeSet<JobName>> {
         let mut by_session = BTreeMap::<&SessionId, Vec<JobName>>::new();
         let mut by_all = Vec::new();
@@ -132,8 +186,18 @@ impl Ledger {
         self.slots.iter().map(jobs).collect()
     }
 
-    /// What plain workers and people read: a function of the ledger, so that a lost view is
-    /// written again, the same. O(jobs).
+    /// The view that plain workers and people read. It depends on the ledger alone, so a lost view
+    /// is recreated with the same content. O(jobs).
+    ///
+    /// ```
+    /// use swarm_core::{Assignment, Ledger, Pool, Slot};
+    ///
+    /// let one = Assignment::from_iter([("a".parse()?, Slot(0))]);
+    /// let view = Ledger::new(0).next(&one, &Pool::ready(2)).view();
+    /// assert!(view.workers["worker-0"].jobs.contains("a"));
+    /// assert!(view.workers["worker-1"].jobs.is_empty()); // it has an entry, too
+    /// # Ok::<(), swarm_core::JobNameError>(())
+    /// ```
     #[must_use]
     pub fn view(&self) -> View {
         let mut granted = self.granted();
@@ -148,12 +212,26 @@ impl Ledger {
         View { version: self.version, workers: self.slots.iter().map(entry).collect() }
     }
 
-    /// The revision that each session has to acknowledge before all it was asked to let go of can
-    /// go on; sessions that were asked for nothing do not stand here. O(jobs · log sessions).
+    /// The revision that each session has to acknowledge before all the jobs it was asked to release
+    /// can be granted to others. Sessions without such jobs are left out. O(jobs · log sessions).
     ///
-    /// A publisher may leave a session's view as it is if that names the same jobs and tokens, and
-    /// its revision is not below this one. Equal jobs alone are not enough: a grant that was never
-    /// published may be released again, and then nobody would be told to acknowledge that.
+    /// A publisher may keep a session's view if that view has the same jobs and tokens, and its
+    /// revision is not below this one. Equal jobs alone are not enough: a grant that was never
+    /// published may be released again, and no view would then ask the session to acknowledge that.
+    ///
+    /// ```
+    /// use swarm_core::handover::{Cell, Record, SessionId};
+    /// use swarm_core::{Ledger, Token};
+    ///
+    /// let session = SessionId::new("pod-uid", 1);
+    /// let mut ledger = Ledger::new(0);
+    /// for (job, since) in [("a", 3), ("b", 5)] {
+    ///     let cell = Cell::Releasing { session: session.clone(), token: Token(1), since };
+    ///     ledger.cells.jobs.insert(job.parse()?, Record { cell, strikes: 0 });
+    /// }
+    /// assert_eq!(ledger.releases()[&session], 5); // one acknowledgement of 5 releases both
+    /// # Ok::<(), swarm_core::JobNameError>(())
+    /// ```
     #[must_use]
     pub fn releases(&self) -> BTreeMap<&SessionId, u64> {
         let mut latest = BTreeMap::new();
@@ -166,8 +244,20 @@ impl Ledger {
         latest
     }
 
-    /// What each session that fills a slot, or still holds jobs, is to run, with its tokens.
-    /// See [`releases`](Self::releases) for when one has to be published. O(jobs · log sessions).
+    /// The view of each session that fills a slot or still holds jobs: what it shall run, with the
+    /// tokens. [`releases`](Self::releases) says when a view has to be published. O(jobs · log
+    /// sessions).
+    ///
+    /// ```
+    /// use swarm_core::handover::SessionId;
+    /// use swarm_core::{Assignment, Ledger, Pool, Slot};
+    ///
+    /// let one = Assignment::from_iter([("a".parse()?, Slot(0))]);
+    /// let views = Ledger::new(0).next(&one, &Pool::ready(2)).session_views();
+    /// assert!(views[&SessionId::plain("worker-0")].jobs.contains_key("a"));
+    /// assert!(views[&SessionId::plain("worker-1")].jobs.is_empty()); // an empty view is a view
+    /// # Ok::<(), swarm_core::JobNameError>(())
+    /// ```
     #[must_use]
     pub fn session_views(&self) -> BTreeMap<SessionId, SessionView> {
         let mut granted: BTreeMap<_, Vec<_>> =
@@ -198,7 +288,7 @@ impl Ledger {
                 session: session.clone(),
                 incarnation: self.cells.incarnation,
                 revision: self.cells.revision,
-                // They come in order, which is faster than one by one.
+                // The jobs are in order: collecting is faster than inserting one by one.
                 jobs: jobs.into_iter().collect(),
             };
             (session.clone(), view)

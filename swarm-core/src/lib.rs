@@ -44,12 +44,13 @@ pub mod ports;
 mod turn;
 
 pub mod handover;
+pub mod overseer;
 pub mod session;
 
 pub use assignment::{Assignment, Change, diff};
 pub use hash::{digest_jobs, hash_job, home};
-pub use job::{Job, JobName, JobNameError, Jobs, JobsError, Share, ShareError, jobs};
-pub use ledger::{Filled, Ledger, LedgerStep, SlotRecord, Token, parts, stored};
+pub use job::{Job, JobName, JobNameError, Jobs, JobsError, Params, Share, ShareError, jobs};
+pub use ledger::{Filled, Ledger, LedgerStep, Position, SlotRecord, Token, parts, stored};
 pub use planner::{
     Everywhere, JobTable, Load, Mode, Move, MoveReason, Plan, Request, Rules, TableMove, TablePlan,
     Unassigned, Violation, WORKERS_ENOUGH_MAX, check, everywhere, lowest_maximum, minimum_moves,
@@ -57,8 +58,8 @@ pub use planner::{
 };
 pub use pool::{Member, Pool, Presence, Slot, Standing, Timing};
 pub use turn::{
-    Decision, Desired, Observed, PLAIN_HANDOVER, Position, Replication, Turn, Waiting, WorkerSeen,
-    Workload, decide, decide_on, turn, turn_on,
+    Decision, Desired, Observed, Overdue, PLAIN_HANDOVER, Replication, Turn, Waiting, WorkerSeen,
+    decide, turn,
 };
 pub use view::{View, ViewEntry};
-pub use worker::{Worker, WorkerEffect};
+pub use worker::{OLDER_VIEW_GRACE, Worker, WorkerEffect};

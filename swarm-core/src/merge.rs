@@ -1,7 +1,7 @@
-//! Two ordered maps side by side, in one pass.
+//! Merges two ordered maps in one pass.
 //!
-//! A turn compares maps of all jobs with each other. Asking one of them for every name of the other
-//! takes some twenty comparisons of names a job; side by side it takes one.
+//! A turn compares maps of all jobs with each other. A lookup of every name of one map in the other
+//! costs about twenty comparisons of names for each job; a merge costs one.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -49,11 +49,11 @@ mod tests {
         fn every_key_comes_once_in_order_with_what_each_map_has(l in any_map(), r in any_map()) {
             let found: Vec<_> =
                 side_by_side(&l, &r).map(|(key, l, r)| (*key, l.copied(), r.copied())).collect();
-            let asked: Vec<_> = (0..20)
+            let looked_up: Vec<_> = (0..20)
                 .map(|key| (key, l.get(&key).copied(), r.get(&key).copied()))
                 .filter(|(_, l, r)| l.is_some() || r.is_some())
                 .collect();
-            prop_assert_eq!(found, asked);
+            prop_assert_eq!(found, looked_up);
             let left: Vec<_> = beside(&l, &r).map(|(key, ..)| key).collect();
             prop_assert_eq!(left, l.keys().collect::<Vec<_>>());
         }

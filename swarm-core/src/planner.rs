@@ -1,13 +1,13 @@
 //! Decides where each job goes.
 //!
-//! Every worker gets an exact quota, gives up exactly its surplus, and what is left over fills
-//! what is missing. So loads are as flat as pins and maxima allow (they differ by at most one where
-//! there are none), and no plan that flat could move fewer jobs: [`minimum_moves`] has the formula.
-//! The result depends on the set of jobs, on who holds them and on the pool: never on an order of
-//! input, never on a clock.
+//! Every worker gets an exact quota. A worker above its quota gives up exactly its surplus, and
+//! those jobs, with the ones that nobody holds, fill the workers below theirs. So loads are as flat
+//! as pins and maxima allow (without pins and maxima they differ by at most one), and no plan with
+//! loads that flat moves fewer jobs: [`minimum_moves`] has the formula. The result depends on the
+//! set of jobs, on their holders and on the pool, never on the order of the input or on a clock.
 //!
-//! The planner proper is `engine`; it works on columns, where a job is a number. [`plan`] and
-//! [`Request`] are the same for maps, [`JobTable`] for millions of jobs.
+//! The algorithm is in `engine`. It works on columns, where a job is a number. [`plan`] and
+//! [`Request`] are its interface for maps, [`JobTable`] the one for millions of jobs.
 
 mod columns;
 mod engine;
@@ -42,7 +42,7 @@ pub use table_plan::{TableMove, TablePlan};
 use crate::{Assignment, JobName, Jobs, Pool, Slot};
 use columns::Columns;
 
-/// The most workers that [`Request::workers_enough`] looks at.
+/// The largest number of workers that [`Request::workers_enough`] tries.
 pub const WORKERS_ENOUGH_MAX: u32 = 100_000;
 
 /// Where every job should be, and what changes on the way there.
@@ -51,16 +51,16 @@ pub const WORKERS_ENOUGH_MAX: u32 = 100_000;
 pub struct Plan {
     /// The slot of every job that has one.
     pub assignment: Assignment,
-    /// The jobs that have none, with the reason. A job stands here or in `assignment`, never in
-    /// both, never in neither.
+    /// The jobs that have none, with the reason. Every wanted job is either here or in
+    /// `assignment`, never in both.
     pub unassigned: BTreeMap<JobName, Unassigned>,
-    /// The difference to what was held, in the order of job names.
+    /// The difference between `assignment` and what was held, in the order of job names.
     pub moves: Vec<Move>,
-    /// The jobs that balance wants elsewhere and the budget keeps where they are for now. Empty
-    /// without a budget: then the plan is the target.
+    /// The jobs that balance would move, but that the budget keeps where they are for now. Empty
+    /// without a budget: the plan is then the target.
     pub deferred: BTreeSet<JobName>,
-    /// The fewest moves between workers that make what was held as flat as it can be; `None` where
-    /// a job has a share.
+    /// The fewest moves between workers that make the held assignment as flat as possible; `None`
+    /// if any job has a share.
     pub minimum_moves: Option<usize>,
 }
 
@@ -71,7 +71,7 @@ pub struct Move {
     pub job: JobName,
     /// Who held it.
     pub from: Option<Slot>,
-    /// Who is to hold it.
+    /// Who shall hold it.
     pub to: Option<Slot>,
     /// Why it moves.
     pub reason: MoveReason,
@@ -82,7 +82,7 @@ pub struct Move {
 pub struct Request<'a> {
     /// The jobs and their wishes.
     pub jobs: &'a Jobs,
-    /// Who holds which job; jobs that are no longer wanted may stand here.
+    /// Who holds which job; it may contain jobs that are no longer wanted.
     pub held: &'a Assignment,
     /// The workers.
     pub pool: &'a Pool,
@@ -108,22 +108,23 @@ pub fn plan(jobs: &Jobs, held: &Assignment, pool: &Pool) -> Plan {
 impl Request<'_> {
     /// Finds the flattest assignment that wishes and workers allow, with the fewest moves.
     ///
-    /// - Workers that [keep](crate::Standing::Keeps) hold on to exactly their jobs and take no part.
+    /// - Workers that [keep](crate::Standing::Keeps) retain exactly their jobs and take no part.
     /// - A pinned job goes to its slot, or is unassigned if no worker takes jobs there.
-    /// - Jobs with a share are seated before all others: pinned ones, then by priority; what fits
-    ///   where it is stays, the largest of the rest go to the least reserved worker. Where that
-    ///   leaves a job out, first-fit decreasing decides if it leaves out less. The other jobs go
-    ///   to workers that are not fully reserved, even by their own number.
+    /// - Jobs with a share are placed before all others: pinned ones first, then by priority. A job
+    ///   that fits where it is stays; the largest of the others go to the least reserved worker. If
+    ///   that leaves a job out, first-fit decreasing is used instead where it leaves out less. Jobs
+    ///   without a share go to the workers that are not fully reserved, and only those jobs are
+    ///   counted to even out the load.
     /// - No worker has more than its maximum. If all are full, exactly the surplus is unassigned:
     ///   lower priorities first, then jobs that nobody holds, then the last ones by (hash, name).
     /// - Over the workers that [take](crate::Standing::Takes), loads are as flat as that allows.
-    /// - [`Mode::Sticky`]: moves between these are exactly [`minimum_moves`]. A job nobody holds
-    ///   goes to its [`home`](crate::home) where that has room. Planning again moves nothing.
-    /// - [`Mode::Canonical`]: every job goes to its home where that has room, whoever held it.
-    /// - Under a [budget](Rules::moves_max), forced moves are made all, voluntary ones from the
+    /// - [`Mode::Sticky`]: moves between these workers are exactly [`minimum_moves`]. A job nobody
+    ///   holds goes to its [`home`](crate::home) if its home has room. A second plan moves nothing.
+    /// - [`Mode::Canonical`]: every job goes to its home if its home has room, whoever held it.
+    /// - Under a [budget](Rules::moves_max), all forced moves are made, and voluntary ones from the
     ///   fullest worker down, so that the highest load is [`lowest_maximum`] (in sticky mode).
-    ///   Planning from the result spends the next budget, until it is settled. In canonical mode
-    ///   jobs that can only change places because their workers are full do so in one plan.
+    ///   A plan from the result spends the next budget, until the pool is settled. In canonical
+    ///   mode, jobs of full workers that can only be swapped are swapped in one plan.
     ///
     /// Time: O(jobs + workers + moves · log moves); memory: O(jobs).
     ///
@@ -162,11 +163,12 @@ impl Request<'_> {
     }
 
     /// How many workers in the slots 0, 1, 2, … would leave no job unassigned; `None` if no number
-    /// up to [`WORKERS_ENOUGH_MAX`] does, as where more is pinned to one slot than it can have.
+    /// up to [`WORKERS_ENOUGH_MAX`] is enough, for example because more jobs are pinned to one slot
+    /// than it may have.
     ///
-    /// Each worker is taken to have the greatest maximum of those that are there. The answer is
-    /// the number of a plan that was made; it is the least one as far as more workers never leave
-    /// more jobs out. Time: that of about 20 plans.
+    /// Each worker is assumed to have the greatest maximum of the existing workers. The answer is
+    /// verified: a plan with that many workers left no job out. It is the least such number unless
+    /// adding a worker can leave more jobs out. Time: that of about 20 plans.
     ///
     /// ```
     /// use swarm_core::{Assignment, Job, Jobs, Pool, Request, Rules, Share};
@@ -190,7 +192,7 @@ impl Request<'_> {
         };
         let pinned = columns.pins.iter().map(|(_, slot)| slot.0.saturating_add(1)).max();
         let jobs = columns::number(self.jobs.len());
-        // With a worker for every job, none is in the way of another that is not pinned to its slot.
+        // With one worker for each job, no job takes a place that another one needs, pins apart.
         let (mut low, mut high) = (0, jobs.max(1).saturating_add(pinned.unwrap_or(0)));
         high = high.min(WORKERS_ENOUGH_MAX);
         if !is_enough(high) {

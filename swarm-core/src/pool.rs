@@ -1,4 +1,4 @@
-//! Workers and the slots they fill: who may be given jobs, and who keeps what it has.
+//! Workers and the slots they fill: which workers may be given jobs, and which keep what they have.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,11 +11,18 @@ use crate::handover::LeaseTerms;
 pub struct Slot(pub u32);
 
 impl Slot {
-    /// Stands for "no slot" where an array has an entry for every job. No worker can fill it: a
-    /// pool's member in this slot is passed over.
+    /// Means "no slot" in arrays that have an entry for every job. No worker can fill it: a member
+    /// of the pool in this slot is ignored.
     pub const NOBODY: Self = Self(u32::MAX);
 
-    /// The slot, unless it stands for nobody.
+    /// The slot, or `None` for [`NOBODY`](Self::NOBODY).
+    ///
+    /// ```
+    /// use swarm_core::Slot;
+    ///
+    /// assert_eq!(Slot(3).some(), Some(Slot(3)));
+    /// assert_eq!(Slot::NOBODY.some(), None);
+    /// ```
     #[must_use]
     pub fn some(self) -> Option<Self> {
         (self != Self::NOBODY).then_some(self)
@@ -28,18 +35,19 @@ impl fmt::Display for Slot {
     }
 }
 
-/// What is seen of the worker in a slot. Durations are ages on the observer's monotonic clock.
+/// What is observed of the worker in a slot. Durations are ages on the observer's monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// Alive and ready to take jobs.
     Ready,
-    /// Alive, but not ready.
-    NotReady,
-    /// Not there for this long, though its slot is still wanted: expected back.
+    /// Alive, but not ready for this long.
+    NotReady(Duration),
+    /// Absent for this long. Its slot is still wanted, so it is expected back.
     Away(Duration),
-    /// Its slot is no longer wanted; it was told to end this long ago and is still there.
+    /// Its slot is no longer wanted; it was asked to end this long ago and still exists.
     Leaving(Duration),
-    /// It speaks the protocol and asks for its jobs to be moved away; it lets go of each when told.
+    /// It speaks the protocol and asks for its jobs to be moved away; it releases each job on
+    /// request.
     Draining,
 }
 
@@ -50,9 +58,12 @@ pub struct Timing {
     pub initial_wait: Duration,
     /// How long the jobs of an absent worker wait for its slot to be filled again.
     pub return_grace: Duration,
-    /// How long a leaving worker that does not end is waited for.
+    /// How long a plain worker that is not ready keeps jobs that a ready one can take; `None` for as
+    /// long as it exists.
+    pub not_ready_grace: Option<Duration>,
+    /// How long to wait for a leaving worker that does not end.
     pub release_timeout: Duration,
-    /// After which time a session that could not renew its lease has stopped for certain; see
+    /// The time after which a session that could not renew its lease has certainly stopped; see
     /// [`LeaseTerms::fence_wait`](crate::handover::LeaseTerms::fence_wait).
     pub fence_wait: Duration,
 }
@@ -62,6 +73,7 @@ impl Default for Timing {
         Self {
             initial_wait: Duration::from_mins(1),
             return_grace: Duration::from_secs(30),
+            not_ready_grace: Some(Duration::from_mins(5)),
             release_timeout: Duration::from_mins(1),
             fence_wait: LeaseTerms::default().fence_wait(),
         }
@@ -71,30 +83,51 @@ impl Default for Timing {
 /// What the planner may do with the worker in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It takes part in balancing: it may be given jobs and may have to give some away.
+    /// It takes part in balancing: it may be given jobs and may have to give some up.
     Takes,
-    /// It keeps exactly the jobs it has, as long as those exist.
+    /// It keeps exactly the jobs it has, as long as they are wanted.
     Keeps,
 }
 
 impl Presence {
-    /// The standing that follows from what is seen, or `None` for a worker that is gone.
+    /// The standing that follows from what is observed, or `None` for a worker that is gone.
+    ///
+    /// ```
+    /// use swarm_core::{Presence, Standing, Timing};
+    ///
+    /// let timing = Timing::default();
+    /// let just_left = Presence::Away(timing.return_grace / 2);
+    /// assert_eq!(just_left.standing(&timing), Some(Standing::Keeps));
+    /// assert_eq!(Presence::Away(timing.return_grace).standing(&timing), None);
+    /// ```
     #[must_use]
     pub fn standing(self, timing: &Timing) -> Option<Standing> {
         match self {
             Self::Ready => Some(Standing::Takes),
-            Self::NotReady => Some(Standing::Keeps),
+            Self::NotReady(_) => Some(Standing::Keeps),
             Self::Away(age) => (age < timing.return_grace).then_some(Standing::Keeps),
             Self::Leaving(age) => (age < timing.release_timeout).then_some(Standing::Keeps),
             Self::Draining => None,
         }
     }
 
-    /// How long until the mere passing of time changes the standing; `None` if it never does.
+    /// How long until what may be done changes if nothing else happens; `None` if it never does.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use swarm_core::{Presence, Timing};
+    ///
+    /// let timing = Timing { return_grace: Duration::from_secs(30), ..Timing::default() };
+    /// let away = Presence::Away(Duration::from_secs(10));
+    /// assert_eq!(away.changes_in(&timing), Some(Duration::from_secs(20)));
+    /// assert_eq!(Presence::Ready.changes_in(&timing), None);
+    /// ```
     #[must_use]
     pub fn changes_in(self, timing: &Timing) -> Option<Duration> {
         let (age, limit) = match self {
-            Self::Ready | Self::NotReady | Self::Draining => return None,
+            Self::Ready | Self::Draining => return None,
+            Self::NotReady(age) => (age, timing.not_ready_grace?),
             Self::Away(age) => (age, timing.return_grace),
             Self::Leaving(age) => (age, timing.release_timeout),
         };
@@ -105,7 +138,7 @@ impl Presence {
 /// A worker of the pool, as the planner sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// The worker's name, the key of its entry in the view. Empty until a worker filled the slot.
+    /// The worker's name, the key of its entry in the view. Empty until a worker fills the slot.
     pub name: String,
     /// What may be done with it.
     pub standing: Standing,
@@ -113,12 +146,18 @@ pub struct Member {
     pub max_jobs: Option<u32>,
 }
 
-/// The workers that count now, by slot.
+/// The workers that exist for the planner, by slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pool(pub BTreeMap<Slot, Member>);
 
 impl Pool {
-    /// A pool of `workers` ready workers in the slots 0, 1, 2, …, for examples and what-ifs.
+    /// A pool of `workers` ready workers in the slots 0, 1, 2, …, for examples and forecasts.
+    ///
+    /// ```
+    /// use swarm_core::{Pool, Slot};
+    ///
+    /// assert_eq!(Pool::ready(2).takers(), [Slot(0), Slot(1)]);
+    /// ```
     #[must_use]
     pub fn ready(workers: u32) -> Self {
         let member =
@@ -127,12 +166,27 @@ impl Pool {
     }
 
     /// The standing of the worker in `slot`, or `None` if there is no such worker.
+    ///
+    /// ```
+    /// use swarm_core::{Pool, Slot, Standing};
+    ///
+    /// assert_eq!(Pool::ready(1).standing(Slot(0)), Some(Standing::Takes));
+    /// assert_eq!(Pool::ready(1).standing(Slot(1)), None);
+    /// ```
     #[must_use]
     pub fn standing(&self, slot: Slot) -> Option<Standing> {
         self.0.get(&slot.some()?).map(|member| member.standing)
     }
 
-    /// The slots that take part in balancing, in ascending order.
+    /// The slots whose workers take part in balancing, in ascending order.
+    ///
+    /// ```
+    /// use swarm_core::{Pool, Slot, Standing};
+    ///
+    /// let mut pool = Pool::ready(3);
+    /// pool.0.get_mut(&Slot(1)).unwrap().standing = Standing::Keeps;
+    /// assert_eq!(pool.takers(), [Slot(0), Slot(2)]);
+    /// ```
     #[must_use]
     pub fn takers(&self) -> Vec<Slot> {
         let takes = |slot: &Slot| self.standing(*slot) == Some(Standing::Takes);
@@ -145,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_absent_worker_keeps_its_jobs_until_the_grace_is_over() {
+    fn an_absent_worker_keeps_its_jobs_until_the_return_grace_has_elapsed() {
         let timing = Timing { return_grace: Duration::from_secs(30), ..Timing::default() };
         let just_before = Presence::Away(Duration::from_millis(29_999));
         assert_eq!(just_before.standing(&timing), Some(Standing::Keeps));
@@ -156,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leaving_worker_is_waited_for_until_the_release_timeout() {
+    fn a_leaving_worker_keeps_its_jobs_until_the_release_timeout() {
         let timing = Timing { release_timeout: Duration::from_secs(5), ..Timing::default() };
         assert_eq!(Presence::Leaving(Duration::ZERO).standing(&timing), Some(Standing::Keeps));
         assert_eq!(Presence::Leaving(Duration::from_secs(5)).standing(&timing), None);

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::Ledger;
 use crate::handover::{Lease, LeaseVersion, LeaseWrite};
 use crate::session::WorkerView;
+use crate::{Ledger, Position};
 
 /// The cause of a failure, as the adapter knows it.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -110,22 +110,13 @@ pub trait SessionStore: Send + Sync {
     async fn position(&self) -> Result<Option<Position>, StoreError>;
 }
 
-/// How far a ledger is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Position {
-    /// Its life.
-    pub incarnation: u64,
-    /// Its revision.
-    pub revision: u64,
-}
-
 /// Follows what one session is to run.
 #[async_trait]
 pub trait SessionViews: Send {
     /// Waits for the next view, or for the complaint that there is none that makes sense. Views
     /// that were replaced meanwhile are skipped; one may come late or twice, or be older than the
     /// one before. Nothing is lost if the wait is abandoned.
-    async fn changed(&mut self) -> ViewTold;
+    async fn changed(&mut self) -> ViewUpdate;
 
     /// Says that the store could not be reached for a while and can be again: what this follows it
     /// by may be broken without a sign, and is made anew.
@@ -134,7 +125,7 @@ pub trait SessionViews: Send {
 
 /// What a look at the view of a session found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ViewTold {
+pub enum ViewUpdate {
     /// A view.
     View(Arc<WorkerView>),
     /// There is something else; the last view stays. A sentence says what is wrong.

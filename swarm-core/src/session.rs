@@ -12,7 +12,7 @@
 //! - It closes its lease after everything was joined. A session that is over never comes back.
 
 mod event;
-mod settle;
+mod reconcile;
 mod view;
 
 #[cfg(feature = "mutations")]
@@ -23,18 +23,29 @@ mod tests;
 use std::collections::BTreeMap;
 
 pub use event::{SessionEffect, SessionEvent};
-pub use view::{Granted, WorkerView};
+pub use view::{Granted, WorkerView, details};
 
 use crate::handover::{
-    Ack, Holder, Lease, LeaseTerms, LeaseVersion, Moment, Rule, SessionId, SessionView,
+    Ack, Holder, Lease, LeaseTerms, LeaseVersion, Moment, Rule, Rules, SessionId, SessionView,
 };
 use crate::{JobName, Token};
+
+/// What a session knows of the one before it in the same place: a container's state directory, or
+/// the same process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Former {
+    /// That session, if it is known that nothing of it is left.
+    pub session: Option<SessionId>,
+    /// The job that is believed to have crashed it.
+    pub culprit: Option<JobName>,
+}
 
 /// One life of one worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
     id: SessionId,
     terms: LeaseTerms,
+    rules: Rules,
     phase: Phase,
     /// The life of the ledger it serves; taken from the first view.
     incarnation: Option<u64>,
@@ -99,6 +110,7 @@ impl Session {
         let mut session = Self {
             id,
             terms,
+            rules: Rules::default(),
             phase: Phase::Open,
             incarnation: None,
             seen: 0,
@@ -118,8 +130,15 @@ impl Session {
             renew_at: now,
         };
         let mut effects = Vec::new();
-        session.settle(now, &mut effects);
+        session.reconcile(now, &mut effects);
         (session, effects)
+    }
+
+    /// The same session with one of its rules broken, for a model check to notice.
+    #[cfg(feature = "mutations")]
+    #[must_use]
+    pub fn without(self, rule: Rule) -> Self {
+        Self { rules: Rules::without(rule), ..self }
     }
 
     /// Its identity.
@@ -196,7 +215,7 @@ impl Session {
             if self.is_over() {
                 return effects;
             }
-            if event == SessionEvent::Resumed && !self.terms.rules.keep(Rule::CheckOnResume) {
+            if event == SessionEvent::Resumed && !self.rules.keep(Rule::CheckOnResume) {
                 continue;
             }
             if self.deadline <= now && !self.runs.is_empty() {
@@ -207,7 +226,7 @@ impl Session {
             has_news = true;
         }
         if has_news {
-            self.settle(now, &mut effects);
+            self.reconcile(now, &mut effects);
         }
         effects
     }
@@ -247,7 +266,7 @@ impl Session {
     }
 
     fn see(&mut self, now: Moment, view: SessionView, effects: &mut Vec<SessionEffect>) {
-        let rules = self.terms.rules;
+        let rules = self.rules;
         let is_mine = view.session == self.id || !rules.keep(Rule::SessionIdentity);
         let incarnation = self.incarnation.unwrap_or(view.incarnation);
         if !is_mine || view.incarnation < incarnation {
@@ -282,14 +301,14 @@ impl Session {
         let Some(pending) = self.pending.take_if(|pending| pending.number == number) else {
             return;
         };
-        self.has_made(now, number, version);
+        self.write_landed(now, number, version);
         if pending.holder != Holder::Session {
             self.phase = Phase::Over;
             effects.push(SessionEffect::Over);
             return;
         }
         let counts_from =
-            if self.terms.rules.keep(Rule::DeadlineFromSending) { pending.sent } else { now };
+            if self.rules.keep(Rule::DeadlineFromSending) { pending.sent } else { now };
         self.deadline = self.deadline.max(counts_from.after(self.terms.duration));
         self.told = pending.ack;
         if !self.is_verified {
@@ -301,7 +320,7 @@ impl Session {
     /// have been made again: an earlier one may have landed unheard, been revoked, waited out and
     /// deleted, and what it was granted may be others' by now. Then the session ends unused; the
     /// next one has a name that nobody has seen.
-    fn has_made(&mut self, now: Moment, number: u64, version: LeaseVersion) {
+    fn write_landed(&mut self, now: Moment, number: u64, version: LeaseVersion) {
         if !self.has_lease && number != 1 {
             self.drain(now);
         }
@@ -324,7 +343,7 @@ impl Session {
                     // An earlier write of ours landed late. When it was sent is forgotten, so it
                     // prolongs nothing; the next one is sent with the right version.
                     self.pending = None;
-                    self.has_made(now, lease.number, lease.version);
+                    self.write_landed(now, lease.number, lease.version);
                 }
             }
             Some(lease) if lease.holder == Holder::Closed && self.phase == Phase::Closing => {

@@ -4,7 +4,8 @@
 //! between any two awaits and repeat the turn: every write is either a compare-and-set or derived
 //! from the ledger.
 
-mod anew;
+mod incarnation;
+mod overdue;
 mod pace;
 mod scale;
 
@@ -20,10 +21,10 @@ use crate::merge::beside;
 use crate::ports::{LedgerStore, StoreError, ViewStore};
 use crate::{
     Assignment, Filled, JobName, Jobs, Ledger, LedgerStep, Member, MoveReason, Plan, Pool,
-    Presence, Request, Rules, Slot, Standing, Timing, Unassigned, check, everywhere,
+    Position, Presence, Request, Rules, Slot, Standing, Timing, Unassigned, check, everywhere,
 };
 
-pub use anew::Position;
+pub use overdue::Overdue;
 pub use pace::PLAIN_HANDOVER;
 
 /// What the user asks for.
@@ -77,16 +78,11 @@ pub struct Observed {
     /// What is known of how far the ledger was: by sessions that live and have acted on a view, as
     /// far as they tell, and by the operator itself.
     pub positions: BTreeSet<Position>,
-}
-
-/// What else is seen where the workers are the pods of a workload.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Workload {
     /// The lowest slot.
     pub first_slot: u32,
     /// How long ago the ledger was changed last; `None` if that does not matter.
     pub since_change: Option<Duration>,
-    /// How long ago plain workers were last told to let go of a job; `None` if none can have been.
+    /// How long ago plain workers last had to release a job; `None` if none can have.
     pub since_handover: Option<Duration>,
 }
 
@@ -133,102 +129,94 @@ pub enum Waiting {
     Gathering,
     /// The ledger was lost or set back, and begins another life; whoever may still run what it knew
     /// before has to stop first.
-    OtherLife,
+    LedgerReset,
 }
 
 /// Decides what to do about `ledger`, given what is wanted and what is seen.
 ///
 /// A cold pool is assigned nothing until all its workers are ready or `initial_wait` has passed;
 /// then every worker that exists counts, ready or not, since some are ready only once they have
-/// work. Afterwards only ready workers are given jobs. O(jobs · log sessions), and O(log jobs) for
-/// each job that changes.
-pub fn decide(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decision {
-    decide_on(ledger, desired, observed, &Workload::default())
-}
-
-/// [`decide`] for the pods of a workload.
+/// work. Afterwards only ready workers are given jobs.
 ///
 /// Changes that follow a change within the `batch_window` are gathered. Under a budget, plain
 /// workers are told of one batch of voluntary moves at a time, with [`PLAIN_HANDOVER`] in between.
 /// Where the user decides on the number of workers, slots that are too many are emptied first; the
 /// workload gets fewer pods once theirs were told, [`PLAIN_HANDOVER`] later.
-pub fn decide_on(
-    ledger: &Ledger,
-    desired: &Desired,
-    observed: &Observed,
-    workload: &Workload,
-) -> Decision {
-    if let Some(ledger) = anew::begun(ledger, desired, observed) {
-        let plan = told_as_it_is(desired, &ledger.assignment());
+///
+/// O(jobs · log sessions), and O(log jobs) for
+/// each job that changes.
+pub fn decide(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decision {
+    if let Some(ledger) = incarnation::reset(ledger, desired, observed) {
+        let plan = current_plan(desired, &ledger.assignment());
         let recheck_in = recheck_in(&ledger, &ledger, desired, observed);
-        let (recheck_in, waiting) = (recheck_in.or(Some(Duration::ZERO)), Some(Waiting::OtherLife));
+        let (recheck_in, waiting) =
+            (recheck_in.or(Some(Duration::ZERO)), Some(Waiting::LedgerReset));
         return Decision { ledger, plan, waiting, recheck_in, replicas: None };
     }
     let is_cold = ledger.version == 0;
-    let workload = &paced(ledger, workload);
+    let since_handover = since_handover(ledger, observed);
     if desired.paused {
-        return paused(ledger, desired, observed, workload);
+        return paused(ledger, desired, observed);
     }
-    if is_cold && let Some(waiting) = incomplete(desired, observed, workload) {
+    if is_cold && let Some(waiting) = incomplete(desired, observed) {
         let incomplete = |job: &JobName| (job.clone(), Unassigned::PoolIncomplete);
         let unassigned = desired.jobs.keys().map(incomplete).collect();
         let plan = Plan { unassigned, ..Plan::default() };
-        let (replicas, look) = scale::replicas([ledger, ledger], desired, observed, workload);
+        let (replicas, look) = scale::replicas([ledger, ledger], desired, observed, since_handover);
         let recheck = recheck_in(ledger, ledger, desired, observed);
         let (ledger, waiting) = (ledger.clone(), Some(waiting));
         let recheck_in = recheck.into_iter().chain(look).min();
         return Decision { ledger, plan, waiting, recheck_in, replicas };
     }
-    let pool = pool(is_cold, desired, observed, workload);
+    let pool = pool(is_cold, desired, observed);
     let (plan, goal) = match desired.replication {
-        Replication::One => plan_one(ledger, desired, &pool, workload),
+        Replication::One => {
+            let overdue = Overdue::of(desired, observed);
+            plan_one(ledger, desired, &pool, since_handover, &overdue)
+        }
         Replication::All => plan_all(ledger, desired, &pool),
     };
-    let terms = terms(desired);
+    let (terms, run_once) = (terms(desired), run_once(desired));
     let mut workers = filled(&pool, observed);
-    workers.extend(scale::emptied(desired, observed, workload));
+    workers.extend(scale::emptied(desired, observed));
     let step = LedgerStep {
         workers: &workers,
         goal: &goal,
         evidence: &observed.evidence,
         ages: &waited(ledger, &goal, &observed.ages),
+        run_once: &run_once,
         terms: &terms,
     };
     let next = ledger.step(&step);
-    if anew::has_strangers(ledger, desired, observed) {
-        let (ledger, waiting) = (ledger.clone(), Some(Waiting::OtherLife));
+    if incarnation::has_foreign_sessions(ledger, desired, observed) {
+        let (ledger, waiting) = (ledger.clone(), Some(Waiting::LedgerReset));
         return Decision { ledger, plan, waiting, recheck_in: None, replicas: None };
     }
     if next != *ledger
         && !pace::goes_on(ledger, &next)
-        && let Some(left) = pace::gathers_for(desired, workload)
+        && let Some(left) = pace::gathers_for(desired, observed)
     {
         let (ledger, waiting) = (ledger.clone(), Some(Waiting::Gathering));
         return Decision { ledger, plan, waiting, recheck_in: Some(left), replicas: None };
     }
-    let (replicas, look) = scale::replicas([ledger, &next], desired, observed, workload);
-    let batch = pace::next_batch_in(&plan, workload);
+    let (replicas, look) = scale::replicas([ledger, &next], desired, observed, since_handover);
+    let batch = pace::next_batch_in(&plan, since_handover);
     let recheck = recheck_in(ledger, &next, desired, observed);
     let recheck_in = recheck.into_iter().chain(look).chain(batch).min();
     Decision { ledger: next, plan, waiting: None, recheck_in, replicas }
 }
 
-/// The workload as it concerns the pace of a handover: where no plain worker holds anything, nobody
+/// How long ago plain workers last had to release a job. Where none of them holds anything, nobody
 /// has to be given time to read.
-fn paced(ledger: &Ledger, workload: &Workload) -> Workload {
+fn since_handover(ledger: &Ledger, observed: &Observed) -> Option<Duration> {
     let is_plain = |record: &Record| record.cell.holder().is_some_and(SessionId::is_plain);
-    let has_plain = ledger.cells.jobs.values().any(is_plain);
-    Workload { since_handover: workload.since_handover.filter(|_| has_plain), ..*workload }
+    let has_plain = || ledger.cells.jobs.values().any(is_plain);
+    observed.since_handover.filter(|_| has_plain())
 }
 
 /// Everything stays where it is; only what was held by a session that has ended is granted again, to
 /// whoever fills the same slot now.
-fn paused(
-    ledger: &Ledger,
-    desired: &Desired,
-    observed: &Observed,
-    workload: &Workload,
-) -> Decision {
+fn paused(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decision {
     let held = ledger.assignment();
     let has_ended = |session: &SessionId| {
         observed.evidence.get(session).is_some_and(|evidence| evidence.ended.is_some())
@@ -255,7 +243,13 @@ fn paused(
         (*slot, Filled { worker, session, takes: false })
     });
     let mut workers: BTreeMap<_, _> = before.collect();
-    workers.extend(filled(&pool(false, desired, observed, workload), observed));
+    workers.extend(filled(&pool(false, desired, observed), observed));
+    let mut run_once = run_once(desired);
+    // A job that is done stays done, though the list does not have it any more.
+    let is_done = |record: &Record| matches!(record.cell, Cell::Done { .. });
+    let done = ledger.cells.jobs.iter().filter(|(_, record)| is_done(record));
+    let unlisted = done.filter(|(job, _)| !desired.jobs.contains_key(*job));
+    run_once.extend(unlisted.map(|(job, _)| job.clone()));
     let next = if ledger.version == 0 {
         ledger.clone()
     } else {
@@ -264,15 +258,16 @@ fn paused(
             goal: &goal,
             evidence: &observed.evidence,
             ages: &observed.ages,
+            run_once: &run_once,
             terms: &terms(desired),
         })
     };
-    let (plan, waiting) = (told_as_it_is(desired, &held), Some(Waiting::Paused));
+    let (plan, waiting) = (current_plan(desired, &held), Some(Waiting::Paused));
     Decision { ledger: next, plan, waiting, recheck_in: None, replicas: None }
 }
 
 /// The plan of a pool in which nothing is planned: who holds what, and who is without a worker.
-fn told_as_it_is(desired: &Desired, held: &Assignment) -> Plan {
+fn current_plan(desired: &Desired, held: &Assignment) -> Plan {
     let kept = held.iter().filter(|(job, _)| desired.jobs.contains_key(*job));
     let assignment: Assignment = kept.map(|(job, slot)| (job.clone(), slot)).collect();
     let mut without: Vec<_> = Vec::new();
@@ -288,19 +283,21 @@ fn plan_one(
     ledger: &Ledger,
     desired: &Desired,
     pool: &Pool,
-    workload: &Workload,
+    since_handover: Option<Duration>,
+    overdue: &Overdue,
 ) -> (Plan, BTreeMap<JobName, Place>) {
-    let held = ledger.settled();
+    let held = ledger.unreleased_assignment();
     let in_flight = ledger.cells.jobs.values().filter(|record| is_moving(record)).count();
     let moves_max = desired.rules.moves_max.map(|most| most.saturating_sub(in_flight));
-    let moves_max = moves_max.map(|most| if pace::may_move(workload) { most } else { 0 });
+    let moves_max = moves_max.map(|most| if pace::may_move(since_handover) { most } else { 0 });
     let rules = Rules { moves_max, ..desired.rules };
     let jobs = unfinished(ledger, &desired.jobs);
     let request = Request { jobs: &jobs, held: &held, pool, rules };
-    let mut plan = request.plan();
+    let plan = request.plan();
     debug_assert_eq!(check(&request, &plan), Ok(()), "the planner made a plan that is no answer");
+    let mut plan = overdue.plan(&request, plan);
     if 0 < in_flight {
-        tell_moves_in_flight(&mut plan, &ledger.assignment());
+        relabel_in_flight_moves(&mut plan, &ledger.assignment());
     }
     let place = |(job, slot): (&JobName, Option<Slot>)| {
         (job.clone(), slot.map_or(Place::Nowhere, Place::Slot))
@@ -347,19 +344,25 @@ fn is_moving(record: &Record) -> bool {
     matches!(record.cell, Cell::Releasing { .. })
 }
 
-/// The jobs without the finite ones that are done: those take no worker's room.
+/// The run-to-completion jobs.
+fn run_once(desired: &Desired) -> BTreeSet<JobName> {
+    let jobs = desired.jobs.iter().filter(|(_, job)| job.run_once);
+    jobs.map(|(name, _)| name.clone()).collect()
+}
+
+/// The jobs without the run-to-completion jobs that are done: those take no worker's room.
 fn unfinished<'a>(ledger: &Ledger, jobs: &'a Jobs) -> Cow<'a, Jobs> {
     let is_done = |record: &Record| matches!(record.cell, Cell::Done { .. });
     if !ledger.cells.jobs.values().any(is_done) {
         return Cow::Borrowed(jobs);
     }
     let all = beside(jobs, &ledger.cells.jobs);
-    let left = all.filter(|(.., record)| !record.is_some_and(is_done));
+    let left = all.filter(|(_, job, record)| !(job.run_once && record.is_some_and(is_done)));
     Cow::Owned(left.map(|(name, job, _)| (name.clone(), job.clone())).collect())
 }
 
 /// A job that is being released is planned as nobody's; for people it still moves from its holder.
-fn tell_moves_in_flight(plan: &mut Plan, held: &Assignment) {
+fn relabel_in_flight_moves(plan: &mut Plan, held: &Assignment) {
     for step in &mut plan.moves {
         if step.reason == MoveReason::New
             && let Some(holder) = held.holder(&step.job)
@@ -376,14 +379,13 @@ fn terms(desired: &Desired) -> HandoverTerms {
         policy: desired.policy,
         release_timeout: desired.timing.release_timeout,
         return_grace: desired.timing.return_grace,
-        ..HandoverTerms::default()
     }
 }
 
 /// What a cold pool still has to wait for.
-fn incomplete(desired: &Desired, observed: &Observed, workload: &Workload) -> Option<Waiting> {
+fn incomplete(desired: &Desired, observed: &Observed) -> Option<Waiting> {
     let wanted = desired.replicas.map_or(observed.workers_desired, |count| count as usize);
-    let stays = |slot: &Slot| !scale::is_beyond(*slot, desired, workload);
+    let stays = |slot: &Slot| !scale::is_beyond(*slot, desired, observed);
     let ready =
         |(slot, seen): &(&Slot, &WorkerSeen)| seen.presence == Presence::Ready && stays(slot);
     let ready = observed.workers.iter().filter(ready).count();
@@ -392,10 +394,10 @@ fn incomplete(desired: &Desired, observed: &Observed, workload: &Workload) -> Op
 }
 
 /// The workers that count, by what is seen of them. One without a session can be given nothing.
-fn pool(is_cold: bool, desired: &Desired, observed: &Observed, workload: &Workload) -> Pool {
+fn pool(is_cold: bool, desired: &Desired, observed: &Observed) -> Pool {
     let standing = |seen: &WorkerSeen| {
         let standing = match seen.presence {
-            Presence::NotReady if is_cold => Some(Standing::Takes),
+            Presence::NotReady(_) if is_cold => Some(Standing::Takes),
             presence => presence.standing(&desired.timing),
         };
         match (standing, &seen.session) {
@@ -404,7 +406,7 @@ fn pool(is_cold: bool, desired: &Desired, observed: &Observed, workload: &Worklo
         }
     };
     let member = |(slot, seen): (&Slot, &WorkerSeen)| {
-        if scale::is_beyond(*slot, desired, workload) {
+        if scale::is_beyond(*slot, desired, observed) {
             return None;
         }
         let (name, standing) = (seen.name.clone(), standing(seen)?);
@@ -431,7 +433,12 @@ fn recheck_in(
     observed: &Observed,
 ) -> Option<Duration> {
     let timing = &desired.timing;
-    let worker = observed.workers.values().filter_map(|seen| seen.presence.changes_in(timing));
+    let worker = observed.workers.values().filter_map(|seen| {
+        let is_plain = seen.session.as_ref().is_some_and(SessionId::is_plain);
+        // A session is judged by its lease, ready or not.
+        let counts = is_plain || !matches!(seen.presence, Presence::NotReady(_));
+        seen.presence.changes_in(timing).filter(|_| counts)
+    });
     let cold = timing.initial_wait.checked_sub(observed.watched_for);
     let cold = cold.filter(|_| ledger.version == 0);
     let cell = |(job, record): (&JobName, &Record)| {
@@ -488,26 +495,11 @@ pub async fn turn(
     desired: &Desired,
     observed: &Observed,
 ) -> Result<Turn, StoreError> {
-    turn_on(ledgers, views, desired, observed, &Workload::default()).await
-}
-
-/// [`turn`] for the pods of a workload, by [`decide_on`].
-///
-/// # Errors
-///
-/// As [`turn`].
-pub async fn turn_on(
-    ledgers: &dyn LedgerStore,
-    views: &dyn ViewStore,
-    desired: &Desired,
-    observed: &Observed,
-    workload: &Workload,
-) -> Result<Turn, StoreError> {
     let stored = ledgers.load().await?;
     let (ledger, seen) = stored.unzip();
     let is_new = ledger.is_none();
     let ledger = ledger.unwrap_or_else(|| Ledger::new(observed.unix_time_us));
-    let mut decision = decide_on(&ledger, desired, observed, workload);
+    let mut decision = decide(&ledger, desired, observed);
     // What a ledger before this one told the workers, who may still run it.
     let told = if ledger.version == 0 { views.version().await? } else { 0 };
     if ledger.version == 0 && decision.ledger.version > 0 {

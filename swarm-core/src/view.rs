@@ -1,4 +1,5 @@
-//! What workers read: the jobs of every worker, in the predecessors' format.
+//! The view that plain workers read: the jobs of every worker, in the format of swarm's
+//! predecessors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -10,14 +11,14 @@ use crate::{Assignment, Change, JobName, Slot};
 pub struct View {
     /// Counts publications.
     pub version: u64,
-    /// What each worker is to run, by the worker's name.
+    /// The entry of each worker, by the worker's name.
     pub workers: BTreeMap<String, ViewEntry>,
 }
 
-/// What one worker is to run.
+/// The jobs that one worker shall run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ViewEntry {
-    /// The worker's slot, written only where its name does not end in it.
+    /// The worker's slot; only written if the worker's name does not end in it.
     pub slot: Option<Slot>,
     /// The publication that last changed this worker's set of jobs.
     pub version: u64,
@@ -26,7 +27,14 @@ pub struct ViewEntry {
 }
 
 impl View {
-    /// The number at the end of a worker's name, as in `swarm-worker-2`.
+    /// The slot that the number at the end of a worker's name stands for.
+    ///
+    /// ```
+    /// use swarm_core::{Slot, View};
+    ///
+    /// assert_eq!(View::slot_in_name("swarm-worker-2"), Some(Slot(2)));
+    /// assert_eq!(View::slot_in_name("swarm-7f9c4-x2x"), None); // the pod of a Deployment
+    /// ```
     #[must_use]
     pub fn slot_in_name(worker: &str) -> Option<Slot> {
         let digits = worker.rsplit_once('-')?.1;
@@ -34,8 +42,16 @@ impl View {
         digits.parse().ok().filter(|_| plain).map(Slot)
     }
 
-    /// The assignment the view tells, by slot key or by the number in the name; a worker with
-    /// neither does not stand in it. A job under two workers is held by the lowest slot.
+    /// The assignment in the view, by slot key or by the number in the worker's name. A worker with
+    /// neither is left out. A job under two workers is held by the lower slot.
+    ///
+    /// ```
+    /// use swarm_core::{Assignment, Ledger, Pool, Slot};
+    ///
+    /// let one = Assignment::from_iter([("a".parse()?, Slot(0))]);
+    /// assert_eq!(Ledger::new(0).next(&one, &Pool::ready(2)).view().assignment(), one);
+    /// # Ok::<(), swarm_core::JobNameError>(())
+    /// ```
     #[must_use]
     pub fn assignment(&self) -> Assignment {
         let mut held = BTreeMap::new();
@@ -49,8 +65,8 @@ impl View {
         held.into_iter().collect()
     }
 
-    /// The workers whose sets of jobs differ in `after`, by name, with the difference; a worker that
-    /// stands in one of the two only counts as one without jobs in the other. O(jobs · log jobs).
+    /// The workers whose sets of jobs differ in `after`, by name, with the difference. A worker that
+    /// is in only one of the two views has no jobs in the other. O(jobs · log jobs).
     ///
     /// ```
     /// use swarm_core::{Assignment, Ledger, Pool, Slot, View};
@@ -78,8 +94,8 @@ impl View {
         names.into_iter().map(change).filter(is_one).collect()
     }
 
-    /// The version that the text of a view tells, read as generously as it may have been written: 0
-    /// where it tells none, or one that no view ever reached.
+    /// The version in the text of a view, parsed leniently, since anybody may have edited the text: 0
+    /// if it has no version, or one that no view ever reaches.
     ///
     /// ```
     /// use swarm_core::View;
@@ -90,7 +106,7 @@ impl View {
     /// ```
     #[must_use]
     pub fn version_in(text: &str) -> u64 {
-        /// Every reader can carry it; nobody counts so far.
+        /// Every reader can represent it, and no view reaches it.
         const VERSION_MAX: u64 = 1 << 53;
         let version = |line: &str| line.strip_prefix("version:")?.trim().parse().ok();
         let version = text.lines().rev().find_map(version);
@@ -138,8 +154,7 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', r"\\").replace('"', "\\\""))
 }
 
-/// A worker's name as a YAML key, quoted where YAML could read a number, a date or a word of its
-/// own in it.
+/// A worker's name as a YAML key, quoted if YAML could parse it as a number, a date or a keyword.
 fn key(name: &str) -> String {
     let starts_as_text = name.starts_with(|c: char| c.is_ascii_lowercase());
     let is_name = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
@@ -155,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_view_is_a_document_too() {
+    fn an_empty_view_is_a_document() {
         assert_eq!(View::default().to_yaml(), "workloads: {}\nversion: 0\n");
     }
 

@@ -1,16 +1,33 @@
-//! The worker's side as data: a view comes in, jobs to stop and to start come out.
+//! The plain worker's side as data: a view comes in, jobs to stop and to start come out.
+//!
+//! Publications only count up. A view with a lower version than the one that was acted on is not the
+//! operator's newest: somebody wrote an older text, such as a placeholder kept in a repository, or the
+//! ledger was rolled back. Nothing is stopped for it at once: the operator writes its view
+//! again, and only a lower version that stays for [`OLDER_VIEW_GRACE`] is acted on.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
+use crate::handover::Moment;
 use crate::{JobName, View, ViewEntry};
 
-/// What a worker runs and which publication told it so.
+/// For how long a worker with jobs ignores a view that is older than the one it acted on.
+///
+/// The operator repairs a view within seconds, and a kubelet that nobody nudges mounts it within 90
+/// seconds.
+pub const OLDER_VIEW_GRACE: Duration = Duration::from_mins(2);
+
+/// What a worker runs and which publication it acted on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Worker {
     /// The version of the worker's own entry in the last view it acted on; 0 if it had none.
     pub version: u64,
+    /// The version of that view as a whole; 0 if it had none.
+    pub publication: u64,
     /// The jobs it runs.
     pub running: BTreeSet<JobName>,
+    /// Since when the view has been older than the one acted on, by the worker's clock.
+    pub older_since: Option<Moment>,
 }
 
 /// What a worker has to do next.
@@ -20,20 +37,72 @@ pub enum WorkerEffect {
     Stop(JobName),
     /// Start a job.
     Start(JobName),
+    /// Report that a view is ignored for now, since it is older than the one acted on.
+    ReportOlder {
+        /// The version of the view.
+        version: u64,
+        /// The version of the view that the worker goes on with.
+        publication: u64,
+    },
 }
 
 impl Worker {
-    /// The worker called `name` after it has seen `view`, and the way there: stops before starts.
+    /// The worker called `name` after it has seen `view` at `now`, and the way there: stops before
+    /// starts.
     ///
-    /// A view without an entry for the worker leaves it without jobs.
+    /// A view without an entry for the worker leaves it without jobs, unless it is older than the one
+    /// that was acted on: then the jobs stay until it has been so for [`OLDER_VIEW_GRACE`]. A worker
+    /// without jobs has nothing to keep and acts at once. O(jobs · log jobs).
+    ///
+    /// ```
+    /// use swarm_core::handover::Moment;
+    /// use swarm_core::{OLDER_VIEW_GRACE, Assignment, Ledger, Pool, Slot, View, Worker};
+    ///
+    /// let one = Assignment::from_iter([("a".parse()?, Slot(0))]);
+    /// let view = Ledger::new(0).next(&one, &Pool::ready(1)).view();
+    /// let start = Moment::default();
+    /// let (worker, _) = Worker::default().step(start, "worker-0", &view);
+    /// assert_eq!((worker.publication, worker.running.len()), (1, 1));
+    ///
+    /// let placeholder = View::default();
+    /// let (worker, _) = worker.step(start, "worker-0", &placeholder);
+    /// assert_eq!(worker.running.len(), 1, "version 0 is older than version 1");
+    /// let (worker, _) = worker.step(start.after(OLDER_VIEW_GRACE), "worker-0", &placeholder);
+    /// assert_eq!(worker.running.len(), 0, "nobody repaired it");
+    /// # Ok::<(), swarm_core::JobNameError>(())
+    /// ```
     #[must_use]
-    pub fn step(&self, name: &str, view: &View) -> (Self, Vec<WorkerEffect>) {
+    pub fn step(&self, now: Moment, name: &str, view: &View) -> (Self, Vec<WorkerEffect>) {
+        if view.version < self.publication && !self.running.is_empty() {
+            let since = self.older_since.unwrap_or(now);
+            if now < since.after(OLDER_VIEW_GRACE) {
+                let publication = self.publication;
+                let report = WorkerEffect::ReportOlder { version: view.version, publication };
+                let is_new = self.older_since.is_none();
+                let kept = Self { older_since: Some(since), ..self.clone() };
+                return (kept, is_new.then_some(report).into_iter().collect());
+            }
+        }
         let ViewEntry { slot: _, version, jobs } =
             view.workers.get(name).cloned().unwrap_or_default();
         let stop = self.running.difference(&jobs).cloned().map(WorkerEffect::Stop);
         let start = jobs.difference(&self.running).cloned().map(WorkerEffect::Start);
         let effects = stop.chain(start).collect();
-        (Self { version, running: jobs }, effects)
+        let publication = view.version;
+        (Self { version, publication, running: jobs, older_since: None }, effects)
+    }
+
+    /// When the mere passing of time next changes something: then the same view is to be stepped
+    /// again. `None` if it never does.
+    ///
+    /// ```
+    /// use swarm_core::Worker;
+    ///
+    /// assert_eq!(Worker::default().wakes_at(), None);
+    /// ```
+    #[must_use]
+    pub fn wakes_at(&self) -> Option<Moment> {
+        self.older_since.map(|since| since.after(OLDER_VIEW_GRACE))
     }
 }
 
@@ -42,20 +111,85 @@ mod tests {
     use super::*;
     use crate::{Assignment, Ledger, Pool, jobs, plan};
 
+    const NAME: &str = "worker-0";
+    const START: Moment = Moment(Duration::ZERO);
+
+    /// A view of this version in which the worker has these jobs.
+    fn view(version: u64, names: &[&str]) -> View {
+        let jobs = jobs(names.iter().copied()).unwrap();
+        let pool = Pool::ready(1);
+        let ledger =
+            Ledger::new(0).next(&plan(&jobs, &Assignment::default(), &pool).assignment, &pool);
+        View { version, ..ledger.view() }
+    }
+
+    /// A view of this version without an entry for the worker.
+    fn without_entry(version: u64) -> View {
+        View { version, ..View::default() }
+    }
+
+    fn job(name: &str) -> JobName {
+        JobName::new(name).unwrap()
+    }
+
+    fn worker(version: u64, names: &[&str]) -> Worker {
+        Worker::default().step(START, NAME, &view(version, names)).0
+    }
+
     #[test]
     fn a_worker_stops_what_is_no_longer_its_own_before_it_starts_anything() {
-        let pool = Pool::ready(1);
-        let view = |names: &[&str]| {
-            let jobs = jobs(names.iter().copied()).unwrap();
-            Ledger::new(0)
-                .next(&plan(&jobs, &Assignment::default(), &pool).assignment, &pool)
-                .view()
-        };
-        let (worker, _) = Worker::default().step("worker-0", &view(&["a", "b"]));
-        let (worker, effects) = worker.step("worker-0", &view(&["b", "c"]));
-        let job = |name: &str| JobName::new(name).unwrap();
+        let (worker, effects) = worker(1, &["a", "b"]).step(START, NAME, &view(2, &["b", "c"]));
         assert_eq!(effects, [WorkerEffect::Stop(job("a")), WorkerEffect::Start(job("c"))]);
-        assert_eq!(worker.step("worker-0", &view(&["b", "c"])).1, []);
-        assert_eq!(worker.step("worker-1", &view(&["b", "c"])).0, Worker::default());
+        assert_eq!(worker.step(START, NAME, &view(2, &["b", "c"])).1, []);
+    }
+
+    #[test]
+    fn a_higher_or_equal_version_without_an_entry_means_stop() {
+        for version in [7, 8] {
+            let (next, effects) = worker(7, &["a"]).step(START, NAME, &without_entry(version));
+            assert_eq!(effects, [WorkerEffect::Stop(job("a"))]);
+            assert_eq!((next.version, next.publication, next.running.len()), (0, version, 0));
+        }
+    }
+
+    #[test]
+    fn an_older_view_is_reported_once_and_ignored_for_a_grace_and_not_longer() {
+        let begun = worker(7, &["a"]);
+        for older in [without_entry(0), without_entry(6), view(6, &["b"])] {
+            let (doubting, effects) = begun.step(START, NAME, &older);
+            let report = WorkerEffect::ReportOlder { version: older.version, publication: 7 };
+            assert_eq!(effects, [report]);
+            assert_eq!((doubting.publication, &doubting.running), (7, &begun.running));
+            let end = doubting.wakes_at().unwrap();
+            let (still, effects) = doubting.step(end.before(Duration::from_nanos(1)), NAME, &older);
+            assert_eq!((&still, effects), (&doubting, vec![]));
+            let (over, effects) = still.step(end, NAME, &older);
+            assert_eq!(effects[0], WorkerEffect::Stop(job("a")));
+            assert_eq!((over.publication, over.wakes_at()), (older.version, None));
+        }
+    }
+
+    #[test]
+    fn a_view_that_is_repaired_in_time_moves_nothing_and_ends_the_grace() {
+        let begun = worker(7, &["a"]);
+        let (doubting, _) = begun.step(START, NAME, &without_entry(0));
+        let later = START.after(Duration::from_secs(90));
+        assert_eq!(doubting.step(later, NAME, &view(7, &["a"])), (begun.clone(), vec![]));
+        // The next time counts from its own beginning.
+        let (again, effects) = begun.step(later, NAME, &without_entry(0));
+        assert_eq!((again.older_since, effects.len()), (Some(later), 1));
+    }
+
+    #[test]
+    fn a_worker_without_jobs_has_nothing_to_keep() {
+        let idle = worker(7, &["a"]).step(START, NAME, &without_entry(8)).0;
+        let (next, effects) = idle.step(START, NAME, &view(1, &["b"]));
+        assert_eq!((next.publication, effects), (1, vec![WorkerEffect::Start(job("b"))]));
+    }
+
+    #[test]
+    fn views_that_never_say_a_version_are_acted_on_as_they_come() {
+        let (next, effects) = worker(0, &["a"]).step(START, NAME, &without_entry(0));
+        assert_eq!((next.running.len(), effects), (0, vec![WorkerEffect::Stop(job("a"))]));
     }
 }

@@ -1,7 +1,7 @@
-//! `kubectl swarm`: see and steer Swarms. kubectl runs this program as its plugin; it runs by itself
-//! as well.
+//! `kubectl swarm`: inspect and control Swarms. The program is a kubectl plugin, and also runs by
+//! itself.
 //!
-//! Exit codes: 0 fine, 1 failed, 2 wrong usage or input, 3 the answer is "no".
+//! Exit codes: 0 success, 1 failure, 2 invalid usage or input, 3 the answer is "no".
 
 mod plan;
 
@@ -12,7 +12,7 @@ use clap::{Parser, Subcommand};
 
 use plan::PlanArgs;
 
-/// See and steer Swarms: jobs, and the pools of workers that share them.
+/// Inspect and control Swarms: jobs, and the pools of workers that share them.
 #[derive(Debug, Parser)]
 #[command(name = "kubectl-swarm", bin_name = "kubectl swarm", version)]
 struct Args {
@@ -22,7 +22,7 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Tell what would run where, and what would move, without touching anything
+    /// Show what would run where, and what would move, without changing anything
     Plan(PlanArgs),
 }
 
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     plan::run(&args)
 }
 
-/// Prints a document. A reader that went away, as `head` does, has read all it wanted.
+/// Prints a document. It is no error if the reader closes the pipe, as `head` does.
 fn print(document: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(document.as_bytes()).and_then(|()| stdout.flush()) {
@@ -40,13 +40,13 @@ fn print(document: &str) -> io::Result<()> {
     }
 }
 
-/// Says something that is not the answer, in one line. What a file has in it cannot steer the
-/// terminal.
+/// Prints a message other than the answer, in one line. Control characters, which may come from a
+/// file, are escaped.
 fn complain(sentence: &str) {
     let mut line = String::from("kubectl swarm: ");
     for c in sentence.chars() {
         if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }
     }
-    // Where nobody listens, nothing can be said.
+    // If standard error is closed, the message is lost.
     let _ = writeln!(io::stderr(), "{line}");
 }

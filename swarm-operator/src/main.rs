@@ -3,7 +3,6 @@
 
 mod args;
 mod crd;
-mod local;
 mod run;
 mod verify;
 
@@ -16,7 +15,7 @@ use args::{Args, Command};
 #[tokio::main]
 async fn main() -> ExitCode {
     let outcome = match Args::parse().command {
-        Command::Local(args) => local::local(args).await,
+        Command::Local(args) => swarm_local::local(args).await,
         Command::Run(args) => run::run(args).await,
         Command::Crd => crd::print(),
         Command::Verify(args) => verify::verify(&args),
@@ -28,7 +27,7 @@ async fn main() -> ExitCode {
     })
 }
 
-/// Tells a person what went wrong: one line, causes included.
+/// Prints an error and its causes in one line.
 #[expect(clippy::print_stderr, reason = "stderr is where a command line complains")]
 fn complain(error: &anyhow::Error) {
     eprintln!("swarm-operator: {error:#}");

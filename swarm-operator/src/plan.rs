@@ -1,7 +1,7 @@
-//! `kubectl swarm plan`: what would run where, and what would move.
+//! `kubectl swarm plan`: prints what would run where, and what would move.
 //!
-//! This file reads and prints. The answer is a function of texts, in [`answer`]; where each job goes
-//! is decided by the core's planner alone.
+//! This file reads files and prints. The module [`answer`] computes the answer from their texts, and
+//! the core's planner alone decides where each job goes.
 
 mod answer;
 mod document;
@@ -22,47 +22,47 @@ use swarm_adapters_k8s::manifest::WORKERS_MAX;
 use crate::{complain, print};
 use answer::{Answer, Question, Reach, Source};
 
-/// The path that stands for standard input.
+/// The path that means standard input.
 const STANDARD_INPUT: &str = "-";
 
 /// The largest file that is read.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// The exit code of wrong usage or input.
+/// The exit code for invalid usage or input.
 const WRONG: u8 = 2;
 
-/// The exit code of a plan that leaves jobs without a worker.
+/// The exit code for a plan that leaves jobs without a worker.
 const UNASSIGNED: u8 = 3;
 
 /// Arguments of `plan`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Exit codes: 0 every job has a worker, 3 some have none (the plan is printed all the same), \
-2 the input or the usage is wrong (nothing is printed but one message), 1 anything else.
+Exit codes: 0 if every job has a worker, 3 if some have none (the plan is printed), 2 if the input \
+or the usage is invalid (only an error message is printed), 1 for any other failure.
 
 Examples:
-  kubectl swarm plan -f streams.yaml                  where the jobs go at first
-  kubectl swarm plan -f streams.yaml --workers 4      with another number of workers
+  kubectl swarm plan -f streams.yaml                  the first assignment
+  kubectl swarm plan -f streams.yaml --workers 4      for another number of workers
   kubectl get configmap swarm-worker-config -o 'jsonpath={.data.config\\.yml}' |
-    kubectl swarm plan -f streams.yaml --from -       what an edit would move")]
+    kubectl swarm plan -f streams.yaml --from -       the moves that an edit would cause")]
 pub(crate) struct PlanArgs {
-    /// The manifest that holds the Swarm, as YAML or JSON; `-` reads standard input. ConfigMaps in it
-    /// serve the Swarm's jobSources; no cluster is asked
+    /// The manifest with the Swarm, as YAML or JSON; `-` reads standard input. The Swarm's jobSources
+    /// are read from ConfigMaps in it; no cluster is contacted
     #[arg(long = "filename", short, value_name = "FILE")]
     file: PathBuf,
-    /// Which Swarm of FILE is meant, if it holds several
+    /// The name of the Swarm, if FILE contains several
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// How many workers there are [default: replicas of the Swarm, else of its workload in FILE]
+    /// The number of workers [default: replicas of the Swarm, or else of its workload in FILE]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=i64::from(WORKERS_MAX)))]
     workers: Option<u32>,
-    /// The view that tells who runs what now; `-` reads standard input [default: nobody runs anything]
+    /// The view with the current assignment; `-` reads standard input [default: no job is assigned]
     #[arg(long, value_name = "VIEW")]
     from: Option<PathBuf>,
     /// Plan only the moves that maxMovesInFlight allows at once, instead of all
     #[arg(long)]
     step: bool,
-    /// How to print the plan
+    /// The output format
     #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t = Output::Text)]
     output: Output,
 }
@@ -71,11 +71,11 @@ pub(crate) struct PlanArgs {
 enum Output {
     /// Tables for people
     Text,
-    /// One JSON document, whose format is kept stable
+    /// One JSON document, in a stable format
     Json,
 }
 
-/// Answers the question that the arguments ask.
+/// Runs `plan` with these arguments.
 pub(crate) fn run(args: &PlanArgs) -> ExitCode {
     let answer = match ask(args) {
         Ok(answer) => answer,
@@ -103,7 +103,8 @@ pub(crate) fn run(args: &PlanArgs) -> ExitCode {
     }
 }
 
-/// Reads what the arguments name, and answers; or the sentence that says what is wrong.
+/// Reads the files that the arguments name, and computes the answer. The error is a sentence for a
+/// person.
 fn ask(args: &PlanArgs) -> Result<Answer, String> {
     let stdin = Path::new(STANDARD_INPUT);
     if args.file == stdin && args.from.as_deref() == Some(stdin) {
@@ -139,7 +140,7 @@ fn read_stdin() -> Result<String, String> {
         .read_to_end(&mut bytes)
         .map_err(|error| format!("it cannot be read: {error}"))?;
     if u64::try_from(bytes.len()).is_ok_and(|length| BYTES_MAX < length) {
-        return Err(format!("it has more than {BYTES_MAX} bytes, which is the most that is read"));
+        return Err(format!("it has more than {BYTES_MAX} bytes, the largest size that is read"));
     }
-    String::from_utf8(bytes).map_err(|_| "it is not a UTF-8 text".to_owned())
+    String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())
 }

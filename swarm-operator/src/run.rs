@@ -1,5 +1,6 @@
-//! `swarm-operator run`: connects to the cluster, serves HTTP, runs until it is told to stop.
+//! `swarm-operator run`: connects to the cluster, serves HTTP, and runs until it is asked to stop.
 
+use std::backtrace::Backtrace;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -7,7 +8,9 @@ use anyhow::Context as _;
 use prometheus_client::registry::Registry;
 use swarm_adapters_host::http::{self, Build};
 use swarm_adapters_host::metrics::register_build;
+use swarm_adapters_k8s::client;
 use swarm_adapters_k8s::controller::{self, Scope};
+use swarm_adapters_k8s::health::Health;
 use swarm_adapters_k8s::metrics::Metrics;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -17,9 +20,10 @@ use tracing_subscriber::EnvFilter;
 
 use crate::args::{LogFormat, RunArgs};
 
-/// Runs the operator until SIGTERM or Ctrl-C; turns under way are finished.
+/// Runs the operator until SIGTERM or Ctrl-C; turns in progress are completed.
 pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     init_logging(args.log_format);
+    log_panics();
     if let Some(file) = &args.kubeconfig
         && let Err(error) = std::fs::File::open(file)
     {
@@ -29,47 +33,79 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     }
     let listener = http::listen(args.listen).await?;
     let shutdown = CancellationToken::new();
-    tokio::spawn(cancel_on_signal(shutdown.clone())?);
+    let mut tasks = JoinSet::new();
+    let signalled = cancel_on_signal(shutdown.clone())?;
+    tasks.spawn(async move {
+        signalled.await;
+        ("the signal handler", Ok(()))
+    });
 
     let mut registry = Registry::default();
     register_build(&mut registry, &Build::from_env());
     let metrics = Metrics::register(&mut registry);
-    let clients = controller::connect(args.kubeconfig.as_deref()).await?;
+    let clients = client::connect(args.kubeconfig.as_deref()).await?;
 
+    let health = Health::default();
     let mut all_ready = Vec::new();
-    let mut controllers = JoinSet::new();
     for scope in scopes(args.namespaces) {
         let (ready, is_ready) = watch::channel(false);
         all_ready.push(is_ready);
-        tracing::info!(?scope, "looking for Swarms");
+        tracing::info!(?scope, "watching Swarms");
         let stop = shutdown.clone().cancelled_owned();
-        controllers.spawn(controller::run(clients.clone(), scope, metrics.clone(), ready, stop));
+        let (clients, metrics, health) = (clients.clone(), metrics.clone(), health.clone());
+        let controller = controller::run(clients, scope, metrics, health, ready, stop);
+        tasks.spawn(async move {
+            controller.await;
+            ("a controller", Ok(()))
+        });
     }
     let (ready, is_ready) = watch::channel(false);
-    tokio::spawn(announce(all_ready, ready));
-    let router = http::operator_router(is_ready, Arc::new(registry));
-    let server = tokio::spawn(http::serve(listener, router, shutdown.clone()));
+    let announced = announce(all_ready, ready, shutdown.clone());
+    tasks.spawn(async move {
+        announced.await;
+        ("the readiness", Ok(()))
+    });
+    let router = http::operator_router(is_ready, move || health.check(), Arc::new(registry));
+    let served = http::serve(listener, router, shutdown.clone());
+    tasks.spawn(async move { ("the HTTP server", served.await) });
 
-    while let Some(ended) = controllers.join_next().await {
-        ended.context("a controller failed")?;
-        anyhow::ensure!(shutdown.is_cancelled(), "a controller ended though nobody asked it to");
-    }
-    server.await?.context("the HTTP server failed")?;
+    until_stopped(tasks, &shutdown).await?;
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says that the operator is ready once all its controllers are.
-async fn announce(all: Vec<watch::Receiver<bool>>, ready: watch::Sender<bool>) {
-    for mut one in all {
-        if one.wait_for(|is_ready| *is_ready).await.is_err() {
-            return;
-        }
+/// Returns once all tasks have ended after `shutdown`. All are needed until then, so the first task
+/// that fails, panics or ends earlier is an error.
+async fn until_stopped(
+    mut tasks: JoinSet<(&'static str, std::io::Result<()>)>,
+    shutdown: &CancellationToken,
+) -> anyhow::Result<()> {
+    while let Some(ended) = tasks.join_next().await {
+        let (task, result) = ended.context("a task of the operator panicked; see the log")?;
+        result.with_context(|| format!("{task} failed"))?;
+        anyhow::ensure!(shutdown.is_cancelled(), "{task} ended though nobody asked it to");
     }
-    ready.send_replace(true);
+    Ok(())
 }
 
-/// One controller a namespace, or one for all.
+/// Reports the operator as ready once all its controllers are; runs until `shutdown`.
+async fn announce(
+    all: Vec<watch::Receiver<bool>>,
+    ready: watch::Sender<bool>,
+    shutdown: CancellationToken,
+) {
+    let all_ready = async {
+        for mut one in all {
+            // A controller that has ended ends the process, too.
+            let _ = one.wait_for(|is_ready| *is_ready).await;
+        }
+        ready.send_replace(true);
+    };
+    shutdown.run_until_cancelled(all_ready).await;
+    shutdown.cancelled().await;
+}
+
+/// One scope for each namespace, or one for the cluster.
 fn scopes(mut namespaces: Vec<String>) -> Vec<Scope> {
     namespaces.sort();
     namespaces.dedup();
@@ -88,9 +124,20 @@ fn cancel_on_signal(shutdown: CancellationToken) -> std::io::Result<impl Future<
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
-        tracing::info!("told to stop");
+        tracing::info!("asked to stop");
         shutdown.cancel();
     })
+}
+
+/// Logs every panic like anything else, with a backtrace. A turn that panics is contained, so nothing
+/// else would tell where.
+fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let backtrace = Backtrace::force_capture();
+        let place = panic.location().map(ToString::to_string);
+        let message = panic.payload_as_str().unwrap_or("no message");
+        tracing::error!(message, place, %backtrace, "panicked");
+    }));
 }
 
 fn init_logging(format: LogFormat) {
@@ -99,5 +146,68 @@ fn init_logging(format: LogFormat) {
     match format {
         LogFormat::Text => lines.init(),
         LogFormat::Json => lines.json().with_span_list(false).init(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// What becomes of a process whose only task is this one.
+    async fn outcome(
+        task: impl Future<Output = std::io::Result<()>> + Send + 'static,
+        shutdown: &CancellationToken,
+    ) -> Result<(), String> {
+        let mut tasks = JoinSet::new();
+        tasks.spawn(async { ("the sweep", task.await) });
+        until_stopped(tasks, shutdown).await.map_err(|error| format!("{error:#}"))
+    }
+
+    #[tokio::test]
+    async fn a_task_that_fails_panics_or_ends_too_soon_ends_the_process() {
+        let shutdown = CancellationToken::new();
+        let ended = outcome(async { Ok(()) }, &shutdown).await;
+        assert_eq!(ended, Err("the sweep ended though nobody asked it to".into()));
+        let failed = outcome(async { Err(std::io::Error::other("no port")) }, &shutdown).await;
+        assert_eq!(failed, Err("the sweep failed: no port".into()));
+        let panicked = outcome(async { panic!("a bug") }, &shutdown).await.unwrap_err();
+        assert!(panicked.starts_with("a task of the operator panicked"), "{panicked}");
+        assert!(panicked.contains("a bug"), "{panicked}");
+        shutdown.cancel();
+        assert_eq!(outcome(async { Ok(()) }, &shutdown).await, Ok(()));
+    }
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_panic_is_logged_with_its_place_and_backtrace() {
+        let lines = Lines::default();
+        let to = lines.clone();
+        let log = tracing_subscriber::fmt().json().with_writer(move || to.clone()).finish();
+        let before = std::panic::take_hook();
+        log_panics();
+        let panicked = tracing::subscriber::with_default(log, || {
+            std::panic::catch_unwind(|| panic!("a bug in job {}", 7))
+        });
+        std::panic::set_hook(before);
+        assert!(panicked.is_err());
+        let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        for part in ["\"level\":\"ERROR\"", "a bug in job 7", "src/run.rs:", "backtrace"] {
+            assert!(text.contains(part), "{part} is missing in {text}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! `verify`: reads run logs and tells whether every job was run by one worker at a time.
+//! `verify`: checks in run logs whether every job was run by one worker at a time.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -13,27 +13,27 @@ use swarm_adapters_host::runlog::{Torn, judged};
 /// Arguments of `verify`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct VerifyArgs {
-    /// The run logs of one machine, merged by time
+    /// Run logs of one machine; their lines are merged by time
     #[arg(value_name = "LOG", required = true)]
     logs: Vec<PathBuf>,
-    /// How to tell it: text for people, or one JSON document
+    /// The output format
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
     output: Output,
-    /// Every worker runs every job, so only runs on the same worker can overlap
+    /// Expect every worker to run every job: only runs on the same worker count as overlaps
     #[arg(long)]
     replication_all: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Output {
-    /// For people
+    /// Text for people
     Text,
     /// One JSON document
     Json,
 }
 
-/// Judges the logs. Exit codes: 0 good, 1 a log is damaged, 2 not a run log, 3 jobs were run by two
-/// at once, or tokens went back.
+/// Checks the logs. Exit codes: 0 if they are good, 1 if a log is damaged, 2 if a file is not a run
+/// log, 3 if two workers ran a job at once, or a token decreased.
 pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     let replication = if args.replication_all { Replication::All } else { Replication::One };
     let (verdict, torn) = match judged(&args.logs, replication) {
@@ -51,7 +51,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     if let Some(number) = torn.first {
         let count = torn.unexplained;
         complain(&format!(
-            "{count} torn lines that no killed writer explains, first line {number}"
+            "{count} damaged lines that a killed writer does not explain; the first is line {number}"
         ));
     }
     Ok(match (verdict.is_good(), torn.unexplained) {
@@ -62,12 +62,12 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn complain(sentence: &str) {
-    // Where standard error is closed, nobody is there to be told.
+    // If standard error is closed, the message is lost.
     let _ = writeln!(io::stderr(), "swarm-operator: {sentence}");
 }
 
 fn ms(ns: u64) -> f64 {
-    // Thousandths are exact enough, and shorter to read.
+    // Microseconds are precise enough, and shorter to read.
     (Duration::from_nanos(ns).as_secs_f64() * 1e6).round() / 1e3
 }
 
@@ -134,20 +134,20 @@ fn text(verdict: &Verdict, torn: Torn) -> String {
     }));
     lines.extend(regressions.iter().map(|regression| {
         let Regression { job, t, token, after, session } = regression;
-        format!("token went back: {job} started with {token} after {after} in {session} at {t}")
+        format!("token decreased: {job} started with {token} after {after} in {session} at {t}")
     }));
     let left_out = overlaps_left_out + regressions_left_out;
     if 0 < left_out {
         lines.push(format!("and {left_out} more"));
     }
     if verdict.is_good() {
-        lines.push("no job was run by two at once, and tokens only rose".to_owned());
+        lines.push("no job was run by two workers at once, and no token decreased".to_owned());
     }
     if let Some(Gap { job, from: _, ns }) = longest_gap {
         lines.push(format!("longest gap: {} ms, {job}", ms(*ns)));
     }
     if 0 < torn.lines {
-        lines.push(format!("{} torn lines, {} unexplained", torn.lines, torn.unexplained));
+        lines.push(format!("{} damaged lines, {} unexplained", torn.lines, torn.unexplained));
     }
     lines.push(String::new());
     lines.join("\n")

@@ -1,4 +1,4 @@
-//! `swarm-operator verify` from outside: logs go in, a verdict comes out.
+//! Runs `swarm-operator verify` on logs and checks its verdict.
 
 #![expect(
     clippy::unwrap_used,
@@ -50,7 +50,7 @@ fn a_good_log_is_0_and_one_document() {
     });
     assert_eq!((code(&output), document(&output)), (0, expected));
     let output = verify(&[log], &[]);
-    let expected = "1 jobs, 2 runs\nno job was run by two at once, and tokens only rose\n\
+    let expected = "1 jobs, 2 runs\nno job was run by two workers at once, and no token decreased\n\
                     longest gap: 200 ms, a\n";
     assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
 }
@@ -77,20 +77,23 @@ fn a_torn_line_is_1_unless_a_killed_writer_explains_it() {
     let output = verify(&[&format!("{explained}\n3000 b s1 3 start")], &["-o", "json"]);
     assert_eq!((code(&output), &document(&output)["torn_lines_unexplained"]), (1, &json!(1)));
     let complaint = String::from_utf8(output.stderr).unwrap();
-    assert!(complaint.ends_with("that no killed writer explains, first line 2\n"), "{complaint}");
+    assert!(
+        complaint.ends_with("a killed writer does not explain; the first is line 2\n"),
+        "{complaint}"
+    );
 }
 
 #[test]
-fn a_log_that_spans_a_restart_of_the_machine_is_judged_by_each_life() {
+fn a_log_that_spans_a_reboot_is_judged_before_and_after_it() {
     let log = "900000 a s1 1 start\n901000 a s1 1 tick\n5000 a s2 2 start\n6000 a s2 2 stop";
     let output = verify(&[log], &["-o", "json"]);
     assert_eq!((code(&output), &document(&output)["longest_gap_ms"]), (0, &json!(0.0)));
 }
 
 #[test]
-fn what_is_no_run_log_is_2_and_nothing_on_standard_output() {
+fn a_file_that_is_not_a_run_log_is_2_without_standard_output() {
     for (logs, args, expected) in [
-        (&["!hello\nworld"][..], &[][..], " is no run log: "),
+        (&["!hello\nworld"][..], &[][..], " is not a run log: "),
         (&[][..], &["/no/such/log"][..], "/no/such/log: No such file"),
     ] {
         let output = verify(logs, args);

@@ -13,16 +13,16 @@ use swarm_adapters_host::view::FILE_NAME;
 use crate::Failure;
 use crate::runner::{RunnerArgs, duration};
 
-/// What a worker can be asked to do.
+/// The commands of a worker.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Follow the view and run the jobs it names for this worker
+    /// Watch the view and run the jobs that it assigns to this worker
     Run(Box<RunArgs>),
-    /// Print the view that `run` would follow
+    /// Print the view that `run` would watch
     View(ViewArgs),
-    /// Send one `GET /ping` and print how long the answer took
+    /// Send one `GET /ping` and print how long the response took
     Ping(PingArgs),
-    /// What `run` starts to see to it that no process of a job outlives it
+    /// Run a guard, which `run` starts so that no process of a job outlives the worker
     #[command(hide = true)]
     Guard(GuardArgs),
 }
@@ -30,10 +30,10 @@ pub enum Command {
 /// Arguments of `ping`.
 #[derive(Clone, Debug, Args)]
 pub struct PingArgs {
-    /// Whom to ask
+    /// The address to ping
     #[arg(value_name = "HOST:PORT")]
     pub address: String,
-    /// How long to wait for the answer, in milliseconds
+    /// How long to wait for the response, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..=600_000))]
     pub timeout_ms: u64,
 }
@@ -41,17 +41,17 @@ pub struct PingArgs {
 /// Arguments of `guard`.
 #[derive(Clone, Debug, Args)]
 pub struct GuardArgs {
-    /// What to do instead of being a guard
+    /// The step to run instead of a guard
     #[command(subcommand)]
     pub step: Option<GuardStep>,
 }
 
-/// What the guard asks of this program.
+/// The steps that a guard runs in processes of their own.
 #[derive(Clone, Debug, Subcommand)]
 pub enum GuardStep {
-    /// Become the program of a job, to be killed when the guard dies
+    /// Become the program of a job, which the kernel kills when the guard dies
     Exec {
-        /// The number of the guard's process
+        /// The process id of the guard
         guard: i32,
         /// The program and its arguments
         #[arg(last = true, required = true)]
@@ -62,16 +62,16 @@ pub enum GuardStep {
 /// Arguments of `run`.
 #[derive(Clone, Debug, Args)]
 pub struct RunArgs {
-    /// Where the view is
+    /// The view
     #[command(flatten)]
     pub view: ViewArgs,
-    /// Address to serve /internal/health, /internal/version and /metrics on
+    /// The address to serve /internal/health, /internal/version and /metrics on
     #[arg(long, value_name = "IP", env = "HTTP_ADDRESS", default_value = "127.0.0.1")]
     pub http_address: IpAddr,
-    /// Port to serve them on; 0 takes any free one
+    /// The port to serve them on; 0 means any free port
     #[arg(long, value_name = "PORT", env = "HTTP_PORT", default_value_t = 9090)]
     pub http_port: u16,
-    /// This worker's name, the key of its entry in the view [default: the name of the host]
+    /// This worker's name, the key of its entry in the view [default: the host name]
     #[arg(long, value_name = "NAME", env = "WORKER_NAME")]
     pub name: Option<String>,
     /// What to do for a job
@@ -80,88 +80,89 @@ pub struct RunArgs {
     /// The session to take part with
     #[command(flatten)]
     pub session: SessionArgs,
-    /// Record when which job ran here, in a file that several workers may share
+    /// Write a run log, which records when each job ran; several workers may share the file
     #[arg(long, value_name = "FILE", env = "RUN_LOG")]
     pub run_log: Option<PathBuf>,
-    /// How log lines look; they go to standard error
+    /// The format of log lines, which are written to standard error
     #[arg(long, value_name = "FORMAT", env = "LOG_FORMAT", value_enum, default_value_t)]
     pub log_format: LogFormat,
-    /// End when standard input closes, that is, with the program that started this one
+    /// End when standard input closes, as it does when the parent process ends
     #[arg(long, hide = true)]
     pub until_stdin_closes: bool,
 }
 
-/// How the worker takes part in a session, if it does.
+/// The session of the worker, if it has one.
 #[derive(Clone, Debug, Args)]
 pub struct SessionArgs {
-    /// How it learns what to run: `plain` reads a file, `session` holds a lease in the Kubernetes
-    /// API and lets go of a job before another worker is given it
+    /// How the worker gets its jobs: `plain` reads a file; `session` holds a Lease in the Kubernetes
+    /// API and releases a job before it is granted to another worker
     #[arg(long, value_name = "PROTOCOL", env = "SWARM_PROTOCOL", value_enum, default_value_t)]
     pub protocol: Protocol,
-    /// The UID of this pod, which its session is named after: metadata.uid of the downward API
+    /// The UID of this pod, a part of its session's name: metadata.uid of the downward API
     #[arg(long, value_name = "UID", env = "POD_UID")]
     pub pod_uid: Option<String>,
     /// The namespace of this pod [default: that of its service account]
     #[arg(long, value_name = "NS", env = "POD_NAMESPACE")]
     pub namespace: Option<String>,
-    /// Where the cluster is [default: the pod's own, else `KUBECONFIG`, else ~/.kube/config]
+    /// The kubeconfig file [default: the pod's service account, or else `KUBECONFIG`, or else
+    /// ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// How long the jobs of a session may go on after it renewed its lease; at least 3 × renew +
-    /// stop timeout, and not longer than the Swarm's `handover.lease.duration`
+    /// How long the jobs of a session may run after its last renewal of the Lease: at least 3 × renew
+    /// + stop timeout, and at most the Swarm's `handover.lease.duration`
     #[arg(long, value_name = "TIME", env = "SWARM_LEASE", default_value = "20s", value_parser = duration)]
     pub lease: Duration,
-    /// How often a session renews its lease
+    /// The interval at which a session renews its Lease
     #[arg(long, value_name = "TIME", env = "SWARM_RENEW", default_value = "4s", value_parser = duration)]
     pub renew: Duration,
-    /// How long this worker has from SIGTERM until it is killed: the pod's
-    /// `terminationGracePeriodSeconds`. While its jobs are moved away they go on for so long, less
-    /// the stop timeout and 2 s
+    /// The time from SIGTERM until this worker is killed: the pod's `terminationGracePeriodSeconds`.
+    /// Jobs that are being moved away run for this time, less the stop timeout and 2 s
     #[arg(long, value_name = "TIME", env = "SWARM_GRACE", default_value = "30s", value_parser = duration)]
     pub grace: Duration,
-    /// Where to note which jobs run, so that the next start can tell which of them ended this
-    /// process: a volume that outlives the container, such as an emptyDir
+    /// The directory of a record of the session and the running jobs, from which the next start proves
+    /// that this process has ended, and identifies the job that crashed it: a volume that outlives the
+    /// container, such as an emptyDir, and that no other container uses
     #[arg(long, value_name = "DIR", env = "SWARM_STATE_DIR")]
     pub state_dir: Option<PathBuf>,
     /// The directory of the pool on this machine, instead of a cluster
     #[arg(long, hide = true, value_name = "DIR", requires = "life")]
     pub session_dir: Option<PathBuf>,
-    /// The identity of this life of the worker, which its session is named after
+    /// The identity of this instance of the worker, a part of its session's name
     #[arg(long, hide = true, value_name = "LIFE")]
     pub life: Option<String>,
 }
 
-/// How a worker learns what to run.
+/// How a worker gets its jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Protocol {
     /// It reads a file.
     #[default]
     Plain,
-    /// It holds a lease, and takes part in handovers.
+    /// It holds a Lease, and takes part in handovers.
     Session,
 }
 
-/// Where the view is.
+/// The location of the view.
 #[derive(Clone, Debug, Args)]
 pub struct ViewArgs {
-    /// Directory that holds the view as `config.yml`, or the file itself
+    /// The directory that contains the view as `config.yml`, or the file itself
     #[arg(long, value_name = "PATH", env = "CONFIG_PATH", default_value = "/app/config")]
     pub config_path: PathBuf,
 }
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// For people.
+    /// Text for people.
     #[default]
     Text,
-    /// For programs: one object a line.
+    /// One JSON object per line.
     Json,
 }
 
 impl ViewArgs {
-    /// The file that holds the view. What does not exist yet is taken for a file if it is called
-    /// like one.
+    /// The file of the view. A path that does not exist yet is a file if it has the extension of a
+    /// YAML file.
     pub(crate) fn file(&self) -> PathBuf {
         let path = &self.config_path;
         let is_yaml = |path: &Path| path.extension().is_some_and(|e| e == "yml" || e == "yaml");
@@ -176,12 +177,12 @@ impl RunArgs {
         SocketAddr::new(self.http_address, self.http_port)
     }
 
-    /// The name of this worker: as given, else the name of the host, which is a pod's own.
+    /// The name of this worker: as given, or else the host name, which in a pod is the pod's name.
     pub(crate) fn worker_name(&self) -> Result<String, Failure> {
         let of_host = || fs::read_to_string("/proc/sys/kernel/hostname").ok();
         let name = self.name.clone().or_else(|| env::var("HOSTNAME").ok()).or_else(of_host);
         name.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).ok_or_else(|| {
-            Failure::Usage("this host has no name; say with --name which worker this is".to_owned())
+            Failure::Usage("this host has no name; set the worker's name with --name".to_owned())
         })
     }
 }

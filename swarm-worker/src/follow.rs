@@ -3,15 +3,17 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use swarm_adapters_host::clock;
 use swarm_adapters_host::metrics::WorkerMetrics;
 use swarm_adapters_host::report::Report;
 use swarm_adapters_host::view::{BYTES_MAX, parse_view};
 use swarm_adapters_host::watch::{Contents, FileWatch};
-use swarm_core::{View, Worker, WorkerEffect};
+use swarm_core::{OLDER_VIEW_GRACE, View, Worker, WorkerEffect};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::jobs::Jobs;
+use crate::session::until;
 
 /// A plain worker with its jobs.
 pub(crate) struct Follower {
@@ -28,9 +30,21 @@ impl Follower {
     pub(crate) async fn follow(mut self, shutdown: &CancellationToken) {
         // A view is replaced by one renaming, so there is nothing to wait for after an event.
         let mut view = FileWatch::follow(&self.path, Duration::ZERO, BYTES_MAX);
-        while let Some(found) = shutdown.run_until_cancelled(view.changed()).await {
-            if let Some(view) = self.understood(&found.contents) {
-                self.act(&view).await;
+        // The last view that was understood; it is stepped again when its grace is over.
+        let mut newest = None;
+        loop {
+            let found = tokio::select! {
+                () = shutdown.cancelled() => break,
+                found = view.changed() => Some(found),
+                () = until(self.worker.wakes_at()), if newest.is_some() => None,
+            };
+            if let Some(found) = found {
+                newest = self.understood(&found.contents);
+            }
+            match &newest {
+                Some(view) => self.act(view).await,
+                // What cannot be read is not older than anything.
+                None => self.worker.older_since = None,
             }
             // The first look is told whatever it found: from then on the worker is ready.
             self.tell();
@@ -64,13 +78,20 @@ impl Follower {
 
     /// Runs what `view` says: stops first, and waits for them, then starts.
     async fn act(&mut self, view: &View) {
-        let (next, effects) = self.worker.step(&self.name, view);
+        let (next, effects) = self.worker.step(clock::now(), &self.name, view);
         let (mut stops, mut starts) = (Vec::new(), Vec::new());
         for effect in &effects {
             match effect {
                 WorkerEffect::Stop(job) => stops.push(job),
                 WorkerEffect::Start(job) => starts.push(job),
+                WorkerEffect::ReportOlder { version, publication } => {
+                    self.report_older(*version, *publication);
+                }
             }
+        }
+        if next.older_since.is_some() {
+            self.worker = next;
+            return;
         }
         if effects.is_empty() && !view.workers.contains_key(&self.name) {
             tracing::info!(version = view.version, "the view has no entry for this worker");
@@ -86,6 +107,18 @@ impl Follower {
         }
         self.metrics.acted(view.version, started, stopped, next.running.len());
         self.worker = next;
+    }
+
+    fn report_older(&self, version: u64, publication: u64) {
+        self.metrics.view_error();
+        tracing::warn!(
+            version,
+            publication,
+            "the view at {} is older than the one that was acted on: somebody else wrote it, or the \
+             ledger was rolled back; the jobs stay as they are for {OLDER_VIEW_GRACE:?} unless the \
+             operator writes it again",
+            self.path.display()
+        );
     }
 
     /// Tells what runs now, unless that was the last thing told.

@@ -1,6 +1,6 @@
-//! The jobs of a worker, and what runs them.
+//! The jobs of a worker, and the runner behind them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use swarm_adapters_host::guard::{Guard, GuardCommand, Identity};
 use swarm_adapters_host::metrics::PingMetrics;
 use swarm_adapters_host::runlog::RunLog;
 use swarm_adapters_host::runner::{self, Event, JobSpec, Log, Ping, Runner, Supervisor};
-use swarm_core::{JobName, Token};
+use swarm_core::{JobName, Params, Token};
 
 use crate::Failure;
 use crate::args::RunArgs;
@@ -22,7 +22,7 @@ use crate::runner::RunnerSpec;
 /// A view grants no tokens.
 const TOKEN: Token = Token(0);
 
-/// What all jobs of a process are run with, however many sessions it opens.
+/// The runner and logs for all jobs of a process, shared by all its sessions.
 pub(crate) struct Tools {
     worker: String,
     kind: Kind,
@@ -30,22 +30,22 @@ pub(crate) struct Tools {
     restarts: Counter,
 }
 
-/// What runs the jobs.
+/// How the jobs are run.
 enum Kind {
-    /// The same for all sessions.
+    /// One runner for all sessions.
     Shared(Arc<dyn Runner>),
-    /// A program, whose processes bear the name of their session.
+    /// A program, whose processes are marked with their session.
     Program { words: Vec<String>, stop_timeout: Duration },
 }
 
-/// What runs, and what runs it.
+/// The running jobs, and their guard.
 pub(crate) struct Jobs {
     pub(crate) supervisor: Supervisor,
     guard: Option<Guard>,
 }
 
 impl Tools {
-    /// The tools of `worker`: its jobs are run by `runner`, or as `args` say.
+    /// The tools of `worker`, whose jobs are run by `runner`, or else as `args` select.
     pub(crate) fn new(
         args: &RunArgs,
         runner: Option<Arc<dyn Runner>>,
@@ -67,8 +67,7 @@ impl Tools {
         Ok(Self { worker: worker.to_owned(), kind, run_log: args.run_log.clone(), restarts })
     }
 
-    /// The jobs of the life of the worker that is called `session`: every process of a job bears
-    /// that name.
+    /// The jobs of the worker's session `session`. Every process of a job is marked with it.
     pub(crate) fn jobs(&self, session: &str) -> Result<Jobs, Failure> {
         let open = |path: &PathBuf| RunLog::open(path, &self.worker, session);
         let log = self.run_log.as_ref().map(open).transpose();
@@ -79,7 +78,7 @@ impl Tools {
                 let (worker, session) = (self.worker.clone(), session.to_owned());
                 let identity = Identity { worker, session, run_log: self.run_log.clone() };
                 let guard = Guard::new(guard_command(), identity)
-                    .map_err(|error| failed("this process cannot keep a guard", &error))?;
+                    .map_err(|error| failed("the guard cannot be set up", &error))?;
                 let command = runner::Command::new(words.clone(), *stop_timeout, guard.clone());
                 let command = command.map_err(|error| Failure::Usage(error.to_string()))?;
                 (Arc::new(command) as Arc<dyn Runner>, Some(guard))
@@ -91,11 +90,11 @@ impl Tools {
 
 impl Jobs {
     pub(crate) fn start(&self, job: &JobName) {
-        let (name, params) = (job.clone(), BTreeMap::new());
+        let (name, params) = (job.clone(), Params::default());
         self.supervisor.start(JobSpec { name, token: TOKEN, params, run_once: false });
     }
 
-    /// Stops `jobs`, all of which run, side by side, and returns when each has ended.
+    /// Stops `jobs`, all of which run, concurrently, and returns when all have ended.
     pub(crate) async fn stop(&mut self, jobs: impl IntoIterator<Item = &JobName>) {
         let mut left: BTreeSet<_> = jobs.into_iter().collect();
         for job in &left {
@@ -108,7 +107,7 @@ impl Jobs {
         }
     }
 
-    /// Ends what the jobs needed.
+    /// Ends the guard, if there is one.
     pub(crate) async fn end(&self) {
         if let Some(guard) = &self.guard {
             guard.end().await;
@@ -120,8 +119,8 @@ fn failed(what: &str, error: &std::io::Error) -> Failure {
     Failure::Failed(format!("{what}: {error}"))
 }
 
-/// This very program, even if its file was replaced meanwhile, called as it was called itself up to
-/// the word `run`: a program that embeds the worker may have put words before it.
+/// This very program, even if its file was replaced in the meantime, with its own arguments up to the
+/// word `run`: a program that embeds the worker may have arguments before it.
 pub(crate) fn guard_command() -> GuardCommand {
     let before = env::args_os().skip(1).take_while(|word| word != "run");
     let arguments = before.chain([OsString::from("guard")]).collect();

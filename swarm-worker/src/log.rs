@@ -6,11 +6,12 @@ use tracing_subscriber::EnvFilter;
 
 use crate::args::LogFormat;
 
-/// What is written unless `RUST_LOG` says otherwise. The client of Kubernetes tells every request
-/// that fails, several times a second where there is no API server; we tell it once.
+/// The filter unless `RUST_LOG` is set. The Kubernetes client logs every failed request, several
+/// times a second if there is no API server; the worker logs that once.
 const DEFAULT: &str = "info,kube_client=off";
 
-/// Begins to write log lines. A program that embeds the worker and logs already goes on as it does.
+/// Starts to write log lines. It has no effect in a program that embeds the worker and has already
+/// set up its log.
 pub(crate) fn init(format: LogFormat) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT));
     let lines = tracing_subscriber::fmt()

@@ -1,4 +1,4 @@
-//! One ping, since an image without a shell has no `curl`.
+//! Sends a single ping, for images without a shell and `curl`.
 
 use std::io::{self, Write as _};
 use std::time::Duration;
@@ -8,12 +8,12 @@ use swarm_adapters_host::runner::{self, PingError};
 use crate::Failure;
 use crate::args::PingArgs;
 
-/// Asks once and prints how long the answer took.
+/// Sends one ping and prints how long the response took.
 pub(crate) async fn ping(args: &PingArgs) -> Result<(), Failure> {
     let at_most = Duration::from_millis(args.timeout_ms);
     match runner::ping(&args.address, at_most).await {
         Ok(pong) => writeln!(io::stdout(), "{} {pong}", args.address)
-            .map_err(|error| Failure::Failed(format!("the answer cannot be printed: {error}"))),
+            .map_err(|error| Failure::Failed(format!("the result cannot be printed: {error}"))),
         Err(PingError::Address(error)) => Err(Failure::Usage(error.to_string())),
         Err(
             error @ (PingError::Unreachable { .. }

@@ -3,16 +3,17 @@
 //! A session that is over while no job runs is followed by the next one. One that loses its lease
 //! with jobs running ends the process, and the kubelet starts it again.
 
+use std::mem;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use swarm_adapters_host::clock;
 use swarm_adapters_host::marker::Marker;
-use swarm_adapters_k8s::controller::{self, Clients};
+use swarm_adapters_k8s::client::{self, Clients};
 use swarm_adapters_k8s::session::{KubeSession, KubeSessionViews};
-use swarm_core::JobName;
 use swarm_core::handover::{LeaseTerms, SessionId};
+use swarm_core::session::Former;
 
 use crate::Failure;
 use crate::args::{RunArgs, SessionArgs};
@@ -69,18 +70,22 @@ impl Pod {
         shared: &Shared,
         endings: &Endings,
     ) -> Result<(), Failure> {
-        let clients = controller::connect(self.kubeconfig.as_deref()).await;
+        let clients = client::connect(self.kubeconfig.as_deref()).await;
         let clients = clients.map_err(|error| Failure::Failed(error.to_string()))?;
-        let (mut marker, mut culprit) = self.marker()?.unzip();
-        let mut culprit = culprit.take().flatten();
-        if let Some(job) = &culprit {
+        let (mut marker, former) = self.marker()?.unzip();
+        let mut former: Former = former.unwrap_or_default();
+        if let Some(job) = &former.culprit {
             tracing::warn!(%job, "the process before this one seems to have been ended by a job");
         }
         while !endings.are_told() {
             let next_at = clock::now().after(self.terms.renew);
-            let life = self.life(&clients, culprit.take(), tools, marker.as_mut(), shared)?;
-            tracing::info!(session = %life.id, "opening a session");
+            let life =
+                self.life(&clients, mem::take(&mut former), tools, marker.as_mut(), shared)?;
+            let session = life.id.clone();
+            tracing::info!(%session, "opening a session");
+            // With jobs left the process would end here.
             life.run(endings).await?;
+            former.session = Some(session);
             shared.ready.send_replace(false);
             // Whatever ends sessions must not be asked for new ones all the time.
             tokio::select! {
@@ -94,14 +99,14 @@ impl Pod {
     fn life<'a>(
         &self,
         clients: &Clients,
-        culprit: Option<JobName>,
+        former: Former,
         tools: &Tools,
         marker: Option<&'a mut Marker>,
         shared: &'a Shared,
     ) -> Result<Life<'a>, Failure> {
         let id = SessionId::new(&self.uid, run::nonce()?);
         let namespace = self.namespace.as_deref().unwrap_or_else(|| clients.namespace());
-        let store = KubeSession::new(clients, namespace, id.clone(), self.terms, culprit);
+        let store = KubeSession::new(clients, namespace, id.clone(), self.terms, former);
         let views = KubeSessionViews::follow(clients, namespace, &id);
         let jobs = tools.jobs(&id.to_string())?;
         let (store, views) = (Arc::new(store), Box::new(views));
@@ -109,7 +114,7 @@ impl Pod {
         Ok(Life { id, terms, patience, store, views, jobs, marker, shared })
     }
 
-    fn marker(&self) -> Result<Option<(Marker, Option<JobName>)>, Failure> {
+    fn marker(&self) -> Result<Option<(Marker, Former)>, Failure> {
         let Some(dir) = &self.state_dir else { return Ok(None) };
         let opened = Marker::open(dir, &self.uid).map_err(|error| {
             let dir = dir.display();

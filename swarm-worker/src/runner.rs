@@ -1,4 +1,4 @@
-//! What a worker does with a job, as its command line says it.
+//! The runner of a worker's jobs, as the command line selects it.
 
 use std::time::Duration;
 
@@ -7,60 +7,61 @@ use swarm_adapters_host::runner::RunnerKind;
 
 use crate::Failure;
 
-/// What a worker does with a job.
+/// The runner of a worker's jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RunnerSpec {
-    /// Writes a line into the log every second.
+    /// Writes a line to the log every second.
     #[default]
     Log,
     /// Runs a program; see [`swarm_adapters_host::runner::Command`].
     Command(Vec<String>),
     /// Pings an HTTP server; see [`swarm_adapters_host::runner::Ping`].
     Ping {
-        /// From one ping to the next.
+        /// The time from one ping to the next.
         interval: Duration,
-        /// How long an answer is waited for.
+        /// How long to wait for a response.
         timeout: Duration,
     },
 }
 
-/// The part of a worker's command line that says what it does with a job.
+/// The part of a worker's command line that selects the runner.
 #[derive(Clone, Debug, Args)]
 pub struct RunnerArgs {
-    /// What to do for a job: `log` writes lines into the log, `command` runs the program given
-    /// behind `--`, `ping` asks HOST:PORT, which is the job's name, over HTTP
+    /// How to run a job: `log` writes lines to the log, `command` runs the program after `--`, `ping`
+    /// sends HTTP requests to HOST:PORT, which is the job's name
     #[arg(long, value_name = "RUNNER", env = "RUNNER", default_value_t)]
     pub runner: RunnerKind,
-    /// How long from one ping to the next
+    /// The time from one ping to the next
     #[arg(long, value_name = "TIME", env = "PING_INTERVAL", default_value = "30s", value_parser = duration)]
     pub ping_interval: Duration,
-    /// How long the answer to a ping is waited for
+    /// How long to wait for the response to a ping
     #[arg(long, value_name = "TIME", env = "PING_TIMEOUT", default_value = "5s", value_parser = duration)]
     pub ping_timeout: Duration,
     /// How long a job may take to stop before it is killed
     #[arg(long, value_name = "TIME", env = "STOP_TIMEOUT", default_value = "5s", value_parser = duration)]
     pub stop_timeout: Duration,
-    /// The program of `--runner command` and its arguments; `{job}` in these stands for the job
+    /// The program of `--runner command` and its arguments, in which `{job}` is replaced by the job's
+    /// name
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }
 
 impl RunnerArgs {
-    /// What they say.
+    /// The runner that the arguments select.
     ///
     /// # Errors
     ///
-    /// [`Failure::Usage`] if a program is named and not asked for, or the other way round.
+    /// [`Failure::Usage`] if a program is given without `--runner command`, or vice versa.
     pub(crate) fn spec(&self) -> Result<RunnerSpec, Failure> {
         let is_command = self.runner == RunnerKind::Command;
         if is_command && self.command.is_empty() {
             let example = "--runner command -- ffmpeg -i {job}";
             return Err(Failure::Usage(format!(
-                "no program is named; write for example {example}"
+                "no program is given; write for example {example}"
             )));
         }
         if !is_command && !self.command.is_empty() {
-            let sentence = "a program is named but not asked for; write --runner command as well";
+            let sentence = "a program is given without its runner; write --runner command as well";
             return Err(Failure::Usage(sentence.to_owned()));
         }
         Ok(match self.runner {
@@ -74,8 +75,8 @@ impl RunnerArgs {
 }
 
 impl RunnerSpec {
-    /// The words of a command line that say the same; those of the program come last, so nothing
-    /// can follow.
+    /// The arguments of a command line that selects this runner. Those of the program come last, so
+    /// nothing may follow.
     #[must_use]
     pub fn to_arguments(&self) -> Vec<String> {
         let millis = |span: &Duration| format!("{}ms", span.as_millis());
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_runner_says_of_itself_is_understood() {
+    fn the_arguments_of_a_runner_select_it_again() {
         let command = ["ffmpeg", "-i", "{job}"].map(str::to_owned).to_vec();
         let (interval, timeout) = (Duration::from_millis(1500), Duration::from_secs(2));
         let specs =
@@ -134,12 +135,12 @@ mod tests {
 
     #[test]
     fn a_program_without_its_runner_is_refused_in_a_sentence() {
-        let said = |words: &[&str]| {
+        let error = |words: &[&str]| {
             let words = ["w"].iter().chain(words);
             Cli::try_parse_from(words).unwrap().runner.spec().unwrap_err().to_string()
         };
-        assert!(said(&["--", "sleep"]).contains("write --runner command as well"));
-        assert!(said(&["--runner=command"]).contains("no program is named"));
+        assert!(error(&["--", "sleep"]).contains("write --runner command as well"));
+        assert!(error(&["--runner=command"]).contains("no program is given"));
         assert!(duration("-1s").is_err() && duration("0s").is_err() && duration("soon").is_err());
     }
 }

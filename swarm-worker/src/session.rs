@@ -20,7 +20,7 @@ use swarm_adapters_host::runlog::as_boottime_ns;
 use swarm_adapters_host::runner::{Event as JobEvent, JobSpec};
 use swarm_core::JobName;
 use swarm_core::handover::{LeaseTerms, Moment, SessionId};
-use swarm_core::ports::{SessionStore, SessionViews, ViewTold};
+use swarm_core::ports::{SessionStore, SessionViews, ViewUpdate};
 use swarm_core::session::{Granted, Session, SessionEffect, SessionEvent, WorkerView};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -110,6 +110,7 @@ impl Life<'_> {
             complaint: None,
             is_cut_off: false,
             abandons: false,
+            is_noted: false,
             revision: 0,
             written: 0,
             started: 0,
@@ -139,6 +140,8 @@ struct Driver<'a> {
     is_cut_off: bool,
     /// Whether jobs ran when the session lost its lease.
     abandons: bool,
+    /// Whether it is noted which session this is.
+    is_noted: bool,
     /// The revision of the newest view.
     revision: u64,
     /// The number of the latest write.
@@ -228,10 +231,10 @@ impl Driver<'_> {
         event
     }
 
-    fn seen(&mut self, told: ViewTold) -> Option<SessionEvent> {
+    fn seen(&mut self, told: ViewUpdate) -> Option<SessionEvent> {
         let view = match told {
-            ViewTold::View(view) => view,
-            ViewTold::Unreadable(sentence) => {
+            ViewUpdate::View(view) => view,
+            ViewUpdate::Unreadable(sentence) => {
                 tracing::warn!("{sentence}; the last good one is kept");
                 self.life.shared.metrics.view_error();
                 return None;
@@ -289,6 +292,17 @@ impl Driver<'_> {
         Ok(())
     }
 
+    /// Notes which session this is, for the next process in its place.
+    fn note_session(&mut self) {
+        if mem::replace(&mut self.is_noted, true) {
+            return;
+        }
+        let Some(marker) = &self.life.marker else { return };
+        if let Err(error) = marker.began(self.session.id()) {
+            tracing::warn!(%error, "the next process will not know that this session has ended");
+        }
+    }
+
     /// Notes which jobs run, for the next process if this one crashes.
     fn mark(&mut self) {
         let Some(marker) = &mut self.life.marker else { return };
@@ -309,6 +323,7 @@ impl Driver<'_> {
         let (started, stopped) = (mem::take(&mut self.started), mem::take(&mut self.stopped));
         metrics.acted(self.revision, started, stopped, report.jobs.len());
         if deadline != Moment::default() {
+            self.note_session();
             ready.send_if_modified(|was| !mem::replace(was, true));
         }
         reports.send_if_modified(|told| {
@@ -330,7 +345,7 @@ fn as_told(event: JobEvent) -> SessionEvent {
 
 /// Waits until `moment`, and for a breath at least: while jobs are stopping, the moment that they
 /// were to be stopped at stays the next one, and they need the time that is left.
-async fn until(moment: Option<Moment>) {
+pub(crate) async fn until(moment: Option<Moment>) {
     match moment {
         Some(moment) => {
             tokio::time::sleep(BREATH).await;

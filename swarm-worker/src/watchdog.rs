@@ -1,8 +1,8 @@
-//! Ends the process when its lease has run out while jobs still run, whatever the rest of it does.
+//! Aborts the process if its lease expires while jobs still run, whatever the rest of it does.
 //!
-//! A thread of its own, armed before any job starts: a runtime that is starved, blocked or late
-//! cannot keep it from firing. It reads a clock that counts the time the machine was suspended and
-//! the process was stopped, so a process that goes on after its time ends before it does anything.
+//! The watchdog is a thread of its own, armed before any job starts: a runtime that is starved,
+//! blocked or late cannot delay it. Its clock includes the time the machine was suspended and the
+//! process was stopped, so a process that continues after its deadline is aborted at once.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use std::thread;
 use swarm_adapters_host::clock;
 use swarm_core::handover::Moment;
 
-/// Ends the process at the moment it is set to. It is never stopped.
+/// Aborts the process at the deadline. Its thread is never stopped.
 #[derive(Debug)]
 pub(crate) struct Watchdog(Arc<Shared>);
 
@@ -22,7 +22,7 @@ struct Shared {
 }
 
 impl Watchdog {
-    /// Starts the thread; it is not set.
+    /// Starts the thread, without a deadline.
     pub(crate) fn start() -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let watched = Arc::clone(&shared);
@@ -30,7 +30,7 @@ impl Watchdog {
         Ok(Self(shared))
     }
 
-    /// Sets the moment, or takes it away while nothing runs.
+    /// Sets the deadline, or removes it while no job runs.
     pub(crate) fn set(&self, deadline: Option<Moment>) {
         let mut held = self.0.lock();
         let was_armed = held.is_some();
@@ -53,7 +53,7 @@ impl Shared {
             let deadline = *held.unwrap_or_else(PoisonError::into_inner);
             let Some(deadline) = deadline else { continue };
             clock::wait_until(deadline);
-            // It may have been moved, or taken away, in the meantime.
+            // The deadline may have been extended or removed in the meantime.
             if self.lock().is_some_and(|now| now <= clock::now()) {
                 std::process::abort();
             }

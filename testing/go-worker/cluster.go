@@ -9,10 +9,12 @@ import (
 	"errors"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 )
@@ -23,10 +25,12 @@ const (
 	account      = "/var/run/secrets/kubernetes.io/serviceaccount/"
 	sessionLabel = "swarm.k8slab.info/session"
 	ackKey       = "swarm.k8slab.info/ack"
+	formerKey    = "swarm.k8slab.info/predecessor"
 )
 
 type cluster struct {
 	id        string
+	former    string // The session before this one in the same container, if nothing of it is left.
 	terms     terms
 	server    string
 	namespace string
@@ -66,7 +70,7 @@ type viewObject struct {
 	Spec     view     `json:"spec"`
 }
 
-func inCluster(id string, terms terms) (*cluster, error) {
+func inCluster(id, former string, terms terms) (*cluster, error) {
 	authority, err := os.ReadFile(account + "ca.crt")
 	if err != nil {
 		return nil, err
@@ -83,7 +87,7 @@ func inCluster(id string, terms terms) (*cluster, error) {
 		TLSNextProto:    map[string]func(string, *tls.Conn) http.RoundTripper{},
 	}
 	server := "https://" + net.JoinHostPort(os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT"))
-	return &cluster{id, terms, server, strings.TrimSpace(string(namespace)), http.Client{Transport: transport}}, nil
+	return &cluster{id, former, terms, server, strings.TrimSpace(string(namespace)), http.Client{Transport: transport}}, nil
 }
 
 type status int
@@ -142,8 +146,22 @@ func (c *cluster) views() string {
 	return "/apis/swarm.k8slab.info/v1alpha1/namespaces/" + c.namespace + "/workerviews"
 }
 
+// firstFinished is as many finished jobs as one acknowledgement may name. The next ones follow when a
+// view takes these away.
+func firstFinished(all map[string]uint64) map[string]uint64 {
+	first, bytes := map[string]uint64{}, 0
+	for _, job := range slices.Sorted(maps.Keys(all)) {
+		if bytes += 2*len(job) + 24; len(first) == 1000 || bytes > 128<<10 {
+			break
+		}
+		first[job] = all[job]
+	}
+	return first
+}
+
 // object is our Lease after a write.
 func (c *cluster) object(w write) leaseObject {
+	w.ack.Finished = firstFinished(w.ack.Finished)
 	text, _ := json.Marshal(told{w.number, c.terms.duration.Milliseconds(), w.ack})
 	object := leaseObject{
 		"coordination.k8s.io/v1", "Lease",
@@ -157,6 +175,9 @@ func (c *cluster) object(w write) leaseObject {
 			LeaseDurationSeconds: max(1, int(c.terms.duration.Seconds())),
 			RenewTime:            time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"),
 		},
+	}
+	if c.former != "" {
+		object.Metadata.Annotations[formerKey] = c.former
 	}
 	if w.holder == closed {
 		object.Spec.HolderIdentity = ""

@@ -72,6 +72,7 @@ type worker struct {
 	cluster *cluster
 	guard   guard
 	runLog  *os.File
+	state   *state
 	events  chan any
 	stops   map[string]chan struct{}
 }
@@ -157,7 +158,12 @@ func (w *worker) live(effects []any) {
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGCONT)
 	go w.guard.watch()
 	go w.cluster.follow(w.events)
-	for {
+	for isNoted := false; ; {
+		if !isNoted && w.session.lease != nil {
+			if isNoted = true; w.state.note(w.session.id) != nil {
+				log.Print("the next process will not know this session")
+			}
+		}
 		// The guard first: a job that is started asks it at once.
 		w.guard.deadline.Store(int64(w.session.deadline))
 		for _, effect := range effects {
@@ -191,6 +197,7 @@ func main() {
 	flag.DurationVar(&w.grace, "grace", 25*time.Second, "how long it lives after SIGTERM, at most")
 	flag.DurationVar(&w.every, "tick", 100*time.Millisecond, "how often a job says that it runs")
 	flag.DurationVar(&w.takes, "stop-takes", 200*time.Millisecond, "how long a job takes to stop")
+	stateDir := flag.String("state-dir", "", "where to note the session for the next process of this container")
 	runLog := flag.String("run-log", "/run-log/run.log", "where jobs say that they run")
 	flag.Parse()
 	if least := 3*t.renew + t.stopTimeout; t.duration < least {
@@ -199,8 +206,12 @@ func main() {
 	var nonce [8]byte
 	rand.Read(nonce[:])
 	id := fmt.Sprintf("%s-%x", os.Getenv("POD_UID"), nonce)
+	var former string
 	var err error
-	if w.cluster, err = inCluster(id, t); err != nil {
+	if w.state, former, err = openState(*stateDir, os.Getenv("POD_UID")); err != nil {
+		die("state directory: " + err.Error())
+	}
+	if w.cluster, err = inCluster(id, former, t); err != nil {
 		die("not in a cluster: " + err.Error())
 	}
 	if w.runLog, err = os.OpenFile(*runLog, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o666); err != nil {

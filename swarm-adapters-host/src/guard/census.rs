@@ -1,4 +1,4 @@
-//! Which processes belong to which job.
+//! Finds out which processes belong to which job.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
@@ -10,19 +10,19 @@ use rustix::process::{
 use crate::procs::{self, Process};
 use crate::sweep::SESSION;
 
-/// The live descendants of the guard, by job; a job's first process is not counted once it ended.
+/// The live descendants of the guard, by job. A job's first process is not included once it ended.
 #[derive(Debug, Default)]
 pub(super) struct Census {
-    /// By the first process of the job, whose number is the job's group too.
+    /// By the id of the job's first process, which is also the id of its group.
     of_job: HashMap<i32, Vec<Process>>,
-    /// Those that nothing ties to a job that runs.
-    of_nobody: Vec<Process>,
+    /// Those that cannot be attributed to a running job.
+    unattributed: Vec<Process>,
 }
 
 impl Census {
-    /// Looks at all processes, and takes note of orphans that have ended. `leaders` are the first
-    /// processes of the jobs, by name; they must not have been reaped yet, so that their numbers
-    /// mean nobody else.
+    /// Lists all processes, and reaps orphans that have ended. `leaders` are the first processes of
+    /// the jobs, by name; they must not have been reaped yet, so that their ids do not mean other
+    /// processes.
     pub(super) fn take(leaders: &BTreeMap<&str, i32>, session: &str) -> io::Result<Self> {
         let me = getpid();
         let all = procs::all()?;
@@ -50,7 +50,7 @@ impl Census {
         Ok(census)
     }
 
-    /// Adds a process and its descendants, who belong where it belongs.
+    /// Adds a process and its descendants, which belong to the same job.
     fn add(&mut self, owner: Option<i32>, first: Process, children: &HashMap<i32, Vec<Process>>) {
         let mut rest = vec![first];
         while let Some(process) = rest.pop() {
@@ -60,19 +60,19 @@ impl Census {
             }
             match owner {
                 Some(leader) => self.of_job.entry(leader).or_default().push(process),
-                None => self.of_nobody.push(process),
+                None => self.unattributed.push(process),
             }
         }
     }
 
-    /// What is left of the job of `leader`, and what could be of it.
+    /// The processes of the job of `leader`, and those that could be.
     pub(super) fn left(&self, leader: i32) -> impl Iterator<Item = &Process> {
-        self.of_job.get(&leader).into_iter().flatten().chain(&self.of_nobody)
+        self.of_job.get(&leader).into_iter().flatten().chain(&self.unattributed)
     }
 
     /// Every descendant of the guard.
     pub(super) fn all(&self) -> impl Iterator<Item = &Process> {
-        self.of_job.values().flatten().chain(&self.of_nobody)
+        self.of_job.values().flatten().chain(&self.unattributed)
     }
 }
 
@@ -80,7 +80,7 @@ fn raw(pid: Pid) -> i32 {
     pid.as_raw_nonzero().get()
 }
 
-/// The job that an orphan was started for, as its environment says.
+/// The job that an orphan was started for, according to its environment.
 fn marked(orphan: &Process, leaders: &BTreeMap<&str, i32>, session: &str) -> Option<i32> {
     if procs::value(orphan.pid, SESSION)? != session {
         return None;
@@ -88,7 +88,7 @@ fn marked(orphan: &Process, leaders: &BTreeMap<&str, i32>, session: &str) -> Opt
     leaders.get(procs::value(orphan.pid, super::serve::JOB)?.as_str()).copied()
 }
 
-/// Sends a signal to the very process that was looked at.
+/// Sends a signal to exactly this process, not to another one that has its id now.
 pub(super) fn signal(process: &Process, signal: Signal) {
     let Ok(handle) = pidfd_open(process.pid, PidfdFlags::empty()) else { return };
     if procs::one(raw(process.pid)).is_some_and(|now| now.started == process.started) {

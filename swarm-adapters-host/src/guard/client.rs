@@ -14,21 +14,21 @@ use tokio_util::sync::CancellationToken;
 use super::keeper::{Ask, Keeper};
 use super::protocol::End;
 
-/// Which program is a guard.
+/// The program of a guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuardCommand {
     /// The program.
     pub program: PathBuf,
-    /// Its arguments; those of the step between guard and job are the same and `exec`.
+    /// Its arguments. The process between guard and job has the same ones, followed by `exec`.
     pub arguments: Vec<OsString>,
 }
 
-/// For whom jobs run.
+/// The worker and session that jobs run for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The worker's name.
     pub worker: String,
-    /// The worker's session. It marks every process and must not have been used before.
+    /// The worker's session. It marks every process, and must never have been used before.
     pub session: String,
     /// Where to write the run log.
     pub run_log: Option<PathBuf>,
@@ -39,11 +39,11 @@ pub struct Identity {
 pub struct Start {
     /// Its name.
     pub job: JobName,
-    /// Its fencing number.
+    /// Its fencing token.
     pub token: Token,
     /// The program and its arguments.
     pub argv: Vec<String>,
-    /// What to add to the environment.
+    /// Additional variables of the environment.
     pub env: BTreeMap<String, String>,
     /// The time between SIGTERM and SIGKILL.
     pub grace: Duration,
@@ -59,12 +59,12 @@ pub struct Guard {
 impl Guard {
     /// A guard that is started by `command` when it is needed, for the jobs of one session.
     ///
-    /// From now on this process adopts orphans: what a killed guard leaves behind becomes its
-    /// child. It must be called within a runtime.
+    /// From now on this process adopts orphans: the processes that a killed guard leaves behind become
+    /// its children. It must be called within a runtime.
     ///
     /// # Errors
     ///
-    /// If the system does not let it adopt orphans.
+    /// If this process cannot become a subreaper.
     pub fn new(command: GuardCommand, identity: Identity) -> io::Result<Self> {
         set_child_subreaper(Some(getpid()))?;
         let (asks, inbox) = mpsc::unbounded_channel();
@@ -72,13 +72,14 @@ impl Guard {
         Ok(Self { asks })
     }
 
-    /// Runs a job until it ends by itself or `stop` is cancelled, and returns when no process of
-    /// it is left. A job of the same name must not run. The run must not be abandoned.
+    /// Runs a job until it ends by itself or `stop` is cancelled, and returns when none of its
+    /// processes is left. No other job of the same name may run. The future must not be dropped before
+    /// it completes.
     ///
     /// # Errors
     ///
-    /// A sentence for a person if the job could not be started, or the guard was lost; nothing of
-    /// the job is left then either.
+    /// A sentence for a person if the job could not be started, or the guard was lost. In these cases,
+    /// too, none of the job's processes is left.
     pub async fn run(&self, start: Start, stop: CancellationToken) -> Result<End, String> {
         let lost = |_| "the guard of the worker has ended".to_owned();
         let (done, mut ended) = oneshot::channel();
@@ -92,14 +93,14 @@ impl Guard {
         ended.await.unwrap_or_else(|error| Err(lost(error)))
     }
 
-    /// Moves the time until which jobs may act, in nanoseconds of
-    /// [`boottime_ns`](crate::runlog::boottime_ns); it is unlimited at first.
+    /// Sets the time until which jobs may act, in nanoseconds of
+    /// [`boottime_ns`](crate::runlog::boottime_ns). There is no limit before the first call.
     pub fn permit_until(&self, boottime_ns: u64) {
         let _ = self.asks.send(Ask::Deadline(boottime_ns));
     }
 
-    /// Ends every job at once, and the guard, and returns when nothing of them is left. Runs that
-    /// were under way return.
+    /// Kills every job at once, and the guard, and returns when none of their processes is left.
+    /// Pending runs return.
     pub async fn end(&self) {
         let (done, ended) = oneshot::channel();
         let _ = self.asks.send(Ask::End(done));

@@ -1,4 +1,4 @@
-//! The step between the guard and a job's program.
+//! The process between the guard and a job's program, which becomes the program.
 
 use std::ffi::OsString;
 use std::io;
@@ -7,20 +7,20 @@ use std::process::Command;
 
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
-/// Becomes the program in `argv`, which the kernel kills when the guard dies, and returns only if
-/// that fails.
+/// Replaces this process by the program in `argv`, which the kernel kills when the guard dies.
+/// Returns only on failure.
 ///
-/// The death signal can be asked for only by the process itself, so a process of ours has to stand
-/// there first.
+/// Only a process itself can request the parent-death signal, so this step has to run before the
+/// job's program.
 #[must_use]
 pub fn exec(guard: i32, argv: &[OsString]) -> io::Error {
     let Some((program, arguments)) = argv.split_first() else {
-        return io::Error::new(io::ErrorKind::InvalidInput, "no program was named");
+        return io::Error::new(io::ErrorKind::InvalidInput, "no program is given");
     };
     if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
         return error.into();
     }
-    // It may have died before the signal was asked for.
+    // The guard may have died before the signal was requested.
     if getppid() != Pid::from_raw(guard) {
         return io::Error::other("the guard has ended");
     }

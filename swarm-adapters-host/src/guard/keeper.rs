@@ -1,4 +1,4 @@
-//! The task of a worker that owns its guard's process.
+//! The task of a worker that owns the process of its guard.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,19 +17,19 @@ use super::protocol::{End, LINE_BYTES_MAX, Reply, Request, VERSION, name};
 use crate::runlog::{RunEvent, RunLog};
 use crate::sweep::{self, Marker};
 
-/// How often the guard is asked whether it is there, and how often it may fail to answer. So a
-/// frozen guard is known after two to three seconds.
+/// How often the guard is pinged, and how many pings in a row it may leave unanswered. So a frozen
+/// guard is detected after two to three seconds.
 const PING: Duration = Duration::from_secs(1);
 const UNANSWERED_MAX: u32 = 2;
 /// How long a guard may take to end by itself.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long to wait before what is left is looked at again.
-const LOOK: Duration = Duration::from_millis(10);
+/// How long to wait before the remaining processes are checked again.
+const CHECK_PAUSE: Duration = Duration::from_millis(10);
 const RETRY: Duration = Duration::from_secs(1);
 
 type Done = oneshot::Sender<Result<End, String>>;
 
-/// What the keeper is asked for.
+/// A request to the keeper.
 #[derive(Debug)]
 pub(super) enum Ask {
     Start(Start, Done),
@@ -48,12 +48,12 @@ pub(super) struct Keeper {
 
 struct Run {
     token: Token,
-    /// Known once the guard has started it.
+    /// Set once the guard has started the job.
     group: Option<Pid>,
     done: Done,
 }
 
-/// A guard that runs.
+/// A running guard.
 struct Process {
     child: Child,
     requests: mpsc::UnboundedSender<Request>,
@@ -68,10 +68,10 @@ impl Keeper {
 
     pub(super) async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Ask>) {
         let mut pings = interval(PING);
-        // After a pause of this process a guard gets time to answer, too.
+        // After this process was stopped for a while, the guard gets time to answer, too.
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let is_there = self.process.is_some();
+            let has_process = self.process.is_some();
             let reply = async {
                 match &mut self.process {
                     Some(process) => process.replies.recv().await,
@@ -81,7 +81,7 @@ impl Keeper {
             tokio::select! {
                 biased;
                 reply = reply => match reply {
-                    Some(reply) => self.told(reply),
+                    Some(reply) => self.handle(reply),
                     None => self.recover("the guard of the worker has ended").await,
                 },
                 ask = inbox.recv() => match ask {
@@ -97,7 +97,7 @@ impl Keeper {
                     }
                     None => return self.end().await,
                 },
-                _ = pings.tick(), if is_there => self.ping().await,
+                _ = pings.tick(), if has_process => self.ping().await,
             }
         }
     }
@@ -140,7 +140,7 @@ impl Keeper {
         }
     }
 
-    fn told(&mut self, reply: Reply) {
+    fn handle(&mut self, reply: Reply) {
         match reply {
             Reply::Started { job, pid } => {
                 if let Some(run) = name(&job).and_then(|job| self.runs.get_mut(&job)) {
@@ -155,7 +155,7 @@ impl Keeper {
                 }
             }
             Reply::RunLogFailed { reason } => {
-                tracing::warn!("the run log cannot be written; jobs run on without it: {reason}");
+                tracing::warn!("the run log cannot be written; jobs continue without it: {reason}");
             }
         }
     }
@@ -176,13 +176,13 @@ impl Keeper {
         self.request(Request::Ping { number });
     }
 
-    /// Lets the guard end every job and itself.
+    /// Makes the guard end every job and itself.
     async fn end(&mut self) {
         let Some(process) = &mut self.process else { return };
         // Its standard input closes with the task that writes to it.
         process.requests = mpsc::unbounded_channel().0;
         while let Ok(Some(reply)) = timeout(END_TIMEOUT, self.next_reply()).await {
-            self.told(reply);
+            self.handle(reply);
         }
         self.recover("the worker ended its guard").await;
     }
@@ -191,21 +191,24 @@ impl Keeper {
         self.process.as_mut()?.replies.recv().await
     }
 
-    /// Ends the guard and whatever is left of its jobs, and only then tells that they ended.
+    /// Kills the guard and the remaining processes of its jobs, and only then reports the jobs as ended.
     async fn recover(&mut self, reason: &str) {
         let Some(mut process) = self.process.take() else { return };
         if !self.runs.is_empty() {
-            tracing::error!(jobs = self.runs.len(), "{reason}; ending what is left of its jobs");
+            tracing::error!(
+                jobs = self.runs.len(),
+                "{reason}; killing the remaining processes of its jobs"
+            );
         }
         let _ = process.child.start_kill();
         let _ = process.child.wait().await;
-        // What it said last still counts.
+        // The last replies still count.
         while let Some(reply) = process.replies.recv().await {
-            self.told(reply);
+            self.handle(reply);
         }
         let marker = Marker::Session(self.identity.session.clone());
         while let Err(error) = self.end_rest(&marker).await {
-            tracing::error!(%error, "it is unknown what is left of the jobs; looking again");
+            tracing::error!(%error, "cannot check which processes of the jobs are left; retrying");
             sleep(RETRY).await;
         }
         let Identity { worker, session, run_log } = &self.identity;
@@ -218,8 +221,8 @@ impl Keeper {
         }
     }
 
-    /// Ends everything with the session's mark, and everything in a group of a job: orphans of the
-    /// guard are children of this process now.
+    /// Kills all processes that are marked with the session, and all in the group of a job: orphans of
+    /// the guard are children of this process now.
     async fn end_rest(&self, marker: &Marker) -> io::Result<()> {
         loop {
             sweep::end_all(marker).await?;
@@ -227,7 +230,7 @@ impl Keeper {
             if groups.filter(|group| !is_gone(*group)).count() == 0 {
                 return Ok(());
             }
-            sleep(LOOK).await;
+            sleep(CHECK_PAUSE).await;
         }
     }
 
@@ -252,7 +255,7 @@ impl Keeper {
     }
 }
 
-/// Reaps the children in a group, kills those that live, and tells whether there were none.
+/// Reaps the children in a group and kills those that are alive. Returns whether there were none.
 fn is_gone(group: Pid) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
     loop {
@@ -277,7 +280,7 @@ async fn write(mut stdin: ChildStdin, mut requests: mpsc::UnboundedReceiver<Requ
     }
 }
 
-/// Ends when the guard does, or when it says something that makes no sense.
+/// Forwards the guard's replies until the guard ends, or sends an invalid line.
 async fn read(stdout: ChildStdout, replies: mpsc::Sender<Reply>) {
     let mut stdout = BufReader::new(stdout);
     let mut line = Vec::new();

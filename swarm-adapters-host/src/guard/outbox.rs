@@ -1,7 +1,7 @@
-//! What the guard tells its worker and writes into the run log, in order, by a thread of its own.
+//! Writes the guard's replies and run log in order, in a thread of its own.
 //!
-//! A worker that is frozen reads nothing, and a disk can hang. Neither may keep the guard from
-//! ending jobs in time, so it never writes itself.
+//! A frozen worker reads nothing, and a disk can hang. Neither may keep the guard from killing jobs
+//! in time, so the guard itself never writes.
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -15,7 +15,7 @@ use swarm_core::{JobName, Token};
 use super::protocol::Reply;
 use crate::runlog::{RunEvent, RunLog};
 
-/// Its length is bounded by what the worker asks for and the jobs that run.
+/// A queue of writes. Its length is bounded by the worker's requests and the running jobs.
 pub(super) struct Outbox {
     sender: Sender<Item>,
     waiting: Arc<AtomicUsize>,
@@ -23,9 +23,9 @@ pub(super) struct Outbox {
 }
 
 enum Item {
-    Tell(Reply),
+    Reply(Reply),
     Open(Box<Path>, String, String),
-    Note(JobName, Token, RunEvent),
+    Record(JobName, Token, RunEvent),
 }
 
 impl Outbox {
@@ -37,25 +37,25 @@ impl Outbox {
         Self { sender, waiting, thread }
     }
 
-    pub(super) fn tell(&self, reply: Reply) {
-        self.send(Item::Tell(reply));
+    pub(super) fn reply(&self, reply: Reply) {
+        self.send(Item::Reply(reply));
     }
 
-    /// Keeps a run log from now on.
+    /// Writes a run log from now on.
     pub(super) fn keep_log(&self, path: &Path, worker: &str, session: &str) {
         self.send(Item::Open(path.into(), worker.to_owned(), session.to_owned()));
     }
 
-    pub(super) fn note(&self, job: &JobName, token: Token, event: RunEvent) {
-        self.send(Item::Note(job.clone(), token, event));
+    pub(super) fn record(&self, job: &JobName, token: Token, event: RunEvent) {
+        self.send(Item::Record(job.clone(), token, event));
     }
 
-    /// Whether everything so far was written. Ticks that would only queue up are better left out.
+    /// Whether everything so far has been written. Ticks are skipped while it has not.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.load(Ordering::Acquire) == 0
     }
 
-    /// Writes what is left, and returns when that is done.
+    /// Writes the remaining items, and returns when that is done.
     pub(super) fn close(self) {
         drop(self.sender);
         let _ = self.thread.join();
@@ -71,28 +71,28 @@ fn write(items: &Receiver<Item>, done: &AtomicUsize) {
     let mut log: Option<RunLog> = None;
     for item in items {
         let written = match item {
-            Item::Tell(reply) => {
-                tell(&reply);
+            Item::Reply(reply) => {
+                write_reply(&reply);
                 Ok(())
             }
             Item::Open(path, worker, session) => {
                 RunLog::open(&path, &worker, &session).map(|opened| log = Some(opened))
             }
-            Item::Note(job, token, event) => {
+            Item::Record(job, token, event) => {
                 log.as_ref().map_or(Ok(()), |log| log.write(&job, token, event))
             }
         };
         if let Err(error) = written {
-            tell(&Reply::RunLogFailed { reason: error.to_string() });
+            write_reply(&Reply::RunLogFailed { reason: error.to_string() });
         }
         done.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-fn tell(reply: &Reply) {
+fn write_reply(reply: &Reply) {
     let Ok(mut line) = serde_json::to_vec(reply) else { return };
     line.push(b'\n');
     let mut stdout = io::stdout().lock();
-    // A worker that reads no more has ended; then standard input closes too.
+    // If the worker does not read any more, it has ended, and standard input closes too.
     let _ = stdout.write_all(&line).and_then(|()| stdout.flush());
 }

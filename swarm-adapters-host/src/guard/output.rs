@@ -1,8 +1,8 @@
-//! What jobs write goes to the guard's standard error, which is the worker's: whole lines, each
-//! behind its job's name.
+//! Copies the output of jobs to the guard's standard error, which is the worker's: complete lines,
+//! each prefixed with the job's name.
 //!
-//! A thread of its own does that: where nobody reads that log, jobs have to wait, but not the
-//! guard.
+//! It runs in a thread of its own: if nobody reads that log, jobs have to wait, but the guard does
+//! not.
 
 use std::io::{self, PipeReader, Write as _};
 use std::os::fd::OwnedFd;
@@ -12,11 +12,11 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::mpsc;
 
-/// How much of a line is shown, in bytes.
+/// The longest part of a line that is written, in bytes.
 const LINE_BYTES_MAX: usize = 4096;
 const READ_BYTES_MAX: usize = 16 << 10;
 
-/// Takes the outputs of jobs.
+/// Copies the outputs of jobs.
 pub(super) struct Output(mpsc::UnboundedSender<(JobName, PipeReader)>);
 
 impl Output {
@@ -33,7 +33,7 @@ impl Output {
         Ok(Self(sender))
     }
 
-    /// Follows the output of `job` until nobody can write to it any more.
+    /// Copies the output of `job` until all writers have closed it.
     pub(super) fn follow(&self, job: JobName, pipe: PipeReader) {
         let _ = self.0.send((job, pipe));
     }
@@ -52,18 +52,18 @@ async fn follow(job: JobName, pipe: PipeReader) {
         if read == 0 {
             lines.end(|line| shown.extend(format!("{job}: {line}\n").into_bytes()));
         }
-        // Where standard error is closed, nobody is there to be told.
+        // If standard error is closed, the output is lost.
         let _ = io::stderr().lock().write_all(&shown);
         shown.clear();
         if read == 0 {
             return;
         }
-        // Others have something to say, too.
+        // The outputs of other jobs get their turn, too.
         tokio::task::yield_now().await;
     }
 }
 
-/// Puts lines together.
+/// Splits the output into lines.
 #[derive(Debug, Default)]
 struct Lines {
     line: Vec<u8>,
@@ -71,37 +71,38 @@ struct Lines {
 }
 
 impl Lines {
-    fn take(&mut self, bytes: &[u8], mut tell: impl FnMut(&str)) {
+    fn take(&mut self, bytes: &[u8], mut emit: impl FnMut(&str)) {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             let text = piece.strip_suffix(b"\n").unwrap_or(piece);
             let room = LINE_BYTES_MAX - self.line.len();
             self.is_cut |= room < text.len();
             self.line.extend(&text[..room.min(text.len())]);
             if text.len() < piece.len() {
-                self.tell(&mut tell);
+                self.emit(&mut emit);
             }
         }
     }
 
-    /// Tells a last line that was not ended.
-    fn end(&mut self, mut tell: impl FnMut(&str)) {
+    /// Emits the last line if it has no line break.
+    fn end(&mut self, mut emit: impl FnMut(&str)) {
         if !self.line.is_empty() {
-            self.tell(&mut tell);
+            self.emit(&mut emit);
         }
     }
 
-    fn tell(&mut self, tell: &mut impl FnMut(&str)) {
+    fn emit(&mut self, emit: &mut impl FnMut(&str)) {
         let mut line = escaped(&self.line);
         if self.is_cut {
             line.push('…');
         }
-        tell(&line);
+        emit(&line);
         self.line.clear();
         self.is_cut = false;
     }
 }
 
-/// The text with everything that could confuse a terminal, or is no text, written as an escape.
+/// The text with escapes for control characters, which could confuse a terminal, and for bytes that
+/// are not UTF-8.
 fn escaped(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -121,19 +122,19 @@ fn escaped(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    fn told(pieces: &[&[u8]]) -> Vec<String> {
-        let (mut lines, mut told) = (Lines::default(), Vec::new());
+    fn emitted(pieces: &[&[u8]]) -> Vec<String> {
+        let (mut lines, mut emitted) = (Lines::default(), Vec::new());
         for piece in pieces {
-            lines.take(piece, |line| told.push(line.to_owned()));
+            lines.take(piece, |line| emitted.push(line.to_owned()));
         }
-        lines.end(|line| told.push(line.to_owned()));
-        told
+        lines.end(|line| emitted.push(line.to_owned()));
+        emitted
     }
 
     #[test]
-    fn lines_are_put_together_and_what_is_no_text_is_escaped() {
+    fn pieces_are_joined_to_lines_and_other_bytes_than_text_are_escaped() {
         assert_eq!(
-            told(&[b"a", b"b\n\nc\xff\x1b[1m\td", b"\n", b"rest"]),
+            emitted(&[b"a", b"b\n\nc\xff\x1b[1m\td", b"\n", b"rest"]),
             ["ab", "", "c\\xff\\u{1b}[1m\td", "rest"]
         );
     }
@@ -141,7 +142,7 @@ mod tests {
     #[test]
     fn a_long_line_is_cut() {
         let long = vec![b'x'; 3 * LINE_BYTES_MAX];
-        let told = told(&[&long, b"x\nshort\n"]);
-        assert_eq!(told, [format!("{}…", "x".repeat(LINE_BYTES_MAX)), "short".to_owned()]);
+        let emitted = emitted(&[&long, b"x\nshort\n"]);
+        assert_eq!(emitted, [format!("{}…", "x".repeat(LINE_BYTES_MAX)), "short".to_owned()]);
     }
 }

@@ -1,4 +1,4 @@
-//! What worker and guard say to each other, one JSON object a line.
+//! The protocol between worker and guard: one JSON object per line.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,17 +7,17 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use swarm_core::JobName;
 
-/// Both ends are the same program, so another version is a mistake, not an upgrade.
+/// Both ends are the same program, so another version is an error, not an upgrade.
 pub const VERSION: u32 = 1;
 
-/// The longest line that is understood, in bytes.
+/// The longest line that is read, in bytes.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// What a worker says.
+/// A request of the worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum Request {
-    /// The first line: for whom the guard works.
+    /// The first line: the worker and session that the guard works for.
     Hello {
         /// [`VERSION`].
         version: u32,
@@ -32,13 +32,13 @@ pub enum Request {
     Start {
         /// Its name.
         job: String,
-        /// Its fencing number.
+        /// Its fencing token.
         token: u64,
         /// The program and its arguments.
         argv: Vec<String>,
-        /// What to add to the environment.
+        /// Additional variables of the environment.
         env: BTreeMap<String, String>,
-        /// How long the rest of it may take to end when its first process has ended by itself.
+        /// How long the job's other processes may take to end when its first one has ended by itself.
         grace_ms: u64,
     },
     /// Stop a job: SIGTERM, then SIGKILL. The answer is `joined`, unless it does not run.
@@ -48,19 +48,19 @@ pub enum Request {
         /// The time between the two signals.
         grace_ms: u64,
     },
-    /// Until when jobs may act, from now on.
+    /// Set the time until which jobs may act.
     Deadline {
         /// In nanoseconds of `CLOCK_BOOTTIME`.
         boottime_ns: u64,
     },
-    /// Are you there? The answer is `pong`.
+    /// Check that the guard responds. The answer is `pong`.
     Ping {
         /// Any number.
         number: u64,
     },
 }
 
-/// What a guard says.
+/// A reply of the guard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum Reply {
@@ -78,7 +78,7 @@ pub enum Reply {
         /// Why; a sentence for a person.
         reason: String,
     },
-    /// Nothing of a job is left.
+    /// No process of a job is left.
     Joined {
         /// Its name.
         job: String,
@@ -90,7 +90,7 @@ pub enum Reply {
         /// The number in it.
         number: u64,
     },
-    /// The run log cannot be written; told once.
+    /// The run log cannot be written; sent once.
     RunLogFailed {
         /// Why.
         reason: String,
@@ -105,12 +105,12 @@ pub enum End {
     Code(i32),
     /// A signal ended it.
     Signal(i32),
-    /// Nobody knows.
+    /// The status is unknown.
     Unknown,
 }
 
 impl End {
-    /// Whether it ended well.
+    /// Whether it ended with exit code 0.
     #[must_use]
     pub fn is_success(self) -> bool {
         self == Self::Code(0)
@@ -127,7 +127,7 @@ impl fmt::Display for End {
     }
 }
 
-/// The name in a line, which may come from anybody.
+/// The job name in a line, which is not trusted.
 pub(super) fn name(job: &str) -> Option<JobName> {
     JobName::new(job).ok()
 }

@@ -38,23 +38,23 @@ pub(super) const JOB: &str = "SWARM_JOB";
 const TOKEN: &str = "SWARM_TOKEN";
 const WORKER: &str = "SWARM_WORKER";
 
-/// How often a job shows that it runs.
+/// How often a tick of each job is recorded.
 const TICK: Duration = Duration::from_secs(1);
-/// How soon and how seldom the rest of an ending job is looked at.
-const LOOK_MIN: Duration = Duration::from_millis(5);
-const LOOK_MAX: Duration = Duration::from_millis(200);
-/// How long orphans that have ended may wait to be taken note of while no job ends.
+/// The shortest and the longest pause between two checks of an ending job.
+const CHECK_MIN: Duration = Duration::from_millis(5);
+const CHECK_MAX: Duration = Duration::from_millis(200);
+/// How long ended orphans may wait to be reaped while no job ends.
 const REAP: Duration = Duration::from_secs(1);
 
-/// Is the guard of the worker that started this process, until that worker ends.
+/// Runs the guard of the worker that started this process, until that worker ends.
 ///
 /// # Errors
 ///
-/// If the guard cannot begin to work. Afterwards it ends only when nothing is left of any job.
+/// If the guard cannot start. Once started, it ends only when no process of any job is left.
 pub fn serve() -> io::Result<()> {
     set_child_subreaper(Some(getpid()))?;
-    // The kernel kills the jobs when the thread that started them ends, so it is a thread of its
-    // own, whatever runs in the others.
+    // The kernel kills the jobs when the thread that started them ends, so they are started in a
+    // thread that lives as long as the guard.
     let guard = std::thread::Builder::new().name("guard".to_owned()).spawn(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(run())
@@ -82,13 +82,13 @@ async fn run() -> io::Result<()> {
         deadline: u64::MAX,
         outbox: Outbox::open(),
         output: Output::open()?,
-        look_at: None,
-        pause: LOOK_MIN,
+        check_at: None,
+        pause: CHECK_MIN,
     };
     loop {
-        let look_at = guard.look_at;
-        let next_look = async {
-            match look_at {
+        let check_at = guard.check_at;
+        let next_check = async {
+            match check_at {
                 Some(at) => sleep_until(at).await,
                 None => std::future::pending().await,
             }
@@ -103,11 +103,11 @@ async fn run() -> io::Result<()> {
                     guard.deadline_passed();
                     set(&timer, boottime_ns)?;
                 }
-                Some(request) => guard.asked(request),
+                Some(request) => guard.handle(request),
                 None => break,
             },
             _ = children.recv() => guard.children_ended(),
-            () = next_look => guard.look(),
+            () = next_check => guard.check(),
             _ = ticks.tick() => guard.tick(),
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
@@ -119,12 +119,12 @@ async fn run() -> io::Result<()> {
     Ok(())
 }
 
-/// A timer on the clock that counts suspensions too, and what it tells whenever it goes off.
+/// A timer on the clock that includes suspensions, and a channel that receives its expirations.
 fn alarm_clock() -> io::Result<(Arc<OwnedFd>, mpsc::UnboundedReceiver<()>)> {
     let timer = Arc::new(timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?);
     let (sender, alarms) = mpsc::unbounded_channel();
     let waited_for = Arc::clone(&timer);
-    // A plain thread: the runtime's own timers do not count the time the machine is suspended.
+    // A plain thread: the runtime's own timers do not include the time the machine is suspended.
     std::thread::spawn(move || {
         let mut expirations = [0; 8];
         while rustix::io::read(&waited_for, &mut expirations).is_ok() && sender.send(()).is_ok() {}
@@ -132,7 +132,7 @@ fn alarm_clock() -> io::Result<(Arc<OwnedFd>, mpsc::UnboundedReceiver<()>)> {
     Ok((timer, alarms))
 }
 
-/// Makes the timer go off at the deadline, or never once that has passed.
+/// Sets the timer to the deadline, or disarms it if the deadline has passed.
 fn set(timer: &OwnedFd, boottime_ns: u64) -> io::Result<()> {
     let nanos = if boottime_ns_is_ahead(boottime_ns) { boottime_ns } else { 0 };
     let part = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
@@ -148,7 +148,7 @@ fn boottime_ns_is_ahead(at: u64) -> bool {
     at != u64::MAX && boottime_ns() < at
 }
 
-/// Hands on what the worker says until it says no more, or something that makes no sense.
+/// Forwards the worker's requests until its standard input closes, or it sends an invalid line.
 async fn read(stdin: pipe::Receiver, requests: mpsc::Sender<Request>) {
     let mut stdin = BufReader::new(stdin);
     let mut line = Vec::new();
@@ -175,27 +175,28 @@ struct Serving {
     deadline: u64,
     outbox: Outbox,
     output: Output,
-    look_at: Option<Instant>,
+    check_at: Option<Instant>,
     pause: Duration,
 }
 
-/// A job that runs. Its first process is reaped last of all, so that its number, which is its
-/// group's too, means nothing else until then.
+/// A running job. Its first process is reaped last, so that the id of that process, which is also the
+/// id of the group, is not reused before.
 struct Run {
     leader: Pid,
     token: Token,
     grace: Duration,
     has_exited: bool,
-    /// When what is left is killed, once it is to end.
+    /// When the remaining processes are killed, once the job shall end.
     kill_at: Option<Instant>,
-    /// Which processes outside the group were told to end.
-    told: BTreeSet<i32>,
-    /// How many looks in a row found nothing left: one look can miss what forks behind its back.
-    empty_looks: u32,
+    /// The processes outside the group that were sent SIGTERM.
+    terminated: BTreeSet<i32>,
+    /// How many checks in a row found no process: a single check can miss one that is forked during
+    /// the check.
+    empty_checks: u32,
 }
 
 impl Serving {
-    fn asked(&mut self, request: Request) {
+    fn handle(&mut self, request: Request) {
         match request {
             Request::Hello { version: _, worker, session, run_log } => {
                 if let Some(path) = run_log {
@@ -206,18 +207,18 @@ impl Serving {
             Request::Start { job, token, argv, env, grace_ms } => {
                 let grace = Duration::from_millis(grace_ms);
                 match self.start(&job, Token(token), &argv, &env, grace) {
-                    Ok(pid) => self.outbox.tell(Reply::Started { job, pid: raw(pid) }),
-                    Err(reason) => self.outbox.tell(Reply::Refused { job, reason }),
+                    Ok(pid) => self.outbox.reply(Reply::Started { job, pid: raw(pid) }),
+                    Err(reason) => self.outbox.reply(Reply::Refused { job, reason }),
                 }
             }
             Request::Stop { job, grace_ms } => {
                 if let Some(run) = name(&job).and_then(|job| self.runs.get_mut(&job)) {
                     run.stop(Duration::from_millis(grace_ms));
-                    self.look_soon();
+                    self.check_soon();
                 }
             }
             Request::Deadline { boottime_ns } => self.deadline = boottime_ns,
-            Request::Ping { number } => self.outbox.tell(Reply::Pong { number }),
+            Request::Ping { number } => self.outbox.reply(Reply::Pong { number }),
         }
     }
 
@@ -238,10 +239,10 @@ impl Serving {
         }
         let program = argv.first().map(String::as_str).unwrap_or_default();
         can_be_run(program)?;
-        let told = |error: io::Error| format!("{program} cannot be started: {error}");
+        let failed = |error: io::Error| format!("{program} cannot be started: {error}");
         let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
         arguments.extend(["exec".into(), raw(getpid()).to_string().into(), "--".into()]);
-        let (reader, writer) = io::pipe().map_err(told)?;
+        let (reader, writer) = io::pipe().map_err(failed)?;
         let child = Command::new("/proc/self/exe")
             .args(arguments)
             .args(argv)
@@ -251,14 +252,14 @@ impl Serving {
             .env(WORKER, &self.worker)
             .env(SESSION, &self.session)
             .stdin(Stdio::null())
-            .stdout(writer.try_clone().map_err(told)?)
+            .stdout(writer.try_clone().map_err(failed)?)
             .stderr(writer)
             .process_group(0)
             .spawn()
-            .map_err(told)?;
+            .map_err(failed)?;
         let leader = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        let leader = leader.ok_or_else(|| "it has no number".to_owned())?;
-        self.outbox.note(&name, token, RunEvent::Start);
+        let leader = leader.ok_or_else(|| "its process has no id".to_owned())?;
+        self.outbox.record(&name, token, RunEvent::Start);
         self.output.follow(name.clone(), reader);
         let run = Run {
             leader,
@@ -266,14 +267,14 @@ impl Serving {
             grace,
             has_exited: false,
             kill_at: None,
-            told: BTreeSet::new(),
-            empty_looks: 0,
+            terminated: BTreeSet::new(),
+            empty_checks: 0,
         };
         self.runs.insert(name, run);
         Ok(leader)
     }
 
-    /// Notes which first processes have ended. They are not reaped yet.
+    /// Marks the jobs whose first processes have ended. These are not reaped yet.
     fn children_ended(&mut self) {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let mut is_any_job = false;
@@ -286,24 +287,24 @@ impl Serving {
                 }
             }
         }
-        if is_any_job { self.look_soon() } else { self.look_within(REAP) }
+        if is_any_job { self.check_soon() } else { self.check_within(REAP) }
     }
 
-    fn look_soon(&mut self) {
-        self.pause = LOOK_MIN;
-        self.look_within(Duration::ZERO);
+    fn check_soon(&mut self) {
+        self.pause = CHECK_MIN;
+        self.check_within(Duration::ZERO);
     }
 
-    fn look_within(&mut self, span: Duration) {
+    fn check_within(&mut self, span: Duration) {
         let at = Instant::now() + span;
-        self.look_at = Some(self.look_at.map_or(at, |before| before.min(at)));
+        self.check_at = Some(self.check_at.map_or(at, |before| before.min(at)));
     }
 
-    /// Looks what is left of the jobs that are to end, and carries on ending them.
-    fn look(&mut self) {
-        self.look_at = None;
+    /// Checks which processes of the ending jobs are left, and signals them.
+    fn check(&mut self) {
+        self.check_at = None;
         let leaders = self.runs.iter().map(|(job, run)| (job.as_str(), raw(run.leader))).collect();
-        // Without `/proc` nothing can be said to be gone, so nothing is.
+        // If `/proc` cannot be read, no job counts as ended.
         let census = Census::take(&leaders, &self.session);
         let now = Instant::now();
         let mut gone = Vec::new();
@@ -318,9 +319,9 @@ impl Serving {
             self.joined(&job, run.token, end.ok().flatten().map(|(_, status)| status));
         }
         if self.runs.values().any(|run| run.kill_at.is_some()) {
-            let is_near = self.runs.values().any(|run| 0 < run.empty_looks);
-            self.look_within(if is_near { Duration::ZERO } else { self.pause });
-            self.pause = LOOK_MAX.min(2 * self.pause);
+            let is_near = self.runs.values().any(|run| 0 < run.empty_checks);
+            self.check_within(if is_near { Duration::ZERO } else { self.pause });
+            self.pause = CHECK_MAX.min(2 * self.pause);
         }
     }
 
@@ -333,12 +334,12 @@ impl Serving {
             },
             None => End::Unknown,
         };
-        self.outbox.note(job, token, RunEvent::Stop);
-        self.outbox.tell(Reply::Joined { job: job.to_string(), end });
+        self.outbox.record(job, token, RunEvent::Stop);
+        self.outbox.reply(Reply::Joined { job: job.to_string(), end });
     }
 
     fn deadline_passed(&mut self) {
-        // It may have moved since the timer went off.
+        // The deadline may have been extended since the timer expired.
         if self.deadline <= boottime_ns() {
             self.end_all();
         }
@@ -357,8 +358,8 @@ impl Serving {
             if let Ok(census) = Census::take(&leaders, &self.session) {
                 census.all().for_each(|process| census::signal(process, Signal::KILL));
             }
-            // Any child, in whatever group; once there is none, no descendant is left, since every
-            // orphan among them becomes a child of this process.
+            // Any child, in any group. Once there is none, no descendant is left, since every orphan
+            // among them becomes a child of this process.
             let is_left = loop {
                 match wait(WaitOptions::NOHANG) {
                     Ok(Some((pid, status))) => {
@@ -371,7 +372,7 @@ impl Serving {
             if !is_left {
                 break;
             }
-            std::thread::sleep(LOOK_MIN);
+            std::thread::sleep(CHECK_MIN);
         }
         for (job, run) in std::mem::take(&mut self.runs) {
             self.joined(&job, run.token, ends.remove(&raw(run.leader)));
@@ -381,23 +382,23 @@ impl Serving {
     fn tick(&self) {
         if self.outbox.is_empty() {
             self.runs.iter().for_each(|(job, run)| {
-                self.outbox.note(job, run.token, RunEvent::Tick);
+                self.outbox.record(job, run.token, RunEvent::Tick);
             });
         }
     }
 }
 
 impl Run {
-    /// Tells every process of the group to end, and the others at the next look.
+    /// Sends SIGTERM to every process of the group; the others get it at the next check.
     fn stop(&mut self, grace: Duration) {
         let kill_at = Instant::now() + grace;
         self.kill_at = Some(self.kill_at.map_or(kill_at, |before| before.min(kill_at)));
         let _ = kill_process_group(self.leader, Signal::TERM);
-        // A frozen process cannot end before it goes on.
+        // A stopped process cannot end before it continues.
         let _ = kill_process_group(self.leader, Signal::CONT);
     }
 
-    /// Whether nothing is left; tells, and later kills, what is.
+    /// Whether no process is left. Terminates, and later kills, the processes that are.
     fn is_gone(&mut self, census: &Census, now: Instant) -> bool {
         let is_due = self.kill_at.is_some_and(|at| at <= now);
         let mut is_empty = self.has_exited;
@@ -406,7 +407,7 @@ impl Run {
             let is_outside = process.group != raw(self.leader);
             if is_due {
                 census::signal(process, Signal::KILL);
-            } else if is_outside && self.told.insert(raw(process.pid)) {
+            } else if is_outside && self.terminated.insert(raw(process.pid)) {
                 census::signal(process, Signal::TERM);
                 census::signal(process, Signal::CONT);
             }
@@ -414,8 +415,8 @@ impl Run {
         if is_due && !is_empty {
             let _ = kill_process_group(self.leader, Signal::KILL);
         }
-        self.empty_looks = if is_empty { self.empty_looks + 1 } else { 0 };
-        2 <= self.empty_looks
+        self.empty_checks = if is_empty { self.empty_checks + 1 } else { 0 };
+        2 <= self.empty_checks
     }
 }
 
@@ -423,7 +424,7 @@ fn raw(pid: Pid) -> i32 {
     pid.as_raw_nonzero().get()
 }
 
-/// Whether there is such a program, as far as can be told without starting it.
+/// Whether there is such a program, as far as it can be checked without starting it.
 fn can_be_run(program: &str) -> Result<(), String> {
     let is_program = |path: &Path| {
         path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
@@ -432,7 +433,7 @@ fn can_be_run(program: &str) -> Result<(), String> {
         return match Path::new(program) {
             path if is_program(path) => Ok(()),
             path if path.exists() => {
-                Err(format!("{program} is no program; make it an executable file"))
+                Err(format!("{program} is no executable program; run chmod +x, or name another"))
             }
             _ => Err(format!("there is no program {program}")),
         };

@@ -1,4 +1,4 @@
-//! JSON that is written once per change, however often it is asked for.
+//! JSON documents that are serialised once per change, however often they are requested.
 
 use axum::Router;
 use axum::body::Bytes;
@@ -21,13 +21,13 @@ enum State {
     #[default]
     Unknown,
     Written(Bytes),
-    /// It cannot be served; the sentence says why.
+    /// It cannot be served, for this reason.
     Failed(String),
 }
 
 impl Document {
-    /// Writes `value` as JSON. O(its size), and at most 64 MiB are kept: what is larger is answered
-    /// with an error.
+    /// Serialises `value` as JSON. O(size). A document of more than 64 MiB is not kept: requests are
+    /// answered with an error.
     pub fn of(value: &impl Serialize) -> Self {
         Self::within(value, BYTES_MAX)
     }
@@ -41,7 +41,7 @@ impl Document {
         })
     }
 
-    /// The answer to a request. O(1).
+    /// The response to a request. O(1).
     fn answer(&self) -> Response {
         let (code, body) = match &self.0 {
             State::Written(bytes) => (StatusCode::OK, bytes.clone()),
@@ -54,14 +54,14 @@ impl Document {
                 (StatusCode::INTERNAL_SERVER_ERROR, body.into())
             }
         };
-        // What was true a moment ago is not to be kept by anybody.
+        // The document may be out of date in a moment, so no cache may keep it.
         let headers =
             [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store")];
         (code, headers, body).into_response()
     }
 }
 
-/// A writer that takes so many bytes and no more.
+/// A writer that accepts at most `bytes_max` bytes.
 struct Room {
     bytes: Vec<u8>,
     bytes_max: usize,
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_document_that_is_not_there_is_an_error_that_says_so() {
+    async fn a_missing_or_too_large_document_is_an_error_with_a_reason() {
         let unknown = answered(&Document::default()).await;
         assert_eq!(unknown, (503, r#"{"error":"nothing is known yet; ask again"}"#.to_owned()));
         let fits = Document::within(&"12345678", 10);

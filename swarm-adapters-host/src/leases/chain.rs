@@ -1,42 +1,43 @@
-//! The states of one lease as a chain of files, and how exactly one writer makes the next.
+//! The states of one lease as a chain of files, of which exactly one writer makes the next.
 //!
-//! File `n` is version `n`. A file is written under a hidden name and linked to its own, which
-//! fails if that name is taken; so nobody sees half of a file, and no file is ever replaced. Each
-//! has a random *mark* of its own and names the mark of the state it was made *after*. Old states
-//! are removed, so a writer that was frozen for long can link its file into the gap they left. Such
-//! a file is *stray*. The others are *true*: 1 if file 0 names it, and each that was linked while
-//! the true one before it, the one it was made after, stood there.
+//! File `n` is version `n`. A file is written under a hidden name and then linked to its final name,
+//! which fails if that name exists; so nobody reads a part of a file, and no file is ever replaced.
+//! Each file has a random *mark* of its own, and the mark of the state it was made *after*. Old
+//! states are removed, so a writer that was frozen for long can link its file into the gap that they
+//! left. Such a file is *stray*. All other files are *true*: file 1 if file 0 has its mark, and each
+//! file that was linked while the true file it was made after, the one before it, existed.
 //!
-//! - **Create**: link 1, then 0, which names the mark of 1 and stays as long as the lease exists.
-//! - **Write** `n + 1`: read `n` as below. Link `n + 1`. If `n` still stands there, it succeeded.
-//! - **Clean up**, after success: remove the versions below `n` that are left, upwards, without 0.
-//! - **Read** `n`: load it; see that `n + 1` is missing; then see that `n - 1`, with the mark that
-//!   `n` was made after, still stands there (for `n` = 1: that 1 does, and that 0 names it).
+//! - **Create**: link 1, then 0, which has the mark of 1 and exists as long as the lease does.
+//! - **Write** `n + 1`: read `n` as below. Link `n + 1`. If `n` still exists, the write succeeded.
+//! - **Clean up**, after success: remove the remaining versions below `n`, upwards, except 0.
+//! - **Read** `n`: load it; check that `n + 1` is missing; then check that `n - 1`, with the mark
+//!   that `n` was made after, still exists (for `n` = 1: that 1 does, and that 0 has its mark).
 //!
-//! Anybody may be killed or frozen between any two of these steps. Why it holds:
+//! Any process may be killed or frozen between any two of these steps. Why the algorithm is correct:
 //!
-//! 1. *A true state is removed only after all true ones before it.* A clean-up walks down to the
-//!    first that is missing, which is thus removed, as are all before it; it removes upwards, and
-//!    stops if it cannot. It begins only after a true `n + 1` was made and removes below `n`. So
-//!    the newest true state and the one before it always stand there.
-//! 2. *While the true `n` stands there, `n + 1` was never removed* (1), so at most one file was
-//!    ever linked under that name. Hence a writer that linked `n + 1` and finds `n` still there
-//!    made the only true `n + 1`. Two writers never both succeed.
-//! 3. *What a read returns is true and was the newest.* `n - 1` stood there at the end of the read,
-//!    so `n`, loaded before, was linked while it stood there and is true. If `n + 1` had been made
-//!    before it was found missing, it had been removed by then, and `n - 1` before it (1). For
-//!    `n` = 1: it is the one that 0 names, and it is removed before 2 is.
+//! 1. *A true state is removed only after all true states before it.* A clean-up walks down to the
+//!    first version that is missing, which has thus been removed, as have all before it; it removes
+//!    upwards, and stops if it cannot. It begins only after a true `n + 1` was made, and removes
+//!    versions below `n`. So the newest true state and the one before it always exist.
+//! 2. *While the true `n` exists, `n + 1` was never removed* (1), so at most one file was ever linked
+//!    under that name. Hence a writer that linked `n + 1` and finds that `n` still exists made the
+//!    only true `n + 1`. Two writers never both succeed.
+//! 3. *A state that a read returns is true and was the newest.* `n - 1` existed at the end of the
+//!    read, so `n`, which was loaded before, was linked while `n - 1` existed and is true. If `n + 1`
+//!    had been made before it was found missing, it had been removed by then, and `n - 1` before it
+//!    (1). For `n` = 1: 0 has its mark, and it is removed before 2 is.
 //! 4. *Only true states have successors*, since a write begins with a read (3).
-//! 5. *A lease is made once.* 0 is never removed before the lease is. A late creator finds it; the
-//!    1 it linked was stray, since it came to be after the true 1 was removed.
-//! 6. *A writer removes its own stray file only.* If it finds `n` gone, either its file is stray,
-//!    or a true `n + 2` was made, without which nobody removes `n`. If that is missing now, it was
-//!    removed, and `n + 1` before it; what stands under `n + 1` is stray. If it is there and was
-//!    made after ours, ours was true and the write succeeded after all. Only if others have gone on
-//!    further is a write that happened told as a conflict; nothing follows a final state, so this
-//!    never befalls a revocation or a close.
+//! 5. *A lease is created once.* 0 is never removed before the lease is. A late creator finds 0; the
+//!    1 that it linked is stray, since it was linked after the true 1 was removed.
+//! 6. *A writer removes only its own file, and only if it is stray.* If the writer finds `n` gone,
+//!    either its file is stray, or a true `n + 2` was made, without which nobody removes `n`. If
+//!    `n + 2` is missing now, it was removed, and `n + 1` before it; so the file named `n + 1` is
+//!    stray. If `n + 2` exists and was made after the writer's file, that file was true and the write
+//!    succeeded after all. Only if others have written further versions is a successful write
+//!    reported as a conflict; nothing follows a final state, so this never happens to a revocation or
+//!    a close.
 //!
-//! A listing is only a hint where to begin to read. It may miss what changes meanwhile.
+//! A listing is only a hint where a read begins. It may miss concurrent changes.
 
 use std::io;
 
@@ -44,10 +45,10 @@ use super::disk::Names;
 use super::file_name;
 use super::stored::Document;
 
-/// How often a read begins anew. Each time the lease was written twice in between.
+/// How often a read is repeated. Each time the lease was written twice during the read.
 const READS_MAX: u32 = 100;
 
-/// The file that says that the lease exists.
+/// The version whose file means that the lease exists.
 const BIRTH: u64 = 0;
 
 /// The chain of one lease.
@@ -65,7 +66,7 @@ pub(super) struct State {
 }
 
 impl<N: Names> Chain<'_, N> {
-    /// Makes version 1, or nothing if the lease exists, was being made, or is.
+    /// Creates version 1. Returns `None` if the lease exists, or another writer is creating it.
     pub(super) fn create(&self, birth: Document, first: &Document) -> io::Result<Option<u64>> {
         if self.exists(BIRTH)? || !self.link(1, first)? {
             return Ok(None);
@@ -78,7 +79,7 @@ impl<N: Names> Chain<'_, N> {
         Ok(is_made?.then_some(1))
     }
 
-    /// Makes the version after `state`, or nothing if another writer was faster.
+    /// Makes the version after `state`. Returns `None` if another writer was faster.
     pub(super) fn append(&self, state: &State, next: Document) -> io::Result<Option<u64>> {
         let State { version, document: before } = state;
         let Some(made) = version.checked_add(1) else { return Ok(None) };
@@ -86,7 +87,7 @@ impl<N: Names> Chain<'_, N> {
         if !self.link(made, &next)? {
             return Ok(None);
         }
-        if !self.stands(*version, &before.mark)? {
+        if !self.has_mark(*version, &before.mark)? {
             let successor = made.checked_add(1).map(|version| self.load(version)).transpose()?;
             return match successor.flatten() {
                 Some(successor) if successor.after == next.mark => Ok(Some(made)),
@@ -96,12 +97,12 @@ impl<N: Names> Chain<'_, N> {
         }
         if let Err(error) = self.clean_up(*version) {
             // The write succeeded; the next one cleans up again.
-            tracing::debug!(session = self.session, %error, "old states of a lease stay");
+            tracing::debug!(session = self.session, %error, "old states of a lease cannot be removed yet");
         }
         Ok(Some(made))
     }
 
-    /// Removes what is left below `version`, upwards.
+    /// Removes the remaining versions below `version`, upwards.
     fn clean_up(&self, version: u64) -> io::Result<()> {
         let mut lowest = version;
         while lowest > 1 && self.exists(lowest - 1)? {
@@ -132,7 +133,7 @@ impl<N: Names> Chain<'_, N> {
         Err(io::Error::other(reason))
     }
 
-    /// The newest state if it is found by going up from `version`.
+    /// The newest state, if a search upwards from `version` finds it.
     pub(super) fn at(&self, mut version: u64) -> io::Result<Option<State>> {
         if version == BIRTH {
             return Ok(None);
@@ -148,15 +149,15 @@ impl<N: Names> Chain<'_, N> {
             let is_true = if version == 1 {
                 let birth = self.load(BIRTH)?;
                 birth.is_some_and(|birth| birth.after == document.mark)
-                    && self.stands(1, &document.mark)?
+                    && self.has_mark(1, &document.mark)?
             } else {
-                self.stands(version - 1, &document.after)?
+                self.has_mark(version - 1, &document.after)?
             };
             return Ok(is_true.then_some(State { version, document }));
         }
     }
 
-    /// Removes all files. The lease is gone with the first.
+    /// Removes all files. The lease is gone once the first one is removed.
     pub(super) fn remove(&self) -> io::Result<()> {
         self.unlink(BIRTH)?;
         let mut versions = self.names.versions(self.session)?;
@@ -164,8 +165,8 @@ impl<N: Names> Chain<'_, N> {
         versions.into_iter().try_for_each(|version| self.unlink(version))
     }
 
-    /// Whether the file with this mark stands there.
-    fn stands(&self, version: u64, mark: &str) -> io::Result<bool> {
+    /// Whether the file of this version exists and has this mark.
+    fn has_mark(&self, version: u64, mark: &str) -> io::Result<bool> {
         Ok(self.load(version)?.is_some_and(|document| document.mark == mark))
     }
 

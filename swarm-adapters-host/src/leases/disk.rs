@@ -1,4 +1,4 @@
-//! The few things done to the files of a directory, each of which the system does in one step.
+//! The operations on the files of a directory, each of which the system does atomically.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -9,20 +9,20 @@ use super::parse_name;
 use super::stored::{BYTES_MAX, Document};
 use crate::file::{self, ReadError};
 
-/// What a file ends with that was not linked yet.
+/// The suffix of a file that is not linked yet.
 const HIDDEN: &str = "-new";
 
 /// The steps that [`Chain`](super::chain::Chain) is made of.
 pub(super) trait Names {
-    /// What stands in a file; nothing if there is none.
+    /// The contents of a file; `None` if it does not exist.
     fn load(&self, name: &str) -> io::Result<Option<Document>>;
     /// Whether there is a file of this name.
     fn exists(&self, name: &str) -> io::Result<bool>;
-    /// Makes a complete file, unless there is one of this name.
+    /// Creates a complete file, unless one of this name exists.
     fn link(&self, name: &str, document: &Document) -> io::Result<bool>;
-    /// Removes a file, if it is there.
+    /// Removes a file, if it exists.
     fn unlink(&self, name: &str) -> io::Result<()>;
-    /// All names. What comes or goes meanwhile may be missing.
+    /// All names. Files that are created or removed in the meantime may be missing.
     fn list(&self) -> io::Result<Vec<String>>;
 
     /// The versions of a session in a listing, 0 left out.
@@ -57,7 +57,7 @@ impl Disk {
         &self.dir
     }
 
-    /// Removes the hidden files that were never linked, or not yet.
+    /// Removes the hidden files: those that were never linked, or not yet.
     pub(super) fn sweep(&self) -> io::Result<()> {
         for name in self.list()? {
             if name.starts_with('.') && name.ends_with(HIDDEN) {
@@ -67,10 +67,10 @@ impl Disk {
         Ok(())
     }
 
-    /// The error for a file that holds no state.
+    /// The error for a file that is not a valid state.
     pub(super) fn unreadable(&self, name: &str, reason: &dyn std::fmt::Display) -> io::Error {
         let path = self.dir.join(name);
-        let reason = format!("{} is no lease: {reason}", path.display());
+        let reason = format!("{} is not a lease: {reason}", path.display());
         io::Error::new(io::ErrorKind::InvalidData, reason)
     }
 }
@@ -109,24 +109,24 @@ impl Names for Disk {
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         let entries = match fs::read_dir(&self.dir) {
-            // Somebody removed it with all that was in it; the next writer makes it again.
+            // Somebody removed the directory with its contents; the next writer recreates it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(names),
             entries => entries?,
         };
         for entry in entries {
-            // Names that are no text are none of ours.
+            // swarm only creates names that are UTF-8.
             names.extend(entry?.file_name().into_string());
         }
         Ok(names)
     }
 }
 
-/// A file under its hidden name, which goes whatever happens next.
+/// A file under its hidden name, which is removed when this is dropped.
 struct Hidden(PathBuf);
 
 impl Drop for Hidden {
     fn drop(&mut self) {
-        // If it stays, the next sweep finds it.
+        // If it stays, the next sweep removes it.
         let _ = fs::remove_file(&self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! Tells whose lease changed, as soon as it did.
+//! Watches leases and reports the sessions whose leases changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -13,19 +13,19 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{Leases, parse_name};
 
-/// How long a lost event can go unnoticed.
+/// How long a change can go unnoticed if its event is lost.
 const POLL: Duration = Duration::from_secs(5);
 
-/// Follows the leases of a directory until it is dropped.
+/// Watches the leases of a directory until it is dropped.
 ///
-/// What changes between two calls is gathered; nothing waits for more. Events only say where to
-/// look: a look at the whole directory every five seconds finds what they missed.
+/// Changes between two calls are returned together by the second. Events are only hints: a listing of
+/// the whole directory every five seconds finds what they missed.
 #[derive(Debug)]
 pub struct LeaseFollower {
     leases: Leases,
     shared: Arc<Shared>,
-    /// The highest versions told.
-    told: BTreeMap<SessionId, u64>,
+    /// The highest versions that were reported.
+    reported: BTreeMap<SessionId, u64>,
     poll: Duration,
     poll_at: Instant,
     watcher: Option<RecommendedWatcher>,
@@ -45,7 +45,7 @@ struct News {
 }
 
 impl LeaseFollower {
-    /// Begins to follow.
+    /// Starts to watch.
     #[must_use]
     pub fn new(leases: &Leases) -> Self {
         Self::with_poll(leases, POLL)
@@ -55,21 +55,21 @@ impl LeaseFollower {
         let shared = Arc::new(Shared::default());
         let poll_at = Instant::now();
         let leases = leases.clone();
-        let told = BTreeMap::new();
-        let mut follower = Self { leases, shared, told, poll, poll_at, watcher: None };
-        // Watching starts before the first look, or a change in between would be lost.
+        let reported = BTreeMap::new();
+        let mut follower = Self { leases, shared, reported, poll, poll_at, watcher: None };
+        // The watch starts before the first listing, or a change in between would be lost.
         follower.watch();
         follower
     }
 
-    /// Waits until leases changed, and tells of which sessions; first of all that there are. Now and
-    /// then one is told that did not change.
+    /// Waits until leases changed, and returns their sessions; the first call returns all sessions. A
+    /// session whose lease did not change may be returned, too.
     ///
-    /// Nothing is lost if the wait is abandoned.
+    /// This method is cancel safe.
     ///
     /// # Errors
     ///
-    /// If the directory cannot be read. The next call looks again, after a while.
+    /// If the directory cannot be read. The next call tries again, after a while.
     pub async fn changed(&mut self) -> io::Result<BTreeSet<SessionId>> {
         loop {
             let News { versions, is_incomplete } = self.shared.take();
@@ -77,11 +77,11 @@ impl LeaseFollower {
                 self.poll_at = Instant::now();
             }
             let is_news = |(session, version): &(SessionId, u64)| {
-                self.told.get(session).is_none_or(|told| told < version)
+                self.reported.get(session).is_none_or(|reported| reported < version)
             };
             let news: BTreeMap<_, _> = versions.into_iter().filter(is_news).collect();
             if !news.is_empty() {
-                self.told.extend(news.clone());
+                self.reported.extend(news.clone());
                 return Ok(news.into_keys().collect());
             }
             tokio::select! {
@@ -100,16 +100,16 @@ impl LeaseFollower {
         }
     }
 
-    /// The sessions whose versions are not those that were told, the vanished ones too.
+    /// The sessions whose versions are not the reported ones, including vanished sessions.
     fn compare(&mut self, versions: BTreeMap<SessionId, u64>) -> BTreeSet<SessionId> {
-        let vanished = self.told.keys().filter(|session| !versions.contains_key(*session));
-        let moved = versions.iter().filter(|(session, v)| self.told.get(*session) != Some(v));
+        let vanished = self.reported.keys().filter(|session| !versions.contains_key(*session));
+        let moved = versions.iter().filter(|(session, v)| self.reported.get(*session) != Some(v));
         let changed = vanished.chain(moved.map(|(session, _)| session)).cloned().collect();
-        self.told = versions;
+        self.reported = versions;
         changed
     }
 
-    /// Watches the directory, or watches it again: it may have been made anew since.
+    /// Watches the directory, again if it has been recreated.
     fn watch(&mut self) {
         if self.watcher.is_none() {
             let shared = Arc::clone(&self.shared);
@@ -118,7 +118,7 @@ impl LeaseFollower {
         let dir = self.leases.disk.dir();
         let watched = self.watcher.as_mut().map(|w| w.watch(dir, RecursiveMode::NonRecursive));
         if !matches!(watched, Some(Ok(()))) {
-            tracing::debug!(dir = %dir.display(), "the directory cannot be watched; looking every 5 s");
+            tracing::debug!(dir = %dir.display(), "the directory cannot be watched; listing it every 5 s");
         }
     }
 }
@@ -136,11 +136,11 @@ impl Shared {
         let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
             Ok(event) if event.need_rescan() => news.is_incomplete = true,
-            // A state comes to be by a link. Removals are clean-ups, or the operator's own.
+            // A state is created by a link. Removals are clean-ups, or made by the operator itself.
             Ok(Event { kind: EventKind::Create(_), paths, .. }) => {
                 let names = paths.iter().filter_map(|path| path.file_name()?.to_str());
                 for (session, version) in names.filter_map(parse_name) {
-                    // The first state counts only once the file of its birth stands beside it.
+                    // The first state counts only once version 0 exists.
                     let version = match version {
                         FIRST => continue,
                         BIRTH => FIRST,

@@ -1,5 +1,5 @@
-//! The steps of several writers and readers in every order a random schedule makes, with kills and
-//! freezes between any two, judged by what each step did to the files.
+//! The steps of several writers and readers in the order of a random schedule, with kills and freezes
+//! between any two steps, judged by what each step did to the files.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -12,11 +12,11 @@ use super::*;
 
 const SESSION: &str = "pod-0000000000000001";
 
-/// All files, and what an onlooker who sees every step knows.
+/// All files, and what an observer of every step knows.
 #[derive(Default)]
 struct World {
     files: BTreeMap<String, Document>,
-    /// The true newest states in order, with the step that made each. Nobody can see this.
+    /// The true newest states in order, with the step that made each. No process can see this.
     heads: Vec<(usize, u64, String)>,
     /// Whether the lease exists, and since which step.
     made: Option<usize>,
@@ -85,7 +85,7 @@ impl disk::Names for Process {
         })
     }
 
-    /// In three parts: what moves from one to another meanwhile is missed.
+    /// In three parts: a change between two parts may be missed.
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for part in [1, 2, 0] {
@@ -103,7 +103,7 @@ fn document() -> Document {
 }
 
 /// What a process did, with the steps before and after.
-enum Deed {
+enum Outcome {
     Read(usize, usize, Option<(u64, String)>),
     Wrote(u64, String),
 }
@@ -122,7 +122,7 @@ fn live(
     process: &Process,
     saw: Option<&State>,
     hints: &[u64],
-    deeds: &Mutex<Vec<Deed>>,
+    outcomes: &Mutex<Vec<Outcome>>,
 ) -> io::Result<()> {
     let chain = Chain { names: process, session: SESSION };
     let write = |state: Option<&State>| {
@@ -133,7 +133,7 @@ fn live(
             None => chain.create(document(), &next)?,
         };
         if let Some(version) = written {
-            deeds.lock().unwrap().push(Deed::Wrote(version, mark));
+            outcomes.lock().unwrap().push(Outcome::Wrote(version, mark));
         }
         io::Result::Ok(())
     };
@@ -143,7 +143,7 @@ fn live(
         let before = steps();
         let state = chain.newest((*hint > 0).then_some(*hint))?;
         let what = state.as_ref().map(|s| (s.version, s.document.mark.clone()));
-        deeds.lock().unwrap().push(Deed::Read(before, steps(), what));
+        outcomes.lock().unwrap().push(Outcome::Read(before, steps(), what));
         if state.is_some() {
             write(state.as_ref())?;
         }
@@ -170,7 +170,7 @@ fn history(newest: u64, lowest: u64) -> (World, Vec<State>) {
     (world, states)
 }
 
-/// Lets the process make one step, or tells that it has ended.
+/// Lets the process make one step; false if it has ended.
 fn let_step(turn: &Sender<()>, done: &Receiver<()>) -> bool {
     turn.send(()).is_ok() && done.recv().is_ok()
 }
@@ -181,18 +181,18 @@ fn play(
     plans: Vec<Plan>,
     schedule: &[(usize, usize)],
     kills: &[usize],
-) -> (World, Vec<Deed>) {
+) -> (World, Vec<Outcome>) {
     let world = Arc::new(Mutex::new(world));
-    let deeds = Arc::new(Mutex::new(Vec::new()));
+    let outcomes = Arc::new(Mutex::new(Vec::new()));
     let mut processes = Vec::new();
     for Plan { saw, hints } in plans {
         let saw = saw.min(states.len()).checked_sub(1).map(|n| states[n].clone());
         let ((turn, turns), (done, dones)) = (channel(), channel());
         let process = Process { world: Arc::clone(&world), turns: Mutex::new(turns), done };
-        let deeds = Arc::clone(&deeds);
+        let outcomes = Arc::clone(&outcomes);
         let thread = thread::spawn(move || {
-            // The error is its death.
-            let _ = live(&process, saw.as_ref(), &hints, &deeds);
+            // The error means that it was killed.
+            let _ = live(&process, saw.as_ref(), &hints, &outcomes);
         });
         processes.push((turn, dones, thread));
     }
@@ -201,26 +201,26 @@ fn play(
         let _ = (0..steps).all(|_| let_step(turn, done));
     }
     for (process, (turn, done, thread)) in processes.into_iter().enumerate() {
-        // The others wake up from their freeze, one after the other.
+        // The others continue after their freeze, one after the other.
         while !kills.contains(&process) && let_step(&turn, &done) {}
         drop((turn, done));
         thread.join().unwrap();
     }
     let world = Arc::into_inner(world).unwrap().into_inner().unwrap();
-    (world, Arc::into_inner(deeds).unwrap().into_inner().unwrap())
+    (world, Arc::into_inner(outcomes).unwrap().into_inner().unwrap())
 }
 
-/// Judges what was told by what happened.
-fn judge(world: &World, deeds: &[Deed]) -> Result<(), String> {
+/// Judges the results by what happened.
+fn judge(world: &World, outcomes: &[Outcome]) -> Result<(), String> {
     for (n, (_, version, _)) in world.heads.iter().enumerate() {
         if *version != n as u64 + 1 {
             return Err(format!("version {version} was made as number {n}"));
         }
     }
     let mut wrote = BTreeSet::new();
-    for deed in deeds {
-        match deed {
-            Deed::Wrote(version, mark) => {
+    for outcome in outcomes {
+        match outcome {
+            Outcome::Wrote(version, mark) => {
                 let is_true = world.heads.iter().any(|(_, v, m)| v == version && m == mark);
                 if !is_true || !wrote.insert(version) {
                     return Err(format!(
@@ -228,12 +228,12 @@ fn judge(world: &World, deeds: &[Deed]) -> Result<(), String> {
                     ));
                 }
             }
-            Deed::Read(before, after, None) => {
+            Outcome::Read(before, after, None) => {
                 if world.made.is_some_and(|made| made <= *before) {
                     return Err(format!("nothing was read between {before} and {after}"));
                 }
             }
-            Deed::Read(before, after, Some((version, mark))) => {
+            Outcome::Read(before, after, Some((version, mark))) => {
                 let head = world.heads.iter().position(|(_, v, m)| v == version && m == mark);
                 let Some(head) = head else { return Err(format!("{version} read is stray")) };
                 let until = world.heads.get(head + 1).map_or(usize::MAX, |(step, ..)| *step);
@@ -267,14 +267,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_order_of_steps_lets_two_writers_succeed_or_a_reader_see_what_never_was(
+    fn no_order_of_steps_lets_two_writers_succeed_or_a_reader_see_a_state_that_never_existed(
         (newest, lowest) in (0..8_u64, 1..8_u64),
         plans in prop::collection::vec(any_plan(), 4),
         // Long stretches of one with freezes of the others, and step by step.
         schedule in prop::collection::vec((0..4_usize, prop_oneof![1..4_usize, 1..40_usize]), 1..40),
         kills in prop::collection::vec(0..4_usize, 0..3),
     ) {
-        let (world, deeds) = play(history(newest, lowest), plans, &schedule, &kills);
-        prop_assert_eq!(judge(&world, &deeds), Ok(()));
+        let (world, outcomes) = play(history(newest, lowest), plans, &schedule, &kills);
+        prop_assert_eq!(judge(&world, &outcomes), Ok(()));
     }
 }

@@ -1,4 +1,4 @@
-//! Real processes write one lease, and are frozen and killed at any point.
+//! Real processes write one lease, and are frozen and killed at random points.
 
 use std::env;
 use std::fs;
@@ -13,7 +13,7 @@ use swarm_core::handover::Ack;
 
 use super::*;
 
-/// Tells a test process that it is to write, and where.
+/// The variable that makes a test process write leases, with the directory as its value.
 const DIR: &str = "SWARM_TEST_LEASES";
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -27,7 +27,7 @@ fn next(leases: &Leases, number: u64) -> Result<LeaseVersion, LeaseWriteError> {
     leases.write(&session(), &write)
 }
 
-/// No test of its own: what the processes of the other one run.
+/// Not a test by itself: the program of the processes of the other test.
 #[test]
 fn a_process_that_only_writes() {
     let Some(dir) = env::var_os(DIR) else { return };
@@ -75,7 +75,7 @@ impl Writer {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Kills it and tells what it made.
+    /// Kills the process and returns the versions it made.
     fn kill(mut self) -> Vec<u64> {
         let made = self.made.take().unwrap();
         drop(self);
@@ -121,7 +121,7 @@ fn processes_that_are_frozen_and_killed_never_make_one_version_twice() {
     made.dedup();
     assert_eq!(made.len(), count, "a version was made twice");
     assert!(made.last().is_some_and(|last| *last <= newest()));
-    // Whatever they left behind, it goes on, and the leftovers go.
+    // Whatever the writers left behind, the lease can be written, and the leftovers are removed.
     let before = newest();
     leases.sweep().unwrap();
     assert_eq!(next(&leases, 0).unwrap(), LeaseVersion(before + 1));

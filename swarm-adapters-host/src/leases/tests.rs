@@ -49,7 +49,7 @@ fn a_lease_is_read_as_it_was_written_until_it_is_closed() {
 }
 
 #[test]
-fn only_what_was_seen_is_renewed_or_revoked_and_what_vanished_is_not_made_again() {
+fn only_the_version_that_was_seen_is_renewed_or_revoked_and_a_vanished_lease_is_not_recreated() {
     let dir = tempfile::tempdir().unwrap();
     let leases = Leases::open(dir.path()).unwrap();
     let is_conflict = |written: Result<_, _>| matches!(written, Err(LeaseWriteError::Conflict));
@@ -72,7 +72,7 @@ fn only_what_was_seen_is_renewed_or_revoked_and_what_vanished_is_not_made_again(
 }
 
 #[test]
-fn few_files_stay_however_often_a_lease_is_written() {
+fn the_number_of_files_stays_small_however_often_a_lease_is_written() {
     let dir = tempfile::tempdir().unwrap();
     let leases = Leases::open(dir.path()).unwrap();
     let mut version = None;
@@ -108,8 +108,8 @@ fn of_many_writers_at_once_only_one_makes_each_version() {
         writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect()
     });
     all.sort_unstable();
-    // A writer that is overtaken twice before it has looked is told of a conflict, though its write
-    // was followed by others; so a version may be missing here, but none stands twice.
+    // A writer that is overtaken twice before it checks gets a conflict, although its write happened
+    // and others followed it; so a version may be missing here, but none occurs twice.
     assert!(all.windows(2).all(|pair| pair[0].0 < pair[1].0), "a version was made twice: {all:?}");
     let newest = Leases::open(dir.path()).unwrap().read(&id(1)).unwrap().unwrap();
     let made_by = all.iter().find(|(version, _)| *version == newest.version.0);
@@ -118,7 +118,7 @@ fn of_many_writers_at_once_only_one_makes_each_version() {
 }
 
 #[test]
-fn what_killed_and_late_writers_left_behind_is_neither_read_nor_in_the_way() {
+fn the_leftovers_of_killed_and_late_writers_are_not_read_and_do_no_harm() {
     let dir = tempfile::tempdir().unwrap();
     let leases = Leases::open(dir.path()).unwrap();
     let name = id(1).to_string();
@@ -136,7 +136,7 @@ fn what_killed_and_late_writers_left_behind_is_neither_read_nor_in_the_way() {
     let fresh = Leases::open(dir.path()).unwrap();
     fresh.sweep().unwrap();
     assert_eq!(fresh.read(&id(1)).unwrap().unwrap().version, version);
-    // A hint from long ago leads nowhere, and does no harm.
+    // An old hint finds nothing, and does no harm.
     fresh.hint(&name, Some(2));
     assert_eq!(fresh.read(&id(1)).unwrap().unwrap().version, version);
     let late = fresh.write(&id(1), &renewal(Some(LeaseVersion(2)), 9));
@@ -169,7 +169,7 @@ fn a_writer_that_woke_up_late_takes_its_state_back() {
 }
 
 #[test]
-fn a_lease_from_before_the_machine_started_is_closed() {
+fn a_lease_from_before_a_reboot_is_closed() {
     let dir = tempfile::tempdir().unwrap();
     let leases = Leases::open(dir.path()).unwrap();
     let version = leases.write(&id(1), &renewal(None, 1)).unwrap();
@@ -182,7 +182,7 @@ fn a_lease_from_before_the_machine_started_is_closed() {
 }
 
 #[test]
-fn a_file_that_is_no_lease_is_refused_by_its_name() {
+fn a_file_that_is_not_a_lease_is_refused_and_named() {
     let dir = tempfile::tempdir().unwrap();
     let leases = Leases::open(dir.path()).unwrap();
     leases.write(&id(1), &renewal(None, 1)).unwrap();
@@ -191,9 +191,9 @@ fn a_file_that_is_no_lease_is_refused_by_its_name() {
     let finished = good.replace(r#""finished":{}"#, r#""finished":{"a":1,"a":2}"#);
     let unknown = good.replace(r#""number""#, r#""colour":1,"number""#);
     let cases = [
-        ("", "is no lease: EOF"),
+        ("", "is not a lease: EOF"),
         (r#"{"format":2}"#, "has format 2 and this program knows format 1; use the version"),
-        (&finished, "`a` stands in it twice"),
+        (&finished, "`a` occurs twice"),
         (&unknown, "unknown field `colour`"),
     ];
     for (text, expected) in cases {
@@ -204,7 +204,7 @@ fn a_file_that_is_no_lease_is_refused_by_its_name() {
 }
 
 #[test]
-fn a_session_whose_name_is_no_file_name_has_no_lease() {
+fn a_session_whose_name_is_not_a_file_name_has_no_lease() {
     let dir = tempfile::tempdir().unwrap();
     let leases = Leases::open(dir.path()).unwrap();
     for uid in ["", "../up", "a/b", "-x", ".x", "a b", "\0", "é", &"x".repeat(190)] {
@@ -216,37 +216,37 @@ fn a_session_whose_name_is_no_file_name_has_no_lease() {
     assert_eq!(leases.list().unwrap(), [SessionId::new("a.b_c-1", 1)]);
 }
 
-async fn told(follower: &mut LeaseFollower) -> Vec<SessionId> {
+async fn changed(follower: &mut LeaseFollower) -> Vec<SessionId> {
     let changed = timeout(Duration::from_secs(10), follower.changed()).await;
-    changed.expect("nothing was told").unwrap().into_iter().collect()
+    changed.expect("no change was reported").unwrap().into_iter().collect()
 }
 
 #[tokio::test]
-async fn every_change_of_a_lease_is_told() {
+async fn every_change_of_a_lease_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let leases = Leases::open(dir.path()).unwrap();
     let mut version = leases.write(&id(1), &renewal(None, 0)).unwrap();
     let mut follower = LeaseFollower::with_poll(&leases, Duration::from_hours(1));
-    assert_eq!(told(&mut follower).await, [id(1)]);
+    assert_eq!(changed(&mut follower).await, [id(1)]);
     for number in 1..20 {
         version = leases.write(&id(1), &renewal(Some(version), number)).unwrap();
-        assert_eq!(told(&mut follower).await, [id(1)]);
+        assert_eq!(changed(&mut follower).await, [id(1)]);
     }
     leases.revoke(&id(1), version).unwrap();
     leases.write(&id(2), &renewal(None, 0)).unwrap();
     let mut both = BTreeSet::new();
     while both.len() < 2 {
-        both.extend(told(&mut follower).await);
+        both.extend(changed(&mut follower).await);
     }
 }
 
 #[tokio::test]
-async fn what_no_event_told_is_found_by_looking() {
+async fn a_change_without_an_event_is_found_by_listing() {
     let dir = tempfile::tempdir().unwrap();
     let leases = Leases::open(dir.path()).unwrap();
     let mut follower = LeaseFollower::with_poll(&leases, Duration::from_millis(20));
     leases.write(&id(1), &renewal(None, 0)).unwrap();
-    assert_eq!(told(&mut follower).await, [id(1)]);
+    assert_eq!(changed(&mut follower).await, [id(1)]);
     leases.remove(&id(1)).unwrap();
-    assert_eq!(told(&mut follower).await, [id(1)]);
+    assert_eq!(changed(&mut follower).await, [id(1)]);
 }

@@ -21,7 +21,7 @@ async fn a_ledger_is_read_as_it_was_saved() {
 }
 
 #[tokio::test]
-async fn only_who_saw_the_newest_ledger_replaces_it() {
+async fn only_a_writer_that_saw_the_newest_ledger_replaces_it() {
     let dir = tempfile::tempdir().unwrap();
     let store = FileLedgerStore::open(dir.path()).unwrap();
     let seen = store.save(&ledger(&["a"]), None).await.unwrap();
@@ -64,7 +64,7 @@ async fn a_writer_killed_in_the_middle_leaves_the_ledger_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_ledger_of_ours_is_refused_in_a_sentence_and_kept() {
+async fn a_file_that_is_not_a_ledger_is_refused_with_a_reason_and_kept() {
     let dir = tempfile::tempdir().unwrap();
     let store = FileLedgerStore::open(dir.path()).unwrap();
     let path = dir.path().join("ledger.json");
@@ -73,8 +73,8 @@ async fn a_file_that_is_no_ledger_of_ours_is_refused_in_a_sentence_and_kept() {
         {"session":"plain/w-1","slot":1,"worker":"w-1","version":1,"jobs":{"a":1}}]}}"#;
     let cases = [
         (r#"{"format":3,"cells":[]}"#, "knows format 2; use the version of swarm that wrote it"),
-        ("", "is no ledger: EOF while parsing a value at line 1 column 0; move it away"),
-        (two_holders, "is no ledger: job `a` stands in it twice"),
+        ("", "is not a ledger: EOF while parsing a value at line 1 column 0; move it away"),
+        (two_holders, "is not a ledger: job `a` occurs twice"),
     ];
     for (text, expected) in cases {
         fs::write(&path, text).unwrap();

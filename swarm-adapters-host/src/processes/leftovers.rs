@@ -1,8 +1,8 @@
-//! Which worker processes there are, on disk, so that the next operator can end what the last one
-//! left behind.
+//! A list of the worker processes on disk, so that the next operator can kill what the last one left
+//! behind.
 //!
-//! A process number alone proves nothing, since numbers are used again; together with the time the
-//! process started it names one process for as long as the machine is up.
+//! A process id alone proves nothing, since ids are reused; together with the start time of the
+//! process it identifies one process until the machine reboots.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,7 +20,7 @@ use tokio::task::{JoinSet, spawn_blocking};
 use super::STOP_TIMEOUT;
 use crate::file;
 
-/// How long a killed process may take to vanish.
+/// How long to wait for a killed process to end.
 const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The largest list of processes that is read.
@@ -29,7 +29,7 @@ const BYTES_MAX: u64 = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Record {
     pid: i32,
-    /// In clock ticks since the machine started, as the kernel tells it.
+    /// In clock ticks since boot, as the kernel reports it.
     started: u64,
 }
 
@@ -45,8 +45,8 @@ impl Records {
         Self { path: path(dir), by_name: Mutex::default() }
     }
 
-    /// Notes a worker. Between its start and this note nobody knows of it, but then it still ends
-    /// by itself when its operator does.
+    /// Records a worker. An operator that dies between the start of a worker and this call leaves a
+    /// worker that is not recorded; it ends by itself, since its pipe closes.
     pub(super) fn add(&self, name: &str, pid: Option<Pid>) {
         let record = pid.and_then(|pid| {
             let pid = pid.as_raw_nonzero().get();
@@ -64,13 +64,13 @@ impl Records {
     }
 
     fn edit(&self, edit: impl FnOnce(&mut BTreeMap<String, Record>)) {
-        // Whoever panicked while holding it cannot have left half an entry.
+        // A thread that panicked while holding the lock cannot have left an incomplete entry.
         let mut records = self.by_name.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         edit(&mut records);
         let written = serde_json::to_vec(&*records).map_err(io::Error::from);
-        // Processes do not survive a loss of power, so neither need their list.
+        // Processes do not survive a loss of power, so their list need not either.
         if let Err(error) = written.and_then(|json| file::swap(&self.path, &json)) {
-            tracing::warn!(path = %self.path.display(), %error, "the list of workers is not kept");
+            tracing::warn!(path = %self.path.display(), %error, "the list of worker processes cannot be written");
         }
     }
 }
@@ -79,7 +79,7 @@ fn path(dir: &Path) -> PathBuf {
     dir.join("workers.json")
 }
 
-/// Ends the workers that an operator on `dir` left behind, by force after [`STOP_TIMEOUT`], and
+/// Ends the workers that an operator on `dir` left behind, kills them after [`STOP_TIMEOUT`], and
 /// returns how many there were.
 pub async fn end_leftovers(dir: &Path) -> usize {
     let text = file::read_text(&path(dir), BYTES_MAX).unwrap_or_default();
@@ -99,16 +99,16 @@ async fn spawn_blocking_flat(work: impl FnOnce() -> bool + Send + 'static) -> bo
     spawn_blocking(work).await.unwrap_or_default()
 }
 
-/// Ends a process and its group, unless it is gone already or its number means another one now.
+/// Ends a process and its group, unless it is gone already or its id means another process now.
 fn end(record: Record) -> bool {
     let Some(pid) = Pid::from_raw(record.pid) else { return false };
-    // The handle comes first: whatever it names when the start time is compared, it names for good.
+    // The pidfd comes first: it keeps meaning the process whose start time is compared next.
     let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
     if started(record.pid) != Some(record.started) || has_ended(&process, Duration::ZERO) {
         return false;
     }
     let _ = pidfd_send_signal(&process, Signal::TERM);
-    // A frozen process cannot end before it goes on.
+    // A stopped process cannot end before it continues.
     let _ = pidfd_send_signal(&process, Signal::CONT);
     if !has_ended(&process, STOP_TIMEOUT) {
         let _ = kill_process_group(pid, Signal::KILL);
@@ -118,15 +118,15 @@ fn end(record: Record) -> bool {
     true
 }
 
-/// Waits for a process to end, for `at_most` this long.
+/// Waits at most `at_most` for a process to end.
 fn has_ended(process: &OwnedFd, at_most: Duration) -> bool {
     let mut fds = [PollFd::new(process, PollFlags::IN)];
     let at_most = Timespec::try_from(at_most).ok();
     poll(&mut fds, at_most.as_ref()).is_ok_and(|ready| 0 < ready)
 }
 
-/// When a process started: the 22nd word of its line in `/proc`, counted behind the program's
-/// name, which stands in parentheses and may itself hold any of them.
+/// The start time of a process: field 22 of `/proc/PID/stat`, counted from the end of the program's
+/// name, which is in parentheses and may itself contain parentheses.
 fn started(pid: i32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_last_operator_left_is_ended() {
+    async fn the_workers_that_the_last_operator_left_behind_are_ended() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(end_leftovers(dir.path()).await, 0);
         let mut child = sleeper();
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_process_that_only_has_the_number_of_a_worker_is_left_alone() {
+    async fn a_process_that_only_has_the_id_of_a_worker_is_not_killed() {
         let dir = tempfile::tempdir().unwrap();
         let mut child = sleeper();
         leave_behind(dir.path(), &child, 1);

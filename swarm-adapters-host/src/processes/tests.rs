@@ -1,11 +1,11 @@
-//! The pool against real processes; small shell scripts stand in for workers.
+//! The pool with real processes; the workers are small shell scripts.
 
 use tokio::time::timeout;
 
 use super::*;
 use crate::sweep;
 
-/// A worker that lives until its pipe closes.
+/// A worker that runs until its pipe closes.
 const GOOD: &str = "cat";
 
 fn pool(dir: &Path, script: &str) -> Processes {
@@ -22,13 +22,13 @@ async fn until(pool: &Processes, condition: impl FnMut(&Workers) -> bool) -> Wor
     reached.expect("it never came to that").unwrap().clone()
 }
 
-/// Whether every worker lives; one that was not started yet has no life.
+/// Whether every worker runs; one that was not started yet has no instance.
 fn is_up(workers: &Workers) -> bool {
     workers.values().all(|worker| worker.phase == Phase::Up && !worker.life.is_empty())
 }
 
 #[tokio::test]
-async fn a_worker_runs_and_ends_when_it_is_told_to_or_its_pipe_closes() {
+async fn a_worker_runs_until_it_is_asked_to_end_or_its_pipe_closes() {
     let dir = tempfile::tempdir().unwrap();
     let mut pool = pool(dir.path(), GOOD);
     pool.start(Slot(0), "w-0");
@@ -38,29 +38,33 @@ async fn a_worker_runs_and_ends_when_it_is_told_to_or_its_pipe_closes() {
     until(&pool, |workers| workers.keys().eq([&Slot(0)])).await;
     pool.start(Slot(1), "w-1");
     let after = until(&pool, |workers| workers.len() == 2 && is_up(workers)).await;
-    assert_ne!(before[&Slot(1)].life, after[&Slot(1)].life, "each life has a name of its own");
+    assert_ne!(
+        before[&Slot(1)].life,
+        after[&Slot(1)].life,
+        "each instance has an identity of its own"
+    );
     pool.end().await;
     assert_eq!(end_leftovers(dir.path()).await, 0);
     assert!(dir.path().join("logs/w-1.log").exists());
 }
 
 #[tokio::test]
-async fn a_killed_life_is_replaced_and_what_it_had_started_is_gone() {
+async fn a_killed_instance_is_replaced_and_the_processes_it_had_started_are_gone() {
     let dir = tempfile::tempdir().unwrap();
     let mut pool = pool(dir.path(), "setsid sleep 600 & cat; wait");
     pool.start(Slot(0), "w-0");
     let first = until(&pool, is_up).await[&Slot(0)].life.clone();
-    pool.kill(Slot(0), "another life");
+    pool.kill(Slot(0), "another instance");
     pool.kill(Slot(0), &first);
     let away = until(&pool, |workers| workers[&Slot(0)].deaths == 1).await;
-    assert_eq!(sweep::end_all(&sweep::Marker::Life(first.clone())).await.unwrap(), 0);
+    assert_eq!(sweep::end_all(&sweep::Marker::Instance(first.clone())).await.unwrap(), 0);
     let second = until(&pool, is_up).await[&Slot(0)].clone();
     assert_ne!(second.life, first, "{away:?}");
     pool.end().await;
 }
 
 #[tokio::test]
-async fn a_worker_that_dies_is_started_again_and_its_end_is_told() {
+async fn a_worker_that_dies_is_restarted_and_its_end_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let script = format!("test -e {0} && {{ {GOOD}; exit; }}; touch {0}; kill -9 $$", "$0.mark")
         .replace("$0", dir.path().join("w").to_str().unwrap());
@@ -73,7 +77,7 @@ async fn a_worker_that_dies_is_started_again_and_its_end_is_told() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_worker_that_keeps_dying_is_told_each_time() {
+async fn the_end_of_a_worker_that_keeps_dying_is_reported_each_time() {
     let dir = tempfile::tempdir().unwrap();
     let mut pool = pool(dir.path(), "exit 3");
     pool.start(Slot(0), "w-0");
@@ -83,7 +87,7 @@ async fn the_end_of_a_worker_that_keeps_dying_is_told_each_time() {
 }
 
 #[tokio::test]
-async fn a_worker_that_cannot_be_started_is_told_too() {
+async fn a_worker_that_cannot_be_started_is_reported_too() {
     let dir = tempfile::tempdir().unwrap();
     let command = WorkerCommand {
         program: "/no/such/program".into(),
@@ -92,8 +96,8 @@ async fn a_worker_that_cannot_be_started_is_told_too() {
     let mut pool = Processes::open(dir.path(), command).unwrap();
     pool.start(Slot(0), "w-0");
     let workers = until(&pool, |workers| workers[&Slot(0)].deaths == 1).await;
-    let told = workers[&Slot(0)].last_death.clone().unwrap();
-    assert!(told.starts_with("cannot be started: No such file"), "{told}");
+    let reason = workers[&Slot(0)].last_death.clone().unwrap();
+    assert!(reason.starts_with("cannot be started: No such file"), "{reason}");
     pool.end().await;
 }
 

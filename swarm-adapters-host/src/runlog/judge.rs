@@ -1,17 +1,17 @@
-//! Judges a run log: was every job run by one worker at a time? A pure function of its lines.
+//! Judges a run log: was every job run by one worker at a time? A pure function of the lines.
 //!
-//! Lines come in roughly by their times; those of several writers may be a little out of order, so
-//! what counts is the time in a line, never its place. A run is named by session and token. Of two
-//! runs of a job the one with the higher token is newer; with the same token, the one that started
-//! later.
+//! Lines arrive roughly in the order of their times; those of several writers may be slightly out of
+//! order, so the time in a line counts, never its position. A run is identified by session and token.
+//! Of two runs of a job, the one with the higher token is newer; with equal tokens, the one that
+//! started later.
 
 use std::collections::{BTreeMap, HashMap};
 
-/// Silence of a job that runs is a gap when it lasts longer than three ticks, in nanoseconds.
+/// If a running job is silent for longer than three ticks, that is a gap. In nanoseconds.
 const SILENCE_NS: u64 = 3_000_000_000;
-/// How many runs of a job are remembered: late lines of older ones are judged by the newest.
+/// How many runs of a job are kept: late lines of older runs are compared with the newest.
 const RUNS_MAX: usize = 8;
-/// How many findings of a kind are listed; all are counted.
+/// How many findings of each kind are listed; all are counted.
 const LISTED_MAX: usize = 1_000;
 /// The token of workers that have none; it is never a regression.
 const NO_TOKEN: u64 = 0;
@@ -19,9 +19,9 @@ const NO_TOKEN: u64 = 0;
 /// A line of a run log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line<'a> {
-    /// In nanoseconds since the machine started.
+    /// In nanoseconds since boot.
     pub t: u64,
-    /// Which job it is about.
+    /// The job.
     pub job: &'a str,
     /// The name of the worker that ran it.
     pub worker: &'a str,
@@ -33,10 +33,10 @@ pub struct Line<'a> {
     pub event: Event,
 }
 
-/// What a line tells of a job, in the order in which lines of the same moment are judged.
+/// The event of a line, in the order in which lines of the same time are judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Event {
-    /// Nothing of it is left.
+    /// The job has ended, with all its processes.
     Stop,
     /// It still runs.
     Tick,
@@ -47,13 +47,13 @@ pub enum Event {
 /// How many workers may run a job at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replication {
-    /// One of all.
+    /// One worker.
     One,
-    /// Every worker, each by itself once.
+    /// Every worker, each at most once at a time.
     All,
 }
 
-/// A run by name.
+/// The identity of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunName {
     /// The name of the worker.
@@ -71,41 +71,41 @@ pub struct Overlap {
     pub job: String,
     /// The run that should have ended before.
     pub older: RunName,
-    /// The run that started meanwhile.
+    /// The run that started in the meantime.
     pub newer: RunName,
-    /// When the newer one started, in nanoseconds since the machine started.
+    /// When the newer one started, in nanoseconds since boot.
     pub from: u64,
     /// The last event of the older one after that, on the same clock.
     pub until: u64,
 }
 
-/// A start whose token is not higher than that of another session before.
+/// A start whose token is not higher than the token of an earlier session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Regression {
     /// The job that was started.
     pub job: String,
-    /// When, in nanoseconds since the machine started.
+    /// When, in nanoseconds since boot.
     pub t: u64,
     /// The token it was started under.
     pub token: u64,
-    /// The highest token that was seen before.
+    /// The highest token before it.
     pub after: u64,
     /// The session that started it.
     pub session: String,
 }
 
-/// The longest time nobody ran a job that had been run before.
+/// The longest time in which nobody ran a job that had been run before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// The job that nobody ran.
     pub job: String,
-    /// Since when, in nanoseconds since the machine started.
+    /// Since when, in nanoseconds since boot.
     pub from: u64,
     /// For how long, in nanoseconds.
     pub ns: u64,
 }
 
-/// What was found.
+/// The findings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// How many jobs there were.
@@ -132,7 +132,7 @@ impl Verdict {
     }
 }
 
-/// Takes lines in, one after the other. Its memory is bounded by the number of jobs and sessions.
+/// Judges lines one after the other. Its memory is bounded by the number of jobs and sessions.
 #[derive(Debug)]
 pub struct Judge {
     replication: Replication,
@@ -142,7 +142,7 @@ pub struct Judge {
     last_t: u64,
 }
 
-/// Words by number, so that each is kept once.
+/// Interned strings: each is kept once and has a number.
 #[derive(Debug, Default)]
 struct Names {
     words: Vec<String>,
@@ -160,7 +160,7 @@ impl Names {
     }
 }
 
-/// What is known of a job (with [`Replication::All`]: of a job on a worker).
+/// The history of a job (with [`Replication::All`]: of a job on one worker).
 #[derive(Debug, Default)]
 struct History {
     runs: Vec<Run>,
@@ -179,12 +179,13 @@ struct Run {
     start: u64,
     last: u64,
     is_stopped: bool,
-    /// Which overlap in the list it is the older run of, against which run.
+    /// The position of the overlap in which it is the older run, and the session and token of the
+    /// newer run.
     overlap: Option<(usize, usize, u64)>,
 }
 
 impl Judge {
-    /// A judge that has seen nothing.
+    /// A judge without any lines.
     #[must_use]
     pub fn new(replication: Replication) -> Self {
         Self {
@@ -196,7 +197,7 @@ impl Judge {
         }
     }
 
-    /// The machine was started again: its clock began anew, and nothing of before runs any more.
+    /// Records that the machine was rebooted: its clock restarted, and all earlier runs have ended.
     pub fn machine_started(&mut self) {
         self.last_t = 0;
         for history in self.jobs.values_mut().flat_map(HashMap::values_mut) {
@@ -205,7 +206,7 @@ impl Judge {
         }
     }
 
-    /// Takes a line in.
+    /// Judges the next line.
     pub fn take(&mut self, line: &Line<'_>) {
         let Line { t, job, worker, session, token, event } = line.clone();
         self.last_t = self.last_t.max(t);
@@ -223,7 +224,7 @@ impl Judge {
         history.take(Seen { t, worker, session, token, is_token_shared, event }, finder);
     }
 
-    /// What was found in all lines.
+    /// The findings in all lines.
     #[must_use]
     pub fn verdict(mut self) -> Verdict {
         for (job, history) in
@@ -246,7 +247,7 @@ struct Seen {
     worker: usize,
     session: usize,
     token: u64,
-    /// All workers, and the sessions of each, run the job under one token.
+    /// Whether all workers, and all their sessions, run the job under one token.
     is_token_shared: bool,
     event: Event,
 }
@@ -280,7 +281,7 @@ impl History {
         }
         self.highest_token = self.highest_token.max(token);
         let index = found.unwrap_or_else(|| {
-            // The beginning of a log may be gone; then its first line counts as the start.
+            // The beginning of a log may be missing; then the first line of a run counts as its start.
             let (first_start, start, last) = (t, t, t);
             let is_stopped = false;
             let overlap = None;
@@ -313,7 +314,7 @@ impl History {
         }
     }
 
-    /// Compares the run with all others, in both directions: its line may have come late.
+    /// Compares the run with all others, in both directions, since its line may be late.
     fn find_overlaps(&mut self, index: usize, event: Event, finder: &mut Finder<'_>) {
         for other in 0..self.runs.len() {
             let (this, that) = (self.runs[index], self.runs[other]);
@@ -330,7 +331,7 @@ impl History {
 
     fn compare(&mut self, older: usize, newer: usize, finder: &mut Finder<'_>) {
         let (old, new) = (self.runs[older], self.runs[newer]);
-        // With the same token a worker may have had its turn before and have it again.
+        // Under one token, a worker may have run the job before and run it again.
         let from = if old.token < new.token { new.first_start } else { new.start };
         if old.last <= from {
             return;
@@ -356,7 +357,7 @@ impl History {
     }
 }
 
-/// Writes down what was found about a job.
+/// Adds the findings about one job to the verdict.
 struct Finder<'a> {
     job: &'a str,
     names: &'a Names,

@@ -1,9 +1,10 @@
-//! The lines of a run log, and what is left of lines whose writer was killed.
+//! The lines of a run log, including torn lines whose writer was killed.
 //!
-//! A line is written by one `write`, so a torn one is rare: its writer was killed in the middle, or
-//! its disk was full. A torn piece is explained by a killed writer if it is the beginning of a
-//! line and a session that may have written it writes nothing after it in this file: the one named
-//! in the piece, or any seen before if the piece ends earlier. At the end of the file it always is.
+//! A line is written by a single `write`, so torn lines are rare: the writer was killed in the middle
+//! of the write, or the disk was full. A killed writer explains a torn piece if the piece is the
+//! beginning of a line, and a session that may have written it writes nothing after it in this file:
+//! the session named in the piece, or any earlier session if the piece ends before the name. A torn
+//! piece at the end of the file is always explained.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -15,9 +16,9 @@ use serde::Deserialize;
 
 use super::judge::{Event, Line};
 
-/// The longest line that is taken in, in bytes.
+/// The longest line that is read, in bytes.
 const LINE_BYTES_MAX: u64 = 64 << 10;
-/// How many torn pieces are remembered to be explained; more never are.
+/// How many torn pieces are kept to be explained; further ones count as unexplained.
 const TORN_MAX: usize = 1_000;
 /// What every line begins with.
 const BEGINNING: &[u8] = b"{\"t\":";
@@ -36,7 +37,7 @@ struct Wire<'a> {
     event: Cow<'a, str>,
 }
 
-/// A line that owns its words.
+/// A line with owned strings.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Owned {
     pub(super) t: u64,
@@ -72,7 +73,7 @@ impl Owned {
     }
 }
 
-/// What a line tells that none before it told.
+/// What is new in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum News {
     /// It is the first of its session.
@@ -81,7 +82,7 @@ pub(super) enum News {
     Nothing,
 }
 
-/// What was not a line.
+/// Counts the pieces that are not complete lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Torn {
     /// How many torn lines there were.
@@ -128,7 +129,7 @@ impl<R: io::Read> Lines<R> {
         }
     }
 
-    /// The next whole line; pieces before it are remembered.
+    /// The next complete line; torn pieces before it are kept.
     pub(super) fn next(&mut self) -> io::Result<Option<(Owned, News)>> {
         loop {
             self.buffer.clear();
@@ -156,7 +157,7 @@ impl<R: io::Read> Lines<R> {
         }
     }
 
-    /// The whole line at the end of these bytes; whatever stands before it was torn.
+    /// The complete line at the end of these bytes; anything before it is torn.
     fn whole(&mut self, mut bytes: &[u8]) -> Option<Owned> {
         while !bytes.is_empty() {
             if let Some(line) = Owned::parse(bytes) {
@@ -183,14 +184,14 @@ impl<R: io::Read> Lines<R> {
         }
     }
 
-    /// Whether lines were found, or there was nothing at all.
+    /// Whether the file has a complete line, or is empty.
     pub(super) fn is_run_log(&self) -> bool {
         0 < self.good || self.number == 0
     }
 
-    /// What was not a line; to be asked at the end.
+    /// The torn lines; to be called at the end of the file.
     pub(super) fn torn(&self) -> Torn {
-        // A piece and the line behind it may stand on the same line of the file.
+        // A piece and the record after it may be on the same line of the file.
         let is_silent_after = |number: u64, last: &u64| *last < number;
         let is_explained = |piece: &&Piece| {
             let silent = |last: &u64| is_silent_after(piece.number, last);
@@ -250,11 +251,11 @@ mod tests {
     }
 
     #[test]
-    fn nobody_explains_a_torn_line_whose_writer_goes_on_or_what_is_no_line() {
+    fn a_torn_line_is_unexplained_if_its_writer_continues_or_it_is_not_the_beginning_of_a_line() {
         let a = line("s1");
-        let told = &a[..a.len() - 1];
-        assert_eq!(read(&format!("{a}\n{told}{a}\n")), (2, torn(1, &[2])));
-        assert_eq!(read(&format!("{a}\n{told}\n{a}\n")), (2, torn(1, &[2])));
+        let piece = &a[..a.len() - 1];
+        assert_eq!(read(&format!("{a}\n{piece}{a}\n")), (2, torn(1, &[2])));
+        assert_eq!(read(&format!("{a}\n{piece}\n{a}\n")), (2, torn(1, &[2])));
         assert_eq!(read(&format!("{a}\n{}{a}\n", &a[..9])), (2, torn(1, &[2])));
         assert_eq!(read(&format!("{a}\nhello\n")), (1, torn(1, &[2])));
         assert_eq!(read(&a.replace("tick", "tock")).1.lines, 1);

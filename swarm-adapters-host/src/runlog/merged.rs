@@ -1,4 +1,4 @@
-//! Several run logs of one machine, read side by side as one.
+//! Merges several run logs of one machine by time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,37 +9,37 @@ use std::path::{Path, PathBuf};
 use super::judge::{Event, Judge, Line, Replication, Verdict};
 use super::lines::{Lines, News, Owned, Torn};
 
-/// How many lines are held back so that those of several writers can be put in order.
+/// How many lines are buffered so that the lines of several writers can be sorted.
 const HELD_BACK_MAX: usize = 1 << 16;
-/// A clock that went back further than this, in nanoseconds, for a session that nobody knows, was
-/// started anew with its machine.
+/// If the first line of a new session is this much older than the line before, in nanoseconds, the
+/// machine was rebooted in between.
 const RESTART_NS: u64 = 60_000_000_000;
 
 /// Why run logs cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The file is not there, or cannot be read.
+    /// The file is missing or cannot be read.
     #[error("{path}: {source}")]
     File {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The file holds something else.
-    #[error("{path} is no run log: no line of it is one of a run log")]
-    NoRunLog {
-        /// Which file.
+    /// The file is something else.
+    #[error("{path} is not a run log: it has no line of a run log")]
+    NotARunLog {
+        /// The file.
         path: PathBuf,
     },
 }
 
-/// What stands next in the logs.
+/// The next entry of the logs.
 #[derive(Debug)]
 pub enum Entry<'a> {
     /// A line.
     Line(Line<'a>),
-    /// The machine was started again: its clock began anew.
+    /// The machine was rebooted, and its clock restarted.
     MachineStarted,
 }
 
@@ -47,7 +47,7 @@ pub enum Entry<'a> {
 ///
 /// # Errors
 ///
-/// If a file cannot be read, or is no run log.
+/// If a file cannot be read, or is not a run log.
 pub fn judged(paths: &[PathBuf], replication: Replication) -> Result<(Verdict, Torn), ReadError> {
     let mut judge = Judge::new(replication);
     let torn = read(paths, |entry| match entry {
@@ -61,12 +61,12 @@ pub fn judged(paths: &[PathBuf], replication: Replication) -> Result<(Verdict, T
 ///
 /// # Errors
 ///
-/// If a file cannot be read, or is no run log.
+/// If a file cannot be read, or is not a run log.
 pub fn read(paths: &[PathBuf], mut take: impl FnMut(Entry<'_>)) -> Result<Torn, ReadError> {
-    let told = |path: &PathBuf, source| ReadError::File { path: path.clone(), source };
+    let failed = |path: &PathBuf, source| ReadError::File { path: path.clone(), source };
     let mut logs = Vec::new();
     for path in paths {
-        logs.push(Log::open(path).map_err(|source| told(path, source))?);
+        logs.push(Log::open(path).map_err(|source| failed(path, source))?);
     }
     let mut held_back = BinaryHeap::new();
     let mut epoch = 0;
@@ -78,11 +78,11 @@ pub fn read(paths: &[PathBuf], mut take: impl FnMut(Entry<'_>)) -> Result<Torn, 
         }
         take(Entry::Line(held.line.line()));
     };
-    // The log that is behind is read on, so that all advance together.
+    // The next line comes from the log that is furthest behind, so that all advance together.
     while let Some(at) =
         (0..logs.len()).filter(|at| !logs[*at].is_read).min_by_key(|at| logs[*at].at)
     {
-        let held = logs[at].next().map_err(|source| told(&paths[at], source))?;
+        let held = logs[at].next().map_err(|source| failed(&paths[at], source))?;
         held_back.extend(held.map(Reverse));
         if HELD_BACK_MAX < held_back.len() {
             take_next(&mut held_back);
@@ -94,7 +94,7 @@ pub fn read(paths: &[PathBuf], mut take: impl FnMut(Entry<'_>)) -> Result<Torn, 
     let mut all = Torn::default();
     for (log, path) in logs.iter().zip(paths) {
         if !log.lines.is_run_log() {
-            return Err(ReadError::NoRunLog { path: path.clone() });
+            return Err(ReadError::NotARunLog { path: path.clone() });
         }
         let torn = log.lines.torn();
         all.lines += torn.lines;
@@ -107,17 +107,17 @@ pub fn read(paths: &[PathBuf], mut take: impl FnMut(Entry<'_>)) -> Result<Torn, 
 /// A log that is being read.
 struct Log {
     lines: Lines<File>,
-    /// How often its machine was started again, and the newest time since.
+    /// How often its machine was rebooted, and the newest time since.
     at: (u32, u64),
     is_read: bool,
 }
 
-/// A line that waits for earlier ones. The order of the fields is the order of judging.
+/// A line that waits for earlier ones. The order of the fields is the sort order.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Held {
     epoch: u32,
     t: u64,
-    /// Who starts at the very moment another ends does not overlap with it.
+    /// A run that starts at the very moment another one ends does not overlap with it.
     event: Event,
     line: Owned,
 }

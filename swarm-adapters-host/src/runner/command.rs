@@ -11,11 +11,11 @@ use crate::guard::{Guard, Start};
 
 /// Runs a program for every job, under a [`Guard`].
 ///
-/// In every argument but the first, `{job}` and `{token}` stand for the job's name and number; no
-/// shell is involved. A job's name may begin with a dash, so a template is safest with `--` or
-/// `--name={job}`. The process finds `SWARM_JOB`, `SWARM_TOKEN`, `SWARM_WORKER`, `SWARM_SESSION`,
-/// and for every parameter `SWARM_PARAM_NAME`, in its environment. Its standard input is empty;
-/// what it writes goes to the worker's log, line by line, behind the job's name.
+/// In every argument but the first, `{job}` and `{token}` are replaced by the job's name and token;
+/// no shell is involved. A job's name may begin with a dash, so a template is safest with `--` or
+/// `--name={job}`. The environment of the process has `SWARM_JOB`, `SWARM_TOKEN`, `SWARM_WORKER`,
+/// `SWARM_SESSION`, and `SWARM_PARAM_NAME` for every parameter. Its standard input is empty; its
+/// output goes to the worker's log, line by line, prefixed with the job's name.
 #[derive(Debug)]
 pub struct Command {
     template: Vec<String>,
@@ -24,12 +24,12 @@ pub struct Command {
 }
 
 impl Command {
-    /// Runs `template`, the program first. A job that is told to stop gets SIGTERM, and SIGKILL
-    /// after `stop_timeout`.
+    /// Runs `template`, the program first. To stop a job, SIGTERM is sent, and SIGKILL after
+    /// `stop_timeout`.
     ///
     /// # Errors
     ///
-    /// [`TemplateError`] if there is no program.
+    /// [`TemplateError`] if the template has no program.
     pub fn new(
         template: Vec<String>,
         stop_timeout: Duration,
@@ -73,8 +73,8 @@ impl Runner for Command {
     }
 }
 
-/// The program, and its arguments with the placeholders filled in. The program itself has none: a
-/// job's name must not choose what is run.
+/// The program, and its arguments with the placeholders replaced. Placeholders in the program itself
+/// are not replaced: a job's name must not choose which program runs.
 fn filled(template: &[String], job: &Job) -> Vec<String> {
     let token = job.token.0.to_string();
     let values = [("{job}", job.name.as_str()), ("{token}", token.as_str())];
@@ -85,7 +85,7 @@ fn filled(template: &[String], job: &Job) -> Vec<String> {
     template.iter().enumerate().map(argument).collect()
 }
 
-/// Replaces in one pass: a value that looks like a placeholder stays as it is.
+/// Replaces all placeholders in one pass, so that a value that looks like one is not replaced.
 fn replaced<'a>(mut text: &'a str, values: &[(&str, &'a str)]) -> String {
     let mut result = String::new();
     while let Some(character) = text.chars().next() {
@@ -120,7 +120,7 @@ mod tests {
         Job {
             name: JobName::new(name).unwrap(),
             token: Token(7),
-            params: BTreeMap::from([("source-url".into(), "rtsp://a b".into())]),
+            params: [("source-url".into(), "rtsp://a b".into())].into_iter().collect(),
             permit: Permit::unlimited(),
             stop: CancellationToken::new(),
         }

@@ -1,17 +1,17 @@
-//! The runners that come with a worker, by their names.
+//! The built-in runners of a worker, by name.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What is done for a job.
+/// What the worker does for a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RunnerKind {
-    /// Nothing but lines in the log.
+    /// It only writes lines to the log.
     #[default]
     Log,
-    /// A process of a given program.
+    /// It runs a process of a given program.
     Command,
-    /// An HTTP request every second.
+    /// It sends an HTTP request every second.
     Ping,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for RunnerKind {
     }
 }
 
-/// Names a runner that does not exist.
+/// The name of a runner that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no runner `{0}`; write `log`, `command` or `ping`")]
 pub struct UnknownRunner(String);

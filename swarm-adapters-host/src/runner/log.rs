@@ -1,12 +1,12 @@
-//! A runner that only tells.
+//! A runner that only writes to the log.
 
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
 use super::{Job, Outcome, Runner};
 
-/// Does nothing for a job but to write lines into the log: started, stopped, and at level `debug`
-/// a tick every second. For demonstrations; it is cheap by the ten thousand.
+/// Only writes lines to the log: that the job started, that it stopped, and at level `debug` a tick
+/// every second. For demonstrations; ten thousand such jobs are cheap.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Log;
 

@@ -1,4 +1,4 @@
-//! A runner that asks another program whether it is there, over and over.
+//! A runner that pings another program over HTTP at a fixed interval.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,26 +23,26 @@ use crate::metrics::PingMetrics;
 pub struct Ping {
     /// The time from one request to the next.
     pub interval: Duration,
-    /// How long a request may take, from connecting to the answer's first line.
+    /// How long a request may take, from the connect to the first line of the response.
     pub timeout: Duration,
     /// Where results are counted.
     pub metrics: PingMetrics,
 }
 
 impl Ping {
-    /// Every second, with as long for an answer.
+    /// One ping every second, with a timeout of one second.
     #[must_use]
     pub fn new(metrics: PingMetrics) -> Self {
         Self { interval: Duration::from_secs(1), timeout: Duration::from_secs(1), metrics }
     }
 
-    /// With this long from one ping to the next; it must not be zero.
+    /// Sets the time from one ping to the next; it must not be zero.
     #[must_use]
     pub fn every(self, interval: Duration) -> Self {
         Self { interval: interval.max(Duration::from_millis(1)), ..self }
     }
 
-    /// With this long for an answer.
+    /// Sets the timeout of a ping.
     #[must_use]
     pub fn within(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
@@ -83,10 +83,10 @@ pub async fn ping(address: &str, at_most: Duration) -> Result<Pong, PingError> {
     ask(&address.parse()?, at_most).await
 }
 
-/// A good answer.
+/// A successful response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pong {
-    /// The time from the first try to connect to the answer's first line.
+    /// The time from the start of the connect to the first line of the response.
     pub latency: Duration,
 }
 
@@ -96,34 +96,34 @@ impl fmt::Display for Pong {
     }
 }
 
-/// Why there was no good answer.
+/// Why a ping failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PingError {
-    /// Nothing was asked.
+    /// The address is invalid.
     #[error(transparent)]
     Address(#[from] AddressError),
-    /// Nobody could be asked.
+    /// The target could not be reached.
     #[error("{address} cannot be reached: {reason}")]
     Unreachable {
-        /// Whom.
+        /// The target.
         address: String,
-        /// What the system, or the protocol, says.
+        /// The error of the system, or of the protocol.
         reason: String,
     },
-    /// The answer did not come in time.
+    /// No response arrived in time.
     #[error("{address} did not answer within {} ms", at_most.as_millis())]
     Late {
-        /// Who.
+        /// The target.
         address: String,
-        /// How long was waited.
+        /// The timeout.
         at_most: Duration,
     },
-    /// The answer is not a good one.
+    /// The response has a status other than success.
     #[error("{address} answered {status}")]
     Refused {
-        /// Who.
+        /// The target.
         address: String,
-        /// With what.
+        /// The status.
         status: StatusCode,
     },
 }
@@ -133,7 +133,7 @@ pub enum PingError {
 #[error("`{0}` cannot be pinged; write HOST:PORT, such as 127.0.0.1:9090 or [::1]:9090")]
 pub struct AddressError(String);
 
-/// Whom to ask.
+/// The target of a ping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Address {
     host: String,
@@ -176,7 +176,7 @@ async fn ask(address: &Address, at_most: Duration) -> Result<Pong, PingError> {
     Ok(Pong { latency: began.elapsed() })
 }
 
-/// A connection of its own for every request: that is what is to be tried.
+/// Opens a new connection for every request, since a ping shall test the connect, too.
 async fn status(address: &Address) -> Result<StatusCode, Box<dyn std::error::Error + Send + Sync>> {
     let stream = TcpStream::connect((address.host.as_str(), address.port)).await?;
     let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_good_answer_has_a_latency_and_others_are_told_in_a_sentence() {
+    async fn a_success_has_a_latency_and_a_failure_has_a_reason() {
         let good = served(Router::new().route("/ping", get(|| async { "pong" }))).await;
         assert!(ping(&good, SECOND).await.unwrap().to_string().starts_with("answered in "));
         let bad = served(Router::new()).await;

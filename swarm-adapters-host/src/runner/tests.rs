@@ -1,4 +1,4 @@
-//! The supervisor against runners that end as told.
+//! The supervisor with runners whose ends are scripted.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -37,7 +37,7 @@ impl Runner for Script {
 
 fn spec(name: &str, token: u64) -> JobSpec {
     let name = JobName::new(name).unwrap();
-    JobSpec { name, token: Token(token), params: BTreeMap::new(), run_once: false }
+    JobSpec { name, token: Token(token), params: Params::default(), run_once: false }
 }
 
 fn supervisor(ends: &[Outcome]) -> (Supervisor, Arc<Script>) {
@@ -80,7 +80,7 @@ async fn a_stopped_job_is_joined_once_and_the_others_run_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_ends_by_itself_is_started_again_ever_more_slowly() {
+async fn a_job_that_ends_by_itself_is_restarted_after_growing_pauses() {
     let failed = |text: &str| Outcome::Failed(text.to_owned());
     let (mut supervisor, script) =
         supervisor(&[Outcome::Ended, failed("panic"), failed("it broke")]);
@@ -89,7 +89,7 @@ async fn a_job_that_ends_by_itself_is_started_again_ever_more_slowly() {
     let report = until(&supervisor, |r| r.restarts == 3 && r.phase == JobPhase::Running).await;
     assert_eq!((report.token, report.last_exit.as_deref()), (Token(7), Some("it broke")));
     assert_eq!(script.runs.load(Ordering::Relaxed), 4);
-    // 100 + 200 + 400 ms, and by chance up to twice that.
+    // 100 + 200 + 400 ms, with jitter up to twice that.
     let took = before.elapsed().as_millis();
     assert!((700..1_500).contains(&took), "{took} ms");
     supervisor.stop(&JobName::new("a").unwrap());
@@ -97,7 +97,7 @@ async fn a_job_that_ends_by_itself_is_started_again_ever_more_slowly() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_waits_to_be_started_again_is_joined_at_once() {
+async fn a_job_that_waits_for_its_restart_is_joined_at_once() {
     let (mut supervisor, script) = supervisor(&vec![Outcome::Failed("it broke".into()); 9]);
     supervisor.start(spec("a", 7));
     until(&supervisor, |report| report.phase == JobPhase::Waiting).await;
@@ -109,7 +109,7 @@ async fn a_job_that_waits_to_be_started_again_is_joined_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finite_job_is_done_once_it_ended_well() {
+async fn a_run_to_completion_job_is_done_once_it_has_succeeded() {
     let (mut supervisor, script) =
         supervisor(&[Outcome::Failed("it broke".into()), Outcome::Ended]);
     supervisor.start(JobSpec { run_once: true, ..spec("a", 1) });
@@ -133,7 +133,8 @@ async fn a_job_that_is_started_while_it_stops_runs_again_under_its_new_token() {
 async fn a_permit_ends_with_its_time() {
     let permit = Permit::unlimited();
     let (name, stop) = (JobName::new("a").unwrap(), CancellationToken::new());
-    let job = Job { name, token: Token(1), params: BTreeMap::new(), permit: permit.clone(), stop };
+    let job =
+        Job { name, token: Token(1), params: Params::default(), permit: permit.clone(), stop };
     assert!(job.is_permitted());
     permit.set(boottime_ns());
     assert!(!job.is_permitted());

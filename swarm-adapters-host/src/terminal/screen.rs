@@ -1,4 +1,4 @@
-//! A screen of our own on the terminal, which gets back what it showed before, however we end.
+//! A full-screen view on the terminal, which is restored however the process ends.
 
 use std::io::{self, Write, stdout};
 use std::panic;
@@ -14,32 +14,32 @@ use futures::StreamExt as _;
 use ratatui::backend::CrosstermBackend;
 use ratatui::{Frame, Terminal};
 
-/// Whether a screen is open. Whoever writes to the terminal holds it, so that nothing is drawn on
-/// what was given back.
+/// Whether a screen is open. Every write to the terminal holds the lock, so that nothing is drawn
+/// after the terminal was restored.
 static IS_OPEN: Mutex<bool> = Mutex::new(false);
 
-/// The whole terminal, to draw on. It is given back when this is dropped, and before a panic is
-/// told. There is one at a time.
+/// The whole terminal, to draw on. It is restored when this is dropped, and before a panic message is
+/// printed. There is one at a time.
 pub struct Screen {
     terminal: Terminal<CrosstermBackend<Pen>>,
     events: EventStream,
 }
 
-/// What came from the terminal.
+/// An input from the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
     /// Somebody pressed a key.
     Key(Key),
-    /// It has another size now, so everything is to be drawn again.
+    /// Its size changed, so everything has to be drawn again.
     Resized,
 }
 
 /// A key that was pressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
-    /// A letter, a digit or a sign.
+    /// A letter, a digit or a symbol.
     Char(char),
-    /// Ctrl-C, which is no signal while a screen is open.
+    /// Ctrl-C, which does not send a signal while a screen is open.
     Interrupt,
     /// The arrow up.
     Up,
@@ -56,18 +56,18 @@ pub enum Key {
 }
 
 impl Screen {
-    /// Takes hold of the terminal that is standard output.
+    /// Opens a screen on the terminal that is standard output.
     ///
     /// # Errors
     ///
-    /// If it cannot be had; it is as it was before.
+    /// If that fails; the terminal is restored.
     pub fn open() -> io::Result<Self> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
-            let told = panic::take_hook();
+            let print_panic = panic::take_hook();
             panic::set_hook(Box::new(move |panic| {
                 restore();
-                told(panic);
+                print_panic(panic);
             }));
         });
         enable_raw_mode()?;
@@ -83,7 +83,7 @@ impl Screen {
         }
     }
 
-    /// Draws everything; only what differs from the last time is written, in one piece.
+    /// Draws the whole screen; only what differs from the last draw is written, in one write.
     ///
     /// # Errors
     ///
@@ -92,7 +92,7 @@ impl Screen {
         self.terminal.draw(draw).map(|_| ())
     }
 
-    /// Waits for what comes from the terminal next; `None` if it is gone.
+    /// Waits for the next input from the terminal; `None` if the terminal is gone.
     pub async fn input(&mut self) -> Option<Input> {
         loop {
             match self.events.next().await? {
@@ -103,7 +103,7 @@ impl Screen {
                         return Some(Input::Key(key));
                     }
                 }
-                // Keys that go up again, and what was never asked for: mouse, focus, paste.
+                // Key releases, and events that were not requested: mouse, focus, paste.
                 Ok(_) => {}
                 Err(_) => return None,
             }
@@ -132,17 +132,17 @@ fn known(code: KeyCode, is_control: bool) -> Option<Key> {
     }
 }
 
-/// Gives the terminal back, once.
+/// Restores the terminal, once.
 fn restore() {
     let mut is_open = IS_OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     if std::mem::take(&mut *is_open) {
-        // A terminal that is gone needs nothing back.
+        // A terminal that is gone needs no restoring.
         let _ = execute!(stdout(), LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
     }
 }
 
-/// Gathers what is drawn and writes it when all of it is there.
+/// Buffers what is drawn and writes it when the frame is complete.
 #[derive(Default)]
 struct Pen {
     drawn: Vec<u8>,
@@ -155,7 +155,7 @@ impl Write for Pen {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        // Nothing that can panic runs while this is held, or the panic could not be told.
+        // Nothing that can panic runs while the lock is held: the panic hook takes it, too.
         let is_open = IS_OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         let drawn = std::mem::take(&mut self.drawn);
         if !*is_open || drawn.is_empty() {

@@ -9,11 +9,14 @@ use super::*;
 
 const GATHER: Duration = Duration::from_millis(20);
 const BYTES_MAX: u64 = 1 << 20;
-/// No event of these tests may depend on the poll.
+/// No test may depend on the poll.
 const NEVER: Duration = Duration::from_hours(1);
 
-async fn told(watch: &mut FileWatch) -> Contents {
-    timeout(Duration::from_secs(10), watch.changed()).await.expect("nothing was told").contents
+async fn contents(watch: &mut FileWatch) -> Contents {
+    timeout(Duration::from_secs(10), watch.changed())
+        .await
+        .expect("no change was reported")
+        .contents
 }
 
 fn text(text: &str) -> Contents {
@@ -39,10 +42,10 @@ async fn every_swap_of_a_mounted_config_map_is_seen() {
     atomic_write(dir.path(), "..2026_1", "first");
     let path = dir.path().join("config.yml");
     let mut watch = FileWatch::follow_and_poll(&path, Duration::ZERO, BYTES_MAX, NEVER);
-    assert_eq!(told(&mut watch).await, text("first"));
+    assert_eq!(contents(&mut watch).await, text("first"));
     for n in 2..20 {
         atomic_write(dir.path(), &format!("..2026_{n}"), &format!("contents {n}"));
-        assert_eq!(told(&mut watch).await, text(&format!("contents {n}")));
+        assert_eq!(contents(&mut watch).await, text(&format!("contents {n}")));
     }
 }
 
@@ -63,85 +66,85 @@ async fn a_reader_sees_whole_generations_while_they_are_swapped_under_it() {
 }
 
 #[tokio::test]
-async fn a_file_may_come_change_in_place_be_renamed_over_and_go() {
+async fn a_file_may_appear_change_in_place_be_replaced_and_vanish() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("swarm.yaml");
     let mut watch = FileWatch::follow_and_poll(&path, GATHER, BYTES_MAX, NEVER);
-    assert_eq!(told(&mut watch).await, Contents::Missing);
+    assert_eq!(contents(&mut watch).await, Contents::Missing);
     fs::write(&path, "come").unwrap();
-    assert_eq!(told(&mut watch).await, text("come"));
+    assert_eq!(contents(&mut watch).await, text("come"));
     fs::write(&path, "changed in place").unwrap();
-    assert_eq!(told(&mut watch).await, text("changed in place"));
+    assert_eq!(contents(&mut watch).await, text("changed in place"));
     fs::write(dir.path().join("swarm.yaml~"), "renamed over").unwrap();
     fs::rename(dir.path().join("swarm.yaml~"), &path).unwrap();
-    assert_eq!(told(&mut watch).await, text("renamed over"));
+    assert_eq!(contents(&mut watch).await, text("renamed over"));
     fs::remove_file(&path).unwrap();
-    assert_eq!(told(&mut watch).await, Contents::Missing);
+    assert_eq!(contents(&mut watch).await, Contents::Missing);
     fs::write(&path, [0xff]).unwrap();
-    assert_eq!(told(&mut watch).await, Contents::Unreadable("it is not a UTF-8 text".into()));
+    assert_eq!(contents(&mut watch).await, Contents::Unreadable("it is not UTF-8 text".into()));
 }
 
 #[tokio::test]
-async fn contents_that_did_not_change_are_not_told() {
+async fn contents_that_did_not_change_are_not_reported() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("swarm.yaml");
     fs::write(&path, "same").unwrap();
     let mut watch = FileWatch::follow_and_poll(&path, GATHER, BYTES_MAX, NEVER);
-    assert_eq!(told(&mut watch).await, text("same"));
+    assert_eq!(contents(&mut watch).await, text("same"));
     fs::write(&path, "same").unwrap();
     fs::write(dir.path().join("another"), "file").unwrap();
-    // Were the write of the same told, it would be told before this one.
+    // If the first write were reported, it would be reported before this one.
     sleep(2 * GATHER).await;
     fs::write(&path, "different").unwrap();
-    assert_eq!(told(&mut watch).await, text("different"));
+    assert_eq!(contents(&mut watch).await, text("different"));
 }
 
 #[tokio::test]
-async fn a_directory_that_is_made_anew_is_followed_again() {
+async fn a_recreated_directory_is_watched_again() {
     let dir = tempfile::tempdir().unwrap();
     let inner = dir.path().join("inner");
     let path = inner.join("config.yml");
     let poll = Duration::from_millis(50);
     let mut watch = FileWatch::follow_and_poll(&path, Duration::ZERO, BYTES_MAX, poll);
-    assert_eq!(told(&mut watch).await, Contents::Missing);
+    assert_eq!(contents(&mut watch).await, Contents::Missing);
     for round in ["first", "second"] {
         fs::create_dir(&inner).unwrap();
         fs::write(&path, round).unwrap();
-        assert_eq!(told(&mut watch).await, text(round));
+        assert_eq!(contents(&mut watch).await, text(round));
         fs::remove_dir_all(&inner).unwrap();
-        assert_eq!(told(&mut watch).await, Contents::Missing);
+        assert_eq!(contents(&mut watch).await, Contents::Missing);
     }
 }
 
 #[tokio::test]
-async fn what_is_complete_is_read_at_once() {
+async fn a_complete_file_is_read_at_once() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("swarm.yaml");
-    // Had any of these to wait for more, the test would not end in time.
+    // If any of these reads waited for further events, the test would not end in time.
     let long = Duration::from_hours(1);
     let mut watch = FileWatch::follow_and_poll(&path, long, BYTES_MAX, NEVER);
-    assert_eq!(told(&mut watch).await, Contents::Missing);
+    assert_eq!(contents(&mut watch).await, Contents::Missing);
     for n in 0..5 {
         fs::write(dir.path().join("new"), format!("renamed {n}")).unwrap();
         fs::rename(dir.path().join("new"), &path).unwrap();
-        assert_eq!(told(&mut watch).await, text(&format!("renamed {n}")));
+        assert_eq!(contents(&mut watch).await, text(&format!("renamed {n}")));
         fs::write(&path, format!("closed {n}")).unwrap();
-        assert_eq!(told(&mut watch).await, text(&format!("closed {n}")));
+        assert_eq!(contents(&mut watch).await, text(&format!("closed {n}")));
     }
 }
 
 #[tokio::test]
-async fn a_write_in_place_is_read_when_it_is_closed_whatever_else_is() {
+async fn a_write_in_place_is_read_when_its_file_is_closed_and_not_another_one() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("swarm.yaml");
     let mut watch = FileWatch::follow_and_poll(&path, Duration::from_hours(1), BYTES_MAX, NEVER);
-    assert_eq!(told(&mut watch).await, Contents::Missing);
+    assert_eq!(contents(&mut watch).await, Contents::Missing);
     let mut file = fs::File::create(&path).unwrap();
     file.write_all(b"half ").unwrap();
     fs::write(dir.path().join("another"), "closed meanwhile").unwrap();
     file.write_all(b"and half").unwrap();
     drop(file);
-    assert_eq!(told(&mut watch).await, text("half and half"));
+    assert_eq!(contents(&mut watch).await, text("half and half"));
 }
 
 #[tokio::test]
@@ -149,9 +152,9 @@ async fn a_write_that_is_never_finished_is_read_after_a_while() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("swarm.yaml");
     let mut watch = FileWatch::follow_and_poll(&path, GATHER, BYTES_MAX, NEVER);
-    assert_eq!(told(&mut watch).await, Contents::Missing);
+    assert_eq!(contents(&mut watch).await, Contents::Missing);
     let mut file = fs::File::create(&path).unwrap();
     file.write_all(b"so far").unwrap();
-    while told(&mut watch).await != text("so far") {}
+    while contents(&mut watch).await != text("so far") {}
     drop(file);
 }

@@ -50,12 +50,27 @@ pub struct WorkloadRef {
     /// The workload's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = workload_name_fits())]
     pub name: Option<String>,
     /// Labels of the workload itself (not of its pods), for names that a tool makes up. Exactly one
     /// workload in the namespace must have them all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minProperties" = 1, "maxProperties" = 16))]
     pub match_labels: Option<BTreeMap<String, String>>,
+}
+
+/// The most characters of a workload's name. The names of the ledger and of its parts begin with its
+/// kind and name, and no object's name has more than 253.
+pub const WORKLOAD_NAME_MAX: usize = 203;
+
+/// A name that was taken before this rule may stay.
+fn workload_name_fits() -> Rule {
+    let rule = format!("oldSelf.hasValue() || self.size() <= {WORKLOAD_NAME_MAX}");
+    let message = format!(
+        "the name of a workload has at most {WORKLOAD_NAME_MAX} characters: the names of what is \
+         made for it are longer"
+    );
+    Rule::new(rule).optional_old_self(true).message(message.as_str())
 }
 
 /// Pods, by labels.
@@ -85,4 +100,17 @@ pub(super) fn pods_keep_their_names() -> Rule {
         "refresh.mode Evict and Delete need pool.statefulSet: elsewhere the successor of a pod has \
          another name and finds no jobs under it when it starts; use HotReload or None",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::PartName;
+
+    #[test]
+    fn what_is_named_after_a_workload_of_the_longest_name_has_a_name_that_fits() {
+        let ledger = format!("statefulset.{}", "w".repeat(WORKLOAD_NAME_MAX));
+        let part = PartName { revision: 10_u64.pow(20 - 1), digest: 0 }.of(&ledger);
+        assert_eq!(part.len(), 253);
+    }
 }

@@ -1,10 +1,12 @@
 //! Caches that watches keep: of each object only what is read, and found without a look at all.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, RwLock};
+mod keeper;
 
-use futures::{Stream, StreamExt, TryStreamExt};
+use std::collections::BTreeSet;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt, stream};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, StatefulSet, StatefulSetSpec};
 use k8s_openapi::api::core::v1::{
     ConfigMap, ContainerState, ContainerStateTerminated, ContainerStatus, Node, NodeSpec, Pod,
@@ -12,18 +14,19 @@ use k8s_openapi::api::core::v1::{
 };
 use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::{ObjectRef, Store, store};
-use kube::runtime::watcher::Event;
-use kube::runtime::{WatchStreamExt, watcher};
+use kube::runtime::watcher;
 use kube::{Api, Resource, ResourceExt};
 
+use keeper::{Index, Keeper};
+
 use super::STATEFUL_PODS;
-use super::cost::DELETION_COST;
-use super::gone::NamespaceMeta;
-use super::wide::ReplicaSetMeta;
+use super::deletion_cost::DELETION_COST;
+use super::node_health::{LedgerMeta, NamespaceMeta};
+use super::non_statefulset::ReplicaSetMeta;
 use crate::api::Swarm;
-use crate::view;
-use crate::watch::pauses;
+use crate::rollback::Rollbacks;
 use crate::workload::Kind;
+use crate::{view, watch};
 
 /// How many objects a list has a page. A page is held twice, as text and as objects, and a Swarm
 /// with 1,000 jobs has 150 kB of it, most of which is about who wrote what.
@@ -36,7 +39,7 @@ pub(super) trait Cached:
     Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned
 {
     /// Drops what nobody reads.
-    fn slim(&mut self);
+    fn strip(&mut self);
 
     /// Namespace and name.
     fn name(&self) -> Name {
@@ -50,7 +53,7 @@ pub(super) trait Cached:
 }
 
 impl Cached for Swarm {
-    fn slim(&mut self) {
+    fn strip(&mut self) {
         self.metadata.managed_fields = None;
         // A copy of the whole spec, made by `kubectl apply`.
         self.annotations_mut().retain(|name, _| name.starts_with(OURS));
@@ -86,7 +89,7 @@ pub(super) fn with_source(namespace: &str, name: Option<&str>) -> String {
 }
 
 impl Cached for StatefulSet {
-    fn slim(&mut self) {
+    fn strip(&mut self) {
         self.metadata.managed_fields = None;
         self.metadata.annotations = None;
         let Some(spec) = self.spec.take() else { return };
@@ -101,7 +104,7 @@ impl Cached for StatefulSet {
 }
 
 impl Cached for Deployment {
-    fn slim(&mut self) {
+    fn strip(&mut self) {
         self.metadata.managed_fields = None;
         self.metadata.annotations = None;
         let Some(spec) = self.spec.take() else { return };
@@ -118,7 +121,7 @@ impl Cached for Deployment {
 }
 
 impl Cached for ReplicaSetMeta {
-    fn slim(&mut self) {
+    fn strip(&mut self) {
         self.metadata.managed_fields = None;
         self.metadata.annotations = None;
         self.metadata.labels = None;
@@ -146,12 +149,13 @@ pub(super) fn in_namespace(namespace: &str) -> String {
 }
 
 impl Cached for Pod {
-    fn slim(&mut self) {
+    fn strip(&mut self) {
         self.metadata.managed_fields = None;
         // A pool may go by the labels of pods, though not of those that a StatefulSet makes.
         self.metadata.labels.take_if(|labels| labels.contains_key(STATEFUL_PODS));
         let is_read = |name: &str| name.starts_with(OURS) || name == DELETION_COST;
         self.annotations_mut().retain(|name, _| is_read(name));
+        let several = several_containers(self);
         let node_name = self.spec.take().and_then(|spec| spec.node_name);
         self.spec = Some(PodSpec { node_name, ..PodSpec::default() });
         if let Some(status) = self.status.take() {
@@ -166,7 +170,9 @@ impl Cached for Pod {
             // Of a pod that has ended it matters whether all of it has.
             let has_ended = matches!(kept.phase.as_deref(), Some("Succeeded" | "Failed"));
             let containers = status.container_statuses.filter(|_| has_ended);
-            kept.container_statuses = containers.map(|all| all.into_iter().map(state_of).collect());
+            let containers = containers.map(|all| all.into_iter().map(state_of).collect());
+            // Of one that runs, since when each of several containers does.
+            kept.container_statuses = containers.or(several);
             self.status = Some(kept);
             if has_ended {
                 // Of those of Jobs there may be many, and none is a worker any more.
@@ -191,10 +197,34 @@ impl Cached for Pod {
     }
 }
 
-/// A container's state, and whether that is its last.
+/// The states of a pod's containers, if it has several that may run at a time, sidecars and those of
+/// a debugger included; none of them unless the kubelet has reported on all. `None` if it has one.
+pub(super) fn several_containers(pod: &Pod) -> Option<Vec<ContainerStatus>> {
+    let spec = pod.spec.as_ref()?;
+    let sidecars = spec.init_containers.iter().flatten();
+    let sidecars = sidecars.filter(|it| it.restart_policy.is_some());
+    let mut names: BTreeSet<_> =
+        spec.containers.iter().chain(sidecars).map(|it| &it.name).collect();
+    names.extend(spec.ephemeral_containers.iter().flatten().map(|it| &it.name));
+    if names.len() < 2 {
+        return None;
+    }
+    let status = pod.status.as_ref()?;
+    let all = [
+        &status.container_statuses,
+        &status.init_container_statuses,
+        &status.ephemeral_container_statuses,
+    ];
+    let reported = all.into_iter().flatten().flatten().filter(|it| names.contains(&it.name));
+    let found: Vec<_> = reported.cloned().map(state_of).collect();
+    Some(if found.len() == names.len() { found } else { Vec::new() })
+}
+
+/// A container's state: since when it runs, or whether it has ended.
 fn state_of(container: ContainerStatus) -> ContainerStatus {
     let state = container.state.map(|state| ContainerState {
         terminated: state.terminated.map(|_| ContainerStateTerminated::default()),
+        running: state.running,
         ..ContainerState::default()
     });
     ContainerStatus { name: container.name, state, ..ContainerStatus::default() }
@@ -206,13 +236,13 @@ pub(super) fn of_pool(namespace: &str, pool: &str) -> String {
 }
 
 impl Cached for ConfigMap {
-    fn slim(&mut self) {
-        view::slim(self);
+    fn strip(&mut self) {
+        view::strip(self);
     }
 }
 
 impl Cached for PartialObjectMeta<ConfigMap> {
-    fn slim(&mut self) {
+    fn strip(&mut self) {
         self.metadata.managed_fields = None;
         self.metadata.annotations = None;
         self.metadata.owner_references = None;
@@ -224,7 +254,7 @@ impl Cached for PartialObjectMeta<ConfigMap> {
 }
 
 impl Cached for Node {
-    fn slim(&mut self) {
+    fn strip(&mut self) {
         self.metadata.managed_fields = None;
         self.metadata.annotations = None;
         self.metadata.labels = None;
@@ -234,8 +264,15 @@ impl Cached for Node {
     }
 }
 
+impl Cached for LedgerMeta {
+    fn strip(&mut self) {
+        self.metadata.managed_fields = None;
+        self.metadata.annotations = None;
+    }
+}
+
 impl Cached for NamespaceMeta {
-    fn slim(&mut self) {
+    fn strip(&mut self) {
         self.metadata.managed_fields = None;
         self.metadata.annotations = None;
     }
@@ -251,9 +288,15 @@ pub(super) struct Cache<K: Cached + 'static> {
 impl<K: Cached> Cache<K> {
     /// The objects with this key.
     pub(super) fn with(&self, key: &str) -> Vec<Arc<K>> {
-        let index = self.index.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let index = self.index.read().unwrap_or_else(PoisonError::into_inner);
         let found = index.current.objects.get(key).into_iter().flatten();
         found.filter_map(|(namespace, name)| self.get(namespace, name)).collect()
+    }
+
+    /// Whether a complete state was seen.
+    pub(super) fn is_filled(&self) -> bool {
+        let index = self.index.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        index.is_filled
     }
 
     /// The object of this name.
@@ -262,125 +305,96 @@ impl<K: Cached> Cache<K> {
     }
 }
 
-/// A cache, and the stream of changes that keeps it; the cache is ahead of the stream.
+/// The objects that a watch shows to have changed, deleted ones included.
+pub(super) type Changes<K> = BoxStream<'static, Result<K, watcher::Error>>;
+
+/// A cache, and the stream of changes that keeps it; the cache is ahead of the stream, which also has
+/// what is gone.
 pub(super) fn cached<K>(
     api: Api<K>,
     config: watcher::Config,
+    rollbacks: &Rollbacks,
 ) -> (Cache<K>, impl Stream<Item = Result<K, watcher::Error>> + Send + 'static)
 where
     K: Cached + Send + Sync + 'static,
 {
     let (store, writer) = store();
-    let index = Arc::new(RwLock::new(Index::default()));
-    let noted = index.clone();
-    let stream = watcher(api, config.page_size(PAGE))
-        .backoff(pauses())
-        .modify(K::slim)
-        .inspect_ok(move |event| {
-            noted.write().unwrap_or_else(std::sync::PoisonError::into_inner).note(event);
+    let cache = Cache { store, index: Arc::default() };
+    let mut keeper = Keeper::new(cache.clone(), writer, rollbacks.clone());
+    let events = watch::events(api, config.page_size(PAGE), rollbacks);
+    let changes = events.flat_map(move |event| {
+        stream::iter(match event {
+            Ok(event) => keeper.apply(event.modify(K::strip)),
+            // The watch waits by itself before it tries again. The controller would make all watches
+            // wait for each failure of any, and twice as long every time.
+            Err(error) => {
+                tracing::warn!(%error, "a watch failed and is tried again");
+                Vec::new()
+            }
         })
-        .reflect(writer)
-        .touched_objects()
-        .inspect_err(|error| tracing::warn!(%error, "a watch failed and is tried again"))
-        // The watch waits by itself before it tries again. The controller would make all watches
-        // wait for each failure of any, and twice as long every time.
-        .filter(|change| std::future::ready(change.is_ok()));
-    (Cache { store, index }, stream)
+    });
+    (cache, changes.map(Ok))
 }
 
 /// An object by namespace and name.
 type Name = (String, String);
 
-/// Which objects have which keys. It follows the same events as the cache, a moment earlier.
-#[derive(Default)]
-struct Index {
-    current: Keys,
-    /// The complete state while it is being listed.
-    fresh: Keys,
-}
-
-#[derive(Default)]
-struct Keys {
-    objects: BTreeMap<String, BTreeSet<Name>>,
-    /// The keys of each object, to find what a change took away.
-    of: BTreeMap<Name, Vec<String>>,
-}
-
-impl Index {
-    fn note<K: Cached>(&mut self, event: &Event<K>) {
-        match event {
-            Event::Init => self.fresh = Keys::default(),
-            Event::InitApply(object) => self.fresh.set(object.name(), object.keys()),
-            Event::InitDone => self.current = std::mem::take(&mut self.fresh),
-            Event::Apply(object) => self.current.set(object.name(), object.keys()),
-            Event::Delete(object) => self.current.set(object.name(), Vec::new()),
+#[cfg(test)]
+impl<K: Cached> Cache<K> {
+    /// A cache that holds these objects, as a watch would have filled it.
+    pub(super) fn holding(objects: impl IntoIterator<Item = K>) -> Self {
+        let (store, writer) = store();
+        let cache = Self { store, index: Arc::default() };
+        let mut keeper = Keeper::new(cache.clone(), writer, Rollbacks::default());
+        let listed = objects.into_iter().map(|mut object| {
+            object.strip();
+            watcher::Event::InitApply(object)
+        });
+        let (begins, ends) = ([watcher::Event::Init], [watcher::Event::InitDone]);
+        for event in begins.into_iter().chain(listed).chain(ends) {
+            keeper.apply(event);
         }
-    }
-}
-
-impl Keys {
-    fn set(&mut self, name: Name, keys: Vec<String>) {
-        if self.of.get(&name).is_some_and(|before| *before == keys) {
-            return;
-        }
-        for key in self.of.remove(&name).unwrap_or_default() {
-            if let Entry::Occupied(mut found) = self.objects.entry(key) {
-                found.get_mut().remove(&name);
-                if found.get().is_empty() {
-                    found.remove();
-                }
-            }
-        }
-        for key in &keys {
-            self.objects.entry(key.clone()).or_default().insert(name.clone());
-        }
-        if !keys.is_empty() {
-            self.of.insert(name, keys);
-        }
+        cache
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
-
-    fn swarm(name: &str, pool: &str) -> Swarm {
-        serde_json::from_value(json!({
-            "apiVersion": "swarm.k8slab.info/v1alpha1",
-            "kind": "Swarm",
-            "metadata": {"name": name, "namespace": "n", "uid": name},
-            "spec": {"pool": {"statefulSet": {"name": pool}}},
-        }))
-        .unwrap()
-    }
-
-    fn with(index: &Index, pool: &str) -> Vec<String> {
-        let found = index.current.objects.get(&with_pool(Kind::StatefulSet, "n", Some(pool)));
-        found.into_iter().flatten().map(|(_, name)| name.clone()).collect()
-    }
+    use serde_json::{Value, json};
 
     #[test]
-    fn what_a_change_took_away_is_found_no_more() {
-        let mut index = Index::default();
-        index.note(&Event::Apply(swarm("a", "p")));
-        index.note(&Event::Apply(swarm("b", "p")));
-        index.note(&Event::Apply(swarm("b", "q")));
-        assert_eq!((with(&index, "p"), with(&index, "q")), (vec!["a".into()], vec!["b".into()]));
-        index.note(&Event::Delete(swarm("a", "p")));
-        assert_eq!(with(&index, "p"), Vec::<String>::new());
-        assert_eq!((index.current.objects.len(), index.current.of.len()), (2, 1));
-    }
-
-    #[test]
-    fn a_new_list_replaces_all_at_its_end_and_not_before() {
-        let mut index = Index::default();
-        index.note(&Event::Apply(swarm("a", "p")));
-        index.note::<Swarm>(&Event::Init);
-        index.note(&Event::InitApply(swarm("b", "p")));
-        assert_eq!(with(&index, "p"), ["a"]);
-        index.note::<Swarm>(&Event::InitDone);
-        assert_eq!(with(&index, "p"), ["b"]);
+    fn a_stripped_pod_says_since_when_its_containers_run_if_it_has_several() {
+        let running = |name: &str| {
+            json!({
+                "name": name, "image": "i", "imageID": "", "ready": true, "restartCount": 1,
+                "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
+            })
+        };
+        let kept = |spec: &Value, statuses: &Value| {
+            let mut status = statuses.clone();
+            status["phase"] = "Running".into();
+            let pod = json!({"metadata": {"name": "w-1"}, "spec": spec, "status": status});
+            let mut pod: Pod = serde_json::from_value(pod).unwrap();
+            pod.strip();
+            let kept = pod.status.unwrap().container_statuses;
+            kept.map(|all| all.into_iter().map(|it| it.name).collect::<Vec<_>>())
+        };
+        let one = json!({"containers": [{"name": "a"}], "initContainers": [{"name": "i"}]});
+        let reported = json!({"containerStatuses": [running("a")]});
+        assert_eq!(kept(&one, &reported), None);
+        let two = json!({"containers": [{"name": "a"}, {"name": "b"}]});
+        assert_eq!(kept(&two, &reported), Some(vec![]), "the other is not reported on");
+        let both = json!({"containerStatuses": [running("a"), running("b")]});
+        assert_eq!(kept(&two, &both), Some(vec!["a".into(), "b".into()]));
+        let sidecar = json!({
+            "containers": [{"name": "a"}],
+            "initContainers": [{"name": "s", "restartPolicy": "Always"}],
+        });
+        let all = json!({
+            "containerStatuses": [running("a")], "initContainerStatuses": [running("s")],
+        });
+        assert_eq!(kept(&sidecar, &all), Some(vec!["a".into(), "s".into()]));
     }
 
     #[test]
@@ -398,7 +412,7 @@ mod tests {
             ]},
         }))
         .unwrap();
-        pod.slim();
+        pod.strip();
         assert_eq!(pod.keys(), [with_uid("u"), of_pool("n", "w")]);
         let expected = json!({
             "apiVersion": "v1", "kind": "Pod",

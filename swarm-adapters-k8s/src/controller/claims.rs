@@ -11,11 +11,13 @@ use serde_json::json;
 use swarm_core::ports::StoreError;
 
 use super::cached::{with_pool, with_uid};
-use super::context::{Caches, Context};
+use super::context::Context;
 use super::pools::has_labels;
+use super::watches::Caches;
 use crate::api::Swarm;
 use crate::ledger::bounded;
-use crate::status::{Reason, Verdict};
+use crate::observe::is_terminal;
+use crate::status::{Reason, Refusals, RefusedRequest, Verdict};
 use crate::workload::Kind;
 
 /// Names the Swarm that has a pod, by UID. It counts as long as that Swarm lives and the pod has the
@@ -39,8 +41,9 @@ impl Caches {
     /// The pods with the labels that `swarm` names. O(pods of the namespace).
     pub(super) fn members(&self, swarm: &Swarm) -> Members {
         let mut members = Members::default();
-        for pod in self.pools.wide.pods_in(&swarm.namespace().unwrap_or_default()) {
-            if !is_meant(swarm, &pod) {
+        for pod in self.pools.non_statefulset.pods_in(&swarm.namespace().unwrap_or_default()) {
+            // One that has ended is no worker any more, whoever had it.
+            if !is_meant(swarm, &pod) || is_terminal(&pod) {
                 continue;
             }
             match self.other_swarm(swarm, &pod) {
@@ -59,7 +62,7 @@ impl Caches {
         let claim = pod.annotations().get(CLAIM_ANNOTATION);
         let mut others = claim.map(|uid| self.swarms.with(&with_uid(uid))).unwrap_or_default();
         others.retain(|other| is_meant(other, pod));
-        if let Some((name, _)) = self.pools.wide.deployment_of(pod) {
+        if let Some((name, _)) = self.pools.non_statefulset.deployment_of(pod) {
             let namespace = pod.namespace().unwrap_or_default();
             let named = with_pool(Kind::Deployment, &namespace, Some(&name));
             others.extend(self.swarms.with(&named));
@@ -107,8 +110,14 @@ impl Members {
 }
 
 impl Context {
-    /// Claims the pods that nobody has. They count once the watch shows the claim.
-    pub(super) async fn claim(&self, swarm: &Swarm, free: &[Arc<Pod>]) -> Result<(), StoreError> {
+    /// Claims the pods that nobody has. They count once the watch shows the claim. One that may not be
+    /// claimed does not hold up the others.
+    pub(super) async fn claim(
+        &self,
+        swarm: &Swarm,
+        free: &[Arc<Pod>],
+        refusals: &mut Refusals,
+    ) -> Result<(), StoreError> {
         let namespace = swarm.namespace().unwrap_or_default();
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &namespace);
         let claim = |pod: Arc<Pod>| {
@@ -132,6 +141,10 @@ impl Context {
             match claimed {
                 // In a conflict it is gone, changed or another's: the watch tells.
                 Ok(_) | Err(StoreError::Conflict { .. }) => {}
+                Err(StoreError::Refused { reason, .. }) => {
+                    self.count_refused(RefusedRequest::Claim);
+                    refusals.add(RefusedRequest::Claim, reason);
+                }
                 Err(error) => return Err(error),
             }
         }

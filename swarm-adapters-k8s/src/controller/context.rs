@@ -2,76 +2,34 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
-use kube::core::PartialObjectMeta;
 use kube::runtime::events::Recorder;
-use kube::runtime::reflector::store::WriterDropped;
-use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::reflector::ObjectRef;
 use kube::{Client, ResourceExt};
 use swarm_core::ports::Seen;
 use tokio::sync::{Mutex, watch};
+use tokio::time::Instant;
 
-use super::cached::{Cache, with_uid};
-use super::gone::{LedgerMeta, NamespaceMeta};
-use super::pools::{Pools, Scaled};
-use super::refresh::Told;
+use super::cached::with_uid;
+use super::pools::Scaled;
+use super::refresh::{Questions, Told};
 use super::sessions::{Alarms, Ended, Leases, Sessions};
 use super::sources::Loaded;
-use super::worker_views::{Details, Views};
+use super::watches::Caches;
+use super::worker_views::Views;
 use crate::api::{Claimant, Swarm, SwarmStatus};
+use crate::health::Health;
 use crate::ledger::KubeLedgerStore;
-use crate::metrics::{Counted, Metrics};
+use crate::metrics::{Counted, Metrics, RefusalLabels};
 use crate::observe::Sightings;
+use crate::rollback::Epoch;
+use crate::status::{Refusals, RefusedRequest};
 use crate::view::ConfigMapViewStore;
 use crate::workload::{Kind, Workload};
 
-/// The caches that watches keep.
-pub(super) struct Caches {
-    pub(super) swarms: Cache<Swarm>,
-    pub(super) pools: Pools,
-    /// The pods of StatefulSets.
-    pub(super) pods: Cache<Pod>,
-    pub(super) views: Cache<ConfigMap>,
-    /// Namespaces by name only, where the operator serves them all: those that are going matter.
-    pub(super) namespaces: Store<NamespaceMeta>,
-    /// Nodes by name and taints, where the operator serves all namespaces: those that are lost matter.
-    pub(super) nodes: Store<Node>,
-    /// Ledgers by name and version only: which there are, and which were written by somebody else.
-    pub(super) ledgers: Store<LedgerMeta>,
-    /// All ConfigMaps, by name, labels and version only.
-    pub(super) sources: Cache<PartialObjectMeta<ConfigMap>>,
-}
-
-impl Caches {
-    /// Returns when every cache has its first complete state whose absences are taken for true. For
-    /// that of the Swarms the controller itself waits.
-    ///
-    /// To be awaited by one task only: a second waiter would take the place of the first, which
-    /// would then never wake.
-    pub(super) async fn wait_until_filled(&self) -> Result<(), WriterDropped> {
-        self.pools.sets.store.wait_until_ready().await?;
-        self.pods.store.wait_until_ready().await?;
-        self.views.store.wait_until_ready().await?;
-        self.sources.store.wait_until_ready().await
-    }
-
-    /// Whether the `ConfigMap` that `swarm` names holds a view.
-    pub(super) fn has_view_of(&self, swarm: &Swarm) -> bool {
-        let namespace = swarm.namespace().unwrap_or_default();
-        self.views.get(&namespace, &swarm.view_config_map()).is_some()
-    }
-
-    /// Whether the namespace of `swarm` is known to be on its way out.
-    pub(super) fn is_going(&self, swarm: &Swarm) -> bool {
-        let namespace =
-            self.namespaces.get(&ObjectRef::new(&swarm.namespace().unwrap_or_default()));
-        namespace.is_some_and(|namespace| namespace.metadata.deletion_timestamp.is_some())
-    }
-}
-
 /// What watches show of sessions.
+#[derive(Default)]
 pub(super) struct SeenSessions {
     pub(super) leases: Leases,
     pub(super) views: Views,
@@ -93,6 +51,10 @@ pub(super) struct Context {
     pub(super) ended: Ended,
     /// What wakes pools at rest.
     pub(super) alarms: Alarms,
+    /// What plain workers are asked.
+    pub(super) questions: Questions,
+    /// Which turns are under way.
+    pub(super) health: Health,
     /// Whether the caches are filled.
     pub(super) filled: watch::Sender<bool>,
     /// Whether those are that only pools other than StatefulSets need.
@@ -103,17 +65,19 @@ pub(super) struct Context {
 
 /// What this process remembers of one Swarm. All of it can be lost: that only costs time.
 pub(super) struct Memory {
+    /// Of which epoch of the store it is.
+    pub(super) epoch: Epoch,
     pub(super) sightings: Sightings,
     pub(super) ledgers: Option<KubeLedgerStore>,
     pub(super) views: Option<ConfigMapViewStore>,
     /// What is known of its sessions.
     pub(super) sessions: Sessions,
+    /// The workers that were reported to be not ready for too long.
+    pub(super) not_ready: BTreeSet<String>,
     /// The jobs that were told to be kept away from workers.
     pub(super) quarantined: BTreeSet<String>,
     /// How many of them are counted among all.
     pub(super) counted: Counted,
-    /// What sessions are told of its jobs.
-    pub(super) details: Details,
     /// When this process began to look after it.
     pub(super) since: Instant,
     /// Since when the workers of a deleted Swarm are told to stop.
@@ -122,6 +86,8 @@ pub(super) struct Memory {
     pub(super) told: BTreeMap<String, Told>,
     /// Why a pod could not be replaced, and when.
     pub(super) blocked: Option<(Instant, String)>,
+    /// What was refused in this turn while it went on.
+    pub(super) refusals: Refusals,
     /// The status as it was last written, while the cache may lag behind.
     pub(super) status: Option<SwarmStatus>,
     /// What the sources of jobs said.
@@ -143,6 +109,20 @@ pub(super) struct Memory {
 }
 
 impl Context {
+    /// Forgets what was remembered of the store before its last rollback. What is known of sessions
+    /// stays: it tells how far the ledger was.
+    pub(super) fn forget_undone(&self, swarm: &Swarm, memory: &mut Memory) {
+        let epoch = self.caches.rollbacks.epoch();
+        if std::mem::replace(&mut memory.epoch, epoch) == epoch {
+            return;
+        }
+        self.questions.forget(&swarm.namespace().unwrap_or_default(), &swarm.name_any());
+        memory.told.clear();
+        (memory.ledgers, memory.views, memory.status) = (None, None, None);
+        (memory.scaled, memory.replicas_seen, memory.taken_over) = (None, None, None);
+        memory.blocked = None;
+    }
+
     pub(super) fn new(
         client: Client,
         caches: Caches,
@@ -163,6 +143,8 @@ impl Context {
             views,
             ended,
             alarms: Alarms::default(),
+            questions: Questions::default(),
+            health: Health::default(),
             filled,
             filled_wide,
             memories,
@@ -183,7 +165,7 @@ impl Context {
         if swarm.spec.pool.workload().0 == Kind::StatefulSet {
             return true;
         }
-        self.caches.pools.wide.ask();
+        self.caches.pools.non_statefulset.ask();
         let mut filled = self.filled_wide.subscribe();
         matches!(tokio::time::timeout(WITHIN, filled.wait_for(|filled| *filled)).await, Ok(Ok(_)))
     }
@@ -191,17 +173,19 @@ impl Context {
     /// What is remembered of `swarm`, by its UID.
     pub(super) fn memory(&self, swarm: &Swarm) -> Arc<Mutex<Memory>> {
         let fresh = || Memory {
+            epoch: self.caches.rollbacks.epoch(),
             sightings: Sightings::new(Instant::now()),
             ledgers: None,
             views: None,
             sessions: Sessions::default(),
+            not_ready: BTreeSet::new(),
             quarantined: BTreeSet::new(),
             counted: Counted::of(&self.metrics),
-            details: Details::default(),
             since: Instant::now(),
             releasing: None,
             told: BTreeMap::new(),
             blocked: None,
+            refusals: Refusals::default(),
             status: None,
             loaded: Loaded::default(),
             version: 0,
@@ -220,8 +204,25 @@ impl Context {
     /// Forgets a Swarm that is gone.
     pub(super) fn forget(&self, swarm: &Swarm) {
         unpoisoned(&self.memories).remove(&swarm.uid().unwrap_or_default());
-        self.alarms.set(&swarm.namespace().unwrap_or_default(), &swarm.name_any(), None);
+        let (namespace, name) = (swarm.namespace().unwrap_or_default(), swarm.name_any());
+        self.alarms.set(&namespace, &name, None);
+        self.questions.forget(&namespace, &name);
         self.forget_failures(swarm);
+    }
+
+    /// Forgets the Swarms that vanished without our release: somebody removed the finalizer by hand, or
+    /// the watch missed their end. What they added to the gauges goes with them.
+    pub(super) fn forget_vanished(&self) {
+        let exists = |uid: &String| !self.caches.swarms.with(&with_uid(uid)).is_empty();
+        unpoisoned(&self.memories).retain(|uid, _| exists(uid));
+        unpoisoned(&self.failures).retain(|uid, _| exists(uid));
+        self.alarms.retain(|namespace, name| self.caches.swarms.get(namespace, name).is_some());
+    }
+
+    /// Counts that the API server refused a request for good.
+    pub(super) fn count_refused(&self, request: RefusedRequest) {
+        let request = request.as_str();
+        self.metrics.refusals.get_or_create(&RefusalLabels { request }).inc();
     }
 
     /// Counts a failure of `swarm` and tells how many there were in a row before.
@@ -262,6 +263,7 @@ impl Context {
             Box::new(is_alive),
             Box::new(is_current),
         )
+        .noticing(self.caches.rollbacks.clone())
     }
 
     /// The view store for `swarm`.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::Pod;
@@ -13,11 +13,13 @@ use kube::runtime::events::EventType;
 use kube::runtime::reflector::ObjectRef;
 use serde_json::json;
 use swarm_core::ports::StoreError;
+use tokio::time::Instant;
 
 use super::cached::{self, Cache, Cached, of_pool};
 use super::claims::{self, Members};
-use super::context::{Caches, Context, Memory};
-use super::wide::{ReplicaSetMeta, Wide, controller, deployment_of_set};
+use super::context::{Context, Memory};
+use super::non_statefulset::{NonStatefulSet, ReplicaSetMeta, controller, deployment_of_set};
+use super::watches::Caches;
 use crate::api::{Swarm, WorkloadRef};
 use crate::ledger::bounded;
 use crate::observe;
@@ -39,7 +41,7 @@ pub(super) struct Scaled {
 #[derive(Clone)]
 pub(super) struct Pools {
     pub(super) sets: Cache<StatefulSet>,
-    pub(super) wide: Wide,
+    pub(super) non_statefulset: NonStatefulSet,
 }
 
 impl Caches {
@@ -52,7 +54,7 @@ impl Caches {
                 Ok(Workload::from(&*found))
             }
             (Kind::Deployment, Some(named)) => {
-                let deployments = &self.pools.wide.deployments;
+                let deployments = &self.pools.non_statefulset.deployments;
                 let found = find(deployments, Kind::Deployment, &namespace, named)?;
                 Ok(Workload::from(&*found))
             }
@@ -73,7 +75,7 @@ impl Caches {
     pub(super) fn pods_of(&self, swarm: &Swarm, pool: &Workload) -> Vec<Arc<Pod>> {
         match pool.kind {
             Kind::StatefulSet => self.pods.with(&of_pool(&pool.namespace, &pool.name)),
-            Kind::Deployment => self.pools.wide.pods_of(pool),
+            Kind::Deployment => self.pools.non_statefulset.pods_of(pool),
             Kind::Pods => self.members(swarm).own,
         }
     }
@@ -141,7 +143,7 @@ impl Pools {
         if let Some((set, _)) = controller(pod, "StatefulSet") {
             return self.with_pod(swarms, Kind::StatefulSet, &namespace, set);
         }
-        let mut meant = match self.wide.deployment_of(pod) {
+        let mut meant = match self.non_statefulset.deployment_of(pod) {
             Some((name, _)) => self.with_pod(swarms, Kind::Deployment, &namespace, &name),
             None => Vec::new(),
         };
@@ -204,7 +206,7 @@ impl Pools {
                 self.sets.get(namespace, name).is_some_and(|it| has_labels(&*it, labels))
             }
             Kind::Deployment => {
-                let found = self.wide.deployments.get(namespace, name);
+                let found = self.non_statefulset.deployments.get(namespace, name);
                 found.is_some_and(|it| has_labels(&*it, labels))
             }
             Kind::Pods => false,

@@ -1,15 +1,15 @@
-//! Carries out refreshes: asks workers what they run, nudges them, evicts or deletes their pods.
+//! Carries out refreshes: nudges workers, evicts or deletes their pods, and says what they are asked.
 
 mod ask;
 mod replace;
 
 pub(super) use replace::note_started;
 
-use ask::ask_workers;
+pub(super) use ask::Questions;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
@@ -18,18 +18,20 @@ use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 use swarm_core::ports::StoreError;
 use swarm_core::{Presence, Slot, Turn, Waiting};
+use tokio::time::Instant;
 
 use super::context::{Context, Memory};
-use super::turn::Seen;
+use super::turn::{REFUSED_AGAIN, Seen};
 use crate::api::Swarm;
 use crate::ledger::bounded;
 use crate::nudge::{NUDGE_ANNOTATION, version_of};
 use crate::refresh::{Refresh, RefreshTerms, STARTED_ANNOTATION, Worker, refresh};
 use crate::slots::Slots;
-use crate::status::Refreshed;
+use crate::status::{Refreshed, RefusedRequest};
+use crate::view::ConfigMapViewStore;
 use crate::workload::Workload;
 
-/// How many pods are nudged, and how many are asked, at a time.
+/// How many pods are nudged at a time.
 const AT_A_TIME: usize = 16;
 
 /// What this process knows of one pod.
@@ -41,10 +43,10 @@ pub(super) struct Told {
     let_go: Option<(u64, Instant)>,
     /// The newest publication it is known to have.
     has: u64,
-    /// About which publication it is being asked, how often it was, and when last.
-    asked: Option<(u64, u32, Instant)>,
     /// The publication it started with, as long as its annotation does not say so.
     started: Option<u64>,
+    /// When the API server last refused an annotation of it, and why.
+    refused: Option<(Instant, String)>,
     /// Whether it was evicted or deleted, while the cache may not have seen that yet.
     pub(super) is_replaced: bool,
 }
@@ -71,12 +73,19 @@ impl Context {
         let live = live(&seen.slots, turn);
         let alive: BTreeSet<&str> = live.iter().map(|it| it.uid.as_str()).collect();
         memory.told.retain(|uid, _| alive.contains(uid.as_str()));
+        for told in memory.told.values_mut().filter(|told| told.nudge.is_none()) {
+            // A mark may be allowed now; nudges are repeated.
+            told.refused.take_if(|(at, _)| REFUSED_AGAIN <= at.elapsed());
+        }
         let endpoint = swarm.spec.worker.as_ref().and_then(|it| it.version_endpoint.as_ref());
-        let ask_in = match endpoint {
-            Some(endpoint) => ask_workers(endpoint, &live, &turn.decision.ledger, memory).await,
-            None => None,
+        let (namespace, name) = (swarm.namespace().unwrap_or_default(), swarm.name_any());
+        let answers = if let Some(endpoint) = endpoint {
+            self.questions.set(&(namespace, name), endpoint, &live, &turn.decision.ledger)
+        } else {
+            self.questions.forget(&namespace, &name);
+            BTreeMap::new()
         };
-        let workers = workers(&live, turn, memory, Instant::now());
+        let workers = workers(&live, turn, &answers, memory, Instant::now());
         let unavailable = unavailable(seen, &live, memory);
         let since_change = memory.changed.unwrap_or(memory.since).elapsed();
         let mut plan = refresh(&terms, &workers, unavailable, since_change);
@@ -86,19 +95,29 @@ impl Context {
         self.nudge(pool, &live, &plan, memory).await?;
         self.mark_started(pool, &live, memory).await?;
         let retry_in = self.replace(pool, terms.mode, &live, &plan, memory).await?;
-        let after = self::workers(&live, turn, memory, Instant::now());
+        let after = self::workers(&live, turn, &answers, memory, Instant::now());
         // What comes after these attempts, a second look tells.
         let next = refresh(&terms, &after, unavailable, since_change);
+        let refused = memory.told.values().filter_map(|told| told.refused.as_ref());
+        let allowed_in = refused.clone().map(|(at, _)| REFUSED_AGAIN.saturating_sub(at.elapsed()));
+        let allowed_in = allowed_in.min();
+        for (_, reason) in refused {
+            memory.refusals.add(RefusedRequest::Annotation, reason.clone());
+        }
         let name = |slot| turn.decision.ledger.slots.get(slot).map(|it| it.worker.clone());
-        Ok(Refreshed {
+        let mut refreshed = Refreshed {
             stale: next.stale.iter().filter_map(name).collect(),
             is_known: terms.knows(),
             replaces: terms.replaces(),
             is_full: plan.is_full,
             blocked: memory.blocked.as_ref().map(|(_, why)| why.clone()),
             since_change,
-            look_in: [ask_in, retry_in, next.look_in].into_iter().flatten().min(),
-        })
+            look_in: [retry_in, next.look_in, allowed_in].into_iter().flatten().min(),
+        };
+        if endpoint.is_some() {
+            refreshed.look_in_time();
+        }
+        Ok(refreshed)
     }
 
     /// Writes the annotations of `plan`, in its order.
@@ -114,7 +133,16 @@ impl Context {
             let named = live.iter().find(|it| it.slot == *slot);
             due.extend(named.map(|it| Note::on(it, NUDGE_ANNOTATION, annotation.clone())));
         }
-        for (uid, annotation) in self.annotate(pool, due).await? {
+        for it in live {
+            // What was refused may be allowed now.
+            let told = memory.told.get(&it.uid);
+            let is_due = told.and_then(|told| told.refused.as_ref());
+            let is_due = is_due.is_some_and(|(at, _)| REFUSED_AGAIN <= at.elapsed());
+            let last = told.and_then(|told| told.nudge.as_ref()).filter(|_| is_due);
+            let last = last.filter(|_| plan.nudge.iter().all(|(slot, _)| *slot != it.slot));
+            due.extend(last.map(|(text, _)| Note::on(it, NUDGE_ANNOTATION, text.clone())));
+        }
+        for (uid, annotation) in self.annotate(pool, due, memory).await? {
             self.metrics.nudges.inc();
             memory.told.entry(uid).or_default().nudge = Some((annotation, Instant::now()));
         }
@@ -130,11 +158,13 @@ impl Context {
     ) -> Result<(), StoreError> {
         let mut due = Vec::new();
         for it in live {
-            let started = memory.told.get(&it.uid).and_then(|told| told.started);
+            let told = memory.told.get(&it.uid);
+            let started = told.filter(|told| told.refused.is_none()).and_then(|told| told.started);
             due.extend(started.map(|of| Note::on(it, STARTED_ANNOTATION, of.to_string())));
         }
-        for (uid, _) in self.annotate(pool, due).await? {
-            memory.told.entry(uid).or_default().started = None;
+        for (uid, _) in self.annotate(pool, due, memory).await? {
+            let told = memory.told.entry(uid).or_default();
+            told.started.take_if(|_| told.refused.is_none());
         }
         Ok(())
     }
@@ -144,6 +174,7 @@ impl Context {
         &self,
         pool: &Workload,
         due: Vec<Note>,
+        memory: &mut Memory,
     ) -> Result<Vec<(String, String)>, StoreError> {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &pool.namespace);
         let patches = due.into_iter().map(|note| {
@@ -155,10 +186,15 @@ impl Context {
         while let Some((result, uid, value)) = patches.next().await {
             match result {
                 // In a conflict the pod is gone or another one; its successor is seen later.
-                Ok(()) | Err(StoreError::Conflict { .. }) => {}
+                Ok(()) | Err(StoreError::Conflict { .. }) => {
+                    memory.told.entry(uid.clone()).or_default().refused = None;
+                }
                 // Without the annotation the view arrives all the same, only later.
                 Err(StoreError::Refused { reason, .. }) => {
                     tracing::warn!(reason, "a pod was not annotated");
+                    self.count_refused(RefusedRequest::Annotation);
+                    memory.told.entry(uid.clone()).or_default().refused =
+                        Some((Instant::now(), reason));
                 }
                 Err(error) => return Err(error),
             }
@@ -203,7 +239,14 @@ impl Note {
 }
 
 /// What is known of each worker at `now`.
-fn workers(live: &[Live], turn: &Turn, memory: &mut Memory, now: Instant) -> Vec<Worker> {
+fn workers(
+    live: &[Live],
+    turn: &Turn,
+    answers: &BTreeMap<String, u64>,
+    memory: &mut Memory,
+    now: Instant,
+) -> Vec<Worker> {
+    let repaired = memory.views.as_ref().and_then(ConfigMapViewStore::repaired_at);
     let ledger = &turn.decision.ledger;
     let worker = |it: &Live| {
         let record = ledger.slots.get(&it.slot)?;
@@ -214,19 +257,25 @@ fn workers(live: &[Live], turn: &Turn, memory: &mut Memory, now: Instant) -> Vec
         let nudge = told.nudge.as_ref();
         let nudge = nudge.map(|(text, at)| (text.clone(), now.saturating_duration_since(*at)));
         let nudge = nudge.or_else(before);
+        let is_repaired = repaired
+            .is_some_and(|repaired| told.nudge.as_ref().is_none_or(|(_, made)| *made < repaired));
         let told_version = nudge.as_ref().and_then(|(text, _)| version_of(text)).unwrap_or(0);
-        let is_told_now = told.nudge.is_some() && 0 < record.gave && record.gave <= told_version;
-        if is_told_now && told.let_go.is_none_or(|(of, _)| of < record.gave) {
-            told.let_go = Some((record.gave, now));
+        let is_told_now = told.nudge.is_some()
+            && 0 < record.last_handoff_version
+            && record.last_handoff_version <= told_version;
+        if is_told_now && told.let_go.is_none_or(|(of, _)| of < record.last_handoff_version) {
+            told.let_go = Some((record.last_handoff_version, now));
         }
-        let let_go = told.let_go.filter(|(of, _)| *of == record.gave);
+        let let_go = told.let_go.filter(|(of, _)| *of == record.last_handoff_version);
+        let answered = answers.get(&it.uid).copied().unwrap_or_default();
         let is_leaving = told.is_replaced || it.pod.metadata.deletion_timestamp.is_some();
         Some(Worker {
             slot: it.slot,
             version: record.version,
-            gave: record.gave,
-            has: told.has.max(started_with(&it.pod, ledger.version)),
+            last_handoff_version: record.last_handoff_version,
+            has: [told.has, started_with(&it.pod, ledger.version), answered].into_iter().max()?,
             nudge,
+            is_repaired,
             let_go_for: let_go.map(|(_, at)| now.saturating_duration_since(at)),
             is_ready: !is_leaving && crate::observe::is_ready(&it.pod),
             is_leaving,

@@ -1,56 +1,121 @@
-//! Lets go of Swarms that are deleted: their workers are told first, within bounds.
+//! Releases Swarms that are deleted: their workers stop first, by proof where the policy asks for it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use kube::ResourceExt;
-use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::controller::Action;
-use serde_json::json;
+use kube::{Api, ResourceExt};
 use swarm_core::handover::Policy;
-use swarm_core::ports::{StoreError, ViewStore};
-use swarm_core::{Desired, Ledger};
+use swarm_core::ports::{LedgerStore as _, StoreError, ViewStore};
+use swarm_core::{Desired, Ledger, Waiting};
+use tokio::time::Instant;
 
-use super::FINALIZER;
 use super::context::{Context, Memory};
+use super::finalizer::has_finalizer;
 use super::turn::Carried;
-use crate::api::Swarm;
+use crate::api::{PolicySpec, Swarm};
 use crate::convert;
-use crate::ledger::bounded;
+use crate::ledger::Claim;
 use crate::refresh::RefreshTerms;
+use crate::status::RefusedRequest;
 use crate::workload::Workload;
 
 /// The longest wait for another nudge before a deleted Swarm lets go.
 const RELEASE_WAIT_MAX: Duration = Duration::from_secs(1);
 
 impl Context {
-    /// Lets go of everything a deleted Swarm held: publishes empty lists and tells the workers; once
-    /// they were told, the Swarm goes. The pool and the emptied view stay.
+    /// Releases everything a deleted Swarm held: publishes empty lists and waits for the workers; then
+    /// the Swarm goes, and its ledger after it. The pool and the emptied view stay.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Refused`] if workers cannot be asked to stop: the Swarm stays until they can.
     pub(super) async fn release(&self, swarm: &Swarm) -> Result<Action, StoreError> {
-        if !swarm.finalizers().iter().any(|finalizer| finalizer == FINALIZER) {
+        if !has_finalizer(swarm) {
+            self.forget(swarm);
             return Ok(Action::await_change());
         }
         let memory = self.memory(swarm);
         let mut memory = memory.lock().await;
-        let desired = convert::desired(swarm).unwrap_or_default();
-        let (timing, policy) = (desired.timing, desired.policy);
-        let nothing = Desired { timing, policy, ..Desired::default() };
-        let released = match self.caches.pool_of(swarm) {
-            // Nothing was ever published, or somebody took it away.
-            _ if memory.views.is_none() && !self.caches.has_view_of(swarm) => Ok(None),
-            Ok(pool) => self.release_pool(swarm, &pool, &nothing, &mut memory).await,
-            Err(_) => self.empty_view(swarm).await.map(|()| None),
-        };
-        match released {
+        self.forget_undone(swarm, &mut memory);
+        match self.released(swarm, &mut memory).await {
             Ok(None) => {}
             Ok(Some(wait)) => return Ok(Action::requeue(wait)),
-            // Not ours to release, or the namespace is going and takes everything with it.
-            Err(StoreError::Refused { reason, .. }) => {
-                tracing::info!(swarm = %swarm.name_any(), reason, "nothing to release");
+            // The pool is another Swarm's, so this one was never given anything.
+            Err(StoreError::Refused { code: "PoolClaimed", .. }) => memory.ledgers = None,
+            Err(StoreError::Refused { code, reason }) => {
+                self.count_refused(RefusedRequest::Release);
+                let reason = format!("the Swarm is deleted and cannot be released: {reason}");
+                return Err(StoreError::Refused { code, reason });
             }
             Err(error) => return Err(error),
         }
+        let ledgers = memory.ledgers.take();
         drop(memory);
-        self.let_go(swarm).await
+        let action = self.let_go(swarm).await?;
+        // After the finalizer: a ledger that is missing before was lost, and is no release.
+        if let Some(ledgers) = ledgers
+            && let Err(error) = ledgers.remove().await
+        {
+            if matches!(error, StoreError::Refused { .. }) {
+                self.count_refused(RefusedRequest::Cleanup);
+            }
+            tracing::warn!(swarm = %swarm.name_any(), %error, "the sweep removes its ledger");
+        }
+        Ok(action)
+    }
+
+    /// After which time to look again; `None` once everything was released.
+    async fn released(
+        &self,
+        swarm: &Swarm,
+        memory: &mut Memory,
+    ) -> Result<Option<Duration>, StoreError> {
+        let desired = convert::desired(swarm).unwrap_or_else(|_| Desired {
+            // Whatever else is wrong with the spec, nobody is let go of without proof.
+            policy: asked_policy(swarm),
+            ..Desired::default()
+        });
+        let (timing, policy) = (desired.timing, desired.policy);
+        let nothing = Desired { timing, policy, ..Desired::default() };
+        let pool = match self.caches.pool_of(swarm) {
+            Ok(pool) => Some(pool),
+            Err(_) => self.pool_that_is_gone(swarm).await?,
+        };
+        let has_view = memory.views.is_some() || self.caches.has_view_of(swarm);
+        let Some(pool) = pool else {
+            return if has_view { self.empty_view(swarm).await.map(|()| None) } else { Ok(None) };
+        };
+        let namespace = swarm.namespace().unwrap_or_default();
+        if !has_view && self.views.of_swarm(&namespace, &swarm.name_any()).is_empty() {
+            let ledgers = memory.ledgers.get_or_insert_with(|| self.ledger_store(swarm, &pool));
+            if ledgers.load().await?.is_none() {
+                // Nothing was ever published.
+                return Ok(None);
+            }
+        }
+        self.release_pool(swarm, &pool, &nothing, memory).await
+    }
+
+    /// The pool whose workload is gone, or cannot be told from others: as the ledger that `swarm` has
+    /// claimed remembers it.
+    async fn pool_that_is_gone(&self, swarm: &Swarm) -> Result<Option<Workload>, StoreError> {
+        let namespace = swarm.namespace().unwrap_or_default();
+        let (kind, named) = swarm.spec.pool.workload();
+        let named = named.and_then(|it| it.name.as_deref());
+        let ledgers = match named {
+            Some(pool) => vec![format!("{}.{pool}", kind.as_str().to_lowercase())],
+            None => self.caches.ledgers_of(&namespace, kind),
+        };
+        let api = Api::namespaced(self.client.clone(), &namespace);
+        for name in ledgers {
+            let claim = Claim::on(&api, &name).await?;
+            if let Some(claim) =
+                claim.filter(|claim| Some(&claim.swarm.uid) == swarm.uid().as_ref())
+            {
+                return Ok(Some(Workload::gone(kind, &namespace, claim.pool)));
+            }
+        }
+        Ok(None)
     }
 
     /// Tells the workers of `pool` to stop, and how long to wait before another look; `None` once
@@ -65,14 +130,19 @@ impl Context {
         let since = *memory.releasing.get_or_insert_with(Instant::now);
         let Carried { turn, refreshed, look_in, .. } =
             self.carry_out(swarm, pool, nothing, memory).await?;
+        let is_enough = nothing.policy == Policy::AtLeastOnce
+            && nothing.timing.release_timeout <= since.elapsed();
+        // The ledger was lost: sessions that may run what it granted have to stop first.
+        if turn.decision.waiting == Some(Waiting::LedgerReset) && !is_enough {
+            let wait = look_in.unwrap_or(RELEASE_WAIT_MAX).min(RELEASE_WAIT_MAX);
+            return Ok(Some(wait));
+        }
         if turn.decision.ledger.version == 0 {
             return self.empty_view(swarm).await.map(|()| None);
         }
         // What sessions hold they let go of, or are proved to have ended: waiting alone is enough only
         // where two may run a job.
         let is_held = !turn.decision.ledger.cells.jobs.is_empty();
-        let is_enough = nothing.policy == Policy::AtLeastOnce
-            && nothing.timing.release_timeout <= since.elapsed();
         if is_held && !is_enough {
             let wait = look_in.into_iter().chain(turn.decision.recheck_in).min();
             return Ok(Some(wait.unwrap_or(RELEASE_WAIT_MAX).min(RELEASE_WAIT_MAX)));
@@ -90,21 +160,8 @@ impl Context {
     /// Lets a Swarm go: one whose workers were told, or whose namespace takes everything with it, and
     /// perhaps the operator and its rights first.
     pub(super) async fn let_go(&self, swarm: &Swarm) -> Result<Action, StoreError> {
+        self.remove_finalizer(swarm).await?;
         self.forget(swarm);
-        let mut finalizers = swarm.finalizers().to_vec();
-        finalizers.retain(|finalizer| finalizer != FINALIZER);
-        if finalizers.len() < swarm.finalizers().len() {
-            let name = swarm.name_any();
-            let api: Api<Swarm> =
-                Api::namespaced(self.client.clone(), &swarm.namespace().unwrap_or_default());
-            let patch = Patch::Merge(json!({"metadata": {
-                "resourceVersion": swarm.resource_version(),
-                "finalizers": finalizers,
-            }}));
-            let params = PatchParams::default();
-            let let_go = api.patch_metadata(&name, &params, &patch);
-            bounded(format!("Swarm `{name}`"), let_go).await?;
-        }
         Ok(Action::await_change())
     }
 
@@ -117,5 +174,14 @@ impl Context {
             told => told + 1,
         };
         views.publish(&Ledger { version, ..Ledger::new(0) }).await
+    }
+}
+
+/// What the spec asks for, whether it can be used or not.
+fn asked_policy(swarm: &Swarm) -> Policy {
+    let handover = swarm.spec.handover.as_ref();
+    match handover.and_then(|handover| handover.policy).unwrap_or_default() {
+        PolicySpec::Exclusive => Policy::Exclusive,
+        PolicySpec::AtLeastOnce => Policy::AtLeastOnce,
     }
 }

@@ -9,8 +9,8 @@ mod evidence;
 mod garbage;
 mod leases;
 mod pods;
+mod report;
 mod revoke;
-mod told;
 
 pub(super) use alarms::{Alarm, Alarms};
 pub(super) use ended::Ended;
@@ -30,7 +30,7 @@ use swarm_core::{Desired, Ledger, Observed, Position, Slot};
 use super::clock;
 use super::context::Context;
 use crate::api::{ProtocolSpec, Swarm};
-use evidence::{PodFacts, Session, beyond, living, successors, worker};
+use evidence::{PodFacts, Session, living, pod_evidence, successors, worker};
 use leases::Known;
 
 /// How long a turn may rest while something is overdue and held back.
@@ -52,8 +52,10 @@ pub(super) struct Sessions {
     nodes: BTreeMap<String, (String, String)>,
     /// The longest that each session said it may act.
     durations: BTreeMap<SessionId, Duration>,
+    /// When a request about a Lease of this pool last got no answer.
+    failed: Option<Moment>,
     /// Since when a release has been waiting for its answer, for people.
-    told: told::Since,
+    told: report::Since,
 }
 
 /// What the last ledger said.
@@ -65,13 +67,15 @@ struct Noted {
 
 /// What one look at the sessions showed.
 #[derive(Default)]
-pub(super) struct Look {
+pub(super) struct SessionSummary {
     /// How many sessions live.
     pub(super) living: usize,
     /// The workers whose Lease lasts longer than the Swarm allows, and how long.
     pub(super) too_long: Vec<(String, Duration)>,
     /// How many sessions are silent and not revoked, since too many are at once.
     pub(super) held_back: usize,
+    /// Why the API server refuses to revoke silent sessions.
+    pub(super) refused: Vec<String>,
     /// After which time to look again.
     pub(super) again_in: Option<Duration>,
     /// What is waited for if there is nothing but to notice a session that falls silent.
@@ -106,8 +110,11 @@ impl Sessions {
 
     /// The sessions that may still act on a view of another life of the ledger: they are to be told of
     /// this one, by a view without jobs.
-    pub(super) fn strangers(&self, incarnation: u64) -> Vec<SessionId> {
-        self.watches.strangers(incarnation).map(|(session, _)| session.clone()).collect()
+    pub(super) fn of_other_incarnations(&self, incarnation: u64) -> Vec<SessionId> {
+        self.watches
+            .of_other_incarnations(incarnation)
+            .map(|(session, _)| session.clone())
+            .collect()
     }
 
     /// How far the ledger was, as far as sessions and this process know. Whoever acted on what was
@@ -155,8 +162,8 @@ impl Sessions {
     ) {
         let (now, terms) = (clock::now(), self.terms(lease));
         for (uid, of_pod) in known {
-            let next = successors(of_pod);
-            let has_ended = facts.get(uid).is_some_and(|pod| pod.has_ended);
+            let pod = facts.get(uid).copied().unwrap_or_default();
+            let (next, has_ended) = (successors(of_pod, pod), pod.has_ended);
             for Known { seen, .. } in of_pod {
                 if has_ended || next.contains_key(&seen.session) {
                     self.watches.learn(now, &seen.session, &WatchEvent::ProcessEnded, &terms);
@@ -192,8 +199,8 @@ impl Sessions {
                 None
             };
             let of_pod = known.get(session.pod_uid()).map_or(&[][..], Vec::as_slice);
-            let next = successors(of_pod).get(session).copied();
-            let beyond = beyond(session, pod, next, gone_for);
+            let next = successors(of_pod, pod).get(session).copied();
+            let beyond = pod_evidence(session, pod, next, gone_for);
             known_of.ended = known_of.ended.or(beyond.ended);
             known_of.gone_for = beyond.gone_for;
             known_of.culprit = beyond.culprit;
@@ -207,7 +214,7 @@ impl Sessions {
         terms: &Terms<'_>,
         observed: &mut Observed,
         known: &BTreeMap<String, Vec<Known>>,
-        look: &mut Look,
+        look: &mut SessionSummary,
     ) {
         let workers = std::mem::take(&mut observed.workers);
         for (slot, seen) in workers {
@@ -246,6 +253,16 @@ impl Sessions {
         silent.filter(|(_, watch)| watch.may_renew() && watch.is_silent(now, terms)).count()
     }
 
+    /// How the observer of this pool is: whether what seems silent may only be unheard, since the
+    /// watch that all pools share failed a moment ago, or a request about a Lease of this one.
+    fn health(&self, watch_failed: Option<Moment>, now: Moment, terms: &LeaseTerms) -> Health {
+        let lately = |at: Moment| now.since(at) < terms.duration;
+        if watch_failed.into_iter().chain(self.failed).any(lately) {
+            return Health::Poor;
+        }
+        Health::Good
+    }
+
     fn wakes_in(&self, now: Moment, terms: &LeaseTerms) -> Option<Duration> {
         let at = self.watches.wakes_at(terms)?;
         Some(if at <= now { LOOK_AGAIN } else { at.since(now).max(PAUSE_MIN) })
@@ -275,7 +292,7 @@ impl Context {
         mut observed: Observed,
         sessions: &mut Sessions,
         ledgers: &dyn LedgerStore,
-    ) -> Result<(Observed, Look), StoreError> {
+    ) -> Result<(Observed, SessionSummary), StoreError> {
         let namespace = terms.swarm.namespace().unwrap_or_default();
         if sessions.noted.is_none()
             && let Some((ledger, _)) = ledgers.load().await?
@@ -295,7 +312,7 @@ impl Context {
         let protocol = terms.swarm.protocol();
         let has_sessions = !known.is_empty() || named.keys().any(|session| !session.is_plain());
         if !has_sessions && protocol == ProtocolSpec::Plain {
-            return Ok((observed, Look::default()));
+            return Ok((observed, SessionSummary::default()));
         }
         let facts: BTreeMap<_, _> = uids
             .iter()
@@ -322,14 +339,14 @@ impl Context {
             }
         }
         self.find_missing(&namespace, sessions, &named, &terms.lease).await?;
-        let held_back = self.revoke_silent(&namespace, sessions, &terms.lease).await?;
+        let (held_back, refused) = self.revoke_silent(&namespace, sessions, &terms.lease).await;
         // What the requests brought is newer than what was read before them.
         let known = read(&uids);
         sessions.see(&known, &terms.lease);
         observed.evidence = sessions.evidence(&known, &facts, terms.desired.policy);
         observed.ages = sessions.ages.at(clock::now());
         observed.positions = sessions.positions();
-        let mut look = Look { held_back, ..Look::default() };
+        let mut look = SessionSummary { held_back, refused, ..SessionSummary::default() };
         sessions.put(terms, &mut observed, &known, &mut look);
         let waits = sessions.terms(&terms.lease);
         let (now, is_doubted) = (clock::now(), facts.values().any(|pod| pod.is_doubted));
@@ -338,19 +355,24 @@ impl Context {
         look.alarm = sessions.alarm(now, &waits).filter(|_| !is_doubted);
         Ok((observed, look))
     }
-
-    /// How this process itself is: whether what seems silent may only be unheard.
-    fn health(&self, now: Moment, terms: &LeaseTerms) -> Health {
-        match self.leases.failed_at() {
-            Some(at) if now.since(at) < terms.duration => Health::Poor,
-            Some(_) | None => Health::Good,
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn health_is_that_of_the_shared_watch_and_of_this_pools_own_requests() {
+        let (at, now) = (|secs| Moment(Duration::from_secs(secs)), Moment(Duration::from_mins(1)));
+        let terms = LeaseTerms { duration: Duration::from_secs(20), ..LeaseTerms::default() };
+        let mut failing = Sessions { failed: Some(at(50)), ..Sessions::default() };
+        let other = Sessions::default();
+        assert_eq!(failing.health(None, now, &terms), Health::Poor);
+        assert_eq!(other.health(None, now, &terms), Health::Good, "another pool's requests");
+        assert_eq!(other.health(Some(at(41)), now, &terms), Health::Poor);
+        failing.failed = Some(at(40));
+        assert_eq!(failing.health(Some(at(40)), now, &terms), Health::Good, "that is long past");
+    }
 
     #[test]
     fn a_ledger_that_was_set_back_is_known_to_have_been_further_though_nobody_is_left() {

@@ -4,14 +4,16 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Api, ResourceExt};
+use swarm_core::Jobs;
 use swarm_core::ports::StoreError;
 
 use super::cached::{self, Cache};
-use super::context::{Caches, Context, Memory};
+use super::context::{Context, Memory};
+use super::watches::Caches;
 use crate::api::{JobSource, Swarm};
 use crate::ledger::bounded;
-use crate::manifest::{JobList, SourceError, jobs_in_namespace};
-use crate::status::{Reason, Verdict};
+use crate::manifest::{SourceError, jobs_in_namespace};
+use crate::status::{Reason, RefusedRequest, Verdict};
 
 /// A ConfigMap by name, and its version.
 type Version = (String, Option<String>);
@@ -24,7 +26,7 @@ pub(super) struct Loaded {
     /// What is wrong with those.
     complaint: Option<Verdict>,
     /// The last good list.
-    pub(super) jobs: Option<JobList>,
+    pub(super) jobs: Option<Jobs>,
 }
 
 impl Context {
@@ -33,7 +35,7 @@ impl Context {
         &self,
         swarm: &Swarm,
         memory: &mut Memory,
-    ) -> Result<(Option<JobList>, Option<Verdict>), StoreError> {
+    ) -> Result<(Option<Jobs>, Option<Verdict>), StoreError> {
         let found = self.caches.sources_of(swarm);
         let seen = Some((found.clone(), swarm.metadata.generation));
         let loaded = &mut memory.loaded;
@@ -43,7 +45,17 @@ impl Context {
             let mut maps = Vec::new();
             for (name, _) in &found {
                 let what = format!("ConfigMap `{name}`");
-                maps.extend(bounded(what, api.get_opt(name)).await?);
+                let found = bounded(what, api.get_opt(name)).await;
+                match found {
+                    Ok(found) => maps.extend(found),
+                    // Nothing shows that it may be read now, so it is tried again and again.
+                    Err(StoreError::Refused { reason: message, .. }) => {
+                        self.count_refused(RefusedRequest::Source);
+                        let verdict = Verdict { reason: Reason::SourceForbidden, message };
+                        return Ok((loaded.jobs.clone(), Some(verdict)));
+                    }
+                    Err(error) => return Err(error),
+                }
             }
             loaded.complaint = None;
             match jobs_in_namespace(swarm, maps) {

@@ -1,6 +1,6 @@
 //! One turn of one Swarm: gather what the core decides on, then carry out what it decided.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, Patch, PatchParams};
@@ -10,26 +10,33 @@ use kube::{Resource, ResourceExt};
 use serde_json::json;
 use swarm_core::handover::SessionId;
 use swarm_core::ports::{LedgerStore as _, StoreError};
-use swarm_core::{Desired, Observed, Turn, Waiting, turn_on};
+use swarm_core::session::details;
+use swarm_core::{Desired, Observed, Turn, Waiting};
+use tokio::time::Instant;
 
 use super::clock;
 use super::context::{Context, Memory};
-use super::gone::Fate;
+use super::node_health::NodeState;
 use super::pools::{as_scaled, note_takeover};
 use super::refresh::note_started;
 use super::sessions::{Alarm, Terms};
-use super::worker_views::{Details, PoolViews};
+use super::worker_views::PoolViews;
 use crate::api::{API_VERSION, FIELD_MANAGER, Swarm, SwarmStatus};
 use crate::convert;
-use crate::ledger::bounded;
+use crate::ledger::{REQUEST_TIMEOUT, bounded};
 use crate::metrics::TurnLabels;
 use crate::refresh::RefreshTerms;
+use crate::rollback::Epoch;
 use crate::slots::Slots;
-use crate::status::{self, Facts, Reason, Refreshed, SessionsTold, Verdict};
+use crate::status::{
+    self, NOT_READY_TOO_LONG, NotReadyTooLong, Reason, Refreshed, Refusals, RefusedRequest,
+    SessionReport, TurnSummary, Verdict,
+};
+use crate::version;
 use crate::workload::{Kind, Workload};
 
 /// How long a refusal stands before it is looked at again: what refused may have gone unseen.
-const REFUSED_AGAIN: Duration = Duration::from_secs(30);
+pub(super) const REFUSED_AGAIN: Duration = Duration::from_secs(30);
 /// A net under the watches.
 const RESYNC: Duration = Duration::from_mins(10);
 
@@ -46,11 +53,21 @@ struct Done {
     observed: Observed,
     pool: Workload,
     refreshed: Refreshed,
-    sessions: SessionsTold,
+    sessions: SessionReport,
+    /// What was refused while the turn went on.
+    refusals: Refusals,
     next: Option<Duration>,
     alarm: Option<Alarm>,
     /// What is wrong with the newest list of jobs, so that an older one was used.
     complaint: Option<Verdict>,
+}
+
+impl Done {
+    fn summary(&self) -> TurnSummary<'_> {
+        let Self { turn, desired, observed, pool, refreshed, sessions, refusals, .. } = self;
+        let decision = &turn.decision;
+        TurnSummary { decision, desired, observed, pool, refreshed, sessions, refusals }
+    }
 }
 
 /// What carrying out a turn came to.
@@ -58,7 +75,7 @@ pub(super) struct Carried {
     pub(super) turn: Turn,
     pub(super) observed: Observed,
     pub(super) refreshed: Refreshed,
-    pub(super) sessions: SessionsTold,
+    pub(super) sessions: SessionReport,
     /// After which time to look at sessions again.
     pub(super) look_in: Option<Duration>,
     /// What makes that look unnecessary: nothing is under way.
@@ -77,6 +94,8 @@ impl Context {
         let started = Instant::now();
         let memory = self.memory(swarm);
         let mut memory = memory.lock().await;
+        self.forget_undone(swarm, &mut memory);
+        memory.refusals = Refusals::default();
         let outcome = self.outcome(swarm, &mut memory).await;
         let result = match &outcome {
             Ok(Outcome::Done(_)) => "ok",
@@ -91,6 +110,7 @@ impl Context {
         self.tell(swarm, &outcome, &mut memory).await?;
         if let Outcome::Done(done) = &outcome {
             self.tell_quarantined(swarm, &done.sessions.quarantined, &mut memory).await;
+            self.report_not_ready(swarm, done, &mut memory).await;
         }
         Ok(Action::requeue(match outcome {
             Outcome::Done(done) => {
@@ -118,16 +138,13 @@ impl Context {
         let mut complaint = None;
         if pool.kind == Kind::Pods {
             let members = self.caches.members(swarm);
-            self.claim(swarm, &members.free).await?;
+            self.claim(swarm, &members.free, &mut memory.refusals).await?;
             complaint = members.complaint();
         }
-        let is_contended = complaint.is_some();
-        memory.details = Details::of_swarm(swarm);
         if !swarm.spec.job_sources.is_empty() {
             match self.jobs(swarm, memory).await? {
-                (Some(list), why_not_newer) => {
-                    memory.details = Details::of_list(&list);
-                    desired.jobs = list.jobs;
+                (Some(jobs), why_not_newer) => {
+                    desired.jobs = jobs;
                     complaint = why_not_newer.or(complaint);
                 }
                 // Without any list the workers go on with what they have.
@@ -137,8 +154,9 @@ impl Context {
         }
         match self.carry_out(swarm, &pool, &desired, memory).await {
             Ok(Carried { turn, observed, refreshed, sessions, look_in, alarm }) => {
-                // That the other Swarm is gone nobody tells.
-                let again = is_contended.then_some(REFUSED_AGAIN);
+                // That another Swarm is gone, or that something is allowed now, no watch shows.
+                let is_refused = complaint.is_some() || !memory.refusals.is_empty();
+                let again = is_refused.then_some(REFUSED_AGAIN);
                 let look_in = look_in.filter(|_| alarm.is_none());
                 let next = [look_in, refreshed.look_in, turn.decision.recheck_in, again];
                 let next = next.into_iter().flatten().min();
@@ -149,12 +167,14 @@ impl Context {
                     pool,
                     refreshed,
                     sessions,
+                    refusals: std::mem::take(&mut memory.refusals),
                     next,
                     alarm,
                     complaint,
                 })))
             }
             Err(StoreError::Refused { code, reason }) => {
+                self.count_refused(RefusedRequest::Turn);
                 let verdict = Verdict { reason: Reason::Refused(code), message: reason };
                 Ok(Outcome::Refused(verdict))
             }
@@ -177,23 +197,24 @@ impl Context {
         // Before anything new is published: what is there now is what new pods started with.
         let seen = self.look(swarm, pool, desired, memory).await?;
         let now = Instant::now();
-        let workload = swarm_core::Workload {
-            first_slot: pool.first_slot,
-            since_change: memory.changed.map(|then| now.saturating_duration_since(then)),
-            since_handover: Some(now.saturating_duration_since(memory.handed_over)),
-        };
         let ledgers = memory.ledgers.get_or_insert_with(|| self.ledger_store(swarm, pool));
         let shared = memory.views.get_or_insert_with(|| self.view_store(swarm));
-        let (context, details) = (self, &memory.details);
+        let (context, details) = (self, &details(&desired.jobs));
         let lease = convert::lease_terms(swarm).unwrap_or_default();
         let Seen { slots, observed } = seen;
         let terms = Terms { swarm, desired, lease, wanted: &slots.wanted };
         let sessions = &mut memory.sessions;
         let (observed, mut look) =
             self.look_at_sessions(&terms, observed, sessions, &*ledgers).await?;
+        let observed = Observed {
+            first_slot: pool.first_slot,
+            since_change: memory.changed.map(|then| now.saturating_duration_since(then)),
+            since_handover: Some(now.saturating_duration_since(memory.handed_over)),
+            ..observed
+        };
         let seen = Seen { slots, observed };
-        let views = PoolViews { context, swarm, details, shared, strangers: &*sessions };
-        let turn = turn_on(&*ledgers, &views, desired, &seen.observed, &workload).await;
+        let views = PoolViews { context, swarm, details, shared, foreign_sessions: &*sessions };
+        let turn = swarm_core::turn(&*ledgers, &views, desired, &seen.observed).await;
         let turn = turn.inspect_err(|_| sessions.forget_ledger())?;
         sessions.note(&turn.decision.ledger);
         if turn.changed {
@@ -209,9 +230,14 @@ impl Context {
         let (mut look_in, mut alarm) = (look.again_in, look.alarm.take());
         let namespace = swarm.namespace().unwrap_or_default();
         let published = |session: &SessionId| self.views.revision(&namespace, session);
+        for reason in std::mem::take(&mut look.refused) {
+            memory.refusals.add(RefusedRequest::Revocation, reason);
+        }
         let told = sessions.tell(ledger, look, &lease, desired.policy, published);
         memory.counted.set(told.living, told.moving);
-        if !turn.changed && self.collect_garbage(swarm, ledger, sessions).await {
+        if !turn.changed
+            && self.collect_garbage(swarm, ledger, sessions, &mut memory.refusals).await
+        {
             look_in = Some(Duration::ZERO);
             alarm = None;
         }
@@ -219,7 +245,7 @@ impl Context {
         memory.remember(&turn);
         let mut refreshed = self.refresh_workers(swarm, pool, &seen, &turn, memory).await?;
         refreshed.add_sessions(&told.stale);
-        self.price(swarm, pool, &seen.slots, turn.decision.replicas).await?;
+        self.set_deletion_cost(swarm, pool, &seen.slots, turn.decision.replicas).await?;
         if let Some(replicas) = turn.decision.replicas {
             self.scale(swarm, pool, replicas, memory).await?;
         }
@@ -253,11 +279,11 @@ impl Context {
         let namespace = swarm.namespace().unwrap_or_default();
         let is_lost = |pod: &Pod| {
             let uid = pod.metadata.uid.as_deref().unwrap_or_default();
-            match Fate::of_pod(&self.caches.nodes, pod) {
-                Fate::There => false,
+            match NodeState::of_pod(&self.caches.nodes, pod) {
+                NodeState::There => false,
                 // A session that is heard from is not lost, though nobody reaches its kubelet.
-                Fate::Unreachable => !self.leases.renews(&namespace, uid, clock::now()),
-                Fate::Off => {
+                NodeState::Unreachable => !self.leases.renews(&namespace, uid, clock::now()),
+                NodeState::Off => {
                     let lease = convert::lease_terms(swarm).unwrap_or_default();
                     !self.is_heard(&namespace, uid, &lease)
                 }
@@ -267,7 +293,7 @@ impl Context {
         Ok(Seen { slots, observed })
     }
 
-    /// Writes the status if it says anything new, and an Event when the reason changed.
+    /// Reports what a turn came to.
     async fn tell(
         &self,
         swarm: &Swarm,
@@ -278,21 +304,19 @@ impl Context {
         let generation = swarm.metadata.generation;
         let (status, verdict) = match outcome {
             Outcome::Done(done) => {
-                let Done { turn, desired, observed, pool, refreshed, sessions, .. } = &**done;
-                let complaint = &done.complaint;
-                let decision = &turn.decision;
+                let Done { complaint, refreshed, turn: Turn { decision, .. }, .. } = &**done;
                 let is_unclear = decision.waiting == Some(Waiting::Gathering)
                     || (refreshed.is_under_way() && before.is_some());
                 if is_unclear && complaint.is_none() {
                     // The plan is not carried out yet; until then the last status is true.
                     return Ok(());
                 }
-                let facts = Facts { decision, desired, observed, pool, refreshed, sessions };
+                let facts = done.summary();
                 let verdict = match complaint.clone() {
                     Some(complaint) => complaint,
                     None => match Verdict::of(&facts) {
                         of if matches!(of.reason, Reason::Settled | Reason::Scaling) => {
-                            memory.contest(swarm, pool).unwrap_or(of)
+                            memory.contest(swarm, &done.pool).unwrap_or(of)
                         }
                         of => of,
                     },
@@ -303,17 +327,69 @@ impl Context {
                 (status::after_refusal(generation, before, verdict), verdict.clone())
             }
         };
+        self.report(swarm, status, verdict, memory).await
+    }
+
+    /// Reports why a turn was not carried out; the counts of the last good one stay.
+    pub(super) async fn report_refusal(
+        &self,
+        swarm: &Swarm,
+        verdict: Verdict,
+        memory: &mut Memory,
+    ) -> Result<Action, StoreError> {
+        let before = memory.status.as_ref().or(swarm.status.as_ref());
+        let status = status::after_refusal(swarm.metadata.generation, before, &verdict);
+        self.report(swarm, status, verdict, memory).await?;
+        Ok(Action::requeue(REFUSED_AGAIN))
+    }
+
+    /// Writes a status if it says anything new, and an Event when the reason changed.
+    async fn report(
+        &self,
+        swarm: &Swarm,
+        status: SwarmStatus,
+        verdict: Verdict,
+        memory: &mut Memory,
+    ) -> Result<(), StoreError> {
+        let before = memory.status.as_ref().or(swarm.status.as_ref());
         if before == Some(&status) {
             return Ok(());
         }
-        self.write_status(swarm, &status).await?;
+        match self.write_status(swarm, &status, memory.epoch).await {
+            Ok(()) => {}
+            Err(StoreError::Refused { reason: refused, .. }) => {
+                self.count_refused(RefusedRequest::Status);
+                let (name, reason) = (swarm.name_any(), verdict.reason.as_str());
+                tracing::warn!(swarm = name, refused, reason, verdict.message, "no status");
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        }
         if status::ready_reason(before) != Some(verdict.reason.as_str()) {
             let Verdict { reason, message } = verdict;
             let type_ = if reason.is_warning() { EventType::Warning } else { EventType::Normal };
             self.publish_event(swarm, type_, reason.as_str(), message).await;
+        } else if let Some(refused) = status::refused_writes(&status)
+            && before.and_then(status::refused_writes).is_none()
+        {
+            let note = refused.to_owned();
+            self.publish_event(swarm, EventType::Warning, "WriteRefused", note).await;
         }
         memory.status = Some(status);
         Ok(())
+    }
+
+    /// An Event about workers that have not been ready for too long since the last turn.
+    async fn report_not_ready(&self, swarm: &Swarm, done: &Done, memory: &mut Memory) {
+        if done.turn.decision.waiting.is_some() {
+            return;
+        }
+        let found = NotReadyTooLong::of(&done.summary());
+        let (workers, message) = found.map(|it| (it.workers, it.message)).unwrap_or_default();
+        let before = std::mem::replace(&mut memory.not_ready, workers.iter().cloned().collect());
+        if workers.iter().any(|worker| !before.contains(worker)) {
+            self.publish_event(swarm, EventType::Warning, NOT_READY_TOO_LONG, message).await;
+        }
     }
 
     /// An Event about jobs that are kept away from workers since the last turn.
@@ -330,7 +406,12 @@ impl Context {
         memory.quarantined = jobs.iter().cloned().collect();
     }
 
-    async fn write_status(&self, swarm: &Swarm, status: &SwarmStatus) -> Result<(), StoreError> {
+    async fn write_status(
+        &self,
+        swarm: &Swarm,
+        status: &SwarmStatus,
+        seen_in: Epoch,
+    ) -> Result<(), StoreError> {
         let name = swarm.name_any();
         let api: Api<Swarm> =
             Api::namespaced(self.client.clone(), &swarm.namespace().unwrap_or_default());
@@ -343,7 +424,10 @@ impl Context {
         }));
         let params = PatchParams::apply(FIELD_MANAGER).force();
         let written = api.patch_status(&name, &params, &patch);
-        bounded(format!("status of Swarm `{name}`"), written).await.map(|_| ())
+        let written = bounded(format!("status of Swarm `{name}`"), written).await?;
+        let (seen, answered) = (version::of(swarm), version::of(&written));
+        self.caches.rollbacks.compare(seen_in, seen, answered, || format!("Swarm `{name}`"));
+        Ok(())
     }
 
     /// Events are for people; one that is lost changes nothing.
@@ -361,13 +445,17 @@ impl Context {
             action: "Reconcile".into(),
             secondary: None,
         };
-        match self.recorder.publish(&event, &swarm.object_ref(&())).await {
-            Ok(()) => {}
+        let swarm = swarm.object_ref(&());
+        let published = self.recorder.publish(&event, &swarm);
+        match tokio::time::timeout(REQUEST_TIMEOUT, published).await {
+            Ok(Ok(())) => {}
             // A namespace on its way out takes no more Events.
-            Err(kube::Error::Api(status)) if status.is_forbidden() => {
+            Ok(Err(kube::Error::Api(status))) if status.is_forbidden() => {
+                self.count_refused(RefusedRequest::Event);
                 tracing::info!(reason = status.message, "an Event was refused");
             }
-            Err(error) => tracing::warn!(%error, "an Event was not written"),
+            Ok(Err(error)) => tracing::warn!(%error, "an Event was not written"),
+            Err(elapsed) => tracing::warn!(%elapsed, "an Event was not written"),
         }
     }
 }

@@ -8,4 +8,4 @@ mod book;
 mod write;
 
 pub(super) use book::Views;
-pub(super) use write::{Details, PoolViews};
+pub(super) use write::PoolViews;

@@ -10,6 +10,8 @@ use swarm_core::stored::Stored;
 use super::parts::Texts;
 use super::seen;
 use crate::api::{Claimant, Holdings, PartName, SwarmLedger, SwarmLedgerSpec};
+use crate::rollback::{Epoch, Rollbacks};
+use crate::version;
 
 /// Tells on a ledger that became one piece that parts of it may be left.
 pub(super) const PARTS_LEFT: &str = "swarm.k8slab.info/parts-left";
@@ -20,8 +22,42 @@ pub(super) const PARTS_LEFT: &str = "swarm.k8slab.info/parts-left";
 pub(super) struct Memory {
     /// Stale is harmless: the save would conflict.
     pub(super) head: Option<Head>,
+    /// How far the object was when it was last read or written.
+    newest: Option<Newest>,
     /// What the parts say. They never change, so they are right whatever became of the head.
     pub(super) texts: Texts,
+}
+
+/// How far an object was.
+struct Newest {
+    uid: String,
+    version: u64,
+    revision: u64,
+    /// In this epoch of the store.
+    epoch: Epoch,
+}
+
+impl Memory {
+    /// Takes in how far the object is. Returns whether it was further before, which is reported.
+    pub(super) fn is_rolled_back(&mut self, head: &Head, rollbacks: &Rollbacks) -> bool {
+        let Head { seen, uid, revision, .. } = head;
+        let version = version::number(Some(&seen.0));
+        let newest =
+            Newest { uid: uid.clone(), version, revision: *revision, epoch: rollbacks.epoch() };
+        let before = self.newest.replace(newest).filter(|before| before.uid == *uid);
+        let Some(before) = before else { return false };
+        let what = || format!("ledger `{uid}`");
+        if rollbacks.compare(before.epoch, before.version, version, what) {
+            return true;
+        }
+        let is_reset = *revision < before.revision;
+        if is_reset {
+            let evidence =
+                format!("ledger `{uid}` is at revision {revision} and was at {}", before.revision);
+            rollbacks.report(before.epoch, &evidence);
+        }
+        is_reset
+    }
 }
 
 /// The object that a ledger is known by.

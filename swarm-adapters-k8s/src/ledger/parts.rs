@@ -16,7 +16,7 @@ use serde_json::json;
 use swarm_core::parts::{Part, StoredPart};
 use swarm_core::ports::StoreError;
 
-use super::{bounded, in_time, told};
+use super::{bounded, classify_error, in_time};
 use crate::api::{API_VERSION, PartName, SwarmLedger, SwarmLedgerPart};
 
 /// How many requests about parts are under way at a time.
@@ -73,7 +73,7 @@ impl Parts {
                         .to_owned();
                     return Err(StoreError::Refused { code: "SchemaTooOld", reason });
                 }
-                Err(error) => return Err(told(self.what(name), error)),
+                Err(error) => return Err(classify_error(self.what(name), error)),
             }
         }
         Err(StoreError::Conflict { what: self.what(name) })
@@ -126,7 +126,7 @@ impl Parts {
         let found = in_time(self.what(name), self.api.get_opt(&object)).await?;
         found.map_err(|error| match error {
             kube::Error::SerdeError(detail) => unreadable(&self.ledger, name, &detail.to_string()),
-            error => told(self.what(name), error),
+            error => classify_error(self.what(name), error),
         })
     }
 
@@ -175,7 +175,7 @@ impl Parts {
         match in_time(self.what(name), self.api.delete(&object, params)).await? {
             Ok(_) => Ok(()),
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-            Err(error) => Err(told(self.what(name), error)),
+            Err(error) => Err(classify_error(self.what(name), error)),
         }
     }
 

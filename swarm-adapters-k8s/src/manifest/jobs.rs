@@ -1,6 +1,6 @@
 //! The jobs of a manifest: those of `spec.jobs` and those of the ConfigMaps that serve its sources.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
@@ -9,7 +9,6 @@ use swarm_core::{Job, JobName, Jobs, Share};
 
 use super::ManifestError;
 use super::documents::{Object, Objects};
-use super::spec;
 use crate::api::{ConfigMapKey, JobSource, SourceFormat};
 use crate::convert::{self, SpecError};
 use crate::{api, schema, yaml};
@@ -21,37 +20,25 @@ const PARAM_NAME_MAX: usize = 63;
 /// The most bytes of the value of a param.
 const PARAM_BYTES_MAX: usize = 4_096;
 
-/// The jobs, and what the planner need not know of them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct JobList {
-    pub(crate) jobs: Jobs,
-    pub(crate) run_once: BTreeSet<JobName>,
-    pub(crate) params: BTreeMap<JobName, BTreeMap<String, String>>,
-}
-
-impl JobList {
-    /// Gathers the jobs of all places. O(jobs · log jobs).
-    pub(super) fn read(
-        swarm: &Object,
-        objects: &Objects,
-        jobs: Option<Vec<spec::Job>>,
-        sources: Option<Vec<JobSource>>,
-    ) -> Result<Self, ManifestError> {
-        let mut gathering = Gathering { swarm, objects, lists: Vec::new(), entries: Vec::new() };
-        gathering.inline(jobs.unwrap_or_default())?;
-        for (index, source) in sources.into_iter().flatten().enumerate() {
-            gathering.source(&format!("spec.jobSources[{index}]"), &source)?;
-        }
-        gathering.done()
+/// Gathers the jobs of all places. O(jobs · log jobs).
+pub(super) fn read(
+    swarm: &Object,
+    objects: &Objects,
+    jobs: Vec<api::Job>,
+    sources: &[JobSource],
+) -> Result<Jobs, ManifestError> {
+    let mut gathering = Gathering { swarm, objects, lists: Vec::new(), entries: Vec::new() };
+    gathering.inline(jobs)?;
+    for (index, source) in sources.iter().enumerate() {
+        gathering.source(&format!("spec.jobSources[{index}]"), source)?;
     }
+    gathering.done()
 }
 
 /// One job, and where it stands.
 struct Entry {
     name: JobName,
     job: Job,
-    run_once: bool,
-    params: BTreeMap<String, String>,
     /// Which list, and which entry or line of it.
     place: (usize, usize),
 }
@@ -81,10 +68,10 @@ struct Gathering<'a> {
 }
 
 impl Gathering<'_> {
-    fn inline(&mut self, jobs: Vec<spec::Job>) -> Result<(), ManifestError> {
+    fn inline(&mut self, jobs: Vec<api::Job>) -> Result<(), ManifestError> {
         self.lists.push(List::Inline);
         for (number, job) in jobs.into_iter().enumerate() {
-            self.add(number, job)?;
+            self.add(number, &job)?;
         }
         Ok(())
     }
@@ -190,14 +177,14 @@ impl Gathering<'_> {
                     return Err(self.wrong(place, reason));
                 }
             };
-            self.add(number, job)?;
+            self.add(number, &job)?;
         }
         Ok(())
     }
 
     fn hostports(&mut self, place: String, text: &str) -> Result<(), ManifestError> {
         self.lists.push(List::Lines(place.clone()));
-        for (number, line) in text.lines().map(str::trim).enumerate() {
+        for (number, line) in yaml::without_mark(text).lines().map(str::trim).enumerate() {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
@@ -206,26 +193,21 @@ impl Gathering<'_> {
                 let reason = format!("line {} is `{line}`; write `host,port`", number + 1);
                 return Err(self.wrong(place, reason));
             };
-            self.add(number, from_text(name, false))?;
+            self.add(number, &from_text(name, false))?;
         }
         Ok(())
     }
 
-    fn add(&mut self, number: usize, job: spec::Job) -> Result<(), ManifestError> {
+    fn add(&mut self, number: usize, job: &api::Job) -> Result<(), ManifestError> {
         let list = self.lists.len() - 1;
-        let spec::Job { name, share, pin, priority, run_once, params } = job;
-        let params = params.unwrap_or_default();
-        let wish = api::Job { name, share, pin, priority, ..api::Job::default() };
-        let read = convert::job(&wish).and_then(|job| check_params(&params).map(|()| job));
-        let (name, job) =
-            read.map_err(|reason| self.wrong(self.lists[list].place(number), reason))?;
-        let run_once = run_once.unwrap_or_default();
-        self.entries.push(Entry { name, job, run_once, params, place: (list, number) });
+        let (name, job) = convert::job(job)
+            .map_err(|reason| self.wrong(self.lists[list].place(number), reason))?;
+        self.entries.push(Entry { name, job, place: (list, number) });
         Ok(())
     }
 
     /// Everything that was gathered, by name.
-    fn done(mut self) -> Result<JobList, ManifestError> {
+    fn done(mut self) -> Result<Jobs, ManifestError> {
         self.entries.sort_by(|a, b| a.name.cmp(&b.name));
         if let Some(pair) = self.entries.windows(2).find(|pair| pair[0].name == pair[1].name) {
             let place = |entry: &Entry| self.lists[entry.place.0].place(entry.place.1);
@@ -235,17 +217,7 @@ impl Gathering<'_> {
                 second: place(&pair[1]),
             });
         }
-        let mut list = JobList::default();
-        for Entry { name, run_once, params, .. } in &mut self.entries {
-            if *run_once {
-                list.run_once.insert(name.clone());
-            }
-            if !params.is_empty() {
-                list.params.insert(name.clone(), std::mem::take(params));
-            }
-        }
-        list.jobs = self.entries.into_iter().map(|entry| (entry.name, entry.job)).collect();
-        Ok(list)
+        Ok(self.entries.into_iter().map(|entry| (entry.name, entry.job)).collect())
     }
 
     /// What to do about a ConfigMap that is not there.
@@ -272,7 +244,7 @@ pub(super) fn labels(labels: &BTreeMap<String, String>) -> String {
 }
 
 /// A job by its name alone, or with its share behind the name, as in `cnbc:100`.
-fn from_text(text: String, has_suffixes: bool) -> spec::Job {
+fn from_text(text: String, has_suffixes: bool) -> api::Job {
     let suffix = text.rsplit_once(':').filter(|_| has_suffixes);
     let share = suffix.and_then(|(name, digits)| {
         let percent = digits.parse::<u8>().ok().filter(|n| n.to_string() == digits)?;
@@ -282,7 +254,7 @@ fn from_text(text: String, has_suffixes: bool) -> spec::Job {
         Some((name, percent)) => (name, Some(percent)),
         None => (text, None),
     };
-    spec::Job { name, share, pin: None, priority: None, run_once: None, params: None }
+    api::Job { name, share, ..api::Job::default() }
 }
 
 /// The name of the job that `host,port` stands for, `None` if it is nothing of the kind.
@@ -298,11 +270,11 @@ fn hostport(line: &str) -> Option<String> {
 }
 
 fn job_schema(place: &str) -> Result<JSONSchemaProps, SpecError> {
-    schema::of::<spec::Job>()
+    schema::of::<api::Job>()
         .map_err(|error| SpecError { place: place.to_owned(), reason: error.to_string() })
 }
 
-fn from_map(number: usize, schema: &JSONSchemaProps, item: &Value) -> Result<spec::Job, String> {
+fn from_map(number: usize, schema: &JSONSchemaProps, item: &Value) -> Result<api::Job, String> {
     schema::check_item(number, schema, item)?;
     serde_path_to_error::deserialize(item).map_err(|error| {
         yaml::printable(&format!("field `[{number}].{}`: {}", error.path(), error.inner()))

@@ -5,12 +5,13 @@ use std::error::Error;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use serde_json::{Value, json};
+use swarm_core::Jobs;
 
 use super::ManifestError;
 use super::documents::{Object, Objects};
-use super::jobs::JobList;
-use super::spec;
-use crate::api::{self, ProtocolSpec, Swarm};
+use super::jobs;
+use crate::api::Swarm;
+use crate::convert;
 
 /// Why the jobs of a Swarm cannot be told. Each is a sentence for a person.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,21 +27,16 @@ pub(crate) enum SourceError {
 pub(crate) fn jobs_in_namespace(
     swarm: &Swarm,
     config_maps: impl IntoIterator<Item = ConfigMap>,
-) -> Result<JobList, SourceError> {
+) -> Result<Jobs, SourceError> {
     let objects = Objects::of_namespace(config_maps.into_iter().map(object));
     let value = json!({"kind": "Swarm", "metadata": {"name": swarm.name_any()}});
     let owner = Object { document: 0, value };
-    let inline = swarm.spec.jobs.iter().map(entry).collect();
-    let sources = Some(swarm.spec.job_sources.clone());
-    let list = JobList::read(&owner, &objects, Some(inline), sources).map_err(told)?;
-    let finite = list.run_once.first().filter(|_| swarm.protocol() == ProtocolSpec::Plain);
-    if let Some(job) = finite {
-        return Err(SourceError::Invalid(format!(
-            "job `{job}` has `runOnce`, which needs workers that tell when it is done: write \
-             worker.protocol: Session, or leave `runOnce` out"
-        )));
-    }
-    Ok(list)
+    let inline = swarm.spec.jobs.clone();
+    let jobs =
+        jobs::read(&owner, &objects, inline, &swarm.spec.job_sources).map_err(classify_error)?;
+    convert::check_run_once(&jobs, swarm.protocol())
+        .map_err(|error| SourceError::Invalid(error.reason))?;
+    Ok(jobs)
 }
 
 fn object(map: ConfigMap) -> Value {
@@ -51,12 +47,7 @@ fn object(map: ConfigMap) -> Value {
     })
 }
 
-fn entry(job: &api::Job) -> spec::Job {
-    let api::Job { name, share, pin, priority, run_once, params } = job.clone();
-    spec::Job { name, share, pin, priority, run_once, params }
-}
-
-fn told(error: ManifestError) -> SourceError {
+fn classify_error(error: ManifestError) -> SourceError {
     match error {
         ManifestError::NoSource { source, .. } => SourceError::Missing(source.to_string()),
         ManifestError::Spec { source, .. } => SourceError::Invalid(source.to_string()),
@@ -92,7 +83,7 @@ mod tests {
             config_map("peers-5h7k", "peers", "a.example,80"),
             config_map("stranger", "y", "no list"),
         ];
-        let jobs = jobs_in_namespace(&swarm(BOTH), maps).unwrap().jobs;
+        let jobs = jobs_in_namespace(&swarm(BOTH), maps).unwrap();
         let names: Vec<_> = jobs.keys().map(ToString::to_string).collect();
         assert_eq!(names, ["a.example:80", "bbc", "cnbc", "own"]);
         assert_eq!(jobs["cnbc"].share.map(swarm_core::Share::percent), Some(50));
@@ -103,9 +94,9 @@ mod tests {
         let source = "worker: {protocol: Session}\n\
                       jobSources: [{configMap: {name: more, key: jobs}}]";
         let map = config_map("more", "x", "[{name: a, runOnce: true, params: {b: c}}]");
-        let list = jobs_in_namespace(&swarm(source), [map]).unwrap();
-        assert!(list.run_once.contains("a") && !list.run_once.contains("own"));
-        assert_eq!(list.params["a"]["b"], "c");
+        let jobs = jobs_in_namespace(&swarm(source), [map]).unwrap();
+        assert!(jobs["a"].run_once && !jobs["own"].run_once);
+        assert_eq!(jobs["a"].params["b"], "c");
     }
 
     #[test]
@@ -157,7 +148,7 @@ mod tests {
         let text = lines.join("\n");
         let source = "jobSources: [{configMap: {name: more, key: jobs}}]";
         let map = config_map("more", "x", &text);
-        let jobs = jobs_in_namespace(&swarm(source), [map]).unwrap().jobs;
+        let jobs = jobs_in_namespace(&swarm(source), [map]).unwrap();
         assert_eq!(jobs.len(), 20_001);
         let worker = |n: u32| {
             let name = format!("swarm-worker-{n}");

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::documents::{Object, Objects};
-use super::{ManifestError, bounded, jobs, spec};
-use crate::api::{PodsRef, RefreshMode, WorkloadRef};
+use super::{ManifestError, bounded, jobs};
+use crate::api::{PodsRef, PoolSpec, WorkloadRef};
 use crate::convert::SpecError;
 
 /// The workers of a pool, as far as the file tells.
@@ -22,9 +22,9 @@ impl WorkerPool {
     pub(super) fn read(
         objects: &Objects,
         swarm: &Object,
-        pool: spec::Pool,
+        pool: PoolSpec,
     ) -> Result<Self, ManifestError> {
-        let spec::Pool { stateful_set, deployment, pods } = pool;
+        let PoolSpec { stateful_set, deployment, pods } = pool;
         match (stateful_set, deployment, pods) {
             (Some(set), _, _) => Self::of_workload(objects, swarm, "StatefulSet", set),
             (_, Some(deployment), _) => Self::of_workload(objects, swarm, "Deployment", deployment),
@@ -57,36 +57,6 @@ impl WorkerPool {
         let workers = u32::try_from(found).ok().filter(|count| 0 < *count);
         Ok(Self { name: swarm.name().to_owned(), workers, first_slot: 0 })
     }
-}
-
-/// Checks what parts of a spec say together.
-pub(super) fn check(
-    pool: &spec::Pool,
-    replicas: Option<i64>,
-    refresh: RefreshMode,
-) -> Result<(), SpecError> {
-    let wrong = |place: &str, reason: &str| {
-        Err(SpecError { place: place.to_owned(), reason: reason.to_owned() })
-    };
-    let spec::Pool { stateful_set, deployment, pods } = pool;
-    let named = [stateful_set.is_some(), deployment.is_some(), pods.is_some()];
-    if named.into_iter().filter(|it| *it).count() != 1 {
-        let one = "write exactly one of `statefulSet: {name}`, `deployment: {name}` and \
-                   `pods: {matchLabels}`";
-        return wrong("spec.pool", one);
-    }
-    if pods.is_some() && replicas.is_some() {
-        let reason = "nothing scales pods that go by labels; leave it out and add or delete pods";
-        return wrong("spec.replicas", reason);
-    }
-    let replaces = matches!(refresh, RefreshMode::Evict | RefreshMode::Delete);
-    if stateful_set.is_none() && replaces {
-        let reason = "Evict and Delete need pool.statefulSet: elsewhere the successor of a pod has \
-                      another name and finds no jobs under it when it starts; write HotReload or \
-                      None";
-        return wrong("spec.refresh.mode", reason);
-    }
-    Ok(())
 }
 
 fn wrong(swarm: &Object) -> impl Fn(SpecError) -> ManifestError {

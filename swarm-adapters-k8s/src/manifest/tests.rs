@@ -1,12 +1,16 @@
 //! Manifests as people write them, and the mistakes they make.
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    JSONSchemaProps, JSONSchemaPropsOrArray,
-};
 use proptest::prelude::*;
 use proptest::sample::Index;
+use serde_json::{Value, json};
+use swarm_core::{Rules, Timing};
 
 use super::*;
+
+/// What a cluster would run.
+fn parse(text: &str, name: Option<&str>) -> Result<Manifest, ManifestError> {
+    super::parse(text, name, Home::Cluster)
+}
 
 const GOOD: &str = r"
 apiVersion: swarm.k8slab.info/v1alpha1
@@ -121,33 +125,66 @@ fn everything_a_manifest_can_say_is_read() {
 
 #[test]
 fn what_is_not_said_has_the_documented_default() {
-    let manifest = parse(GOOD, None).unwrap();
-    let Manifest { desired, handover, pacing, runner, first_slot, .. } = manifest;
-    let replication = desired.replication;
+    let Manifest { desired, lease, runner, first_slot, .. } = parse(GOOD, None).unwrap();
     let secs = std::time::Duration::from_secs;
     assert_eq!((desired.rules, desired.timing), (Rules::default(), Timing::default()));
     assert_eq!((desired.timing.initial_wait, desired.timing.return_grace), (secs(60), secs(30)));
-    assert_eq!((handover.release_timeout, handover.stop_timeout), (secs(60), secs(5)));
-    assert_eq!((handover.lease_duration, handover.lease_renew), (secs(20), secs(4)));
-    assert_eq!((pacing.batch_window, pacing.paused), (secs(1), false));
+    assert_eq!((desired.timing.release_timeout, lease.stop_timeout), (secs(60), secs(5)));
+    assert_eq!((lease.duration, lease.renew), (secs(20), secs(4)));
+    assert_eq!((desired.batch_window, desired.paused), (secs(1), false));
+    let replication = desired.replication;
     assert_eq!((replication, runner, first_slot), (swarm_core::Replication::One, Runner::Log, 0));
 }
 
+/// The same cases that a scenario lays before a real API server.
 #[test]
-fn what_a_cluster_takes_from_sessions_only_is_noted() {
-    let notes = |fields: &str| {
-        let text = GOOD.replace("  worker: {runner: {log: {}}}", fields);
-        parse(&text, None).unwrap().notes.remove(0)
+fn a_file_is_accepted_or_refused_as_the_api_server_does_it() {
+    let cases: Vec<Value> =
+        serde_yaml::from_str(include_str!("../../../testing/specs.yaml")).unwrap();
+    assert!(60 < cases.len(), "only {} cases", cases.len());
+    for case in cases {
+        let mut spec = json!({"jobs": [{"name": "a"}], "pool": {"statefulSet": {"name": "w"}}});
+        for (field, value) in case["spec"].as_object().unwrap() {
+            spec[field] = value.clone();
+        }
+        let swarm = json!({
+            "apiVersion": crate::api::API_VERSION, "kind": "Swarm", "metadata": {"name": "cases"}, "spec": spec,
+        });
+        let text = swarm.to_string();
+        match case["file"].as_str() {
+            None => {
+                let read = parse(&text, None);
+                assert!(read.is_ok(), "{}: {}", case["spec"], message(&text));
+            }
+            Some(expected) => {
+                assert!(parse(&text, None).is_err(), "{} was accepted", case["spec"]);
+                let message = message(&text);
+                assert!(message.contains(expected), "{message}, not: {expected}");
+            }
+        }
+        assert_eq!(case["file"].is_null(), case["server"].is_null(), "{case}");
+    }
+}
+
+#[test]
+fn leases_on_one_machine_may_be_renewed_a_little_more_often() {
+    let renewed = |every: &str| {
+        let handover = format!("  handover: {{lease: {{renew: {every}}}}}\n  pool:");
+        let text = GOOD.replace("  pool:", &handover);
+        [Home::Cluster, Home::Machine].map(|home| super::parse(&text, None, home).is_ok())
     };
-    let exclusive = "  handover: {policy: Exclusive}\n  worker: {protocol: Session}";
-    assert_eq!(notes(exclusive), "Service `swarm-worker` is passed over");
-    let parse = |text: &str| parse(&GOOD.replace("  pool:", text), None).unwrap().notes;
-    let note =
-        "a cluster takes `handover.policy: Exclusive` only beside `worker.protocol: Session`";
-    assert_eq!(parse("  handover: {policy: Exclusive}\n  pool:")[1], note);
-    let once = "    - {name: once, runOnce: true}\n  pool:";
-    let note = "a cluster takes `runOnce` only beside `worker.protocol: Session`";
-    assert_eq!(parse(once)[1], note);
+    assert_eq!((renewed("500ms"), renewed("499ms")), ([true, true], [false, true]));
+    assert_eq!((renewed("300ms"), renewed("299ms")), ([false, true], [false, false]));
+}
+
+#[test]
+fn a_name_that_is_no_label_is_refused() {
+    let named = |name: &str| GOOD.replacen("name: streams", &format!("name: {name}"), 1);
+    assert!(parse(&named(&"s".repeat(63)), None).is_ok());
+    let long = message(&named(&"s".repeat(64)));
+    assert!(long.ends_with("metadata.name: it has 64 characters; write at most 63"), "{long}");
+    let pool = GOOD.replace("{name: swarm-worker}}", &format!("{{name: {}}}}}", "w".repeat(204)));
+    assert!(message(&pool).contains("the name has 204 characters; at most 203 fit"));
 }
 
 #[test]
@@ -300,33 +337,16 @@ proptest! {
     }
 }
 
-/// Which fields `known` has that `ours` does not, or has as something else.
-fn missing(path: &str, known: &JSONSchemaProps, ours: &JSONSchemaProps, found: &mut Vec<String>) {
-    if known.type_ != ours.type_ {
-        found.push(format!("{path}: {:?} is {:?}", known.type_, ours.type_));
-    }
-    for (field, known) in known.properties.iter().flatten() {
-        match ours.properties.as_ref().and_then(|ours| ours.get(field)) {
-            Some(ours) => missing(&format!("{path}.{field}"), known, ours, found),
-            None => found.push(format!("{path}.{field}")),
-        }
-    }
-    if let (
-        Some(JSONSchemaPropsOrArray::Schema(known)),
-        Some(JSONSchemaPropsOrArray::Schema(ours)),
-    ) = (&known.items, &ours.items)
-    {
-        missing(&format!("{path}[]"), known, ours, found);
-    }
-}
-
+/// A field that works on one machine only is not in the CRD, and no other is left out.
 #[test]
-fn whatever_the_crd_knows_a_manifest_knows_too() {
+fn the_crd_has_every_field_but_those_for_one_machine() {
     let [swarm, ..] = crate::api::crds();
     let schema = swarm.spec.versions.into_iter().next().unwrap().schema.unwrap();
-    let crd = schema.open_api_v3_schema.unwrap().properties.unwrap();
-    let ours = schema::of::<spec::Document>().unwrap().properties.unwrap();
-    let mut found = Vec::new();
-    missing("spec", &crd["spec"], &ours["spec"], &mut found);
-    assert_eq!(found, Vec::<String>::new());
+    let root = schema.open_api_v3_schema.unwrap().properties.unwrap();
+    let fields = |schema: &JSONSchemaProps| -> Vec<_> {
+        schema.properties.iter().flatten().map(|(field, _)| field.clone()).collect()
+    };
+    let mut ours = fields(&schema::of::<SwarmSpec>().unwrap());
+    ours.retain(|field| !crate::api::ONLY_LOCAL.contains(&field.as_str()));
+    assert_eq!(fields(&root["spec"]), ours);
 }

@@ -12,12 +12,12 @@ use kube::core::{ApiResource, DynamicObject};
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
 use swarm_core::handover::SessionId;
-use swarm_core::ports::{SessionViews, ViewTold};
+use swarm_core::ports::{SessionViews, ViewUpdate};
 use swarm_core::session::{Granted, WorkerView};
 use swarm_core::{JobName, Token};
 
 use crate::api::{self, GrantedJob, WorkerViewSpec};
-use crate::controller::Clients;
+use crate::client::Clients;
 use crate::watch::pauses;
 
 type Events = BoxStream<'static, watcher::Result<Event<DynamicObject>>>;
@@ -47,13 +47,13 @@ impl KubeSessionViews {
     }
 
     /// What an event says; `None` if it says nothing new.
-    fn take_in(&mut self, event: Event<DynamicObject>) -> Option<ViewTold> {
+    fn take_in(&mut self, event: Event<DynamicObject>) -> Option<ViewUpdate> {
         match event {
             Event::Init => self.is_listed = false,
             Event::InitApply(object) | Event::Apply(object) => {
                 (self.is_listed, self.is_there) = (true, true);
                 return Some(match parse(object, &self.session) {
-                    Ok(view) => ViewTold::View(view.into()),
+                    Ok(view) => ViewUpdate::View(view.into()),
                     Err(reason) => self.unreadable(&reason),
                 });
             }
@@ -66,15 +66,15 @@ impl KubeSessionViews {
         None
     }
 
-    fn unreadable(&self, reason: &str) -> ViewTold {
+    fn unreadable(&self, reason: &str) -> ViewUpdate {
         let name = &self.session;
-        ViewTold::Unreadable(format!("WorkerView `{name}` is no view of this session: {reason}"))
+        ViewUpdate::Unreadable(format!("WorkerView `{name}` is no view of this session: {reason}"))
     }
 }
 
 #[async_trait]
 impl SessionViews for KubeSessionViews {
-    async fn changed(&mut self) -> ViewTold {
+    async fn changed(&mut self) -> ViewUpdate {
         loop {
             match self.events.next().await {
                 Some(Ok(event)) => {
@@ -120,7 +120,7 @@ fn parse(object: DynamicObject, session: &SessionId) -> Result<WorkerView, Strin
     let granted = |(name, job): (String, GrantedJob)| {
         let GrantedJob { token, run_once, params } = job;
         let name = JobName::new(&name).map_err(|error| error.to_string())?;
-        Ok((name, Granted { token: Token(token), run_once, params }))
+        Ok((name, Granted { token: Token(token), run_once, params: params.into() }))
     };
     Ok(WorkerView {
         session: session.clone(),
@@ -146,10 +146,14 @@ mod tests {
         let session = SessionId::new("pod", 1);
         let view =
             |jobs: &Value| json!({"session": session.to_string(), "revision": 7, "jobs": jobs});
-        let jobs = json!({"a": {"token": u64::MAX, "runOnce": true, "params": {"k": "v"}}});
-        let parsed = parse(object(&view(&jobs)), &session).unwrap();
+        let jobs = json!({"a": {
+            "token": u64::MAX, "runOnce": true, "params": {"k": "v"}, "of a newer version": [1],
+        }});
+        let mut newer = view(&jobs);
+        newer["of a newer version"] = json!({});
+        let parsed = parse(object(&newer), &session).unwrap();
         assert_eq!((parsed.incarnation, parsed.revision), (0, 7));
-        let params = [("k".to_owned(), "v".to_owned())].into();
+        let params = [("k".to_owned(), "v".to_owned())].into_iter().collect();
         let granted = Granted { token: Token(u64::MAX), run_once: true, params };
         assert_eq!(parsed.jobs, [("a".parse().unwrap(), granted)].into());
 

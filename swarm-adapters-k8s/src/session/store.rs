@@ -10,20 +10,21 @@ use async_trait::async_trait;
 use k8s_openapi::api::coordination::v1::Lease as Object;
 use kube::Api;
 use kube::api::PostParams;
-use swarm_core::JobName;
+use swarm_core::Position;
 use swarm_core::handover::{Lease, LeaseTerms, LeaseVersion, LeaseWrite, SessionId};
-use swarm_core::ports::{Position, SessionStore, StoreError};
+use swarm_core::ports::{SessionStore, StoreError};
+use swarm_core::session::Former;
 
 use super::{seen, version, written};
 use crate::api::WorkerView;
-use crate::controller::Clients;
+use crate::client::Clients;
 
 /// One session's place in the API server.
 #[derive(Debug)]
 pub struct KubeSession {
     session: SessionId,
     terms: LeaseTerms,
-    culprit: Option<JobName>,
+    former: Former,
     leases: Api<Object>,
     views: Api<WorkerView>,
     /// The UID of our Lease, once it was seen.
@@ -31,20 +32,20 @@ pub struct KubeSession {
 }
 
 impl KubeSession {
-    /// A session in `namespace` that lives by `terms`. `culprit` is the job that it believes to
-    /// have crashed its predecessor in the same pod; it is told with every write.
+    /// A session in `namespace` that lives by `terms`. What it knows of the `former` one in its place
+    /// is written every time.
     #[must_use]
     pub fn new(
         clients: &Clients,
         namespace: &str,
         session: SessionId,
         terms: LeaseTerms,
-        culprit: Option<JobName>,
+        former: Former,
     ) -> Self {
         let client = clients.control();
         let leases = Api::namespaced(client.clone(), namespace);
         let views = Api::namespaced(client.clone(), namespace);
-        Self { session, terms, culprit, leases, views, uid: Mutex::default() }
+        Self { session, terms, former, leases, views, uid: Mutex::default() }
     }
 
     fn what(&self) -> String {
@@ -65,7 +66,7 @@ impl KubeSession {
 #[async_trait]
 impl SessionStore for KubeSession {
     async fn write(&self, write: &LeaseWrite) -> Result<LeaseVersion, StoreError> {
-        let mut object = written(&self.session, write, &self.terms, self.culprit.as_ref());
+        let mut object = written(&self.session, write, &self.terms, &self.former);
         let params = PostParams::default();
         let answer = if write.expected.is_some() {
             // Whoever expects a version has seen the object. Without its UID nothing would keep
@@ -78,7 +79,7 @@ impl SessionStore for KubeSession {
         } else {
             self.leases.create(&params, &object).await
         };
-        let object = answer.map_err(|error| told_apart(self.what(), error))?;
+        let object = answer.map_err(|error| classify_error(self.what(), error))?;
         self.keep(&object);
         version(&object).ok_or_else(|| no_answer(self.what(), "the answer has no version"))
     }
@@ -86,7 +87,7 @@ impl SessionStore for KubeSession {
     async fn read(&self) -> Result<Option<Lease>, StoreError> {
         let name = self.session.to_string();
         let found = self.leases.get_opt(&name).await;
-        let found = found.map_err(|error| told_apart(self.what(), error))?;
+        let found = found.map_err(|error| classify_error(self.what(), error))?;
         let Some(object) = found else { return Ok(None) };
         let seen = seen(&object).map_err(|reason| no_answer(self.what(), &reason))?;
         self.keep(&object);
@@ -97,7 +98,7 @@ impl SessionStore for KubeSession {
     async fn position(&self) -> Result<Option<Position>, StoreError> {
         let what = || format!("WorkerView `{}`", self.session);
         let found = self.views.get_opt(&self.session.to_string()).await;
-        let found = found.map_err(|error| told_apart(what(), error))?;
+        let found = found.map_err(|error| classify_error(what(), error))?;
         let Some(spec) = found.map(|view| view.spec) else { return Ok(None) };
         let number = |value: i64| {
             u64::try_from(value).map_err(|_| no_answer(what(), &format!("{value} is no counter")))
@@ -113,7 +114,7 @@ fn no_answer(what: String, reason: &str) -> StoreError {
 
 /// A failure by what a worker can do about it. What is neither a change nor a refusal passes, such
 /// as the failures of an API server that has too much to do.
-fn told_apart(what: String, error: kube::Error) -> StoreError {
+fn classify_error(what: String, error: kube::Error) -> StoreError {
     let refused = |advice: &str, message: &str| StoreError::Refused {
         code: "SessionRefused",
         reason: format!("{what} is refused: {message}{advice}"),
@@ -140,7 +141,7 @@ mod tests {
 
     fn told(code: u16, reason: &str) -> StoreError {
         let status = Status::failure("it says why", reason).with_code(code);
-        told_apart("Lease `x`".to_owned(), kube::Error::Api(status.boxed()))
+        classify_error("Lease `x`".to_owned(), kube::Error::Api(status.boxed()))
     }
 
     #[test]

@@ -37,7 +37,14 @@ impl Refreshed {
     /// Adds the sessions that have not acknowledged what was published for them.
     pub(crate) fn add_sessions(&mut self, stale: &[String]) {
         self.stale.extend_from_slice(stale);
-        if self.is_under_way() && !stale.is_empty() {
+        if !stale.is_empty() {
+            self.look_in_time();
+        }
+    }
+
+    /// Looks again in time to report workers that do not answer.
+    pub(crate) fn look_in_time(&mut self) {
+        if self.is_under_way() {
             let left = ANSWERS_WITHIN.saturating_sub(self.since_change);
             self.look_in = self.look_in.into_iter().chain([left]).min();
         }

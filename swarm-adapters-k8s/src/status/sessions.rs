@@ -19,7 +19,7 @@ pub struct Unanswered {
 
 /// What there is to say about sessions after a turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SessionsTold {
+pub struct SessionReport {
     /// Jobs that are on their way from one worker to another.
     pub moving: usize,
     /// Jobs that are done.
@@ -44,7 +44,7 @@ pub struct SessionsTold {
     pub is_exclusive: bool,
 }
 
-impl SessionsTold {
+impl SessionReport {
     /// What is to be said before anything else but a pool that is not complete.
     pub(super) fn verdict(&self) -> Option<Verdict> {
         self.all().next()
@@ -112,22 +112,22 @@ impl SessionsTold {
 mod tests {
     use super::*;
 
-    fn told(sessions: &SessionsTold) -> Vec<String> {
+    fn told(sessions: &SessionReport) -> Vec<String> {
         let parts = sessions.parts().into_iter();
         parts.map(|it| format!("{}={} {}", it.kind, it.status, it.message)).collect()
     }
 
     #[test]
     fn each_trouble_is_a_condition_that_says_what_helps() {
-        assert_eq!(told(&SessionsTold::default()), Vec::<String>::new());
+        assert_eq!(told(&SessionReport::default()), Vec::<String>::new());
         let since = "2026-01-01T10:20:30Z".parse().unwrap();
-        let sessions = SessionsTold {
+        let sessions = SessionReport {
             too_long: vec![("w-0".into(), Duration::from_secs(30))],
             lease: Duration::from_secs(20),
             held_back: 4,
             unanswered: vec![Unanswered { worker: "w-1".into(), since, jobs: 2 }],
             is_exclusive: true,
-            ..SessionsTold::default()
+            ..SessionReport::default()
         };
         let all = told(&sessions);
         let words = |n: usize, words: &[&str]| words.iter().all(|word| all[n].contains(word));
@@ -137,7 +137,7 @@ mod tests {
         );
         assert!(words(1, &["RevocationHeld=True 4 workers are silent"]), "{all:?}");
         assert!(words(2, &["w-1", "since 10:20:30 UTC, 2 jobs", "Delete the pod"]), "{all:?}");
-        let weaker = SessionsTold { is_exclusive: false, ..sessions };
+        let weaker = SessionReport { is_exclusive: false, ..sessions };
         assert!(told(&weaker)[2].contains("after handover.releaseTimeout"));
     }
 }

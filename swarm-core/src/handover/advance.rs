@@ -3,12 +3,11 @@
 //! A move takes two writes: the first asks holders to let go, the second turns every job whose
 //! holder has let go straight into the next grant.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::{
-    Cell, CellEvent, Cells, Change, Proof, Record, Refusal, Rule, Rules, Save, SessionId, Then,
-    strikes,
+    Cell, CellEvent, Cells, Change, Proof, Record, Refusal, Save, SessionId, Then, strikes,
 };
 use crate::merge::side_by_side;
 use crate::{JobName, Slot, Token};
@@ -32,8 +31,6 @@ pub struct HandoverTerms {
     pub release_timeout: Duration,
     /// How long jobs wait for the worker of their slot to come back.
     pub return_grace: Duration,
-    /// The rules in force.
-    pub rules: Rules,
 }
 
 impl Default for HandoverTerms {
@@ -42,7 +39,6 @@ impl Default for HandoverTerms {
             policy: Policy::default(),
             release_timeout: Duration::from_mins(1),
             return_grace: Duration::from_secs(30),
-            rules: Rules::default(),
         }
     }
 }
@@ -65,7 +61,7 @@ pub enum Place {
 pub struct Evidence {
     /// The highest revision it acknowledged in this life of the ledger.
     pub acked: u64,
-    /// The finite jobs it finished, with the token they ran under.
+    /// The jobs it says it finished, with the token they ran under.
     pub finished: BTreeMap<JobName, Token>,
     /// Why the session has ended, if it has: closed, fenced, or its process ended.
     pub ended: Option<Proof>,
@@ -77,13 +73,16 @@ pub struct Evidence {
 
 /// What a turn has to go by.
 #[derive(Clone, Copy, Debug)]
-pub struct Sight<'a> {
+pub struct StepInputs<'a> {
     /// Where every job should be. A job that stands in the ledger and not here is let go.
     pub goal: &'a BTreeMap<JobName, Place>,
     /// What is known of sessions. Nothing is known of one that does not stand here.
     pub evidence: &'a BTreeMap<SessionId, Evidence>,
     /// For how long the observer has seen each cell as it is; zero for one that is missing.
     pub ages: &'a BTreeMap<JobName, Duration>,
+    /// The run-to-completion jobs. No other can be finished, and one that was finished and does not
+    /// stand here any more is free again.
+    pub run_once: &'a BTreeSet<JobName>,
 }
 
 /// The next write that brings `cells` closer to the goal, or `None` if there is nothing to write
@@ -92,7 +91,7 @@ pub struct Sight<'a> {
 /// Repeating it with the same arguments gives the same write. O(jobs · log sessions), and O(log jobs)
 /// for each job that changes.
 #[must_use]
-pub fn advance(cells: &Cells, sight: &Sight<'_>, terms: &HandoverTerms) -> Option<Save> {
+pub fn advance(cells: &Cells, sight: &StepInputs<'_>, terms: &HandoverTerms) -> Option<Save> {
     let mut change = Change::of(cells);
     let fresh = Record { cell: Cell::Free { token: cells.first_token }, strikes: 0 };
     for (job, record, goal) in side_by_side(&cells.jobs, sight.goal) {
@@ -106,7 +105,7 @@ pub fn advance(cells: &Cells, sight: &Sight<'_>, terms: &HandoverTerms) -> Optio
     change.finish()
 }
 
-fn has_ended(sight: &Sight<'_>, session: &SessionId) -> bool {
+fn has_ended(sight: &StepInputs<'_>, session: &SessionId) -> bool {
     sight.evidence.get(session).is_some_and(|evidence| evidence.ended.is_some())
 }
 
@@ -115,30 +114,38 @@ struct Turn<'a> {
     job: &'a JobName,
     record: &'a Record,
     goal: Option<&'a Place>,
-    sight: &'a Sight<'a>,
+    sight: &'a StepInputs<'a>,
     terms: &'a HandoverTerms,
 }
 
 impl Turn<'_> {
     fn take(&self, change: &mut Change<'_>) -> Result<(), Refusal> {
         match &self.record.cell {
-            Cell::Granted { session, token } => self.of_holder(change, session, *token, None),
+            Cell::Granted { session, token } => self.advance_held(change, session, *token, None),
             Cell::Releasing { session, token, since } => {
-                self.of_holder(change, session, *token, Some(*since))
+                self.advance_held(change, session, *token, Some(*since))
             }
             Cell::Free { .. } | Cell::Hold { .. } | Cell::Quarantined { .. } => {
-                self.of_nobody(change)
+                self.advance_unheld(change)
             }
             Cell::Everywhere { .. } if self.is_for_all() => Ok(()),
             Cell::Everywhere { .. } => self.step(change, &CellEvent::Release),
-            Cell::Done { .. } if self.is_wanted() => Ok(()),
-            Cell::Done { .. } => change.remove(self.job),
+            Cell::Done { .. } if !self.is_wanted() => change.remove(self.job),
+            Cell::Done { .. } if self.runs_once() => Ok(()),
+            Cell::Done { .. } => {
+                self.step(change, &CellEvent::Reopen)?;
+                self.advance_unheld(change)
+            }
         }
     }
 
     /// For how long its cell has been seen as it is.
     fn age(&self) -> Duration {
         self.sight.ages.get(self.job).copied().unwrap_or_default()
+    }
+
+    fn runs_once(&self) -> bool {
+        self.sight.run_once.contains(self.job)
     }
 
     fn is_wanted(&self) -> bool {
@@ -164,7 +171,7 @@ impl Turn<'_> {
         }
     }
 
-    fn of_nobody(&self, change: &mut Change<'_>) -> Result<(), Refusal> {
+    fn advance_unheld(&self, change: &mut Change<'_>) -> Result<(), Refusal> {
         match self.place() {
             Some((slot, Some(session))) => {
                 self.step(change, &CellEvent::Grant { session: session.clone(), slot })
@@ -179,7 +186,7 @@ impl Turn<'_> {
         }
     }
 
-    fn of_holder(
+    fn advance_held(
         &self,
         change: &mut Change<'_>,
         holder: &SessionId,
@@ -188,10 +195,14 @@ impl Turn<'_> {
     ) -> Result<(), Refusal> {
         let nothing = Evidence::default();
         let evidence = self.sight.evidence.get(holder).unwrap_or(&nothing);
-        if evidence.finished.get(self.job) == Some(&token) {
+        let is_finished = evidence.finished.get(self.job) == Some(&token);
+        if is_finished && self.runs_once() {
             return self.step(change, &CellEvent::Finish { session: holder.clone(), token });
         }
+        // Whoever calls another job finished does not run it any more, as when `run_once` was taken
+        // away meanwhile: it is released, and granted again.
         let stays = self.place().is_some_and(|(_, session)| session == Some(holder));
+        let stays = stays && !is_finished;
         let Some(proof) = self.proof(holder, evidence, since, stays) else {
             return if stays { Ok(()) } else { self.step(change, &CellEvent::Release) };
         };
@@ -221,11 +232,9 @@ impl Turn<'_> {
         since: Option<u64>,
         stays: bool,
     ) -> Option<Proof> {
-        let HandoverTerms { policy, release_timeout, return_grace, rules } = *self.terms;
-        let acked = |since: u64| {
-            let revision = if rules.keep(Rule::AckBeforeGrant) { evidence.acked } else { since };
-            (since <= revision).then_some(Proof::Acknowledged { revision })
-        };
+        let HandoverTerms { policy, release_timeout, return_grace } = *self.terms;
+        let revision = evidence.acked;
+        let acked = |since: u64| (since <= revision).then_some(Proof::Acknowledged { revision });
         let is_gone = || evidence.gone_for.is_some_and(|gone| return_grace <= gone);
         let weaker = || match policy {
             Policy::AtLeastOnce if !stays && is_gone() => Some(Proof::Gone),

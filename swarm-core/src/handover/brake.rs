@@ -15,6 +15,11 @@ const RATE_PERCENT: usize = 10;
 /// For how many lease durations nobody is revoked.
 const DURATIONS_HELD: u32 = 2;
 
+/// How many of `all` workers may fail at a time before a common fault is more likely.
+pub(crate) fn few(all: usize) -> usize {
+    SILENT_MAX.max(all.saturating_mul(SILENT_PERCENT_MAX) / 100)
+}
+
 /// How the observer itself is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Health {
@@ -58,8 +63,7 @@ impl Brake {
         self.lately.retain(|_, at| now.since(*at) < terms.duration);
         let lately = self.lately.keys().filter(|session| !silent.contains(*session)).count();
         let all = total.saturating_add(lately);
-        let few = SILENT_MAX.max(all.saturating_mul(SILENT_PERCENT_MAX) / 100);
-        if silent.len() + lately <= few && health == Health::Good {
+        if silent.len() + lately <= few(all) && health == Health::Good {
             self.engaged = None;
             for session in silent {
                 self.lately.entry(session.clone()).or_insert(now);

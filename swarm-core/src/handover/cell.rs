@@ -85,6 +85,8 @@ pub enum CellEvent {
         /// What becomes of the job in the same change.
         then: Then,
     },
+    /// A job that is done is no run-to-completion job any more: it is free.
+    Reopen,
     /// The holder says that a finite job is finished.
     Finish {
         /// Who says so.
@@ -143,7 +145,7 @@ pub enum Then {
 
 /// The circumstances of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Circumstances {
+pub struct StepContext {
     /// The revision that the ledger will have after the change this step is part of.
     pub revision: u64,
     /// How long the observer has seen the cell as it is.
@@ -242,7 +244,7 @@ impl Cell {
     /// # Errors
     ///
     /// [`Refusal`] if the event does not apply, or would take a job from its holder without proof.
-    pub fn step(&self, event: &CellEvent, circumstances: &Circumstances) -> Result<Self, Refusal> {
+    pub fn step(&self, event: &CellEvent, circumstances: &StepContext) -> Result<Self, Refusal> {
         match event {
             CellEvent::Grant { session, slot } => self.grant(session, *slot, circumstances),
             CellEvent::GrantToAll => self.grant_to_all(),
@@ -251,11 +253,12 @@ impl Cell {
                 self.end(session, *proof, circumstances.policy)?;
                 Ok(self.then(then))
             }
+            CellEvent::Reopen => Ok(self.reopen()),
             CellEvent::Finish { session, token } => self.finish(session, *token),
         }
     }
 
-    fn grant(&self, to: &SessionId, at: Slot, now: &Circumstances) -> Result<Self, Refusal> {
+    fn grant(&self, to: &SessionId, at: Slot, now: &StepContext) -> Result<Self, Refusal> {
         let still = |span: Duration| span.checked_sub(now.age).filter(|left| !left.is_zero());
         match self {
             Self::Granted { session, .. } if session == to => return Ok(self.clone()),
@@ -288,7 +291,7 @@ impl Cell {
         }
     }
 
-    fn release(&self, now: &Circumstances) -> Self {
+    fn release(&self, now: &StepContext) -> Self {
         let revision = now.revision;
         match self {
             Self::Hold { span, token, .. } if *span <= now.age => Self::Free { token: *token },
@@ -343,6 +346,18 @@ impl Cell {
             }
             Then::Hold { slot, span } => Self::Hold { slot: *slot, span: *span, token },
             Then::Quarantine { span } => Self::Quarantined { span: *span, token },
+        }
+    }
+
+    fn reopen(&self) -> Self {
+        match self {
+            Self::Done { token } => Self::Free { token: *token },
+            Self::Free { .. }
+            | Self::Granted { .. }
+            | Self::Releasing { .. }
+            | Self::Hold { .. }
+            | Self::Quarantined { .. }
+            | Self::Everywhere { .. } => self.clone(),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::{Cell, CellEvent, Circumstances, Policy, Refusal, Rule, Rules, SessionId};
+use super::{Cell, CellEvent, Policy, Refusal, SessionId, StepContext};
 use crate::merge::side_by_side;
 use crate::{JobName, Token};
 
@@ -155,7 +155,7 @@ impl<'a> Change<'a> {
     ) -> Result<(), Refusal> {
         let revision = self.before.revision + 1;
         let Record { cell, strikes } = self.record(job).ok_or(Refusal::Unknown)?;
-        let next = cell.step(event, &Circumstances { revision, age, policy })?;
+        let next = cell.step(event, &StepContext { revision, age, policy })?;
         if next != *cell {
             let concerned = [cell.holder().cloned(), next.holder().cloned()];
             let record = Record { cell: next, strikes: *strikes };
@@ -202,9 +202,9 @@ impl Save {
     /// # Errors
     ///
     /// [`CellsConflict`] if `stored` is not the ledger the change was made from.
-    pub fn onto(&self, stored: &Cells, rules: Rules) -> Result<Cells, CellsConflict> {
+    pub fn onto(&self, stored: &Cells) -> Result<Cells, CellsConflict> {
         let unchanged = stored.revision == self.base && stored.incarnation == self.next.incarnation;
-        if unchanged || !rules.keep(Rule::CompareAndSet) {
+        if unchanged {
             Ok(self.next.clone())
         } else {
             Err(CellsConflict { base: self.base, stored: stored.revision })

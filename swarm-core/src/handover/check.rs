@@ -1,7 +1,7 @@
 //! An independent judge of one write to the ledger: it knows the rules, and nothing of how the
 //! write was made.
 
-use super::{Cell, Cells, Evidence, HandoverTerms, Policy, SessionId, Sight};
+use super::{Cell, Cells, Evidence, HandoverTerms, Policy, SessionId, StepInputs};
 use crate::JobName;
 
 /// What is wrong with a write.
@@ -19,7 +19,8 @@ pub enum StepViolation {
     /// A wanted job vanished, or one that vanished could come back under a token of its past.
     #[error("job {0} was lost, or its tokens were")]
     Lost(JobName),
-    /// A job is done that nobody finished under its last grant, or runs again after it was done.
+    /// A job is done that nobody finished under its last grant or that does not run to completion,
+    /// or one that does is not done any more.
     #[error("job {0} is done without being finished, or not done although it was")]
     Done(JobName),
     /// A job was granted to a session that is known to have ended.
@@ -35,7 +36,7 @@ pub enum StepViolation {
 pub fn check_step(
     before: &Cells,
     after: &Cells,
-    sight: &Sight<'_>,
+    sight: &StepInputs<'_>,
     terms: &HandoverTerms,
 ) -> Result<(), StepViolation> {
     let forward = after.revision == before.revision + 1
@@ -64,7 +65,7 @@ pub fn check_step(
 
 struct Judge<'a> {
     job: &'a JobName,
-    sight: &'a Sight<'a>,
+    sight: &'a StepInputs<'a>,
     terms: &'a HandoverTerms,
     cell: &'a Cell,
 }
@@ -85,7 +86,8 @@ impl Judge<'_> {
         }
         let was_done = matches!(self.cell, Cell::Done { .. });
         let is_done = matches!(next, Cell::Done { .. });
-        if was_done != is_done && (was_done || !self.is_finished()) {
+        let may_change = if was_done { !self.runs_once() } else { self.is_finished() };
+        if was_done != is_done && !may_change {
             return Err(StepViolation::Done(job()));
         }
         let leaves =
@@ -121,9 +123,13 @@ impl Judge<'_> {
         self.sight.evidence.get(session)
     }
 
+    fn runs_once(&self) -> bool {
+        self.sight.run_once.contains(self.job)
+    }
+
     fn is_finished(&self) -> bool {
         let says_so = |holder| self.evidence(holder)?.finished.get(self.job).copied();
-        self.cell.holder().and_then(says_so) == Some(self.cell.token())
+        self.runs_once() && self.cell.holder().and_then(says_so) == Some(self.cell.token())
     }
 
     /// Whether what was known ends the ownership.

@@ -5,7 +5,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Rule, Rules};
 use crate::{JobName, Position, Token};
 
 /// A reading of one process's monotonic clock: the time since a start that only it knows.
@@ -205,14 +204,8 @@ impl Lease {
     /// # Errors
     ///
     /// [`LeaseConflict`] if the lease is no longer the one that was seen, or has no holder.
-    pub fn revoke(
-        &self,
-        seen: LeaseVersion,
-        version: LeaseVersion,
-        rules: Rules,
-    ) -> Result<Self, LeaseConflict> {
-        let unchanged = self.version == seen || !rules.keep(Rule::RevokeAtSeenVersion);
-        if self.holder != Holder::Session || !unchanged {
+    pub fn revoke(&self, seen: LeaseVersion, version: LeaseVersion) -> Result<Self, LeaseConflict> {
+        if self.holder != Holder::Session || self.version != seen {
             return Err(LeaseConflict);
         }
         Ok(Self { version, holder: Holder::Revoked, ..self.clone() })
@@ -232,8 +225,6 @@ pub struct LeaseTerms {
     pub drift_permille: u32,
     /// What is waited on top, for rounding and for timers that fire late.
     pub slack: Duration,
-    /// The rules in force.
-    pub rules: Rules,
 }
 
 impl Default for LeaseTerms {
@@ -244,7 +235,6 @@ impl Default for LeaseTerms {
             stop_timeout: Duration::from_secs(5),
             drift_permille: 10,
             slack: Duration::from_secs(1),
-            rules: Rules::default(),
         }
     }
 }
@@ -289,9 +279,6 @@ impl LeaseTerms {
     /// its own clock: duration · (1 + drift) / (1 − drift) + slack. About 21.4 s by default.
     #[must_use]
     pub fn fence_wait(&self) -> Duration {
-        if !self.rules.keep(Rule::DriftMargin) {
-            return self.duration;
-        }
         let drift = self.drift_permille.min(500);
         let stretched = self.duration.saturating_mul(1000 + drift) / (1000 - drift);
         stretched.saturating_add(self.slack)
@@ -318,15 +305,14 @@ mod tests {
 
     #[test]
     fn a_lease_without_holder_is_final() {
-        let terms = Rules::default();
         let held = Lease {
             version: LeaseVersion(1),
             holder: Holder::Session,
             number: 1,
             ack: Ack::default(),
         };
-        let revoked = held.revoke(LeaseVersion(1), LeaseVersion(2), terms).unwrap();
-        assert!(revoked.revoke(LeaseVersion(2), LeaseVersion(3), terms).is_err());
+        let revoked = held.revoke(LeaseVersion(1), LeaseVersion(2)).unwrap();
+        assert!(revoked.revoke(LeaseVersion(2), LeaseVersion(3)).is_err());
         let renewal = LeaseWrite {
             expected: Some(LeaseVersion(1)),
             holder: Holder::Session,

@@ -1,6 +1,6 @@
 //! What may end an ownership, and what becomes of the job, case by case.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::*;
@@ -27,8 +27,20 @@ fn at(session: &SessionId) -> Place {
     Place::Session(Slot(0), session.clone())
 }
 
-/// The ledger after one turn, or `None` if there was nothing to do.
+/// The ledger after one turn, or `None` if there was nothing to do. The job runs to completion.
 fn go(
+    cells: &Cells,
+    place: Option<Place>,
+    evidence: &[(SessionId, Evidence)],
+    waited: u64,
+    policy: Policy,
+) -> Option<Cells> {
+    go_with(&[job()].into(), cells, place, evidence, waited, policy)
+}
+
+/// As [`go`], where these jobs run to completion.
+fn go_with(
+    run_once: &BTreeSet<JobName>,
     cells: &Cells,
     place: Option<Place>,
     evidence: &[(SessionId, Evidence)],
@@ -38,7 +50,7 @@ fn go(
     let goal = place.map(|place| (job(), place)).into_iter().collect();
     let evidence = evidence.iter().cloned().collect();
     let ages = [(job(), Duration::from_secs(waited))].into();
-    let sight = Sight { goal: &goal, evidence: &evidence, ages: &ages };
+    let sight = StepInputs { goal: &goal, evidence: &evidence, ages: &ages, run_once };
     advance(cells, &sight, &terms(policy)).map(|save| save.next)
 }
 
@@ -165,11 +177,39 @@ fn done_is_taken_from_the_holder_under_the_last_token_only() {
 }
 
 #[test]
+fn a_job_that_is_done_is_granted_again_once_it_does_not_run_to_completion_any_more() {
+    let done = Evidence { finished: [(job(), Token(1))].into(), ..Evidence::default() };
+    let done = [(id(1), done)];
+    let cells = go(&granted(&id(1)), Some(at(&id(1))), &done, 0, Policy::Exclusive).unwrap();
+    let without = |place| go_with(&BTreeSet::new(), &cells, place, &done, 0, Policy::Exclusive);
+    let again = without(Some(at(&id(2)))).unwrap();
+    assert_eq!(*cell(&again), Cell::Granted { session: id(2), token: Token(2) });
+    let free = without(Some(Place::Nowhere)).unwrap();
+    assert_eq!(*cell(&free), Cell::Free { token: Token(1) });
+}
+
+#[test]
+fn a_job_that_does_not_run_to_completion_is_never_done_but_released_and_granted_again() {
+    let go = |cells: &Cells, evidence: Evidence| {
+        let (place, known) = (Some(at(&id(1))), [(id(1), evidence)]);
+        go_with(&BTreeSet::new(), cells, place, &known, 0, Policy::Exclusive)
+    };
+    let finished =
+        |acked| Evidence { acked, finished: [(job(), Token(1))].into(), ..Evidence::default() };
+    let releasing = go(&granted(&id(1)), finished(1)).unwrap();
+    assert_eq!(*cell(&releasing), Cell::Releasing { session: id(1), token: Token(1), since: 2 });
+    assert_eq!(go(&releasing, finished(1)), None, "nothing proves yet that it let go");
+    let again = go(&releasing, acked(2)).unwrap();
+    assert_eq!(*cell(&again), Cell::Granted { session: id(1), token: Token(2) });
+}
+
+#[test]
 fn one_write_grants_everything_that_was_acknowledged() {
     let names = ["a", "b", "c"].map(|name| name.parse::<JobName>().unwrap());
     let goal = |to: &SessionId| names.iter().map(|job| (job.clone(), at(to))).collect();
     let turn = |cells: &Cells, to: u64, evidence: &BTreeMap<_, _>| {
-        let sight = Sight { goal: &goal(&id(to)), evidence, ages: &BTreeMap::new() };
+        let (ages, run_once) = (&BTreeMap::new(), &BTreeSet::new());
+        let sight = StepInputs { goal: &goal(&id(to)), evidence, ages, run_once };
         advance(cells, &sight, &terms(Policy::Exclusive)).unwrap()
     };
     let first = turn(&Cells::new(0), 1, &BTreeMap::new()).next;
@@ -177,8 +217,8 @@ fn one_write_grants_everything_that_was_acknowledged() {
     let third = turn(&second, 2, &[(id(1), acked(2))].into());
     assert_eq!((third.next.revision, third.next.view(&id(2)).jobs.len()), (3, 3));
     assert_eq!(third.touched, [id(1), id(2)].into());
-    assert!(third.onto(&first, Rules::default()).is_err(), "made from another ledger");
-    assert_eq!(third.onto(&second, Rules::default()).as_ref(), Ok(&third.next));
+    assert!(third.onto(&first).is_err(), "made from another ledger");
+    assert_eq!(third.onto(&second).as_ref(), Ok(&third.next));
 }
 
 #[test]

@@ -4,7 +4,9 @@
 //! compare-and-set certifies that no renewal followed the one that was seen; from there on the
 //! session's own deadline can be waited out.
 
-use super::{Ack, Evidence, Holder, Lease, LeaseTerms, LeaseVersion, Moment, Proof, Rule};
+use std::time::Duration;
+
+use super::{Ack, Evidence, Holder, Lease, LeaseTerms, LeaseVersion, Moment, Proof};
 use crate::Position;
 
 /// What is known of a session's life. It is not stored: an operator that restarts begins anew and
@@ -17,7 +19,12 @@ pub struct Watch {
     pub ack: Ack,
     /// The life of the ledger that a view of it was found to be of, which it may have read.
     pub viewed: Option<u64>,
+    /// The longest that it claimed it may act after a renewal; `None` if it claimed nothing.
+    pub longest: Option<Duration>,
 }
+
+/// The longest that any session is waited out for. One that claims more is given nothing.
+pub const CLAIM_MAX: Duration = Duration::from_hours(1);
 
 /// How far the end of a session is known. Moments are on the observer's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -81,16 +88,37 @@ impl Watch {
             life: Life::Held { version: lease.version, since: now },
             ack: lease.ack.clone(),
             viewed: None,
+            longest: None,
         };
         watch.seen(now, lease);
         watch
+    }
+
+    /// The session claims that it may act for so long after a renewal. The longest claim counts: a
+    /// copy that is read may be old.
+    pub fn claims(&mut self, duration: Duration) {
+        self.longest = self.longest.max(Some(duration));
+    }
+
+    /// How long the session is waited for: as it claims, but for no less than one renewal and no more
+    /// than [`CLAIM_MAX`]. Of one that claimed nothing, as the Swarm asks.
+    #[must_use]
+    pub fn claimed(&self, terms: &LeaseTerms) -> Duration {
+        let least = terms.renew.min(CLAIM_MAX);
+        self.longest.map_or(terms.duration, |longest| longest.clamp(least, CLAIM_MAX))
+    }
+
+    /// The terms by which this session is waited out.
+    fn own(&self, terms: &LeaseTerms) -> LeaseTerms {
+        LeaseTerms { duration: self.claimed(terms), ..*terms }
     }
 
     /// Begins to watch a session whose lease was found missing at `now`. Whoever was granted
     /// anything had a lease; it was deleted, and from which renewal on is not known.
     #[must_use]
     pub fn missing(now: Moment) -> Self {
-        Self { life: Life::Revoked { since: now }, ack: Ack::default(), viewed: None }
+        let life = Life::Revoked { since: now };
+        Self { life, ack: Ack::default(), viewed: None, longest: None }
     }
 
     /// Whether the lease was not seen to change for its whole duration.
@@ -98,7 +126,7 @@ impl Watch {
     pub fn is_silent(&self, now: Moment, terms: &LeaseTerms) -> bool {
         match self.life {
             Life::Held { since, .. } | Life::Revoking { since, .. } => {
-                terms.duration <= now.since(since)
+                self.claimed(terms) <= now.since(since)
             }
             Life::Revoked { .. } | Life::Ended(_) => true,
         }
@@ -123,7 +151,7 @@ impl Watch {
     }
 
     /// The version at which the lease was seen held.
-    pub(super) fn held_at(&self) -> Option<LeaseVersion> {
+    pub(crate) fn held_at(&self) -> Option<LeaseVersion> {
         match self.life {
             Life::Held { version, .. } | Life::Revoking { version, .. } => Some(version),
             Life::Revoked { .. } | Life::Ended(_) => None,
@@ -135,9 +163,9 @@ impl Watch {
     pub fn wakes_at(&self, terms: &LeaseTerms) -> Option<Moment> {
         match self.life {
             Life::Held { since, .. } | Life::Revoking { since, .. } => {
-                Some(since.after(terms.duration))
+                Some(since.after(self.claimed(terms)))
             }
-            Life::Revoked { since } => Some(since.after(terms.fence_wait())),
+            Life::Revoked { since } => Some(since.after(self.own(terms).fence_wait())),
             Life::Ended(_) => None,
         }
     }
@@ -175,14 +203,10 @@ impl Watch {
     }
 
     fn wait_out(&mut self, now: Moment, terms: &LeaseTerms) {
-        let waited = |since| terms.fence_wait() <= now.since(since);
+        let wait = self.own(terms).fence_wait();
+        let waited = |since| wait <= now.since(since);
         match self.life {
             Life::Revoked { since } if waited(since) => self.end(Proof::Fenced),
-            Life::Held { since, .. } | Life::Revoking { since, .. }
-                if waited(since) && !terms.rules.keep(Rule::RevokeBeforeFence) =>
-            {
-                self.end(Proof::Fenced);
-            }
             Life::Held { .. } | Life::Revoking { .. } | Life::Revoked { .. } | Life::Ended(_) => (),
         }
     }

@@ -134,7 +134,10 @@ impl Watches {
     /// The sessions that may still act on a view of another life of the ledger than `incarnation`,
     /// with the versions of their leases that may be revoked. They are to be told of this life, by a
     /// view without jobs, and to be revoked if they do not close.
-    pub fn strangers(&self, incarnation: u64) -> impl Iterator<Item = (&SessionId, LeaseVersion)> {
+    pub fn of_other_incarnations(
+        &self,
+        incarnation: u64,
+    ) -> impl Iterator<Item = (&SessionId, LeaseVersion)> {
         let is_strange = move |watch: &Watch| {
             watch.position().is_some_and(|known| known.incarnation != incarnation)
         };

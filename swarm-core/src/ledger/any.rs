@@ -1,4 +1,4 @@
-//! Ledgers for properties.
+//! Random ledgers for property tests.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub(super) fn any_cell() -> impl Strategy<Value = Cell> {
 }
 
 prop_compose! {
-    /// Any ledger that can be stored, whether any step leads there or not.
+    /// Any ledger that can be stored, reachable or not.
     pub(super) fn any_ledger()(
         cells in prop::collection::btree_map("[a-z:/\"]{1,9}", (any_cell(), 0..3_u32), 0..90),
         counters in any::<[u32; 4]>(),
@@ -47,7 +47,7 @@ prop_compose! {
                 ledger.former.insert(session(n), slot);
             } else {
                 let (worker, session) = (format!("w-{n}"), session(n));
-                let record = SlotRecord { worker, session, version: n.into(), gave: 1 };
+                let record = SlotRecord { worker, session, version: n.into(), last_handoff_version: 1 };
                 ledger.slots.insert(slot, record);
             }
         }

@@ -1,9 +1,10 @@
-//! A ledger in parts, for stores whose objects have a limit: what is small stands in a head, and
-//! the jobs in parts by the hash of their names, so that a job's change touches one part.
+//! A ledger in parts, for stores that limit the size of an object. The head has everything but the
+//! jobs; each job is in the part that the hash of its name selects, so that a change of one job
+//! touches one part.
 //!
-//! A part is told from another by the [digest](Part::digest) of what it says, so that a store need
-//! neither write nor look at the parts that stay. Both the hash and the digest are frozen: what is
-//! stored goes by them.
+//! A part is identified by the [digest](Part::digest) of its content, so that a store neither writes
+//! nor reads parts that did not change. Both the hash and the digest are frozen, since stored
+//! ledgers depend on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,19 +14,19 @@ use crate::handover::{Cell, Cells, Record, SessionId};
 use crate::hash::{digest_bytes, mix};
 use crate::{JobName, Slot, hash_job};
 
-/// The most bytes of a ledger that stands in one piece.
+/// The largest size in bytes of a ledger that is stored in one piece.
 pub const WHOLE_BYTES_MAX: usize = 900_000;
-/// A ledger in parts becomes one piece again when it has no more bytes than these. Between the two
-/// it stays as it is, so that a few jobs more or less do not write everything each time.
+/// A ledger in parts becomes one piece again when it has at most this many bytes. Between the two
+/// limits it stays as it is, so that a few jobs more or fewer do not rewrite the whole ledger.
 pub const WHOLE_AGAIN_BYTES_MAX: usize = 600_000;
-/// How many bytes a part has at most when a ledger is divided.
+/// The largest average size in bytes of a part when a ledger is divided.
 const PART_BYTES: usize = 100_000;
-/// Parts that have more bytes on average are divided further.
+/// If parts are larger than this on average, there will be more of them.
 const PART_BYTES_MAX: usize = 128_000;
-/// Parts that have fewer bytes on average are put together.
+/// If parts are smaller than this on average, there will be fewer of them.
 const PART_BYTES_MIN: usize = 30_000;
 
-/// In how many parts to keep a ledger of about `bytes` that is in `now` parts; 0 stands for one
+/// The number of parts for a ledger of about `bytes` bytes that now has `now` parts; 0 means one
 /// piece. Any other answer is a power of two.
 ///
 /// ```
@@ -33,7 +34,7 @@ const PART_BYTES_MIN: usize = 30_000;
 ///
 /// assert_eq!(count(900_000, 0), 0);
 /// assert_eq!(count(1_000_000, 0), 16);
-/// assert_eq!(count(800_000, 16), 16); // one piece would do, and everything would be written anew
+/// assert_eq!(count(800_000, 16), 16); // one piece would do, but would rewrite everything
 /// assert_eq!(count(600_000, 16), 0);
 /// ```
 #[must_use]
@@ -48,18 +49,18 @@ pub fn count(bytes: usize, now: usize) -> usize {
     bytes.div_ceil(PART_BYTES).next_power_of_two()
 }
 
-/// The jobs of one part, in terms that any format can carry.
+/// The jobs of one part, in types that any format can represent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "camelCase", deny_unknown_fields))]
 pub struct StoredPart {
-    /// Sessions, with what they hold of this part. Which slots they fill stands in the head.
+    /// Sessions, with what they hold of this part. The head says which slots they fill.
     #[cfg_attr(feature = "serde", serde(default))]
     pub holders: Vec<StoredShare>,
     /// The jobs that nobody holds.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "BTreeMap::is_empty"))]
     pub waits: BTreeMap<String, Waits>,
-    /// How many crashes a job is blamed for, where it is any.
+    /// How many crashes each job is blamed for; jobs without any are left out.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "BTreeMap::is_empty"))]
     pub strikes: BTreeMap<String, u32>,
 }
@@ -74,7 +75,7 @@ pub struct StoredShare {
     /// The jobs it was granted, each with its token.
     #[cfg_attr(feature = "serde", serde(default))]
     pub jobs: BTreeMap<String, u64>,
-    /// The jobs it was asked to let go of.
+    /// The jobs it was asked to release.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "BTreeMap::is_empty"))]
     pub releasing: BTreeMap<String, Releasing>,
 }
@@ -84,7 +85,15 @@ pub struct StoredShare {
 pub struct Part(Vec<(JobName, Record)>);
 
 impl Part {
-    /// Tells parts apart: two that say the same have the same digest, whoever wrote them.
+    /// The digest of the content: equal parts have equal digests, whoever wrote them.
+    ///
+    /// ```
+    /// use swarm_core::parts::{Part, StoredPart};
+    ///
+    /// let empty = Part::try_from(StoredPart::default())?;
+    /// assert_eq!(empty.digest(), 0); // a part without jobs needs no object
+    /// # Ok::<(), swarm_core::stored::StoredError>(())
+    /// ```
     #[must_use]
     pub fn digest(&self) -> u64 {
         let mut bytes = Vec::new();
@@ -120,9 +129,9 @@ impl TryFrom<StoredPart> for Part {
     }
 }
 
-/// Brings jobs into order, each of which may stand there once.
+/// Sorts jobs, each of which may occur once.
 fn sort(jobs: &mut [(JobName, Record)]) -> Result<(), StoredError> {
-    // Several runs that are in order already: this sort makes use of them.
+    // The input is a few sorted runs, which the stable sort detects and merges.
     jobs.sort_by(|(a, _), (b, _)| a.cmp(b));
     match jobs.windows(2).find(|two| two[0].0 == two[1].0) {
         None => Ok(()),
@@ -141,9 +150,21 @@ pub struct Split<'a> {
 
 impl<'a> Split<'a> {
     /// Divides `ledger` into `count` parts, a power of two. O(jobs).
+    ///
+    /// ```
+    /// use swarm_core::parts::Split;
+    /// use swarm_core::{Assignment, Ledger, Pool, Slot};
+    ///
+    /// let one = Assignment::from_iter([("a".parse()?, Slot(0))]);
+    /// let ledger = Ledger::new(0).next(&one, &Pool::ready(1));
+    /// let split = Split::of(&ledger, 4);
+    /// let with_jobs = split.digests().iter().filter(|digest| **digest != 0).count();
+    /// assert_eq!(with_jobs, 1); // the other three parts are empty
+    /// # Ok::<(), swarm_core::JobNameError>(())
+    /// ```
     #[must_use]
     pub fn of(ledger: &'a Ledger, count: usize) -> Self {
-        debug_assert!(count.is_power_of_two(), "{count} is no count of parts");
+        debug_assert!(count.is_power_of_two(), "{count} is not a valid count of parts");
         let (mut digests, mut bytes) = (vec![0; count], Vec::new());
         let places = ledger.cells.jobs.iter().map(|(job, record)| {
             let place = place(job, count);
@@ -154,19 +175,49 @@ impl<'a> Split<'a> {
         Self { ledger, places, digests }
     }
 
-    /// The digest of each part.
+    /// The digest of each part, by its place. A store compares it with what it has, to write only
+    /// the parts that changed.
+    ///
+    /// ```
+    /// use swarm_core::Ledger;
+    /// use swarm_core::parts::Split;
+    ///
+    /// let (old, new) = (Ledger::new(0), Ledger::new(1));
+    /// assert_ne!(old, new);
+    /// assert_eq!(Split::of(&old, 2).digests(), Split::of(&new, 2).digests()); // the same jobs
+    /// ```
     #[must_use]
     pub fn digests(&self) -> &[u64] {
         &self.digests
     }
 
-    /// What does not stand in parts: slots, counters and former sessions.
+    /// What is not in any part: slots, counters and former sessions.
+    ///
+    /// ```
+    /// use swarm_core::parts::Split;
+    /// use swarm_core::{Assignment, Ledger, Pool, Slot};
+    ///
+    /// let one = Assignment::from_iter([("a".parse()?, Slot(0))]);
+    /// let ledger = Ledger::new(0).next(&one, &Pool::ready(1));
+    /// let head = Split::of(&ledger, 2).head();
+    /// assert_eq!((head.revision, head.holders[0].jobs.len()), (1, 0));
+    /// # Ok::<(), swarm_core::JobNameError>(())
+    /// ```
     #[must_use]
     pub fn head(&self) -> Stored {
         Stored::from(&self.ledger.without_jobs())
     }
 
-    /// The parts that are `wanted`, by their places among all. O(jobs).
+    /// The `wanted` parts, by place. O(jobs).
+    ///
+    /// ```
+    /// use swarm_core::Ledger;
+    /// use swarm_core::parts::Split;
+    ///
+    /// let ledger = Ledger::new(0);
+    /// let parts = Split::of(&ledger, 4).parts(&[1, 3].into());
+    /// assert_eq!(parts.into_keys().collect::<Vec<_>>(), [1, 3]);
+    /// ```
     #[must_use]
     pub fn parts(&self, wanted: &BTreeSet<usize>) -> BTreeMap<usize, StoredPart> {
         let mut parts: BTreeMap<_, _> =
@@ -217,11 +268,25 @@ fn share<'s, 'a>(shares: &'s mut Shares<'a>, session: &'a SessionId) -> &'s mut 
     shares.entry(session).or_insert_with(new)
 }
 
-/// The ledger that was divided into this head and these parts.
+/// Joins a head and parts into the ledger that they were divided from.
 ///
 /// # Errors
 ///
-/// [`StoredError`] if they are not those of one ledger.
+/// [`StoredError`] if they do not belong to one ledger.
+///
+/// ```
+/// use swarm_core::parts::{Part, Split, join};
+/// use swarm_core::{Assignment, Ledger, Pool, Slot};
+///
+/// let one = Assignment::from_iter([("a".parse()?, Slot(0))]);
+/// let ledger = Ledger::new(0).next(&one, &Pool::ready(1));
+/// let split = Split::of(&ledger, 2);
+/// let parts = split.parts(&[0, 1].into()).into_values();
+/// let parts: Vec<_> = parts.map(Part::try_from).collect::<Result<_, _>>()?;
+/// assert_eq!(join(split.head(), parts.clone())?, ledger);
+/// assert!(join(split.head(), [parts.clone(), parts].concat()).is_err()); // `a` occurs twice
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn join(head: Stored, parts: impl IntoIterator<Item = Part>) -> Result<Ledger, StoredError> {
     let mut ledger = Ledger::try_from(head)?;
     let mut jobs: Vec<_> = std::mem::take(&mut ledger.cells.jobs).into_iter().collect();
@@ -230,7 +295,7 @@ pub fn join(head: Stored, parts: impl IntoIterator<Item = Part>) -> Result<Ledge
     let mut known: BTreeSet<_> = ledger.sessions().into_keys().cloned().collect();
     for holder in jobs.iter().filter_map(|(_, record)| record.cell.holder()) {
         if !known.contains(holder) {
-            // It can only let go, as in a ledger of one piece.
+            // Its slot is unknown, so it can only release jobs, as in a ledger of one piece.
             known.insert(holder.clone());
             ledger.former.insert(holder.clone(), Slot::NOBODY);
         }
@@ -241,11 +306,11 @@ pub fn join(head: Stored, parts: impl IntoIterator<Item = Part>) -> Result<Ledge
 
 /// The part of a job among `count`.
 fn place(job: &JobName, count: usize) -> usize {
-    // As many low bits as the count has, whatever the width of a pointer.
+    // The low bits of the hash, independent of the width of a pointer.
     usize::try_from(hash_job(job) & (count as u64 - 1)).unwrap_or_default()
 }
 
-/// The digest of jobs up to `job`, by that of those before it.
+/// The digest of the jobs up to `job`, computed from the digest of those before it.
 fn continued(digest: u64, job: &JobName, record: &Record, bytes: &mut Vec<u8>) -> u64 {
     bytes.clear();
     let Record { cell, strikes } = record;
@@ -265,7 +330,7 @@ fn continued(digest: u64, job: &JobName, record: &Record, bytes: &mut Vec<u8>) -
     bytes.extend(strikes.to_le_bytes());
     bytes.extend(job.as_str().as_bytes());
     if let Some(session) = holder {
-        // No name has this byte in it.
+        // No job name contains this byte.
         bytes.push(0);
         bytes.push(u8::from(session.is_plain()));
         bytes.extend(session.nonce().unwrap_or_default().to_le_bytes());
@@ -287,11 +352,21 @@ impl Ledger {
     }
 
     /// About how many bytes the ledger has as JSON in one piece. O(jobs).
+    ///
+    /// ```
+    /// use swarm_core::{Assignment, Ledger, Pool, Slot};
+    ///
+    /// let one = Assignment::from_iter([("stream:cars".parse()?, Slot(0))]);
+    /// let empty = Ledger::new(0).next(&Assignment::default(), &Pool::ready(1));
+    /// let more = empty.next(&one, &Pool::ready(1)).stored_bytes() - empty.stored_bytes();
+    /// assert!((11..40).contains(&more), "little more than the name: {more}");
+    /// # Ok::<(), swarm_core::JobNameError>(())
+    /// ```
     #[must_use]
     pub fn stored_bytes(&self) -> usize {
         let digits = |number: u64| number.checked_ilog10().map_or(1, |log| log as usize + 1);
         let job = |(job, Record { cell, strikes }): (&JobName, &Record)| {
-            // Its name in quotation marks, a colon and a comma, and what follows the colon.
+            // The name in quotation marks, a colon, a comma, and the value.
             let name = job.as_str().len() + 4;
             let blamed = if *strikes > 0 { name + 2 } else { 0 };
             let value = match cell {
@@ -311,12 +386,16 @@ impl Ledger {
             33 + text + digits(slot.0.into())
         };
         let slots = self.slots.iter().map(|(slot, record)| {
-            let gave = if record.gave > 0 { 8 + digits(record.gave) } else { 0 };
+            let last_handoff_version = if record.last_handoff_version > 0 {
+                8 + digits(record.last_handoff_version)
+            } else {
+                0
+            };
             session(&record.session, *slot)
                 + 23
                 + record.worker.len()
                 + digits(record.version)
-                + gave
+                + last_handoff_version
         });
         let former = self.former.iter().map(|(holder, slot)| session(holder, *slot));
         self.cells.jobs.iter().map(job).chain(slots).chain(former).sum()

@@ -1,50 +1,73 @@
-//! From one ledger to the next: slots are filled, jobs handed over, publications counted.
+//! The step from one ledger to the next: fills slots, hands jobs over, counts publications.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::{Ledger, SlotRecord};
 use crate::handover::{
-    Cell, Cells, Evidence, HandoverTerms, Place, Record, SessionId, Sight, advance, check_step,
+    Cell, Cells, Evidence, HandoverTerms, Place, Record, SessionId, StepInputs, advance, check_step,
 };
 use crate::merge::side_by_side;
 use crate::{Assignment, JobName, Member, Pool, Slot, Standing};
 
-/// Who fills a slot now, as far as it is known.
+/// Who fills a slot now, if known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filled {
     /// The worker's name, the key of its entry in the view.
     pub worker: String,
-    /// Its session; `None` while there is none, as while it is away or has just started.
+    /// Its session; `None` while there is none, as when it is away or has just started.
     pub session: Option<SessionId>,
     /// Whether it may be given jobs.
     pub takes: bool,
 }
 
-/// What a ledger is to become, and what is known.
+/// The input of a step: what the ledger shall become, and what is known.
 #[derive(Clone, Copy, Debug)]
 pub struct LedgerStep<'a> {
-    /// The workers that count. A slot that does not stand here is given up.
+    /// The workers of the pool. A slot without a worker here is removed from the ledger.
     pub workers: &'a BTreeMap<Slot, Filled>,
-    /// Where every job should be; a job that does not stand here is let go. A [`Place::Slot`]
-    /// means whoever fills the slot.
+    /// Where every job should be; a job without an entry is released. A [`Place::Slot`] means
+    /// whoever fills the slot.
     pub goal: &'a BTreeMap<JobName, Place>,
-    /// What is known of sessions.
+    /// What is known about sessions.
     pub evidence: &'a BTreeMap<SessionId, Evidence>,
-    /// For how long the observer has seen each cell as it is.
+    /// For how long the observer has seen each cell in its current state.
     pub ages: &'a BTreeMap<JobName, Duration>,
+    /// The run-to-completion jobs.
+    pub run_once: &'a BTreeSet<JobName>,
     /// The terms of the handover.
     pub terms: &'a HandoverTerms,
 }
 
 impl Ledger {
-    /// The ledger after one write towards what is wanted; equal to `self` if there is nothing to
-    /// write now.
+    /// The ledger after one write towards the goal; equal to `self` if there is nothing to write now.
     ///
-    /// The revision rises by one with any change, the version if the view differs too. Plain
-    /// workers get there in one step: what they lose is granted elsewhere in the same write.
-    /// Sessions take two: the first asks them to let go, the next grants what they let go of.
-    /// O(jobs · log sessions), and O(log jobs) for each job that changes.
+    /// Any change increases the revision by one, and the version if the view differs too. Plain
+    /// workers reach the goal in one step: a job that one loses is granted to another in the same
+    /// write. Sessions take two steps: the first asks them to release jobs, the second grants the
+    /// released jobs. O(jobs · log sessions), and O(log jobs) for each job that changes.
+    ///
+    /// ```
+    /// use std::collections::BTreeMap;
+    ///
+    /// use swarm_core::handover::{HandoverTerms, Place, SessionId};
+    /// use swarm_core::{Filled, Ledger, LedgerStep, Slot};
+    ///
+    /// let session = SessionId::new("pod-uid", 1);
+    /// let worker =
+    ///     Filled { worker: "worker-0".into(), session: Some(session.clone()), takes: true };
+    /// let step = LedgerStep {
+    ///     workers: &BTreeMap::from([(Slot(0), worker)]),
+    ///     goal: &BTreeMap::from([("a".parse()?, Place::Slot(Slot(0)))]),
+    ///     evidence: &BTreeMap::new(),
+    ///     ages: &BTreeMap::new(),
+    ///     terms: &HandoverTerms::default(),
+    /// };
+    /// let first = Ledger::new(0).step(&step);
+    /// assert!(first.session_views()[&session].jobs.contains_key("a"));
+    /// assert_eq!(first.step(&step), first); // the goal is reached: nothing to write
+    /// # Ok::<(), swarm_core::JobNameError>(())
+    /// ```
     #[must_use]
     pub fn step(&self, step: &LedgerStep<'_>) -> Self {
         let slots = self.filled(step.workers);
@@ -52,7 +75,8 @@ impl Ledger {
             (job.clone(), self.place(job, place, &slots, step.workers))
         };
         let goal = step.goal.iter().map(place).collect();
-        let sight = Sight { goal: &goal, evidence: step.evidence, ages: step.ages };
+        let LedgerStep { evidence, ages, run_once, .. } = *step;
+        let sight = StepInputs { goal: &goal, evidence, ages, run_once };
         let save = advance(&self.cells, &sight, step.terms);
         if let Some(save) = &save {
             debug_assert_eq!(
@@ -75,7 +99,18 @@ impl Ledger {
     }
 
     /// The ledger after `assignment` was published to the workers of `pool`, all of them plain and
-    /// known by their names alone.
+    /// identified by name alone.
+    ///
+    /// ```
+    /// use swarm_core::{Assignment, Ledger, Pool, Slot};
+    ///
+    /// let at = |slot| Ok(Assignment::from_iter([("a".parse()?, Slot(slot))]));
+    /// let (pool, first) = (Pool::ready(2), Ledger::new(0).next(&at(0)?, &Pool::ready(2)));
+    /// let moved = first.next(&at(1)?, &pool);
+    /// assert_eq!((first.version, moved.version), (1, 2));
+    /// assert_eq!(moved.slots[&Slot(0)].last_handoff_version, 2); // it lost its job to slot 1
+    /// # Ok::<(), swarm_core::JobNameError>(())
+    /// ```
     #[must_use]
     pub fn next(&self, assignment: &Assignment, pool: &Pool) -> Self {
         let filled = |member: &Member| Filled {
@@ -90,12 +125,13 @@ impl Ledger {
             goal: &goal,
             evidence: &BTreeMap::new(),
             ages: &BTreeMap::new(),
+            run_once: &BTreeSet::new(),
             terms: &HandoverTerms::default(),
         })
     }
 
-    /// The slots filled by `workers`. A slot enters when its worker first takes jobs, and keeps the
-    /// latest session while it has none.
+    /// The slots filled by `workers`. A slot is added when its worker first takes jobs, and keeps the
+    /// worker's latest session while there is none.
     fn filled(&self, workers: &BTreeMap<Slot, Filled>) -> BTreeMap<Slot, SlotRecord> {
         let record = |(slot, now): (&Slot, &Filled)| {
             let before = self.slots.get(slot);
@@ -105,14 +141,14 @@ impl Ledger {
                 worker: now.worker.clone(),
                 session: session.filter(|_| enters)?.clone(),
                 version: before.map_or(0, |before| before.version),
-                gave: before.map_or(0, |before| before.gave),
+                last_handoff_version: before.map_or(0, |before| before.last_handoff_version),
             };
             Some((*slot, record))
         };
         workers.iter().filter_map(record).collect()
     }
 
-    /// The sessions that fill none of `slots` any more and still hold some of `cells`.
+    /// The sessions that no longer fill any of `slots` but still hold some of `cells`.
     fn former(
         &self,
         slots: &BTreeMap<Slot, SlotRecord>,
@@ -128,8 +164,8 @@ impl Ledger {
         holders.filter_map(|holder| Some((holder.clone(), *gone.get(holder)?))).collect()
     }
 
-    /// Where a job goes, once it is known who fills which slot. The latest session of a slot whose
-    /// worker is away keeps what it holds, and is given nothing: perhaps it never comes back.
+    /// Where a job goes, given who fills which slot. The latest session of a slot whose worker is
+    /// away keeps what it holds, and is granted nothing: it may never come back.
     fn place(
         &self,
         job: &JobName,
@@ -153,7 +189,7 @@ impl Ledger {
         }
     }
 
-    /// Makes the first publication of a ledger follow one that was there before it.
+    /// Makes the first publication of a recreated ledger follow the last one before the loss.
     pub(crate) fn count_on_from(&mut self, published: u64) {
         let slots = self.slots.values_mut().map(|record| &mut record.version);
         for version in slots.chain([&mut self.version]).filter(|version| **version > 0) {
@@ -161,19 +197,19 @@ impl Ledger {
         }
     }
 
-    /// Gives every slot whose set of jobs changed, or whose worker has another name now, the number of
-    /// this publication, and counts it if there is anything to publish.
+    /// Sets the number of this publication in every slot whose set of jobs changed, or whose worker
+    /// has another name now, and counts the publication if the view differs.
     pub(crate) fn count_publication(&mut self, before: &Self) {
         let published = before.version + 1;
-        let Touched { changed, gave } = Touched::between(before, self);
+        let Touched { changed, handed_off } = Touched::between(before, self);
         for (slot, record) in &mut self.slots {
-            // A worker that is new, or a successor under a name of its own, was told nothing yet.
+            // A new worker, or a successor under another name, has not read any publication yet.
             let is_new = before.slots.get(slot).is_none_or(|it| it.worker != record.worker);
             if changed.contains(slot) || is_new {
                 record.version = published;
             }
-            if gave.contains(slot) {
-                record.gave = published;
+            if handed_off.contains(slot) {
+                record.last_handoff_version = published;
             }
         }
         let names = |ledger: &Self| -> Vec<_> {
@@ -189,8 +225,8 @@ impl Ledger {
 struct Touched {
     /// The slots whose sets of jobs differ.
     changed: BTreeSet<Slot>,
-    /// The slots that lost a job which another slot got.
-    gave: BTreeSet<Slot>,
+    /// The slots that lost a job to another slot.
+    handed_off: BTreeSet<Slot>,
 }
 
 impl Touched {
@@ -206,7 +242,7 @@ impl Touched {
             let (before, after) = (was.slots(before), is.slots(after));
             let (lost, gained) = (&before - &after, &after - &before);
             if !gained.is_empty() {
-                touched.gave.extend(&lost);
+                touched.handed_off.extend(&lost);
             }
             touched.changed.extend(lost.into_iter().chain(gained));
         }
@@ -214,7 +250,7 @@ impl Touched {
     }
 }
 
-/// By which workers a job is run, as it is published.
+/// Which workers run a job, according to the published view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RunBy {
     Nobody,
@@ -222,7 +258,7 @@ enum RunBy {
     All,
 }
 
-/// What a ledger publishes, job by job.
+/// The publication of a ledger, job by job.
 struct Published<'a> {
     ledger: &'a Ledger,
     slots: BTreeMap<&'a SessionId, Slot>,

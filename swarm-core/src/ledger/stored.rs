@@ -1,4 +1,4 @@
-//! A ledger as stores keep it: grouped by holder, so that a job costs little more than its name.
+//! The stored form of a ledger: grouped by holder, so that a job costs little more than its name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,12 +7,12 @@ use super::{Ledger, SlotRecord, Token};
 use crate::handover::{Cell, Cells, Record, SessionId};
 use crate::{JobName, JobNameError, Slot};
 
-/// All of a ledger, in terms that any format can carry. Job names stand as they are.
+/// A whole ledger, in types that any format can represent. Job names are not escaped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "camelCase", deny_unknown_fields))]
 pub struct Stored {
-    /// The life of the ledger.
+    /// The incarnation of the ledger.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_default"))]
     pub incarnation: u64,
     /// Counts changes.
@@ -21,13 +21,13 @@ pub struct Stored {
     pub version: u64,
     /// The token that new jobs begin with.
     pub first_token: u64,
-    /// Sessions, with what they hold: those that fill a slot, and those that did.
+    /// Sessions, with what they hold: those that fill a slot, and former ones.
     #[cfg_attr(feature = "serde", serde(default))]
     pub holders: Vec<StoredHolder>,
     /// The jobs that nobody holds.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_default"))]
     pub waits: BTreeMap<String, Waits>,
-    /// How many crashes a job is blamed for, where it is any.
+    /// How many crashes each job is blamed for; jobs without any are left out.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_default"))]
     pub strikes: BTreeMap<String, u32>,
 }
@@ -49,11 +49,11 @@ pub struct StoredHolder {
     pub version: u64,
     /// The publication that last moved one of the slot's jobs to another slot.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_default"))]
-    pub gave: u64,
+    pub last_handoff_version: u64,
     /// The jobs it was granted, each with its token.
     #[cfg_attr(feature = "serde", serde(default))]
     pub jobs: BTreeMap<String, u64>,
-    /// The jobs it was asked to let go of.
+    /// The jobs it was asked to release.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_default"))]
     pub releasing: BTreeMap<String, Releasing>,
 }
@@ -112,17 +112,17 @@ pub enum Waits {
     },
 }
 
-/// Why what is stored is no ledger.
+/// Why a stored text is not a ledger.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoredError {
-    /// A job has an impossible name.
+    /// A job has an invalid name.
     #[error(transparent)]
     Name(#[from] JobNameError),
-    /// Two holders of one job would both run it: no ledger of ours says that.
-    #[error("job `{0}` stands in it twice")]
+    /// A job occurs twice. Two holders of it would both run it, and swarm never writes such a ledger.
+    #[error("job `{0}` occurs twice")]
     TwoHolders(JobName),
-    /// A session stands in it twice.
-    #[error("session `{0}` stands in it twice")]
+    /// A session occurs twice.
+    #[error("session `{0}` occurs twice")]
     TwoSessions(String),
     /// A slot is filled twice.
     #[error("slot {0} is filled twice")]
@@ -142,13 +142,13 @@ impl From<&Ledger> for Stored {
     fn from(ledger: &Ledger) -> Self {
         let Ledger { cells, version, slots, former } = ledger;
         let mut holders = BTreeMap::<&SessionId, StoredHolder>::new();
-        for (slot, SlotRecord { worker, session, version, gave }) in slots {
+        for (slot, SlotRecord { worker, session, version, last_handoff_version }) in slots {
             let holder = StoredHolder {
                 session: session.to_stored(),
                 slot: slot.0,
                 worker: Some(worker.clone()),
                 version: *version,
-                gave: *gave,
+                last_handoff_version: *last_handoff_version,
                 ..StoredHolder::default()
             };
             holders.insert(session, holder);
@@ -196,7 +196,7 @@ impl From<&Ledger> for Stored {
     }
 }
 
-/// A holder whose slot nobody knows: it can only let go.
+/// A holder whose slot is unknown: it can only release jobs.
 fn unplaced(session: &SessionId) -> StoredHolder {
     StoredHolder { session: session.to_stored(), slot: Slot::NOBODY.0, ..StoredHolder::default() }
 }
@@ -236,8 +236,11 @@ impl TryFrom<Stored> for Ledger {
                 ledger.former.insert(session, slot);
                 continue;
             };
-            let (version, gave) = (holder.version, holder.gave);
-            match ledger.slots.insert(slot, SlotRecord { worker, session, version, gave }) {
+            let (version, last_handoff_version) = (holder.version, holder.last_handoff_version);
+            match ledger
+                .slots
+                .insert(slot, SlotRecord { worker, session, version, last_handoff_version })
+            {
                 None => {}
                 Some(_) => return Err(StoredError::TwoInSlot(slot)),
             }

@@ -36,21 +36,26 @@ fn only_slots_whose_jobs_changed_get_the_new_version() {
 }
 
 #[test]
-fn a_slot_gave_at_the_publication_that_moved_its_jobs_to_another_slot() {
-    let gave =
-        |ledger: &Ledger| -> Vec<_> { ledger.slots.values().map(|slot| slot.gave).collect() };
+fn the_last_handoff_of_a_slot_is_the_publication_that_moved_its_jobs_to_another_slot() {
+    let last_handoff_version = |ledger: &Ledger| -> Vec<_> {
+        ledger.slots.values().map(|slot| slot.last_handoff_version).collect()
+    };
     let two = step(&Ledger::new(1), &["a", "b", "c", "d"], &Pool::ready(2));
-    assert_eq!(gave(&two), [0, 0], "what is new comes from nobody");
+    assert_eq!(last_handoff_version(&two), [0, 0], "a new job comes from no slot");
     let four = step(&two, &["a", "b", "c", "d"], &Pool::ready(4));
-    assert_eq!(gave(&four), [2, 2, 0, 0]);
+    assert_eq!(last_handoff_version(&four), [2, 2, 0, 0]);
     let fewer = step(&four, &["a", "b", "c"], &Pool::ready(4));
-    assert_eq!((fewer.version, gave(&fewer)), (3, vec![2, 2, 0, 0]), "a removed job goes nowhere");
+    assert_eq!(
+        (fewer.version, last_handoff_version(&fewer)),
+        (3, vec![2, 2, 0, 0]),
+        "a removed job goes nowhere"
+    );
     let stored = stored::Stored::from(&fewer);
     assert_eq!(Ledger::try_from(stored), Ok(fewer));
 }
 
 #[test]
-fn tokens_rise_at_every_grant_even_when_a_job_went_in_between() {
+fn tokens_rise_at_every_grant_even_when_a_job_was_removed_in_between() {
     let a: JobName = "a".parse().unwrap();
     let token_in = |ledger: &Ledger| ledger.cells.jobs[&a].cell.token();
     let at = |slot| {
@@ -73,7 +78,7 @@ fn a_worker_that_takes_no_jobs_yet_changes_nothing() {
 }
 
 #[test]
-fn a_renamed_worker_is_told_its_jobs_by_a_new_publication() {
+fn the_jobs_of_a_renamed_worker_are_a_new_publication() {
     let first = step(&Ledger::new(1), &["a"], &Pool::ready(1));
     let member = member("other-x7f", Standing::Takes);
     let renamed = step(&first, &["a"], &Pool([(Slot(0), member)].into()));
@@ -103,6 +108,7 @@ fn to(
         goal: &[("a".parse().unwrap(), place.clone())].into(),
         evidence: &evidence.iter().cloned().collect(),
         ages: &BTreeMap::new(),
+        run_once: &BTreeSet::new(),
         terms: &terms,
     })
 }
@@ -127,7 +133,7 @@ fn a_new_session_in_a_slot_gets_its_jobs_once_the_old_one_has_ended() {
 }
 
 #[test]
-fn an_absent_worker_keeps_what_its_session_holds_and_is_given_nothing() {
+fn an_absent_worker_keeps_what_its_session_holds_and_is_granted_nothing() {
     let session = SessionId::new("pod", 1);
     let away = [(Slot(0), Filled { worker: "w-0".into(), session: None, takes: false })].into();
     let terms = HandoverTerms { policy: Policy::Exclusive, ..HandoverTerms::default() };
@@ -137,6 +143,7 @@ fn an_absent_worker_keeps_what_its_session_holds_and_is_given_nothing() {
             goal: &[("a".parse().unwrap(), Place::Slot(Slot(0)))].into(),
             evidence,
             ages: &BTreeMap::new(),
+            run_once: &BTreeSet::new(),
             terms: &terms,
         })
     };
@@ -146,7 +153,11 @@ fn an_absent_worker_keeps_what_its_session_holds_and_is_given_nothing() {
     let known = [(session, ended)].into();
     let held = step(&first, &known);
     assert_eq!(held.assignment().len(), 1, "it waits for the slot");
-    assert_eq!(step(&held, &BTreeMap::new()), held, "whoever forgot the end grants it nothing");
+    assert_eq!(
+        step(&held, &BTreeMap::new()),
+        held,
+        "without the evidence of its end it is granted nothing"
+    );
 }
 
 #[test]
@@ -158,6 +169,7 @@ fn a_replaced_plain_worker_is_one_write_and_no_publication() {
             goal: &[("a".parse().unwrap(), Place::Slot(Slot(0)))].into(),
             evidence: &BTreeMap::new(),
             ages: &BTreeMap::new(),
+            run_once: &BTreeSet::new(),
             terms: &HandoverTerms::default(),
         })
     };
@@ -169,7 +181,7 @@ fn a_replaced_plain_worker_is_one_write_and_no_publication() {
 }
 
 #[test]
-fn what_everybody_runs_is_in_every_view_and_goes_at_once() {
+fn a_job_that_every_worker_runs_is_in_every_view_and_removed_at_once() {
     let session = SessionId::new("pod", 1);
     let all = to(&Ledger::new(0), &session, &Place::Everywhere, &[]);
     assert_eq!(all.session_views()[&session].jobs.len(), 1);
@@ -205,7 +217,7 @@ fn a_store_with_two_holders_of_one_job_is_refused() {
     let ledger = to(&Ledger::new(7), &session, &Place::Slot(Slot(0)), &[]);
     let mut twice = stored::Stored::from(&ledger);
     twice.waits.insert("a".into(), stored::Waits::Free { token: 1 });
-    assert_eq!(Ledger::try_from(twice).unwrap_err().to_string(), "job `a` stands in it twice");
+    assert_eq!(Ledger::try_from(twice).unwrap_err().to_string(), "job `a` occurs twice");
 }
 
 proptest! {
@@ -237,8 +249,8 @@ proptest! {
                 };
                 is.keys().any(|slot| has(&is, *slot) && !has(&was, *slot))
             };
-            let gave = if lost.into_iter().any(got) { counted.version } else { after.slots[slot].gave };
-            prop_assert_eq!(record.gave, gave);
+            let last_handoff_version = if lost.into_iter().any(got) { counted.version } else { after.slots[slot].last_handoff_version };
+            prop_assert_eq!(record.last_handoff_version, last_handoff_version);
         }
     }
 }

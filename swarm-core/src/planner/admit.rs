@@ -1,4 +1,5 @@
-//! Decides what needs no balancing: where pinned jobs go, and who stays out when workers are full.
+//! Decides what needs no balancing: where pinned jobs go, and which jobs stay out when workers are
+//! full.
 
 use std::cmp::Reverse;
 
@@ -7,51 +8,51 @@ use super::roster::Roster;
 use super::{Load, Unassigned};
 use crate::{Mode, Slot};
 
-/// What is settled about a job before anything is balanced.
+/// What is decided about a job before anything is balanced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     /// It goes to this taker, to which it is pinned.
     Pinned(usize),
-    /// It goes to this taker, of which it reserves a share. It counts for no load.
+    /// It goes to this taker, of which it reserves a share. It does not count as load.
     Reserved(usize),
     /// It stays out.
     Out(Unassigned),
 }
 
-/// The jobs whose fate is settled, ascending, and what that leaves for each taker.
+/// The jobs whose fate is decided before balancing, ascending, and what that leaves for each taker.
 #[derive(Clone, Debug)]
-pub(super) struct Settled {
+pub(super) struct Preplaced {
     pub(super) apart: Vec<(u32, Fate)>,
     pub(super) loads: Vec<Load>,
     /// Jobs that takers shall have, pinned ones included.
     pub(super) total: usize,
-    /// Jobs of that which no taker holds and none is pinned.
+    /// Those of the `total` jobs that no taker holds and that are not pinned.
     pub(super) loose: usize,
 }
 
-/// Settles pins, then keeps out as few jobs as the maxima allow, the lowest priorities first.
+/// Places pinned jobs, then keeps out as few jobs as the maxima allow, the lowest priorities first.
 ///
-/// O(jobs); where jobs have to stay out or are pinned, O(those + jobs).
-pub(super) fn settle(
+/// O(jobs), plus a sort of the pinned jobs, and of all jobs if some have to stay out.
+pub(super) fn preplace(
     columns: &Columns,
     roster: &Roster,
     held: &[Slot],
     mode: Mode,
     reserved: Vec<(u32, Fate)>,
-) -> Settled {
+) -> Preplaced {
     let mut pinned = reserved;
     pinned.extend(pins(columns, roster, held));
     pinned.sort_unstable_by_key(|(job, _)| *job);
-    let settled = tally(roster, held, pinned);
+    let preplaced = tally(roster, held, pinned);
     let too_many = |load: &Load| load.max.is_some_and(|max| load.pinned > max);
     let room = roster.caps.iter().fold(0, |sum: usize, cap| sum.saturating_add(*cap));
-    if settled.total <= room && !settled.loads.iter().any(too_many) {
-        return settled;
+    if preplaced.total <= room && !preplaced.loads.iter().any(too_many) {
+        return preplaced;
     }
-    let pins = settled.apart;
+    let pins = preplaced.apart;
     let mut apart = pins.clone();
     apart.extend(staying_out(columns, roster, held, mode, &pins));
-    // A pinned job that stays out stands twice; the later entry counts.
+    // A pinned job that stays out has two entries; the later one counts.
     apart.sort_by_key(|(job, _)| *job);
     let mut last_of_each: Vec<(u32, Fate)> = Vec::with_capacity(apart.len());
     for entry in apart {
@@ -61,7 +62,7 @@ pub(super) fn settle(
     tally(roster, held, last_of_each)
 }
 
-/// Where pinned jobs go. One that a worker keeps stays there for as long as that lasts.
+/// Where pinned jobs go. A pinned job of a worker that keeps stays there.
 fn pins(columns: &Columns, roster: &Roster, held: &[Slot]) -> Vec<(u32, Fate)> {
     let is_kept = |job: u32| roster.at(held[job as usize]) == roster.kept();
     let loose = columns.pins.iter().filter(|(job, _)| !is_kept(*job) && !columns.has_share(*job));
@@ -69,8 +70,8 @@ fn pins(columns: &Columns, roster: &Roster, held: &[Slot]) -> Vec<(u32, Fate)> {
     loose.map(|(job, slot)| (*job, fate(*slot))).collect()
 }
 
-/// Counts what each taker has once `apart` is settled.
-fn tally(roster: &Roster, held: &[Slot], apart: Vec<(u32, Fate)>) -> Settled {
+/// Counts what each taker has once `apart` is preplaced.
+fn tally(roster: &Roster, held: &[Slot], apart: Vec<(u32, Fate)>) -> Preplaced {
     let mut counts = roster.count(held);
     let mut pinned = vec![0; roster.takers.len()];
     for (job, fate) in &apart {
@@ -86,14 +87,14 @@ fn tally(roster: &Roster, held: &[Slot], apart: Vec<(u32, Fate)>) -> Settled {
         pinned.into_iter().zip(counts.clone()).zip(&roster.caps).map(load).collect();
     let loose = counts[roster.gone()];
     let total = loose + loads.iter().map(|load| load.pinned + load.free).sum::<usize>();
-    Settled { apart, loads, total, loose }
+    Preplaced { apart, loads, total, loose }
 }
 
 /// The jobs for which the takers have no room.
 ///
-/// Going through the jobs from the most to the least important one, whatever still fits is let in:
-/// a pinned job if its worker and the pool have room, any other if the pool has. (The sets that fit
-/// form a laminar matroid, so this greedy choice lets in as many as any, of the best priorities.)
+/// From the most to the least important job, each one that still fits is admitted: a pinned job if
+/// its worker and the pool have room, any other job if the pool has room. (The sets that fit form a
+/// laminar matroid, so this greedy choice admits as many jobs as possible, of the best priorities.)
 /// Among equal priorities those that are held come first, then the order is (hash, name).
 fn staying_out<'a>(
     columns: &'a Columns,
@@ -134,8 +135,8 @@ fn staying_out<'a>(
     ranked.into_iter().map(|(_, _, _, job, _)| (job, Fate::Out(Unassigned::Capacity)))
 }
 
-impl Settled {
-    /// Whether the job is settled to stay where it is, or out.
+impl Preplaced {
+    /// Whether every preplaced job is already where it shall be.
     pub(super) fn is_in_place(&self, roster: &Roster, held: &[Slot]) -> bool {
         self.apart.iter().all(|(job, fate)| match fate {
             Fate::Pinned(taker) | Fate::Reserved(taker) => {
@@ -154,7 +155,7 @@ impl Settled {
         self.apart.iter().filter_map(out).collect()
     }
 
-    /// Whether the job is pinned or stays out.
+    /// Whether the job is decided before balancing: pinned, with a share, or out.
     pub(super) fn is_apart(&self, job: u32) -> bool {
         find(&self.apart, job).is_some()
     }

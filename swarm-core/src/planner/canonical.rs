@@ -1,65 +1,66 @@
-//! Planning without memory: homes and exact quotas, from names alone.
+//! Canonical mode: placement by homes and exact quotas, from names alone.
 
 use std::borrow::Cow;
 
 use super::Load;
-use super::admit::{Fate, Settled};
+use super::admit::{Fate, Preplaced};
 use super::columns::{Columns, number, runs_between};
-use super::engine::{Outcome, place, settle_into};
+use super::engine::{Outcome, place, preplace_into};
 use super::quota::quotas;
 use super::roster::Roster;
 use crate::Slot;
 
-/// Where every job belongs, whoever holds it now; workers that keep are left alone. Under a budget,
-/// the step towards that.
+/// Finds the place of every job, whoever holds it now; jobs of workers that keep stay. Under a
+/// budget, the result is a step towards those places.
 pub(super) fn solve<'a>(
     columns: &Columns,
     roster: &Roster,
     held: Cow<'a, [Slot]>,
-    settled: &Settled,
+    preplaced: &Preplaced,
     moves_max: Option<usize>,
 ) -> Outcome<'a> {
-    let unheld: Vec<_> = settled.loads.iter().map(|load| Load { free: 0, ..*load }).collect();
-    let quota = quotas(&unheld, settled.total);
+    let unheld: Vec<_> = preplaced.loads.iter().map(|load| Load { free: 0, ..*load }).collect();
+    let quota = quotas(&unheld, preplaced.total);
     let room = quota.iter().zip(&unheld).map(|(quota, load)| quota - load.pinned).collect();
-    let jobs = runs_between(&settled.apart, columns.len()).into_iter().flatten();
+    let jobs = runs_between(&preplaced.apart, columns.len()).into_iter().flatten();
     let loose: Vec<_> =
         jobs.filter(|job| roster.at(held[*job as usize]) != roster.kept()).collect();
     let mut target = held.to_vec();
-    settle_into(&mut target, roster, settled);
+    preplace_into(&mut target, roster, preplaced);
     place(columns, roster, &mut target, &loose, room);
     let deferred = match moves_max {
-        Some(budget) => hold_back(columns, roster, &held, &mut target, settled, budget),
+        Some(budget) => hold_back(columns, roster, &held, &mut target, preplaced, budget),
         None => Vec::new(),
     };
     let holders = if *held == *target { held } else { target.into() };
-    let unassigned = settled.unassigned();
+    let unassigned = preplaced.unassigned();
     Outcome { holders, unassigned, evicted: vec![], deferred, minimum_moves: 0 }
 }
 
 /// Turns the target into a step: all but `budget` of the jobs that would move between takers stay
-/// where they are for now, as far as maxima permit; tells which.
+/// where they are for now, as far as maxima permit. Returns those jobs.
 ///
-/// The target is within the maxima, and a job goes back to its holder only where that has room, so
-/// every state in between is within them too. Where nobody has room, jobs that change places do so
-/// at once. A job that finds no room waits at that worker until another one leaves it. O(jobs).
+/// The target is within the maxima, and a job goes back to its holder only if its holder has room,
+/// so every state in between is within the maxima too. If no worker has room, jobs that have to be
+/// swapped are swapped at once. A job whose holder is full is queued until another job leaves that
+/// holder. O(jobs).
 fn hold_back(
     columns: &Columns,
     roster: &Roster,
     held: &[Slot],
     target: &mut [Slot],
-    settled: &Settled,
+    preplaced: &Preplaced,
     budget: usize,
 ) -> Vec<u32> {
     let moves = |job: &u32| {
         let (from, to) = (held[*job as usize], target[*job as usize]);
-        from != to && roster.taker(from).is_some() && !settled.is_apart(*job)
+        from != to && roster.taker(from).is_some() && !preplaced.is_apart(*job)
     };
     let mut wanting: Vec<_> = (0..number(columns.len())).filter(moves).collect();
     let Some(mut surplus) = wanting.len().checked_sub(budget) else { return Vec::new() };
     wanting.sort_unstable_by_key(|job| (columns.hashes[*job as usize], *job));
     let mut count = roster.count(target);
-    for (_, fate) in &settled.apart {
+    for (_, fate) in &preplaced.apart {
         if let Fate::Reserved(taker) = fate {
             count[*taker] -= 1;
         }

@@ -1,8 +1,9 @@
-//! An independent judge: is this plan an answer to that request?
+//! An independent checker: is this plan a valid answer to that request?
 //!
-//! It shares no code with the planner and asks other questions: not "is this the quota" but "could
-//! one job stand better elsewhere". Used by tests, and by [`decide`](crate::decide) in debug
-//! builds. What it does not judge is the number of moves, for which there is a formula.
+//! The checker shares no code with the planner and asks other questions: not "is this the quota"
+//! but "would another place be better for some job". Tests use it, and so does
+//! [`decide`](crate::decide) in debug builds. It does not check the number of moves, for which
+//! [`minimum_moves`](super::minimum_moves) has a formula.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +14,13 @@ use crate::{Job, JobName, Slot, Standing};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     /// A job is neither assigned nor unassigned, or both.
-    #[error("job `{0}` does not stand in the plan exactly once")]
+    #[error("job `{0}` does not occur in the plan exactly once")]
     NotOnce(JobName),
-    /// Something is planned that nobody wants.
-    #[error("job `{0}` stands in the plan and is not wanted")]
+    /// The plan has a job that nobody wants.
+    #[error("job `{0}` is in the plan and is not wanted")]
     NotWanted(JobName),
-    /// A job is at a worker that may not have it.
-    #[error("job `{0}` may not be at slot {1}")]
+    /// A job is assigned to a worker that may not have it.
+    #[error("job `{0}` may not be assigned to slot {1}")]
     Misplaced(JobName, Slot),
     /// A job has no holder although it could have one, or has the wrong reason.
     #[error("job `{0}` is unassigned with the reason `{reason}`, which does not hold", reason = .1.as_str())]
@@ -27,16 +28,16 @@ pub enum Violation {
     /// A worker has more jobs than it may have.
     #[error("slot {0} has more jobs than it may have")]
     Overfull(Slot),
-    /// A job stays out although a less important one is in.
-    #[error("job `{0}` stays out while the less important `{1}` is in")]
+    /// A job is unassigned although a less important one is assigned.
+    #[error("job `{0}` is unassigned while the less important `{1}` is assigned")]
     Outranked(JobName, JobName),
-    /// A job could go from one worker to another that has two less.
+    /// A job could move from one worker to another that has at least two fewer.
     #[error("slot {0} could give a job to slot {1}")]
     Uneven(Slot, Slot),
-    /// The moves are not the difference to what was held, or a reason does not hold.
+    /// The moves are not the difference to what was held, or a reason is wrong.
     #[error("the move of job `{0}` is missing, wrong, or has the wrong reason")]
     WrongMove(JobName),
-    /// More moves are voluntary than the budget allows.
+    /// The plan makes more voluntary moves than the budget allows.
     #[error("{made} voluntary moves exceed the budget of {budget}")]
     OverBudget {
         /// Voluntary moves of the plan.
@@ -46,14 +47,27 @@ pub enum Violation {
     },
 }
 
-/// Tells the first thing that is wrong with `plan` as an answer to `request`.
+/// Checks `plan` as an answer to `request`; the error is the first rule that it violates.
 ///
 /// # Errors
 ///
-/// The [`Violation`]. It means a defect of whoever made the plan, never of the input.
+/// The [`Violation`]. It indicates a defect of the planner, never of the input.
 ///
-/// Time: O(jobs · log jobs + workers), and O(workers) more for every different wish of a job with a
-/// share that stays out.
+/// Time: O(jobs · log jobs + workers), and O(workers) more for each distinct wish of the unassigned
+/// jobs with a share.
+///
+/// ```
+/// use swarm_core::{Assignment, Pool, Request, Rules, Slot, Violation, check, jobs};
+///
+/// let (jobs, held, pool) = (jobs(["a", "b"])?, Assignment::default(), Pool::ready(2));
+/// let request = Request { jobs: &jobs, held: &held, pool: &pool, rules: Rules::default() };
+/// let mut plan = request.plan();
+/// assert_eq!(check(&request, &plan), Ok(()));
+///
+/// plan.assignment = jobs.keys().map(|job| (job.clone(), Slot(0))).collect();
+/// assert!(check(&request, &plan).is_err()); // two jobs on one worker, none on the other
+/// # Ok::<(), swarm_core::JobsError>(())
+/// ```
 pub fn check(request: &Request<'_>, plan: &Plan) -> Result<(), Violation> {
     each_once(request, plan)?;
     let seats = Seats::of(request, plan)?;
@@ -89,7 +103,7 @@ struct Seats<'a> {
 }
 
 impl<'a> Seats<'a> {
-    /// Seats every assigned job, and sees that each may be where it is.
+    /// Seats every assigned job, and checks that it may be where it is.
     fn of(request: &Request<'a>, plan: &'a Plan) -> Result<Self, Violation> {
         let takers = request.pool.takers().into_iter();
         let mut jobs: BTreeMap<_, _> = takers.map(|slot| (slot, [vec![], vec![]])).collect();
@@ -139,8 +153,8 @@ impl<'a> Seats<'a> {
         shares.map(|share| usize::from(share.percent())).sum()
     }
 
-    /// Whether a job with a share would fit beside those that come before it: pinned ones and
-    /// those of at least its priority. No worker has more than a hundred of them.
+    /// Whether a job with a share would fit beside the jobs that come before it: pinned ones and
+    /// those of at least its priority. No worker has more than a hundred such jobs.
     fn could_reserve(&self, request: &Request<'_>, wish: &Job) -> bool {
         let percent = |job: &Job| job.share.map_or(0, |share| usize::from(share.percent()));
         let comes_before = |other: &&&Job| match (wish.pin, other.pin) {
@@ -171,9 +185,9 @@ impl<'a> Seats<'a> {
         overfull.map_or(Ok(()), |slot| Err(Violation::Overfull(*slot)))
     }
 
-    /// Whether every job that is out has to be, by its reason.
+    /// Whether the reason of every unassigned job is true.
     fn reasons_hold(&self, request: &Request<'_>, plan: &Plan) -> Result<(), Violation> {
-        // Many jobs want the same.
+        // Many jobs have the same wishes.
         let mut known = BTreeMap::new();
         let mut could_reserve = |wish: &Job| {
             let known = known.entry((wish.pin, wish.priority, wish.share));
@@ -199,7 +213,7 @@ impl<'a> Seats<'a> {
                 },
                 Unassigned::PoolIncomplete | Unassigned::Paused => false,
             };
-            // A full pin whose worker has others is founded only if those cannot go elsewhere.
+            // "Its pinned worker is full" is true only if that worker's other jobs cannot go elsewhere.
             let others = pin.and_then(|pin| self.jobs.get(&pin)).is_some_and(|j| !j[1].is_empty());
             let could_make_room =
                 *reason == Unassigned::Capacity && wish.share.is_none() && others && self.has_room;
@@ -210,8 +224,8 @@ impl<'a> Seats<'a> {
         Ok(())
     }
 
-    /// No job that is out outranks one that is in and whose seat it could have, directly or after
-    /// a job of its pin's worker moved there.
+    /// No unassigned job outranks an assigned one whose place it could have, directly or after a
+    /// job of the worker it is pinned to moved there.
     fn the_least_important_stay_out(
         &self,
         request: &Request<'_>,
@@ -241,7 +255,7 @@ impl<'a> Seats<'a> {
         Ok(())
     }
 
-    /// No job could go to a worker with two less. Under a budget, only the jobs that are deferred.
+    /// No job could move to a worker with two fewer, apart from the jobs that the budget defers.
     fn flat(&self, request: &Request<'_>, plan: &Plan) -> Result<(), Violation> {
         if !plan.deferred.is_empty() {
             return Ok(());
@@ -266,7 +280,7 @@ fn max(request: &Request<'_>, slot: Slot) -> usize {
     max.map_or(usize::MAX, |max| max as usize)
 }
 
-/// The moves are the difference to what was held, in order, each with a reason that holds.
+/// The moves are the difference to what was held, in order, each with a true reason.
 fn moves_are_the_difference(request: &Request<'_>, plan: &Plan) -> Result<(), Violation> {
     let mut moves = plan.moves.iter().peekable();
     let mut names: Vec<_> =
@@ -295,6 +309,8 @@ fn holds(request: &Request<'_>, plan: &Plan, step: &super::Move) -> bool {
     let is_present = step.from.is_some_and(|slot| request.pool.standing(slot).is_some());
     match step.reason {
         MoveReason::New => step.from.is_none(),
+        // No plan of the planner has it: it is decided a layer above.
+        MoveReason::NotReady => false,
         MoveReason::Removed => !request.jobs.contains_key(&step.job),
         MoveReason::WorkerGone => step.to.is_some() && step.from.is_some() && !is_present,
         MoveReason::Pin => is_present && pin.is_some() && step.to == pin,
@@ -308,7 +324,7 @@ fn holds(request: &Request<'_>, plan: &Plan, step: &super::Move) -> bool {
     }
 }
 
-/// In canonical mode jobs of full workers may have to change places at once, whatever the budget.
+/// In canonical mode, jobs of full workers may have to be swapped, whatever the budget.
 fn within_budget(request: &Request<'_>, plan: &Plan) -> Result<(), Violation> {
     let Some(budget) = request.rules.moves_max else { return Ok(()) };
     let made = plan.moves.iter().filter(|step| step.reason == MoveReason::Balance).count();

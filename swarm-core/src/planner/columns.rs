@@ -1,5 +1,5 @@
-//! What the planner needs to know of the jobs, column by column. Names are not needed: jobs are
-//! numbered in the order of their names, so a number breaks ties exactly as the name would.
+//! The properties of the jobs that the planner needs, column by column. It needs no names: jobs
+//! are numbered in the order of their names, so a number breaks ties exactly as the name would.
 
 use std::ops::Range;
 
@@ -19,14 +19,14 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// Makes room for `jobs` more, so that none is taken in vain.
+    /// Reserves capacity for exactly `jobs` more jobs.
     pub(crate) fn reserve(&mut self, jobs: usize) {
         self.hashes.reserve_exact(jobs);
     }
 
-    /// Appends the job that comes next in the order of names.
+    /// Appends the next job in the order of names.
     pub(crate) fn push(&mut self, hash: u64, job: &Job) {
-        let Job { pin, priority, share } = job;
+        let Job { pin, priority, share, run_once: _, params: _ } = job;
         let number = number(self.hashes.len());
         self.hashes.push(hash);
         self.pins.extend(pin.map(|slot| (number, slot)));

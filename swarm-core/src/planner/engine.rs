@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::admit::{Fate, Settled, settle};
+use super::admit::{Fate, Preplaced, preplace};
 use super::canonical;
 use super::columns::{Columns, number, of, runs_between};
 use super::quota::{Aims, minimum_moves};
@@ -29,11 +29,11 @@ pub(super) struct Outcome<'a> {
     pub(super) minimum_moves: usize,
 }
 
-/// How many jobs are looked at before it is asked whether any of them is loose.
+/// How many jobs are checked at once for whether any of them is loose.
 const BLOCK: usize = 16;
 
-/// Plans. `held` has an entry for every job; what shares reserve is taken from the roster's maxima.
-/// O(jobs + workers + moves · log moves).
+/// Plans. `held` has an entry for every job; what shares reserve is subtracted from the roster's
+/// maxima. /// O(jobs + workers + moves · log moves).
 pub(super) fn solve<'a>(
     columns: &Columns,
     roster: &mut Roster,
@@ -45,16 +45,16 @@ pub(super) fn solve<'a>(
     }
     let reserved = reserve(columns, roster, &held, rules.mode);
     let roster = &*roster;
-    let settled = settle(columns, roster, &held, rules.mode, reserved);
-    let minimum_moves = minimum_moves(&settled.loads, settled.total);
+    let preplaced = preplace(columns, roster, &held, rules.mode, reserved);
+    let minimum_moves = minimum_moves(&preplaced.loads, preplaced.total);
     let outcome = match rules.mode {
-        Mode::Sticky => sticky(columns, roster, held, &settled, rules.moves_max),
-        Mode::Canonical => canonical::solve(columns, roster, held, &settled, rules.moves_max),
+        Mode::Sticky => sticky(columns, roster, held, &preplaced, rules.moves_max),
+        Mode::Canonical => canonical::solve(columns, roster, held, &preplaced, rules.moves_max),
     };
     Outcome { minimum_moves, ..outcome }
 }
 
-/// What is kept stays; everything else has no worker.
+/// Jobs of workers that keep stay; all others are unassigned.
 fn nobody_takes<'a>(roster: &Roster, mut held: Cow<'a, [Slot]>) -> Outcome<'a> {
     let is_out = |slot: Slot| roster.at(slot) == roster.gone();
     let out = held.iter().enumerate().filter(|(_, slot)| is_out(**slot));
@@ -72,19 +72,19 @@ fn sticky<'a>(
     columns: &Columns,
     roster: &Roster,
     held: Cow<'a, [Slot]>,
-    settled: &Settled,
+    preplaced: &Preplaced,
     moves_max: Option<usize>,
 ) -> Outcome<'a> {
-    let aims = Aims::new(&settled.loads, settled.total, moves_max);
-    let runs = runs_between(&settled.apart, columns.len());
-    let mut leaving = leave(columns, roster, &held, &runs, settled, &aims);
-    let unassigned = settled.unassigned();
+    let aims = Aims::new(&preplaced.loads, preplaced.total, moves_max);
+    let runs = runs_between(&preplaced.apart, columns.len());
+    let mut leaving = leave(columns, roster, &held, &runs, preplaced, &aims);
+    let unassigned = preplaced.unassigned();
     let deferred = std::mem::take(&mut leaving.deferred);
-    let nothing_changes = leaving.is_empty() && settled.loose == 0;
-    if nothing_changes && settled.is_in_place(roster, &held) {
+    let nothing_changes = leaving.is_empty() && preplaced.loose == 0;
+    if nothing_changes && preplaced.is_in_place(roster, &held) {
         return Outcome { holders: held, unassigned, evicted: vec![], deferred, minimum_moves: 0 };
     }
-    let mut loose = loose(roster, &held, &runs, settled.loose);
+    let mut loose = loose(roster, &held, &runs, preplaced.loose);
     let mut evicted = leaving.evicted;
     if !(evicted.is_empty() && leaving.shed.is_empty()) {
         loose.extend(evicted.iter().chain(&leaving.shed));
@@ -92,17 +92,17 @@ fn sticky<'a>(
     }
     evicted.sort_unstable();
     let mut holders = held.into_owned();
-    settle_into(&mut holders, roster, settled);
+    preplace_into(&mut holders, roster, preplaced);
     let stays = |((load, shed), evicted): ((&super::Load, &usize), &usize)| {
         load.pinned + load.free - shed - evicted
     };
-    let loads = settled.loads.iter().zip(&aims.shed).zip(&aims.evicted).map(stays);
+    let loads = preplaced.loads.iter().zip(&aims.shed).zip(&aims.evicted).map(stays);
     let room: Vec<_> = loads.zip(&aims.quota).map(|(load, quota)| quota - load).collect();
     place(columns, roster, &mut holders, &loose, room);
     Outcome { holders: holders.into(), unassigned, evicted, deferred, minimum_moves: 0 }
 }
 
-/// The jobs that their workers give up, and those that they would if the budget allowed it.
+/// The jobs that their workers give up, and those that they would give up if the budget allowed it.
 #[derive(Debug, Default)]
 struct Leaving {
     evicted: Vec<u32>,
@@ -116,14 +116,14 @@ impl Leaving {
     }
 }
 
-/// Chooses which jobs leave: a hash over job, slot and quota decides, so that no job is always the
-/// one to move.
+/// Chooses which jobs leave. A hash over job, slot and quota decides, so that it is not always the
+/// same job that moves.
 fn leave(
     columns: &Columns,
     roster: &Roster,
     held: &[Slot],
     runs: &[Range<u32>],
-    settled: &Settled,
+    preplaced: &Preplaced,
     aims: &Aims,
 ) -> Leaving {
     let workers = 0..roster.takers.len();
@@ -137,7 +137,7 @@ fn leave(
         .zip(&aims.quota)
         .map(|(slot, quota)| mix(u64::from(slot.0) << 32 ^ *quota as u64))
         .collect();
-    let count: Vec<_> = settled.loads.iter().map(|load| load.free).collect();
+    let count: Vec<_> = preplaced.loads.iter().map(|load| load.free).collect();
     let jobs = |run: &Range<u32>| run.clone().zip(of(run, held)).zip(of(run, &columns.hashes));
     let candidates = runs.iter().flat_map(jobs);
     let candidates = candidates.map(|((job, slot), hash)| (job, roster.at(*slot), *hash));
@@ -156,7 +156,7 @@ fn leave(
     leaving
 }
 
-/// The jobs that nobody holds, pins apart.
+/// The jobs that nobody holds, without the pinned ones.
 fn loose(roster: &Roster, held: &[Slot], runs: &[Range<u32>], count: usize) -> Vec<u32> {
     let mut loose = Vec::with_capacity(count);
     let are_all = count == runs.iter().map(ExactSizeIterator::len).sum::<usize>();
@@ -169,7 +169,7 @@ fn loose(roster: &Roster, held: &[Slot], runs: &[Range<u32>], count: usize) -> V
         let mut start = run.start;
         for block in of(run, held).as_chunks::<BLOCK>().0 {
             let end = start + number(BLOCK);
-            // Most blocks have none, and are passed over with one branch.
+            // Most blocks have none and are skipped with one branch.
             if block.iter().filter(|slot| roster.may_be_gone(**slot)).count() > 0 {
                 loose.extend((start..end).filter(is_loose));
             }
@@ -180,9 +180,9 @@ fn loose(roster: &Roster, held: &[Slot], runs: &[Range<u32>], count: usize) -> V
     loose
 }
 
-/// Writes down what is settled.
-pub(super) fn settle_into(holders: &mut [Slot], roster: &Roster, settled: &Settled) {
-    for (job, fate) in &settled.apart {
+/// Writes the holders of the preplaced jobs.
+pub(super) fn preplace_into(holders: &mut [Slot], roster: &Roster, preplaced: &Preplaced) {
+    for (job, fate) in &preplaced.apart {
         holders[*job as usize] = match fate {
             Fate::Pinned(taker) | Fate::Reserved(taker) => roster.takers[*taker],
             Fate::Out(_) => Slot::NOBODY,
@@ -190,9 +190,9 @@ pub(super) fn settle_into(holders: &mut [Slot], roster: &Roster, settled: &Settl
     }
 }
 
-/// Gives every loose job to its home while that has room, smallest (hash, name) first, and the
-/// rest to whoever has, lowest slot first. There is exactly as much room as there are loose jobs,
-/// which are ascending.
+/// Gives every loose job to its home while its home has room, smallest (hash, name) first, and the
+/// others to workers that have room, lowest slot first. There is exactly as much room as there are
+/// loose jobs. `loose` is ascending.
 pub(super) fn place(
     columns: &Columns,
     roster: &Roster,

@@ -1,4 +1,4 @@
-//! Every worker runs every job: for health probes, peering and the like.
+//! Plans in which every worker runs every job, as for health probes and peering.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,22 +7,23 @@ use crate::{Change, JobName, Jobs, Pool, Slot, Standing};
 
 /// A plan in which every worker that takes jobs has all of them.
 ///
-/// It is a product, of jobs and workers, and is kept as one: there is no entry for each pair.
+/// It stores the set of workers and the set of jobs, not an entry for each pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Everywhere {
     /// The workers that run every job.
     pub workers: BTreeSet<Slot>,
-    /// What the workers run that keep what they have.
+    /// The jobs of the workers that keep what they have.
     pub kept: BTreeMap<Slot, BTreeSet<JobName>>,
-    /// Why no worker runs a job, if none does.
+    /// The jobs that no worker runs, with the reason.
     pub unassigned: BTreeMap<JobName, Unassigned>,
     jobs: BTreeSet<JobName>,
 }
 
-/// Gives every job to every worker that [takes](Standing::Takes) jobs; those that keep are left
-/// with what they have and is wanted. Pins, shares, priorities and maxima mean nothing here.
-/// O(jobs + what is kept).
+/// Gives every job to every worker that [takes](Standing::Takes) jobs.
+///
+/// A worker that [keeps](Standing::Keeps) retains those of its jobs that are still wanted. Pins,
+/// shares, priorities and maxima have no effect. O(jobs + kept jobs).
 ///
 /// ```
 /// use swarm_core::{Pool, Slot, everywhere, jobs};
@@ -54,7 +55,16 @@ pub fn everywhere(
 }
 
 impl Everywhere {
-    /// What the worker in this slot runs.
+    /// The jobs that the worker in this slot runs; none if the slot does not exist.
+    ///
+    /// ```
+    /// use swarm_core::{Pool, Slot, everywhere, jobs};
+    ///
+    /// let plan = everywhere(&jobs(["ping:a", "ping:b"])?, &Default::default(), &Pool::ready(1));
+    /// assert_eq!(plan.jobs_of(Slot(0)).len(), 2);
+    /// assert!(plan.jobs_of(Slot(1)).is_empty());
+    /// # Ok::<(), swarm_core::JobsError>(())
+    /// ```
     #[must_use]
     pub fn jobs_of(&self, slot: Slot) -> &BTreeSet<JobName> {
         static NONE: BTreeSet<JobName> = BTreeSet::new();
@@ -62,7 +72,19 @@ impl Everywhere {
         if self.workers.contains(&slot) { &self.jobs } else { kept() }
     }
 
-    /// What every worker has to start and to stop; workers without a change do not stand in it.
+    /// The jobs that each worker starts and stops. Workers without a change are left out.
+    ///
+    /// ```
+    /// use std::collections::BTreeMap;
+    ///
+    /// use swarm_core::{Pool, Slot, everywhere, jobs};
+    ///
+    /// let jobs = jobs(["ping:a"])?;
+    /// let held = BTreeMap::from([(Slot(0), jobs.keys().cloned().collect())]);
+    /// let changes = everywhere(&jobs, &held, &Pool::ready(2)).changes(&held);
+    /// assert_eq!(changes.keys().collect::<Vec<_>>(), [&Slot(1)]); // slot 0 runs it already
+    /// # Ok::<(), swarm_core::JobsError>(())
+    /// ```
     #[must_use]
     pub fn changes(&self, held: &BTreeMap<Slot, BTreeSet<JobName>>) -> BTreeMap<Slot, Change> {
         let slots: BTreeSet<_> = held.keys().chain(&self.workers).copied().collect();

@@ -1,7 +1,7 @@
-//! Quotas: how many jobs each worker shall have, the fewest moves that get there, and how far a
-//! budget gets.
+//! Quotas: how many jobs each worker shall have, the fewest moves that reach the quotas, and what
+//! a budget of moves can reach.
 
-/// What one worker that takes jobs has now, and how much it may have.
+/// What a worker that takes jobs has now, and how much it may have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Jobs that are pinned to it, whether it holds them already or not. At most `max`.
@@ -14,6 +14,13 @@ pub struct Load {
 
 impl Load {
     /// A worker that holds `jobs` jobs, none of them pinned, and may have any number.
+    ///
+    /// ```
+    /// use swarm_core::{Load, minimum_moves};
+    ///
+    /// assert_eq!(Load::of(3), Load { pinned: 0, free: 3, max: None });
+    /// assert_eq!(minimum_moves(&[Load::of(3), Load::of(0)], 3), 1); // [2, 1] is as flat as 3 jobs get
+    /// ```
     #[must_use]
     pub fn of(jobs: usize) -> Self {
         Self { free: jobs, ..Self::default() }
@@ -23,13 +30,13 @@ impl Load {
         self.max.unwrap_or(usize::MAX)
     }
 
-    /// What it shall have where every worker shall have `level`: no less than its pins, no more
-    /// than it may.
+    /// What this worker has if every worker shall have `level`: no less than its pinned jobs, no
+    /// more than its maximum.
     fn at(&self, level: usize) -> usize {
         level.max(self.pinned).min(self.max())
     }
 
-    /// What it has when its pinned jobs are there and what it may not have is not.
+    /// What it has once its pinned jobs have arrived and what exceeds its maximum has left.
     fn after_forced(&self) -> usize {
         (self.pinned + self.free).min(self.max())
     }
@@ -40,9 +47,9 @@ impl Load {
 ///
 /// With q the highest level at which every worker can have `q` (within its pins and its maximum)
 /// and r jobs left over, r of the workers that can take one more get q + 1. The extra ones go first
-/// to workers that already hold more than that, each of which saves a move, then to the lowest
-/// slots, so that the slots which a scale-down removes first are the lighter ones. `total` is at
-/// least the sum of the pins and at most that of the maxima. O(workers · log total).
+/// to workers that already hold more than q, each of which saves a move, then to the lowest slots,
+/// so that the slots which a scale-down removes first have fewer jobs. `total` is at least the sum
+/// of the pinned jobs and at most the sum of the maxima. O(workers · log total).
 pub(super) fn quotas(loads: &[Load], total: usize) -> Vec<usize> {
     let (q, r) = level(loads, total);
     let extra_where_surplus = r.min(surplus(loads, q));
@@ -59,22 +66,23 @@ pub(super) fn quotas(loads: &[Load], total: usize) -> Vec<usize> {
 
 /// The fewest moves between workers after which their loads are as flat as they can be.
 ///
-/// `loads` says what each worker holds of `total` jobs; the others are loose and have to be placed
-/// anyhow. With p, f, c for a worker's pinned jobs, other jobs and maximum, q the highest level
+/// `loads` is what each worker holds of `total` jobs; nobody holds the others, which have to be
+/// placed in any case. With p, f, c for a worker's pinned jobs, other jobs and maximum, q the highest level
 /// for which Σ clamp(q, p, c) ≤ total, r what is left over, b = clamp(q, p, c) − p, and A the number
 /// of workers with p ≤ q < c that hold more than b others,
 ///
 /// > M* = Σ max(0, f − b) − min(r, A).
 ///
-/// In the flattest load vector exactly r workers that can have q + 1. A worker sheds at least what
-/// it holds beyond its share, and a share of q + 1 instead of q saves a move exactly where more
-/// than q are held, so at most min(r, A) are saved; the planner's quotas reach that. Without pins
-/// and maxima q and r are quotient and rest of `total` by the workers. O(workers · log total).
+/// In the flattest load vector, exactly r of the workers that can have q + 1 jobs have that many. A
+/// worker sheds at least what it holds beyond its quota, and a quota of q + 1 instead of q saves a
+/// move exactly where more than q are held. So at most min(r, A) moves are saved, and the planner's
+/// quotas save that many. Without pins and maxima, q and r are quotient and remainder of `total`
+/// divided by the number of workers. O(workers · log total).
 ///
 /// ```
 /// use swarm_core::{Load, minimum_moves};
 ///
-/// // Nine jobs each on three workers, a fourth joins: ⌊27 / 4⌋ = 6 move, and no fewer would do.
+/// // Three workers have nine jobs each, a fourth joins: ⌊27 / 4⌋ = 6 jobs have to move.
 /// assert_eq!(minimum_moves(&[9, 9, 9, 0].map(Load::of), 27), 6);
 /// ```
 #[must_use]
@@ -84,9 +92,9 @@ pub fn minimum_moves(loads: &[Load], total: usize) -> usize {
     loads.iter().map(beyond).sum::<usize>() - r.min(surplus(loads, q))
 }
 
-/// The lowest number of jobs on the fullest worker that `budget` voluntary moves can reach.
+/// The least number of jobs on the fullest worker that `budget` voluntary moves can reach.
 ///
-/// With n the jobs of a worker once forced moves are made, and t the highest quota,
+/// With n the jobs of a worker after all forced moves, and t the highest quota,
 ///
 /// > Lmax(K) = min { x ≥ t : Σ max(0, n − x) ≤ K }.
 ///

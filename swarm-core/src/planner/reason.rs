@@ -1,4 +1,4 @@
-//! Why a job moves, and why one has no holder: closed lists, each with its documented word.
+//! Why a job moves, and why a job has no holder: closed lists, each with its documented word.
 
 /// Why a job changes its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -9,9 +9,12 @@ pub enum MoveReason {
     Removed,
     /// Its worker is gone.
     WorkerGone,
-    /// Its worker had more than its quota. The only voluntary reason: all others are forced.
+    /// Its worker had more than its quota. This reason and [`NotReady`](Self::NotReady) are voluntary,
+    /// so a budget bounds them; all others are forced.
     Balance,
-    /// It is pinned to another slot than the one that held it.
+    /// Its plain worker has not been ready for too long, and a ready one has room.
+    NotReady,
+    /// It is pinned to a slot other than the one that held it.
     Pin,
     /// Its worker had more jobs than it may have, or its share is reserved elsewhere.
     Capacity,
@@ -24,18 +27,25 @@ pub enum MoveReason {
 pub enum Unassigned {
     /// No worker takes jobs now.
     NoWorkers,
-    /// The pool was never assigned anything and is not complete yet.
+    /// The pool never had an assignment and is not complete yet.
     PoolIncomplete,
     /// It is pinned to a slot that does not exist or takes no jobs now.
     Pin,
     /// The workers that could take it are full.
     Capacity,
-    /// Nobody held it when everything was asked to stay as it is.
+    /// Nobody held it when the pool was paused.
     Paused,
 }
 
 impl MoveReason {
-    /// The documented word for it.
+    /// The documented word for the reason, as logs, Events and the CLI print it.
+    ///
+    /// ```
+    /// use swarm_core::{MoveReason, Unassigned};
+    ///
+    /// assert_eq!(MoveReason::WorkerGone.as_str(), "worker-gone");
+    /// assert_eq!(MoveReason::Unassigned(Unassigned::NoWorkers).as_str(), "no-workers");
+    /// ```
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -43,6 +53,7 @@ impl MoveReason {
             Self::Removed => "removed",
             Self::WorkerGone => "worker-gone",
             Self::Balance => "balance",
+            Self::NotReady => "not-ready",
             Self::Pin => "pin",
             Self::Capacity => "capacity",
             Self::Unassigned(reason) => reason.as_str(),
@@ -51,7 +62,13 @@ impl MoveReason {
 }
 
 impl Unassigned {
-    /// The documented word for it.
+    /// The documented word for the reason, as logs, Events and the CLI print it.
+    ///
+    /// ```
+    /// use swarm_core::Unassigned;
+    ///
+    /// assert_eq!(Unassigned::PoolIncomplete.as_str(), "pool-incomplete");
+    /// ```
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -1,5 +1,5 @@
-//! Jobs with a share reserve a part of a worker. They are seated first; what they leave is for the
-//! jobs without one.
+//! Jobs with a share reserve a part of a worker. They are placed first; what they leave is for the
+//! jobs without a share.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,13 +31,13 @@ struct Wish {
 /// Where each job of one class goes; `None` where it found no room.
 type Seating = Vec<(Wish, Option<usize>)>;
 
-/// Seats the jobs with a share and takes from the roster's maxima what they use; a worker that is
-/// fully reserved takes no other job. Returns the fate of each, ascending.
+/// Places the jobs with a share and subtracts what they use from the roster's maxima; a worker that
+/// is fully reserved takes no other job. Returns the fate of each, ascending.
 ///
-/// Pinned jobs come first, then one class of priority after the other. Within a class, what fits
+/// Pinned jobs come first, then one priority class after the other. Within a class, a job that fits
 /// where it is stays, then the largest go to the least reserved worker. If that leaves a job out,
-/// first-fit decreasing is tried from nothing, and taken if it leaves out less.
-/// O(shares · log workers); where first-fit decreasing is tried, 100 · workers more a class.
+/// first-fit decreasing is tried from an empty placement, and used if it leaves out less.
+/// O(shares · log workers); first-fit decreasing costs 100 · workers more for each class.
 pub(super) fn reserve(
     columns: &Columns,
     roster: &mut Roster,
@@ -67,7 +67,7 @@ pub(super) fn reserve(
                 |at: Option<usize>| at.map_or(Fate::Out(Unassigned::Capacity), Fate::Reserved);
             fates.extend(seating.into_iter().map(|(wish, at)| (wish.job, fate(at))));
         } else {
-            // Those that are at their pin already come first.
+            // Jobs that are already at the slot they are pinned to come first.
             let pin = |wish: &Wish| columns.pin(wish.job).and_then(|slot| roster.taker(slot));
             class.sort_by_key(|wish| wish.holder.is_none() || wish.holder != pin(wish));
             for wish in class {
@@ -127,13 +127,13 @@ fn seat(caps: &[usize], reserved: &mut Reserved, class: &[Wish]) -> Seating {
     seating
 }
 
-/// How many jobs found no room, and how many percent they want in all.
+/// How many jobs found no room, and how many percent they want in total.
 fn left_out(seating: &Seating) -> (usize, usize) {
     let left = seating.iter().filter(|(_, at)| at.is_none());
     left.fold((0, 0), |(jobs, sum), (wish, _)| (jobs + 1, sum + usize::from(wish.share)))
 }
 
-/// What fits stays; the rest go, largest first, to the least reserved worker, lowest slot first.
+/// Jobs that fit stay; the others go, largest first, to the least reserved worker, lowest slot first.
 fn sticky(caps: &[usize], reserved: &mut Reserved, class: &[Wish]) -> Seating {
     let mut stays = |wish: &Wish| wish.holder.filter(|at| reserved.takes(caps, *at, *wish));
     let mut seating: Seating = class.iter().map(|wish| (*wish, stays(wish))).collect();
@@ -152,8 +152,8 @@ fn sticky(caps: &[usize], reserved: &mut Reserved, class: &[Wish]) -> Seating {
     seating
 }
 
-/// Every job, largest first, goes to the lowest slot where it fits. Jobs of one size need not look
-/// again where one before them did not fit.
+/// Every job, largest first, goes to the lowest slot where it fits. A worker that a job of the same
+/// size did not fit is not tried again.
 fn first_fit_decreasing(caps: &[usize], reserved: &mut Reserved, class: &[Wish]) -> Seating {
     let (mut at, mut size) = (0, 0);
     let seat = |wish: &Wish| {
@@ -168,8 +168,8 @@ fn first_fit_decreasing(caps: &[usize], reserved: &mut Reserved, class: &[Wish])
     class.iter().map(seat).collect()
 }
 
-/// Renames workers on which nothing differs but their slot, so that many jobs stay where they are:
-/// the pair of names with the most jobs in common first, then the next.
+/// Exchanges workers that differ in nothing but their slot, so that many jobs stay where they are:
+/// the pair with the most jobs in common first, then the next one.
 fn renamed(caps: &[usize], before: &Reserved, seating: Seating) -> Seating {
     let kind = |at: usize| (before.percent[at], before.jobs[at], caps[at]);
     let mut common = BTreeMap::<(usize, usize), usize>::new();

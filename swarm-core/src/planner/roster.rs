@@ -1,12 +1,12 @@
-//! The workers that take jobs, numbered in the order of their slots, and who stands in a slot.
+//! The workers that take jobs, numbered in the order of their slots, and a lookup by slot.
 
 use crate::{Pool, Slot, Standing};
 
-/// Slots below this many per worker, and this many more, are found by one load from a table.
+/// Slots below `DIRECT_PER_WORKER` · workers + `DIRECT_MORE` are found by one load from a table.
 const DIRECT_PER_WORKER: usize = 4;
 const DIRECT_MORE: usize = 4_096;
 
-/// The workers of a pool as the planner counts them: those that take jobs have the numbers
+/// The workers of a pool as the planner numbers them: those that take jobs have the numbers
 /// `0..takers`, all others share one number for "keeps" and one for "gone".
 #[derive(Clone, Debug)]
 pub(super) struct Roster {
@@ -18,7 +18,7 @@ pub(super) struct Roster {
     direct: Vec<u32>,
     /// Slots beyond `direct`, ascending, with their numbers.
     beyond: Vec<(Slot, u32)>,
-    /// Stands in `direct` for "look into `beyond`".
+    /// The entry of `direct` that means "look into `beyond`".
     look_beyond: u32,
 }
 
@@ -57,12 +57,12 @@ impl Roster {
         Self { takers, caps, direct, beyond, look_beyond }
     }
 
-    /// The number that stands for a worker that keeps.
+    /// The number of all workers that keep.
     pub(super) fn kept(&self) -> usize {
         self.takers.len()
     }
 
-    /// The number that stands for a worker that is gone, and for nobody.
+    /// The number of all workers that are gone, and of nobody.
     pub(super) fn gone(&self) -> usize {
         self.takers.len() + 1
     }
@@ -74,7 +74,7 @@ impl Roster {
         if found == self.look_beyond { self.search(slot) } else { found as usize }
     }
 
-    /// Whether `slot` may have the number for "gone": sure to be so where slots are dense.
+    /// Whether `slot` may have the number for "gone"; exact where slots are dense.
     #[inline]
     pub(super) fn may_be_gone(&self, slot: Slot) -> bool {
         self.direct[(slot.0 as usize).min(self.direct.len() - 1)] >= self.look_beyond - 1
@@ -106,10 +106,11 @@ impl Roster {
         counts
     }
 
-    /// How often each slot of `direct` stands in `held`.
+    /// How often each slot of `direct` occurs in `held`.
     fn histogram(&self, held: &[Slot]) -> Vec<u32> {
         let last = self.direct.len() - 1;
-        // Two, used in turn: one would wait for itself where neighbours have the same holder.
+        // Two arrays, used in turn: with one, neighbours with the same holder would make an
+        // increment wait for the store before it.
         let mut counts = [vec![0_u32; last + 1], vec![0_u32; last + 1]];
         let (even, odd) = counts.split_at_mut(1);
         let mut pairs = held.chunks_exact(2);

@@ -2,24 +2,25 @@
 
 /// For each worker the `take` jobs with the greatest (key, number), of the `count` that it has.
 ///
-/// A candidate is a job's number, its worker (beyond the list of workers for none), and its hash, of
-/// which `key` makes the key on that worker. Uniform keys make one pass enough; any keys are right:
-/// a threshold that as many uniform keys as needed and some more exceed keeps the work small, for
-/// only those are collected and selected from. Where too few exceed it, all of that worker's jobs
-/// are. The result is that of a full sort; its order within a worker is arbitrary. O(jobs).
+/// A candidate is a job's number, its worker (a number beyond the list of workers for none), and its
+/// hash, from which `key` computes the key on that worker. Only keys above a threshold are
+/// collected; it is set so that slightly more uniform keys than needed exceed it. With uniform keys
+/// one pass is enough. With any other keys the result is correct, too: if too few of a worker's
+/// keys exceed the threshold, a second pass collects all of them. The result is that of a full
+/// sort; its order within a worker is arbitrary. O(jobs).
 pub(super) fn greatest(
     candidates: &(impl Iterator<Item = (u32, usize, u64)> + Clone),
     key: impl Fn(u64, usize) -> u64,
     take: &[usize],
     count: &[usize],
 ) -> Vec<Vec<(u64, u32)>> {
-    // Room for half as many again as are expected to exceed the threshold.
+    // Capacity for half as many again as are expected to exceed the threshold.
     let room = |(take, count): (&usize, &usize)| (expected(*take) * 3 / 2).min(*count);
     let mut found: Vec<_> = take.iter().zip(count).map(room).map(Vec::with_capacity).collect();
     let thresholds = take.iter().zip(count).map(|(take, count)| threshold(*take, *count));
     let mut thresholds: Vec<_> = thresholds.collect();
     loop {
-        // Inside, `for_each` is a loop for each run: one over all of them is several times slower.
+        // `for_each` runs one inner loop for each run of jobs; a `for` loop is several times slower.
         candidates.clone().for_each(|(job, worker, hash)| {
             let Some(threshold) = thresholds.get(worker) else { return };
             let key = key(hash, worker);
@@ -58,7 +59,7 @@ pub(super) fn split_greatest(found: &mut [(u64, u32)], take: usize) {
 const NONE: u64 = u64::MAX;
 const ALL: u64 = 0;
 
-/// A key that about `take` and some more of `count` uniform keys exceed.
+/// A key that slightly more than `take` of `count` uniform keys exceed.
 fn threshold(take: usize, count: usize) -> u64 {
     let some_more = expected(take);
     match u64::MAX.checked_div(count as u64) {
@@ -68,7 +69,7 @@ fn threshold(take: usize, count: usize) -> u64 {
     }
 }
 
-/// How many keys shall exceed the threshold, so that `take` do all but surely.
+/// How many keys shall exceed the threshold, so that `take` almost certainly do.
 fn expected(take: usize) -> usize {
     if take == 0 { 0 } else { take + 4 * take.isqrt() + 8 }
 }
@@ -80,10 +81,10 @@ mod tests {
     use super::*;
 
     /// Twenty thousand jobs on seven workers, whose keys are uniform or, at worst, all equal.
-    fn looks_and_chosen(key: impl Fn(u64) -> u64) -> (usize, Vec<Vec<(u64, u32)>>) {
-        let looks = Cell::new(0);
+    fn visits_and_chosen(key: impl Fn(u64) -> u64) -> (usize, Vec<Vec<(u64, u32)>>) {
+        let visits = Cell::new(0);
         let jobs = (0..20_000_u32).map(|job| {
-            looks.set(looks.get() + 1);
+            visits.set(visits.get() + 1);
             (job, job as usize % 8, crate::hash::mix(u64::from(job)))
         });
         let take = [0, 1, 2, 10, 100, 1_000, 2_500];
@@ -91,7 +92,7 @@ mod tests {
         for chosen in &mut chosen {
             chosen.sort_unstable();
         }
-        (looks.get(), chosen)
+        (visits.get(), chosen)
     }
 
     fn by_sorting(key: impl Fn(u64) -> u64) -> Vec<Vec<(u64, u32)>> {
@@ -106,17 +107,17 @@ mod tests {
     }
 
     #[test]
-    fn every_job_is_looked_at_once_and_the_choice_is_that_of_a_sort() {
-        let (looks, chosen) = looks_and_chosen(|hash| hash);
-        assert_eq!(looks, 20_000);
+    fn every_job_is_visited_once_and_the_choice_is_that_of_a_sort() {
+        let (visits, chosen) = visits_and_chosen(|hash| hash);
+        assert_eq!(visits, 20_000);
         assert_eq!(chosen, by_sorting(|hash| hash));
     }
 
     #[test]
-    fn no_job_is_looked_at_more_than_twice_whatever_the_keys_are() {
+    fn no_job_is_visited_more_than_twice_whatever_the_keys_are() {
         for key in [|_| 7, |_| u64::MAX, |_| 0, |hash| hash % 3] {
-            let (looks, chosen) = looks_and_chosen(key);
-            assert!(looks <= 40_000, "{looks} looks at 20000 jobs");
+            let (visits, chosen) = visits_and_chosen(key);
+            assert!(visits <= 40_000, "{visits} visits of 20000 jobs");
             assert_eq!(chosen, by_sorting(key));
         }
     }

@@ -1,4 +1,4 @@
-//! Many jobs: names in one text, everything else in columns.
+//! A table for many jobs: the names in one string, everything else in columns.
 
 use super::columns::{Columns, number};
 use crate::hash::hash_name;
@@ -14,8 +14,8 @@ use crate::{Assignment, Job, JobName, Jobs, JobsError, Slot};
 ///
 /// let jobs = JobTable::new((0..1_000).map(|n| format!("feed-{n:04}")))?;
 /// let first = jobs.plan(&[], &Pool::ready(10), Rules::default());
-/// let last_worker_is_gone = jobs.plan(&first.holders, &Pool::ready(9), Rules::default());
-/// assert_eq!(last_worker_is_gone.moves().count(), 100);
+/// let without_last_worker = jobs.plan(&first.holders, &Pool::ready(9), Rules::default());
+/// assert_eq!(without_last_worker.moves().count(), 100);
 /// # Ok::<(), swarm_core::JobsError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,21 +28,41 @@ pub struct JobTable {
 }
 
 impl JobTable {
-    /// Takes over a list of names, in any order, as jobs without wishes.
+    /// Builds a table of jobs without wishes from a list of names in any order.
     ///
     /// # Errors
     ///
-    /// As [`with_wishes`](Self::with_wishes).
+    /// As for [`with_wishes`](Self::with_wishes).
+    ///
+    /// ```
+    /// use swarm_core::{JobTable, JobsError};
+    ///
+    /// let table = JobTable::new(["b", "a"])?;
+    /// assert_eq!(table.name(0), "a"); // jobs are numbered in the order of their names
+    /// assert!(matches!(JobTable::new(["a", "a"]), Err(JobsError::Duplicate { .. })));
+    /// # Ok::<(), JobsError>(())
+    /// ```
     pub fn new<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Result<Self, JobsError> {
         Self::with_wishes(names.into_iter().map(|name| (name, Job::default())))
     }
 
-    /// Takes over a list of jobs in any order. O(bytes), and a sort if they are not in order yet.
+    /// Builds a table from a list of jobs in any order. O(bytes), plus a sort if the list is not
+    /// sorted.
     ///
     /// # Errors
     ///
-    /// [`JobsError::Name`] for a text that is no job name, [`JobsError::Duplicate`] for a name that
-    /// stands twice, [`JobsError::TooLarge`] for more than 4 GiB of names.
+    /// [`JobsError::Name`] for a text that is not a job name, [`JobsError::Duplicate`] for a name
+    /// that occurs twice, [`JobsError::TooLarge`] for more than 4 GiB of names.
+    ///
+    /// ```
+    /// use swarm_core::{Job, JobTable, Pool, Rules, Slot};
+    ///
+    /// let pinned = Job { pin: Some(Slot(1)), ..Job::default() };
+    /// let table = JobTable::with_wishes([("b", pinned), ("a", Job::default())])?;
+    /// let plan = table.plan(&[], &Pool::ready(2), Rules::default());
+    /// assert_eq!(plan.holders[1], Slot(1)); // `b` is job 1, whatever its place in the list
+    /// # Ok::<(), swarm_core::JobsError>(())
+    /// ```
     pub fn with_wishes<S: AsRef<str>>(
         jobs: impl IntoIterator<Item = (S, Job)>,
     ) -> Result<Self, JobsError> {
@@ -60,7 +80,7 @@ impl JobTable {
             }
         }
         table.end()?;
-        // Up to half of what grew would be kept in vain for as long as the table lives.
+        // Otherwise up to half of the capacity would stay unused for as long as the table exists.
         table.text.shrink_to_fit();
         table.starts.shrink_to_fit();
         table.lengths.shrink_to_fit();
@@ -79,7 +99,7 @@ impl JobTable {
         u32::try_from(self.text.len()).map_err(|_| JobsError::TooLarge)
     }
 
-    /// Puts the names in order, and the wishes with them, and refuses doubled names.
+    /// Sorts the names, and the wishes with them, and refuses a name that occurs twice.
     fn sort(&mut self, wishes: &mut [(usize, Job)]) -> Result<(), JobsError> {
         if (1..self.len()).all(|job| self.name(job - 1) < self.name(job)) {
             return Ok(());
@@ -110,12 +130,21 @@ impl JobTable {
     }
 
     /// How many jobs there are.
+    ///
+    /// ```
+    /// assert_eq!(swarm_core::JobTable::new(["a", "b"])?.len(), 2);
+    /// # Ok::<(), swarm_core::JobsError>(())
+    /// ```
     #[must_use]
     pub fn len(&self) -> usize {
         self.starts.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no jobs.
+    ///
+    /// ```
+    /// assert!(swarm_core::JobTable::default().is_empty());
+    /// ```
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.starts.is_empty()
@@ -126,14 +155,30 @@ impl JobTable {
     /// # Panics
     ///
     /// If there is no such job.
+    ///
+    /// ```
+    /// let table = swarm_core::JobTable::new(["feed-2", "feed-10"])?;
+    /// assert_eq!(table.name(0), "feed-10"); // names are ordered as bytes
+    /// # Ok::<(), swarm_core::JobsError>(())
+    /// ```
     #[must_use]
     pub fn name(&self, job: usize) -> &str {
         let start = self.starts[job] as usize;
         &self.text[start..start + usize::from(self.lengths[job])]
     }
 
-    /// The column of holders for [`plan`](Self::plan) that an assignment stands for. Jobs that are
-    /// not in the table are passed over. O(jobs).
+    /// An assignment as the column of holders that [`plan`](Self::plan) takes: one entry for each
+    /// job of the table, [`Slot::NOBODY`] where nobody holds it. Jobs that are not in the table are
+    /// skipped. O(jobs).
+    ///
+    /// ```
+    /// use swarm_core::{Assignment, JobTable, Slot};
+    ///
+    /// let table = JobTable::new(["a", "b"])?;
+    /// let held = Assignment::from_iter([("b".parse()?, Slot(3)), ("other".parse()?, Slot(4))]);
+    /// assert_eq!(table.holders(&held), [Slot::NOBODY, Slot(3)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn holders(&self, held: &Assignment) -> Vec<Slot> {
         let mut held = held.iter().peekable();
@@ -146,7 +191,7 @@ impl JobTable {
     }
 }
 
-/// Cannot fail: every name of the map is one, and stands there once.
+/// Cannot fail: every key of the map is a valid name, and occurs once.
 impl From<&Jobs> for Columns {
     fn from(jobs: &Jobs) -> Self {
         let mut columns = Self::default();

@@ -1,4 +1,4 @@
-//! The plan of a job table: arrays with an entry for every job, moves on demand.
+//! The plan of a job table: arrays with an entry for every job. Moves are computed on demand.
 
 use std::borrow::Cow;
 
@@ -12,15 +12,15 @@ use crate::{Pool, Slot};
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct TablePlan<'a> {
-    /// The holder of every job, [`Slot::NOBODY`] for none. It is what was held, borrowed, if
-    /// nothing moves.
+    /// The holder of every job, [`Slot::NOBODY`] for none. If nothing moves, it is the array of
+    /// current holders, borrowed.
     pub holders: Cow<'a, [Slot]>,
     /// The jobs without a holder, ascending, with the reason.
     pub unassigned: Vec<(u32, Unassigned)>,
-    /// The jobs that balance wants elsewhere and the budget keeps where they are, ascending.
+    /// The jobs that balance would move, but that the budget keeps where they are, ascending.
     pub deferred: Vec<u32>,
-    /// The fewest moves between workers that make what was held as flat as it can be; `None` where
-    /// a job has a share.
+    /// The fewest moves between workers that make the held assignment as flat as possible; `None`
+    /// if any job has a share.
     pub minimum_moves: Option<usize>,
     evicted: Vec<u32>,
     held: &'a [Slot],
@@ -35,7 +35,7 @@ pub struct TableMove {
     pub job: u32,
     /// Who held it.
     pub from: Option<Slot>,
-    /// Who is to hold it.
+    /// Who shall hold it.
     pub to: Option<Slot>,
     /// Why it moves.
     pub reason: MoveReason,
@@ -44,11 +44,20 @@ pub struct TableMove {
 impl JobTable {
     /// Finds the assignment that [`Request::plan`](super::Request::plan) finds, on columns.
     ///
-    /// `held` tells the holder of every job by number, [`Slot::NOBODY`] for none; where it ends
-    /// early, nobody holds the rest. Time: O(jobs + workers + moves · log moves); where the slots
-    /// that take jobs are few among many that are missing below them, as with a thousand from slot
-    /// 1,000,000 on, a job that needs its [`home`](crate::home) costs O(workers) instead of O(1).
-    /// Memory beyond the result: 4 bytes a job that moves, 16 where it is chosen among others.
+    /// `held` is the holder of every job by number, [`Slot::NOBODY`] for none; if it is shorter than
+    /// the table, nobody holds the remaining jobs. Time: O(jobs + workers + moves · log moves). If
+    /// most slots below the highest one do not exist, as with a thousand workers from slot 1,000,000
+    /// on, a job that needs its [`home`](crate::home) costs O(workers) instead of O(1). Memory
+    /// beyond the result: 4 bytes for each job that moves, 16 if it is chosen among others.
+    ///
+    /// ```
+    /// use swarm_core::{JobTable, Pool, Rules, Slot};
+    ///
+    /// let table = JobTable::new(["a", "b", "c"])?;
+    /// let plan = table.plan(&[Slot(0)], &Pool::ready(3), Rules::default());
+    /// assert_eq!(plan.holders[0], Slot(0)); // `a` stays, nobody held the other two
+    /// # Ok::<(), swarm_core::JobsError>(())
+    /// ```
     pub fn plan<'a>(&'a self, held: &'a [Slot], pool: &Pool, rules: Rules) -> TablePlan<'a> {
         TablePlan::new(&self.columns, held, pool, rules)
     }
@@ -69,7 +78,17 @@ impl<'a> TablePlan<'a> {
         Self { holders, unassigned, deferred, minimum_moves, evicted, held, columns, roster }
     }
 
-    /// What changes, in the order of jobs, each with its reason. O(jobs).
+    /// The changes of holders, in the order of jobs, each with its reason. O(jobs).
+    ///
+    /// ```
+    /// use swarm_core::{JobTable, MoveReason, Pool, Rules, Slot};
+    ///
+    /// let table = JobTable::new(["a", "b"])?;
+    /// let plan = table.plan(&[Slot(0), Slot(9)], &Pool::ready(2), Rules::default());
+    /// let moves: Vec<_> = plan.moves().map(|step| (step.job, step.reason)).collect();
+    /// assert_eq!(moves, [(1, MoveReason::WorkerGone)]); // there is no slot 9
+    /// # Ok::<(), swarm_core::JobsError>(())
+    /// ```
     pub fn moves(&self) -> impl Iterator<Item = TableMove> {
         let before = self.held.iter().copied().chain(std::iter::repeat(Slot::NOBODY));
         let changed =
@@ -81,7 +100,7 @@ impl<'a> TablePlan<'a> {
         })
     }
 
-    /// Why a job whose holder changes does so.
+    /// Why the holder of this job changes.
     fn reason(&self, job: u32, from: Option<Slot>, to: Option<Slot>) -> MoveReason {
         let Some(from) = from else { return MoveReason::New };
         if to.is_none() {

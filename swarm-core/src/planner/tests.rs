@@ -1,6 +1,6 @@
 //! Properties of the planner, for every set of jobs, every previous assignment and every pool.
 //!
-//! They are judged by formulas and by [`check`], which shares no code with the planner.
+//! Formulas and [`check`], which shares no code with the planner, judge the plans.
 
 mod examples;
 mod formulas;
@@ -35,7 +35,7 @@ impl Case {
         self.request().plan()
     }
 
-    /// The same, holding what `plan` says.
+    /// The same case after `plan` was carried out.
     fn after(&self, plan: &Plan) -> Self {
         Self { held: plan.assignment.clone(), ..self.clone() }
     }
@@ -93,7 +93,8 @@ enum Maxima {
 fn any_case(maxima: Maxima) -> impl Strategy<Value = Case> {
     let all: Vec<_> = names(80).into_keys().collect();
     let wish = (prop::option::weighted(0.2, 0..13_u32), -1..=1_i32);
-    let wish = wish.prop_map(|(pin, priority)| Job { pin: pin.map(Slot), priority, share: None });
+    let wish =
+        wish.prop_map(|(pin, priority)| Job { pin: pin.map(Slot), priority, ..Job::default() });
     let wishes = prop::collection::vec(prop_oneof![wish, Just(Job::default())], all.len());
     let jobs = (subsequence(all.clone(), 0..=60), wishes)
         .prop_map(|(names, wishes)| names.into_iter().zip(wishes).collect::<Jobs>());

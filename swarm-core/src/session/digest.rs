@@ -1,4 +1,5 @@
-//! What decisions of a session depend on, for simulators that must know equal states as equal.
+//! A digest of the state that a session's decisions depend on, so that simulators recognise equal
+//! states.
 
 use std::hash::{Hash, Hasher};
 
@@ -6,8 +7,8 @@ use super::{Pending, Phase, Session};
 use crate::handover::{Ack, Lease, Moment};
 
 impl Session {
-    /// Feeds `hasher` with all that matters for what happens next: moments as distances from
-    /// `now`, versions and numbers only as "is it the stored one". Two sessions that feed the same
+    /// Feeds `hasher` with everything that the next decisions depend on: moments as distances from
+    /// `now`, versions and numbers only as "is it the stored one". Two sessions with equal digests
     /// behave the same.
     pub fn digest<H: Hasher>(&self, now: Moment, stored: Option<&Lease>, hasher: &mut H) {
         let ahead = |moment: Moment| moment.since(now);
@@ -15,13 +16,13 @@ impl Session {
         (self.incarnation, self.seen, &self.granted, &self.runs).hash(hasher);
         (&self.finished, self.acked, self.has_lease, self.is_verified).hash(hasher);
         (stored.map(|lease| lease.version) == Some(self.lease)).hash(hasher);
-        // Where the next renewal is always due, nothing depends on what the last one told.
-        let told = |ack: &Ack, hasher: &mut H| {
+        // If the next renewal is always due, nothing depends on the acknowledgement of the last one.
+        let hash_ack = |ack: &Ack, hasher: &mut H| {
             if !self.terms.renew.is_zero() {
                 ack.hash(hasher);
             }
         };
-        told(&self.told, hasher);
+        hash_ack(&self.told, hasher);
         (ahead(self.deadline), ahead(self.renew_at)).hash(hasher);
         (self.is_retry && now < self.renew_at).hash(hasher);
         if !self.has_lease {
@@ -31,7 +32,7 @@ impl Session {
         if let Some(Pending { number, sent, holder, ack }) = &self.pending {
             let landed = stored.is_some_and(|lease| lease.number == *number);
             (landed, ahead(sent.after(self.terms.duration)), holder).hash(hasher);
-            told(ack, hasher);
+            hash_ack(ack, hasher);
         }
     }
 

@@ -1,79 +1,79 @@
-//! What happens to a session, and what it asks for.
+//! The events that a session takes in, and the effects that it asks for.
 
 use std::time::Duration;
 
 use crate::handover::{Lease, LeaseVersion, LeaseWrite, SessionView};
 use crate::{JobName, Token};
 
-/// What happened. Answers carry the number of the write they belong to; late ones do no harm.
+/// What happened. Answers carry the number of the write they belong to; late answers are ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum SessionEvent {
     /// Time passed.
     Tick,
     /// The process ran again after it was stopped, or the machine after it was suspended.
     Resumed,
-    /// A view arrived, perhaps an old one, or one for somebody else.
+    /// A view arrived. It may be an old one, or one for another session.
     View(SessionView),
     /// A write to the lease succeeded.
     Written {
-        /// Which.
+        /// The number of the write.
         number: u64,
-        /// The version it made.
+        /// The lease's version after the write.
         version: LeaseVersion,
     },
-    /// A write was refused, since the lease is not what we saw.
+    /// A write was refused, since the lease has changed since the session read it.
     Conflict {
-        /// Which.
+        /// The number of the write.
         number: u64,
     },
-    /// There was no answer in time; the write may have happened, or may still.
+    /// No answer arrived in time; the write may have happened, or may still happen.
     Lost {
-        /// Which.
+        /// The number of the write.
         number: u64,
     },
-    /// The lease was read afresh; `None` if there is none.
+    /// The lease was read from the store itself; `None` if there is none.
     LeaseRead(Option<Lease>),
-    /// The ledger was read afresh.
+    /// The ledger was read from the store itself.
     LedgerRead {
-        /// Its life.
+        /// Its incarnation.
         incarnation: u64,
         /// Its revision.
         revision: u64,
     },
-    /// A job that was to stop has ended, with all that belongs to it; or one ended by itself and
-    /// is to be started again.
+    /// A job that was being stopped has ended, with everything it started; or a job ended by itself
+    /// and shall be restarted.
     Joined(JobName),
-    /// A finite job has ended well.
+    /// A run-to-completion job has succeeded.
     Finished(JobName),
-    /// The worker was told to end (SIGTERM), and is killed after this span.
+    /// The worker was asked to end (SIGTERM), and will be killed after this span.
     Terminate {
         /// How long it has.
         grace: Duration,
     },
 }
 
-/// What to do. Effects are carried out in order; none may be left out.
+/// What to do. The driver carries out effects in order, and leaves none out.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum SessionEffect {
-    /// Start the job, and hand it the token.
+    /// Start the job, and pass it the token.
     Start {
-        /// Which.
+        /// The job.
         job: JobName,
-        /// For the sinks that can check it.
+        /// Its fencing token, for the sinks that check it.
         token: Token,
     },
-    /// Stop the job, and report [`SessionEvent::Joined`] once nothing of it is left.
+    /// Stop the job, and report [`SessionEvent::Joined`] once nothing of it runs any more.
     Stop(JobName),
-    /// Write to our lease. The answer is [`SessionEvent::Written`], [`SessionEvent::Conflict`] or
-    /// [`SessionEvent::Lost`]; ask for one within half a renewal interval.
+    /// Write to the session's lease. The answer is [`SessionEvent::Written`],
+    /// [`SessionEvent::Conflict`] or [`SessionEvent::Lost`], within half a renewal interval.
     Write(LeaseWrite),
-    /// Read our lease from the store itself, not from a copy.
+    /// Read the session's lease from the store itself, not from a cache.
     ReadLease,
-    /// Read the ledger from the store itself, not from a copy.
+    /// Read the ledger from the store itself, not from a cache.
     ReadLedger,
-    /// The ledger is older than what we were told: its store was rolled back. Tell somebody.
+    /// Report that the ledger is older than a view the session saw: its store was rolled back.
     ReportRollback {
-        /// The largest revision we saw.
+        /// The largest revision that the session saw.
         seen: u64,
     },
     /// End the process, and with it every job, at once.

@@ -1,4 +1,5 @@
-//! A session's life, case by case. The terms: lease 20 s, renewal every 4 s, stop timeout 5 s.
+//! The lifecycle of a session, case by case. The terms: lease 20 s, renewal every 4 s, stop
+//! timeout 5 s.
 
 use std::time::Duration;
 
@@ -178,7 +179,7 @@ fn a_revoked_or_vanished_lease_ends_everything_at_once() {
 }
 
 #[test]
-fn a_worker_told_to_end_keeps_running_while_its_jobs_are_moved_and_then_closes() {
+fn a_worker_asked_to_end_keeps_running_while_its_jobs_are_moved_and_then_closes() {
     let mut session = open();
     session.step(at(1), view(3, &[("a", 7)]));
     session.step(at(1), written(2));
@@ -191,7 +192,7 @@ fn a_worker_told_to_end_keeps_running_while_its_jobs_are_moved_and_then_closes()
 }
 
 #[test]
-fn a_worker_told_to_end_stops_by_itself_before_it_is_killed() {
+fn a_worker_asked_to_end_stops_by_itself_before_it_is_killed() {
     let mut session = open();
     session.step(at(1), view(3, &[("a", 7)]));
     session.step(at(1), written(2));
@@ -201,7 +202,7 @@ fn a_worker_told_to_end_stops_by_itself_before_it_is_killed() {
 }
 
 #[test]
-fn jobs_that_end_together_are_told_of_together() {
+fn jobs_that_end_together_are_reported_together() {
     let mut session = open();
     session.step(at(1), view(3, &[("a", 7), ("b", 7), ("c", 7)]));
     session.step(at(1), written(2));
@@ -216,7 +217,7 @@ fn jobs_that_end_together_are_told_of_together() {
 }
 
 #[test]
-fn a_finished_job_is_told_and_not_started_again() {
+fn a_finished_job_is_reported_and_not_started_again() {
     let mut session = open();
     session.step(at(1), view(3, &[("a", 7)]));
     session.step(at(1), written(2));

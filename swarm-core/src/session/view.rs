@@ -1,22 +1,24 @@
-//! What one session is to run, with all that its worker has to know of the jobs.
+//! The view of one session, with everything that its worker needs to run the jobs.
 //!
-//! To the session's machine only the tokens matter: a [`WorkerView`] becomes a [`SessionView`].
+//! The session's state machine needs only the tokens: it takes a [`SessionView`], which a
+//! [`WorkerView`] converts to.
 
 use std::collections::BTreeMap;
 
 use crate::handover::{SessionId, SessionView};
-use crate::{JobName, Token};
+use crate::hash::digest_grants;
+use crate::{JobName, Jobs, Params, Token};
 
-/// What one session is to run, with all it needs to run it.
+/// What one session shall run, with everything it needs to do so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerView {
-    /// For whom it is.
+    /// The session that the view is for.
     pub session: SessionId,
-    /// The life of the ledger.
+    /// The incarnation of the ledger.
     pub incarnation: u64,
     /// The ledger's revision.
     pub revision: u64,
-    /// What to run.
+    /// The jobs to run.
     pub jobs: BTreeMap<JobName, Granted>,
 }
 
@@ -25,16 +27,16 @@ pub struct WorkerView {
 pub struct Granted {
     /// The token to run it under.
     pub token: Token,
-    /// Whether it is done once it has ended well.
+    /// Whether the job is done once it has succeeded: a run-to-completion job.
     pub run_once: bool,
-    /// What its user gave it.
-    pub params: BTreeMap<String, String>,
+    /// The job's parameters, as its user wrote them.
+    pub params: Params,
 }
 
-/// Runs until it is stopped, without parameters.
+/// The job runs until it is stopped, and has no parameters.
 impl From<Token> for Granted {
     fn from(token: Token) -> Self {
-        Self { token, run_once: false, params: BTreeMap::new() }
+        Self { token, run_once: false, params: Params::default() }
     }
 }
 
@@ -50,11 +52,75 @@ impl From<&WorkerView> for SessionView {
     }
 }
 
-/// Every job runs until it is stopped, without parameters.
+/// Every job runs until it is stopped, and has no parameters.
 impl From<SessionView> for WorkerView {
     fn from(view: SessionView) -> Self {
-        let SessionView { session, incarnation, revision, jobs } = view;
-        let jobs = jobs.into_iter().map(|(job, token)| (job, token.into())).collect();
-        Self { session, incarnation, revision, jobs }
+        view.with_details(&Jobs::new())
+    }
+}
+
+/// The jobs of which workers need more than the name: usually a small part of `jobs`. O(jobs).
+///
+/// ```
+/// use swarm_core::{Job, session::details};
+///
+/// let mut jobs = swarm_core::jobs(["camera", "export"])?;
+/// jobs.insert("export".parse()?, Job { run_once: true, ..Job::default() });
+/// assert_eq!(details(&jobs).len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use]
+pub fn details(jobs: &Jobs) -> Jobs {
+    let detailed = jobs.iter().filter(|(_, job)| job.run_once || !job.params.is_empty());
+    detailed.map(|(name, job)| (name.clone(), job.clone())).collect()
+}
+
+impl SessionView {
+    /// The whole view, as a worker reads it. `details` are the jobs with more than a name, from
+    /// [`details`]. Any other job runs until it is stopped, without parameters.
+    ///
+    /// ```
+    /// use swarm_core::handover::{SessionId, SessionView};
+    /// use swarm_core::{Job, Token};
+    ///
+    /// let details = [("export".parse()?, Job { run_once: true, ..Job::default() })].into();
+    /// let jobs = [("camera".parse()?, Token(1)), ("export".parse()?, Token(2))].into();
+    /// let session = SessionId::new("pod", 1);
+    /// let view = SessionView { session, incarnation: 1, revision: 1, jobs };
+    /// let whole = view.with_details(&details);
+    /// assert!(whole.jobs["export"].run_once && !whole.jobs["camera"].run_once);
+    /// # Ok::<(), swarm_core::JobNameError>(())
+    /// ```
+    #[must_use]
+    pub fn with_details(self, details: &Jobs) -> WorkerView {
+        let Self { session, incarnation, revision, jobs } = self;
+        let granted = |(name, token): (JobName, Token)| {
+            let detail = details.get(&name);
+            let run_once = detail.is_some_and(|job| job.run_once);
+            let params = detail.map(|job| job.params.clone()).unwrap_or_default();
+            (name, Granted { token, run_once, params })
+        };
+        WorkerView { session, incarnation, revision, jobs: jobs.into_iter().map(granted).collect() }
+    }
+
+    /// A digest of what the view lets its session run: jobs, tokens and `details`, as for
+    /// [`with_details`](Self::with_details). It is the same on every machine and in every release.
+    /// O(jobs · log details).
+    ///
+    /// ```
+    /// use swarm_core::handover::{SessionId, SessionView};
+    /// use swarm_core::{Jobs, Token};
+    ///
+    /// let granted = |token| SessionView {
+    ///     session: SessionId::new("pod", 1),
+    ///     incarnation: 1,
+    ///     revision: 1,
+    ///     jobs: [("camera".parse().unwrap(), Token(token))].into(),
+    /// };
+    /// assert_ne!(granted(1).content_digest(&Jobs::new()), granted(2).content_digest(&Jobs::new()));
+    /// ```
+    #[must_use]
+    pub fn content_digest(&self, details: &Jobs) -> u64 {
+        digest_grants(&self.jobs, details)
     }
 }

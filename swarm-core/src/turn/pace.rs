@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Desired, Workload};
+use super::{Desired, Observed};
 use crate::handover::Record;
 use crate::{JobName, Ledger, MoveReason, Plan};
 
@@ -11,8 +11,8 @@ use crate::{JobName, Ledger, MoveReason, Plan};
 pub const PLAIN_HANDOVER: Duration = Duration::from_secs(2);
 
 /// For how long changes are gathered now; `None` if they are acted on.
-pub(super) fn gathers_for(desired: &Desired, workload: &Workload) -> Option<Duration> {
-    let since = workload.since_change?;
+pub(super) fn gathers_for(desired: &Desired, observed: &Observed) -> Option<Duration> {
+    let since = observed.since_change?;
     desired.batch_window.checked_sub(since).filter(|left| !left.is_zero())
 }
 
@@ -28,14 +28,18 @@ pub(super) fn goes_on(ledger: &Ledger, next: &Ledger) -> bool {
 
 /// Whether voluntary moves may begin. A budget of moves in flight means one batch of at most so
 /// many at a time, since nobody tells when a single one is over.
-pub(super) fn may_move(workload: &Workload) -> bool {
-    workload.since_handover.is_none_or(|since| PLAIN_HANDOVER <= since)
+pub(super) fn may_move(since_handover: Option<Duration>) -> bool {
+    since_handover.is_none_or(|since| PLAIN_HANDOVER <= since)
 }
 
 /// When the moves that the budget put off may go on, if there are any.
-pub(super) fn next_batch_in(plan: &Plan, workload: &Workload) -> Option<Duration> {
-    let since = workload.since_handover.filter(|_| !plan.deferred.is_empty())?;
-    let moves_now = plan.moves.iter().any(|step| step.reason == MoveReason::Balance);
+pub(super) fn next_batch_in(plan: &Plan, since_handover: Option<Duration>) -> Option<Duration> {
+    let since = since_handover.filter(|_| !plan.deferred.is_empty())?;
+    let moves_now = plan.moves.iter().any(|step| is_voluntary(step.reason));
     let left = PLAIN_HANDOVER.checked_sub(since).filter(|left| !left.is_zero());
     Some(if moves_now { PLAIN_HANDOVER } else { left.unwrap_or(PLAIN_HANDOVER) })
+}
+
+fn is_voluntary(reason: MoveReason) -> bool {
+    matches!(reason, MoveReason::Balance | MoveReason::NotReady)
 }

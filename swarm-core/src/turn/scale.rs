@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use super::{Desired, Observed, PLAIN_HANDOVER, Workload};
+use super::{Desired, Observed, PLAIN_HANDOVER};
 use crate::{Filled, Ledger, Slot};
 
 /// Whether a slot is to be emptied, or is empty and still there.
-pub(super) fn is_beyond(slot: Slot, desired: &Desired, workload: &Workload) -> bool {
-    let end = |count| workload.first_slot.saturating_add(count);
+pub(super) fn is_beyond(slot: Slot, desired: &Desired, observed: &Observed) -> bool {
+    let end = |count| observed.first_slot.saturating_add(count);
     desired.replicas.is_some_and(|count| end(count) <= slot.0)
 }
 
@@ -17,9 +17,8 @@ pub(super) fn is_beyond(slot: Slot, desired: &Desired, workload: &Workload) -> b
 pub(super) fn emptied<'a>(
     desired: &'a Desired,
     observed: &'a Observed,
-    workload: &'a Workload,
 ) -> impl Iterator<Item = (Slot, Filled)> + 'a {
-    let beyond = observed.workers.iter().filter(|(slot, _)| is_beyond(**slot, desired, workload));
+    let beyond = observed.workers.iter().filter(|(slot, _)| is_beyond(**slot, desired, observed));
     beyond.map(|(slot, seen)| {
         let (worker, session) = (seen.name.clone(), seen.session.clone());
         (*slot, Filled { worker, session, takes: false })
@@ -32,7 +31,7 @@ pub(super) fn replicas(
     [before, next]: [&Ledger; 2],
     desired: &Desired,
     observed: &Observed,
-    workload: &Workload,
+    since_handover: Option<Duration>,
 ) -> (Option<u32>, Option<Duration>) {
     let Some(wanted) = desired.replicas else { return (None, None) };
     let now = observed.workers_desired;
@@ -40,12 +39,12 @@ pub(super) fn replicas(
         return ((now < wanted as usize).then_some(wanted), None);
     }
     let held = next.assignment();
-    if held.iter().any(|(_, slot)| is_beyond(slot, desired, workload)) {
+    if held.iter().any(|(_, slot)| is_beyond(slot, desired, observed)) {
         // Whoever holds them has to let go; that is seen.
         return (None, None);
     }
     let told_now = before.cells != next.cells;
-    let since = if told_now { Some(Duration::ZERO) } else { workload.since_handover };
+    let since = if told_now { Some(Duration::ZERO) } else { since_handover };
     let left = since.and_then(|since| PLAIN_HANDOVER.checked_sub(since));
     match left.filter(|left| !left.is_zero()) {
         Some(left) => (None, Some(left)),

@@ -25,7 +25,7 @@ fn observed(presences: &[Presence]) -> Observed {
 #[test]
 fn a_cold_pool_is_assigned_nothing_until_it_is_complete() {
     let want = desired(&["a", "b", "c"]);
-    let half = observed(&[Presence::Ready, Presence::NotReady]);
+    let half = observed(&[Presence::Ready, Presence::NotReady(Duration::ZERO)]);
     let decision = decide(&Ledger::new(1), &want, &half);
     assert_eq!(decision.waiting, Some(Waiting::PoolIncomplete { ready: 1, desired: 2 }));
     assert_eq!(decision.ledger, Ledger::new(1));
@@ -42,7 +42,8 @@ fn a_cold_pool_is_assigned_nothing_until_it_is_complete() {
 fn after_the_initial_wait_every_worker_that_exists_counts_ready_or_not() {
     let want = desired(&["a", "b"]);
     let away = Presence::Away(Duration::ZERO);
-    let mut half = observed(&[Presence::NotReady, Presence::NotReady, away]);
+    let mut half =
+        observed(&[Presence::NotReady(Duration::ZERO), Presence::NotReady(Duration::ZERO), away]);
     half.watched_for = want.timing.initial_wait;
     let by_slot = decide(&Ledger::new(1), &want, &half).ledger.assignment().by_slot();
     assert_eq!(by_slot.into_keys().collect::<Vec<_>>(), [Slot(0), Slot(1)]);
@@ -51,7 +52,7 @@ fn after_the_initial_wait_every_worker_that_exists_counts_ready_or_not() {
 #[test]
 fn a_warm_pool_gives_new_jobs_to_ready_workers_only() {
     let first = decide(&Ledger::new(1), &desired(&["a"]), &observed(&[Presence::Ready]));
-    let scaled = observed(&[Presence::Ready, Presence::NotReady]);
+    let scaled = observed(&[Presence::Ready, Presence::NotReady(Duration::ZERO)]);
     let second = decide(&first.ledger, &desired(&["a", "b", "c"]), &scaled);
     assert_eq!(second.ledger.assignment().by_slot().into_keys().collect::<Vec<_>>(), [Slot(0)]);
 }
@@ -69,28 +70,24 @@ fn jobs_of_an_absent_worker_wait_for_it_and_move_when_the_grace_is_over() {
     assert!(late.plan.moves.iter().all(|step| step.reason == MoveReason::WorkerGone));
 }
 
-fn told_before(age: Duration) -> Workload {
-    Workload { since_handover: Some(age), ..Workload::default() }
+/// The same, some time after plain workers last had to release a job.
+fn after_handover(seen: &Observed, age: Duration) -> Observed {
+    Observed { since_handover: Some(age), ..seen.clone() }
 }
 
 /// The decision after every wait that the decisions before asked for, until none asks.
-fn settle(
-    ledger: &Ledger,
-    want: &Desired,
-    seen: &Observed,
-    mut workload: Workload,
-) -> Vec<Decision> {
+fn settle(ledger: &Ledger, want: &Desired, mut seen: Observed) -> Vec<Decision> {
     let mut decisions = Vec::new();
     let mut ledger = ledger.clone();
     for _ in 0..20 {
-        let decision = decide_on(&ledger, want, seen, &workload);
+        let decision = decide(&ledger, want, &seen);
         let told = decision.plan.moves.iter().any(|step| step.from.is_some());
         let pause = decision.recheck_in;
         if told && decision.ledger != ledger {
-            workload.since_handover = Some(Duration::ZERO);
+            seen.since_handover = Some(Duration::ZERO);
         }
-        let since = workload.since_handover;
-        workload.since_handover = since.map(|since| since + pause.unwrap_or_default());
+        let since = seen.since_handover;
+        seen.since_handover = since.map(|since| since + pause.unwrap_or_default());
         ledger = decision.ledger.clone();
         decisions.push(decision);
         if pause.is_none() {
@@ -107,7 +104,7 @@ fn a_budget_makes_batches_with_a_pause_in_between_and_settles() {
     let first = decide(&Ledger::new(1), &want, &observed(&[Presence::Ready]));
     want.rules.moves_max = Some(4);
     let seen = observed(&[Presence::Ready; 2]);
-    let decisions = settle(&first.ledger, &want, &seen, told_before(PLAIN_HANDOVER));
+    let decisions = settle(&first.ledger, &want, after_handover(&seen, PLAIN_HANDOVER));
     let moves: Vec<_> = decisions.iter().map(|one| one.plan.moves.len()).collect();
     assert_eq!(moves, [4, 2]);
     assert_eq!(decisions[0].recheck_in, Some(PLAIN_HANDOVER));
@@ -122,7 +119,7 @@ fn while_a_batch_is_under_way_only_forced_moves_are_made() {
     let first = decide(&Ledger::new(1), &want, &observed(&[Presence::Ready]));
     want.rules.moves_max = Some(1);
     let (seen, soon) = (observed(&[Presence::Ready; 2]), Duration::from_millis(500));
-    let decision = decide_on(&first.ledger, &want, &seen, &told_before(soon));
+    let decision = decide(&first.ledger, &want, &after_handover(&seen, soon));
     assert_eq!((decision.plan.moves.len(), decision.plan.deferred.len()), (0, 2));
     assert_eq!(decision.recheck_in, Some(Duration::from_millis(1_500)));
 }
@@ -133,13 +130,13 @@ fn what_changes_right_after_a_change_is_gathered() {
     let seen = observed(&[Presence::Ready]);
     let first = decide(&Ledger::new(1), &want, &seen);
     assert_eq!(first.waiting, None, "the first change is acted on at once");
-    let changed = |age| Workload { since_change: Some(age), ..Workload::default() };
+    let changed = |age| Observed { since_change: Some(age), ..seen.clone() };
     let more = Desired { jobs: jobs(["a", "b"]).unwrap(), ..want };
     let soon = changed(Duration::from_millis(300));
-    let second = decide_on(&first.ledger, &more, &seen, &soon);
+    let second = decide(&first.ledger, &more, &soon);
     assert_eq!((second.waiting, &second.ledger), (Some(Waiting::Gathering), &first.ledger));
     assert_eq!(second.recheck_in, Some(Duration::from_millis(700)));
-    let later = decide_on(&first.ledger, &more, &seen, &changed(Duration::from_secs(1)));
+    let later = decide(&first.ledger, &more, &changed(Duration::from_secs(1)));
     assert_eq!(later.ledger.assignment().len(), 2);
 }
 
@@ -164,7 +161,7 @@ fn a_pool_grows_at_once_and_shrinks_when_its_top_slots_were_told_to_stop() {
     assert_eq!(decide(&first.ledger, &want, &seen).replicas, Some(3));
 
     want.replicas = Some(1);
-    let decisions = settle(&first.ledger, &want, &seen, told_before(Duration::from_mins(1)));
+    let decisions = settle(&first.ledger, &want, after_handover(&seen, Duration::from_mins(1)));
     let replicas: Vec<_> = decisions.iter().map(|one| one.replicas).collect();
     assert_eq!(replicas, [None, Some(1)]);
     let emptied = &decisions[0].ledger;
@@ -179,11 +176,11 @@ fn a_pool_may_shrink_to_nothing_and_slots_may_start_elsewhere() {
     let mut want = desired(&["a", "b"]);
     let mut seen = observed(&[Presence::Ready; 2]);
     seen.workers = seen.workers.into_iter().map(|(slot, seen)| (Slot(slot.0 + 5), seen)).collect();
-    let workload = Workload { first_slot: 5, ..told_before(PLAIN_HANDOVER) };
-    let first = decide_on(&Ledger::new(1), &want, &seen, &workload);
+    let seen = Observed { first_slot: 5, ..after_handover(&seen, PLAIN_HANDOVER) };
+    let first = decide(&Ledger::new(1), &want, &seen);
     assert_eq!(first.ledger.assignment().len(), 2);
     want.replicas = Some(0);
-    let decisions = settle(&first.ledger, &want, &seen, workload);
+    let decisions = settle(&first.ledger, &want, seen);
     assert_eq!(decisions.last().and_then(|one| one.replicas), Some(0));
     assert!(decisions[0].plan.unassigned.values().all(|why| *why == Unassigned::NoWorkers));
 }
@@ -194,7 +191,7 @@ fn a_cold_pool_is_complete_with_the_workers_that_the_user_asks_for() {
     let one = decide(&Ledger::new(1), &want, &observed(&[Presence::Ready]));
     assert_eq!(one.waiting, Some(Waiting::PoolIncomplete { ready: 1, desired: 2 }));
     assert_eq!(one.replicas, Some(2));
-    let three = observed(&[Presence::Ready, Presence::Ready, Presence::NotReady]);
+    let three = observed(&[Presence::Ready, Presence::Ready, Presence::NotReady(Duration::ZERO)]);
     let decision = decide(&Ledger::new(1), &want, &three);
     assert_eq!((decision.waiting, decision.ledger.assignment().len()), (None, 1));
 }
@@ -259,7 +256,7 @@ fn a_job_that_waits_for_a_slot_goes_at_once_where_the_plan_wants_it_instead() {
     }
     let mut none = seen.clone();
     for worker in none.workers.values_mut() {
-        (worker.presence, worker.session) = (Presence::NotReady, None);
+        (worker.presence, worker.session) = (Presence::NotReady(Duration::ZERO), None);
     }
     let waits = decide(&first.ledger, &want(1), &none);
     for (slot, worker) in &mut seen.workers {
@@ -274,7 +271,7 @@ fn a_job_that_waits_for_a_slot_goes_at_once_where_the_plan_wants_it_instead() {
 fn what_everybody_runs_goes_on_while_nobody_is_ready() {
     let want = Desired { replication: Replication::All, ..desired(&["a", "b"]) };
     let first = decide(&Ledger::new(1), &want, &observed(&[Presence::Ready; 2]));
-    let unready = decide(&first.ledger, &want, &observed(&[Presence::NotReady; 2]));
+    let unready = decide(&first.ledger, &want, &observed(&[Presence::NotReady(Duration::ZERO); 2]));
     assert_eq!(unready.ledger, first.ledger);
     assert!(unready.plan.unassigned.is_empty());
 }
@@ -308,16 +305,17 @@ fn a_handover_that_has_begun_is_not_gathered_with_later_changes() {
         let batch_window = Duration::from_secs(1);
         Desired { jobs, batch_window, policy: Policy::Exclusive, ..Desired::default() }
     };
-    let just_now = Workload { since_change: Some(Duration::ZERO), ..Workload::default() };
-    let first = decide_on(&Ledger::new(0), &wanted(0), &seen, &Workload::default()).ledger;
-    let gathered = decide_on(&first, &wanted(1), &seen, &just_now);
+    let just_now =
+        |seen: &Observed| Observed { since_change: Some(Duration::ZERO), ..seen.clone() };
+    let first = decide(&Ledger::new(0), &wanted(0), &seen).ledger;
+    let gathered = decide(&first, &wanted(1), &just_now(&seen));
     assert_eq!((&gathered.ledger, gathered.waiting), (&first, Some(Waiting::Gathering)));
 
-    let releasing = decide_on(&first, &wanted(1), &seen, &Workload::default()).ledger;
+    let releasing = decide(&first, &wanted(1), &seen).ledger;
     assert_eq!(releasing.releases().len(), 1);
     let acked = releasing.revision();
     seen.evidence = [(session(0), Evidence { acked, ..Evidence::default() })].into();
-    let granted = decide_on(&releasing, &wanted(1), &seen, &just_now);
+    let granted = decide(&releasing, &wanted(1), &just_now(&seen));
     assert_eq!(granted.waiting, None);
     assert_eq!(granted.ledger.assignment().holder(&JobName::new("a").unwrap()), Some(Slot(1)));
 }
@@ -330,7 +328,6 @@ fn sessions_that_let_go_are_not_waited_for_like_workers_that_only_read() {
         worker.session = Some(SessionId::new("pod", u64::from(slot.0)));
     }
     let sessions = seen.workers.clone();
-    let just_moved = Workload { since_handover: Some(Duration::ZERO), ..Workload::default() };
     let rules = Rules { moves_max: Some(1), ..Rules::default() };
     let desired = Desired { jobs: jobs(["a", "b"]).unwrap(), rules, ..Desired::default() };
     let mut moves = |workers: &BTreeMap<Slot, WorkerSeen>| {
@@ -342,7 +339,7 @@ fn sessions_that_let_go_are_not_waited_for_like_workers_that_only_read() {
             ..seen.clone()
         };
         let before = decide(&Ledger::new(0), &desired, &alone).ledger;
-        decide_on(&before, &desired, &seen, &just_moved).plan.moves.len()
+        decide(&before, &desired, &after_handover(&seen, Duration::ZERO)).plan.moves.len()
     };
     assert_eq!((moves(&plain), moves(&sessions)), (0, 1));
 }

@@ -1,74 +1,74 @@
-//! The answer to `plan`: a function of texts.
+//! Computes the answer of `plan` from texts.
 
 use std::error::Error;
 
+use swarm_adapters_k8s::convert::Home;
 use swarm_adapters_k8s::manifest::{self, Manifest};
 use swarm_core::{Assignment, Jobs, Pool, Replication, Request, Rules, Slot};
 
 use super::document::{Document, Enough};
 use super::view;
 
-/// A text, and the name under which errors speak of it.
+/// A text, and its name for error messages.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     pub(super) shown: String,
     pub(super) text: String,
 }
 
-/// What is asked.
+/// The question that `plan` answers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Question<'a> {
     /// The file with the Swarm.
     pub(super) manifest: &'a Source,
-    /// Which Swarm of it.
+    /// The name of the Swarm in it.
     pub(super) name: Option<&'a str>,
-    /// How many workers, if not as many as the file says.
+    /// The number of workers, if it differs from the file's.
     pub(super) workers: Option<u32>,
-    /// Who holds what now, if anybody does.
+    /// The current assignment, if there is one.
     pub(super) view: Option<&'a Source>,
-    /// How far to look.
+    /// How far to plan.
     pub(super) reach: Reach,
 }
 
-/// How far a plan looks.
+/// How far to plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// To where everything ends up.
+    /// The final assignment.
     Target,
-    /// To what the budget of moves allows at once.
+    /// One step: as many moves as the budget allows at once.
     Step,
 }
 
-/// The answer, and what to say beside it.
+/// The answer, and what is needed to print it.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     pub(super) document: Document,
     /// The Swarm's name.
     pub(super) name: String,
-    /// What the workers are called, before their slot.
+    /// The name of the workers, without the slot.
     pub(super) worker_name: String,
     /// The lowest slot.
     pub(super) first_slot: u32,
-    /// What every job was held by.
+    /// The holder of every job before.
     pub(super) held: Option<Assignment>,
-    /// The jobs and what they ask for.
+    /// The jobs and their wishes.
     pub(super) jobs: Jobs,
     /// Sentences about the input.
     pub(super) notes: Vec<String>,
 }
 
-/// Plans what the question asks for.
+/// Answers the question.
 ///
 /// # Errors
 ///
-/// A sentence that names the text at fault, the place in it, and what to write instead.
+/// A sentence that names the invalid text, the place in it, and what to write instead.
 pub(super) fn answer(question: &Question<'_>) -> Result<Answer, String> {
     let Question { manifest: file, name, workers, view, reach } = *question;
     let in_file = |reason: &str| format!("{}: {reason}", file.shown);
-    let manifest =
-        manifest::parse(&file.text, name).map_err(|error| in_file(&with_causes(&error)))?;
-    let Manifest { name, desired, replicas, first_slot, worker_name, pacing, mut notes, .. } =
-        manifest;
+    let manifest = manifest::parse(&file.text, name, Home::Cluster)
+        .map_err(|error| in_file(&with_causes(&error)))?;
+    let Manifest { name, desired, replicas, first_slot, worker_name, mut notes, .. } = manifest;
     match desired.replication {
         Replication::One => {}
         Replication::All => {
@@ -80,12 +80,12 @@ pub(super) fn answer(question: &Question<'_>) -> Result<Answer, String> {
             return Err(in_file(&sentence));
         }
     }
-    if pacing.paused {
-        notes.push("spec.rebalance.paused is set: nothing moves until it is taken back".into());
+    if desired.paused {
+        notes.push("spec.rebalance.paused is set: nothing moves until it is removed".into());
     }
-    let workers = workers.or(replicas).ok_or_else(|| {
-        in_file("it does not say how many workers there are; say it with --workers")
-    })?;
+    let workers = workers
+        .or(replicas)
+        .ok_or_else(|| in_file("it does not specify the number of workers; use --workers"))?;
     let pool = pool(first_slot, workers, desired.max_jobs);
     let held = view.map(|source| {
         view::held(&source.text, &pool).map_err(|reason| format!("{}: {reason}", source.shown))
@@ -123,14 +123,14 @@ fn pool(first_slot: u32, workers: u32, max_jobs: Option<u32>) -> Pool {
     )
 }
 
-/// How many workers leave no job out.
+/// The least number of workers that leaves no job out.
 fn enough(jobs: &Jobs, first_slot: u32, max_jobs: Option<u32>) -> Enough {
-    // The core counts slots from 0. A pin below the first slot can never be had.
+    // The core counts slots from 0. A pin below the first slot can never be satisfied.
     let mut jobs = jobs.clone();
     for pin in jobs.values_mut().filter_map(|job| job.pin.as_mut()).filter(|_| 0 < first_slot) {
         *pin = pin.0.checked_sub(first_slot).map_or(Slot::NOBODY, Slot);
     }
-    // A pool without workers would not tell how many jobs each may have.
+    // The maximum of jobs is a property of a worker, so the pool needs one.
     let pool = pool(0, 1, max_jobs);
     let (held, rules) = (Assignment::default(), Rules::default());
     let request = Request { jobs: &jobs, held: &held, pool: &pool, rules };

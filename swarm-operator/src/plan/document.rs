@@ -1,11 +1,12 @@
-//! The document that `plan -o json` prints. Scripts depend on it: fields are added, never changed.
+//! The document that `plan -o json` prints. Scripts depend on it, so fields are added, but never
+//! changed.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 use swarm_core::{Move, Plan, Slot, Unassigned};
 
-/// What would run where, and what would move.
+/// The plan: what would run where, and what would move.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Document {
     /// How many workers there are.
@@ -16,18 +17,17 @@ pub(super) struct Document {
     pub(super) unassigned: Vec<Without>,
     /// The difference to what was held, by name of the job.
     pub(super) moves: Vec<Step>,
-    /// The fewest moves between present workers that balance cannot do without; `None` where a job
-    /// has a share.
+    /// The fewest moves between existing workers that balance needs; `None` if any job has a share.
     pub(super) minimum_moves: Option<usize>,
-    /// Only with `--step`: the jobs that balance wants elsewhere once the budget allows it.
+    /// Only with `--step`: the jobs that balance will move once the budget allows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) deferred: Option<Vec<String>>,
-    /// Only where jobs are unassigned.
+    /// Only if jobs are unassigned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) workers_enough: Option<Enough>,
 }
 
-/// What would leave no job out.
+/// How many workers would leave no job out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub(super) enum Enough {

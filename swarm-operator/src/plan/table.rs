@@ -1,4 +1,4 @@
-//! The plan as tables for people: what the workers get, which jobs get none, what moves.
+//! The plan as tables for people: the jobs of each worker, the unassigned jobs, and the moves.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use swarm_core::Slot;
 use super::answer::Answer;
 use super::document::{Document, Enough, Step, Without};
 
-/// The most rows of one table; JSON has them all.
+/// The most rows of a table; the JSON document has all of them.
 const ROWS_MAX: usize = 100;
 
 /// The plan as a text that ends in a line break.
@@ -23,10 +23,12 @@ pub(super) fn text(answer: &Answer) -> String {
     }
     match workers_enough {
         None => {}
-        Some(Enough::Never) => text.push_str("\nno number of workers would be enough for all\n"),
-        Some(Enough::Workers(1)) => text.push_str("\n1 worker would be enough for all\n"),
+        Some(Enough::Never) => {
+            text.push_str("\nno number of workers would be enough for all jobs\n");
+        }
+        Some(Enough::Workers(1)) => text.push_str("\n1 worker would be enough for all jobs\n"),
         Some(Enough::Workers(enough)) => {
-            let _ = writeln!(text, "\n{enough} workers would be enough for all");
+            let _ = writeln!(text, "\n{enough} workers would be enough for all jobs");
         }
     }
     if !moves.is_empty() {
@@ -47,7 +49,7 @@ pub(super) fn text(answer: &Answer) -> String {
     text
 }
 
-/// How many jobs have a worker, and what changes.
+/// How many jobs have a worker, and how many move.
 fn headline(answer: &Answer) -> String {
     let Document { workers, assignment, unassigned, moves, minimum_moves, .. } = &answer.document;
     let jobs = assignment.len() + unassigned.len();
@@ -70,12 +72,13 @@ fn headline(answer: &Answer) -> String {
         (false, _) => writeln!(text, "; moves: {}", counts.join(", ")),
     };
     if let Some(least) = minimum_moves.filter(|_| by_reason.contains_key("balance")) {
-        let _ = writeln!(text, "balance between the workers that stay needs {least} at least");
+        let _ = writeln!(text, "balance between the remaining workers needs at least {least}");
     }
     text
 }
 
-/// What every worker has, had, and has reserved; the last two only where they tell something.
+/// The jobs that each worker has and had, and how much of it is reserved; the last two columns only
+/// if there is something to show.
 fn workers(answer: &Answer) -> Vec<Vec<String>> {
     let now = count(answer.document.assignment.values().copied());
     let slots = (0..answer.document.workers).map(|n| n.saturating_add(answer.first_slot));
@@ -107,7 +110,7 @@ fn count(slots: impl Iterator<Item = u32>) -> BTreeMap<u32, u64> {
     counts
 }
 
-/// How many percent of each worker are reserved. Empty if no job has a share.
+/// The reserved share of each worker, in percent. Empty if no job has a share.
 fn reserved(answer: &Answer) -> BTreeMap<u32, u64> {
     let mut reserved = BTreeMap::new();
     for (name, job) in &answer.jobs {
@@ -127,7 +130,7 @@ fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.map(str::to_owned).into()
 }
 
-/// Appends a table: its first row is a header, and what is too long for a person is counted.
+/// Appends a table. The first row is its header; rows beyond the limit are only counted.
 fn add(text: &mut String, title: &str, rows: &[Vec<String>], what: &str) {
     text.push('\n');
     if !title.is_empty() {

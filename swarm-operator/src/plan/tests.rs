@@ -1,4 +1,4 @@
-//! What holds for every plan, whatever is asked.
+//! Properties of every plan, for any question.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ fn wishes() -> impl Strategy<Value = Vec<Wish>> {
     prop::collection::vec((0..40_u8, share, pin, -2..3_i8), 0..40)
 }
 
-/// Who holds which job; a job may stand at several.
+/// Which slot holds which job; several slots may hold the same job.
 fn held() -> impl Strategy<Value = BTreeSet<(u32, String)>> {
     let one = (0..8_u32, (0..45_u8).prop_map(|job| format!("job-{job}")));
     prop::collection::btree_set(one, 0..60)
@@ -62,7 +62,7 @@ fn ask(manifest: &Source, workers: u32, view: Option<&Source>) -> Answer {
 proptest! {
     /// Scope: any wishes, either mode, with and without a maximum, any view.
     #[test]
-    fn every_job_stands_once_and_moves_are_the_difference_to_the_view(
+    fn every_job_occurs_once_and_moves_are_the_difference_to_the_view(
         wishes in wishes(),
         names in held(),
         workers in 0..8_u32,
@@ -97,9 +97,9 @@ proptest! {
                 moves.insert(job.as_str(), (from, to));
             }
         }
-        let told: Vec<_> =
+        let planned: Vec<_> =
             document.moves.iter().map(|step| (step.job.as_str(), (step.from, step.to))).collect();
-        prop_assert_eq!(told, moves.into_iter().collect::<Vec<_>>());
+        prop_assert_eq!(planned, moves.into_iter().collect::<Vec<_>>());
         prop_assert_eq!(document.workers_enough.is_some(), !unassigned.is_empty());
         let has_share = jobs.values().any(|job| job.share.is_some());
         prop_assert_eq!(document.minimum_moves.is_none(), has_share);
@@ -138,7 +138,7 @@ proptest! {
 }
 
 #[test]
-fn slots_count_from_where_the_statefulset_says() {
+fn slots_start_at_the_first_ordinal_of_the_statefulset() {
     let manifest = Source {
         shown: "FILE".into(),
         text: "

@@ -1,15 +1,15 @@
-//! Who holds what, out of a view in the original's format.
+//! Reads the current assignment from a view.
 
 use swarm_adapters_host::view::parse_view;
 use swarm_adapters_k8s::yaml;
 use swarm_core::{Assignment, Pool, Slot, View};
 
-/// Reads who holds what. Of a job that stands under several workers only one copy counts: that of
-/// the lowest slot that `pool` has, else of the lowest slot.
+/// Reads the current assignment. A job under several workers counts as held by the lowest of their
+/// slots that `pool` has, or else by the lowest slot.
 ///
 /// # Errors
 ///
-/// A sentence about the text, or about the worker whose slot it does not tell.
+/// A sentence about the text, or about a worker without a slot.
 pub(super) fn held(text: &str, pool: &Pool) -> Result<Assignment, String> {
     let mut holders = Vec::new();
     for (worker, entry) in read(text)?.workers {
@@ -29,8 +29,9 @@ pub(super) fn held(text: &str, pool: &Pool) -> Result<Assignment, String> {
     Ok(holders.into_iter().map(|(job, (_, slot))| (job, slot)).collect())
 }
 
-/// The number at the end of a name: after a `-`, as Kubernetes writes it, or after a name without
-/// digits, as in `w0`. Whatever ends in a digit otherwise, as random names do, tells no slot.
+/// The slot in a worker's name: the number after the last `-`, as Kubernetes writes it, or after a
+/// name without digits, as in `w0`. Any other name that ends in a digit, such as a random name, has
+/// no slot.
 fn slot_in_name(worker: &str) -> Option<Slot> {
     let name = worker.trim_end_matches(|c: char| c.is_ascii_digit());
     let has_digits = name.contains(|c: char| c.is_ascii_digit());
@@ -41,16 +42,16 @@ fn slot_in_name(worker: &str) -> Option<Slot> {
 fn read(text: &str) -> Result<View, String> {
     let documents =
         |text| yaml::documents(text).map_err(|error| format!("{error}: {}", error.source));
-    // Aliases are read with a limit before anything is made of them.
+    // Parse with a limit on aliases first.
     if text.contains('*') {
         documents(text)?;
     }
     let view = parse_view(text).map_err(|error| error.to_string())?;
-    // A whole object of Kubernetes would pass for an empty view, and everything for new.
+    // A whole Kubernetes object would be taken for an empty view, and all jobs for new ones.
     if view.workers.is_empty()
         && documents(text)?.iter().any(|(_, document)| document.get("kind").is_some())
     {
-        return Err("it is an object of Kubernetes; give the text of its key, as printed by \
+        return Err("it is a Kubernetes object; use the text of its key, as printed by \
                     `kubectl get configmap NAME -o 'jsonpath={.data.config\\.yml}'`"
             .to_owned());
     }
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slot_stands_at_the_end_of_a_name_unless_the_name_is_random() {
+    fn a_name_ends_in_its_slot_unless_it_is_random() {
         let slots = ["swarm-worker-12", "rack-7-3", "w0", "5"].map(slot_in_name);
         assert_eq!(slots, [12, 3, 0, 5].map(|slot| Some(Slot(slot))));
         for none in ["worker", "w-", "web-7d9f8b6c5-x2k19", "w99999999999", "w-1x"] {

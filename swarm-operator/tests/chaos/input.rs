@@ -22,8 +22,9 @@ fn input_that_makes_no_sense_is_one_sentence_and_exit_code_2() {
         (good.replace("command:", "comand:"), "did you mean `command`?"),
         (good.replace("runner: {", "runner: {log: {}, "), "write exactly one"),
         (good.replace("handover: {policy: Exclusive", "handover: {policy: Maybe"), "Maybe"),
-        (good.replace("duration: 3s", "duration: 1s"), "is too short; write at least 1.9s"),
-        (good.replace("replicas: 2", "replicas: -1"), "from 0 to"),
+        (good.replace("duration: 3s", "duration: 1s"), "is too short; write 2s or more"),
+        (good.replace("renew: 300ms", "renew: 700ms"), "3 × renew + stop timeout = 3.1s"),
+        (good.replace("replicas: 2", "replicas: -1"), "write 0 to 100000"),
         (good.replace("{name: a}", "{name: a, share: 101}"), "share"),
         (good.replace("{name: a}", "{name: a, pin: -1}"), "pin"),
     ];

@@ -36,7 +36,7 @@ kind: Swarm
 metadata: {{name: chaos}}
 spec:
   pool: {{statefulSet: {{name: w}}}}
-  worker: {{runner: {{command: {command}}}}}
+  worker: {{protocol: Session, runner: {{command: {command}}}}}
   {spec}
   jobs:
 {jobs}"

@@ -181,13 +181,13 @@ impl Pool {
     pub(crate) fn end(&mut self) {
         let since = Instant::now();
         signal(self.operator(), Signal::TERM);
-        assert_eq!(self.ended().code(), Some(0), "{}", self.story());
+        assert_eq!(self.ended().code(), Some(0), "{}", self.scenario());
         assert!(since.elapsed() < Duration::from_secs(10), "{:?}", since.elapsed());
     }
 
     fn nobody_is_left(&self) {
         let left = processes(&self.dir);
-        assert_eq!(left, BTreeMap::new(), "{}", self.story());
+        assert_eq!(left, BTreeMap::new(), "{}", self.scenario());
     }
 
     /// The process of the worker in a slot.
@@ -344,7 +344,7 @@ impl Pool {
             assert!(
                 code == Some(0) && told["overlaps"] == none && told["token_regressions"] == none,
                 "{log}: exit code {code:?}, {told:#}\n{}",
-                self.story()
+                self.scenario()
             );
             told["longest_gap_ms"].as_f64().unwrap()
         });
@@ -353,11 +353,12 @@ impl Pool {
 
     /// Asks until there is an answer.
     pub(crate) fn until<T>(&self, what: &str, answer: impl FnMut() -> Option<T>) -> T {
-        asked(answer).unwrap_or_else(|| panic!("not within {DEADLINE:?}: {what}\n{}", self.story()))
+        asked(answer)
+            .unwrap_or_else(|| panic!("not within {DEADLINE:?}: {what}\n{}", self.scenario()))
     }
 
     /// All that could explain a failure.
-    pub(crate) fn story(&self) -> String {
+    pub(crate) fn scenario(&self) -> String {
         let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
         let mut parts = vec![self.said(), self.complaints(), read(&self.path("ledger.json"))];
         for log in fs::read_dir(self.path("logs")).into_iter().flatten().flatten() {

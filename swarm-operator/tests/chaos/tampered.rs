@@ -29,7 +29,7 @@ fn moves_on(pool: &Pool) {
 /// The one sentence of an operator that ended by itself.
 fn refused(pool: &mut Pool) -> String {
     pool.start();
-    assert_eq!(pool.ended().code(), Some(1), "{}", pool.story());
+    assert_eq!(pool.ended().code(), Some(1), "{}", pool.scenario());
     pool.complaints()
 }
 
@@ -49,7 +49,7 @@ fn a_ledger_that_is_removed_or_set_back_while_it_runs_is_written_again() {
         pool.edit("    - {name: c}\n", "    - {name: c}\n    - {name: d}\n");
         pool.settled(&JOBS);
         moves_on(&pool);
-        assert!(pool.complaints().contains("it is written again as it was"), "{}", pool.story());
+        assert!(pool.complaints().contains("it is written again as it was"), "{}", pool.scenario());
         pool.end();
         pool.judged();
     }
@@ -75,9 +75,9 @@ fn a_ledger_that_is_none_or_of_a_newer_version_is_refused_in_a_sentence_and_left
     let good = fs::read_to_string(&path).unwrap();
     let cases = [
         (good.replacen("\"format\":2", "\"format\":999", 1), "use the version of swarm that wrote"),
-        (good[..good.len() / 2].to_owned(), "move it away to assign all jobs anew"),
-        (String::new(), "move it away to assign all jobs anew"),
-        ("\0\u{1}garbage".to_owned(), "move it away to assign all jobs anew"),
+        (good[..good.len() / 2].to_owned(), "move it away to assign all jobs again"),
+        (String::new(), "move it away to assign all jobs again"),
+        ("\0\u{1}garbage".to_owned(), "move it away to assign all jobs again"),
         (good.replacen("\"jobs\":{\"", "\"jobs\":{\"two words\":1,\"", 1), "two words"),
     ];
     for (text, expected) in cases {
@@ -101,9 +101,9 @@ fn nonsense_in_the_ledger_while_it_runs_ends_everything_in_a_sentence() {
     let mut pool = running();
     fs::write(pool.path("ledger.json"), "{\"format\":2,\"led").unwrap();
     pool.edit("    - {name: d}\n", "");
-    assert_eq!(pool.ended().code(), Some(1), "{}", pool.story());
+    assert_eq!(pool.ended().code(), Some(1), "{}", pool.scenario());
     let complaints = pool.complaints();
-    assert!(complaints.contains("move it away to assign all jobs anew"), "{complaints}");
+    assert!(complaints.contains("move it away to assign all jobs again"), "{complaints}");
     assert_eq!(complaints.trim_end().lines().count(), 1, "{complaints}");
     fs::remove_file(pool.path("ledger.json")).unwrap();
     pool.start();

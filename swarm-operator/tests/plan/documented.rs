@@ -1,4 +1,4 @@
-//! The example of `docs/plan.md` is what the program prints.
+//! Checks that the example of `docs/plan.md` is what the program prints.
 
 use super::{Files, repository};
 

@@ -1,4 +1,4 @@
-//! What `plan` takes, and how it refuses the rest: exit code 2, one message, nothing printed.
+//! The input of `plan`, and how invalid input is refused: exit code 2, one message, no output.
 
 use std::ops::Range;
 
@@ -40,7 +40,7 @@ fn the_number_of_workers_is_the_argument_s_then_the_swarm_s_then_the_workload_s(
 }
 
 #[test]
-fn other_documents_are_passed_over_with_a_note_beside_the_answer() {
+fn other_documents_are_skipped_with_a_note() {
     let files = Files::new();
     let text = swarm(TWO) + "---\nkind: Service\nmetadata: {name: w}\n";
     let output = files.plan_of(&text, &["-f", "-", "--workers", "1", "-o", "json"]);
@@ -61,7 +61,7 @@ fn config_maps_in_the_file_serve_as_sources_and_2000_jobs_are_no_limit() {
 }
 
 #[test]
-fn wrong_input_is_one_sentence_that_names_the_culprit() {
+fn invalid_input_is_one_sentence_that_names_the_cause() {
     let cases = [
         ("jobs: [{name: a, share: 0}]", "job `a` has a share of 0 percent"),
         ("jobs: [{name: a, share: 101}]", "job `a` has a share of 101 percent"),
@@ -109,7 +109,7 @@ fn wrong_files_are_named() {
     let message = refusal(&files.plan(&["-f", "nowhere.yaml", "--workers", "2"]));
     assert_eq!(message, "kubectl swarm: nowhere.yaml: there is no such file\n");
     let message = refusal(&files.plan_of(&swarm(TWO), &["-f", "-"]));
-    assert!(message.contains("it does not say how many workers there are"), "{message}");
+    assert!(message.contains("it does not specify the number of workers"), "{message}");
     let message = refusal(&files.plan(&["-f", "-", "--from", "-"]));
     assert!(message.contains("cannot both be standard input"), "{message}");
 }
@@ -130,14 +130,14 @@ fn wrong_usage_names_the_argument() {
 }
 
 #[test]
-fn a_wrong_view_is_refused_and_never_taken_for_an_empty_one() {
+fn an_invalid_view_is_refused_and_never_taken_for_an_empty_one() {
     let cases = [
         ("workloads: {worker: {jobs: [a]}}", "worker `worker` has no slot"),
         ("workloads: {w-4294967295: {jobs: [a]}}", "worker `w-4294967295` has no slot"),
         ("workloads: [a]", "the view does not parse"),
         ("workloads: {w-0: {jobs: [\"a b\"]}}", "job name `a b` has the character"),
-        ("workloads: {w-0: {jobs: []}, w-0: {jobs: []}}", "worker `w-0` stands twice"),
-        ("kind: ConfigMap\ndata: {config.yml: x}", "it is an object of Kubernetes"),
+        ("workloads: {w-0: {jobs: []}, w-0: {jobs: []}}", "worker `w-0` occurs twice"),
+        ("kind: ConfigMap\ndata: {config.yml: x}", "it is a Kubernetes object"),
     ];
     let files = Files::new();
     for (view, expected) in cases {

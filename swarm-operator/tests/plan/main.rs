@@ -1,4 +1,4 @@
-//! `kubectl swarm plan`, from outside: what it prints, and how it ends.
+//! Runs `kubectl swarm plan` and checks its output and exit code.
 
 #![expect(
     clippy::unwrap_used,
@@ -25,7 +25,7 @@ impl Files {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// Writes a file and tells its path.
+    /// Writes a file and returns its path.
     fn write(&self, name: &str, text: &str) -> String {
         let path = self.0.path().join(name);
         std::fs::write(&path, text).unwrap();

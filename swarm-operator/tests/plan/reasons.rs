@@ -1,4 +1,4 @@
-//! Every reason that a plan can give, and the numbers beside them.
+//! Every reason that a plan can give, and its counts.
 
 use serde_json::{Value, json};
 
@@ -10,11 +10,11 @@ fn moves(document: &Value) -> Vec<String> {
     let slot = |slot: &Value| if slot.is_null() { "-".to_owned() } else { slot.to_string() };
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let steps = document["moves"].as_array().unwrap().iter();
-    let told = |step: &Value| {
+    let text_of = |step: &Value| {
         let (from, to) = (slot(&step["from"]), slot(&step["to"]));
         format!("{} {from} {to} {}", text(&step["job"]), text(&step["reason"]))
     };
-    steps.map(told).collect()
+    steps.map(text_of).collect()
 }
 
 fn unassigned(document: &Value) -> Vec<String> {
@@ -24,7 +24,7 @@ fn unassigned(document: &Value) -> Vec<String> {
 }
 
 #[test]
-fn new_jobs_come_from_nobody_and_removed_ones_go_to_nobody() {
+fn new_jobs_have_no_source_and_removed_jobs_no_target() {
     let plan = planned("jobs: [{name: a}, {name: b}]", "workloads: {w-0: {jobs: [b, z]}}", "1", 0);
     assert_eq!(moves(&plan), ["a - 0 new", "z 0 - removed"]);
     assert_eq!(plan["assignment"], json!({"a": 0, "b": 0}));
@@ -39,7 +39,7 @@ fn jobs_of_workers_that_are_not_there_have_their_old_slot() {
 }
 
 #[test]
-fn balance_makes_the_fewest_moves_and_says_how_few_would_do() {
+fn balance_makes_the_fewest_moves_and_reports_their_number() {
     let view = "workloads: {w-0: {jobs: [a, b, c, d]}, w-1: {jobs: []}}";
     let plan = planned("jobs: [{name: a}, {name: b}, {name: c}, {name: d}]", view, "2", 0);
     assert_eq!((moves(&plan).len(), &plan["minimum_moves"]), (2, &json!(2)));
@@ -52,7 +52,7 @@ fn a_pin_moves_a_job_and_a_pin_to_nowhere_leaves_it_out() {
     let view = "workloads: {w-0: {jobs: [a, b]}, w-1: {jobs: [d]}}";
     let plan = planned(spec, view, "2", 3);
     assert!(moves(&plan).contains(&"a 0 1 pin".to_owned()), "{plan}");
-    // A job that was held loses its place for the reason it is out for; a new one is no move.
+    // A held job that becomes unassigned is a move with that reason; a new one is not a move.
     assert!(moves(&plan).contains(&"b 0 - pin".to_owned()), "{plan}");
     assert!(!moves(&plan).iter().any(|step| step.starts_with("c ")), "{plan}");
     assert_eq!(unassigned(&plan), ["b pin", "c pin"]);
@@ -74,7 +74,7 @@ fn capacity_moves_jobs_and_leaves_the_least_important_out() {
 fn two_jobs_that_take_the_same_worker_for_themselves_are_never_enough() {
     let spec = "jobs: [{name: a, share: 100, pin: 0}, {name: b, share: 100, pin: 0}]";
     let plan = planned(spec, "", "3", 3);
-    // Which of two equals it is, a hash decides.
+    // A hash decides between equal jobs.
     assert_eq!(unassigned(&plan), ["a capacity"]);
     assert_eq!((&plan["workers_enough"], &plan["minimum_moves"]), (&Value::Null, &Value::Null));
 }
@@ -108,7 +108,7 @@ fn a_view_may_name_slots_and_may_be_empty_or_without_versions() {
 }
 
 #[test]
-fn canonical_plans_forget_who_held_what() {
+fn canonical_plans_do_not_depend_on_the_current_holders() {
     let spec = "rebalance: {mode: Canonical}\njobs: [{name: a}, {name: b}, {name: c}, {name: d}]";
     let all_on_1 = "workloads: {w-1: {jobs: [a, b, c, d]}}";
     let plan = planned(spec, all_on_1, "2", 0);

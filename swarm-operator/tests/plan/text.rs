@@ -1,11 +1,11 @@
-//! What people see.
+//! The text output.
 
 use std::fs::File;
 use std::process::Stdio;
 
 use super::{Files, command, swarm};
 
-/// A worker less, a budget, a share that fits nowhere, and a job that is gone.
+/// One worker fewer, a budget, a share that fits nowhere, and a removed job.
 const CHANGED: &str = "
 rebalance: {maxMovesInFlight: 1}
 jobs: [{name: a}, {name: b}, {name: c}, {name: d}, {name: e}, {name: film, share: 100, pin: 5}]
@@ -14,7 +14,7 @@ jobs: [{name: a}, {name: b}, {name: c}, {name: d}, {name: e}, {name: film, share
 const BEFORE: &str = "workloads: {w-0: {jobs: [a, b, c, d]}, w-1: {jobs: []}, w-3: {jobs: [e, z]}}";
 
 #[test]
-fn people_see_who_gets_what_who_gets_nothing_and_what_moves() {
+fn the_text_shows_workers_unassigned_jobs_and_moves() {
     let files = Files::new();
     let view = files.write("view.yml", BEFORE);
     let args = ["-f", "-", "--workers", "3", "--from", &view, "--step"];
@@ -32,7 +32,7 @@ fn people_see_who_gets_what_who_gets_nothing_and_what_moves() {
     JOB   REASON
     film  pin
 
-    6 workers would be enough for all
+    6 workers would be enough for all jobs
 
     MOVES (3)
     JOB  FROM  TO   REASON

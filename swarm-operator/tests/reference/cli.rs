@@ -1,4 +1,4 @@
-//! Every command, from the help that the programs print.
+//! The page of all commands, from the help that the programs print.
 
 use std::fmt::Write as _;
 use std::process::Command;
@@ -10,11 +10,11 @@ use super::check;
 const OPENING: &str = "\
 # Command line
 
-What `--help` says of every command.
-Exit codes: 0 fine, 1 failed, 2 wrong usage or input, 3 the answer is \"no\".
+The output of `--help` for every command.
+Exit codes: 0 success, 1 failure, 2 invalid usage or input, 3 the answer is \"no\".
 ";
 
-/// How wide help is where there is no terminal.
+/// The width of help texts without a terminal.
 const WIDTH: usize = 100;
 
 #[test]
@@ -29,7 +29,7 @@ fn the_page_of_commands_is_what_the_programs_print() {
 /// The help of a program and of each of its commands.
 fn program(name: &str, binary: &str) -> String {
     let help = |args: &[&str]| {
-        // What stands in the environment would show as a value.
+        // Values of the environment would appear in the help.
         let output = Command::new(binary).args(args).arg("--help").env_clear().output().unwrap();
         assert!(output.status.success(), "{name} {args:?}");
         String::from_utf8(output.stdout).unwrap()
@@ -42,8 +42,8 @@ fn program(name: &str, binary: &str) -> String {
     page
 }
 
-/// The same for the worker, whose program belongs to another crate: from what that is made of. A
-/// test over there holds the page against what the program prints.
+/// The same for the worker, whose program belongs to another crate: from its argument types. A test
+/// in that crate compares the page with what the program prints.
 fn worker() -> String {
     let name = "swarm-worker";
     let mut program = swarm_worker::Command::augment_subcommands(clap::Command::new(name))
@@ -55,7 +55,7 @@ fn worker() -> String {
     let shown = program.get_subcommands().filter(|command| !command.is_hide_set());
     names.extend(shown.map(|command| Some(command.get_name().to_owned())));
     for name in names.iter().flatten() {
-        // What stands in the environment would show as a value.
+        // Values of the environment would appear in the help.
         let hide = |command: clap::Command| command.mut_args(|arg| arg.hide_env_values(true));
         program = program.mut_subcommand(name, hide);
     }

@@ -6,21 +6,22 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use swarm_adapters_host::http::Build;
 use swarm_adapters_host::metrics::{PingMetrics, WorkerMetrics, register_build};
-use swarm_adapters_k8s::metrics::{Metrics, RefreshLabels, TurnLabels};
+use swarm_adapters_k8s::metrics::{Metrics, RefreshLabels, RefusalLabels, TurnLabels};
+use swarm_adapters_k8s::status::RefusedRequest;
 
 use super::{check, row};
 
 const OPENING: &str = "\
 # Metrics
 
-Operator and workers serve `/metrics` in the OpenMetrics format, from the same registries that this page is made from.
+Operator and workers serve `/metrics` in the OpenMetrics format, from the same registries that this page is generated from.
 Names are as Prometheus stores them: a counter ends in `_total`; a histogram has `_bucket`, `_sum` and `_count`.
 No label names a job, a worker or a Swarm, so their number does not grow with yours.
-What to watch, and when to be told: [operations](../operations.md#metrics-and-alerts).
+What to watch, and when to alert: [operations](../operations.md#metrics-and-alerts).
 ";
 
 /// How a turn can end; a label is shown only once it was used.
-const RESULTS: [&str; 4] = ["ok", "conflict", "unavailable", "refused"];
+const RESULTS: [&str; 5] = ["ok", "conflict", "unavailable", "refused", "panicked"];
 
 #[test]
 fn the_page_of_metrics_is_what_the_registries_serve() {
@@ -31,6 +32,9 @@ fn the_page_of_metrics_is_what_the_registries_serve() {
     let metrics = Metrics::register(&mut operator);
     for result in RESULTS {
         drop(metrics.turns.get_or_create(&TurnLabels { result }));
+    }
+    for request in RefusedRequest::ALL.map(RefusedRequest::as_str) {
+        drop(metrics.refusals.get_or_create(&RefusalLabels { request }));
     }
     for result in ["evicted", "deleted", "blocked", "past"] {
         drop(metrics.refreshes.get_or_create(&RefreshLabels { result }));

@@ -1,9 +1,8 @@
-//! The planner beside other libraries that share keys among workers.
+//! Compares the planner with other libraries that distribute keys among workers.
 //!
-//! All get the same keys: the frozen hashes of the jobs' names, made beforehand. A library that
-//! cannot plan a change assigns all keys again. The worker that joins and the one that leaves is the
-//! last, because one of the libraries knows no other. Getting to know the workers is a part of the
-//! first assignment.
+//! All get the same keys: the precomputed frozen hashes of the jobs' names. A library that cannot plan
+//! a change assigns all keys again. The worker that joins or leaves is always the last one, because
+//! one of the libraries supports no other. The first assignment includes the setup of the workers.
 
 use std::time::Duration;
 
@@ -26,7 +25,7 @@ pub(crate) trait Contestant {
     /// The worker with the last number leaves.
     fn leave(&mut self);
 
-    /// The worker of every key. `held` tells who had it before, for those that want to know.
+    /// The worker of every key. `held` is the previous worker of each key, for libraries that use it.
     fn assign(&self, held: &[Slot]) -> Vec<Slot>;
 }
 
@@ -35,15 +34,16 @@ pub(crate) fn all() -> Result<(), JobsError> {
     head();
     for (jobs, workers) in [(100_000, 100), (1_000_000, 1_000)] {
         let (table, keys) = keys(jobs)?;
-        let told = |name, contestant: &mut dyn Contestant| tell(name, contestant, workers, RUNS);
-        told("swarm", &mut Swarm::new(&table, Mode::Sticky));
-        told("swarm, canonical", &mut Swarm::new(&table, Mode::Canonical));
-        told("hashring 0.3", &mut PointRing::new(&keys));
-        told("consistent_hash_ring 0.8", &mut NodeRing::new(&keys));
-        told("jumphash 0.1", &mut Jump::new(&keys));
-        told("anchorhash 0.2", &mut Anchor::new(&keys));
+        let measure =
+            |name, contestant: &mut dyn Contestant| report(name, contestant, workers, RUNS);
+        measure("swarm", &mut Swarm::new(&table, Mode::Sticky));
+        measure("swarm, canonical", &mut Swarm::new(&table, Mode::Canonical));
+        measure("hashring 0.3", &mut PointRing::new(&keys));
+        measure("consistent_hash_ring 0.8", &mut NodeRing::new(&keys));
+        measure("jumphash 0.1", &mut Jump::new(&keys));
+        measure("anchorhash 0.2", &mut Anchor::new(&keys));
         if jobs <= 100_000 {
-            told("hrw-hash 2.0", &mut Hrw::new(&keys));
+            measure("hrw-hash 2.0", &mut Hrw::new(&keys));
         }
         let (spread, up, down) = ((jobs % workers).min(1), jobs / (workers + 1), jobs / workers);
         println!(
@@ -57,7 +57,7 @@ pub(crate) fn all() -> Result<(), JobsError> {
 pub(crate) fn slow() -> Result<(), JobsError> {
     head();
     let (_, keys) = keys(1_000_000)?;
-    tell("hrw-hash 2.0", &mut Hrw::new(&keys), 1_000, 1);
+    report("hrw-hash 2.0", &mut Hrw::new(&keys), 1_000, 1);
     Ok(())
 }
 
@@ -79,7 +79,7 @@ fn keys(jobs: u32) -> Result<(JobTable, Vec<u64>), JobsError> {
     Ok((table, keys))
 }
 
-fn tell(name: &str, contestant: &mut dyn Contestant, workers: u32, runs: usize) {
+fn report(name: &str, contestant: &mut dyn Contestant, workers: u32, runs: usize) {
     let mut held = Vec::new();
     let first = median(runs, || {
         let (assigned, took) = timed(|| {

@@ -1,7 +1,7 @@
-//! The libraries, each as its documentation says it is to be used.
+//! The libraries, each used as its documentation describes.
 //!
-//! All hash with the same cheap mix instead of what they come with: keys are hashes already, and
-//! nobody shall be slow or uneven for the choice of a hash.
+//! All use the same cheap mix instead of their own hash functions: keys are hashes already, and the
+//! choice of a hash shall not make a library slow or uneven.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -122,7 +122,7 @@ impl Contestant for PointRing<'_> {
     }
 }
 
-/// `consistent_hash_ring`: a ring that gives every worker as many points as it is told.
+/// `consistent_hash_ring`: a ring with a configured number of points for every worker.
 pub(crate) struct NodeRing<'a> {
     keys: &'a [u64],
     ring: Ring<u32, Mix>,
@@ -229,7 +229,7 @@ impl Contestant for Anchor<'_> {
     }
 }
 
-/// `hrw-hash`: sorts all workers for every key, and is built anew for every change.
+/// `hrw-hash`: sorts all workers for every key, and is rebuilt for every change.
 pub(crate) struct Hrw<'a> {
     keys: &'a [u64],
     nodes: HrwNodes<u32, Mix>,

@@ -1,5 +1,5 @@
 //! Measures `swarm-operator local` from outside, with real processes: how long a handover takes,
-//! what ten thousand jobs cost, and how fast a plan is told.
+//! what ten thousand jobs cost, and how fast a plan is printed.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader};
@@ -44,7 +44,7 @@ pub(crate) fn all() -> io::Result<()> {
     plan(&programs)
 }
 
-/// Builds the programs that are measured, and tells where they are.
+/// Builds the programs that are measured, and returns their paths.
 fn build() -> io::Result<PathBuf> {
     let built = Command::new(env!("CARGO"))
         .args(["build", "--quiet", "--release", "--locked", "-p", "swarm-operator"])
@@ -194,7 +194,7 @@ impl Operator {
         Ok(Self { child: command.spawn()?, dir: dir.to_owned() })
     }
 
-    /// Waits until it says that it is settled, and tells how long it says that took.
+    /// Waits until it reports that it is settled, and returns how long it reports that took.
     fn settled(&self) -> io::Result<Duration> {
         until("the pool is settled", || {
             let said = fs::read_to_string(self.dir.join("out"))?;
@@ -223,7 +223,7 @@ impl Log {
         Ok(Self { reader: BufReader::new(File::open(path)?), line: String::new() })
     }
 
-    /// Waits for the next start of a job, and tells when it was.
+    /// Waits for the next start of a job, and returns when it was.
     fn next_start_of(&mut self, job: &str) -> io::Result<Duration> {
         let job = format!(r#""job":"{job}""#);
         until("the job starts", || {

@@ -1,4 +1,4 @@
-//! The planner alone: every plan is made several times and the median is told; "peak" is everything
+//! The planner alone: every plan is made several times and the median is reported; "peak" is everything
 //! that is allocated while a plan is made, the table of jobs included.
 
 use std::hint::black_box;
@@ -60,17 +60,17 @@ fn head() {
 
 fn events(table: &JobTable, base: usize, workers: u32) {
     let sticky = |name, held, pool| Event { name, held, pool, mode: Mode::Sticky };
-    let told =
+    let report =
         |event| println!("| {} × {workers} | {}", table.len(), measured(table, base, &event));
-    told(sticky("first", &[], Pool::ready(workers)));
-    told(Event { mode: Mode::Canonical, ..sticky("canonical", &[], Pool::ready(workers)) });
+    report(sticky("first", &[], Pool::ready(workers)));
+    report(Event { mode: Mode::Canonical, ..sticky("canonical", &[], Pool::ready(workers)) });
     let first = table.plan(&[], &Pool::ready(workers), Rules::default()).holders.into_owned();
     let mut killed = Pool::ready(workers);
     killed.0.remove(&Slot(workers / 2));
-    told(sticky("+1 worker", &first, Pool::ready(workers + 1)));
-    told(sticky("−1 worker", &first, Pool::ready(workers - 1)));
-    told(sticky("a middle worker killed", &first, killed));
-    told(sticky("nothing changed", &first, Pool::ready(workers)));
+    report(sticky("+1 worker", &first, Pool::ready(workers + 1)));
+    report(sticky("−1 worker", &first, Pool::ready(workers - 1)));
+    report(sticky("a middle worker killed", &first, killed));
+    report(sticky("nothing changed", &first, Pool::ready(workers)));
 }
 
 /// The jobs, of which every `stride`th reserves 1, 2, … up to `largest` percent of a worker and so
@@ -90,15 +90,15 @@ fn reserving(names: &[String], percent: u32, stride: u32, largest: u32) -> Vec<(
 fn events_of_shares(kind: &str, jobs: &[(&String, Job)], workers: u32) -> Result<(), JobsError> {
     let base = memory::start();
     let table = JobTable::with_wishes(jobs.iter().cloned())?;
-    let told = |name, held: &[Slot], pool| {
+    let report = |name, held: &[Slot], pool| {
         let event = Event { name, held, pool, mode: Mode::Sticky };
         println!("| {} × {workers} | {kind}: {}", table.len(), measured(&table, base, &event));
     };
-    told("first", &[], Pool::ready(workers));
+    report("first", &[], Pool::ready(workers));
     let first = table.plan(&[], &Pool::ready(workers), Rules::default()).holders.into_owned();
-    told("+1 worker", &first, Pool::ready(workers + 1));
-    told("−1 worker", &first, Pool::ready(workers - 1));
-    told("nothing changed", &first, Pool::ready(workers));
+    report("+1 worker", &first, Pool::ready(workers + 1));
+    report("−1 worker", &first, Pool::ready(workers - 1));
+    report("nothing changed", &first, Pool::ready(workers));
     Ok(())
 }
 

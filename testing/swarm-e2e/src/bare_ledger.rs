@@ -1,4 +1,4 @@
-//! A ledger in a cluster that no operator looks at, for what is about its store alone.
+//! A ledger that no operator watches, for scenarios and figures of the store alone.
 
 use anyhow::{Context as _, Result};
 use kube::{Client, ResourceExt as _};
@@ -7,7 +7,7 @@ use swarm_adapters_k8s::api::{Claimant, Swarm};
 use swarm_adapters_k8s::ledger::KubeLedgerStore;
 use swarm_core::ports::Seen;
 
-use crate::story::Context;
+use crate::scenario::Context;
 
 /// Its name.
 pub(crate) const LEDGER: &str = "statefulset.nobody";
@@ -20,7 +20,7 @@ pub(crate) struct BareLedger {
 }
 
 impl BareLedger {
-    /// Makes the Swarm; there is no ledger yet.
+    /// Creates the Swarm; there is no ledger yet.
     pub(crate) async fn new(context: &Context, name: &str) -> Result<Self> {
         let swarm = json!({
             "apiVersion": "swarm.k8slab.info/v1alpha1", "kind": "Swarm",

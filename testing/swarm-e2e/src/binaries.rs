@@ -32,12 +32,12 @@ pub struct Binaries {
 ///
 /// # Errors
 ///
-/// When `go` or `cargo` fails; they have told why on the terminal.
+/// When `go` or `cargo` fails; they have printed the reason on the terminal.
 pub fn build(cache: &Cache) -> Result<Binaries> {
     Ok(Binaries { control_plane: control_plane(cache)?, ours: ours(cache)? })
 }
 
-/// Finds what an earlier [`build`] made, without looking whether it is stale.
+/// Finds what an earlier [`build`] made, without checking whether it is stale.
 ///
 /// # Errors
 ///
@@ -113,7 +113,7 @@ fn control_plane(cache: &Cache) -> Result<PathBuf> {
             .arg("-C")
             .arg(ControlPlane::module())
             .args(["build", "-mod=readonly", "-trimpath", "-ldflags", &wanted.linker_flags(), "-o"])
-            // The closing slash tells go that it is a folder.
+            // The trailing slash means a folder to go.
             .arg(format!("{}/", building.path().display()))
             .arg("tool")
             .env("CGO_ENABLED", "0")

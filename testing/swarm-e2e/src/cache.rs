@@ -64,7 +64,7 @@ impl Cache {
     pub fn lock(&self) -> Result<File> {
         let lock = File::create(self.root.join("lock"))?;
         lock.lock()?;
-        // Whoever holds the lock is alone, so any such folder belongs to a build that was killed.
+        // Only one process holds the lock, so any such folder belongs to a build that was killed.
         for entry in fs::read_dir(&self.root)? {
             let entry = entry?;
             if entry.file_name().to_string_lossy().starts_with(BUILDING) {

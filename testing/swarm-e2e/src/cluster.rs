@@ -11,7 +11,7 @@ mod faults;
 mod node;
 
 pub use audit::{Audit, Mark, Request};
-pub use boot::Setup;
+pub use boot::{Setup, takes_pods};
 pub use components::Components;
 pub use faults::{CutOff, EtcdCopy, Frozen};
 
@@ -31,9 +31,9 @@ use crate::until::until;
 
 /// Where the cluster keeps everything, inside.
 pub const FOLDER: &str = "/run/swarm-e2e";
-/// The address of the `kubernetes` service, which every pod is told.
+/// The address of the `kubernetes` service, which every pod gets.
 pub const SERVICE_ADDRESS: &str = "10.96.0.1";
-/// How long it may take until everything that a story has broken runs again.
+/// How long it may take until everything that a scenario has broken runs again.
 const MENDED_WITHIN: Duration = Duration::from_secs(90);
 /// The numbers of the nodes; node 1 also lends its address to the API server.
 pub const NODES: [u8; 2] = [1, 2];
@@ -118,7 +118,7 @@ impl Cluster {
         let folders = [control_plane, ours].into_iter().chain(std::env::split_paths(&path));
         vec![
             ("KUBECONFIG", self.kubeconfig.clone().into()),
-            // kubectl remembers an API server by its address, and ours is a new one at every boot.
+            // kubectl caches an API server by its address, and each boot starts a new one.
             ("KUBECACHEDIR", format!("{FOLDER}/kubectl").into()),
             ("PATH", std::env::join_paths(folders).unwrap_or(path.clone())),
         ]
@@ -151,8 +151,8 @@ impl Cluster {
         Ok(pods.logs(pod, &LogParams::default()).await?)
     }
 
-    /// Repairs whatever a story has broken and not repaired: components go on, or start again, and
-    /// nodes are reconnected and take pods.
+    /// Repairs whatever a scenario has broken and not repaired: frozen components continue, ended ones
+    /// are restarted, and nodes are reconnected and take pods.
     ///
     /// # Errors
     ///
@@ -160,7 +160,7 @@ impl Cluster {
     pub async fn mend(&self) -> Result<()> {
         faults::mend()?;
         until("the nodes to be mended", MENDED_WITHIN, || async {
-            // Again and again: a kubelet ends if it does not find its container runtime yet.
+            // Repeated: a kubelet ends if it does not find its container runtime yet.
             for name in self.components.mend()? {
                 say(format_args!("{name} was left broken; started again"));
             }

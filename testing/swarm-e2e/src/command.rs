@@ -1,4 +1,4 @@
-//! Running other programs to their end, with an error that carries what they said.
+//! Runs other programs to completion, with errors that contain their output.
 
 use std::process::{Command, Output, Stdio};
 
@@ -34,7 +34,7 @@ pub fn run_visibly(command: &mut Command) -> Result<()> {
 ///
 /// # Errors
 ///
-/// When `output` tells of anything but success.
+/// When `output` is that of a failure.
 pub fn stdout_of(what: &str, output: &Output) -> Result<String> {
     if !output.status.success() {
         let stderr = String::from_utf8_lossy(&output.stderr);

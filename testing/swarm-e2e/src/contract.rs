@@ -1,11 +1,14 @@
 //! What every adapter of a port must do, told once and run on each: on files and on a cluster.
 
+pub mod api;
+mod place;
 mod session;
 
 use anyhow::{Result, bail, ensure};
 use swarm_core::ports::{LedgerStore, StoreError, ViewStore};
 use swarm_core::{Assignment, Ledger, Plan, Pool, View, jobs, plan};
 
+pub use place::{OnApiServer, publish, revoke};
 pub use session::{Done, SessionPlace, sessions};
 
 /// Three ledgers, each the successor of the one before.

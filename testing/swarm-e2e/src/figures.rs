@@ -24,7 +24,7 @@ use clap::ValueEnum as _;
 
 use crate::cluster::Cluster;
 use crate::output::say;
-use crate::story::Context;
+use crate::scenario::Context;
 
 /// What can be measured, in this order. `scale` comes last, as it stops the controller manager.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -102,7 +102,7 @@ pub async fn measure(cluster: &Arc<Cluster>, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Makes so many changes of a job list in a story's namespace, and tells the longest time until all
+/// Makes so many changes of a job list in a scenario's namespace, and returns the longest time until all
 /// workers run one.
 pub(crate) async fn nudged_changes(context: &Context, changes: usize) -> Result<Duration> {
     Ok(change::nudged(context, changes).await?.at(100))

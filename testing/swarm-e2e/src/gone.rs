@@ -1,7 +1,7 @@
 //! Proves that nothing of a run is left on this machine, however it ends.
 //!
 //! Starts this program with a whole cluster and pods in it, ends it in a rough way, and looks: no
-//! process carries the run's name or lives in one of its namespaces (containers are only found by
+//! process has the run's name or runs in one of its namespaces (containers are only found by
 //! the latter, since they do not inherit our environment), nothing holds a namespace open, and no
 //! cgroup folder is left. When the outside process itself is killed, nobody can remove cgroup
 //! folders at that moment: they must then be empty, and the next run sweeps them.

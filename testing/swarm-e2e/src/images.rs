@@ -29,7 +29,7 @@ pub const GO_WORKER: &str = "registry.local/go-worker:1";
 /// A program that embeds the worker as a library: its example `session`.
 pub const EMBEDDED: &str = "registry.local/embedded-worker:1";
 
-/// What the sample of a plain worker names; here, this machine's own shell stands for it.
+/// What the sample of a plain worker names; here, this machine's own shell replaces it.
 pub const SHELL: &str = "busybox:stable";
 
 /// Builds all images that are missing or stale and returns their archives.

@@ -1,17 +1,17 @@
-//! A real two-node Kubernetes cluster on this machine, and the stories told in it.
+//! A real two-node Kubernetes cluster on this machine, and the scenarios that run in it.
 //!
 //! Reading order is the order of a run:
 //! 1. [`binaries`] and [`images`] build everything first, into the [`cache`];
-//! 2. [`sandbox`] starts the program again in namespaces of its own, which end with it;
+//! 2. [`sandbox`] restarts the program in namespaces of its own, which end with it;
 //! 3. [`cluster`] boots etcd, the control plane and two nodes in there;
-//! 4. [`story`] tells the [`stories`] one after another and keeps evidence of those that fail;
-//! 5. [`proxy`] stands in front of the API server where a story wants to stop at a write;
-//! 6. [`run_log`] is the judge of who ran which job when;
+//! 4. [`scenario`] runs the [`scenarios`] one after another and keeps evidence of those that fail;
+//! 5. [`proxy`] runs in front of the API server for scenarios that stop at a write;
+//! 6. [`run_log`] judges which worker ran which job when;
 //! 7. [`figures`] measures the operator in it;
-//! 8. [`contract`] says what every adapter of a port must do, on files and on the cluster;
+//! 8. [`contract`] checks what every adapter of a port must do, on files and on the cluster;
 //! 9. [`gone`] proves that nothing is left, however a run ends.
 //!
-//! This crate is never shipped, and no crate of the product knows it.
+//! This crate is never shipped, and no crate of the product depends on it.
 #![cfg(feature = "harness")]
 
 mod bare_ledger;
@@ -29,6 +29,6 @@ pub mod pki;
 pub mod proxy;
 pub mod run_log;
 pub mod sandbox;
-pub mod stories;
-pub mod story;
+pub mod scenario;
+pub mod scenarios;
 pub mod until;

@@ -1,4 +1,4 @@
-//! Tells stories in a real two-node cluster that lives and dies with this program.
+//! Runs scenarios in a real two-node cluster that exists as long as this program runs.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -13,13 +13,13 @@ use swarm_e2e::cluster::{Cluster, FOLDER, Setup};
 use swarm_e2e::figures;
 use swarm_e2e::output::{Laps, complain, say};
 use swarm_e2e::sandbox::{self, Stage};
-use swarm_e2e::story::{self, Story};
-use swarm_e2e::{binaries, gone, images, operator, stories};
+use swarm_e2e::scenario::{self, Scenario};
+use swarm_e2e::{binaries, gone, images, operator, scenarios};
 
-/// Boots a real two-node Kubernetes cluster on this machine and tells stories in it.
+/// Boots a real two-node Kubernetes cluster on this machine and runs scenarios in it.
 ///
 /// Needs root, containerd, runc, the CNI plugins, buildah, Go and Rust. Nothing outside of the cache
-/// folder is touched, and nothing is left when the program ends, however it ends.
+/// folder is changed, and nothing is left when the program ends, however it ends.
 #[derive(Debug, Parser)]
 struct Args {
     #[command(subcommand)]
@@ -28,16 +28,16 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Tells the stories whose name contains one of the filters; all without any.
-    Stories {
+    /// Runs the scenarios whose name contains one of the filters, or all without a filter.
+    Scenarios {
         /// Parts of names.
         filters: Vec<String>,
     },
-    /// Names the stories.
+    /// Lists the scenarios.
     List,
     /// Measures the operator in the cluster and prints Markdown tables.
     Figures(figures::Options),
-    /// Boots the cluster with operator and samples and runs a command in it; $SHELL without one.
+    /// Boots the cluster with operator and samples and runs a command in it, by default $SHELL.
     ///
     /// KUBECONFIG and PATH are set. The cluster ends with the command.
     Shell {
@@ -45,12 +45,12 @@ enum Command {
         #[arg(last = true)]
         command: Vec<OsString>,
     },
-    /// Ends booted clusters in rough ways and proves that nothing of them is left.
+    /// Kills booted clusters in several ways and proves that nothing of them is left.
     Gone,
-    /// Boots the cluster and waits to be ended; for `gone`.
+    /// Boots the cluster and waits to be killed; for `gone`.
     #[command(hide = true)]
     Hold {
-        /// Panic when told to go on.
+        /// Panic instead of waiting.
         #[arg(long)]
         panic: bool,
     },
@@ -76,13 +76,13 @@ fn run(args: Args) -> Result<i32> {
 fn outside(cache: &Cache, command: &Command) -> Result<i32> {
     match command {
         Command::List => {
-            for story in stories::all() {
-                say(story.name);
+            for scenario in scenarios::all() {
+                say(scenario.name);
             }
             return Ok(0);
         }
         // Before anything is built for it.
-        Command::Stories { filters } => drop(chosen(filters)?),
+        Command::Scenarios { filters } => drop(chosen(filters)?),
         Command::Gone => {
             sandbox::require()?;
             gone::check(cache)?;
@@ -109,10 +109,10 @@ fn build(cache: &Cache) -> Result<()> {
 async fn inside(cache: &Cache, command: Command) -> Result<i32> {
     let cluster = boot(cache).await?;
     match command {
-        Command::Stories { filters } => {
+        Command::Scenarios { filters } => {
             let chosen = chosen(&filters)?;
-            let filtered_out = stories::all().len() - chosen.len();
-            let failed = story::tell(cache, &Arc::new(cluster), &chosen, filtered_out).await;
+            let filtered_out = scenarios::all().len() - chosen.len();
+            let failed = scenario::run_all(cache, &Arc::new(cluster), &chosen, filtered_out).await;
             Ok(i32::from(0 < failed))
         }
         Command::Figures(options) => {
@@ -130,17 +130,17 @@ async fn boot(cache: &Cache) -> Result<Cluster> {
     let booted = Cluster::boot(&setup, &laps).await;
     if booted.is_err() {
         let logs = Path::new(FOLDER).join("log");
-        let kept = story::component_logs(cache, &logs, "boot")?;
+        let kept = scenario::component_logs(cache, &logs, "boot")?;
         say(format_args!("evidence: {}", kept.display()));
     }
     booted.context("the cluster does not boot")
 }
 
-fn chosen(filters: &[String]) -> Result<Vec<Story>> {
-    let chosen = story::chosen(&stories::all(), filters);
+fn chosen(filters: &[String]) -> Result<Vec<Scenario>> {
+    let chosen = scenario::chosen(&scenarios::all(), filters);
     if chosen.is_empty() {
         bail!(
-            "no story that can be told without the others is named like {}; `swarm-e2e list` names \
+            "no scenario that can be run without the others is named like {}; `swarm-e2e list` names \
              them all",
             filters.join(" or ")
         );

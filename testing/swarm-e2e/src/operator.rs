@@ -124,23 +124,23 @@ pub async fn client(cluster: &Cluster) -> Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
-/// Stops the installed operator while `tell` runs operators of its own, each a [`Process`] behind the
+/// Stops the installed operator while `scenario` runs operators of its own, each a [`Process`] behind the
 /// proxy, which can hold it up at any of its writes.
 ///
 /// # Errors
 ///
-/// When it does not stop or come back, and those of `tell`.
-pub async fn replaced<F, Told>(cluster: &Cluster, tell: F) -> Result<()>
+/// When it does not stop or come back, and those of `scenario`.
+pub async fn replaced<F, Run>(cluster: &Cluster, scenario: F) -> Result<()>
 where
-    F: FnOnce(Proxy) -> Told,
-    Told: Future<Output = Result<()>>,
+    F: FnOnce(Proxy) -> Run,
+    Run: Future<Output = Result<()>>,
 {
     let proxy = Proxy::start(client(cluster).await?).await?;
     // It would do the work of the others.
     stop(cluster).await?;
-    let told = tell(proxy).await;
+    let outcome = scenario(proxy).await;
     go_on(cluster).await?;
-    told
+    outcome
 }
 
 /// An operator as a process of our own, which can be killed at any moment.

@@ -1,7 +1,7 @@
 //! A proxy in front of the API server that sees every write of one client, and that can stop at any
 //! of them, so that the client can be killed right there.
 //!
-//! To its client it speaks plain HTTP; to the API server it is whoever its own client says.
+//! It speaks plain HTTP to its client, and has the credentials of its own client for the API server.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -47,7 +47,7 @@ impl Write {
         Some(Self { method: request.method().to_string(), path: path.into() })
     }
 
-    /// Whether it only tells people something.
+    /// Whether it only informs people.
     #[must_use]
     pub fn is_event(&self) -> bool {
         self.method == "EVENT"
@@ -226,7 +226,7 @@ async fn pass(State(gate): State<Arc<Gate>>, request: Request<Body>) -> Response
         // Until the client is gone, which takes this request with it.
         return std::future::pending().await;
     }
-    // In a task of its own: the API server carries out what it has got, whoever has died meanwhile.
+    // In a task of its own: the API server carries out a request even if its client has died.
     let forward = {
         let gate = Arc::clone(&gate);
         tokio::spawn(async move { gate.forward(request).await })

@@ -1,7 +1,7 @@
-//! The run logs of a story's workers, read back and judged as `swarm-operator verify` judges them.
+//! The run logs of a scenario's workers, judged as `swarm-operator verify` judges them.
 //!
-//! All pods of a story write into one folder, which is a `hostPath` to both nodes. There is one
-//! kernel and one clock below them, so what the lines tell of overlaps is exact.
+//! All pods of a scenario write into one folder, which is a `hostPath` on both nodes. Both nodes have
+//! one kernel and one clock, so overlaps are exact.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Permissions};
@@ -20,7 +20,7 @@ use crate::cluster::FOLDER;
 /// A job that was silent for longer does not run: two ticks were missed, on a busy machine.
 const SILENT_AFTER: Duration = Duration::from_millis(3_500);
 
-/// A moment on the clock of run logs, in nanoseconds since the machine started.
+/// A moment on the clock of run logs, in nanoseconds since boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(pub u64);
 
@@ -62,9 +62,9 @@ pub fn make_folder(namespace: &str) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// One line that owns its words.
+/// One line with owned strings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct LogLine {
     /// When it was written.
     pub at: Moment,
     /// Which job it is about.
@@ -75,7 +75,7 @@ pub struct Told {
     pub event: Event,
 }
 
-impl Told {
+impl LogLine {
     fn line(&self) -> Line<'_> {
         let Self { at: Moment(t), job, run: RunName { worker, session, token }, event } = self;
         Line { t: *t, job, worker, session, token: *token, event: *event }
@@ -84,7 +84,7 @@ impl Told {
 
 /// Everything that the workers of a pool have written so far, in order of time.
 #[derive(Clone, Debug, Default)]
-pub struct History(Vec<Told>);
+pub struct History(Vec<LogLine>);
 
 impl History {
     /// Reads a log to its end. Workers may be writing on.
@@ -94,49 +94,49 @@ impl History {
     /// When it cannot be read, or has a torn line that no killed writer explains.
     pub fn read(path: &Path) -> Result<Self> {
         let mut all = Vec::new();
-        let mut is_started_anew = false;
+        let mut is_rebooted = false;
         let torn = read(&[path.to_owned()], |entry| match entry {
             Entry::Line(line) => all.push(owned(&line)),
-            Entry::MachineStarted => is_started_anew = true,
+            Entry::MachineStarted => is_rebooted = true,
         })?;
-        ensure!(!is_started_anew, "{} begins before this machine was started", path.display());
+        ensure!(!is_rebooted, "{} begins before this machine was booted", path.display());
         ensure!(torn.unexplained == 0, "{}: torn line {:?}", path.display(), torn.first);
         Ok(Self(all))
     }
 
-    /// Every time that a job was run by two at once, told for people.
+    /// Every time that two workers ran a job at once, as text for people.
     ///
     /// # Errors
     ///
-    /// When a token went back: that is never right.
+    /// When a token decreased, which is always an error.
     pub fn overlaps(&self) -> Result<Vec<String>> {
         let mut judge = Judge::new(Replication::One);
-        self.0.iter().for_each(|told| judge.take(&told.line()));
+        self.0.iter().for_each(|line| judge.take(&line.line()));
         let Verdict { overlaps, regressions, .. } = judge.verdict();
         if let Some(regression) = regressions.first() {
-            bail!("a token went back: {regression:?}; {}", self.about(&regression.job));
+            bail!("a token decreased: {regression:?}; {}", self.about(&regression.job));
         }
-        let told = |overlap: Overlap| {
+        let describe = |overlap: Overlap| {
             let Overlap { job, older, newer, from, until } = overlap;
             let ms = (until - from) / 1_000_000;
             let about = self.about(&job);
             format!("{job} ran on {older:?} {ms} ms after {newer:?} had started it; {about}")
         };
-        Ok(overlaps.into_iter().map(told).collect())
+        Ok(overlaps.into_iter().map(describe).collect())
     }
 
-    /// What is told of a job besides its ticks, for people who look for a reason.
+    /// The starts, stops and last ticks of a job, for people who look for a cause.
     #[must_use]
     pub fn about(&self, job: &str) -> String {
         let mut ticks = BTreeMap::new();
         let mut lines = Vec::new();
-        for told in self.0.iter().filter(|told| told.job == job) {
-            let RunName { worker, session, token } = &told.run;
-            if told.event == Event::Tick {
-                ticks.insert(session, told.at);
+        for line in self.0.iter().filter(|line| line.job == job) {
+            let RunName { worker, session, token } = &line.run;
+            if line.event == Event::Tick {
+                ticks.insert(session, line.at);
             } else {
-                let event = told.event;
-                lines.push(format!("{event:?} {worker} {session} {token} at {}", told.at.0));
+                let event = line.event;
+                lines.push(format!("{event:?} {worker} {session} {token} at {}", line.at.0));
             }
         }
         let last = ticks.iter().map(|(session, at)| format!("last tick of {session} at {}", at.0));
@@ -158,15 +158,15 @@ impl History {
     ) -> BTreeMap<String, Duration> {
         let mut gaps = BTreeMap::new();
         for job in jobs {
-            let lines: Vec<_> = self.0.iter().filter(|told| told.job == *job).collect();
-            let after = lines.partition_point(|told| told.at < mark);
+            let lines: Vec<_> = self.0.iter().filter(|line| line.job == *job).collect();
+            let after = lines.partition_point(|line| line.at < mark);
             let mut judge = Judge::new(Replication::One);
-            // What ran at the mark is judged as if it had told so at that very moment.
+            // A job that ran at the mark is judged as if it had a tick at that very moment.
             let before = after.checked_sub(1).map(|at| lines[at]);
             if let Some(before) = before {
                 judge.take(&Line { t: before.at.max(mark).0, ..before.line() });
             }
-            lines[after..].iter().for_each(|told| judge.take(&told.line()));
+            lines[after..].iter().for_each(|line| judge.take(&line.line()));
             let closed = judge.verdict().longest_gap.map_or(0, |gap| gap.ns);
             let last = lines.last().filter(|last| last.event == Event::Stop);
             let open = last.map_or(Duration::ZERO, |last| now.since(last.at.max(mark)));
@@ -197,15 +197,16 @@ impl History {
         jobs: &BTreeSet<String>,
         now: Moment,
     ) -> Result<BTreeMap<String, RunName>> {
-        let mut runs = BTreeMap::<_, &Told>::new();
-        for told in self.0.iter().filter(|told| told.at <= now) {
-            runs.insert((&told.job, &told.run.session, told.run.token), told);
+        let mut runs = BTreeMap::<_, &LogLine>::new();
+        for line in self.0.iter().filter(|line| line.at <= now) {
+            runs.insert((&line.job, &line.run.session, line.run.token), line);
         }
-        let is_up = |told: &&Told| told.event != Event::Stop && now.since(told.at) <= SILENT_AFTER;
+        let is_up =
+            |line: &&LogLine| line.event != Event::Stop && now.since(line.at) <= SILENT_AFTER;
         let mut found = BTreeMap::new();
-        for told in runs.into_values().filter(is_up) {
-            if let Some(other) = found.insert(told.job.clone(), told.run.clone()) {
-                bail!("{} is run by {other:?} and by {:?}", told.job, told.run);
+        for line in runs.into_values().filter(is_up) {
+            if let Some(other) = found.insert(line.job.clone(), line.run.clone()) {
+                bail!("{} is run by {other:?} and by {:?}", line.job, line.run);
             }
         }
         let running: BTreeSet<_> = found.keys().cloned().collect();
@@ -220,26 +221,26 @@ impl History {
     /// # Errors
     ///
     /// When it never was.
-    pub fn last_start(&self, job: &str) -> Result<&Told> {
-        let is_start = |told: &&Told| told.event == Event::Start && told.job == job;
+    pub fn last_start(&self, job: &str) -> Result<&LogLine> {
+        let is_start = |line: &&LogLine| line.event == Event::Start && line.job == job;
         self.0.iter().rfind(is_start).with_context(|| format!("{job} was never started"))
     }
 
     /// All lines since `mark`.
-    pub fn since(&self, mark: Moment) -> impl Iterator<Item = &Told> {
-        self.0.iter().filter(move |told| mark <= told.at)
+    pub fn since(&self, mark: Moment) -> impl Iterator<Item = &LogLine> {
+        self.0.iter().filter(move |line| mark <= line.at)
     }
 
     /// All lines before `mark`.
-    pub fn until(&self, mark: Moment) -> impl Iterator<Item = &Told> {
-        self.0.iter().filter(move |told| told.at < mark)
+    pub fn until(&self, mark: Moment) -> impl Iterator<Item = &LogLine> {
+        self.0.iter().filter(move |line| line.at < mark)
     }
 }
 
-fn owned(line: &Line<'_>) -> Told {
+fn owned(line: &Line<'_>) -> LogLine {
     let Line { t, job, worker, session, token, event } = *line;
     let run = RunName { worker: worker.to_owned(), session: session.to_owned(), token };
-    Told { at: Moment(t), job: job.to_owned(), run, event }
+    LogLine { at: Moment(t), job: job.to_owned(), run, event }
 }
 
 #[cfg(test)]
@@ -277,25 +278,25 @@ mod tests {
         let clean = ["1 a/s1/1 start", "2 a/s1/1 tick", "2.5 a/s1/1 stop", "2.6 a/s2/2 start"];
         assert_eq!(history(&clean).overlaps().unwrap(), Vec::<String>::new());
         let planted = ["1 a/s1/1 start", "2 a/s2/2 start", "2.1 a/s1/1 tick", "2.2 a/s1/1 stop"];
-        let told = history(&planted).overlaps().unwrap();
-        assert!(told.len() == 1 && told[0].contains("200 ms after RunName"), "{told:?}");
+        let found = history(&planted).overlaps().unwrap();
+        assert!(found.len() == 1 && found[0].contains("200 ms after RunName"), "{found:?}");
         let token = ["1 a/s1/5 start", "2 a/s1/5 stop", "3 a/s2/4 start"];
-        let told = history(&token).overlaps().unwrap_err().to_string();
-        assert!(told.starts_with("a token went back"), "{told}");
+        let error = history(&token).overlaps().unwrap_err().to_string();
+        assert!(error.starts_with("a token decreased"), "{error}");
     }
 
     #[test]
     fn a_gap_is_counted_from_the_mark_on_and_up_to_now() {
         let lines = ["1 a/s1/1 start", "2 a/s1/1 stop", "8 a/s2/2 start", "9 a/s2/2 tick"];
         assert_eq!(gap(&lines, 0, 9), 6_000);
-        assert_eq!(gap(&lines, 5, 9), 3_000, "what was before the mark is another story");
+        assert_eq!(gap(&lines, 5, 9), 3_000, "what was before the mark is another scenario");
         assert_eq!(gap(&lines, 9, 10), 0);
         assert_eq!(gap(&lines, 9, 19), 10_000, "a worker that fell silent");
         assert_eq!(gap(&lines[..2], 0, 9), 7_000, "nobody has started it");
     }
 
     #[test]
-    fn what_runs_is_told_by_its_newest_lines() {
+    fn the_newest_lines_decide_what_runs() {
         let jobs = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
         let lines = ["1 a/s1/1 start", "2 a/s1/1 stop", "2 a/s2/2 start", "4 a/s2/2 tick"];
         let history = history(&lines);
@@ -307,7 +308,7 @@ mod tests {
         assert!(at(8, &["a"]).is_err(), "it fell silent");
         let twice = ["1 a/s1/1 start", "2 a/s2/2 start"];
         let twice = self::history(&twice);
-        let told = twice.running_at(&jobs(&["a"]), Moment(3 * SECOND)).unwrap_err().to_string();
-        assert!(told.starts_with("a is run by"), "{told}");
+        let error = twice.running_at(&jobs(&["a"]), Moment(3 * SECOND)).unwrap_err().to_string();
+        assert!(error.starts_with("a is run by"), "{error}");
     }
 }

@@ -1,6 +1,6 @@
 //! Starts this program again in network, mount and process namespaces of its own.
 //!
-//! Three processes run the same binary, told apart by an environment variable:
+//! Three processes run the same binary, distinguished by an environment variable:
 //! - *outside* builds, starts the others, waits, and clears what dead namespaces leave on the host;
 //! - *init* is the first process inside ([`init`]): when it ends, however it ends, the kernel ends
 //!   every other process and with them every mount and network interface;
@@ -30,9 +30,10 @@ use crate::cache::Cache;
 use crate::output::say;
 use crate::until::until_blocking;
 
-/// Tells which of the three processes this is; absent outside.
+/// The variable that distinguishes the three processes; absent outside.
 pub const STAGE: &str = "SWARM_E2E_STAGE";
-/// Names the run; every process of it that was not started by a container runtime inherits it.
+/// The variable with the name of the run; every process of the run that was not started by a container
+/// runtime inherits it.
 pub const RUN: &str = "SWARM_E2E_RUN";
 /// How long the kernel may take to end everything.
 const GONE_WITHIN: Duration = Duration::from_secs(20);

@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 
-/// Pause between two looks: short against everything a cluster does, long enough to cost nothing.
+/// Pause between two polls: short compared with everything a cluster does, long enough to cost little.
 const STEP: Duration = Duration::from_millis(50);
 
-/// Looks again and again until `look` answers `Some`, at most for `within`.
+/// Polls `look` until it returns `Some`, for at most `within`.
 ///
-/// `Ok(None)` and `Err` both mean "not yet": in the middle of a fault even the API server may be
-/// away. Prefer an `Err` that says what is there (`bail!("{ready} of 5 ready")`): the last one is
-/// told when time is up.
+/// `Ok(None)` and `Err` both mean "not yet": during a fault even the API server may be unavailable.
+/// Prefer an `Err` with the current state (`bail!("{ready} of 5 ready")`): the last one is reported
+/// at the timeout.
 ///
 /// # Errors
 ///
@@ -25,7 +25,7 @@ where
     let start = Instant::now();
     let mut last = None;
     loop {
-        // The look itself is bounded too: a request to a stopped component may never return.
+        // The poll itself is bounded too: a request to a stopped component may never return.
         let left = within.saturating_sub(start.elapsed());
         match tokio::time::timeout(left, look()).await {
             Ok(Ok(Some(found))) => return Ok(found),
@@ -44,7 +44,7 @@ where
 ///
 /// # Errors
 ///
-/// As [`until`]; only the time between two looks is bounded here.
+/// As [`until`]; only the time between two polls is bounded here.
 pub fn until_blocking<T>(
     what: &str,
     within: Duration,
@@ -65,7 +65,7 @@ pub fn until_blocking<T>(
 }
 
 fn gave_up(what: &str, within: Duration, last: Option<&str>) -> anyhow::Error {
-    let last = last.unwrap_or("nothing to tell");
+    let last = last.unwrap_or("nothing to report");
     anyhow!("gave up waiting for {what} after {:.1} s; last seen: {last}", within.as_secs_f64())
 }
 
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn giving_up_tells_what_was_last_seen() {
+    async fn a_timeout_reports_what_was_last_seen() {
         let never = until::<(), _, _>("five pods", Duration::from_millis(1), || async {
             bail!("3 of 5 ready")
         });
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_look_that_never_returns_is_given_up_too() {
+    async fn a_poll_that_never_returns_times_out_too() {
         let stuck = until::<(), _, _>("godot", Duration::from_millis(20), std::future::pending);
         assert!(stuck.await.unwrap_err().to_string().contains("godot"));
     }

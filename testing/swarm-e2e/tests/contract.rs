@@ -1,4 +1,5 @@
-//! The stores on files keep the same contract as those on the API server, which a story tells.
+//! The stores on files keep the same contract as those on an API server: on the one in memory here, on
+//! the real one in a scenario.
 
 use std::fs;
 use std::sync::Arc;
@@ -104,11 +105,99 @@ async fn a_lost_ledger_takes_nothing_away_before_it_assigns_anew() -> anyhow::Re
     assert_eq!((first.decision.ledger.version, told.contains("\"a\"")), (1, true));
 
     fs::remove_file(folder.path().join("ledger.json"))?;
-    let waits = turn(&ledgers()?, &views, &want, &seen(Presence::NotReady)).await?;
+    let waits =
+        turn(&ledgers()?, &views, &want, &seen(Presence::NotReady(std::time::Duration::ZERO)))
+            .await?;
     assert!(waits.changed && waits.decision.waiting.is_some(), "it is made anew, and waits");
     assert_eq!(view()?, told, "the worker goes on with what it has");
     let anew = turn(&ledgers()?, &views, &want, &seen(Presence::Ready)).await?;
     assert_eq!(anew.decision.ledger.version, 2, "a version that no worker has seen");
     assert_eq!(view()?, told.replace("version: 1", "version: 2"));
     Ok(())
+}
+
+mod in_memory {
+    //! What only a cluster can say, `the_api_in_memory_answers_as_the_real_one` says.
+
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::runtime::reflector;
+    use serde_json::json;
+    use swarm_adapters_k8s::api::{Claimant, Swarm};
+    use swarm_adapters_k8s::client::Clients;
+    use swarm_adapters_k8s::ledger::KubeLedgerStore;
+    use swarm_adapters_k8s::view::ConfigMapViewStore;
+    use swarm_apiserver::ApiServer;
+    use swarm_core::ports::{LedgerStore, Seen};
+    use swarm_e2e::contract::{self, OnApiServer, api};
+
+    #[expect(clippy::unwrap_used, reason = "the manifest is a literal")]
+    fn swarm() -> Swarm {
+        serde_json::from_value(json!({
+            "apiVersion": "swarm.k8slab.info/v1alpha1", "kind": "Swarm",
+            "metadata": {"name": "contract", "namespace": "n", "uid": "s"},
+            "spec": {"pool": {"statefulSet": {"name": "nobody"}}},
+        }))
+        .unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_ledger_keeps_the_contract() -> anyhow::Result<()> {
+        let client = ApiServer::new().client("n");
+        let claimant = |kind: &str, name: &str| Claimant {
+            kind: kind.into(),
+            name: name.into(),
+            uid: name.into(),
+        };
+        let open = || -> Box<dyn LedgerStore> {
+            let (swarm, pool) = (claimant("Swarm", "s"), claimant("StatefulSet", "nobody"));
+            let (is_alive, is_current) =
+                (Box::new(|_: &str| true), Box::new(|_: &str, _: &Seen| true));
+            let client = client.clone();
+            Box::new(KubeLedgerStore::new(client, "n", swarm, pool, is_alive, is_current))
+        };
+        contract::ledger_store(&open).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_view_keeps_the_contract() -> anyhow::Result<()> {
+        let client = ApiServer::new().client("n");
+        let (cache, _writer) = reflector::store::<ConfigMap>();
+        let views = ConfigMapViewStore::new(client.clone(), &swarm(), cache, Box::new(|_| true));
+        let maps: kube::Api<ConfigMap> = kube::Api::namespaced(client, "n");
+        contract::view_store(&views, || async {
+            let view = maps.get("contract-config").await?;
+            let text = view.data.unwrap_or_default().remove("config.yml").unwrap_or_default();
+            Ok((text, view.metadata.resource_version.unwrap_or_default()))
+        })
+        .await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn sessions_keep_the_contract() -> anyhow::Result<()> {
+        let client = ApiServer::new().client("n");
+        let clients = Clients::new(client.clone(), client.clone());
+        let place = OnApiServer { client, clients, namespace: "n".to_owned() };
+        contract::sessions(&place, "6f1c2a34-0000-4000-8000-0123456789ab").await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_server_keeps_the_contract() -> anyhow::Result<()> {
+        let server = ApiServer::new();
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+        server.put(map);
+        server.compact();
+        let client = &server.client("n");
+        api::api_server(&api::Place { client, namespace: "n", forgotten: "1" }).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn random_operations_are_answered_the_same_again() -> anyhow::Result<()> {
+        for seed in 1..=5 {
+            let (one, other) = (ApiServer::new().client("n"), ApiServer::new().client("n"));
+            let one = api::transcript(&one, "n", seed, 200).await?;
+            let other = api::transcript(&other, "n", seed, 200).await?;
+            assert_eq!(one, other);
+        }
+        Ok(())
+    }
 }

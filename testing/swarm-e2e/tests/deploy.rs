@@ -1,5 +1,5 @@
 //! What the manifests promise by their text alone. That they render, and that an API server takes
-//! them, is told by a story; that a network enforces its policies, the cluster there cannot show.
+//! them, is told by a scenario; that a network enforces its policies, the cluster there cannot show.
 #![expect(clippy::unwrap_used, reason = "a test may say what must be so")]
 
 use std::collections::BTreeSet;
@@ -57,6 +57,26 @@ fn every_pod_is_restricted_and_says_what_it_needs() {
             assert!(resources["limits"]["memory"].is_string(), "{name}");
         }
     }
+}
+
+/// One node that is lost must not be all of a pool, and no pod waits for a node that is not there.
+#[test]
+fn the_workers_of_every_sample_spread_over_nodes() {
+    let samples = objects(&deploy().join("samples"));
+    let workloads = samples.iter().filter(|object| object["spec"]["template"].is_object());
+    let mut names = BTreeSet::new();
+    for workload in workloads {
+        names.insert(workload["metadata"]["name"].as_str().unwrap());
+        let template = &workload["spec"]["template"];
+        let spread = json!([{
+            "maxSkew": 1,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": template["metadata"]["labels"]},
+        }]);
+        assert_eq!(template["spec"]["topologySpreadConstraints"], spread, "{names:?}");
+    }
+    assert_eq!(names, ["backup-worker", "plain", "stream-worker", "swarm-worker"].into());
 }
 
 #[test]

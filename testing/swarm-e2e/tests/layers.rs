@@ -6,20 +6,21 @@ use std::path::Path;
 use std::process::Command;
 
 /// Which of our crates a shipped crate may depend on.
-const ARROWS: [(&str, &[&str]); 5] = [
+const ARROWS: [(&str, &[&str]); 6] = [
     ("swarm-core", &[]),
     ("swarm-adapters-k8s", &["swarm-core"]),
     ("swarm-adapters-host", &["swarm-core"]),
     ("swarm-worker", &["swarm-adapters-host", "swarm-adapters-k8s", "swarm-core"]),
+    ("swarm-local", &["swarm-adapters-host", "swarm-adapters-k8s", "swarm-core", "swarm-worker"]),
     (
         "swarm-operator",
-        &["swarm-adapters-host", "swarm-adapters-k8s", "swarm-core", "swarm-worker"],
+        &["swarm-adapters-host", "swarm-adapters-k8s", "swarm-core", "swarm-local", "swarm-worker"],
     ),
 ];
 /// Crates that are never shipped and may see everything.
-const TESTING: [&str; 3] = ["swarm-bench", "swarm-e2e", "swarm-sim"];
+const TESTING: [&str; 4] = ["swarm-apiserver", "swarm-bench", "swarm-e2e", "swarm-sim"];
 /// Who may know Kubernetes. Binaries name `k8s-openapi` to choose its version, and nothing else.
-const KNOW_KUBE: [&str; 2] = ["swarm-adapters-k8s", "swarm-e2e"];
+const KNOW_KUBE: [&str; 3] = ["swarm-adapters-k8s", "swarm-apiserver", "swarm-e2e"];
 /// What would make the core impure: runtimes, clients, clocks and random sources.
 const IMPURE: [&str; 12] = [
     "tokio",

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use swarm_core::handover::{HandoverTerms, LeaseTerms, Policy, Rule, Rules};
+use swarm_core::handover::{HandoverTerms, LeaseTerms, Policy, Rule};
 
 /// One tick of the world's clock.
 pub(crate) const TICK: Duration = Duration::from_secs(1);
@@ -84,30 +84,26 @@ impl Bounds {
         self.faults.contains(&fault)
     }
 
-    pub(crate) fn rules(&self) -> Rules {
-        self.broken.map_or_else(Rules::default, Rules::without)
-    }
-
     pub(crate) fn keeps(&self, rule: Rule) -> bool {
-        self.rules().keep(rule)
+        self.broken != Some(rule)
     }
 
-    /// The drift is the slack: both are counted in whole ticks here.
+    /// The drift is the slack: both are counted in whole ticks here. Without the rule, an operator
+    /// waits for the duration alone.
     pub(crate) fn lease_terms(&self) -> LeaseTerms {
+        let drift = if self.keeps(Rule::DriftMargin) { self.drift } else { 0 };
         LeaseTerms {
             duration: TICK * self.lease,
             renew: TICK * self.renew,
             stop_timeout: TICK * self.stop,
             drift_permille: 0,
-            slack: TICK * self.drift,
-            rules: self.rules(),
+            slack: TICK * drift,
         }
     }
 
     pub(crate) fn handover_terms(&self) -> HandoverTerms {
-        let rules = self.rules();
         let policy = if self.may(Fault::Timeout) { Policy::AtLeastOnce } else { Policy::Exclusive };
-        HandoverTerms { policy, rules, ..HandoverTerms::default() }
+        HandoverTerms { policy, ..HandoverTerms::default() }
     }
 }
 

@@ -2,23 +2,26 @@
 //! that come and go. Too large to walk through; random runs drive it.
 //!
 //! What is under test is the join of the shipped parts: [`decide`](swarm_core::decide) with its
-//! ledger, [`Watches`], [`Ages`] and [`Session`](swarm_core::session::Session). What an adapter
-//! does between them (to see pods, to read leases, to publish) is done here in its simplest form.
+//! ledger, the [`Overseer`] and [`Session`](swarm_core::session::Session). What an adapter does
+//! between them (to see pods, to read leases, to write views) is done here in its simplest form.
 
 mod act;
 mod heal;
 mod judge;
-mod overseer;
+mod lie;
+mod operator;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use act::{Act, Stop};
+pub use lie::{Edge, Lie};
 
 use swarm_core::handover::{
-    Ages, Lease, LeaseTerms, LeaseVersion, Moment, Policy, Rule, SessionId, SessionView, Watches,
+    Lease, LeaseTerms, LeaseVersion, Moment, Policy, Rule, SessionId, SessionView,
 };
+use swarm_core::overseer::Overseer;
 use swarm_core::{Desired, Job, JobName, Ledger, Mode, Replication, Rules, Slot, Timing, Token};
 
 use crate::bounds::TICK;
@@ -69,8 +72,9 @@ const BOUNDS: Bounds = Bounds {
 };
 
 const TIMING: Timing = Timing {
-    initial_wait: Duration::from_secs(5),
+    initial_wait: Duration::from_secs(1),
     return_grace: Duration::from_secs(3),
+    not_ready_grace: None,
     release_timeout: Duration::from_secs(6),
     fence_wait: Duration::from_secs(5),
 };
@@ -86,7 +90,7 @@ pub struct Fleet {
     history: Vec<Arc<Ledger>>,
     /// Every worker there ever was, the latest of a slot last.
     pods: Vec<Pod>,
-    overseers: [Overseer; 2],
+    operators: [Operator; 2],
     now: Moment,
     /// How many versions of leases there were.
     lease_versions: u64,
@@ -112,18 +116,33 @@ struct Pod {
     /// Its view as it was published; any of them may arrive, in any order.
     views: Vec<SessionView>,
     is_ready: bool,
+    /// How long it claims that it may act after a renewal.
+    claims: Duration,
+    /// The job that it believes to have crashed the one before it in its pod.
+    blames: Option<JobName>,
+    honesty: Honesty,
+}
+
+/// Whether a worker keeps to the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Honesty {
+    /// It does.
+    Honest,
+    /// It writes what it likes into its Lease. Its process counts as running.
+    Lies,
+    /// It lied, and another session of its pod goes on with that.
+    Lied,
+    /// It lied, and its pod was deleted and has ended.
+    Removed,
 }
 
 /// An operator's knowledge; all of it is lost when it restarts.
-#[derive(Clone, Debug, Default)]
-struct Overseer {
-    watches: Watches,
-    ages: Ages,
+#[derive(Clone, Debug)]
+struct Operator {
+    overseer: Overseer,
     began: Moment,
     /// Since when a slot's worker is away or leaving.
     away: BTreeMap<Slot, Moment>,
-    /// Since when a session's worker is gone.
-    gone: BTreeMap<SessionId, Moment>,
 }
 
 impl Fleet {
@@ -131,9 +150,10 @@ impl Fleet {
     #[must_use]
     pub fn new(terms: FleetTerms) -> Self {
         let now = Moment(Duration::from_secs(1_000));
-        let overseer = Overseer { began: now, ..Overseer::default() };
+        let bounds = Bounds { broken: terms.broken, ..BOUNDS };
+        let operator = Operator::new(now, &bounds);
         let mut fleet = Self {
-            bounds: Bounds { broken: terms.broken, ..BOUNDS },
+            bounds,
             desired: Desired {
                 replication: terms.replication,
                 rules: Rules { mode: terms.mode, moves_max: terms.moves_max },
@@ -144,7 +164,7 @@ impl Fleet {
             wanted: 3,
             history: vec![Arc::new(Ledger::new(100))],
             pods: Vec::new(),
-            overseers: [overseer.clone(), overseer],
+            operators: [operator.clone(), operator],
             now,
             lease_versions: 0,
             excused: BTreeSet::new(),
@@ -168,6 +188,18 @@ impl Fleet {
     #[must_use]
     pub fn writes(&self) -> usize {
         self.history.len() - 1
+    }
+
+    /// The incarnation of the ledger.
+    #[must_use]
+    pub fn incarnation(&self) -> u64 {
+        self.ledger().cells.incarnation
+    }
+
+    /// What a worker runs, with the tokens it runs it under.
+    #[must_use]
+    pub fn runs(&self, n: usize) -> &BTreeMap<JobName, Token> {
+        &self.pods[n].worker.running
     }
 
     fn ledger(&self) -> &Arc<Ledger> {
@@ -204,27 +236,53 @@ impl Fleet {
         self.in_slot(self.pods[n].slot) == Some(n)
     }
 
+    /// A new worker for a slot: a container that is started again in its pod, or a new pod.
     fn start_pod(&mut self, slot: Slot) {
         let nonce = self.pods.len() as u64;
-        let id = SessionId::new(&format!("pod-{}", slot.0), nonce);
+        let former = self.in_slot(slot).filter(|n| self.may_restart(*n));
+        let uid = former.map(|n| self.pods[n].uid());
+        let uid = uid.unwrap_or_else(|| format!("pod-{}-{nonce}", slot.0));
+        let id = SessionId::new(&uid, nonce);
         self.pods.push(Pod {
             slot,
             worker: Worker::open(id, &self.bounds),
             leases: vec![None],
             views: Vec::new(),
             is_ready: true,
+            claims: self.lease_terms().duration,
+            blames: former.and_then(|n| self.pods[n].worker.culprit.clone()),
+            honesty: Honesty::Honest,
         });
+    }
+
+    /// Whether the worker that follows this one is started in the same pod.
+    fn may_restart(&self, n: usize) -> bool {
+        n % 4 == 3
+            && self.pods[n].is_dead()
+            && self.is_latest(n)
+            && self.pods[n].honesty != Honesty::Removed
     }
 
     fn toggle_job(&mut self, n: usize) {
         let Ok(name) = JobName::new(&format!("job-{n}")) else { return };
         if self.desired.jobs.remove(&name).is_none() {
-            self.desired.jobs.insert(name, Job::default());
+            self.desired.jobs.insert(name, Job { run_once: n.is_multiple_of(2), ..Job::default() });
         }
     }
 }
 
+impl Operator {
+    fn new(now: Moment, bounds: &Bounds) -> Self {
+        let overseer = Overseer::new(bounds.lease_terms());
+        Self { overseer, began: now, away: BTreeMap::new() }
+    }
+}
+
 impl Pod {
+    fn uid(&self) -> String {
+        self.id().pod_uid().to_owned()
+    }
+
     fn id(&self) -> &SessionId {
         self.worker.session.id()
     }
@@ -238,7 +296,7 @@ impl Pod {
     }
 
     fn is_dead(&self) -> bool {
-        self.worker.life == Life::Dead
+        self.worker.life == Life::Dead && self.honesty != Honesty::Lies
     }
 }
 

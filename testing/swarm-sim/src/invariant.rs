@@ -1,6 +1,6 @@
 //! What must hold in every state.
 
-use swarm_core::handover::{Cell, Cells, Evidence, Holder, Lease, Sight};
+use swarm_core::handover::{Cell, Cells, Evidence, Holder, Lease, StepInputs};
 
 use crate::world::{jobs, session_id};
 use crate::{Fault, Life, World};
@@ -98,7 +98,7 @@ fn acks_are_true(world: &World) -> bool {
 }
 
 /// Which invariant a write of the ledger breaks.
-pub(crate) fn of_write(world: &World, next: &Cells, sight: &Sight<'_>) -> Option<Invariant> {
+pub(crate) fn of_write(world: &World, next: &Cells, sight: &StepInputs<'_>) -> Option<Invariant> {
     let before = world.cells();
     if next.revision <= before.revision {
         return Some(Invariant::NumbersGrow);

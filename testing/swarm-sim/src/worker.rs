@@ -64,6 +64,7 @@ impl Worker {
         // Far enough from the clock's start that nothing is cut off there.
         let clock = Moment(Duration::from_secs(1_000));
         let (session, effects) = Session::open(id, bounds.lease_terms(), clock);
+        let session = bounds.broken.into_iter().fold(session, Session::without);
         let mut worker = Self {
             life: Life::Up,
             session,

@@ -5,7 +5,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{FileFailurePersistence, TestRunner};
 use swarm_core::handover::{Policy, Rule};
 use swarm_core::{Mode, Replication};
-use swarm_sim::{Act, Fleet, FleetTerms, Stop};
+use swarm_sim::{Act, Edge, Fleet, FleetTerms, Lie, Stop};
 
 /// Acts of which `store` in a thousand copy the store or set it back.
 fn act(store: u32) -> impl Strategy<Value = Act> {
@@ -42,6 +42,7 @@ fn act(store: u32) -> impl Strategy<Value = Act> {
         2 => n().prop_map(Act::Toggle),
         1 => (n(), proptest::option::of(0_u32..4)).prop_map(|(n, slot)| Act::Pin(n, slot)),
         1 => (n(), proptest::option::of(20_u8..90)).prop_map(|(n, share)| Act::Share(n, share)),
+        1 => n().prop_map(Act::RunOnce),
     ];
     let operators = prop_oneof![
         8 => (o(), back()).prop_map(|(o, back)| Act::Observe(o, back)),
@@ -205,4 +206,89 @@ fn what_was_granted_before_a_lease_was_known_to_exist_is_looked_at_before_it_run
     acts.extend([Act::Turn(1, 0, None), Act::Start(0), Act::View(2, 0), Act::View(0, 0)]);
     acts.extend([Act::SetBack(0), Act::Scale(1)]);
     comes_right(FleetTerms::default(), &acts);
+}
+
+fn edge() -> impl Strategy<Value = Edge> {
+    let edges = [Edge::Zero, Edge::Before, Edge::Present, Edge::After, Edge::Far, Edge::Max];
+    proptest::sample::select(edges.to_vec())
+}
+
+fn lie() -> impl Strategy<Value = Act> {
+    let numbers = (edge(), edge(), edge());
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+    let others = (proptest::option::of(0_usize..8), proptest::option::weighted(0.2, 0_usize..9));
+    (0_usize..12, numbers, flags, others).prop_map(|(n, numbers, flags, (blames, replays))| {
+        let (incarnation, revision, claims) = numbers;
+        let (finishes, is_draining, is_new) = flags;
+        let lie =
+            Lie { incarnation, revision, claims, finishes, is_draining, blames, is_new, replays };
+        Act::Lie(n, lie)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 1000,
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        ..ProptestConfig::default()
+    })]
+
+    /// Scope: as above, and sessions write anything into their Leases. Nothing that a liar holds
+    /// counts; of every other worker all must hold as ever.
+    #[test]
+    fn a_lying_session_makes_no_other_worker_lose_or_double_a_job(
+        terms in terms(),
+        acts in proptest::collection::vec(prop_oneof![12 => act(5), 1 => lie()], 0..200),
+    ) {
+        let run = run(terms, &acts);
+        prop_assert!(run.is_ok(), "{}", run.unwrap_err());
+    }
+}
+
+/// A pool that has settled, with one of its three workers lying from then on.
+#[expect(clippy::unwrap_used, reason = "a test helper: a pool that does not settle is the failure")]
+fn settled_with(lie: Lie) -> (Fleet, Fleet) {
+    let mut fleet = Fleet::new(FleetTerms::default());
+    fleet.heal().unwrap();
+    let before = fleet.clone();
+    for n in 0..6 {
+        fleet.take(Act::Lie(2 + n, lie));
+        for act in [Act::Observe(0, 0), Act::Revoke(0, false), Act::Turn(0, 0, None)] {
+            fleet.take(act);
+        }
+        fleet.take(Act::Tick(0));
+        (0..2).for_each(|n| fleet.take(Act::Calm(n)));
+    }
+    assert_eq!(fleet.wrong(), None);
+    (before, fleet)
+}
+
+#[test]
+fn no_claim_about_the_ledger_resets_it_or_stops_other_workers() {
+    let honest = Lie {
+        incarnation: Edge::Present,
+        revision: Edge::Present,
+        claims: Edge::Present,
+        finishes: false,
+        is_draining: false,
+        blames: None,
+        is_new: false,
+        replays: None,
+    };
+    let edges = [Edge::Zero, Edge::Before, Edge::After, Edge::Far, Edge::Max];
+    for edge in edges {
+        for lie in [
+            Lie { incarnation: edge, ..honest },
+            Lie { revision: edge, ..honest },
+            Lie { incarnation: edge, revision: edge, ..honest },
+            Lie { claims: edge, ..honest },
+        ] {
+            let (before, after) = settled_with(Lie { is_new: true, ..lie });
+            assert_eq!(before.incarnation(), after.incarnation(), "{lie:?}");
+            for n in 0..2 {
+                let goes_on = |(job, token)| after.runs(n).get(job) == Some(token);
+                assert!(before.runs(n).iter().all(goes_on), "worker {n} under {lie:?}");
+            }
+        }
+    }
 }

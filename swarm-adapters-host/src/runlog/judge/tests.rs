@@ -1,4 +1,4 @@
-//! The judge against logs of a few lines.
+//! The judge with logs of a few lines.
 
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ fn any_event_of_the_older_run_after_the_newer_start_is_one_overlap() {
 }
 
 #[test]
-fn the_time_in_a_line_counts_and_not_its_place() {
+fn the_time_in_a_line_counts_and_not_its_position() {
     let late_start = ["1 a/s1/1 start", "2.1 a/s1/1 tick", "2 a/s2/2 start"];
     assert_eq!(one(&late_start).overlaps.len(), 1);
     let late_tick = ["1 a/s1/1 start", "2 a/s2/2 start", "1.9 a/s1/1 tick"];
@@ -102,7 +102,7 @@ fn every_worker_may_run_a_job_where_all_do_but_each_only_once() {
     assert!(judged(Replication::All, &both).is_good());
     assert_eq!(one(&both).overlaps.len(), 1);
     let again = ["1 a/s1/1 start", "2 a/s1/1 stop", "3 a/t1/1 start", "4 a/t1/1 tick"];
-    assert!(judged(Replication::All, &again).is_good(), "a worker that was started anew");
+    assert!(judged(Replication::All, &again).is_good(), "a worker that was restarted");
     assert_eq!(one(&again).regressions.len(), 1);
     let twice = ["1 a/s1/1 start", "2 a/t1/2 start", "3 a/s1/1 tick"];
     assert_eq!(judged(Replication::All, &twice).overlaps.len(), 1);
@@ -120,7 +120,7 @@ fn silence_of_more_than_three_ticks_is_a_gap_also_at_the_end() {
 }
 
 #[test]
-fn a_restart_of_the_machine_ends_every_run_but_not_the_tokens() {
+fn a_reboot_ends_every_run_and_keeps_the_tokens() {
     let mut judge = Judge::new(Replication::One);
     let line = |t, session, token, event| Line { t, job: "a", worker: "w", session, token, event };
     judge.take(&line(900, "s1", 5, Event::Start));

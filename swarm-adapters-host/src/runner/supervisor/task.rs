@@ -16,16 +16,16 @@ use super::{Event, JobPhase, JobReport, JobSpec, Reports};
 use crate::runlog::{RunEvent, RunLog};
 use crate::runner::{Job, Outcome, Permit, RunLogKeeper, Runner};
 
-/// How often a running job shows that it runs. One timer serves all jobs.
+/// How often a tick of a running job is recorded. One timer serves all jobs.
 const TICK: Duration = Duration::from_secs(1);
-/// The pauses before a job that ended by itself is started again. Chance adds up to as much again,
-/// so the longest is 30 s.
+/// The pauses before a job that ended by itself is restarted. Jitter adds up to 100 %, so the longest
+/// is 30 s.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(15);
-/// How long a run has to last for earlier ends to be forgotten.
+/// How long a run has to last for the pauses to start over.
 const RAN_WELL: Duration = Duration::from_secs(30);
 
-/// What a supervisor is told to do.
+/// A request to the supervisor's task.
 #[derive(Debug)]
 pub(super) enum Order {
     Start(JobSpec),
@@ -43,7 +43,7 @@ pub(super) struct Task {
     jobs: BTreeMap<JobName, Entry>,
     runs: JoinSet<Outcome>,
     names: HashMap<Id, JobName>,
-    /// When which job is to be started again.
+    /// When each waiting job is restarted.
     due: BTreeSet<(Instant, JobName)>,
 }
 
@@ -57,7 +57,7 @@ struct Entry {
 enum State {
     Running(Instant),
     Waiting(Instant),
-    /// What to start once it has ended.
+    /// The job to start once this one has ended.
     Stopping(Option<JobSpec>),
 }
 
@@ -146,9 +146,9 @@ impl Task {
         });
     }
 
-    /// Begins a run of a job that does not run.
+    /// Starts a run of a job that does not run.
     fn begin(&mut self, mut entry: Entry) {
-        self.note(&entry.job, RunEvent::Start);
+        self.record(&entry.job, RunEvent::Start);
         let (runner, job) = (Arc::clone(&self.runner), entry.job.clone());
         let run = async move { runner.run(&job, job.stop.clone()).await };
         entry.state = State::Running(Instant::now());
@@ -168,7 +168,7 @@ impl Task {
             State::Waiting(at) => {
                 self.due.remove(&(*at, name.clone()));
                 self.forget(name);
-                self.tell(Event::Joined(name.clone()));
+                self.emit(Event::Joined(name.clone()));
             }
             State::Stopping(next) => *next = None,
         }
@@ -181,11 +181,11 @@ impl Task {
         };
         let Some(name) = self.names.remove(&id) else { return };
         let Some(mut entry) = self.jobs.remove(&name) else { return };
-        self.note(&entry.job, RunEvent::Stop);
+        self.record(&entry.job, RunEvent::Stop);
         match entry.state {
             State::Stopping(next) => {
                 self.forget(&name);
-                self.tell(Event::Joined(name));
+                self.emit(Event::Joined(name));
                 if let Some(spec) = next {
                     self.start(spec);
                 }
@@ -195,7 +195,7 @@ impl Task {
             {
                 tracing::info!(job = %name, "finished");
                 self.forget(&name);
-                self.tell(Event::Finished(name));
+                self.emit(Event::Finished(name));
             }
             State::Running(since) | State::Waiting(since) => {
                 if RAN_WELL <= since.elapsed() {
@@ -207,7 +207,7 @@ impl Task {
                     Outcome::Failed(sentence) => sentence,
                 };
                 let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
-                tracing::warn!(job = %name, pause_ms, "{exit}; it is started again after a pause");
+                tracing::warn!(job = %name, pause_ms, "{exit}; restarting it after a pause");
                 self.edit(&name, |report| {
                     report.phase = JobPhase::Waiting;
                     report.last_exit = Some(exit);
@@ -239,18 +239,18 @@ impl Task {
             match entry.state {
                 State::Running(_) | State::Stopping(_) => {
                     self.runner.tick(&entry.job);
-                    self.note(&entry.job, RunEvent::Tick);
+                    self.record(&entry.job, RunEvent::Tick);
                 }
                 State::Waiting(_) => {}
             }
         }
     }
 
-    /// Writes to the run log, if it is kept here.
-    fn note(&self, job: &Job, event: RunEvent) {
+    /// Writes to the run log, if the supervisor keeps it.
+    fn record(&self, job: &Job, event: RunEvent) {
         let written = self.run_log.as_ref().map(|log| log.write(&job.name, job.token, event));
         if let Some(Err(error)) = written {
-            tracing::warn!(%error, "the run log cannot be written; jobs run on without it");
+            tracing::warn!(%error, "the run log cannot be written; jobs continue without it");
         }
     }
 
@@ -263,8 +263,8 @@ impl Task {
         self.reports.lock().remove(job);
     }
 
-    fn tell(&self, event: Event) {
-        // Nobody listens any more when the supervisor was dropped.
+    fn emit(&self, event: Event) {
+        // The receiver is gone if the supervisor was dropped.
         let _ = self.outbox.send(event);
     }
 }

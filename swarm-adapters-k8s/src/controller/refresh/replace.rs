@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, EvictParams, Preconditions};
+use kube::api::{Api, DeleteParams, PostParams, Preconditions};
+use kube::core::Status;
+use serde_json::json;
 use swarm_core::ports::StoreError;
+use tokio::time::Instant;
 
 use super::{Context, Live, Memory, Told};
 use crate::api::RefreshMode;
@@ -89,8 +92,7 @@ async fn replace(api: &Api<Pod>, mode: RefreshMode, it: &Live) -> Result<Outcome
         let answer = match mode {
             RefreshMode::Delete => api.delete(&name, &params).await.map(drop),
             RefreshMode::Evict | RefreshMode::HotReload | RefreshMode::None => {
-                let params = EvictParams { delete_options: Some(params), ..EvictParams::default() };
-                api.evict(&name, &params).await.map(drop)
+                evict(api, &name, &params).await
             }
         };
         match answer {
@@ -110,6 +112,19 @@ async fn replace(api: &Api<Pod>, mode: RefreshMode, it: &Live) -> Result<Outcome
     };
     // Where its state changed in between, which is a conflict, the next look tells.
     bounded(format!("pod `{name}`"), request).await
+}
+
+/// Asks for an eviction. The request that kube builds calls the options `delete_options`, which the API
+/// server does not know and ignores, and with them the preconditions.
+async fn evict(api: &Api<Pod>, name: &str, params: &DeleteParams) -> kube::Result<()> {
+    let eviction = json!({
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": name},
+        "deleteOptions": params,
+    });
+    let post = PostParams::default();
+    api.create_subresource::<_, Status>("eviction", name, &post, &eviction).await.map(drop)
 }
 
 /// Notes which of `pods` were created after what is `published` now, and so started with it.

@@ -64,6 +64,15 @@ impl Alarms {
         }
     }
 
+    /// Drops the alarms of all Swarms that `keep` does not know.
+    pub(in crate::controller) fn retain(&self, keep: impl Fn(&str, &str) -> bool) {
+        let mut state = self.state();
+        let gone = state.of_swarm.keys().filter(|(namespace, name)| !keep(namespace, name));
+        for key in gone.cloned().collect::<Vec<_>>() {
+            state.remove(&key);
+        }
+    }
+
     /// The Swarms whose alarms ring, each once, for as long as the stream is polled.
     pub(in crate::controller) fn follow(
         &self,

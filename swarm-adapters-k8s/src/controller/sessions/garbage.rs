@@ -13,13 +13,17 @@ use swarm_core::ports::StoreError;
 
 use super::super::clock;
 use super::super::context::Context;
+use super::super::orphans::Kept;
 use super::Sessions;
 use super::leases::Known;
 use crate::api::{Swarm, WorkerView};
 use crate::ledger::bounded;
+use crate::status::{Refusals, RefusedRequest};
 
 /// How often Leases are looked for whose pods are gone.
 const SWEEP: Duration = Duration::from_secs(30);
+/// The most surplus Leases that one sweep deletes.
+const SURPLUS_AT_ONCE: usize = 256;
 /// The most objects that one turn removes: it is housekeeping, and others wait.
 const AT_ONCE: usize = 32;
 
@@ -31,6 +35,7 @@ impl Context {
         swarm: &Swarm,
         ledger: &Ledger,
         sessions: &mut Sessions,
+        refusals: &mut Refusals,
     ) -> bool {
         let namespace = swarm.namespace().unwrap_or_default();
         let named = ledger.sessions();
@@ -43,8 +48,15 @@ impl Context {
         let is_more = AT_ONCE < over.len();
         for session in over.into_iter().take(AT_ONCE) {
             let known = self.leases.get(&namespace, &session);
-            if let Err(error) = self.remove(&namespace, &session, known.as_ref()).await {
-                tracing::warn!(%session, %error, "what is left of a session was not removed");
+            match self.remove(&namespace, &session, known.as_ref()).await {
+                Ok(()) => {}
+                Err(StoreError::Refused { reason, .. }) => {
+                    self.count_refused(RefusedRequest::Cleanup);
+                    refusals.add(RefusedRequest::Cleanup, reason);
+                }
+                Err(error) => {
+                    tracing::warn!(%session, %error, "what is left of a session was not removed");
+                }
             }
         }
         is_more
@@ -89,12 +101,17 @@ impl Context {
         is_gone(bounded(format!("Lease `{name}`"), removed).await)
     }
 
-    /// Removes, again and again, the Leases of pods that are gone and of which no Swarm knows.
+    /// Removes, again and again, the Leases of pods that are gone and of which no Swarm knows, and the
+    /// ledgers of Swarms that are gone; and forgets the Swarms that vanished.
     pub(in crate::controller) async fn sweep(&self) {
         self.wait_until_filled().await;
         let mut ticks = tokio::time::interval(SWEEP);
+        let mut kept = Kept::new();
         loop {
             ticks.tick().await;
+            self.forget_vanished();
+            self.sweep_ledgers(&mut kept).await;
+            self.sweep_surplus().await;
             let now = clock::now();
             for (namespace, known) in self.leases.all() {
                 let session = &known.seen.session;
@@ -104,8 +121,28 @@ impl Context {
                     && !self.views.is_there(&namespace, &session.to_string());
                 if is_left && let Err(error) = self.remove(&namespace, session, Some(&known)).await
                 {
+                    if matches!(error, StoreError::Refused { .. }) {
+                        self.count_refused(RefusedRequest::Cleanup);
+                    }
                     tracing::warn!(%session, %error, "a Lease that is left was not removed");
                 }
+            }
+        }
+    }
+}
+
+impl Context {
+    /// Deletes Leases that are too many for their pods, a bounded number at a time.
+    async fn sweep_surplus(&self) {
+        for (namespace, name, uid) in self.leases.surplus().into_iter().take(SURPLUS_AT_ONCE) {
+            let api: Api<Object> = Api::namespaced(self.client.clone(), &namespace);
+            // Whatever its pod writes into it meanwhile.
+            let preconditions = Some(Preconditions { uid: Some(uid), resource_version: None });
+            let params = DeleteParams { preconditions, ..DeleteParams::default() };
+            let removed = api.delete(&name, &params);
+            match is_gone(bounded(format!("Lease `{name}`"), removed).await) {
+                Ok(()) => self.leases.note_swept(&namespace, &name),
+                Err(error) => tracing::warn!(name, %error, "a surplus Lease was not removed"),
             }
         }
     }

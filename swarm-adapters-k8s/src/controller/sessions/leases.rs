@@ -12,14 +12,15 @@ use std::time::Duration;
 use futures::{Stream, StreamExt, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease as Object;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher::{self, Event};
 use kube::{Api, ResourceExt};
 use swarm_core::handover::{Holder, Moment, SessionId};
 
 use super::super::clock;
 use super::super::followed::Followed;
+use crate::rollback::Rollbacks;
 use crate::session::{self, SESSION_LABEL, SeenLease};
-use crate::watch::pauses;
+use crate::watch;
 
 /// A Lease as it was last seen.
 #[derive(Clone, Debug)]
@@ -35,7 +36,7 @@ pub(in crate::controller) struct Known {
     order: u64,
 }
 
-/// By how much clocks of API servers may differ.
+/// By how much the clocks of API servers and kubelets may differ.
 const CLOCKS_DIFFER: Duration = Duration::from_secs(5);
 
 impl Known {
@@ -49,6 +50,12 @@ impl Known {
         Duration::try_from(later).is_ok_and(|later| CLOCKS_DIFFER <= later)
     }
 
+    /// Whether this session certainly began before something of which a kubelet noted the time.
+    pub(in crate::controller) fn is_before(&self, noted: Timestamp) -> bool {
+        let later = self.created.map(|created| noted.duration_since(created));
+        later.and_then(|later| Duration::try_from(later).ok()).is_some_and(|it| CLOCKS_DIFFER <= it)
+    }
+
     /// Orders sessions of one pod by when they began, as far as that is known.
     pub(in crate::controller) fn age(&self) -> (u64, Option<Timestamp>) {
         (self.order, self.created)
@@ -56,8 +63,8 @@ impl Known {
 
     fn has_news_for(&self, before: &Self) -> bool {
         let told = |known: &Self| {
-            let SeenLease { lease, culprit, duration, .. } = &known.seen;
-            (lease.holder, lease.ack.clone(), culprit.clone(), *duration)
+            let SeenLease { lease, former, duration, .. } = &known.seen;
+            (lease.holder, lease.ack.clone(), former.clone(), *duration)
         };
         told(self) != told(before)
     }
@@ -77,11 +84,18 @@ struct State {
     fresh: Book,
     /// How many appeared since the first list.
     appeared: u64,
-    /// When the watch, or another request of this process, last failed.
+    /// When the watch last failed.
     failed: Option<Moment>,
-    /// The Leases that make no sense, so that each is complained of once.
-    nonsense: BTreeSet<String>,
+    /// The Leases that cannot be used, by namespace and name, so that each is reported once.
+    ignored: BTreeSet<(String, String)>,
+    /// The Leases beyond those that one pod may have, with their UIDs: nobody reads them, and the
+    /// sweep deletes them.
+    surplus: BTreeMap<(String, String), String>,
 }
+
+/// The most Leases of one pod that are read: one for each start of its containers that is not over
+/// for the operator yet. An admission policy cannot count them.
+pub(super) const LEASES_PER_POD_MAX: usize = 16;
 
 /// Leases by namespace and UID of the pod, then by session.
 type Book = BTreeMap<(String, String), BTreeMap<SessionId, Known>>;
@@ -92,21 +106,20 @@ impl Leases {
     pub(in crate::controller) fn follow(
         &self,
         api: Api<Object>,
+        rollbacks: &Rollbacks,
     ) -> impl Stream<Item = Named> + Send + use<> {
         let noted = self.clone();
         let config = watcher::Config::default().labels(SESSION_LABEL);
-        kube::runtime::WatchStreamExt::backoff(watcher(api, config), pauses()).flat_map(
-            move |event| {
-                stream::iter(match event {
-                    Ok(event) => noted.note(event, clock::now()),
-                    Err(error) => {
-                        tracing::warn!(%error, "the watch of Leases failed and is tried again");
-                        noted.failed(clock::now());
-                        Vec::new()
-                    }
-                })
-            },
-        )
+        watch::events(api, config, rollbacks).flat_map(move |event| {
+            stream::iter(match event {
+                Ok(event) => noted.note(event, clock::now()),
+                Err(error) => {
+                    tracing::warn!(%error, "the watch of Leases failed and is tried again");
+                    noted.failed(clock::now());
+                    Vec::new()
+                }
+            })
+        })
     }
 
     /// Returns once all Leases were seen.
@@ -185,12 +198,25 @@ impl Leases {
         remove(&mut self.state().current, namespace, session);
     }
 
-    /// The watch, or another request of this process, failed: what seems silent may only be unheard.
+    /// The Leases that are too many for their pods, as namespace, name and UID.
+    pub(super) fn surplus(&self) -> Vec<(String, String, String)> {
+        let state = self.state();
+        let each = state.surplus.iter();
+        each.map(|((namespace, name), uid)| (namespace.clone(), name.clone(), uid.clone()))
+            .collect()
+    }
+
+    /// Takes in that a Lease that was too many is deleted.
+    pub(super) fn note_swept(&self, namespace: &str, name: &str) {
+        self.state().surplus.remove(&(namespace.to_owned(), name.to_owned()));
+    }
+
+    /// The watch failed: what seems silent may only be unheard.
     pub(in crate::controller) fn failed(&self, now: Moment) {
         self.state().failed = Some(now);
     }
 
-    /// When something failed last.
+    /// When the watch failed last.
     pub(in crate::controller) fn failed_at(&self) -> Option<Moment> {
         self.state().failed
     }
@@ -205,23 +231,29 @@ impl Leases {
         match event {
             Event::Init => {
                 state.fresh.clear();
+                state.surplus.clear();
                 Vec::new()
             }
             Event::InitApply(object) => {
                 if let Some((namespace, known)) = state.read(&object, now, self.0.is_filled()) {
-                    insert(&mut state.fresh, namespace, known);
+                    let surplus = insert(&mut state.fresh, namespace, known);
+                    state.set_aside(surplus);
                 }
                 Vec::new()
             }
             Event::InitDone => {
                 let before = mem::replace(&mut state.current, mem::take(&mut state.fresh));
                 state.appeared += 1;
-                state.nonsense.clear();
+                state.ignored.clear();
                 let changed = differences(&before, &state.current);
                 self.0.fill();
                 changed
             }
             Event::Apply(object) => {
+                let key = (object.namespace().unwrap_or_default(), object.name_any());
+                if state.surplus.contains_key(&key) {
+                    return Vec::new();
+                }
                 let Some((namespace, known)) = state.read(&object, now, true) else {
                     return Vec::new();
                 };
@@ -235,12 +267,18 @@ impl Leases {
                     return Vec::new();
                 }
                 let is_news = before.is_none_or(|before| known.has_news_for(before));
-                insert(&mut state.current, namespace.clone(), known);
+                let surplus = insert(&mut state.current, namespace.clone(), known);
+                state.set_aside(surplus);
                 is_news.then_some((namespace, session)).into_iter().collect()
             }
             Event::Delete(object) => {
                 let namespace = object.namespace().unwrap_or_default();
                 let session = SessionId::from_stored(&object.name_any());
+                let key = (namespace.clone(), object.name_any());
+                state.ignored.remove(&key);
+                if state.surplus.remove(&key).is_some() {
+                    return Vec::new();
+                }
                 remove(&mut state.current, &namespace, &session);
                 vec![(namespace, session)]
             }
@@ -249,20 +287,26 @@ impl Leases {
 }
 
 impl State {
-    /// What `object` says, and since when it does. `appears` is false while the first list is read.
+    /// What `object` says, and since when it does. If that cannot be used, it is what it said before,
+    /// under its present version, and it counts as not renewed. `appears` is false while the first list is read.
     fn read(&mut self, object: &Object, now: Moment, appears: bool) -> Option<(String, Known)> {
         let namespace = object.namespace().unwrap_or_default();
-        let seen = match session::seen(object) {
-            Ok(seen) => seen,
+        let name = object.name_any();
+        let before = known_of(&self.current, &namespace, &SessionId::from_stored(&name));
+        let (seen, is_ignored) = match session::seen(object) {
+            Ok(seen) => (seen, false),
             Err(reason) => {
-                if self.nonsense.insert(reason.clone()) {
-                    tracing::warn!(namespace, reason, "a Lease of a session cannot be read");
+                if self.ignored.insert((namespace.clone(), name)) {
+                    tracing::warn!(namespace, reason, "what a session writes is ignored");
                 }
-                return None;
+                let version = session::version(object)?;
+                let mut seen = before?.seen.clone();
+                (seen.lease.version, seen.lease.holder) = (version, session::holder(object));
+                (seen, true)
             }
         };
-        let before = known_of(&self.current, &namespace, &seen.session);
-        let same = before.filter(|before| before.seen.lease.version == seen.lease.version);
+        let is_same = |before: &&Known| before.seen.lease.version == seen.lease.version;
+        let same = before.filter(|before| is_ignored || is_same(before));
         let order = if appears { self.appeared + 1 } else { 0 };
         let known = Known {
             since: same.map_or(now, |same| same.since),
@@ -275,6 +319,21 @@ impl State {
     }
 }
 
+impl State {
+    /// Notes a Lease that is too many for its pod.
+    fn set_aside(&mut self, surplus: Option<(String, Known)>) {
+        let Some((namespace, known)) = surplus else { return };
+        let name = known.seen.session.to_string();
+        tracing::warn!(
+            namespace,
+            pod = known.seen.session.pod_uid(),
+            lease = name,
+            "a pod has more than {LEASES_PER_POD_MAX} Leases; the oldest is ignored and deleted"
+        );
+        self.surplus.insert((namespace, name), known.uid);
+    }
+}
+
 fn version(known: &Known) -> u64 {
     known.seen.lease.version.0
 }
@@ -283,10 +342,19 @@ fn known_of<'a>(book: &'a Book, namespace: &str, session: &SessionId) -> Option<
     book.get(&(namespace.to_owned(), session.pod_uid().to_owned()))?.get(session)
 }
 
-fn insert(book: &mut Book, namespace: String, known: Known) {
+/// Takes in a Lease; returns the oldest one of its pod if it has too many then. The newest is that of
+/// the process that runs.
+fn insert(book: &mut Book, namespace: String, known: Known) -> Option<(String, Known)> {
     let session = known.seen.session.clone();
-    let pod = (namespace, session.pod_uid().to_owned());
-    book.entry(pod).or_default().insert(session, known);
+    let pod = (namespace.clone(), session.pod_uid().to_owned());
+    let of_pod = book.entry(pod).or_default();
+    of_pod.insert(session, known);
+    if of_pod.len() <= LEASES_PER_POD_MAX {
+        return None;
+    }
+    let oldest = of_pod.values().min_by_key(|known| (known.age(), known.since));
+    let oldest = oldest.map(|known| known.seen.session.clone())?;
+    of_pod.remove(&oldest).map(|known| (namespace, known))
 }
 
 fn remove(book: &mut Book, namespace: &str, session: &SessionId) {
@@ -377,6 +445,37 @@ pub(super) mod tests {
         assert_eq!(since(&leases, 1), at(5));
         assert_eq!(leases.note(Event::Delete(lease(1, 8, ACKED)), at(7)).len(), 1);
         assert!(leases.get("n", &SessionId::new("pod", 1)).is_none());
+    }
+
+    #[test]
+    fn a_session_that_writes_what_cannot_be_used_has_not_renewed_and_can_be_revoked() {
+        let leases = filled([lease(1, 5, ACKED)]);
+        assert_eq!(leases.note(Event::Apply(lease(1, 6, "{}")), at(4)).len(), 0);
+        let known = leases.get("n", &SessionId::new("pod", 1)).unwrap();
+        assert_eq!((known.since, known.seen.lease.version.0), (at(0), 6));
+        assert_eq!(known.seen.lease.ack.revision, 7, "what it said before");
+        leases.note(Event::Apply(lease(1, 7, ACKED)), at(5));
+        assert_eq!(since(&leases, 1), at(5));
+        leases.note(Event::Apply(lease(2, 8, "{}")), at(6));
+        assert!(leases.get("n", &SessionId::new("pod", 2)).is_none(), "it never said anything");
+    }
+
+    #[test]
+    fn of_too_many_leases_of_a_pod_the_oldest_are_ignored_and_swept() {
+        let leases = filled([lease(1, 1, TOLD)]);
+        for nonce in 2..=20 {
+            leases.note(Event::Apply(lease(nonce, nonce, TOLD)), at(nonce));
+        }
+        assert_eq!(leases.of_pod("n", "pod").len(), LEASES_PER_POD_MAX);
+        assert!(leases.get("n", &SessionId::new("pod", 20)).is_some(), "the newest runs");
+        let names: Vec<_> = leases.surplus().into_iter().map(|(_, name, _)| name).collect();
+        let oldest: Vec<_> =
+            (1..=4).map(|nonce| SessionId::new("pod", nonce).to_string()).collect();
+        assert_eq!(names, oldest);
+        // Their renewals cause nothing, and neither does their end.
+        assert_eq!(leases.note(Event::Apply(lease(1, 30, ACKED)), at(21)), []);
+        assert_eq!(leases.note(Event::Delete(lease(1, 31, ACKED)), at(22)), []);
+        assert_eq!(leases.surplus().len(), 3);
     }
 
     #[test]

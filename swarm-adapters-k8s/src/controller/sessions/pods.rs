@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod};
 use kube::ResourceExt;
 use kube::runtime::reflector::{ObjectRef, Store};
 use swarm_core::handover::LeaseTerms;
 
 use super::super::cached::with_uid;
 use super::super::clock;
-use super::super::context::{Caches, Context};
-use super::super::gone::{Fate, is_out_of_service};
-use super::super::pools::Pools;
+use super::super::context::Context;
+use super::super::node_health::{NodeState, is_out_of_service};
+use super::super::watches::Caches;
 use super::ended::has_terminated;
-use super::evidence::PodFacts;
+use super::evidence::{Containers, PodFacts};
 use super::leases::Named;
 use crate::api::Swarm;
 use crate::observe::is_terminal;
@@ -26,7 +26,7 @@ const RENEWALS_MISSED: u32 = 3;
 impl Caches {
     /// The pod with this UID, if it is there.
     fn pod(&self, namespace: &str, uid: &str) -> Option<Arc<Pod>> {
-        let caches = [&self.pods, &self.pools.wide.pods];
+        let caches = [&self.pods, &self.pools.non_statefulset.pods];
         let mut found = caches.into_iter().flat_map(|pods| pods.with(&with_uid(uid)));
         found.find(|pod| pod.metadata.namespace.as_deref() == Some(namespace))
     }
@@ -43,10 +43,9 @@ impl Context {
     pub(in crate::controller) fn concerned_by(
         &self,
         (namespace, session): &Named,
-        pools: &Pools,
     ) -> Vec<ObjectRef<Swarm>> {
         let pod = self.caches.pod(namespace, session.pod_uid());
-        let of_pod = |pod: Arc<Pod>| pools.of_pod(&self.caches.swarms, &pod);
+        let of_pod = |pod: Arc<Pod>| self.caches.pools.of_pod(&self.caches.swarms, &pod);
         let mut concerned = pod.map(of_pod).unwrap_or_default();
         let writer = self.views.swarm_of(namespace, &session.to_string());
         let writer = writer.map(|name| ObjectRef::new(&name).within(namespace));
@@ -85,7 +84,8 @@ impl Context {
                 *noted = seen;
             }
         }
-        let is_over = |pod: &Pod| is_terminal(pod) || Fate::of_pod(known, pod) != Fate::There;
+        let is_over =
+            |pod: &Pod| is_terminal(pod) || NodeState::of_pod(known, pod) != NodeState::There;
         let is_off = nodes.get(uid).is_some_and(|node| is_off(known, node));
         let is_doubted = is_off && is_heard();
         let has_ended = self.ended.contains(uid)
@@ -93,8 +93,20 @@ impl Context {
             || is_off && !is_doubted;
         let renews = || self.leases.renews(namespace, uid, clock::now());
         let is_gone = has_ended || pod.as_deref().is_none_or(is_over) && !renews();
-        PodFacts { is_gone, has_ended, is_doubted }
+        let containers = pod.as_deref().map(containers).unwrap_or_default();
+        PodFacts { is_gone, has_ended, is_doubted, containers }
     }
+}
+
+/// What is kept of a pod's containers says of them; see [`several_containers`].
+fn containers(pod: &Pod) -> Containers {
+    let Some(status) = &pod.status else { return Containers::Unknown };
+    let Some(all) = &status.container_statuses else { return Containers::One };
+    let start =
+        |it: &ContainerStatus| Some(it.state.as_ref()?.running.as_ref()?.started_at.as_ref()?.0);
+    let starts: Option<Vec<_>> = all.iter().map(start).collect();
+    let oldest = starts.and_then(|starts| starts.into_iter().min());
+    oldest.map_or(Containers::Unknown, Containers::AllSince)
 }
 
 fn node_of(nodes: &Store<Node>, pod: &Pod) -> Option<Arc<Node>> {
@@ -122,6 +134,27 @@ mod tests {
             json!({"metadata": {"name": "n", "uid": uid}, "spec": {"taints": taints}}),
         )
         .unwrap()
+    }
+
+    #[test]
+    fn a_pod_of_several_containers_says_since_when_all_of_them_run() {
+        let of = |statuses: &serde_json::Value| {
+            let status = json!({"phase": "Running", "containerStatuses": statuses});
+            containers(&serde_json::from_value(json!({"metadata": {}, "status": status})).unwrap())
+        };
+        let status = |state: serde_json::Value| {
+            json!({
+                "name": "c", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
+                "state": state,
+            })
+        };
+        let since = |time: &str| status(json!({"running": {"startedAt": time}}));
+        let (early, late) = (since("2026-01-01T00:00:00Z"), since("2026-01-01T00:01:00Z"));
+        assert_eq!(of(&json!(null)), Containers::One);
+        assert_eq!(of(&json!([])), Containers::Unknown, "nobody reported on them");
+        let start = "2026-01-01T00:00:00Z".parse().unwrap();
+        assert_eq!(of(&json!([late, early])), Containers::AllSince(start));
+        assert_eq!(of(&json!([late, status(json!({"waiting": {}}))])), Containers::Unknown);
     }
 
     #[test]

@@ -13,32 +13,36 @@ use swarm_core::ports::StoreError;
 use super::super::clock;
 use super::super::context::Context;
 use super::Sessions;
+use super::leases::Known;
 use crate::ledger::bounded;
+use crate::rollback::Epoch;
 use crate::session::revocation;
+use crate::status::RefusedRequest;
+use crate::version;
 
 /// How many requests are under way at a time.
 const AT_A_TIME: usize = 16;
 
 impl Context {
     /// Revokes the sessions that are silent, as far as the brake allows; returns how many it holds
-    /// back.
+    /// back, and why the API server refuses to revoke others.
     pub(super) async fn revoke_silent(
         &self,
         namespace: &str,
         sessions: &mut Sessions,
         lease: &LeaseTerms,
-    ) -> Result<usize, StoreError> {
+    ) -> (usize, Vec<String>) {
         let (now, terms) = (clock::now(), sessions.terms(lease));
-        let health = self.health(now, &terms);
+        let health = sessions.health(self.leases.failed_at(), now, &terms);
         let mut due = sessions.watches.due(now, health, &terms);
         // Whoever was told of the ledger's present life closes; who does not is revoked, so that its
         // jobs do not wait for it.
         if let Some(incarnation) = sessions.noted.as_ref().map(|noted| noted.incarnation) {
-            let strangers = sessions.watches.strangers(incarnation);
+            let foreign_sessions = sessions.watches.of_other_incarnations(incarnation);
             let was_told =
                 |it: &SessionId| self.views.incarnation(namespace, it) == Some(incarnation);
-            let strangers = strangers.filter(|(session, _)| was_told(session));
-            due.extend(strangers.map(|(session, version)| (session.clone(), version)));
+            let foreign_sessions = foreign_sessions.filter(|(session, _)| was_told(session));
+            due.extend(foreign_sessions.map(|(session, version)| (session.clone(), version)));
         }
         let is_braking = sessions.watches.is_braking();
         let api = &Api::namespaced(self.client.clone(), namespace);
@@ -47,7 +51,7 @@ impl Context {
             (session, version, result)
         });
         let mut requests = futures::stream::iter(requests).buffer_unordered(AT_A_TIME);
-        let mut failure = None;
+        let mut refused = Vec::new();
         while let Some((session, version, result)) = requests.next().await {
             let event = match result {
                 Ok(true) => {
@@ -56,19 +60,22 @@ impl Context {
                     WatchEvent::RevocationWritten(version)
                 }
                 Ok(false) => WatchEvent::RevocationFailed,
-                Err(error) => {
-                    failure = Some(error);
+                // What is refused takes a person; the other sessions go on.
+                Err(StoreError::Refused { reason, .. }) => {
+                    self.count_refused(RefusedRequest::Revocation);
+                    refused.push(reason);
+                    WatchEvent::RevocationFailed
+                }
+                // What cannot be reached is tried again.
+                Err(_) => {
+                    sessions.failed = Some(clock::now());
                     WatchEvent::RevocationFailed
                 }
             };
             sessions.watches.learn(clock::now(), &session, &event, &terms);
         }
         let silent = sessions.silent(clock::now(), &terms);
-        match failure {
-            // What cannot be reached is tried again; what is refused takes a person.
-            Some(error @ StoreError::Refused { .. }) => Err(error),
-            Some(_) | None => Ok(if is_braking { silent } else { 0 }),
-        }
+        (if is_braking { silent } else { 0 }, refused)
     }
 
     /// Revokes one Lease, if it is still at this version. If it is not, what it says now is read.
@@ -81,9 +88,11 @@ impl Context {
     ) -> Result<bool, StoreError> {
         let name = session.to_string();
         let (patch, params) = (Patch::Merge(revocation(version)), PatchParams::default());
+        let before = self.seen_lease(namespace, session);
         let revoked = bounded(format!("Lease `{name}`"), api.patch(&name, &params, &patch)).await;
         match revoked {
             Ok(object) => {
+                self.compare_lease(before, &object);
                 self.leases.note_read(object, clock::now());
                 Ok(true)
             }
@@ -91,10 +100,7 @@ impl Context {
                 self.find(api, namespace, session).await?;
                 Ok(false)
             }
-            Err(error) => {
-                self.leases.failed(clock::now());
-                Err(error)
-            }
+            Err(error) => Err(error),
         }
     }
 
@@ -106,8 +112,10 @@ impl Context {
         session: &SessionId,
     ) -> Result<bool, StoreError> {
         let name = session.to_string();
+        let before = self.seen_lease(namespace, session);
         match bounded(format!("Lease `{name}`"), api.get_opt(&name)).await {
             Ok(Some(object)) => {
+                self.compare_lease(before, &object);
                 self.leases.note_read(object, clock::now());
                 Ok(true)
             }
@@ -115,11 +123,22 @@ impl Context {
                 self.leases.note_missing(namespace, session);
                 Ok(false)
             }
-            Err(error) => {
-                self.leases.failed(clock::now());
-                Err(error)
-            }
+            Err(error) => Err(error),
         }
+    }
+
+    /// The Lease of a session as it is known before the store is asked about it, and in which epoch.
+    fn seen_lease(&self, namespace: &str, session: &SessionId) -> Option<(Epoch, Known)> {
+        self.caches.rollbacks.listed().zip(self.leases.get(namespace, session))
+    }
+
+    /// Notices that the store answered with an older Lease than was seen before.
+    fn compare_lease(&self, before: Option<(Epoch, Known)>, object: &Object) {
+        let is_same = |known: &Known| object.metadata.uid.as_deref() == Some(known.uid.as_str());
+        let Some((epoch, known)) = before.filter(|(_, known)| is_same(known)) else { return };
+        let (seen, answered) = (known.seen.lease.version.0, version::of(object));
+        let what = || format!("Lease `{}`", known.seen.session);
+        self.caches.rollbacks.compare(epoch, seen, answered, what);
     }
 
     /// Looks for the Leases of sessions that the ledger names and the watch does not show. One that
@@ -146,7 +165,8 @@ impl Context {
         let mut requests = futures::stream::iter(requests).buffer_unordered(AT_A_TIME);
         let terms = sessions.terms(lease);
         while let Some((session, found)) = requests.next().await {
-            if !found? {
+            let is_found = found.inspect_err(|_| sessions.failed = Some(clock::now()))?;
+            if !is_found {
                 tracing::info!(namespace, %session, "the Lease of a session is gone");
                 sessions.watches.learn(clock::now(), &session, &WatchEvent::Missing, &terms);
             }

@@ -7,44 +7,35 @@ use std::sync::MutexGuard;
 use futures::{Stream, StreamExt, stream};
 use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::ObjectRef;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher::{self, Event};
 use kube::{Api, ResourceExt};
 use swarm_core::handover::SessionId;
+use swarm_core::overseer::ViewMark;
 
 use super::super::followed::Followed;
 use crate::api::{FIELD_MANAGER, Swarm, WorkerView};
-use crate::version;
-use crate::watch::pauses;
+use crate::rollback::Rollbacks;
+use crate::{version, watch};
 
 /// Names the Swarm that a view belongs to.
 pub(super) const SWARM_LABEL: &str = "swarm.k8slab.info/swarm";
-/// What a view says, in short: [`Content`].
+/// What a view says, in short: [`ViewMark`].
 pub(super) const CONTENT_ANNOTATION: &str = "swarm.k8slab.info/content";
 
 /// A view without what it holds.
 pub(in crate::controller) type ViewMeta = PartialObjectMeta<WorkerView>;
 
-/// What a view says, in short.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Content {
-    pub(super) incarnation: u64,
-    pub(super) revision: u64,
-    /// Tells its jobs, and what is said of them, from others.
-    pub(super) digest: u64,
+/// A mark as the annotation of a view has it.
+pub(super) fn to_text(mark: ViewMark) -> String {
+    format!("{}.{}.{:016x}", mark.incarnation, mark.revision, mark.digest)
 }
 
-impl Content {
-    pub(super) fn to_text(self) -> String {
-        format!("{}.{}.{:016x}", self.incarnation, self.revision, self.digest)
-    }
-
-    fn from_text(text: &str) -> Option<Self> {
-        let mut parts = text.split('.');
-        let incarnation = parts.next()?.parse().ok()?;
-        let revision = parts.next()?.parse().ok()?;
-        let digest = u64::from_str_radix(parts.next()?, 16).ok()?;
-        Some(Self { incarnation, revision, digest })
-    }
+fn from_text(text: &str) -> Option<ViewMark> {
+    let mut parts = text.split('.');
+    let incarnation = parts.next()?.parse().ok()?;
+    let revision = parts.next()?.parse().ok()?;
+    let digest = u64::from_str_radix(parts.next()?, 16).ok()?;
+    Some(ViewMark { incarnation, revision, digest })
 }
 
 /// All views of sessions. Its clones share one state.
@@ -60,6 +51,8 @@ struct State {
     /// The complete state while it is being listed.
     fresh: BTreeMap<Key, There>,
     written: BTreeMap<Key, Written>,
+    /// What was written before that list began, by the version that made.
+    before_list: BTreeMap<Key, u64>,
     of_swarm: BTreeMap<Key, BTreeSet<String>>,
 }
 
@@ -69,13 +62,13 @@ struct There {
     version: u64,
     swarm: String,
     /// What it says; `None` if somebody edited it.
-    content: Option<Content>,
+    content: Option<ViewMark>,
 }
 
 /// A view as this process last wrote it.
 #[derive(Clone, Copy, Debug)]
 struct Written {
-    content: Content,
+    content: ViewMark,
     /// The version that made; `None` until the answer is there.
     version: Option<u64>,
     /// The version at which it was seen to go, before the answer was there.
@@ -88,10 +81,11 @@ impl Views {
     pub(in crate::controller) fn follow(
         &self,
         api: Api<ViewMeta>,
+        rollbacks: &Rollbacks,
     ) -> impl Stream<Item = ObjectRef<Swarm>> + Send + use<> {
         let noted = self.clone();
-        let watched = watcher(api, watcher::Config::default());
-        kube::runtime::WatchStreamExt::backoff(watched, pauses()).flat_map(move |event| {
+        let everything = watcher::Config::default();
+        watch::events(api, everything, rollbacks).flat_map(move |event| {
             stream::iter(match event {
                 Ok(event) => noted.note(event),
                 Err(error) => {
@@ -127,7 +121,7 @@ impl Views {
     }
 
     /// What a view is known to say.
-    pub(super) fn says(&self, namespace: &str, name: &str) -> Option<Content> {
+    pub(super) fn says(&self, namespace: &str, name: &str) -> Option<ViewMark> {
         let (state, key) = (self.state(), key(namespace, name));
         let written = state.written.get(&key).filter(|written| written.version.is_some());
         written.map(|written| written.content).or_else(|| state.there.get(&key)?.content)
@@ -152,7 +146,7 @@ impl Views {
     }
 
     /// A view is about to be written.
-    pub(super) fn writing(&self, namespace: &str, name: &str, content: Content) {
+    pub(super) fn writing(&self, namespace: &str, name: &str, content: ViewMark) {
         let written = Written { content, version: None, gone: None };
         self.state().written.insert(key(namespace, name), written);
     }
@@ -192,6 +186,8 @@ impl Views {
         match event {
             Event::Init => {
                 state.fresh.clear();
+                let made = |(key, ours): (&Key, &Written)| Some((key.clone(), ours.version?));
+                state.before_list = state.written.iter().filter_map(made).collect();
                 Vec::new()
             }
             Event::InitApply(view) => {
@@ -204,6 +200,7 @@ impl Views {
                 let gone: Vec<_> = gone.cloned().collect();
                 let gone = gone.into_iter().filter_map(|key| state.gone(&key, u64::MAX));
                 let mut changed: Vec<_> = gone.collect();
+                changed.extend(state.undone(&fresh));
                 for (key, there) in fresh {
                     changed.extend(state.seen(key, there));
                 }
@@ -219,6 +216,20 @@ impl Views {
 }
 
 impl State {
+    /// Forgets what was written before the list began: the list has it, unless the store was rolled
+    /// back. Whose turn it is where it has something else.
+    fn undone(&mut self, fresh: &BTreeMap<Key, There>) -> Vec<ObjectRef<Swarm>> {
+        let mut undone = Vec::new();
+        for (key, version) in mem::take(&mut self.before_list) {
+            let is_same = |ours: &Written| ours.version == Some(version);
+            let Some(ours) = self.written.get(&key).copied().filter(is_same) else { continue };
+            self.written.remove(&key);
+            let there = fresh.get(&key).filter(|there| there.content != Some(ours.content));
+            undone.extend(there.map(|there| ObjectRef::new(&there.swarm).within(&key.0)));
+        }
+        undone
+    }
+
     /// A view is there. Whose turn it is if that is not as it was written.
     fn seen(&mut self, key: Key, there: There) -> Option<ObjectRef<Swarm>> {
         let swarm = ObjectRef::new(&there.swarm).within(&key.0);
@@ -281,7 +292,7 @@ fn there(view: &ViewMeta) -> There {
     let is_ours = |manager: Option<&str>| manager == Some(FIELD_MANAGER);
     let is_edited = view.managed_fields().iter().any(|it| !is_ours(it.manager.as_deref()));
     let content = view.annotations().get(CONTENT_ANNOTATION);
-    let content = content.filter(|_| !is_edited).and_then(|text| Content::from_text(text));
+    let content = content.filter(|_| !is_edited).and_then(|text| from_text(text));
     let swarm = view.labels().get(SWARM_LABEL).cloned().unwrap_or_default();
     There { version: version::of(view), swarm, content }
 }
@@ -291,8 +302,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn content(revision: u64) -> Content {
-        Content { incarnation: 1, revision, digest: u64::MAX }
+    fn content(revision: u64) -> ViewMark {
+        ViewMark { incarnation: 1, revision, digest: u64::MAX }
     }
 
     fn view(version: u64, revision: u64, managers: &[&str]) -> ViewMeta {
@@ -302,7 +313,7 @@ mod tests {
             "metadata": {
                 "name": "pod-1", "namespace": "n", "resourceVersion": version.to_string(),
                 "labels": {SWARM_LABEL: "s"}, "managedFields": managed,
-                "annotations": {CONTENT_ANNOTATION: content(revision).to_text()},
+                "annotations": {CONTENT_ANNOTATION: to_text(content(revision))},
             },
         }))
         .unwrap()
@@ -352,6 +363,35 @@ mod tests {
         assert_eq!(views.note(Event::Delete(view(9, 2, OURS))), []);
         assert!(!views.wrote("n", "pod-1", Some(8)));
         assert_eq!(views.says("n", "pod-1"), None);
+    }
+
+    #[test]
+    fn a_write_that_a_rollback_undid_is_forgotten_once_everything_is_listed() {
+        let views = Views::default();
+        let list = |listed: Option<ViewMeta>| {
+            views.note(Event::Init);
+            if let Some(view) = listed {
+                views.note(Event::InitApply(view));
+            }
+            views.note(Event::InitDone)
+        };
+        assert_eq!(list(Some(view(4, 1, OURS))), []);
+        assert!(written(&views, 2, 9));
+        assert_eq!(views.note(Event::Apply(view(9, 2, OURS))), []);
+        assert_eq!(list(Some(view(9, 2, OURS))), [], "nothing has changed");
+        assert!(written(&views, 3, 10));
+        assert_eq!(list(Some(view(4, 1, OURS))), [ObjectRef::new("s").within("n")]);
+        assert_eq!(views.says("n", "pod-1"), Some(content(1)));
+    }
+
+    #[test]
+    fn what_is_written_while_everything_is_listed_stays_known() {
+        let views = Views::default();
+        views.note(Event::Init);
+        views.note(Event::InitApply(view(4, 1, OURS)));
+        assert!(written(&views, 2, 9));
+        assert_eq!(views.note(Event::InitDone), []);
+        assert_eq!(views.says("n", "pod-1"), Some(content(2)));
     }
 
     #[test]

@@ -32,7 +32,7 @@ proptest! {
         let split = Split::of(&ledger, 1 << log);
         let parts = parts(&split);
         let digests: Vec<_> = parts.iter().map(Part::digest).collect();
-        prop_assert_eq!(split.digests(), &digests, "a part is known by what it says");
+        prop_assert_eq!(split.digests(), &digests, "a part is identified by its content");
         prop_assert_eq!(join(split.head(), parts).unwrap(), ledger);
     }
 
@@ -77,7 +77,7 @@ proptest! {
             prop_assert!(count == 0 || count.is_power_of_two());
             prop_assert_eq!(super::count(bytes, count), count, "nothing to do twice");
             prop_assert!(bytes <= 128_000 * count || count == 0 && bytes <= 900_000);
-            // What was just divided is not put together for a little less, nor the other way round.
+            // A ledger that was just divided is not joined again for a few bytes less, and vice versa.
             for near in [bytes + more / 8, bytes.saturating_sub(more / 8)] {
                 let then = super::count(near, count);
                 prop_assert!(now == count || then.cmp(&count) != now.cmp(&count), "{near}: {then}");
@@ -116,7 +116,7 @@ fn digests_are_frozen() {
 }
 
 #[test]
-fn a_job_that_stands_in_two_parts_or_twice_in_one_is_no_ledger() {
+fn a_job_in_two_parts_or_twice_in_one_is_refused() {
     let share = |session: &str| StoredShare {
         session: session.into(),
         jobs: [("a".to_owned(), 1)].into(),

@@ -32,12 +32,12 @@ fn five_jobs_on_two_workers_run_once_each() {
 
 /// Placement is persisted behaviour: another plan would move jobs in every running pool.
 ///
-/// The fingerprints have been run on x86-64 only. That they hold elsewhere follows from what the
-/// planner is made of. Names are hashed as bytes, and XXH3 reads those as little-endian words by
-/// name (`from_le_bytes`). From there on there are `u64`s, their shifts and products, which have no
-/// byte order; no number's own bytes are hashed or compared, and a `usize` is widened to 64 bits
+/// The fingerprints were computed on x86-64 only. They hold on other platforms because of how the
+/// planner computes. Names are hashed as bytes, which XXH3 reads as little-endian words explicitly
+/// (`from_le_bytes`). All further values are `u64`s, their shifts and products, which have no byte
+/// order; the bytes of a number are never hashed or compared, and a `usize` is widened to 64 bits
 /// before it enters a hash. Orders are those of bytes and of integers; a sort is stable, or its key
-/// holds the job's number. No map with a random order is walked, and there is no float.
+/// contains the job's number. No map with a random order is iterated, and there is no float.
 #[test]
 fn plans_of_a_thousand_jobs_are_frozen() {
     let jobs = names(1_000);
@@ -58,7 +58,7 @@ fn plans_of_a_thousand_jobs_are_frozen() {
 }
 
 #[test]
-fn a_held_job_without_any_worker_is_unassigned_and_says_why() {
+fn a_held_job_without_any_worker_is_unassigned_with_a_reason() {
     let jobs = names(1);
     let held = plan(&jobs, &Assignment::default(), &Pool::ready(1)).assignment;
     let plan = plan(&jobs, &held, &Pool::default());
@@ -68,7 +68,7 @@ fn a_held_job_without_any_worker_is_unassigned_and_says_why() {
 }
 
 #[test]
-fn a_pinned_job_waits_for_the_worker_that_keeps_it_and_for_none_else() {
+fn a_pinned_job_waits_only_for_the_worker_that_keeps_it() {
     let pinned = Job { pin: Some(Slot(1)), ..Job::default() };
     let jobs: Jobs =
         [("a".parse().unwrap(), pinned.clone()), ("b".parse().unwrap(), pinned)].into();
@@ -82,7 +82,7 @@ fn a_pinned_job_waits_for_the_worker_that_keeps_it_and_for_none_else() {
 }
 
 #[test]
-fn where_workers_are_full_lower_priorities_give_way_then_new_jobs() {
+fn when_workers_are_full_low_priorities_are_unassigned_first_then_new_jobs() {
     let mut jobs = names(4);
     jobs.insert("urgent".parse().unwrap(), Job { priority: 1, ..Job::default() });
     jobs.insert("idle".parse().unwrap(), Job { priority: -1, ..Job::default() });
@@ -95,7 +95,7 @@ fn where_workers_are_full_lower_priorities_give_way_then_new_jobs() {
 }
 
 #[test]
-fn doubled_names_are_refused_by_number() {
+fn duplicate_names_are_refused_by_number() {
     let refused = JobTable::new(["b", "a", "b"]).unwrap_err();
     let name = "b".parse().unwrap();
     assert_eq!(refused, JobsError::Duplicate { name, first: 1, second: 3 });
@@ -106,7 +106,7 @@ fn extreme_slots_are_planned_without_panic() {
     let slots = [0, 5_000, 1_000_000, u32::MAX - 1, u32::MAX];
     let pool = Pool(slots.map(|slot| member(slot, Standing::Takes, None)).into());
     let mut jobs = names(100);
-    let pinned = Job { pin: Some(Slot(u32::MAX)), priority: i32::MIN, share: None };
+    let pinned = Job { pin: Some(Slot(u32::MAX)), priority: i32::MIN, ..Job::default() };
     jobs.insert("pinned".parse().unwrap(), pinned);
     let request =
         Request { jobs: &jobs, held: &Assignment::default(), pool: &pool, rules: Rules::default() };

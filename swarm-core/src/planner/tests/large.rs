@@ -1,5 +1,5 @@
 //! Tables so large that one step for every pair of a job and a worker, or of two jobs, would be
-//! twenty billion steps: nobody could overlook that. Ten million jobs are a row of the benchmark.
+//! twenty billion steps, which no test run could hide. The benchmark has a row of ten million jobs.
 
 use super::*;
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::hash::mix;
 use crate::{hash_job, jobs};
 
-/// Plans needed before a budget of at least 1 has moved everything: one per job is plenty.
+/// The most plans that a budget of at least 1 needs to move everything: one for each job.
 const PLANS_MAX: usize = 100;
 
 proptest! {
@@ -111,18 +111,18 @@ proptest! {
                 break;
             }
         }
-        let settled = case.plan();
-        prop_assert_eq!(&settled.moves, &[]);
-        prop_assert_eq!(&settled.deferred, &BTreeSet::new());
+        let preplaced = case.plan();
+        prop_assert_eq!(&preplaced.moves, &[]);
+        prop_assert_eq!(&preplaced.deferred, &BTreeSet::new());
         match case.rules.mode {
             Mode::Sticky => prop_assert_eq!(made, voluntary(&target)),
-            Mode::Canonical => prop_assert_eq!(settled.assignment, target.assignment),
+            Mode::Canonical => prop_assert_eq!(preplaced.assignment, target.assignment),
         }
     }
 
     /// Scope: canonical, no budget, pools in which no worker only keeps; any two histories.
     #[test]
-    fn a_canonical_plan_does_not_know_the_past(
+    fn a_canonical_plan_does_not_depend_on_what_was_held(
         case in any_case(Maxima::Some), other in any_case(Maxima::Some),
     ) {
         let rules = Rules { mode: Mode::Canonical, moves_max: None };
@@ -147,7 +147,7 @@ proptest! {
         prop_assert_eq!(holders, expected);
     }
 
-    /// Scope: any list of up to 8 texts, sensible or not. A table and a map agree on what is wrong.
+    /// Scope: any list of up to 8 texts, valid or not. A table and a map report the same error.
     #[test]
     fn any_text_is_a_job_or_an_error(
         texts in prop::collection::vec("[a-c\u{0}\n ü]{0,3}", 0..8),
@@ -159,7 +159,7 @@ proptest! {
                 prop_assert!(names.into_iter().eq(map.keys().map(JobName::as_str)));
             }
             (Err(table), Err(map)) => {
-                // Of several wrong entries either may be named.
+                // Of several invalid entries, either may be named.
                 prop_assert!(!table.to_string().is_empty() && !map.to_string().is_empty());
             }
             (table, map) => prop_assert!(false, "{table:?} but {map:?}"),

@@ -1,6 +1,6 @@
 //! Who asked the API server for what: its audit log, as typed lines.
 //!
-//! A request is told when it was answered; a watch, therefore, when it has ended.
+//! A request is logged when it was answered; a watch, therefore, when it has ended.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -126,8 +126,8 @@ impl Audit {
     }
 }
 
-/// Reads one line; the start of one that is still being written, or that an API server did not live
-/// to finish, tells nothing.
+/// Reads one line; the start of one that is still being written, or that a killed API server
+/// did not finish, is skipped.
 fn parse(line: &str) -> Option<Request> {
     // After a line that was cut off, the next one follows on the same line.
     let start = line.rfind(r#"{"kind":"Event","apiVersion":"audit.k8s.io"#)?;
@@ -199,8 +199,8 @@ mod tests {
     fn a_line_tells_who_asked_for_what_as_rbac_has_it() {
         let request = parse(LINE).unwrap();
         assert!(request.is_write());
-        let told = "patch nodes/status /node-1 by system:node:node-1 (kubelet): 200";
-        assert_eq!(request.to_string(), told);
+        let expected = "patch nodes/status /node-1 by system:node:node-1 (kubelet): 200";
+        assert_eq!(request.to_string(), expected);
     }
 
     #[test]

@@ -240,15 +240,27 @@ pub(super) async fn answers(cluster: &Cluster) -> Result<Option<()>> {
     Ok(Some(()))
 }
 
-/// Whether all nodes are.
+/// Whether Kubernetes gives pods to a node again. It takes its taint away a moment after the node is
+/// ready, and until then every new pod goes to the other node.
+#[must_use]
+pub fn takes_pods(node: &Node) -> bool {
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    let mut keys = taints.map(|taint| taint.key.as_str());
+    !keys.any(|key| key.ends_with("/not-ready") || key.ends_with("/unreachable"))
+}
+
+/// Whether all nodes are ready and take pods.
 pub(super) async fn nodes_ready(cluster: &Cluster) -> Result<Option<()>> {
     cluster.components.all_running()?;
     let nodes: Api<Node> = Api::all(cluster.client.clone());
     for name in NODES.map(node_name) {
-        let conditions = nodes.get(&name).await?.status.and_then(|status| status.conditions);
+        let node = nodes.get(&name).await?;
+        let taken = takes_pods(&node);
+        let conditions = node.status.and_then(|status| status.conditions);
         let ready = conditions.unwrap_or_default().into_iter().find(|c| c.type_ == "Ready");
         match ready {
-            Some(condition) if condition.status == "True" => (),
+            Some(condition) if condition.status == "True" && taken => (),
+            Some(condition) if condition.status == "True" => bail!("{name} is still tainted"),
             Some(condition) => bail!("{name}: {}", condition.message.unwrap_or_default()),
             None => bail!("{name} has not reported"),
         }

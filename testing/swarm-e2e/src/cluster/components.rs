@@ -76,7 +76,7 @@ impl Components {
         self.signal(name, Signal::STOP)
     }
 
-    /// Lets a frozen component go on.
+    /// Lets a frozen component continue.
     ///
     /// # Errors
     ///
@@ -110,7 +110,7 @@ impl Components {
         })
     }
 
-    /// Lets frozen components go on, starts ended ones again, and returns the names of the latter.
+    /// Lets frozen components continue, restarts ended ones, and returns the names of the latter.
     ///
     /// # Errors
     ///
@@ -173,7 +173,7 @@ impl Components {
         f(component)
     }
 
-    /// A story that panicked while it broke something must not spoil the map for the next one.
+    /// A scenario that panicked while it broke something must not spoil the map for the next one.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Component>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }

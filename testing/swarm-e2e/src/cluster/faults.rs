@@ -1,7 +1,7 @@
-//! What breaks beside components: containers, nodes, the network, and the store of the cluster.
+//! Faults of other parts than components: containers, nodes, the network, and the cluster's store.
 //!
 //! A fault that lasts is a value: it is undone by its own method, or at the latest by
-//! [`Cluster::mend`] after the story. A component alone is broken by its name, through
+//! [`Cluster::mend`] after the scenario. A component alone is broken by its name, through
 //! [`Components`](super::Components): `kill("kubelet-1")` leaves the pods of that node running.
 
 mod containers;
@@ -95,9 +95,9 @@ fn processes_of(node: u8) -> Result<BTreeSet<u32>> {
     let (mut parents, mut found) = (BTreeMap::new(), BTreeSet::new());
     for entry in fs::read_dir("/proc")? {
         let Ok(process) = entry?.file_name().to_string_lossy().parse::<u32>() else { continue };
-        // One that has ended since the folder was read tells nothing.
-        let told = |file: &str| fs::read_to_string(format!("/proc/{process}/{file}"));
-        let (Ok(stat), Ok(line)) = (told("stat"), told("cmdline")) else { continue };
+        // A process that has ended since the folder was read is skipped.
+        let read = |file: &str| fs::read_to_string(format!("/proc/{process}/{file}"));
+        let (Ok(stat), Ok(line)) = (read("stat"), read("cmdline")) else { continue };
         parents.insert(process, parent(&stat)?);
         let mut words = line.split('\0');
         let is_shim = words.next().is_some_and(|program| program.contains("containerd-shim"));

@@ -75,7 +75,7 @@ fn pod_network(node: u8) -> serde_json::Value {
     })
 }
 
-/// Tells whether a node's container runtime takes requests.
+/// Whether a node's container runtime takes requests.
 pub(super) async fn answers(node: u8) -> Result<Option<()>> {
     ctr(node, &["version"]).await?;
     Ok(Some(()))
@@ -153,7 +153,7 @@ fn kubelet_config(authority: &Authority, node: u8) -> serde_json::Value {
         "failSwapOn": false,
         "localStorageCapacityIsolation": false,
         "makeIPTablesUtilChains": false,
-        // No DNS server exists, but pods want to be told of one.
+        // No DNS server exists, but pods need the address of one.
         "clusterDNS": ["10.96.0.10"],
         "clusterDomain": "cluster.local",
         "resolvConf": "",

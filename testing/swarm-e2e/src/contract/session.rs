@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use swarm_core::Position;
 use swarm_core::Token;
 use swarm_core::handover::{Ack, Holder, Lease, LeaseVersion, LeaseWrite, SessionId};
-use swarm_core::ports::{Position, SessionStore, SessionViews, ViewTold};
+use swarm_core::ports::{SessionStore, SessionViews, ViewUpdate};
 use swarm_core::session::{Granted, WorkerView};
 
 use super::conflicts;
@@ -112,7 +113,7 @@ async fn a_lease_is_closed_and_never_made_again(
 async fn a_view_is_followed(place: &dyn SessionPlace, session: &SessionId) -> Result<()> {
     let (store, mut views) = place.open(session)?;
     ensure!(store.position().await?.is_none(), "nobody has said how far the ledger is");
-    let params = [("url".to_owned(), "rtsp://\"x\"".to_owned())].into();
+    let params = [("url".to_owned(), "rtsp://\"x\"".to_owned())].into_iter().collect();
     let once = Granted { token: Token(1_790_000_000_000_007), run_once: true, params };
     let jobs = [("a:\"b\"".parse()?, once), ("c".parse()?, Token(3).into())].into();
     let mut view = WorkerView { session: session.clone(), incarnation: 1, revision: 5, jobs };
@@ -125,7 +126,7 @@ async fn a_view_is_followed(place: &dyn SessionPlace, session: &SessionId) -> Re
     }
     place.spoil(session).await?;
     let told = tokio::time::timeout(TOLD_WITHIN, views.changed()).await?;
-    let ViewTold::Unreadable(sentence) = told else { bail!("{told:?} makes no sense") };
+    let ViewUpdate::Unreadable(sentence) = told else { bail!("{told:?} makes no sense") };
     ensure!(sentence.contains("is no view of this session"), "{sentence}");
     // What was followed by may be made anew, and something may have happened meanwhile.
     view.revision = 8;
@@ -139,8 +140,8 @@ async fn followed(views: &mut dyn SessionViews, view: &WorkerView) -> Result<()>
     let told = tokio::time::timeout(TOLD_WITHIN, async {
         loop {
             match views.changed().await {
-                ViewTold::View(told) if *told == *view => break Ok(()),
-                ViewTold::View(told) if told.revision <= view.revision => {}
+                ViewUpdate::View(told) if *told == *view => break Ok(()),
+                ViewUpdate::View(told) if told.revision <= view.revision => {}
                 other => bail!("expected {view:?}, not {other:?}"),
             }
         }

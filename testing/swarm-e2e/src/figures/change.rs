@@ -1,4 +1,4 @@
-//! How long a change of the list takes until every worker it concerns runs it, by its own word.
+//! How long a change of the list takes until every worker it concerns reports to run it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use tokio::task::JoinSet;
 use super::Times;
 use crate::cluster::Cluster;
 use crate::output::say;
-use crate::stories::pool::{REST_WITHIN, Reports, at_rest, jobs_of, report, sample};
-use crate::story::Context;
+use crate::scenario::Context;
+use crate::scenarios::pool::{REST_WITHIN, Reports, at_rest, jobs_of, report, sample};
 
 /// How many changes are timed with nudges.
 const CHANGES: usize = 60;
@@ -24,7 +24,7 @@ const WORKERS: usize = 3;
 /// Between two changes, beside a part that differs from change to change: every change starts from
 /// rest, and none in step with the kubelet, which syncs a pod at most once a second.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Between two looks at the workers.
+/// Between two polls of the workers.
 const STEP: Duration = Duration::from_millis(5);
 /// Without nudges every pod gets a change in its own time, so one change gives so many times.
 const UNTOLD: usize = 20;
@@ -32,7 +32,7 @@ const UNTOLD: usize = 20;
 const ROUNDS: usize = 3;
 /// A kubelet syncs a pod after 90 seconds at the latest.
 const UNTOLD_WITHIN: Duration = Duration::from_mins(3);
-/// Between two looks at a worker that nobody nudges.
+/// Between two polls of a worker that nobody nudges.
 const UNTOLD_STEP: Duration = Duration::from_millis(250);
 
 pub(super) async fn measure(cluster: &Arc<Cluster>) -> Result<()> {
@@ -84,7 +84,7 @@ pub(super) async fn nudged(context: &Context, changes: usize) -> Result<Times> {
     Ok(Times::new(times))
 }
 
-/// Asks all workers at once: one after another would take longer than what is measured.
+/// Queries all workers at once: one after another would take longer than what is measured.
 async fn all(context: &Context) -> Result<Reports> {
     let mut asked = JoinSet::new();
     for n in 0..WORKERS {

@@ -9,7 +9,7 @@ use kube::api::ListParams;
 
 use super::process;
 use crate::operator;
-use crate::story::Context;
+use crate::scenario::Context;
 
 /// For how long it is counted.
 pub(super) const COUNTED: Duration = Duration::from_secs(40);

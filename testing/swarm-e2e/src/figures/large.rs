@@ -14,8 +14,8 @@ use tokio::task::JoinSet;
 use super::{Times, shown};
 use crate::cluster::Cluster;
 use crate::output::say;
-use crate::stories::pool::{Report, report, sample};
-use crate::story::Context;
+use crate::scenario::Context;
+use crate::scenarios::pool::{Report, report, sample};
 use crate::until::until;
 
 const JOBS: usize = 20_000;
@@ -26,7 +26,7 @@ pub(super) const PODS_WITHIN: Duration = Duration::from_mins(10);
 const REST_WITHIN: Duration = Duration::from_mins(3);
 /// How many jobs are added one by one.
 const EDITS: usize = 10;
-/// Between two looks.
+/// Between two polls.
 const STEP: Duration = Duration::from_millis(5);
 /// Between two edits: what an edit set off is over, the last nudge too.
 const PAUSE: Duration = Duration::from_secs(8);
@@ -64,7 +64,7 @@ pub(super) async fn measure(cluster: &Arc<Cluster>) -> Result<()> {
         jobs.insert(job(n));
         let start = Instant::now();
         write(&context, "list", &jobs).await?;
-        let holder = told(&context, &job(n), start).await?;
+        let holder = published(&context, &job(n), start).await?;
         while !report(&context, &holder).await?.jobs.contains(&job(n)) {
             ensure!(start.elapsed() < REST_WITHIN, "{} did not arrive at {holder}", job(n));
             tokio::time::sleep(STEP).await;
@@ -123,8 +123,8 @@ pub(super) async fn write(
     Ok(())
 }
 
-/// Waits until the view tells a worker of `job`, and names it.
-async fn told(context: &Context, job: &str, since: Instant) -> Result<String> {
+/// Waits until the view assigns `job` to a worker, and returns that worker.
+async fn published(context: &Context, job: &str, since: Instant) -> Result<String> {
     let quoted = format!("\"{job}\"");
     loop {
         let view = context.api::<ConfigMap>().get("swarm-worker-config").await?;
@@ -137,7 +137,7 @@ async fn told(context: &Context, job: &str, since: Instant) -> Result<String> {
                 return Ok(worker.to_owned());
             }
         }
-        ensure!(since.elapsed() < REST_WITHIN, "the view does not tell {job}");
+        ensure!(since.elapsed() < REST_WITHIN, "the view does not have {job}");
         tokio::time::sleep(STEP).await;
     }
 }

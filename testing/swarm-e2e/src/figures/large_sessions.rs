@@ -1,5 +1,5 @@
-//! One Swarm with 100,000 jobs on a hundred real session workers: its ledger stands in parts, and each
-//! worker has a view of its own.
+//! One Swarm with 100,000 jobs on a hundred real session workers: its ledger is stored in parts, and
+//! each worker has a view of its own.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ use super::shown;
 use crate::binaries::repository;
 use crate::cluster::Cluster;
 use crate::output::say;
-use crate::story::Context;
+use crate::scenario::Context;
 use crate::until::until;
 
 const JOBS: usize = 100_000;
@@ -68,7 +68,7 @@ pub(super) async fn measure(cluster: &Arc<Cluster>) -> Result<()> {
     say(format_args!("\n| {JOBS} jobs from ConfigMaps, {WORKERS} session workers | |\n|---|---|"));
     say(format_args!("| Swarm applied → all run, by the workers' own word | {} |", shown(first)));
     say(format_args!(
-        "| one job more in the list → all {WORKERS} workers say that it runs, worst of {EDITS} | {} |",
+        "| one job more in the list → all {WORKERS} workers report that it runs, worst of {EDITS} | {} |",
         shown(worst)
     ));
     say(format_args!("| parts of the ledger | {} |", parts.items.len()));

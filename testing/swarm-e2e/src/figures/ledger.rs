@@ -15,7 +15,7 @@ use crate::bare_ledger::BareLedger;
 use crate::cluster::Cluster;
 use crate::operator;
 use crate::output::say;
-use crate::story::Context;
+use crate::scenario::Context;
 
 const JOBS: usize = 100_000;
 const WORKERS: u32 = 100;

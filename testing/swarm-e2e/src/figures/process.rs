@@ -1,4 +1,4 @@
-//! What a process costs, by the word of the kernel.
+//! What a process costs, as the kernel reports it.
 
 use std::fs;
 

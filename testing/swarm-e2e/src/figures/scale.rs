@@ -15,7 +15,7 @@ use super::{Lists, Times, each, process, shown};
 use crate::cluster::Cluster;
 use crate::operator;
 use crate::output::{Laps, say};
-use crate::story::Context;
+use crate::scenario::Context;
 use crate::until::until;
 
 /// Swarms, and jobs of each.
@@ -107,7 +107,8 @@ async fn size(
     ))
 }
 
-/// Whether all Swarms are ready with all their jobs. Their printed columns tell, without the jobs.
+/// Whether all Swarms are ready with all their jobs, according to their printer columns, which do not
+/// contain the jobs.
 async fn settled(cluster: &Cluster, swarms: usize, jobs: usize) -> Result<Option<()>> {
     let list = http::Request::get("/apis/swarm.k8slab.info/v1alpha1/swarms?includeObject=None")
         .header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
@@ -127,7 +128,7 @@ async fn settled(cluster: &Cluster, swarms: usize, jobs: usize) -> Result<Option
     Ok(Some(()))
 }
 
-/// Adds a job to one Swarm after another and times each until its view tells it.
+/// Adds a job to one Swarm after another and measures each until its view has the job.
 async fn edits(
     cluster: &Cluster,
     (namespaces, lists): (&[String], Lists),

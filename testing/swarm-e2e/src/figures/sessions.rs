@@ -1,6 +1,6 @@
 //! What sessions take and cost: the legs of a move, the times after a fault, requests, heartbeats.
 //!
-//! When a job starts and stops is told by the run log. Everything else is told by watches of this
+//! The run log has the times when a job starts and stops. All other times are those of watches of this
 //! program, so a leg that ends with one includes the way of an event to a client.
 
 mod faults;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use crate::cluster::Cluster;
-use crate::story::Context;
+use crate::scenario::Context;
 
 pub(super) async fn measure(cluster: &Arc<Cluster>) -> Result<()> {
     let context = Context::new(cluster, "figures-sessions").await?;

@@ -1,7 +1,7 @@
 //! Pools that no kubelet runs: StatefulSets, and pods bound to a node that is an object and no more.
 //!
-//! The controller manager must stand still meanwhile: it would make pods of its own, and delete
-//! those of a node that is silent.
+//! The controller manager must be frozen meanwhile: it would create pods of its own, and delete the
+//! pods of a silent node.
 
 use anyhow::{Context as _, Result};
 use k8s_openapi::api::apps::v1::StatefulSet;

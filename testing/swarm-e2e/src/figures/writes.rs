@@ -1,6 +1,6 @@
 //! What the API server counts of writes, by what is written: for a change, and at rest.
 //!
-//! The server does not count by client. But of what is told here the operator is the only writer:
+//! The server does not count by client. But the operator is the only writer of what is counted here:
 //! its own resources, ConfigMaps, Events of the newer API, and pods other than their status.
 
 use std::collections::BTreeMap;
@@ -14,8 +14,8 @@ use swarm_adapters_k8s::api::Swarm;
 
 use crate::cluster::Cluster;
 use crate::output::say;
-use crate::stories::pool::{at_rest, jobs_of, sample};
-use crate::story::Context;
+use crate::scenario::Context;
+use crate::scenarios::pool::{at_rest, jobs_of, sample};
 
 /// How many changes are counted; each is over before the next begins.
 const CHANGES: u64 = 10;

@@ -38,7 +38,7 @@ const SETTINGS: [&str; 6] = [
 /// When the namespaces cannot be prepared or the program cannot be started.
 pub fn init(cache: &Cache) -> Result<i32> {
     end_on_signal()?;
-    // First of all: from here on, whoever clears up knows what to wait for.
+    // This comes first: from here on, the clean-up knows what to wait for.
     super::Namespaces::record(cache)?;
     mounts(&[&cache.root, repository()])?;
     settings()?;
@@ -66,7 +66,7 @@ fn end_on_signal() -> Result<()> {
 /// Collects every process that ends, ours or an orphan, until `child` does.
 ///
 /// Container shims are orphans by design. Left alone, each would stay as a zombie that still has a
-/// process id, and a story that asks whether something has ended would be misled.
+/// process id, and a scenario that asks whether something has ended would be misled.
 fn bury_until(child: Pid) -> Result<i32> {
     loop {
         match wait(WaitOptions::empty()) {
@@ -77,7 +77,7 @@ fn bury_until(child: Pid) -> Result<i32> {
     }
 }
 
-/// As a shell tells it: the code, or 128 and the signal.
+/// As a shell reports it: the code, or 128 plus the signal.
 fn exit_code(status: WaitStatus) -> i32 {
     let signal = status.terminating_signal().map(|signal| 128 + signal);
     status.exit_status().or(signal).unwrap_or(1)

@@ -27,7 +27,7 @@ pub fn cgroup_folders(id: &str) -> Vec<PathBuf> {
     folders(Path::new(CGROUPS), id)
 }
 
-/// Tells whether a process is in a cgroup folder or in any below it.
+/// Whether a process is in a cgroup folder or in any below it.
 ///
 /// # Errors
 ///

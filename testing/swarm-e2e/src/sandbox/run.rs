@@ -1,4 +1,4 @@
-//! The record of one run on the host: who it is, whether it lives, which namespaces it has.
+//! The record of one run on the host: its identity, whether it is alive, and its namespaces.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ use crate::cache::Cache;
 /// The kinds of namespace that a run and its containers have of their own.
 const KINDS: [&str; 5] = ["net", "mnt", "pid", "ipc", "uts"];
 
-/// One run. Its folder lies in the cache for as long as it lives.
+/// One run. Its folder is in the cache as long as the run is alive.
 #[derive(Debug)]
 pub(super) struct Run {
     /// A random name; also part of the name of its cgroup folder.
@@ -45,7 +45,7 @@ impl Run {
         Ok(fs::remove_dir_all(&self.folder)?)
     }
 
-    /// Tells whether the outside process of the run with this `folder` still lives.
+    /// Whether the outside process of the run with this `folder` is still alive.
     pub(super) fn is_alive(folder: &Path) -> bool {
         // A folder without the file is just being made: leave it alone.
         File::open(folder.join("alive")).map_or(true, |alive| alive.try_lock().is_err())
@@ -89,7 +89,7 @@ impl Namespaces {
         let own = all.into_iter().filter(|name| !shared.iter().flatten().any(|host| host == name));
         let text = own.collect::<Vec<_>>().join("\n");
         let folder = current(cache)?;
-        // In one step: whoever reads it must not see half of it.
+        // The rename is atomic: a reader must not see a part of the record.
         fs::write(folder.join("namespaces.new"), text)?;
         Ok(fs::rename(folder.join("namespaces.new"), folder.join("namespaces"))?)
     }

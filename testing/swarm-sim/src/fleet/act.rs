@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use swarm_core::handover::{Holder, WatchEvent};
+use swarm_core::handover::Holder;
 use swarm_core::session::SessionEvent;
 use swarm_core::{Ledger, Replication, Share, Slot};
 
-use super::{BOUNDS, Fleet, Overseer, grace};
+use super::{BOUNDS, Fleet, Lie, Operator, grace};
 use crate::Life;
 use crate::bounds::TICK;
 use crate::worker::Ask;
@@ -53,6 +53,8 @@ pub enum Act {
     Pin(usize, Option<u32>),
     /// A job reserves a share of a worker, in percent, or none.
     Share(usize, Option<u8>),
+    /// A job runs to completion from now on, or not any more.
+    RunOnce(usize),
     /// Time passes; the clocks of the workers in the set of bits miss it, if they may.
     Tick(u32),
     /// An operator reads all leases, so many versions old.
@@ -69,6 +71,8 @@ pub enum Act {
     Sweep(usize),
     /// Somebody deletes a lease by hand.
     DeleteLease(usize),
+    /// A session writes what it likes into its Lease, and keeps to no rule from then on.
+    Lie(usize, Lie),
     /// Somebody copies the store.
     Copy,
     /// The store is set back to its copy after it was away for so many ticks and one, as it should be:
@@ -133,6 +137,7 @@ impl Fleet {
             Act::Share(n, share) => self.change_job(n, |job| {
                 job.share = share.and_then(|percent| Share::new(percent).ok());
             }),
+            Act::RunOnce(n) => self.change_job(n, |job| job.run_once ^= true),
             Act::Tick(slow) => self.tick(slow),
             Act::Observe(o, back) => self.observe(o % 2, back),
             Act::LearnEnds(o) => self.learn_ends(o % 2),
@@ -145,6 +150,7 @@ impl Fleet {
                     self.pods[n % pods].leases.push(None);
                 }
             }
+            Act::Lie(n, lie) => self.lie(n % pods, lie),
             Act::Copy => self.copy(),
             Act::SetBack(outage) => self.set_back(outage),
         }
@@ -188,7 +194,7 @@ impl Fleet {
     }
 
     pub(super) fn restart(&mut self, o: usize) {
-        self.overseers[o] = Overseer { began: self.now, ..Overseer::default() };
+        self.operators[o] = Operator::new(self.now, &self.bounds);
     }
 
     pub(super) fn feed(&mut self, n: usize, event: SessionEvent) {
@@ -334,12 +340,6 @@ impl Fleet {
             if was_up {
                 self.pods[n].worker.life = Life::Up;
                 self.feed(n, SessionEvent::Tick);
-            }
-        }
-        let (now, terms) = (self.now, self.lease_terms());
-        for overseer in &mut self.overseers {
-            for pod in &self.pods {
-                overseer.watches.learn(now, pod.id(), &WatchEvent::Tick, &terms);
             }
         }
     }

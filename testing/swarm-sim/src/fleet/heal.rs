@@ -7,12 +7,14 @@ use swarm_core::handover::Cell;
 use swarm_core::session::SessionEvent;
 use swarm_core::{JobName, Replication, Slot, Token, decide};
 
-use super::{Fleet, grace};
+use super::{Fleet, Honesty, grace};
 use crate::Life;
 
 /// Rounds of one tick in which everything must have come right: four crashes of one job keep it
 /// away for two minutes, and a mass failure engages the brake for a while.
 const ROUNDS_MAX: usize = 600;
+/// Rounds until somebody deletes the pods of liars.
+const ROUNDS_OF_LIES: usize = 60;
 /// Rounds in which nothing must be written any more. Longer than any span that is waited for.
 const ROUNDS_AT_REST: usize = 40;
 
@@ -27,6 +29,10 @@ impl Fleet {
         let mut writes = self.writes();
         let mut amiss = None;
         for round in 0..ROUNDS_MAX {
+            if round == ROUNDS_OF_LIES {
+                self.remove_liars();
+            }
+            self.renew_lies();
             self.heal_workers(round);
             (0..2).for_each(|o| self.heal_by(o));
             self.judge_state();
@@ -34,7 +40,8 @@ impl Fleet {
                 return Err(format!("while healing: {wrong}"));
             }
             amiss = self.amiss();
-            let is_calm = writes == self.writes() && amiss.is_none();
+            let is_honest = self.pods.iter().all(|pod| pod.honesty != Honesty::Lies);
+            let is_calm = is_honest && writes == self.writes() && amiss.is_none();
             at_rest = if is_calm { at_rest + 1 } else { 0 };
             writes = self.writes();
             if at_rest == ROUNDS_AT_REST {
@@ -75,6 +82,10 @@ impl Fleet {
         self.sweep(o);
     }
 
+    fn runs_once(&self, job: &JobName) -> bool {
+        self.desired.jobs.get(job).is_some_and(|job| job.run_once)
+    }
+
     /// What is not yet as the plan wants it.
     fn amiss(&mut self) -> Option<String> {
         let ledger = Arc::clone(self.ledger());
@@ -89,7 +100,7 @@ impl Fleet {
         let mut expected: BTreeMap<Slot, BTreeMap<JobName, Token>> = BTreeMap::new();
         for (job, record) in &ledger.cells.jobs {
             let slots: Vec<_> = match (&record.cell, self.desired.replication) {
-                (Cell::Done { .. }, _) => Vec::new(),
+                (Cell::Done { .. }, _) if self.runs_once(job) => Vec::new(),
                 (_, Replication::All) => (0..self.wanted).map(Slot).collect(),
                 (_, Replication::One) => decision.plan.assignment.holder(job).into_iter().collect(),
             };

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use swarm_core::handover::{Cell, Holder, Policy, SessionId};
 use swarm_core::{Decision, JobName, Ledger, MoveReason, Observed, Replication, stored::Stored};
 
-use super::Fleet;
+use super::{Fleet, Honesty};
 
 impl Fleet {
     /// Looks at the runners: who runs a job holds it, unless at least once has excused it.
@@ -50,6 +50,8 @@ impl Fleet {
             if let Some(complaint) = complaint {
                 self.is_wrong(|| complaint);
             }
+            // A session may have made it so. Whoever runs what the former ledger granted stops now.
+            self.elders = self.pods.len();
         }
         let complaint = (!is_another_life)
             .then_some(())
@@ -59,7 +61,7 @@ impl Fleet {
             .or_else(|| stored(after))
             .or_else(|| self.jobs(after))
             .or_else(|| self.budget(before, made))
-            .or_else(|| self.endings(before, after, seen));
+            .or_else(|| if is_another_life { None } else { self.endings(before, after, seen) });
         if let Some(complaint) = complaint {
             self.is_wrong(|| complaint);
         }
@@ -111,6 +113,10 @@ impl Fleet {
                 continue;
             }
             let is_done = matches!(now, Some(Cell::Done { .. }));
+            let runs_once = self.desired.jobs.get(job).is_some_and(|job| job.run_once);
+            if is_done && !runs_once {
+                return Some(format!("{job} is done and does not run to completion"));
+            }
             let known = seen.evidence.get(holder).cloned().unwrap_or_default();
             let since = since(&record.cell);
             let is_proved =
@@ -137,7 +143,9 @@ impl Fleet {
         let tells = |lease: &swarm_core::handover::Lease| {
             lease.holder != Holder::Session || since <= lease.ack.revision
         };
-        pod.is_dead() || pod.leases.iter().skip(1).any(|it| it.as_ref().is_none_or(tells))
+        pod.honesty != Honesty::Honest
+            || pod.is_dead()
+            || pod.leases.iter().skip(1).any(|it| it.as_ref().is_none_or(tells))
     }
 }
 

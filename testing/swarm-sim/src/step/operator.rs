@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use swarm_core::Slot;
 use swarm_core::handover::{
-    Cells, Evidence, Place, Policy, Proof, SessionId, Sight, Watch, WatchEffect, WatchEvent,
+    Cells, Evidence, Place, Policy, Proof, SessionId, StepInputs, Watch, WatchEffect, WatchEvent,
     advance, check_step,
 };
 
@@ -41,8 +41,7 @@ impl World {
         let asked = watch.step(now, &WatchEvent::Suspect, &terms);
         let Some(WatchEffect::Revoke(version)) = asked else { return false };
         let next = self.next_version();
-        let stored = self.leases[n].as_ref();
-        let revoked = stored.and_then(|lease| lease.revoke(version, next, terms.rules).ok());
+        let revoked = self.bounds.revoked(self.leases[n].as_deref(), version, next);
         let is_known = revoked.is_some() && answer == Answer::Arrives;
         let has_changed = revoked.is_some();
         if has_changed {
@@ -74,14 +73,18 @@ impl World {
             let known = watch.evidence(cells.incarnation);
             let is_seen_to_end = known.ended == Some(Proof::ProcessEnded);
             let culprit = self.workers[*n].culprit.clone().filter(|_| is_seen_to_end);
-            (session_id(*n), Evidence { gone_for: Some(span), culprit, ..known })
+            let known = Evidence { gone_for: Some(span), culprit, ..known };
+            (session_id(*n), self.bounds.known(known))
         };
         let evidence = watches.map(evidence).collect();
         let ages = jobs(&self.bounds).map(|job| (job, span)).collect();
-        let sight = Sight { goal: &goal, evidence: &evidence, ages: &ages };
+        // Any job may finish.
+        let run_once = jobs(&self.bounds).collect();
+        let sight =
+            StepInputs { goal: &goal, evidence: &evidence, ages: &ages, run_once: &run_once };
         let terms = self.bounds.handover_terms();
         let Some(save) = advance(&cells, &sight, &terms) else { return false };
-        let Ok(next) = save.onto(self.cells(), terms.rules) else { return false };
+        let Some(next) = self.bounds.saved(self.cells(), &save) else { return false };
         self.broken = self.broken.or_else(|| of_write(self, &next, &sight));
         if self.broken.is_none() && check_step(&cells, &next, &sight, &terms).is_err() {
             self.broken = Some(Invariant::StepIsJudgedGood);

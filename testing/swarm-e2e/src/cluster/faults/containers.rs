@@ -1,4 +1,4 @@
-//! Containers that are killed or that stand still, from outside of them.
+//! Kills and freezes containers from the outside.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,13 +16,13 @@ use super::super::{Cluster, NODES, node, node_name};
 /// How often a container is looked through for processes that were started meanwhile.
 const LOOKS_MAX: usize = 100;
 
-/// Processes that stand still until they are thawed, at the latest when this value is dropped.
+/// Processes that are frozen until they are thawed, at the latest when this value is dropped.
 #[derive(Debug)]
-#[must_use = "what is frozen goes on as soon as this is dropped"]
+#[must_use = "frozen processes continue as soon as this is dropped"]
 pub struct Frozen(BTreeMap<u32, OwnedFd>);
 
 impl Frozen {
-    /// Lets them go on. One that was killed meanwhile does not.
+    /// Lets them continue. A process that was killed in the meantime does not.
     ///
     /// # Errors
     ///
@@ -82,7 +82,7 @@ impl Cluster {
         first_processes(pod).await?.first().copied().context("no container")
     }
 
-    /// Stops every process of every container of `pod`: nothing in it can act, and nobody is told.
+    /// Stops every process of every container of `pod`: nothing in it can act, and nobody is notified.
     ///
     /// # Errors
     ///
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_frozen_stands_still_until_it_is_thawed_or_forgotten() {
+    fn a_frozen_process_stops_until_it_is_thawed_or_dropped() {
         let child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
         for by_drop in [false, true] {
             let mut frozen = Frozen(BTreeMap::new());

@@ -1,7 +1,7 @@
-//! Pods and nodes that cannot reach the API server while they run on.
+//! Pods and nodes that cannot reach the API server while they keep running.
 //!
 //! A pod loses its network as a whole. A node loses the way to the API server, that of its kubelet
-//! and that of its pods, in both directions; everything else goes on, such as the probes.
+//! and that of its pods, in both directions; everything else still works, such as the probes.
 
 use anyhow::{Context as _, Result, bail};
 use k8s_openapi::api::core::v1::Pod;

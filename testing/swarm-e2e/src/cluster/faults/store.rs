@@ -1,4 +1,4 @@
-//! The API server away, and its store set back to an earlier moment.
+//! An API server that is unavailable, and a store that is rolled back to an earlier state.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -38,7 +38,7 @@ impl Cluster {
         self.api_server_ready().await
     }
 
-    /// Starts etcd anew as in production: it syncs what it acknowledges, so that a copy that is made
+    /// Restarts etcd as in production: it syncs what it acknowledges, so that a copy that is made
     /// after it was killed holds all of it.
     ///
     /// # Errors
@@ -66,9 +66,9 @@ impl Cluster {
         Ok(EtcdCopy(copy))
     }
 
-    /// Sets the cluster back to a copy, as the documentation of Kubernetes has it: the API server
-    /// and etcd are stopped, and all other components start anew after them. Pods run on; what they
-    /// did since the copy, the cluster does not know.
+    /// Restores the cluster from a copy, as the Kubernetes documentation describes: the API server and
+    /// etcd are stopped, and all other components are restarted after them. Pods keep running; the
+    /// cluster does not know what they did since the copy.
     ///
     /// # Errors
     ///
@@ -84,7 +84,7 @@ impl Cluster {
         std::fs::rename(&copy, &data).context("the copy cannot take its place")?;
         self.components.restart("etcd")?;
         self.components.restart("apiserver")?;
-        // The others are still down, and that is as it should be.
+        // The other components are still down, as intended.
         until("the API server", SERVING_WITHIN, || boot::answers(self)).await?;
         for name in others {
             self.components.restart(&name)?;

@@ -1,4 +1,4 @@
-//! How long jobs stand still after a worker crashed, or its node fell silent; and how long a worker
+//! How long nobody runs jobs after a worker crashed, or its node fell silent; and how long a worker
 //! that comes up waits for its first job.
 
 use std::collections::BTreeSet;
@@ -10,12 +10,12 @@ use kube::ResourceExt as _;
 use kube::api::ListParams;
 use swarm_adapters_host::runlog::judge::Event;
 
-use super::watches::{Told, Watches};
+use super::watches::{Observed, Watches};
 use crate::figures::Times;
 use crate::output::say;
 use crate::run_log::Moment;
-use crate::stories::session_pool::{LEASE, Policy, SessionPool};
-use crate::story::Context;
+use crate::scenario::Context;
+use crate::scenarios::session_pool::{LEASE, Policy, SessionPool};
 
 const ROUNDS: usize = 10;
 /// Silence takes about a lease each time.
@@ -63,17 +63,17 @@ async fn first_jobs(pool: &mut SessionPool) -> Result<Times> {
         let mark = Moment::now();
         pool.workers = 3;
         pool.apply().await?;
-        let opened = |told: &Told| match told {
-            Told::Lease { session, .. } if !known.contains(session) => Some(session.clone()),
-            Told::Lease { .. } | Told::Ledger(_) | Told::Ended { .. } => None,
+        let opened = |event: &Observed| match event {
+            Observed::Lease { session, .. } if !known.contains(session) => Some(session.clone()),
+            Observed::Lease { .. } | Observed::Ledger(_) | Observed::Ended { .. } => None,
         };
         let (opened, session) = watches.find("a session", mark, WITHIN, opened).await?;
         pool.at_rest().await?;
         let history = pool.history()?;
-        let is_start = |told: &&crate::run_log::Told| {
-            told.event == Event::Start && told.run.session == session
+        let is_start = |line: &&crate::run_log::LogLine| {
+            line.event == Event::Start && line.run.session == session
         };
-        times.extend(history.since(mark).find(is_start).map(|told| told.at.since(opened)));
+        times.extend(history.since(mark).find(is_start).map(|line| line.at.since(opened)));
         pool.workers = 2;
         pool.apply().await?;
         pool.at_rest().await?;
@@ -85,14 +85,16 @@ async fn first_jobs(pool: &mut SessionPool) -> Result<Times> {
 async fn crashes(pool: &SessionPool) -> Result<Times> {
     let mut times = Vec::new();
     for _ in 0..ROUNDS {
-        // A container that has ended once would be told as ended at once: a new pod each time.
+        // A container that has ended once would count as ended at once, so each round has a new pod.
         let pod = pool.pod(0).await?;
         let name = pod.name_any();
         let watches = Watches::start(&pool.context);
         let lost = jobs_of(pool, &name)?;
         let mark = Moment::now();
         pool.context.cluster.kill_containers(&pod).await?;
-        let ended = |told: &Told| matches!(told, Told::Ended { pod } if *pod == name).then_some(());
+        let ended = |event: &Observed| {
+            matches!(event, Observed::Ended { pod } if *pod == name).then_some(())
+        };
         let (seen, ()) = watches.find("the crash", mark, WITHIN, ended).await?;
         pool.begun_anew(mark, "0").await?;
         pool.at_rest().await?;
@@ -128,8 +130,8 @@ fn last_start(pool: &SessionPool, jobs: &BTreeSet<String>, mark: Moment) -> Resu
     let history = pool.history()?;
     let mut last = mark;
     for job in jobs {
-        let mut starts = history.since(mark).filter(|told| told.event == Event::Start);
-        let first = starts.find(|told| told.job == *job);
+        let mut starts = history.since(mark).filter(|line| line.event == Event::Start);
+        let first = starts.find(|line| line.job == *job);
         let Some(first) = first else { anyhow::bail!("{job} was not started again") };
         last = last.max(first.at);
     }

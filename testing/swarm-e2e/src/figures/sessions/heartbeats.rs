@@ -10,12 +10,13 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use swarm_adapters_k8s::session::{SESSION_LABEL, version, written};
 use swarm_core::handover::{Ack, Holder, LeaseTerms, LeaseVersion, LeaseWrite, SessionId};
+use swarm_core::session::Former;
 use tokio::task::JoinSet;
 
 use crate::figures::Times;
 use crate::figures::cpu::{self, COUNTED};
 use crate::output::say;
-use crate::story::Context;
+use crate::scenario::Context;
 
 const SESSIONS: u32 = 1_000;
 
@@ -76,7 +77,7 @@ async fn live(api: &Api<Lease>, n: u32, terms: &LeaseTerms, renewals: &Renewals)
         number += 1;
         let ack = Ack::default();
         let write = LeaseWrite { expected, holder: Holder::Session, number, ack };
-        let object = written(&id, &write, terms, None);
+        let object = written(&id, &write, terms, &Former::default());
         let sent = Instant::now();
         let answer = match expected {
             None => api.create(&PostParams::default(), &object).await,

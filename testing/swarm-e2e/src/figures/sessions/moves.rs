@@ -10,18 +10,18 @@ use serde_json::json;
 use swarm_adapters_host::runlog::judge::{Event, RunName};
 use swarm_adapters_k8s::api::{Swarm, SwarmLedger};
 
-use super::watches::{Told, Watches};
+use super::watches::{Observed, Watches};
 use crate::figures::Times;
 use crate::output::say;
 use crate::run_log::Moment;
-use crate::stories::session_pool::{Policy, SessionPool};
-use crate::story::Context;
+use crate::scenario::Context;
+use crate::scenarios::session_pool::{Policy, SessionPool};
 use crate::until::until;
 
 const MOVES: usize = 200;
 /// How long one move may take.
 const WITHIN: Duration = Duration::from_secs(30);
-/// Between two looks at the run log.
+/// Between two reads of the run log.
 const STEP: Duration = Duration::from_millis(5);
 /// Between two moves, beside a part that differs from move to move: none begins in step with a
 /// renewal.
@@ -86,35 +86,35 @@ async fn one(pool: &SessionPool, watches: &Watches, to: usize) -> Result<Legs> {
     let patch = Patch::Merge(json!({"spec": {"jobs": jobs}}));
     pool.context.api::<Swarm>().patch("moves", &PatchParams::default(), &patch).await?;
     let edited = Moment::now();
-    let since = |told: &Told| releasing(told, &before.session);
+    let since = |event: &Observed| releasing(event, &before.session);
     let (released, since) = watches.find("the release", mark, WITHIN, since).await?;
-    let acked = |told: &Told| match told {
-        Told::Lease { session, revision } if *session == before.session => {
+    let acked = |event: &Observed| match event {
+        Observed::Lease { session, revision } if *session == before.session => {
             (since <= *revision).then_some(())
         }
-        Told::Lease { .. } | Told::Ledger(_) | Told::Ended { .. } => None,
+        Observed::Lease { .. } | Observed::Ledger(_) | Observed::Ended { .. } => None,
     };
     let (acknowledged, ()) = watches.find("the acknowledgement", released, WITHIN, acked).await?;
-    let granted = |told: &Told| is_granted(told, &before.session).then_some(());
+    let granted = |event: &Observed| is_granted(event, &before.session).then_some(());
     let (granted, ()) = watches.find("the grant", released, WITHIN, granted).await?;
     let running = on(pool, to, mark).await?;
     let history = pool.history()?;
-    let mut stops = history.since(mark).filter(|told| told.event == Event::Stop);
-    let stopped = stops.find(|told| told.job == MOVING).map_or(mark, |told| told.at);
+    let mut stops = history.since(mark).filter(|line| line.event == Event::Stop);
+    let stopped = stops.find(|line| line.job == MOVING).map_or(mark, |line| line.at);
     Ok(Legs { edited, released, stopped, acknowledged, granted, running })
 }
 
 /// The revision since which a session is to release the job.
-fn releasing(told: &Told, session: &str) -> Option<u64> {
-    let Told::Ledger(ledger) = told else { return None };
+fn releasing(event: &Observed, session: &str) -> Option<u64> {
+    let Observed::Ledger(ledger) = event else { return None };
     let SwarmLedger { spec, .. } = &**ledger;
     let holder = spec.holdings.holders.iter().find(|holder| holder.session == session)?;
     holder.releasing.get(MOVING).map(|release| release.since)
 }
 
 /// Whether another session than this one was granted the job.
-fn is_granted(told: &Told, before: &str) -> bool {
-    let Told::Ledger(ledger) = told else { return false };
+fn is_granted(event: &Observed, before: &str) -> bool {
+    let Observed::Ledger(ledger) = event else { return false };
     let SwarmLedger { spec, .. } = &**ledger;
     let others = spec.holdings.holders.iter().filter(|holder| holder.session != before);
     others.into_iter().any(|holder| holder.jobs.contains_key(MOVING))
@@ -127,11 +127,11 @@ async fn on(pool: &SessionPool, slot: usize, mark: Moment) -> Result<Moment> {
         loop {
             let history = pool.history().unwrap_or_default();
             let is_it = |run: &RunName| run.worker == worker;
-            if let Ok(told) = history.last_start(MOVING)
-                && mark <= told.at
-                && is_it(&told.run)
+            if let Ok(start) = history.last_start(MOVING)
+                && mark <= start.at
+                && is_it(&start.run)
             {
-                return told.at;
+                return start.at;
             }
             tokio::time::sleep(STEP).await;
         }
@@ -154,7 +154,7 @@ fn print(legs: &[Legs]) {
     row("release seen → acknowledgement seen", &|it| it.acknowledged.since(it.released));
     row("acknowledgement seen → grant seen", &|it| it.granted.since(it.acknowledged));
     row("grant seen → running", &|it| it.running.since(it.granted));
-    row("stopped → running: the job stands still", &|it| it.running.since(it.stopped));
+    row("stopped → running: nobody runs the job", &|it| it.running.since(it.stopped));
     row("release seen → running (budget: 50 ms, 150 ms)", &|it| it.running.since(it.released));
     row("edit acknowledged → running", &|it| it.running.since(it.edited));
 }

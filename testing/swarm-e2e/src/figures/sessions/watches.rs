@@ -1,4 +1,4 @@
-//! What watches have told, each with the moment it arrived.
+//! The events of watches, each with the moment it arrived.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,12 +15,12 @@ use swarm_adapters_k8s::session;
 use tokio::task::JoinHandle;
 
 use crate::run_log::Moment;
-use crate::story::Context;
+use crate::scenario::Context;
 use crate::until::until;
 
 /// One event.
 #[derive(Clone, Debug)]
-pub(super) enum Told {
+pub(super) enum Observed {
     Ledger(Box<SwarmLedger>),
     /// A session acknowledges a revision; 0 when it has none yet.
     Lease {
@@ -33,7 +33,7 @@ pub(super) enum Told {
     },
 }
 
-type Events = Arc<Mutex<Vec<(Moment, Told)>>>;
+type Events = Arc<Mutex<Vec<(Moment, Observed)>>>;
 
 /// Watches of one namespace; they end with this value.
 pub(super) struct Watches {
@@ -44,11 +44,11 @@ pub(super) struct Watches {
 impl Watches {
     pub(super) fn start(context: &Context) -> Self {
         let events = Events::default();
-        let ledger = |it: SwarmLedger| Some(Told::Ledger(Box::new(it)));
+        let ledger = |it: SwarmLedger| Some(Observed::Ledger(Box::new(it)));
         let lease = |it: Lease| {
             let seen = session::seen(&it).ok()?;
             let revision = seen.lease.ack.revision;
-            Some(Told::Lease { session: it.name_any(), revision })
+            Some(Observed::Lease { session: it.name_any(), revision })
         };
         let pod = |it: Pod| {
             let statuses = it.status.clone()?.container_statuses?;
@@ -56,7 +56,7 @@ impl Watches {
                 status.state.as_ref().is_some_and(|state| state.terminated.is_some())
                     || 0 < status.restart_count
             };
-            statuses.iter().any(has_ended).then(|| Told::Ended { pod: it.name_any() })
+            statuses.iter().any(has_ended).then(|| Observed::Ended { pod: it.name_any() })
         };
         let tasks = vec![
             follow(context, &events, ledger),
@@ -72,15 +72,15 @@ impl Watches {
         what: &str,
         mark: Moment,
         within: Duration,
-        find: impl Fn(&Told) -> Option<T>,
+        find: impl Fn(&Observed) -> Option<T>,
     ) -> Result<(Moment, T)> {
         until(what, within, || async { Ok(self.found(mark, &find)) }).await.context("no event")
     }
 
-    fn found<T>(&self, mark: Moment, find: impl Fn(&Told) -> Option<T>) -> Option<(Moment, T)> {
+    fn found<T>(&self, mark: Moment, find: impl Fn(&Observed) -> Option<T>) -> Option<(Moment, T)> {
         let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
         let since = events.iter().filter(|(at, _)| mark <= *at);
-        since.clone().find_map(|(at, told)| Some((*at, find(told)?)))
+        since.clone().find_map(|(at, event)| Some((*at, find(event)?)))
     }
 }
 
@@ -93,7 +93,7 @@ impl Drop for Watches {
 fn follow<K>(
     context: &Context,
     events: &Events,
-    told: impl Fn(K) -> Option<Told> + Send + 'static,
+    to_event: impl Fn(K) -> Option<Observed> + Send + 'static,
 ) -> JoinHandle<()>
 where
     K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
@@ -108,13 +108,13 @@ where
         let mut stream = watcher(api, watcher::Config::default()).boxed();
         while let Some(event) = stream.next().await {
             let at = Moment::now();
-            // One that failed is begun anew by the stream itself.
+            // The stream itself restarts a watch that failed.
             let Ok(watcher::Event::Apply(object) | watcher::Event::InitApply(object)) = event
             else {
                 continue;
             };
-            let told = told(object).map(|told| (at, told));
-            events.lock().unwrap_or_else(PoisonError::into_inner).extend(told);
+            let event = to_event(object).map(|event| (at, event));
+            events.lock().unwrap_or_else(PoisonError::into_inner).extend(event);
         }
     })
 }

@@ -1,0 +1,72 @@
+//! How operator and workers reach the API server. Nothing here sends a request.
+
+use std::path::Path;
+
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::{Client, Config};
+
+/// Two clients of one API server. The one that watches retries on its own; the other sends each
+/// request once, since a retried request could hold up a turn for minutes while the next turn would
+/// see a fresher state.
+#[derive(Clone)]
+pub struct Clients {
+    watching: Client,
+    control: Client,
+}
+
+impl Clients {
+    /// A pair for tests, and for whoever builds clients otherwise. `watching` may retry on its own,
+    /// `control` must not.
+    #[must_use]
+    pub fn new(watching: Client, control: Client) -> Self {
+        Self { watching, control }
+    }
+
+    /// The client that sends each request once.
+    pub(crate) fn control(&self) -> &Client {
+        &self.control
+    }
+
+    /// The client for watches.
+    pub(crate) fn watching(&self) -> &Client {
+        &self.watching
+    }
+
+    /// The default namespace: inside a pod, the namespace of that pod.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        self.control.default_namespace()
+    }
+}
+
+/// Finds the cluster: the one that `kubeconfig` names, else the one this pod runs in, else the one
+/// of the user's kubeconfig. No request is sent.
+///
+/// # Errors
+///
+/// [`ConnectError`] if there is no usable configuration; its source says why.
+pub async fn connect(kubeconfig: Option<&Path>) -> Result<Clients, ConnectError> {
+    let config = match kubeconfig {
+        Some(file) => from_file(file).await.map_err(|error| ConnectError(error.into()))?,
+        None => Config::infer().await.map_err(|error| ConnectError(error.into()))?,
+    };
+    let client = |config: Config| {
+        Client::try_from(config).map_err(|error: kube::Error| ConnectError(error.into()))
+    };
+    let mut no_retry = config.clone();
+    no_retry.default_retry = false;
+    Ok(Clients { watching: client(config)?, control: client(no_retry)? })
+}
+
+async fn from_file(file: &Path) -> Result<Config, KubeconfigError> {
+    let kubeconfig = Kubeconfig::read_from(file)?;
+    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await
+}
+
+/// No usable configuration of an API server was found.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "no Kubernetes API to talk to; run in a pod with a service account, \
+     or name a kubeconfig with --kubeconfig or $KUBECONFIG"
+)]
+pub struct ConnectError(#[source] Box<dyn std::error::Error + Send + Sync>);

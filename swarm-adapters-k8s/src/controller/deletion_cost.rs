@@ -1,0 +1,128 @@
+//! Which pods of a Deployment go first when it gets fewer: those that were emptied. Kubernetes asks an
+//! annotation for it, and does what it says as far as it can.
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::{Value, json};
+use swarm_core::Slot;
+use swarm_core::ports::StoreError;
+
+use super::context::Context;
+use crate::api::Swarm;
+use crate::ledger::bounded;
+use crate::slots::Slots;
+use crate::workload::{Kind, Workload};
+
+/// By this annotation Kubernetes orders the pods of a Deployment: the lowest number goes first.
+pub(super) const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+/// Says that the cost is ours, and which one stood there before; empty if none did.
+const COST_BEFORE: &str = "swarm.k8slab.info/deletion-cost-before";
+/// The lowest cost that Kubernetes takes.
+const LOWEST: &str = "-2147483648";
+
+/// What becomes of the cost of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Price {
+    /// It goes first.
+    Lowest { before: String },
+    /// It costs again what it did.
+    Before(Option<String>),
+}
+
+impl Price {
+    /// What is to be done for a pod in `slot`, if anything. From `end` on slots are emptied; they are
+    /// empty, and fewer pods are asked for, if `is_emptied`.
+    fn of(pod: &Pod, slot: Slot, end: Option<u32>, is_emptied: bool) -> Option<Self> {
+        let annotation = |key| pod.annotations().get(key).map(String::as_str);
+        let is_beyond = end.is_some_and(|end| end <= slot.0);
+        match annotation(COST_BEFORE) {
+            None if is_beyond && is_emptied => {
+                let before = annotation(DELETION_COST).unwrap_or_default().to_owned();
+                Some(Self::Lowest { before })
+            }
+            Some(before) if !is_beyond => {
+                Some(Self::Before(Some(before.to_owned()).filter(|cost| !cost.is_empty())))
+            }
+            None | Some(_) => None,
+        }
+    }
+
+    fn annotations(&self) -> Value {
+        match self {
+            Self::Lowest { before } => json!({DELETION_COST: LOWEST, COST_BEFORE: before}),
+            Self::Before(cost) => json!({DELETION_COST: cost, COST_BEFORE: null}),
+        }
+    }
+}
+
+impl Context {
+    /// Makes the pods that were emptied the first to go, right before `pool` is given fewer
+    /// `replicas`; and takes that back where a pod is meant to stay after all.
+    ///
+    /// # Errors
+    ///
+    /// Also those of single pods: without their annotations nothing is to be scaled.
+    pub(super) async fn set_deletion_cost(
+        &self,
+        swarm: &Swarm,
+        pool: &Workload,
+        slots: &Slots,
+        replicas: Option<u32>,
+    ) -> Result<(), StoreError> {
+        if pool.kind != Kind::Deployment {
+            return Ok(());
+        }
+        let end = swarm.spec.replicas.and_then(|count| u32::try_from(count).ok());
+        let is_emptied = replicas.is_some_and(|count| count < pool.replicas);
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &pool.namespace);
+        for (slot, pod) in &slots.pods {
+            let Some(price) = Price::of(pod, *slot, end, is_emptied) else { continue };
+            let name = pod.name_any();
+            let patch = Patch::Merge(json!({
+                "metadata": {"uid": pod.uid(), "annotations": price.annotations()},
+            }));
+            let params = PatchParams::default();
+            let patched = api.patch_metadata(&name, &params, &patch);
+            match bounded(format!("pod `{name}`"), patched).await {
+                // It is gone.
+                Ok(_) | Err(StoreError::Conflict { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(annotations: &Value) -> Pod {
+        serde_json::from_value(json!({"metadata": {"annotations": annotations}})).unwrap()
+    }
+
+    #[test]
+    fn a_pod_goes_first_once_it_was_emptied_and_not_before() {
+        let plain = pod(&json!({}));
+        assert_eq!(Price::of(&plain, Slot(2), Some(2), false), None);
+        assert_eq!(Price::of(&plain, Slot(1), Some(2), true), None);
+        assert_eq!(Price::of(&plain, Slot(2), None, true), None);
+        let lowest = Price::Lowest { before: String::new() };
+        assert_eq!(Price::of(&plain, Slot(2), Some(2), true), Some(lowest));
+    }
+
+    #[test]
+    fn what_somebody_else_wrote_there_is_put_back() {
+        let theirs = pod(&json!({DELETION_COST: "7"}));
+        let price = Price::of(&theirs, Slot(2), Some(2), true).unwrap();
+        let marked = pod(&price.annotations());
+        assert_eq!(marked.annotations()[DELETION_COST], LOWEST);
+        assert_eq!(Price::of(&marked, Slot(2), Some(2), true), None, "once");
+        let back = Price::Before(Some("7".into()));
+        assert_eq!(Price::of(&marked, Slot(2), Some(3), false), Some(back));
+        let ours = pod(&json!({DELETION_COST: LOWEST, COST_BEFORE: ""}));
+        let back = Price::of(&ours, Slot(2), None, false).unwrap();
+        assert_eq!(back.annotations(), json!({DELETION_COST: null, COST_BEFORE: null}));
+    }
+}

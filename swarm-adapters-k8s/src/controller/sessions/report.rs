@@ -1,0 +1,82 @@
+//! What there is to say to a person about the sessions of a Swarm.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use swarm_core::Ledger;
+use swarm_core::handover::{Cell, LeaseTerms, Policy, SessionId};
+
+use super::super::clock;
+use super::{SessionSummary, Sessions};
+use crate::status::{SessionReport, Unanswered};
+
+/// Since when each session has owed an answer, by the wall clock: for people only.
+pub(super) type Since = BTreeMap<SessionId, Timestamp>;
+
+impl Sessions {
+    /// What there is to say once `ledger` was published.
+    pub(in crate::controller) fn tell(
+        &mut self,
+        ledger: &Ledger,
+        look: SessionSummary,
+        lease: &LeaseTerms,
+        policy: Policy,
+        published: impl Fn(&SessionId) -> Option<u64>,
+    ) -> SessionReport {
+        let mut told = SessionReport {
+            living: look.living,
+            too_long: look.too_long,
+            lease: lease.duration,
+            held_back: look.held_back,
+            is_exclusive: policy == Policy::Exclusive,
+            ..SessionReport::default()
+        };
+        let ages = self.ages.at(clock::now());
+        let mut owed = BTreeMap::<&SessionId, (Duration, usize)>::new();
+        for (job, record) in &ledger.cells.jobs {
+            match &record.cell {
+                Cell::Releasing { session, .. } => {
+                    told.moving += 1;
+                    let (longest, jobs) = owed.entry(session).or_default();
+                    *longest = ages.get(job).copied().unwrap_or_default().max(*longest);
+                    *jobs += 1;
+                }
+                Cell::Done { .. } => told.done += 1,
+                Cell::Quarantined { .. } if record.strikes > 0 => {
+                    told.quarantined.push(job.to_string());
+                }
+                // One without a strike only waits for those of another life of the ledger to stop.
+                Cell::Quarantined { .. } => told.recovering += 1,
+                Cell::Free { .. }
+                | Cell::Granted { .. }
+                | Cell::Hold { .. }
+                | Cell::Everywhere { .. } => {}
+            }
+        }
+        self.told.retain(|session, _| owed.contains_key(session));
+        let slots = ledger.sessions();
+        for (session, (age, jobs)) in owed {
+            if session.is_plain() || age < lease.stop_timeout + lease.renew {
+                continue;
+            }
+            let began = || Timestamp::now().checked_sub(age).unwrap_or_else(|_| Timestamp::now());
+            let since = *self.told.entry(session.clone()).or_insert_with(began);
+            let slot = slots.get(session).copied();
+            let record = slot.and_then(|slot| ledger.slots.get(&slot));
+            let worker = match record.filter(|record| record.session == *session) {
+                Some(record) => record.worker.clone(),
+                None => slot.map_or_else(String::new, |slot| format!("the former of slot {slot}")),
+            };
+            told.unanswered.push(Unanswered { worker, since, jobs });
+        }
+        for record in ledger.slots.values().filter(|record| !record.session.is_plain()) {
+            let watch = self.watches.get(&record.session).filter(|watch| watch.may_renew());
+            let acked = watch.map(|watch| watch.evidence(ledger.cells.incarnation).acked);
+            if acked.is_some_and(|acked| published(&record.session).is_none_or(|it| acked < it)) {
+                told.stale.push(record.worker.clone());
+            }
+        }
+        told
+    }
+}

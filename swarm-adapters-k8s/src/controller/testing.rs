@@ -1,0 +1,149 @@
+//! For unit tests: a context whose caches hold what a test puts there, over an API server that answers
+//! as the test says.
+
+use std::sync::{Arc, Mutex};
+
+use http::{Method, Request, Response};
+use http_body_util::BodyExt as _;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::Client;
+use kube::client::Body;
+use kube::runtime::events::{Recorder, Reporter};
+use kube::runtime::reflector::store;
+use kube::runtime::watcher::Event;
+use prometheus_client::registry::Registry;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::cached::Cache;
+use super::context::{Context, SeenSessions, unpoisoned};
+use super::non_statefulset::NonStatefulSet;
+use super::pools::Pools;
+use super::sessions::{Ended, Leases};
+use super::watches::Caches;
+use super::worker_views::Views;
+use crate::api::Swarm;
+use crate::metrics::Metrics;
+use crate::rollback::Rollbacks;
+
+/// A request as the API server saw it.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) method: Method,
+    /// Without the query.
+    pub(super) path: String,
+    pub(super) body: Value,
+}
+
+impl Asked {
+    /// Whether it is such a request about an object, or a kind, whose path ends so.
+    pub(super) fn is(&self, method: &str, path: &str) -> bool {
+        self.method.as_str() == method && self.path.ends_with(path)
+    }
+}
+
+/// What there is when a test begins.
+#[derive(Default)]
+pub(super) struct World {
+    pub(super) swarms: Vec<Value>,
+    pub(super) sets: Vec<Value>,
+    /// Pods that no StatefulSet makes.
+    pub(super) pods: Vec<Value>,
+}
+
+/// A context, and the requests that were made through it.
+pub(super) struct Scene {
+    pub(super) context: Arc<Context>,
+    asked: Arc<Mutex<Vec<Asked>>>,
+}
+
+impl Scene {
+    /// The requests so far, in order. What is asked from now on comes into the next list.
+    pub(super) fn asked(&self) -> Vec<Asked> {
+        std::mem::take(&mut *unpoisoned(&self.asked))
+    }
+
+    /// A Swarm as the cache has it.
+    pub(super) fn swarm(&self, name: &str) -> Arc<Swarm> {
+        self.context.caches.swarms.get("n", name).unwrap()
+    }
+}
+
+impl World {
+    /// The context, over an API server that answers each request with a code and an object.
+    pub(super) fn with(
+        self,
+        answer: impl Fn(&Asked) -> (u16, Value) + Send + Sync + 'static,
+    ) -> Scene {
+        let asked = Arc::<Mutex<Vec<Asked>>>::default();
+        let client = client(asked.clone(), answer);
+        let (ledgers, mut ledgers_seen) = store();
+        ledgers_seen.apply_watcher_event(&Event::Init);
+        ledgers_seen.apply_watcher_event(&Event::InitDone);
+        let sets = Cache::<StatefulSet>::holding(self.sets.into_iter().map(read));
+        let caches = Caches {
+            swarms: Cache::holding(self.swarms.into_iter().map(read)),
+            pools: Pools {
+                sets,
+                non_statefulset: NonStatefulSet::holding(self.pods.into_iter().map(read)),
+            },
+            pods: Cache::<Pod>::holding([]),
+            views: Cache::<ConfigMap>::holding([]),
+            namespaces: store().0,
+            nodes: store().0,
+            ledgers,
+            sources: Cache::holding([]),
+            rollbacks: Rollbacks::default(),
+        };
+        let seen = SeenSessions {
+            leases: Leases::default(),
+            views: Views::default(),
+            ended: Ended::default(),
+        };
+        let reporter = Reporter { controller: "test".into(), instance: None };
+        let recorder = Recorder::new(client.clone(), reporter);
+        let metrics = Metrics::register(&mut Registry::default());
+        let context =
+            Context::new(client, caches, recorder, metrics, seen, watch::Sender::new(true));
+        Scene { context: Arc::new(context), asked }
+    }
+}
+
+fn read<K: serde::de::DeserializeOwned>(object: Value) -> K {
+    serde_json::from_value(object).unwrap()
+}
+
+fn client(
+    asked: Arc<Mutex<Vec<Asked>>>,
+    answer: impl Fn(&Asked) -> (u16, Value) + Send + Sync + 'static,
+) -> Client {
+    let answer = Arc::new(answer);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (asked, answer) = (asked.clone(), answer.clone());
+        async move {
+            let (head, body) = request.into_parts();
+            let body = body.collect().await?.to_bytes();
+            let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+            let request = Asked { method: head.method, path: head.uri.path().into(), body };
+            let (code, object) = answer(&request);
+            unpoisoned(&asked).push(request);
+            let body = Body::from(serde_json::to_vec(&object).unwrap_or_default());
+            Ok::<_, kube::Error>(Response::builder().status(code).body(body).unwrap())
+        }
+    });
+    Client::new(service, "n")
+}
+
+/// A Swarm in namespace `n` with its finalizer; its UID is its name.
+pub(super) fn swarm(name: &str, spec: &Value) -> Value {
+    json!({
+        "apiVersion": crate::api::API_VERSION,
+        "kind": "Swarm",
+        "metadata": {
+            "name": name, "namespace": "n", "uid": name, "generation": 1, "resourceVersion": "1",
+            "finalizers": [super::finalizer::FINALIZER],
+        },
+        "spec": spec,
+    })
+}

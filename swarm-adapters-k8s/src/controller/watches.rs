@@ -1,0 +1,188 @@
+//! The watches of the operator: the caches that they fill, and which of their changes cause a turn
+//! of which Swarm. What a turn does is not known here.
+
+use std::sync::Arc;
+
+use futures::{Stream, StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
+use kube::core::PartialObjectMeta;
+use kube::runtime::controller::Controller;
+use kube::runtime::reflector::store::WriterDropped;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::{Predicate, PredicateConfig, WatchStreamExt, predicates, watcher};
+use kube::{Client, ResourceExt};
+
+use super::cached::{Cache, Changes, cached};
+use super::context::Context;
+use super::node_health::{self, LedgerMeta, NamespaceMeta};
+use super::non_statefulset;
+use super::pools::{Pools, with_pool};
+use super::{STATEFUL_PODS, Scope, sources};
+use crate::api::Swarm;
+use crate::rollback::Rollbacks;
+use crate::view::{OWNER_ANNOTATION, VIEW_LABEL};
+use crate::workload::Kind;
+
+/// The caches that watches keep.
+pub(super) struct Caches {
+    pub(super) swarms: Cache<Swarm>,
+    pub(super) pools: Pools,
+    /// The pods of StatefulSets.
+    pub(super) pods: Cache<Pod>,
+    pub(super) views: Cache<ConfigMap>,
+    /// Namespaces by name only, where the operator serves them all: those that are going matter.
+    pub(super) namespaces: Store<NamespaceMeta>,
+    /// Nodes by name and taints, where the operator serves all namespaces: those that are lost matter.
+    pub(super) nodes: Store<Node>,
+    /// Ledgers by name and version only: which there are, and which were written by somebody else.
+    pub(super) ledgers: Store<LedgerMeta>,
+    /// All ConfigMaps, by name, labels and version only.
+    pub(super) sources: Cache<PartialObjectMeta<ConfigMap>>,
+    /// Rollbacks of the store that all of them are of.
+    pub(super) rollbacks: Rollbacks,
+}
+
+impl Caches {
+    /// Returns when every cache has its first complete state whose absences are taken for true. For
+    /// that of the Swarms the controller itself waits.
+    ///
+    /// To be awaited by one task only: a second waiter would take the place of the first, which
+    /// would then never wake.
+    pub(super) async fn wait_until_filled(&self) -> Result<(), WriterDropped> {
+        self.pools.sets.store.wait_until_ready().await?;
+        self.pods.store.wait_until_ready().await?;
+        self.views.store.wait_until_ready().await?;
+        self.sources.store.wait_until_ready().await
+    }
+
+    /// Whether the `ConfigMap` that `swarm` names holds a view.
+    pub(super) fn has_view_of(&self, swarm: &Swarm) -> bool {
+        let namespace = swarm.namespace().unwrap_or_default();
+        self.views.get(&namespace, &swarm.view_config_map()).is_some()
+    }
+
+    /// Whether the namespace of `swarm` is known to be on its way out.
+    pub(super) fn is_going(&self, swarm: &Swarm) -> bool {
+        let namespace =
+            self.namespaces.get(&ObjectRef::new(&swarm.namespace().unwrap_or_default()));
+        namespace.is_some_and(|namespace| namespace.metadata.deletion_timestamp.is_some())
+    }
+
+    /// The Swarms one of whose workers runs on `node`. O(pods): nodes change rarely.
+    fn with_worker_on(&self, node: &Node) -> Vec<ObjectRef<Swarm>> {
+        let runs_there = |pod: &Arc<Pod>| {
+            pod.spec.as_ref().is_some_and(|spec| spec.node_name == node.metadata.name)
+        };
+        let pods = [&self.pods.store, &self.pools.non_statefulset.pods.store];
+        let pods = pods.into_iter().flat_map(Store::state).filter(runs_there);
+        pods.flat_map(|pod| self.pools.of_pod(&self.swarms, &pod)).collect()
+    }
+
+    /// The Swarms in `namespace` if that is terminating.
+    fn in_terminating(&self, namespace: &NamespaceMeta) -> Vec<ObjectRef<Swarm>> {
+        if namespace.metadata.deletion_timestamp.is_none() {
+            return Vec::new();
+        }
+        let swarms = self.swarms.store.state().into_iter();
+        let there = swarms.filter(|swarm| swarm.namespace() == namespace.metadata.name);
+        there.map(|swarm| ObjectRef::from_obj(&*swarm)).collect()
+    }
+}
+
+/// The changes that the watches show. Nothing is requested before they are polled.
+pub(super) struct Streams {
+    swarms: Changes<Swarm>,
+    sets: Changes<StatefulSet>,
+    pods: Changes<Pod>,
+    views: Changes<ConfigMap>,
+    sources: Changes<PartialObjectMeta<ConfigMap>>,
+    ledgers: Changes<LedgerMeta>,
+    namespaces: Changes<NamespaceMeta>,
+    nodes: Changes<Node>,
+    non_statefulset: non_statefulset::Streams,
+}
+
+/// The caches of `scope`, and the streams that fill them.
+pub(super) fn begin(scope: &Scope, client: &Client, rollbacks: &Rollbacks) -> (Caches, Streams) {
+    let everything = watcher::Config::default;
+    let (swarms, of_swarms) = cached(scope.api(client), everything(), rollbacks);
+    let (sets, of_sets) = cached(scope.api(client), everything(), rollbacks);
+    let stateful = everything().labels(STATEFUL_PODS);
+    let (pods, of_pods) = cached(scope.api(client), stateful, rollbacks);
+    let (others, of_others) = non_statefulset::non_statefulset(scope, client, rollbacks);
+    let (views, of_views) = cached(scope.api(client), everything().labels(VIEW_LABEL), rollbacks);
+    // Any ConfigMap may be a source of jobs: only names, labels and versions are kept. Content is
+    // fetched where a Swarm asks for it.
+    let (sources, of_sources) = cached(scope.api(client), everything(), rollbacks);
+    let (ledgers, of_ledgers) = node_health::ledgers(scope.api(client), rollbacks);
+    let (namespaces, of_namespaces) = node_health::namespaces(scope, client, rollbacks);
+    let (nodes, of_nodes) = node_health::nodes(scope, client, rollbacks);
+    let pools = Pools { sets, non_statefulset: others };
+    let rollbacks = rollbacks.clone();
+    let caches =
+        Caches { swarms, pools, pods, views, namespaces, nodes, ledgers, sources, rollbacks };
+    let streams = Streams {
+        swarms: of_swarms.boxed(),
+        sets: of_sets.boxed(),
+        pods: of_pods.boxed(),
+        views: of_views.boxed(),
+        sources: of_sources.boxed(),
+        ledgers: of_ledgers,
+        namespaces: of_namespaces,
+        nodes: of_nodes,
+        non_statefulset: of_others,
+    };
+    (caches, streams)
+}
+
+impl Streams {
+    /// Takes out the changes of Swarms that cause a turn. The operator writes the status itself, so
+    /// that must not; finalizers and annotations are not part of the generation.
+    pub(super) fn take_swarms(
+        &mut self,
+    ) -> impl Stream<Item = Result<Swarm, watcher::Error>> + Send + use<> {
+        let swarms = std::mem::replace(&mut self.swarms, stream::empty().boxed());
+        let relevant = predicates::generation.combine(predicates::finalizers);
+        swarms.predicate_filter(relevant, PredicateConfig::default())
+    }
+
+    /// Has every other change cause a turn of each Swarm that it concerns.
+    pub(super) fn trigger(
+        self,
+        controller: Controller<Swarm>,
+        context: &Context,
+    ) -> Controller<Swarm> {
+        let caches = || Arc::clone(&context.caches);
+        let (of_set, of_deployment, of_replica_set) = (caches(), caches(), caches());
+        let (of_pod, of_node, of_namespace) = (caches(), caches(), caches());
+        let (of_ledger, of_source, ended) = (caches(), caches(), context.ended.clone());
+        let others = self.non_statefulset;
+        let pods = stream::select(self.pods, others.pods);
+        let pods = pods.inspect_ok(move |pod| ended.note(pod));
+        controller
+            .watches_stream(self.sets, move |set| {
+                with_pool(&of_set.swarms, Kind::StatefulSet, &set)
+            })
+            .watches_stream(others.deployments, move |deployment| {
+                with_pool(&of_deployment.swarms, Kind::Deployment, &deployment)
+            })
+            .watches_stream(others.replica_sets, move |set| {
+                of_replica_set.pools.of_replica_set(&of_replica_set.swarms, &set)
+            })
+            .watches_stream(pods, move |pod| of_pod.pools.of_pod(&of_pod.swarms, &pod))
+            .watches_stream(self.nodes, move |node| of_node.with_worker_on(&node))
+            .watches_stream(self.namespaces, move |namespace| {
+                of_namespace.in_terminating(&namespace)
+            })
+            .watches_stream(self.ledgers, move |ledger| {
+                let (namespace, name) = (ledger.namespace().unwrap_or_default(), ledger.name_any());
+                of_ledger.pools.of_ledger(&of_ledger.swarms, &namespace, &name)
+            })
+            .watches_stream(self.sources, move |map| sources::with_source(&of_source.swarms, &map))
+            .watches_stream(self.views, |view| {
+                let owner = view.annotations().get(OWNER_ANNOTATION)?;
+                Some(ObjectRef::new(owner).within(view.namespace().as_deref()?))
+            })
+    }
+}

@@ -1,0 +1,165 @@
+//! Whether the operator's own loop makes progress: what `/healthz` answers.
+//!
+//! A controller beats while it polls what triggers its turns, and every turn is known from its start
+//! to its end. Neither waits for the API server: a watch that fails is one more event of the loop, and
+//! every request of a turn ends after ten seconds, whatever becomes of it. So an operator that fails
+//! this check hangs, and only a restart helps; one without an API server passes it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::{Stream, StreamExt, stream};
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+/// How often a controller beats.
+const BEAT: Duration = Duration::from_secs(5);
+/// How long a controller may be without a beat.
+const LOOP_MAX: Duration = Duration::from_mins(1);
+/// How long one turn may take. One of a thousand workers takes seconds; with an API server that needs
+/// most of its ten seconds for every answer it takes minutes.
+const TURN_MAX: Duration = Duration::from_mins(10);
+
+/// The health of one process. Its clones share one state.
+#[derive(Clone, Debug, Default)]
+pub struct Health(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// When each controller beat last, on a monotonic clock.
+    loops: BTreeMap<u64, Instant>,
+    /// The turns under way: of which Swarm, and since when.
+    turns: BTreeMap<u64, (String, Instant)>,
+    last: u64,
+}
+
+impl Health {
+    /// Whether the loop makes progress.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that says what hangs, and for how long.
+    pub fn check(&self) -> Result<(), String> {
+        let (state, now) = (self.state(), Instant::now());
+        for at in state.loops.values() {
+            let silent = now.saturating_duration_since(*at);
+            if LOOP_MAX <= silent {
+                return Err(format!("the controller's loop hangs for {} s", silent.as_secs()));
+            }
+        }
+        for (swarm, since) in state.turns.values() {
+            let takes = now.saturating_duration_since(*since);
+            if TURN_MAX <= takes {
+                return Err(format!("a turn of Swarm `{swarm}` hangs for {} s", takes.as_secs()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The beats of one controller, for as long as the stream is polled and not dropped. It yields
+    /// nothing.
+    pub(crate) fn beats<T>(&self) -> impl Stream<Item = T> + Send + use<T>
+    where
+        T: Send + 'static,
+    {
+        let controller = self.begin(|state, id, now| {
+            state.loops.insert(id, now);
+        });
+        let mut ticks = interval(BEAT);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let beat = async |(controller, mut ticks): (UnderWay, tokio::time::Interval)| {
+            ticks.tick().await;
+            controller.health.state().loops.insert(controller.id, Instant::now());
+            Some((stream::empty(), (controller, ticks)))
+        };
+        stream::unfold((controller, ticks), beat).flatten()
+    }
+
+    /// A turn of this Swarm is under way until the value is dropped.
+    pub(crate) fn turn(&self, namespace: &str, swarm: &str) -> UnderWay {
+        let name = format!("{namespace}/{swarm}");
+        self.begin(|state, id, now| {
+            state.turns.insert(id, (name, now));
+        })
+    }
+
+    fn begin(&self, enter: impl FnOnce(&mut State, u64, Instant)) -> UnderWay {
+        let mut state = self.state();
+        state.last += 1;
+        let id = state.last;
+        enter(&mut state, id, Instant::now());
+        UnderWay { health: self.clone(), id }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Something that has to make progress until this is dropped.
+#[derive(Debug)]
+#[must_use = "it ends when it is dropped"]
+pub(crate) struct UnderWay {
+    health: Health,
+    id: u64,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut state = self.health.state();
+        state.loops.remove(&self.id);
+        state.turns.remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::poll;
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_loop_that_is_not_polled_for_a_minute_hangs() {
+        let health = Health::default();
+        let mut beats = health.beats::<()>().boxed();
+        for _ in 0..100 {
+            advance(BEAT).await;
+            assert!(poll!(beats.next()).is_pending());
+            assert_eq!(health.check(), Ok(()));
+        }
+        advance(LOOP_MAX).await;
+        assert_eq!(health.check(), Err("the controller's loop hangs for 60 s".to_owned()));
+        assert!(poll!(beats.next()).is_pending());
+        assert_eq!(health.check(), Ok(()), "it goes on");
+        advance(LOOP_MAX).await;
+        drop(beats);
+        assert_eq!(health.check(), Ok(()), "it has ended");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_loop_that_is_never_polled_hangs() {
+        let health = Health::default();
+        let beats = health.beats::<()>();
+        advance(LOOP_MAX).await;
+        assert!(health.check().is_err());
+        drop(beats);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_that_does_not_end_hangs_though_others_do() {
+        let health = Health::default();
+        let long = health.turn("n", "stuck");
+        for _ in 0..9 {
+            let other = health.turn("n", "other");
+            advance(Duration::from_mins(1)).await;
+            drop(other);
+            assert_eq!(health.check(), Ok(()));
+        }
+        advance(Duration::from_mins(1)).await;
+        let expected = "a turn of Swarm `n/stuck` hangs for 600 s".to_owned();
+        assert_eq!(health.check(), Err(expected));
+        drop(long);
+        assert_eq!(health.check(), Ok(()));
+    }
+}

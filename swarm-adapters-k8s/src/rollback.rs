@@ -1,0 +1,182 @@
+//! Whether the store behind the API server was rolled back to an older copy, and which watches have
+//! listed everything again since.
+//!
+//! A watch that is resumed names the version it has seen. A store that was rolled back has not come
+//! so far yet, and says nothing until it has: what was undone, and what is written meanwhile, is never
+//! shown to that watch. So whoever finds evidence of a rollback reports it here, every watch then
+//! begins with a list, and no turn is taken before all of them have.
+//!
+//! Evidence is an answer from the store itself that is older than what was seen before. It counts
+//! once: what was seen before the last rollback proves nothing about another one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+/// How many rollbacks were noticed by a moment. What is remembered of the store belongs to one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Epoch(u64);
+
+/// The rollbacks of one API server's store. Its clones share one state.
+#[derive(Clone, Debug, Default)]
+pub struct Rollbacks(Arc<watch::Sender<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    epoch: Epoch,
+    /// The epoch in which each watch last listed everything, by the number of the watch.
+    listed: BTreeMap<u64, Epoch>,
+    registered: u64,
+}
+
+impl Rollbacks {
+    /// The present epoch.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.0.borrow().epoch
+    }
+
+    /// Reports that the store answered with something older than what was seen in the epoch `seen_in`;
+    /// returns whether that is news.
+    ///
+    /// `evidence` is a sentence for the log.
+    pub fn report(&self, seen_in: Epoch, evidence: &str) -> bool {
+        let is_news = self.0.send_if_modified(|state| {
+            let is_news = state.epoch == seen_in;
+            state.epoch.0 += u64::from(is_news);
+            is_news
+        });
+        if is_news {
+            tracing::warn!(evidence, "the API server's store was rolled back; listing everything");
+        }
+        is_news
+    }
+
+    /// Reports a rollback if the store answered with a version of an object that is older than the
+    /// one in which it was `seen` before it was asked; returns whether it is older. A version of 0 is
+    /// none, and proves nothing.
+    pub(crate) fn compare(
+        &self,
+        seen_in: Epoch,
+        seen: u64,
+        answered: u64,
+        object: impl FnOnce() -> String,
+    ) -> bool {
+        let is_older = 0 < answered && answered < seen;
+        if is_older {
+            let object = object();
+            self.report(seen_in, &format!("{object} is at version {answered} and was at {seen}"));
+        }
+        is_older
+    }
+
+    /// The epoch of all that the watches keep; `None` while one of them has not listed everything
+    /// since the last rollback.
+    #[must_use]
+    pub fn listed(&self) -> Option<Epoch> {
+        let state = self.0.borrow();
+        state.listed.values().all(|listed| *listed == state.epoch).then_some(state.epoch)
+    }
+
+    /// Returns once the epoch is another than `epoch`.
+    pub(crate) async fn after(&self, epoch: Epoch) {
+        // The sender lives as long as `self`, so the wait cannot fail.
+        let _ = self.0.subscribe().wait_for(|state| state.epoch != epoch).await;
+    }
+
+    /// Registers a watch that lists in the present epoch for the first time. Until it has, nobody
+    /// reads what it keeps, so nobody waits for it here.
+    pub(crate) fn register(&self) -> Listing {
+        let mut id = 0;
+        self.0.send_modify(|state| {
+            state.registered += 1;
+            id = state.registered;
+            state.listed.insert(id, state.epoch);
+        });
+        Listing { rollbacks: self.clone(), id }
+    }
+}
+
+/// The part of one watch. Turns wait for it until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    rollbacks: Rollbacks,
+    id: u64,
+}
+
+impl Listing {
+    /// A list was completed that began in this epoch.
+    pub(crate) fn done(&self, epoch: Epoch) {
+        self.rollbacks.0.send_if_modified(|state| {
+            let listed = state.listed.entry(self.id).or_default();
+            std::mem::replace(listed, epoch) != epoch
+        });
+    }
+}
+
+impl Drop for Listing {
+    fn drop(&mut self) {
+        self.rollbacks.0.send_modify(|state| {
+            state.listed.remove(&self.id);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn evidence_counts_once() {
+        let rollbacks = Rollbacks::default();
+        let before = rollbacks.epoch();
+        assert!(rollbacks.report(before, "a ledger is older"));
+        assert!(!rollbacks.report(before, "so is another"));
+        let between = rollbacks.epoch();
+        assert!(before < between);
+        assert!(rollbacks.report(between, "and again"));
+    }
+
+    #[test]
+    fn an_answer_is_evidence_only_if_it_is_older_than_what_was_seen() {
+        let rollbacks = Rollbacks::default();
+        let epoch = rollbacks.epoch();
+        let older = |seen, answered| rollbacks.compare(epoch, seen, answered, || "it".to_owned());
+        assert_eq!([older(5, 5), older(5, 6), older(5, 0), older(0, 5)], [false; 4]);
+        assert_eq!(rollbacks.epoch(), epoch);
+        assert!(older(5, 4));
+        assert_ne!(rollbacks.epoch(), epoch);
+    }
+
+    #[test]
+    fn turns_wait_until_every_watch_has_listed_since_the_last_rollback() {
+        let rollbacks = Rollbacks::default();
+        let (one, other) = (rollbacks.register(), rollbacks.register());
+        assert!(rollbacks.listed().is_some());
+        let before = rollbacks.epoch();
+        rollbacks.report(before, "a ledger is older");
+        assert!(rollbacks.listed().is_none());
+        one.done(rollbacks.epoch());
+        other.done(before);
+        assert!(rollbacks.listed().is_none(), "that list began before");
+        drop(other);
+        assert!(rollbacks.listed().is_some(), "one that has ended is waited for no more");
+        let late = rollbacks.register();
+        assert!(rollbacks.listed().is_some(), "it has never listed anything that is past");
+        drop((one, late));
+    }
+
+    #[tokio::test]
+    async fn a_rollback_is_noticed_by_who_waits_for_it() {
+        let rollbacks = Rollbacks::default();
+        let epoch = rollbacks.epoch();
+        let after = rollbacks.after(epoch);
+        tokio::pin!(after);
+        assert!(futures::poll!(after.as_mut()).is_pending());
+        let _listing = rollbacks.register();
+        assert!(futures::poll!(after.as_mut()).is_pending());
+        rollbacks.report(epoch, "a ledger is older");
+        after.await;
+    }
+}

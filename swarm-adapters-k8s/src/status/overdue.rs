@@ -1,0 +1,52 @@
+//! What the status says of plain workers that have not been ready for too long.
+
+use swarm_core::{Overdue, Replication};
+
+use super::{Part, TurnSummary, shortened};
+
+/// The condition, and the reason of the Event.
+pub(crate) const NOT_READY_TOO_LONG: &str = "NotReadyTooLong";
+
+/// The workers that have not been ready for longer than `rebalance.notReadyGrace`, and what becomes
+/// of their jobs; `None` if there are none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NotReadyTooLong {
+    pub(crate) workers: Vec<String>,
+    pub(crate) message: String,
+}
+
+impl NotReadyTooLong {
+    pub(crate) fn of(facts: &TurnSummary<'_>) -> Option<Self> {
+        let TurnSummary { decision, desired, observed, .. } = *facts;
+        let overdue = Overdue::of(desired, observed);
+        let is_planned = decision.waiting.is_none() && desired.replication == Replication::One;
+        if overdue.slots.is_empty() || !is_planned {
+            return None;
+        }
+        let workers = observed.workers.iter().filter(|(slot, _)| overdue.slots.contains(slot));
+        let workers: Vec<_> = workers.map(|(_, seen)| seen.name.clone()).collect();
+        let holders = decision.plan.assignment.iter().map(|(_, slot)| slot);
+        let left = holders.filter(|slot| overdue.slots.contains(slot)).count();
+        let what = match (overdue.is_held, left) {
+            (true, _) => {
+                "so many at once more likely share one fault, such as a readiness probe, so they \
+                 keep their jobs"
+                    .to_owned()
+            }
+            (false, 0) => "other workers have their jobs now".to_owned(),
+            (false, left) => {
+                format!("{left} jobs stay with them until a ready worker can take them")
+            }
+        };
+        let names: Vec<_> = workers.iter().map(String::as_str).collect();
+        let message = format!(
+            "these workers have not been ready for longer than rebalance.notReadyGrace: {}; {what}",
+            shortened(&names)
+        );
+        Some(Self { workers, message })
+    }
+
+    pub(super) fn part(self) -> Part {
+        Part::new(NOT_READY_TOO_LONG, true, NOT_READY_TOO_LONG, self.message)
+    }
+}

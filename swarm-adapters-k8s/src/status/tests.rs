@@ -1,0 +1,124 @@
+use std::time::Duration;
+
+use super::*;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use swarm_core::{Ledger, Slot, WorkerSeen, decide, jobs};
+
+fn observed(presences: &[Presence]) -> Observed {
+    let worker = |(n, presence): (u32, &Presence)| {
+        let name = format!("w-{n}");
+        let session = Some(swarm_core::handover::SessionId::plain(&name));
+        (Slot(n), WorkerSeen { name, presence: *presence, session })
+    };
+    let workers = (0..).zip(presences).map(worker).collect();
+    Observed { workers, workers_desired: presences.len(), ..Observed::default() }
+}
+
+/// The status of a turn on a warm pool, and what each condition says.
+fn status(desired: &Desired, observed: &Observed) -> (SwarmStatus, Vec<String>) {
+    status_with(desired, observed, &SessionReport::default())
+}
+
+fn status_with(
+    desired: &Desired,
+    observed: &Observed,
+    sessions: &SessionReport,
+) -> (SwarmStatus, Vec<String>) {
+    let all = Desired { jobs: jobs(["a", "b"]).unwrap(), ..Desired::default() };
+    let ready = self::observed(&[Presence::Ready; 2]);
+    let ledger = decide(&Ledger::new(1), &all, &ready).ledger;
+    let decision = decide(&ledger, desired, observed);
+    let (pool, refreshed) = (Workload::from(&StatefulSet::default()), Refreshed::default());
+    let (decision, pool, refreshed) = (&decision, &pool, &refreshed);
+    let refusals = &Refusals::default();
+    let facts = TurnSummary { decision, desired, observed, pool, refreshed, sessions, refusals };
+    let status = after_turn(Some(7), None, &facts, &Verdict::of(&facts));
+    let told = status.conditions.iter();
+    let told = told.map(|it| format!("{}={} {}", it.type_, it.status, it.reason)).collect();
+    (status, told)
+}
+
+#[test]
+fn a_worker_that_is_not_ready_for_too_long_has_a_condition_and_its_jobs_move() {
+    let all = Desired { jobs: jobs(["a", "b"]).unwrap(), ..Desired::default() };
+    let late = Presence::NotReady(Duration::from_mins(5));
+    let (status, told) = status(&all, &observed(&[Presence::Ready, late]));
+    let expected = [
+        "Ready=True Settled",
+        "PoolReady=False WorkersMissing",
+        "AllJobsAssigned=True AllAssigned",
+        "Converged=True AllTold",
+        "NotReadyTooLong=True NotReadyTooLong",
+    ];
+    assert_eq!(told, expected);
+    let message = &status.conditions.last().unwrap().message;
+    assert!(message.ends_with("w-1; other workers have their jobs now"), "{message}");
+}
+
+#[test]
+fn a_pause_is_ready_as_long_as_every_job_has_a_worker_that_is() {
+    let paused = Desired { paused: true, jobs: jobs(["a", "b"]).unwrap(), ..Desired::default() };
+    let (_, well) = status(&paused, &observed(&[Presence::Ready; 2]));
+    let expected = [
+        "Ready=True Paused",
+        "PoolReady=True AllWorkersReady",
+        "AllJobsAssigned=True AllAssigned",
+        "Converged=True AllTold",
+    ];
+    assert_eq!(well, expected);
+    let (_, ill) =
+        status(&paused, &observed(&[Presence::Ready, Presence::NotReady(Duration::ZERO)]));
+    assert_eq!(ill[..2], ["Ready=False Paused", "PoolReady=False WorkersMissing"]);
+    let more = Desired { jobs: jobs(["a", "b", "c"]).unwrap(), ..paused };
+    let (_, more) = status(&more, &observed(&[Presence::Ready; 2]));
+    let expected = [
+        "Ready=False Paused",
+        "PoolReady=True AllWorkersReady",
+        "AllJobsAssigned=False JobsUnassigned",
+        "Converged=True AllTold",
+    ];
+    assert_eq!(more, expected);
+}
+
+#[test]
+fn a_swarm_is_not_ready_while_jobs_wait_for_sessions_of_another_life() {
+    let desired = Desired { jobs: jobs(["a", "b"]).unwrap(), ..Desired::default() };
+    let ready = observed(&[Presence::Ready; 2]);
+    let (_, settled) = status(&desired, &ready);
+    assert_eq!(settled[0], "Ready=True Settled");
+    let sessions = SessionReport { recovering: 2, ..SessionReport::default() };
+    let (_, told) = status_with(&desired, &ready, &sessions);
+    assert_eq!(told[..2], ["Ready=False Recovering", "Reconciling=True Recovering"]);
+}
+
+#[test]
+fn jobs_without_a_worker_tell_how_many_workers_would_be_enough() {
+    let names = ["a", "b", "c", "d", "e"];
+    let desired = Desired { jobs: jobs(names).unwrap(), max_jobs: Some(1), ..Desired::default() };
+    let (status, told) = status(&desired, &observed(&[Presence::Ready; 2]));
+    assert_eq!((status.assigned, status.desired_workers), (2, Some(5)));
+    assert_eq!(told[..2], ["Ready=False JobsUnassigned", "Reconciling=True JobsUnassigned"]);
+}
+
+#[test]
+fn a_pool_that_changes_its_size_reconciles() {
+    let desired =
+        Desired { replicas: Some(3), jobs: jobs(["a", "b"]).unwrap(), ..Desired::default() };
+    let (status, told) = status(&desired, &observed(&[Presence::Ready; 2]));
+    let expected =
+        ["Ready=False Scaling", "Reconciling=True Scaling", "PoolReady=False WorkersMissing"];
+    assert_eq!((status.workers_ready, status.workers_desired), (2, 3));
+    assert_eq!(told[..3], expected);
+}
+
+#[test]
+fn a_refusal_keeps_the_counts_and_what_it_does_not_speak_of() {
+    let desired = Desired { jobs: jobs(["a", "b"]).unwrap(), ..Desired::default() };
+    let (before, _) = status(&desired, &observed(&[Presence::Ready; 2]));
+    let verdict = Verdict { reason: Reason::PoolNotFound, message: "gone".into() };
+    let after = after_refusal(Some(8), Some(&before), &verdict);
+    let told = after.conditions.iter().map(|it| format!("{}={}", it.type_, it.status));
+    let expected = ["Ready=False", "Stalled=True", "PoolReady=False", "AllJobsAssigned=True"];
+    assert_eq!(told.take(4).collect::<Vec<_>>(), expected);
+    assert_eq!((after.jobs, after.assigned), (2, 2));
+}

@@ -1,0 +1,20 @@
+//! The operator as it runs, against an API server in memory: facts in, decisions and writes out.
+//!
+//! Each scenario is read as a transcript. How one is written: [`scenario`].
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may say what must be so")]
+
+#[allow(dead_code, reason = "what a scenario may say is more than any one says")]
+mod scenario;
+#[allow(dead_code, reason = "the same")]
+mod transcript;
+#[allow(dead_code, reason = "the same")]
+mod worker;
+
+mod faults;
+mod health;
+mod not_ready;
+mod plain;
+mod refusals;
+mod release;
+mod rollback;
+mod sessions;

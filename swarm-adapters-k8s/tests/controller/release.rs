@@ -1,0 +1,126 @@
+//! A deleted Swarm goes when its workers have stopped, and not before.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use swarm_adapters_k8s::api::Swarm;
+use swarm_apiserver::Verb;
+use swarm_apiserver::fault::{Fault, Rule};
+
+use super::scenario::{LEDGERS, NAMESPACE, SWARMS, Scenario};
+
+const LEDGER: &str = "statefulset.w";
+
+fn plain() -> Value {
+    json!({"pool": {"statefulSet": {"name": "w"}}, "jobs": [{"name": "a"}]})
+}
+
+fn exclusive() -> Value {
+    json!({
+        "pool": {"statefulSet": {"name": "w"}}, "jobs": [{"name": "a"}],
+        "worker": {"protocol": "Session"}, "handover": {"policy": "Exclusive"},
+    })
+}
+
+fn exists(s: &Scenario, swarm: &str) -> bool {
+    s.server.get(SWARMS, NAMESPACE, swarm).is_some()
+}
+
+fn has_ledger(s: &Scenario) -> bool {
+    s.server.get(LEDGERS, NAMESPACE, LEDGER).is_some()
+}
+
+/// A settled pool of one plain worker.
+async fn settled() -> Scenario {
+    let mut s = Scenario::start().await;
+    s.stateful_set("w", 1);
+    s.pod("w-0");
+    s.swarm("s", plain());
+    s.until("it is settled", |s| s.is_settled("s")).await;
+    s
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_release_keeps_the_finalizer_and_is_reported() {
+    let mut s = settled().await;
+    let webhook = "admission webhook \"x\" denied the request: no";
+    let rule = Rule::on(Verb::Update, "swarmledgers");
+    s.server.inject(rule.always(), Fault::Refuse(400, webhook.into()));
+    s.delete::<Swarm>("s").await;
+    s.until("it is reported", |s| s.condition("s", "Ready") == "False/WriteRefused").await;
+    s.pass(Duration::from_mins(5)).await;
+    assert!(exists(&s, "s"), "nobody was told to stop");
+    s.server.heal();
+    s.until("it goes, and its ledger", |s| !exists(s, "s") && !has_ledger(s)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_immutable_view_keeps_a_deleted_swarm() {
+    let mut s = settled().await;
+    s.server.edit("configmaps", NAMESPACE, "s-config", |map| map["immutable"] = json!(true));
+    s.delete::<Swarm>("s").await;
+    s.until("it is reported", |s| s.condition("s", "Ready") == "False/ViewImmutable").await;
+    assert!(exists(&s, "s"), "nobody was told to stop");
+    s.server.remove("configmaps", NAMESPACE, "s-config");
+    s.until("it goes", |s| !exists(s, "s")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_that_is_gone_does_not_release_a_session_without_proof() {
+    let mut s = Scenario::start().await;
+    s.stateful_set("w", 1);
+    s.pod("w-0");
+    let worker = s.worker("w-0");
+    s.swarm("s", exclusive());
+    s.until("it is settled", |s| s.is_settled("s")).await;
+    worker.freeze();
+    // Its pods are left alone, as `kubectl delete --cascade=orphan` does.
+    s.server.remove("statefulsets.apps", NAMESPACE, "w");
+    s.delete::<Swarm>("s").await;
+    s.pass(Duration::from_secs(15)).await;
+    assert!(exists(&s, "s") && has_ledger(&s), "its lease has not run out");
+    s.until("it is waited out", |s| !exists(s, "s") && !has_ledger(s)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_without_the_view_does_not_release_a_session_without_proof() {
+    let mut s = Scenario::start().await;
+    s.stateful_set("w", 1);
+    s.pod("w-0");
+    let worker = s.worker("w-0");
+    s.swarm("s", exclusive());
+    s.until("it is settled", |s| s.is_settled("s")).await;
+    s.kill_operator().await;
+    worker.freeze();
+    s.server.remove("configmaps", NAMESPACE, "s-config");
+    s.delete::<Swarm>("s").await;
+    s.start_operator().await;
+    s.pass(Duration::from_secs(15)).await;
+    assert!(exists(&s, "s") && has_ledger(&s), "its lease has not run out");
+    s.until("it is waited out", |s| !exists(s, "s") && !has_ledger(s)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ledger_has_no_owner_and_is_swept_when_its_swarm_is_gone() {
+    let mut s = settled().await;
+    let ledger = s.server.get(LEDGERS, NAMESPACE, LEDGER).unwrap();
+    assert!(ledger["metadata"]["ownerReferences"].is_null(), "{ledger}");
+    s.server.remove(SWARMS, NAMESPACE, "s");
+    s.until("it is swept", |s| !has_ledger(s)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_swarm_that_was_never_given_anything_goes_at_once() {
+    let mut s = settled().await;
+    s.swarm("second", plain());
+    s.until("it is told", |s| s.condition("second", "Ready") == "False/PoolClaimed").await;
+    let nowhere = json!({"pool": {"statefulSet": {"name": "nobody"}}, "jobs": [{"name": "a"}]});
+    s.swarm("third", nowhere);
+    s.until("it is told", |s| s.condition("third", "Ready") == "False/PoolNotFound").await;
+    s.delete::<Swarm>("second").await;
+    s.delete::<Swarm>("third").await;
+    s.until("both go", |s| !exists(s, "second") && !exists(s, "third")).await;
+    assert!(has_ledger(&s) && exists(&s, "s"), "the first goes on");
+    let views = s.server.get("configmaps", NAMESPACE, "third-config");
+    assert!(views.is_none(), "nothing is made for who goes");
+}

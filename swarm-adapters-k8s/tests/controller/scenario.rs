@@ -1,0 +1,255 @@
+//! One scenario: a server, an operator, facts that a test states, and what the operator wrote.
+//!
+//! ```ignore
+//! #[tokio::test(start_paused = true)]
+//! async fn a_sentence_about_behaviour() {
+//!     let mut s = Scenario::start().await;
+//!     s.stateful_set("w", 1);
+//!     s.pod("w-0");
+//!     s.swarm("s", json!({"pool": {"statefulSet": {"name": "w"}}, "jobs": [{"name": "a"}]}));
+//!     s.until("it is settled", |s| s.is_settled("s")).await;
+//!     insta::assert_snapshot!(s.transcript());
+//! }
+//! ```
+//!
+//! Time is tokio's and paused: it passes when nothing else can happen, so that waiting costs nothing, and
+//! [`Scenario::pass`] lets some pass. Nothing here sleeps in real time, and every wait is bounded.
+
+use std::time::Duration;
+
+use prometheus_client::registry::Registry;
+use serde_json::{Value, json};
+use swarm_adapters_k8s::client::Clients;
+use swarm_adapters_k8s::controller::{self, Scope};
+use swarm_adapters_k8s::health::Health;
+use swarm_adapters_k8s::metrics::Metrics;
+use swarm_apiserver::ApiServer;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+
+use super::transcript::Transcript;
+
+/// The namespace of everything.
+pub(crate) const NAMESPACE: &str = "n";
+/// How long a condition may take, by the scenario's own clock.
+const WITHIN: Duration = Duration::from_mins(5);
+
+/// A Swarm on StatefulSet `w`, with these jobs.
+pub(crate) fn on_w(jobs: &[&str]) -> Value {
+    let jobs: Vec<_> = jobs.iter().map(|name| json!({"name": name})).collect();
+    json!({"pool": {"statefulSet": {"name": "w"}}, "jobs": jobs})
+}
+
+/// Resources as the server names them.
+pub(crate) const SWARMS: &str = "swarms.swarm.k8slab.info";
+pub(crate) const LEDGERS: &str = "swarmledgers.swarm.k8slab.info";
+pub(crate) const VIEWS: &str = "workerviews.swarm.k8slab.info";
+pub(crate) const LEASES: &str = "leases.coordination.k8s.io";
+
+pub(crate) struct Scenario {
+    pub(crate) server: ApiServer,
+    /// Of the operator.
+    pub(crate) health: Health,
+    operator: Option<Operator>,
+    transcript: Transcript,
+}
+
+struct Operator {
+    task: JoinHandle<()>,
+    stop: oneshot::Sender<()>,
+}
+
+impl Scenario {
+    /// A cluster with one node, and an operator that serves all of it.
+    pub(crate) async fn start() -> Self {
+        let mut scenario = Self::without_operator();
+        scenario.start_operator().await;
+        scenario
+    }
+
+    /// The same without an operator.
+    pub(crate) fn without_operator() -> Self {
+        let server = ApiServer::new();
+        server
+            .put(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}));
+        server.put(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node"}}));
+        let (health, transcript) = (Health::default(), Transcript::default());
+        Self { server, health, operator: None, transcript }
+    }
+
+    /// Starts an operator that knows nothing, and waits until its caches are filled.
+    pub(crate) async fn start_operator(&mut self) {
+        let client = self.server.client(NAMESPACE);
+        let metrics = Metrics::register(&mut Registry::default());
+        let (ready, mut is_ready) = watch::channel(false);
+        let (stop, stopped) = oneshot::channel::<()>();
+        let shutdown = async move { drop(stopped.await) };
+        let clients = Clients::new(client.clone(), client);
+        let health = self.health.clone();
+        let run = controller::run(clients, Scope::Cluster, metrics, health, ready, shutdown);
+        let task = tokio::spawn(run);
+        tokio::time::timeout(WITHIN, is_ready.wait_for(|ready| *ready)).await.unwrap().unwrap();
+        self.operator = Some(Operator { task, stop });
+    }
+
+    /// Ends the operator between two turns.
+    pub(crate) async fn stop_operator(&mut self) {
+        let Operator { task, stop } = self.operator.take().unwrap();
+        drop(stop);
+        tokio::time::timeout(WITHIN, task).await.unwrap().unwrap();
+    }
+
+    /// Ends the operator wherever it is.
+    pub(crate) async fn kill_operator(&mut self) {
+        let Operator { task, .. } = self.operator.take().unwrap();
+        task.abort();
+        let _ = task.await;
+    }
+
+    /// Writes a line that says what happens next; what was written before stands above it.
+    pub(crate) fn note(&mut self, what: &str) {
+        self.transcript.take_in(&self.server);
+        self.transcript.note(what);
+    }
+
+    /// A Swarm as its user applies it: new, or with another spec.
+    pub(crate) fn swarm(&mut self, name: &str, spec: Value) {
+        self.note(&format!("apply Swarm {name} {spec}"));
+        if self.server.get(SWARMS, NAMESPACE, name).is_some() {
+            return self.server.edit(SWARMS, NAMESPACE, name, |it| it["spec"] = spec);
+        }
+        let metadata = json!({"name": name, "namespace": NAMESPACE});
+        let api_version = swarm_adapters_k8s::api::API_VERSION;
+        self.server.put(json!({
+            "apiVersion": api_version, "kind": "Swarm", "metadata": metadata, "spec": spec,
+        }));
+    }
+
+    /// Deletes an object as `kubectl delete` does: finalizers hold it.
+    pub(crate) async fn delete<K>(&mut self, name: &str)
+    where
+        K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
+            + Clone
+            + std::fmt::Debug
+            + serde::de::DeserializeOwned,
+    {
+        self.note(&format!("delete {} {name}", K::kind(&())));
+        let api = kube::Api::<K>::namespaced(self.server.client(NAMESPACE), NAMESPACE);
+        api.delete(name, &kube::api::DeleteParams::default()).await.unwrap();
+    }
+
+    /// A StatefulSet with so many replicas; its pods are facts of their own.
+    pub(crate) fn stateful_set(&mut self, name: &str, replicas: u32) {
+        self.note(&format!("StatefulSet {name} has {replicas} replicas"));
+        let labels = json!({"app": name});
+        let spec = json!({
+            "replicas": replicas, "serviceName": name, "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": []}},
+        });
+        self.server.put(json!({
+            "apiVersion": "apps/v1", "kind": "StatefulSet", "spec": spec,
+            "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels},
+            "status": {"replicas": replicas},
+        }));
+    }
+
+    /// A pod of a StatefulSet, which is ready.
+    pub(crate) fn pod(&mut self, name: &str) {
+        self.pod_that_is(name, true);
+    }
+
+    /// A pod of a StatefulSet that is ready or not.
+    pub(crate) fn pod_that_is(&mut self, name: &str, is_ready: bool) {
+        self.note(&format!("pod {name} is {}", if is_ready { "ready" } else { "not ready" }));
+        let (set, ordinal) = name.rsplit_once('-').unwrap();
+        let uid = self.server.get("statefulsets.apps", NAMESPACE, set).unwrap();
+        let owner = json!({
+            "apiVersion": "apps/v1", "kind": "StatefulSet", "name": set, "controller": true,
+            "uid": uid["metadata"]["uid"],
+        });
+        let ready = if is_ready { "True" } else { "False" };
+        let mut pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": name, "namespace": NAMESPACE, "ownerReferences": [owner],
+                "labels": {"app": set, "apps.kubernetes.io/pod-index": ordinal},
+            },
+            "spec": {"nodeName": "node", "containers": []},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]},
+        });
+        if let Some(before) = self.server.get("pods", NAMESPACE, name) {
+            let owners = pod["metadata"]["ownerReferences"].take();
+            pod["metadata"] = before["metadata"].clone();
+            pod["metadata"]["ownerReferences"] = owners;
+        }
+        self.server.put(pod);
+    }
+
+    /// A pod is gone, with its containers.
+    pub(crate) fn pod_ends(&mut self, name: &str) {
+        self.note(&format!("pod {name} ends"));
+        self.server.remove("pods", NAMESPACE, name);
+    }
+
+    /// An object as somebody else writes it.
+    pub(crate) fn put(&mut self, what: &str, object: Value) {
+        self.note(what);
+        self.server.put(object);
+    }
+
+    /// What an object says at a place such as `/data/config.yml`; null where there is none.
+    pub(crate) fn at(&self, resource: &str, name: &str, pointer: &str) -> Value {
+        let found = self.server.get(resource, NAMESPACE, name).unwrap_or_default();
+        found.pointer(pointer).cloned().unwrap_or_default()
+    }
+
+    /// The view of plain workers.
+    pub(crate) fn view(&self, swarm: &str) -> String {
+        let text = self.at("configmaps", &format!("{swarm}-config"), "/data/config.yml");
+        text.as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Waits for a condition, which is asked after every change of what is stored; bounded.
+    pub(crate) async fn until(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) {
+        let server = self.server.clone();
+        let waiting = server.wait_until(|_| is_so(self));
+        if tokio::time::timeout(WITHIN, waiting).await.is_err() {
+            let transcript = self.transcript();
+            panic!("not within {WITHIN:?}: {what}\n{transcript}");
+        }
+    }
+
+    /// Lets time pass, so that everything that is due within it happens.
+    pub(crate) async fn pass(&mut self, time: Duration) {
+        self.note(&format!("{time:?} pass"));
+        tokio::time::sleep(time).await;
+    }
+
+    /// The status of a Swarm; null where there is none.
+    pub(crate) fn status(&self, swarm: &str) -> Value {
+        let found = self.server.get(SWARMS, NAMESPACE, swarm).unwrap_or_default();
+        found["status"].clone()
+    }
+
+    /// The condition of a Swarm as `Status/Reason`.
+    pub(crate) fn condition(&self, swarm: &str, type_: &str) -> String {
+        let swarm = self.server.get(SWARMS, NAMESPACE, swarm).unwrap_or_default();
+        let all = swarm["status"]["conditions"].as_array().into_iter().flatten();
+        let found = all.into_iter().find(|condition| condition["type"] == type_);
+        let text = |field: &str| found.map_or("", |it| it[field].as_str().unwrap_or_default());
+        format!("{}/{}", text("status"), text("reason"))
+    }
+
+    /// Whether the status speaks of the newest spec and says that nothing is left to do.
+    pub(crate) fn is_settled(&self, swarm: &str) -> bool {
+        let found = self.server.get(SWARMS, NAMESPACE, swarm).unwrap_or_default();
+        found["status"]["observedGeneration"] == found["metadata"]["generation"]
+            && self.condition(swarm, "Ready") == "True/Settled"
+    }
+
+    /// What happened since the last call.
+    pub(crate) fn transcript(&mut self) -> String {
+        self.transcript.take_in(&self.server);
+        self.transcript.take()
+    }
+}

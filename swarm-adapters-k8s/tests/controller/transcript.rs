@@ -1,0 +1,135 @@
+//! What an operator wrote, for people to review: what differs between two runs (times, tokens, digests)
+//! is replaced by names that say which is which.
+
+use std::fmt::Write as _;
+
+use jiff::Timestamp;
+use serde_json::Value;
+use swarm_apiserver::{ApiServer, Exchange, changes};
+
+/// Numbers from here on are times in microseconds, or counted from one.
+const LARGE: u64 = 1_000_000_000_000;
+/// Waits from here on, in seconds, are worth a line.
+const LONG: i64 = 5;
+/// So far may be counted from such a number.
+const SPAN: u64 = 100_000;
+
+#[derive(Default)]
+pub(crate) struct Transcript {
+    text: String,
+    /// When something was written last.
+    last: Option<Timestamp>,
+    /// The first of the large numbers that are near each other.
+    large: Vec<u64>,
+}
+
+impl Transcript {
+    /// Takes in what was asked of the server since the last time: writes, and what was refused or lost.
+    pub(crate) fn take_in(&mut self, server: &ApiServer) {
+        for exchange in server.take_exchanges() {
+            let is_news = exchange.verb.writes()
+                || exchange.code.is_none_or(|code| code >= 400 && code != 404);
+            if is_news {
+                self.exchange(&exchange);
+            }
+        }
+    }
+
+    pub(crate) fn note(&mut self, what: &str) {
+        let _ = writeln!(self.text, "{what}");
+    }
+
+    pub(crate) fn take(&mut self) -> String {
+        std::mem::take(&mut self.text)
+    }
+
+    fn exchange(&mut self, exchange: &Exchange) {
+        let before = self.last.replace(exchange.at).unwrap_or(exchange.at);
+        let seconds = exchange.at.duration_since(before).as_secs();
+        if LONG <= seconds {
+            let _ = writeln!(self.text, "  ({seconds} s later)");
+        }
+        let Exchange { resource, code, before, after, .. } = exchange;
+        if resource == "events" {
+            return self.event(after.as_deref());
+        }
+        let answer = match code {
+            Some(200 | 201) => String::new(),
+            Some(code) => format!(" -> {code}"),
+            None => " -> no answer".to_owned(),
+        };
+        let what = self.redacted(&exchange.what());
+        let _ = writeln!(self.text, "  {what}{answer}");
+        if !exchange.has_changed() {
+            return;
+        }
+        if after.is_none() {
+            self.note("    it is gone");
+            return;
+        }
+        for (path, value) in changes(before.as_deref(), after.as_deref()) {
+            if path.ends_with(".observedGeneration") {
+                continue;
+            }
+            let value = value.map_or_else(|| "gone".to_owned(), |value| self.value(&path, &value));
+            let _ = writeln!(self.text, "    {path}: {value}");
+        }
+    }
+
+    fn event(&mut self, event: Option<&Value>) {
+        let Some(event) = event else { return };
+        let text = |field: &str| event[field].as_str().unwrap_or_default();
+        let line = format!("  Event {} {}: {}", text("type"), text("reason"), text("note"));
+        let line = self.redacted(&line);
+        self.note(&line);
+    }
+
+    fn value(&mut self, path: &str, value: &Value) -> String {
+        if path.ends_with("/content") || path.ends_with("Digest") {
+            return "<digest>".to_owned();
+        }
+        match value {
+            Value::String(text) if text.contains('\n') => {
+                let text = self.redacted(text.trim_end());
+                format!("|\n      {}", text.replace('\n', "\n      "))
+            }
+            Value::String(text) => self.redacted(text),
+            value => self.redacted(&value.to_string()),
+        }
+    }
+
+    /// A text without its large numbers: `T` is the first of its kind, and `T+1` the next.
+    fn redacted(&mut self, text: &str) -> String {
+        let mut out = String::new();
+        let mut digits = String::new();
+        for letter in text.chars().chain(std::iter::once('\0')) {
+            if letter.is_ascii_digit() {
+                digits.push(letter);
+                continue;
+            }
+            let number = digits.parse::<u64>().ok().filter(|number| LARGE <= *number);
+            match number {
+                Some(number) => out.push_str(&self.name_of(number)),
+                None => out.push_str(&digits),
+            }
+            digits.clear();
+            out.push(letter);
+        }
+        out.pop();
+        out
+    }
+
+    fn name_of(&mut self, number: u64) -> String {
+        let near = self.large.iter().position(|first| first.abs_diff(number) < SPAN);
+        let place = near.unwrap_or_else(|| {
+            self.large.push(number);
+            self.large.len() - 1
+        });
+        let letter = ["T", "U", "V", "W", "X", "Y", "Z"].get(place).unwrap_or(&"?");
+        match number.checked_sub(self.large[place]) {
+            Some(0) => (*letter).to_owned(),
+            Some(more) => format!("{letter}+{more}"),
+            None => format!("{letter}-{}", self.large[place] - number),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! An honest worker in a session: it renews its Lease and acknowledges every view at once.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use swarm_adapters_k8s::session::written;
+use swarm_apiserver::ApiServer;
+use swarm_core::handover::{Ack, Holder, LeaseTerms, LeaseWrite, SessionId};
+use swarm_core::session::Former;
+use tokio::task::JoinHandle;
+
+use super::scenario::{LEASES, NAMESPACE, Scenario, VIEWS};
+
+/// A worker that runs until it is frozen.
+pub(crate) struct Worker {
+    pub(crate) session: SessionId,
+    task: JoinHandle<()>,
+}
+
+impl Worker {
+    /// It renews no more, and acknowledges nothing.
+    pub(crate) fn freeze(&self) {
+        self.task.abort();
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.freeze();
+    }
+}
+
+impl Scenario {
+    /// A worker begins a session in a pod that is there.
+    pub(crate) fn worker(&mut self, pod: &str) -> Worker {
+        self.note(&format!("pod {pod} begins a session"));
+        let uid = self.at("pods", pod, "/metadata/uid");
+        let session = SessionId::new(uid.as_str().unwrap(), 1);
+        let task = tokio::spawn(run(self.server.clone(), session.clone()));
+        Worker { session, task }
+    }
+
+    /// The jobs that the view of a session names.
+    pub(crate) fn jobs_of(&self, session: &SessionId) -> Vec<String> {
+        let jobs = self.at(VIEWS, &session.to_string(), "/spec/jobs");
+        jobs.as_object().into_iter().flatten().map(|(job, _)| job.clone()).collect()
+    }
+}
+
+/// Writes the Lease whenever the view says anything new, and before it runs out.
+async fn run(server: ApiServer, session: SessionId) {
+    let terms = LeaseTerms::default();
+    let name = session.to_string();
+    for number in 1.. {
+        let view = server.get(VIEWS, NAMESPACE, &name).unwrap_or_default();
+        let position = |view: &Value| {
+            let number = |field: &str| view["spec"][field].as_u64().unwrap_or_default();
+            (number("incarnation"), number("revision"))
+        };
+        let (incarnation, revision) = position(&view);
+        let ack = Ack { incarnation, revision, ..Ack::default() };
+        let write = LeaseWrite { expected: None, holder: Holder::Session, number, ack };
+        let lease = written(&session, &write, &terms, &Former::default());
+        let mut lease = serde_json::to_value(&lease).unwrap();
+        lease["metadata"]["namespace"] = json!(NAMESPACE);
+        server.put(lease);
+        let changes = server.wait_until(|server| {
+            let now = server.get(VIEWS, NAMESPACE, &name).unwrap_or_default();
+            position(&now) != (incarnation, revision)
+        });
+        let _ = tokio::time::timeout(terms.renew.min(Duration::from_secs(4)), changes).await;
+        let holder = server.get(LEASES, NAMESPACE, &name).unwrap_or_default();
+        if holder["spec"]["holderIdentity"] != json!(name) {
+            return;
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! The overseer of one pool: from facts to evidence, revocations and what a turn goes by.
+//!
+//! It decides which fact is a proof, when a session is silent, when it is revoked and waited out,
+//! which session of a pod is the living one, and when a view is news. Adapters translate facts and
+//! carry out effects; they judge nothing. One pool, one process; nothing of it is stored, so an
+//! overseer that begins anew waits longer, never shorter.
+//!
+//! What it must not know: clocks (a [`Moment`] is an argument), stores, Kubernetes.
+//!
+//! ```
+//! use std::time::Duration;
+//! use swarm_core::Ledger;
+//! use swarm_core::handover::*;
+//! use swarm_core::overseer::*;
+//! use swarm_core::session::Former;
+//!
+//! let at = |secs| Moment(Duration::from_secs(secs));
+//! let mut overseer = Overseer::new(LeaseTerms::default());
+//! overseer.note(at(0), &Ledger::new(1));
+//!
+//! // A session renews its Lease once, and then no more.
+//! let session = SessionId::new("pod", 1);
+//! let (version, ack) = (LeaseVersion(1), Ack::default());
+//! let lease = Lease { version, holder: Holder::Session, number: 1, ack };
+//! let (duration, began) = (Duration::from_secs(20), Began::default());
+//! let facts = LeaseFacts { lease, duration, began, former: Former::default() };
+//! overseer.learn(at(0), Fact::Lease(session.clone(), facts));
+//! assert_eq!(overseer.wakes_at(), Some(at(20)));
+//!
+//! // It is silent, so its Lease is to be revoked, at the version that was seen.
+//! let due = overseer.due(at(20), 1, |_| true);
+//! assert_eq!(due, [Effect::Revoke(session.clone(), version)]);
+//! overseer.learn(at(20), Fact::Revocation(session.clone(), version, Answer::Written));
+//! assert!(overseer.due(at(22), 1, |_| true).is_empty());
+//! let ended = Life::Ended(Proof::Fenced);
+//! assert_eq!(overseer.proofs().get(&session).map(|watch| watch.life), Some(ended));
+//! ```
+
+mod facts;
+mod proofs;
+mod publications;
+mod workers;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use facts::{
+    Answer, Began, Containers, Effect, Fact, LeaseFacts, PodFacts, PoolFacts, Protocol, ViewMark,
+    WorkerFacts,
+};
+pub use proofs::{Known, Proofs, Suspicion};
+pub use publications::{Publication, publications};
+
+use crate::handover::{
+    Ages, Brake, Evidence, Health, LeaseTerms, Moment, Policy, Proof, SessionId, Watch,
+};
+use crate::{Desired, Jobs, Ledger, Observed, Position, Slot};
+
+/// What one process knows of one pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Overseer {
+    proofs: Proofs,
+    terms: LeaseTerms,
+    brake: Brake,
+    ages: Ages,
+    noted: Option<Noted>,
+    /// The furthest that this process ever saw the ledger.
+    furthest: Option<Position>,
+    /// Whether the incarnation of the ledger was not observed since it was first noted.
+    is_fresh: bool,
+    /// Since when the pod of a session has been gone.
+    gone: BTreeMap<SessionId, Moment>,
+    /// When a watch or request of this process last failed.
+    failed: Option<Moment>,
+}
+
+/// What the last ledger said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Noted {
+    position: Position,
+    /// The sessions that it names, with their slots.
+    named: BTreeMap<SessionId, Slot>,
+    is_current: bool,
+}
+
+impl Overseer {
+    /// Begins to oversee a pool whose sessions live by `terms`.
+    #[must_use]
+    pub fn new(terms: LeaseTerms) -> Self {
+        Self { terms, ..Self::default() }
+    }
+
+    /// Takes in the terms that the Swarm asks for now. A session that claims a longer Lease is still
+    /// waited out by its own claim.
+    pub fn set_terms(&mut self, terms: LeaseTerms) {
+        self.terms = terms;
+    }
+
+    /// The terms that the Swarm asks for.
+    #[must_use]
+    pub fn terms(&self) -> &LeaseTerms {
+        &self.terms
+    }
+
+    /// What is proved about each session.
+    #[must_use]
+    pub fn proofs(&self) -> &Proofs {
+        &self.proofs
+    }
+
+    /// Takes in what was learned at `now`.
+    pub fn learn(&mut self, now: Moment, fact: Fact) {
+        if fact == Fact::StoreFailed {
+            self.failed = Some(now);
+        }
+        self.proofs.learn(now, fact, &self.terms);
+    }
+
+    /// Takes in the ledger as it was loaded or saved just now.
+    pub fn note(&mut self, now: Moment, ledger: &Ledger) {
+        self.ages.see(now, &ledger.cells);
+        let position = ledger.position();
+        let before = self.noted.as_ref().map(|noted| noted.position);
+        if before.is_none_or(|before| before.incarnation != position.incarnation) {
+            self.is_fresh = true;
+            if before.is_some_and(|before| before < position) {
+                self.proofs.began_incarnation(before);
+            }
+        }
+        let named = ledger.sessions().into_iter();
+        let named = named.map(|(session, slot)| (session.clone(), slot)).collect();
+        self.noted = Some(Noted { position, named, is_current: true });
+        // One that was rolled back is read like any other.
+        self.furthest = self.furthest.max(Some(position));
+    }
+
+    /// Somebody else may have written the ledger since it was noted.
+    pub fn forget_ledger(&mut self) {
+        if let Some(noted) = &mut self.noted {
+            noted.is_current = false;
+        }
+    }
+
+    /// Whether the ledger that was noted last is still the one to go by.
+    #[must_use]
+    pub fn has_ledger(&self) -> bool {
+        self.noted.as_ref().is_some_and(|noted| noted.is_current)
+    }
+
+    /// The sessions that the ledger names.
+    pub fn named(&self) -> impl Iterator<Item = &SessionId> {
+        self.noted.iter().flat_map(|noted| noted.named.keys())
+    }
+
+    /// Forgets sessions that the ledger does not name, and of which the store shows neither a Lease
+    /// nor a view.
+    pub fn forget(&mut self, is_shown: impl Fn(&SessionId) -> bool) {
+        let named = self.noted.as_ref().map(|noted| &noted.named);
+        let is_named = |session: &SessionId| named.is_some_and(|it| it.contains_key(session));
+        let pods: BTreeSet<_> = named.into_iter().flatten().map(|(it, _)| it.pod_uid()).collect();
+        self.proofs.retain(|it| is_named(it) || is_shown(it), |uid| pods.contains(uid));
+    }
+
+    /// What is to be done at `now`: Leases to look up, and Leases to revoke, each at this version
+    /// only. `is_shown` says whether a copy of the store shows the Lease of a session.
+    ///
+    /// Few silent sessions are revoked at once, many only as far as the [brake](Brake) allows. Whoever
+    /// was told of the ledger's present incarnation closes; who does not is revoked, so that its jobs
+    /// do not wait for it.
+    pub fn due(
+        &mut self,
+        now: Moment,
+        unix_time_us: u64,
+        is_shown: impl Fn(&SessionId) -> bool,
+    ) -> Vec<Effect> {
+        self.proofs.settle(now, &self.terms);
+        if self.is_fresh {
+            self.proofs.all_are_elders();
+        }
+        let is_unseen = |session: &&SessionId| {
+            !session.is_plain() && !is_shown(session) && self.proofs.is_open(session) != Some(false)
+        };
+        let told = self.named().chain(self.proofs.viewed());
+        let unseen: BTreeSet<_> = told.filter(is_unseen).cloned().collect();
+        let silent = self.proofs.silent(now, &self.terms);
+        let total = self.proofs.may_renew();
+        let allowed = self.brake.allow(now, &silent, total, self.health(now), &self.terms);
+        let mut due = Vec::new();
+        for session in allowed.difference(&unseen) {
+            let version = self.proofs.suspect(now, session, &self.terms);
+            due.extend(version.map(|version| Effect::Revoke(session.clone(), version)));
+        }
+        if let Some(known) = self.known(unix_time_us) {
+            for session in self.proofs.to_be_ended(known).difference(&unseen) {
+                let version = self.proofs.held_at(session).filter(|_| !allowed.contains(session));
+                due.extend(version.map(|version| Effect::Revoke(session.clone(), version)));
+            }
+        }
+        unseen.into_iter().map(Effect::LookUp).chain(due).collect()
+    }
+
+    /// How this process itself is: whether what seems silent may only be unheard.
+    fn health(&self, now: Moment) -> Health {
+        match self.failed {
+            Some(at) if now.since(at) < self.terms.duration => Health::Poor,
+            Some(_) | None => Health::Good,
+        }
+    }
+
+    /// The ledger that was noted last, to compare claims with.
+    fn known(&self, unix_time_us: u64) -> Option<Known> {
+        let noted = self.noted.as_ref()?;
+        Some(Known { position: noted.position, unix_time_us })
+    }
+
+    /// What a turn about `ledger`, which was [noted](Self::note), goes by at `now`.
+    ///
+    /// O(jobs + sessions · log sessions).
+    pub fn observed(
+        &mut self,
+        now: Moment,
+        ledger: &Ledger,
+        desired: &Desired,
+        pool: PoolFacts,
+    ) -> Observed {
+        let known = Known { position: ledger.position(), unix_time_us: pool.unix_time_us };
+        self.proofs.settle(now, &self.terms);
+        if std::mem::take(&mut self.is_fresh) {
+            self.proofs.all_are_elders();
+        }
+        let evidence = self.evidence(now, ledger, desired.policy, known);
+        let worker = |(slot, facts): (Slot, WorkerFacts)| {
+            let worker = workers::seen(&self.proofs, facts, pool.protocol, known, &self.terms)?;
+            Some((slot, worker))
+        };
+        Observed {
+            workers: pool.workers.into_iter().filter_map(worker).collect(),
+            workers_desired: pool.workers_desired,
+            first_slot: pool.first_slot,
+            watched_for: pool.watched_for,
+            unix_time_us: pool.unix_time_us,
+            since_change: pool.since_change,
+            since_handover: pool.since_handover,
+            evidence,
+            ages: self.ages.at(now),
+            positions: self.positions(now, known),
+        }
+    }
+
+    /// What is known of every session that counts.
+    fn evidence(
+        &mut self,
+        now: Moment,
+        ledger: &Ledger,
+        policy: Policy,
+        known: Known,
+    ) -> BTreeMap<SessionId, Evidence> {
+        let mut evidence = self.proofs.evidence(known);
+        for session in ledger.sessions().into_keys() {
+            // Of a plain worker nothing is asked, unless only a proof will do.
+            if !session.is_plain() || policy == Policy::Exclusive {
+                evidence.entry(session.clone()).or_default();
+            }
+        }
+        self.gone.retain(|session, _| evidence.contains_key(session));
+        for (session, evidence) in &mut evidence {
+            let uid = session.pod_uid();
+            let is_gone = self.proofs.is_gone(now, uid, &self.terms);
+            if !is_gone {
+                self.gone.remove(session);
+                continue;
+            }
+            let since = *self.gone.entry(session.clone()).or_insert(now);
+            evidence.gone_for = Some(now.since(since));
+            // A plain worker has no Lease to be waited out: once its pod is gone, so is it.
+            if session.is_plain() || self.proofs.is_ended_with_its_pod(now, uid, &self.terms) {
+                evidence.ended.get_or_insert(Proof::ProcessEnded);
+            }
+        }
+        evidence
+    }
+
+    /// How far the ledger was, as far as sessions and this process know. Whoever acted on what was
+    /// lost may have gone by now, and still its tokens were given out.
+    fn positions(&self, now: Moment, known: Known) -> BTreeSet<Position> {
+        let mut positions = self.proofs.positions(now, known, &self.terms);
+        positions.extend(self.furthest.filter(|furthest| 0 < furthest.revision));
+        positions
+    }
+
+    /// The living sessions that are given nothing, and why.
+    #[must_use]
+    pub fn suspicions(&self, unix_time_us: u64) -> BTreeMap<SessionId, Suspicion> {
+        let Some(known) = self.known(unix_time_us) else { return BTreeMap::new() };
+        let suspicion = |(session, _): (&SessionId, &Watch)| {
+            let suspicion = self.proofs.suspicion(session, known, &self.terms)?;
+            Some((session.clone(), suspicion))
+        };
+        self.proofs.iter().filter_map(suspicion).collect()
+    }
+
+    /// The views that have to be published once `ledger` was saved, or loaded: never before.
+    ///
+    /// `details` are the jobs with more than a name, by [`details`](crate::session::details).
+    #[must_use]
+    pub fn publications(
+        &self,
+        ledger: &Ledger,
+        details: &Jobs,
+        unix_time_us: u64,
+    ) -> Vec<Publication> {
+        let known = Known { position: ledger.position(), unix_time_us };
+        let others = self.proofs.of_another_incarnation(known).cloned();
+        // One whose Lease was not looked at yet may be there.
+        let can_read = |session: &SessionId| self.proofs.is_open(session) != Some(false);
+        publications(ledger, details, &self.proofs.marks(), others, can_read)
+    }
+
+    /// How many silent sessions are not revoked, since too many are silent at once.
+    #[must_use]
+    pub fn held_back(&self, now: Moment) -> usize {
+        if self.brake.is_engaged() { self.proofs.silent(now, &self.terms).len() } else { 0 }
+    }
+
+    /// Whether the node of some pod is said to be off while a session of it was heard of: to be looked
+    /// at again soon, since silence is no event.
+    #[must_use]
+    pub fn is_in_doubt(&self, now: Moment) -> bool {
+        self.proofs.is_any_doubted(now, &self.terms)
+    }
+
+    /// When the mere passing of time next changes what is proved; `None` if it never does.
+    #[must_use]
+    pub fn wakes_at(&self) -> Option<Moment> {
+        self.proofs.wakes_at(&self.terms)
+    }
+}

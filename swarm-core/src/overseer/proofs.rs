@@ -1,0 +1,458 @@
+//! What is proved about the sessions of one pool, by their Leases, their pods and their successors.
+//!
+//! Nothing here is stored: an observer that restarts begins with nothing, and waits longer, never
+//! shorter. What a session says can concern its own jobs only; see [`Suspicion`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::facts::{Answer, Began, Containers, Fact, LeaseFacts, PodFacts, ViewMark};
+use crate::Position;
+use crate::handover::{
+    Evidence, LeaseTerms, LeaseVersion, Life, Moment, Proof, SessionId, Watch, WatchEffect,
+    WatchEvent,
+};
+use crate::session::Former;
+
+/// By how much the incarnation of a ledger may be ahead of this observer's wall clock.
+const AHEAD_MAX: Duration = Duration::from_mins(5);
+/// A session that missed so many renewals is silent enough for somebody's word that its node is off.
+const RENEWALS_MISSED: u32 = 3;
+
+/// Why a session is given nothing, although it lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Suspicion {
+    /// It claims a longer Lease than the Swarm allows.
+    LongLease(Duration),
+    /// It acknowledges a revision that the ledger never had in this incarnation.
+    UnpublishedRevision,
+    /// It acknowledges an incarnation of the ledger that it cannot have seen. Its Lease is revoked.
+    ForeignIncarnation,
+}
+
+/// What is proved about the sessions of one pool.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Proofs {
+    sessions: BTreeMap<SessionId, Tracked>,
+    /// What the latest view of each session says.
+    views: BTreeMap<SessionId, ViewMark>,
+    pods: BTreeMap<String, PodFacts>,
+}
+
+/// One session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Tracked {
+    watch: Watch,
+    began: Began,
+    /// What it says of the session before it.
+    former: Former,
+    /// Whether its Lease was found missing.
+    is_missing: bool,
+    /// Whether it was there when this observer first saw the present incarnation of the ledger: then
+    /// it may have acted on another one.
+    is_elder: bool,
+    /// Whether the ledger was reset since the session acknowledged more than it had. Once for each
+    /// Lease: an honest session ends then.
+    has_reset: bool,
+}
+
+/// What a session's acknowledgement is worth, compared with the ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Claim {
+    /// Nothing was acknowledged yet.
+    None,
+    /// The ledger has been there.
+    Plausible,
+    /// The ledger has not been there, and may have forgotten it.
+    Lost,
+    /// The ledger cannot have been there.
+    Refused(Suspicion),
+}
+
+/// The ledger as it is compared with what sessions say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Where the ledger is.
+    pub position: Position,
+    /// The wall clock, in microseconds since 1970.
+    pub unix_time_us: u64,
+}
+
+impl Tracked {
+    fn new(watch: Watch, viewed: Option<u64>) -> Self {
+        Self {
+            watch: Watch { viewed, ..watch },
+            began: Began::default(),
+            former: Former::default(),
+            is_missing: false,
+            is_elder: false,
+            has_reset: false,
+        }
+    }
+
+    fn claim(&self, known: Known) -> Claim {
+        let claim = self.watch.ack.position();
+        let ledger = known.position;
+        if claim.revision == 0 {
+            return Claim::None;
+        }
+        if claim.incarnation == ledger.incarnation && claim.revision <= ledger.revision {
+            return Claim::Plausible;
+        }
+        let ahead_us = u64::try_from(AHEAD_MAX.as_micros()).unwrap_or(u64::MAX);
+        let latest = known.unix_time_us.saturating_add(ahead_us).max(ledger.incarnation);
+        let may_be_lost = self.is_elder && !(ledger < claim && self.has_reset);
+        if may_be_lost && claim.incarnation <= latest {
+            Claim::Lost
+        } else if claim.incarnation == ledger.incarnation {
+            Claim::Refused(Suspicion::UnpublishedRevision)
+        } else {
+            Claim::Refused(Suspicion::ForeignIncarnation)
+        }
+    }
+
+    /// Where the ledger was whose view the session acts on, or may act on by now.
+    fn position(&self, known: Known) -> Option<Position> {
+        let viewed = self.watch.viewed.map(|incarnation| Position { incarnation, revision: 0 });
+        match self.claim(known) {
+            Claim::Plausible | Claim::Lost => Some(self.watch.ack.position()),
+            Claim::None | Claim::Refused(_) => viewed,
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        matches!(self.watch.life, Life::Ended(_))
+    }
+
+    /// Whether it may still act, as far as the whole pool waits for it: a Lease that was revoked is
+    /// waited out here by the Swarm's terms, and by its own claim only for its own jobs.
+    fn may_act(&self, now: Moment, terms: &LeaseTerms) -> bool {
+        match self.watch.life {
+            Life::Held { .. } | Life::Revoking { .. } => true,
+            Life::Revoked { since } => now.since(since) < terms.fence_wait(),
+            Life::Ended(_) => false,
+        }
+    }
+
+    /// Orders the sessions of one pod by when they began, as far as that is known.
+    fn age(&self) -> (Began, Moment) {
+        let since = match self.watch.life {
+            Life::Held { since, .. } | Life::Revoking { since, .. } | Life::Revoked { since } => {
+                since
+            }
+            Life::Ended(_) => Moment::default(),
+        };
+        (self.began, since)
+    }
+}
+
+impl Proofs {
+    /// Takes in what was learned at `now`. Of a session that was never seen, only its Lease counts,
+    /// read or found missing. O(log sessions), and O(sessions) for a pod.
+    pub fn learn(&mut self, now: Moment, fact: Fact, terms: &LeaseTerms) {
+        match fact {
+            Fact::Lease(session, facts) => self.see(now, session, facts, terms),
+            Fact::LeaseMissing(session) => {
+                let viewed = self.views.get(&session).map(|mark| mark.incarnation);
+                let missing = || Tracked::new(Watch::missing(now), viewed);
+                let tracked = self.sessions.entry(session).or_insert_with(missing);
+                tracked.is_missing = true;
+                let _ = tracked.watch.step(now, &WatchEvent::Missing, terms);
+            }
+            Fact::Pod(uid, facts) => {
+                // What has terminated never runs again.
+                let has_terminated = self.pods.get(&uid).is_some_and(|pod| pod.has_terminated);
+                let has_terminated = has_terminated || facts.has_terminated;
+                self.pods.insert(uid, PodFacts { has_terminated, ..facts });
+            }
+            Fact::View(session, mark) => self.found_view(session, mark),
+            Fact::Revocation(session, version, answer) => {
+                let event = match answer {
+                    Answer::Written => WatchEvent::RevocationWritten(version),
+                    Answer::Failed => WatchEvent::RevocationFailed,
+                };
+                if let Some(tracked) = self.sessions.get_mut(&session) {
+                    let _ = tracked.watch.step(now, &event, terms);
+                }
+            }
+            Fact::StoreFailed => (),
+        }
+    }
+
+    fn see(&mut self, now: Moment, session: SessionId, facts: LeaseFacts, terms: &LeaseTerms) {
+        let LeaseFacts { lease, duration, began, former } = facts;
+        let viewed = self.views.get(&session).map(|mark| mark.incarnation);
+        let fresh = || Tracked::new(Watch::begin(now, &lease), viewed);
+        let tracked = self.sessions.entry(session).or_insert_with(fresh);
+        tracked.watch.claims(duration);
+        (tracked.began, tracked.former) = (began, former);
+        let _ = tracked.watch.step(now, &WatchEvent::Seen(lease), terms);
+    }
+
+    /// A view of another incarnation stays known: only the session itself can say that it never read
+    /// it.
+    fn found_view(&mut self, session: SessionId, mark: ViewMark) {
+        if let Some(Tracked { watch, .. }) = self.sessions.get_mut(&session) {
+            let known = watch.viewed.unwrap_or(mark.incarnation);
+            watch.viewed = Some(known.min(mark.incarnation));
+        }
+        self.views.insert(session, mark);
+    }
+
+    /// Lets time pass until `now`, and takes in what follows from pods and successors: each is a
+    /// proof that stays true.
+    pub fn settle(&mut self, now: Moment, terms: &LeaseTerms) {
+        let is_over = |session: &SessionId| {
+            self.is_ended_with_its_pod(now, session.pod_uid(), terms)
+                || self.successor(session).is_some()
+        };
+        let over: Vec<_> = self.sessions.keys().filter(|it| is_over(it)).cloned().collect();
+        for session in over {
+            if let Some(tracked) = self.sessions.get_mut(&session) {
+                let _ = tracked.watch.step(now, &WatchEvent::ProcessEnded, terms);
+            }
+        }
+        for tracked in self.sessions.values_mut() {
+            let _ = tracked.watch.step(now, &WatchEvent::Tick, terms);
+        }
+    }
+
+    /// The sessions of one pod, those that have ended among them.
+    fn of_pod(&self, uid: &str) -> impl Iterator<Item = (&SessionId, &Tracked)> + use<'_> {
+        let first = SessionId::plain(uid);
+        let from = self.sessions.range(first.clone()..);
+        from.take_while(move |(session, _)| session.pod_uid() == first.pod_uid())
+    }
+
+    /// The session that proves the end of another one of its pod.
+    ///
+    /// A later session alone proves nothing: it may be another container's, beside the former. It does
+    /// if it names the former as its predecessor, or if the former's container is known to have
+    /// terminated since: there is no other, or all of them were started after the former began.
+    fn successor(&self, former: &SessionId) -> Option<&Tracked> {
+        let began = self.sessions.get(former)?.began;
+        let uid = former.pod_uid();
+        let of_pod = || self.of_pod(uid).map(|(_, tracked)| tracked);
+        let named = of_pod().find(|it| it.former.session.as_ref() == Some(former));
+        let containers = self.pods.get(uid).map(|pod| pod.containers).unwrap_or_default();
+        let has_terminated = match containers {
+            Containers::Unknown => false,
+            Containers::One => true,
+            Containers::AllSince(start) => began.is_before(start),
+        };
+        let later = of_pod().filter(|it| has_terminated && it.began.is_after(began));
+        named.or_else(|| later.min_by_key(|later| later.age()))
+    }
+
+    /// The newest session of a pod that may renew its Lease.
+    pub(super) fn living(&self, uid: &str) -> Option<&SessionId> {
+        let living = self.of_pod(uid).filter(|(_, tracked)| tracked.watch.may_renew());
+        living.max_by_key(|(_, tracked)| tracked.age()).map(|(session, _)| session)
+    }
+
+    /// Whether the Lease of the latest session of a pod was revoked, not merely deleted.
+    pub(super) fn was_revoked(&self, uid: &str) -> bool {
+        let seen = self.of_pod(uid).filter(|(_, tracked)| !tracked.is_missing);
+        let latest = seen.max_by_key(|(_, tracked)| tracked.age());
+        latest.is_some_and(|(_, tracked)| {
+            matches!(tracked.watch.life, Life::Revoked { .. } | Life::Ended(Proof::Fenced))
+        })
+    }
+
+    /// Whether some session of a pod renewed its Lease within the `span` that is asked of it.
+    fn is_heard(&self, now: Moment, uid: &str, span: impl Fn(&Watch) -> Duration) -> bool {
+        self.of_pod(uid).any(|(_, Tracked { watch, .. })| match watch.life {
+            Life::Held { since, .. } | Life::Revoking { since, .. } => {
+                now.since(since) < span(watch)
+            }
+            Life::Revoked { .. } | Life::Ended(_) => false,
+        })
+    }
+
+    /// Whether all processes of a pod have ended. Somebody's word that its node is off is no proof
+    /// against a session that was heard of a moment ago.
+    pub(super) fn is_ended_with_its_pod(&self, now: Moment, uid: &str, terms: &LeaseTerms) -> bool {
+        let Some(pod) = self.pods.get(uid) else { return false };
+        let span = terms.renew.saturating_mul(RENEWALS_MISSED);
+        pod.has_terminated || pod.is_node_off && !self.is_heard(now, uid, |_| span)
+    }
+
+    /// Whether a pod is gone: nothing is to be expected of it, and no session of it renews.
+    pub(super) fn is_gone(&self, now: Moment, uid: &str, terms: &LeaseTerms) -> bool {
+        let is_lost = self.pods.get(uid).is_some_and(|pod| pod.is_lost);
+        let renews = || self.is_heard(now, uid, |watch| watch.claimed(terms));
+        self.is_ended_with_its_pod(now, uid, terms) || is_lost && !renews()
+    }
+
+    /// Whether the node of some pod is said to be off while a session of it was heard of: to be
+    /// looked at again soon, since silence is no event.
+    pub(super) fn is_any_doubted(&self, now: Moment, terms: &LeaseTerms) -> bool {
+        let is_doubted = |(uid, pod): (&String, &PodFacts)| {
+            pod.is_node_off && !self.is_ended_with_its_pod(now, uid, terms)
+        };
+        self.pods.iter().any(is_doubted)
+    }
+
+    /// The sessions that may renew and have not done so for as long as they claim to act.
+    pub(super) fn silent(&self, now: Moment, terms: &LeaseTerms) -> BTreeSet<SessionId> {
+        let is_silent = |watch: &Watch| watch.may_renew() && watch.is_silent(now, terms);
+        let silent = self.sessions.iter().filter(|(_, tracked)| is_silent(&tracked.watch));
+        silent.map(|(session, _)| session.clone()).collect()
+    }
+
+    /// How many sessions may renew.
+    pub(super) fn may_renew(&self) -> usize {
+        self.sessions.values().filter(|tracked| tracked.watch.may_renew()).count()
+    }
+
+    /// Asks for the revocation of a silent session; the version at which its Lease was seen.
+    pub fn suspect(
+        &mut self,
+        now: Moment,
+        session: &SessionId,
+        terms: &LeaseTerms,
+    ) -> Option<LeaseVersion> {
+        let tracked = self.sessions.get_mut(session)?;
+        let asked = tracked.watch.step(now, &WatchEvent::Suspect, terms);
+        asked.map(|WatchEffect::Revoke(version)| version)
+    }
+
+    /// What is proved about every session, compared with the ledger.
+    ///
+    /// An acknowledgement counts only if the ledger has been there. O(sessions · log sessions).
+    #[must_use]
+    pub fn evidence(&self, known: Known) -> BTreeMap<SessionId, Evidence> {
+        let evidence = |(session, tracked): (&SessionId, &Tracked)| {
+            let next = self.successor(session);
+            let evidence = Evidence {
+                culprit: next.and_then(|next| next.former.culprit.clone()),
+                acked: match tracked.claim(known) {
+                    Claim::Plausible => tracked.watch.ack.revision,
+                    Claim::None | Claim::Lost | Claim::Refused(_) => 0,
+                },
+                ..tracked.watch.evidence(known.position.incarnation)
+            };
+            (session.clone(), evidence)
+        };
+        self.sessions.iter().map(evidence).collect()
+    }
+
+    /// How far the ledger was, as far as sessions and their views say that may be believed.
+    ///
+    /// Sessions that have ended count only where they were ahead of the ledger: what it granted then
+    /// is lost, whoever is left.
+    pub(super) fn positions(
+        &self,
+        now: Moment,
+        known: Known,
+        terms: &LeaseTerms,
+    ) -> BTreeSet<Position> {
+        let position = |tracked: &Tracked| {
+            let position = tracked.position(known)?;
+            let counts = if position.incarnation == known.position.incarnation {
+                !tracked.has_ended() || known.position < position
+            } else {
+                tracked.may_act(now, terms)
+            };
+            counts.then_some(position)
+        };
+        self.sessions.values().filter_map(position).collect()
+    }
+
+    /// The sessions that may still act on a view of another incarnation than the ledger's.
+    pub(super) fn of_another_incarnation(&self, known: Known) -> impl Iterator<Item = &SessionId> {
+        let is_other = move |tracked: &Tracked| {
+            let position = tracked.position(known).filter(|_| !tracked.has_ended());
+            position.is_some_and(|it| it.incarnation != known.position.incarnation)
+        };
+        self.sessions.iter().filter(move |(_, it)| is_other(it)).map(|(session, _)| session)
+    }
+
+    /// The sessions whose Leases are revoked although they renew them: those that were told of the
+    /// ledger's present incarnation and act on another, and those that claim one that they cannot
+    /// have seen.
+    pub(super) fn to_be_ended(&self, known: Known) -> BTreeSet<SessionId> {
+        let others = self.of_another_incarnation(known).filter(|session| {
+            let mark = self.views.get(session);
+            mark.is_some_and(|mark| mark.incarnation == known.position.incarnation)
+        });
+        let refused = Claim::Refused(Suspicion::ForeignIncarnation);
+        let foreign = self.sessions.iter().filter(|(_, tracked)| tracked.claim(known) == refused);
+        others.chain(foreign.map(|(session, _)| session)).cloned().collect()
+    }
+
+    /// What the views of sessions say, as far as there are any.
+    pub(super) fn marks(&self) -> BTreeMap<SessionId, Option<ViewMark>> {
+        self.views.iter().map(|(session, mark)| (session.clone(), Some(*mark))).collect()
+    }
+
+    /// The version at which the Lease of a session was seen held.
+    pub(super) fn held_at(&self, session: &SessionId) -> Option<LeaseVersion> {
+        self.sessions.get(session)?.watch.held_at()
+    }
+
+    /// Why a living session is given nothing, if there is a reason.
+    pub(super) fn suspicion(
+        &self,
+        session: &SessionId,
+        known: Known,
+        terms: &LeaseTerms,
+    ) -> Option<Suspicion> {
+        let tracked = self.sessions.get(session).filter(|tracked| tracked.watch.may_renew())?;
+        match tracked.claim(known) {
+            Claim::Refused(suspicion) => Some(suspicion),
+            Claim::None | Claim::Plausible | Claim::Lost => {
+                let claimed = tracked.watch.longest.unwrap_or_default();
+                (terms.duration < claimed).then_some(Suspicion::LongLease(claimed))
+            }
+        }
+    }
+
+    /// The ledger has begun another incarnation: whoever is known by now may have acted on one
+    /// before, and nobody who was ahead of `before` may claim so again.
+    pub(super) fn began_incarnation(&mut self, before: Option<Position>) {
+        for tracked in self.sessions.values_mut() {
+            let claim = tracked.watch.ack.position();
+            tracked.has_reset |= before.is_some_and(|before| before < claim);
+        }
+    }
+
+    /// Whoever is known by now was there when the present incarnation was first seen.
+    pub(super) fn all_are_elders(&mut self) {
+        self.sessions.values_mut().for_each(|tracked| tracked.is_elder = true);
+    }
+
+    /// The sessions that have a view.
+    pub(super) fn viewed(&self) -> impl Iterator<Item = &SessionId> {
+        self.views.keys()
+    }
+
+    /// Whether the Lease of a session is held, as far as is known; `None` if nothing is.
+    pub(super) fn is_open(&self, session: &SessionId) -> Option<bool> {
+        self.sessions.get(session).map(|tracked| tracked.watch.may_renew())
+    }
+
+    /// What is known of one session.
+    #[must_use]
+    pub fn get(&self, session: &SessionId) -> Option<&Watch> {
+        self.sessions.get(session).map(|tracked| &tracked.watch)
+    }
+
+    /// Every session that was seen, with what is known of it.
+    pub fn iter(&self) -> impl Iterator<Item = (&SessionId, &Watch)> {
+        self.sessions.iter().map(|(session, tracked)| (session, &tracked.watch))
+    }
+
+    /// Forgets sessions that nothing refers to any more, and pods that none of them is of.
+    pub fn retain(&mut self, keep: impl Fn(&SessionId) -> bool, keep_pod: impl Fn(&str) -> bool) {
+        self.sessions.retain(|session, _| keep(session));
+        self.views.retain(|session, _| keep(session));
+        self.pods.retain(|uid, _| keep_pod(uid));
+    }
+
+    /// When the mere passing of time next changes something; `None` if it never does.
+    #[must_use]
+    pub fn wakes_at(&self, terms: &LeaseTerms) -> Option<Moment> {
+        self.sessions.values().filter_map(|tracked| tracked.watch.wakes_at(terms)).min()
+    }
+}

@@ -1,0 +1,149 @@
+//! Which views have to be published: those that say anything new to a session that can read it.
+
+use std::collections::BTreeMap;
+
+use super::facts::ViewMark;
+use crate::handover::{SessionId, SessionView};
+use crate::{Jobs, Ledger};
+
+/// A view that is to be published.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Publication {
+    /// What the session is to run.
+    pub view: SessionView,
+    /// What it says, in short.
+    pub mark: ViewMark,
+    /// Whether somebody waits for its session to release a job. These come first.
+    pub is_release: bool,
+}
+
+impl ViewMark {
+    /// What `view` says, in short. `details` are the jobs with more than a name, by
+    /// [`details`](crate::session::details). O(jobs · log details).
+    ///
+    /// ```
+    /// use swarm_core::handover::SessionId;
+    /// use swarm_core::overseer::ViewMark;
+    /// use swarm_core::{Jobs, Ledger};
+    ///
+    /// let view = Ledger::new(7).cells.view(&SessionId::new("pod", 1));
+    /// let mark = ViewMark::of(&view, &Jobs::new());
+    /// assert_eq!((mark.incarnation, mark.revision), (7, 0));
+    /// ```
+    #[must_use]
+    pub fn of(view: &SessionView, details: &Jobs) -> Self {
+        let SessionView { incarnation, revision, .. } = *view;
+        Self { incarnation, revision, digest: view.content_digest(details) }
+    }
+
+    /// Whether a view that says this is to be replaced by one that says `next`. `release` is the
+    /// revision that its session has to acknowledge: a grant that was never published may have been
+    /// released again, and then equal jobs are not enough.
+    fn is_outdated(self, next: Self, release: Option<u64>) -> bool {
+        self.revision < release.unwrap_or_default() || !self.says_the_same(next)
+    }
+
+    /// Whether two views let their session run the same, whatever revisions they follow from.
+    ///
+    /// ```
+    /// use swarm_core::overseer::ViewMark;
+    ///
+    /// let mark = ViewMark { incarnation: 1, revision: 5, digest: 7 };
+    /// assert!(mark.says_the_same(ViewMark { revision: 6, ..mark }));
+    /// assert!(!mark.says_the_same(ViewMark { digest: 8, ..mark }));
+    /// ```
+    #[must_use]
+    pub fn says_the_same(self, other: Self) -> bool {
+        (self.incarnation, self.digest) == (other.incarnation, other.digest)
+    }
+}
+
+/// The views of sessions that have to be published once `ledger` was saved or loaded, releases
+/// first.
+///
+/// `published` are the views that are in the store, `None` for one that cannot be told what it says.
+/// `others` are sessions that may act on another incarnation of the ledger. Only sessions that
+/// `can_read` their views are published to; a plain worker has no view of its own.
+/// O(jobs · log sessions).
+///
+/// ```
+/// use std::collections::BTreeMap;
+/// use swarm_core::overseer::publications;
+/// use swarm_core::{Jobs, Ledger};
+///
+/// let nobody = publications(&Ledger::new(1), &Jobs::new(), &BTreeMap::new(), [], |_| true);
+/// assert!(nobody.is_empty());
+/// ```
+pub fn publications(
+    ledger: &Ledger,
+    details: &Jobs,
+    published: &BTreeMap<SessionId, Option<ViewMark>>,
+    others: impl IntoIterator<Item = SessionId>,
+    can_read: impl Fn(&SessionId) -> bool,
+) -> Vec<Publication> {
+    let mut views = ledger.session_views();
+    let (incarnation, revision) = (ledger.cells.incarnation, ledger.revision());
+    // Nothing is left to run for a session that the ledger does not name any more. It may wait to be
+    // told so, since what all workers run is taken away in this way only. A ledger that has published
+    // nothing yet takes nothing away, but for what another incarnation of it granted.
+    let is_left = |mark: &Option<ViewMark>| {
+        0 < ledger.version || mark.is_some_and(|mark| mark.incarnation != incarnation)
+    };
+    let left = published.iter().filter(|(_, mark)| is_left(mark)).map(|(session, _)| session);
+    for session in left.cloned().chain(others) {
+        let empty = || {
+            let session = session.clone();
+            SessionView { session, incarnation, revision, jobs: BTreeMap::new() }
+        };
+        views.entry(session.clone()).or_insert_with(empty);
+    }
+    let releases = ledger.releases();
+    let news = |(session, view): (SessionId, SessionView)| {
+        if session.is_plain() || !can_read(&session) {
+            return None;
+        }
+        let release = releases.get(&session).copied();
+        let mark = ViewMark::of(&view, details);
+        let known = published.get(&session).copied().flatten();
+        let is_news = known.is_none_or(|known| known.is_outdated(mark, release));
+        is_news.then_some(Publication { view, mark, is_release: release.is_some() })
+    };
+    let mut news: Vec<_> = views.into_iter().filter_map(news).collect();
+    news.sort_by_key(|publication| !publication.is_release);
+    news
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_view_is_left_as_it_is_only_if_its_jobs_are_the_same_and_no_release_waits_for_it() {
+        let says = ViewMark { incarnation: 1, revision: 5, digest: 7 };
+        let next = ViewMark { revision: 9, ..says };
+        assert!(!says.is_outdated(next, None));
+        assert!(!says.is_outdated(next, Some(5)));
+        assert!(says.is_outdated(next, Some(6)));
+        assert!(says.is_outdated(ViewMark { digest: 8, ..next }, None));
+        assert!(says.is_outdated(ViewMark { incarnation: 2, ..next }, None));
+    }
+
+    #[test]
+    fn a_session_that_the_ledger_names_no_more_is_told_once_to_run_nothing() {
+        let (gone, details) = (SessionId::new("pod", 1), Jobs::new());
+        let mut ledger = Ledger::new(1);
+        ledger.cells.revision = 5;
+        let mark = ViewMark { incarnation: 1, revision: 4, digest: u64::MAX };
+        let published = BTreeMap::from([(gone.clone(), Some(mark))]);
+        let news =
+            |ledger: &Ledger, published| publications(ledger, &details, published, [], |_| true);
+        assert_eq!(news(&ledger, &published), [], "it has published nothing yet");
+        ledger.version = 1;
+        let due = news(&ledger, &published);
+        assert_eq!((due.len(), due[0].view.jobs.len(), due[0].view.revision), (1, 0, 5));
+        let published = BTreeMap::from([(gone.clone(), Some(due[0].mark))]);
+        ledger.cells.revision = 6;
+        assert_eq!(news(&ledger, &published), []);
+        assert_eq!(publications(&ledger, &details, &published, [gone], |_| true), []);
+    }
+}

@@ -1,0 +1,63 @@
+//! Who may be given jobs: the workers of a pool, with their sessions in place of their pods.
+
+use std::time::Duration;
+
+use super::facts::{Protocol, WorkerFacts};
+use super::proofs::{Known, Proofs};
+use crate::handover::{LeaseTerms, SessionId};
+use crate::{Presence, WorkerSeen};
+
+/// A session is judged by its lease, so it does not matter for how long.
+const NOT_READY: Presence = Presence::NotReady(Duration::ZERO);
+
+/// How a worker counts; `None` if it does not count any more.
+///
+/// One that cannot be given anything is not ready. One whose Lease was revoked may never answer again
+/// although its pod is there, so its jobs do not wait for it, unless the observer replaces it.
+pub(super) fn seen(
+    proofs: &Proofs,
+    facts: WorkerFacts,
+    protocol: Protocol,
+    known: Known,
+    terms: &LeaseTerms,
+) -> Option<WorkerSeen> {
+    let WorkerFacts { name, presence, pod, is_wanted, is_replaced } = facts;
+    let living = pod.as_deref().and_then(|uid| proofs.living(uid));
+    let Some(living) = living else {
+        return match protocol {
+            Protocol::Plain => {
+                let session = pod.as_deref().map(SessionId::plain);
+                Some(WorkerSeen { name, presence, session })
+            }
+            Protocol::Session => {
+                let was_revoked = pod.is_some_and(|uid| proofs.was_revoked(&uid)) && !is_replaced;
+                let presence = without_session(presence, was_revoked, is_wanted)?;
+                Some(WorkerSeen { name, presence, session: None })
+            }
+        };
+    };
+    if proofs.suspicion(living, known, terms).is_some() {
+        let presence = if presence == Presence::Ready { NOT_READY } else { presence };
+        return Some(WorkerSeen { name, presence, session: None });
+    }
+    let is_draining = proofs.get(living).is_some_and(|watch| watch.ack.is_draining);
+    let presence = match presence {
+        Presence::Leaving(_) => Presence::Draining,
+        Presence::Ready | Presence::NotReady(_) if is_draining => Presence::Draining,
+        Presence::Ready | Presence::NotReady(_) | Presence::Away(_) | Presence::Draining => {
+            presence
+        }
+    };
+    Some(WorkerSeen { name, presence, session: Some(living.clone()) })
+}
+
+/// How a worker counts that cannot run anything now.
+fn without_session(presence: Presence, was_revoked: bool, is_wanted: bool) -> Option<Presence> {
+    match presence {
+        Presence::Ready | Presence::NotReady(_) if was_revoked => Some(Presence::Draining),
+        Presence::Ready | Presence::NotReady(_) => Some(NOT_READY),
+        // Its successor is expected.
+        Presence::Leaving(since) => is_wanted.then_some(Presence::Away(since)),
+        Presence::Away(_) | Presence::Draining => Some(presence),
+    }
+}

@@ -1,0 +1,134 @@
+//! When the ledger is not what sessions know of it: its store was rolled back, or it was lost.
+//!
+//! Who holds what is unknown then, and tokens that were granted may be missing. So the ledger begins
+//! another life, in which nobody holds anything: its tokens begin at the present, and every job
+//! waits until whoever may still run it has stopped. Sessions that learn of the new life stop
+//! everything and close; those that cannot renew their leases any more stop by themselves.
+
+use std::time::Duration;
+
+use super::{Desired, Observed};
+use crate::handover::{Cell, Policy, Record};
+use crate::{Jobs, Ledger, Position, Token};
+
+impl Ledger {
+    /// The first ledger of the life after `known`, the furthest position that anybody knows of. The
+    /// `jobs` and those that stand in it wait for `span`; tokens go on from `unix_time_us`, which is
+    /// more than was ever granted, since a job moves less than once a microsecond.
+    fn anew(&self, jobs: &Jobs, known: Position, unix_time_us: u64, span: Duration) -> Self {
+        let mut next = self.clone();
+        let latest = self.cells.incarnation.max(known.incarnation);
+        next.cells.incarnation = unix_time_us.max(latest.saturating_add(1));
+        next.cells.revision += 1;
+        let floor = Token(unix_time_us).max(self.cells.first_token);
+        next.cells.first_token = floor;
+        for job in jobs.keys() {
+            let cell = Cell::Free { token: floor };
+            let record = || Record { cell, strikes: 0 };
+            next.cells.jobs.entry(job.clone()).or_insert_with(record);
+        }
+        for record in next.cells.jobs.values_mut() {
+            if !matches!(record.cell, Cell::Done { .. }) {
+                record.cell = Cell::Quarantined { span, token: record.cell.token().max(floor) };
+            }
+        }
+        next.former.clear();
+        next.count_publication(self);
+        next
+    }
+}
+
+/// The ledger of another life, if `ledger` is behind what sessions or the operator know of it.
+pub(super) fn reset(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Option<Ledger> {
+    let known = *observed.positions.last()?;
+    // A ledger that was just made knows of nobody, whatever its number.
+    let is_behind = ledger.position() < known || ledger.cells.revision == 0;
+    // At least once, nobody waits for proofs.
+    let span = match desired.policy {
+        Policy::Exclusive => desired.timing.fence_wait,
+        Policy::AtLeastOnce => Duration::ZERO,
+    };
+    is_behind.then(|| ledger.anew(&desired.jobs, known, observed.unix_time_us, span))
+}
+
+/// Whether sessions of another life of the ledger still live, so that nothing may be granted.
+pub(super) fn has_foreign_sessions(
+    ledger: &Ledger,
+    desired: &Desired,
+    observed: &Observed,
+) -> bool {
+    let is_strange = |known: &Position| known.incarnation != ledger.cells.incarnation;
+    desired.policy == Policy::Exclusive && observed.positions.iter().any(is_strange)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+    use crate::handover::SessionId;
+    use crate::{Decision, Presence, Slot, Waiting, WorkerSeen, decide, jobs};
+
+    const START: u64 = 1_790_000_000_000_000;
+
+    fn desired() -> Desired {
+        let policy = Policy::Exclusive;
+        Desired { jobs: jobs(["a", "b"]).unwrap(), policy, ..Desired::default() }
+    }
+
+    fn observed(nonce: u64, positions: impl IntoIterator<Item = Position>) -> Observed {
+        let session = Some(SessionId::new("pod", nonce));
+        let worker = WorkerSeen { name: "w-0".into(), presence: Presence::Ready, session };
+        Observed {
+            workers: [(Slot(0), worker)].into(),
+            workers_desired: 1,
+            unix_time_us: START + 60_000_000,
+            positions: positions.into_iter().collect::<BTreeSet<_>>(),
+            ..Observed::default()
+        }
+    }
+
+    fn holders(decision: &Decision) -> usize {
+        decision.ledger.assignment().iter().count()
+    }
+
+    #[test]
+    fn a_ledger_behind_its_sessions_begins_another_life_in_which_all_jobs_wait() {
+        let desired = desired();
+        let before = decide(&Ledger::new(START), &desired, &observed(1, [])).ledger;
+        let ahead = Position { revision: before.revision() + 1, ..before.position() };
+        assert_eq!(decide(&before, &desired, &observed(1, [before.position()])).ledger, before);
+
+        let decision = decide(&before, &desired, &observed(1, [ahead]));
+        let anew = &decision.ledger;
+        assert_eq!(decision.waiting, Some(Waiting::LedgerReset));
+        assert!(before.position() < anew.position() && before.revision() < anew.revision());
+        assert_eq!(anew.session_views()[&SessionId::new("pod", 1)].jobs, BTreeMap::new());
+        let lowest = anew.cells.jobs.values().map(|record| record.cell.token()).min();
+        assert_eq!(lowest, Some(Token(START + 60_000_000)));
+
+        // The old session still lives: nothing is granted, however long it was waited.
+        let waited = |positions| Observed {
+            ages: anew.cells.jobs.keys().map(|job| (job.clone(), Duration::from_mins(1))).collect(),
+            ..observed(2, positions)
+        };
+        let decision = decide(anew, &desired, &waited(vec![ahead]));
+        assert_eq!((&decision.ledger, decision.waiting), (anew, Some(Waiting::LedgerReset)));
+        // It is gone, and so is whoever nobody knows of.
+        assert_eq!(holders(&decide(anew, &desired, &observed(2, []))), 0, "others may still run");
+        assert_eq!(holders(&decide(anew, &desired, &waited(vec![]))), 2);
+    }
+
+    #[test]
+    fn a_ledger_made_after_a_loss_waits_for_the_sessions_of_the_one_before() {
+        let known = Position { incarnation: START, revision: 9 };
+        let fresh = Ledger::new(START + 50_000_000);
+        let decision = decide(&fresh, &desired(), &observed(1, [known]));
+        assert_eq!(decision.waiting, Some(Waiting::LedgerReset));
+        assert_eq!((decision.ledger.cells.jobs.len(), holders(&decision)), (2, 0));
+
+        let lenient = Desired { policy: Policy::AtLeastOnce, ..desired() };
+        let begun = decide(&fresh, &lenient, &observed(1, [known])).ledger;
+        assert_eq!(holders(&decide(&begun, &lenient, &observed(2, [known]))), 2);
+    }
+}

@@ -1,0 +1,201 @@
+//! The file a user writes, and what it asks for. Every refusal is one sentence that names the file.
+
+use std::error::Error;
+use std::io::Read as _;
+use std::ops::Range;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use swarm_adapters_host::watch::{Contents, FileWatch};
+use swarm_adapters_k8s::convert::Home;
+use swarm_adapters_k8s::manifest::{self, Runner};
+use swarm_core::Desired;
+use swarm_core::handover::LeaseTerms;
+use swarm_worker::RunnerSpec;
+use tokio::task::spawn_blocking;
+use tokio::time::sleep_until;
+
+use super::LocalArgs;
+
+/// The FILE that stands for standard input, as everywhere.
+pub(super) const STANDARD_INPUT: &str = "-";
+
+/// How long an editor may take to write the file in place.
+const GATHER: Duration = Duration::from_millis(20);
+
+/// The largest file that is read.
+const BYTES_MAX: u64 = 64 << 20;
+
+/// The most workers that one machine is asked to run.
+const WORKERS_MAX: u32 = 1_000;
+
+/// What the file asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Wanted {
+    pub(super) name: String,
+    pub(super) desired: Desired,
+    pub(super) slots: Range<u32>,
+    pub(super) worker_name: String,
+    pub(super) runner: RunnerSpec,
+    pub(super) lease: LeaseTerms,
+    /// How long further edits are gathered after one that was acted on at once.
+    pub(super) batch_window: Duration,
+    pub(super) notes: Vec<String>,
+}
+
+impl Wanted {
+    /// How many workers there should be.
+    pub(super) fn workers(&self) -> usize {
+        self.slots.len()
+    }
+}
+
+/// Where it is read from, and what the command line says besides.
+#[derive(Debug)]
+pub(super) struct Input {
+    shown: String,
+    name: Option<String>,
+    workers: Option<u32>,
+    /// `None` for standard input, which is read once.
+    watch: Option<FileWatch>,
+    /// Until when further edits are gathered.
+    quiet_until: Instant,
+}
+
+/// What an edit of the file led to.
+#[derive(Debug)]
+pub(super) enum Edit {
+    /// It asks for this now; noticed then.
+    Good(Box<Wanted>, Instant),
+    /// It makes no sense, and this sentence says why.
+    Bad(String),
+}
+
+impl Input {
+    /// Opens the input and reads it for the first time.
+    pub(super) async fn open(args: &LocalArgs) -> Result<(Self, Wanted), String> {
+        let is_stdin = args.file == Path::new(STANDARD_INPUT);
+        let shown =
+            if is_stdin { "standard input".into() } else { args.file.display().to_string() };
+        let mut watch = (!is_stdin).then(|| FileWatch::follow(&args.file, GATHER, BYTES_MAX));
+        let contents = match &mut watch {
+            Some(watch) => watch.changed().await.contents,
+            None => read_stdin().await,
+        };
+        let input = Self {
+            shown,
+            name: args.name.clone(),
+            workers: args.workers,
+            watch,
+            quiet_until: Instant::now(),
+        };
+        let wanted = input.wanted(&contents)?;
+        Ok((input, wanted))
+    }
+
+    /// Waits for an edit. `current` is what was wanted until then: an edit cannot make another
+    /// Swarm of it.
+    pub(super) async fn edited(&mut self, current: &Wanted) -> Edit {
+        let Some(watch) = &mut self.watch else { return std::future::pending().await };
+        // Edits that follow each other closely are one: only the last of them is looked at.
+        sleep_until(self.quiet_until.into()).await;
+        let found = watch.changed().await;
+        let wanted = self.wanted(&found.contents).and_then(|wanted| self.same(current, wanted));
+        match wanted {
+            Ok(wanted) => {
+                self.quiet_until = Instant::now() + wanted.batch_window;
+                Edit::Good(Box::new(wanted), found.noticed)
+            }
+            Err(sentence) => Edit::Bad(sentence),
+        }
+    }
+
+    /// What `contents` ask for.
+    fn wanted(&self, contents: &Contents) -> Result<Wanted, String> {
+        let wrong = |reason: &str| format!("{}: {reason}", self.shown);
+        let text = match contents {
+            Contents::Text(text) => text,
+            Contents::Missing => return Err(wrong("there is no such file")),
+            Contents::Unreadable(reason) => return Err(wrong(reason)),
+        };
+        let manifest::Manifest {
+            name,
+            desired,
+            replicas,
+            first_slot,
+            worker_name,
+            runner,
+            lease,
+            notes,
+        } = manifest::parse(text, self.name.as_deref(), Home::Machine)
+            .map_err(|error| wrong(&with_causes(&error)))?;
+        let workers = self.workers.or(replicas).ok_or_else(|| {
+            wrong("it does not say how many workers there are; say it with --workers")
+        })?;
+        if WORKERS_MAX < workers {
+            let most = format!("{workers} workers are too many; at most {WORKERS_MAX} run here");
+            return Err(wrong(&most));
+        }
+        // Workers name log files, and Kubernetes would refuse other names as well.
+        if !is_plain(&worker_name) {
+            let name = worker_name.escape_default();
+            return Err(wrong(&format!("`{name}` cannot name workers; use a-z, 0-9, `-` and `.`")));
+        }
+        let slots = first_slot..first_slot.saturating_add(workers);
+        let (runner, batch_window) = (runner_spec(runner), desired.batch_window);
+        Ok(Wanted { name, desired, slots, worker_name, runner, lease, batch_window, notes })
+    }
+
+    /// Refuses an edit that would make the running workers those of another pool.
+    fn same(&self, current: &Wanted, edited: Wanted) -> Result<Wanted, String> {
+        let fixed = [
+            (current.name == edited.name, "the name of the Swarm"),
+            (current.worker_name == edited.worker_name, "the name of its pool"),
+            (current.runner == edited.runner, "spec.worker.runner"),
+            (current.lease == edited.lease, "spec.handover.lease and stopTimeout"),
+            (current.desired.replication == edited.desired.replication, "spec.replication"),
+        ];
+        match fixed.iter().find(|(is_same, _)| !is_same) {
+            None => Ok(edited),
+            Some((_, what)) => Err(format!(
+                "{}: {what} cannot change while it runs; end it and start it again",
+                self.shown
+            )),
+        }
+    }
+}
+
+/// What the manifest calls a runner, as the worker takes it.
+fn runner_spec(runner: Runner) -> RunnerSpec {
+    match runner {
+        Runner::Log => RunnerSpec::Log,
+        Runner::Command(words) => RunnerSpec::Command(words),
+        Runner::Ping { interval, timeout } => RunnerSpec::Ping { interval, timeout },
+    }
+}
+
+async fn read_stdin() -> Contents {
+    let read = || {
+        let mut text = String::new();
+        let length = std::io::stdin().lock().take(BYTES_MAX + 1).read_to_string(&mut text)?;
+        Ok::<_, std::io::Error>((u64::try_from(length).unwrap_or(u64::MAX), text))
+    };
+    match spawn_blocking(read).await {
+        Ok(Ok((length, text))) if length <= BYTES_MAX => Contents::Text(text.into()),
+        Ok(Ok(_)) => Contents::Unreadable(format!("it has more than {BYTES_MAX} bytes")),
+        Ok(Err(error)) => Contents::Unreadable(format!("it cannot be read: {error}")),
+        Err(error) => Contents::Unreadable(error.to_string()),
+    }
+}
+
+/// An error and its causes in one line.
+fn with_causes(error: &(dyn Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |&error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// Whether a name is fit to be part of a path.
+pub(super) fn is_plain(name: &str) -> bool {
+    let is_fit = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
+    name.bytes().all(is_fit) && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+}

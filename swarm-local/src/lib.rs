@@ -1,0 +1,178 @@
+//! `swarm-operator local`: the whole system on this machine, with child processes as workers.
+//!
+//! It decides nothing that the core does not decide: it wires the file stores and the processes to
+//! the same turn that runs on a cluster, and tells a person what came of it.
+
+mod input;
+mod log;
+mod moves;
+mod operate;
+mod outlets;
+mod screen;
+mod sessions;
+mod snapshot;
+mod state;
+mod text;
+mod web;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::Context as _;
+use clap::Args;
+use swarm_adapters_host::http;
+use swarm_adapters_host::metrics::PoolMetrics;
+use swarm_adapters_host::processes::end_leftovers;
+use swarm_adapters_host::sweep::{self, Marker};
+use swarm_adapters_host::terminal;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use input::{Input, STANDARD_INPUT};
+use operate::Operation;
+use outlets::{Outlets, Voice};
+use screen::View;
+use snapshot::Snapshot;
+use state::StateDir;
+
+/// Arguments of `local`.
+#[derive(Clone, Debug, Args)]
+pub struct LocalArgs {
+    /// The manifest that holds the Swarm, followed while it is edited; `-` reads standard input
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Which Swarm of FILE is meant, if it holds several
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// How many workers to run [default: replicas of the Swarm's StatefulSet in FILE]
+    #[arg(long, value_name = "N")]
+    pub workers: Option<u32>,
+    /// Where to keep state and logs [default: ~/.local/state/swarm/NAME, or as XDG says]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Where to serve /healthz, /readyz, /metrics, /api/v1/swarm and /api/v1/jobs: `PORT` of this
+    /// machine, or `IP:PORT`; port 0 takes a free one [default: nowhere]
+    #[arg(long, value_name = "ADDR", value_parser = web::address)]
+    pub listen: Option<SocketAddr>,
+    /// Print lines as things happen, on a terminal too, instead of drawing how the pool stands
+    #[arg(long)]
+    pub plain: bool,
+    /// End with exit code 0 as soon as every job runs where it should
+    #[arg(long)]
+    pub until_settled: bool,
+}
+
+/// When to end without being asked to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Until {
+    Told,
+    Settled,
+}
+
+/// Runs a Swarm on this machine until a signal ends it, or until it is settled. The process's own
+/// program is started again, as `worker run`, for every worker.
+///
+/// # Errors
+///
+/// A sentence for a person, with its causes: the state directory is taken, a store is refused, a
+/// terminal or an address cannot be used. Wrong input is no error but the exit code 2.
+pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
+    let since = Instant::now();
+    let shutdown = CancellationToken::new();
+    cancel_on_signals(&shutdown)?;
+    let (input, wanted) = match Input::open(&args).await {
+        Ok(opened) => opened,
+        Err(sentence) => return Ok(wrong_usage(&sentence)),
+    };
+    let dir = match args.dir.map_or_else(|| state::default_dir(&wanted.name), Ok) {
+        Ok(dir) => dir,
+        Err(sentence) => return Ok(wrong_usage(&sentence)),
+    };
+    let dir = StateDir::claim(&dir)?;
+    log::start(dir.path())
+        .with_context(|| format!("no log can be kept in {}", dir.path().display()))?;
+    let listener = match args.listen {
+        Some(address) => Some(http::listen(address).await?),
+        None => None,
+    };
+    let bound = listener.as_ref().map(tokio::net::TcpListener::local_addr).transpose()?;
+    text::say(&text::opening(&wanted, dir.path(), &args.file, bound));
+    let leftovers = end_leftovers(dir.path()).await;
+    // Jobs outlive worker and guard if all of them were killed at once.
+    let swept = sweep::end_all(&Marker::Dir(dir.path().to_owned())).await;
+    swept.context("it is not known what an earlier run has left behind")?;
+    if 0 < leftovers {
+        let workers = text::counted(leftovers, "worker");
+        text::say(&format!("ended {workers} that an earlier run had left behind"));
+    }
+    let until = if args.until_settled { Until::Settled } else { Until::Told };
+    let snapshots = watch::Sender::<Arc<Snapshot>>::default();
+    let metrics = PoolMetrics::default();
+    let server = listener.map(|listener| {
+        let (snapshots, metrics) = (snapshots.subscribe(), metrics.clone());
+        tokio::spawn(web::serve(listener, snapshots, metrics, shutdown.clone()))
+    });
+    let is_drawn = !args.plain && until == Until::Told && terminal::can_draw();
+    let (view, voice) = viewed(is_drawn, &args.file, &snapshots, &shutdown);
+    let outlets = Outlets { voice, snapshots, metrics };
+    let operation = Operation::start(dir.path(), input, wanted, since, outlets);
+    let outcome = async { operation.await?.run(until, &shutdown).await }.await;
+    shutdown.cancel();
+    let last = match view {
+        Some(view) => view.ended().await,
+        None => Ok(None),
+    };
+    let answered = match server {
+        Some(server) => server.await?.context("the HTTP server failed"),
+        None => Ok(()),
+    };
+    // What went wrong first is what a person needs to know.
+    let code = outcome?;
+    if let Some(last) = last? {
+        text::say(&last);
+    }
+    answered.map(|()| code)
+}
+
+/// Opens the view on the terminal if that is wanted; plain lines where it cannot be had.
+fn viewed(
+    is_drawn: bool,
+    file: &Path,
+    snapshots: &watch::Sender<Arc<Snapshot>>,
+    shutdown: &CancellationToken,
+) -> (Option<View>, Voice) {
+    if !is_drawn {
+        return (None, Voice::Lines);
+    }
+    let file = (file != Path::new(STANDARD_INPUT)).then(|| file.display().to_string());
+    match View::open(file, snapshots.subscribe(), shutdown.clone()) {
+        Ok((view, voice)) => (Some(view), voice),
+        Err(error) => {
+            tracing::warn!(%error, "the terminal cannot be drawn on; printing lines");
+            (None, Voice::Lines)
+        }
+    }
+}
+
+/// Says what is wrong with the input; nothing was started, nothing is on standard output.
+fn wrong_usage(sentence: &str) -> ExitCode {
+    text::complain(sentence);
+    ExitCode::from(2)
+}
+
+/// Cancels `shutdown` when the process is asked to end.
+fn cancel_on_signals(shutdown: &CancellationToken) -> anyhow::Result<()> {
+    for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()] {
+        let mut signals = signal(kind).context("signals cannot be received")?;
+        let shutdown = shutdown.clone();
+        tokio::spawn(async move {
+            signals.recv().await;
+            shutdown.cancel();
+        });
+    }
+    Ok(())
+}

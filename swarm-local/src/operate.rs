@@ -1,0 +1,406 @@
+//! The loop: whatever changes, take a turn; tell a person when everything runs where it should.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::mem::{Discriminant, discriminant};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use swarm_adapters_host::ledger::FileLedgerStore;
+use swarm_adapters_host::pool_views::PoolViews;
+use swarm_adapters_host::processes::{Phase, Processes, WorkerCommand, Workers};
+use swarm_adapters_host::runlog;
+use swarm_core::handover::{Cell, Evidence, LeaseTerms, SessionId};
+use swarm_core::ports::{LedgerStore as _, StoreError};
+use swarm_core::{Assignment, Decision, Ledger, Observed, Presence, Slot, turn};
+use tokio::sync::watch;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::Until;
+use super::input::{Edit, Input, Wanted};
+use super::outlets::Outlets;
+use super::sessions::Sessions;
+use super::snapshot::Snapshot;
+use super::text::{self, Settled};
+
+/// How long to wait before a store that gave no answer is asked again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The name of the run log in the state directory.
+const RUN_LOG: &str = "run.log";
+
+/// How often it is seen to that nothing in the state directory grows without bounds.
+const TIDY: Duration = Duration::from_secs(10);
+
+/// A Swarm that runs on this machine.
+pub(super) struct Operation {
+    input: Input,
+    wanted: Wanted,
+    run_log: PathBuf,
+    ledgers: FileLedgerStore,
+    views: PoolViews,
+    processes: Processes,
+    workers: watch::Receiver<Workers>,
+    sessions: Sessions,
+    outlets: Outlets,
+    /// What the last turn went by; the same again would come to the same.
+    seen: Option<ObservationKey>,
+    /// The ledger that this operator went by when it found another one in the file.
+    known: Option<Ledger>,
+    /// What the last turn decided.
+    decision: Option<Decision>,
+    /// Since when the pool is on its way to what is wanted; `None` while it is settled.
+    unsettled_since: Option<Instant>,
+    /// Who held what when the pool was last settled, for telling what moved.
+    settled: Assignment,
+    /// How many ends of workers were told.
+    deaths_told: BTreeMap<Slot, u32>,
+    /// The complaint about a store that was made last, which is not made again every second.
+    complaint: Option<String>,
+}
+
+/// What a turn depends on, but for what is wanted and for the time.
+type ObservationKey =
+    (Vec<(Slot, Discriminant<Presence>, Option<SessionId>)>, BTreeMap<SessionId, Evidence>);
+
+/// Why the loop waits no longer.
+enum Woken {
+    /// Something was seen that may or may not call for a turn.
+    Looked,
+    /// A turn is due.
+    Due,
+    Edited(Edit),
+    Told,
+}
+
+impl Operation {
+    /// Prepares to run `wanted` with its state in `dir`; the time until the pool is first settled
+    /// is counted from `since`.
+    pub(super) async fn start(
+        dir: &Path,
+        input: Input,
+        wanted: Wanted,
+        since: Instant,
+        outlets: Outlets,
+    ) -> anyhow::Result<Self> {
+        let cannot = || format!("the state directory {} cannot be used", dir.display());
+        let ledgers = FileLedgerStore::open(dir).with_context(cannot)?;
+        let views = PoolViews::open(dir).with_context(cannot)?;
+        views.set_jobs(&wanted.desired.jobs);
+        let sessions = Sessions::open(dir, wanted.lease).with_context(cannot)?;
+        let processes = Processes::open(dir, worker_command(dir, &wanted, sessions.terms())?);
+        let processes = processes.with_context(cannot)?;
+        let settled = ledgers.load().await?.map(|(ledger, _)| ledger.assignment());
+        Ok(Self {
+            workers: processes.watch(),
+            input,
+            wanted,
+            run_log: dir.join(RUN_LOG),
+            ledgers,
+            views,
+            processes,
+            sessions,
+            outlets,
+            seen: None,
+            known: None,
+            decision: None,
+            unsettled_since: Some(since),
+            settled: settled.unwrap_or_default(),
+            deaths_told: BTreeMap::new(),
+            complaint: None,
+        })
+    }
+
+    /// Runs until a signal, or until the pool is settled if that is what is waited for; then ends
+    /// the workers.
+    pub(super) async fn run(
+        mut self,
+        until: Until,
+        shutdown: &CancellationToken,
+    ) -> anyhow::Result<ExitCode> {
+        let outcome = self.follow(until, shutdown).await;
+        let (since, workers) = (Instant::now(), self.workers.borrow().len());
+        self.processes.end().await;
+        self.outlets.voice.say(&text::ending(workers, since.elapsed()));
+        if until == Until::Settled && outcome.is_ok() && self.unsettled_since.is_some() {
+            anyhow::bail!("ended by a signal before the pool was settled");
+        }
+        outcome.map(|()| ExitCode::SUCCESS)
+    }
+
+    async fn follow(&mut self, until: Until, shutdown: &CancellationToken) -> anyhow::Result<()> {
+        let mut recheck_at = Some(Instant::now());
+        let mut tidy_at = Instant::now() + TIDY;
+        while !shutdown.is_cancelled() {
+            if tidy_at <= Instant::now() {
+                tidy_at = Instant::now() + TIDY;
+                self.tidy();
+            }
+            self.fill_slots();
+            let is_new = self.workers.has_changed().unwrap_or(true);
+            let workers = self.workers.borrow_and_update().clone();
+            self.tell_deaths(&workers);
+            self.sessions.revoke_silent(&self.processes, &workers, &self.outlets.voice);
+            let due = recheck_at.is_some_and(|at| at <= Instant::now());
+            let turned = self.turn_if_needed(&workers, due).await?;
+            if let Some(recheck_in) = turned {
+                recheck_at = recheck_in.map(|recheck_in| Instant::now() + recheck_in);
+            }
+            if turned.is_some() || is_new || self.unsettled_since.is_some() {
+                self.tell(&workers);
+            }
+            if until == Until::Settled && self.unsettled_since.is_none() {
+                return Ok(());
+            }
+            match self.wait(recheck_at, shutdown).await {
+                Woken::Looked => {}
+                Woken::Due => recheck_at = Some(Instant::now()),
+                Woken::Edited(Edit::Good(wanted, noticed)) => {
+                    self.wanted = *wanted;
+                    self.views.set_jobs(&self.wanted.desired.jobs);
+                    self.unsettled_since.get_or_insert(noticed);
+                    recheck_at = Some(Instant::now());
+                }
+                Woken::Edited(Edit::Bad(sentence)) => {
+                    self.outlets.voice.complain(&format!("{sentence}; the last good state stays"));
+                }
+                Woken::Told => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a turn if one is `due` or something was seen that the last one did not go by. Returns
+    /// after which time the next one is due, if one was taken.
+    async fn turn_if_needed(
+        &mut self,
+        workers: &Workers,
+        due: bool,
+    ) -> anyhow::Result<Option<Option<Duration>>> {
+        let ledger = match self.load().await {
+            Ok(ledger) => ledger.unwrap_or_else(|| Ledger::new(0)),
+            Err(error) => return self.failed(error).map(|()| Some(Some(RETRY))),
+        };
+        let observed = {
+            let Wanted { desired, slots, .. } = &self.wanted;
+            self.sessions.observed(&ledger, desired, workers, slots)
+        };
+        let glance = glance(&observed);
+        if !due && self.seen.as_ref() == Some(&glance) {
+            return Ok(None);
+        }
+        let started = Instant::now();
+        let turned = turn(&self.ledgers, &self.views, &self.wanted.desired, &observed).await;
+        self.outlets.turned(started.elapsed(), &turned);
+        match turned {
+            Ok(turn) => {
+                self.complaint = None;
+                self.seen = Some(glance);
+                let recheck_in = turn.decision.recheck_in;
+                self.decision = Some(turn.decision);
+                Ok(Some(recheck_in))
+            }
+            Err(error) => {
+                if matches!(error, StoreError::Conflict { .. }) {
+                    self.known = Some(ledger);
+                    self.seen = None;
+                    return Ok(Some(Some(Duration::ZERO)));
+                }
+                self.failed(error).map(|()| Some(Some(RETRY)))
+            }
+        }
+    }
+
+    /// The ledger. One that somebody removed or set back while this operator runs is written again
+    /// as it was: workers run what it grants, and a younger one would grant it to others as well.
+    async fn load(&mut self) -> Result<Option<Ledger>, StoreError> {
+        let stored = self.ledgers.load().await?;
+        let Some(known) = &self.known else { return Ok(stored.map(|(ledger, _)| ledger)) };
+        let (ledger, seen) = stored.unzip();
+        let is_newer = |ledger: &Ledger| known.revision() <= ledger.revision();
+        if let Some(ledger) = ledger.filter(is_newer) {
+            self.known = None;
+            return Ok(Some(ledger));
+        }
+        self.ledgers.save(known, seen.as_ref()).await?;
+        self.outlets
+            .voice
+            .complain("the ledger was removed or set back; it is written again as it was");
+        Ok(self.known.take())
+    }
+
+    /// Tells of a store that failed, unless trying again cannot help.
+    fn failed(&mut self, error: StoreError) -> anyhow::Result<()> {
+        self.seen = None;
+        match error {
+            StoreError::Conflict { .. } => Ok(()),
+            error @ StoreError::Unavailable { .. } => {
+                let complaint = format!("{:#}; trying again", anyhow::Error::from(error));
+                if self.complaint.as_ref() != Some(&complaint) {
+                    self.outlets.voice.complain(&complaint);
+                    self.complaint = Some(complaint);
+                }
+                Ok(())
+            }
+            error @ StoreError::Refused { .. } => Err(error.into()),
+        }
+    }
+
+    /// Waits for anything that could lead to another decision.
+    async fn wait(&mut self, recheck_at: Option<Instant>, shutdown: &CancellationToken) -> Woken {
+        let recheck = async {
+            match recheck_at {
+                Some(at) => sleep(at.saturating_duration_since(Instant::now())).await,
+                None => std::future::pending().await,
+            }
+        };
+        let look_again = self.sessions.wakes_in();
+        let look_again = async {
+            match look_again {
+                Some(span) => sleep(span).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = shutdown.cancelled() => Woken::Told,
+            edit = self.input.edited(&self.wanted) => Woken::Edited(edit),
+            () = self.sessions.changed() => Woken::Looked,
+            _ = self.workers.changed() => Woken::Looked,
+            () = look_again => Woken::Looked,
+            () = recheck => Woken::Due,
+        }
+    }
+
+    /// Moves a large run log aside, and removes what was kept of sessions that nothing names.
+    fn tidy(&mut self) {
+        if let Err(error) = runlog::rotate(&self.run_log, runlog::BYTES_MAX) {
+            tracing::warn!(%error, "the run log cannot be moved aside and grows on");
+        }
+        let Some(decision) = &self.decision else { return };
+        if let Err(error) = self.sessions.collect_garbage(&decision.ledger, &self.workers) {
+            tracing::warn!(%error, "what is left of ended sessions cannot be removed");
+        }
+    }
+
+    /// Starts the workers that are missing and tells those that are too many to end.
+    fn fill_slots(&mut self) {
+        let surplus = |slot: &Slot| !self.wanted.slots.contains(&slot.0);
+        let leaving: Vec<_> = self.workers.borrow().keys().copied().filter(surplus).collect();
+        for slot in leaving {
+            self.processes.leave(slot, self.wanted.desired.timing.release_timeout);
+        }
+        for slot in self.wanted.slots.clone() {
+            self.processes.start(Slot(slot), &format!("{}-{slot}", self.wanted.worker_name));
+        }
+    }
+
+    /// Tells which workers ended although nobody told them to.
+    fn tell_deaths(&mut self, workers: &Workers) {
+        self.deaths_told.retain(|slot, _| workers.contains_key(slot));
+        for (slot, worker) in workers {
+            let told = self.deaths_told.insert(*slot, worker.deaths).unwrap_or_default();
+            if told < worker.deaths {
+                self.unsettled_since.get_or_insert_with(Instant::now);
+                let end = worker.last_death.as_deref().unwrap_or("ended");
+                self.outlets.voice.say(&format!("{} {end}; starting it again", worker.name));
+            }
+        }
+    }
+
+    /// Tells how the pool stands, and that it is settled when it has become so.
+    fn tell(&mut self, workers: &Workers) {
+        let Some(decision) = &self.decision else { return };
+        let is_settled = self.is_settled(decision, workers);
+        let snapshot = Snapshot::of(&self.wanted.name, decision, workers, is_settled);
+        self.outlets.snapshots.send_replace(Arc::new(snapshot));
+        if !is_settled {
+            self.unsettled_since.get_or_insert_with(Instant::now);
+            return;
+        }
+        let Some(since) = self.unsettled_since.take() else { return };
+        let assignment = decision.ledger.assignment();
+        let settled = Settled {
+            took: since.elapsed(),
+            before: &self.settled,
+            view: &decision.ledger.view(),
+            assignment: &assignment,
+            unassigned: &decision.plan.unassigned,
+        };
+        self.outlets.voice.settled(&settled);
+        self.settled = assignment;
+    }
+
+    /// Whether there is nothing to do and nothing to wait for: all workers are there, every job is
+    /// held where it should be or has a reason not to be, and each session has acknowledged what
+    /// was published to it.
+    fn is_settled(&self, decision: &Decision, workers: &Workers) -> bool {
+        let has_acknowledged = |session: &SessionId| {
+            let published = self.views.published(session);
+            published.is_some() && published <= self.sessions.acknowledged(session)
+        };
+        let runs = |slot: &Slot| {
+            decision.ledger.slots.get(slot).is_some_and(|record| has_acknowledged(&record.session))
+        };
+        let is_at_rest = |cell: &Cell| match cell {
+            Cell::Granted { .. } | Cell::Done { .. } | Cell::Everywhere { .. } => true,
+            Cell::Free { .. }
+            | Cell::Releasing { .. }
+            | Cell::Hold { .. }
+            | Cell::Quarantined { .. } => false,
+        };
+        let jobs = &decision.ledger.cells.jobs;
+        let mut cells = jobs.iter().filter(|(job, _)| !decision.plan.unassigned.contains_key(*job));
+        decision.waiting.is_none()
+            && workers.len() == self.wanted.workers()
+            && workers.iter().all(|(slot, worker)| worker.phase == Phase::Up && runs(slot))
+            && cells.all(|(_, record)| is_at_rest(&record.cell))
+    }
+}
+
+fn glance(observed: &Observed) -> ObservationKey {
+    let workers = observed.workers.iter();
+    let workers = workers
+        .map(|(slot, seen)| (*slot, discriminant(&seen.presence), seen.session.clone()))
+        .collect();
+    (workers, observed.evidence.clone())
+}
+
+/// The program that workers are: this one, started with other arguments.
+fn worker_command(
+    dir: &Path,
+    wanted: &Wanted,
+    terms: &LeaseTerms,
+) -> anyhow::Result<WorkerCommand> {
+    let program = std::env::current_exe().context("this program does not find itself")?;
+    let (dir, runner, terms) = (dir.to_owned(), wanted.runner.to_arguments(), *terms);
+    let arguments = move |name: &str, life: &str| {
+        let path = |option: &str, path: &Path| {
+            let mut word = OsString::from(option);
+            word.push(path);
+            word
+        };
+        let run_log = path("--run-log=", &dir.join(RUN_LOG));
+        let millis = |span: Duration| format!("{}ms", span.as_millis());
+        // Everything that the environment could say as well is said here.
+        let said = [
+            format!("--name={name}"),
+            format!("--life={life}"),
+            format!("--lease={}", millis(terms.duration)),
+            format!("--renew={}", millis(terms.renew)),
+            format!("--stop-timeout={}", millis(terms.stop_timeout)),
+            "--http-address=127.0.0.1".to_owned(),
+            "--http-port=0".to_owned(),
+            "--log-format=text".to_owned(),
+            "--until-stdin-closes".to_owned(),
+        ];
+        let session_dir = path("--session-dir=", &dir);
+        let mut arguments = vec!["worker".into(), "run".into(), session_dir, run_log];
+        arguments.extend(said.into_iter().chain(runner.clone()).map(OsString::from));
+        arguments
+    };
+    Ok(WorkerCommand { program, arguments: Box::new(arguments) })
+}

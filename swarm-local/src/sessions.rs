@@ -1,0 +1,232 @@
+//! What is seen of the workers: their processes and the leases of their sessions.
+//!
+//! A life of a worker that is not among the living has ended for certain: it was awaited, and all
+//! it had started was ended with it. So every session of another life is at its end, whatever its
+//! lease says, and nobody here waits for leases of the dead to run out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::Context as _;
+use swarm_adapters_host::clock;
+use swarm_adapters_host::leases::{LeaseFollower, Leases};
+use swarm_adapters_host::processes::{Phase, Processes, WorkerProcess, Workers};
+use swarm_adapters_host::worker_view;
+use swarm_core::handover::{LeaseTerms, SessionId};
+use swarm_core::overseer::{
+    Answer, Began, Containers, Effect, Fact, LeaseFacts, Overseer, PodFacts, PoolFacts, Protocol,
+    WorkerFacts,
+};
+use swarm_core::session::Former;
+use swarm_core::{Desired, Ledger, Observed, Presence, Slot};
+use tokio::sync::watch;
+
+use super::outlets::Voice;
+
+/// How long a turn may rest while something waits to be looked at again.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// The workers of the pool, as far as they are known.
+pub(super) struct Sessions {
+    dir: std::path::PathBuf,
+    leases: Leases,
+    follower: LeaseFollower,
+    overseer: Overseer,
+    /// In which order sessions appeared.
+    order: BTreeMap<SessionId, u64>,
+    watched_since: Instant,
+}
+
+impl Sessions {
+    /// Begins to watch the leases in `dir`.
+    pub(super) fn open(dir: &Path, terms: LeaseTerms) -> anyhow::Result<Self> {
+        let leases = Leases::open(dir).context("the leases cannot be kept")?;
+        leases.sweep().context("the leases cannot be kept")?;
+        let follower = LeaseFollower::new(&leases);
+        Ok(Self {
+            dir: dir.to_owned(),
+            leases,
+            follower,
+            overseer: Overseer::new(terms),
+            order: BTreeMap::new(),
+            watched_since: Instant::now(),
+        })
+    }
+
+    /// Waits until leases changed, and takes them in.
+    pub(super) async fn changed(&mut self) {
+        match self.follower.changed().await {
+            Ok(sessions) => self.look(&sessions),
+            Err(error) => {
+                tracing::warn!(%error, "the leases cannot be followed; trying again");
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+        }
+    }
+
+    fn look(&mut self, sessions: &BTreeSet<SessionId>) {
+        for session in sessions {
+            let is_named = self.overseer.named().any(|named| named == session);
+            match self.leases.read(session) {
+                Ok(Some(lease)) => {
+                    let next = self.order.len() as u64 + 1;
+                    let order = *self.order.entry(session.clone()).or_insert(next);
+                    let facts = LeaseFacts {
+                        lease,
+                        duration: self.overseer.terms().duration,
+                        began: Began { order, created_s: None },
+                        former: Former::default(),
+                    };
+                    self.overseer.learn(clock::now(), Fact::Lease(session.clone(), facts));
+                }
+                // A lease is missing for good only if its session was once given jobs.
+                Ok(None) if is_named => {
+                    self.overseer.learn(clock::now(), Fact::LeaseMissing(session.clone()));
+                }
+                Ok(None) => {}
+                Err(error) => tracing::warn!(%session, %error, "a lease cannot be read"),
+            }
+        }
+    }
+
+    /// Revokes the leases of sessions that have fallen silent, and kills their workers: what is
+    /// frozen does not release anything by itself.
+    pub(super) fn revoke_silent(
+        &mut self,
+        processes: &Processes,
+        workers: &Workers,
+        voice: &Voice,
+    ) {
+        let known: BTreeSet<_> = self.order.keys().cloned().collect();
+        for effect in self.overseer.due(clock::now(), unix_time_us(), |it| known.contains(it)) {
+            match effect {
+                Effect::LookUp(session) => self.look(&[session].into()),
+                Effect::Revoke(session, version) => {
+                    let is_revoked = self.leases.revoke(&session, version).is_ok();
+                    let answer = if is_revoked { Answer::Written } else { Answer::Failed };
+                    let fact = Fact::Revocation(session.clone(), version, answer);
+                    self.overseer.learn(clock::now(), fact);
+                    if let Some((slot, worker)) =
+                        worker_of(&session, workers).filter(|_| is_revoked)
+                    {
+                        voice.say(&format!("{} is silent and is replaced", worker.name));
+                        processes.kill(*slot, &worker.life);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What is seen of the pool, for a turn that starts from `ledger`. `wanted` are the slots
+    /// that should be filled.
+    pub(super) fn observed(
+        &mut self,
+        ledger: &Ledger,
+        desired: &Desired,
+        workers: &Workers,
+        wanted: &Range<u32>,
+    ) -> Observed {
+        let now = clock::now();
+        self.overseer.note(now, ledger);
+        let living = lives(workers);
+        let sessions = self.overseer.named().chain(self.overseer.proofs().iter().map(|it| it.0));
+        let all: BTreeSet<_> = sessions.map(|it| it.pod_uid().to_owned()).collect();
+        for life in all {
+            let has_ended = !living.contains(life.as_str());
+            let facts = PodFacts {
+                is_lost: has_ended,
+                has_terminated: has_ended,
+                is_node_off: false,
+                containers: Containers::One,
+            };
+            self.overseer.learn(now, Fact::Pod(life, facts));
+        }
+        let seen = |(slot, worker): (&Slot, &WorkerProcess)| {
+            Some((*slot, worker_facts(worker, wanted.contains(&slot.0))?))
+        };
+        let pool = PoolFacts {
+            workers: workers.iter().filter_map(seen).collect(),
+            workers_desired: wanted.len(),
+            protocol: Protocol::Session,
+            watched_for: self.watched_since.elapsed(),
+            unix_time_us: unix_time_us(),
+            ..PoolFacts::default()
+        };
+        let observed = self.overseer.observed(now, ledger, desired, pool);
+        // A ledger that was removed or rolled back is written again from what this process knows.
+        Observed { positions: BTreeSet::new(), ..observed }
+    }
+
+    /// The revision that a session has acknowledged, in the life of the ledger it told it for.
+    pub(super) fn acknowledged(&self, session: &SessionId) -> Option<u64> {
+        self.overseer.proofs().get(session).map(|watch| watch.ack.revision)
+    }
+
+    /// Removes what was kept of sessions that have ended and that `ledger` does not name.
+    pub(super) fn collect_garbage(
+        &mut self,
+        ledger: &Ledger,
+        workers: &watch::Receiver<Workers>,
+    ) -> io::Result<()> {
+        let sessions = self.leases.list()?;
+        // Looked at only now: a life is known before it leaves its first trace.
+        let workers = &*workers.borrow();
+        let (named, living) = (ledger.sessions(), lives(workers));
+        let is_done = |session: &SessionId| {
+            !named.contains_key(session) && !living.contains(session.pod_uid())
+        };
+        for session in sessions.into_iter().filter(is_done) {
+            self.leases.remove(&session)?;
+            worker_view::remove(&self.dir, &session)?;
+        }
+        self.order.retain(|session, _| !is_done(session));
+        self.overseer.forget(|session| !is_done(session));
+        Ok(())
+    }
+
+    /// After how long something is to be looked at again without any event.
+    pub(super) fn wakes_in(&self) -> Option<Duration> {
+        let at = self.overseer.wakes_at()?;
+        Some(at.since(clock::now()).max(LOOK_AGAIN))
+    }
+
+    /// The timing of the workers' sessions.
+    pub(super) fn terms(&self) -> &LeaseTerms {
+        self.overseer.terms()
+    }
+}
+
+/// What the overseer is told of one worker; nothing of one that is away and not wanted.
+fn worker_facts(worker: &WorkerProcess, is_wanted: bool) -> Option<WorkerFacts> {
+    let presence = match worker.phase {
+        Phase::Away(since) => Presence::Away(is_wanted.then(|| since.elapsed())?),
+        Phase::Leaving(since) => Presence::Leaving(since.elapsed()),
+        Phase::Up if !is_wanted => Presence::Leaving(Duration::ZERO),
+        Phase::Up => Presence::Ready,
+    };
+    let pod = (!matches!(worker.phase, Phase::Away(_))).then(|| worker.life.clone());
+    // A worker whose lease was revoked is killed, and its slot is filled again at once.
+    Some(WorkerFacts { name: worker.name.clone(), presence, pod, is_wanted, is_replaced: true })
+}
+
+fn unix_time_us() -> u64 {
+    let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    clock.as_micros().try_into().unwrap_or(u64::MAX)
+}
+
+/// The lives that are being lived.
+fn lives(workers: &Workers) -> BTreeSet<&str> {
+    let living = workers.values().filter(|worker| !matches!(worker.phase, Phase::Away(_)));
+    living.map(|worker| worker.life.as_str()).collect()
+}
+
+/// The worker that lives, or lived last, the life of a session.
+fn worker_of<'a>(
+    session: &SessionId,
+    workers: &'a Workers,
+) -> Option<(&'a Slot, &'a WorkerProcess)> {
+    workers.iter().find(|(_, worker)| worker.life == session.pod_uid())
+}

@@ -1,0 +1,92 @@
+//! What `local` answers over HTTP: health, metrics, and how the pool stands as JSON.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use prometheus_client::registry::Registry;
+use serde::Serialize;
+use swarm_adapters_host::http::{self, Build, Document};
+use swarm_adapters_host::metrics::{PoolMetrics, register_build};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tokio_util::sync::CancellationToken;
+
+use super::moves::Moves;
+use super::snapshot::{JobRow, Snapshot};
+
+/// All states of workers, so that each has a number, if only zero.
+const WORKER_STATES: [&str; 4] = ["ready", "starting", "leaving", "away"];
+
+/// Where to listen: `IP:PORT`, or a port of this machine that others do not reach.
+pub(super) fn address(said: &str) -> Result<SocketAddr, String> {
+    if let Ok(port) = said.parse() {
+        return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
+    }
+    said.parse().map_err(|_| "write a port, or IP:PORT such as 127.0.0.1:8080".to_owned())
+}
+
+/// Answers requests until `shutdown` is cancelled.
+pub(super) async fn serve(
+    listener: TcpListener,
+    snapshots: watch::Receiver<Arc<Snapshot>>,
+    metrics: PoolMetrics,
+    shutdown: CancellationToken,
+) -> std::io::Result<()> {
+    let mut registry = Registry::default();
+    register_build(&mut registry, &Build::from_env());
+    metrics.register(&mut registry);
+    let (ready, is_ready) = watch::channel(false);
+    let (pool, jobs) = (watch::Sender::default(), watch::Sender::default());
+    let router = http::operator_router(is_ready, || Ok(()), Arc::new(registry));
+    let router = http::with_document(router, "/api/v1/swarm", pool.subscribe());
+    let router = http::with_document(router, "/api/v1/jobs", jobs.subscribe());
+    let desk = Desk { metrics, moves: Moves::default(), ready, pool, jobs };
+    tokio::select! {
+        served = http::serve(listener, router, shutdown) => served,
+        () = desk.follow(snapshots) => Ok(()),
+    }
+}
+
+/// Prepares what is answered, once for each change, so that a request costs next to nothing.
+struct Desk {
+    metrics: PoolMetrics,
+    moves: Moves,
+    ready: watch::Sender<bool>,
+    pool: watch::Sender<Document>,
+    jobs: watch::Sender<Document>,
+}
+
+/// The answer of `/api/v1/jobs`.
+#[derive(Serialize)]
+struct Jobs<'a> {
+    revision: u64,
+    jobs: &'a [JobRow],
+}
+
+impl Desk {
+    /// Changes that come while one is being prepared are taken together.
+    async fn follow(mut self, mut snapshots: watch::Receiver<Arc<Snapshot>>) {
+        while snapshots.changed().await.is_ok() {
+            let snapshot = Arc::clone(&snapshots.borrow_and_update());
+            // A large pool takes a while, which other tasks need not wait for.
+            let Ok(desk) = spawn_blocking(move || self.prepared(&snapshot)).await else { return };
+            self = desk;
+        }
+        // Requests are answered while the workers end.
+        std::future::pending::<()>().await;
+    }
+
+    fn prepared(mut self, snapshot: &Snapshot) -> Self {
+        self.metrics.moved(self.moves.seen(snapshot).len());
+        let workers = WORKER_STATES.map(|state| {
+            (state, snapshot.workers.iter().filter(|worker| worker.state == state).count())
+        });
+        self.metrics.stands(&snapshot.jobs.by_state(), &workers, snapshot.settled);
+        let jobs = Jobs { revision: snapshot.revision, jobs: &snapshot.holders };
+        self.jobs.send_replace(Document::of(&jobs));
+        self.pool.send_replace(Document::of(snapshot));
+        self.ready.send_replace(true);
+        self
+    }
+}

@@ -1,0 +1,107 @@
+//! Which kinds are served, and what differs among them.
+
+/// What one kind of objects is like.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    pub(crate) group: &'static str,
+    pub(crate) version: &'static str,
+    /// `kind` of its objects.
+    pub(crate) name: &'static str,
+    pub(crate) plural: &'static str,
+    pub(crate) traits: &'static [Trait],
+    /// Maps that have one owner as a whole, as paths.
+    pub(crate) atomic: &'static [&'static str],
+}
+
+/// What a kind may be like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trait {
+    /// It belongs to no namespace.
+    ClusterWide,
+    /// Its status is a subresource of its own.
+    Status,
+    /// Changes of its spec are counted.
+    Generation,
+    /// It is replaced only by whoever names the version that is replaced.
+    Strict,
+    /// A replacement of what is not there makes it.
+    CreatedByPut,
+    /// A deleted one stays until its kubelet has ended it.
+    Graceful,
+    /// It has a number of replicas.
+    Scale,
+}
+
+use Trait::{ClusterWide, CreatedByPut, Generation, Graceful, Scale, Status, Strict};
+
+const SWARM: &str = "swarm.k8slab.info";
+
+static KINDS: [Kind; 13] = [
+    kind("", "v1", "ConfigMap", "configmaps", &[]),
+    kind("", "v1", "Namespace", "namespaces", &[ClusterWide, Status]),
+    kind("", "v1", "Node", "nodes", &[ClusterWide, Status]),
+    kind("", "v1", "Pod", "pods", &[Status, Graceful, Generation]),
+    kind("apps", "v1", "Deployment", "deployments", &[Status, Generation, Scale]),
+    kind("apps", "v1", "ReplicaSet", "replicasets", &[Status, Generation, Scale]),
+    kind("apps", "v1", "StatefulSet", "statefulsets", &[Status, Generation, Scale]),
+    kind("coordination.k8s.io", "v1", "Lease", "leases", &[CreatedByPut]),
+    kind("events.k8s.io", "v1", "Event", "events", &[]),
+    kind(SWARM, "v1alpha1", "Swarm", "swarms", &[Status, Generation, Strict]),
+    Kind {
+        atomic: &["spec.holdings"],
+        ..kind(SWARM, "v1alpha1", "SwarmLedger", "swarmledgers", &[Generation, Strict])
+    },
+    Kind {
+        atomic: &["spec.holdings"],
+        ..kind(SWARM, "v1alpha1", "SwarmLedgerPart", "swarmledgerparts", &[Generation, Strict])
+    },
+    Kind {
+        atomic: &["spec.jobs"],
+        ..kind(SWARM, "v1alpha1", "WorkerView", "workerviews", &[Generation, Strict])
+    },
+];
+
+const fn kind(
+    group: &'static str,
+    version: &'static str,
+    name: &'static str,
+    plural: &'static str,
+    traits: &'static [Trait],
+) -> Kind {
+    Kind { group, version, name, plural, traits, atomic: &[] }
+}
+
+impl Kind {
+    /// The kind with this path: group, version and plural.
+    pub(crate) fn served(group: &str, version: &str, plural: &str) -> Option<&'static Self> {
+        let is_it = |it: &&Self| (it.group, it.version, it.plural) == (group, version, plural);
+        KINDS.iter().find(is_it)
+    }
+
+    /// The kind of an object that says so itself.
+    pub(crate) fn named(api_version: &str, name: &str) -> Option<&'static Self> {
+        KINDS.iter().find(|it| it.name == name && it.api_version() == api_version)
+    }
+
+    /// `apiVersion` of its objects.
+    pub(crate) fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.to_owned()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+
+    /// Plural and group, as messages and keys have it.
+    pub(crate) fn resource(&self) -> String {
+        if self.group.is_empty() {
+            self.plural.to_owned()
+        } else {
+            format!("{}.{}", self.plural, self.group)
+        }
+    }
+
+    pub(crate) fn is(&self, wanted: Trait) -> bool {
+        self.traits.contains(&wanted)
+    }
+}

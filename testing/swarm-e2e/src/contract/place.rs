@@ -1,0 +1,104 @@
+//! Sessions on an API server, and what an operator does there.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use k8s_openapi::api::coordination::v1::Lease as Object;
+use kube::Client;
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use serde_json::json;
+use swarm_adapters_k8s::api::{self, GrantedJob, WorkerViewSpec};
+use swarm_adapters_k8s::client::Clients;
+use swarm_adapters_k8s::session::{KubeSession, KubeSessionViews, revocation};
+use swarm_core::handover::{LeaseTerms, LeaseVersion, SessionId};
+use swarm_core::ports::{SessionStore, SessionViews};
+use swarm_core::session::{Former, WorkerView};
+
+use super::{Done, SessionPlace};
+
+/// Sessions in a namespace.
+pub struct OnApiServer {
+    /// A client that may do everything.
+    pub client: Client,
+    /// Those of the workers.
+    pub clients: Clients,
+    /// Where they are.
+    pub namespace: String,
+}
+
+impl SessionPlace for OnApiServer {
+    fn open(&self, session: &SessionId) -> Result<(Arc<dyn SessionStore>, Box<dyn SessionViews>)> {
+        let (clients, namespace) = (&self.clients, &self.namespace);
+        let terms = LeaseTerms::default();
+        let store = KubeSession::new(clients, namespace, session.clone(), terms, Former::default());
+        let views = KubeSessionViews::follow(clients, namespace, session);
+        Ok((Arc::new(store), Box::new(views)))
+    }
+
+    fn publish<'a>(&'a self, view: &'a WorkerView) -> Done<'a> {
+        Box::pin(publish(&self.client, &self.namespace, view))
+    }
+
+    fn spoil<'a>(&'a self, session: &'a SessionId) -> Done<'a> {
+        Box::pin(async move {
+            let patch = Patch::Merge(json!({"spec": {"session": "somebody else's"}}));
+            let views = Api::<api::WorkerView>::namespaced(self.client.clone(), &self.namespace);
+            views.patch(&session.to_string(), &PatchParams::default(), &patch).await?;
+            Ok(())
+        })
+    }
+
+    fn revoke<'a>(&'a self, session: &'a SessionId, seen: LeaseVersion) -> Done<'a> {
+        Box::pin(revoke(&self.client, &self.namespace, session, seen))
+    }
+
+    fn remove<'a>(&'a self, session: &'a SessionId) -> Done<'a> {
+        Box::pin(async move {
+            let leases = Api::<Object>::namespaced(self.client.clone(), &self.namespace);
+            leases.delete(&session.to_string(), &DeleteParams::default()).await?;
+            Ok(())
+        })
+    }
+}
+
+/// Takes a Lease away from its session.
+///
+/// # Errors
+///
+/// When the API server refuses, or cannot be reached.
+pub async fn revoke(
+    client: &Client,
+    namespace: &str,
+    session: &SessionId,
+    seen: LeaseVersion,
+) -> Result<()> {
+    let patch = Patch::Merge(revocation(seen));
+    let leases = Api::<Object>::namespaced(client.clone(), namespace);
+    leases.patch(&session.to_string(), &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+/// Publishes what a session is to run.
+///
+/// # Errors
+///
+/// When the API server refuses, or cannot be reached.
+pub async fn publish(client: &Client, namespace: &str, view: &WorkerView) -> Result<()> {
+    let jobs = view.jobs.iter().map(|(job, granted)| {
+        let (run_once, params) = (granted.run_once, (*granted.params).clone());
+        (job.to_string(), GrantedJob { token: granted.token.0, run_once, params })
+    });
+    let spec = WorkerViewSpec {
+        session: view.session.to_string(),
+        worker: String::new(),
+        incarnation: i64::try_from(view.incarnation)?,
+        revision: i64::try_from(view.revision)?,
+        count: i32::try_from(view.jobs.len())?,
+        jobs: jobs.collect(),
+    };
+    let object = api::WorkerView::new(&view.session.to_string(), spec);
+    let apply = PatchParams::apply("scenario").force();
+    let views = Api::<api::WorkerView>::namespaced(client.clone(), namespace);
+    views.patch(&view.session.to_string(), &apply, &Patch::Apply(&object)).await?;
+    Ok(())
+}

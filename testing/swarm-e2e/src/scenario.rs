@@ -1,0 +1,294 @@
+//! Runs scenarios one after another, each bounded, and keeps evidence of those that fail.
+
+mod evidence;
+
+pub use evidence::{collect, component_logs};
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{DeleteParams, ObjectMeta, PostParams};
+use kube::{Api, Client};
+
+use crate::cache::Cache;
+use crate::cluster::Cluster;
+use crate::operator;
+use crate::output::{Laps, say};
+
+/// How long a scenario may take unless it sets another bound.
+const WITHIN: Duration = Duration::from_mins(3);
+/// How long a fresh namespace may take to accept pods. After the API server was unavailable, the controllers that
+/// fill the namespace retry after half a minute or more.
+const NAMESPACE_WITHIN: Duration = Duration::from_secs(90);
+/// How long the evidence of one failure may take to collect.
+const EVIDENCE_WITHIN: Duration = Duration::from_mins(1);
+
+/// The future of a scenario being run.
+pub type Run = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+
+/// One end-to-end test.
+#[derive(Debug, Clone)]
+pub struct Scenario {
+    /// A sentence about behaviour, in snake case.
+    pub name: &'static str,
+    run: fn(Context) -> Run,
+    within: Duration,
+    namespace: Option<&'static str>,
+    needs_all: bool,
+}
+
+impl Scenario {
+    /// A scenario of 180 seconds at most, in a fresh namespace.
+    #[must_use]
+    pub const fn new(name: &'static str, run: fn(Context) -> Run) -> Self {
+        Self { name, run, within: WITHIN, namespace: None, needs_all: false }
+    }
+
+    /// Bounds the scenario differently.
+    #[must_use]
+    pub const fn within(mut self, within: Duration) -> Self {
+        self.within = within;
+        self
+    }
+
+    /// Runs the scenario in a namespace of this name, which is created if it is missing and never
+    /// removed.
+    #[must_use]
+    pub const fn in_namespace(mut self, namespace: &'static str) -> Self {
+        self.namespace = Some(namespace);
+        self
+    }
+
+    /// Runs the scenario only when all are run: it is about what the others have done.
+    #[must_use]
+    pub const fn after_all_others(mut self) -> Self {
+        self.needs_all = true;
+        self
+    }
+
+    fn namespace(&self) -> String {
+        // A namespace's name is a DNS label.
+        let fresh = format!("scenario-{}", self.name.replace('_', "-"));
+        let fresh = fresh.chars().take(63).collect::<String>();
+        self.namespace.map_or_else(|| fresh.trim_end_matches('-').to_owned(), str::to_owned)
+    }
+}
+
+/// The tools of a scenario.
+#[derive(Clone)]
+pub struct Context {
+    /// The cluster: kubectl, pod access, processes to break.
+    pub cluster: Arc<Cluster>,
+    /// A client of the API server, as administrator.
+    pub client: Client,
+    /// The namespace of this scenario.
+    pub namespace: String,
+    /// Prints how far the scenario has come.
+    pub laps: Laps,
+}
+
+impl Context {
+    /// Works in `namespace`, which is created if it is missing.
+    ///
+    /// # Errors
+    ///
+    /// When the namespace does not come up.
+    pub async fn new(cluster: &Arc<Cluster>, namespace: &str) -> Result<Self> {
+        make_namespace(cluster, namespace).await.context("no namespace")?;
+        Ok(Self {
+            cluster: Arc::clone(cluster),
+            client: cluster.client.clone(),
+            namespace: namespace.to_owned(),
+            laps: Laps::start(),
+        })
+    }
+
+    /// Runs kubectl in the scenario's namespace and returns what it printed.
+    ///
+    /// # Errors
+    ///
+    /// When it ends with anything but success; the text carries its stderr.
+    pub async fn kubectl(&self, args: &[&str]) -> Result<String> {
+        let args = [&["--namespace", self.namespace.as_str()], args].concat();
+        self.cluster.kubectl(&args).await
+    }
+
+    /// Applies a manifest in the scenario's namespace.
+    ///
+    /// # Errors
+    ///
+    /// When the API server refuses it.
+    pub async fn apply(&self, manifest: &str) -> Result<()> {
+        self.cluster.apply(&self.namespace, manifest).await
+    }
+
+    /// Reads and writes objects of one kind in the scenario's namespace.
+    #[must_use]
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Makes sure that the operator runs; the first scenario that asks installs it.
+    ///
+    /// # Errors
+    ///
+    /// When it does not come up, or the repository has no manifests of it.
+    pub async fn operator(&self) -> Result<()> {
+        if !operator::install_operator(&self.cluster).await? {
+            bail!("no manifests in deploy/: the operator cannot be installed");
+        }
+        Ok(())
+    }
+}
+
+/// The scenarios whose name contains one of `filters`, but for those that need all others; all of them
+/// without any filter.
+#[must_use]
+pub fn chosen(scenarios: &[Scenario], filters: &[String]) -> Vec<Scenario> {
+    let is_named =
+        |scenario: &Scenario| filters.iter().any(|filter| scenario.name.contains(filter));
+    let is_chosen =
+        |scenario: &&Scenario| filters.is_empty() || (!scenario.needs_all && is_named(scenario));
+    scenarios.iter().filter(is_chosen).cloned().collect()
+}
+
+/// Runs `scenarios` and returns how many failed. The last two lines are made for programs to read.
+pub async fn run_all(
+    cache: &Cache,
+    cluster: &Arc<Cluster>,
+    scenarios: &[Scenario],
+    filtered_out: usize,
+) -> usize {
+    let start = Instant::now();
+    let mut done = Vec::new();
+    for scenario in scenarios {
+        say(format_args!("\nscenario {}", scenario.name));
+        let start = Instant::now();
+        let result = bounded(cluster, scenario).await;
+        if let Err(err) = &result {
+            say(format_args!("FAILED: {err:#}"));
+            keep_evidence(cache, cluster, scenario).await;
+        }
+        let passed = result.is_ok();
+        if let Err(err) = tidy(cluster, scenario, passed).await {
+            say(format_args!("the next scenario may suffer: {err:#}"));
+        }
+        done.push((scenario.name, start.elapsed(), passed));
+    }
+    summary(&done, filtered_out, start.elapsed())
+}
+
+fn summary(done: &[(&str, Duration, bool)], filtered_out: usize, took: Duration) -> usize {
+    say("");
+    for (name, took, passed) in done {
+        let outcome = if *passed { "ok" } else { "FAILED" };
+        say(format_args!("scenario {name} ... {outcome} {:.2}s", took.as_secs_f64()));
+    }
+    let passed = done.iter().filter(|(_, _, passed)| *passed).count();
+    let failed = done.len() - passed;
+    let outcome = if failed == 0 { "ok" } else { "FAILED" };
+    say(format_args!(
+        "\ntest result: {outcome}. {passed} passed; {failed} failed; 0 ignored; 0 measured; \
+         {filtered_out} filtered out; finished in {:.2}s",
+        took.as_secs_f64()
+    ));
+    say(format_args!("scenarios: {passed} passed, {failed} failed"));
+    failed
+}
+
+/// Runs one scenario in a task of its own, so that a panic or a hang in it ends nothing else.
+async fn bounded(cluster: &Arc<Cluster>, scenario: &Scenario) -> Result<()> {
+    let namespace = scenario.namespace();
+    let context = Context::new(cluster, &namespace).await?;
+    let mut task = tokio::spawn((scenario.run)(context));
+    match tokio::time::timeout(scenario.within, &mut task).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(panic)) => Err(anyhow!("panicked: {}", panic_text(panic))),
+        Err(_) => {
+            task.abort();
+            Err(anyhow!("not finished after {} s", scenario.within.as_secs()))
+        }
+    }
+}
+
+/// Repairs the cluster for the next scenario and removes the namespace of one that passed.
+async fn tidy(cluster: &Cluster, scenario: &Scenario, passed: bool) -> Result<()> {
+    cluster.mend().await?;
+    if passed && scenario.namespace.is_none() {
+        // Its end is not awaited: that takes seconds, and no other scenario uses it.
+        let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
+        namespaces.delete(&scenario.namespace(), &DeleteParams::background()).await?;
+    }
+    Ok(())
+}
+
+fn panic_text(panic: tokio::task::JoinError) -> String {
+    let Ok(payload) = panic.try_into_panic() else { return "cancelled".to_owned() };
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default()
+}
+
+async fn make_namespace(cluster: &Cluster, name: &str) -> Result<()> {
+    let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
+    if namespaces.get_opt(name).await?.is_none() {
+        let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
+        let namespace = Namespace { metadata, ..Namespace::default() };
+        namespaces.create(&PostParams::default(), &namespace).await?;
+    }
+    cluster.namespace_ready(name, NAMESPACE_WITHIN).await
+}
+
+async fn keep_evidence(cache: &Cache, cluster: &Cluster, scenario: &Scenario) {
+    let namespaces = [scenario.namespace(), operator::NAMESPACE.to_owned()];
+    let collecting = collect(cache, cluster, scenario.name, &namespaces);
+    match tokio::time::timeout(EVIDENCE_WITHIN, collecting).await {
+        Ok(Ok(folder)) => say(format_args!("evidence: {}", folder.display())),
+        Ok(Err(err)) => say(format_args!("no evidence: {err:#}")),
+        Err(_) => say("no more evidence: the cluster does not answer"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scenario(name: &'static str) -> Scenario {
+        Scenario::new(name, |_| Box::pin(async { Ok(()) }))
+    }
+
+    #[test]
+    fn filters_choose_by_any_part_of_a_name() {
+        let scenarios = ["one_pod", "two_pods", "no_node"].map(scenario);
+        let names = |filters: &[&str]| {
+            let filters: Vec<_> = filters.iter().map(|filter| (*filter).to_owned()).collect();
+            chosen(&scenarios, &filters).iter().map(|scenario| scenario.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&[]), ["one_pod", "two_pods", "no_node"]);
+        assert_eq!(names(&["pod"]), ["one_pod", "two_pods"]);
+        assert_eq!(names(&["two", "node"]), ["two_pods", "no_node"]);
+        assert_eq!(names(&["three"]), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn a_scenario_about_all_others_runs_only_with_all_of_them() {
+        let scenarios = [scenario("one_pod"), scenario("every_pod").after_all_others()];
+        assert_eq!(chosen(&scenarios, &[]).len(), 2);
+        assert_eq!(chosen(&scenarios, &["pod".to_owned()]).len(), 1);
+        assert!(chosen(&scenarios, &["every_pod".to_owned()]).is_empty());
+    }
+
+    #[test]
+    fn the_namespace_of_a_scenario_is_a_dns_label() {
+        assert_eq!(scenario("one_pod").namespace(), "scenario-one-pod");
+        assert_eq!(scenario("one_pod").in_namespace("swarm").namespace(), "swarm");
+        let long = "a_sentence_that_never_ends_because_its_author_was_paid_____by_the_word";
+        let label = scenario(long).namespace();
+        assert!(label.len() <= 63 && !label.ends_with('-'), "{label}");
+    }
+}

@@ -1,0 +1,138 @@
+//! The registry of scenarios. They run in this order and share the operator.
+
+mod cluster_runs_pods;
+mod faults_do_what_they_say;
+
+mod a_deployment_is_a_pool;
+mod a_deployment_of_sessions_rolls_over;
+mod a_lost_ledger_is_recreated;
+mod a_node_is_lost;
+mod a_worker_in_another_language;
+mod a_worker_keeps_to_its_own_session;
+mod claims_are_kept;
+mod refusals_are_reported;
+mod views_are_reconciled;
+
+mod a_ledger_grows_while_it_runs;
+mod bad_input_is_refused;
+mod cold_start_waits;
+mod documented_commands_work;
+mod every_right_is_used;
+mod go_pool;
+mod jobs_come_from_config_maps;
+mod ledgers_in_parts;
+mod list_changes_arrive;
+mod manifests_are_accepted;
+mod moves_are_bounded;
+mod nodes;
+mod nodes_are_declared_off;
+mod nodes_fall_silent;
+mod nothing_is_written_at_rest;
+mod operator_dies_at_any_write;
+mod operator_dies_in_a_handover;
+mod parts_restart;
+mod pods_are_a_pool;
+mod pods_of_several_kinds;
+mod poison_jobs_are_set_aside;
+pub(crate) mod pool;
+mod pools_move_over_to_sessions;
+mod session;
+pub(crate) mod session_pool;
+mod session_workers_live_by_their_leases;
+mod sessions_hand_over;
+mod sessions_report_problems;
+mod sessions_survive_changes;
+mod sessions_survive_crashes;
+mod stores_keep_their_contract;
+mod streams_walk_through;
+mod the_api_in_memory_answers_as_the_real_one;
+mod the_api_server_is_away;
+mod the_store_is_rolled_back;
+mod the_swarm_scales_its_pool;
+mod uninstall_never_hangs;
+mod workers_report_what_they_run;
+mod workers_restart;
+mod workers_that_read_once_are_replaced;
+
+use std::time::Duration;
+
+use crate::operator;
+use crate::scenario::Scenario;
+
+/// The scenario that `run` of the module of its name, or the named function, carries out.
+macro_rules! scenario {
+    ($module:ident) => {
+        scenario!($module as $module::run)
+    };
+    ($name:ident as $module:ident::$run:ident) => {
+        Scenario::new(stringify!($name), |context| Box::pin($module::$run(context)))
+    };
+}
+
+/// Every scenario there is.
+#[must_use]
+pub fn all() -> Vec<Scenario> {
+    vec![
+        scenario!(cluster_runs_pods),
+        // It sets the cluster back, so it comes before anything that would be confused by that.
+        scenario!(faults_do_what_they_say),
+        scenario!(streams_walk_through)
+            .in_namespace(operator::NAMESPACE)
+            .within(Duration::from_mins(4)),
+        scenario!(list_changes_arrive),
+        scenario!(cold_start_waits),
+        scenario!(bad_input_is_refused),
+        scenario!(claims_are_kept).within(Duration::from_mins(4)),
+        scenario!(a_lost_ledger_is_recreated),
+        scenario!(views_are_reconciled),
+        scenario!(refusals_are_reported),
+        scenario!(nothing_is_written_at_rest),
+        scenario!(stores_keep_their_contract),
+        scenario!(the_api_in_memory_answers_as_the_real_one),
+        // Ledgers that are too large for one object.
+        scenario!(ledgers_in_parts_keep_the_contract as ledgers_in_parts::run)
+            .within(Duration::from_mins(10)),
+        scenario!(a_ledger_grows_while_it_runs).within(Duration::from_mins(6)),
+        scenario!(jobs_come_from_config_maps),
+        scenario!(moves_are_bounded),
+        scenario!(the_swarm_scales_its_pool),
+        scenario!(a_deployment_is_a_pool).within(Duration::from_mins(6)),
+        scenario!(pods_are_a_pool),
+        scenario!(workers_report_what_they_run),
+        scenario!(workers_that_read_once_are_replaced).within(Duration::from_mins(6)),
+        scenario!(manifests_are_accepted),
+        scenario!(uninstall_never_hangs).within(Duration::from_mins(5)),
+        // Sessions.
+        scenario!(sessions_hand_over).within(Duration::from_mins(5)),
+        scenario!(a_deployment_of_sessions_rolls_over),
+        scenario!(pods_of_several_kinds_share_jobs as pods_of_several_kinds::run),
+        scenario!(sessions_report_problems),
+        scenario!(pools_move_over_to_sessions),
+        // Workers in sessions, as they are to whoever operates them.
+        scenario!(a_worker_keeps_to_its_own_session),
+        scenario!(session_workers_live_by_their_leases).within(Duration::from_mins(5)),
+        // Crashes.
+        scenario!(operator_dies_at_any_write).within(Duration::from_mins(5)),
+        scenario!(parts_restart),
+        scenario!(a_node_is_lost).within(Duration::from_mins(4)),
+        scenario!(a_rolling_restart_keeps_jobs as workers_restart::rolled),
+        scenario!(a_killed_worker_gets_its_jobs_back as workers_restart::killed),
+        // Sessions.
+        scenario!(a_worker_in_another_language),
+        // Faults of pools with sessions, judged by their run logs.
+        scenario!(sessions_survive_changes),
+        scenario!(sessions_survive_crashes),
+        scenario!(nodes_fall_silent),
+        scenario!(nodes_are_declared_off),
+        scenario!(the_api_server_is_away),
+        scenario!(operator_dies_in_a_handover),
+        scenario!(poison_jobs_are_set_aside),
+        scenario!(the_store_is_rolled_back),
+        // What all of them have asked the API server for.
+        scenario!(every_right_is_used).after_all_others(),
+        // It ends with the removal of the operator, so it comes last.
+        scenario!(documented_commands_work)
+            .in_namespace(operator::NAMESPACE)
+            .within(Duration::from_mins(8)),
+    ]
+}

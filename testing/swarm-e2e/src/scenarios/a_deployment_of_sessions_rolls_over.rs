@@ -1,0 +1,58 @@
+//! A Deployment of session workers under `Exclusive`: in a rollout every job moves exactly once, from a
+//! pod to its successor, with surge and without; and no two ever run one.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use swarm_adapters_host::runlog::judge::RunName;
+
+use super::session_pool::{Kind, Policy, REST_WITHIN, SessionPool, TICK};
+use crate::run_log::Moment;
+use crate::scenario::Context;
+use crate::until::until;
+
+/// How long a job may stand still while its pod is replaced.
+const ROLLOUT: Duration = Duration::from_secs(10);
+
+pub(super) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    let mut pool = SessionPool::new(&context, "rolled");
+    (pool.kind, pool.policy, pool.workers) = (Kind::Deployment, Policy::Exclusive, 3);
+    // A successor may take a while to be ready.
+    pool.return_grace = "30s";
+    pool.apply().await?;
+    let mut runs = pool.at_rest().await?;
+    for (surge, unavailable) in [("1", "0"), ("0", "1")] {
+        let strategy = format!(
+            r#"{{"spec": {{"strategy": {{"type": "RollingUpdate", "rollingUpdate":
+                {{"maxSurge": {surge}, "maxUnavailable": {unavailable}}}}}}}}}"#
+        );
+        context.kubectl(&["patch", "deployment", "rolled", "--patch", &strategy]).await?;
+        let mark = Moment::now();
+        context.kubectl(&["rollout", "restart", "deployment/rolled"]).await?;
+        context.kubectl(&["rollout", "status", "deployment/rolled", "--timeout=60s"]).await?;
+        // The last pod may still be handing over when the rollout is told to be done.
+        let after = until("every job to have moved", REST_WITHIN, || async {
+            let after = pool.at_rest().await?;
+            let stays = |(job, was): (&String, &RunName)| after[job].session == was.session;
+            ensure!(!runs.iter().any(stays), "some jobs are where they were: {after:?}");
+            Ok(Some(after))
+        })
+        .await?;
+        let what = format!("a rollout with surge {surge}, {unavailable} missing");
+        pool.judge(&what, mark, ROLLOUT + TICK)?;
+        moved_once(&runs, &after)?;
+        runs = after;
+    }
+    Ok(())
+}
+
+fn moved_once(before: &BTreeMap<String, RunName>, after: &BTreeMap<String, RunName>) -> Result<()> {
+    for (job, was) in before {
+        let is = after.get(job);
+        let grants = is.map_or(0, |is| is.token.saturating_sub(was.token));
+        ensure!(grants == 1, "{job} was granted {grants} times: {was:?} became {is:?}");
+    }
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! Somebody deletes the ledger. It is made anew at once; every job has one worker again, under a
+//! higher token, and every worker soon has the newest view, under a version it never saw.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use kube::ResourceExt as _;
+use swarm_adapters_k8s::api::SwarmLedger;
+
+use super::claims_are_kept::{LEDGER, rose, tokens};
+use super::pool::{REST_WITHIN, Reports, all_reports, at_rest, jobs_of, reports, sample};
+use crate::operator;
+use crate::scenario::Context;
+use crate::until::until;
+
+/// How soon workers have what a new ledger says. A kubelet that nobody nudges takes 60 to 90 s.
+const NEWS_WITHIN: Duration = Duration::from_secs(20);
+
+pub(super) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    let manifest = sample(2)?;
+    let jobs = jobs_of(&manifest);
+    context.apply(&manifest).await?;
+    at_rest(&context, &jobs, 2, Instant::now()).await?;
+    lost_under_an_operator(&context, &jobs).await?;
+
+    // What follows needs the operator away; the scenarios after this one share it.
+    let told = lost_without_an_operator(&context, &manifest).await;
+    operators(&context, "--replicas=1").await?;
+    let status = ["rollout", "status", "deployment/swarm-controller", "--timeout=60s"];
+    context.cluster.kubectl(&[&status[..], &["--namespace", operator::NAMESPACE]].concat()).await?;
+    told
+}
+
+async fn lost_under_an_operator(context: &Context, jobs: &BTreeSet<String>) -> Result<()> {
+    let (before, tokens) = (all_reports(context).await?, tokens(context).await?);
+    let ledgers = context.api::<SwarmLedger>();
+    let lost = ledgers.get(LEDGER).await?.uid();
+    context.kubectl(&["delete", "swarmledger", LEDGER]).await?;
+    let change = Instant::now();
+    until("another ledger", REST_WITHIN, || async {
+        let found = ledgers.get_opt(LEDGER).await?;
+        Ok(found.filter(|ledger| ledger.uid() != lost && ledger.spec.version > 0).map(drop))
+    })
+    .await?;
+    let took = change.elapsed().as_millis();
+    context.laps.lap(format!("the ledger was made anew within {took} ms"));
+    newer(context, &before, jobs, change).await?;
+    rose(&tokens, &self::tokens(context).await?)
+}
+
+/// Jobs change, the ledger is lost, and nobody sees it: the workers' first news come from the new
+/// ledger's first publication.
+async fn lost_without_an_operator(context: &Context, manifest: &str) -> Result<()> {
+    let (before, tokens) = (all_reports(context).await?, tokens(context).await?);
+    operators(context, "--replicas=0").await?;
+    let gone = ["wait", "--for=delete", "pod", "--selector=app=swarm-controller", "--timeout=60s"];
+    context.cluster.kubectl(&[&gone[..], &["--namespace", operator::NAMESPACE]].concat()).await?;
+    let edited = manifest.replace("stream:foo:new", "stream:bar:new");
+    let edited = edited.replace("stream:xxrtve1\n", "stream:other\n");
+    context.apply(&edited).await?;
+    context.kubectl(&["delete", "swarmledger", LEDGER]).await?;
+    operators(context, "--replicas=1").await?;
+    let ledgers = context.api::<SwarmLedger>();
+    until("a ledger again", REST_WITHIN, || async {
+        let found = ledgers.get_opt(LEDGER).await?;
+        Ok(found.filter(|ledger| ledger.spec.version > 0).map(drop))
+    })
+    .await?;
+    newer(context, &before, &jobs_of(&edited), Instant::now()).await?;
+    rose(&tokens, &self::tokens(context).await?)
+}
+
+async fn operators(context: &Context, replicas: &str) -> Result<()> {
+    let scale =
+        ["scale", "deployment", "swarm-controller", replicas, "--namespace", operator::NAMESPACE];
+    context.cluster.kubectl(&scale).await.map(drop)
+}
+
+/// All workers come to a version above all they had, without waiting for a kubelet's own round.
+pub(super) async fn newer(
+    context: &Context,
+    before: &Reports,
+    jobs: &BTreeSet<String>,
+    change: Instant,
+) -> Result<()> {
+    at_rest(context, jobs, 2, change).await?;
+    let had = before.values().map(|report| report.version).max().unwrap_or_default();
+    until("every worker to have a newer version", REST_WITHIN, || async {
+        let reports = reports(context).await?;
+        Ok(reports.values().all(|report| report.version > had).then_some(()))
+    })
+    .await?;
+    let took = change.elapsed();
+    context.laps.lap(format!("every worker has a newer version after {} ms", took.as_millis()));
+    ensure!(took < NEWS_WITHIN, "nobody nudged them: it took {took:?}");
+    Ok(())
+}

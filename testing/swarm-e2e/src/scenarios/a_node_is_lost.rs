@@ -1,0 +1,86 @@
+//! A node dies with everything on it, and comes back later. Its workers' jobs run elsewhere after
+//! `returnGrace`, and are shared evenly again when it is back.
+//!
+//! Only Kubernetes can say that a node is dead: it marks the node when its kubelet falls silent. Its
+//! pods stay as they are for minutes, and nobody is there to confirm their end; the operator counts
+//! them as gone.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+use kube::api::ListParams;
+
+use super::nodes::{node_of, ready, without_operator};
+use super::pool::{REST_WITHIN, Reports, at_rest, jobs_of, judge, report, sample};
+use crate::scenario::Context;
+use crate::until::until;
+
+const WORKERS: usize = 4;
+/// How long the jobs of a worker that is gone wait for it.
+const RETURN_GRACE: Duration = Duration::from_secs(5);
+
+pub(super) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    let grace = format!("  rebalance: {{returnGrace: {}s}}\n  view:", RETURN_GRACE.as_secs());
+    let manifest = spread(&sample(WORKERS)?.replacen("  view:", &grace, 1))?;
+    let jobs = jobs_of(&manifest);
+    context.apply(&manifest).await?;
+    let before = at_rest(&context, &jobs, WORKERS, Instant::now()).await?;
+    let lost = without_operator(&context).await?;
+    let (away, left) = workers_on(&context, lost).await?;
+    ensure!(!away.is_empty() && !left.is_empty(), "all workers are on one node");
+
+    let change = Instant::now();
+    context.cluster.kill_node(lost)?;
+    let lap = |what: &str| context.laps.lap(format!("{} ms: {what}", change.elapsed().as_millis()));
+    ready(&context, lost, "Unknown").await?;
+    lap("the node counts as not ready");
+    for worker in &left {
+        let now = report(&context, worker).await?;
+        ensure!(now == before[worker], "{worker} was given jobs that may still run elsewhere");
+    }
+    let of_the_others = until("their jobs to run elsewhere", REST_WITHIN, || async {
+        let mut reports = Reports::new();
+        for worker in &left {
+            reports.insert(worker.clone(), report(&context, worker).await?);
+        }
+        judge(&reports, &jobs, left.len())?;
+        Ok(Some(reports))
+    })
+    .await?;
+    lap("every job runs, on the other node");
+    for worker in &away {
+        let pod = context.api::<Pod>().get(worker).await?;
+        ensure!(pod.metadata.deletion_timestamp.is_none(), "{worker} was deleted, and not lost");
+    }
+    for worker in &left {
+        let kept = before[worker].jobs.is_subset(&of_the_others[worker].jobs);
+        ensure!(kept, "{worker} was made to give jobs away");
+    }
+
+    let change = Instant::now();
+    context.cluster.revive_node(lost).await?;
+    at_rest(&context, &jobs, WORKERS, change).await?;
+    Ok(())
+}
+
+/// The sample wishes for workers on all nodes; here they wait until each node takes its share, also
+/// one that was lost a moment ago and that Kubernetes still gives nothing.
+fn spread(manifest: &str) -> Result<String> {
+    const WISHES: &str = "whenUnsatisfiable: ScheduleAnyway";
+    ensure!(manifest.contains(WISHES), "the sample spreads its workers");
+    Ok(manifest.replace(WISHES, "whenUnsatisfiable: DoNotSchedule"))
+}
+
+/// The workers on a node, and those that are elsewhere.
+async fn workers_on(context: &Context, node: u8) -> Result<(Vec<String>, Vec<String>)> {
+    let pods = context.api::<Pod>().list(&ListParams::default()).await?;
+    let (mut on, mut elsewhere) = (Vec::new(), Vec::new());
+    for pod in &pods.items {
+        let there = if node_of(pod)? == node { &mut on } else { &mut elsewhere };
+        there.push(pod.name_any());
+    }
+    Ok((on, elsewhere))
+}

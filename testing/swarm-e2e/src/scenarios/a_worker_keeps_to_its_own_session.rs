@@ -1,0 +1,182 @@
+//! What the shipped role and policy let a worker write with the token of its pod: the Lease of its
+//! own session, as the protocol has it, and nothing else.
+
+use anyhow::{Context as _, Result, bail, ensure};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config, ResourceExt as _};
+use serde_json::json;
+use swarm_adapters_k8s::api::{SwarmLedger, WorkerView};
+use swarm_adapters_k8s::session::SESSION_LABEL;
+use swarm_core::handover::SessionId;
+
+use super::session::{SOON, leases, pod, publish, revoke, session, workers};
+use crate::scenario::Context;
+use crate::until::until;
+
+pub(super) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    let restricted = "pod-security.kubernetes.io/enforce=restricted";
+    context.cluster.kubectl(&["label", "namespace", &context.namespace, restricted]).await?;
+    workers(&context).await?;
+    let (mine, other) = (pod(&context, 0).await?, pod(&context, 1).await?);
+    let (me, them) = (session(&context, &mine, &[]).await?, session(&context, &other, &[]).await?);
+    context.laps.lap("two pods were ready with a Lease each, under the shipped role");
+
+    let bound = ["--bound-object-kind=Pod", "--bound-object-name=backup-worker-0"];
+    let worker =
+        Worker { api: Api::namespaced(as_account(&context, &bound).await?, &context.namespace) };
+    own_lease(&context, &worker, &me.session).await?;
+    others_leases(&context, &worker, &them.session).await?;
+    final_states(&context, &worker, &mine.uid().context("every pod has a UID")?).await?;
+    other_kinds(&context, &bound, &them.session).await?;
+    other_callers(&context, &me.session).await?;
+    ensure!(leases(&context, &mine).await?.len() == 3, "one session, and the two of this scenario");
+    Ok(())
+}
+
+/// A client with the workers' account: with the token of a pod, or with one that is of none.
+async fn as_account(context: &Context, bound: &[&str]) -> Result<Client> {
+    let token = [&["create", "token", "backup-worker"][..], bound].concat();
+    let token = context.kubectl(&token).await?;
+    let file = Kubeconfig::read_from(&context.cluster.kubeconfig)?;
+    let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+    config.auth_info = AuthInfo { token: Some(token.trim().into()), ..AuthInfo::default() };
+    config.default_retry = false;
+    Ok(Client::try_from(config)?)
+}
+
+/// Writes Leases with a worker's token.
+struct Worker {
+    api: Api<Lease>,
+}
+
+impl Worker {
+    /// Whether the API server would take this change of a Lease, made to its newest state.
+    async fn changes(&self, name: &str, change: impl Fn(&mut Lease)) -> kube::Result<Lease> {
+        loop {
+            let mut lease = self.api.get(name).await?;
+            change(&mut lease);
+            // Nothing is written: the worker renews it all the time, and is not to be disturbed.
+            let params = PostParams { dry_run: true, ..PostParams::default() };
+            match self.api.replace(name, &params, &lease).await {
+                Err(kube::Error::Api(status)) if status.is_conflict() => {}
+                answer => return answer,
+            }
+        }
+    }
+}
+
+fn holder(lease: &mut Lease, holder: &str) {
+    lease.spec.get_or_insert_default().holder_identity = Some(holder.to_owned());
+}
+
+fn refused<T>(what: &str, answer: kube::Result<T>, because: &str) -> Result<()> {
+    match answer {
+        Err(kube::Error::Api(status)) if status.message.contains(because) => Ok(()),
+        Err(other) => bail!("{what}: refused, but not because `{because}`: {other}"),
+        Ok(_) => bail!("{what} was taken"),
+    }
+}
+
+async fn own_lease(context: &Context, worker: &Worker, me: &SessionId) -> Result<()> {
+    let name = me.to_string();
+    worker.changes(&name, |_| ()).await.context("the renewal of its own Lease is refused")?;
+    worker.changes(&name, |it| holder(it, "")).await.context("closing its own is refused")?;
+    let theft = worker.changes(&name, |it| holder(it, "somebody")).await;
+    refused("another holder", theft, "can be its session, which has the same name, or nobody")?;
+    let unlabelled = worker.changes(&name, |it| it.metadata.labels = None).await;
+    refused("a Lease that the operator would not see", unlabelled, "has the label swarm.k8slab")?;
+    context.laps.lap("its own Lease is renewed and closed, and given to nobody else");
+    Ok(())
+}
+
+async fn others_leases(context: &Context, worker: &Worker, them: &SessionId) -> Result<()> {
+    let is_foreign = "is not of a session of pod";
+    let renewal = worker.changes(&them.to_string(), |_| ()).await;
+    refused("the renewal of another's Lease", renewal, is_foreign)?;
+    let election = Lease {
+        metadata: ObjectMeta { name: Some("election".into()), ..ObjectMeta::default() },
+        ..Lease::default()
+    };
+    let created = worker.api.create(&PostParams::default(), &election).await;
+    refused("a Lease of an election", created, is_foreign)?;
+    context.api::<Lease>().create(&PostParams::default(), &election).await?;
+    let taken = worker.changes("election", |it| holder(it, "me")).await;
+    refused("an election", taken, is_foreign)?;
+    let mut forged = election;
+    forged.metadata.name = Some(format!("{}-{:016x}", them.pod_uid(), 7));
+    forged.labels_mut().insert(SESSION_LABEL.to_owned(), "true".to_owned());
+    let created = worker.api.create(&PostParams::default(), &forged).await;
+    refused("a session in another's name", created, is_foreign)?;
+    context.laps.lap("Leases of other sessions and of elections are out of its reach");
+    Ok(())
+}
+
+/// A Lease that was closed, or that somebody took away, is never held again.
+async fn final_states(context: &Context, worker: &Worker, uid: &str) -> Result<()> {
+    for (nonce, is_revoked) in [(1, false), (2, true)] {
+        let session = SessionId::new(uid, nonce);
+        let name = session.to_string();
+        let mut lease = Lease {
+            metadata: ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() },
+            ..Lease::default()
+        };
+        lease.labels_mut().insert(SESSION_LABEL.to_owned(), "true".to_owned());
+        let told = r#"{"write":1,"durationMs":9000}"#;
+        lease.annotations_mut().insert("swarm.k8slab.info/ack".into(), told.into());
+        holder(&mut lease, &name);
+        let mut lease = worker.api.create(&PostParams::default(), &lease).await?;
+        if is_revoked {
+            let version = lease.resource_version().context("it has a version")?.parse()?;
+            revoke(context, &session, swarm_core::handover::LeaseVersion(version)).await?;
+        } else {
+            holder(&mut lease, "");
+            worker.api.replace(&name, &PostParams::default(), &lease).await?;
+        }
+        let again = worker.changes(&name, |it| holder(it, &name)).await;
+        refused("a session that is over", again, "was closed or revoked, which is final")?;
+    }
+    context.laps.lap("what was closed or revoked stays so; an operator may revoke");
+    Ok(())
+}
+
+async fn other_kinds(context: &Context, bound: &[&str], them: &SessionId) -> Result<()> {
+    let client = as_account(context, bound).await?;
+    let view = swarm_core::session::WorkerView {
+        session: them.clone(),
+        incarnation: 0,
+        revision: 1,
+        jobs: [].into(),
+    };
+    publish(context, &view).await?;
+    let views = Api::<WorkerView>::namespaced(client.clone(), &context.namespace);
+    let patch = Patch::Merge(json!({"spec": {"revision": 2}}));
+    let patched = views.patch(&them.to_string(), &PatchParams::default(), &patch).await;
+    refused("another's view", patched, "cannot patch resource \"workerviews\"")?;
+    let ledgers = Api::<SwarmLedger>::namespaced(client.clone(), &context.namespace);
+    refused("a ledger", ledgers.get("any").await, "cannot get resource \"swarmledgers\"")?;
+    let leases = Api::<Lease>::namespaced(client, &context.namespace);
+    let gone = leases.delete(&them.to_string(), &kube::api::DeleteParams::default()).await;
+    refused("the deletion of a Lease", gone, "cannot delete resource \"leases\"")?;
+    context.laps.lap("views and ledgers are written by no worker");
+    Ok(())
+}
+
+/// Rights alone are not enough: whoever does not come from the pod is refused, but for those who
+/// may write ledgers.
+async fn other_callers(context: &Context, me: &SessionId) -> Result<()> {
+    let unbound = as_account(context, &[]).await?;
+    let unbound = Worker { api: Api::namespaced(unbound, &context.namespace) };
+    let renewal = unbound.changes(&me.to_string(), |_| ()).await;
+    refused("a token of no pod", renewal, "only the worker in its pod writes it")?;
+    let admin = Worker { api: context.api() };
+    until("an administrator's change to be taken", SOON, || async {
+        admin.changes(&me.to_string(), |_| ()).await?;
+        Ok(Some(()))
+    })
+    .await?;
+    context.laps.lap("a token of no pod writes no session; an administrator may");
+    Ok(())
+}

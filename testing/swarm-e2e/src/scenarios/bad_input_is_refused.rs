@@ -1,0 +1,178 @@
+//! What a user gets for a mistake: one sentence, from the API server where the schema sees it, else
+//! as condition and Event; and whatever they do, the last good assignment keeps running.
+
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::json;
+use swarm_adapters_k8s::api::{API_VERSION, Swarm};
+use swarm_adapters_k8s::status::ready_reason;
+use swarm_adapters_k8s::yaml;
+
+use super::pool::{REST_WITHIN, Reports, all_reports, at_rest, jobs_of, sample};
+use crate::scenario::Context;
+use crate::until::until;
+
+/// How much of a refusal is printed.
+const TOLD: usize = 120;
+
+/// What file, `plan` and API server say of a spec; a test of the manifests reads the same.
+const SPECS: &str = include_str!("../../../specs.yaml");
+
+pub(super) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    let good = sample(2)?;
+    let jobs = jobs_of(&good);
+    context.apply(&good).await?;
+    let before = at_rest(&context, &jobs, 2, Instant::now()).await?;
+
+    refused(&context, &good, "  jobs:", "  jbos:", "unknown field \"spec.jbos\"").await?;
+    refused(&context, &good, "stream:cars:updated", "stream:cars:new", "Duplicate value").await?;
+    refused(&context, &good, "stream:cars:updated", "\"two words\"", "should match").await?;
+    let finite = "stream:cars:updated\n      runOnce: true";
+    let message = "a job with runOnce needs workers that tell when it is done";
+    refused(&context, &good, "stream:cars:updated", finite, message).await?;
+    let (moved, message) = ("name: swarm-worker\n  view", "spec.pool cannot be changed");
+    refused(&context, &good, moved, &moved.replace("worker", "other"), message).await?;
+    let wait = "  rebalance: {initialWait: 2d}\n  view:";
+    refused(&context, &good, "  view:", wait, "initialWait").await?;
+    let (name, long) = ("name: streams", format!("name: {}", "s".repeat(64)));
+    refused(&context, &good, name, &long, "the name of a Swarm has at most 63 characters").await?;
+    let pool = moved.replace("swarm-worker", &"w".repeat(204));
+    refused(&context, &second_of(&good), moved, &pool, "at most 203 characters").await?;
+    specs_are_judged_as_in_files(&context).await?;
+    still(&context, &before, "refused edits").await?;
+
+    second_swarm_on_the_pool(&context, &good).await?;
+    still(&context, &before, "a second Swarm on the pool").await?;
+    pool_that_is_not_there(&context).await?;
+    statefulset_that_goes_away(&context, &good, &before).await
+}
+
+/// Every spec of the table, on a dry run.
+async fn specs_are_judged_as_in_files(context: &Context) -> Result<()> {
+    let documents = yaml::documents(SPECS)?;
+    let cases = documents.first().and_then(|(_, cases)| cases.as_array());
+    let cases = cases.context("the table of specs is no list")?;
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("swarm.json");
+    for case in cases {
+        let pool = json!({"statefulSet": {"name": "swarm-worker"}});
+        let mut spec = json!({"jobs": [{"name": "a"}], "pool": pool});
+        for (field, value) in case["spec"].as_object().context("a case has no spec")? {
+            spec[field] = value.clone();
+        }
+        let metadata = json!({"name": "cases"});
+        let swarm =
+            json!({"apiVersion": API_VERSION, "kind": "Swarm", "metadata": metadata, "spec": spec});
+        tokio::fs::write(&file, swarm.to_string()).await?;
+        let path = file.display().to_string();
+        let create = ["create", "--dry-run=server", "--validate=strict", "--filename", &path];
+        match (context.kubectl(&create).await, case["server"].as_str()) {
+            (Ok(_), None) => {}
+            (Ok(_), Some(_)) => bail!("{} was accepted", case["spec"]),
+            (Err(error), None) => {
+                return Err(error.context(format!("{} was refused", case["spec"])));
+            }
+            (Err(error), Some(expected)) => {
+                let text = format!("{error:#}");
+                ensure!(text.contains(expected), "no `{expected}` for {}: {text}", case["spec"]);
+            }
+        }
+    }
+    context.laps.lap(format!("{} specs are judged as in files", cases.len()));
+    Ok(())
+}
+
+/// Applying `good` with one thing wrong is refused with a message that contains `message`.
+async fn refused(
+    context: &Context,
+    good: &str,
+    right: &str,
+    wrong: &str,
+    message: &str,
+) -> Result<()> {
+    ensure!(good.contains(right), "the sample has no `{right}` to get wrong");
+    match context.apply(&good.replacen(right, wrong, 1)).await {
+        Ok(()) => bail!("`{wrong}` was accepted"),
+        Err(error) => {
+            let text = format!("{error:#}");
+            let line = text.lines().find(|line| line.contains(message));
+            let line = line.with_context(|| format!("no `{message}` in: {text}"))?;
+            // What comes before is the command and, sometimes, the whole object.
+            let told: String = line.chars().rev().take(TOLD).collect();
+            context.laps.lap(format!("refused: {}", told.chars().rev().collect::<String>()));
+            Ok(())
+        }
+    }
+}
+
+async fn still(context: &Context, before: &Reports, after_what: &str) -> Result<()> {
+    let now = all_reports(context).await?;
+    ensure!(now == *before, "after {after_what} workers run something else: {now:?}");
+    Ok(())
+}
+
+/// Waits until a Swarm's `Ready` has this reason, and for the Event that tells it. Returns
+/// the sentence.
+pub(super) async fn told(context: &Context, swarm: &str, reason: &str) -> Result<String> {
+    let message = until(&format!("{swarm} to be {reason}"), REST_WITHIN, || async {
+        let swarm = context.api::<Swarm>().get(swarm).await?;
+        if ready_reason(swarm.status.as_ref()) != Some(reason) {
+            bail!("conditions are {:?}", swarm.status.map(|status| status.conditions));
+        }
+        let conditions = swarm.status.unwrap_or_default().conditions;
+        let stalled = conditions.into_iter().find(|condition| condition.type_ == "Stalled");
+        stalled.map(|condition| Some(condition.message)).context("no condition Stalled")
+    })
+    .await?;
+    until("the Event", REST_WITHIN, || async {
+        let about = format!("involvedObject.name={swarm}");
+        let events = context.kubectl(&["get", "events", "--field-selector", &about]).await?;
+        Ok(events.contains(reason).then_some(()))
+    })
+    .await?;
+    context.laps.lap(format!("{swarm} is {reason}: {message}"));
+    Ok(message)
+}
+
+/// Another Swarm on the same pool.
+fn second_of(good: &str) -> String {
+    let swarm = good.split("---").next().unwrap_or_default();
+    swarm.replace("name: streams", "name: second").replace("swarm-worker-config", "second-config")
+}
+
+async fn second_swarm_on_the_pool(context: &Context, good: &str) -> Result<()> {
+    context.apply(&second_of(good)).await?;
+    told(context, "second", "PoolClaimed").await?;
+    context.kubectl(&["delete", "swarm", "second", "--timeout=30s"]).await?;
+    Ok(())
+}
+
+async fn pool_that_is_not_there(context: &Context) -> Result<()> {
+    let orphan = "
+apiVersion: swarm.k8slab.info/v1alpha1
+kind: Swarm
+metadata: {name: orphan}
+spec:
+  jobs: [{name: a}]
+  pool: {statefulSet: {name: nobody}}
+";
+    context.apply(orphan).await?;
+    told(context, "orphan", "PoolNotFound").await?;
+    context.kubectl(&["delete", "swarm", "orphan", "--timeout=30s"]).await?;
+    Ok(())
+}
+
+/// The StatefulSet goes, its pods stay: they go on, and are the same pool when it is back.
+async fn statefulset_that_goes_away(context: &Context, good: &str, before: &Reports) -> Result<()> {
+    context.kubectl(&["delete", "statefulset", "swarm-worker", "--cascade=orphan"]).await?;
+    told(context, "streams", "PoolNotFound").await?;
+    still(context, before, "the loss of the StatefulSet").await?;
+    let change = Instant::now();
+    context.apply(good).await?;
+    context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=30s"]).await?;
+    let after = at_rest(context, &jobs_of(good), 2, change).await?;
+    ensure!(after == *before, "the same pods keep the same jobs: {after:?}");
+    Ok(())
+}

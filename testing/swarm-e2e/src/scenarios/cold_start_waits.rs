@@ -1,0 +1,41 @@
+//! A pool that never had jobs is assigned nothing until it is complete or `initialWait` is over;
+//! then every pod that exists counts, since some are ready only once they have work.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use swarm_adapters_k8s::api::Swarm;
+use swarm_adapters_k8s::status::ready_reason;
+
+use super::pool::{REST_WITHIN, at_rest, jobs_of, reports, sample};
+use crate::scenario::Context;
+use crate::until::until;
+
+const INITIAL_WAIT: Duration = Duration::from_secs(5);
+
+pub(super) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    // Probed where nothing answers, the pods never become ready.
+    let manifest = sample(2)?
+        .replace("  view:\n", "  rebalance: {initialWait: 5s}\n  view:\n")
+        .replacen("path: /internal/health", "path: /nothing-here", 1);
+    let jobs = jobs_of(&manifest);
+    let start = Instant::now();
+    context.apply(&manifest).await?;
+    until("the Swarm to wait for its pool", REST_WITHIN, || async {
+        let swarm = context.api::<Swarm>().get("streams").await?;
+        Ok((ready_reason(swarm.status.as_ref()) == Some("PoolIncomplete")).then_some(()))
+    })
+    .await?;
+    let before = until("both workers to answer", REST_WITHIN, || async {
+        let reports = reports(&context).await?;
+        Ok((reports.len() == 2).then_some(reports))
+    })
+    .await?;
+    if start.elapsed() < INITIAL_WAIT {
+        ensure!(before.values().all(|report| report.jobs.is_empty()), "too early: {before:?}");
+    }
+    at_rest(&context, &jobs, 2, start).await?;
+    ensure!(start.elapsed() >= INITIAL_WAIT, "assigned after {:?} already", start.elapsed());
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! The operator has every right it needs and no other: over all scenarios of a run, the audit log has
+//! a request for each verb and resource of its role, and none that was refused for want of a right.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Result, ensure};
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
+use kube::Api;
+
+use crate::cluster::Request;
+use crate::operator::{self, ACCOUNT};
+use crate::scenario::Context;
+
+/// Verb, resource and group.
+type Right = (String, String, String);
+
+pub(super) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    let roles: Api<ClusterRole> = Api::all(context.client.clone());
+    let granted = rights(&roles.get("swarm-operator").await?.rules.unwrap_or_default());
+    ensure!(granted.len() > 10, "the role grants {granted:?}");
+
+    // A watch is told of when it ends.
+    operator::stop(&context.cluster).await?;
+    operator::go_on(&context.cluster).await?;
+    let requests = context.cluster.audit.since(context.cluster.audit.start())?;
+    let requests: Vec<_> = requests.iter().filter(|it| it.user == ACCOUNT).collect();
+    // An API server that has just been started refuses whatever it has not read the roles for.
+    let wants = |it: &&&Request| uses(it).iter().any(|right| !granted.contains(right));
+    let refused: Vec<_> = requests.iter().filter(|it| !it.has_right).filter(wants).collect();
+    ensure!(refused.is_empty(), "refused: {}", told(&refused));
+    let used: BTreeSet<_> =
+        requests.iter().filter(|it| it.has_right).flat_map(|it| uses(it)).collect();
+    let unused: Vec<_> = granted.difference(&used).collect();
+    ensure!(unused.is_empty(), "nobody uses {unused:?}");
+    let (rights, requests) = (granted.len(), requests.len());
+    context.laps.lap(format!("{rights} rights, each used in {requests} requests; none refused"));
+    Ok(())
+}
+
+fn rights(rules: &[PolicyRule]) -> BTreeSet<Right> {
+    let mut rights = BTreeSet::new();
+    for rule in rules {
+        for group in rule.api_groups.iter().flatten() {
+            for resource in rule.resources.iter().flatten() {
+                let each = rule.verbs.iter();
+                rights.extend(each.map(|verb| (verb.clone(), resource.clone(), group.clone())));
+            }
+        }
+    }
+    rights
+}
+
+/// The rights that a request needed. A patch that makes its object needs that of making, too.
+fn uses(request: &Request) -> Vec<Right> {
+    let Request { verb, resource, group, code, .. } = request;
+    let right = |verb: &str| (verb.to_owned(), resource.clone(), group.clone());
+    let created = (verb == "patch" && *code == 201).then(|| right("create"));
+    created.into_iter().chain([right(verb)]).collect()
+}
+
+fn told(requests: &[&&Request]) -> String {
+    let told: BTreeSet<_> = requests.iter().map(ToString::to_string).collect();
+    told.into_iter().collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_grants_each_verb_on_each_of_its_resources() {
+        let rule = PolicyRule {
+            api_groups: Some(vec!["apps".into()]),
+            resources: Some(vec!["a".into(), "b/scale".into()]),
+            verbs: vec!["get".into(), "patch".into()],
+            ..PolicyRule::default()
+        };
+        let rights = rights(&[rule]);
+        assert_eq!(rights.len(), 4);
+        assert!(rights.contains(&("patch".into(), "b/scale".into(), "apps".into())));
+    }
+}

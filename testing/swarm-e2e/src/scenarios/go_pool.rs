@@ -1,0 +1,146 @@
+//! A pool of workers in Go, which share no code with ours, and the run log that all of them write:
+//! both nodes lie on this machine. Each job writes a line every 100 ms.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+use swarm_core::handover::SessionId;
+use tokio::process::Command;
+
+use crate::command::stdout_of;
+use crate::run_log::{History, LogLine, Moment, make_folder};
+use crate::scenario::Context;
+use crate::until::until;
+
+const WORKERS: &str = "
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: NAME}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: NAME}
+rules:
+  - {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [create, get, update]}
+  - {apiGroups: [swarm.k8slab.info], resources: [workerviews], verbs: [get, list, watch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: NAME}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: NAME}
+subjects: [{kind: ServiceAccount, name: NAME}]
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: NAME}
+spec:
+  replicas: 3
+  podManagementPolicy: Parallel
+  serviceName: NAME
+  selector: {matchLabels: {app: NAME}}
+  template:
+    metadata: {labels: {app: NAME}}
+    spec:
+      serviceAccountName: NAME
+      terminationGracePeriodSeconds: 25
+      containers:
+        - name: worker
+          image: registry.local/go-worker:1
+          imagePullPolicy: Never
+          args: [--lease=6s, --renew=1s, --stop-timeout=2s, --grace=20s, --stop-takes=TAKES]
+          env:
+            - {name: POD_UID, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}
+            - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+          volumeMounts: [{name: run-log, mountPath: /run-log}]
+      volumes:
+        - {name: run-log, hostPath: {path: RUN_LOG, type: Directory}}
+";
+
+/// Three workers with leases of 6 s, whose jobs take so long to stop.
+pub(super) fn workers(name: &str, stop_takes: &str, log: &RunLog) -> String {
+    let manifest = WORKERS.replace("NAME", name).replace("TAKES", stop_takes);
+    manifest.replace("RUN_LOG", &log.folder())
+}
+
+/// The file, in a folder that any user may write to.
+pub(super) struct RunLog(PathBuf);
+
+impl RunLog {
+    pub(super) fn new(context: &Context) -> Result<Self> {
+        Ok(Self(make_folder(&context.namespace)?.join("run.log")))
+    }
+
+    fn folder(&self) -> String {
+        self.0.parent().unwrap_or(&self.0).display().to_string()
+    }
+
+    fn history(&self) -> Result<History> {
+        History::read(&self.0)
+    }
+
+    /// The time of the newest line.
+    pub(super) fn last(&self) -> Result<Moment> {
+        let history = self.history()?;
+        history.since(Moment(0)).last().map(|told| told.at).context("an empty run log")
+    }
+
+    /// What has run since `moment`: job, session and token.
+    pub(super) fn since(&self, moment: Moment) -> Result<BTreeSet<(String, SessionId, u64)>> {
+        let history = self.history()?;
+        let run = |told: &LogLine| {
+            (told.job.clone(), SessionId::from_stored(&told.run.session), told.run.token)
+        };
+        Ok(history.since(moment).map(run).collect())
+    }
+
+    /// What has run in the last `span`.
+    pub(super) fn lately(&self, span: Duration) -> Result<BTreeSet<(String, SessionId, u64)>> {
+        self.since(Moment::now().before(span))
+    }
+
+    /// How long each job stood still between one session and the next: from the last that the former
+    /// wrote to the first that the latter did.
+    pub(super) fn moves_since(&self, moment: Moment) -> Result<Vec<Duration>> {
+        let mut last = BTreeMap::new();
+        let mut moves = Vec::new();
+        for told in self.history()?.since(Moment(0)) {
+            let before = last.insert(told.job.clone(), (told.run.session.clone(), told.at));
+            let other = before.filter(|(it, _)| *it != told.run.session && moment <= told.at);
+            moves.extend(other.map(|(_, then)| told.at.since(then)));
+        }
+        moves.sort_unstable();
+        Ok(moves)
+    }
+
+    /// Waits until nothing was written for `span`.
+    pub(super) async fn silent_for(&self, span: Duration, within: Duration) -> Result<()> {
+        until("all jobs to be still", within, || async {
+            let silent = Moment::now().since(self.last()?);
+            ensure!(span <= silent, "silent for {silent:?}");
+            Ok(Some(()))
+        })
+        .await
+    }
+
+    /// Lets the product judge, and tells its figures.
+    pub(super) async fn judge(&self, context: &Context) -> Result<String> {
+        let mut command = Command::new(context.cluster.binaries.ours.join("swarm-operator"));
+        command.arg("verify").arg(&self.0).args(["--output", "json"]);
+        let output = command.output().await?;
+        // With findings it ends with 3, and says which.
+        let found = serde_json::from_slice::<Value>(&output.stdout);
+        let verdict =
+            found.with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+        let (overlaps, regressions) = (&verdict["overlaps"], &verdict["token_regressions"]);
+        let is_empty = |found: &Value| found.as_array().is_some_and(Vec::is_empty);
+        ensure!(is_empty(overlaps) && is_empty(regressions), "{verdict}");
+        stdout_of("swarm-operator verify", &output)?;
+        Ok(format!(
+            "{} jobs in {} runs, no overlap, tokens rise, longest gap {} ms",
+            verdict["jobs"], verdict["runs"], verdict["longest_gap_ms"]
+        ))
+    }
+}

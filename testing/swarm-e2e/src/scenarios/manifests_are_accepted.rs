@@ -1,0 +1,163 @@
+//! Everything below `deploy/` renders, and a real API server with its admission takes it, without a
+//! warning; and the sample of a pool that knows nothing of swarm does what it says.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use swarm_adapters_k8s::api;
+use tokio::process::Command;
+
+use super::pool::REST_WITHIN;
+use crate::binaries::repository;
+use crate::command::stdout_of;
+use crate::scenario::Context;
+use crate::until::until;
+
+/// What makes a folder one that `kubectl kustomize` renders.
+const KUSTOMIZATION: &str = "kustomization.yaml";
+/// The sample that the schema may not know the field of yet.
+const JOB_LISTS: &str = "deploy/samples/job-lists";
+
+/// What an overlay is for, in what it renders to: a patch that meets nothing is passed over silently.
+const RENDERED: [(&str, &str); 5] = [
+    ("overlays/dev", "imagePullPolicy: Never"),
+    ("overlays/prod", "/swarm-operator@sha256:"),
+    ("overlays/prod", "priorityClassName: system-cluster-critical"),
+    ("overlays/namespaced", "kind: RoleBinding"),
+    ("overlays/namespaced", "--namespace=$(NAMESPACE)"),
+];
+
+pub(super) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    let restricted =
+        ["enforce", "warn"].map(|it| format!("pod-security.kubernetes.io/{it}=restricted"));
+    let label = ["label", "namespace", &context.namespace, &restricted[0], &restricted[1]];
+    context.cluster.kubectl(&label).await?;
+    let mut folders = Vec::new();
+    find_kustomizations(&repository().join("deploy"), &mut folders)?;
+    ensure!(6 <= folders.len(), "deploy/ has only {folders:?}");
+    for folder in folders {
+        let folder = folder.display().to_string();
+        let rendered = context.cluster.kubectl(&["kustomize", &folder]).await?;
+        for (overlay, text) in RENDERED {
+            let is_there = !folder.ends_with(overlay) || rendered.contains(text);
+            ensure!(is_there, "{overlay} has no `{text}`: {rendered}");
+        }
+        let is_cluster_wide = rendered.contains("kind: ClusterRole");
+        ensure!(!folder.ends_with("namespaced") || !is_cluster_wide, "{folder} asks for more");
+        if folder.ends_with(JOB_LISTS) && !knows_job_sources()? {
+            context.laps.lap(format!("{JOB_LISTS} renders; the schema has no jobSources"));
+            continue;
+        }
+        accepted(&context, &["--kustomize", &folder]).await?;
+    }
+    for sample in ["streams.yaml", "plain/plain.yaml"] {
+        let sample = repository().join("deploy/samples").join(sample).display().to_string();
+        accepted(&context, &["--filename", &sample]).await?;
+    }
+    editors_of_a_namespace_edit_its_swarms(&context).await?;
+    job_lists_can_be_planned(&context).await?;
+    plain_programs_are_workers(&context).await
+}
+
+fn find_kustomizations(folder: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
+    if folder.join(KUSTOMIZATION).is_file() {
+        found.push(folder.to_owned());
+    }
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            find_kustomizations(&path, found)?;
+        }
+    }
+    Ok(())
+}
+
+fn knows_job_sources() -> Result<bool> {
+    Ok(serde_json::to_string(&api::crds())?.contains("\"jobSources\""))
+}
+
+/// The server goes through all it does for a real write. A warning counts as a refusal: that is how
+/// pod security speaks of a workload whose pods it will refuse.
+async fn accepted(context: &Context, what: &[&str]) -> Result<()> {
+    let dry = ["apply", "--server-side", "--dry-run=server", "--force-conflicts"];
+    let mut args = [&dry, &["--warnings-as-errors"][..], what].concat();
+    if what.iter().any(|path| path.contains("/samples/")) {
+        args.extend(["--namespace", &context.namespace]);
+    }
+    let output = context.cluster.kubectl(&args).await?;
+    context.laps.lap(format!("{} objects of {}", output.lines().count(), what[1]));
+    Ok(())
+}
+
+/// By the role that every cluster has, once the definitions have added theirs to it.
+async fn editors_of_a_namespace_edit_its_swarms(context: &Context) -> Result<()> {
+    let binding = ["create", "rolebinding", "somebody", "--clusterrole=edit", "--user=somebody"];
+    context.kubectl(&binding).await?;
+    let may = |verb, resource| async move {
+        let args = ["auth", "can-i", verb, resource, "--as=somebody"];
+        // Exit code 1 stands for "no".
+        context.kubectl(&args).await.is_ok()
+    };
+    let swarms = "swarms.swarm.k8slab.info";
+    until("the role of editors to be put together", REST_WITHIN, || async {
+        Ok((may("create", swarms).await && may("list", swarms).await).then_some(()))
+    })
+    .await?;
+    let ledgers = "swarmledgers.swarm.k8slab.info";
+    ensure!(may("get", ledgers).await, "an editor may look at ledgers");
+    ensure!(!may("update", ledgers).await, "only the operator writes ledgers");
+    Ok(())
+}
+
+/// The command that stands at the top of the sample.
+async fn job_lists_can_be_planned(context: &Context) -> Result<()> {
+    let text = fs::read_to_string(repository().join(JOB_LISTS).join(KUSTOMIZATION))?;
+    let command = text.lines().find_map(|line| line.strip_prefix("#   kubectl "));
+    let line = format!("kubectl {}", command.context("the sample names no command")?);
+    let mut command = Command::new("sh");
+    command.args(["-ec", &line]).current_dir(repository()).envs(context.cluster.environment());
+    let plan = stdout_of(&line, &command.kill_on_drop(true).output().await?)?;
+    ensure!(plan.contains(": 6 jobs on 3 workers"), "`{line}` says: {plan}");
+    Ok(())
+}
+
+/// A few lines of shell share the jobs of the sample, and follow when one of them goes.
+async fn plain_programs_are_workers(context: &Context) -> Result<()> {
+    let file = repository().join("deploy/samples/plain/plain.yaml").display().to_string();
+    let sample = fs::read_to_string(&file)?;
+    let jobs = sample.lines().filter_map(|line| line.strip_prefix("    - name: "));
+    let jobs: BTreeSet<_> = jobs.filter(|name| name.contains(':')).map(str::to_owned).collect();
+    ensure!(jobs.len() == 5, "the sample has five jobs, not {jobs:?}");
+
+    let before = context.kubectl(&["get", "statefulset", "--output=name"]).await?;
+    ensure!(before.is_empty(), "a dry run has left {before}");
+    context.kubectl(&["apply", "--filename", &file]).await?;
+    shared(context, &jobs, 2).await?;
+    context.kubectl(&["wait", "--for=condition=Ready", "swarm/plain", "--timeout=30s"]).await?;
+    context.kubectl(&["scale", "statefulset", "plain", "--replicas=1"]).await?;
+    shared(context, &jobs, 1).await?;
+    context.laps.lap("shell scripts share the jobs of the plain sample");
+    Ok(())
+}
+
+/// Waits until so many pods say that they run the jobs, each job once.
+async fn shared(context: &Context, jobs: &BTreeSet<String>, pods: usize) -> Result<()> {
+    until("the plain workers to share their jobs", REST_WITHIN, || async {
+        let mut running = Vec::new();
+        for pod in 0..pods {
+            let log = context.cluster.pod_log(&context.namespace, &format!("plain-{pod}")).await?;
+            let last = log.lines().filter_map(|line| line.strip_prefix("running: ")).next_back();
+            let last = last.context("a worker says nothing yet")?;
+            running.extend(serde_json::from_str::<Vec<String>>(last)?);
+        }
+        let distinct: BTreeSet<_> = running.iter().cloned().collect();
+        if distinct != *jobs || running.len() != jobs.len() {
+            bail!("they run {running:?}");
+        }
+        Ok(Some(()))
+    })
+    .await
+}

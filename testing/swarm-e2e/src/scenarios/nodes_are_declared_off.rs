@@ -1,0 +1,109 @@
+//! A node dies under workers with long Leases and `Exclusive`. Nobody waits for those once an
+//! administrator says that the node is off: with the taint that Kubernetes has for it, or by deleting
+//! the node. Nobody believes it of a node whose workers are heard of.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::DeleteParams;
+use swarm_adapters_host::runlog::judge::Event;
+
+use super::nodes;
+use super::session_pool::{Policy, REST_WITHIN, SessionPool, TICK};
+use crate::cluster::node_name;
+use crate::run_log::Moment;
+use crate::scenario::Context;
+use crate::until::until;
+
+/// Much longer than this scenario can wait.
+const LEASE: Duration = Duration::from_mins(10);
+/// From the word of the administrator until all jobs run elsewhere, on a busy machine.
+const WITHIN: Duration = Duration::from_secs(5);
+/// Jobs say every second that they run.
+const TICKS: usize = 8;
+const TAINT: &str = "node.kubernetes.io/out-of-service";
+
+pub(super) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    let node = nodes::without_operator(&context).await?;
+    let name = node_name(node);
+    let mut pool = SessionPool::new(&context, "patient");
+    (pool.policy, pool.lease, pool.lease_allowed) = (Policy::Exclusive, LEASE, LEASE);
+    pool.must_spread = true;
+    pool.apply().await?;
+    lives_on(&pool, node).await?;
+
+    dies(&pool, node).await?;
+    let told = Moment::now();
+    let taint = format!("{TAINT}=nodeshutdown:NoExecute");
+    context.cluster.kubectl(&["taint", "node", &name, &taint]).await?;
+    runs_elsewhere(&pool, told, "tainted").await?;
+    context.cluster.kubectl(&["taint", "node", &name, &format!("{TAINT}-")]).await?;
+    comes_back(&pool, node).await?;
+
+    dies(&pool, node).await?;
+    let told = Moment::now();
+    delete(&context, node).await?;
+    runs_elsewhere(&pool, told, "deleted").await?;
+    comes_back(&pool, node).await
+}
+
+async fn delete(context: &Context, node: u8) -> Result<()> {
+    let nodes: Api<Node> = Api::all(context.client.clone());
+    nodes.delete(&node_name(node), &DeleteParams::default()).await?;
+    Ok(())
+}
+
+/// The node is deleted by mistake, and is there again when its kubelet starts anew.
+async fn lives_on(pool: &SessionPool, node: u8) -> Result<()> {
+    let before = pool.at_rest().await?;
+    let mark = Moment::now();
+    delete(&pool.context, node).await?;
+    until("every job to run on for a while", REST_WITHIN, || async {
+        let history = pool.history()?;
+        ensure!(history.running(&pool.jobs)? == before, "something moved");
+        let ticks = |job: &String| history.since(mark).filter(|told| told.job == *job).count();
+        Ok(pool.jobs.iter().all(|job| TICKS <= ticks(job)).then_some(()))
+    })
+    .await?;
+    let kubelet = format!("kubelet-{node}");
+    pool.context.cluster.components.kill(&kubelet)?;
+    pool.context.cluster.components.restart(&kubelet)?;
+    nodes::ready(&pool.context, node, "True").await?;
+    ensure!(pool.at_rest().await? == before, "something moved when the node was back");
+    pool.judge("a node was deleted by mistake", mark, Duration::ZERO)
+}
+
+/// The node dies, Kubernetes gives it up, and nothing moves.
+async fn dies(pool: &SessionPool, node: u8) -> Result<()> {
+    pool.at_rest().await?;
+    let [zero, one] = [pool.pod(0).await?, pool.pod(1).await?];
+    ensure!(nodes::node_of(&zero)? != nodes::node_of(&one)?, "both workers are on one node");
+    pool.context.cluster.kill_node(node)?;
+    let mark = Moment::now();
+    nodes::ready(&pool.context, node, "Unknown").await?;
+    let history = pool.history()?;
+    let moved = history.since(mark).find(|told| told.event == Event::Start);
+    ensure!(moved.is_none(), "nobody knows that it is off, and {moved:?}");
+    Ok(())
+}
+
+async fn runs_elsewhere(pool: &SessionPool, told: Moment, what: &str) -> Result<()> {
+    until("all jobs to run", REST_WITHIN, || async {
+        pool.history()?.running(&pool.jobs).map(Some)
+    })
+    .await?;
+    pool.judge(&format!("the node was {what}"), told, WITHIN + TICK)
+}
+
+async fn comes_back(pool: &SessionPool, node: u8) -> Result<()> {
+    pool.context.cluster.revive_node(node).await?;
+    // Workers may be on one node by now, whose end would end them all.
+    pool.context.kubectl(&["rollout", "restart", "statefulset/patient"]).await?;
+    pool.context.kubectl(&["rollout", "status", "statefulset/patient", "--timeout=60s"]).await?;
+    pool.at_rest().await?;
+    pool.context.laps.lap("the node is back, and jobs are shared again");
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! Nodes of sessions that fall silent in part: a kubelet that is frozen or dead while its pods run, a
+//! pod without a network, and a node that is cut off from the API server, under both policies side by
+//! side. Nothing moves while workers can still renew their Leases; those that cannot stop their own
+//! jobs before others start them.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use super::nodes;
+use super::session_pool::{GRACEFUL, SILENCE, SessionPool, TICK};
+use crate::run_log::Moment;
+use crate::scenario::Context;
+
+pub(super) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    let mut pools = SessionPool::of_both_policies(&context, 2);
+    for pool in &mut pools {
+        pool.must_spread = true;
+    }
+    let node = nodes::without_operator(&context).await?;
+    for pool in &pools {
+        pool.apply().await?;
+    }
+    for pool in &pools {
+        pool.at_rest().await?;
+    }
+    a_silent_kubelet(&context, &pools, node).await?;
+    let [exclusive, patient] = &pools;
+    tokio::try_join!(a_pod_is_cut_off(exclusive, node), a_pod_is_cut_off(patient, node))?;
+    a_node_is_cut_off(&context, &pools, node).await
+}
+
+/// A kubelet is frozen, and then killed, while its pods run and renew their Leases. Kubernetes gives
+/// the node up; whoever renews is there all the same, and keeps its jobs.
+async fn a_silent_kubelet(context: &Context, pools: &[SessionPool; 2], node: u8) -> Result<()> {
+    let (components, kubelet) = (&context.cluster.components, format!("kubelet-{node}"));
+    let before = [pools[0].at_rest().await?, pools[1].at_rest().await?];
+    for (what, is_killed) in [("a kubelet was frozen", false), ("a kubelet was killed", true)] {
+        let mark = Moment::now();
+        if is_killed {
+            components.kill(&kubelet)?;
+        } else {
+            components.freeze(&kubelet)?;
+        }
+        nodes::ready(context, node, "Unknown").await?;
+        context.laps.lap(format!("{what}, and the node is given up"));
+        if is_killed {
+            components.restart(&kubelet)?;
+        } else {
+            components.thaw(&kubelet)?;
+        }
+        nodes::ready(context, node, "True").await?;
+        for (pool, before) in pools.iter().zip(&before) {
+            let after = pool.at_rest().await?;
+            ensure!(after == *before, "{}: {what}: {before:?} became {after:?}", pool.name);
+            pool.judge(&format!("{what} and came back"), mark, Duration::ZERO)?;
+        }
+    }
+    Ok(())
+}
+
+/// The pod on `node` loses its network and runs on.
+async fn a_pod_is_cut_off(pool: &SessionPool, node: u8) -> Result<()> {
+    let context = &pool.context;
+    let [zero, one] = [pool.pod(0).await?, pool.pod(1).await?];
+    let pod = if nodes::node_of(&zero)? == node { zero } else { one };
+    let mark = Moment::now();
+    let cut = context.cluster.cut_off_pod(&pod).await?;
+    pool.at_rest_on(1).await?;
+    pool.judge("a pod was cut off", mark, SILENCE + TICK)?;
+    let back = Moment::now();
+    cut.reconnect()?;
+    pool.at_rest().await?;
+    pool.judge("it was reconnected", back, GRACEFUL)
+}
+
+/// Its kubelet and all its pods lose the API server.
+async fn a_node_is_cut_off(context: &Context, pools: &[SessionPool; 2], node: u8) -> Result<()> {
+    let mark = Moment::now();
+    let cut = context.cluster.cut_off_node(node)?;
+    for pool in pools {
+        pool.at_rest_on(1).await?;
+        pool.judge("a node was cut off", mark, SILENCE + TICK)?;
+    }
+    let back = Moment::now();
+    cut.reconnect()?;
+    nodes::ready(context, node, "True").await?;
+    for pool in pools {
+        pool.at_rest().await?;
+        pool.judge("the node was reconnected", back, GRACEFUL)?;
+    }
+    Ok(())
+}

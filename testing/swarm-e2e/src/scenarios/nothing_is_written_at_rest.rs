@@ -1,0 +1,106 @@
+//! At rest the operator asks the API server for nothing, and nobody writes on its account: the audit
+//! log of a minute has heartbeats and nothing else.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt};
+
+use super::pool::{REST_WITHIN, at_rest, jobs_of, sample};
+use crate::cluster::{Mark, Request};
+use crate::operator::ACCOUNT;
+use crate::scenario::Context;
+use crate::until::until;
+
+/// For how long nothing may be written.
+const QUIET: Duration = Duration::from_mins(1);
+/// After so long a pause everything has come to rest: the last nudge, and what scenarios before left.
+const PAUSE: Duration = Duration::from_secs(8);
+
+pub(super) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    let manifest = sample(2)?;
+    context.apply(&manifest).await?;
+    at_rest(&context, &jobs_of(&manifest), 2, Instant::now()).await?;
+    context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=30s"]).await?;
+    others_are_gone(&context).await?;
+    come_to_rest(&context).await?;
+
+    // From here on, the first one is one too many.
+    let (mark, start) = (context.cluster.audit.now()?, Instant::now());
+    until("a quiet minute", QUIET * 2, || async {
+        Ok((QUIET <= start.elapsed() || !disturbances(&context, mark)?.is_empty()).then_some(()))
+    })
+    .await?;
+    let found = disturbances(&context, mark)?;
+    ensure!(found.is_empty(), "after {} s: {}", start.elapsed().as_secs(), found.join("; "));
+    let heartbeats = context.cluster.audit.since(mark)?.iter().filter(|it| it.is_write()).count();
+    ensure!(heartbeats > 0, "not even a heartbeat is in the audit log");
+    let quiet = QUIET.as_secs();
+    context.laps.lap(format!("in {quiet} s: {heartbeats} heartbeats, nothing else written"));
+    Ok(())
+}
+
+/// Waits for the namespaces of the scenarios before to go: they are removed in the background, with
+/// pauses that are longer than [`PAUSE`].
+async fn others_are_gone(context: &Context) -> Result<()> {
+    let namespaces: Api<Namespace> = Api::all(context.client.clone());
+    until("the namespaces of other scenarios to go", REST_WITHIN, || async {
+        let all = namespaces.list(&ListParams::default()).await?;
+        let left = all.iter().find(|it| it.metadata.deletion_timestamp.is_some());
+        ensure!(
+            left.is_none(),
+            "{} is on its way out",
+            left.map(ResourceExt::name_any).unwrap_or_default()
+        );
+        Ok(Some(()))
+    })
+    .await
+}
+
+/// Waits for the first pause.
+async fn come_to_rest(context: &Context) -> Result<()> {
+    let mut since = (context.cluster.audit.now()?, Instant::now());
+    until("everything to come to rest", REST_WITHIN, || {
+        let found = disturbances(context, since.0);
+        let quiet_for = since.1.elapsed();
+        if found.as_ref().is_ok_and(|found| !found.is_empty())
+            && let Ok(now) = context.cluster.audit.now()
+        {
+            since = (now, Instant::now());
+        }
+        async move {
+            ensure!(found?.is_empty(), "still at work");
+            Ok((PAUSE <= quiet_for).then_some(()))
+        }
+    })
+    .await
+}
+
+/// What is asked for since `mark` and should not be, as sentences.
+fn disturbances(context: &Context, mark: Mark) -> Result<Vec<String>> {
+    let requests = context.cluster.audit.since(mark)?;
+    Ok(requests.iter().filter(|it| disturbs(it)).map(ToString::to_string).collect())
+}
+
+/// Writes disturb unless they are heartbeats; of the operator, everything but a watch that is
+/// renewed.
+fn disturbs(request: &Request) -> bool {
+    if request.user == ACCOUNT {
+        return request.verb != "watch";
+    }
+    request.is_write() && !is_heartbeat(request)
+}
+
+/// Nodes and API server tell that they are alive.
+fn is_heartbeat(request: &Request) -> bool {
+    let by_node = request.user.starts_with("system:node:");
+    let by_server = request.user == "system:apiserver";
+    match request.resource.as_str() {
+        "leases" => by_node || by_server,
+        "nodes/status" => by_node,
+        _ => false,
+    }
+}

@@ -1,0 +1,249 @@
+//! The operator is killed right before and right after each of its writes, from the first claim to
+//! the last release, and whatever it left undone, the next one finishes.
+//!
+//! One walk through the life of a Swarm is recorded. The same walk is then told again: an operator
+//! is killed at the first write, the next one at the write after that, and so on until nothing is
+//! left to write. The end of every step is judged by the workers' own word, the ledger and the view.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::ResourceExt as _;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use serde_json::json;
+use swarm_adapters_k8s::api::{Swarm, SwarmLedger};
+use swarm_adapters_k8s::status::ready_reason;
+
+use super::pool::{Reports, as_recorded, jobs_of, judge, reports, sample};
+use crate::operator::{self, Process};
+use crate::proxy::{Proxy, Side, Trap, Write};
+use crate::scenario::Context;
+use crate::until::until;
+
+/// How long one step may take, with all its kills.
+const STEP_WITHIN: Duration = Duration::from_secs(45);
+/// How long it may take from the last kill to the end of a step.
+const END_WITHIN: Duration = Duration::from_secs(30);
+/// After so long a pause nothing more will be written but late repeats of nudges.
+const PAUSE: Duration = Duration::from_millis(700);
+/// More kills in one step mean that the operator makes no headway.
+const KILLS_MAX: usize = 60;
+
+/// What happens to the Swarm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    Applied,
+    Edited,
+    ScaledUp,
+    ScaledDown,
+    Deleted,
+}
+
+const STEPS: [Step; 5] =
+    [Step::Applied, Step::Edited, Step::ScaledUp, Step::ScaledDown, Step::Deleted];
+
+/// A write, and the step it belongs to.
+type At = (Step, Write);
+
+/// Which writes a walk stops at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kills {
+    /// None: the walk is recorded.
+    None,
+    /// Each one.
+    Each(Side),
+    /// Those of Events only. An Event follows a status and is not repeated, so an operator that dies
+    /// after the status never gets to it.
+    AfterEvents,
+}
+
+pub(super) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    operator::replaced(&context.cluster, |proxy| tell_with(&context, proxy)).await
+}
+
+async fn tell_with(context: &Context, proxy: Proxy) -> Result<()> {
+    let recorded = Walk::run(context, &proxy, Kills::None).await?;
+    ensure!(recorded.len() >= 5 * STEPS.len(), "a walk has more writes: {recorded:?}");
+    let mut killed = BTreeMap::<Side, BTreeSet<At>>::new();
+    let mut count = 0;
+    for kills in [Kills::Each(Side::Before), Kills::Each(Side::After), Kills::AfterEvents] {
+        let at = Walk::run(context, &proxy, kills).await?;
+        count += at.len();
+        let side = if let Kills::Each(side) = kills { side } else { Side::After };
+        killed.entry(side).or_default().extend(at);
+    }
+    for (side, killed) in &killed {
+        // Late nudges and Events about what an operator saw for a moment belong to no step.
+        let is_floating = |write: &Write| write.is_nudge() || write.is_event();
+        let was_killed = |(step, write): &At| {
+            killed.iter().any(|(at, it)| it == write && (at == step || is_floating(write)))
+        };
+        let missed: Vec<_> = recorded.iter().filter(|at| !was_killed(at)).collect();
+        ensure!(missed.is_empty(), "never killed {side:?} {missed:?}");
+    }
+    let recorded = recorded.len();
+    context.laps.lap(format!("{recorded} writes recorded, {count} operators killed at a write"));
+    Ok(())
+}
+
+/// One walk through the life of a Swarm.
+struct Walk<'a> {
+    context: &'a Context,
+    proxy: &'a Proxy,
+    kills: Kills,
+    manifest: String,
+    /// Where an operator was killed, or, in a walk without kills, what was written.
+    at: Vec<At>,
+}
+
+impl<'a> Walk<'a> {
+    async fn run(context: &'a Context, proxy: &'a Proxy, kills: Kills) -> Result<Vec<At>> {
+        let manifest = sample(2)?;
+        let mut walk = Self { context, proxy, kills, manifest, at: Vec::new() };
+        let mut process = walk.start()?;
+        for step in STEPS {
+            let change = Instant::now();
+            proxy.set_trap(walk.trap());
+            walk.change(step).await?;
+            let told = tokio::time::timeout(STEP_WITHIN, walk.finish(step, process)).await;
+            let told = told.map_err(anyhow::Error::from).flatten();
+            process = told.with_context(|| format!("{step:?} with {kills:?}: {:?}", walk.at))?;
+            if kills == Kills::None {
+                walk.at.extend(proxy.passed().into_iter().map(|write| (step, write)));
+            }
+            let (here, took) = (walk.at.iter().filter(|at| at.0 == step).count(), change.elapsed());
+            let what = if kills == Kills::None { "writes" } else { "kills" };
+            let took = took.as_millis();
+            context.laps.lap(format!("{kills:?}: {step:?} with {here} {what} took {took} ms"));
+        }
+        process.kill().await?;
+        walk.clean().await?;
+        Ok(walk.at)
+    }
+
+    fn start(&self) -> Result<Process> {
+        Process::start(&self.context.cluster, self.proxy.address, &self.context.namespace)
+    }
+
+    /// Stops at the writes that this walk is about, each of them once.
+    fn trap(&self) -> Trap {
+        let kills = self.kills;
+        let mut stopped_before = BTreeSet::new();
+        Box::new(move |write| match kills {
+            Kills::None => None,
+            // The next operator begins with the write that the last one did not get through.
+            Kills::Each(Side::Before) if stopped_before.remove(write) => None,
+            Kills::Each(side) => {
+                stopped_before.insert(write.clone());
+                Some(side)
+            }
+            Kills::AfterEvents => write.is_event().then_some(Side::After),
+        })
+    }
+
+    /// Goes on until the step's end is reached and nothing is written any more.
+    async fn finish(&mut self, step: Step, mut process: Process) -> Result<Process> {
+        let mut kills = 0;
+        loop {
+            let write = tokio::select! {
+                write = self.proxy.stopped() => write,
+                rest = self.at_rest(step) => {
+                    rest?;
+                    return Ok(process);
+                }
+            };
+            process.kill().await?;
+            self.at.push((step, write));
+            kills += 1;
+            ensure!(kills < KILLS_MAX, "no headway");
+            self.proxy.reopen();
+            process = self.start()?;
+        }
+    }
+
+    async fn change(&self, step: Step) -> Result<()> {
+        let context = self.context;
+        match step {
+            Step::Applied => context.apply(&self.manifest).await,
+            Step::Edited => context.apply(&self.edited()).await,
+            Step::ScaledUp => self.scale(3).await,
+            Step::ScaledDown => self.scale(2).await,
+            Step::Deleted => {
+                let api = context.api::<Swarm>();
+                api.delete("streams", &DeleteParams::default()).await?;
+                Ok(())
+            }
+        }
+    }
+
+    fn edited(&self) -> String {
+        self.manifest.replace("stream:foo:new", "stream:bar:new")
+    }
+
+    async fn scale(&self, workers: usize) -> Result<()> {
+        let patch = Patch::Merge(json!({"spec": {"replicas": workers}}));
+        let pools = self.context.api::<StatefulSet>();
+        pools.patch("swarm-worker", &PatchParams::default(), &patch).await?;
+        Ok(())
+    }
+
+    /// Waits for the end that `step` must come to.
+    async fn at_rest(&self, step: Step) -> Result<()> {
+        until(&format!("the end of {step:?}"), END_WITHIN, || async {
+            let reports = reports(self.context).await?;
+            match step {
+                Step::Applied => self.settled(&reports, &self.manifest, 2).await?,
+                Step::Edited | Step::ScaledDown => {
+                    self.settled(&reports, &self.edited(), 2).await?;
+                }
+                Step::ScaledUp => self.settled(&reports, &self.edited(), 3).await?,
+                Step::Deleted => self.gone(&reports).await?,
+            }
+            ensure!(PAUSE <= self.proxy.quiet_for(), "still writing");
+            Ok(Some(()))
+        })
+        .await
+    }
+
+    async fn settled(&self, reports: &Reports, manifest: &str, workers: usize) -> Result<()> {
+        judge(reports, &jobs_of(manifest), workers)?;
+        as_recorded(self.context, reports).await?;
+        let swarm = self.context.api::<Swarm>().get("streams").await?;
+        let reason = ready_reason(swarm.status.as_ref());
+        ensure!(reason == Some("Settled"), "the status says {reason:?}");
+        // It said so before the change, too: an operator that has just started writes it late.
+        let ledger = self.context.api::<SwarmLedger>().get("statefulset.swarm-worker").await?;
+        let told = swarm.status.map(|status| (status.observed_generation, status.revision));
+        let true_now = (swarm.metadata.generation, ledger.spec.revision);
+        ensure!(told == Some(true_now), "the status is of {told:?}, not of {true_now:?}");
+        Ok(())
+    }
+
+    async fn gone(&self, reports: &Reports) -> Result<()> {
+        judge(reports, &BTreeSet::new(), 2)?;
+        let swarm = self.context.api::<Swarm>().get_opt("streams").await?;
+        let ledgers = self.context.api::<SwarmLedger>().list(&ListParams::default()).await?;
+        ensure!(swarm.is_none() && ledgers.items.is_empty(), "Swarm or ledger is still there");
+        Ok(())
+    }
+
+    /// Takes away what a Swarm leaves, so that the next walk begins like the first.
+    async fn clean(&self) -> Result<()> {
+        let context = self.context;
+        context.kubectl(&["delete", "statefulset", "swarm-worker"]).await?;
+        context.kubectl(&["delete", "configmap", "swarm-worker-config"]).await?;
+        until("the pods to go", STEP_WITHIN, || async {
+            let pods = context.api::<Pod>().list(&ListParams::default()).await?;
+            if let Some(pod) = pods.items.first() {
+                bail!("{} is still there", pod.name_any());
+            }
+            ensure!(context.api::<ConfigMap>().get_opt("swarm-worker-config").await?.is_none());
+            Ok(Some(()))
+        })
+        .await
+    }
+}

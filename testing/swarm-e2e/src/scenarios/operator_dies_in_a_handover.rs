@@ -1,0 +1,118 @@
+//! The operator is killed in each phase of a handover, and another one is started: right after the
+//! release was written, when it is acknowledged and nobody was granted the job yet, and right after
+//! the grant was written and before anybody was told of it. Under both policies.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use swarm_adapters_host::runlog::judge::RunName;
+use swarm_adapters_k8s::api::SwarmLedger;
+
+use super::session_pool::{REST_WITHIN, SessionPool};
+use crate::operator::{self, Process};
+use crate::proxy::{Proxy, Side};
+use crate::run_log::Moment;
+use crate::scenario::Context;
+
+/// The one job that moves, from slot to slot.
+const MOVING: &str = "moving";
+/// How long it may stand still: an operator has to be started in the meantime.
+const STANDS_STILL: Duration = Duration::from_secs(6);
+
+/// Where in a handover the operator is killed, as the ledger shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The ledger says that the job is to be released.
+    Released,
+    /// The holder has acknowledged it, and the ledger does not know.
+    Acknowledged,
+    /// The ledger names the next holder, and nobody was told.
+    Granted,
+}
+
+impl Phase {
+    /// At which write of the ledger since the move was asked for, and on which side of it.
+    fn write(self) -> (usize, Side) {
+        match self {
+            Self::Released => (1, Side::After),
+            Self::Acknowledged => (2, Side::Before),
+            Self::Granted => (2, Side::After),
+        }
+    }
+}
+
+pub(super) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    operator::replaced(&context.cluster, |proxy| tell_with(&context, proxy)).await
+}
+
+async fn tell_with(context: &Context, proxy: Proxy) -> Result<()> {
+    let start = || Process::start(&context.cluster, proxy.address, &context.namespace);
+    let mut process = start()?;
+    for mut pool in SessionPool::of_both_policies(context, 2) {
+        pool.jobs = BTreeSet::from([MOVING.to_owned(), "other".to_owned()]);
+        pool.pins = [(MOVING.to_owned(), 0), ("other".to_owned(), 1)].into();
+        pool.apply().await?;
+        pool.runs_on(MOVING, 0).await?;
+        for (phase, to) in [(Phase::Released, 1), (Phase::Acknowledged, 0), (Phase::Granted, 1)] {
+            let before = pool.runs_on(MOVING, 1 - to).await?;
+            let (nth, side) = phase.write();
+            proxy.set_trap(trap(nth, side, &pool.name));
+            let mark = Moment::now();
+            pool.pins.insert(MOVING.to_owned(), to);
+            pool.apply().await?;
+            let stopped = tokio::time::timeout(REST_WITHIN, proxy.stopped()).await;
+            let write = stopped.with_context(|| format!("{phase:?} was never reached"))?;
+            if phase == Phase::Acknowledged {
+                pool_is(&pool, &before, phase).await?;
+            }
+            process.kill().await?;
+            pool_is(&pool, &before, phase).await?;
+            proxy.set_trap(Box::new(|_| None));
+            proxy.reopen();
+            process = start()?;
+            let after = pool.runs_on(MOVING, to).await?;
+            ensure!(before.token < after.token, "{before:?}, then {after:?}");
+            pool.judge(&format!("killed when {phase:?}, at {write}"), mark, STANDS_STILL)?;
+            let overlaps = pool.history()?.overlaps()?;
+            ensure!(overlaps.is_empty(), "{}: {overlaps:?}", pool.name);
+        }
+    }
+    process.kill().await
+}
+
+/// Stops at the `nth` write of the pool's ledger from now on.
+fn trap(nth: usize, side: Side, pool: &str) -> crate::proxy::Trap {
+    let path = format!("/swarmledgers/statefulset.{pool}");
+    let mut count = 0;
+    let is_sprung = Arc::new(AtomicBool::new(false));
+    Box::new(move |write| {
+        if !write.path.ends_with(&path) || is_sprung.load(Ordering::SeqCst) {
+            return None;
+        }
+        count += 1;
+        let springs = count == nth;
+        is_sprung.store(springs, Ordering::SeqCst);
+        springs.then_some(side)
+    })
+}
+
+/// Whether the ledger shows the moving job in `phase`, coming from `before`.
+async fn pool_is(pool: &SessionPool, before: &RunName, phase: Phase) -> Result<()> {
+    let name = format!("statefulset.{}", pool.name);
+    let ledger = pool.context.api::<SwarmLedger>().get(&name).await?;
+    let holders = ledger.spec.holdings.holders;
+    let of = holders.iter().find(|holder| holder.session == before.session);
+    let is_releasing = of.is_some_and(|holder| {
+        serde_json::to_value(holder).is_ok_and(|it| it["releasing"][MOVING].is_object())
+    });
+    let wanted = match phase {
+        Phase::Released | Phase::Acknowledged => true,
+        Phase::Granted => false,
+    };
+    ensure!(is_releasing == wanted, "{phase:?}: the ledger says {holders:?}");
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! A job that ends whichever worker runs it is set aside after three of them, and nobody else suffers:
+//! the other jobs run on. And when very many workers fall silent at once, their Leases are not taken away
+//! at first, since the fault is more likely elsewhere.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use swarm_adapters_k8s::api::Swarm;
+use swarm_adapters_k8s::status::ready_reason;
+
+use super::session_pool::{Policy, REST_WITHIN, SILENCE, SessionPool, TICK};
+use crate::run_log::Moment;
+use crate::scenario::Context;
+use crate::until::until;
+
+/// The job that ends its workers.
+const POISON: &str = "poison";
+
+pub(super) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    tokio::try_join!(set_aside(&context), spared(&context)).map(drop)
+}
+
+/// Each worker is killed the moment it runs the job, which is pinned to the next one before it is back:
+/// a job that is let go of in order is not to blame any more.
+async fn set_aside(context: &Context) -> Result<()> {
+    let mut pool = SessionPool::new(context, "harmed");
+    pool.workers = 3;
+    let others: BTreeSet<_> = (0..3).map(|n| format!("harmless:{n}")).collect();
+    pool.jobs = BTreeSet::from([POISON.to_owned()]);
+    for slot in 0..3 {
+        pool.pins = [(POISON.to_owned(), slot)].into();
+        pool.apply().await?;
+        pool.runs_on(POISON, slot).await?;
+        context.cluster.kill_containers(&pool.pod(slot).await?).await?;
+    }
+    until("the job to be set aside", REST_WITHIN, || async {
+        let swarm = context.api::<Swarm>().get("harmed").await?;
+        let quarantined = swarm.status.map_or(0, |status| status.quarantined);
+        Ok((quarantined == 1).then_some(()))
+    })
+    .await?;
+    let events = context.kubectl(&["get", "events", "--output=yaml"]).await?;
+    ensure!(events.contains("JobsQuarantined") && events.contains(POISON), "nobody is told of it");
+    context.laps.lap("after three workers the job is set aside");
+
+    // A job that is set aside takes nothing from the others.
+    pool.jobs.extend(others.clone());
+    pool.apply().await?;
+    let mark = Moment::now();
+    until("the other jobs to run", REST_WITHIN, || async {
+        let history = pool.history()?;
+        let ran: BTreeSet<_> = history.since(mark).map(|told| told.job.clone()).collect();
+        ensure!(!ran.contains(POISON), "the job that was set aside ran");
+        Ok(others.is_subset(&ran).then_some(()))
+    })
+    .await
+}
+
+/// Five workers stand still beyond their leases and go on; at most three of them were taken for dead.
+async fn spared(context: &Context) -> Result<()> {
+    let mut pool = SessionPool::new(context, "spared");
+    (pool.workers, pool.policy) = (5, Policy::Exclusive);
+    pool.jobs = (0..5).map(|n| format!("spared:{n}")).collect();
+    pool.apply().await?;
+    pool.at_rest().await?;
+    let mark = Moment::now();
+    let mut frozen = Vec::new();
+    for slot in 0..5 {
+        frozen.push(context.cluster.freeze_pod(&pool.pod(slot).await?).await?);
+    }
+    until("the brake to be told", REST_WITHIN, || async {
+        let swarm = context.api::<Swarm>().get("spared").await?;
+        let held = ready_reason(swarm.status.as_ref()) == Some("RevocationHeld");
+        Ok(held.then_some(()))
+    })
+    .await?;
+    context.laps.lap("five of five are silent, and the rest of them are spared");
+    for pod in frozen {
+        pod.thaw()?;
+    }
+    pool.at_rest().await?;
+    pool.judge("all workers stood still", mark, SILENCE + Duration::from_secs(10) + TICK)
+}

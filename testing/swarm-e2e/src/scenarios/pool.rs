@@ -1,0 +1,198 @@
+//! What scenarios about a pool share: who runs what, by the workers' own word, and when it is at rest.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::ResourceExt as _;
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use serde::Deserialize;
+use swarm_adapters_k8s::api::{Swarm, SwarmLedger, SwarmLedgerSpec};
+use swarm_adapters_k8s::ledger::KubeLedgerStore;
+use swarm_core::ports::{LedgerStore as _, Seen};
+
+use crate::binaries::repository;
+use crate::scenario::Context;
+use crate::until::until;
+
+/// How long any change may take to come to rest before a scenario gives up.
+pub(crate) const REST_WITHIN: Duration = Duration::from_mins(1);
+/// How long a worker may take to answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+/// The port of a worker.
+const PORT: u16 = 9090;
+/// The label that all workers of the sample carry.
+const WORKERS: &str = "app=swarm-worker";
+
+/// What one worker says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct Report {
+    pub(crate) version: u64,
+    pub(crate) jobs: BTreeSet<String>,
+}
+
+/// What every worker says of itself, by pod name.
+pub(crate) type Reports = BTreeMap<String, Report>;
+
+/// The shipped sample: 27 streams on a StatefulSet, with so many replicas.
+pub(crate) fn sample(replicas: usize) -> Result<String> {
+    let file = repository().join("deploy/samples/streams.yaml");
+    let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+    ensure!(text.contains("replicas: 3"), "the sample has three replicas");
+    Ok(text.replace("replicas: 3", &format!("replicas: {replicas}")))
+}
+
+/// The jobs that a manifest lists.
+pub(crate) fn jobs_of(manifest: &str) -> BTreeSet<String> {
+    let names = manifest.lines().filter_map(|line| line.trim().strip_prefix("- name: stream:"));
+    names.map(|name| format!("stream:{name}")).collect()
+}
+
+/// Asks every worker that is there, also one on its way out, what it runs.
+pub(crate) async fn reports(context: &Context) -> Result<Reports> {
+    let pods = context.api::<Pod>().list(&ListParams::default().labels(WORKERS)).await?;
+    let mut reports = Reports::new();
+    for pod in pods {
+        let name = pod.name_any();
+        reports.insert(name.clone(), report(context, &name).await?);
+    }
+    Ok(reports)
+}
+
+/// The same at a moment that no wait is for. A machine that is busy may make an answer late, and that
+/// says nothing: whoever has not answered is asked again.
+pub(crate) async fn all_reports(context: &Context) -> Result<Reports> {
+    until("every worker to answer", REST_WITHIN, || async { reports(context).await.map(Some) })
+        .await
+}
+
+/// Asks one worker what it runs.
+pub(crate) async fn report(context: &Context, pod: &str) -> Result<Report> {
+    // The API server would wait half a minute for an address that is gone.
+    let answer = context.cluster.pod_http(&context.namespace, pod, PORT, "internal/version");
+    let text = tokio::time::timeout(ANSWER_WITHIN, answer).await.context("no answer")??;
+    serde_json::from_str(&text).with_context(|| format!("{pod} answered {text}"))
+}
+
+/// Waits until exactly `workers` workers run exactly `jobs`, each job once and evenly. Tells how
+/// long it took since `change`.
+pub(crate) async fn at_rest(
+    context: &Context,
+    jobs: &BTreeSet<String>,
+    workers: usize,
+    change: Instant,
+) -> Result<Reports> {
+    let what = format!("{} jobs at rest on {workers} workers", jobs.len());
+    let found = until(&what, REST_WITHIN, || async {
+        let reports = reports(context).await?;
+        judge(&reports, jobs, workers)?;
+        Ok(Some(reports))
+    })
+    .await?;
+    context.laps.lap(format!("{what}, {} ms after the change", change.elapsed().as_millis()));
+    Ok(found)
+}
+
+/// Whether the workers' own word adds up to each job once, evenly.
+pub(super) fn judge(reports: &Reports, jobs: &BTreeSet<String>, workers: usize) -> Result<()> {
+    let loads: Vec<_> = reports.values().map(|report| report.jobs.len()).collect();
+    if reports.len() != workers {
+        bail!("{} of {workers} workers there, with {loads:?} jobs", reports.len());
+    }
+    let mut holder = BTreeMap::new();
+    for (name, report) in reports {
+        for job in &report.jobs {
+            if let Some(other) = holder.insert(job, name) {
+                bail!("{job} runs on {other} and on {name}");
+            }
+        }
+    }
+    let running: BTreeSet<_> = holder.keys().map(ToString::to_string).collect();
+    if running != *jobs {
+        let missing = jobs.difference(&running).count();
+        let foreign = running.difference(jobs).count();
+        bail!("{missing} jobs do not run and {foreign} should not; loads {loads:?}");
+    }
+    let spread = loads.iter().max().unwrap_or(&0) - loads.iter().min().unwrap_or(&0);
+    ensure!(spread <= 1, "uneven: {loads:?}");
+    Ok(())
+}
+
+/// Every reason that a Swarm gives for not being ready, from some moment on: a watch misses none,
+/// however soon the next one follows, while looking again and again may.
+pub(super) struct Reasons {
+    swarm: String,
+    events: BoxStream<'static, kube::Result<WatchEvent<Swarm>>>,
+}
+
+impl Reasons {
+    /// All from now on; to be called before the change that they follow from.
+    pub(super) async fn of(context: &Context, swarm: &str) -> Result<Self> {
+        let api = context.api::<Swarm>();
+        let version = api.get(swarm).await?.resource_version().context("it has a version")?;
+        let one = WatchParams::default().fields(&format!("metadata.name={swarm}"));
+        let events = api.watch(&one, &version).await?.boxed();
+        Ok(Self { swarm: swarm.to_owned(), events })
+    }
+
+    /// Waits for one of them, and returns its sentence.
+    pub(super) async fn wait_for(&mut self, reason: &str) -> Result<String> {
+        let mut last = String::from("nothing");
+        let found = async {
+            while let Some(event) = self.events.next().await {
+                let (WatchEvent::Added(swarm) | WatchEvent::Modified(swarm)) = event? else {
+                    continue;
+                };
+                let conditions = swarm.status.unwrap_or_default().conditions;
+                let Some(ready) = conditions.into_iter().find(|it| it.type_ == "Ready") else {
+                    continue;
+                };
+                if ready.reason == reason {
+                    return Ok(ready.message);
+                }
+                last = format!("{}: {}", ready.reason, ready.message);
+            }
+            bail!("the watch ended")
+        };
+        let found = tokio::time::timeout(REST_WITHIN, found).await;
+        let found = found.map_err(anyhow::Error::from).flatten();
+        found.with_context(|| format!("{} never said {reason}; at last: {last}", self.swarm))
+    }
+}
+
+/// Whether ledger, view and the workers' own word say the same: who runs what, and since which
+/// version.
+pub(super) async fn as_recorded(context: &Context, reports: &Reports) -> Result<()> {
+    let object = context.api::<SwarmLedger>().get("statefulset.swarm-worker").await?;
+    let SwarmLedgerSpec { swarm, pool, .. } = object.spec;
+    let (client, namespace) = (context.client.clone(), &context.namespace);
+    let (is_alive, is_current) = (Box::new(|_: &str| true), Box::new(|_: &str, _: &Seen| true));
+    let store = KubeLedgerStore::new(client, namespace, swarm, pool, is_alive, is_current);
+    let (ledger, _) = store.load().await?.context("no ledger")?;
+    let recorded = ledger.view();
+    let view = context.api::<ConfigMap>().get("swarm-worker-config").await?;
+    let text = view.data.unwrap_or_default().remove("config.yml").unwrap_or_default();
+    ensure!(text == recorded.to_yaml(), "ledger {recorded:?} but view {text}");
+    let told = recorded.workers.into_iter().map(|(worker, entry)| {
+        let jobs = entry.jobs.iter().map(ToString::to_string).collect();
+        (worker, Report { version: entry.version, jobs })
+    });
+    let told: Reports = told.collect();
+    ensure!(told == *reports, "ledger {told:?} but workers {reports:?}");
+    Ok(())
+}
+
+/// How many jobs run on another worker than before; new and removed ones do not count.
+pub(crate) fn moved(before: &Reports, after: &Reports) -> usize {
+    let holders = |reports: &Reports| -> BTreeMap<String, String> {
+        let pairs = reports.iter().flat_map(|(worker, report)| {
+            report.jobs.iter().map(move |job| (job.clone(), worker.clone()))
+        });
+        pairs.collect()
+    };
+    let (before, after) = (holders(before), holders(after));
+    before.iter().filter(|(job, worker)| after.get(*job).is_some_and(|now| now != *worker)).count()
+}

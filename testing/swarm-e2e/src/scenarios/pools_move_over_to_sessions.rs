@@ -1,0 +1,45 @@
+//! A pool of plain workers becomes one of sessions, pod by pod, while it works: a pod that holds a
+//! Lease is served as a session although the Swarm still says `Plain`, and nothing moves when the
+//! Swarm asks for sessions and `Exclusive` in the end.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use super::session_pool::{Policy, Protocol, SessionPool, TICK};
+use crate::run_log::Moment;
+use crate::scenario::Context;
+
+/// How long a job may stand still while its pod is replaced: the pod ends, and its slot is waited for.
+const ROLLOUT: Duration = Duration::from_secs(20);
+
+pub(super) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    let mut pool = SessionPool::new(&context, "movers");
+    (pool.protocol, pool.asks_for) = (Protocol::Plain, Protocol::Plain);
+    pool.apply().await?;
+    let plain = pool.at_rest().await?;
+    ensure!(plain.values().all(|run| run.token == 0), "a file tells no tokens: {plain:?}");
+
+    let mark = Moment::now();
+    pool.protocol = Protocol::Session;
+    pool.apply().await?;
+    context.kubectl(&["rollout", "status", "statefulset/movers", "--timeout=60s"]).await?;
+    let sessions = pool.at_rest().await?;
+    ensure!(sessions.values().all(|run| run.token > 0), "sessions are told tokens: {sessions:?}");
+    pool.judge("plain workers were replaced by sessions", mark, ROLLOUT + TICK)?;
+
+    let mark = Moment::now();
+    pool.asks_for = Protocol::Session;
+    let exclusive = SessionPool { policy: Policy::Exclusive, ..pool.clone() };
+    exclusive.apply().await?;
+    let wait = ["wait", "--for=condition=Ready", "swarm/movers", "--timeout=30s"];
+    context.kubectl(&wait).await?;
+    let still = exclusive.at_rest().await?;
+    ensure!(still == sessions, "something moved: {sessions:?} became {still:?}");
+    pool.judge("the Swarm asks for sessions", mark, Duration::ZERO)?;
+
+    pool.workers = 3;
+    SessionPool { policy: Policy::Exclusive, ..pool.clone() }.apply().await?;
+    pool.at_rest().await.map(drop)
+}

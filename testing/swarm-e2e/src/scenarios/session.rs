@@ -1,0 +1,99 @@
+//! What scenarios about session workers share: the shipped sample without its Swarm, so that the
+//! scenario itself is the operator, and what such an operator does.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::coordination::v1::Lease as Object;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+use kube::api::ListParams;
+use swarm_adapters_k8s::client;
+use swarm_adapters_k8s::session::{SESSION_LABEL, SeenLease, seen};
+use swarm_core::handover::{Holder, LeaseVersion, SessionId};
+use swarm_core::session::WorkerView;
+
+use crate::binaries::repository;
+use crate::contract::{self, OnApiServer};
+use crate::scenario::Context;
+use crate::until::until;
+
+/// How long a worker may take for what it does at once.
+pub(super) const SOON: Duration = Duration::from_secs(30);
+
+/// The stores of sessions on the API server keep the same contract as the files on one machine.
+pub(super) async fn keeps_its_contract(context: &Context) -> Result<()> {
+    let clients = client::connect(Some(&context.cluster.kubeconfig)).await?;
+    let (client, namespace) = (context.client.clone(), context.namespace.clone());
+    let place = OnApiServer { client, clients, namespace };
+    contract::sessions(&place, "6f1c2a34-0000-4000-8000-0123456789ab").await
+}
+
+/// Takes a Lease away from its session.
+pub(super) async fn revoke(
+    context: &Context,
+    session: &SessionId,
+    seen: LeaseVersion,
+) -> Result<()> {
+    contract::revoke(&context.client, &context.namespace, session, seen).await
+}
+
+/// Tells a session what to run.
+pub(super) async fn publish(context: &Context, view: &WorkerView) -> Result<()> {
+    contract::publish(&context.client, &context.namespace, view).await
+}
+
+/// The workers of the sample and what they need, with short terms, but not their Swarm: a lease of
+/// nine seconds, renewed every second; jobs may take two to stop.
+pub(super) async fn workers(context: &Context) -> Result<()> {
+    let file = repository().join("deploy/samples/sessions.yaml");
+    let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+    let documents = text.split("\n---\n").filter(|document| !document.contains("kind: Swarm\n"));
+    let manifest = documents.collect::<Vec<_>>().join("\n---\n");
+    let namespace = format!("namespace: {}", context.namespace);
+    ensure!(manifest.contains("namespace: swarm\n"), "the sample binds the role in a namespace");
+    let short =
+        "args: [\"run\", \"--runner=log\", \"--lease=9s\", \"--renew=1s\", \"--stop-timeout=2s\"]";
+    ensure!(
+        manifest.contains("args: [\"run\", \"--runner=log\"]"),
+        "the sample writes into its log"
+    );
+    let manifest = manifest.replace("namespace: swarm\n", &format!("{namespace}\n"));
+    context.apply(&manifest.replace("args: [\"run\", \"--runner=log\"]", short)).await?;
+    let rollout = ["rollout", "status", "statefulset", "backup-worker", "--timeout=60s"];
+    context.kubectl(&rollout).await?;
+    Ok(())
+}
+
+/// The pod of the sample with this ordinal.
+pub(super) async fn pod(context: &Context, ordinal: usize) -> Result<Pod> {
+    Ok(context.api::<Pod>().get(&format!("backup-worker-{ordinal}")).await?)
+}
+
+/// All Leases of the sessions of a pod, as an operator sees them.
+pub(super) async fn leases(context: &Context, pod: &Pod) -> Result<Vec<SeenLease>> {
+    let labelled = ListParams::default().labels(SESSION_LABEL);
+    let all = context.api::<Object>().list(&labelled).await?;
+    let all = all.iter().map(|object| seen(object).map_err(anyhow::Error::msg));
+    let mut all = all.collect::<Result<Vec<_>>>()?;
+    let uid = pod.uid().context("every pod has a UID")?;
+    all.retain(|lease| lease.session.pod_uid() == uid);
+    Ok(all)
+}
+
+/// Waits for the one session of a pod that is open, and not among `former`.
+pub(super) async fn session(
+    context: &Context,
+    pod: &Pod,
+    former: &[&SessionId],
+) -> Result<SeenLease> {
+    until("the pod's session to be open", SOON, || async {
+        let mut open = leases(context, pod).await?;
+        open.retain(|lease| {
+            lease.lease.holder == Holder::Session && !former.contains(&&lease.session)
+        });
+        ensure!(open.len() == 1, "{} sessions are open", open.len());
+        Ok(open.pop())
+    })
+    .await
+}

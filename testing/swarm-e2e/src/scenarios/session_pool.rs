@@ -1,0 +1,404 @@
+//! A pool whose workers write a run log, as scenarios about handovers and faults need it: its objects,
+//! with terms short enough for a scenario, and the judgement of what its workers did.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+use swarm_adapters_host::runlog::judge::RunName;
+
+use crate::images::WORKER;
+use crate::run_log::{History, LogLine, Moment, folder, make_folder};
+use crate::scenario::Context;
+use crate::until::until;
+
+/// How long a worker may act after it renewed its Lease, unless a pool says otherwise.
+pub(crate) const LEASE: Duration = Duration::from_secs(6);
+/// How long the jobs of a worker that fell silent may stand still.
+pub(crate) const SILENCE: Duration = Duration::from_millis(6_420 + 2_000);
+/// The longest that a job stands still when its worker lets go of it: what a graceful move takes,
+/// with room for a machine that is busy with pods.
+pub(crate) const GRACEFUL: Duration = Duration::from_secs(3);
+/// A job that ended without a word ran on for so long after it last told that it runs.
+pub(crate) const TICK: Duration = Duration::from_secs(1);
+/// How long any change may take to come to rest before a scenario gives up.
+pub(crate) const REST_WITHIN: Duration = Duration::from_mins(1);
+/// Where a worker writes, inside.
+const MOUNT: &str = "/run-logs";
+
+/// How workers are told what to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// By a mounted file.
+    Plain,
+    /// In a session.
+    Session,
+}
+
+/// What its workers are found by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    StatefulSet,
+    Deployment,
+    /// A label. The pods are made [one by one](SessionPool::make_pod).
+    Pods,
+}
+
+/// What it takes to end an ownership.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Policy {
+    AtLeastOnce,
+    Exclusive,
+}
+
+/// What a worker does with a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Runner {
+    /// It is a task of the worker.
+    Task,
+    /// It is a process of its own, under a guard.
+    Process,
+    /// It is a process that ends well at once.
+    Done,
+}
+
+/// A Swarm, its workload and all they need, in one namespace. Everything bears the pool's name.
+#[derive(Clone)]
+pub(crate) struct SessionPool {
+    pub(crate) context: Context,
+    pub(crate) name: String,
+    /// How its workers are told.
+    pub(crate) protocol: Protocol,
+    /// What the Swarm asks for.
+    pub(crate) asks_for: Protocol,
+    pub(crate) kind: Kind,
+    pub(crate) policy: Policy,
+    /// How long its workers may act after they renewed their Leases.
+    pub(crate) lease: Duration,
+    /// How long the Swarm lets them.
+    pub(crate) lease_allowed: Duration,
+    pub(crate) runner: Runner,
+    pub(crate) workers: usize,
+    pub(crate) jobs: BTreeSet<String>,
+    /// Whether its jobs are done once they have ended well.
+    pub(crate) are_finite: bool,
+    /// Jobs that stay on one slot.
+    pub(crate) pins: BTreeMap<String, usize>,
+    /// `rebalance.batchWindow`, where it is not the default.
+    pub(crate) batch_window: Option<&'static str>,
+    /// `rebalance.returnGrace`.
+    pub(crate) return_grace: &'static str,
+    /// Whether its pods have to be on all nodes that take any: they wait rather than share one.
+    pub(crate) must_spread: bool,
+}
+
+impl SessionPool {
+    /// Sessions in a StatefulSet under `AtLeastOnce`, with two workers and six jobs; nothing is
+    /// made yet.
+    pub(crate) fn new(context: &Context, name: &str) -> Self {
+        Self {
+            context: context.clone(),
+            name: name.to_owned(),
+            protocol: Protocol::Session,
+            asks_for: Protocol::Session,
+            kind: Kind::StatefulSet,
+            policy: Policy::AtLeastOnce,
+            lease: LEASE,
+            lease_allowed: LEASE,
+            runner: Runner::Task,
+            workers: 2,
+            jobs: (0..6).map(|n| format!("{name}:{n}")).collect(),
+            are_finite: false,
+            pins: BTreeMap::new(),
+            batch_window: None,
+            return_grace: "1s",
+            must_spread: false,
+        }
+    }
+
+    /// Applies what this value says by now.
+    pub(crate) async fn apply(&self) -> Result<()> {
+        make_folder(&self.context.namespace)?;
+        let mut items = vec![self.account()];
+        items.extend((self.protocol == Protocol::Session).then(|| self.binding()));
+        items.extend((self.kind != Kind::Pods).then(|| self.workload()));
+        items.push(self.swarm());
+        self.apply_all(&items).await
+    }
+
+    async fn apply_all(&self, items: &[Value]) -> Result<()> {
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+        self.context.apply(&list.to_string()).await
+    }
+
+    /// Makes a pod of the pool; `change` says what is different about it.
+    pub(crate) async fn make_pod(&self, name: &str, change: impl FnOnce(&mut Value)) -> Result<()> {
+        let mut pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "labels": {"app": self.name}},
+            "spec": self.template(),
+        });
+        change(&mut pod);
+        self.apply_all(&[pod]).await
+    }
+
+    /// Applies the workload alone, for those that need no operator.
+    pub(crate) async fn apply_workload(&self) -> Result<()> {
+        make_folder(&self.context.namespace)?;
+        self.apply_all(&[self.account(), self.workload()]).await
+    }
+
+    fn account(&self) -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": self.name},
+        })
+    }
+
+    fn binding(&self) -> Value {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": {"name": self.name},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+                "name": "swarm-session-worker",
+            },
+            "subjects": [{
+                "kind": "ServiceAccount", "name": self.name, "namespace": self.context.namespace,
+            }],
+        })
+    }
+
+    fn swarm(&self) -> Value {
+        let job = |name: &String| {
+            let mut job = json!({"name": name});
+            if let Some(slot) = self.pins.get(name) {
+                job["pin"] = json!(slot);
+            }
+            if self.are_finite {
+                job["runOnce"] = true.into();
+            }
+            job
+        };
+        let mut spec = json!({
+            "jobs": self.jobs.iter().map(job).collect::<Vec<_>>(),
+            "pool": match self.kind {
+                Kind::StatefulSet => json!({"statefulSet": {"name": self.name}}),
+                Kind::Deployment => json!({"deployment": {"name": self.name}}),
+                Kind::Pods => json!({"pods": {"matchLabels": {"app": self.name}}}),
+            },
+            "rebalance": {"returnGrace": self.return_grace},
+        });
+        if let Some(window) = self.batch_window {
+            spec["rebalance"]["batchWindow"] = window.into();
+        }
+        if self.asks_for == Protocol::Session {
+            let policy = match self.policy {
+                Policy::AtLeastOnce => "AtLeastOnce",
+                Policy::Exclusive => "Exclusive",
+            };
+            spec["worker"] = json!({"protocol": "Session"});
+            spec["handover"] = json!({
+                "policy": policy,
+                "releaseTimeout": "20s",
+                "stopTimeout": "1s",
+                "lease": {"duration": format!("{}s", self.lease_allowed.as_secs()), "renew": "1s"},
+            });
+        }
+        json!({
+            "apiVersion": "swarm.k8slab.info/v1alpha1", "kind": "Swarm",
+            "metadata": {"name": self.name}, "spec": spec,
+        })
+    }
+
+    fn workload(&self) -> Value {
+        let labels = json!({"app": self.name});
+        let mut spec = json!({
+            "replicas": self.workers,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": self.template()},
+        });
+        if self.kind == Kind::StatefulSet {
+            spec["serviceName"] = self.name.as_str().into();
+            spec["podManagementPolicy"] = "Parallel".into();
+        }
+        json!({
+            "apiVersion": "apps/v1",
+            "kind": if self.kind == Kind::StatefulSet { "StatefulSet" } else { "Deployment" },
+            "metadata": {"name": self.name, "labels": labels},
+            "spec": spec,
+        })
+    }
+
+    fn template(&self) -> Value {
+        let lease = format!("--lease={}s", self.lease.as_secs());
+        let log = format!("--run-log={MOUNT}/{}.log", self.name);
+        let mut args = vec!["run", &log, "--stop-timeout=1s"];
+        if self.protocol == Protocol::Session {
+            args.extend(["--protocol=session", &lease, "--renew=1s", "--grace=10s"]);
+            args.push("--state-dir=/state");
+        }
+        args.extend(match self.runner {
+            Runner::Task => &["--runner=log"][..],
+            // A worker that has nothing to do: it runs until it is told to end.
+            Runner::Process => {
+                &["--runner=command", "--", "/swarm-worker", "run", "--http-port=0"][..]
+            }
+            Runner::Done => &["--runner=command", "--", "/swarm-worker", "--version"][..],
+        });
+        let field = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
+        let mut mounts = vec![json!({"name": "run-logs", "mountPath": MOUNT})];
+        let logs = folder(&self.context.namespace);
+        let mut volumes = vec![json!({
+            "name": "run-logs", "hostPath": {"path": logs, "type": "Directory"},
+        })];
+        if self.protocol == Protocol::Session {
+            mounts.push(json!({"name": "state", "mountPath": "/state"}));
+            volumes.push(json!({"name": "state", "emptyDir": {"sizeLimit": "1Mi"}}));
+        }
+        if self.protocol == Protocol::Plain {
+            let map = format!("{}-config", self.name);
+            mounts.push(json!({"name": "config", "mountPath": "/app/config"}));
+            volumes.push(json!({"name": "config", "configMap": {"name": map}}));
+        }
+        json!({
+            "serviceAccountName": self.name,
+            "automountServiceAccountToken": self.protocol == Protocol::Session,
+            "terminationGracePeriodSeconds": 10,
+            "securityContext": {
+                "runAsNonRoot": true, "runAsUser": 65532, "runAsGroup": 65532,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "topologySpreadConstraints": [{
+                "maxSkew": 1, "topologyKey": "kubernetes.io/hostname",
+                "whenUnsatisfiable": if self.must_spread { "DoNotSchedule" } else { "ScheduleAnyway" },
+                // One that is drained does not count.
+                "nodeTaintsPolicy": "Honor",
+                "labelSelector": {"matchLabels": {"app": self.name}},
+            }],
+            // Pods of a node that fell silent stay where they are, for as long as a scenario lasts.
+            "tolerations": [
+                {"key": "node.kubernetes.io/unreachable", "operator": "Exists"},
+                {"key": "node.kubernetes.io/not-ready", "operator": "Exists"},
+            ],
+            "containers": [{
+                "name": "worker", "image": WORKER, "imagePullPolicy": "Never", "args": args,
+                "env": [
+                    field("POD_UID", "metadata.uid"),
+                    field("POD_NAMESPACE", "metadata.namespace"),
+                    {"name": "HTTP_ADDRESS", "value": "0.0.0.0"},
+                ],
+                "readinessProbe": {
+                    "httpGet": {"path": "/internal/health", "port": 9090}, "periodSeconds": 1,
+                },
+                "securityContext": {
+                    "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
+                    "capabilities": {"drop": ["ALL"]},
+                },
+                "volumeMounts": mounts,
+            }],
+            "volumes": volumes,
+        })
+    }
+
+    /// Everything its workers have written.
+    pub(crate) fn history(&self) -> Result<History> {
+        History::read(&self.log())
+    }
+
+    fn log(&self) -> PathBuf {
+        folder(&self.context.namespace).join(format!("{}.log", self.name))
+    }
+
+    /// Two pools of the same kind but for their policies; the jobs of the second are processes.
+    pub(crate) fn of_both_policies(context: &Context, workers: usize) -> [Self; 2] {
+        let [mut exclusive, mut patient] =
+            ["exclusive", "patient"].map(|it| Self::new(context, it));
+        exclusive.policy = Policy::Exclusive;
+        patient.runner = Runner::Process;
+        (exclusive.workers, patient.workers) = (workers, workers);
+        [exclusive, patient]
+    }
+
+    /// Waits until each job runs exactly once, on as many workers as there are, evenly.
+    pub(crate) async fn at_rest(&self) -> Result<BTreeMap<String, RunName>> {
+        self.at_rest_on(self.workers).await
+    }
+
+    /// The same on so many workers.
+    pub(crate) async fn at_rest_on(&self, workers: usize) -> Result<BTreeMap<String, RunName>> {
+        let what = format!("{} to run each job once, on {workers} workers", self.name);
+        let runs = until(&what, REST_WITHIN, || async {
+            let runs = self.history()?.running(&self.jobs)?;
+            let mut loads = BTreeMap::<_, usize>::new();
+            for run in runs.values() {
+                *loads.entry(run.session.clone()).or_default() += 1;
+            }
+            ensure!(loads.len() == workers.min(self.jobs.len()), "loads {loads:?}");
+            let spread = loads.values().max().unwrap_or(&0) - loads.values().min().unwrap_or(&0);
+            ensure!(spread <= 1 || !self.pins.is_empty(), "uneven: {loads:?}");
+            Ok(Some(runs))
+        })
+        .await
+        .with_context(|| self.name.clone())?;
+        Ok(runs)
+    }
+
+    /// Waits until a job runs on a slot.
+    pub(crate) async fn runs_on(&self, job: &str, slot: usize) -> Result<RunName> {
+        let worker = format!("{}-{slot}", self.name);
+        until(&format!("{job} to run on {worker}"), REST_WITHIN, || async {
+            let runs = self.history()?.running(&self.jobs)?;
+            let run = runs.get(job).context("nobody runs it")?;
+            ensure!(run.worker == worker, "{} runs it", run.worker);
+            Ok(Some(run.clone()))
+        })
+        .await
+    }
+
+    /// Judges all that happened so far, and that no job stood still for longer than `bound` since
+    /// `mark`. Under `Exclusive` no job may ever have been run by two; under both, tokens only rise.
+    pub(crate) fn judge(&self, what: &str, mark: Moment, bound: Duration) -> Result<()> {
+        let (name, history) = (&self.name, self.history()?);
+        let overlaps = history.overlaps().with_context(|| format!("{name}: {what}"))?;
+        if let Some(overlap) = overlaps.first() {
+            ensure!(self.policy == Policy::AtLeastOnce, "{name}: {what}: {overlap}");
+        }
+        let (job, gap) = history.longest_gap(&self.jobs, mark);
+        let (gap, most, overlaps) = (gap.as_millis(), bound.as_millis(), overlaps.len());
+        let found = format!("longest gap {gap} ms of {most} ({job}), {overlaps} overlaps");
+        self.context.laps.lap(format!("{name}: {what}: {found}"));
+        ensure!(gap <= most, "{name}: {what}: {found}; {}", history.about(&job));
+        Ok(())
+    }
+
+    /// Waits until the worker of a slot has begun another session since `mark`, with a job in it.
+    pub(crate) async fn begun_anew(&self, mark: Moment, slot: &str) -> Result<()> {
+        let worker = format!("{}-{slot}", self.name);
+        until(&format!("{worker} to begin anew"), REST_WITHIN, || async {
+            let history = self.history()?;
+            let of_worker = |told: &&LogLine| told.run.worker == worker;
+            let before = history.until(mark).filter(of_worker).last();
+            let before = before.map(|told| told.run.session.clone());
+            let mut after = history.since(mark).filter(of_worker);
+            Ok(after.any(|told| Some(&told.run.session) != before.as_ref()).then_some(()))
+        })
+        .await
+    }
+
+    /// The pod that fills a slot, once the cluster knows of its container.
+    pub(crate) async fn pod(&self, slot: usize) -> Result<Pod> {
+        let (pods, name) = (self.context.api::<Pod>(), format!("{}-{slot}", self.name));
+        until(&format!("a container of {name}"), REST_WITHIN, || async {
+            let pod = pods.get(&name).await?;
+            let statuses = pod.status.iter().flat_map(|status| status.container_statuses.iter());
+            let has_started = statuses
+                .flatten()
+                .any(|it| it.state.as_ref().is_some_and(|it| it.running.is_some()));
+            Ok(has_started.then_some(pod))
+        })
+        .await
+    }
+}

@@ -1,0 +1,179 @@
+//! The operator and the sessions of a pool under `Exclusive`: edits, scaling up and down, a worker
+//! that is ended by force, and the end of the Swarm. By the workers' own word each job is run exactly
+//! once, and tokens rise.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+use kube::api::{DeleteParams, ListParams};
+use serde_json::json;
+use swarm_adapters_k8s::api::{Swarm, WorkerView};
+use swarm_adapters_k8s::session::SESSION_LABEL;
+
+use super::go_pool::{self, RunLog};
+use crate::run_log::Moment;
+use crate::scenario::Context;
+use crate::until::until;
+
+/// How long any change may take to come to rest before a scenario gives up.
+const REST_WITHIN: Duration = Duration::from_mins(1);
+/// Within this each job has written something.
+const TICKS: Duration = Duration::from_millis(300);
+
+const SWARM: &str = "
+apiVersion: swarm.k8slab.info/v1alpha1
+kind: Swarm
+metadata: {name: jobs}
+spec:
+  pool: {statefulSet: {name: worker}}
+  worker: {protocol: Session}
+  handover: {policy: Exclusive, stopTimeout: 2s, lease: {duration: 6s, renew: 1s}}
+  rebalance: {returnGrace: 5s}
+";
+
+/// A pool under way, and the log that judges it.
+struct Pool {
+    context: Context,
+    log: RunLog,
+}
+
+pub(super) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    let log = RunLog::new(&context)?;
+    context.apply(&go_pool::workers("worker", "0s", &log)).await?;
+    context.apply(SWARM).await?;
+    let pool = Pool { context, log };
+    let jobs = |from: usize, to: usize| (from..to).map(|n| format!("job-{n:02}")).collect();
+    pool.wants(&jobs(0, 12)).await?;
+    pool.at_rest(&jobs(0, 12), 3, "12 jobs on three workers").await?;
+
+    let edited = Moment::now();
+    pool.wants(&jobs(3, 15)).await?;
+    pool.at_rest(&jobs(3, 15), 3, "three jobs went and three came").await?;
+    for (replicas, what) in [(4, "a fourth worker"), (2, "two workers")] {
+        pool.scale(replicas).await?;
+        pool.at_rest(&jobs(3, 15), replicas, what).await?;
+    }
+    pool.tell_moves(edited)?;
+    pool.a_worker_is_ended_by_force(&jobs(3, 15)).await?;
+    pool.views_are_reconciled(&jobs(3, 15)).await?;
+    pool.the_swarm_goes().await?;
+    let verdict = pool.log.judge(&pool.context).await?;
+    pool.context.laps.lap(format!("the run log: {verdict}"));
+    Ok(())
+}
+
+impl Pool {
+    async fn wants(&self, jobs: &BTreeSet<String>) -> Result<()> {
+        let jobs: Vec<_> = jobs.iter().map(|name| json!({"name": name})).collect();
+        self.patch(&json!({"jobs": jobs})).await
+    }
+
+    async fn scale(&self, replicas: usize) -> Result<()> {
+        self.patch(&json!({"replicas": replicas})).await
+    }
+
+    async fn patch(&self, spec: &serde_json::Value) -> Result<()> {
+        let patch = json!({"spec": spec}).to_string();
+        let args = ["patch", "swarm", "jobs", "--type=merge", "--patch", &patch];
+        self.context.kubectl(&args).await.map(drop)
+    }
+
+    /// Waits until each of these jobs is run by one of so many sessions, evenly.
+    async fn at_rest(&self, jobs: &BTreeSet<String>, workers: usize, what: &str) -> Result<()> {
+        let start = Instant::now();
+        until(what, REST_WITHIN, || async {
+            let running = self.log.lately(TICKS)?;
+            let names: BTreeSet<_> = running.iter().map(|(job, ..)| job.clone()).collect();
+            let missing: Vec<_> = jobs.difference(&names).collect();
+            let foreign: Vec<_> = names.difference(jobs).collect();
+            ensure!(missing.is_empty() && foreign.is_empty(), "{missing:?}, {foreign:?} too much");
+            ensure!(running.len() == jobs.len(), "some have just moved: {running:?}");
+            let sessions: BTreeSet<_> = running.iter().map(|(_, session, _)| session).collect();
+            ensure!(sessions.len() == workers, "{} sessions", sessions.len());
+            let load = |it| running.iter().filter(|(_, session, _)| session == it).count();
+            let loads: Vec<_> = sessions.iter().map(|it| load(*it)).collect();
+            let spread = loads.iter().max().unwrap_or(&0) - loads.iter().min().unwrap_or(&0);
+            ensure!(spread <= 1, "{loads:?}");
+            Ok(Some(()))
+        })
+        .await?;
+        self.context.laps.lap(format!("{what}: at rest after {} ms", start.elapsed().as_millis()));
+        Ok(())
+    }
+
+    fn tell_moves(&self, since: Moment) -> Result<()> {
+        let moves = self.log.moves_since(since)?;
+        let at = |n: usize| moves.get(n).map(Duration::as_millis).unwrap_or_default();
+        let (half, last) = (at(moves.len() / 2), at(moves.len().saturating_sub(1)));
+        let count = moves.len();
+        let lap =
+            format!("{count} moves: half stood still for {half} ms, none longer than {last} ms");
+        self.context.laps.lap(lap);
+        Ok(())
+    }
+
+    /// Its Lease runs out, is taken away and waited out; only then others run its jobs.
+    async fn a_worker_is_ended_by_force(&self, jobs: &BTreeSet<String>) -> Result<()> {
+        let force = ["delete", "pod", "worker-0", "--force", "--grace-period=0"];
+        let leases = ListParams::default().labels(&format!("{SESSION_LABEL}=true"));
+        let uid = self.context.api::<Pod>().get("worker-0").await?.uid().context("no UID")?;
+        self.context.kubectl(&force).await?;
+        until("its former session to run nothing", REST_WITHIN, || async {
+            let running = self.log.lately(TICKS)?;
+            let is_left = running.iter().any(|(_, session, _)| session.pod_uid() == uid);
+            Ok((!is_left).then_some(()))
+        })
+        .await?;
+        self.at_rest(jobs, 2, "a worker was ended by force").await?;
+        until("nothing to be left of the former sessions", REST_WITHIN, || async {
+            let leases = self.context.api::<Lease>().list(&leases).await?.items;
+            let views = self.context.api::<WorkerView>().list(&ListParams::default()).await?.items;
+            let names = |names: Vec<String>| names.into_iter().collect::<BTreeSet<_>>();
+            let leases = names(leases.iter().map(kube::ResourceExt::name_any).collect());
+            let views = names(views.iter().map(kube::ResourceExt::name_any).collect());
+            ensure!(leases.len() == 2 && leases == views, "Leases {leases:?}, views {views:?}");
+            Ok(Some(()))
+        })
+        .await
+    }
+
+    /// One view is edited and one deleted; both are written again, the same, and no job minds.
+    async fn views_are_reconciled(&self, jobs: &BTreeSet<String>) -> Result<()> {
+        let api = self.context.api::<WorkerView>();
+        let before = api.list(&ListParams::default()).await?.items;
+        let [edited, deleted] = before.as_slice() else { anyhow::bail!("{} views", before.len()) };
+        let patch = json!({"spec": {"jobs": {"stranger": {"token": 1}}}}).to_string();
+        let name = edited.name_any();
+        let args = ["patch", "workerview", &name, "--type=merge", "--patch", &patch];
+        self.context.kubectl(&args).await?;
+        api.delete(&deleted.name_any(), &DeleteParams::default()).await?;
+        until("the views to be as they were", REST_WITHIN, || async {
+            for view in &before {
+                let now = api.get_opt(&view.name_any()).await?.context("no view")?;
+                ensure!(now.spec.jobs == view.spec.jobs, "{:?}", now.spec);
+            }
+            Ok(Some(()))
+        })
+        .await?;
+        self.at_rest(jobs, 2, "views were edited and deleted").await
+    }
+
+    /// All jobs are let go of before it is gone.
+    async fn the_swarm_goes(&self) -> Result<()> {
+        let start = Moment::now();
+        self.context.kubectl(&["delete", "swarm", "jobs", "--timeout=30s"]).await?;
+        let gone = Moment::now();
+        ensure!(self.context.api::<Swarm>().get_opt("jobs").await?.is_none(), "it is still there");
+        self.log.silent_for(TICKS * 2, REST_WITHIN).await?;
+        let last = self.log.last()?;
+        ensure!(last <= gone, "jobs ran {:?} after the Swarm was gone", last.since(gone));
+        let lap = format!("the Swarm went after {} ms", gone.since(start).as_millis());
+        self.context.laps.lap(lap);
+        Ok(())
+    }
+}

@@ -1,0 +1,134 @@
+//! What people are told of sessions that cannot go on as usual: workers with Leases that are too long
+//! for their Swarm, a ledger that was deleted by hand, and finite jobs that are done.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::DeleteParams;
+use swarm_adapters_host::runlog::judge::Event;
+use swarm_adapters_k8s::api::{Swarm, SwarmLedger};
+use swarm_adapters_k8s::status::ready_reason;
+
+use super::pool::Reasons;
+use super::session_pool::{LEASE, Policy, REST_WITHIN, Runner, SILENCE, SessionPool, TICK};
+use crate::run_log::Moment;
+use crate::scenario::Context;
+use crate::until::until;
+
+pub(super) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    tokio::try_join!(a_long_lease(&context), a_deleted_ledger(&context), jobs_that_end(&context))
+        .map(drop)
+}
+
+/// Nobody gets a job, since nobody would wait for their Leases long enough.
+async fn a_long_lease(context: &Context) -> Result<()> {
+    let mut pool = SessionPool::new(context, "long");
+    pool.lease_allowed = LEASE.checked_sub(Duration::from_secs(1)).context("a short lease")?;
+    pool.policy = Policy::Exclusive;
+    pool.apply().await?;
+    let message = says(context, "long", "LeaseTooLong").await?;
+    for part in ["` says 6s", "the 5s of handover.lease.duration", "raise that"] {
+        ensure!(message.contains(part), "`{part}` is not in: {message}");
+    }
+    let nobody = pool.history().map_or(0, |history| history.since(Moment(0)).count());
+    ensure!(nobody == 0, "somebody got jobs");
+    context.laps.lap(message);
+
+    pool.lease_allowed = LEASE;
+    pool.apply().await?;
+    pool.at_rest().await?;
+    // Jobs may run a moment before the status says so.
+    until("the Swarm to say it no more", REST_WITHIN, || async {
+        let swarm = context.api::<Swarm>().get("long").await?;
+        Ok((ready_reason(swarm.status.as_ref()) != Some("LeaseTooLong")).then_some(()))
+    })
+    .await
+}
+
+/// The next ledger begins another life: all sessions start over, and each job waits for that.
+async fn a_deleted_ledger(context: &Context) -> Result<()> {
+    let mut pool = SessionPool::new(context, "deleted");
+    pool.policy = Policy::Exclusive;
+    pool.apply().await?;
+    let before = pool.at_rest().await?;
+    let mark = Moment::now();
+    let ledgers = context.api::<SwarmLedger>();
+    let mut reasons = Reasons::of(context, "deleted").await?;
+    ledgers.delete("statefulset.deleted", &DeleteParams::default()).await?;
+    let message = reasons.wait_for("Recovering").await?;
+    context.laps.lap(message);
+    pool.begun_anew(mark, "0").await?;
+    let after = pool.at_rest().await?;
+    for (job, run) in &before {
+        let now = after.get(job).context("a job is missing")?;
+        ensure!(run.token < now.token && run.session != now.session, "{job}: {run:?}, {now:?}");
+    }
+    pool.judge("the ledger was deleted", mark, SILENCE + TICK)
+}
+
+/// Each runs once, whatever becomes of its worker, and again when it is asked for anew.
+async fn jobs_that_end(context: &Context) -> Result<()> {
+    let mut pool = SessionPool::new(context, "once");
+    (pool.runner, pool.are_finite) = (Runner::Done, true);
+    pool.apply().await?;
+    all_done(&pool).await?;
+    let mark = Moment::now();
+    context.api::<Pod>().delete("once-0", &DeleteParams::default()).await?;
+    // A session that was granted a job that is done would run it again.
+    pool.jobs.insert("once:more".to_owned());
+    pool.apply().await?;
+    all_done(&pool).await?;
+    pool.pod(0).await?;
+    let again = starts(&pool, mark)?;
+    ensure!(again.keys().eq(["once:more"]), "run again: {again:?}");
+
+    pool.jobs.remove("once:0");
+    pool.apply().await?;
+    all_done(&pool).await?;
+    let mark = Moment::now();
+    pool.jobs.insert("once:0".to_owned());
+    pool.apply().await?;
+    all_done(&pool).await?;
+    ensure!(starts(&pool, mark)?.keys().eq(["once:0"]), "it is another one by now");
+    let all = starts(&pool, Moment(0))?;
+    let expected = |job: &String| if job == "once:0" { 2 } else { 1 };
+    ensure!(all.iter().all(|(job, count)| *count == expected(job)), "runs {all:?}");
+    context
+        .laps
+        .lap(format!("{} finite jobs ran once, and one again when it came back", all.len()));
+    Ok(())
+}
+
+/// How often each job was started since `mark`.
+fn starts(pool: &SessionPool, mark: Moment) -> Result<BTreeMap<String, usize>> {
+    let mut count = BTreeMap::new();
+    for told in pool.history()?.since(mark).filter(|told| told.event == Event::Start) {
+        *count.entry(told.job.clone()).or_default() += 1;
+    }
+    Ok(count)
+}
+
+async fn all_done(pool: &SessionPool) -> Result<()> {
+    let swarms = pool.context.api::<Swarm>();
+    until(&format!("{} jobs to be done", pool.jobs.len()), REST_WITHIN, || async {
+        let status = swarms.get(&pool.name).await?.status.unwrap_or_default();
+        ensure!(usize::try_from(status.done)? == pool.jobs.len(), "{} are done", status.done);
+        Ok(Some(()))
+    })
+    .await
+}
+
+/// Waits until a Swarm gives this reason for not being ready, and says what it tells of it.
+async fn says(context: &Context, swarm: &str, reason: &str) -> Result<String> {
+    until(&format!("{swarm} to say {reason}"), REST_WITHIN, || async {
+        let status = context.api::<Swarm>().get(swarm).await?.status.unwrap_or_default();
+        let ready = status.conditions.into_iter().find(|it| it.type_ == "Ready");
+        let ready = ready.context("no condition Ready")?;
+        ensure!(ready.reason == reason, "{}: {}", ready.reason, ready.message);
+        Ok(Some(ready.message))
+    })
+    .await
+}

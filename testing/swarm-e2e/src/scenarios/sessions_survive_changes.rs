@@ -1,0 +1,58 @@
+//! What people do to a pool of sessions: edits, scaling, a rolling restart and the drain of a node,
+//! under both policies side by side. No job is ever run by two, and none stands still for long.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::nodes::node_of;
+use super::session_pool::{GRACEFUL, SessionPool};
+use crate::run_log::Moment;
+use crate::scenario::Context;
+
+/// Workers that end are drained first; a pod that comes back takes up to a few seconds.
+const RESTARTED: Duration = Duration::from_secs(5);
+
+pub(super) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    let [exclusive, patient] = SessionPool::of_both_policies(&context, 3);
+    let (exclusive, patient) = tokio::try_join!(walk(exclusive), walk(patient))?;
+
+    let node = node_of(&exclusive.pod(0).await?)?;
+    let mark = Moment::now();
+    context.cluster.drain(node, "app in (exclusive,patient)").await?;
+    for pool in [&exclusive, &patient] {
+        pool.at_rest().await?;
+        pool.judge("a node was drained", mark, RESTARTED)?;
+    }
+    context.cluster.uncordon(node).await
+}
+
+/// Returns the pool as it is in the end.
+async fn walk(mut pool: SessionPool) -> Result<SessionPool> {
+    let mark = Moment::now();
+    pool.apply().await?;
+    pool.at_rest().await?;
+    pool.judge("began", mark, GRACEFUL)?;
+    let jobs = |from: usize, to: usize| (from..to).map(|n| format!("job:{n}")).collect();
+    for (what, from, to, workers) in [
+        ("twelve other jobs", 0, 12, 3),
+        ("three went and three came", 3, 15, 3),
+        ("a fourth worker", 3, 15, 4),
+        ("two workers", 3, 15, 2),
+    ] {
+        let mark = Moment::now();
+        pool.jobs = jobs(from, to);
+        pool.workers = workers;
+        pool.apply().await?;
+        pool.at_rest().await?;
+        pool.judge(what, mark, GRACEFUL)?;
+    }
+    let mark = Moment::now();
+    let set = format!("statefulset/{}", pool.name);
+    pool.context.kubectl(&["rollout", "restart", &set]).await?;
+    pool.context.kubectl(&["rollout", "status", &set, "--timeout=60s"]).await?;
+    pool.at_rest().await?;
+    pool.judge("a rolling restart", mark, RESTARTED)?;
+    Ok(pool)
+}

@@ -1,0 +1,63 @@
+//! Workers of sessions that crash, that stand still and go on, and that are deleted by force, under
+//! both policies side by side. Their jobs run elsewhere, or again, within a bound.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use kube::ResourceExt as _;
+
+use super::session_pool::{Runner, SILENCE, SessionPool, TICK};
+use crate::run_log::Moment;
+use crate::scenario::Context;
+
+/// From a crash that the kubelet sees until the job runs, elsewhere or again, on a busy machine.
+const CRASH: Duration = Duration::from_secs(5);
+
+pub(super) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    let [exclusive, patient] = SessionPool::of_both_policies(&context, 3);
+    tokio::try_join!(walk(exclusive), walk(patient)).map(drop)
+}
+
+async fn walk(pool: SessionPool) -> Result<()> {
+    pool.apply().await?;
+    pool.at_rest().await?;
+    crash(&pool).await?;
+    stand_still(&pool).await?;
+    deletion_by_force(&pool).await
+}
+
+async fn crash(pool: &SessionPool) -> Result<()> {
+    let mark = Moment::now();
+    pool.context.cluster.kill_containers(&pool.pod(0).await?).await?;
+    pool.begun_anew(mark, "0").await?;
+    pool.at_rest().await?;
+    pool.judge("a worker was killed", mark, CRASH + TICK)
+}
+
+/// It goes on long after its Lease was taken away and others run its jobs, and must not run a
+/// moment more of them. Where jobs are processes, those go on while their worker stands still, and
+/// their guard has to stop them.
+async fn stand_still(pool: &SessionPool) -> Result<()> {
+    let (cluster, pod) = (&pool.context.cluster, pool.pod(1).await?);
+    let mark = Moment::now();
+    let frozen = match pool.runner {
+        Runner::Task => cluster.freeze_pod(&pod).await?,
+        Runner::Process | Runner::Done => cluster.freeze_first_process(&pod).await?,
+    };
+    pool.at_rest_on(pool.workers - 1).await?;
+    pool.judge("a worker stands still", mark, SILENCE + TICK)?;
+    let thawed = Moment::now();
+    frozen.thaw()?;
+    pool.at_rest().await?;
+    pool.judge("it went on", thawed, CRASH)
+}
+
+async fn deletion_by_force(pool: &SessionPool) -> Result<()> {
+    let name = pool.pod(2).await?.name_any();
+    let mark = Moment::now();
+    pool.context.kubectl(&["delete", "pod", &name, "--force", "--grace-period=0"]).await?;
+    pool.begun_anew(mark, "2").await?;
+    pool.at_rest().await?;
+    pool.judge("a pod was deleted by force", mark, SILENCE + TICK)
+}

@@ -1,0 +1,83 @@
+//! The cluster is set back to a copy of etcd that is older than a handover: ledger, Leases and views
+//! go back together, while the workers go on where they were. Whatever runs where then, no job is run
+//! by two under `Exclusive`, no token falls under any policy, and the operator goes by what the Swarms
+//! say again.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::ListParams;
+
+use super::pool::{at_rest, jobs_of, sample};
+use super::session_pool::{SILENCE, SessionPool, TICK};
+use crate::run_log::Moment;
+use crate::scenario::Context;
+
+/// The job that has moved since the copy.
+const MOVED: &str = "moved";
+/// How long it may take until each job runs again: what has to be waited out is waited out twice.
+const AGAIN: Duration = Duration::from_secs(2 * SILENCE.as_secs() + TICK.as_secs());
+
+pub(super) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    let mut pools = SessionPool::of_both_policies(&context, 2);
+    for pool in &mut pools {
+        pool.jobs = BTreeSet::from([MOVED.to_owned(), "stays".to_owned()]);
+        pool.pins = [(MOVED.to_owned(), 0), ("stays".to_owned(), 1)].into();
+        pool.apply().await?;
+    }
+    for pool in &pools {
+        pool.runs_on(MOVED, 0).await?;
+    }
+    let plain = sample(1)?;
+    let jobs = jobs_of(&plain);
+    context.apply(&plain).await?;
+    at_rest(&context, &jobs, 1, Instant::now()).await?;
+    context.cluster.make_etcd_sync().await?;
+    let copy = context.cluster.copy_etcd().await?;
+    context.laps.lap("etcd syncs, and was copied");
+
+    for pool in &mut pools {
+        pool.pins.insert(MOVED.to_owned(), 1);
+        pool.apply().await?;
+    }
+    let [exclusive, patient] = &pools;
+    let before = [exclusive.runs_on(MOVED, 1).await?, patient.runs_on(MOVED, 1).await?];
+    // Changed after the copy, and not written again after it is restored.
+    let undone = r#"[{"op": "add", "path": "/spec/jobs/-", "value": {"name": "stream:undone"}}]"#;
+    context.kubectl(&["patch", "swarm", "streams", "--type=json", "--patch", undone]).await?;
+    let more = jobs.iter().cloned().chain(["stream:undone".to_owned()]).collect();
+    at_rest(&context, &more, 1, Instant::now()).await?;
+    let newest = newest(&context).await?;
+    let mark = Moment::now();
+    context.cluster.restore_etcd(copy).await?;
+    let served = Moment::now();
+    context.laps.lap("etcd was set back");
+    for (pool, before) in pools.iter().zip(before) {
+        // As the Swarm has it again.
+        let after = pool.runs_on(MOVED, 0).await?;
+        ensure!(before.token < after.token, "{}: {before:?}, then {after:?}", pool.name);
+        pool.judge("the cluster was set back", mark, served.since(mark) + AGAIN)?;
+    }
+    // From here on a watch that was resumed shows what changes, and never what was undone.
+    let mut writes = 0;
+    while self::newest(&context).await? <= newest {
+        writes += 1;
+        let again = format!("example.com/write={writes}");
+        context.kubectl(&["annotate", "serviceaccount", "default", "--overwrite", &again]).await?;
+    }
+    let change = Instant::now();
+    context.kubectl(&["scale", "statefulset", "swarm-worker", "--replicas=2"]).await?;
+    at_rest(&context, &jobs, 2, change).await?;
+    context.laps.lap("what the Swarm says again is what runs");
+    Ok(())
+}
+
+/// How far the store is: the version of a list from it.
+async fn newest(context: &Context) -> Result<u64> {
+    let list = context.api::<ConfigMap>().list(&ListParams::default().limit(1)).await?;
+    let version = list.metadata.resource_version.context("a list without a version")?;
+    Ok(version.parse()?)
+}

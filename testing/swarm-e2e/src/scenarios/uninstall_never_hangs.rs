@@ -1,0 +1,157 @@
+//! Taking swarm away comes to an end: a namespace with Swarms in it, an operator for one namespace
+//! only, which has no right beyond it, and the operator before its Swarms.
+
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use swarm_adapters_k8s::api::Swarm;
+
+use super::pool::{REST_WITHIN, sample};
+use crate::binaries::repository;
+use crate::cluster::FOLDER;
+use crate::operator;
+use crate::scenario::Context;
+use crate::until::until;
+
+/// A namespace that is deleted with everything in it.
+const DOOMED: &str = "doomed";
+/// A namespace with an operator of its own.
+const ALONE: &str = "alone";
+
+/// Swarms that never came to anything: without a pool, and with the pool of another.
+const FUTILE: &str = "
+apiVersion: swarm.k8slab.info/v1alpha1
+kind: Swarm
+metadata: {name: orphan}
+spec:
+  jobs: [{name: a}]
+  pool: {statefulSet: {name: nobody}}
+---
+apiVersion: swarm.k8slab.info/v1alpha1
+kind: Swarm
+metadata: {name: second}
+spec:
+  jobs: [{name: a}]
+  pool: {statefulSet: {name: swarm-worker}}
+";
+
+pub(super) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    namespace_with_swarms_goes(&context).await?;
+
+    // The other operator would do the work of the one that is told about.
+    operator::stop(&context.cluster).await?;
+    let told = operator_of_one_namespace(&context).await;
+    // Whatever came of it: the scenarios after this one share that operator.
+    operator::go_on(&context.cluster).await?;
+    told?;
+
+    let told = base_goes_first(&context).await;
+    operator::install(&context.cluster).await?;
+    told
+}
+
+/// The wrong order: the operator and its namespace, with Swarms there and elsewhere.
+async fn base_goes_first(context: &Context) -> Result<()> {
+    let cluster = &context.cluster;
+    cluster.apply(operator::NAMESPACE, &sample(2)?).await?;
+    ready(context, operator::NAMESPACE).await?;
+    ready(context, &context.namespace).await?;
+    let base = repository().join("deploy/base").display().to_string();
+    let change = Instant::now();
+    let deleted = cluster.kubectl(&["delete", "--kustomize", &base, "--timeout=40s"]).await;
+    let took = change.elapsed().as_millis();
+    match deleted {
+        Ok(_) => context.laps.lap(format!("base with a Swarm in its namespace went in {took} ms")),
+        Err(error) => {
+            context.laps.lap(format!("base went too fast for its operator: {error:#}"));
+            let_go(context, operator::NAMESPACE).await?;
+        }
+    }
+    let namespaces: Api<Namespace> = Api::all(context.client.clone());
+    until("the operator's namespace to go", REST_WITHIN, || async {
+        Ok(namespaces.get_opt(operator::NAMESPACE).await?.is_none().then_some(()))
+    })
+    .await?;
+
+    let delete = ["delete", "swarm", "streams", "--wait=false"];
+    context.kubectl(&delete).await?;
+    let left = context.api::<Swarm>().get_opt("streams").await?;
+    ensure!(left.is_some(), "nobody was there to let go of it");
+    let_go(context, &context.namespace).await?;
+    until("the Swarm to go", REST_WITHIN, || async {
+        Ok(context.api::<Swarm>().get_opt("streams").await?.is_none().then_some(()))
+    })
+    .await
+}
+
+/// Runs the command that the documentation gives for a Swarm that no operator will let go of.
+async fn let_go(context: &Context, namespace: &str) -> Result<()> {
+    let page = std::fs::read_to_string(repository().join("docs/operations.md"))?;
+    let uninstall = page.split("## Uninstall").nth(1).context("a chapter")?;
+    let line = uninstall.lines().find(|line| line.starts_with("kubectl -n NAMESPACE patch"));
+    let line =
+        line.context("a command")?.replace("NAMESPACE", namespace).replace("NAME", "streams");
+    let words: Vec<_> = line.split(' ').skip(1).map(|word| word.trim_matches('\'')).collect();
+    context.cluster.kubectl(&words).await.map(drop)
+}
+
+async fn rolled_out(context: &Context, namespace: &str) -> Result<()> {
+    let status = ["rollout", "status", "deployment/swarm-controller", "--timeout=60s"];
+    context.cluster.kubectl(&[&status[..], &["--namespace", namespace]].concat()).await.map(drop)
+}
+
+async fn namespace_with_swarms_goes(context: &Context) -> Result<()> {
+    let cluster = &context.cluster;
+    cluster.kubectl(&["create", "namespace", DOOMED]).await?;
+    cluster.apply(DOOMED, &sample(2)?).await?;
+    ready(context, DOOMED).await?;
+    cluster.apply(DOOMED, FUTILE).await?;
+    let change = Instant::now();
+    cluster.kubectl(&["delete", "namespace", DOOMED, "--timeout=60s"]).await?;
+    let took = change.elapsed().as_millis();
+    context.laps.lap(format!("a namespace with three Swarms went in {took} ms"));
+    Ok(())
+}
+
+async fn ready(context: &Context, namespace: &str) -> Result<()> {
+    let wait = ["wait", "--for=condition=Ready", "swarm/streams", "--timeout=60s"];
+    context.cluster.kubectl(&[&wait[..], &["--namespace", namespace]].concat()).await.map(drop)
+}
+
+/// The overlay serves its own namespace, leaves others alone, and goes in the documented order.
+async fn operator_of_one_namespace(context: &Context) -> Result<()> {
+    let cluster = &context.cluster;
+    // As a user would set the namespace: kustomize takes relative paths only.
+    let folder = tempfile::tempdir_in(FOLDER)?;
+    let up = folder.path().components().skip(1).map(|_| "../").collect::<String>();
+    let overlay = repository().join("deploy/overlays/namespaced");
+    let overlay = format!("{up}{}", overlay.strip_prefix("/")?.display());
+    let text = format!("namespace: {ALONE}\nresources: [\"{overlay}\"]\n");
+    std::fs::write(folder.path().join("kustomization.yaml"), text)?;
+    let folder = folder.path().to_str().context("a path is a text")?;
+
+    cluster.kubectl(&["create", "namespace", ALONE]).await?;
+    context.apply(&sample(2)?).await?;
+    cluster.kubectl(&["apply", "--kustomize", folder]).await?;
+    rolled_out(context, ALONE).await?;
+    cluster.apply(ALONE, &sample(2)?).await?;
+    ready(context, ALONE).await?;
+    let elsewhere = context.api::<Swarm>().get("streams").await?;
+    ensure!(elsewhere.status.is_none(), "it has touched {:?}", elsewhere.status);
+    let may = ["auth", "can-i", "list", "pods", "--namespace", operator::NAMESPACE];
+    let account = format!("--as=system:serviceaccount:{ALONE}:swarm-operator");
+    let answer = cluster.kubectl(&[&may[..], &[&account]].concat()).await;
+    ensure!(answer.is_err(), "it may look beyond its namespace");
+
+    let change = Instant::now();
+    let swarms = ["delete", "swarms", "--all", "--timeout=30s", "--namespace", ALONE];
+    cluster.kubectl(&swarms).await?;
+    cluster.kubectl(&["delete", "--kustomize", folder, "--timeout=60s"]).await?;
+    cluster.kubectl(&["delete", "namespace", ALONE, "--timeout=60s"]).await?;
+    let took = change.elapsed().as_millis();
+    context.laps.lap(format!("an operator of one namespace went in {took} ms"));
+    Ok(())
+}

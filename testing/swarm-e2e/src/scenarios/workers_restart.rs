@@ -1,0 +1,66 @@
+//! Workers that end and come back in their slots find their jobs, and no job visits another slot:
+//! one that was killed from outside, and all of them in turn.
+
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use swarm_adapters_k8s::api::SwarmLedger;
+
+use super::pool::{REST_WITHIN, at_rest, jobs_of, sample};
+use crate::scenario::Context;
+use crate::until::until;
+
+/// The kubelet starts a container again; the operator has nothing to do with it.
+pub(super) async fn killed(context: Context) -> Result<()> {
+    context.operator().await?;
+    let manifest = sample(2)?;
+    let jobs = jobs_of(&manifest);
+    context.apply(&manifest).await?;
+    let before = at_rest(&context, &jobs, 2, Instant::now()).await?;
+    let version = version(&context).await?;
+
+    let pods = context.api::<Pod>();
+    let worker = pods.get("swarm-worker-0").await?;
+    let change = Instant::now();
+    context.cluster.kill_containers(&worker).await?;
+    until("the worker to have been started again", REST_WITHIN, || async {
+        let status = pods.get("swarm-worker-0").await?.status.unwrap_or_default();
+        let containers = status.container_statuses.unwrap_or_default();
+        Ok(containers.iter().any(|it| it.restart_count == 1).then_some(()))
+    })
+    .await?;
+    let after = at_rest(&context, &jobs, 2, change).await?;
+    ensure!(after == before, "it has other jobs than before: {after:?}");
+    no_job_moved(&context, version).await
+}
+
+/// `kubectl rollout restart` ends one pod after the other; each slot's jobs wait for the next.
+pub(super) async fn rolled(context: Context) -> Result<()> {
+    context.operator().await?;
+    let manifest = sample(3)?;
+    let jobs = jobs_of(&manifest);
+    context.apply(&manifest).await?;
+    let before = at_rest(&context, &jobs, 3, Instant::now()).await?;
+    let version = version(&context).await?;
+
+    let change = Instant::now();
+    context.kubectl(&["rollout", "restart", "statefulset/swarm-worker"]).await?;
+    let status = ["rollout", "status", "statefulset/swarm-worker", "--timeout=90s"];
+    context.kubectl(&status).await?;
+    let after = at_rest(&context, &jobs, 3, change).await?;
+    ensure!(after == before, "they have other jobs than before: {after:?}");
+    no_job_moved(&context, version).await
+}
+
+/// The version of the ledger, which counts publications.
+async fn version(context: &Context) -> Result<i64> {
+    Ok(context.api::<SwarmLedger>().get("statefulset.swarm-worker").await?.spec.version)
+}
+
+/// Nothing was published since `version`, so nobody was told of other jobs even for a moment.
+async fn no_job_moved(context: &Context, version: i64) -> Result<()> {
+    let now = self::version(context).await?;
+    ensure!(now == version, "{} publications meanwhile", now - version);
+    Ok(())
+}

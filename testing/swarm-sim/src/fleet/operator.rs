@@ -1,0 +1,211 @@
+//! What an operator of a fleet does: it hands facts to its overseer and carries out what that asks
+//! for. It decides nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use swarm_core::handover::{Holder, Life as Seen, Moment, SessionId, Watch};
+use swarm_core::overseer::{
+    Answer, Began, Containers, Effect, Fact, LeaseFacts, PodFacts, PoolFacts, Protocol, ViewMark,
+    WorkerFacts,
+};
+use swarm_core::session::Former;
+use swarm_core::{Jobs, Ledger, Observed, Presence, Slot, decide};
+
+use super::{Fleet, Operator, Pod, Stop};
+
+impl Fleet {
+    /// Reads every lease, `back` versions old, and every view.
+    pub(super) fn observe(&mut self, o: usize, back: usize) {
+        let now = self.now;
+        for n in 0..self.pods.len() {
+            let newest = self.pods[n].leases.len() - 1;
+            let lease = &self.pods[n].leases[newest.saturating_sub(back)];
+            if let Some(fact) = lease.is_some().then(|| self.lease_fact(n, back)) {
+                self.operators[o].overseer.learn(now, fact);
+            }
+        }
+        self.read_views(o);
+    }
+
+    fn lease_fact(&self, n: usize, back: usize) -> Fact {
+        let pod = &self.pods[n];
+        let newest = pod.leases.len() - 1;
+        let id = pod.id().clone();
+        let Some(lease) = pod.leases[newest.saturating_sub(back)].clone() else {
+            return Fact::LeaseMissing(id);
+        };
+        let began = Began { order: n as u64 + 1, created_s: None };
+        let former = Former { session: None, culprit: pod.blames.clone() };
+        Fact::Lease(id, LeaseFacts { lease, duration: pod.claims, began, former })
+    }
+
+    fn read_views(&mut self, o: usize) {
+        let now = self.now;
+        for pod in &self.pods {
+            if let Some(view) = pod.views.last() {
+                let mark = ViewMark::of(view, &Jobs::new());
+                self.operators[o].overseer.learn(now, Fact::View(pod.id().clone(), mark));
+            }
+        }
+    }
+
+    /// Hears from kubelets which pods have ended.
+    pub(super) fn learn_ends(&mut self, o: usize) {
+        let now = self.now;
+        for n in 0..self.pods.len() {
+            let fact = Fact::Pod(self.pods[n].uid(), self.pod_facts(n, true));
+            self.operators[o].overseer.learn(now, fact);
+        }
+    }
+
+    fn pod_facts(&self, n: usize, is_heard_of: bool) -> PodFacts {
+        let uid = self.pods[n].id().pod_uid();
+        let of_pod = (0..self.pods.len()).filter(|n| self.pods[*n].id().pod_uid() == uid);
+        let has_ended = of_pod.clone().all(|n| self.pods[n].is_dead());
+        let may_restart = of_pod.clone().any(|n| self.may_restart(n));
+        let latest = self.in_slot(self.pods[n].slot).map(|n| self.pods[n].id().pod_uid());
+        PodFacts {
+            is_lost: has_ended || latest != Some(uid),
+            // A container that is started again in a pod is no end of it, so only an empty slot is.
+            has_terminated: is_heard_of && has_ended && !may_restart,
+            is_node_off: false,
+            containers: Containers::One,
+        }
+    }
+
+    pub(super) fn revoke(&mut self, o: usize, is_lost: bool) {
+        let (now, unix_time) = (self.now, self.unix_time());
+        self.read_views(o);
+        let shown: Vec<_> = self.pods.iter().filter(|pod| pod.lease().is_some()).collect();
+        let shown: Vec<_> = shown.into_iter().map(|pod| pod.id().clone()).collect();
+        let due = self.operators[o].overseer.due(now, unix_time, |it| shown.contains(it));
+        for effect in due {
+            let (Effect::Revoke(session, _) | Effect::LookUp(session)) = &effect;
+            let Some(n) = self.pods.iter().position(|pod| pod.id() == session) else { continue };
+            let fact = match effect {
+                Effect::LookUp(_) => self.lease_fact(n, 0),
+                Effect::Revoke(session, version) => {
+                    let next = self.next_lease_version();
+                    let revoked = self.bounds.revoked(self.pods[n].lease(), version, next);
+                    let is_written = revoked.is_some() && !is_lost;
+                    self.pods[n].leases.extend(revoked.map(Some));
+                    let answer = if is_written { Answer::Written } else { Answer::Failed };
+                    Fact::Revocation(session, version, answer)
+                }
+            };
+            self.operators[o].overseer.learn(now, fact);
+        }
+    }
+
+    /// Deletes the leases of sessions that are known to have ended and hold nothing, and forgets
+    /// what nothing refers to.
+    pub(super) fn sweep(&mut self, o: usize) {
+        let ledger = Arc::clone(self.ledger());
+        let overseer = &mut self.operators[o].overseer;
+        overseer.note(self.now, &ledger);
+        for pod in &mut self.pods {
+            let is_over = overseer.proofs().get(pod.id()).is_some_and(has_ended);
+            let is_final = pod.lease().is_some_and(|lease| lease.holder != Holder::Session);
+            if is_over && is_final && !is_holder(&ledger, pod.id()) {
+                pod.leases.push(None);
+            }
+        }
+        let pods = &self.pods;
+        overseer.forget(|session| {
+            let is_shown = |pod: &Pod| pod.lease().is_some() || !pod.views.is_empty();
+            pods.iter().any(|pod| pod.id() == session && is_shown(pod))
+        });
+    }
+
+    pub(super) fn turn(&mut self, o: usize, back: usize, stop: Option<Stop>) {
+        let now = self.now;
+        let newest = self.history.len() - 1;
+        let base = newest.saturating_sub(back);
+        let ledger = Arc::clone(&self.history[base]);
+        self.operators[o].overseer.note(now, &ledger);
+        let observed = self.observed(o, &ledger);
+        let decision = decide(&ledger, &self.desired, &observed);
+        if stop == Some(Stop::BeforeSave) {
+            return self.restart(o);
+        }
+        if decision.ledger != *ledger {
+            if base != newest {
+                return;
+            }
+            self.judge_write(&ledger, &decision, &observed);
+            self.history.push(Arc::new(decision.ledger.clone()));
+            self.operators[o].overseer.note(now, &decision.ledger);
+        }
+        if stop == Some(Stop::BeforePublish) {
+            return self.restart(o);
+        }
+        self.publish(o, &decision.ledger);
+    }
+
+    fn publish(&mut self, o: usize, ledger: &Ledger) {
+        let unix_time = self.unix_time();
+        self.read_views(o);
+        let due = self.operators[o].overseer.publications(ledger, &Jobs::new(), unix_time);
+        for publication in due {
+            let session = &publication.view.session;
+            if let Some(pod) = self.pods.iter_mut().find(|pod| pod.id() == session) {
+                pod.views.push(publication.view);
+            }
+        }
+        self.read_views(o);
+    }
+
+    /// What is seen of the pool, for a decision about `ledger`.
+    pub(super) fn observed(&mut self, o: usize, ledger: &Ledger) -> Observed {
+        let now = self.now;
+        for n in 0..self.pods.len() {
+            let fact = Fact::Pod(self.pods[n].uid(), self.pod_facts(n, false));
+            self.operators[o].overseer.learn(now, fact);
+        }
+        let filled = self.pods.iter().map(|pod| pod.slot).filter(|slot| self.is_filled(*slot));
+        let slots: std::collections::BTreeSet<_> =
+            filled.chain((0..self.wanted).map(Slot)).collect();
+        let workers = slots.into_iter().map(|slot| (slot, self.worker_facts(o, slot))).collect();
+        let pool = PoolFacts {
+            workers,
+            workers_desired: self.wanted as usize,
+            protocol: Protocol::Session,
+            watched_for: now.since(self.operators[o].began),
+            unix_time_us: self.unix_time(),
+            ..PoolFacts::default()
+        };
+        self.operators[o].overseer.observed(now, ledger, &self.desired, pool)
+    }
+
+    fn is_filled(&self, slot: Slot) -> bool {
+        self.in_slot(slot).is_some_and(|n| !self.pods[n].is_dead())
+    }
+
+    fn worker_facts(&mut self, o: usize, slot: Slot) -> WorkerFacts {
+        let now = self.now;
+        let is_wanted = slot.0 < self.wanted;
+        let filled = self.in_slot(slot).filter(|n| !self.pods[*n].is_dead());
+        let Operator { away, .. } = &mut self.operators[o];
+        if is_wanted && filled.is_some() {
+            away.remove(&slot);
+        }
+        let age = |away: &mut BTreeMap<Slot, Moment>| now.since(*away.entry(slot).or_insert(now));
+        let presence = match filled.map(|n| self.pods[n].is_ready) {
+            None => Presence::Away(age(away)),
+            Some(_) if !is_wanted => Presence::Leaving(age(away)),
+            Some(true) => Presence::Ready,
+            Some(false) => Presence::NotReady(std::time::Duration::ZERO),
+        };
+        let pod = filled.map(|n| self.pods[n].uid());
+        WorkerFacts { name: format!("w-{slot}"), presence, pod, is_wanted, is_replaced: false }
+    }
+}
+
+fn has_ended(watch: &Watch) -> bool {
+    matches!(watch.life, Seen::Ended(_))
+}
+
+fn is_holder(ledger: &Ledger, session: &SessionId) -> bool {
+    ledger.cells.jobs.values().any(|record| record.cell.holder() == Some(session))
+}
