@@ -348,7 +348,7 @@ pub struct SwarmStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
     /// `Ready`, `PoolReady`, `AllJobsAssigned` and `Converged` always; `Reconciling`, `Stalled`,
-    /// `RefreshBlocked`, `LeaseTooLong`, `RevocationHeld` and `ReleaseUnanswered` only while they are
+    /// `RefreshBlocked`, `LeaseTooLong`, `WorkersSuspect`, `RevocationHeld` and `ReleaseUnanswered` only while they are
     /// true.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend(

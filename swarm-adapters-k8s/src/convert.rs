@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use swarm_core::handover::{LeaseTerms, Policy};
+use swarm_core::overseer::Protocol;
 use swarm_core::{Desired, Job, JobName, Jobs, Mode, Replication, Rules, Share, Slot, Timing};
 
 use crate::api::{
@@ -218,6 +219,15 @@ pub(crate) fn lease_terms_for(spec: &SwarmSpec, home: Home) -> Result<LeaseTerms
         return wrong(place, format!("{:?} is too long; write 1h or less", terms.duration));
     }
     terms.check().map(|()| terms).or_else(|error| wrong(place, error.to_string()))
+}
+
+impl From<ProtocolSpec> for Protocol {
+    fn from(protocol: ProtocolSpec) -> Self {
+        match protocol {
+            ProtocolSpec::Plain => Self::Plain,
+            ProtocolSpec::Session => Self::Session,
+        }
+    }
 }
 
 /// A job and its wishes, or the sentence that says what is wrong with it.

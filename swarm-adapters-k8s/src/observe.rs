@@ -1,4 +1,4 @@
-//! From slots and their pods to what the core calls observed.
+//! From slots and their pods to the facts about a pool that the overseer judges.
 //!
 //! Times are ages on this process's monotonic clock, counted from when *we* first saw something: a
 //! restart of the operator makes it wait longer, never shorter.
@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use swarm_core::handover::SessionId;
-use swarm_core::{Observed, Presence, Slot, WorkerSeen};
+use swarm_core::overseer::{PoolFacts, WorkerFacts};
+use swarm_core::{Presence, Slot};
 use tokio::time::Instant;
 
 use crate::slots::Slots;
@@ -39,7 +39,7 @@ impl Sightings {
         slots: &Slots,
         is_lost: impl Fn(&Pod) -> bool,
         now: Instant,
-    ) -> Observed {
+    ) -> PoolFacts {
         let Slots { wanted, pods, .. } = slots;
         let all: BTreeSet<_> = wanted.iter().chain(pods.keys()).copied().collect();
         let mut workers = BTreeMap::new();
@@ -60,20 +60,21 @@ impl Sightings {
                 Sight::Nothing => continue,
             };
             let name = slots.name(slot);
-            let uid = pod.filter(|pod| !is_terminal(pod)).and_then(ResourceExt::uid);
-            let session = uid.map(|uid| SessionId::plain(&uid));
-            workers.insert(slot, WorkerSeen { name, presence, session });
+            let pod = pod.filter(|pod| !is_terminal(pod)).and_then(ResourceExt::uid);
+            let is_wanted = wanted.contains(&slot);
+            // The pod stays, so the jobs of a worker whose Lease was revoked do not wait for it.
+            let facts = WorkerFacts { name, presence, pod, is_wanted, is_replaced: false };
+            workers.insert(slot, facts);
         }
         self.away.retain(|slot, _| workers.contains_key(slot));
         self.not_ready.retain(|slot, _| workers.contains_key(slot));
         self.leaving.retain(|slot, _| workers.contains_key(slot));
-        Observed {
+        PoolFacts {
             workers,
             workers_desired: wanted.len(),
             watched_for: now.saturating_duration_since(self.watched),
             unix_time_us: unix_time_us(),
-            // Plain workers answer nothing, so nothing is known of them but their pods.
-            ..Observed::default()
+            ..PoolFacts::default()
         }
     }
 }
@@ -134,7 +135,8 @@ pub(crate) fn is_ready(pod: &Pod) -> bool {
     conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-fn unix_time_us() -> u64 {
+/// The wall clock in microseconds since 1970.
+pub(crate) fn unix_time_us() -> u64 {
     u64::try_from(jiff::Timestamp::now().as_microsecond()).unwrap_or(0)
 }
 
@@ -179,7 +181,7 @@ mod tests {
         false
     }
 
-    fn presences(observed: &Observed) -> Vec<(u32, Presence)> {
+    fn presences(observed: &PoolFacts) -> Vec<(u32, Presence)> {
         observed.workers.iter().map(|(slot, seen)| (slot.0, seen.presence)).collect()
     }
 
@@ -241,10 +243,10 @@ mod tests {
         let mut sightings = Sightings::new(start);
         let mut seen = |pod: Pod, is_lost: bool, now| {
             let observed = sightings.observe(&slots(&pool(1, 0), &[pod]), |_| is_lost, now);
-            let session = observed.workers[&Slot(0)].session.clone();
-            (presences(&observed)[0].1, session)
+            let pod = observed.workers[&Slot(0)].pod.clone();
+            (presences(&observed)[0].1, pod)
         };
-        let same = Some(SessionId::plain("uid-0"));
+        let same = Some("uid-0".to_owned());
         let away = |age| (Presence::Away(age), same.clone());
         assert_eq!(seen(pod(0, true), true, start), away(Duration::ZERO));
         let mut deleted = pod(0, false);
@@ -280,9 +282,9 @@ mod tests {
             let pods = pods.iter().cloned().map(Arc::new);
             let slots = Slots::by_binding(&pool, Some(&ledger), pods, None);
             let seen = sightings.observe(&slots, nobody, now).workers[&Slot(0)].clone();
-            (seen.name, seen.presence, seen.session)
+            (seen.name, seen.presence, seen.pod)
         };
-        let of = |n: u32| Some(SessionId::plain(&format!("uid-{n}")));
+        let of = |n: u32| Some(format!("uid-{n}"));
         let away = |age| ("w-0".to_owned(), Presence::Away(age), of(0));
         assert_eq!(seen(&[deleted.clone()], start), away(Duration::ZERO));
         let starting = [deleted.clone(), pod(1, false)];

@@ -49,6 +49,8 @@ pub enum Reason {
     RefreshBlocked,
     /// Workers hold Leases for longer than the Swarm allows, so they get no jobs.
     LeaseTooLong,
+    /// Workers claim what cannot be, so they are not believed.
+    WorkersSuspect,
     /// Too many workers are silent at once to take their Leases away.
     RevocationHeld,
     /// Workers do not let go of jobs that they were asked to let go of.
@@ -96,6 +98,7 @@ impl Reason {
             Self::Refreshing => "Refreshing",
             Self::RefreshBlocked => "RefreshBlocked",
             Self::LeaseTooLong => "LeaseTooLong",
+            Self::WorkersSuspect => "WorkersSuspect",
             Self::RevocationHeld => "RevocationHeld",
             Self::ReleaseUnanswered => "ReleaseUnanswered",
             Self::Paused { .. } => "Paused",
@@ -130,6 +133,7 @@ impl Reason {
             | Self::ReleaseUnanswered
             | Self::Paused { .. } => false,
             Self::LeaseTooLong
+            | Self::WorkersSuspect
             | Self::PoolNotFound
             | Self::PoolAmbiguous
             | Self::PodsClaimed
@@ -181,7 +185,7 @@ impl Verdict {
         let jobs = plan.assignment.len() + plan.unassigned.len();
         match decision.waiting {
             // Workers that get nothing do not count as ready, so this is the reason behind it.
-            Some(Waiting::PoolIncomplete { .. }) if let Some(verdict) = sessions.too_long() => {
+            Some(Waiting::PoolIncomplete { .. }) if let Some(verdict) = sessions.excluded() => {
                 return verdict;
             }
             Some(Waiting::PoolIncomplete { ready, desired }) => {

@@ -37,7 +37,6 @@ mod check;
 
 mod lease;
 mod watch;
-mod watches;
 
 mod ages;
 
@@ -63,4 +62,3 @@ pub use lease::{
 pub use rules::{Rule, Rules};
 pub use strikes::{STRIKES_MAX, backoff};
 pub use watch::{CLAIM_MAX, Life, Watch, WatchEffect, WatchEvent};
-pub use watches::Watches;

@@ -54,9 +54,9 @@ pub use proofs::{Known, Proofs, Suspicion};
 pub use publications::{Publication, publications};
 
 use crate::handover::{
-    Ages, Brake, Evidence, Health, LeaseTerms, Moment, Policy, Proof, SessionId, Watch,
+    Ages, Brake, Cell, Evidence, Health, LeaseTerms, Moment, Policy, Proof, SessionId, Watch,
 };
-use crate::{Desired, Jobs, Ledger, Observed, Position, Slot};
+use crate::{JobName, Jobs, Ledger, Observed, Position, Slot, Token};
 
 /// What one process knows of one pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,14 +74,16 @@ pub struct Overseer {
     gone: BTreeMap<SessionId, Moment>,
     /// When a watch or request of this process last failed.
     failed: Option<Moment>,
+    /// The sessions that call jobs finished that they cannot have finished: since when, and how many.
+    false_finishes: BTreeMap<SessionId, (Moment, usize)>,
 }
 
 /// What the last ledger said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Noted {
     position: Position,
-    /// The sessions that it names, with their slots.
-    named: BTreeMap<SessionId, Slot>,
+    /// The sessions that it names.
+    named: BTreeSet<SessionId>,
     is_current: bool,
 }
 
@@ -113,7 +115,7 @@ impl Overseer {
     /// Takes in what was learned at `now`.
     pub fn learn(&mut self, now: Moment, fact: Fact) {
         if fact == Fact::StoreFailed {
-            self.failed = Some(now);
+            self.failed = self.failed.max(Some(now));
         }
         self.proofs.learn(now, fact, &self.terms);
     }
@@ -129,8 +131,7 @@ impl Overseer {
                 self.proofs.began_incarnation(before);
             }
         }
-        let named = ledger.sessions().into_iter();
-        let named = named.map(|(session, slot)| (session.clone(), slot)).collect();
+        let named = ledger.sessions().into_keys().cloned().collect();
         self.noted = Some(Noted { position, named, is_current: true });
         // One that was rolled back is read like any other.
         self.furthest = self.furthest.max(Some(position));
@@ -151,15 +152,15 @@ impl Overseer {
 
     /// The sessions that the ledger names.
     pub fn named(&self) -> impl Iterator<Item = &SessionId> {
-        self.noted.iter().flat_map(|noted| noted.named.keys())
+        self.noted.iter().flat_map(|noted| &noted.named)
     }
 
     /// Forgets sessions that the ledger does not name, and of which the store shows neither a Lease
     /// nor a view.
     pub fn forget(&mut self, is_shown: impl Fn(&SessionId) -> bool) {
         let named = self.noted.as_ref().map(|noted| &noted.named);
-        let is_named = |session: &SessionId| named.is_some_and(|it| it.contains_key(session));
-        let pods: BTreeSet<_> = named.into_iter().flatten().map(|(it, _)| it.pod_uid()).collect();
+        let is_named = |session: &SessionId| named.is_some_and(|it| it.contains(session));
+        let pods: BTreeSet<_> = named.into_iter().flatten().map(SessionId::pod_uid).collect();
         self.proofs.retain(|it| is_named(it) || is_shown(it), |uid| pods.contains(uid));
     }
 
@@ -176,7 +177,7 @@ impl Overseer {
         is_shown: impl Fn(&SessionId) -> bool,
     ) -> Vec<Effect> {
         self.proofs.settle(now, &self.terms);
-        if self.is_fresh {
+        if self.is_fresh || self.noted.is_none() {
             self.proofs.all_are_elders();
         }
         let is_unseen = |session: &&SessionId| {
@@ -215,22 +216,19 @@ impl Overseer {
         Some(Known { position: noted.position, unix_time_us })
     }
 
-    /// What a turn about `ledger`, which was [noted](Self::note), goes by at `now`.
+    /// What a turn about the ledger that was [noted](Self::note) last goes by at `now`. If none was,
+    /// there is no ledger, and whoever acted on one before stands in the way of the next.
     ///
     /// O(jobs + sessions · log sessions).
-    pub fn observed(
-        &mut self,
-        now: Moment,
-        ledger: &Ledger,
-        desired: &Desired,
-        pool: PoolFacts,
-    ) -> Observed {
-        let known = Known { position: ledger.position(), unix_time_us: pool.unix_time_us };
+    pub fn observed(&mut self, now: Moment, policy: Policy, pool: PoolFacts) -> Observed {
+        let position = self.noted.as_ref().map(|noted| noted.position).unwrap_or_default();
+        let known = Known { position, unix_time_us: pool.unix_time_us };
         self.proofs.settle(now, &self.terms);
-        if std::mem::take(&mut self.is_fresh) {
+        if std::mem::take(&mut self.is_fresh) || self.noted.is_none() {
             self.proofs.all_are_elders();
         }
-        let evidence = self.evidence(now, ledger, desired.policy, known);
+        let evidence = self.evidence(now, policy, known);
+        let is_plain = pool.protocol == Protocol::Plain && self.proofs.is_empty();
         let worker = |(slot, facts): (Slot, WorkerFacts)| {
             let worker = workers::seen(&self.proofs, facts, pool.protocol, known, &self.terms)?;
             Some((slot, worker))
@@ -245,7 +243,8 @@ impl Overseer {
             since_handover: pool.since_handover,
             evidence,
             ages: self.ages.at(now),
-            positions: self.positions(now, known),
+            // Plain workers act on no ledger: what they read stands in the view they share.
+            positions: if is_plain { BTreeSet::new() } else { self.positions(now, known) },
         }
     }
 
@@ -253,12 +252,11 @@ impl Overseer {
     fn evidence(
         &mut self,
         now: Moment,
-        ledger: &Ledger,
         policy: Policy,
         known: Known,
     ) -> BTreeMap<SessionId, Evidence> {
         let mut evidence = self.proofs.evidence(known);
-        for session in ledger.sessions().into_keys() {
+        for session in self.noted.iter().flat_map(|noted| &noted.named) {
             // Of a plain worker nothing is asked, unless only a proof will do.
             if !session.is_plain() || policy == Policy::Exclusive {
                 evidence.entry(session.clone()).or_default();
@@ -290,15 +288,51 @@ impl Overseer {
         positions
     }
 
-    /// The living sessions that are given nothing, and why.
+    /// Compares the jobs that sessions call finished with `ledger`, as a turn left it, and with the
+    /// `jobs` that are wanted. An honest session is ahead of the ledger, or behind it, for a moment
+    /// only. O(jobs that are called finished · log jobs).
+    pub fn judge_finished(&mut self, now: Moment, ledger: &Ledger, jobs: &Jobs) {
+        let before = std::mem::take(&mut self.false_finishes);
+        for (session, watch) in self.proofs.iter().filter(|(_, watch)| watch.may_renew()) {
+            let is_false = |(job, token): &(&JobName, &Token)| {
+                let runs_once = jobs.get(*job).is_some_and(|job| job.run_once);
+                let may_be = match ledger.cells.jobs.get(*job).map(|record| &record.cell) {
+                    Some(
+                        Cell::Granted { session: holder, token: held }
+                        | Cell::Releasing { session: holder, token: held, .. },
+                    ) => (holder, held) == (session, *token),
+                    Some(Cell::Done { .. }) => true,
+                    Some(
+                        Cell::Free { .. }
+                        | Cell::Hold { .. }
+                        | Cell::Quarantined { .. }
+                        | Cell::Everywhere { .. },
+                    )
+                    | None => false,
+                };
+                !(runs_once && may_be)
+            };
+            let count = watch.ack.finished.iter().filter(is_false).count();
+            if 0 < count {
+                let since = before.get(session).map_or(now, |(since, _)| *since);
+                self.false_finishes.insert(session.clone(), (since, count));
+            }
+        }
+    }
+
+    /// The living sessions that are not believed at `now`, and why.
     #[must_use]
-    pub fn suspicions(&self, unix_time_us: u64) -> BTreeMap<SessionId, Suspicion> {
+    pub fn suspicions(&self, now: Moment, unix_time_us: u64) -> BTreeMap<SessionId, Suspicion> {
         let Some(known) = self.known(unix_time_us) else { return BTreeMap::new() };
+        let is_long = |since: Moment| self.terms.duration <= now.since(since);
+        let finishes = self.false_finishes.iter().filter(|(_, (since, _))| is_long(*since));
+        let finishes =
+            finishes.map(|(session, (_, jobs))| (session.clone(), Suspicion::FalseFinish(*jobs)));
         let suspicion = |(session, _): (&SessionId, &Watch)| {
             let suspicion = self.proofs.suspicion(session, known, &self.terms)?;
             Some((session.clone(), suspicion))
         };
-        self.proofs.iter().filter_map(suspicion).collect()
+        finishes.chain(self.proofs.iter().filter_map(suspicion)).collect()
     }
 
     /// The views that have to be published once `ledger` was saved, or loaded: never before.
@@ -315,7 +349,26 @@ impl Overseer {
         let others = self.proofs.of_another_incarnation(known).cloned();
         // One whose Lease was not looked at yet may be there.
         let can_read = |session: &SessionId| self.proofs.is_open(session) != Some(false);
-        publications(ledger, details, &self.proofs.marks(), others, can_read)
+        publications(ledger, details, self.proofs.marks(), others, can_read)
+    }
+
+    /// The session of a pod that may be given jobs: the newest one that may renew its Lease.
+    #[must_use]
+    pub fn living(&self, pod_uid: &str) -> Option<&SessionId> {
+        self.proofs.living(pod_uid)
+    }
+
+    /// Whether a pod is gone: nothing is to be expected of it, and no session of it renews its Lease.
+    #[must_use]
+    pub fn is_gone(&self, now: Moment, pod_uid: &str) -> bool {
+        self.proofs.is_gone(now, pod_uid, &self.terms)
+    }
+
+    /// Whether a session of a pod renewed its Lease so lately that nobody who says that the pod's node
+    /// is off can be right.
+    #[must_use]
+    pub fn is_heard(&self, now: Moment, pod_uid: &str) -> bool {
+        self.proofs.is_heard_lately(now, pod_uid, &self.terms)
     }
 
     /// How many silent sessions are not revoked, since too many are silent at once.
@@ -324,11 +377,14 @@ impl Overseer {
         if self.brake.is_engaged() { self.proofs.silent(now, &self.terms).len() } else { 0 }
     }
 
-    /// Whether the node of some pod is said to be off while a session of it was heard of: to be looked
-    /// at again soon, since silence is no event.
+    /// Whether time alone decides what to think of somebody, so that it is to be looked at again soon:
+    /// the node of some pod is said to be off while a session of it was heard of, or a session calls
+    /// jobs finished that it cannot have finished.
     #[must_use]
     pub fn is_in_doubt(&self, now: Moment) -> bool {
+        let mut finishes = self.false_finishes.values();
         self.proofs.is_any_doubted(now, &self.terms)
+            || finishes.any(|(since, _)| now.since(*since) < self.terms.duration)
     }
 
     /// When the mere passing of time next changes what is proved; `None` if it never does.

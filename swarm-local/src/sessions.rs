@@ -155,7 +155,7 @@ impl Sessions {
             unix_time_us: unix_time_us(),
             ..PoolFacts::default()
         };
-        let observed = self.overseer.observed(now, ledger, desired, pool);
+        let observed = self.overseer.observed(now, desired.policy, pool);
         // A ledger that was removed or rolled back is written again from what this process knows.
         Observed { positions: BTreeSet::new(), ..observed }
     }

@@ -9,6 +9,7 @@ use kube::runtime::events::{Event, EventType};
 use kube::{Resource, ResourceExt};
 use serde_json::json;
 use swarm_core::handover::SessionId;
+use swarm_core::overseer::PoolFacts;
 use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::session::details;
 use swarm_core::{Desired, Observed, Turn, Waiting};
@@ -16,10 +17,9 @@ use tokio::time::Instant;
 
 use super::clock;
 use super::context::{Context, Memory};
-use super::node_health::NodeState;
 use super::pools::{as_scaled, note_takeover};
 use super::refresh::note_started;
-use super::sessions::{Alarm, Terms};
+use super::sessions::{Alarm, SessionSummary};
 use super::worker_views::PoolViews;
 use crate::api::{API_VERSION, FIELD_MANAGER, Swarm, SwarmStatus};
 use crate::convert;
@@ -86,6 +86,12 @@ pub(super) struct Carried {
 pub(super) struct Seen {
     pub(super) slots: Slots,
     pub(super) observed: Observed,
+}
+
+/// That look, and what there is to report of it.
+struct Looked {
+    seen: Seen,
+    summary: SessionSummary,
 }
 
 impl Context {
@@ -192,31 +198,22 @@ impl Context {
     ) -> Result<Carried, StoreError> {
         let pool = &*as_scaled(pool, memory);
         note_takeover(swarm, pool, memory);
-        memory.ledgers.take_if(|ledgers| pool.uid != ledgers.pool_uid());
+        if memory.ledgers.take_if(|ledgers| pool.uid != ledgers.pool_uid()).is_some() {
+            memory.sessions.overseer.forget_ledger();
+        }
         memory.views.take_if(|views| !views.is_for(swarm));
         // Before anything new is published: what is there now is what new pods started with.
-        let seen = self.look(swarm, pool, desired, memory).await?;
-        let now = Instant::now();
+        let Looked { seen, summary } = self.look(swarm, pool, desired, memory).await?;
         let ledgers = memory.ledgers.get_or_insert_with(|| self.ledger_store(swarm, pool));
         let shared = memory.views.get_or_insert_with(|| self.view_store(swarm));
         let (context, details) = (self, &details(&desired.jobs));
-        let lease = convert::lease_terms(swarm).unwrap_or_default();
-        let Seen { slots, observed } = seen;
-        let terms = Terms { swarm, desired, lease, wanted: &slots.wanted };
         let sessions = &mut memory.sessions;
-        let (observed, mut look) =
-            self.look_at_sessions(&terms, observed, sessions, &*ledgers).await?;
-        let observed = Observed {
-            first_slot: pool.first_slot,
-            since_change: memory.changed.map(|then| now.saturating_duration_since(then)),
-            since_handover: Some(now.saturating_duration_since(memory.handed_over)),
-            ..observed
-        };
-        let seen = Seen { slots, observed };
-        let views = PoolViews { context, swarm, details, shared, foreign_sessions: &*sessions };
+        let overseer = &sessions.overseer;
+        let views = PoolViews { context, swarm, details, shared, overseer };
         let turn = swarm_core::turn(&*ledgers, &views, desired, &seen.observed).await;
-        let turn = turn.inspect_err(|_| sessions.forget_ledger())?;
+        let turn = turn.inspect_err(|_| sessions.overseer.forget_ledger())?;
         sessions.note(&turn.decision.ledger);
+        sessions.overseer.judge_finished(clock::now(), &turn.decision.ledger, &desired.jobs);
         if turn.changed {
             let moves = turn.decision.plan.moves.len();
             let (revision, version) =
@@ -227,21 +224,19 @@ impl Context {
             self.metrics.moves.inc_by(moves as u64);
         }
         let ledger = &turn.decision.ledger;
-        let (mut look_in, mut alarm) = (look.again_in, look.alarm.take());
+        let (mut look_in, alarm) = (summary.again_in, summary.alarm.clone());
         let namespace = swarm.namespace().unwrap_or_default();
         let published = |session: &SessionId| self.views.revision(&namespace, session);
-        for reason in std::mem::take(&mut look.refused) {
-            memory.refusals.add(RefusedRequest::Revocation, reason);
-        }
-        let told = sessions.tell(ledger, look, &lease, desired.policy, published);
+        let ages = &seen.observed.ages;
+        let told = sessions.report(ledger, summary, ages, desired.policy, published);
         memory.counted.set(told.living, told.moving);
         if !turn.changed
             && self.collect_garbage(swarm, ledger, sessions, &mut memory.refusals).await
         {
             look_in = Some(Duration::ZERO);
-            alarm = None;
         }
-        let alarm = alarm.filter(|_| !turn.changed && told.moving == 0);
+        let is_idle = !turn.changed && told.moving == 0 && look_in != Some(Duration::ZERO);
+        let alarm = alarm.filter(|_| is_idle);
         memory.remember(&turn);
         let mut refreshed = self.refresh_workers(swarm, pool, &seen, &turn, memory).await?;
         refreshed.add_sessions(&told.stale);
@@ -259,38 +254,43 @@ impl Context {
         pool: &Workload,
         desired: &Desired,
         memory: &mut Memory,
-    ) -> Result<Seen, StoreError> {
+    ) -> Result<Looked, StoreError> {
         let mut published = None;
         if RefreshTerms::of(swarm).replaces() {
             let views = memory.views.get_or_insert_with(|| self.view_store(swarm));
             published = views.published().await;
         }
         let pods = self.caches.pods_of(swarm, pool);
+        let ledgers = memory.ledgers.get_or_insert_with(|| self.ledger_store(swarm, pool));
         let slots = if pool.kind == Kind::StatefulSet {
             Slots::by_ordinal(pool, pods)
         } else {
-            let ledgers = memory.ledgers.get_or_insert_with(|| self.ledger_store(swarm, pool));
             let ledger = ledgers.load().await?.map(|(ledger, _)| ledger);
             Slots::by_binding(pool, ledger.as_ref(), pods, desired.replicas)
         };
         if let Some(published) = published {
             note_started(&published, slots.pods.values(), &mut memory.told);
         }
-        let namespace = swarm.namespace().unwrap_or_default();
-        let is_lost = |pod: &Pod| {
-            let uid = pod.metadata.uid.as_deref().unwrap_or_default();
-            match NodeState::of_pod(&self.caches.nodes, pod) {
-                NodeState::There => false,
-                // A session that is heard from is not lost, though nobody reaches its kubelet.
-                NodeState::Unreachable => !self.leases.renews(&namespace, uid, clock::now()),
-                NodeState::Off => {
-                    let lease = convert::lease_terms(swarm).unwrap_or_default();
-                    !self.is_heard(&namespace, uid, &lease)
-                }
-            }
+        let terms = convert::lease_terms(swarm).unwrap_or_default();
+        let uids = slots.pods.values().filter_map(|pod| pod.uid()).collect();
+        let sessions = &mut memory.sessions;
+        for reason in self.learn_sessions(swarm, &terms, uids, sessions, &*ledgers).await? {
+            memory.refusals.add(RefusedRequest::Revocation, reason);
+        }
+        let (moment, now) = (clock::now(), Instant::now());
+        let overseer = &mut sessions.overseer;
+        let is_gone =
+            |pod: &Pod| overseer.is_gone(moment, pod.metadata.uid.as_deref().unwrap_or_default());
+        let facts = PoolFacts {
+            first_slot: pool.first_slot,
+            protocol: swarm.protocol().into(),
+            since_change: memory.changed.map(|then| now.saturating_duration_since(then)),
+            since_handover: Some(now.saturating_duration_since(memory.handed_over)),
+            ..memory.sightings.observe(&slots, is_gone, now)
         };
-        let observed = memory.sightings.observe(&slots, is_lost, Instant::now());
-        Ok(Seen { slots, observed })
+        let observed = overseer.observed(moment, desired.policy, facts.clone());
+        let summary = sessions.summary(moment, &facts);
+        Ok(Looked { seen: Seen { slots, observed }, summary })
     }
 
     /// Reports what a turn came to.

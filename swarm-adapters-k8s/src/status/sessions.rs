@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use swarm_core::overseer::Suspicion;
 
 use super::{Part, Reason, Verdict, shortened};
 
@@ -32,8 +33,8 @@ pub struct SessionReport {
     pub living: usize,
     /// The workers that have not acknowledged their newest view.
     pub stale: Vec<String>,
-    /// The workers whose Lease lasts longer than the Swarm allows.
-    pub too_long: Vec<(String, Duration)>,
+    /// The workers that get no jobs because of what they claim.
+    pub suspects: Vec<(String, Suspicion)>,
     /// How long a Lease may last.
     pub lease: Duration,
     /// How many silent sessions are not revoked, since too many are silent at once.
@@ -59,14 +60,25 @@ impl SessionReport {
     }
 
     fn all(&self) -> impl Iterator<Item = Verdict> {
-        let each = [self.too_long(), self.held_back(), self.unanswered()];
+        let each = [self.too_long(), self.suspect(), self.held_back(), self.unanswered()];
         each.into_iter().flatten()
     }
 
     /// Workers that get no jobs at all, though they are there.
-    pub(super) fn too_long(&self) -> Option<Verdict> {
-        let (worker, lease) = self.too_long.first()?;
-        let names: Vec<_> = self.too_long.iter().map(|(name, _)| name.as_str()).collect();
+    pub(super) fn excluded(&self) -> Option<Verdict> {
+        self.too_long().or_else(|| self.suspect())
+    }
+
+    fn too_long(&self) -> Option<Verdict> {
+        let too_long = self.suspects.iter().filter_map(|(worker, why)| match why {
+            Suspicion::LongLease(lease) => Some((worker.as_str(), lease)),
+            Suspicion::UnpublishedRevision
+            | Suspicion::ForeignIncarnation
+            | Suspicion::FalseFinish(_) => None,
+        });
+        let all: Vec<_> = too_long.collect();
+        let (worker, lease) = all.first()?;
+        let names: Vec<_> = all.iter().map(|(name, _)| *name).collect();
         let message = format!(
             "these workers get no jobs, since they hold Leases for longer than the {:?} of \
              handover.lease.duration: {}; `{worker}` says {lease:?}: start it with the duration of \
@@ -75,6 +87,34 @@ impl SessionReport {
             shortened(&names)
         );
         Some(Verdict { reason: Reason::LeaseTooLong, message })
+    }
+
+    /// Workers whose Leases say what cannot be.
+    fn suspect(&self) -> Option<Verdict> {
+        let claim = |(worker, why): &(String, Suspicion)| match why {
+            Suspicion::LongLease(_) => None,
+            Suspicion::UnpublishedRevision => Some(format!(
+                "`{worker}` acknowledges jobs that were never published, and gets none"
+            )),
+            Suspicion::ForeignIncarnation => Some(format!(
+                "`{worker}` acknowledges another ledger than that of this Swarm, and gets no jobs"
+            )),
+            Suspicion::FalseFinish(jobs) => Some(format!(
+                "`{worker}` calls {jobs} jobs finished that it does not hold or that do not run to \
+                 completion, which is ignored"
+            )),
+        };
+        let claims: Vec<_> = self.suspects.iter().filter_map(claim).collect();
+        if claims.is_empty() {
+            return None;
+        }
+        let claims: Vec<_> = claims.iter().map(String::as_str).collect();
+        let message = format!(
+            "some workers are not believed: {}; find out what their pods run and who else may write \
+             their Leases, then delete them",
+            shortened(&claims)
+        );
+        Some(Verdict { reason: Reason::WorkersSuspect, message })
     }
 
     fn held_back(&self) -> Option<Verdict> {
@@ -122,7 +162,11 @@ mod tests {
         assert_eq!(told(&SessionReport::default()), Vec::<String>::new());
         let since = "2026-01-01T10:20:30Z".parse().unwrap();
         let sessions = SessionReport {
-            too_long: vec![("w-0".into(), Duration::from_secs(30))],
+            suspects: vec![
+                ("w-0".into(), Suspicion::LongLease(Duration::from_secs(30))),
+                ("w-2".into(), Suspicion::UnpublishedRevision),
+                ("w-3".into(), Suspicion::FalseFinish(7)),
+            ],
             lease: Duration::from_secs(20),
             held_back: 4,
             unanswered: vec![Unanswered { worker: "w-1".into(), since, jobs: 2 }],
@@ -135,9 +179,11 @@ mod tests {
             words(0, &["LeaseTooLong=True", "`w-0` says 30s", "longer than the 20s"]),
             "{all:?}"
         );
-        assert!(words(1, &["RevocationHeld=True 4 workers are silent"]), "{all:?}");
-        assert!(words(2, &["w-1", "since 10:20:30 UTC, 2 jobs", "Delete the pod"]), "{all:?}");
+        let suspect = ["WorkersSuspect=True", "`w-2` acknowledges", "`w-3` calls 7 jobs finished"];
+        assert!(words(1, &suspect), "{all:?}");
+        assert!(words(2, &["RevocationHeld=True 4 workers are silent"]), "{all:?}");
+        assert!(words(3, &["w-1", "since 10:20:30 UTC, 2 jobs", "Delete the pod"]), "{all:?}");
         let weaker = SessionReport { is_exclusive: false, ..sessions };
-        assert!(told(&weaker)[2].contains("after handover.releaseTimeout"));
+        assert!(told(&weaker)[3].contains("after handover.releaseTimeout"));
     }
 }

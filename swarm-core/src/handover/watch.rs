@@ -7,7 +7,6 @@
 use std::time::Duration;
 
 use super::{Ack, Evidence, Holder, Lease, LeaseTerms, LeaseVersion, Moment, Proof};
-use crate::Position;
 
 /// What is known of a session's life. It is not stored: an operator that restarts begins anew and
 /// waits longer, never shorter.
@@ -139,15 +138,6 @@ impl Watch {
             Life::Held { .. } | Life::Revoking { .. } => true,
             Life::Revoked { .. } | Life::Ended(_) => false,
         }
-    }
-
-    /// How far the ledger was whose view the session acts on, or may act on by now; `None` if it
-    /// has ended, or there was nothing yet to act on.
-    pub(super) fn position(&self) -> Option<Position> {
-        let told = Some(self.ack.position()).filter(|told| told.revision > 0);
-        let viewed = self.viewed.map(|incarnation| Position { incarnation, revision: 0 });
-        let has_ended = matches!(self.life, Life::Ended(_));
-        told.or(viewed).filter(|_| !has_ended)
     }
 
     /// The version at which the lease was seen held.

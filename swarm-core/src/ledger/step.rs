@@ -48,7 +48,7 @@ impl Ledger {
     /// released jobs. O(jobs · log sessions), and O(log jobs) for each job that changes.
     ///
     /// ```
-    /// use std::collections::BTreeMap;
+    /// use std::collections::{BTreeMap, BTreeSet};
     ///
     /// use swarm_core::handover::{HandoverTerms, Place, SessionId};
     /// use swarm_core::{Filled, Ledger, LedgerStep, Slot};
@@ -61,6 +61,7 @@ impl Ledger {
     ///     goal: &BTreeMap::from([("a".parse()?, Place::Slot(Slot(0)))]),
     ///     evidence: &BTreeMap::new(),
     ///     ages: &BTreeMap::new(),
+    ///     run_once: &BTreeSet::new(),
     ///     terms: &HandoverTerms::default(),
     /// };
     /// let first = Ledger::new(0).step(&step);

@@ -16,11 +16,15 @@ pub enum Fact {
     LeaseMissing(SessionId),
     /// What is known of a pod, by its UID.
     Pod(String, PodFacts),
-    /// A view of the session is in the store; the session may have read it.
-    View(SessionId, ViewMark),
+    /// A view of the session is in the store, which the session may have read; `None` if somebody
+    /// edited it, so that it is not known what it says.
+    View(SessionId, Option<ViewMark>),
+    /// No view of the session is in the store.
+    ViewMissing(SessionId),
     /// The answer to [`Effect::Revoke`] of this version.
     Revocation(SessionId, LeaseVersion, Answer),
-    /// A watch or a request of this observer failed: what seems silent may only be unheard.
+    /// A watch or a request of this observer failed at that moment, or before: what seems silent may
+    /// only be unheard.
     StoreFailed,
 }
 

@@ -19,7 +19,7 @@ const AHEAD_MAX: Duration = Duration::from_mins(5);
 /// A session that missed so many renewals is silent enough for somebody's word that its node is off.
 const RENEWALS_MISSED: u32 = 3;
 
-/// Why a session is given nothing, although it lives.
+/// Why a living session is not believed. Unless it says otherwise, such a session is given nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Suspicion {
     /// It claims a longer Lease than the Swarm allows.
@@ -28,14 +28,17 @@ pub enum Suspicion {
     UnpublishedRevision,
     /// It acknowledges an incarnation of the ledger that it cannot have seen. Its Lease is revoked.
     ForeignIncarnation,
+    /// It calls so many jobs finished that it does not hold, or that do not run to completion. That is
+    /// ignored, and it is given jobs all the same.
+    FalseFinish(usize),
 }
 
 /// What is proved about the sessions of one pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proofs {
     sessions: BTreeMap<SessionId, Tracked>,
-    /// What the latest view of each session says.
-    views: BTreeMap<SessionId, ViewMark>,
+    /// What the view of each session says; `None` if somebody edited it.
+    views: BTreeMap<SessionId, Option<ViewMark>>,
     pods: BTreeMap<String, PodFacts>,
 }
 
@@ -153,7 +156,7 @@ impl Proofs {
         match fact {
             Fact::Lease(session, facts) => self.see(now, session, facts, terms),
             Fact::LeaseMissing(session) => {
-                let viewed = self.views.get(&session).map(|mark| mark.incarnation);
+                let viewed = self.viewed_by(&session);
                 let missing = || Tracked::new(Watch::missing(now), viewed);
                 let tracked = self.sessions.entry(session).or_insert_with(missing);
                 tracked.is_missing = true;
@@ -166,6 +169,7 @@ impl Proofs {
                 self.pods.insert(uid, PodFacts { has_terminated, ..facts });
             }
             Fact::View(session, mark) => self.found_view(session, mark),
+            Fact::ViewMissing(session) => drop(self.views.remove(&session)),
             Fact::Revocation(session, version, answer) => {
                 let event = match answer {
                     Answer::Written => WatchEvent::RevocationWritten(version),
@@ -181,7 +185,7 @@ impl Proofs {
 
     fn see(&mut self, now: Moment, session: SessionId, facts: LeaseFacts, terms: &LeaseTerms) {
         let LeaseFacts { lease, duration, began, former } = facts;
-        let viewed = self.views.get(&session).map(|mark| mark.incarnation);
+        let viewed = self.viewed_by(&session);
         let fresh = || Tracked::new(Watch::begin(now, &lease), viewed);
         let tracked = self.sessions.entry(session).or_insert_with(fresh);
         tracked.watch.claims(duration);
@@ -191,12 +195,17 @@ impl Proofs {
 
     /// A view of another incarnation stays known: only the session itself can say that it never read
     /// it.
-    fn found_view(&mut self, session: SessionId, mark: ViewMark) {
-        if let Some(Tracked { watch, .. }) = self.sessions.get_mut(&session) {
+    fn found_view(&mut self, session: SessionId, mark: Option<ViewMark>) {
+        if let Some((Tracked { watch, .. }, mark)) = self.sessions.get_mut(&session).zip(mark) {
             let known = watch.viewed.unwrap_or(mark.incarnation);
             watch.viewed = Some(known.min(mark.incarnation));
         }
         self.views.insert(session, mark);
+    }
+
+    /// The incarnation of the ledger that the view of a session is of, if that is known.
+    fn viewed_by(&self, session: &SessionId) -> Option<u64> {
+        self.views.get(session).copied().flatten().map(|mark| mark.incarnation)
     }
 
     /// Lets time pass until `now`, and takes in what follows from pods and successors: each is a
@@ -273,8 +282,18 @@ impl Proofs {
     /// against a session that was heard of a moment ago.
     pub(super) fn is_ended_with_its_pod(&self, now: Moment, uid: &str, terms: &LeaseTerms) -> bool {
         let Some(pod) = self.pods.get(uid) else { return false };
+        pod.has_terminated || pod.is_node_off && !self.is_heard_lately(now, uid, terms)
+    }
+
+    /// Whether a pod was heard of so lately that its node cannot be off.
+    pub(super) fn is_heard_lately(&self, now: Moment, uid: &str, terms: &LeaseTerms) -> bool {
         let span = terms.renew.saturating_mul(RENEWALS_MISSED);
-        pod.has_terminated || pod.is_node_off && !self.is_heard(now, uid, |_| span)
+        self.is_heard(now, uid, |_| span)
+    }
+
+    /// Whether no session was seen.
+    pub(super) fn is_empty(&self) -> bool {
+        self.sessions.is_empty()
     }
 
     /// Whether a pod is gone: nothing is to be expected of it, and no session of it renews.
@@ -372,18 +391,17 @@ impl Proofs {
     /// ledger's present incarnation and act on another, and those that claim one that they cannot
     /// have seen.
     pub(super) fn to_be_ended(&self, known: Known) -> BTreeSet<SessionId> {
-        let others = self.of_another_incarnation(known).filter(|session| {
-            let mark = self.views.get(session);
-            mark.is_some_and(|mark| mark.incarnation == known.position.incarnation)
-        });
+        let others = self
+            .of_another_incarnation(known)
+            .filter(|session| self.viewed_by(session) == Some(known.position.incarnation));
         let refused = Claim::Refused(Suspicion::ForeignIncarnation);
         let foreign = self.sessions.iter().filter(|(_, tracked)| tracked.claim(known) == refused);
         others.chain(foreign.map(|(session, _)| session)).cloned().collect()
     }
 
     /// What the views of sessions say, as far as there are any.
-    pub(super) fn marks(&self) -> BTreeMap<SessionId, Option<ViewMark>> {
-        self.views.iter().map(|(session, mark)| (session.clone(), Some(*mark))).collect()
+    pub(super) fn marks(&self) -> &BTreeMap<SessionId, Option<ViewMark>> {
+        &self.views
     }
 
     /// The version at which the Lease of a session was seen held.

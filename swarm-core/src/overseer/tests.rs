@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::*;
-use crate::handover::{Ack, Holder, Lease, LeaseVersion};
+use crate::handover::{Ack, Holder, Lease, LeaseVersion, Record};
 use crate::session::Former;
-use crate::{JobName, Presence, Timing, Waiting, WorkerSeen, decide, jobs};
+use crate::{Desired, JobName, Presence, Timing, Waiting, WorkerSeen, decide, jobs};
 
 const NOT_READY: Presence = Presence::NotReady(Duration::ZERO);
 const START: u64 = 1_790_000_000_000_000;
@@ -64,7 +64,7 @@ fn desired() -> Desired {
 fn observed(overseer: &mut Overseer, ms: u64, ledger: &Ledger) -> Observed {
     overseer.note(at(ms), ledger);
     let pool = pool(worker(Presence::Ready), Protocol::Session);
-    overseer.observed(at(ms), ledger, &desired(), pool)
+    overseer.observed(at(ms), Policy::Exclusive, pool)
 }
 
 fn everything(_: &SessionId) -> bool {
@@ -129,7 +129,7 @@ fn a_session_that_claims_a_longer_lease_keeps_what_it_has_and_gets_no_more() {
     let seen = observed(&mut overseer, 1, &ledger(START, 1)).workers[&Slot(0)].clone();
     assert_eq!((seen.presence, seen.session), (NOT_READY, None));
     let why = Suspicion::LongLease(Duration::from_secs(21));
-    assert_eq!(overseer.suspicions(START), [(id(1), why)].into());
+    assert_eq!(overseer.suspicions(at(2), START), [(id(1), why)].into());
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn a_worker_counts_by_its_session_and_its_pod() {
         let facts = WorkerFacts { is_wanted, ..worker(presence) };
         let (ledger, pool) = (ledger(START, 1), pool(facts, protocol));
         overseer.note(at(0), &ledger);
-        overseer.observed(at(0), &ledger, &desired(), pool).workers.get(&Slot(0)).cloned()
+        overseer.observed(at(0), Policy::Exclusive, pool).workers.get(&Slot(0)).cloned()
     };
     let age = Duration::from_secs(3);
     let mut with = overseer();
@@ -288,7 +288,7 @@ fn a_session_that_was_there_before_may_reset_the_ledger_once_and_a_later_one_nev
     overseer.learn(at(2), Fact::Lease(SessionId::new("later", 2), further(3)));
     let seen = observed(&mut overseer, 2, &next);
     assert!(seen.positions.iter().all(|known| *known <= next.position()));
-    let why = overseer.suspicions(START).into_values().collect::<Vec<_>>();
+    let why = overseer.suspicions(at(2), START).into_values().collect::<Vec<_>>();
     assert_eq!(why, [Suspicion::UnpublishedRevision; 2]);
     assert_eq!(seen.workers[&Slot(0)].session, None, "it is given nothing");
     assert_eq!(seen.evidence[&id(1)].acked, 0, "and what it acknowledges is worth nothing");
@@ -303,7 +303,10 @@ fn a_later_session_that_claims_another_incarnation_is_revoked_alone() {
         overseer.learn(at(1), Fact::Lease(id(1), held(1, incarnation, 3)));
         let seen = observed(&mut overseer, 1, &now);
         assert_eq!(seen.positions, [now.position()].into(), "{incarnation}");
-        assert_eq!(overseer.suspicions(START), [(id(1), Suspicion::ForeignIncarnation)].into());
+        assert_eq!(
+            overseer.suspicions(at(2), START),
+            [(id(1), Suspicion::ForeignIncarnation)].into()
+        );
         let due = overseer.due(at(2), START, everything);
         assert_eq!(due, [Effect::Revoke(id(1), LeaseVersion(1))]);
     }
@@ -316,7 +319,7 @@ fn an_incarnation_from_the_future_is_refused_whoever_claims_it() {
     overseer.learn(at(0), Fact::Lease(id(1), held(1, u64::MAX, u64::MAX)));
     let seen = observed(&mut overseer, 0, &now);
     assert_eq!(decide(&now, &desired(), &seen).waiting, None);
-    assert_eq!(overseer.suspicions(START), [(id(1), Suspicion::ForeignIncarnation)].into());
+    assert_eq!(overseer.suspicions(at(2), START), [(id(1), Suspicion::ForeignIncarnation)].into());
 }
 
 #[test]
@@ -333,7 +336,7 @@ fn a_session_of_another_incarnation_holds_up_the_pool_until_it_is_waited_out() {
     assert_eq!(waits(&mut overseer, 0), Some(Waiting::LedgerReset));
     assert_eq!(overseer.due(at(1), START, everything), [], "it was not told yet");
     let mark = ViewMark { incarnation: START, revision: 5, digest: 0 };
-    overseer.learn(at(1), Fact::View(id(1), mark));
+    overseer.learn(at(1), Fact::View(id(1), Some(mark)));
     assert_eq!(overseer.due(at(1), START, everything), [Effect::Revoke(id(1), LeaseVersion(1))]);
     overseer.learn(at(1), Fact::Revocation(id(1), LeaseVersion(1), Answer::Written));
     assert_eq!(waits(&mut overseer, 21_000), Some(Waiting::LedgerReset));
@@ -358,4 +361,93 @@ fn when_a_request_failed_nobody_is_revoked_for_a_while() {
     overseer.learn(at(10_000), Fact::StoreFailed);
     assert_eq!(overseer.due(at(20_000), START, everything), []);
     assert_eq!(overseer.held_back(at(20_000)), 1);
+}
+
+#[test]
+fn without_a_ledger_whoever_acted_on_one_before_stands_in_the_way_of_the_next() {
+    let mut overseer = overseer();
+    overseer.learn(at(0), Fact::Lease(id(1), held(1, START, 9)));
+    assert_eq!(overseer.due(at(0), START, everything), []);
+    let pool = pool(worker(Presence::Ready), Protocol::Session);
+    let seen = overseer.observed(at(0), Policy::Exclusive, pool);
+    let lost = ledger(START, 9).position();
+    assert_eq!(seen.positions, [lost].into());
+    // The next ledger is noted once it was written; the session is known from before.
+    let seen = observed(&mut overseer, 1, &ledger(START + 1, 1));
+    assert_eq!(seen.positions.first(), Some(&lost));
+    assert_eq!(overseer.suspicions(at(1), START), BTreeMap::new());
+}
+
+#[test]
+fn plain_workers_act_on_no_ledger() {
+    let mut overseer = overseer();
+    observed(&mut overseer, 0, &ledger(START, 7));
+    overseer.note(at(1), &ledger(START, 3));
+    let of = |overseer: &mut Overseer, protocol| {
+        let pool = pool(worker(Presence::Ready), protocol);
+        overseer.observed(at(1), Policy::AtLeastOnce, pool).positions.len()
+    };
+    assert_eq!((of(&mut overseer, Protocol::Plain), of(&mut overseer, Protocol::Session)), (0, 1));
+    overseer.learn(at(1), Fact::Lease(id(1), new(1)));
+    assert_eq!(of(&mut overseer, Protocol::Plain), 1, "a session among them does");
+}
+
+#[test]
+fn a_view_that_was_edited_is_published_again_and_one_that_is_missing_is_no_mark() {
+    let mut overseer = overseer();
+    overseer.learn(at(0), Fact::Lease(id(1), new(1)));
+    let mut next = ledger(START, 1);
+    next.version = 1;
+    let due = |overseer: &Overseer| overseer.publications(&next, &Jobs::new(), START).len();
+    assert_eq!(due(&overseer), 0, "it is not named, and never was");
+    let says = ViewMark::of(&next.cells.view(&id(1)), &Jobs::new());
+    overseer.learn(at(0), Fact::View(id(1), Some(says)));
+    assert_eq!(due(&overseer), 0);
+    overseer.learn(at(0), Fact::View(id(1), None));
+    assert_eq!(due(&overseer), 1, "nobody knows what it says");
+    overseer.learn(at(0), Fact::ViewMissing(id(1)));
+    assert_eq!(due(&overseer), 0);
+}
+
+#[test]
+fn a_failure_that_is_reported_late_is_no_later_one() {
+    let mut overseer = overseer();
+    overseer.learn(at(0), Fact::Lease(id(1), new(1)));
+    overseer.learn(at(10_000), Fact::StoreFailed);
+    overseer.learn(at(0), Fact::StoreFailed);
+    assert_eq!(overseer.due(at(20_000), START, everything), []);
+}
+
+#[test]
+fn who_calls_jobs_finished_that_it_cannot_have_finished_is_suspect_after_a_while() {
+    let mut overseer = overseer();
+    let finished = |job: &str| [(job.parse::<JobName>().unwrap(), Token(1))].into();
+    let says = |version, job| {
+        let mut facts = held(version, START, 1);
+        facts.lease.ack.finished = finished(job);
+        Fact::Lease(id(1), facts)
+    };
+    let mut wanted = jobs(["a", "b", "c"]).unwrap();
+    for job in ["a", "c"] {
+        wanted.get_mut(job).unwrap().run_once = true;
+    }
+    let mut ledger = ledger(START, 1);
+    for (job, session) in [("a", id(1)), ("b", id(1)), ("c", id(2))] {
+        let cell = Cell::Granted { session, token: Token(1) };
+        ledger.cells.jobs.insert(job.parse().unwrap(), Record { cell, strikes: 0 });
+    }
+    overseer.note(at(0), &ledger);
+    let late: u64 = LeaseTerms::default().duration.as_millis().try_into().unwrap();
+    let mut suspects = |version, job, ms| {
+        overseer.learn(at(ms), says(version, job));
+        overseer.judge_finished(at(ms), &ledger, &wanted);
+        (overseer.suspicions(at(ms), START).into_values().next(), overseer.is_in_doubt(at(ms)))
+    };
+    assert_eq!(suspects(1, "a", 0), (None, false), "it holds it");
+    for (job, why) in [("b", "it never ends"), ("c", "another holds it"), ("d", "there is none")] {
+        assert_eq!(suspects(2, job, 1), (None, true), "{why}, perhaps for a moment");
+        let expected = (Some(Suspicion::FalseFinish(1)), false);
+        assert_eq!(suspects(3, job, 1 + late), expected, "{why}");
+        assert_eq!(suspects(4, "a", 2 + late), (None, false), "it says so no more");
+    }
 }

@@ -199,6 +199,10 @@ fn refuse_past(call: &Call, before: &Value, proposed: &Value) -> Result<(), Fail
     };
     let (uid, found) = (text(proposed, "uid"), text(before, "uid"));
     if !uid.is_empty() && uid != found {
+        if call.verb == Verb::Apply {
+            let why = format!("metadata.uid: Invalid value: \"{uid}\": field is immutable");
+            return Err(Failure::invalid(kind, name, &why));
+        }
         return Err(Failure::conflict(kind, name, &other_uid(&uid, &found)));
     }
     let version = text(proposed, "resourceVersion");

@@ -7,10 +7,10 @@
 use std::time::Duration;
 
 use swarm_core::handover::{
-    Health, Lease, LeaseTerms, LeaseVersion, Moment, Proof, SessionId, SessionView, WatchEvent,
-    Watches,
+    Lease, LeaseTerms, LeaseVersion, Life, Moment, Proof, SessionId, SessionView,
 };
-use swarm_core::session::{Session, SessionEffect, SessionEvent};
+use swarm_core::overseer::{Answer, Began, Effect, Fact, LeaseFacts, Overseer};
+use swarm_core::session::{Former, Session, SessionEffect, SessionEvent};
 use swarm_core::{JobName, Token};
 
 const STEP: Duration = Duration::from_millis(5);
@@ -34,7 +34,7 @@ struct Run {
     id: SessionId,
     session: Session,
     lease: Option<Lease>,
-    watches: Watches,
+    overseer: Overseer,
     clocks: (Clock, Clock),
     cut_off: Duration,
     versions: u64,
@@ -45,9 +45,9 @@ impl Run {
         let terms = LeaseTerms { slack: Duration::ZERO, ..LeaseTerms::default() };
         let (id, clocks) = (SessionId::new("pod", 1), (Clock(worker), Clock(operator)));
         let (session, effects) = Session::open(id.clone(), terms, clocks.0.at(Duration::ZERO));
-        let watches = Watches::default();
+        let overseer = Overseer::new(terms);
         let mut run =
-            Self { terms, id, session, lease: None, watches, clocks, cut_off, versions: 0 };
+            Self { terms, id, session, lease: None, overseer, clocks, cut_off, versions: 0 };
         run.carry_out(Duration::ZERO, effects);
         let jobs = [(JobName::new("job").unwrap(), Token(1))].into();
         let view = SessionView { session: run.id.clone(), incarnation: 0, revision: 1, jobs };
@@ -69,7 +69,13 @@ impl Run {
             self.versions += 1;
             let version = LeaseVersion(self.versions);
             let lease = write.onto(self.lease.as_ref(), version).unwrap();
-            self.watches.seen(self.clocks.1.at(time), &self.id, lease.clone(), &self.terms);
+            let facts = LeaseFacts {
+                lease: lease.clone(),
+                duration: self.terms.duration,
+                began: Began::default(),
+                former: Former::default(),
+            };
+            self.overseer.learn(self.clocks.1.at(time), Fact::Lease(self.id.clone(), facts));
             self.lease = Some(lease);
             self.feed(time, SessionEvent::Written { number: write.number, version });
         }
@@ -85,11 +91,12 @@ impl Run {
                 acted = time;
             }
             self.feed(time, SessionEvent::Tick);
-            for (id, version) in self.watches.due(seen, Health::Good, &self.terms) {
-                let written = WatchEvent::RevocationWritten(version);
-                self.watches.learn(seen, &id, &written, &self.terms);
+            for effect in self.overseer.due(seen, 0, |_| true) {
+                let Effect::Revoke(id, version) = effect else { continue };
+                self.overseer.learn(seen, Fact::Revocation(id, version, Answer::Written));
             }
-            if self.watches.evidence(0)[&self.id].ended == Some(Proof::Fenced) {
+            let life = self.overseer.proofs().get(&self.id).map(|watch| watch.life);
+            if life == Some(Life::Ended(Proof::Fenced)) {
                 return (acted, time);
             }
             time += STEP;

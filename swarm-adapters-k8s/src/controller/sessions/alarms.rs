@@ -24,9 +24,8 @@ use crate::api::Swarm;
 pub(in crate::controller) struct Alarm {
     /// When the first of them would be silent, if it renewed no more.
     pub(super) at: Moment,
-    pub(super) sessions: Vec<SessionId>,
-    /// For how long a silent one has not renewed.
-    pub(super) after: Duration,
+    /// Each with how long it may go without a renewal.
+    pub(super) sessions: Vec<(SessionId, Duration)>,
 }
 
 /// A namespace and the name of a Swarm.
@@ -124,10 +123,7 @@ impl State {
         let mut rung = Vec::new();
         while let Some((_, key)) = self.in_time.first().filter(|(at, _)| *at <= now).cloned() {
             let Some(alarm) = self.remove(&key) else { continue };
-            match leases
-                .heard_longest_ago(&key.0, &alarm.sessions)
-                .map(|heard| heard.after(alarm.after))
-            {
+            match leases.first_silent_at(&key.0, &alarm.sessions) {
                 Some(at) if now < at => self.insert(key, Alarm { at, ..alarm }),
                 Some(_) | None => rung.push(ObjectRef::new(&key.1).within(&key.0)),
             }
@@ -143,9 +139,9 @@ mod tests {
     use kube::runtime::watcher::Event;
 
     fn set(alarms: &Alarms, swarm: &str, nonces: &[u64], at: Moment) {
-        let sessions = nonces.iter().map(|nonce| SessionId::new("pod", *nonce)).collect();
-        let alarm = Alarm { at, sessions, after: Duration::from_secs(20) };
-        alarms.set("n", swarm, Some(alarm));
+        let session = |nonce: &u64| (SessionId::new("pod", *nonce), Duration::from_secs(20));
+        let sessions = nonces.iter().map(session).collect();
+        alarms.set("n", swarm, Some(Alarm { at, sessions }));
     }
 
     fn due(alarms: &Alarms, leases: &Leases, secs: u64) -> (Vec<String>, Option<Moment>) {

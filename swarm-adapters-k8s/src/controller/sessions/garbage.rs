@@ -34,13 +34,13 @@ impl Context {
         &self,
         swarm: &Swarm,
         ledger: &Ledger,
-        sessions: &mut Sessions,
+        sessions: &Sessions,
         refusals: &mut Refusals,
     ) -> bool {
         let namespace = swarm.namespace().unwrap_or_default();
         let named = ledger.sessions();
-        let has_ended =
-            sessions.watches.iter().filter(|(_, watch)| matches!(watch.life, Life::Ended(_)));
+        let tracked = sessions.overseer.proofs().iter();
+        let has_ended = tracked.filter(|(_, watch)| matches!(watch.life, Life::Ended(_)));
         let mut over: BTreeSet<SessionId> = has_ended.map(|(session, _)| session.clone()).collect();
         let views = self.views.of_swarm(&namespace, &swarm.name_any());
         over.extend(views.into_iter().filter(|session| self.is_left(&namespace, session)));

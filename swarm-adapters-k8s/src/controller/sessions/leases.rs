@@ -10,11 +10,11 @@ use std::sync::MutexGuard;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt, stream};
-use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease as Object;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, ResourceExt};
-use swarm_core::handover::{Holder, Moment, SessionId};
+use swarm_core::handover::{Moment, SessionId};
+use swarm_core::overseer::{Began, LeaseFacts};
 
 use super::super::clock;
 use super::super::followed::Followed;
@@ -30,35 +30,15 @@ pub(in crate::controller) struct Known {
     pub(in crate::controller) since: Moment,
     /// The object's UID.
     pub(in crate::controller) uid: String,
-    /// When it was made, by the API server's clock, in whole seconds.
-    created: Option<Timestamp>,
-    /// Which Lease it was to appear before our eyes; 0 if it was there when we began to look.
-    order: u64,
+    /// When the session began, compared with others.
+    pub(in crate::controller) began: Began,
 }
 
-/// By how much the clocks of API servers and kubelets may differ.
-const CLOCKS_DIFFER: Duration = Duration::from_secs(5);
-
 impl Known {
-    /// Whether this session certainly began after `other`.
-    pub(in crate::controller) fn is_after(&self, other: &Self) -> bool {
-        if self.order != other.order {
-            return other.order < self.order;
-        }
-        let Some((this, other)) = self.created.zip(other.created) else { return false };
-        let later = this.duration_since(other);
-        Duration::try_from(later).is_ok_and(|later| CLOCKS_DIFFER <= later)
-    }
-
-    /// Whether this session certainly began before something of which a kubelet noted the time.
-    pub(in crate::controller) fn is_before(&self, noted: Timestamp) -> bool {
-        let later = self.created.map(|created| noted.duration_since(created));
-        later.and_then(|later| Duration::try_from(later).ok()).is_some_and(|it| CLOCKS_DIFFER <= it)
-    }
-
-    /// Orders sessions of one pod by when they began, as far as that is known.
-    pub(in crate::controller) fn age(&self) -> (u64, Option<Timestamp>) {
-        (self.order, self.created)
+    /// What the overseer learns of it.
+    pub(super) fn facts(&self) -> LeaseFacts {
+        let SeenLease { lease, duration, former, .. } = self.seen.clone();
+        LeaseFacts { lease, duration, began: self.began, former }
     }
 
     fn has_news_for(&self, before: &Self) -> bool {
@@ -134,49 +114,24 @@ impl Leases {
         found.into_iter().flat_map(BTreeMap::values).cloned().collect()
     }
 
-    /// Whether some session of a pod has renewed its Lease within the time that it gives itself: then
-    /// the pod lives, whatever its object and its kubelet say.
-    pub(in crate::controller) fn renews(&self, namespace: &str, uid: &str, now: Moment) -> bool {
-        self.is_heard(namespace, uid, now, |known| known.seen.duration)
-    }
-
-    /// Whether some session of a pod was heard of within the `span` that is asked of it.
-    pub(super) fn is_heard(
-        &self,
-        namespace: &str,
-        uid: &str,
-        now: Moment,
-        span: impl Fn(&Known) -> Duration,
-    ) -> bool {
-        let is_held = |known: &Known| known.seen.lease.holder == Holder::Session;
-        let state = self.state();
-        let of_pod = state.current.get(&(namespace.to_owned(), uid.to_owned()));
-        let mut of_pod = of_pod.into_iter().flat_map(BTreeMap::values);
-        of_pod.any(|known| is_held(known) && now.since(known.since) < span(known))
-    }
-
     /// What the Lease of a session says.
     pub(in crate::controller) fn get(&self, namespace: &str, session: &SessionId) -> Option<Known> {
         let key = (namespace.to_owned(), session.pod_uid().to_owned());
         self.state().current.get(&key)?.get(session).cloned()
     }
 
-    /// When the one of `sessions` that was heard of the longest ago was heard of; `None` if one of
-    /// them has no Lease, or there are none.
-    pub(super) fn heard_longest_ago(
+    /// When the first of `sessions` is silent, which are given with how long they may be; `None` if
+    /// one of them has no Lease, or there are none.
+    pub(super) fn first_silent_at(
         &self,
         namespace: &str,
-        sessions: &[SessionId],
+        sessions: &[(SessionId, Duration)],
     ) -> Option<Moment> {
         let state = self.state();
-        let since = |session| Some(known_of(&state.current, namespace, session)?.since);
-        sessions.iter().map(since).min().flatten()
-    }
-
-    /// Whether a session may still read what is written for it.
-    pub(in crate::controller) fn is_held(&self, namespace: &str, session: &SessionId) -> bool {
-        let known = self.get(namespace, session);
-        known.is_some_and(|known| known.seen.lease.holder == Holder::Session)
+        let silent_at = |(session, claimed): &(SessionId, Duration)| {
+            Some(known_of(&state.current, namespace, session)?.since.after(*claimed))
+        };
+        sessions.iter().map(silent_at).min().flatten()
     }
 
     /// Every session that has a Lease.
@@ -260,7 +215,7 @@ impl Leases {
                 let session = known.seen.session.clone();
                 let before = known_of(&state.current, &namespace, &session);
                 if before.is_none() {
-                    state.appeared = known.order;
+                    state.appeared = known.began.order;
                 }
                 // An answer of our own may have been here before an older event.
                 if before.is_some_and(|before| known.seen.lease.version.0 < version(before)) {
@@ -311,8 +266,10 @@ impl State {
         let known = Known {
             since: same.map_or(now, |same| same.since),
             uid: object.uid().unwrap_or_default(),
-            created: object.metadata.creation_timestamp.as_ref().map(|time| time.0),
-            order: before.map_or(order, |before| before.order),
+            began: Began {
+                order: before.map_or(order, |before| before.began.order),
+                created_s: object.metadata.creation_timestamp.as_ref().map(|it| it.0.as_second()),
+            },
             seen,
         };
         Some((namespace, known))
@@ -352,7 +309,7 @@ fn insert(book: &mut Book, namespace: String, known: Known) -> Option<(String, K
     if of_pod.len() <= LEASES_PER_POD_MAX {
         return None;
     }
-    let oldest = of_pod.values().min_by_key(|known| (known.age(), known.since));
+    let oldest = of_pod.values().min_by_key(|known| (known.began, known.since));
     let oldest = oldest.map(|known| known.seen.session.clone())?;
     of_pod.remove(&oldest).map(|known| (namespace, known))
 }
@@ -426,16 +383,6 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_pod_lives_as_long_as_one_of_its_sessions_renews_in_time() {
-        let leases = filled([lease(1, 1, TOLD)]);
-        let renews = |leases: &Leases, secs| leases.renews("n", "pod", at(secs));
-        assert_eq!([renews(&leases, 19), renews(&leases, 20)], [true, false]);
-        leases.note(Event::Apply(lease(1, 2, TOLD)), at(20));
-        assert_eq!([renews(&leases, 39), renews(&leases, 40)], [true, false]);
-        assert!(!leases.renews("n", "another", at(20)));
-    }
-
-    #[test]
     fn a_renewal_is_noted_and_triggers_nothing_while_an_answer_does() {
         let leases = filled([lease(1, 5, TOLD)]);
         assert_eq!(leases.note(Event::Apply(lease(1, 6, TOLD)), at(4)).len(), 0);
@@ -496,11 +443,10 @@ pub(super) mod tests {
         leases.note(Event::Apply(lease(3, 7, TOLD)), at(1));
         leases.note(Event::Apply(lease(4, 8, TOLD)), at(1));
         let known = |nonce| leases.get("n", &SessionId::new("pod", nonce)).unwrap();
-        assert!(!known(1).is_after(&known(2)) && !known(2).is_after(&known(1)));
-        assert!(known(3).is_after(&known(2)) && !known(2).is_after(&known(3)));
-        assert!(known(4).is_after(&known(3)) && known(4).is_after(&known(1)));
-        let mut later = known(2);
-        later.created = Some("2026-01-01T00:00:06Z".parse().unwrap());
-        assert!(later.is_after(&known(1)));
+        let is_after = |one, other| known(one).began.is_after(known(other).began);
+        assert!(!is_after(1, 2) && !is_after(2, 1));
+        assert!(is_after(3, 2) && !is_after(2, 3));
+        assert!(is_after(4, 3) && is_after(4, 1));
+        assert_eq!(known(1).began.created_s, Some(1_767_225_600));
     }
 }

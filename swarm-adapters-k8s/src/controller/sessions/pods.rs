@@ -1,27 +1,22 @@
 //! What is known of the pods behind sessions, and which Swarm a Lease concerns.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Node, Pod};
 use kube::ResourceExt;
 use kube::runtime::reflector::{ObjectRef, Store};
-use swarm_core::handover::LeaseTerms;
+use swarm_core::overseer::{Containers, Fact, PodFacts};
 
 use super::super::cached::with_uid;
 use super::super::clock;
 use super::super::context::Context;
 use super::super::node_health::{NodeState, is_out_of_service};
 use super::super::watches::Caches;
+use super::Sessions;
 use super::ended::has_terminated;
-use super::evidence::{Containers, PodFacts};
 use super::leases::Named;
 use crate::api::Swarm;
 use crate::observe::is_terminal;
-
-/// Who has not been heard of for so many renewals is silent enough for somebody's word that its node
-/// is off.
-const RENEWALS_MISSED: u32 = 3;
 
 impl Caches {
     /// The pod with this UID, if it is there.
@@ -53,48 +48,30 @@ impl Context {
         concerned
     }
 
-    /// Whether a pod was heard of so lately that nobody who says that its node is off can be right.
-    pub(in crate::controller) fn is_heard(
-        &self,
-        namespace: &str,
-        uid: &str,
-        lease: &LeaseTerms,
-    ) -> bool {
-        let span = lease.renew.saturating_mul(RENEWALS_MISSED);
-        self.leases.is_heard(namespace, uid, clock::now(), |_| span)
-    }
-
-    /// What is known of a pod, whether it is still there or not. Where it was seen to run is kept in
-    /// `nodes`.
-    pub(super) fn pod_facts(
-        &self,
-        namespace: &str,
-        uid: &str,
-        nodes: &mut BTreeMap<String, (String, String)>,
-        lease: &LeaseTerms,
-    ) -> PodFacts {
+    /// Learns what is known of a pod, whether it is still there or not, and keeps where it was seen to
+    /// run.
+    pub(super) fn learn_pod(&self, namespace: &str, uid: &str, sessions: &mut Sessions) {
+        let Sessions { overseer, nodes, .. } = sessions;
+        let now = clock::now();
         let pod = self.caches.pod(namespace, uid);
         let known = &self.caches.nodes;
-        let is_heard = || self.is_heard(namespace, uid, lease);
         if let Some(node) = pod.as_deref().and_then(|pod| node_of(known, pod)) {
             let seen = (node.name_any(), node.uid().unwrap_or_default());
             let noted = nodes.entry(uid.to_owned()).or_insert_with(|| seen.clone());
-            // Its object was made anew under a pod that runs on.
-            if *noted != seen && is_heard() {
+            // Its object was recreated under a pod that runs on.
+            if *noted != seen && overseer.is_heard(now, uid) {
                 *noted = seen;
             }
         }
         let is_over =
             |pod: &Pod| is_terminal(pod) || NodeState::of_pod(known, pod) != NodeState::There;
-        let is_off = nodes.get(uid).is_some_and(|node| is_off(known, node));
-        let is_doubted = is_off && is_heard();
-        let has_ended = self.ended.contains(uid)
-            || pod.as_deref().is_some_and(has_terminated)
-            || is_off && !is_doubted;
-        let renews = || self.leases.renews(namespace, uid, clock::now());
-        let is_gone = has_ended || pod.as_deref().is_none_or(is_over) && !renews();
-        let containers = pod.as_deref().map(containers).unwrap_or_default();
-        PodFacts { is_gone, has_ended, is_doubted, containers }
+        let facts = PodFacts {
+            is_lost: pod.as_deref().is_none_or(is_over),
+            has_terminated: self.ended.contains(uid) || pod.as_deref().is_some_and(has_terminated),
+            is_node_off: nodes.get(uid).is_some_and(|node| is_node_off(known, node)),
+            containers: pod.as_deref().map(containers).unwrap_or_default(),
+        };
+        overseer.learn(now, Fact::Pod(uid.to_owned(), facts));
     }
 }
 
@@ -102,8 +79,9 @@ impl Context {
 fn containers(pod: &Pod) -> Containers {
     let Some(status) = &pod.status else { return Containers::Unknown };
     let Some(all) = &status.container_statuses else { return Containers::One };
-    let start =
-        |it: &ContainerStatus| Some(it.state.as_ref()?.running.as_ref()?.started_at.as_ref()?.0);
+    let start = |it: &ContainerStatus| {
+        Some(it.state.as_ref()?.running.as_ref()?.started_at.as_ref()?.0.as_second())
+    };
     let starts: Option<Vec<_>> = all.iter().map(start).collect();
     let oldest = starts.and_then(|starts| starts.into_iter().min());
     oldest.map_or(Containers::Unknown, Containers::AllSince)
@@ -115,7 +93,7 @@ fn node_of(nodes: &Store<Node>, pod: &Pod) -> Option<Arc<Node>> {
 }
 
 /// Whether the node that was seen under this name and UID is gone, or said to be off for good.
-fn is_off(nodes: &Store<Node>, (name, uid): &(String, String)) -> bool {
+fn is_node_off(nodes: &Store<Node>, (name, uid): &(String, String)) -> bool {
     let node = nodes.get(&ObjectRef::new(name));
     node.is_none_or(|node| node.uid().as_ref() != Some(uid) || is_out_of_service(&node))
 }
@@ -152,7 +130,7 @@ mod tests {
         let (early, late) = (since("2026-01-01T00:00:00Z"), since("2026-01-01T00:01:00Z"));
         assert_eq!(of(&json!(null)), Containers::One);
         assert_eq!(of(&json!([])), Containers::Unknown, "nobody reported on them");
-        let start = "2026-01-01T00:00:00Z".parse().unwrap();
+        let start = "2026-01-01T00:00:00Z".parse::<jiff::Timestamp>().unwrap().as_second();
         assert_eq!(of(&json!([late, early])), Containers::AllSince(start));
         assert_eq!(of(&json!([late, status(json!({"waiting": {}}))])), Containers::Unknown);
     }
@@ -165,7 +143,7 @@ mod tests {
             if let Some(node) = present {
                 writer.apply_watcher_event(&Event::Apply(node));
             }
-            is_off(&nodes, &seen)
+            is_node_off(&nodes, &seen)
         };
         assert!(!is_off(Some(node("1", None))));
         assert!(!is_off(Some(node("1", Some("node.kubernetes.io/unreachable")))));

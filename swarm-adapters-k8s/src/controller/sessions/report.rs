@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use swarm_core::Ledger;
-use swarm_core::handover::{Cell, LeaseTerms, Policy, SessionId};
+use swarm_core::handover::{Cell, Policy, SessionId};
+use swarm_core::{JobName, Ledger};
 
-use super::super::clock;
 use super::{SessionSummary, Sessions};
 use crate::status::{SessionReport, Unanswered};
 
@@ -16,23 +15,23 @@ pub(super) type Since = BTreeMap<SessionId, Timestamp>;
 
 impl Sessions {
     /// What there is to say once `ledger` was published.
-    pub(in crate::controller) fn tell(
+    pub(in crate::controller) fn report(
         &mut self,
         ledger: &Ledger,
-        look: SessionSummary,
-        lease: &LeaseTerms,
+        summary: SessionSummary,
+        ages: &BTreeMap<JobName, Duration>,
         policy: Policy,
         published: impl Fn(&SessionId) -> Option<u64>,
     ) -> SessionReport {
+        let lease = *self.overseer.terms();
         let mut told = SessionReport {
-            living: look.living,
-            too_long: look.too_long,
+            living: summary.living,
+            suspects: summary.suspects,
             lease: lease.duration,
-            held_back: look.held_back,
+            held_back: summary.held_back,
             is_exclusive: policy == Policy::Exclusive,
             ..SessionReport::default()
         };
-        let ages = self.ages.at(clock::now());
         let mut owed = BTreeMap::<&SessionId, (Duration, usize)>::new();
         for (job, record) in &ledger.cells.jobs {
             match &record.cell {
@@ -54,14 +53,14 @@ impl Sessions {
                 | Cell::Everywhere { .. } => {}
             }
         }
-        self.told.retain(|session, _| owed.contains_key(session));
+        self.owed.retain(|session, _| owed.contains_key(session));
         let slots = ledger.sessions();
         for (session, (age, jobs)) in owed {
             if session.is_plain() || age < lease.stop_timeout + lease.renew {
                 continue;
             }
             let began = || Timestamp::now().checked_sub(age).unwrap_or_else(|_| Timestamp::now());
-            let since = *self.told.entry(session.clone()).or_insert_with(began);
+            let since = *self.owed.entry(session.clone()).or_insert_with(began);
             let slot = slots.get(session).copied();
             let record = slot.and_then(|slot| ledger.slots.get(&slot));
             let worker = match record.filter(|record| record.session == *session) {
@@ -71,7 +70,8 @@ impl Sessions {
             told.unanswered.push(Unanswered { worker, since, jobs });
         }
         for record in ledger.slots.values().filter(|record| !record.session.is_plain()) {
-            let watch = self.watches.get(&record.session).filter(|watch| watch.may_renew());
+            let watch = self.overseer.proofs().get(&record.session);
+            let watch = watch.filter(|watch| watch.may_renew());
             let acked = watch.map(|watch| watch.evidence(ledger.cells.incarnation).acked);
             if acked.is_some_and(|acked| published(&record.session).is_none_or(|it| acked < it)) {
                 told.stale.push(record.worker.clone());

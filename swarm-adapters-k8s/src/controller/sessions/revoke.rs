@@ -1,13 +1,11 @@
-//! Takes the Leases of silent sessions away, and looks for Leases that are missing.
-
-use std::collections::BTreeMap;
+//! Revokes Leases and looks for those that are missing, as the overseer wants it.
 
 use futures::StreamExt;
 use k8s_openapi::api::coordination::v1::Lease as Object;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
-use swarm_core::Slot;
-use swarm_core::handover::{LeaseTerms, LeaseVersion, SessionId, WatchEvent};
+use swarm_core::handover::{LeaseVersion, SessionId};
+use swarm_core::overseer::{Answer, Effect, Fact, Overseer};
 use swarm_core::ports::StoreError;
 
 use super::super::clock;
@@ -15,6 +13,7 @@ use super::super::context::Context;
 use super::Sessions;
 use super::leases::Known;
 use crate::ledger::bounded;
+use crate::observe::unix_time_us;
 use crate::rollback::Epoch;
 use crate::session::revocation;
 use crate::status::RefusedRequest;
@@ -24,58 +23,62 @@ use crate::version;
 const AT_A_TIME: usize = 16;
 
 impl Context {
-    /// Revokes the sessions that are silent, as far as the brake allows; returns how many it holds
-    /// back, and why the API server refuses to revoke others.
-    pub(super) async fn revoke_silent(
+    /// Carries out what the overseer wants done: looks for Leases that no watch shows, and revokes
+    /// those of silent sessions. Returns why the API server refuses to revoke some.
+    pub(super) async fn carry_out_due(
         &self,
         namespace: &str,
         sessions: &mut Sessions,
-        lease: &LeaseTerms,
-    ) -> (usize, Vec<String>) {
-        let (now, terms) = (clock::now(), sessions.terms(lease));
-        let health = sessions.health(self.leases.failed_at(), now, &terms);
-        let mut due = sessions.watches.due(now, health, &terms);
-        // Whoever was told of the ledger's present life closes; who does not is revoked, so that its
-        // jobs do not wait for it.
-        if let Some(incarnation) = sessions.noted.as_ref().map(|noted| noted.incarnation) {
-            let foreign_sessions = sessions.watches.of_other_incarnations(incarnation);
-            let was_told =
-                |it: &SessionId| self.views.incarnation(namespace, it) == Some(incarnation);
-            let foreign_sessions = foreign_sessions.filter(|(session, _)| was_told(session));
-            due.extend(foreign_sessions.map(|(session, version)| (session.clone(), version)));
+    ) -> Result<Vec<String>, StoreError> {
+        let is_shown = |session: &SessionId| self.leases.get(namespace, session).is_some();
+        let (mut missing, mut silent) = (Vec::new(), Vec::new());
+        for effect in sessions.overseer.due(clock::now(), unix_time_us(), is_shown) {
+            match effect {
+                Effect::LookUp(session) => missing.push(session),
+                Effect::Revoke(session, version) => silent.push((session, version)),
+            }
         }
-        let is_braking = sessions.watches.is_braking();
+        self.look_up(namespace, missing, &mut sessions.overseer).await?;
+        Ok(self.revoke_silent(namespace, silent, &mut sessions.overseer).await)
+    }
+
+    /// Revokes Leases; returns why the API server refuses that for some.
+    async fn revoke_silent(
+        &self,
+        namespace: &str,
+        silent: Vec<(SessionId, LeaseVersion)>,
+        overseer: &mut Overseer,
+    ) -> Vec<String> {
         let api = &Api::namespaced(self.client.clone(), namespace);
-        let requests = due.into_iter().map(|(session, version)| async move {
+        let requests = silent.into_iter().map(|(session, version)| async move {
             let result = self.revoke(api, namespace, &session, version).await;
             (session, version, result)
         });
         let mut requests = futures::stream::iter(requests).buffer_unordered(AT_A_TIME);
         let mut refused = Vec::new();
         while let Some((session, version, result)) = requests.next().await {
-            let event = match result {
+            let answer = match result {
                 Ok(true) => {
                     tracing::info!(namespace, %session, "the Lease of a silent session was revoked");
                     self.metrics.revocations.inc();
-                    WatchEvent::RevocationWritten(version)
+                    Answer::Written
                 }
-                Ok(false) => WatchEvent::RevocationFailed,
+                Ok(false) => Answer::Failed,
                 // What is refused takes a person; the other sessions go on.
                 Err(StoreError::Refused { reason, .. }) => {
                     self.count_refused(RefusedRequest::Revocation);
                     refused.push(reason);
-                    WatchEvent::RevocationFailed
+                    Answer::Failed
                 }
                 // What cannot be reached is tried again.
                 Err(_) => {
-                    sessions.failed = Some(clock::now());
-                    WatchEvent::RevocationFailed
+                    overseer.learn(clock::now(), Fact::StoreFailed);
+                    Answer::Failed
                 }
             };
-            sessions.watches.learn(clock::now(), &session, &event, &terms);
+            overseer.learn(clock::now(), Fact::Revocation(session, version, answer));
         }
-        let silent = sessions.silent(clock::now(), &terms);
-        (if is_braking { silent } else { 0 }, refused)
+        refused
     }
 
     /// Revokes one Lease, if it is still at this version. If it is not, what it says now is read.
@@ -141,34 +144,25 @@ impl Context {
         self.caches.rollbacks.compare(epoch, seen, answered, what);
     }
 
-    /// Looks for the Leases of sessions that the ledger names and the watch does not show. One that
-    /// is missing was deleted; its session is waited out from now on.
-    pub(super) async fn find_missing(
+    /// Looks for Leases that no watch shows. One that is missing was deleted.
+    async fn look_up(
         &self,
         namespace: &str,
-        sessions: &mut Sessions,
-        named: &BTreeMap<SessionId, Slot>,
-        lease: &LeaseTerms,
+        sessions: Vec<SessionId>,
+        overseer: &mut Overseer,
     ) -> Result<(), StoreError> {
         let api = &Api::namespaced(self.client.clone(), namespace);
-        let is_open = |session: &SessionId| {
-            sessions.watches.get(session).is_none_or(swarm_core::handover::Watch::may_renew)
-        };
-        let is_unseen = |session: &&SessionId| {
-            !session.is_plain() && self.leases.get(namespace, session).is_none() && is_open(session)
-        };
-        let unseen: Vec<_> = named.keys().filter(is_unseen).cloned().collect();
-        let requests = unseen.into_iter().map(|session| async move {
+        let requests = sessions.into_iter().map(|session| async move {
             let found = self.find(api, namespace, &session).await;
             (session, found)
         });
         let mut requests = futures::stream::iter(requests).buffer_unordered(AT_A_TIME);
-        let terms = sessions.terms(lease);
         while let Some((session, found)) = requests.next().await {
-            let is_found = found.inspect_err(|_| sessions.failed = Some(clock::now()))?;
+            let failed = |overseer: &mut Overseer| overseer.learn(clock::now(), Fact::StoreFailed);
+            let is_found = found.inspect_err(|_| failed(overseer))?;
             if !is_found {
                 tracing::info!(namespace, %session, "the Lease of a session is gone");
-                sessions.watches.learn(clock::now(), &session, &WatchEvent::Missing, &terms);
+                overseer.learn(clock::now(), Fact::LeaseMissing(session));
             }
         }
         Ok(())

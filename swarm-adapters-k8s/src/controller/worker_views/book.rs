@@ -121,8 +121,12 @@ impl Views {
     }
 
     /// What a view is known to say.
-    pub(super) fn says(&self, namespace: &str, name: &str) -> Option<ViewMark> {
-        let (state, key) = (self.state(), key(namespace, name));
+    pub(in crate::controller) fn says(
+        &self,
+        namespace: &str,
+        session: &SessionId,
+    ) -> Option<ViewMark> {
+        let (state, key) = (self.state(), key(namespace, &session.to_string()));
         let written = state.written.get(&key).filter(|written| written.version.is_some());
         written.map(|written| written.content).or_else(|| state.there.get(&key)?.content)
     }
@@ -133,16 +137,7 @@ impl Views {
         namespace: &str,
         session: &SessionId,
     ) -> Option<u64> {
-        self.says(namespace, &session.to_string()).map(|content| content.revision)
-    }
-
-    /// The life of the ledger that a session is told of, as far as that is known.
-    pub(in crate::controller) fn incarnation(
-        &self,
-        namespace: &str,
-        session: &SessionId,
-    ) -> Option<u64> {
-        self.says(namespace, &session.to_string()).map(|content| content.incarnation)
+        self.says(namespace, session).map(|content| content.revision)
     }
 
     /// A view is about to be written.
@@ -333,7 +328,7 @@ mod tests {
         assert!(written(&views, 1, 5) && written(&views, 2, 6));
         for (version, revision) in [(5, 1), (6, 2)] {
             assert_eq!(views.note(Event::Apply(view(version, revision, OURS))), []);
-            assert_eq!(views.says("n", "pod-1"), Some(content(2)));
+            assert_eq!(views.says("n", &SessionId::from_stored("pod-1")), Some(content(2)));
         }
     }
 
@@ -344,11 +339,11 @@ mod tests {
         assert!(written(&views, 1, 5));
         assert_eq!(views.note(Event::Apply(view(5, 1, OURS))), []);
         assert_eq!(views.note(Event::Apply(view(7, 1, EDITED))), swarm);
-        assert_eq!(views.says("n", "pod-1"), None);
+        assert_eq!(views.says("n", &SessionId::from_stored("pod-1")), None);
         assert!(written(&views, 1, 8));
         assert_eq!(views.note(Event::Apply(view(8, 1, OURS))), []);
         assert_eq!(views.note(Event::Delete(view(9, 1, OURS))), swarm);
-        assert_eq!(views.says("n", "pod-1"), None);
+        assert_eq!(views.says("n", &SessionId::from_stored("pod-1")), None);
         assert!(views.of_swarm("n", "s").is_empty());
     }
 
@@ -362,7 +357,7 @@ mod tests {
         views.writing("n", "pod-1", content(2));
         assert_eq!(views.note(Event::Delete(view(9, 2, OURS))), []);
         assert!(!views.wrote("n", "pod-1", Some(8)));
-        assert_eq!(views.says("n", "pod-1"), None);
+        assert_eq!(views.says("n", &SessionId::from_stored("pod-1")), None);
     }
 
     #[test]
@@ -381,7 +376,7 @@ mod tests {
         assert_eq!(list(Some(view(9, 2, OURS))), [], "nothing has changed");
         assert!(written(&views, 3, 10));
         assert_eq!(list(Some(view(4, 1, OURS))), [ObjectRef::new("s").within("n")]);
-        assert_eq!(views.says("n", "pod-1"), Some(content(1)));
+        assert_eq!(views.says("n", &SessionId::from_stored("pod-1")), Some(content(1)));
     }
 
     #[test]
@@ -391,7 +386,7 @@ mod tests {
         views.note(Event::InitApply(view(4, 1, OURS)));
         assert!(written(&views, 2, 9));
         assert_eq!(views.note(Event::InitDone), []);
-        assert_eq!(views.says("n", "pod-1"), Some(content(2)));
+        assert_eq!(views.says("n", &SessionId::from_stored("pod-1")), Some(content(2)));
     }
 
     #[test]
@@ -399,7 +394,7 @@ mod tests {
         let views = Views::default();
         views.note(Event::InitApply(view(4, 1, OURS)));
         assert_eq!(views.note(Event::InitDone), []);
-        assert_eq!(views.says("n", "pod-1"), Some(content(1)));
+        assert_eq!(views.says("n", &SessionId::from_stored("pod-1")), Some(content(1)));
         assert_eq!(views.of_swarm("n", "s").len(), 1);
         views.note(Event::Init);
         assert_eq!(views.note(Event::InitDone), [ObjectRef::new("s").within("n")]);

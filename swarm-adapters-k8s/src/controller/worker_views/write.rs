@@ -1,6 +1,6 @@
 //! Writes the views of one Swarm's sessions, and the shared one of its plain workers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use futures::StreamExt;
@@ -8,16 +8,16 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 use swarm_core::handover::{SessionId, SessionView};
-use swarm_core::overseer::{Publication, ViewMark, publications};
+use swarm_core::overseer::{Overseer, Publication, ViewMark};
 use swarm_core::ports::{StoreError, ViewStore};
 use swarm_core::session::Granted;
 use swarm_core::{JobName, Jobs, Ledger, Token};
 
 use super::super::context::Context;
-use super::super::sessions::Sessions;
 use super::book::{CONTENT_ANNOTATION, SWARM_LABEL, to_text};
 use crate::api::{API_VERSION, FIELD_MANAGER, GrantedJob, Swarm, WorkerView, WorkerViewSpec};
 use crate::ledger::bounded;
+use crate::observe::unix_time_us;
 use crate::version;
 use crate::view::ConfigMapViewStore;
 
@@ -51,8 +51,8 @@ pub(in crate::controller) struct PoolViews<'a> {
     /// The jobs with more than a name.
     pub(in crate::controller) details: &'a Jobs,
     pub(in crate::controller) shared: &'a ConfigMapViewStore,
-    /// Knows the sessions of another life of the ledger.
-    pub(in crate::controller) foreign_sessions: &'a Sessions,
+    /// Knows which views are news, and who can read them.
+    pub(in crate::controller) overseer: &'a Overseer,
 }
 
 /// A view that is to be written.
@@ -68,24 +68,13 @@ impl PoolViews<'_> {
 
     /// The views that say anything new to a session that can read it: releases come first.
     fn due(&self, ledger: &Ledger) -> Vec<Due> {
-        let namespace = self.namespace();
-        let Context { views, leases, .. } = self.context;
-        let mut sessions: BTreeSet<_> = ledger.sessions().into_keys().cloned().collect();
-        sessions.extend(views.of_swarm(&namespace, &self.swarm.name_any()));
-        let says = |session: SessionId| {
-            let mark = views.says(&namespace, &session.to_string());
-            (session, mark)
-        };
-        let published = sessions.into_iter().map(says).collect();
-        let others = self.foreign_sessions.of_other_incarnations(ledger.cells.incarnation);
-        let is_held = |session: &SessionId| leases.is_held(&namespace, session);
         let workers = workers(ledger);
         let due = |it: Publication| {
             let Publication { view, mark, .. } = it;
             let worker = workers.get(&view.session).copied().unwrap_or_default();
             Due { mark, spec: spec(view, self.details, worker) }
         };
-        let news = publications(ledger, self.details, &published, others, is_held);
+        let news = self.overseer.publications(ledger, self.details, unix_time_us());
         news.into_iter().map(due).collect()
     }
 
@@ -144,7 +133,7 @@ impl ViewStore for PoolViews<'_> {
         let namespace = self.namespace();
         let workers = workers(ledger);
         for (session, view) in told(ledger) {
-            let says = self.context.views.says(&namespace, &session.to_string());
+            let says = self.context.views.says(&namespace, &session);
             // One that stands as it is fitted when it was written.
             if says.is_some_and(|says| says.says_the_same(ViewMark::of(&view, self.details))) {
                 continue;

@@ -89,7 +89,8 @@ impl Fleet {
     /// What is not yet as the plan wants it.
     fn amiss(&mut self) -> Option<String> {
         let ledger = Arc::clone(self.ledger());
-        let observed = self.observed(0, &ledger);
+        self.operators[0].overseer.note(self.now, &ledger);
+        let observed = self.observed(0);
         let decision = decide(&ledger, &self.desired, &observed);
         if let Some(waiting) = decision.waiting {
             return Some(format!("it waits: {waiting:?}"));

@@ -45,7 +45,7 @@ impl Fleet {
         for pod in &self.pods {
             if let Some(view) = pod.views.last() {
                 let mark = ViewMark::of(view, &Jobs::new());
-                self.operators[o].overseer.learn(now, Fact::View(pod.id().clone(), mark));
+                self.operators[o].overseer.learn(now, Fact::View(pod.id().clone(), Some(mark)));
             }
         }
     }
@@ -124,7 +124,7 @@ impl Fleet {
         let base = newest.saturating_sub(back);
         let ledger = Arc::clone(&self.history[base]);
         self.operators[o].overseer.note(now, &ledger);
-        let observed = self.observed(o, &ledger);
+        let observed = self.observed(o);
         let decision = decide(&ledger, &self.desired, &observed);
         if stop == Some(Stop::BeforeSave) {
             return self.restart(o);
@@ -156,8 +156,8 @@ impl Fleet {
         self.read_views(o);
     }
 
-    /// What is seen of the pool, for a decision about `ledger`.
-    pub(super) fn observed(&mut self, o: usize, ledger: &Ledger) -> Observed {
+    /// What is seen of the pool, for a decision about the ledger that was noted last.
+    pub(super) fn observed(&mut self, o: usize) -> Observed {
         let now = self.now;
         for n in 0..self.pods.len() {
             let fact = Fact::Pod(self.pods[n].uid(), self.pod_facts(n, false));
@@ -175,7 +175,7 @@ impl Fleet {
             unix_time_us: self.unix_time(),
             ..PoolFacts::default()
         };
-        self.operators[o].overseer.observed(now, ledger, &self.desired, pool)
+        self.operators[o].overseer.observed(now, self.desired.policy, pool)
     }
 
     fn is_filled(&self, slot: Slot) -> bool {

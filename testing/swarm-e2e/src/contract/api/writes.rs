@@ -121,7 +121,7 @@ pub(super) async fn an_apply_of_another_object_is_refused(place: &Place<'_>) -> 
     refused(409, "an apply of what is gone", gone)?;
     maps.create(&PostParams::default(), &map("there", "1")).await?;
     let other = maps.patch("there", &manager("one").force(), &with_uid("there")).await;
-    refused(409, "an apply of another object", other)?;
+    refused(422, "an apply of another object", other)?;
     let merge = Patch::Merge(json!({"metadata": {"uid": "another"}, "data": {"text": "2"}}));
     let other = maps.patch("there", &PatchParams::default(), &merge).await;
     refused(409, "a patch of another object", other)
