@@ -5,23 +5,34 @@
 //! status. What a session tells with its Lease triggers one, too, and that it has fallen silent; that
 //! it lives does not. A turn that finds everything as it should be writes nothing.
 
+mod alarms;
 mod cached;
+mod caches;
 mod claims;
 mod clock;
 mod context;
 mod deletion_cost;
 mod finalizer;
 mod followed;
+mod live;
+mod locks;
+mod memory;
 mod node_health;
 mod non_statefulset;
 mod orphans;
 mod panics;
 mod pools;
+mod publications;
+mod questions;
 mod reconcile;
 mod refresh;
 mod release;
+mod report;
+mod scaling;
+mod seen;
 mod sessions;
 mod sources;
+mod stores;
 #[cfg(test)]
 mod testing;
 mod turn;
@@ -43,8 +54,9 @@ use crate::client::Clients;
 use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::rollback::Rollbacks;
-use context::{Context, SeenSessions};
-use reconcile::{error_policy, reconcile};
+use context::Context;
+use reconcile::{Operator, error_policy, reconcile};
+use seen::SeenSessions;
 
 /// How many Swarms are worked on at a time.
 const CONCURRENCY: u16 = 16;
@@ -94,23 +106,24 @@ pub async fn run(
     let mut context = Context::new(control, caches, recorder, metrics, seen, ready);
     context.health = health.clone();
     let context = Arc::new(context);
-    let mut background = in_background(&context);
+    let operator = Arc::new(Operator::new(context.clone()));
+    let mut background = in_background(&operator);
     let controller = Controller::for_stream(changes.take_swarms(), swarms)
         .with_config(ControllerConfig::default().concurrency(CONCURRENCY));
-    let (answered, vanished) = (context.clone(), context.clone());
+    let (answered, vanished) = (context.clone(), operator.clone());
     let leases = context
         .leases
         .follow(scope.api(clients.watching()), &rollbacks)
         .flat_map(move |session| stream::iter(answered.concerned_by(&session)));
     let controller = changes
-        .trigger(controller, &context)
+        .trigger(controller, &context.caches, context.ended.clone())
         .reconcile_on(leases)
         .reconcile_on(context.views.follow(scope.api(clients.watching()), &rollbacks))
         .reconcile_on(context.alarms.follow(&context.leases))
         .reconcile_on(context.questions.follow())
         .reconcile_on(health.beats())
         .graceful_shutdown_on(shutdown)
-        .run(reconcile, error_policy, context)
+        .run(reconcile, error_policy, operator)
         .for_each(|outcome| {
             if let Err(error) = outcome {
                 // Turns log their own failures; this is about triggers of objects that are gone.
@@ -126,11 +139,11 @@ pub async fn run(
 }
 
 /// The tasks beside turns.
-fn in_background(context: &Arc<Context>) -> JoinSet<()> {
+fn in_background(operator: &Arc<Operator>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
-    tasks.spawn(announce(context.clone()));
-    tasks.spawn(announce_wide(context.clone()));
-    let sweep = context.clone();
+    tasks.spawn(announce(operator.context.clone()));
+    tasks.spawn(announce_wide(operator.context.clone()));
+    let sweep = operator.clone();
     tasks.spawn(async move { sweep.sweep().await });
     tasks
 }

@@ -11,9 +11,9 @@ use serde_json::json;
 use swarm_core::ports::StoreError;
 
 use super::cached::{with_pool, with_uid};
+use super::caches::Caches;
 use super::context::Context;
 use super::pools::has_labels;
-use super::watches::Caches;
 use crate::api::Swarm;
 use crate::ledger::bounded;
 use crate::observe::is_terminal;

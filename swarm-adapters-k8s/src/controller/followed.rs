@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::watch;
 
-use super::context::unpoisoned;
+use super::locks::unpoisoned;
 
 /// A state that a watch keeps up to date, and whether it is complete. Its clones share it.
 pub(super) struct Followed<S>(Arc<Shared<S>>);

@@ -7,8 +7,8 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use swarm_core::ports::StoreError;
 
+use super::caches::Caches;
 use super::context::Context;
-use super::watches::Caches;
 use crate::api::{Swarm, SwarmLedger};
 use crate::ledger::{Claim, bounded};
 use crate::status::RefusedRequest;

@@ -1,48 +1,20 @@
-//! Which workload is the pool of a Swarm, and how many workers it is to have.
+//! Which workload is the pool of a Swarm, and whose pool a pod belongs to.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use kube::api::{Api, Patch, PatchParams};
-use kube::runtime::events::EventType;
 use kube::runtime::reflector::ObjectRef;
-use serde_json::json;
-use swarm_core::ports::StoreError;
-use tokio::time::Instant;
 
 use super::cached::{self, Cache, Cached, of_pool};
+use super::caches::{Caches, Pools};
 use super::claims::{self, Members};
-use super::context::{Context, Memory};
-use super::non_statefulset::{NonStatefulSet, ReplicaSetMeta, controller, deployment_of_set};
-use super::watches::Caches;
+use super::non_statefulset::{ReplicaSetMeta, controller, deployment_of_set};
 use crate::api::{Swarm, WorkloadRef};
-use crate::ledger::bounded;
 use crate::observe;
 use crate::status::{Reason, Verdict};
-use crate::version;
 use crate::workload::{Kind, Workload};
-
-/// So many take-overs within this time are a contest: somebody keeps at it.
-const CONTEST: (usize, Duration) = (3, Duration::from_mins(5));
-
-/// The number of pods that this process asked a workload for, and the version that made.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Scaled {
-    replicas: u32,
-    version: u64,
-}
-
-/// The caches of what makes pods.
-#[derive(Clone)]
-pub(super) struct Pools {
-    pub(super) sets: Cache<StatefulSet>,
-    pub(super) non_statefulset: NonStatefulSet,
-}
 
 impl Caches {
     /// The workload that is the pool of `swarm`.
@@ -211,99 +183,5 @@ impl Pools {
             }
             Kind::Pods => false,
         }
-    }
-}
-
-/// The pool as it is after our own last scaling, which the cache may not have seen yet.
-pub(super) fn as_scaled<'a>(pool: &'a Workload, memory: &Memory) -> Cow<'a, Workload> {
-    let seen = version::number(pool.resource_version.as_deref());
-    match memory.scaled.filter(|scaled| seen < scaled.version) {
-        Some(Scaled { replicas, .. }) => Cow::Owned(Workload { replicas, ..pool.clone() }),
-        None => Cow::Borrowed(pool),
-    }
-}
-
-/// Remembers that somebody else scaled the pool of a Swarm that decides on it itself.
-pub(super) fn note_takeover(swarm: &Swarm, pool: &Workload, memory: &mut Memory) {
-    let now = pool.replicas;
-    let Some(wanted) = swarm.spec.replicas.and_then(|count| u32::try_from(count).ok()) else {
-        memory.replicas_seen = None;
-        memory.takeovers.clear();
-        return;
-    };
-    memory.takeovers.retain(|at| at.elapsed() < CONTEST.1);
-    let before = memory.replicas_seen.replace(now);
-    if before.is_some_and(|before| before != now) && now != wanted {
-        memory.taken_over = Some(now);
-    }
-}
-
-impl Memory {
-    /// What there is to say while somebody keeps scaling the pool of `swarm` against it, as an
-    /// autoscaler does that points to the workload.
-    pub(super) fn contest(&self, swarm: &Swarm, pool: &Workload) -> Option<Verdict> {
-        self.contest_ends_in()?;
-        let (count, name, kind, pool) =
-            (self.takeovers.len(), swarm.name_any(), pool.kind, &pool.name);
-        let message = format!(
-            "somebody set the replicas of {kind} `{pool}` {count} times within {} minutes, and \
-             each time they were put back, since spec.replicas of the Swarm decides: let the \
-             autoscaler point to Swarm `{name}` instead of the {kind}, or take spec.replicas \
-             out of the Swarm",
-            CONTEST.1.as_secs() / 60
-        );
-        Some(Verdict { reason: Reason::ScaleContested, message })
-    }
-
-    /// How long the contest goes on if nobody scales the pool any more; `None` if there is none.
-    pub(super) fn contest_ends_in(&self) -> Option<Duration> {
-        let (count, within) = CONTEST;
-        let first = self.takeovers.len().checked_sub(count)?;
-        within.checked_sub(self.takeovers[first].elapsed()).filter(|left| !left.is_zero())
-    }
-}
-
-impl Context {
-    /// Gives the pool this number of pods, unless it changed since it was seen.
-    pub(super) async fn scale(
-        &self,
-        swarm: &Swarm,
-        pool: &Workload,
-        replicas: u32,
-        memory: &mut Memory,
-    ) -> Result<(), StoreError> {
-        let Workload { kind, namespace, name, replicas: before, .. } = pool;
-        let patch = Patch::Merge(json!({
-            "metadata": {"resourceVersion": pool.resource_version},
-            "spec": {"replicas": replicas},
-        }));
-        let params = PatchParams::default();
-        let what = format!("scale of {kind} `{name}`");
-        let client = self.client.clone();
-        let scaled = match kind {
-            Kind::StatefulSet => {
-                let api: Api<StatefulSet> = Api::namespaced(client, namespace);
-                bounded(what, api.patch_scale(name, &params, &patch)).await?
-            }
-            Kind::Deployment => {
-                let api: Api<Deployment> = Api::namespaced(client, namespace);
-                bounded(what, api.patch_scale(name, &params, &patch)).await?
-            }
-            Kind::Pods => return Ok(()),
-        };
-        tracing::info!(namespace, pool = name, before, replicas, "pool scaled");
-        memory.scaled = Some(Scaled { replicas, version: version::of(&scaled) });
-        memory.replicas_seen = Some(replicas);
-        if let Some(found) = memory.taken_over.take() {
-            memory.takeovers.push(Instant::now());
-            let (swarm_name, wanted) = (swarm.name_any(), replicas);
-            let note = format!(
-                "somebody set the replicas of {kind} `{name}` to {found}; they are {wanted} \
-                 again, since Swarm `{swarm_name}` decides: use \
-                 `kubectl scale swarm {swarm_name}`, or take spec.replicas out of the Swarm"
-            );
-            self.publish_event(swarm, EventType::Warning, "ScaleTakenOver", note).await;
-        }
-        Ok(())
     }
 }

@@ -6,11 +6,17 @@ use std::time::Duration;
 use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use swarm_core::ports::StoreError;
+use tokio::sync::Mutex;
 use tokio::time::timeout;
 
+use super::cached::with_uid;
 use super::context::Context;
 use super::finalizer::has_finalizer;
+use super::memory::{Memories, Memory};
+use super::orphans::Kept;
 use super::panics::{Panicked, contained};
+use super::release::Released;
+use super::report::REFUSED_AGAIN;
 use crate::api::Swarm;
 use crate::metrics::TurnLabels;
 use crate::status::{Reason, Verdict};
@@ -19,86 +25,168 @@ use crate::status::{Reason, Verdict};
 const LISTED_WITHIN: Duration = Duration::from_secs(10);
 /// When to look again whether what a Swarm needs was listed.
 const LISTED_IN: Duration = Duration::from_secs(1);
+/// How often what is left of pods and Swarms that are gone is looked for.
+const SWEEP: Duration = Duration::from_secs(30);
+
+/// The operator: what all turns share, and what it remembers of each Swarm.
+pub(super) struct Operator {
+    pub(super) context: Arc<Context>,
+    pub(super) memories: Memories,
+}
+
+impl Operator {
+    pub(super) fn new(context: Arc<Context>) -> Self {
+        Self { context, memories: Memories::default() }
+    }
+
+    /// What is remembered of `swarm`, by its UID.
+    pub(super) fn memory(&self, swarm: &Swarm) -> Arc<Mutex<Memory>> {
+        let Context { caches, metrics, .. } = &*self.context;
+        let fresh = || Memory::new(caches.rollbacks.epoch(), metrics);
+        self.memories.of(swarm.uid().unwrap_or_default(), fresh)
+    }
+
+    /// Forgets a Swarm that is gone.
+    fn forget(&self, swarm: &Swarm) {
+        self.memories.forget(&swarm.uid().unwrap_or_default());
+        self.context.forget(&swarm.namespace().unwrap_or_default(), &swarm.name_any());
+    }
+
+    /// Forgets the Swarms that vanished without our release: somebody removed the finalizer by hand, or
+    /// the watch missed their end. What they added to the gauges goes with them.
+    pub(super) fn forget_vanished(&self) {
+        let swarms = &self.context.caches.swarms;
+        self.memories.retain(|uid| !swarms.with(&with_uid(uid)).is_empty());
+        self.context.alarms.retain(|namespace, name| swarms.get(namespace, name).is_some());
+    }
+
+    /// Removes, again and again, what is left of pods and Swarms that are gone.
+    pub(super) async fn sweep(&self) {
+        self.context.wait_until_filled().await;
+        let mut ticks = tokio::time::interval(SWEEP);
+        let mut kept = Kept::new();
+        loop {
+            ticks.tick().await;
+            self.forget_vanished();
+            self.context.sweep_ledgers(&mut kept).await;
+            self.context.sweep_leases().await;
+        }
+    }
+
+    async fn turn(&self, swarm: &Swarm) -> Result<Action, StoreError> {
+        let context = &*self.context;
+        if timeout(LISTED_WITHIN, context.wait_until_filled()).await.is_err() {
+            return Ok(Action::requeue(LISTED_IN));
+        }
+        if context.caches.rollbacks.listed().is_none() {
+            let name = swarm.name_any();
+            tracing::info!(swarm = %name, "the store was rolled back and is being listed");
+            return Ok(Action::requeue(LISTED_IN));
+        }
+        if context.caches.is_going(swarm) {
+            // The namespace takes everything with it, perhaps the operator and its rights first.
+            context.remove_finalizer(swarm).await?;
+            self.forget(swarm);
+            return Ok(Action::await_change());
+        }
+        if !context.is_filled_for(swarm).await {
+            let name = swarm.name_any();
+            tracing::info!(swarm = %name, "Deployments and their pods are not listed yet");
+            return Ok(Action::requeue(LISTED_IN));
+        }
+        let is_deleted = swarm.metadata.deletion_timestamp.is_some();
+        if is_deleted && !has_finalizer(swarm) {
+            self.forget(swarm);
+            return Ok(Action::await_change());
+        }
+        if !has_finalizer(swarm) {
+            // The watch shows the Swarm with it, which is the next turn.
+            return context.set_finalizer(swarm).await.map(|()| Action::await_change());
+        }
+        let memory = self.memory(swarm);
+        let mut memory = memory.lock().await;
+        if memory.forget_undone(context.caches.rollbacks.epoch()) {
+            let namespace = swarm.namespace().unwrap_or_default();
+            context.questions.forget(&namespace, &swarm.name_any());
+        }
+        if !is_deleted {
+            return context.apply(swarm, &mut memory).await;
+        }
+        match context.release(swarm, &mut memory).await? {
+            Released::NotYet { look_in, refused } => {
+                if let Some(refused) = refused {
+                    let epoch = memory.epoch;
+                    context.report_refusal(swarm, refused, &mut memory.reports, epoch).await?;
+                }
+                Ok(Action::requeue(look_in))
+            }
+            Released::Entirely => {
+                self.forget(swarm);
+                Ok(Action::await_change())
+            }
+        }
+    }
+
+    /// Discards what is remembered of a Swarm whose turn panicked, and reports it: the next turn begins
+    /// as if the process had just been started.
+    async fn after_panic(&self, swarm: &Swarm, panicked: &Panicked) -> Result<Action, StoreError> {
+        let name = swarm.name_any();
+        let panics = TurnLabels { result: "panicked" };
+        self.context.metrics.turns.get_or_create(&panics).inc();
+        tracing::error!(swarm = %name, %panicked, "a turn panicked; its Swarm is begun with again");
+        self.forget(swarm);
+        let message = format!(
+            "{panicked}; this is a defect of the operator: report it with the operator's log, which \
+             has the backtrace. The last good assignment keeps running, and the turn is tried again"
+        );
+        let verdict = Verdict { reason: Reason::TurnPanicked, message };
+        // What panicked may be what a report needs, too.
+        match contained(Box::pin(self.report_refusal(swarm, verdict))).await {
+            Ok(reported) => reported,
+            Err(panicked) => {
+                tracing::error!(swarm = %name, %panicked, "the panic of a turn could not be reported");
+                Ok(Action::requeue(REFUSED_AGAIN))
+            }
+        }
+    }
+
+    async fn report_refusal(&self, swarm: &Swarm, verdict: Verdict) -> Result<Action, StoreError> {
+        let memory = self.memory(swarm);
+        let mut memory = memory.lock().await;
+        let epoch = memory.epoch;
+        self.context.report_refusal(swarm, verdict, &mut memory.reports, epoch).await
+    }
+}
 
 /// One turn of one Swarm. A panic in it concerns no other Swarm, and what the API server refuses becomes
 /// a condition, in whichever path it was asked for.
 pub(super) async fn reconcile(
     swarm: Arc<Swarm>,
-    context: Arc<Context>,
+    operator: Arc<Operator>,
 ) -> Result<Action, StoreError> {
     let namespace = swarm.namespace().unwrap_or_default();
-    let _under_way = context.health.turn(&namespace, &swarm.name_any());
-    match contained(Box::pin(turn(&swarm, &context))).await {
+    let _under_way = operator.context.health.turn(&namespace, &swarm.name_any());
+    let outcome = match contained(Box::pin(operator.turn(&swarm))).await {
         Ok(Err(StoreError::Refused { code, reason })) => {
             let verdict = Verdict { reason: Reason::Refused(code), message: reason };
-            let memory = context.memory(&swarm);
-            let mut memory = memory.lock().await;
-            Box::pin(context.report_refusal(&swarm, verdict, &mut memory)).await
+            Box::pin(operator.report_refusal(&swarm, verdict)).await
         }
         Ok(outcome) => outcome,
-        Err(panicked) => after_panic(&swarm, &context, &panicked).await,
-    }
-}
-
-async fn turn(swarm: &Swarm, context: &Context) -> Result<Action, StoreError> {
-    if timeout(LISTED_WITHIN, context.wait_until_filled()).await.is_err() {
-        return Ok(Action::requeue(LISTED_IN));
-    }
-    if context.caches.rollbacks.listed().is_none() {
-        tracing::info!(swarm = %swarm.name_any(), "the store was rolled back and is being listed");
-        return Ok(Action::requeue(LISTED_IN));
-    }
-    if context.caches.is_going(swarm) {
-        return context.let_go(swarm).await;
-    }
-    if !context.is_filled_for(swarm).await {
-        tracing::info!(swarm = %swarm.name_any(), "Deployments and their pods are not listed yet");
-        return Ok(Action::requeue(LISTED_IN));
-    }
-    if swarm.metadata.deletion_timestamp.is_some() {
-        return context.release(swarm).await;
-    }
-    if !has_finalizer(swarm) {
-        // The watch shows the Swarm with it, which is the next turn.
-        return context.set_finalizer(swarm).await.map(|()| Action::await_change());
-    }
-    context.apply(swarm).await
-}
-
-/// Discards what is remembered of a Swarm whose turn panicked, and reports it: the next turn begins
-/// as if the process had just been started.
-async fn after_panic(
-    swarm: &Swarm,
-    context: &Context,
-    panicked: &Panicked,
-) -> Result<Action, StoreError> {
-    let name = swarm.name_any();
-    context.metrics.turns.get_or_create(&TurnLabels { result: "panicked" }).inc();
-    tracing::error!(swarm = %name, %panicked, "a turn panicked; its Swarm is begun with again");
-    context.forget(swarm);
-    let message = format!(
-        "{panicked}; this is a defect of the operator: report it with the operator's log, which has \
-         the backtrace. The last good assignment keeps running, and the turn is tried again"
-    );
-    let verdict = Verdict { reason: Reason::TurnPanicked, message };
-    let memory = context.memory(swarm);
-    let mut memory = memory.lock().await;
-    // What panicked may be what a report needs, too.
-    match contained(Box::pin(context.report_refusal(swarm, verdict, &mut memory))).await {
-        Ok(reported) => reported,
-        Err(panicked) => {
-            tracing::error!(swarm = %name, %panicked, "the panic of a turn could not be reported");
-            Ok(Action::requeue(super::turn::REFUSED_AGAIN))
-        }
-    }
+        Err(panicked) => operator.after_panic(&swarm, &panicked).await,
+    };
+    outcome.inspect(|_| operator.memories.forget_failures(&swarm.uid().unwrap_or_default()))
 }
 
 /// When a failed turn is repeated: at once after a lost race, ever later while the API is away.
 #[expect(clippy::needless_pass_by_value, reason = "the controller hands out owned references")]
-pub(super) fn error_policy(swarm: Arc<Swarm>, error: &StoreError, context: Arc<Context>) -> Action {
+pub(super) fn error_policy(
+    swarm: Arc<Swarm>,
+    error: &StoreError,
+    operator: Arc<Operator>,
+) -> Action {
     const SOON: Duration = Duration::from_millis(50);
     const PAUSE_MAX: Duration = Duration::from_secs(30);
-    let failures = context.count_failure(&swarm);
+    let failures = operator.memories.count_failure(swarm.uid().unwrap_or_default());
     let conflict = matches!(error, StoreError::Conflict { .. });
     let doublings = failures.min(10);
     let pause = (SOON * 2_u32.pow(doublings)).min(PAUSE_MAX);
@@ -131,9 +219,9 @@ mod tests {
             (200, fresh(name))
         });
         let (bad, good) = (scene.swarm("bad"), scene.swarm("good"));
-        let before = scene.context.memory(&bad);
+        let before = scene.operator.memory(&bad);
 
-        let action = reconcile(bad.clone(), scene.context.clone()).await;
+        let action = reconcile(bad.clone(), scene.operator.clone()).await;
         assert_eq!(action.unwrap(), Action::requeue(Duration::from_secs(30)));
         let asked = scene.asked();
         let status = asked.iter().find(|asked| asked.is("PATCH", "/swarms/bad/status")).unwrap();
@@ -143,10 +231,10 @@ mod tests {
         assert!(message.starts_with("the operator panicked: one holder too many;"), "{message}");
         let panicked = TurnLabels { result: "panicked" };
         assert_eq!(scene.context.metrics.turns.get_or_create(&panicked).get(), 1);
-        let after = scene.context.memory(&bad);
+        let after = scene.operator.memory(&bad);
         assert!(!Arc::ptr_eq(&before, &after), "what may be half changed is discarded");
 
-        let action = reconcile(good, scene.context.clone()).await;
+        let action = reconcile(good, scene.operator.clone()).await;
         assert_eq!(action.unwrap(), Action::await_change());
         assert!(scene.asked().iter().any(|asked| asked.is("PATCH", "/swarms/good")));
     }
@@ -162,7 +250,7 @@ mod tests {
             });
             if asked.is("PATCH", "/swarms/s") { (422, denied) } else { (200, fresh("s")) }
         });
-        let action = reconcile(scene.swarm("s"), scene.context.clone()).await;
+        let action = reconcile(scene.swarm("s"), scene.operator.clone()).await;
         assert_eq!(action.unwrap(), Action::requeue(Duration::from_secs(30)));
         let asked = scene.asked();
         let status = asked.iter().find(|asked| asked.is("PATCH", "/swarms/s/status")).unwrap();
@@ -178,7 +266,7 @@ mod tests {
     async fn a_panic_in_the_report_of_a_panic_is_contained_too() {
         let swarms = vec![fresh("bad")];
         let scene = World { swarms, ..World::default() }.with(|_| panic!("everything panics"));
-        let action = reconcile(scene.swarm("bad"), scene.context.clone()).await;
+        let action = reconcile(scene.swarm("bad"), scene.operator.clone()).await;
         assert_eq!(action.unwrap(), Action::requeue(Duration::from_secs(30)));
     }
 
@@ -186,18 +274,21 @@ mod tests {
     async fn a_swarm_that_vanished_without_a_release_is_forgotten_with_its_metrics() {
         let swarms = vec![swarm("stays", &json!({"pool": {"statefulSet": {"name": "w"}}}))];
         let scene = World { swarms, ..World::default() }.with(|_| (404, Value::Null));
-        let (context, stays) = (&scene.context, scene.swarm("stays"));
+        let (operator, context) = (&scene.operator, &scene.context);
+        let stays = scene.swarm("stays");
         let mut vanished = (*stays).clone();
         vanished.metadata.uid = Some("an earlier one of this name".into());
         for (swarm, sessions) in [(&*stays, 2), (&vanished, 3)] {
-            context.memory(swarm).lock().await.counted.set(sessions, 1);
-            context.count_failure(swarm);
+            operator.memory(swarm).lock().await.counted.set(sessions, 1);
+            operator.memories.count_failure(swarm.uid().unwrap_or_default());
         }
-        context.forget_vanished();
+        operator.forget_vanished();
         assert_eq!(
             (context.metrics.sessions.get(), context.metrics.releases_under_way.get()),
             (2, 1)
         );
-        assert_eq!((context.count_failure(&stays), context.count_failure(&vanished)), (1, 0));
+        let count =
+            |swarm: &Swarm| operator.memories.count_failure(swarm.uid().unwrap_or_default());
+        assert_eq!((count(&stays), count(&vanished)), (1, 0));
     }
 }

@@ -1,14 +1,10 @@
 //! Carries out refreshes: nudges workers, evicts or deletes their pods, and says what they are asked.
 
-mod ask;
 mod replace;
 
 pub(super) use replace::note_started;
 
-pub(super) use ask::Questions;
-
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -17,22 +13,43 @@ use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 use swarm_core::ports::StoreError;
-use swarm_core::{Presence, Slot, Turn, Waiting};
+use swarm_core::{Observed, Presence, Slot, Turn, Waiting};
 use tokio::time::Instant;
 
-use super::context::{Context, Memory};
-use super::turn::{REFUSED_AGAIN, Seen};
+use super::context::Context;
+use super::live::{Live, live, started_with};
+use super::report::REFUSED_AGAIN;
 use crate::api::Swarm;
 use crate::ledger::bounded;
 use crate::nudge::{NUDGE_ANNOTATION, version_of};
 use crate::refresh::{Refresh, RefreshTerms, STARTED_ANNOTATION, Worker, refresh};
 use crate::slots::Slots;
-use crate::status::{Refreshed, RefusedRequest};
-use crate::view::ConfigMapViewStore;
+use crate::status::{Refreshed, Refusals, RefusedRequest};
 use crate::workload::Workload;
 
 /// How many pods are nudged at a time.
 const AT_A_TIME: usize = 16;
+
+/// What this process knows of the pods of one pool.
+#[derive(Default)]
+pub(super) struct KnownPods {
+    /// What each was told, by UID.
+    pub(super) told: BTreeMap<String, Told>,
+    /// Why a pod could not be replaced, and when.
+    blocked: Option<(Instant, String)>,
+}
+
+/// What a refresh goes by.
+pub(super) struct Refreshing<'a> {
+    pub(super) pool: &'a Workload,
+    pub(super) slots: &'a Slots,
+    pub(super) observed: &'a Observed,
+    pub(super) turn: &'a Turn,
+    /// How long ago the view changed.
+    pub(super) since_change: Duration,
+    /// When the view was repaired last.
+    pub(super) repaired_at: Option<Instant>,
+}
 
 /// What this process knows of one pod.
 #[derive(Default)]
@@ -51,29 +68,22 @@ pub(super) struct Told {
     pub(super) is_replaced: bool,
 }
 
-/// A pod that fills a slot of the ledger.
-struct Live {
-    slot: Slot,
-    uid: String,
-    pod: Arc<Pod>,
-}
-
 impl Context {
     /// Brings the workers of `pool` closer to what `turn` published for them, and tells who is not
     /// there yet.
     pub(super) async fn refresh_workers(
         &self,
         swarm: &Swarm,
-        pool: &Workload,
-        seen: &Seen,
-        turn: &Turn,
-        memory: &mut Memory,
+        refreshing: &Refreshing<'_>,
+        pods: &mut KnownPods,
+        refusals: &mut Refusals,
     ) -> Result<Refreshed, StoreError> {
+        let Refreshing { pool, turn, since_change, .. } = *refreshing;
         let terms = RefreshTerms::of(swarm);
-        let live = live(&seen.slots, turn);
+        let live = live(refreshing.slots, &turn.decision.ledger);
         let alive: BTreeSet<&str> = live.iter().map(|it| it.uid.as_str()).collect();
-        memory.told.retain(|uid, _| alive.contains(uid.as_str()));
-        for told in memory.told.values_mut().filter(|told| told.nudge.is_none()) {
+        pods.told.retain(|uid, _| alive.contains(uid.as_str()));
+        for told in pods.told.values_mut().filter(|told| told.nudge.is_none()) {
             // A mark may be allowed now; nudges are repeated.
             told.refused.take_if(|(at, _)| REFUSED_AGAIN <= at.elapsed());
         }
@@ -85,24 +95,23 @@ impl Context {
             self.questions.forget(&namespace, &name);
             BTreeMap::new()
         };
-        let workers = workers(&live, turn, &answers, memory, Instant::now());
-        let unavailable = unavailable(seen, &live, memory);
-        let since_change = memory.changed.unwrap_or(memory.since).elapsed();
+        let workers = workers(&live, refreshing, &answers, pods, Instant::now());
+        let unavailable = unavailable(refreshing, &live, pods);
         let mut plan = refresh(&terms, &workers, unavailable, since_change);
         if turn.decision.waiting == Some(Waiting::Paused) {
             plan.replace.clear();
         }
-        self.nudge(pool, &live, &plan, memory).await?;
-        self.mark_started(pool, &live, memory).await?;
-        let retry_in = self.replace(pool, terms.mode, &live, &plan, memory).await?;
-        let after = self::workers(&live, turn, &answers, memory, Instant::now());
+        self.nudge(pool, &live, &plan, pods).await?;
+        self.mark_started(pool, &live, pods).await?;
+        let retry_in = self.replace(pool, terms.mode, &live, &plan, pods).await?;
+        let after = self::workers(&live, refreshing, &answers, pods, Instant::now());
         // What comes after these attempts, a second look tells.
         let next = refresh(&terms, &after, unavailable, since_change);
-        let refused = memory.told.values().filter_map(|told| told.refused.as_ref());
+        let refused = pods.told.values().filter_map(|told| told.refused.as_ref());
         let allowed_in = refused.clone().map(|(at, _)| REFUSED_AGAIN.saturating_sub(at.elapsed()));
         let allowed_in = allowed_in.min();
         for (_, reason) in refused {
-            memory.refusals.add(RefusedRequest::Annotation, reason.clone());
+            refusals.add(RefusedRequest::Annotation, reason.clone());
         }
         let name = |slot| turn.decision.ledger.slots.get(slot).map(|it| it.worker.clone());
         let mut refreshed = Refreshed {
@@ -110,7 +119,7 @@ impl Context {
             is_known: terms.knows(),
             replaces: terms.replaces(),
             is_full: plan.is_full,
-            blocked: memory.blocked.as_ref().map(|(_, why)| why.clone()),
+            blocked: pods.blocked.as_ref().map(|(_, why)| why.clone()),
             since_change,
             look_in: [retry_in, next.look_in, allowed_in].into_iter().flatten().min(),
         };
@@ -126,7 +135,7 @@ impl Context {
         pool: &Workload,
         live: &[Live],
         plan: &Refresh,
-        memory: &mut Memory,
+        pods: &mut KnownPods,
     ) -> Result<(), StoreError> {
         let mut due = Vec::new();
         for (slot, annotation) in &plan.nudge {
@@ -135,16 +144,16 @@ impl Context {
         }
         for it in live {
             // What was refused may be allowed now.
-            let told = memory.told.get(&it.uid);
+            let told = pods.told.get(&it.uid);
             let is_due = told.and_then(|told| told.refused.as_ref());
             let is_due = is_due.is_some_and(|(at, _)| REFUSED_AGAIN <= at.elapsed());
             let last = told.and_then(|told| told.nudge.as_ref()).filter(|_| is_due);
             let last = last.filter(|_| plan.nudge.iter().all(|(slot, _)| *slot != it.slot));
             due.extend(last.map(|(text, _)| Note::on(it, NUDGE_ANNOTATION, text.clone())));
         }
-        for (uid, annotation) in self.annotate(pool, due, memory).await? {
+        for (uid, annotation) in self.annotate(pool, due, pods).await? {
             self.metrics.nudges.inc();
-            memory.told.entry(uid).or_default().nudge = Some((annotation, Instant::now()));
+            pods.told.entry(uid).or_default().nudge = Some((annotation, Instant::now()));
         }
         Ok(())
     }
@@ -154,16 +163,16 @@ impl Context {
         &self,
         pool: &Workload,
         live: &[Live],
-        memory: &mut Memory,
+        pods: &mut KnownPods,
     ) -> Result<(), StoreError> {
         let mut due = Vec::new();
         for it in live {
-            let told = memory.told.get(&it.uid);
+            let told = pods.told.get(&it.uid);
             let started = told.filter(|told| told.refused.is_none()).and_then(|told| told.started);
             due.extend(started.map(|of| Note::on(it, STARTED_ANNOTATION, of.to_string())));
         }
-        for (uid, _) in self.annotate(pool, due, memory).await? {
-            let told = memory.told.entry(uid).or_default();
+        for (uid, _) in self.annotate(pool, due, pods).await? {
+            let told = pods.told.entry(uid).or_default();
             told.started.take_if(|_| told.refused.is_none());
         }
         Ok(())
@@ -174,7 +183,7 @@ impl Context {
         &self,
         pool: &Workload,
         due: Vec<Note>,
-        memory: &mut Memory,
+        pods: &mut KnownPods,
     ) -> Result<Vec<(String, String)>, StoreError> {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &pool.namespace);
         let patches = due.into_iter().map(|note| {
@@ -187,13 +196,13 @@ impl Context {
             match result {
                 // In a conflict the pod is gone or another one; its successor is seen later.
                 Ok(()) | Err(StoreError::Conflict { .. }) => {
-                    memory.told.entry(uid.clone()).or_default().refused = None;
+                    pods.told.entry(uid.clone()).or_default().refused = None;
                 }
                 // Without the annotation the view arrives all the same, only later.
                 Err(StoreError::Refused { reason, .. }) => {
                     tracing::warn!(reason, "a pod was not annotated");
                     self.count_refused(RefusedRequest::Annotation);
-                    memory.told.entry(uid.clone()).or_default().refused =
+                    pods.told.entry(uid.clone()).or_default().refused =
                         Some((Instant::now(), reason));
                 }
                 Err(error) => return Err(error),
@@ -202,17 +211,6 @@ impl Context {
         }
         Ok(done)
     }
-}
-
-/// The pods whose slots stand in the ledger, by slot.
-fn live(slots: &Slots, turn: &Turn) -> Vec<Live> {
-    let live = |(slot, pod): (&Slot, &Arc<Pod>)| {
-        let (slot, uid, pod) = (*slot, pod.uid()?, pod.clone());
-        // A session follows its own view, and acknowledges it.
-        let record = turn.decision.ledger.slots.get(&slot)?;
-        record.session.is_plain().then_some(Live { slot, uid, pod })
-    };
-    slots.pods.iter().filter_map(live).collect()
 }
 
 /// An annotation to be written.
@@ -241,16 +239,16 @@ impl Note {
 /// What is known of each worker at `now`.
 fn workers(
     live: &[Live],
-    turn: &Turn,
+    refreshing: &Refreshing<'_>,
     answers: &BTreeMap<String, u64>,
-    memory: &mut Memory,
+    pods: &mut KnownPods,
     now: Instant,
 ) -> Vec<Worker> {
-    let repaired = memory.views.as_ref().and_then(ConfigMapViewStore::repaired_at);
-    let ledger = &turn.decision.ledger;
+    let repaired = refreshing.repaired_at;
+    let ledger = &refreshing.turn.decision.ledger;
     let worker = |it: &Live| {
         let record = ledger.slots.get(&it.slot)?;
-        let told = memory.told.entry(it.uid.clone()).or_default();
+        let told = pods.told.entry(it.uid.clone()).or_default();
         let annotation = |key| it.pod.annotations().get(key);
         // What an earlier process wrote is as old as can be.
         let before = || Some((annotation(NUDGE_ANNOTATION)?.clone(), Duration::MAX));
@@ -284,18 +282,10 @@ fn workers(
     live.iter().filter_map(worker).collect()
 }
 
-/// The publication that a pod is known to have started with; 0 if none.
-fn started_with(pod: &Pod, newest: u64) -> u64 {
-    let text = pod.annotations().get(STARTED_ANNOTATION);
-    // A version that was never published is of another time.
-    let version = text.and_then(|text| text.parse().ok()).filter(|version| *version <= newest);
-    version.unwrap_or(0)
-}
-
 /// How many slots of the pool have no worker that is ready.
-fn unavailable(seen: &Seen, live: &[Live], memory: &Memory) -> usize {
-    let Seen { slots, observed } = seen;
-    let is_going = |it: &&Live| memory.told.get(&it.uid).is_some_and(|told| told.is_replaced);
+fn unavailable(refreshing: &Refreshing<'_>, live: &[Live], pods: &KnownPods) -> usize {
+    let Refreshing { slots, observed, .. } = refreshing;
+    let is_going = |it: &&Live| pods.told.get(&it.uid).is_some_and(|told| told.is_replaced);
     let going: BTreeSet<Slot> = live.iter().filter(is_going).map(|it| it.slot).collect();
     let is_ready = |slot: &&Slot| {
         let worker = observed.workers.get(slot);

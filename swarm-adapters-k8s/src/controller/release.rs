@@ -2,25 +2,37 @@
 
 use std::time::Duration;
 
-use kube::runtime::controller::Action;
 use kube::{Api, ResourceExt};
 use swarm_core::handover::Policy;
 use swarm_core::ports::{LedgerStore as _, StoreError, ViewStore};
 use swarm_core::{Desired, Ledger, Waiting};
 use tokio::time::Instant;
 
-use super::context::{Context, Memory};
-use super::finalizer::has_finalizer;
+use super::context::Context;
+use super::memory::Memory;
 use super::turn::Carried;
 use crate::api::{PolicySpec, Swarm};
 use crate::convert;
 use crate::ledger::Claim;
 use crate::refresh::RefreshTerms;
-use crate::status::RefusedRequest;
+use crate::status::{Refusals, RefusedRequest, Verdict};
 use crate::workload::Workload;
 
 /// The longest wait for another nudge before a deleted Swarm lets go.
 const RELEASE_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// How far a release has come.
+pub(super) enum Released {
+    /// Workers are still asked to stop.
+    NotYet {
+        /// After which time to look again.
+        look_in: Duration,
+        /// What the API server refuses meanwhile.
+        refused: Option<Verdict>,
+    },
+    /// Nothing holds the Swarm any more.
+    Entirely,
+}
 
 impl Context {
     /// Releases everything a deleted Swarm held: publishes empty lists and waits for the workers; then
@@ -29,19 +41,19 @@ impl Context {
     /// # Errors
     ///
     /// [`StoreError::Refused`] if workers cannot be asked to stop: the Swarm stays until they can.
-    pub(super) async fn release(&self, swarm: &Swarm) -> Result<Action, StoreError> {
-        if !has_finalizer(swarm) {
-            self.forget(swarm);
-            return Ok(Action::await_change());
-        }
-        let memory = self.memory(swarm);
-        let mut memory = memory.lock().await;
-        self.forget_undone(swarm, &mut memory);
-        match self.released(swarm, &mut memory).await {
+    pub(super) async fn release(
+        &self,
+        swarm: &Swarm,
+        memory: &mut Memory,
+    ) -> Result<Released, StoreError> {
+        let mut refusals = Refusals::default();
+        match self.released(swarm, memory, &mut refusals).await {
             Ok(None) => {}
-            Ok(Some(wait)) => return Ok(Action::requeue(wait)),
+            Ok(Some(look_in)) => {
+                return Ok(Released::NotYet { look_in, refused: refusals.verdict() });
+            }
             // The pool is another Swarm's, so this one was never given anything.
-            Err(StoreError::Refused { code: "PoolClaimed", .. }) => memory.ledgers = None,
+            Err(StoreError::Refused { code: "PoolClaimed", .. }) => memory.stores.ledgers = None,
             Err(StoreError::Refused { code, reason }) => {
                 self.count_refused(RefusedRequest::Release);
                 let reason = format!("the Swarm is deleted and cannot be released: {reason}");
@@ -49,11 +61,9 @@ impl Context {
             }
             Err(error) => return Err(error),
         }
-        let ledgers = memory.ledgers.take();
-        drop(memory);
-        let action = self.let_go(swarm).await?;
+        self.remove_finalizer(swarm).await?;
         // After the finalizer: a ledger that is missing before was lost, and is no release.
-        if let Some(ledgers) = ledgers
+        if let Some(ledgers) = memory.stores.ledgers.take()
             && let Err(error) = ledgers.remove().await
         {
             if matches!(error, StoreError::Refused { .. }) {
@@ -61,7 +71,7 @@ impl Context {
             }
             tracing::warn!(swarm = %swarm.name_any(), %error, "the sweep removes its ledger");
         }
-        Ok(action)
+        Ok(Released::Entirely)
     }
 
     /// After which time to look again; `None` once everything was released.
@@ -69,6 +79,7 @@ impl Context {
         &self,
         swarm: &Swarm,
         memory: &mut Memory,
+        refusals: &mut Refusals,
     ) -> Result<Option<Duration>, StoreError> {
         let desired = convert::desired(swarm).unwrap_or_else(|_| Desired {
             // Whatever else is wrong with the spec, nobody is let go of without proof.
@@ -81,19 +92,18 @@ impl Context {
             Ok(pool) => Some(pool),
             Err(_) => self.pool_that_is_gone(swarm).await?,
         };
-        let has_view = memory.views.is_some() || self.caches.has_view_of(swarm);
+        let has_view = memory.stores.views.is_some() || self.caches.has_view_of(swarm);
         let Some(pool) = pool else {
             return if has_view { self.empty_view(swarm).await.map(|()| None) } else { Ok(None) };
         };
         let namespace = swarm.namespace().unwrap_or_default();
         if !has_view && self.views.of_swarm(&namespace, &swarm.name_any()).is_empty() {
-            let ledgers = memory.ledgers.get_or_insert_with(|| self.ledger_store(swarm, &pool));
-            if ledgers.load().await?.is_none() {
+            if memory.stores.ledgers(self, swarm, &pool).load().await?.is_none() {
                 // Nothing was ever published.
                 return Ok(None);
             }
         }
-        self.release_pool(swarm, &pool, &nothing, memory).await
+        self.release_pool(swarm, &pool, &nothing, memory, refusals).await
     }
 
     /// The pool whose workload is gone, or cannot be told from others: as the ledger that `swarm` has
@@ -126,10 +136,11 @@ impl Context {
         pool: &Workload,
         nothing: &Desired,
         memory: &mut Memory,
+        refusals: &mut Refusals,
     ) -> Result<Option<Duration>, StoreError> {
         let since = *memory.releasing.get_or_insert_with(Instant::now);
         let Carried { turn, refreshed, look_in, .. } =
-            self.carry_out(swarm, pool, nothing, memory).await?;
+            self.carry_out(swarm, pool, nothing, memory, refusals).await?;
         let is_enough = nothing.policy == Policy::AtLeastOnce
             && nothing.timing.release_timeout <= since.elapsed();
         // The ledger was lost: sessions that may run what it granted have to stop first.
@@ -155,14 +166,6 @@ impl Context {
         }
         // Nobody tells. The soon attempts are made; the late net is not waited for.
         Ok(refreshed.look_in.filter(|wait| *wait <= RELEASE_WAIT_MAX))
-    }
-
-    /// Lets a Swarm go: one whose workers were told, or whose namespace takes everything with it, and
-    /// perhaps the operator and its rights first.
-    pub(super) async fn let_go(&self, swarm: &Swarm) -> Result<Action, StoreError> {
-        self.remove_finalizer(swarm).await?;
-        self.forget(swarm);
-        Ok(Action::await_change())
     }
 
     /// Empties the view of a Swarm whose ledger cannot do so: its pool is gone, or the ledger was

@@ -1,31 +1,28 @@
 //! The sessions of one Swarm's workers: hands what the API server says of them to the overseer, and
 //! carries out what the overseer decides. Nothing is judged here, and nothing of it is stored.
 
-mod alarms;
-mod ended;
 mod garbage;
-mod leases;
 mod pods;
 mod report;
 mod revoke;
-
-pub(super) use alarms::{Alarm, Alarms};
-pub(super) use ended::Ended;
-pub(super) use leases::Leases;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kube::ResourceExt;
-use swarm_core::Ledger;
-use swarm_core::handover::{LeaseTerms, Life, Moment, SessionId};
+use swarm_core::handover::{Life, Moment, SessionId};
 use swarm_core::overseer::{Fact, Overseer, PoolFacts, Suspicion};
-use swarm_core::ports::{LedgerStore, StoreError};
+use swarm_core::ports::{LedgerStore as _, StoreError};
 
+use super::alarms::Alarm;
 use super::clock;
 use super::context::Context;
+use super::seen::Known;
+use super::stores::Stores;
 use crate::api::Swarm;
-use leases::Known;
+use crate::convert;
+use crate::slots::Slots;
+use crate::workload::Workload;
 
 /// How long a turn may rest while something is overdue and held back.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -36,6 +33,9 @@ const PAUSE_MIN: Duration = Duration::from_millis(20);
 #[derive(Default)]
 pub(super) struct Sessions {
     pub(super) overseer: Overseer,
+    /// The pods that count, by UID: those in the pool, and those whose sessions the ledger or a view
+    /// names.
+    pods: BTreeSet<String>,
     /// On which node each pod was seen: the node's name and UID, by the pod's UID.
     nodes: BTreeMap<String, (String, String)>,
     /// Since when a release has been waiting for its answer, for people.
@@ -58,14 +58,9 @@ pub(super) struct SessionSummary {
 }
 
 impl Sessions {
-    /// Takes in the ledger as it was read or written just now.
-    pub(super) fn note(&mut self, ledger: &Ledger) {
-        self.overseer.note(clock::now(), ledger);
-    }
-
     /// Takes in what the Leases say, each since this process first saw it say so.
-    fn learn_leases(&mut self, known: &BTreeMap<String, Vec<Known>>) {
-        for known in known.values().flatten() {
+    fn learn_leases(&mut self, leases: Vec<Known>) {
+        for known in leases {
             let lease = Fact::Lease(known.seen.session.clone(), known.facts());
             self.overseer.learn(known.since, lease);
         }
@@ -117,51 +112,48 @@ impl Sessions {
 }
 
 impl Context {
-    /// Learns what there is to know of the sessions of a Swarm, of the pods `in_pool` and of all that
-    /// the ledger names, and has those revoked that the overseer wants revoked. Returns why the API
-    /// server refuses to revoke some.
+    /// Learns what there is to know of the sessions of a Swarm: of the pods that fill its slots, and of
+    /// all that the ledger or a view names.
     pub(super) async fn learn_sessions(
         &self,
         swarm: &Swarm,
-        terms: &LeaseTerms,
-        in_pool: BTreeSet<String>,
+        pool: &Workload,
+        slots: &Slots,
         sessions: &mut Sessions,
-        ledgers: &dyn LedgerStore,
-    ) -> Result<Vec<String>, StoreError> {
+        stores: &mut Stores,
+    ) -> Result<(), StoreError> {
         let namespace = swarm.namespace().unwrap_or_default();
-        sessions.overseer.set_terms(*terms);
+        sessions.overseer.set_terms(convert::lease_terms(swarm).unwrap_or_default());
         if !sessions.overseer.has_ledger()
-            && let Some((ledger, _)) = ledgers.load().await?
+            && let Some((ledger, _)) = stores.ledgers(self, swarm, pool).load().await?
         {
-            sessions.note(&ledger);
+            sessions.overseer.note(clock::now(), &ledger);
         }
         let viewed = self.views.of_swarm(&namespace, &swarm.name_any());
-        let mut uids = in_pool;
-        let others = sessions.overseer.named().chain(&viewed);
-        uids.extend(others.map(|session| session.pod_uid().to_owned()));
-        let read = || -> BTreeMap<String, Vec<Known>> {
-            let of_pod = |uid: &String| (uid.clone(), self.leases.of_pod(&namespace, uid));
-            uids.iter().map(of_pod).filter(|(_, known)| !known.is_empty()).collect()
-        };
-        let known = read();
+        let named = sessions.overseer.named().chain(&viewed).map(|it| it.pod_uid().to_owned());
+        let in_pool = slots.pods.values().filter_map(|pod| pod.uid());
+        sessions.pods = named.chain(in_pool).collect();
+        sessions.nodes.retain(|uid, _| sessions.pods.contains(uid));
+        let leases = self.leases_of(&namespace, sessions);
         // What nothing names and nobody shows any more needs no proof.
         sessions.overseer.forget(|session| {
-            let mut of_pod = known.get(session.pod_uid()).into_iter().flatten();
-            of_pod.any(|known| known.seen.session == *session) || viewed.contains(session)
+            let is_of = |known: &Known| known.seen.session == *session;
+            leases.iter().any(is_of) || viewed.contains(session)
         });
-        sessions.nodes.retain(|uid, _| uids.contains(uid));
-        sessions.learn_leases(&known);
-        for uid in &uids {
-            self.learn_pod(&namespace, uid, sessions);
+        sessions.learn_leases(leases);
+        for uid in sessions.pods.clone() {
+            self.learn_pod(&namespace, &uid, sessions);
         }
         self.learn_views(&namespace, viewed, sessions);
         if let Some(failed) = self.leases.failed_at() {
             sessions.overseer.learn(failed, Fact::StoreFailed);
         }
-        let refused = self.carry_out_due(&namespace, sessions).await?;
-        // What the requests brought is newer than what was read before them.
-        sessions.learn_leases(&read());
-        Ok(refused)
+        Ok(())
+    }
+
+    /// The Leases of the pods that count.
+    pub(super) fn leases_of(&self, namespace: &str, sessions: &Sessions) -> Vec<Known> {
+        sessions.pods.iter().flat_map(|uid| self.leases.of_pod(namespace, uid)).collect()
     }
 
     /// Learns what the views say of the sessions that are known, and of those that have one.

@@ -8,8 +8,8 @@ use swarm_core::Jobs;
 use swarm_core::ports::StoreError;
 
 use super::cached::{self, Cache};
-use super::context::{Context, Memory};
-use super::watches::Caches;
+use super::caches::Caches;
+use super::context::Context;
 use crate::api::{JobSource, Swarm};
 use crate::ledger::bounded;
 use crate::manifest::{SourceError, jobs_in_namespace};
@@ -34,11 +34,10 @@ impl Context {
     pub(super) async fn jobs(
         &self,
         swarm: &Swarm,
-        memory: &mut Memory,
+        loaded: &mut Loaded,
     ) -> Result<(Option<Jobs>, Option<Verdict>), StoreError> {
         let found = self.caches.sources_of(swarm);
         let seen = Some((found.clone(), swarm.metadata.generation));
-        let loaded = &mut memory.loaded;
         if loaded.seen != seen {
             let namespace = swarm.namespace().unwrap_or_default();
             let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &namespace);

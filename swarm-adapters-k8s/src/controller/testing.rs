@@ -17,12 +17,12 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::cached::Cache;
-use super::context::{Context, SeenSessions, unpoisoned};
+use super::caches::{Caches, Pools};
+use super::context::Context;
+use super::locks::unpoisoned;
 use super::non_statefulset::NonStatefulSet;
-use super::pools::Pools;
-use super::sessions::{Ended, Leases};
-use super::watches::Caches;
-use super::worker_views::Views;
+use super::reconcile::Operator;
+use super::seen::SeenSessions;
 use crate::api::Swarm;
 use crate::metrics::Metrics;
 use crate::rollback::Rollbacks;
@@ -55,6 +55,7 @@ pub(super) struct World {
 /// A context, and the requests that were made through it.
 pub(super) struct Scene {
     pub(super) context: Arc<Context>,
+    pub(super) operator: Arc<Operator>,
     asked: Arc<Mutex<Vec<Asked>>>,
 }
 
@@ -96,17 +97,15 @@ impl World {
             sources: Cache::holding([]),
             rollbacks: Rollbacks::default(),
         };
-        let seen = SeenSessions {
-            leases: Leases::default(),
-            views: Views::default(),
-            ended: Ended::default(),
-        };
+        let seen = SeenSessions::default();
         let reporter = Reporter { controller: "test".into(), instance: None };
         let recorder = Recorder::new(client.clone(), reporter);
         let metrics = Metrics::register(&mut Registry::default());
         let context =
             Context::new(client, caches, recorder, metrics, seen, watch::Sender::new(true));
-        Scene { context: Arc::new(context), asked }
+        let context = Arc::new(context);
+        let operator = Arc::new(Operator::new(context.clone()));
+        Scene { context, operator, asked }
     }
 }
 

@@ -1,5 +1,5 @@
-//! The watches of the operator: the caches that they fill, and which of their changes cause a turn
-//! of which Swarm. What a turn does is not known here.
+//! The watches of the operator: they fill the caches, and their changes cause turns of the Swarms that
+//! they concern. What a turn does is not known here.
 
 use std::sync::Arc;
 
@@ -8,87 +8,21 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::core::PartialObjectMeta;
 use kube::runtime::controller::Controller;
-use kube::runtime::reflector::store::WriterDropped;
-use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{Predicate, PredicateConfig, WatchStreamExt, predicates, watcher};
 use kube::{Client, ResourceExt};
 
-use super::cached::{Cache, Changes, cached};
-use super::context::Context;
+use super::cached::{Changes, cached};
+use super::caches::{Caches, Pools};
 use super::node_health::{self, LedgerMeta, NamespaceMeta};
 use super::non_statefulset;
-use super::pools::{Pools, with_pool};
+use super::pools::with_pool;
+use super::seen::Ended;
 use super::{STATEFUL_PODS, Scope, sources};
 use crate::api::Swarm;
 use crate::rollback::Rollbacks;
 use crate::view::{OWNER_ANNOTATION, VIEW_LABEL};
 use crate::workload::Kind;
-
-/// The caches that watches keep.
-pub(super) struct Caches {
-    pub(super) swarms: Cache<Swarm>,
-    pub(super) pools: Pools,
-    /// The pods of StatefulSets.
-    pub(super) pods: Cache<Pod>,
-    pub(super) views: Cache<ConfigMap>,
-    /// Namespaces by name only, where the operator serves them all: those that are going matter.
-    pub(super) namespaces: Store<NamespaceMeta>,
-    /// Nodes by name and taints, where the operator serves all namespaces: those that are lost matter.
-    pub(super) nodes: Store<Node>,
-    /// Ledgers by name and version only: which there are, and which were written by somebody else.
-    pub(super) ledgers: Store<LedgerMeta>,
-    /// All ConfigMaps, by name, labels and version only.
-    pub(super) sources: Cache<PartialObjectMeta<ConfigMap>>,
-    /// Rollbacks of the store that all of them are of.
-    pub(super) rollbacks: Rollbacks,
-}
-
-impl Caches {
-    /// Returns when every cache has its first complete state whose absences are taken for true. For
-    /// that of the Swarms the controller itself waits.
-    ///
-    /// To be awaited by one task only: a second waiter would take the place of the first, which
-    /// would then never wake.
-    pub(super) async fn wait_until_filled(&self) -> Result<(), WriterDropped> {
-        self.pools.sets.store.wait_until_ready().await?;
-        self.pods.store.wait_until_ready().await?;
-        self.views.store.wait_until_ready().await?;
-        self.sources.store.wait_until_ready().await
-    }
-
-    /// Whether the `ConfigMap` that `swarm` names holds a view.
-    pub(super) fn has_view_of(&self, swarm: &Swarm) -> bool {
-        let namespace = swarm.namespace().unwrap_or_default();
-        self.views.get(&namespace, &swarm.view_config_map()).is_some()
-    }
-
-    /// Whether the namespace of `swarm` is known to be on its way out.
-    pub(super) fn is_going(&self, swarm: &Swarm) -> bool {
-        let namespace =
-            self.namespaces.get(&ObjectRef::new(&swarm.namespace().unwrap_or_default()));
-        namespace.is_some_and(|namespace| namespace.metadata.deletion_timestamp.is_some())
-    }
-
-    /// The Swarms one of whose workers runs on `node`. O(pods): nodes change rarely.
-    fn with_worker_on(&self, node: &Node) -> Vec<ObjectRef<Swarm>> {
-        let runs_there = |pod: &Arc<Pod>| {
-            pod.spec.as_ref().is_some_and(|spec| spec.node_name == node.metadata.name)
-        };
-        let pods = [&self.pods.store, &self.pools.non_statefulset.pods.store];
-        let pods = pods.into_iter().flat_map(Store::state).filter(runs_there);
-        pods.flat_map(|pod| self.pools.of_pod(&self.swarms, &pod)).collect()
-    }
-
-    /// The Swarms in `namespace` if that is terminating.
-    fn in_terminating(&self, namespace: &NamespaceMeta) -> Vec<ObjectRef<Swarm>> {
-        if namespace.metadata.deletion_timestamp.is_none() {
-            return Vec::new();
-        }
-        let swarms = self.swarms.store.state().into_iter();
-        let there = swarms.filter(|swarm| swarm.namespace() == namespace.metadata.name);
-        there.map(|swarm| ObjectRef::from_obj(&*swarm)).collect()
-    }
-}
 
 /// The changes that the watches show. Nothing is requested before they are polled.
 pub(super) struct Streams {
@@ -151,12 +85,13 @@ impl Streams {
     pub(super) fn trigger(
         self,
         controller: Controller<Swarm>,
-        context: &Context,
+        caches: &Arc<Caches>,
+        ended: Ended,
     ) -> Controller<Swarm> {
-        let caches = || Arc::clone(&context.caches);
+        let caches = || Arc::clone(caches);
         let (of_set, of_deployment, of_replica_set) = (caches(), caches(), caches());
         let (of_pod, of_node, of_namespace) = (caches(), caches(), caches());
-        let (of_ledger, of_source, ended) = (caches(), caches(), context.ended.clone());
+        let (of_ledger, of_source) = (caches(), caches());
         let others = self.non_statefulset;
         let pods = stream::select(self.pods, others.pods);
         let pods = pods.inspect_ok(move |pod| ended.note(pod));

@@ -12,7 +12,8 @@ use serde_json::json;
 use swarm_core::ports::StoreError;
 use tokio::time::Instant;
 
-use super::{Context, Live, Memory, Told};
+use super::super::live::Live;
+use super::{Context, KnownPods, Told};
 use crate::api::RefreshMode;
 use crate::ledger::bounded;
 use crate::metrics::RefreshLabels;
@@ -40,14 +41,14 @@ impl Context {
         mode: RefreshMode,
         live: &[Live],
         plan: &Refresh,
-        memory: &mut Memory,
+        pods: &mut KnownPods,
     ) -> Result<Option<Duration>, StoreError> {
         if plan.replace.is_empty() {
             // While all that may be unavailable are, nothing is known of the budget.
-            memory.blocked.take_if(|_| !plan.is_full);
+            pods.blocked.take_if(|_| !plan.is_full);
             return Ok(None);
         }
-        let blocked = memory.blocked.as_ref();
+        let blocked = pods.blocked.as_ref();
         let left = blocked.map(|(at, _)| BLOCKED_FOR.saturating_sub(at.elapsed()));
         if let Some(left) = left.filter(|left| !left.is_zero()) {
             return Ok(Some(left));
@@ -64,11 +65,11 @@ impl Context {
             };
             self.metrics.refreshes.get_or_create(&RefreshLabels { result }).inc();
             if let Outcome::Blocked(why) = outcome {
-                memory.blocked = Some((Instant::now(), why));
+                pods.blocked = Some((Instant::now(), why));
                 return Ok(Some(BLOCKED_FOR));
             }
-            memory.blocked = None;
-            memory.told.entry(it.uid.clone()).or_default().is_replaced = true;
+            pods.blocked = None;
+            pods.told.entry(it.uid.clone()).or_default().is_replaced = true;
             tracing::info!(pod = it.pod.name_any(), result, "pod replaced, to read its new jobs");
         }
         Ok(None)

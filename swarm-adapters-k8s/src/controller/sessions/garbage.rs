@@ -13,15 +13,14 @@ use swarm_core::ports::StoreError;
 
 use super::super::clock;
 use super::super::context::Context;
-use super::super::orphans::Kept;
+use super::super::seen::Known;
 use super::Sessions;
-use super::leases::Known;
 use crate::api::{Swarm, WorkerView};
 use crate::ledger::bounded;
 use crate::status::{Refusals, RefusedRequest};
 
-/// How often Leases are looked for whose pods are gone.
-const SWEEP: Duration = Duration::from_secs(30);
+/// How long a Lease has to be left before the sweep deletes it.
+const LEFT_FOR: Duration = Duration::from_secs(30);
 /// The most surplus Leases that one sweep deletes.
 const SURPLUS_AT_ONCE: usize = 256;
 /// The most objects that one turn removes: it is housekeeping, and others wait.
@@ -101,37 +100,26 @@ impl Context {
         is_gone(bounded(format!("Lease `{name}`"), removed).await)
     }
 
-    /// Removes, again and again, the Leases of pods that are gone and of which no Swarm knows, and the
-    /// ledgers of Swarms that are gone; and forgets the Swarms that vanished.
-    pub(in crate::controller) async fn sweep(&self) {
-        self.wait_until_filled().await;
-        let mut ticks = tokio::time::interval(SWEEP);
-        let mut kept = Kept::new();
-        loop {
-            ticks.tick().await;
-            self.forget_vanished();
-            self.sweep_ledgers(&mut kept).await;
-            self.sweep_surplus().await;
-            let now = clock::now();
-            for (namespace, known) in self.leases.all() {
-                let session = &known.seen.session;
-                let is_left = SWEEP < now.since(known.since)
-                    && self.is_left(&namespace, session)
-                    && !self.caches.has_pod(&namespace, session.pod_uid())
-                    && !self.views.is_there(&namespace, &session.to_string());
-                if is_left && let Err(error) = self.remove(&namespace, session, Some(&known)).await
-                {
-                    if matches!(error, StoreError::Refused { .. }) {
-                        self.count_refused(RefusedRequest::Cleanup);
-                    }
-                    tracing::warn!(%session, %error, "a Lease that is left was not removed");
+    /// Removes the Leases of pods that are gone and of which no Swarm knows, and those that are too
+    /// many for their pods.
+    pub(in crate::controller) async fn sweep_leases(&self) {
+        self.sweep_surplus().await;
+        let now = clock::now();
+        for (namespace, known) in self.leases.all() {
+            let session = &known.seen.session;
+            let is_left = LEFT_FOR < now.since(known.since)
+                && self.is_left(&namespace, session)
+                && !self.caches.has_pod(&namespace, session.pod_uid())
+                && !self.views.is_there(&namespace, &session.to_string());
+            if is_left && let Err(error) = self.remove(&namespace, session, Some(&known)).await {
+                if matches!(error, StoreError::Refused { .. }) {
+                    self.count_refused(RefusedRequest::Cleanup);
                 }
+                tracing::warn!(%session, %error, "a Lease that is left was not removed");
             }
         }
     }
-}
 
-impl Context {
     /// Deletes Leases that are too many for their pods, a bounded number at a time.
     async fn sweep_surplus(&self) {
         for (namespace, name, uid) in self.leases.surplus().into_iter().take(SURPLUS_AT_ONCE) {

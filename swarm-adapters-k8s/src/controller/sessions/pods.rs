@@ -8,13 +8,12 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use swarm_core::overseer::{Containers, Fact, PodFacts};
 
 use super::super::cached::with_uid;
+use super::super::caches::Caches;
 use super::super::clock;
 use super::super::context::Context;
 use super::super::node_health::{NodeState, is_out_of_service};
-use super::super::watches::Caches;
+use super::super::seen::{Named, has_terminated};
 use super::Sessions;
-use super::ended::has_terminated;
-use super::leases::Named;
 use crate::api::Swarm;
 use crate::observe::is_terminal;
 

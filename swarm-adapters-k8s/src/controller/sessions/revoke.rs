@@ -2,21 +2,22 @@
 
 use futures::StreamExt;
 use k8s_openapi::api::coordination::v1::Lease as Object;
-use kube::Api;
 use kube::api::{Patch, PatchParams};
+use kube::{Api, ResourceExt};
 use swarm_core::handover::{LeaseVersion, SessionId};
 use swarm_core::overseer::{Answer, Effect, Fact, Overseer};
 use swarm_core::ports::StoreError;
 
 use super::super::clock;
 use super::super::context::Context;
+use super::super::seen::Known;
 use super::Sessions;
-use super::leases::Known;
+use crate::api::Swarm;
 use crate::ledger::bounded;
 use crate::observe::unix_time_us;
 use crate::rollback::Epoch;
 use crate::session::revocation;
-use crate::status::RefusedRequest;
+use crate::status::{Refusals, RefusedRequest};
 use crate::version;
 
 /// How many requests are under way at a time.
@@ -24,12 +25,14 @@ const AT_A_TIME: usize = 16;
 
 impl Context {
     /// Carries out what the overseer wants done: looks for Leases that no watch shows, and revokes
-    /// those of silent sessions. Returns why the API server refuses to revoke some.
-    pub(super) async fn carry_out_due(
+    /// those of silent sessions.
+    pub(in crate::controller) async fn revoke_due(
         &self,
-        namespace: &str,
+        swarm: &Swarm,
         sessions: &mut Sessions,
-    ) -> Result<Vec<String>, StoreError> {
+        refusals: &mut Refusals,
+    ) -> Result<(), StoreError> {
+        let namespace = &*swarm.namespace().unwrap_or_default();
         let is_shown = |session: &SessionId| self.leases.get(namespace, session).is_some();
         let (mut missing, mut silent) = (Vec::new(), Vec::new());
         for effect in sessions.overseer.due(clock::now(), unix_time_us(), is_shown) {
@@ -38,8 +41,15 @@ impl Context {
                 Effect::Revoke(session, version) => silent.push((session, version)),
             }
         }
+        // A Lease that is missing is a proof, one that was found is none: it is learned first.
         self.look_up(namespace, missing, &mut sessions.overseer).await?;
-        Ok(self.revoke_silent(namespace, silent, &mut sessions.overseer).await)
+        for reason in self.revoke_silent(namespace, silent, &mut sessions.overseer).await {
+            refusals.add(RefusedRequest::Revocation, reason);
+        }
+        // What the requests brought is newer than what was read before them.
+        let leases = self.leases_of(namespace, sessions);
+        sessions.learn_leases(leases);
+        Ok(())
     }
 
     /// Revokes Leases; returns why the API server refuses that for some.

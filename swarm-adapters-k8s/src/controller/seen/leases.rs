@@ -36,7 +36,7 @@ pub(in crate::controller) struct Known {
 
 impl Known {
     /// What the overseer learns of it.
-    pub(super) fn facts(&self) -> LeaseFacts {
+    pub(in crate::controller) fn facts(&self) -> LeaseFacts {
         let SeenLease { lease, duration, former, .. } = self.seen.clone();
         LeaseFacts { lease, duration, began: self.began, former }
     }
@@ -75,7 +75,7 @@ struct State {
 
 /// The most Leases of one pod that are read: one for each start of its containers that is not over
 /// for the operator yet. An admission policy cannot count them.
-pub(super) const LEASES_PER_POD_MAX: usize = 16;
+const LEASES_PER_POD_MAX: usize = 16;
 
 /// Leases by namespace and UID of the pod, then by session.
 type Book = BTreeMap<(String, String), BTreeMap<SessionId, Known>>;
@@ -122,7 +122,7 @@ impl Leases {
 
     /// When the first of `sessions` is silent, which are given with how long they may be; `None` if
     /// one of them has no Lease, or there are none.
-    pub(super) fn first_silent_at(
+    pub(in crate::controller) fn first_silent_at(
         &self,
         namespace: &str,
         sessions: &[(SessionId, Duration)],
@@ -154,7 +154,7 @@ impl Leases {
     }
 
     /// The Leases that are too many for their pods, as namespace, name and UID.
-    pub(super) fn surplus(&self) -> Vec<(String, String, String)> {
+    pub(in crate::controller) fn surplus(&self) -> Vec<(String, String, String)> {
         let state = self.state();
         let each = state.surplus.iter();
         each.map(|((namespace, name), uid)| (namespace.clone(), name.clone(), uid.clone()))
@@ -162,7 +162,7 @@ impl Leases {
     }
 
     /// Takes in that a Lease that was too many is deleted.
-    pub(super) fn note_swept(&self, namespace: &str, name: &str) {
+    pub(in crate::controller) fn note_swept(&self, namespace: &str, name: &str) {
         self.state().surplus.remove(&(namespace.to_owned(), name.to_owned()));
     }
 
@@ -180,7 +180,7 @@ impl Leases {
         self.0.state()
     }
 
-    pub(super) fn note(&self, event: Event<Object>, now: Moment) -> Vec<Named> {
+    pub(in crate::controller) fn note(&self, event: Event<Object>, now: Moment) -> Vec<Named> {
         let mut guard = self.state();
         let state = &mut *guard;
         match event {
@@ -343,11 +343,11 @@ fn differences(before: &Book, after: &Book) -> Vec<Named> {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(in crate::controller) mod tests {
     use super::*;
     use serde_json::json;
 
-    pub(in super::super) fn lease(nonce: u64, version: u64, told: &str) -> Object {
+    pub(in crate::controller) fn lease(nonce: u64, version: u64, told: &str) -> Object {
         let session = SessionId::new("pod", nonce).to_string();
         let annotations = json!({session::ACK_ANNOTATION: told});
         serde_json::from_value(json!({
@@ -361,14 +361,14 @@ pub(super) mod tests {
         .unwrap()
     }
 
-    pub(in super::super) const TOLD: &str = r#"{"write":1,"durationMs":20000}"#;
+    pub(in crate::controller) const TOLD: &str = r#"{"write":1,"durationMs":20000}"#;
     const ACKED: &str = r#"{"write":2,"durationMs":20000,"incarnation":1,"revision":7}"#;
 
-    pub(in super::super) fn at(secs: u64) -> Moment {
+    pub(in crate::controller) fn at(secs: u64) -> Moment {
         Moment(Duration::from_secs(secs))
     }
 
-    pub(in super::super) fn filled(objects: impl IntoIterator<Item = Object>) -> Leases {
+    pub(in crate::controller) fn filled(objects: impl IntoIterator<Item = Object>) -> Leases {
         let leases = Leases::default();
         leases.note(Event::Init, at(0));
         for object in objects {

@@ -18,15 +18,15 @@ use crate::rollback::Rollbacks;
 use crate::{version, watch};
 
 /// Names the Swarm that a view belongs to.
-pub(super) const SWARM_LABEL: &str = "swarm.k8slab.info/swarm";
+pub(in crate::controller) const SWARM_LABEL: &str = "swarm.k8slab.info/swarm";
 /// What a view says, in short: [`ViewMark`].
-pub(super) const CONTENT_ANNOTATION: &str = "swarm.k8slab.info/content";
+pub(in crate::controller) const CONTENT_ANNOTATION: &str = "swarm.k8slab.info/content";
 
 /// A view without what it holds.
 pub(in crate::controller) type ViewMeta = PartialObjectMeta<WorkerView>;
 
 /// A mark as the annotation of a view has it.
-pub(super) fn to_text(mark: ViewMark) -> String {
+pub(in crate::controller) fn to_text(mark: ViewMark) -> String {
     format!("{}.{}.{:016x}", mark.incarnation, mark.revision, mark.digest)
 }
 
@@ -141,14 +141,19 @@ impl Views {
     }
 
     /// A view is about to be written.
-    pub(super) fn writing(&self, namespace: &str, name: &str, content: ViewMark) {
+    pub(in crate::controller) fn writing(&self, namespace: &str, name: &str, content: ViewMark) {
         let written = Written { content, version: None, gone: None };
         self.state().written.insert(key(namespace, name), written);
     }
 
     /// A view was written, which made `version`; `None` if that failed or is not known. Returns
     /// whether it stands as it was written.
-    pub(super) fn wrote(&self, namespace: &str, name: &str, version: Option<u64>) -> bool {
+    pub(in crate::controller) fn wrote(
+        &self,
+        namespace: &str,
+        name: &str,
+        version: Option<u64>,
+    ) -> bool {
         let (mut state, key) = (self.state(), key(namespace, name));
         let State { there, written, .. } = &mut *state;
         let Some(ours) = written.get_mut(&key) else { return false };

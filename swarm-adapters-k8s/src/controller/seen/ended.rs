@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::ResourceExt;
 
-use super::super::context::unpoisoned;
+use super::super::locks::unpoisoned;
 
 /// How many are remembered. One that is forgotten only costs time: its Lease is waited out.
 const REMEMBERED: usize = 20_000;

@@ -14,14 +14,14 @@ use swarm_core::handover::{Moment, SessionId};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use super::super::clock;
-use super::super::context::unpoisoned;
-use super::Leases;
+use super::clock;
+use super::locks::unpoisoned;
+use super::seen::Leases;
 use crate::api::Swarm;
 
 /// The sessions of a pool at rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::controller) struct Alarm {
+pub(super) struct Alarm {
     /// When the first of them would be silent, if it renewed no more.
     pub(super) at: Moment,
     /// Each with how long it may go without a renewal.
@@ -33,7 +33,7 @@ type Key = (String, String);
 
 /// The alarms of all pools. Its clones share one state.
 #[derive(Clone, Default)]
-pub(in crate::controller) struct Alarms(Arc<Shared>);
+pub(super) struct Alarms(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
@@ -50,7 +50,7 @@ struct State {
 
 impl Alarms {
     /// Sets the alarm of a Swarm, in place of the one that was set before; `None` for no alarm.
-    pub(in crate::controller) fn set(&self, namespace: &str, name: &str, alarm: Option<Alarm>) {
+    pub(super) fn set(&self, namespace: &str, name: &str, alarm: Option<Alarm>) {
         let key = (namespace.to_owned(), name.to_owned());
         let mut state = self.state();
         state.remove(&key);
@@ -64,7 +64,7 @@ impl Alarms {
     }
 
     /// Drops the alarms of all Swarms that `keep` does not know.
-    pub(in crate::controller) fn retain(&self, keep: impl Fn(&str, &str) -> bool) {
+    pub(super) fn retain(&self, keep: impl Fn(&str, &str) -> bool) {
         let mut state = self.state();
         let gone = state.of_swarm.keys().filter(|(namespace, name)| !keep(namespace, name));
         for key in gone.cloned().collect::<Vec<_>>() {
@@ -73,7 +73,7 @@ impl Alarms {
     }
 
     /// The Swarms whose alarms ring, each once, for as long as the stream is polled.
-    pub(in crate::controller) fn follow(
+    pub(super) fn follow(
         &self,
         leases: &Leases,
     ) -> impl Stream<Item = ObjectRef<Swarm>> + Send + use<> {
@@ -134,7 +134,7 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use super::super::leases::tests::{TOLD, at, filled, lease};
+    use super::super::seen::tests::{TOLD, at, filled, lease};
     use super::*;
     use kube::runtime::watcher::Event;
 

@@ -15,8 +15,8 @@ use swarm_core::{Ledger, ViewEntry};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use super::super::context::unpoisoned;
-use super::{Live, started_with};
+use super::live::{Live, started_with};
+use super::locks::unpoisoned;
 use crate::answer::{Answer, ask, pause};
 use crate::api::{Swarm, VersionEndpoint};
 
@@ -27,7 +27,7 @@ const ASK_AGAIN: Duration = Duration::from_mins(5);
 
 /// The questions of one operator. Its clones share one state.
 #[derive(Clone, Default)]
-pub(in crate::controller) struct Questions(Arc<Shared>);
+pub(super) struct Questions(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
@@ -86,15 +86,13 @@ impl Questions {
     }
 
     /// Asks the workers of a Swarm nothing more.
-    pub(in crate::controller) fn forget(&self, namespace: &str, name: &str) {
+    pub(super) fn forget(&self, namespace: &str, name: &str) {
         self.state().forget(&(namespace.to_owned(), name.to_owned()));
     }
 
     /// Asks, for as long as the stream is polled, which gives the Swarms of workers whose answers
     /// are news.
-    pub(in crate::controller) fn follow(
-        &self,
-    ) -> impl Stream<Item = ObjectRef<Swarm>> + Send + use<> {
+    pub(super) fn follow(&self) -> impl Stream<Item = ObjectRef<Swarm>> + Send + use<> {
         let due = stream::unfold(self.clone(), async |questions| {
             let due = questions.next().await;
             Some((due, questions))

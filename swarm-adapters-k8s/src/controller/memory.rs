@@ -1,0 +1,108 @@
+//! What this process remembers of each Swarm from one turn to the next: one small state per concern,
+//! each in the file of that concern. All of it can be lost, which only costs time.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::locks::unpoisoned;
+use super::publications::Publications;
+use super::refresh::KnownPods;
+use super::report::Reports;
+use super::scaling::Scaling;
+use super::sessions::Sessions;
+use super::sources::Loaded;
+use super::stores::Stores;
+use crate::metrics::{Counted, Metrics};
+use crate::observe::Sightings;
+use crate::rollback::Epoch;
+
+/// What this process remembers of one Swarm.
+pub(super) struct Memory {
+    /// Of which epoch of the store it is.
+    pub(super) epoch: Epoch,
+    pub(super) stores: Stores,
+    pub(super) sightings: Sightings,
+    pub(super) sessions: Sessions,
+    /// How many sessions and releases of it are counted among all.
+    pub(super) counted: Counted,
+    pub(super) loaded: Loaded,
+    pub(super) publications: Publications,
+    pub(super) pods: KnownPods,
+    pub(super) scaling: Scaling,
+    pub(super) reports: Reports,
+    /// Since when the workers of a deleted Swarm are asked to stop.
+    pub(super) releasing: Option<Instant>,
+}
+
+impl Memory {
+    pub(super) fn new(epoch: Epoch, metrics: &Metrics) -> Self {
+        let now = Instant::now();
+        Self {
+            epoch,
+            stores: Stores::default(),
+            sightings: Sightings::new(now),
+            sessions: Sessions::default(),
+            counted: Counted::of(metrics),
+            loaded: Loaded::default(),
+            publications: Publications::since(now),
+            pods: KnownPods::default(),
+            scaling: Scaling::default(),
+            reports: Reports::default(),
+            releasing: None,
+        }
+    }
+
+    /// Forgets what was remembered of the store before its last rollback; returns whether there was
+    /// one. What is known of sessions stays: it says how far the ledger was.
+    pub(super) fn forget_undone(&mut self, epoch: Epoch) -> bool {
+        if std::mem::replace(&mut self.epoch, epoch) == epoch {
+            return false;
+        }
+        self.stores = Stores::default();
+        self.pods = KnownPods::default();
+        self.scaling.forget_undone();
+        self.reports.forget_status();
+        true
+    }
+}
+
+/// The memories of all Swarms by their UIDs, and how often their turns failed in a row.
+#[derive(Default)]
+pub(super) struct Memories {
+    of_swarm: std::sync::Mutex<HashMap<String, Arc<Mutex<Memory>>>>,
+    failures: std::sync::Mutex<HashMap<String, u32>>,
+}
+
+impl Memories {
+    /// The memory of the Swarm with this UID; a `fresh` one if there is none.
+    pub(super) fn of(&self, uid: String, fresh: impl FnOnce() -> Memory) -> Arc<Mutex<Memory>> {
+        let mut memories = unpoisoned(&self.of_swarm);
+        memories.entry(uid).or_insert_with(|| Arc::new(Mutex::new(fresh()))).clone()
+    }
+
+    /// Drops everything about the Swarms that `exists` does not know.
+    pub(super) fn retain(&self, exists: impl Fn(&str) -> bool) {
+        unpoisoned(&self.of_swarm).retain(|uid, _| exists(uid));
+        unpoisoned(&self.failures).retain(|uid, _| exists(uid));
+    }
+
+    pub(super) fn forget(&self, uid: &str) {
+        unpoisoned(&self.of_swarm).remove(uid);
+        self.forget_failures(uid);
+    }
+
+    /// Counts a failed turn; returns how many failed in a row before.
+    pub(super) fn count_failure(&self, uid: String) -> u32 {
+        let mut failures = unpoisoned(&self.failures);
+        let count = failures.entry(uid).or_default();
+        *count = count.saturating_add(1);
+        *count - 1
+    }
+
+    pub(super) fn forget_failures(&self, uid: &str) {
+        unpoisoned(&self.failures).remove(uid);
+    }
+}

@@ -1,0 +1,254 @@
+//! Reports what turns came to: the status, and Events where it changed. Nothing of it is read back for
+//! a decision.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use kube::api::{Api, Patch, PatchParams};
+use kube::runtime::controller::Action;
+use kube::runtime::events::{Event, EventType};
+use kube::{Resource, ResourceExt};
+use serde_json::json;
+use swarm_core::ports::StoreError;
+use swarm_core::{Desired, Observed, Turn, Waiting};
+
+use super::alarms::Alarm;
+use super::context::Context;
+use crate::api::{API_VERSION, FIELD_MANAGER, Swarm, SwarmStatus};
+use crate::ledger::{REQUEST_TIMEOUT, bounded};
+use crate::rollback::Epoch;
+use crate::status::{
+    self, NOT_READY_TOO_LONG, NotReadyTooLong, Reason, Refreshed, Refusals, RefusedRequest,
+    SessionReport, TurnSummary, Verdict,
+};
+use crate::version;
+use crate::workload::Workload;
+
+/// How long a refusal stands before it is looked at again: what refused may have gone unseen.
+pub(super) const REFUSED_AGAIN: Duration = Duration::from_secs(30);
+
+/// What was reported of one Swarm.
+#[derive(Default)]
+pub(super) struct Reports {
+    /// The status as it was last written, while the cache may lag behind.
+    status: Option<SwarmStatus>,
+    /// The workers that were reported to be not ready for too long.
+    not_ready: BTreeSet<String>,
+    /// The jobs that were reported to be kept away from workers.
+    quarantined: BTreeSet<String>,
+}
+
+impl Reports {
+    /// Somebody else may have written the status.
+    pub(super) fn forget_status(&mut self) {
+        self.status = None;
+    }
+}
+
+/// What a turn came to, for the status.
+pub(super) enum Outcome {
+    Done(Box<Done>),
+    Refused(Verdict),
+}
+
+/// A turn that was carried out.
+pub(super) struct Done {
+    pub(super) turn: Turn,
+    pub(super) desired: Desired,
+    pub(super) observed: Observed,
+    pub(super) pool: Workload,
+    pub(super) refreshed: Refreshed,
+    pub(super) sessions: SessionReport,
+    /// What was refused while the turn went on.
+    pub(super) refusals: Refusals,
+    pub(super) next: Option<Duration>,
+    pub(super) alarm: Option<Alarm>,
+    /// What there is to say of somebody who scales against the Swarm.
+    pub(super) contest: Option<Verdict>,
+    /// What is wrong with the newest list of jobs, so that an older one was used.
+    pub(super) complaint: Option<Verdict>,
+}
+
+impl Done {
+    fn summary(&self) -> TurnSummary<'_> {
+        let Self { turn, desired, observed, pool, refreshed, sessions, refusals, .. } = self;
+        let decision = &turn.decision;
+        TurnSummary { decision, desired, observed, pool, refreshed, sessions, refusals }
+    }
+}
+
+impl Context {
+    /// Reports what a turn came to.
+    pub(super) async fn report_turn(
+        &self,
+        swarm: &Swarm,
+        outcome: &Outcome,
+        reports: &mut Reports,
+        seen_in: Epoch,
+    ) -> Result<(), StoreError> {
+        let before = reports.status.as_ref().or(swarm.status.as_ref());
+        let generation = swarm.metadata.generation;
+        let (status, verdict) = match outcome {
+            Outcome::Done(done) => {
+                let Done { complaint, refreshed, turn: Turn { decision, .. }, .. } = &**done;
+                let is_unclear = decision.waiting == Some(Waiting::Gathering)
+                    || (refreshed.is_under_way() && before.is_some());
+                if is_unclear && complaint.is_none() {
+                    // The plan is not carried out yet; until then the last status is true.
+                    return Ok(());
+                }
+                let facts = done.summary();
+                let verdict = match complaint.clone() {
+                    Some(complaint) => complaint,
+                    None => match Verdict::of(&facts) {
+                        of if matches!(of.reason, Reason::Settled | Reason::Scaling) => {
+                            done.contest.clone().unwrap_or(of)
+                        }
+                        of => of,
+                    },
+                };
+                (status::after_turn(generation, before, &facts, &verdict), verdict)
+            }
+            Outcome::Refused(verdict) => {
+                (status::after_refusal(generation, before, verdict), verdict.clone())
+            }
+        };
+        self.report(swarm, status, verdict, reports, seen_in).await?;
+        if let Outcome::Done(done) = outcome {
+            self.report_quarantined(swarm, &done.sessions.quarantined, reports).await;
+            self.report_not_ready(swarm, done, reports).await;
+        }
+        Ok(())
+    }
+
+    /// Reports why a turn was not carried out; the counts of the last good one stay.
+    pub(super) async fn report_refusal(
+        &self,
+        swarm: &Swarm,
+        verdict: Verdict,
+        reports: &mut Reports,
+        seen_in: Epoch,
+    ) -> Result<Action, StoreError> {
+        let before = reports.status.as_ref().or(swarm.status.as_ref());
+        let status = status::after_refusal(swarm.metadata.generation, before, &verdict);
+        self.report(swarm, status, verdict, reports, seen_in).await?;
+        Ok(Action::requeue(REFUSED_AGAIN))
+    }
+
+    /// Writes a status if it says anything new, and an Event when the reason changed.
+    async fn report(
+        &self,
+        swarm: &Swarm,
+        status: SwarmStatus,
+        verdict: Verdict,
+        reports: &mut Reports,
+        seen_in: Epoch,
+    ) -> Result<(), StoreError> {
+        let before = reports.status.as_ref().or(swarm.status.as_ref());
+        if before == Some(&status) {
+            return Ok(());
+        }
+        match self.write_status(swarm, &status, seen_in).await {
+            Ok(()) => {}
+            Err(StoreError::Refused { reason: refused, .. }) => {
+                self.count_refused(RefusedRequest::Status);
+                let (name, reason) = (swarm.name_any(), verdict.reason.as_str());
+                tracing::warn!(swarm = name, refused, reason, verdict.message, "no status");
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        }
+        if status::ready_reason(before) != Some(verdict.reason.as_str()) {
+            let Verdict { reason, message } = verdict;
+            let type_ = if reason.is_warning() { EventType::Warning } else { EventType::Normal };
+            self.publish_event(swarm, type_, reason.as_str(), message).await;
+        } else if let Some(refused) = status::refused_writes(&status)
+            && before.and_then(status::refused_writes).is_none()
+        {
+            let note = refused.to_owned();
+            self.publish_event(swarm, EventType::Warning, "WriteRefused", note).await;
+        }
+        reports.status = Some(status);
+        Ok(())
+    }
+
+    /// An Event about workers that have not been ready for too long since the last turn.
+    async fn report_not_ready(&self, swarm: &Swarm, done: &Done, reports: &mut Reports) {
+        if done.turn.decision.waiting.is_some() {
+            return;
+        }
+        let found = NotReadyTooLong::of(&done.summary());
+        let (workers, message) = found.map(|it| (it.workers, it.message)).unwrap_or_default();
+        let before = std::mem::replace(&mut reports.not_ready, workers.iter().cloned().collect());
+        if workers.iter().any(|worker| !before.contains(worker)) {
+            self.publish_event(swarm, EventType::Warning, NOT_READY_TOO_LONG, message).await;
+        }
+    }
+
+    /// An Event about jobs that are kept away from workers since the last turn.
+    async fn report_quarantined(&self, swarm: &Swarm, jobs: &[String], reports: &mut Reports) {
+        let is_new = |job: &&String| !reports.quarantined.contains(*job);
+        let new: Vec<_> = jobs.iter().filter(is_new).map(String::as_str).collect();
+        if !new.is_empty() {
+            let note = format!(
+                "these jobs crashed several workers and wait before they are tried again: {}",
+                status::shortened(&new)
+            );
+            self.publish_event(swarm, EventType::Warning, "JobsQuarantined", note).await;
+        }
+        reports.quarantined = jobs.iter().cloned().collect();
+    }
+
+    async fn write_status(
+        &self,
+        swarm: &Swarm,
+        status: &SwarmStatus,
+        seen_in: Epoch,
+    ) -> Result<(), StoreError> {
+        let name = swarm.name_any();
+        let api: Api<Swarm> =
+            Api::namespaced(self.client.clone(), &swarm.namespace().unwrap_or_default());
+        let patch = Patch::Apply(json!({
+            "apiVersion": API_VERSION,
+            "kind": "Swarm",
+            // Without the UID a Swarm that was deleted meanwhile would be made anew.
+            "metadata": {"name": name, "uid": swarm.uid()},
+            "status": status,
+        }));
+        let params = PatchParams::apply(FIELD_MANAGER).force();
+        let written = api.patch_status(&name, &params, &patch);
+        let written = bounded(format!("status of Swarm `{name}`"), written).await?;
+        let (seen, answered) = (version::of(swarm), version::of(&written));
+        self.caches.rollbacks.compare(seen_in, seen, answered, || format!("Swarm `{name}`"));
+        Ok(())
+    }
+
+    /// Events are for people; one that is lost changes nothing.
+    pub(super) async fn publish_event(
+        &self,
+        swarm: &Swarm,
+        type_: EventType,
+        reason: &str,
+        note: String,
+    ) {
+        let event = Event {
+            type_,
+            reason: reason.into(),
+            note: Some(note),
+            action: "Reconcile".into(),
+            secondary: None,
+        };
+        let swarm = swarm.object_ref(&());
+        let published = self.recorder.publish(&event, &swarm);
+        match tokio::time::timeout(REQUEST_TIMEOUT, published).await {
+            Ok(Ok(())) => {}
+            // A namespace on its way out takes no more Events.
+            Ok(Err(kube::Error::Api(status))) if status.is_forbidden() => {
+                self.count_refused(RefusedRequest::Event);
+                tracing::info!(reason = status.message, "an Event was refused");
+            }
+            Ok(Err(error)) => tracing::warn!(%error, "an Event was not written"),
+            Err(elapsed) => tracing::warn!(%elapsed, "an Event was not written"),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The stores of one Swarm: its ledger and the view that its plain workers share.
+
+use kube::ResourceExt;
+use kube::runtime::reflector::ObjectRef;
+use swarm_core::ports::Seen;
+
+use super::cached::with_uid;
+use super::context::Context;
+use crate::api::{Claimant, Swarm};
+use crate::ledger::KubeLedgerStore;
+use crate::view::ConfigMapViewStore;
+use crate::workload::Workload;
+
+/// The stores, as far as they were needed.
+#[derive(Default)]
+pub(super) struct Stores {
+    pub(super) ledgers: Option<KubeLedgerStore>,
+    pub(super) views: Option<ConfigMapViewStore>,
+}
+
+impl Stores {
+    /// The ledger of `swarm` on `pool`.
+    pub(super) fn ledgers(
+        &mut self,
+        context: &Context,
+        swarm: &Swarm,
+        pool: &Workload,
+    ) -> &mut KubeLedgerStore {
+        self.ledgers.get_or_insert_with(|| context.ledger_store(swarm, pool))
+    }
+
+    /// The view of the plain workers of `swarm`.
+    pub(super) fn views(&mut self, context: &Context, swarm: &Swarm) -> &mut ConfigMapViewStore {
+        self.views.get_or_insert_with(|| context.view_store(swarm))
+    }
+
+    /// Drops the stores of another pool or view; returns whether the ledger is another one.
+    pub(super) fn drop_others(&mut self, swarm: &Swarm, pool: &Workload) -> bool {
+        self.views.take_if(|views| !views.is_for(swarm));
+        self.ledgers.take_if(|ledgers| pool.uid != ledgers.pool_uid()).is_some()
+    }
+}
+
+impl Context {
+    /// The ledger store for `swarm` on `pool`, claimed under both UIDs.
+    pub(super) fn ledger_store(&self, swarm: &Swarm, pool: &Workload) -> KubeLedgerStore {
+        let claimant = Claimant {
+            kind: "Swarm".into(),
+            name: swarm.name_any(),
+            uid: swarm.uid().unwrap_or_default(),
+        };
+        let swarms = self.caches.swarms.clone();
+        let is_alive = move |uid: &str| !swarms.with(&with_uid(uid)).is_empty();
+        let namespace = swarm.namespace().unwrap_or_default();
+        let (known, within) = (self.caches.ledgers.clone(), namespace.clone());
+        let is_current = move |name: &str, seen: &Seen| {
+            let found = known.get(&ObjectRef::new(name).within(&within));
+            let found = found.and_then(|ledger| ledger.resource_version());
+            let number = |version: &str| version.parse::<u64>().unwrap_or(u64::MAX);
+            // One that is older only lags behind our own write.
+            found.is_some_and(|found| number(&found) <= number(&seen.0))
+        };
+        KubeLedgerStore::new(
+            self.client.clone(),
+            &namespace,
+            claimant,
+            pool.claimant(),
+            Box::new(is_alive),
+            Box::new(is_current),
+        )
+        .noticing(self.caches.rollbacks.clone())
+    }
+
+    /// The view store for `swarm`.
+    pub(super) fn view_store(&self, swarm: &Swarm) -> ConfigMapViewStore {
+        let (swarms, namespace) = (self.caches.swarms.clone(), swarm.namespace());
+        let exists =
+            move |name: &str| swarms.get(namespace.as_deref().unwrap_or_default(), name).is_some();
+        let views = self.caches.views.store.clone();
+        ConfigMapViewStore::new(self.client.clone(), swarm, views, Box::new(exists))
+    }
+}
