@@ -58,8 +58,8 @@ impl WorkerMetrics {
         self.job_restarts.clone()
     }
 
-    /// Records that a view of this version was applied, and how many jobs it started, stopped and left
-    /// running.
+    /// Records that a view of this version was applied, and how many jobs it started, stopped and
+    /// left running.
     pub fn acted(&self, view_version: u64, started: usize, stopped: usize, running: usize) {
         self.view_version.set(view_version.try_into().unwrap_or(i64::MAX));
         self.job_starts.inc_by(started as u64);
@@ -141,11 +141,7 @@ impl PoolMetrics {
         registry.register("job_moves", "Jobs that changed their holder", moves);
         registry.register("jobs", "Jobs, by state", jobs);
         registry.register("workers", "Workers, by state", workers);
-        registry.register(
-            "settled",
-            "1 while every job runs where it should, otherwise 0",
-            settled,
-        );
+        registry.register("settled", "1 while the pool is settled, otherwise 0", settled);
     }
 
     /// Records a turn: `result` is `ok`, `conflict`, `unavailable` or `refused`.
@@ -165,7 +161,7 @@ impl PoolMetrics {
     }
 
     /// Records the state of the pool. Each call has all states, so that none keeps an old count.
-    pub fn stands(
+    pub fn observe_pool(
         &self,
         jobs: &[(&'static str, usize)],
         workers: &[(&'static str, usize)],

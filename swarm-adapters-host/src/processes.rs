@@ -7,8 +7,8 @@
 //!
 //! Each start of a worker is an *instance* with an identity of its own, which the worker and all
 //! processes that it starts have in their environment. When an instance has ended, every process
-//! that still has its identity is killed, and only then is the worker [away](Phase::Away): from then
-//! on, it is certain that nothing of that instance runs.
+//! that still has its identity is killed, and only then is the worker [away](Phase::Away): from
+//! then on, it is certain that nothing of that instance runs.
 //!
 //! A worker that ends without a request is restarted: at once the first time, and after growing
 //! pauses if it keeps ending.
@@ -35,8 +35,8 @@ use leftovers::Records;
 /// How long a worker may take to end before it is killed.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The longest pause before a worker that keeps ending is restarted, and how long an instance has to
-/// run for the pauses to start over.
+/// The longest pause before a worker that keeps ending is restarted, and how long an instance has
+/// to run for the pauses to start over.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 
@@ -46,7 +46,7 @@ pub struct WorkerProcess {
     /// The worker's name.
     pub name: String,
     /// The identity of its current instance; while the worker is away, of its last one.
-    pub life: String,
+    pub instance: String,
     /// Its phase.
     pub phase: Phase,
     /// How often it ended without a request.
@@ -128,12 +128,12 @@ impl Processes {
         self.shared.workers.subscribe()
     }
 
-    /// Starts a worker in `slot`. The call has no effect while the slot is filled, even by a worker that
-    /// is leaving: call again when that worker is gone.
+    /// Starts a worker in `slot`. The call has no effect while the slot is filled, even by a worker
+    /// that is leaving: call again when that worker is gone.
     pub fn start(&mut self, slot: Slot, name: &str) {
         let worker = WorkerProcess {
             name: name.to_owned(),
-            life: String::new(),
+            instance: String::new(),
             phase: Phase::Up,
             deaths: 0,
             last_death: None,
@@ -152,8 +152,8 @@ impl Processes {
         while self.supervisors.try_join_next().is_some() {}
     }
 
-    /// Asks the worker in `slot` to release its jobs and end; after `patience` it is killed. It is gone
-    /// from [`watch`](Self::watch) when it has ended.
+    /// Asks the worker in `slot` to release its jobs and end; after `patience` it is killed. It is
+    /// gone from [`watch`](Self::watch) when it has ended.
     pub fn leave(&mut self, slot: Slot, patience: Duration) {
         if let Some(orders) = self.orders.get(&slot) {
             let until = Instant::now() + patience;
@@ -167,10 +167,11 @@ impl Processes {
         }
     }
 
-    /// Kills the instance `life` of the worker in `slot`, with all processes it has started, and
+    /// Kills this instance of the worker in `slot`, with all processes that it has started, and
     /// restarts the worker.
-    pub fn kill(&self, slot: Slot, life: &str) {
-        let is_current = self.shared.workers.borrow().get(&slot).is_some_and(|w| w.life == life);
+    pub fn kill(&self, slot: Slot, instance: &str) {
+        let is_current =
+            self.shared.workers.borrow().get(&slot).is_some_and(|w| w.instance == instance);
         if let Some(orders) = self.orders.get(&slot).filter(|_| is_current) {
             orders.send_if_modified(|order| match order {
                 Order::Run { kills } => {

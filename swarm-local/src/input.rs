@@ -1,4 +1,4 @@
-//! The file a user writes, and what it asks for. Every refusal is one sentence that names the file.
+//! Reads the user's file and its edits. Every refusal is one sentence that names the file.
 
 use std::error::Error;
 use std::io::Read as _;
@@ -17,7 +17,7 @@ use tokio::time::sleep_until;
 
 use super::LocalArgs;
 
-/// The FILE that stands for standard input, as everywhere.
+/// The FILE that means standard input, by convention.
 pub(super) const STANDARD_INPUT: &str = "-";
 
 /// How long an editor may take to write the file in place.
@@ -26,10 +26,10 @@ const GATHER: Duration = Duration::from_millis(20);
 /// The largest file that is read.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// The most workers that one machine is asked to run.
+/// The most workers on one machine.
 const WORKERS_MAX: u32 = 1_000;
 
-/// What the file asks for.
+/// The contents of the file.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Wanted {
     pub(super) name: String,
@@ -38,7 +38,7 @@ pub(super) struct Wanted {
     pub(super) worker_name: String,
     pub(super) runner: RunnerSpec,
     pub(super) lease: LeaseTerms,
-    /// How long further edits are gathered after one that was acted on at once.
+    /// How long further edits are collected after one that was acted on at once.
     pub(super) batch_window: Duration,
     pub(super) notes: Vec<String>,
 }
@@ -50,7 +50,7 @@ impl Wanted {
     }
 }
 
-/// Where it is read from, and what the command line says besides.
+/// The source of the manifest, and the related arguments.
 #[derive(Debug)]
 pub(super) struct Input {
     shown: String,
@@ -58,17 +58,17 @@ pub(super) struct Input {
     workers: Option<u32>,
     /// `None` for standard input, which is read once.
     watch: Option<FileWatch>,
-    /// Until when further edits are gathered.
+    /// Until when further edits are collected.
     quiet_until: Instant,
 }
 
-/// What an edit of the file led to.
+/// The result of an edit.
 #[derive(Debug)]
 pub(super) enum Edit {
-    /// It asks for this now; noticed then.
-    Good(Box<Wanted>, Instant),
-    /// It makes no sense, and this sentence says why.
-    Bad(String),
+    /// The new contents, and when the edit was noticed.
+    Valid(Box<Wanted>, Instant),
+    /// It is invalid; a sentence with the reason.
+    Invalid(String),
 }
 
 impl Input {
@@ -93,24 +93,24 @@ impl Input {
         Ok((input, wanted))
     }
 
-    /// Waits for an edit. `current` is what was wanted until then: an edit cannot make another
-    /// Swarm of it.
+    /// Waits for an edit. `current` are the contents before it: an edit cannot turn them into
+    /// another Swarm.
     pub(super) async fn edited(&mut self, current: &Wanted) -> Edit {
         let Some(watch) = &mut self.watch else { return std::future::pending().await };
-        // Edits that follow each other closely are one: only the last of them is looked at.
+        // Edits that follow each other closely count as one: only the last of them is read.
         sleep_until(self.quiet_until.into()).await;
         let found = watch.changed().await;
         let wanted = self.wanted(&found.contents).and_then(|wanted| self.same(current, wanted));
         match wanted {
             Ok(wanted) => {
                 self.quiet_until = Instant::now() + wanted.batch_window;
-                Edit::Good(Box::new(wanted), found.noticed)
+                Edit::Valid(Box::new(wanted), found.noticed)
             }
-            Err(sentence) => Edit::Bad(sentence),
+            Err(sentence) => Edit::Invalid(sentence),
         }
     }
 
-    /// What `contents` ask for.
+    /// Parses `contents`.
     fn wanted(&self, contents: &Contents) -> Result<Wanted, String> {
         let wrong = |reason: &str| format!("{}: {reason}", self.shown);
         let text = match contents {
@@ -129,17 +129,21 @@ impl Input {
             notes,
         } = manifest::parse(text, self.name.as_deref(), Home::Machine)
             .map_err(|error| wrong(&with_causes(&error)))?;
-        let workers = self.workers.or(replicas).ok_or_else(|| {
-            wrong("it does not say how many workers there are; say it with --workers")
-        })?;
+        let workers = self
+            .workers
+            .or(replicas)
+            .ok_or_else(|| wrong("it does not have a number of workers; set it with --workers"))?;
         if WORKERS_MAX < workers {
-            let most = format!("{workers} workers are too many; at most {WORKERS_MAX} run here");
+            let most =
+                format!("{workers} workers exceed the limit of {WORKERS_MAX} on one machine");
             return Err(wrong(&most));
         }
-        // Workers name log files, and Kubernetes would refuse other names as well.
+        // Log files are named after workers, and Kubernetes would refuse other names as well.
         if !is_plain(&worker_name) {
             let name = worker_name.escape_default();
-            return Err(wrong(&format!("`{name}` cannot name workers; use a-z, 0-9, `-` and `.`")));
+            return Err(wrong(&format!(
+                "`{name}` cannot be a worker's name; use a-z, 0-9, `-` and `.`"
+            )));
         }
         let slots = first_slot..first_slot.saturating_add(workers);
         let (runner, batch_window) = (runner_spec(runner), desired.batch_window);
@@ -158,14 +162,14 @@ impl Input {
         match fixed.iter().find(|(is_same, _)| !is_same) {
             None => Ok(edited),
             Some((_, what)) => Err(format!(
-                "{}: {what} cannot change while it runs; end it and start it again",
+                "{}: {what} cannot change while the pool runs; stop it and start it again",
                 self.shown
             )),
         }
     }
 }
 
-/// What the manifest calls a runner, as the worker takes it.
+/// The manifest's runner in the worker's form.
 fn runner_spec(runner: Runner) -> RunnerSpec {
     match runner {
         Runner::Log => RunnerSpec::Log,

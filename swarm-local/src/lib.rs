@@ -1,7 +1,7 @@
-//! `swarm-operator local`: the whole system on this machine, with child processes as workers.
+//! `swarm-operator local`: the whole system on one machine, with child processes as workers.
 //!
-//! It decides nothing that the core does not decide: it wires the file stores and the processes to
-//! the same turn that runs on a cluster, and tells a person what came of it.
+//! All decisions are the core's: this crate wires the file stores and the processes to the same
+//! turn that runs on a cluster, and shows its results to a person.
 
 mod input;
 mod log;
@@ -42,34 +42,34 @@ use state::StateDir;
 /// Arguments of `local`.
 #[derive(Clone, Debug, Args)]
 pub struct LocalArgs {
-    /// The manifest that holds the Swarm, followed while it is edited; `-` reads standard input
+    /// The manifest that contains the Swarm; edits of it are followed; `-` reads standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Which Swarm of FILE is meant, if it holds several
+    /// The Swarm in FILE to run, if it has several
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// How many workers to run [default: replicas of the Swarm's StatefulSet in FILE]
+    /// The number of workers to run [default: replicas of the Swarm's StatefulSet in FILE]
     #[arg(long, value_name = "N")]
     pub workers: Option<u32>,
-    /// Where to keep state and logs [default: ~/.local/state/swarm/NAME, or as XDG says]
+    /// The directory for state and logs [default: ~/.local/state/swarm/NAME, or by XDG_STATE_HOME]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Where to serve /healthz, /readyz, /metrics, /api/v1/swarm and /api/v1/jobs: `PORT` of this
-    /// machine, or `IP:PORT`; port 0 takes a free one [default: nowhere]
+    /// The address to serve /healthz, /readyz, /metrics, /api/v1/swarm and /api/v1/jobs on: `PORT`
+    /// on the loopback interface, or `IP:PORT`; port 0 means any free port [default: none]
     #[arg(long, value_name = "ADDR", value_parser = web::address)]
     pub listen: Option<SocketAddr>,
-    /// Print lines as things happen, on a terminal too, instead of drawing how the pool stands
+    /// Print lines of events, on a terminal too, instead of the live view
     #[arg(long)]
     pub plain: bool,
-    /// End with exit code 0 as soon as every job runs where it should
+    /// End with exit code 0 as soon as every job runs on its worker
     #[arg(long)]
     pub until_settled: bool,
 }
 
-/// When to end without being asked to.
+/// When to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Until {
-    Told,
+    Signalled,
     Settled,
 }
 
@@ -78,8 +78,8 @@ enum Until {
 ///
 /// # Errors
 ///
-/// A sentence for a person, with its causes: the state directory is taken, a store is refused, a
-/// terminal or an address cannot be used. Wrong input is no error but the exit code 2.
+/// A sentence for a person, with its causes: the state directory is in use, a store is refused, a
+/// terminal or an address cannot be used. Wrong input is not an error but exit code 2.
 pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     let since = Instant::now();
     let shutdown = CancellationToken::new();
@@ -94,7 +94,7 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     };
     let dir = StateDir::claim(&dir)?;
     log::start(dir.path())
-        .with_context(|| format!("no log can be kept in {}", dir.path().display()))?;
+        .with_context(|| format!("the log cannot be written in {}", dir.path().display()))?;
     let listener = match args.listen {
         Some(address) => Some(http::listen(address).await?),
         None => None,
@@ -104,19 +104,19 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     let leftovers = end_leftovers(dir.path()).await;
     // Jobs outlive worker and guard if all of them were killed at once.
     let swept = sweep::end_all(&Marker::Dir(dir.path().to_owned())).await;
-    swept.context("it is not known what an earlier run has left behind")?;
+    swept.context("processes of an earlier run cannot be found or ended")?;
     if 0 < leftovers {
         let workers = text::counted(leftovers, "worker");
-        text::say(&format!("ended {workers} that an earlier run had left behind"));
+        text::say(&format!("ended {workers} left over from an earlier run"));
     }
-    let until = if args.until_settled { Until::Settled } else { Until::Told };
+    let until = if args.until_settled { Until::Settled } else { Until::Signalled };
     let snapshots = watch::Sender::<Arc<Snapshot>>::default();
     let metrics = PoolMetrics::default();
     let server = listener.map(|listener| {
         let (snapshots, metrics) = (snapshots.subscribe(), metrics.clone());
         tokio::spawn(web::serve(listener, snapshots, metrics, shutdown.clone()))
     });
-    let is_drawn = !args.plain && until == Until::Told && terminal::can_draw();
+    let is_drawn = !args.plain && until == Until::Signalled && terminal::can_draw();
     let (view, voice) = viewed(is_drawn, &args.file, &snapshots, &shutdown);
     let outlets = Outlets { voice, snapshots, metrics };
     let operation = Operation::start(dir.path(), input, wanted, since, outlets);
@@ -130,7 +130,7 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
         Some(server) => server.await?.context("the HTTP server failed"),
         None => Ok(()),
     };
-    // What went wrong first is what a person needs to know.
+    // The first error is the one that a person needs.
     let code = outcome?;
     if let Some(last) = last? {
         text::say(&last);
@@ -138,7 +138,7 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     answered.map(|()| code)
 }
 
-/// Opens the view on the terminal if that is wanted; plain lines where it cannot be had.
+/// Opens the live view on the terminal if `is_drawn`; if that fails, uses plain lines.
 fn viewed(
     is_drawn: bool,
     file: &Path,
@@ -158,7 +158,7 @@ fn viewed(
     }
 }
 
-/// Says what is wrong with the input; nothing was started, nothing is on standard output.
+/// Prints an error about the input; nothing was started, nothing is on standard output.
 fn wrong_usage(sentence: &str) -> ExitCode {
     text::complain(sentence);
     ExitCode::from(2)

@@ -1,4 +1,4 @@
-//! The operator's own log, for whoever wants to know later what it did.
+//! The operator's own log file.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,8 +10,8 @@ use tracing_subscriber::EnvFilter;
 /// A log that is larger than this at the start becomes `operator.log.1`.
 const BYTES_MAX: u64 = 16 << 20;
 
-/// Writes what the program logs to `DIR/logs/operator.log`, and nothing of it to the terminal.
-/// `RUST_LOG` says how much; `info` where it says nothing.
+/// Writes the log of the program to `DIR/logs/operator.log` instead of the terminal. `RUST_LOG`
+/// sets its level; the default is `info`.
 pub(super) fn start(dir: &Path) -> io::Result<()> {
     let logs = dir.join("logs");
     fs::create_dir_all(&logs)?;

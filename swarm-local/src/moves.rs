@@ -1,10 +1,10 @@
-//! Which jobs went from one worker to another, seen from outside.
+//! Detects moves of jobs from one worker to another in snapshots.
 
 use std::collections::BTreeMap;
 
 use super::snapshot::Snapshot;
 
-/// Who held what last, for telling moves.
+/// The last known holder of each job.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
     held: BTreeMap<String, u32>,
@@ -19,11 +19,11 @@ pub(super) struct Move {
 }
 
 impl Moves {
-    /// The jobs that were granted to another worker than had them last, in the order of their
+    /// The jobs that were granted to another worker than their last one, in the order of their
     /// names. New jobs do not count. O(jobs · log jobs).
     pub(super) fn seen(&mut self, snapshot: &Snapshot) -> Vec<Move> {
         let mut moves = Vec::new();
-        // While a job is let go of, it still is its old worker's.
+        // While a job is being released, it still belongs to its old worker.
         for row in snapshot.holders.iter().filter(|row| row.state == "granted") {
             let Some(to) = row.slot else { continue };
             match self.held.get_mut(&row.name) {

@@ -1,4 +1,4 @@
-//! The loop: whatever changes, take a turn; tell a person when everything runs where it should.
+//! The loop: takes a turn after every change, and reports when the pool is settled.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -27,13 +27,13 @@ use super::sessions::Sessions;
 use super::snapshot::Snapshot;
 use super::text::{self, Settled};
 
-/// How long to wait before a store that gave no answer is asked again.
+/// The delay before a request to a store that did not answer is retried.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The name of the run log in the state directory.
 const RUN_LOG: &str = "run.log";
 
-/// How often it is seen to that nothing in the state directory grows without bounds.
+/// How often files in the state directory that grow are rotated or removed.
 const TIDY: Duration = Duration::from_secs(10);
 
 /// A Swarm that runs on this machine.
@@ -47,39 +47,39 @@ pub(super) struct Operation {
     workers: watch::Receiver<Workers>,
     sessions: Sessions,
     outlets: Outlets,
-    /// What the last turn went by; the same again would come to the same.
+    /// The inputs of the last turn; the same inputs would give the same result.
     seen: Option<ObservationKey>,
-    /// The ledger that this operator went by when it found another one in the file.
+    /// The ledger that this operator used when it found another one in the file.
     known: Option<Ledger>,
     /// What the last turn decided.
     decision: Option<Decision>,
-    /// Since when the pool is on its way to what is wanted; `None` while it is settled.
+    /// Since when the pool has not been settled; `None` while it is.
     unsettled_since: Option<Instant>,
-    /// Who held what when the pool was last settled, for telling what moved.
+    /// The assignment when the pool was last settled, for the report of moves.
     settled: Assignment,
-    /// How many ends of workers were told.
-    deaths_told: BTreeMap<Slot, u32>,
-    /// The complaint about a store that was made last, which is not made again every second.
-    complaint: Option<String>,
+    /// How many ends of each worker were reported.
+    deaths_reported: BTreeMap<Slot, u32>,
+    /// The last reported problem with a store, which is not repeated every second.
+    problem: Option<String>,
 }
 
-/// What a turn depends on, but for what is wanted and for the time.
+/// The inputs of a turn, except for the manifest and the time.
 type ObservationKey =
     (Vec<(Slot, Discriminant<Presence>, Option<SessionId>)>, BTreeMap<SessionId, Evidence>);
 
-/// Why the loop waits no longer.
+/// Why the loop woke up.
 enum Woken {
-    /// Something was seen that may or may not call for a turn.
-    Looked,
+    /// An observation changed, which may or may not need a turn.
+    Observed,
     /// A turn is due.
     Due,
     Edited(Edit),
-    Told,
+    Signalled,
 }
 
 impl Operation {
-    /// Prepares to run `wanted` with its state in `dir`; the time until the pool is first settled
-    /// is counted from `since`.
+    /// Prepares to run `wanted` with its state in `dir`. The reported time until the pool is
+    /// settled first is counted from `since`.
     pub(super) async fn start(
         dir: &Path,
         input: Input,
@@ -110,13 +110,12 @@ impl Operation {
             decision: None,
             unsettled_since: Some(since),
             settled: settled.unwrap_or_default(),
-            deaths_told: BTreeMap::new(),
-            complaint: None,
+            deaths_reported: BTreeMap::new(),
+            problem: None,
         })
     }
 
-    /// Runs until a signal, or until the pool is settled if that is what is waited for; then ends
-    /// the workers.
+    /// Runs until a signal, or until the pool is settled, as `until` says; then ends the workers.
     pub(super) async fn run(
         mut self,
         until: Until,
@@ -143,7 +142,7 @@ impl Operation {
             self.fill_slots();
             let is_new = self.workers.has_changed().unwrap_or(true);
             let workers = self.workers.borrow_and_update().clone();
-            self.tell_deaths(&workers);
+            self.report_deaths(&workers);
             self.sessions.revoke_silent(&self.processes, &workers, &self.outlets.voice);
             let due = recheck_at.is_some_and(|at| at <= Instant::now());
             let turned = self.turn_if_needed(&workers, due).await?;
@@ -151,31 +150,31 @@ impl Operation {
                 recheck_at = recheck_in.map(|recheck_in| Instant::now() + recheck_in);
             }
             if turned.is_some() || is_new || self.unsettled_since.is_some() {
-                self.tell(&workers);
+                self.report(&workers);
             }
             if until == Until::Settled && self.unsettled_since.is_none() {
                 return Ok(());
             }
             match self.wait(recheck_at, shutdown).await {
-                Woken::Looked => {}
+                Woken::Observed => {}
                 Woken::Due => recheck_at = Some(Instant::now()),
-                Woken::Edited(Edit::Good(wanted, noticed)) => {
+                Woken::Edited(Edit::Valid(wanted, noticed)) => {
                     self.wanted = *wanted;
                     self.views.set_jobs(&self.wanted.desired.jobs);
                     self.unsettled_since.get_or_insert(noticed);
                     recheck_at = Some(Instant::now());
                 }
-                Woken::Edited(Edit::Bad(sentence)) => {
-                    self.outlets.voice.complain(&format!("{sentence}; the last good state stays"));
+                Woken::Edited(Edit::Invalid(sentence)) => {
+                    self.outlets.voice.complain(&format!("{sentence}; the last valid state stays"));
                 }
-                Woken::Told => break,
+                Woken::Signalled => break,
             }
         }
         Ok(())
     }
 
-    /// Takes a turn if one is `due` or something was seen that the last one did not go by. Returns
-    /// after which time the next one is due, if one was taken.
+    /// Takes a turn if one is `due` or if its inputs changed since the last one. If it took one, it
+    /// returns the delay until the next.
     async fn turn_if_needed(
         &mut self,
         workers: &Workers,
@@ -189,8 +188,8 @@ impl Operation {
             let Wanted { desired, slots, .. } = &self.wanted;
             self.sessions.observed(&ledger, desired, workers, slots)
         };
-        let glance = glance(&observed);
-        if !due && self.seen.as_ref() == Some(&glance) {
+        let key = key(&observed);
+        if !due && self.seen.as_ref() == Some(&key) {
             return Ok(None);
         }
         let started = Instant::now();
@@ -198,8 +197,8 @@ impl Operation {
         self.outlets.turned(started.elapsed(), &turned);
         match turned {
             Ok(turn) => {
-                self.complaint = None;
-                self.seen = Some(glance);
+                self.problem = None;
+                self.seen = Some(key);
                 let recheck_in = turn.decision.recheck_in;
                 self.decision = Some(turn.decision);
                 Ok(Some(recheck_in))
@@ -215,8 +214,8 @@ impl Operation {
         }
     }
 
-    /// The ledger. One that somebody removed or set back while this operator runs is written again
-    /// as it was: workers run what it grants, and a younger one would grant it to others as well.
+    /// The ledger. If it was removed or rolled back while this operator runs, it is written again
+    /// as it was: workers run the jobs that it grants, and an older one would grant them twice.
     async fn load(&mut self) -> Result<Option<Ledger>, StoreError> {
         let stored = self.ledgers.load().await?;
         let Some(known) = &self.known else { return Ok(stored.map(|(ledger, _)| ledger)) };
@@ -229,20 +228,20 @@ impl Operation {
         self.ledgers.save(known, seen.as_ref()).await?;
         self.outlets
             .voice
-            .complain("the ledger was removed or set back; it is written again as it was");
+            .complain("the ledger was removed or rolled back; it is written again as it was");
         Ok(self.known.take())
     }
 
-    /// Tells of a store that failed, unless trying again cannot help.
+    /// Reports a store that failed. An error means that a retry cannot help.
     fn failed(&mut self, error: StoreError) -> anyhow::Result<()> {
         self.seen = None;
         match error {
             StoreError::Conflict { .. } => Ok(()),
             error @ StoreError::Unavailable { .. } => {
-                let complaint = format!("{:#}; trying again", anyhow::Error::from(error));
-                if self.complaint.as_ref() != Some(&complaint) {
-                    self.outlets.voice.complain(&complaint);
-                    self.complaint = Some(complaint);
+                let problem = format!("{:#}; retrying", anyhow::Error::from(error));
+                if self.problem.as_ref() != Some(&problem) {
+                    self.outlets.voice.complain(&problem);
+                    self.problem = Some(problem);
                 }
                 Ok(())
             }
@@ -250,7 +249,7 @@ impl Operation {
         }
     }
 
-    /// Waits for anything that could lead to another decision.
+    /// Waits for any event that could lead to another decision.
     async fn wait(&mut self, recheck_at: Option<Instant>, shutdown: &CancellationToken) -> Woken {
         let recheck = async {
             match recheck_at {
@@ -258,35 +257,35 @@ impl Operation {
                 None => std::future::pending().await,
             }
         };
-        let look_again = self.sessions.wakes_in();
-        let look_again = async {
-            match look_again {
+        let wakes_in = self.sessions.wakes_in();
+        let overseer_due = async {
+            match wakes_in {
                 Some(span) => sleep(span).await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
-            () = shutdown.cancelled() => Woken::Told,
+            () = shutdown.cancelled() => Woken::Signalled,
             edit = self.input.edited(&self.wanted) => Woken::Edited(edit),
-            () = self.sessions.changed() => Woken::Looked,
-            _ = self.workers.changed() => Woken::Looked,
-            () = look_again => Woken::Looked,
+            () = self.sessions.changed() => Woken::Observed,
+            _ = self.workers.changed() => Woken::Observed,
+            () = overseer_due => Woken::Observed,
             () = recheck => Woken::Due,
         }
     }
 
-    /// Moves a large run log aside, and removes what was kept of sessions that nothing names.
+    /// Rotates a large run log, and removes files of sessions that no ledger names.
     fn tidy(&mut self) {
         if let Err(error) = runlog::rotate(&self.run_log, runlog::BYTES_MAX) {
-            tracing::warn!(%error, "the run log cannot be moved aside and grows on");
+            tracing::warn!(%error, "the run log cannot be rotated and keeps growing");
         }
         let Some(decision) = &self.decision else { return };
         if let Err(error) = self.sessions.collect_garbage(&decision.ledger, &self.workers) {
-            tracing::warn!(%error, "what is left of ended sessions cannot be removed");
+            tracing::warn!(%error, "files of ended sessions cannot be removed");
         }
     }
 
-    /// Starts the workers that are missing and tells those that are too many to end.
+    /// Starts missing workers and asks surplus workers to end.
     fn fill_slots(&mut self) {
         let surplus = |slot: &Slot| !self.wanted.slots.contains(&slot.0);
         let leaving: Vec<_> = self.workers.borrow().keys().copied().filter(surplus).collect();
@@ -298,21 +297,21 @@ impl Operation {
         }
     }
 
-    /// Tells which workers ended although nobody told them to.
-    fn tell_deaths(&mut self, workers: &Workers) {
-        self.deaths_told.retain(|slot, _| workers.contains_key(slot));
+    /// Reports workers that ended without being asked to.
+    fn report_deaths(&mut self, workers: &Workers) {
+        self.deaths_reported.retain(|slot, _| workers.contains_key(slot));
         for (slot, worker) in workers {
-            let told = self.deaths_told.insert(*slot, worker.deaths).unwrap_or_default();
-            if told < worker.deaths {
+            let reported = self.deaths_reported.insert(*slot, worker.deaths).unwrap_or_default();
+            if reported < worker.deaths {
                 self.unsettled_since.get_or_insert_with(Instant::now);
                 let end = worker.last_death.as_deref().unwrap_or("ended");
-                self.outlets.voice.say(&format!("{} {end}; starting it again", worker.name));
+                self.outlets.voice.say(&format!("{} {end}; restarting it", worker.name));
             }
         }
     }
 
-    /// Tells how the pool stands, and that it is settled when it has become so.
-    fn tell(&mut self, workers: &Workers) {
+    /// Publishes the state of the pool, and reports when it has become settled.
+    fn report(&mut self, workers: &Workers) {
         let Some(decision) = &self.decision else { return };
         let is_settled = self.is_settled(decision, workers);
         let snapshot = Snapshot::of(&self.wanted.name, decision, workers, is_settled);
@@ -334,9 +333,9 @@ impl Operation {
         self.settled = assignment;
     }
 
-    /// Whether there is nothing to do and nothing to wait for: all workers are there, every job is
-    /// held where it should be or has a reason not to be, and each session has acknowledged what
-    /// was published to it.
+    /// Whether there is nothing to do and nothing is waited for: all workers are up, every job is
+    /// held by its worker or is unassigned with a reason, and each session has acknowledged its
+    /// newest view.
     fn is_settled(&self, decision: &Decision, workers: &Workers) -> bool {
         let has_acknowledged = |session: &SessionId| {
             let published = self.views.published(session);
@@ -361,7 +360,7 @@ impl Operation {
     }
 }
 
-fn glance(observed: &Observed) -> ObservationKey {
+fn key(observed: &Observed) -> ObservationKey {
     let workers = observed.workers.iter();
     let workers = workers
         .map(|(slot, seen)| (*slot, discriminant(&seen.presence), seen.session.clone()))
@@ -369,15 +368,16 @@ fn glance(observed: &Observed) -> ObservationKey {
     (workers, observed.evidence.clone())
 }
 
-/// The program that workers are: this one, started with other arguments.
+/// The command of a worker: this program, with other arguments.
 fn worker_command(
     dir: &Path,
     wanted: &Wanted,
     terms: &LeaseTerms,
 ) -> anyhow::Result<WorkerCommand> {
-    let program = std::env::current_exe().context("this program does not find itself")?;
+    let program =
+        std::env::current_exe().context("the path of this program cannot be determined")?;
     let (dir, runner, terms) = (dir.to_owned(), wanted.runner.to_arguments(), *terms);
-    let arguments = move |name: &str, life: &str| {
+    let arguments = move |name: &str, instance: &str| {
         let path = |option: &str, path: &Path| {
             let mut word = OsString::from(option);
             word.push(path);
@@ -385,10 +385,10 @@ fn worker_command(
         };
         let run_log = path("--run-log=", &dir.join(RUN_LOG));
         let millis = |span: Duration| format!("{}ms", span.as_millis());
-        // Everything that the environment could say as well is said here.
-        let said = [
+        // Sets everything that the environment could set as well.
+        let options = [
             format!("--name={name}"),
-            format!("--life={life}"),
+            format!("--instance={instance}"),
             format!("--lease={}", millis(terms.duration)),
             format!("--renew={}", millis(terms.renew)),
             format!("--stop-timeout={}", millis(terms.stop_timeout)),
@@ -399,7 +399,7 @@ fn worker_command(
         ];
         let session_dir = path("--session-dir=", &dir);
         let mut arguments = vec!["worker".into(), "run".into(), session_dir, run_log];
-        arguments.extend(said.into_iter().chain(runner.clone()).map(OsString::from));
+        arguments.extend(options.into_iter().chain(runner.clone()).map(OsString::from));
         arguments
     };
     Ok(WorkerCommand { program, arguments: Box::new(arguments) })

@@ -1,4 +1,4 @@
-//! Where the operation tells what happens: plain lines or a screen, snapshots, counters.
+//! The outputs of the operation: plain lines or a screen, snapshots, metrics.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,30 +11,30 @@ use tokio::sync::{mpsc, watch};
 use super::snapshot::Snapshot;
 use super::text::{self, Settled};
 
-/// Everything that the operation tells, and to whom.
+/// The outputs of the operation.
 pub(super) struct Outlets {
     pub(super) voice: Voice,
     pub(super) snapshots: watch::Sender<Arc<Snapshot>>,
     pub(super) metrics: PoolMetrics,
 }
 
-/// What a person is told. All of it goes to the operator's log as well.
+/// Messages for a person. All of them go to the operator's log as well.
 #[derive(Clone, Debug)]
 pub(super) enum Voice {
-    /// Lines on standard output, complaints on standard error.
+    /// Lines on standard output, problems on standard error.
     Lines,
     /// The log of a screen.
-    Screen(mpsc::Sender<Happening>),
+    Screen(mpsc::Sender<Message>),
 }
 
-/// One thing that a person is told.
+/// One message for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Happening {
-    /// Something that was to be expected.
-    Said(String),
-    /// Something that went wrong.
-    Complaint(String),
-    /// Every job runs where it should.
+pub(super) enum Message {
+    /// An expected event.
+    Info(String),
+    /// A problem.
+    Problem(String),
+    /// The pool became settled.
     Settled(String),
 }
 
@@ -61,7 +61,7 @@ impl Voice {
         tracing::info!("{sentence}");
         match self {
             Self::Lines => text::say(sentence),
-            Self::Screen(_) => self.show(Happening::Said(sentence.to_owned())),
+            Self::Screen(_) => self.show(Message::Info(sentence.to_owned())),
         }
     }
 
@@ -69,7 +69,7 @@ impl Voice {
         tracing::warn!("{sentence}");
         match self {
             Self::Lines => text::complain(sentence),
-            Self::Screen(_) => self.show(Happening::Complaint(sentence.to_owned())),
+            Self::Screen(_) => self.show(Message::Problem(sentence.to_owned())),
         }
     }
 
@@ -77,16 +77,16 @@ impl Voice {
         let headline = settled.headline();
         tracing::info!("{headline}");
         match self {
-            Self::Lines => text::say(&settled.told(swarm_adapters_host::terminal::columns())),
-            Self::Screen(_) => self.show(Happening::Settled(headline)),
+            Self::Lines => text::say(&settled.report(swarm_adapters_host::terminal::columns())),
+            Self::Screen(_) => self.show(Message::Settled(headline)),
         }
     }
 
-    fn show(&self, happening: Happening) {
+    fn show(&self, message: Message) {
         if let Self::Screen(screen) = self {
-            // A terminal that takes nothing any more must not hold up the workers; what does not
-            // fit is in the log.
-            let _ = screen.try_send(happening);
+            // A terminal that accepts no more output must not delay the workers; the log has the
+            // messages that do not fit.
+            let _ = screen.try_send(message);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The view of a pool on a terminal, live.
 //!
-//! It runs on a thread of its own, so that a terminal that takes nothing more holds up nobody. It
-//! ends when nobody is left who could tell it anything, and gives the terminal back then.
+//! It runs on a thread of its own, so that a blocked terminal delays nothing else. It ends when all
+//! senders are gone, and restores the terminal then.
 
 mod draw;
 mod head;
@@ -21,7 +21,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::outlets::{Happening, Voice};
+use super::outlets::{Message, Voice};
 use super::snapshot::Snapshot;
 use model::{Model, Wish};
 use palette::Palette;
@@ -29,10 +29,10 @@ use palette::Palette;
 /// The least time between two drawings.
 const FRAME: Duration = Duration::from_millis(50);
 
-/// How many happenings may wait to be drawn.
-const WAITING_MAX: usize = 1_000;
+/// How many messages may wait to be drawn.
+const QUEUE_MAX: usize = 1_000;
 
-/// How long a terminal may take to be given back.
+/// How long the terminal may take to be restored.
 const RESTORE_MAX: Duration = Duration::from_secs(1);
 
 /// A view that is on the terminal.
@@ -41,34 +41,34 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Takes the terminal. `file` is what the user may edit. The key `q` cancels `shutdown`, and so
-    /// does a terminal that goes away.
+    /// Takes over the terminal. `file` is the file to edit. The key `q` cancels `shutdown`, and so
+    /// does the end of the terminal.
     pub(super) fn open(
         file: Option<String>,
         snapshots: watch::Receiver<Arc<Snapshot>>,
         shutdown: CancellationToken,
     ) -> io::Result<(Self, Voice)> {
         let screen = Screen::open()?;
-        let (voice, happenings) = mpsc::channel(WAITING_MAX);
-        let (tell, ended) = oneshot::channel();
+        let (voice, messages) = mpsc::channel(QUEUE_MAX);
+        let (result, ended) = oneshot::channel();
         let handle = Handle::current();
-        let live = Live { model: Model::new(file), screen, snapshots, happenings };
+        let live = Live { model: Model::new(file), screen, snapshots, messages };
         thread::Builder::new().name("screen".to_owned()).spawn(move || {
-            // However it ends, in a panic too: nobody runs workers that cannot be seen to.
+            // However it ends, in a panic too: without the screen the workers must not run on.
             let _ends = shutdown.clone().drop_guard();
             let last = handle.block_on(live.run(&shutdown));
-            let _ = tell.send(last);
+            let _ = result.send(last);
         })?;
         Ok((Self { ended }, Voice::Screen(voice)))
     }
 
-    /// Waits until the terminal is as it was before, and returns what was told last. All voices
-    /// have to be gone.
+    /// Waits until the terminal is restored, and returns the last message. All voices must have
+    /// been dropped.
     pub(super) async fn ended(self) -> anyhow::Result<Option<String>> {
         match timeout(RESTORE_MAX, self.ended).await {
             Ok(Ok(last)) => last.context("the terminal cannot be drawn on"),
             Ok(Err(_)) => anyhow::bail!("the screen failed"),
-            Err(_) => anyhow::bail!("the terminal takes nothing any more"),
+            Err(_) => anyhow::bail!("the terminal does not accept output"),
         }
     }
 }
@@ -77,7 +77,7 @@ struct Live {
     model: Model,
     screen: Screen,
     snapshots: watch::Receiver<Arc<Snapshot>>,
-    happenings: mpsc::Receiver<Happening>,
+    messages: mpsc::Receiver<Message>,
 }
 
 impl Live {
@@ -86,10 +86,10 @@ impl Live {
         let (mut has_snapshots, mut has_input) = (true, true);
         let (mut is_stale, mut drawn) = (true, Instant::now());
         loop {
-            let Self { model, screen, snapshots, happenings } = &mut self;
+            let Self { model, screen, snapshots, messages } = &mut self;
             let due = drawn + if is_stale { FRAME } else { model.ages_in(drawn) };
-            // Drawing comes first, or much news would keep it from being shown; moves are news of
-            // a snapshot and older than what was said after it.
+            // Drawing comes first, or many messages would prevent it. Snapshots come before
+            // messages, since the moves in a snapshot are older than the messages after it.
             tokio::select! {
                 biased;
                 () = sleep_until(due.into()) => {
@@ -101,10 +101,10 @@ impl Live {
                 changed = snapshots.changed(), if has_snapshots => {
                     has_snapshots = changed.is_ok();
                     let snapshot = Arc::clone(&snapshots.borrow_and_update());
-                    model.stands(snapshot, Instant::now());
+                    model.on_snapshot(snapshot, Instant::now());
                 }
-                said = happenings.recv() => match said {
-                    Some(happening) => model.happened(happening, Instant::now()),
+                message = messages.recv() => match message {
+                    Some(message) => model.on_message(message, Instant::now()),
                     None => break,
                 },
                 input = screen.input(), if has_input => match input {

@@ -1,8 +1,8 @@
-//! What is seen of the workers: their processes and the leases of their sessions.
+//! Observes the workers: their processes and the leases of their sessions.
 //!
-//! A life of a worker that is not among the living has ended for certain: it was awaited, and all
-//! it had started was ended with it. So every session of another life is at its end, whatever its
-//! lease says, and nobody here waits for leases of the dead to run out.
+//! A worker instance that is not running has ended for certain: it was reaped, and all processes
+//! that it had started were ended. So every session of another instance has ended, whatever its
+//! lease says, and no lease of a dead instance is waited for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -26,25 +26,25 @@ use tokio::sync::watch;
 
 use super::outlets::Voice;
 
-/// How long a turn may rest while something waits to be looked at again.
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
+/// The shortest delay before the overseer is polled again.
+const POLL_MIN: Duration = Duration::from_millis(200);
 
-/// The workers of the pool, as far as they are known.
+/// The observed sessions of the pool.
 pub(super) struct Sessions {
     dir: std::path::PathBuf,
     leases: Leases,
     follower: LeaseFollower,
     overseer: Overseer,
-    /// In which order sessions appeared.
+    /// The order in which sessions appeared.
     order: BTreeMap<SessionId, u64>,
     watched_since: Instant,
 }
 
 impl Sessions {
-    /// Begins to watch the leases in `dir`.
+    /// Starts to follow the leases in `dir`.
     pub(super) fn open(dir: &Path, terms: LeaseTerms) -> anyhow::Result<Self> {
-        let leases = Leases::open(dir).context("the leases cannot be kept")?;
-        leases.sweep().context("the leases cannot be kept")?;
+        let leases = Leases::open(dir).context("the leases cannot be stored")?;
+        leases.sweep().context("the leases cannot be stored")?;
         let follower = LeaseFollower::new(&leases);
         Ok(Self {
             dir: dir.to_owned(),
@@ -56,18 +56,18 @@ impl Sessions {
         })
     }
 
-    /// Waits until leases changed, and takes them in.
+    /// Waits until leases changed, and reads them.
     pub(super) async fn changed(&mut self) {
         match self.follower.changed().await {
-            Ok(sessions) => self.look(&sessions),
+            Ok(sessions) => self.read(&sessions),
             Err(error) => {
-                tracing::warn!(%error, "the leases cannot be followed; trying again");
-                tokio::time::sleep(LOOK_AGAIN).await;
+                tracing::warn!(%error, "the leases cannot be followed; retrying");
+                tokio::time::sleep(POLL_MIN).await;
             }
         }
     }
 
-    fn look(&mut self, sessions: &BTreeSet<SessionId>) {
+    fn read(&mut self, sessions: &BTreeSet<SessionId>) {
         for session in sessions {
             let is_named = self.overseer.named().any(|named| named == session);
             match self.leases.read(session) {
@@ -82,7 +82,7 @@ impl Sessions {
                     };
                     self.overseer.learn(clock::now(), Fact::Lease(session.clone(), facts));
                 }
-                // A lease is missing for good only if its session was once given jobs.
+                // A lease counts as missing only if its session was ever granted jobs.
                 Ok(None) if is_named => {
                     self.overseer.learn(clock::now(), Fact::LeaseMissing(session.clone()));
                 }
@@ -92,8 +92,8 @@ impl Sessions {
         }
     }
 
-    /// Revokes the leases of sessions that have fallen silent, and kills their workers: what is
-    /// frozen does not release anything by itself.
+    /// Revokes the leases of sessions that have fallen silent, and kills their workers, which may
+    /// be frozen.
     pub(super) fn revoke_silent(
         &mut self,
         processes: &Processes,
@@ -103,7 +103,7 @@ impl Sessions {
         let known: BTreeSet<_> = self.order.keys().cloned().collect();
         for effect in self.overseer.due(clock::now(), unix_time_us(), |it| known.contains(it)) {
             match effect {
-                Effect::LookUp(session) => self.look(&[session].into()),
+                Effect::LookUp(session) => self.read(&[session].into()),
                 Effect::Revoke(session, version) => {
                     let is_revoked = self.leases.revoke(&session, version).is_ok();
                     let answer = if is_revoked { Answer::Written } else { Answer::Failed };
@@ -113,15 +113,15 @@ impl Sessions {
                         worker_of(&session, workers).filter(|_| is_revoked)
                     {
                         voice.say(&format!("{} is silent and is replaced", worker.name));
-                        processes.kill(*slot, &worker.life);
+                        processes.kill(*slot, &worker.instance);
                     }
                 }
             }
         }
     }
 
-    /// What is seen of the pool, for a turn that starts from `ledger`. `wanted` are the slots
-    /// that should be filled.
+    /// The observation for a turn that starts from `ledger`. `wanted` are the slots that should be
+    /// filled.
     pub(super) fn observed(
         &mut self,
         ledger: &Ledger,
@@ -131,18 +131,18 @@ impl Sessions {
     ) -> Observed {
         let now = clock::now();
         self.overseer.note(now, ledger);
-        let living = lives(workers);
+        let living = running(workers);
         let sessions = self.overseer.named().chain(self.overseer.proofs().iter().map(|it| it.0));
         let all: BTreeSet<_> = sessions.map(|it| it.pod_uid().to_owned()).collect();
-        for life in all {
-            let has_ended = !living.contains(life.as_str());
+        for instance in all {
+            let has_ended = !living.contains(instance.as_str());
             let facts = PodFacts {
                 is_lost: has_ended,
                 has_terminated: has_ended,
                 is_node_off: false,
                 containers: Containers::One,
             };
-            self.overseer.learn(now, Fact::Pod(life, facts));
+            self.overseer.learn(now, Fact::Pod(instance, facts));
         }
         let seen = |(slot, worker): (&Slot, &WorkerProcess)| {
             Some((*slot, worker_facts(worker, wanted.contains(&slot.0))?))
@@ -160,21 +160,21 @@ impl Sessions {
         Observed { positions: BTreeSet::new(), ..observed }
     }
 
-    /// The revision that a session has acknowledged, in the life of the ledger it told it for.
+    /// The revision that a session has acknowledged, in the incarnation that it named.
     pub(super) fn acknowledged(&self, session: &SessionId) -> Option<u64> {
         self.overseer.proofs().get(session).map(|watch| watch.ack.revision)
     }
 
-    /// Removes what was kept of sessions that have ended and that `ledger` does not name.
+    /// Removes the files of sessions that have ended and that `ledger` does not name.
     pub(super) fn collect_garbage(
         &mut self,
         ledger: &Ledger,
         workers: &watch::Receiver<Workers>,
     ) -> io::Result<()> {
         let sessions = self.leases.list()?;
-        // Looked at only now: a life is known before it leaves its first trace.
+        // Read after the list: an instance is known before its session has any file.
         let workers = &*workers.borrow();
-        let (named, living) = (ledger.sessions(), lives(workers));
+        let (named, living) = (ledger.sessions(), running(workers));
         let is_done = |session: &SessionId| {
             !named.contains_key(session) && !living.contains(session.pod_uid())
         };
@@ -187,10 +187,10 @@ impl Sessions {
         Ok(())
     }
 
-    /// After how long something is to be looked at again without any event.
+    /// The delay after which the overseer has to be polled without any event.
     pub(super) fn wakes_in(&self) -> Option<Duration> {
         let at = self.overseer.wakes_at()?;
-        Some(at.since(clock::now()).max(LOOK_AGAIN))
+        Some(at.since(clock::now()).max(POLL_MIN))
     }
 
     /// The timing of the workers' sessions.
@@ -199,7 +199,7 @@ impl Sessions {
     }
 }
 
-/// What the overseer is told of one worker; nothing of one that is away and not wanted.
+/// The facts about one worker for the overseer; `None` if it is away and not wanted.
 fn worker_facts(worker: &WorkerProcess, is_wanted: bool) -> Option<WorkerFacts> {
     let presence = match worker.phase {
         Phase::Away(since) => Presence::Away(is_wanted.then(|| since.elapsed())?),
@@ -207,7 +207,7 @@ fn worker_facts(worker: &WorkerProcess, is_wanted: bool) -> Option<WorkerFacts> 
         Phase::Up if !is_wanted => Presence::Leaving(Duration::ZERO),
         Phase::Up => Presence::Ready,
     };
-    let pod = (!matches!(worker.phase, Phase::Away(_))).then(|| worker.life.clone());
+    let pod = (!matches!(worker.phase, Phase::Away(_))).then(|| worker.instance.clone());
     // A worker whose lease was revoked is killed, and its slot is filled again at once.
     Some(WorkerFacts { name: worker.name.clone(), presence, pod, is_wanted, is_replaced: true })
 }
@@ -217,16 +217,16 @@ fn unix_time_us() -> u64 {
     clock.as_micros().try_into().unwrap_or(u64::MAX)
 }
 
-/// The lives that are being lived.
-fn lives(workers: &Workers) -> BTreeSet<&str> {
+/// The instances that run.
+fn running(workers: &Workers) -> BTreeSet<&str> {
     let living = workers.values().filter(|worker| !matches!(worker.phase, Phase::Away(_)));
-    living.map(|worker| worker.life.as_str()).collect()
+    living.map(|worker| worker.instance.as_str()).collect()
 }
 
-/// The worker that lives, or lived last, the life of a session.
+/// The worker whose present or last instance has this session.
 fn worker_of<'a>(
     session: &SessionId,
     workers: &'a Workers,
 ) -> Option<(&'a Slot, &'a WorkerProcess)> {
-    workers.iter().find(|(_, worker)| worker.life == session.pod_uid())
+    workers.iter().find(|(_, worker)| worker.instance == session.pod_uid())
 }

@@ -1,4 +1,4 @@
-//! How a pool stands at one moment: for the terminal, for HTTP, for whoever wants to look.
+//! The state of a pool at one moment, for the terminal and for HTTP.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use swarm_adapters_host::processes::{Phase, Workers};
 use swarm_core::handover::Cell;
 use swarm_core::{Decision, Slot};
 
-/// How a pool stands.
+/// The state of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Snapshot {
@@ -17,20 +17,20 @@ pub(super) struct Snapshot {
     pub(super) revision: u64,
     /// How many times the view was published.
     pub(super) version: u64,
-    /// Whether there is nothing to do and nothing to wait for.
+    /// Whether there is nothing to do and nothing is waited for.
     pub(super) settled: bool,
-    /// How many jobs are in which state.
+    /// The number of jobs in each state.
     pub(super) jobs: JobCounts,
     /// The workers, by slot.
     pub(super) workers: Vec<WorkerRow>,
-    /// Where every job is, by name. Told apart from the rest, for there may be many.
+    /// The holder of every job, by name. Served separately, since there may be many.
     #[serde(skip)]
     pub(super) holders: Vec<JobRow>,
     /// The jobs that no worker runs, with the reason.
     pub(super) unassigned: BTreeMap<String, &'static str>,
 }
 
-/// How many jobs are in which state.
+/// The number of jobs in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct JobCounts {
@@ -38,13 +38,13 @@ pub(super) struct JobCounts {
     pub(super) total: usize,
     /// Granted to a worker.
     pub(super) granted: usize,
-    /// On their way from one worker to another.
+    /// Moving from one worker to another.
     pub(super) moving: usize,
-    /// Waiting for a worker to come back, or for a decision.
+    /// Waiting for a worker to return, or for a decision.
     pub(super) waiting: usize,
     /// Finished.
     pub(super) done: usize,
-    /// Kept away from workers for having crashed them.
+    /// Not granted for a while, since they crashed their workers.
     pub(super) quarantined: usize,
     /// Without a worker, for a reason.
     pub(super) unassigned: usize,
@@ -62,9 +62,9 @@ pub(super) struct WorkerRow {
     pub(super) session: Option<String>,
     /// How many jobs it was granted.
     pub(super) jobs: usize,
-    /// How many it is asked to let go of.
+    /// How many it is asked to release.
     pub(super) releasing: usize,
-    /// How often it ended without being told to.
+    /// How often it ended without being asked to.
     pub(super) restarts: u32,
 }
 
@@ -73,7 +73,7 @@ pub(super) struct WorkerRow {
 #[serde(rename_all = "camelCase")]
 pub(super) struct JobRow {
     pub(super) name: String,
-    /// The word for its state, as in the ledger.
+    /// Its state, as in the ledger.
     pub(super) state: &'static str,
     /// The slot that holds it.
     pub(super) slot: Option<u32>,
@@ -96,7 +96,7 @@ impl JobCounts {
 }
 
 impl Snapshot {
-    /// How the pool stands after a turn. O(jobs).
+    /// The state of the pool after a turn. O(jobs).
     pub(super) fn of(name: &str, decision: &Decision, workers: &Workers, settled: bool) -> Self {
         let ledger = &decision.ledger;
         let assignment = ledger.assignment();
@@ -149,7 +149,7 @@ impl Snapshot {
             let (jobs, releasing) = loads.get(slot).copied().unwrap_or_default();
             let record = ledger.slots.get(slot);
             let is_its_own =
-                |session: &&swarm_core::handover::SessionId| session.pod_uid() == worker.life;
+                |session: &&swarm_core::handover::SessionId| session.pod_uid() == worker.instance;
             let session = record.map(|record| &record.session).filter(is_its_own);
             WorkerRow {
                 name: worker.name.clone(),

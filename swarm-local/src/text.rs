@@ -1,4 +1,4 @@
-//! What `local` tells a person: plain lines that can be read, piped and kept.
+//! Plain lines for a person, which can be read, piped and stored.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -20,7 +20,7 @@ const LINES_MAX: usize = 8;
 /// Prints lines on standard output.
 pub(super) fn say(lines: &str) {
     let mut stdout = io::stdout().lock();
-    // A reader that went away, as `head` does, does not end the workers.
+    // A reader that closes the pipe, as `head` does, does not end the workers.
     let _ = writeln!(stdout, "{}", lines.trim_end()).and_then(|()| stdout.flush());
 }
 
@@ -29,7 +29,7 @@ pub(super) fn complain(sentence: &str) {
     let _ = writeln!(io::stderr(), "swarm-operator: {sentence}");
 }
 
-/// The first lines: what is about to run, and where it keeps what.
+/// The first lines: the pool that is about to run, and its directories.
 pub(super) fn opening(
     wanted: &Wanted,
     dir: &Path,
@@ -59,7 +59,7 @@ pub(super) fn ending(workers: usize, took: Duration) -> String {
     format!("ended in {took} ms: {} stopped, no process is left", counted(workers, "worker"))
 }
 
-/// A pool in which every job runs where it should, and how it came to that.
+/// A pool that became settled, and the changes since it was settled before.
 pub(super) struct Settled<'a> {
     pub(super) took: Duration,
     pub(super) before: &'a Assignment,
@@ -70,8 +70,8 @@ pub(super) struct Settled<'a> {
 
 impl Settled<'_> {
     /// A headline and, if anything moved, a table of workers, at most `columns` wide where names
-    /// permit it. Of a large pool it shows workers that have other jobs than before.
-    pub(super) fn told(&self, columns: usize) -> String {
+    /// permit it. For a large pool it shows only workers whose jobs changed.
+    pub(super) fn report(&self, columns: usize) -> String {
         let mut lines = self.headline_with(" (marked +)");
         if self.before == self.assignment {
             return lines;
@@ -100,12 +100,12 @@ impl Settled<'_> {
         lines
     }
 
-    /// How long it took and what changed, in one line.
+    /// The time it took and the changes, in one line.
     pub(super) fn headline(&self) -> String {
         self.headline_with("")
     }
 
-    /// `mark` says how jobs are marked that are new among old ones or have moved.
+    /// `mark` explains the mark of jobs that are new among old ones or have moved.
     fn headline_with(&self, mark: &str) -> String {
         let Self { took, before, view, assignment, unassigned } = self;
         let jobs = counted(assignment.len(), "job");
@@ -137,7 +137,7 @@ impl Settled<'_> {
         line
     }
 
-    /// The name of a job, marked if it came from somewhere else or is new among old ones.
+    /// The name of a job, marked if it moved or is new among old ones.
     fn marked(&self, job: &JobName) -> String {
         let is_new = !self.before.is_empty() && self.before.holder(job).is_none();
         let mark = if is_new || self.is_moved(job) { "+" } else { "" };

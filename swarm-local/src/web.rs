@@ -1,4 +1,4 @@
-//! What `local` answers over HTTP: health, metrics, and how the pool stands as JSON.
+//! The HTTP server of `local`: health, metrics, and the state of the pool as JSON.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use tokio_util::sync::CancellationToken;
 use super::moves::Moves;
 use super::snapshot::{JobRow, Snapshot};
 
-/// All states of workers, so that each has a number, if only zero.
+/// All states of workers, so that each has a count, even if it is zero.
 const WORKER_STATES: [&str; 4] = ["ready", "starting", "leaving", "away"];
 
-/// Where to listen: `IP:PORT`, or a port of this machine that others do not reach.
-pub(super) fn address(said: &str) -> Result<SocketAddr, String> {
-    if let Ok(port) = said.parse() {
+/// Parses an address to listen on: `IP:PORT`, or a port of the loopback interface.
+pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(port) = text.parse() {
         return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
     }
-    said.parse().map_err(|_| "write a port, or IP:PORT such as 127.0.0.1:8080".to_owned())
+    text.parse().map_err(|_| "write a port, or IP:PORT such as 127.0.0.1:8080".to_owned())
 }
 
 /// Answers requests until `shutdown` is cancelled.
@@ -41,15 +41,15 @@ pub(super) async fn serve(
     let router = http::operator_router(is_ready, || Ok(()), Arc::new(registry));
     let router = http::with_document(router, "/api/v1/swarm", pool.subscribe());
     let router = http::with_document(router, "/api/v1/jobs", jobs.subscribe());
-    let desk = Desk { metrics, moves: Moves::default(), ready, pool, jobs };
+    let documents = Documents { metrics, moves: Moves::default(), ready, pool, jobs };
     tokio::select! {
         served = http::serve(listener, router, shutdown) => served,
-        () = desk.follow(snapshots) => Ok(()),
+        () = documents.follow(snapshots) => Ok(()),
     }
 }
 
-/// Prepares what is answered, once for each change, so that a request costs next to nothing.
-struct Desk {
+/// Prepares the documents once for each change, so that a request costs next to nothing.
+struct Documents {
     metrics: PoolMetrics,
     moves: Moves,
     ready: watch::Sender<bool>,
@@ -64,14 +64,16 @@ struct Jobs<'a> {
     jobs: &'a [JobRow],
 }
 
-impl Desk {
-    /// Changes that come while one is being prepared are taken together.
+impl Documents {
+    /// Changes that arrive while one is being prepared are combined.
     async fn follow(mut self, mut snapshots: watch::Receiver<Arc<Snapshot>>) {
         while snapshots.changed().await.is_ok() {
             let snapshot = Arc::clone(&snapshots.borrow_and_update());
-            // A large pool takes a while, which other tasks need not wait for.
-            let Ok(desk) = spawn_blocking(move || self.prepared(&snapshot)).await else { return };
-            self = desk;
+            // A large pool takes a while, which must not delay other tasks.
+            let Ok(documents) = spawn_blocking(move || self.prepared(&snapshot)).await else {
+                return;
+            };
+            self = documents;
         }
         // Requests are answered while the workers end.
         std::future::pending::<()>().await;
@@ -82,7 +84,7 @@ impl Desk {
         let workers = WORKER_STATES.map(|state| {
             (state, snapshot.workers.iter().filter(|worker| worker.state == state).count())
         });
-        self.metrics.stands(&snapshot.jobs.by_state(), &workers, snapshot.settled);
+        self.metrics.observe_pool(&snapshot.jobs.by_state(), &workers, snapshot.settled);
         let jobs = Jobs { revision: snapshot.revision, jobs: &snapshot.holders };
         self.jobs.send_replace(Document::of(&jobs));
         self.pool.send_replace(Document::of(snapshot));

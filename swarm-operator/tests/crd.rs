@@ -1,4 +1,4 @@
-//! The committed custom resource definitions are the ones the types make.
+//! The committed CRDs are the ones that the types generate.
 
 use std::path::Path;
 use std::process::Command;

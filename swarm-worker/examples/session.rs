@@ -1,9 +1,9 @@
-//! A program that is its own worker, in a session on Kubernetes: it never fetches from a source that
-//! another worker still fetches from, and hands each token to a sink that refuses lower ones.
+//! A program that is its own worker, with a session on Kubernetes: it never fetches from a source
+//! that another worker still fetches from, and hands each token to a sink that refuses lower ones.
 //!
-//! In a pod, with the role `swarm-session-worker` bound to its account and `POD_UID` filled in by the
-//! downward API: `session --protocol session`. Here, with a kubeconfig and any UUID:
-//! `cargo run -p swarm-worker --example session -- --protocol session --pod-uid=$(uuidgen)`.
+//! In a pod, with the role `swarm-session-worker` bound to its account and `POD_UID` filled in by
+//! the downward API: `session --protocol session`. Here, with a kubeconfig and any UUID: `cargo run
+//! -p swarm-worker --example session -- --protocol session --pod-uid=$(uuidgen)`.
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
 use std::collections::BTreeMap;

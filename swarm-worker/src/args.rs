@@ -94,8 +94,8 @@ pub struct RunArgs {
 /// The session of the worker, if it has one.
 #[derive(Clone, Debug, Args)]
 pub struct SessionArgs {
-    /// How the worker gets its jobs: `plain` reads a file; `session` holds a Lease in the Kubernetes
-    /// API and releases a job before it is granted to another worker
+    /// How the worker gets its jobs: `plain` reads a file; `session` holds a Lease in the
+    /// Kubernetes API and releases a job before it is granted to another worker
     #[arg(long, value_name = "PROTOCOL", env = "SWARM_PROTOCOL", value_enum, default_value_t)]
     pub protocol: Protocol,
     /// The UID of this pod, a part of its session's name: metadata.uid of the downward API
@@ -108,28 +108,29 @@ pub struct SessionArgs {
     /// ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// How long the jobs of a session may run after its last renewal of the Lease: at least 3 × renew
-    /// + stop timeout, and at most the Swarm's `handover.lease.duration`
+    /// How long the jobs of a session may run after its last renewal of the Lease: at least 3 ×
+    /// renew + stop timeout, and at most the Swarm's `handover.lease.duration`
     #[arg(long, value_name = "TIME", env = "SWARM_LEASE", default_value = "20s", value_parser = duration)]
     pub lease: Duration,
     /// The interval at which a session renews its Lease
     #[arg(long, value_name = "TIME", env = "SWARM_RENEW", default_value = "4s", value_parser = duration)]
     pub renew: Duration,
-    /// The time from SIGTERM until this worker is killed: the pod's `terminationGracePeriodSeconds`.
-    /// Jobs that are being moved away run for this time, less the stop timeout and 2 s
+    /// The time from SIGTERM until this worker is killed: the pod's
+    /// `terminationGracePeriodSeconds`. Jobs that are being moved away run for this time, less the
+    /// stop timeout and 2 s
     #[arg(long, value_name = "TIME", env = "SWARM_GRACE", default_value = "30s", value_parser = duration)]
     pub grace: Duration,
-    /// The directory of a record of the session and the running jobs, from which the next start proves
-    /// that this process has ended, and identifies the job that crashed it: a volume that outlives the
-    /// container, such as an emptyDir, and that no other container uses
+    /// The directory of a record of the session and the running jobs, from which the next start
+    /// proves that this process has ended, and identifies the job that crashed it: a volume that
+    /// outlives the container, such as an emptyDir, and that no other container uses
     #[arg(long, value_name = "DIR", env = "SWARM_STATE_DIR")]
     pub state_dir: Option<PathBuf>,
-    /// The directory of the pool on this machine, instead of a cluster
-    #[arg(long, hide = true, value_name = "DIR", requires = "life")]
+    /// The state directory of the pool, for sessions on this machine instead of a cluster
+    #[arg(long, hide = true, value_name = "DIR", requires = "instance")]
     pub session_dir: Option<PathBuf>,
     /// The identity of this instance of the worker, a part of its session's name
-    #[arg(long, hide = true, value_name = "LIFE")]
-    pub life: Option<String>,
+    #[arg(long, hide = true, value_name = "INSTANCE")]
+    pub instance: Option<String>,
 }
 
 /// How a worker gets its jobs.

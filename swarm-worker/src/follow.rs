@@ -1,4 +1,4 @@
-//! A plain worker: follows its view and runs its jobs until it is told to end.
+//! A plain worker: follows its view and runs its jobs until shutdown.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,11 +26,11 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// Runs what the view says until it is told to end, and stops all jobs then.
+    /// Runs the jobs in the view until `shutdown` is cancelled, and stops all jobs then.
     pub(crate) async fn follow(mut self, shutdown: &CancellationToken) {
-        // A view is replaced by one renaming, so there is nothing to wait for after an event.
+        // A view is replaced by one rename, so it is complete as soon as there is an event.
         let mut view = FileWatch::follow(&self.path, Duration::ZERO, BYTES_MAX);
-        // The last view that was understood; it is stepped again when its grace is over.
+        // The last valid view; it is stepped again when its grace has elapsed.
         let mut newest = None;
         loop {
             let found = tokio::select! {
@@ -43,21 +43,21 @@ impl Follower {
             }
             match &newest {
                 Some(view) => self.act(view).await,
-                // What cannot be read is not older than anything.
+                // A view that cannot be read has no version to compare.
                 None => self.worker.older_since = None,
             }
-            // The first look is told whatever it found: from then on the worker is ready.
-            self.tell();
+            // The first read is reported whatever it found: from then on the worker is ready.
+            self.report();
         }
         tracing::info!(jobs = self.worker.running.len(), "stopping all jobs");
         self.jobs.stop(&self.worker.running).await;
         self.jobs.end().await;
         self.metrics.stopped(self.worker.running.len());
         self.worker.running.clear();
-        self.tell();
+        self.report();
     }
 
-    /// The view in the file, or `None` if the last good one stays.
+    /// The view in the file, or `None` if the last valid one stays.
     fn understood(&self, contents: &Contents) -> Option<View> {
         let path = self.path.display();
         let reason = match contents {
@@ -72,11 +72,11 @@ impl Follower {
             Contents::Unreadable(reason) => reason.clone(),
         };
         self.metrics.view_error();
-        tracing::warn!("the view at {path} is passed over and the last good one kept: {reason}");
+        tracing::warn!("the view at {path} is ignored and the last valid one kept: {reason}");
         None
     }
 
-    /// Runs what `view` says: stops first, and waits for them, then starts.
+    /// Runs the jobs in `view`: stops jobs first and waits for that, then starts others.
     async fn act(&mut self, view: &View) {
         let (next, effects) = self.worker.step(clock::now(), &self.name, view);
         let (mut stops, mut starts) = (Vec::new(), Vec::new());
@@ -121,13 +121,13 @@ impl Follower {
         );
     }
 
-    /// Tells what runs now, unless that was the last thing told.
-    fn tell(&mut self) {
+    /// Publishes a report of the running jobs, unless it equals the last one.
+    fn report(&mut self) {
         let report = Report::from(&self.worker);
-        self.reports.send_if_modified(|told| {
-            let differs = *told != report;
+        self.reports.send_if_modified(|last| {
+            let differs = *last != report;
             if differs {
-                *told = report;
+                *last = report;
             }
             differs
         });

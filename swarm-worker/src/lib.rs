@@ -1,14 +1,14 @@
-//! A worker of a swarm pool: runs exactly the jobs that it is told to.
+//! A worker of a swarm pool: runs exactly the jobs that are assigned to it.
 //!
-//! A *plain* worker reads a file, the view, that says which worker runs which job. It follows that
-//! file, stops what is no longer its own, and then starts what is new. It keeps the last good view
-//! when the file is gone or makes no sense. It needs nothing else: no API server, no other worker.
-//! A worker in a *session* holds a lease and takes part in handovers: it lets go of a job before
-//! another worker is given it, and stops its jobs before anybody could take it for dead. In a pod
-//! it needs nothing but the Kubernetes API, and `--protocol session` is all it takes.
+//! A *plain* worker follows a file, the view, which lists the jobs of every worker. It stops the
+//! jobs that it lost, and then starts those that are new. When the file is missing or invalid, it
+//! keeps the last valid view. It needs nothing else: no API server, no other worker.
+//! A worker with a *session* holds a lease and takes part in handovers: it stops a job before the
+//! job is granted to another worker, and stops all its jobs before its lease expires. In a pod it
+//! needs nothing but the Kubernetes API and the argument `--protocol session`.
 //!
 //! The program `swarm-worker` is a thin shell around [`run`]. A program that does the work itself
-//! brings a [`Runner`] and leaves all the rest to [`serve`]:
+//! implements [`Runner`]; [`serve`] does the rest:
 //!
 //! ```no_run
 //! use swarm_worker::{Job, Outcome, Runner};
@@ -36,9 +36,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The same program is a plain worker, or one in a session on Kubernetes: its command line decides.
-//! The feature `kubernetes-1-33`, on by default, chooses which Kubernetes the bindings are for; a
-//! program that makes another choice (a feature of `k8s-openapi`) leaves it out.
+//! The command line decides whether the program is a plain worker or has a session on Kubernetes.
+//! The feature `kubernetes-1-33`, on by default, selects the Kubernetes version of the bindings; a
+//! program that selects another one (a feature of `k8s-openapi`) disables it.
 
 mod args;
 mod follow;
@@ -64,12 +64,12 @@ pub use args::{
 pub use runner::{RunnerArgs, RunnerSpec};
 pub use swarm_adapters_host::runner::{Job, Outcome, Runner};
 
-/// Carries out a command and returns the exit code of the program: 0 fine, 2 wrong usage or input,
-/// which is told on standard error.
+/// Carries out a command and returns the exit code of the program: 0 for success, 2 for wrong usage
+/// or input, after a message on standard error.
 ///
 /// # Errors
 ///
-/// If it could not be done, which is for the program to tell; its exit code is 1.
+/// If the command failed; the program prints the error, and its exit code is 1.
 pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
     let done = match command {
         Command::Run(args) => run::run(&args, None).await,
@@ -83,19 +83,19 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match done {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(Failure::Usage(sentence)) => {
-            complain(&sentence);
+            print_error(&sentence);
             Ok(ExitCode::from(2))
         }
         Err(failure @ Failure::Failed(_)) => Err(failure.into()),
     }
 }
 
-/// Runs a worker whose jobs are run by `runner`, until a signal, or the end of its pipe if `args`
-/// say so, tells it to end. What `args` say about runners is passed over.
+/// Runs a worker whose jobs are run by `runner`, until a signal, or the end of standard input if
+/// `args` ask for that. Arguments about runners are ignored.
 ///
 /// # Errors
 ///
-/// A sentence for a person: an argument makes no sense, a port is in use, the lease was lost.
+/// A sentence for a person: an argument is invalid, a port is in use, the lease was lost.
 pub async fn serve(args: &RunArgs, runner: impl Runner) -> anyhow::Result<()> {
     Ok(run::run(args, Some(Arc::new(runner))).await?)
 }
@@ -104,19 +104,19 @@ fn failed(error: &std::io::Error) -> Failure {
     Failure::Failed(error.to_string())
 }
 
-/// Tells a person what went wrong.
-pub fn complain(sentence: &str) {
-    // Where standard error is closed, nobody is there to be told.
+/// Prints an error for a person on standard error.
+pub fn print_error(sentence: &str) {
+    // If standard error is closed, nobody reads it.
     let _ = writeln!(io::stderr(), "swarm-worker: {sentence}");
 }
 
-/// Why a command was not carried out, by whose fault it is.
+/// Why a command was not carried out.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
-    /// What was asked for makes no sense.
+    /// The arguments or the input are invalid.
     #[error("{0}")]
     Usage(String),
-    /// It could not be done.
+    /// An operation failed.
     #[error("{0}")]
     Failed(String),
 }

@@ -16,7 +16,7 @@ struct Cli {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     swarm_worker::run(Cli::parse().command).await.unwrap_or_else(|error| {
-        swarm_worker::complain(&format!("{error:#}"));
+        swarm_worker::print_error(&format!("{error:#}"));
         ExitCode::FAILURE
     })
 }

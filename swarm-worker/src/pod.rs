@@ -1,7 +1,7 @@
 //! A worker in a pod that takes part in sessions: it needs nothing but the Kubernetes API.
 //!
-//! A session that is over while no job runs is followed by the next one. One that loses its lease
-//! with jobs running ends the process, and the kubelet starts it again.
+//! When a session ends while no job runs, the worker opens another one. A session that loses its
+//! lease while jobs run ends the process, and the kubelet restarts it.
 
 use std::mem;
 use std::path::PathBuf;
@@ -19,28 +19,28 @@ use crate::Failure;
 use crate::args::{RunArgs, SessionArgs};
 use crate::jobs::Tools;
 use crate::run;
-use crate::session::{Endings, Life, Shared};
+use crate::session::{SessionSetup, Shared, Shutdown};
 
-/// How long before it is killed a worker has closed its session: for the last write of its lease,
-/// and for signals and timers that come late.
+/// How long before the kill a worker has closed its session: time for the last write of its lease,
+/// and for late signals and timers.
 const MARGIN: Duration = Duration::from_secs(2);
 
-/// Why the UID must be given, and how.
+/// How to set the UID.
 const DOWNWARD: &str = "in the pod's container write env: [{name: POD_UID, valueFrom: \
                         {fieldRef: {fieldPath: metadata.uid}}}]";
 
-/// What the command line says of the pod.
+/// The pod, as the command line describes it.
 pub(crate) struct Pod {
     uid: String,
     namespace: Option<String>,
     kubeconfig: Option<PathBuf>,
     terms: LeaseTerms,
-    patience: Duration,
+    drain_timeout: Duration,
     state_dir: Option<PathBuf>,
 }
 
 impl Pod {
-    /// Looks whether a session can live by what `args` say.
+    /// Checks that `args` allow a session.
     pub(crate) fn new(args: &RunArgs) -> Result<Self, Failure> {
         let SessionArgs { pod_uid, namespace, kubeconfig, grace, state_dir, .. } = &args.session;
         let terms = run::terms(args)?;
@@ -58,17 +58,17 @@ impl Pod {
             namespace: namespace.clone().filter(|namespace| !namespace.is_empty()),
             kubeconfig: kubeconfig.clone(),
             terms,
-            patience: grace.saturating_sub(MARGIN),
+            drain_timeout: grace.saturating_sub(MARGIN),
             state_dir: state_dir.clone(),
         })
     }
 
-    /// Lives one session after another until the worker is told to end.
-    pub(crate) async fn live(
+    /// Runs one session after another until shutdown is requested.
+    pub(crate) async fn run_sessions(
         &self,
         tools: &Tools,
         shared: &Shared,
-        endings: &Endings,
+        shutdown: &Shutdown,
     ) -> Result<(), Failure> {
         let clients = client::connect(self.kubeconfig.as_deref()).await;
         let clients = clients.map_err(|error| Failure::Failed(error.to_string()))?;
@@ -77,41 +77,41 @@ impl Pod {
         if let Some(job) = &former.culprit {
             tracing::warn!(%job, "the process before this one seems to have been ended by a job");
         }
-        while !endings.are_told() {
+        while !shutdown.is_requested() {
             let next_at = clock::now().after(self.terms.renew);
-            let life =
-                self.life(&clients, mem::take(&mut former), tools, marker.as_mut(), shared)?;
-            let session = life.id.clone();
+            let setup =
+                self.session(&clients, mem::take(&mut former), tools, marker.as_mut(), shared)?;
+            let session = setup.id.clone();
             tracing::info!(%session, "opening a session");
-            // With jobs left the process would end here.
-            life.run(endings).await?;
+            // If the session lost its lease while jobs ran, this ends the process.
+            setup.run(shutdown).await?;
             former.session = Some(session);
             shared.ready.send_replace(false);
-            // Whatever ends sessions must not be asked for new ones all the time.
+            // Limits the rate of new sessions, whatever ends them.
             tokio::select! {
                 () = clock::sleep_until(next_at) => {}
-                () = endings.told() => {}
+                () = shutdown.requested() => {}
             }
         }
         Ok(())
     }
 
-    fn life<'a>(
+    fn session<'a>(
         &self,
         clients: &Clients,
         former: Former,
         tools: &Tools,
         marker: Option<&'a mut Marker>,
         shared: &'a Shared,
-    ) -> Result<Life<'a>, Failure> {
+    ) -> Result<SessionSetup<'a>, Failure> {
         let id = SessionId::new(&self.uid, run::nonce()?);
         let namespace = self.namespace.as_deref().unwrap_or_else(|| clients.namespace());
         let store = KubeSession::new(clients, namespace, id.clone(), self.terms, former);
         let views = KubeSessionViews::follow(clients, namespace, &id);
         let jobs = tools.jobs(&id.to_string())?;
         let (store, views) = (Arc::new(store), Box::new(views));
-        let (terms, patience) = (self.terms, self.patience);
-        Ok(Life { id, terms, patience, store, views, jobs, marker, shared })
+        let (terms, drain_timeout) = (self.terms, self.drain_timeout);
+        Ok(SessionSetup { id, terms, drain_timeout, store, views, jobs, marker, shared })
     }
 
     fn marker(&self) -> Result<Option<(Marker, Former)>, Failure> {
@@ -127,7 +127,7 @@ impl Pod {
     }
 }
 
-/// The UID of a pod is a UUID; anything else is a variable that nobody filled in.
+/// The UID of a pod is a UUID; anything else is a variable that was not substituted.
 fn checked(uid: &str) -> Result<&str, Failure> {
     if uid.is_empty() {
         let sentence =
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_session_can_live_by_is_refused_with_what_to_write_instead() {
+    fn unusable_arguments_are_refused_with_what_to_write_instead() {
         let uid = format!("--pod-uid={UID}");
         assert_eq!(refusal(&[&uid]), "");
         assert!(refusal(&[]).contains("POD_UID is not set; in the pod's container write env:"));

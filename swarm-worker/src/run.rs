@@ -1,4 +1,4 @@
-//! The life of a worker, from its command line to its end.
+//! Runs a worker, from its command line to its end.
 
 use std::io;
 use std::path::Path;
@@ -23,17 +23,17 @@ use crate::args::{Protocol, RunArgs};
 use crate::follow::Follower;
 use crate::jobs::Tools;
 use crate::pod::Pod;
-use crate::session::{Ended, Endings, Life, Shared};
+use crate::session::{Ended, SessionSetup, Shared, Shutdown};
 use crate::watchdog::Watchdog;
 use crate::{Failure, log};
 
-/// How long the jobs of a plain worker may take to stop when the worker is to end.
+/// How long the jobs of a plain worker may take to stop at shutdown.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a draining worker on one machine keeps its jobs running while they are moved away.
-const DRAIN_PATIENCE: Duration = Duration::from_mins(1);
+const DRAIN_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Runs a worker until a signal, or the end of standard input, tells it to end. Its jobs are run
-/// by `runner`, or as `args` say.
+/// Runs a worker until a signal, or the end of standard input. Its jobs are run by `runner`, or as
+/// `args` select.
 pub(crate) async fn run(args: &RunArgs, runner: Option<Arc<dyn Runner>>) -> Result<(), Failure> {
     let name = args.worker_name()?;
     let dir = args.session.session_dir.as_deref();
@@ -42,10 +42,10 @@ pub(crate) async fn run(args: &RunArgs, runner: Option<Arc<dyn Runner>>) -> Resu
         Protocol::Session | Protocol::Plain => None,
     };
     log::init(args.log_format);
-    let endings = Endings { drain: CancellationToken::new(), end: CancellationToken::new() };
-    drain_on_signals(&endings.drain)?;
+    let shutdown = Shutdown { drain: CancellationToken::new(), end: CancellationToken::new() };
+    drain_on_signals(&shutdown.drain)?;
     if args.until_stdin_closes {
-        end_with_stdin(endings.end.clone());
+        end_with_stdin(shutdown.end.clone());
     }
     let build = Build::from_env();
     let mut registry = Registry::default();
@@ -63,14 +63,14 @@ pub(crate) async fn run(args: &RunArgs, runner: Option<Arc<dyn Runner>>) -> Resu
     let server = tokio::spawn(http::serve(listener, router, done.clone()));
     tracing::info!(worker = name, http = %address, "started");
     match (pod, dir) {
-        (Some(pod), _) => pod.live(&tools, &shared, &endings).await?,
-        (None, Some(dir)) => on_this_machine(args, dir, &tools, &shared, &endings).await?,
+        (Some(pod), _) => pod.run_sessions(&tools, &shared, &shutdown).await?,
+        (None, Some(dir)) => on_this_machine(args, dir, &tools, &shared, &shutdown).await?,
         (None, None) => {
             let jobs = tools.jobs(&format!("{name}.{}-{:016x}", std::process::id(), nonce()?))?;
             let (worker, path) = (Worker::default(), args.view.file());
             let Shared { metrics, reports, .. } = shared;
             let follower = Follower { name, worker, jobs, metrics, reports, path };
-            follow(follower, &endings).await?;
+            follow(follower, &shutdown).await?;
         }
     }
     done.cancel();
@@ -79,12 +79,12 @@ pub(crate) async fn run(args: &RunArgs, runner: Option<Arc<dyn Runner>>) -> Resu
     Ok(())
 }
 
-/// Half of a session's identity.
+/// The random half of a session's identity.
 pub(crate) fn nonce() -> Result<u64, Failure> {
     random::number().map_err(failed)
 }
 
-/// The terms that the command line says.
+/// The lease terms on the command line.
 pub(crate) fn terms(args: &RunArgs) -> Result<LeaseTerms, Failure> {
     let terms = LeaseTerms {
         duration: args.session.lease,
@@ -96,38 +96,38 @@ pub(crate) fn terms(args: &RunArgs) -> Result<LeaseTerms, Failure> {
     Ok(terms)
 }
 
-/// Lives one session in the directory of its pool.
+/// Runs one session in the directory of its pool.
 async fn on_this_machine(
     args: &RunArgs,
     dir: &Path,
     tools: &Tools,
     shared: &Shared,
-    endings: &Endings,
+    shutdown: &Shutdown,
 ) -> Result<(), Failure> {
     let terms = terms(args)?;
-    let life = args.session.life.as_deref().unwrap_or_default();
-    let id = SessionId::new(life, nonce()?);
+    let instance = args.session.instance.as_deref().unwrap_or_default();
+    let id = SessionId::new(instance, nonce()?);
     let store = FileSession::open(dir, &id).map_err(failed)?;
     let views = WorkerViewWatch::follow(dir, &id).map_err(failed)?;
     let jobs = tools.jobs(&id.to_string())?;
-    let (store, views, patience) = (Arc::new(store), Box::new(views), DRAIN_PATIENCE);
-    let life = Life { id, terms, patience, store, views, jobs, marker: None, shared };
-    match life.run(endings).await? {
+    let (store, views, drain_timeout) = (Arc::new(store), Box::new(views), DRAIN_TIMEOUT);
+    let setup = SessionSetup { id, terms, drain_timeout, store, views, jobs, marker: None, shared };
+    match setup.run(shutdown).await? {
         Ended::Closed => Ok(()),
         Ended::Lost => Err(Failure::Failed("the session lost its lease".to_owned())),
     }
 }
 
-/// A plain worker has nobody to hand its jobs to: however it is told to end, it stops them.
-async fn follow(follower: Follower, endings: &Endings) -> Result<(), Failure> {
-    let told = CancellationToken::new();
+/// Runs a plain worker. It hands its jobs to nobody, so any kind of shutdown stops them.
+async fn follow(follower: Follower, shutdown: &Shutdown) -> Result<(), Failure> {
+    let stop = CancellationToken::new();
     let overdue = async {
-        endings.told().await;
-        told.cancel();
+        shutdown.requested().await;
+        stop.cancel();
         tokio::time::sleep(END_TIMEOUT).await;
     };
     tokio::select! {
-        () = follower.follow(&told) => Ok(()),
+        () = follower.follow(&stop) => Ok(()),
         () = overdue => {
             let limit = END_TIMEOUT.as_secs();
             Err(Failure::Failed(format!("the jobs did not stop within {limit} s")))

@@ -1,9 +1,9 @@
 //! A worker that takes part in the handover protocol: drives the core's session machine with real
 //! clocks, stores and jobs.
 //!
-//! The machine decides; this carries out. No answer of a store is waited for, so that a slow disk
-//! or API server cannot keep jobs from being stopped in time; and a thread that needs nothing but
-//! the clock ends the process if the lease runs out while jobs still run.
+//! The state machine decides, and this module carries out. It never blocks on a store, so that a
+//! slow disk or API server cannot keep jobs from being stopped in time. A watchdog thread that
+//! needs nothing but the clock ends the process if the lease expires while jobs still run.
 
 mod ask;
 
@@ -32,23 +32,23 @@ use crate::Failure;
 use crate::jobs::Jobs;
 use crate::watchdog::Watchdog;
 
-/// What tells a worker to end.
+/// Requests to end a worker.
 #[derive(Clone, Debug)]
-pub(crate) struct Endings {
-    /// Its jobs are to be moved away first, for as long as the patience lasts.
+pub(crate) struct Shutdown {
+    /// Its jobs are moved away first, for the drain timeout at most.
     pub(crate) drain: CancellationToken,
-    /// Its jobs are to stop at once.
+    /// Its jobs stop at once.
     pub(crate) end: CancellationToken,
 }
 
-impl Endings {
-    /// Whether the worker was told to end, one way or the other.
-    pub(crate) fn are_told(&self) -> bool {
+impl Shutdown {
+    /// Whether the worker was asked to end, one way or the other.
+    pub(crate) fn is_requested(&self) -> bool {
         self.drain.is_cancelled() || self.end.is_cancelled()
     }
 
-    /// Waits until it is.
-    pub(crate) async fn told(&self) {
+    /// Waits for either request.
+    pub(crate) async fn requested(&self) {
         tokio::select! {
             () = self.drain.cancelled() => {}
             () = self.end.cancelled() => {}
@@ -56,27 +56,27 @@ impl Endings {
     }
 }
 
-/// The signal that says that the process goes on after it was stopped.
+/// The signal of a process that continues after it was stopped.
 const CONT: i32 = rustix::process::Signal::CONT.as_raw();
 
 /// The least time from one tick to the next.
-const BREATH: Duration = Duration::from_millis(10);
+const TICK_MIN: Duration = Duration::from_millis(10);
 
-/// What one life after another of a process tells, and what ends it in time.
+/// What all sessions of a process share: its reports, and the watchdog.
 pub(crate) struct Shared {
     pub(crate) metrics: WorkerMetrics,
     pub(crate) reports: watch::Sender<Report>,
-    /// Whether the worker can be given jobs.
+    /// Whether jobs can be granted to the worker.
     pub(crate) ready: watch::Sender<bool>,
     pub(crate) watchdog: Watchdog,
 }
 
-/// One session of a worker.
-pub(crate) struct Life<'a> {
+/// What one session of a worker runs with.
+pub(crate) struct SessionSetup<'a> {
     pub(crate) id: SessionId,
     pub(crate) terms: LeaseTerms,
-    /// How long it keeps its jobs at most, once it drains, before all of them have ended.
-    pub(crate) patience: Duration,
+    /// How long a draining session keeps its jobs at most; all have ended by then.
+    pub(crate) drain_timeout: Duration,
     pub(crate) store: Arc<dyn SessionStore>,
     pub(crate) views: Box<dyn SessionViews>,
     pub(crate) jobs: Jobs,
@@ -89,36 +89,36 @@ pub(crate) struct Life<'a> {
 pub(crate) enum Ended {
     /// It was closed.
     Closed,
-    /// Its lease was taken away, or is gone, while no job ran.
+    /// Its lease was revoked or deleted while no job ran.
     Lost,
 }
 
-impl Life<'_> {
-    /// Lives one session to its end.
+impl SessionSetup<'_> {
+    /// Runs one session to its end.
     ///
     /// # Errors
     ///
-    /// If the session lost its lease with jobs running: then the process is to end at once, and
-    /// with it every job.
-    pub(crate) async fn run(self, endings: &Endings) -> Result<Ended, Failure> {
+    /// If the session lost its lease while jobs ran: the process must then end at once, and with it
+    /// every job.
+    pub(crate) async fn run(self, shutdown: &Shutdown) -> Result<Ended, Failure> {
         let (session, effects) = Session::open(self.id.clone(), self.terms, clock::now());
         let mut driver = Driver {
             session,
-            life: self,
+            setup: self,
             details: BTreeMap::new(),
             asked: JoinSet::new(),
-            complaint: None,
+            problem: None,
             is_cut_off: false,
             abandons: false,
-            is_noted: false,
+            is_recorded: false,
             revision: 0,
             written: 0,
             started: 0,
             stopped: 0,
         };
-        let ended = driver.drive(effects, endings).await;
-        // However it ends, it is no job's fault.
-        if let Some(marker) = driver.life.marker.as_mut()
+        let ended = driver.drive(effects, shutdown).await;
+        // The process did not crash, so no job is to blame.
+        if let Some(marker) = driver.setup.marker.as_mut()
             && let Err(error) = marker.clear()
         {
             tracing::warn!(%error, "the next start may blame a job without reason");
@@ -129,24 +129,24 @@ impl Life<'_> {
 
 struct Driver<'a> {
     session: Session,
-    life: Life<'a>,
-    /// What is known of the jobs of the newest view besides their tokens.
+    setup: SessionSetup<'a>,
+    /// The jobs of the newest view, with more than their tokens.
     details: BTreeMap<JobName, Granted>,
-    /// What the store was asked and has not answered.
+    /// Requests to the store without an answer yet.
     asked: JoinSet<Answer>,
-    /// What the store said last, so that it is not said again and again.
-    complaint: Option<String>,
+    /// The store's last problem, so that a repeated one is logged once.
+    problem: Option<String>,
     /// Whether the last write got no answer.
     is_cut_off: bool,
     /// Whether jobs ran when the session lost its lease.
     abandons: bool,
-    /// Whether it is noted which session this is.
-    is_noted: bool,
+    /// Whether the session is recorded for the next process.
+    is_recorded: bool,
     /// The revision of the newest view.
     revision: u64,
     /// The number of the latest write.
     written: u64,
-    /// Jobs that were started and stopped since the metrics were told.
+    /// Jobs that were started and stopped since the metrics were updated.
     started: usize,
     stopped: usize,
 }
@@ -155,7 +155,7 @@ impl Driver<'_> {
     async fn drive(
         &mut self,
         effects: Vec<SessionEffect>,
-        endings: &Endings,
+        shutdown: &Shutdown,
     ) -> Result<Ended, Failure> {
         let mut resumed = signal(SignalKind::from_raw(CONT)).map_err(|e| failed(&e))?;
         let (mut drains, mut ends) = (false, false);
@@ -171,39 +171,40 @@ impl Driver<'_> {
                 }
                 self.carry_out(effect)?;
             }
-            self.tell();
+            self.report();
             if self.session.is_over() {
-                self.life.jobs.end().await;
+                self.setup.jobs.end().await;
                 tracing::info!(session = %self.session.id(), ?ended, "the session is over");
                 return Ok(ended);
             }
-            // One that never had a lease was never given anything, and its store says nothing now.
+            // A session without a lease was never granted anything, and its store does not answer
+            // now.
             if drains && self.is_cut_off && self.session.deadline() == Moment::default() {
                 tracing::info!(session = %self.session.id(), "ended before it had a lease");
                 return Ok(Ended::Lost);
             }
             let wakes_at = self.session.wakes_at();
             let events = tokio::select! {
-                // In this order: what takes away comes before what gives.
+                // In this order: events that take jobs away come before those that grant them.
                 biased;
                 _ = resumed.recv() => vec![SessionEvent::Resumed],
-                () = endings.end.cancelled(), if !ends => {
+                () = shutdown.end.cancelled(), if !ends => {
                     (drains, ends) = (true, true);
-                    vec![SessionEvent::Terminate { grace: self.life.terms.stop_timeout }]
+                    vec![SessionEvent::Terminate { grace: self.setup.terms.stop_timeout }]
                 }
-                () = endings.drain.cancelled(), if !drains => {
+                () = shutdown.drain.cancelled(), if !drains => {
                     drains = true;
                     tracing::info!("draining");
-                    vec![SessionEvent::Terminate { grace: self.life.patience }]
+                    vec![SessionEvent::Terminate { grace: self.setup.drain_timeout }]
                 }
                 Some(answer) = self.asked.join_next() => {
                     let answer = answer.unwrap_or_else(|error| Answer::lost(self.written, &error));
-                    self.heard(answer).into_iter().collect()
+                    self.on_answer(answer).into_iter().collect()
                 }
-                ended = self.life.jobs.supervisor.next_events() => {
-                    ended.into_iter().map(as_told).collect()
+                ended = self.setup.jobs.supervisor.next_events() => {
+                    ended.into_iter().map(session_event).collect()
                 }
-                told = self.life.views.changed() => self.seen(told).into_iter().collect(),
+                update = self.setup.views.changed() => self.on_view(update).into_iter().collect(),
                 () = until(wakes_at) => vec![SessionEvent::Tick],
             };
             self.abandons = self.session.running().next().is_some();
@@ -211,38 +212,38 @@ impl Driver<'_> {
         }
     }
 
-    /// What an answer of the store means for the session.
-    fn heard(&mut self, answer: Answer) -> Option<SessionEvent> {
-        let Answer { event, complaint } = answer;
+    /// The event that follows from an answer of the store.
+    fn on_answer(&mut self, answer: Answer) -> Option<SessionEvent> {
+        let Answer { event, problem } = answer;
         match &event {
             Some(SessionEvent::Lost { .. }) => self.is_cut_off = true,
             Some(SessionEvent::Written { .. }) if mem::take(&mut self.is_cut_off) => {
                 tracing::info!("the lease can be written again");
-                self.life.views.reconnect();
+                self.setup.views.reconnect();
             }
             _ => (),
         }
-        if let Some(complaint) = &complaint
-            && self.complaint.as_ref() != Some(complaint)
+        if let Some(problem) = &problem
+            && self.problem.as_ref() != Some(problem)
         {
-            tracing::warn!("{complaint}; trying again");
+            tracing::warn!("{problem}; retrying");
         }
-        self.complaint = complaint;
+        self.problem = problem;
         event
     }
 
-    fn seen(&mut self, told: ViewUpdate) -> Option<SessionEvent> {
-        let view = match told {
+    fn on_view(&mut self, update: ViewUpdate) -> Option<SessionEvent> {
+        let view = match update {
             ViewUpdate::View(view) => view,
             ViewUpdate::Unreadable(sentence) => {
-                tracing::warn!("{sentence}; the last good one is kept");
-                self.life.shared.metrics.view_error();
+                tracing::warn!("{sentence}; the last valid one is kept");
+                self.setup.shared.metrics.view_error();
                 return None;
             }
         };
         let WorkerView { revision, jobs, .. } = &*view;
         if *revision < self.revision {
-            tracing::info!(revision, newest = self.revision, "an older view is passed over");
+            tracing::info!(revision, newest = self.revision, "an older view is ignored");
         } else {
             tracing::info!(revision, jobs = jobs.len(), "view");
             self.revision = *revision;
@@ -252,35 +253,35 @@ impl Driver<'_> {
     }
 
     fn carry_out(&mut self, effect: SessionEffect) -> Result<(), Failure> {
-        let patience = self.life.terms.renew / 2;
-        let store = Arc::clone(&self.life.store);
+        let limit = self.setup.terms.renew / 2;
+        let store = Arc::clone(&self.setup.store);
         match effect {
             SessionEffect::Start { job, token } => {
                 let details = self.details.get(&job);
                 let (run_once, params) = details
                     .map(|granted| (granted.run_once, granted.params.clone()))
                     .unwrap_or_default();
-                self.life.jobs.supervisor.start(JobSpec { name: job, token, params, run_once });
+                self.setup.jobs.supervisor.start(JobSpec { name: job, token, params, run_once });
                 self.started += 1;
             }
             SessionEffect::Stop(job) => {
-                self.life.jobs.supervisor.stop(&job);
+                self.setup.jobs.supervisor.stop(&job);
                 self.stopped += 1;
             }
             SessionEffect::Write(write) => {
                 self.written = write.number;
-                self.asked.spawn(ask::write(store, write, patience));
+                self.asked.spawn(ask::write(store, write, limit));
             }
             SessionEffect::ReadLease => {
-                self.asked.spawn(ask::read_lease(store, self.written, patience));
+                self.asked.spawn(ask::read_lease(store, self.written, limit));
             }
             SessionEffect::ReadLedger => {
-                self.asked.spawn(ask::read_ledger(store, patience));
+                self.asked.spawn(ask::read_ledger(store, limit));
             }
             SessionEffect::ReportRollback { seen } => {
                 tracing::error!(
                     seen,
-                    "the ledger is older than what it told before; starting over"
+                    "the ledger is older than a revision seen before; opening another session"
                 );
             }
             SessionEffect::Abort if self.abandons => {
@@ -292,63 +293,63 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// Notes which session this is, for the next process in its place.
-    fn note_session(&mut self) {
-        if mem::replace(&mut self.is_noted, true) {
+    /// Records the session for the next process in its place.
+    fn record_session(&mut self) {
+        if mem::replace(&mut self.is_recorded, true) {
             return;
         }
-        let Some(marker) = &self.life.marker else { return };
+        let Some(marker) = &self.setup.marker else { return };
         if let Err(error) = marker.began(self.session.id()) {
             tracing::warn!(%error, "the next process will not know that this session has ended");
         }
     }
 
-    /// Notes which jobs run, for the next process if this one crashes.
+    /// Records the running jobs for the next process, in case this one crashes.
     fn mark(&mut self) {
-        let Some(marker) = &mut self.life.marker else { return };
+        let Some(marker) = &mut self.setup.marker else { return };
         if let Err(error) = marker.set(self.session.running().map(|(job, _)| job)) {
-            tracing::warn!(%error, "it cannot be noted which jobs run");
+            tracing::warn!(%error, "the running jobs cannot be recorded");
         }
     }
 
-    /// Tells everybody around what the session may do now.
-    fn tell(&mut self) {
+    /// Publishes the state of the session: to the supervisor, the watchdog, metrics and reports.
+    fn report(&mut self) {
         self.mark();
-        let Shared { metrics, reports, ready, watchdog } = self.life.shared;
+        let Shared { metrics, reports, ready, watchdog } = self.setup.shared;
         let running = self.session.running().map(|(job, _)| job.clone()).collect();
         let report = Report { version: self.revision, jobs: running };
         let deadline = self.session.deadline();
-        self.life.jobs.supervisor.permit_until(as_boottime_ns(deadline));
+        self.setup.jobs.supervisor.permit_until(as_boottime_ns(deadline));
         watchdog.set((!report.jobs.is_empty()).then_some(deadline));
         let (started, stopped) = (mem::take(&mut self.started), mem::take(&mut self.stopped));
         metrics.acted(self.revision, started, stopped, report.jobs.len());
         if deadline != Moment::default() {
-            self.note_session();
+            self.record_session();
             ready.send_if_modified(|was| !mem::replace(was, true));
         }
-        reports.send_if_modified(|told| {
-            let differs = *told != report;
+        reports.send_if_modified(|last| {
+            let differs = *last != report;
             if differs {
-                *told = report;
+                *last = report;
             }
             differs
         });
     }
 }
 
-fn as_told(event: JobEvent) -> SessionEvent {
+fn session_event(event: JobEvent) -> SessionEvent {
     match event {
         JobEvent::Joined(job) => SessionEvent::Joined(job),
         JobEvent::Finished(job) => SessionEvent::Finished(job),
     }
 }
 
-/// Waits until `moment`, and for a breath at least: while jobs are stopping, the moment that they
-/// were to be stopped at stays the next one, and they need the time that is left.
+/// Waits until `moment`, and for [`TICK_MIN`] at least: while jobs are stopping, the moment at
+/// which they had to be stopped remains the next one, and they need the remaining time.
 pub(crate) async fn until(moment: Option<Moment>) {
     match moment {
         Some(moment) => {
-            tokio::time::sleep(BREATH).await;
+            tokio::time::sleep(TICK_MIN).await;
             clock::sleep_until(moment).await;
         }
         None => std::future::pending().await,

@@ -8,7 +8,7 @@ use swarm_adapters_host::watch::{self, Contents};
 use crate::Failure;
 use crate::args::ViewArgs;
 
-/// Prints the view as it stands in the file, whether or not it makes sense to a worker.
+/// Prints the file of the view, valid or not.
 pub(crate) fn print(args: &ViewArgs) -> Result<(), Failure> {
     let path = args.file();
     let shown = path.display();
@@ -18,10 +18,10 @@ pub(crate) fn print(args: &ViewArgs) -> Result<(), Failure> {
             written.map_err(|error| Failure::Failed(format!("the view cannot be printed: {error}")))
         }
         Contents::Missing => Err(Failure::Usage(format!(
-            "there is no view at {shown}; say where with --config-path"
+            "there is no view at {shown}; set its path with --config-path"
         ))),
         Contents::Unreadable(reason) => {
-            Err(Failure::Usage(format!("the view at {shown} is of no use: {reason}")))
+            Err(Failure::Usage(format!("the view at {shown} cannot be read: {reason}")))
         }
     }
 }

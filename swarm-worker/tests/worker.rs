@@ -1,4 +1,4 @@
-//! `swarm-worker` as a process, from outside: a view goes in, jobs run.
+//! Tests of the program `swarm-worker`: given a view, it runs the jobs.
 
 #![expect(
     clippy::unwrap_used,
@@ -16,10 +16,11 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// How long anything may take on a machine that is busy with other things.
+/// The limit for every wait, on a machine that is busy with other things.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// A worker called `w-0` that is held by a pipe, as by an operator on the same machine.
+/// A worker named `w-0` with a pipe as standard input, as an operator on the same machine starts
+/// it.
 struct Worker {
     child: Child,
     hold: Option<ChildStdin>,
@@ -36,7 +37,7 @@ impl Worker {
         Self { hold: child.stdin.take(), child, log }
     }
 
-    /// What it answers to a request; `None` while it does not.
+    /// The answer to a request, or `None` if there is none.
     fn answer(&self, path: &str) -> Option<String> {
         let log = fs::read_to_string(&self.log).unwrap();
         let address = log.rsplit_once(" http=")?.1.split_whitespace().next()?.to_owned();
@@ -68,7 +69,7 @@ impl Drop for Worker {
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let since = Instant::now();
     while !is_so() {
-        assert!(since.elapsed() < DEADLINE, "it never came to that: {what}");
+        assert!(since.elapsed() < DEADLINE, "not within {DEADLINE:?}: {what}");
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -90,14 +91,14 @@ fn wait_for_log(dir: &TempDir, words: &str) {
 }
 
 #[test]
-fn a_worker_follows_its_mounted_view_and_keeps_the_last_good_one() {
+fn a_worker_follows_its_mounted_view_and_keeps_the_last_valid_one() {
     let dir = tempfile::tempdir().unwrap();
     let mut worker = Worker::start(dir.path());
     worker.runs(r#"{"version":0,"jobs":[]}"#);
     mount(&dir, "..1", "workloads:\n  w-0: {jobs: [b, a], version: 1}\nversion: 1\n");
     worker.runs(r#"{"version":1,"jobs":["a","b"]}"#);
     mount(&dir, "..2", "workloads:\n  w-0: {jobs: [b, a\n");
-    wait_for_log(&dir, "is passed over and the last good one kept: the view does not parse: ");
+    wait_for_log(&dir, "is ignored and the last valid one kept: the view does not parse: ");
     fs::remove_file(dir.path().join("..data")).unwrap();
     wait_for_log(&dir, "there is no view at ");
     mount(&dir, "..3", "workloads:\n  w-0: {jobs: [c, b], version: 3}\nversion: 3\n");
@@ -127,7 +128,7 @@ fn a_signal_stops_all_jobs_and_ends_the_worker_with_0() {
 }
 
 #[test]
-fn the_view_is_printed_as_it_stands_or_the_exit_code_is_2() {
+fn the_view_is_printed_as_it_is_or_the_exit_code_is_2() {
     let dir = tempfile::tempdir().unwrap();
     let view = || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_swarm-worker"));
@@ -158,8 +159,8 @@ fn one_ping_is_0_with_its_latency_1_without_an_answer_and_2_for_no_address() {
     });
     let good = ping(&address);
     assert_eq!(good.status.code(), Some(0));
-    let told = String::from_utf8(good.stdout).unwrap();
-    assert!(told.starts_with(&format!("{address} answered in ")), "{told}");
+    let output = String::from_utf8(good.stdout).unwrap();
+    assert!(output.starts_with(&format!("{address} answered in ")), "{output}");
     assert!(server.join().unwrap().starts_with("GET /ping HTTP/1.1\r\n"));
     let nobody = ping(&address);
     assert_eq!((nobody.status.code(), &nobody.stdout[..]), (Some(1), &b""[..]));

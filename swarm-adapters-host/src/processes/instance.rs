@@ -19,8 +19,8 @@ use crate::sweep::{self, Marker};
 const LOG_BYTES_MAX: u64 = 16 << 20;
 
 impl Shared {
-    /// Starts the worker, waits until it has ended with all processes it had started, and returns how
-    /// it ended.
+    /// Starts the worker, waits until it has ended with all processes it had started, and returns
+    /// how it ended.
     pub(super) async fn run_instance(
         &self,
         slot: Slot,
@@ -38,9 +38,10 @@ impl Shared {
                 return "was asked to end before it was started".to_owned();
             }
         };
-        // The identity is published before the start: an instance that is not known counts as ended.
+        // The identity is published before the start: an instance that is not known counts as
+        // ended.
         self.edit(slot, |worker| {
-            worker.life.clone_from(&instance);
+            worker.instance.clone_from(&instance);
             worker.phase = Phase::Up;
         });
         let child = match self.spawn(&name, &instance) {

@@ -24,7 +24,7 @@ async fn until(pool: &Processes, condition: impl FnMut(&Workers) -> bool) -> Wor
 
 /// Whether every worker runs; one that was not started yet has no instance.
 fn is_up(workers: &Workers) -> bool {
-    workers.values().all(|worker| worker.phase == Phase::Up && !worker.life.is_empty())
+    workers.values().all(|worker| worker.phase == Phase::Up && !worker.instance.is_empty())
 }
 
 #[tokio::test]
@@ -39,8 +39,8 @@ async fn a_worker_runs_until_it_is_asked_to_end_or_its_pipe_closes() {
     pool.start(Slot(1), "w-1");
     let after = until(&pool, |workers| workers.len() == 2 && is_up(workers)).await;
     assert_ne!(
-        before[&Slot(1)].life,
-        after[&Slot(1)].life,
+        before[&Slot(1)].instance,
+        after[&Slot(1)].instance,
         "each instance has an identity of its own"
     );
     pool.end().await;
@@ -53,13 +53,13 @@ async fn a_killed_instance_is_replaced_and_the_processes_it_had_started_are_gone
     let dir = tempfile::tempdir().unwrap();
     let mut pool = pool(dir.path(), "setsid sleep 600 & cat; wait");
     pool.start(Slot(0), "w-0");
-    let first = until(&pool, is_up).await[&Slot(0)].life.clone();
+    let first = until(&pool, is_up).await[&Slot(0)].instance.clone();
     pool.kill(Slot(0), "another instance");
     pool.kill(Slot(0), &first);
     let away = until(&pool, |workers| workers[&Slot(0)].deaths == 1).await;
     assert_eq!(sweep::end_all(&sweep::Marker::Instance(first.clone())).await.unwrap(), 0);
     let second = until(&pool, is_up).await[&Slot(0)].clone();
-    assert_ne!(second.life, first, "{away:?}");
+    assert_ne!(second.instance, first, "{away:?}");
     pool.end().await;
 }
 

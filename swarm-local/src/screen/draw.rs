@@ -12,16 +12,16 @@ use super::model::{Model, Tone};
 use super::palette::{FAINT, Palette, STRONG};
 use super::{head, rows};
 
-/// From this width on, jobs stand beside the workers instead of below them.
+/// From this width on, jobs are beside the workers instead of below them.
 const WIDE: u16 = 120;
 
 /// How wide the ages in the log are.
 const AGE: usize = 6;
 
-/// What stands behind the name of a job that its worker is to let go of.
+/// The mark of a job that its worker is releasing.
 const MARK: &str = " …";
 
-/// Where the parts of the screen are. What there is no room for has no height.
+/// The areas of the parts of the screen. A part without room has no height.
 struct Parts {
     head: Rect,
     workers: Rect,
@@ -41,8 +41,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, now: Instant, palette: 
 }
 
 impl Parts {
-    /// It depends on the pool and not on which worker is selected, so that nothing jumps while one
-    /// is looked for.
+    /// It depends on the pool and not on the selected worker, so that the parts do not move with
+    /// the selection.
     fn of(area: Rect, model: &Model) -> Self {
         let (head, rest) = cut(area, if area.height < 5 { 1 } else { 2 });
         let (body, foot) = cut(rest, rest.height.saturating_sub(u16::from(3 < area.height)));
@@ -78,14 +78,14 @@ fn cut(area: Rect, height: u16) -> (Rect, Rect) {
     (Rect { height, ..area }, rest)
 }
 
-/// Draws one line in a row of an area, as far as there is room.
+/// Draws one line in a row of an area, if there is room.
 pub(super) fn put(frame: &mut Frame<'_>, area: Rect, row: u16, line: &Line<'_>) {
     if row < area.height && 0 < area.width {
         frame.buffer_mut().set_line(area.x, area.y + row, line, area.width);
     }
 }
 
-/// The first row of a part: what it is, and a line up to the edge.
+/// The first row of a part: its title, and a line up to the edge.
 pub(super) fn put_title(frame: &mut Frame<'_>, area: Rect, title: &str, more: &str) {
     let more = if more.is_empty() { String::new() } else { format!(" {more}") };
     let used = 4 + title.chars().count() + more.chars().count();
@@ -99,7 +99,7 @@ pub(super) fn put_title(frame: &mut Frame<'_>, area: Rect, title: &str, more: &s
     put(frame, area, 0, &line);
 }
 
-/// How wide the columns are that hold jobs, and how many fit.
+/// The width of a column of jobs, and how many fit.
 fn columns(model: &Model, width: u16) -> (usize, usize) {
     // The mark, and a gap.
     let column = model.longest_job + 4;
@@ -119,7 +119,7 @@ fn draw_jobs(frame: &mut Frame<'_>, area: Rect, model: &Model, palette: Palette)
     let (column, columns) = columns(model, area.width);
     let rows = usize::from(area.height.saturating_sub(1));
     let is_cut = rows * columns < jobs.len();
-    // The last place tells how many more there are.
+    // The last place is for the number of the others.
     let shown = if is_cut { (rows * columns).saturating_sub(1) } else { jobs.len() };
     let mut spans: Vec<_> = jobs[..shown]
         .iter()
@@ -143,7 +143,7 @@ fn draw_jobs(frame: &mut Frame<'_>, area: Rect, model: &Model, palette: Palette)
 }
 
 fn draw_log(frame: &mut Frame<'_>, area: Rect, model: &Model, now: Instant, palette: Palette) {
-    put_title(frame, area, "what happened", "newest first");
+    put_title(frame, area, "events", "newest first");
     let width = usize::from(area.width).saturating_sub(AGE + 4);
     let mut row = 1;
     for entry in &model.log {

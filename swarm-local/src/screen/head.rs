@@ -1,4 +1,4 @@
-//! The first lines: whether the pool is settled, and in numbers what is in it.
+//! The first lines: whether the pool is settled, and its numbers of jobs and workers.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -16,7 +16,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, palette: Pa
     let (status, style) = status(model, palette);
     let revision = format!("revision {revision} ");
     let used = name.chars().count() + status.chars().count() + revision.len() + 5;
-    // What does not fit beside the rest is left out whole.
+    // The revision is left out if it does not fit.
     let gap = usize::from(area.width).checked_sub(used);
     let mut line = Line::from(vec![
         Span::styled(format!(" {name}"), STRONG),
@@ -29,7 +29,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, palette: Pa
     put(frame, area, 1, &Line::from(format!(" {}", counts(model))));
 }
 
-/// What is going on, in a word or two.
+/// The status in a few words.
 fn status(model: &Model, palette: Palette) -> (String, Style) {
     let Snapshot { name, settled, jobs, workers, .. } = &*model.snapshot;
     let coming = workers.iter().filter(|worker| worker.state != "ready").count();
@@ -55,7 +55,7 @@ fn status(model: &Model, palette: Palette) -> (String, Style) {
     }
 }
 
-/// How many jobs and workers there are, and how many jobs do not simply run.
+/// The numbers of jobs and workers, and of jobs that do not run.
 fn counts(model: &Model) -> String {
     let Snapshot { jobs, workers, .. } = &*model.snapshot;
     let JobCounts { total, granted: _, moving, waiting, done, quarantined, unassigned } = *jobs;

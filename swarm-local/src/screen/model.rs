@@ -1,4 +1,4 @@
-//! What the screen shows, and what keys do to it. Draws nothing and reads no clock.
+//! The model of the screen, and the effect of keys on it. Draws nothing and reads no clock.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use swarm_adapters_host::terminal::Key;
 
 use super::super::moves::{Move, Moves};
-use super::super::outlets::Happening;
+use super::super::outlets::Message;
 use super::super::snapshot::{JobRow, Snapshot, WorkerRow};
 use super::super::text::counted;
 
-/// How many happenings are remembered.
+/// How many entries the log keeps.
 const LOG_MAX: usize = 1_000;
 
-/// How many moves of one moment are told one by one.
+/// How many moves of one snapshot are listed one by one.
 const MOVES_MAX: usize = 100;
 
 /// How many workers a page has, whatever fits on the screen.
@@ -30,18 +30,18 @@ pub(super) struct Model {
     pub(super) unassigned: BTreeMap<&'static str, usize>,
     /// The length of the longest name of a job.
     pub(super) longest_job: usize,
-    /// The most jobs that a worker has, those included that it lets go of.
+    /// The most jobs of any worker, including those that it is releasing.
     pub(super) most: usize,
-    /// What to edit, as the user wrote it.
+    /// The file to edit, as the user wrote it.
     pub(super) file: Option<String>,
     /// Whether the workers are being ended.
     pub(super) is_ending: bool,
-    /// The slot of the worker whose jobs are shown, or of one that was there.
+    /// The slot of the selected worker, which may have gone since.
     selected: u32,
     moves: Moves,
 }
 
-/// Something that happened, and when.
+/// A log entry, with its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) at: Instant,
@@ -49,7 +49,7 @@ pub(super) struct Entry {
     pub(super) text: String,
 }
 
-/// What kind of news an entry is.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tone {
     Plain,
@@ -80,8 +80,8 @@ impl Model {
         }
     }
 
-    /// Takes in how the pool stands at `now`, and logs which jobs moved. O(jobs · log jobs).
-    pub(super) fn stands(&mut self, snapshot: Arc<Snapshot>, now: Instant) {
+    /// Stores the state of the pool at `now`, and logs the moves. O(jobs · log jobs).
+    pub(super) fn on_snapshot(&mut self, snapshot: Arc<Snapshot>, now: Instant) {
         let moves = self.moves.seen(&snapshot);
         let before = std::mem::replace(&mut self.snapshot, snapshot);
         let names = self.snapshot.holders.iter().map(|job| job.name.len());
@@ -96,30 +96,30 @@ impl Model {
         let rest = moves.len().saturating_sub(MOVES_MAX);
         if 0 < rest {
             let text = format!("… and {} moved", counted(rest, "more job"));
-            self.note(Entry { at: now, tone: Tone::Move, text });
+            self.log(Entry { at: now, tone: Tone::Move, text });
         }
         for one in moves.iter().take(MOVES_MAX).rev() {
-            let text = told(one, &[&self.snapshot, &before]);
-            self.note(Entry { at: now, tone: Tone::Move, text });
+            let text = described(one, &[&self.snapshot, &before]);
+            self.log(Entry { at: now, tone: Tone::Move, text });
         }
     }
 
-    /// Takes in what happened at `now`.
-    pub(super) fn happened(&mut self, happening: Happening, now: Instant) {
-        let (tone, text) = match happening {
-            Happening::Said(text) => (Tone::Plain, text),
-            Happening::Complaint(text) => (Tone::Bad, text),
-            Happening::Settled(text) => (Tone::Good, text),
+    /// Logs a message of `now`.
+    pub(super) fn on_message(&mut self, message: Message, now: Instant) {
+        let (tone, text) = match message {
+            Message::Info(text) => (Tone::Plain, text),
+            Message::Problem(text) => (Tone::Bad, text),
+            Message::Settled(text) => (Tone::Good, text),
         };
-        self.note(Entry { at: now, tone, text });
+        self.log(Entry { at: now, tone, text });
     }
 
-    fn note(&mut self, entry: Entry) {
+    fn log(&mut self, entry: Entry) {
         self.log.push_front(entry);
         self.log.truncate(LOG_MAX);
     }
 
-    /// Does what a key is for.
+    /// Handles a key.
     pub(super) fn pressed(&mut self, key: Key) -> Wish {
         let last = self.snapshot.workers.len().saturating_sub(1);
         let at = self.position();
@@ -139,7 +139,7 @@ impl Model {
         Wish::Nothing
     }
 
-    /// Where the selected worker stands among all, or the one that took its place.
+    /// The index of the selected worker, or of the one that took its place.
     pub(super) fn position(&self) -> usize {
         let workers = &self.snapshot.workers;
         let at = workers.partition_point(|worker| worker.slot < self.selected);
@@ -159,7 +159,7 @@ impl Model {
         self.snapshot.holders.iter().filter(is_its_own)
     }
 
-    /// After which time the ages that are shown are no longer true.
+    /// The delay after which the displayed ages are outdated.
     pub(super) fn ages_in(&self, now: Instant) -> Duration {
         let newest = self.log.front().map(|entry| now.saturating_duration_since(entry.at));
         match newest {
@@ -169,8 +169,8 @@ impl Model {
     }
 }
 
-/// A move in words; workers are called as in the first of the `snapshots` that has them.
-fn told(one: &Move, snapshots: &[&Snapshot]) -> String {
+/// A move in words; the names of workers are those in the first of the `snapshots` that has them.
+fn described(one: &Move, snapshots: &[&Snapshot]) -> String {
     let name = |slot: u32| {
         let rows = snapshots.iter().flat_map(|snapshot| &snapshot.workers);
         let mut named = rows.filter(|worker| worker.slot == slot).map(|worker| &worker.name);

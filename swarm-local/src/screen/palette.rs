@@ -1,8 +1,8 @@
-//! Colours, which say nothing that words and signs do not say too.
+//! Colours, which carry no information that words and signs do not carry too.
 
 use ratatui::style::{Color, Modifier, Style};
 
-/// What matters less, and what matters more; the same in every palette.
+/// Less and more important text; the same in every palette.
 pub(super) const FAINT: Style = Style::new().add_modifier(Modifier::DIM);
 pub(super) const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
 

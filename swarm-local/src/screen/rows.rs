@@ -1,4 +1,4 @@
-//! A row for each worker: its name, its state, how much it has of what the fullest has.
+//! A row for each worker: its name, its state, and its jobs relative to the fullest worker's.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -11,11 +11,11 @@ use super::draw::{put, put_title};
 use super::model::Model;
 use super::palette::{Palette, STRONG};
 
-/// The longest word for a state, and the narrowest screen that shows them.
+/// The longest name of a state, and the narrowest screen that shows states.
 const STATE: usize = 8;
 const STATE_FROM: usize = 34;
 
-/// The shortest bar that tells anything.
+/// The shortest useful bar.
 const BAR_MIN: usize = 4;
 
 /// The left parts of a cell, by eighths.
@@ -91,7 +91,7 @@ fn line(
     ])
 }
 
-/// What there is to say of a worker besides its jobs.
+/// The columns of a worker besides its jobs.
 fn besides(worker: &WorkerRow) -> String {
     let mut parts = Vec::new();
     if 0 < worker.releasing {
@@ -114,7 +114,8 @@ fn fitted(name: &str, width: usize) -> String {
     start.iter().chain(['…'].iter().take(width)).chain(end).collect()
 }
 
-/// The bars of what a worker was granted and of what it lets go of, at most `width` together.
+/// The bars of the jobs that a worker was granted and of those that it is releasing, at most
+/// `width` together.
 fn bars(worker: &WorkerRow, most: usize, width: usize) -> (String, String) {
     if most == 0 {
         return Default::default();

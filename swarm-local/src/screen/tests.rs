@@ -1,4 +1,4 @@
-//! The screen as a person sees it.
+//! The screen as drawn.
 
 mod picture;
 
@@ -14,7 +14,7 @@ use swarm_adapters_host::terminal::Key;
 use super::super::snapshot::{JobCounts, JobRow, WorkerRow};
 use super::*;
 
-/// A pool in which worker n has these jobs; `-` before a name says that it lets go of it.
+/// A pool in which worker n has these jobs; `-` before a name means that it is releasing the job.
 fn pool(workers: &[&[&str]]) -> Snapshot {
     let mut snapshot = Snapshot { name: "streams".into(), revision: 3, ..Snapshot::default() };
     for (slot, jobs) in (0..).zip(workers) {
@@ -46,7 +46,7 @@ fn pool(workers: &[&[&str]]) -> Snapshot {
 /// The model of a pool at the beginning of `time`.
 fn model(snapshot: Snapshot, time: Instant) -> Model {
     let mut model = Model::new(Some("streams.yaml".into()));
-    model.stands(snapshot.into(), time);
+    model.on_snapshot(snapshot.into(), time);
     model
 }
 
@@ -64,24 +64,24 @@ fn text(model: &Model, now: Instant, size: (u16, u16)) -> String {
     rows.join("\n") + "\n"
 }
 
-/// A pool in the middle of a move, with things that happened before.
+/// A pool in the middle of a move, with earlier events.
 fn busy(time: Instant) -> Model {
     let mut model = model(pool(&[&["a1", "b2", "c3", "d4"], &["e5"]]), time);
-    model.happened(Happening::Settled("settled in 9 ms: 5 jobs on 2 workers".into()), time);
+    model.on_message(Message::Settled("settled in 9 ms: 5 jobs on 2 workers".into()), time);
     let complaint = "streams.yaml: unknown field `spec.jbos`; did you mean `jobs`?";
     let later = time + Duration::from_secs(70);
-    model.happened(Happening::Complaint(complaint.into()), later);
+    model.on_message(Message::Problem(complaint.into()), later);
     let mut snapshot = pool(&[&["a1", "b2", "-c3"], &["e5", "d4"]]);
     snapshot.workers[1].restarts = 2;
     snapshot.workers[1].state = "starting";
     snapshot.unassigned = BTreeMap::from([("f6".to_owned(), "pin")]);
     snapshot.jobs.unassigned = 1;
-    model.stands(snapshot.into(), later + Duration::from_secs(20));
+    model.on_snapshot(snapshot.into(), later + Duration::from_secs(20));
     model
 }
 
 #[test]
-fn the_screen_tells_how_the_pool_stands_and_what_happened() {
+fn the_screen_shows_the_state_of_the_pool_and_its_events() {
     let time = Instant::now();
     let expected = "
  streams  ● moving 1 job                          revision 3
@@ -91,7 +91,7 @@ fn the_screen_tells_how_the_pool_stands_and_what_happened() {
   swarm-worker-1  starting  ████████████       2  2 restarts
 ── jobs of swarm-worker-0 ───────────────────────────────────
   a1    b2    c3 …
-── what happened newest first ───────────────────────────────
+── events newest first ──────────────────────────────────────
    3 s  d4: swarm-worker-0 → swarm-worker-1
   23 s  streams.yaml: unknown field `spec.jbos`; did you
         mean `jobs`?
@@ -106,7 +106,7 @@ fn the_screen_tells_how_the_pool_stands_and_what_happened() {
 }
 
 #[test]
-fn keys_choose_a_worker_whose_jobs_are_shown_and_far_ones_scroll_into_view() {
+fn keys_select_the_worker_whose_jobs_are_shown_and_scroll_it_into_view() {
     let time = Instant::now();
     let names: Vec<_> = (0..1_000).map(|n| format!("job-{n}")).collect();
     let jobs: Vec<_> = names.iter().map(|name| [name.as_str()]).collect();
@@ -131,8 +131,8 @@ fn keys_choose_a_worker_whose_jobs_are_shown_and_far_ones_scroll_into_view() {
         assert!(shown.contains(&format!("jobs of swarm-worker-{at} ")), "{shown}");
         assert!(shown.contains(&format!("  job-{at}\n")), "{shown}");
     }
-    // The pool shrinks: the worker that was chosen is gone.
-    model.stands(pool(&jobs[..2]).into(), time);
+    // The pool shrinks: the selected worker is gone.
+    model.on_snapshot(pool(&jobs[..2]).into(), time);
     assert_eq!(model.selected().unwrap().slot, 1);
     assert_eq!(model.pressed(Key::Char('q')), Wish::End);
     assert_eq!(model.pressed(Key::Interrupt), Wish::End);
@@ -142,32 +142,32 @@ fn keys_choose_a_worker_whose_jobs_are_shown_and_far_ones_scroll_into_view() {
 fn a_job_has_moved_when_it_has_another_worker_and_not_before() {
     let time = Instant::now();
     let mut model = model(pool(&[&["a", "b"], &[]]), time);
-    model.stands(pool(&[&["a", "-b"], &["new"]]).into(), time);
+    model.on_snapshot(pool(&[&["a", "-b"], &["new"]]).into(), time);
     assert_eq!(model.log, []);
     let mut free = pool(&[&["a"], &["new"]]);
     free.holders.insert(1, JobRow { name: "b".into(), state: "free", slot: None, token: 1 });
-    model.stands(free.into(), time);
-    model.stands(pool(&[&["a"], &["b", "new"]]).into(), time);
+    model.on_snapshot(free.into(), time);
+    model.on_snapshot(pool(&[&["a"], &["b", "new"]]).into(), time);
     let texts: Vec<_> = model.log.iter().map(|entry| entry.text.as_str()).collect();
     assert_eq!(texts, ["b: swarm-worker-0 → swarm-worker-1"]);
-    // A job that was taken out and comes back is a new one.
-    model.stands(pool(&[&["a"], &["b"]]).into(), time);
-    model.stands(pool(&[&["a", "new"], &["b"]]).into(), time);
+    // A job that was removed and is added again is a new one.
+    model.on_snapshot(pool(&[&["a"], &["b"]]).into(), time);
+    model.on_snapshot(pool(&[&["a", "new"], &["b"]]).into(), time);
     assert_eq!(model.log.len(), 1);
 }
 
 #[test]
-fn many_moves_and_much_news_are_kept_within_bounds() {
+fn many_moves_and_messages_are_kept_within_bounds() {
     let time = Instant::now();
     let names: Vec<_> = (0..500).map(|n| format!("job-{n:03}")).collect();
     let jobs: Vec<_> = names.iter().map(String::as_str).collect();
     let mut model = model(pool(&[&jobs, &[]]), time);
-    model.stands(pool(&[&[], &jobs]).into(), time);
+    model.on_snapshot(pool(&[&[], &jobs]).into(), time);
     assert_eq!(model.log.len(), 101);
     assert_eq!(model.log[0].text, "job-000: swarm-worker-0 → swarm-worker-1");
     assert_eq!(model.log[100].text, "… and 400 more jobs moved");
     for n in 0..2_000 {
-        model.happened(Happening::Said(n.to_string()), time);
+        model.on_message(Message::Info(n.to_string()), time);
     }
     assert_eq!((model.log.len(), &*model.log[0].text), (1_000, "1999"));
 }
@@ -183,7 +183,7 @@ fn jobs_that_do_not_fit_are_counted() {
 }
 
 #[test]
-fn a_screen_without_colours_says_the_same() {
+fn a_screen_without_colours_has_the_same_text() {
     let time = Instant::now();
     let model = busy(time);
     let (coloured, plain) = [Palette::Colours, Palette::Plain]
@@ -212,7 +212,7 @@ fn the_end_is_announced() {
 fn control_characters_in_a_message_do_not_reach_the_terminal() {
     let time = Instant::now();
     let mut model = busy(time);
-    model.happened(Happening::Complaint("\u{1b}[2J\u{7}\u{9b}31m wide 漢字".into()), time);
+    model.on_message(Message::Problem("\u{1b}[2J\u{7}\u{9b}31m wide 漢字".into()), time);
     let buffer = drawn(&model, time, (60, 20), Palette::Colours);
     assert!(buffer.content().iter().all(|cell| !cell.symbol().contains(char::is_control)));
 }
@@ -235,7 +235,7 @@ proptest! {
         shares.resize(workers, &[]);
         let mut model = model(pool(&shares), time);
         for text in ["", "x", "a sentence of some length", &"x".repeat(300)] {
-            model.happened(Happening::Said(text.into()), time);
+            model.on_message(Message::Info(text.into()), time);
         }
         for _ in 0..presses {
             model.pressed(Key::Down);

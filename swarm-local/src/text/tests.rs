@@ -13,7 +13,7 @@ fn pool(workers: &[&[&str]]) -> (Assignment, View) {
     (view.assignment(), view)
 }
 
-fn told(before: &[&[&str]], after: &[&[&str]], unassigned: &[&str], columns: usize) -> String {
+fn report(before: &[&[&str]], after: &[&[&str]], unassigned: &[&str], columns: usize) -> String {
     let (before, _) = pool(before);
     let (assignment, view) = pool(after);
     let unassigned = swarm_core::jobs(unassigned.iter().copied()).unwrap().into_keys();
@@ -25,12 +25,12 @@ fn told(before: &[&[&str]], after: &[&[&str]], unassigned: &[&str], columns: usi
         assignment: &assignment,
         unassigned: &unassigned,
     };
-    settled.told(columns)
+    settled.report(columns)
 }
 
 #[test]
 fn the_first_table_lists_every_job_within_the_width() {
-    let text = told(&[], &[&["a1", "b2", "c3"], &[]], &[], 20);
+    let text = report(&[], &[&["a1", "b2", "c3"], &[]], &[], 20);
     let expected = "\
 settled in 41 ms: 3 jobs on 2 workers, 3 new
   w-0     3  a1 b2
@@ -41,7 +41,7 @@ settled in 41 ms: 3 jobs on 2 workers, 3 new
 
 #[test]
 fn later_tables_mark_what_came_and_count_what_went() {
-    let text = told(&[&["a", "b", "c"], &["d"]], &[&["a", "b"], &["c", "e"]], &[], 80);
+    let text = report(&[&["a", "b", "c"], &["d"]], &[&["a", "b"], &["c", "e"]], &[], 80);
     let expected = "\
 settled in 41 ms: 4 jobs on 2 workers, 1 new, 1 removed, 1 moved (marked +)
   w-0     2  a b
@@ -51,13 +51,13 @@ settled in 41 ms: 4 jobs on 2 workers, 1 new, 1 removed, 1 moved (marked +)
 
 #[test]
 fn where_nothing_moved_there_is_no_table() {
-    let text = told(&[&["a"]], &[&["a"]], &[], 80);
+    let text = report(&[&["a"]], &[&["a"]], &[], 80);
     assert_eq!(text, "settled in 41 ms: 1 job on 1 worker, nothing moved");
 }
 
 #[test]
 fn jobs_without_a_worker_are_counted_with_the_reason() {
-    let text = told(&[&["a", "b"]], &[], &["a", "b"], 80);
+    let text = report(&[&["a", "b"]], &[], &["a", "b"], 80);
     let expected = "settled in 41 ms: 0 jobs on 0 workers, 2 without a worker (no-workers)";
     assert_eq!(text, expected);
 }
@@ -73,15 +73,15 @@ fn of_a_large_pool_only_workers_with_other_jobs_are_shown() {
 settled in 41 ms: 30 jobs on 30 workers, 1 new, 1 removed (marked +)
   w-7      1  +other
   … and 29 more workers";
-    assert_eq!(told(&before, &after, &[], 80), expected);
-    assert_eq!(told(&[], &before, &[], 80).lines().count(), 1 + WORKERS_MAX + 1);
+    assert_eq!(report(&before, &after, &[], 80), expected);
+    assert_eq!(report(&[], &before, &[], 80).lines().count(), 1 + WORKERS_MAX + 1);
 }
 
 #[test]
 fn a_long_list_is_cut() {
     let names: Vec<_> = (0..100).map(|n| format!("job-{n:03}")).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
-    let text = told(&[], &[&names], &[], 30);
+    let text = report(&[], &[&names], &[], 30);
     assert_eq!(text.lines().count(), 1 + LINES_MAX + 1);
     assert!(text.ends_with("… and 84 more"), "{text}");
 }

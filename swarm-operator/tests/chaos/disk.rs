@@ -1,5 +1,5 @@
-//! A disk that is full, and one that cannot be written. Needs a file system of its own, which only
-//! root may mount, in a mount namespace that goes with the test.
+//! A full disk, and one that cannot be written. Needs a file system of its own, which only
+//! root may mount, in a mount namespace that ends with the test.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -34,7 +34,7 @@ impl Namespace {
         if line == "mounted\n" {
             return Some(namespace);
         }
-        println!("passed over: a file system of its own can be mounted by root only");
+        println!("skipped: only root can mount a file system of its own");
         None
     }
 
@@ -80,17 +80,17 @@ fn a_full_disk_stops_jobs_in_time_and_they_go_on_when_there_is_room() {
     let ballast = pool.path("ballast");
     fs::write(&ballast, vec![0; 2 << 20]).unwrap_err();
     pool.edit("    - {name: c}\n", "    - {name: c}\n    - {name: d}\n");
-    pool.until("a complaint", || pool.complaints().contains("trying again").then_some(()));
+    pool.until("a complaint", || pool.complaints().contains("retrying").then_some(()));
     pool.until("nothing runs", || pool.runs().is_empty().then_some(()));
     fs::remove_file(ballast).unwrap();
     let jobs = ["a", "b", "c", "d"];
     pool.settled(&jobs);
     pool.runs_on(&jobs);
     pool.end();
-    // Lines that found no room are torn, and nobody was killed who would explain them.
-    let told = pool.verify("run.log", &[]).told;
-    assert_eq!((told["overlaps"].as_array().unwrap().len(), told["runs"].is_u64()), (0, true));
-    assert_eq!(told["token_regressions"].as_array().unwrap().len(), 0, "{told:#}");
+    // Lines without room are torn, and no killed writer explains them.
+    let report = pool.verify("run.log", &[]).report;
+    assert_eq!((report["overlaps"].as_array().unwrap().len(), report["runs"].is_u64()), (0, true));
+    assert_eq!(report["token_regressions"].as_array().unwrap().len(), 0, "{report:#}");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Every phase of a handover, held still, times every fault, times everybody it can happen to.
+//! Every phase of a handover, held still, times every fault, times every process that it can
+//! affect.
 
 use std::fs;
 use std::sync::Mutex;
@@ -26,27 +27,27 @@ const SIDE_BY_SIDE: usize = 12;
 
 const JOBS: [&str; 3] = ["left", "moving", "right"];
 
-/// How far the handover of `moving` from worker 0 to worker 1 has come.
+/// The phase of the handover of `moving` from worker 0 to worker 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// It did not begin.
     Rest,
     /// It is released in the ledger, and the old holder, which is frozen, has not seen it.
     Released,
-    /// The old holder has told the job to stop, and the job takes its time.
+    /// The old holder has asked the job to stop, and the job takes its time.
     Stopping,
     /// The old holder has acknowledged, and the operator, which is frozen, has granted nothing.
     Acknowledged,
     /// It is granted in the ledger, and the new holder, which is frozen, has not seen it.
     Granted,
-    /// The new holder runs it, and the operator, which is frozen, does not know.
+    /// The new holder runs it, and the operator, which is frozen, has not seen that.
     Started,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     Kill,
-    /// It goes on only when its lease is over, and before anybody else who was frozen.
+    /// It resumes only when its lease has expired, and before any other frozen process.
     Freeze,
 }
 
@@ -56,7 +57,7 @@ enum Victim {
     NewHolder,
     OldGuard,
     NewGuard,
-    /// Nobody is left who could end the jobs in time but the operator.
+    /// Only the operator is left to end the jobs in time.
     OldHolderAndGuard,
     Operator,
 }
@@ -106,7 +107,7 @@ impl Held {
         self.frozen.push(pid);
     }
 
-    /// Brings the handover to `phase`. Tells whether it still stands there.
+    /// Brings the handover to `phase`. Returns whether it is still in that phase.
     fn begin(&mut self, phase: Phase) {
         let before = self.pool.held()["moving"].clone();
         let new = self.pool.held()["right"].session.clone();
@@ -131,8 +132,8 @@ impl Held {
             Phase::Released => _ = pool.until("released", since),
             Phase::Stopping | Phase::Acknowledged => {
                 let since = pool.until("released", since);
-                let is_told = || pool.path("stopping.moving").exists().then_some(());
-                pool.until("told to stop", is_told);
+                let is_stopping = || pool.path("stopping.moving").exists().then_some(());
+                pool.until("the job to be stopping", is_stopping);
                 if phase == Phase::Acknowledged {
                     let operator = pool.operator();
                     signal(operator, Signal::STOP);
@@ -159,8 +160,8 @@ impl Held {
         }
     }
 
-    /// Whether the handover stands where it was brought to: nothing can have moved it but time.
-    fn stands(&self, phase: Phase) -> bool {
+    /// Whether the handover is still in `phase`: only time can have moved it.
+    fn is_in(&self, phase: Phase) -> bool {
         let held = self.pool.held()["moving"].clone();
         match phase {
             Phase::Rest => held.slot == 0 && held.releasing_since.is_none(),
@@ -213,7 +214,7 @@ impl Held {
     }
 }
 
-/// Plays a case, and returns how long the longest gap was, and how long the test itself kept
+/// Runs a case, and returns how long the longest gap was, and how long the test itself kept
 /// things from going on. Nothing if the machine was so slow that the phase passed before the fault.
 fn played(case: Case) -> Option<(Duration, Duration)> {
     let Case { policy, phase, fault, victim } = case;
@@ -225,13 +226,13 @@ fn played(case: Case) -> Option<(Duration, Duration)> {
     let mut held = Held { pool, workers, guards, frozen: Vec::new() };
     let disturbed = Instant::now();
     held.begin(phase);
-    let is_at = held.stands(phase);
+    let is_at = held.is_in(phase);
     held.strike(fault, victim);
-    let is_hit = is_at && held.stands(phase);
+    let is_hit = is_at && held.is_in(phase);
     if fault == Fault::Freeze {
         let lease_is_over =
             || (LEASE + Duration::from_millis(500) < disturbed.elapsed()).then_some(());
-        held.pool.until("the lease is over", lease_is_over);
+        held.pool.until("the lease has expired", lease_is_over);
     }
     held.heal(fault, victim);
     let kept = disturbed.elapsed();
@@ -239,7 +240,7 @@ fn played(case: Case) -> Option<(Duration, Duration)> {
     if phase == Phase::Rest {
         pool.edit("name: moving, pin: 0", "name: moving, pin: 1");
     }
-    pool.until("every job runs where it should", || {
+    pool.until("every job runs on its worker", || {
         pool.at_rest(&JOBS).filter(|held| held["moving"] == 1 && held["left"] == 0)
     });
     pool.runs_on(&JOBS);

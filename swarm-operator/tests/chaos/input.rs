@@ -1,4 +1,4 @@
-//! Manifests that make no sense, and programs that are not there.
+//! Invalid manifests, and programs that do not exist.
 
 use std::fs;
 
@@ -42,16 +42,16 @@ fn input_that_makes_no_sense_is_one_sentence_and_exit_code_2() {
 }
 
 #[test]
-fn a_command_that_is_not_there_is_told_in_the_worker_s_log_and_tried_again() {
+fn a_command_that_does_not_exist_is_reported_in_the_worker_s_log_and_retried() {
     let text = manifest(&format!("replicas: 1\n  {SHORT}"), &["a", "b"]);
     let (before, rest) = text.split_once("command: [").unwrap();
     let (_, after) = rest.split_once(']').unwrap();
     let mut pool = Pool::new(&format!("{before}command: [no-such-program, x]{after}"));
     pool.start();
-    // Settled means handed out and acknowledged; whether a program runs well is the worker's to
-    // tell.
-    pool.until("told", || pool.said().contains("settled in").then_some(()));
-    pool.until("the worker tells why", || {
+    // Settled means granted and acknowledged; the worker's log reports whether a program runs
+    // well.
+    pool.until("settled", || pool.stdout().contains("settled in").then_some(()));
+    pool.until("the worker reports why", || {
         let log = fs::read_to_string(pool.path("logs").join("w-0.log")).unwrap_or_default();
         let sentence = "there is no program `no-such-program` in any directory of PATH";
         (4 <= log.matches(sentence).count()).then_some(())

@@ -1,8 +1,8 @@
-//! The program that the jobs of these tests are: it writes down itself when it runs, so that the
-//! judge need not believe the worker.
+//! The program of the jobs of these tests. It logs its own runs, so that the
+//! verdict does not depend on the worker.
 //!
-//! In the state directory, `hold.JOB` keeps the job from ending when it is told to, and `end.JOB`
-//! lets it end by itself; it leaves `stopping.JOB` behind when it was told.
+//! In the state directory, `hold.JOB` keeps the job from ending when it is asked to, and `end.JOB`
+//! lets it end by itself; it creates `stopping.JOB` when it is asked to end.
 
 use std::env;
 use std::fs::File;
@@ -16,16 +16,16 @@ use tokio::signal::unix::{SignalKind, signal};
 /// Where the jobs of a state directory write.
 pub(crate) const LOG: &str = "jobs.log";
 
-/// How often a job shows that it runs.
+/// How often a job logs that it runs.
 const TICK: Duration = Duration::from_millis(50);
 
-/// The words of a command that runs this.
+/// The words of a command that runs this program.
 pub(crate) fn command() -> Vec<String> {
     let program = env::current_exe().unwrap().to_str().unwrap().to_owned();
     [&program, "this_is_the_program_of_a_job", "--exact", "--nocapture"].map(Into::into).to_vec()
 }
 
-/// A Swarm of these jobs, with this in its spec besides.
+/// A Swarm of these jobs, with these other lines in its spec.
 pub(crate) fn manifest(spec: &str, jobs: &[&str]) -> String {
     let command = serde_json::to_string(&command()).unwrap();
     let jobs: Vec<_> = jobs.iter().map(|job| format!("    - {{name: {job}}}\n")).collect();
@@ -58,7 +58,7 @@ impl Job {
     fn note(&mut self, event: &str) {
         self.said["event"] = event.into();
         self.said["t"] = boottime_ns().into();
-        // A disk that is full is part of what is tested.
+        // A full disk is part of the tests.
         let _ = self.log.write(format!("{}\n", self.said).as_bytes());
     }
 
@@ -67,16 +67,16 @@ impl Job {
     }
 }
 
-/// Is the job that the environment names, until it is told to end.
+/// Runs as the job that the environment names, until it is asked to end.
 pub(crate) async fn run() {
     let Ok(name) = env::var("SWARM_JOB") else { return };
     let mut terminate = signal(SignalKind::terminate()).unwrap();
     let dir = PathBuf::from(env::var_os("SWARM_DIR").unwrap());
     let log = File::options().create(true).append(true).open(dir.join(LOG)).unwrap();
-    let told = |variable: &str| env::var(variable).unwrap();
+    let variable = |name: &str| env::var(name).unwrap();
     let said = serde_json::json!({
-        "t": 0, "job": name, "worker": told("SWARM_WORKER"), "session": told("SWARM_SESSION"),
-        "token": told("SWARM_TOKEN").parse::<u64>().unwrap(), "event": "",
+        "t": 0, "job": name, "worker": variable("SWARM_WORKER"), "session": variable("SWARM_SESSION"),
+        "token": variable("SWARM_TOKEN").parse::<u64>().unwrap(), "event": "",
     });
     let mut job = Job { log, said, dir, name };
     let mut ticks = tokio::time::interval(TICK);

@@ -1,4 +1,4 @@
-//! Jobs that are not one among equals, and rules that slow things down: finite jobs, jobs that all
+//! Special jobs and rules that limit moves: run-to-completion jobs, jobs that all workers
 //! run, pins, shares, limits.
 
 use std::collections::BTreeMap;
@@ -63,12 +63,12 @@ fn an_edit_in_the_middle_of_a_handover_is_carried_out_after_it() {
     pool.settled(&jobs);
     fs::write(pool.path("hold.a"), "").unwrap();
     pool.edit("name: a, pin: 0", "name: a, pin: 1");
-    pool.until("a is told to stop", || pool.path("stopping.a").exists().then_some(()));
-    // Back again, and something else, while a is on its way.
+    pool.until("a is asked to stop", || pool.path("stopping.a").exists().then_some(()));
+    // Edited back, with another change, while a is moving.
     pool.edit("name: a, pin: 1", "name: a, pin: 0");
     pool.edit("name: b, pin: 0", "name: b, pin: 1");
     fs::remove_file(pool.path("hold.a")).unwrap();
-    pool.until("where the last edit says", || {
+    pool.until("as in the last edit", || {
         pool.at_rest(&jobs).filter(|held| (held["a"], held["b"], held["c"]) == (0, 1, 1))
     });
     pool.runs_on(&jobs);
@@ -133,7 +133,7 @@ fn what_all_workers_run_runs_on_every_worker_once() {
     let since = Instant::now();
     pool.edit("replicas: 3", "replicas: 2");
     everywhere(2);
-    assert!(since.elapsed() < Duration::from_secs(20), "it waits for nobody to take its jobs");
+    assert!(since.elapsed() < Duration::from_secs(20), "it does not wait for its jobs to be taken");
     pool.runs_on(&["a", "b"]);
     pool.end();
     pool.judged_as(&["--replication-all"]);
@@ -150,7 +150,7 @@ fn one_move_at_a_time_settles_too() {
         assert!(moving <= 1, "{held:?}");
         pool.at_rest(&JOBS).filter(|held| loads(held) == [2, 2, 2])
     });
-    pool.until("told", || pool.said().contains("on 3 workers").then_some(()));
+    pool.until("reported", || pool.stdout().contains("on 3 workers").then_some(()));
     pool.end();
     pool.judged();
 }
@@ -169,7 +169,7 @@ fn a_paused_pool_moves_nothing_until_it_goes_on() {
     pool.until("the third worker is there", session_of_third);
     pool.runs_on(&JOBS);
     assert_eq!(pool.settled(&JOBS), before);
-    // What a crash took away comes back in its place, paused or not.
+    // A crashed worker is replaced in its slot, paused or not.
     let killed = pool.worker(0);
     signal(killed.unwrap(), Signal::KILL);
     pool.until("another worker", || pool.worker(0).filter(|now| Some(*now) != killed));
@@ -184,7 +184,9 @@ fn a_paused_pool_moves_nothing_until_it_goes_on() {
 fn shares_and_limits_leave_out_what_does_not_fit_and_say_so() {
     let mut pool =
         pool("replicas: 2", &["whole, share: 100", "half, share: 50", "other, share: 60", "a"]);
-    pool.until("told", || pool.said().contains("1 without a worker (capacity)").then_some(()));
+    pool.until("reported", || {
+        pool.stdout().contains("1 without a worker (capacity)").then_some(())
+    });
     pool.until("three run", || (pool.runs().len() == 3).then_some(()));
     pool.edit("replicas: 2", "replicas: 3");
     let held = pool.settled(&["whole", "half", "other", "a"]);
@@ -198,7 +200,7 @@ fn shares_and_limits_leave_out_what_does_not_fit_and_say_so() {
             .replace("worker: {", "worker: {maxJobs: 2, "),
     );
     pool.start();
-    pool.until("told", || pool.said().contains("2 without a worker (").then_some(()));
+    pool.until("reported", || pool.stdout().contains("2 without a worker (").then_some(()));
     pool.edit("replicas: 2", "replicas: 3");
     assert_eq!(loads(&pool.settled(&JOBS)), [2, 2, 2]);
     pool.end();

@@ -1,7 +1,7 @@
-//! `swarm-operator local` while things break: real processes, killed and frozen at every phase of
-//! a handover, with full disks and with state that somebody tampered with.
+//! `swarm-operator local` under faults: real processes, killed and frozen at every phase of
+//! a handover, with full disks and with tampered state.
 //!
-//! What happened is judged by `swarm-operator verify`, from two logs: the workers' and the jobs'.
+//! `swarm-operator verify` judges the runs, from two logs: the workers' and the jobs'.
 
 #![expect(
     clippy::unwrap_used,
@@ -19,7 +19,7 @@ mod pool;
 mod several;
 mod tampered;
 
-/// Not a test: the jobs of all others run this, by starting this program again.
+/// Not a test: the jobs of all other tests run this, by starting this program again.
 #[tokio::test]
 async fn this_is_the_program_of_a_job() {
     job::run().await;

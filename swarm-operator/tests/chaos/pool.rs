@@ -1,5 +1,5 @@
-//! A pool on this machine, seen from outside and disturbed from there: its files, its processes,
-//! and what was written down about who ran what.
+//! A pool on this machine, observed and disturbed from outside: its files, its processes,
+//! and the logs of its runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -15,33 +15,33 @@ use tempfile::TempDir;
 
 use crate::job;
 
-/// How long anything may take on a machine that is busy with other things.
+/// The limit for every wait, on a machine that is busy with other things.
 const DEADLINE: Duration = Duration::from_mins(1);
 
-/// How often a condition is looked at.
+/// How often a condition is polled.
 const LOOK: Duration = Duration::from_millis(10);
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_swarm-operator");
 
-/// A file, a state directory, and at most one operator. Whatever it leaves behind ends with it.
+/// A file, a state directory, and at most one operator. Its drop ends all leftover processes.
 pub(crate) struct Pool {
     root: TempDir,
     dir: PathBuf,
-    /// The same directory from here.
+    /// The same directory, as the test sees it.
     seen: PathBuf,
     operator: Option<Child>,
     operators: u32,
-    /// What an operator is started by, if not directly.
+    /// The command that starts an operator, if it is not started directly.
     wrapper: Vec<String>,
 }
 
-/// Who holds a job in the ledger.
+/// The holder of a job in the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) session: String,
     pub(crate) slot: u64,
     pub(crate) token: u64,
-    /// The revision at which the holder was asked to let go, if it was.
+    /// The revision at which the job was released, if it was.
     pub(crate) releasing_since: Option<u64>,
 }
 
@@ -54,11 +54,11 @@ pub(crate) struct Line {
     pub(crate) event: String,
 }
 
-/// What `verify` found in a log.
+/// The verdict of `verify` on a log.
 #[derive(Debug)]
 pub(crate) struct Verdict {
     pub(crate) code: Option<i32>,
-    pub(crate) told: Value,
+    pub(crate) report: Value,
 }
 
 impl Pool {
@@ -73,8 +73,8 @@ impl Pool {
         pool
     }
 
-    /// The same, with operators that are started by these words, and the state directory seen at
-    /// another path.
+    /// The same, with operators that are started by this command, and the state directory visible
+    /// at another path.
     pub(crate) fn through(mut self, wrapper: Vec<String>, seen: PathBuf) -> Self {
         self.wrapper = wrapper;
         self.seen = seen;
@@ -103,7 +103,7 @@ impl Pool {
 
     pub(crate) fn edit(&self, from: &str, to: &str) {
         let text = fs::read_to_string(self.manifest()).unwrap();
-        assert!(text.contains(from), "{from} does not stand in the manifest");
+        assert!(text.contains(from), "{from} is not in the manifest");
         self.write(&text.replacen(from, to, 1));
     }
 
@@ -117,7 +117,7 @@ impl Pool {
 
     /// Starts an operator.
     pub(crate) fn start(&mut self) {
-        assert!(self.operator.is_none(), "one operator runs already");
+        assert!(self.operator.is_none(), "an operator already runs");
         let file = |name: &str| {
             File::create(self.root.path().join(format!("{name}.{}", self.operators))).unwrap()
         };
@@ -143,12 +143,12 @@ impl Pool {
         child.wait_with_output().unwrap()
     }
 
-    /// What all operators said on standard output.
-    pub(crate) fn said(&self) -> String {
+    /// The standard output of all operators.
+    pub(crate) fn stdout(&self) -> String {
         self.all("out")
     }
 
-    /// What all operators said on standard error.
+    /// The standard error of all operators.
     pub(crate) fn complaints(&self) -> String {
         self.all("err")
     }
@@ -177,17 +177,17 @@ impl Pool {
         status
     }
 
-    /// Tells the operator to end, which takes at most ten seconds and leaves no process behind.
+    /// Asks the operator to end, which takes at most ten seconds and leaves no process behind.
     pub(crate) fn end(&mut self) {
         let since = Instant::now();
         signal(self.operator(), Signal::TERM);
-        assert_eq!(self.ended().code(), Some(0), "{}", self.scenario());
+        assert_eq!(self.ended().code(), Some(0), "{}", self.history());
         assert!(since.elapsed() < Duration::from_secs(10), "{:?}", since.elapsed());
     }
 
     fn nobody_is_left(&self) {
         let left = processes(&self.dir);
-        assert_eq!(left, BTreeMap::new(), "{}", self.scenario());
+        assert_eq!(left, BTreeMap::new(), "{}", self.history());
     }
 
     /// The process of the worker in a slot.
@@ -207,7 +207,7 @@ impl Pool {
         Some(serde_json::from_str::<Value>(&text).ok()?["ledger"].take())
     }
 
-    /// Who holds which job.
+    /// The holder of every job.
     pub(crate) fn held(&self) -> BTreeMap<String, Held> {
         let ledger = self.ledger().unwrap_or_default();
         let mut held = BTreeMap::new();
@@ -254,7 +254,7 @@ impl Pool {
         view["jobs"][job].is_object()
     }
 
-    /// Where every job runs, once each of `jobs` is held by one worker and runs there, under the
+    /// The worker of every job, once each of `jobs` is held by one worker and runs there, under the
     /// ledger's session and token and nowhere else, as the processes of this machine show.
     pub(crate) fn at_rest(&self, jobs: &[&str]) -> Option<BTreeMap<String, u64>> {
         let held = self.held();
@@ -271,7 +271,7 @@ impl Pool {
         if runs.len() != jobs.len() || !held.iter().all(as_held) {
             return None;
         }
-        // A job that has not said so yet may not know yet what to do when it is told to end.
+        // A job that has not logged yet may not handle the signal to end yet.
         let lines = self.lines();
         let is_up = |(job, held): (&String, &Held)| {
             let last = lines.iter().rfind(|line| line.job == *job);
@@ -281,7 +281,7 @@ impl Pool {
         is_at_rest.then(|| held.into_iter().map(|(job, held)| (job, held.slot)).collect())
     }
 
-    /// The sessions and tokens under which each job runs, as the environments of processes say.
+    /// The sessions and tokens under which each job runs, from the environments of processes.
     pub(crate) fn runs(&self) -> BTreeMap<String, Vec<(String, String)>> {
         let mut runs = BTreeMap::<_, Vec<_>>::new();
         for environment in processes(&self.dir).into_values() {
@@ -295,7 +295,7 @@ impl Pool {
         runs
     }
 
-    /// Waits until every job runs where the ledger says, and nowhere else.
+    /// Waits until every job runs on its holder in the ledger, and nowhere else.
     pub(crate) fn settled(&self, jobs: &[&str]) -> BTreeMap<String, u64> {
         self.until("every job runs once", || self.at_rest(jobs))
     }
@@ -306,8 +306,8 @@ impl Pool {
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
-    /// Waits until every job has shown that it still runs, twice: a second copy of one would have
-    /// shown itself too.
+    /// Waits until every job has logged twice that it still runs: a second copy of one would have
+    /// logged, too.
     pub(crate) fn runs_on(&self, jobs: &[&str]) {
         let from = self.lines().len();
         self.until("every job ticks", || {
@@ -327,8 +327,8 @@ impl Pool {
         let mut command = Command::new(PROGRAM);
         let output = command.arg("verify").arg(self.path(log)).args(args).args(["-o", "json"]);
         let output = output.output().unwrap();
-        let told = serde_json::from_slice(&output.stdout).unwrap_or_default();
-        Verdict { code: output.status.code(), told }
+        let report = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        Verdict { code: output.status.code(), report }
     }
 
     /// Judges the log of the workers and that of the jobs, and returns the longest time that any
@@ -339,28 +339,30 @@ impl Pool {
 
     pub(crate) fn judged_as(&self, args: &[&str]) -> Duration {
         let [_, gap] = ["run.log", job::LOG].map(|log| {
-            let Verdict { code, told } = self.verify(log, args);
+            let Verdict { code, report } = self.verify(log, args);
             let none = Value::Array(Vec::new());
             assert!(
-                code == Some(0) && told["overlaps"] == none && told["token_regressions"] == none,
-                "{log}: exit code {code:?}, {told:#}\n{}",
-                self.scenario()
+                code == Some(0)
+                    && report["overlaps"] == none
+                    && report["token_regressions"] == none,
+                "{log}: exit code {code:?}, {report:#}\n{}",
+                self.history()
             );
-            told["longest_gap_ms"].as_f64().unwrap()
+            report["longest_gap_ms"].as_f64().unwrap()
         });
         Duration::from_secs_f64(gap / 1e3)
     }
 
-    /// Asks until there is an answer.
+    /// Polls until there is an answer.
     pub(crate) fn until<T>(&self, what: &str, answer: impl FnMut() -> Option<T>) -> T {
         asked(answer)
-            .unwrap_or_else(|| panic!("not within {DEADLINE:?}: {what}\n{}", self.scenario()))
+            .unwrap_or_else(|| panic!("not within {DEADLINE:?}: {what}\n{}", self.history()))
     }
 
     /// All that could explain a failure.
-    pub(crate) fn scenario(&self) -> String {
+    pub(crate) fn history(&self) -> String {
         let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
-        let mut parts = vec![self.said(), self.complaints(), read(&self.path("ledger.json"))];
+        let mut parts = vec![self.stdout(), self.complaints(), read(&self.path("ledger.json"))];
         for log in fs::read_dir(self.path("logs")).into_iter().flatten().flatten() {
             parts.push(format!("--- {}\n{}", log.path().display(), read(&log.path())));
         }
@@ -392,7 +394,7 @@ impl Drop for Pool {
     }
 }
 
-/// Asks until there is an answer or it took too long.
+/// Polls until there is an answer or the limit has passed.
 fn asked<T>(mut answer: impl FnMut() -> Option<T>) -> Option<T> {
     let since = Instant::now();
     loop {
@@ -405,7 +407,7 @@ fn asked<T>(mut answer: impl FnMut() -> Option<T>) -> Option<T> {
 }
 
 pub(crate) fn signal(pid: i32, kind: Signal) {
-    // It may have ended a moment ago.
+    // It may have just ended.
     let _ = kill_process(Pid::from_raw(pid).unwrap(), kind);
 }
 

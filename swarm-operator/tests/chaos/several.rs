@@ -1,4 +1,4 @@
-//! What happens to several workers at once, and to one when the operator has only just begun.
+//! Faults of several workers at once, and of one right after the start of the operator.
 
 use std::time::{Duration, Instant};
 
@@ -56,7 +56,7 @@ fn a_worker_that_freezes_right_after_a_restart_of_the_operator_is_replaced_in_ti
     assert!(gap < restarted.max(FROZEN) + HEADROOM, "{gap:?}");
 }
 
-/// More than three (or 30 %) that fall silent at once are not believed for two leases, and then
+/// If more than three (or 30 %) fall silent at once, none is revoked for two leases, and then
 /// one (or 10 %) is replaced per lease until three are left.
 #[test]
 fn of_many_workers_that_freeze_at_once_some_are_replaced_later() {

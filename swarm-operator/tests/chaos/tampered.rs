@@ -1,4 +1,4 @@
-//! State that somebody removed or wrote nonsense into, while the pool runs and while it does not.
+//! State that somebody removed or corrupted, while the pool runs and while it does not.
 
 use std::fs;
 
@@ -26,10 +26,10 @@ fn moves_on(pool: &Pool) {
     pool.runs_on(&jobs);
 }
 
-/// The one sentence of an operator that ended by itself.
+/// The one message of an operator that ended by itself.
 fn refused(pool: &mut Pool) -> String {
     pool.start();
-    assert_eq!(pool.ended().code(), Some(1), "{}", pool.scenario());
+    assert_eq!(pool.ended().code(), Some(1), "{}", pool.history());
     pool.complaints()
 }
 
@@ -49,14 +49,14 @@ fn a_ledger_that_is_removed_or_set_back_while_it_runs_is_written_again() {
         pool.edit("    - {name: c}\n", "    - {name: c}\n    - {name: d}\n");
         pool.settled(&JOBS);
         moves_on(&pool);
-        assert!(pool.complaints().contains("it is written again as it was"), "{}", pool.scenario());
+        assert!(pool.complaints().contains("it is written again as it was"), "{}", pool.history());
         pool.end();
         pool.judged();
     }
 }
 
 #[test]
-fn a_ledger_that_is_removed_while_nothing_runs_is_begun_anew_with_higher_tokens() {
+fn a_ledger_that_is_removed_while_nothing_runs_is_recreated_with_higher_tokens() {
     let mut pool = running();
     pool.end();
     fs::remove_file(pool.path("ledger.json")).unwrap();
@@ -101,7 +101,7 @@ fn nonsense_in_the_ledger_while_it_runs_ends_everything_in_a_sentence() {
     let mut pool = running();
     fs::write(pool.path("ledger.json"), "{\"format\":2,\"led").unwrap();
     pool.edit("    - {name: d}\n", "");
-    assert_eq!(pool.ended().code(), Some(1), "{}", pool.scenario());
+    assert_eq!(pool.ended().code(), Some(1), "{}", pool.history());
     let complaints = pool.complaints();
     assert!(complaints.contains("move it away to assign all jobs again"), "{complaints}");
     assert_eq!(complaints.trim_end().lines().count(), 1, "{complaints}");
@@ -135,7 +135,8 @@ fn views_that_are_garbage_or_gone_are_passed_over_until_the_next_is_published() 
     }
     pool.until("workers complain", || {
         let log = |slot: u32| fs::read_to_string(pool.path("logs").join(format!("w-{slot}.log")));
-        let complains = |slot| log(slot).is_ok_and(|log| log.contains("the last good one is kept"));
+        let complains =
+            |slot| log(slot).is_ok_and(|log| log.contains("the last valid one is kept"));
         (complains(0) && complains(1)).then_some(())
     });
     pool.runs_on(&JOBS);

@@ -1,4 +1,4 @@
-//! `swarm-operator local` with real processes, from outside.
+//! Tests of `swarm-operator local` with real processes.
 
 #![expect(
     clippy::unwrap_used,
@@ -43,7 +43,7 @@ fn refusal(output: &Output, code: i32) -> String {
 fn each_of_27_streams_runs_on_exactly_one_of_three_workers() {
     let machine = Machine::new();
     let operator = machine.settled();
-    assert!(operator.told("settled").contains("27 jobs on 3 workers, 27 new"));
+    assert!(operator.prints("settled").contains("27 jobs on 3 workers, 27 new"));
     assert_eq!(loads(&machine, 3).into_values().collect::<Vec<_>>(), [9, 9, 9]);
 }
 
@@ -52,14 +52,14 @@ fn an_edit_of_the_file_moves_the_fewest_jobs() {
     let machine = Machine::new();
     let operator = machine.settled();
     machine.edit("replicas: 3", "replicas: 4");
-    operator.told("27 jobs on 4 workers, 6 moved");
+    operator.prints("27 jobs on 4 workers, 6 moved");
     assert_eq!(loads(&machine, 4).into_values().collect::<Vec<_>>(), [7, 7, 7, 6]);
     machine.edit("    - name: stream:foo:new\n", "");
-    operator.told("26 jobs on 4 workers, 1 removed");
+    operator.prints("26 jobs on 4 workers, 1 removed");
     machine.edit("  jobs:\n", "  jobs:\n    - name: stream:lego:new\n");
-    operator.told("27 jobs on 4 workers, 1 new");
+    operator.prints("27 jobs on 4 workers, 1 new");
     machine.edit("replicas: 4", "replicas: 2");
-    operator.told("27 jobs on 2 workers, 13 moved");
+    operator.prints("27 jobs on 2 workers, 13 moved");
     assert_eq!(loads(&machine, 2).into_values().collect::<Vec<_>>(), [14, 13]);
 }
 
@@ -71,14 +71,14 @@ fn a_broken_edit_says_what_is_wrong_and_keeps_the_last_good_state() {
     let complaint = until("a complaint", || {
         Some(operator.complaints()).filter(|complaints| complaints.ends_with('\n'))
     });
-    let expected = "unknown field `spec.jbos`; did you mean `jobs`?; the last good state stays\n";
+    let expected = "unknown field `spec.jbos`; did you mean `jobs`?; the last valid state stays\n";
     assert!(complaint.ends_with(expected), "{complaint}");
     assert_eq!(loads(&machine, 3).len(), 3);
     machine.edit("  jbos:", "  jobs:");
-    operator.told("nothing moved");
+    operator.prints("nothing moved");
     std::fs::remove_file(machine.file()).unwrap();
     until("a complaint", || {
-        operator.complaints().contains("there is no such file; the last good").then_some(())
+        operator.complaints().contains("there is no such file; the last valid").then_some(())
     });
     assert_eq!(loads(&machine, 3).len(), 3);
 }
@@ -90,7 +90,7 @@ fn jobs_of_a_killed_worker_run_again_where_they_ran() {
     let before = machine.running().unwrap();
     let killed = machine.workers()["swarm-worker-1"];
     signal(killed, Signal::KILL);
-    operator.told("swarm-worker-1 was ended by signal 9; starting it again\nsettled in");
+    operator.prints("swarm-worker-1 was ended by signal 9; restarting it\nsettled in");
     assert_ne!(machine.workers()["swarm-worker-1"], killed);
     assert_eq!(machine.running().unwrap(), before);
 }
@@ -103,7 +103,7 @@ fn signals_end_the_operator_with_0_and_leave_no_process_behind() {
         operator.signal(kind);
         assert_eq!(operator.ended().code(), Some(0));
         assert_eq!(machine.processes(), []);
-        let output = operator.told("ended in");
+        let output = operator.prints("ended in");
         assert!(output.ends_with("ms: 3 workers stopped, no process is left\n"), "{output}");
     }
 }
@@ -117,7 +117,7 @@ fn workers_of_a_killed_operator_end_by_themselves_and_the_next_resumes() {
     operator.ended();
     gone(&machine);
     let next = machine.settled();
-    assert!(next.told("settled").contains("27 jobs on 3 workers, nothing moved"));
+    assert!(next.prints("settled").contains("27 jobs on 3 workers, nothing moved"));
     assert_eq!(machine.running().unwrap(), before);
 }
 
@@ -161,8 +161,8 @@ fn wrong_input_is_exit_code_2_one_sentence_and_nothing_on_standard_output() {
         ("stream:foo:new", "stream:cars:new", "job `stream:cars:new` stands twice"),
         ("stream:foo:new", "\"two words\"", "job name `two words` has the character ' '"),
         ("metadata:\n", "metadata: {\n", "document 1 does not parse"),
-        ("name: swarm-worker\n", "name: other\n", "say it with --workers"),
-        ("replicas: 3", "replicas: 70000", "at most 1000 run here"),
+        ("name: swarm-worker\n", "name: other\n", "set it with --workers"),
+        ("replicas: 3", "replicas: 70000", "exceed the limit of 1000 on one machine"),
     ];
     for (right, wrong, expected) in mistakes {
         let machine = Machine::new();

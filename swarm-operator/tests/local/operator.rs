@@ -1,5 +1,5 @@
-//! A running `swarm-operator local`, seen from outside: its output, its workers' processes, and
-//! what each of them says it runs.
+//! A running `swarm-operator local`, observed from outside: its output, its workers' processes, and
+//! the jobs that each of them reports.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -14,18 +14,18 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// How long anything may take on a machine that is busy with other things.
+/// The limit for every wait, on a machine that is busy with other things.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/samples/streams.yaml");
 
-/// A directory with a copy of the sample, and the operators that were started in it. Whatever they
-/// leave behind ends with it.
+/// A directory with a copy of the sample, and the operators that were started in it. Its drop ends
+/// all leftover processes.
 pub(crate) struct Machine {
     dir: TempDir,
 }
 
-/// An operator that runs.
+/// A running operator.
 pub(crate) struct Operator<'a> {
     machine: &'a Machine,
     child: Child,
@@ -50,7 +50,7 @@ impl Machine {
     /// Edits the file as an editor does, in place.
     pub(crate) fn edit(&self, from: &str, to: &str) {
         let text = fs::read_to_string(self.file()).unwrap();
-        assert!(text.contains(from), "{from} does not stand in the file");
+        assert!(text.contains(from), "{from} is not in the file");
         self.write(&text.replacen(from, to, 1));
     }
 
@@ -83,7 +83,7 @@ impl Machine {
         let mut command = self.command(args);
         command.stdout(file("out").unwrap()).stderr(file("err").unwrap());
         let operator = Operator { machine: self, child: command.spawn().unwrap(), number };
-        operator.told("settled in");
+        operator.prints("settled in");
         operator
     }
 
@@ -136,18 +136,18 @@ impl Drop for Machine {
 }
 
 impl Operator<'_> {
-    /// Waits until the output says so, and returns what was said.
-    pub(crate) fn told(&self, words: &str) -> String {
-        let output = || Some(self.said("out")).filter(|output| output.contains(words));
-        until(&format!("told {words:?}"), output)
+    /// Waits until the output contains `words`, and returns the output.
+    pub(crate) fn prints(&self, words: &str) -> String {
+        let output = || Some(self.printed("out")).filter(|output| output.contains(words));
+        until(&format!("{words:?} in the output"), output)
     }
 
-    /// What was said on standard error so far.
+    /// The standard error so far.
     pub(crate) fn complaints(&self) -> String {
-        self.said("err")
+        self.printed("err")
     }
 
-    fn said(&self, name: &str) -> String {
+    fn printed(&self, name: &str) -> String {
         let path = self.machine.dir.path().join(format!("{name}.{}", self.number));
         fs::read_to_string(path).unwrap()
     }
@@ -170,7 +170,7 @@ impl Drop for Operator<'_> {
 }
 
 pub(crate) fn signal(pid: i32, kind: Signal) {
-    // It may have ended a moment ago.
+    // It may have just ended.
     let _ = kill_process(Pid::from_raw(pid).unwrap(), kind);
 }
 
@@ -184,7 +184,7 @@ pub(crate) fn get(address: &str, path: &str) -> Option<String> {
     Some(answer)
 }
 
-/// Asks until there is an answer.
+/// Polls until there is an answer.
 pub(crate) fn until<T>(what: &str, mut answer: impl FnMut() -> Option<T>) -> T {
     let since = Instant::now();
     loop {

@@ -18,13 +18,13 @@ use crate::operator::{Machine, signal, until};
 struct Tty<'a> {
     machine: &'a Machine,
     keyboard: File,
-    /// The other side, kept open to see how it is left behind.
+    /// The other side, kept open to check the state in which it is left.
     line: File,
     screen: Arc<Mutex<Screen>>,
     child: Child,
 }
 
-/// What a terminal makes of what was written to it.
+/// The screen of a terminal after the output so far.
 struct Screen {
     parser: vt100::Parser,
     written: Vec<u8>,
@@ -39,7 +39,7 @@ impl<'a> Tty<'a> {
         let line = open(&name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
         let (keyboard, line) = (File::from(keyboard), File::from(line));
         tcsetwinsize(&line, size(24, 80)).unwrap();
-        // It makes the terminal that of a new session; the tests' own is left alone.
+        // Makes it the terminal of a new session; the tests' own is not affected.
         let mut command = Command::new("setsid");
         command.args(["--ctty", env!("CARGO_BIN_EXE_swarm-operator"), "local"]);
         command.arg(machine.file()).arg("--dir").arg(machine.path().join("state")).args(args);
@@ -49,7 +49,7 @@ impl<'a> Tty<'a> {
         let parser = vt100::Parser::new(some(24), some(80), 0);
         let screen = Arc::new(Mutex::new(Screen { parser, written: Vec::new() }));
         let (mut written, seen) = (keyboard.try_clone().unwrap(), Arc::clone(&screen));
-        // It ends with an error when nobody has the other side open any more.
+        // The read fails when the other side is closed everywhere.
         thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(length @ 1..) = written.read(&mut bytes) {
@@ -97,7 +97,7 @@ impl<'a> Tty<'a> {
         until("the operator ended", || self.child.try_wait().unwrap())
     }
 
-    /// Waits for the end and sees to it that the terminal is as it was.
+    /// Waits for the end and checks that the terminal is restored.
     fn ends_well(&mut self, modes: LocalModes) {
         assert_eq!(self.ended().code(), Some(0));
         let shown = self.shows("no process is left");

@@ -1,4 +1,4 @@
-//! What `local --listen` answers.
+//! The answers of `local --listen`.
 
 use std::net::TcpListener;
 
@@ -7,14 +7,14 @@ use serde_json::Value;
 use crate::operator::{Machine, Operator, get, until};
 use crate::refusal;
 
-/// Where an operator says that it listens.
+/// The address on which an operator listens.
 fn address(operator: &Operator<'_>) -> String {
-    let told = operator.told("http:  http://");
-    let (_, address) = told.split_once("http:  http://").unwrap();
+    let output = operator.prints("http:  http://");
+    let (_, address) = output.split_once("http:  http://").unwrap();
     address.lines().next().unwrap().to_owned()
 }
 
-/// A JSON answer, once it says what it is waited for.
+/// A JSON answer, once it meets the condition.
 fn json(address: &str, path: &str, is_it: impl Fn(&Value) -> bool) -> Value {
     until(&format!("an answer of {path}"), || {
         let answer = get(address, path)?;
@@ -38,7 +38,7 @@ fn how_the_pool_stands_is_answered_as_json_and_follows_edits() {
     assert_eq!(jobs["jobs"].as_array().unwrap().len(), 27);
     assert_eq!(jobs["jobs"][0]["name"], "stream:cars:new");
     machine.edit("replicas: 3", "replicas: 4");
-    operator.told("6 moved");
+    operator.prints("6 moved");
     let is_even = |swarm: &Value| swarm["settled"] == true && swarm["workers"][3]["jobs"] == 6;
     json(&address, "/api/v1/swarm", is_even);
     let metrics = until("the metrics show it", || {

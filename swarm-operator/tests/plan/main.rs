@@ -53,7 +53,7 @@ fn command(args: &[&str]) -> Command {
     command
 }
 
-/// A Swarm with these lines as its spec, and a pool called `w`.
+/// A Swarm with these lines as its spec, and a pool named `w`.
 fn swarm(spec: &str) -> String {
     format!(
         "apiVersion: swarm.k8slab.info/v1alpha1\nkind: Swarm\nmetadata: {{name: any}}\nspec:\n  \
@@ -62,7 +62,7 @@ fn swarm(spec: &str) -> String {
     )
 }
 
-/// The document that a spec and a view lead to, which must end with `code`.
+/// The document for a spec and a view; the exit code must be `code`.
 fn planned(spec: &str, view: &str, workers: &str, code: i32) -> Value {
     let files = Files::new();
     let view = files.write("view.yml", view);

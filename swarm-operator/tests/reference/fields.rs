@@ -1,4 +1,4 @@
-//! Every field of every resource, from the custom resource definitions.
+//! Every field of every resource, from the CRDs.
 
 use std::fmt::Write as _;
 
@@ -24,11 +24,11 @@ fn the_page_of_fields_is_what_the_types_say() {
 }
 
 #[test]
-fn a_default_in_a_description_is_told_apart() {
-    let told = ("Where. It may be.".to_owned(), "`a.yml`".to_owned());
-    assert_eq!(default_told("Where. Default: `a.yml`. It may be."), told);
-    assert_eq!(default_told("Where. Default: any."), ("Where.".to_owned(), "any".to_owned()));
-    assert_eq!(default_told("Where."), ("Where.".to_owned(), String::new()));
+fn a_default_in_a_description_is_separated() {
+    let split = ("Where. It may be.".to_owned(), "`a.yml`".to_owned());
+    assert_eq!(default_in("Where. Default: `a.yml`. It may be."), split);
+    assert_eq!(default_in("Where. Default: any."), ("Where.".to_owned(), "any".to_owned()));
+    assert_eq!(default_in("Where."), ("Where.".to_owned(), String::new()));
 }
 
 fn resource(crd: &Value) -> String {
@@ -59,11 +59,11 @@ fn object(kind: &str, path: &str, schema: &Value) -> String {
         let is_required = |it: &Value| it.as_str() == Some(name);
         let required = schema["required"].as_array().into_iter().flatten().any(is_required);
         let mark = if required { " (required)" } else { "" };
-        let (description, told) = default_told(&text(&field["description"]));
+        let (description, default) = default_in(&text(&field["description"]));
         let default = match &field["default"] {
-            Value::Null => told,
-            // What is empty anyway needs no mention.
-            Value::Array(list) if list.is_empty() => told,
+            Value::Null => default,
+            // An empty list needs no mention.
+            Value::Array(list) if list.is_empty() => default,
             value => format!("`{value}`"),
         };
         rows += &row(&[
@@ -101,7 +101,7 @@ fn kind_of(field: &Value) -> String {
     }
 }
 
-/// What values a field may have.
+/// The values that a field may have.
 fn bounds(field: &Value) -> String {
     let number = |key: &str| field[key].as_f64().map(|number| format!("{number:.0}"));
     let range = |low: &str, high: &str, unit: &str| match (number(low), number(high)) {
@@ -122,7 +122,7 @@ fn bounds(field: &Value) -> String {
     let words = |key: &str| -> Vec<_> {
         field[key].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
     };
-    // A field that may be left out has `null` among its values.
+    // An optional field has `null` among its values.
     let values: Vec<_> = words("enum").iter().map(|value| format!("`{value}`")).collect();
     if !values.is_empty() {
         all.push(values.join(" or "));
@@ -137,8 +137,8 @@ fn bounds(field: &Value) -> String {
     all.join("; ")
 }
 
-/// A description, and the default it tells in a sentence of its own.
-fn default_told(description: &str) -> (String, String) {
+/// A description, and the default that it states in a sentence of its own.
+fn default_in(description: &str) -> (String, String) {
     let description = description.replace('\n', " ");
     let Some((before, rest)) = description.split_once("Default: ") else {
         return (description, String::new());

@@ -1,5 +1,5 @@
-//! The pages below `docs/reference` are what the types, the registries and the programs say of
-//! themselves. `UPDATE=1 cargo test -p swarm-operator --test reference` writes them anew.
+//! The pages below `docs/reference` are generated from the types, the registries and the
+//! programs. `UPDATE=1 cargo test -p swarm-operator --test reference` updates them.
 
 #![expect(
     clippy::unwrap_used,
@@ -14,7 +14,7 @@ mod reasons;
 
 use std::path::Path;
 
-/// Compares a page with the committed one, or writes it if that is asked for.
+/// Compares a page with the committed one, or writes it if `UPDATE` is set.
 fn check(page: &str, text: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference");
     let file = folder.join(page);

@@ -20,7 +20,7 @@ No label names a job, a worker or a Swarm, so their number does not grow with yo
 What to watch, and when to alert: [operations](../operations.md#metrics-and-alerts).
 ";
 
-/// How a turn can end; a label is shown only once it was used.
+/// The results of a turn; a label is served only once it was used.
 const RESULTS: [&str; 5] = ["ok", "conflict", "unavailable", "refused", "panicked"];
 
 #[test]
@@ -48,11 +48,11 @@ fn the_page_of_metrics_is_what_the_registries_serve() {
     let mut page = OPENING.to_owned();
     page += &section("Operator, port 8080", &operator);
     page += &section("Worker, port 9090", &worker);
-    page += "\nThe metrics of pings are there only if a worker's runner is `ping`.\n";
+    page += "\nThe metrics of pings exist only if a worker's runner is `ping`.\n";
     check("metrics.md", &page);
 }
 
-/// What is said about one metric.
+/// The description of one metric.
 #[derive(Default)]
 struct Metric {
     kind: String,
@@ -109,7 +109,7 @@ fn parse(text: &str) -> BTreeMap<String, Metric> {
             }
         }
     }
-    // The bounds of buckets are no label that anybody chose.
+    // The bounds of buckets are not a label of ours.
     for metric in metrics.values_mut() {
         metric.labels.remove("le");
     }

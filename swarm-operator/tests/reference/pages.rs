@@ -1,4 +1,4 @@
-//! What hand-written pages take from elsewhere: names of metrics, examples with their output, and
+//! Checks hand-written pages: names of metrics, examples with their output, and
 //! links to other pages.
 
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ fn page(name: &str) -> String {
     std::fs::read_to_string(file).unwrap()
 }
 
-/// All pages of the repository that people read.
+/// All Markdown pages of the repository.
 fn pages() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let folders = ["", "docs", "docs/design", "docs/reference"].map(|folder| root.join(folder));
@@ -18,7 +18,7 @@ fn pages() -> Vec<PathBuf> {
     paths.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect()
 }
 
-/// The anchors that readers on the web get for the headings of a page.
+/// The anchors of the headings of a page, as on GitHub.
 fn anchors(page: &str) -> Vec<String> {
     let headings = page.lines().filter(|line| line.starts_with('#'));
     let kept = |c: &char| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_');
@@ -48,7 +48,7 @@ fn every_link_leads_somewhere() {
 }
 
 #[test]
-fn alerts_speak_of_metrics_that_there_are() {
+fn alerts_name_existing_metrics() {
     let reference = page("reference/metrics.md");
     let operations = page("operations.md");
     let names = operations.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
@@ -60,7 +60,7 @@ fn alerts_speak_of_metrics_that_there_are() {
     }
 }
 
-/// A block whose first line starts with `$ ` goes on with what that command prints.
+/// A block whose first line starts with `$ ` continues with the output of that command.
 #[test]
 fn the_conversion_of_an_old_list_prints_what_the_page_shows() {
     let page = page("migration.md");

@@ -62,10 +62,10 @@ fn the_troubleshooting_page_explains_every_reason_and_no_other() {
     let conditions: BTreeSet<_> = conditions.map(str::to_owned).collect();
 
     let reasons = reasons_in_code();
-    assert!(reasons.len() > 15, "the code is read wrongly: {reasons:?}");
+    assert!(reasons.len() > 15, "too few reasons were found: {reasons:?}");
     let without: Vec<_> = reasons.difference(&explained).collect();
     assert!(without.is_empty(), "no heading in docs/troubleshooting.md: {without:?}");
     let idle: Vec<_> =
         explained.iter().filter(|it| !reasons.contains(*it) && !conditions.contains(*it)).collect();
-    assert!(idle.is_empty(), "headings that are no reason: {idle:?}");
+    assert!(idle.is_empty(), "headings that are not a reason: {idle:?}");
 }

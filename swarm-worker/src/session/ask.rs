@@ -1,4 +1,4 @@
-//! What a session asks its store for, each question bounded in time, and what the answers mean.
+//! A session's requests to its store, each bounded in time, and the events in their answers.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -9,38 +9,38 @@ use swarm_core::ports::{SessionStore, StoreError};
 use swarm_core::session::SessionEvent;
 use tokio::time::timeout;
 
-/// What came of a question.
+/// The result of a request.
 #[derive(Debug)]
 pub(super) struct Answer {
-    /// What it means for the session, if anything.
+    /// The event for the session, if there is one.
     pub(super) event: Option<SessionEvent>,
     /// What went wrong: a sentence without its full stop.
-    pub(super) complaint: Option<String>,
+    pub(super) problem: Option<String>,
 }
 
 impl Answer {
-    fn told(event: SessionEvent) -> Self {
-        Self { event: Some(event), complaint: None }
+    fn event(event: SessionEvent) -> Self {
+        Self { event: Some(event), problem: None }
     }
 
-    /// None came, so write `number` may have happened or not.
+    /// No answer, so write `number` may have landed or not.
     pub(super) fn lost(number: u64, reason: &dyn std::fmt::Display) -> Self {
         let event = Some(SessionEvent::Lost { number });
-        Self { event, complaint: Some(reason.to_string()) }
+        Self { event, problem: Some(reason.to_string()) }
     }
 }
 
 pub(super) async fn write(
     store: Arc<dyn SessionStore>,
     write: LeaseWrite,
-    patience: Duration,
+    limit: Duration,
 ) -> Answer {
     let number = write.number;
-    match timeout(patience, store.write(&write)).await {
-        Ok(Ok(version)) => Answer::told(SessionEvent::Written { number, version }),
-        Ok(Err(StoreError::Conflict { .. })) => Answer::told(SessionEvent::Conflict { number }),
+    match timeout(limit, store.write(&write)).await {
+        Ok(Ok(version)) => Answer::event(SessionEvent::Written { number, version }),
+        Ok(Err(StoreError::Conflict { .. })) => Answer::event(SessionEvent::Conflict { number }),
         Ok(Err(error)) => Answer::lost(number, &in_full(&error)),
-        Err(_) => Answer::lost(number, &format!("the lease was not written within {patience:?}")),
+        Err(_) => Answer::lost(number, &format!("the lease was not written within {limit:?}")),
     }
 }
 
@@ -48,27 +48,29 @@ pub(super) async fn write(
 pub(super) async fn read_lease(
     store: Arc<dyn SessionStore>,
     number: u64,
-    patience: Duration,
+    limit: Duration,
 ) -> Answer {
-    match timeout(patience, store.read()).await {
-        Ok(Ok(lease)) => Answer::told(SessionEvent::LeaseRead(lease)),
+    match timeout(limit, store.read()).await {
+        Ok(Ok(lease)) => Answer::event(SessionEvent::LeaseRead(lease)),
         Ok(Err(error)) => Answer::lost(number, &in_full(&error)),
-        Err(_) => Answer::lost(number, &format!("the lease was not read within {patience:?}")),
+        Err(_) => Answer::lost(number, &format!("the lease was not read within {limit:?}")),
     }
 }
 
-/// Reads how far the ledger is. It is asked again after the next write if there is no answer.
-pub(super) async fn read_ledger(store: Arc<dyn SessionStore>, patience: Duration) -> Answer {
-    let complaint = match timeout(patience, store.position()).await {
+/// Reads the ledger's position. Without an answer it is read again after the next write.
+pub(super) async fn read_ledger(store: Arc<dyn SessionStore>, limit: Duration) -> Answer {
+    let problem = match timeout(limit, store.position()).await {
         Ok(Ok(Some(position))) => {
             let (incarnation, revision) = (position.incarnation, position.revision);
-            return Answer::told(SessionEvent::LedgerRead { incarnation, revision });
+            return Answer::event(SessionEvent::LedgerRead { incarnation, revision });
         }
-        Ok(Ok(None)) => "nobody says how far the ledger is, so the jobs stay stopped".to_owned(),
+        Ok(Ok(None)) => {
+            "the ledger's position is not published, so the jobs stay stopped".to_owned()
+        }
         Ok(Err(error)) => in_full(&error),
-        Err(_) => format!("the ledger was not read within {patience:?}"),
+        Err(_) => format!("the ledger was not read within {limit:?}"),
     };
-    Answer { event: None, complaint: Some(complaint) }
+    Answer { event: None, problem: Some(problem) }
 }
 
 /// An error with all its causes.

@@ -1,4 +1,4 @@
-//! A guard, and the line to it that a worker holds.
+//! A guard, and the connection that a worker has to it.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -39,7 +39,7 @@ impl Line {
         let requests = child.stdin.take();
         let mut line = Self { session, dir, child, requests, replies };
         let log = line.path("run.log");
-        line.say(&format!(
+        line.send(&format!(
             r#"{{"do":"hello","version":1,"worker":"w-0","session":"{}","run_log":"{}"}}"#,
             line.session,
             log.display()
@@ -47,11 +47,11 @@ impl Line {
         line
     }
 
-    pub(crate) fn say(&mut self, request: &str) {
+    pub(crate) fn send(&mut self, request: &str) {
         writeln!(self.requests.as_mut().unwrap(), "{request}").unwrap();
     }
 
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn reply(&self) -> String {
         self.replies.recv_timeout(Duration::from_secs(30)).unwrap()
     }
 
@@ -59,12 +59,12 @@ impl Line {
     pub(crate) fn start_job(&mut self, job: &str, script: &str) {
         let path = self.path(job);
         let script = serde_json::to_string(script).unwrap();
-        self.say(&format!(
+        self.send(&format!(
             r#"{{"do":"start","job":"{job}","token":7,"argv":["sh","-c",{script},"{}"],"env":{{}},"grace_ms":5000}}"#,
             path.display()
         ));
-        let told = self.told();
-        assert!(told.starts_with(&format!(r#"{{"is":"started","job":"{job}","pid":"#)), "{told}");
+        let reply = self.reply();
+        assert!(reply.starts_with(&format!(r#"{{"is":"started","job":"{job}","pid":"#)), "{reply}");
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -79,12 +79,12 @@ impl Line {
         fs::read_to_string(self.path("run.log")).unwrap_or_default()
     }
 
-    /// The guard and what runs under it.
+    /// The guard and the processes that it started.
     pub(crate) fn processes(&self) -> Vec<Process> {
         with_entry(&format!("SWARM_SESSION={}", self.session))
     }
 
-    /// Closes the line, and waits for the guard to end.
+    /// Closes the connection, and waits for the guard to end.
     pub(crate) fn close(&mut self) {
         self.requests = None;
         let ended = until("the guard ended", || self.child.try_wait().unwrap());

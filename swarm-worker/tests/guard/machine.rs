@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use swarm_adapters_host::sweep::{Marker, end_all};
 use tempfile::TempDir;
 
-/// How long anything may take on a machine that is busy with other things.
+/// The limit for every wait, on a machine that is busy with other things.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// The operator holds the worker by a pipe that closes when the operator ends.
@@ -21,7 +21,7 @@ const OPERATOR: &str = r#"mkfifo "$0/hold"
 exec 3>"$0/hold"
 wait"#;
 
-/// Who takes part.
+/// The processes of the test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Who {
     Operator,
@@ -85,13 +85,13 @@ impl Machine {
         self.processes().iter().filter(|p| is_sleep(p)).map(|p| p.pid).collect()
     }
 
-    /// The processes of the job before anything happened to anybody.
+    /// The processes of the job at the start of the test.
     pub(crate) fn jobs_at_first(&self) -> Vec<i32> {
         self.first.lock().unwrap().clone()
     }
 
     /// Waits until both processes of the job run and none of `before` is left.
-    pub(crate) fn until_the_job_runs_anew(&self, before: &[i32]) {
+    pub(crate) fn until_the_job_runs_again(&self, before: &[i32]) {
         let jobs = until("the job runs", || {
             let jobs = self.jobs();
             (jobs.len() == 2 && jobs.iter().all(|pid| !before.contains(pid))).then_some(jobs)
@@ -104,7 +104,7 @@ impl Machine {
     pub(crate) fn signal(&self, who: Who, signal: Signal) {
         let processes = self.processes();
         let one = processes.iter().find(|process| self.who(process) == who);
-        // It may have ended with the one before.
+        // It may have ended with the one that was signalled before.
         if let Some(pid) = one.and_then(|process| Pid::from_raw(process.pid)) {
             let _ = kill_process(pid, signal);
         }
@@ -164,7 +164,7 @@ fn all() -> Vec<Process> {
     fs::read_dir("/proc").unwrap().filter_map(|entry| process(entry.ok()?)).collect()
 }
 
-/// Asks until there is an answer.
+/// Polls until there is an answer.
 pub(crate) fn until<T>(what: &str, mut answer: impl FnMut() -> Option<T>) -> T {
     let since = Instant::now();
     loop {

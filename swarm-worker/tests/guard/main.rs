@@ -27,8 +27,8 @@ fn a_job_that_ignores_sigterm_is_killed_after_its_grace_and_others_run_on() {
     guard.start_job("deaf", "trap '' TERM; touch $0.ready; while :; do sleep 0.01; done");
     guard.start_job("other", "exec sleep 600");
     until("it is deaf", || guard.path("deaf.ready").exists().then_some(()));
-    guard.say(r#"{"do":"stop","job":"deaf","grace_ms":50}"#);
-    assert_eq!(guard.told(), joined("deaf", r#"{"signal":9}"#));
+    guard.send(r#"{"do":"stop","job":"deaf","grace_ms":50}"#);
+    assert_eq!(guard.reply(), joined("deaf", r#"{"signal":9}"#));
     assert_eq!(guard.processes().len(), 2, "the guard and the other job");
     guard.end();
 }
@@ -37,26 +37,26 @@ fn a_job_that_ignores_sigterm_is_killed_after_its_grace_and_others_run_on() {
 fn a_job_is_joined_only_when_its_daemons_are_gone_too() {
     let mut guard = Line::start("daemon");
     guard.start_job("d", &DAEMON.replace("exec sleep 600", "exit 3"));
-    assert_eq!(guard.told(), joined("d", r#"{"code":3}"#));
+    assert_eq!(guard.reply(), joined("d", r#"{"code":3}"#));
     assert_eq!(guard.processes().len(), 1, "the guard");
-    // One that hides its mark as well.
+    // A daemon that hides its mark as well.
     guard.start_job("h", "(env -i setsid sleep 600.5 & :); exec sleep 600");
     until("it hides", || (machine::with_words("600.5") == 1).then_some(()));
-    guard.say(r#"{"do":"stop","job":"h","grace_ms":2000}"#);
-    assert_eq!(guard.told(), joined("h", r#"{"signal":15}"#));
+    guard.send(r#"{"do":"stop","job":"h","grace_ms":2000}"#);
+    assert_eq!(guard.reply(), joined("h", r#"{"signal":15}"#));
     assert_eq!(machine::with_words("600.5"), 0);
     guard.end();
 }
 
 #[test]
-fn a_job_that_floods_its_output_is_heard_and_stops() {
+fn a_job_that_floods_its_output_can_be_stopped() {
     let mut guard = Line::start("flood");
     guard.start_job("loud", "exec yes");
     until("it is heard", || guard.log().contains("loud: y\nloud: y\n").then_some(()));
-    guard.say(r#"{"do":"ping","number":7}"#);
-    assert_eq!(guard.told(), r#"{"is":"pong","number":7}"#);
-    guard.say(r#"{"do":"stop","job":"loud","grace_ms":5000}"#);
-    assert_eq!(guard.told(), joined("loud", r#"{"signal":15}"#));
+    guard.send(r#"{"do":"ping","number":7}"#);
+    assert_eq!(guard.reply(), r#"{"is":"pong","number":7}"#);
+    guard.send(r#"{"do":"stop","job":"loud","grace_ms":5000}"#);
+    assert_eq!(guard.reply(), joined("loud", r#"{"signal":15}"#));
     guard.end();
 }
 
@@ -64,12 +64,12 @@ fn a_job_that_floods_its_output_is_heard_and_stops() {
 fn a_program_that_does_not_exist_is_refused_in_a_sentence() {
     let mut guard = Line::start("missing");
     for program in ["no-such-program", "/no/such/program", "/etc/passwd"] {
-        guard.say(&format!(
+        guard.send(&format!(
             r#"{{"do":"start","job":"m","token":1,"argv":["{program}"],"env":{{}},"grace_ms":0}}"#
         ));
-        let told = guard.told();
-        assert!(told.starts_with(r#"{"is":"refused","job":"m","reason":""#), "{told}");
-        assert!(told.contains(program) && told.contains("program"), "{told}");
+        let reply = guard.reply();
+        assert!(reply.starts_with(r#"{"is":"refused","job":"m","reason":""#), "{reply}");
+        assert!(reply.contains(program) && reply.contains("program"), "{reply}");
     }
     guard.end();
 }
@@ -78,9 +78,9 @@ fn a_program_that_does_not_exist_is_refused_in_a_sentence() {
 fn a_job_finds_what_it_needs_in_its_environment() {
     let mut guard = Line::start("environment");
     guard.start_job("e", "echo $SWARM_JOB $SWARM_TOKEN $SWARM_WORKER $SWARM_SESSION; cat");
-    assert_eq!(guard.told(), joined("e", r#"{"code":0}"#));
+    assert_eq!(guard.reply(), joined("e", r#"{"code":0}"#));
     let expected = format!("e: e 7 w-0 {}\n", guard.session);
-    until("it told", || guard.log().contains(&expected).then_some(()));
+    until("the reply", || guard.log().contains(&expected).then_some(()));
     guard.end();
 }
 
@@ -90,19 +90,19 @@ fn jobs_end_at_the_deadline_unless_it_moves_and_run_again_when_it_does() {
     let deadline = |ms: u64| {
         format!(r#"{{"do":"deadline","boottime_ns":{}}}"#, boottime_ns() + ms * 1_000_000)
     };
-    guard.say(&deadline(60_000));
+    guard.send(&deadline(60_000));
     guard.start_job("a", DAEMON);
-    guard.say(&deadline(300));
+    guard.send(&deadline(300));
     // From here on the worker could be frozen.
     let began = boottime_ns();
-    assert_eq!(guard.told(), joined("a", r#"{"signal":9}"#));
+    assert_eq!(guard.reply(), joined("a", r#"{"signal":9}"#));
     let took_ms = (boottime_ns() - began) / 1_000_000;
     assert!((250..2_000).contains(&took_ms), "{took_ms} ms");
     assert_eq!(guard.processes().len(), 1, "the guard");
-    guard.say(r#"{"do":"start","job":"a","token":1,"argv":["true"],"env":{},"grace_ms":0}"#);
-    let told = guard.told();
-    assert!(told.contains("the time until which jobs may act has passed"), "{told}");
-    guard.say(&deadline(60_000));
+    guard.send(r#"{"do":"start","job":"a","token":1,"argv":["true"],"env":{},"grace_ms":0}"#);
+    let reply = guard.reply();
+    assert!(reply.contains("the time until which jobs may act has passed"), "{reply}");
+    guard.send(&deadline(60_000));
     guard.start_job("a", "exec sleep 600");
     guard.end();
 }
@@ -118,14 +118,15 @@ fn everything_is_in_the_run_log_and_stops_are_written_after_the_end() {
     assert!(guard.run_log().contains(r#""job":"a","worker":"w-0","session":""#));
 }
 
-/// Does it to a worker of its own, in a thread of its own for each, and looks what comes of it.
+/// Sends the signals of each case to a worker of its own, in a thread of its own, and checks the
+/// result.
 fn in_every_case(cases: &[&[(Who, Signal)]], comes_of_it: impl Fn(&Machine) + Sync) {
     std::thread::scope(|scope| {
         let comes_of_it = &comes_of_it;
         for case in cases {
             scope.spawn(move || {
                 let machine = Machine::start(DAEMON);
-                machine.until_the_job_runs_anew(&[]);
+                machine.until_the_job_runs_again(&[]);
                 for (who, signal) in *case {
                     machine.signal(*who, *signal);
                 }
@@ -139,7 +140,7 @@ const KILL: Signal = Signal::KILL;
 const STOP: Signal = Signal::STOP;
 
 #[test]
-fn whoever_is_left_ends_everything_when_others_are_killed_or_frozen() {
+fn the_survivors_end_everything_when_others_are_killed_or_frozen() {
     let cases: &[&[(Who, Signal)]] = &[
         &[(Who::Worker, KILL)],
         &[(Who::Operator, KILL)],
@@ -154,7 +155,7 @@ fn whoever_is_left_ends_everything_when_others_are_killed_or_frozen() {
 }
 
 #[test]
-fn a_worker_whose_guard_is_killed_or_frozen_ends_its_jobs_and_runs_them_anew() {
+fn a_worker_whose_guard_is_killed_or_frozen_ends_its_jobs_and_runs_them_again() {
     let cases: &[&[(Who, Signal)]] = &[
         &[(Who::Guard, KILL)],
         &[(Who::Guard, STOP)],
@@ -163,7 +164,7 @@ fn a_worker_whose_guard_is_killed_or_frozen_ends_its_jobs_and_runs_them_anew() {
     ];
     in_every_case(cases, |machine| {
         let before = machine.jobs_at_first();
-        machine.until_the_job_runs_anew(&before);
+        machine.until_the_job_runs_again(&before);
         let log = machine.run_log();
         let events: Vec<_> = log.lines().filter(|line| !line.contains("tick")).collect();
         let is = |line: &str, event: &str| line.contains(&format!("\"event\":\"{event}\""));
@@ -172,7 +173,7 @@ fn a_worker_whose_guard_is_killed_or_frozen_ends_its_jobs_and_runs_them_anew() {
 }
 
 #[test]
-fn whatever_nobody_ended_ends_with_the_next_sweep() {
+fn leftover_processes_end_with_the_next_sweep() {
     let cases: &[&[(Who, Signal)]] = &[
         &[(Who::Guard, STOP), (Who::Worker, KILL)],
         &[(Who::Guard, KILL), (Who::Worker, STOP)],
@@ -193,7 +194,7 @@ fn whatever_nobody_ended_ends_with_the_next_sweep() {
 fn a_job_whose_first_process_is_frozen_is_stopped_nevertheless() {
     let mut guard = Line::start("frozen");
     guard.start_job("f", "kill -STOP $$; exit 0");
-    guard.say(r#"{"do":"stop","job":"f","grace_ms":60000}"#);
-    assert!(guard.told().starts_with(r#"{"is":"joined","job":"f","#));
+    guard.send(r#"{"do":"stop","job":"f","grace_ms":60000}"#);
+    assert!(guard.reply().starts_with(r#"{"is":"joined","job":"f","#));
     guard.end();
 }

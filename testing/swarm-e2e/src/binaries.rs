@@ -143,7 +143,7 @@ fn ours(cache: &Cache) -> Result<PathBuf> {
     let services = ["--package", "swarm-operator", "--package", "swarm-worker"];
     let programs = ["swarm-operator", "kubectl-swarm", "swarm-worker"];
     run_visibly(cargo(cache).args(services).args(programs.map(|it| format!("--bin={it}"))))?;
-    // A program of somebody else: on its own, since examples are built with what tests need.
+    // The program of a user: built separately, since examples are built with dev-dependencies.
     run_visibly(cargo(cache).args(["--package", "swarm-worker", "--example", "session"]))?;
     // On its own, so that dropping this crate's default feature does not touch the products.
     let pause = ["--package", "swarm-e2e", "--no-default-features", "--bin", "pause"];

@@ -1,4 +1,4 @@
-//! What every adapter of a port must do, told once and run on each: on files and on a cluster.
+//! The contract of the ports, written once and run on every adapter: on files and on a cluster.
 
 pub mod api;
 mod place;
@@ -55,7 +55,7 @@ pub async fn ledger_store(open: &(dyn Fn() -> Box<dyn LedgerStore> + Sync)) -> R
     ensure!(reread == Some((second, at_second.clone())), "after a conflict the newest is read");
     other.save(&third, Some(&at_second)).await?;
     let fresh = open().load().await?.map(|(ledger, _)| ledger);
-    ensure!(fresh == Some(third), "what was acknowledged is there for whoever comes");
+    ensure!(fresh == Some(third), "a new process reads what was acknowledged");
     Ok(())
 }
 
@@ -80,7 +80,7 @@ where
     ensure!(read().await?.1 == mark, "publishing what is published writes nothing");
     views.publish(&second).await?;
     ensure!(read().await?.0 == second.view().to_yaml(), "the newest replaces the last");
-    ensure!(views.version().await? == second.version, "and its version is told");
-    ensure!(first.assignment() != Assignment::default(), "the views say something");
+    ensure!(views.version().await? == second.version, "and has its version");
+    ensure!(first.assignment() != Assignment::default(), "the views have jobs");
     Ok(())
 }

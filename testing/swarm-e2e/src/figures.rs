@@ -45,7 +45,7 @@ pub enum Part {
     Scale,
 }
 
-/// Where the jobs of a Swarm stand.
+/// Where the jobs of a Swarm are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Lists {
     /// In the Swarm itself, each with its entry in `managedFields`.
@@ -62,7 +62,7 @@ pub struct Options {
     /// For how many minutes writes at rest are counted.
     #[arg(long, value_name = "MINUTES", default_value_t = 1)]
     pub rest: u64,
-    /// For `scale`: where the jobs stand.
+    /// For `scale`: where the jobs are stored.
     #[arg(long, value_enum, value_name = "WHERE", default_value = "inline")]
     pub jobs: Lists,
     /// For `scale`: leave out sizes with more Swarms. With jobs inline the API server needs about
@@ -74,7 +74,7 @@ pub struct Options {
     pub operator: Option<PathBuf>,
 }
 
-/// Measures what `options` say.
+/// Runs the measurements that `options` select.
 ///
 /// # Errors
 ///
@@ -102,8 +102,8 @@ pub async fn measure(cluster: &Arc<Cluster>, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Makes so many changes of a job list in a scenario's namespace, and returns the longest time until all
-/// workers run one.
+/// Makes so many changes of a job list in a scenario's namespace, and returns the longest time
+/// until all workers run one.
 pub(crate) async fn nudged_changes(context: &Context, changes: usize) -> Result<Duration> {
     Ok(change::nudged(context, changes).await?.at(100))
 }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_thing_is_made_once_and_a_failure_is_told() {
+    async fn each_thing_is_made_once_and_a_failure_is_reported() {
         let made = Arc::new(std::sync::Mutex::new(Vec::new()));
         let note = made.clone();
         let record = move |n| {

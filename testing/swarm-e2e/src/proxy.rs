@@ -1,7 +1,8 @@
 //! A proxy in front of the API server that sees every write of one client, and that can stop at any
 //! of them, so that the client can be killed right there.
 //!
-//! It speaks plain HTTP to its client, and has the credentials of its own client for the API server.
+//! It speaks plain HTTP to its client, and has the credentials of its own client for the API
+//! server.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -132,8 +133,8 @@ impl Proxy {
         state.passed.clear();
     }
 
-    /// Returns when the proxy has stopped, with the write it stopped at. No other write passes until
-    /// [`Self::reopen`].
+    /// Returns when the proxy has stopped, with the write it stopped at. No other write passes
+    /// until [`Self::reopen`].
     pub async fn stopped(&self) -> Write {
         loop {
             self.gate.stopped.notified().await;
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_is_told_by_method_and_path_and_a_read_is_none() {
+    fn a_write_is_identified_by_method_and_path_and_a_read_is_none() {
         let patch = write("PATCH", "/api/v1/namespaces/a/pods/b?fieldManager=c").unwrap();
         assert_eq!(patch.to_string(), "PATCH /api/v1/namespaces/a/pods/b");
         assert_eq!(write("GET", "/api/v1/pods?watch=true"), None);

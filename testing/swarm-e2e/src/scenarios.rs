@@ -108,7 +108,7 @@ pub fn all() -> Vec<Scenario> {
         scenario!(pods_of_several_kinds_share_jobs as pods_of_several_kinds::run),
         scenario!(sessions_report_problems),
         scenario!(pools_move_over_to_sessions),
-        // Workers in sessions, as they are to whoever operates them.
+        // Session workers, as their operators see them.
         scenario!(a_worker_keeps_to_its_own_session),
         scenario!(session_workers_live_by_their_leases).within(Duration::from_mins(5)),
         // Crashes.

@@ -1,5 +1,5 @@
-//! The stores on files keep the same contract as those on an API server: on the one in memory here, on
-//! the real one in a scenario.
+//! The stores on files keep the same contract as those on an API server: on the one in memory here,
+//! on the real one in a scenario.
 
 use std::fs;
 use std::sync::Arc;
@@ -108,8 +108,8 @@ async fn a_lost_ledger_takes_nothing_away_before_it_assigns_anew() -> anyhow::Re
     let waits =
         turn(&ledgers()?, &views, &want, &seen(Presence::NotReady(std::time::Duration::ZERO)))
             .await?;
-    assert!(waits.changed && waits.decision.waiting.is_some(), "it is made anew, and waits");
-    assert_eq!(view()?, told, "the worker goes on with what it has");
+    assert!(waits.changed && waits.decision.waiting.is_some(), "it is recreated, and waits");
+    assert_eq!(view()?, told, "the worker keeps its jobs");
     let anew = turn(&ledgers()?, &views, &want, &seen(Presence::Ready)).await?;
     assert_eq!(anew.decision.ledger.version, 2, "a version that no worker has seen");
     assert_eq!(view()?, told.replace("version: 1", "version: 2"));
@@ -117,7 +117,7 @@ async fn a_lost_ledger_takes_nothing_away_before_it_assigns_anew() -> anyhow::Re
 }
 
 mod in_memory {
-    //! What only a cluster can say, `the_api_in_memory_answers_as_the_real_one` says.
+    //! The comparison that needs a cluster is `the_api_in_memory_answers_as_the_real_one`.
 
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::runtime::reflector;

@@ -1,5 +1,5 @@
 //! What the manifests promise by their text alone. That they render, and that an API server takes
-//! them, is told by a scenario; that a network enforces its policies, the cluster there cannot show.
+//! them, is a scenario; the cluster there cannot show that a network enforces its policies.
 #![expect(clippy::unwrap_used, reason = "a test may say what must be so")]
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! The picture in the README: the screen with the sample, drawn by the code that draws it.
+//! The picture in the README: the screen with the sample, drawn by the production code.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -57,18 +57,18 @@ fn drawn_sample() -> Buffer {
     let at = |seconds| time + Duration::from_secs(seconds);
     let mut model = Model::new(Some("deploy/samples/streams.yaml".into()));
     let three = planned(&Assignment::default(), 3);
-    model.stands(stands(&three, 3).into(), at(0));
-    let settled = |text: &str| Happening::Settled(text.to_owned());
-    model.happened(settled("settled in 11 ms: 27 jobs on 3 workers, 27 new"), at(0));
-    let killed = "swarm-worker-1 was ended by signal 9; starting it again";
-    model.happened(Happening::Said(killed.into()), at(40));
-    model.happened(settled("settled in 9 ms: 27 jobs on 3 workers, nothing moved"), at(40));
+    model.on_snapshot(stands(&three, 3).into(), at(0));
+    let settled = |text: &str| Message::Settled(text.to_owned());
+    model.on_message(settled("settled in 11 ms: 27 jobs on 3 workers, 27 new"), at(0));
+    let killed = "swarm-worker-1 was ended by signal 9; restarting it";
+    model.on_message(Message::Info(killed.into()), at(40));
+    model.on_message(settled("settled in 9 ms: 27 jobs on 3 workers, nothing moved"), at(40));
     let four = planned(&three, 4);
     let mut snapshot = stands(&four, 4);
     snapshot.workers[1].restarts = 1;
     snapshot.revision = 5;
-    model.stands(snapshot.into(), at(68));
-    model.happened(settled("settled in 14 ms: 27 jobs on 4 workers, 6 moved"), at(68));
+    model.on_snapshot(snapshot.into(), at(68));
+    model.on_message(settled("settled in 14 ms: 27 jobs on 4 workers, 6 moved"), at(68));
     model.pressed(Key::End);
     drawn(&model, at(75), SIZE, Palette::Colours)
 }

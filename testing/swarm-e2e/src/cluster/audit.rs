@@ -65,7 +65,7 @@ impl Audit {
     pub(super) fn new(folder: &Path) -> Result<Self> {
         fs::create_dir_all(folder)?;
         let audit = Self { folder: folder.to_owned() };
-        // Discovery and health are nobody's business; all else by metadata, once it was answered.
+        // Discovery and health are not logged; all else by metadata, once it was answered.
         let policy = json!({
             "apiVersion": "audit.k8s.io/v1",
             "kind": "Policy",

@@ -1,5 +1,5 @@
-//! What our adapters rely on an API server for, said once and run on the real one and on the one in
-//! memory.
+//! The behaviour of an API server that our adapters rely on, written once and run on the real one
+//! and the one in memory.
 
 mod random;
 mod watches;

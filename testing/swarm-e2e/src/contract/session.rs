@@ -13,8 +13,8 @@ use swarm_core::session::{Granted, WorkerView};
 
 use super::conflicts;
 
-/// How long what was published may take to be told.
-const TOLD_WITHIN: Duration = Duration::from_secs(20);
+/// How long a published view may take to arrive.
+const ARRIVES_WITHIN: Duration = Duration::from_secs(20);
 
 /// What an operator does, when it has done it.
 pub type Done<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
@@ -28,7 +28,7 @@ pub trait SessionPlace: Sync {
     /// When the place cannot be used.
     fn open(&self, session: &SessionId) -> Result<(Arc<dyn SessionStore>, Box<dyn SessionViews>)>;
 
-    /// Publishes a view of the ledger that says the same, saved before.
+    /// Publishes a view of a ledger that was saved before.
     fn publish<'a>(&'a self, view: &'a WorkerView) -> Done<'a>;
 
     /// Publishes something for the session that makes no sense.
@@ -71,7 +71,7 @@ async fn a_lease_changes_by_compare_and_set(
     let birth = write(1, None, Holder::Session);
     let first = mine.write(&birth).await?;
     conflicts(mine.write(&birth).await, "a second creation")?;
-    conflicts(other.write(&birth).await, "a creation by somebody else")?;
+    conflicts(other.write(&birth).await, "a creation by another session")?;
     let as_written = |write: LeaseWrite, version| {
         Some(Lease { version, holder: write.holder, number: write.number, ack: write.ack })
     };
@@ -106,13 +106,13 @@ async fn a_lease_is_closed_and_never_made_again(
         mine.write(&write(3, Some(second), Holder::Session)).await,
         "a write of what is gone",
     )?;
-    ensure!(mine.read().await?.is_none(), "a lease that is gone was made again");
+    ensure!(mine.read().await?.is_none(), "a deleted lease was recreated");
     Ok(())
 }
 
 async fn a_view_is_followed(place: &dyn SessionPlace, session: &SessionId) -> Result<()> {
     let (store, mut views) = place.open(session)?;
-    ensure!(store.position().await?.is_none(), "nobody has said how far the ledger is");
+    ensure!(store.position().await?.is_none(), "the ledger's position is not published");
     let params = [("url".to_owned(), "rtsp://\"x\"".to_owned())].into_iter().collect();
     let once = Granted { token: Token(1_790_000_000_000_007), run_once: true, params };
     let jobs = [("a:\"b\"".parse()?, once), ("c".parse()?, Token(3).into())].into();
@@ -125,26 +125,26 @@ async fn a_view_is_followed(place: &dyn SessionPlace, session: &SessionId) -> Re
         ensure!(position == Some(Position { incarnation: 1, revision }), "it is at {position:?}");
     }
     place.spoil(session).await?;
-    let told = tokio::time::timeout(TOLD_WITHIN, views.changed()).await?;
-    let ViewUpdate::Unreadable(sentence) = told else { bail!("{told:?} makes no sense") };
+    let update = tokio::time::timeout(ARRIVES_WITHIN, views.changed()).await?;
+    let ViewUpdate::Unreadable(sentence) = update else { bail!("{update:?} is not an error") };
     ensure!(sentence.contains("is no view of this session"), "{sentence}");
-    // What was followed by may be made anew, and something may have happened meanwhile.
+    // The watch may be restarted, and the view may have changed meanwhile.
     view.revision = 8;
     place.publish(&view).await?;
     views.reconnect();
     followed(&mut *views, &view).await
 }
 
-/// Waits until exactly this view is told; others may be told before.
+/// Waits until exactly this view arrives; others may arrive before.
 async fn followed(views: &mut dyn SessionViews, view: &WorkerView) -> Result<()> {
-    let told = tokio::time::timeout(TOLD_WITHIN, async {
+    let arrived = tokio::time::timeout(ARRIVES_WITHIN, async {
         loop {
             match views.changed().await {
-                ViewUpdate::View(told) if *told == *view => break Ok(()),
-                ViewUpdate::View(told) if told.revision <= view.revision => {}
+                ViewUpdate::View(update) if *update == *view => break Ok(()),
+                ViewUpdate::View(update) if update.revision <= view.revision => {}
                 other => bail!("expected {view:?}, not {other:?}"),
             }
         }
     });
-    told.await.with_context(|| format!("{view:?} is not told"))?
+    arrived.await.with_context(|| format!("{view:?} does not arrive"))?
 }

@@ -27,25 +27,25 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// Between two polls of the workers.
 const STEP: Duration = Duration::from_millis(5);
 /// Without nudges every pod gets a change in its own time, so one change gives so many times.
-const UNTOLD: usize = 20;
+const WITHOUT_NUDGE: usize = 20;
 /// How many changes are timed without nudges.
 const ROUNDS: usize = 3;
 /// A kubelet syncs a pod after 90 seconds at the latest.
-const UNTOLD_WITHIN: Duration = Duration::from_mins(3);
-/// Between two polls of a worker that nobody nudges.
-const UNTOLD_STEP: Duration = Duration::from_millis(250);
+const WITHOUT_NUDGE_WITHIN: Duration = Duration::from_mins(3);
+/// Between two polls of a worker that is not nudged.
+const WITHOUT_NUDGE_STEP: Duration = Duration::from_millis(250);
 
 pub(super) async fn measure(cluster: &Arc<Cluster>) -> Result<()> {
     let nudged = nudged(&Context::new(cluster, "figures-change").await?, CHANGES).await?;
-    let untold = untold(&Context::new(cluster, "figures-untold").await?).await?;
+    let without_nudge = without_nudge(&Context::new(cluster, "figures-no-nudge").await?).await?;
     say(
         "\n| from a change of the list until every worker it concerns runs it | changes | median | 99 % | worst |",
     );
     say("|---|---|---|---|---|");
     say(format_args!("| with nudges | {} |", nudged.cells()));
     say(format_args!(
-        "| without: view written → a worker runs it, {UNTOLD} workers | {} |",
-        untold.cells()
+        "| without: view written → a worker runs it, {WITHOUT_NUDGE} workers | {} |",
+        without_nudge.cells()
     ));
     Ok(())
 }
@@ -107,22 +107,22 @@ fn run_exactly(reports: &Reports, jobs: &BTreeSet<String>) -> bool {
     running.into_iter().eq(jobs)
 }
 
-/// Times how long a view that is written by hand takes into pods that nobody nudges.
-async fn untold(context: &Context) -> Result<Times> {
-    let manifest = sample(UNTOLD)?;
+/// Measures how long a view that is written by hand takes into pods that are not nudged.
+async fn without_nudge(context: &Context) -> Result<Times> {
+    let manifest = sample(WITHOUT_NUDGE)?;
     // No Swarm, hence no operator that nudges.
     let (_, pool) = manifest.split_once("\n---\n").unwrap_or_default();
     write_view(context, 0).await?;
     context.apply(pool).await?;
-    let timeout = format!("--timeout={}s", UNTOLD_WITHIN.as_secs());
+    let timeout = format!("--timeout={}s", WITHOUT_NUDGE_WITHIN.as_secs());
     context.kubectl(&["rollout", "status", "statefulset/swarm-worker", &timeout]).await?;
-    context.laps.lap(format!("{UNTOLD} workers that nobody nudges"));
+    context.laps.lap(format!("{WITHOUT_NUDGE} workers without nudges"));
     let mut times = Vec::new();
     for round in 1..=ROUNDS {
         write_view(context, round).await?;
         let written = Instant::now();
         let mut asked = JoinSet::new();
-        for n in 0..UNTOLD {
+        for n in 0..WITHOUT_NUDGE {
             let context = context.clone();
             asked.spawn(async move { arrived(&context, n, round, written).await });
         }
@@ -136,7 +136,7 @@ async fn untold(context: &Context) -> Result<Times> {
 }
 
 async fn write_view(context: &Context, round: usize) -> Result<()> {
-    let entries = (0..UNTOLD).map(|n| {
+    let entries = (0..WITHOUT_NUDGE).map(|n| {
         format!("  swarm-worker-{n}:\n    jobs: [\"round{round}\"]\n    version: {round}\n")
     });
     let view = format!("workloads:\n{}version: {round}\n", entries.collect::<String>());
@@ -154,8 +154,8 @@ async fn write_view(context: &Context, round: usize) -> Result<()> {
 async fn arrived(context: &Context, n: usize, round: usize, since: Instant) -> Result<Duration> {
     let (pod, wanted) = (format!("swarm-worker-{n}"), BTreeSet::from([format!("round{round}")]));
     while report(context, &pod).await.map_or(true, |report| report.jobs != wanted) {
-        ensure!(since.elapsed() < UNTOLD_WITHIN, "round {round} did not arrive at {pod}");
-        tokio::time::sleep(UNTOLD_STEP).await;
+        ensure!(since.elapsed() < WITHOUT_NUDGE_WITHIN, "round {round} did not arrive at {pod}");
+        tokio::time::sleep(WITHOUT_NUDGE_STEP).await;
     }
     Ok(since.elapsed())
 }

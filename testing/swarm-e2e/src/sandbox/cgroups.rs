@@ -1,7 +1,7 @@
 //! Gives a run its own part of the host's cgroup tree, where its containers take it for the whole.
 //!
 //! A container runtime puts its containers at a fixed path. Were that path the host's, two runs
-//! would share it and nobody could say whose leftovers lie there.
+//! would share it, and their leftovers could not be told apart.
 
 use std::fs;
 use std::os::unix::fs::symlink;

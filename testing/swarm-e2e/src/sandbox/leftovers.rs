@@ -1,8 +1,8 @@
 //! What a dead namespace leaves behind on the host, and its removal.
 //!
 //! Cgroups have no private copy here: the folders of containers lie in the host's tree, all of them
-//! below one folder per run. The kernel empties them when the processes end, and somebody has to
-//! remove them. A run does it for itself; for one that was killed, the next run does.
+//! below one folder per run. The kernel empties them when the processes end, but does not
+//! remove them. Each run removes its own; for a killed one, the next run does.
 
 use std::fs;
 use std::path::{Path, PathBuf};

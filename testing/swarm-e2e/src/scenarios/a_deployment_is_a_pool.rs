@@ -1,6 +1,6 @@
-//! The pods of a Deployment share 27 streams. A rollout moves each stream once, from the pod that has
-//! it to its successor, with surge and without; the Swarm follows a Deployment that is scaled, or
-//! scales it, and then exactly the emptied pods go.
+//! The pods of a Deployment share 27 streams. A rollout moves each stream once, from the pod that
+//! has it to its successor, with surge and without. The Swarm follows a Deployment that is scaled,
+//! or scales it itself, and then exactly the emptied pods are deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -13,7 +13,7 @@ use kube::api::ListParams;
 use swarm_adapters_k8s::api::SwarmLedger;
 use swarm_core::stored::StoredHolder;
 
-use super::bad_input_is_refused::told;
+use super::bad_input_is_refused::reported;
 use super::pool::{REST_WITHIN, at_rest, jobs_of, report};
 use crate::binaries::repository;
 use crate::scenario::Context;
@@ -49,7 +49,7 @@ pub(super) fn sample() -> Result<String> {
     Ok(text.replace("stream-worker", "swarm-worker").replace("streams-deployment", "streams"))
 }
 
-/// What the ledger says of one job: its slot and its token.
+/// The slot and the token of one job in the ledger.
 type Held = BTreeMap<String, (u32, u64)>;
 
 async fn held(context: &Context, ledger: &str) -> Result<Held> {
@@ -61,7 +61,7 @@ async fn held(context: &Context, ledger: &str) -> Result<Held> {
     Ok(held)
 }
 
-/// The pods that are there, by slot, from the ledger.
+/// The pods that exist, by slot, from the ledger.
 pub(super) async fn pods_by_slot(context: &Context, ledger: &str) -> Result<BTreeMap<u32, String>> {
     let ledger = context.api::<SwarmLedger>().get(ledger).await?;
     let holders = ledger.spec.holdings.holders.into_iter();
@@ -84,7 +84,7 @@ async fn rolled_out(context: &Context, jobs: &BTreeSet<String>, strategy: &str) 
         ensure!(successors.get(slot) != Some(pod), "slot {slot} still has {pod}");
     }
     for (job, (slot, token)) in &before {
-        let (now, latest) = after.get(job).with_context(|| format!("{job} is held by nobody"))?;
+        let (now, latest) = after.get(job).with_context(|| format!("nobody holds {job}"))?;
         ensure!(now == slot, "{job} went from slot {slot} to {now}");
         let moves = latest.saturating_sub(*token);
         ensure!(moves == 1, "{job} moved {moves} times, from {token} to {latest}");
@@ -93,7 +93,7 @@ async fn rolled_out(context: &Context, jobs: &BTreeSet<String>, strategy: &str) 
     Ok(())
 }
 
-/// Without `spec.replicas` the Deployment decides; which pod goes is its own choice.
+/// Without `spec.replicas` the Deployment decides, and it also chooses the pod to delete.
 async fn followed(context: &Context, jobs: &BTreeSet<String>) -> Result<()> {
     for replicas in [4, 2, 3] {
         let change = Instant::now();
@@ -104,7 +104,7 @@ async fn followed(context: &Context, jobs: &BTreeSet<String>) -> Result<()> {
     Ok(())
 }
 
-/// The slots from the top are emptied, and their pods are those that go.
+/// The top slots are emptied, and their pods are deleted.
 async fn scaled_by_the_swarm(context: &Context, jobs: &BTreeSet<String>) -> Result<()> {
     let decide = r#"{"spec":{"replicas":5}}"#;
     context.kubectl(&["patch", "swarm", "streams", "--type=merge", "--patch", decide]).await?;
@@ -124,7 +124,7 @@ async fn scaled_by_the_swarm(context: &Context, jobs: &BTreeSet<String>) -> Resu
         let left = marked(context).await?;
         let names: BTreeSet<_> = left.keys().cloned().collect();
         ensure!(names == stay, "{stay:?} should stay, and {left:?} did");
-        ensure!(left.values().all(Option::is_none), "nobody who stays is marked: {left:?}");
+        ensure!(left.values().all(Option::is_none), "no remaining pod is marked: {left:?}");
     }
     Ok(())
 }
@@ -139,7 +139,7 @@ async fn marked(context: &Context) -> Result<BTreeMap<String, Option<String>>> {
 }
 
 async fn emptied_before_they_go(context: &Context, pods: &[String]) -> Result<()> {
-    let emptied = until("the pods that go to be empty", REST_WITHIN, || async {
+    let emptied = until("the pods to be deleted to be empty", REST_WITHIN, || async {
         for pod in pods {
             let report = report(context, pod).await?;
             if !report.jobs.is_empty() {
@@ -148,35 +148,35 @@ async fn emptied_before_they_go(context: &Context, pods: &[String]) -> Result<()
         }
         Ok(Some(()))
     });
-    emptied.await.context("a worker went before its jobs had gone")
+    emptied.await.context("a worker was deleted before its jobs had moved")
 }
 
 /// Somebody scales the Deployment by hand while the Swarm decides.
 async fn taken_over(context: &Context, jobs: &BTreeSet<String>) -> Result<()> {
     for _ in 0..3 {
         context.kubectl(&["scale", "deployment", "swarm-worker", "--replicas=3"]).await?;
-        until("the Swarm to put it right", REST_WITHIN, || async {
+        until("the Swarm to correct it", REST_WITHIN, || async {
             let deployment = context.api::<Deployment>().get("swarm-worker").await?;
             Ok((deployment.spec.and_then(|spec| spec.replicas) == Some(2)).then_some(()))
         })
         .await?;
     }
-    let message = told(context, "streams", "ScaleContested").await?;
+    let message = reported(context, "streams", "ScaleContested").await?;
     ensure!(message.contains("the replicas of Deployment `swarm-worker`"), "{message}");
     at_rest(context, jobs, 2, Instant::now()).await.map(drop)
 }
 
-/// The Deployment goes, its pods stay: they are the same pool when it is back, and no job leaves its
-/// slot while the new Deployment makes its own pods out of them.
+/// The Deployment is deleted without its pods. They are the same pool when it is back, and no job
+/// leaves its slot while the new Deployment makes its own pods out of them.
 async fn comes_back(context: &Context, manifest: &str, jobs: &BTreeSet<String>) -> Result<()> {
     let before = slots(&held(context, LEDGER).await?);
     context.kubectl(&["delete", "deployment", "swarm-worker", "--cascade=orphan"]).await?;
-    told(context, "streams", "PoolNotFound").await?;
+    reported(context, "streams", "PoolNotFound").await?;
     let change = Instant::now();
     context.apply(&manifest.replacen("  replicas: 3", "  replicas: 2", 1)).await?;
     context.kubectl(&["rollout", "status", "deployment/swarm-worker", ROLLOUT]).await?;
     at_rest(context, jobs, 2, change).await?;
-    ensure!(slots(&held(context, LEDGER).await?) == before, "jobs went elsewhere");
+    ensure!(slots(&held(context, LEDGER).await?) == before, "jobs moved");
     Ok(())
 }
 

@@ -1,5 +1,5 @@
-//! A Deployment of session workers under `Exclusive`: in a rollout every job moves exactly once, from a
-//! pod to its successor, with surge and without; and no two ever run one.
+//! A Deployment of session workers under `Exclusive`. In a rollout every job moves exactly once,
+//! from a pod to its successor, with surge and without, and two workers never run one job.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
         let mark = Moment::now();
         context.kubectl(&["rollout", "restart", "deployment/rolled"]).await?;
         context.kubectl(&["rollout", "status", "deployment/rolled", "--timeout=60s"]).await?;
-        // The last pod may still be handing over when the rollout is told to be done.
+        // The last pod may still be handing over when the rollout is reported as done.
         let after = until("every job to have moved", REST_WITHIN, || async {
             let after = pool.at_rest().await?;
             let stays = |(job, was): (&String, &RunName)| after[job].session == was.session;

@@ -1,5 +1,5 @@
 //! A Swarm gets more jobs than one object of its ledger can hold, and loses them again, while its
-//! workers run: the ledger is divided and put together, and no job moves for it.
+//! workers run. The ledger is divided and merged, and no job moves for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -16,9 +16,9 @@ use crate::operator;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// So many jobs stand in one object.
+/// A number of jobs that fits into one object.
 const FEW: usize = 15_000;
-/// So many stand in parts.
+/// A number of jobs that needs parts.
 const MANY: usize = 30_000;
 
 pub(super) async fn run(context: Context) -> Result<()> {
@@ -94,24 +94,24 @@ fn needed(before: &Reports) -> usize {
     kept.map(|kept| kept.saturating_sub(most)).sum()
 }
 
-/// Lets the list have so many jobs, and waits for them to run on so many workers.
+/// Sets the number of jobs in the list, and waits until they run on so many workers.
 async fn set(context: &Context, count: usize, workers: usize) -> Result<Reports> {
     let change = Instant::now();
     let patch = Patch::Merge(json!({"data": {"jobs": list(count)?}}));
     context.api::<ConfigMap>().patch("list", &PatchParams::default(), &patch).await?;
     let reports = at_rest(context, &names(count), workers, change).await?;
-    // Workers may run a list a moment before what the old ledger named is removed.
+    // Workers may run a list a moment before the parts of the old ledger are removed.
     until("the Swarm to be ready", REST_WITHIN, || async {
         let status =
             ["get", "swarm", "streams", "--output=jsonpath={.status.jobs} {.status.assigned}"];
-        let told = context.kubectl(&status).await?;
-        Ok((told == format!("{count} {count}")).then_some(()))
+        let counts = context.kubectl(&status).await?;
+        Ok((counts == format!("{count} {count}")).then_some(()))
     })
     .await?;
     Ok(reports)
 }
 
-/// The parts that there are, as a person sees them.
+/// The existing parts, as `kubectl get` shows them.
 async fn parts(context: &Context) -> Result<BTreeSet<String>> {
     let columns = "--output=custom-columns=:.metadata.name,:.spec.ledger";
     let text = context.kubectl(&["get", "swarmledgerparts", "--no-headers", columns]).await?;

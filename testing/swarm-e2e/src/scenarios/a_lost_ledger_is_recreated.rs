@@ -1,4 +1,4 @@
-//! Somebody deletes the ledger. It is made anew at once; every job has one worker again, under a
+//! Somebody deletes the ledger. It is recreated at once; every job has one worker again, under a
 //! higher token, and every worker soon has the newest view, under a version it never saw.
 
 use std::collections::BTreeSet;
@@ -14,8 +14,8 @@ use crate::operator;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// How soon workers have what a new ledger says. A kubelet that nobody nudges takes 60 to 90 s.
-const NEWS_WITHIN: Duration = Duration::from_secs(20);
+/// How soon workers have the view of a new ledger. Without a nudge a kubelet takes 60 to 90 s.
+const VIEW_WITHIN: Duration = Duration::from_secs(20);
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
@@ -25,12 +25,12 @@ pub(super) async fn run(context: Context) -> Result<()> {
     at_rest(&context, &jobs, 2, Instant::now()).await?;
     lost_under_an_operator(&context, &jobs).await?;
 
-    // What follows needs the operator away; the scenarios after this one share it.
-    let told = lost_without_an_operator(&context, &manifest).await;
+    // The rest needs the operator stopped; the scenarios after this one share it.
+    let outcome = lost_without_an_operator(&context, &manifest).await;
     operators(&context, "--replicas=1").await?;
     let status = ["rollout", "status", "deployment/swarm-controller", "--timeout=60s"];
     context.cluster.kubectl(&[&status[..], &["--namespace", operator::NAMESPACE]].concat()).await?;
-    told
+    outcome
 }
 
 async fn lost_under_an_operator(context: &Context, jobs: &BTreeSet<String>) -> Result<()> {
@@ -45,13 +45,13 @@ async fn lost_under_an_operator(context: &Context, jobs: &BTreeSet<String>) -> R
     })
     .await?;
     let took = change.elapsed().as_millis();
-    context.laps.lap(format!("the ledger was made anew within {took} ms"));
+    context.laps.lap(format!("the ledger was recreated within {took} ms"));
     newer(context, &before, jobs, change).await?;
     rose(&tokens, &self::tokens(context).await?)
 }
 
-/// Jobs change, the ledger is lost, and nobody sees it: the workers' first news come from the new
-/// ledger's first publication.
+/// Jobs change and the ledger is lost while no operator runs. The workers' next view comes from the
+/// new ledger's first publication.
 async fn lost_without_an_operator(context: &Context, manifest: &str) -> Result<()> {
     let (before, tokens) = (all_reports(context).await?, tokens(context).await?);
     operators(context, "--replicas=0").await?;
@@ -78,7 +78,7 @@ async fn operators(context: &Context, replicas: &str) -> Result<()> {
     context.cluster.kubectl(&scale).await.map(drop)
 }
 
-/// All workers come to a version above all they had, without waiting for a kubelet's own round.
+/// All workers get a version above all they had, without waiting for a kubelet's regular sync.
 pub(super) async fn newer(
     context: &Context,
     before: &Reports,
@@ -94,6 +94,6 @@ pub(super) async fn newer(
     .await?;
     let took = change.elapsed();
     context.laps.lap(format!("every worker has a newer version after {} ms", took.as_millis()));
-    ensure!(took < NEWS_WITHIN, "nobody nudged them: it took {took:?}");
+    ensure!(took < VIEW_WITHIN, "no worker was nudged: it took {took:?}");
     Ok(())
 }

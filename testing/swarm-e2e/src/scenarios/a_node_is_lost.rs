@@ -1,9 +1,9 @@
-//! A node dies with everything on it, and comes back later. Its workers' jobs run elsewhere after
+//! A node dies with everything on it, and returns later. Its workers' jobs run elsewhere after
 //! `returnGrace`, and are shared evenly again when it is back.
 //!
-//! Only Kubernetes can say that a node is dead: it marks the node when its kubelet falls silent. Its
-//! pods stay as they are for minutes, and nobody is there to confirm their end; the operator counts
-//! them as gone.
+//! Only Kubernetes can report that a node is dead: it marks the node when its kubelet falls silent.
+//! Its pods stay as they are for minutes, and nothing confirms their end; the operator counts them
+//! as gone.
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     lap("the node counts as not ready");
     for worker in &left {
         let now = report(&context, worker).await?;
-        ensure!(now == before[worker], "{worker} was given jobs that may still run elsewhere");
+        ensure!(now == before[worker], "{worker} was granted jobs that may still run elsewhere");
     }
     let of_the_others = until("their jobs to run elsewhere", REST_WITHIN, || async {
         let mut reports = Reports::new();
@@ -57,7 +57,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     }
     for worker in &left {
         let kept = before[worker].jobs.is_subset(&of_the_others[worker].jobs);
-        ensure!(kept, "{worker} was made to give jobs away");
+        ensure!(kept, "{worker} lost jobs");
     }
 
     let change = Instant::now();
@@ -66,8 +66,8 @@ pub(super) async fn run(context: Context) -> Result<()> {
     Ok(())
 }
 
-/// The sample wishes for workers on all nodes; here they wait until each node takes its share, also
-/// one that was lost a moment ago and that Kubernetes still gives nothing.
+/// The sample prefers workers on all nodes. Here they wait until each node takes its share, also
+/// a node that was lost a moment ago and on which Kubernetes does not schedule pods yet.
 fn spread(manifest: &str) -> Result<String> {
     const WISHES: &str = "whenUnsatisfiable: ScheduleAnyway";
     ensure!(manifest.contains(WISHES), "the sample spreads its workers");

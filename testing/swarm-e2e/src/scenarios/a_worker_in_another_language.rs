@@ -1,7 +1,7 @@
 //! Workers in Go, written from `docs/protocol.md` and sharing no code with ours, hand jobs over by
-//! release, acknowledgement and grant. The scenario is their operator: it writes their views and reads
-//! their Leases with the product's own codec. The run log, to which each job writes every 100 ms,
-//! is the judge.
+//! release, acknowledgement and grant. The scenario is their operator: it writes their views and
+//! reads their Leases with the product's own codec. The verdict comes from the run log, to which
+//! each job writes every 100 ms.
 
 mod hand;
 
@@ -24,7 +24,7 @@ use crate::scenario::Context;
 use crate::until::until;
 
 const SETTLED_WITHIN: Duration = Duration::from_secs(30);
-/// What the manifest tells the workers.
+/// The lease duration in the manifest.
 const LEASE: Duration = Duration::from_secs(6);
 const JOBS: [&str; 6] = ["job-a", "job-b", "job-c", "job-d", "job-e", "job-f"];
 
@@ -87,21 +87,23 @@ async fn around(hand: &mut Hand, sessions: &[SessionId]) -> Result<()> {
 
 async fn a_finite_job(hand: &mut Hand, session: &SessionId) -> Result<()> {
     hand.grant_once("job-once", session, "300ms").await?;
-    until("the finite job to be done", SETTLED_WITHIN, || async {
-        let told = hand.lease(session).await?.lease.ack.finished;
-        ensure!(told.values().map(|token| token.0).eq([1]), "{told:?}");
+    until("the run-to-completion job to be done", SETTLED_WITHIN, || async {
+        let finished = hand.lease(session).await?.lease.ack.finished;
+        ensure!(finished.values().map(|token| token.0).eq([1]), "{finished:?}");
         Ok(Some(()))
     })
     .await?;
     hand.take_back("job-once").await?;
-    let told = hand.lease(session).await?.lease.ack.finished;
-    ensure!(told.is_empty(), "what is no longer granted is no longer told: {told:?}");
-    hand.context.laps.lap("a finite job was done and told, and forgotten when it was taken back");
+    let finished = hand.lease(session).await?.lease.ack.finished;
+    ensure!(finished.is_empty(), "jobs that are no longer granted are reported: {finished:?}");
+    hand.context
+        .laps
+        .lap("a run-to-completion job was reported as finished until it was taken back");
     Ok(())
 }
 
-/// The API server answers nobody for longer than a lease: all jobs pause before their leases end,
-/// and go on with the same sessions and tokens afterwards.
+/// The API server does not answer for longer than a lease. All jobs pause before their leases end,
+/// and resume with the same sessions and tokens afterwards.
 async fn a_silent_api_server(hand: &Hand, log: &RunLog) -> Result<()> {
     let held: BTreeSet<_> = hand.holders().collect();
     hand.context.cluster.components.freeze("apiserver")?;
@@ -127,7 +129,7 @@ async fn a_silent_api_server(hand: &Hand, log: &RunLog) -> Result<()> {
     Ok(())
 }
 
-/// A Lease is deleted: its worker ends at once and does not make it again. Its jobs are granted to
+/// A Lease is deleted. Its worker ends at once and does not recreate it. Its jobs are granted to
 /// others once the same pod has a new session, which proves that the old process has ended.
 async fn a_deleted_lease(hand: &mut Hand, sessions: &[SessionId]) -> Result<()> {
     let (leases, lost) = (hand.context.api::<Lease>(), &sessions[0]);
@@ -140,7 +142,7 @@ async fn a_deleted_lease(hand: &mut Hand, sessions: &[SessionId]) -> Result<()> 
         Ok(others.into_iter().map(|it| it.session).find(is_next))
     })
     .await?;
-    ensure!(leases.get_opt(&lost.to_string()).await?.is_none(), "the Lease was made again");
+    ensure!(leases.get_opt(&lost.to_string()).await?.is_none(), "the Lease was recreated");
     hand.context
         .laps
         .lap(format!("a Lease was deleted: a new session {:?} later", start.elapsed()));
@@ -150,16 +152,16 @@ async fn a_deleted_lease(hand: &mut Hand, sessions: &[SessionId]) -> Result<()> 
     a_put_makes_a_lease_that_is_gone(&leases, object).await
 }
 
-/// Why workers name the UID of their Lease with every write: the version alone does not keep the API
-/// server from making an object of this kind again that is gone.
+/// Workers name the UID of their Lease in every write, because the version alone does not keep the
+/// API server from recreating a deleted object of this kind.
 async fn a_put_makes_a_lease_that_is_gone(leases: &Api<Lease>, gone: Lease) -> Result<()> {
     let (name, params) = (gone.name_any(), PostParams::default());
     let made = leases.replace(&name, &params, &as_sent(gone, false)).await;
-    let made = made.context("docs/protocol.md says that this makes the Lease again")?;
+    let made = made.context("docs/protocol.md says that this recreates the Lease")?;
     leases.delete(&name, &DeleteParams::default()).await?;
     match leases.replace(&name, &params, &as_sent(made, true)).await {
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
-        answer => bail!("a Lease that is gone was written by its UID: {answer:?}"),
+        answer => bail!("a deleted Lease was written by its UID: {answer:?}"),
     }
 }
 
@@ -171,17 +173,18 @@ fn as_sent(mut object: Lease, with_uid: bool) -> Lease {
     object
 }
 
-/// A pod is deleted: its worker says that it drains, runs its jobs until they are moved, and closes.
+/// A pod is deleted. Its worker reports that it drains, runs its jobs until they are moved, and
+/// closes.
 async fn a_drain(hand: &mut Hand) -> Result<()> {
     let pods = hand.context.api::<Pod>();
     let uid = pods.get("go-worker-2").await?.uid().context("a pod without UID")?;
     let sessions: BTreeSet<_> = hand.holders().map(|(_, session, _)| session).collect();
     let of_pod = |it: &&SessionId| it.pod_uid() == uid;
     let leaving = sessions.iter().find(of_pod).context("it holds nothing")?.clone();
-    let other = sessions.iter().find(|it| !of_pod(it)).context("nobody else holds any")?;
+    let other = sessions.iter().find(|it| !of_pod(it)).context("no other session holds any")?;
     let start = Instant::now();
     pods.delete("go-worker-2", &DeleteParams::default()).await?;
-    until("the worker to say that it drains", SETTLED_WITHIN, || async {
+    until("the worker to report that it drains", SETTLED_WITHIN, || async {
         Ok(hand.lease(&leaving).await?.lease.ack.is_draining.then_some(()))
     })
     .await?;

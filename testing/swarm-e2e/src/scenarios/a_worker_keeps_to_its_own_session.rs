@@ -1,5 +1,5 @@
-//! What the shipped role and policy let a worker write with the token of its pod: the Lease of its
-//! own session, as the protocol has it, and nothing else.
+//! The shipped role and policy let a worker write one object with the token of its pod: the Lease
+//! of its own session, as the protocol describes it, and nothing else.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -36,7 +36,8 @@ pub(super) async fn run(context: Context) -> Result<()> {
     Ok(())
 }
 
-/// A client with the workers' account: with the token of a pod, or with one that is of none.
+/// A client with the workers' account: with the token of a pod, or with one that is bound to no
+/// pod.
 async fn as_account(context: &Context, bound: &[&str]) -> Result<Client> {
     let token = [&["create", "token", "backup-worker"][..], bound].concat();
     let token = context.kubectl(&token).await?;
@@ -58,7 +59,8 @@ impl Worker {
         loop {
             let mut lease = self.api.get(name).await?;
             change(&mut lease);
-            // Nothing is written: the worker renews it all the time, and is not to be disturbed.
+            // Nothing is written: the worker renews the Lease all the time, and must not be
+            // disturbed.
             let params = PostParams { dry_run: true, ..PostParams::default() };
             match self.api.replace(name, &params, &lease).await {
                 Err(kube::Error::Api(status)) if status.is_conflict() => {}
@@ -76,7 +78,7 @@ fn refused<T>(what: &str, answer: kube::Result<T>, because: &str) -> Result<()> 
     match answer {
         Err(kube::Error::Api(status)) if status.message.contains(because) => Ok(()),
         Err(other) => bail!("{what}: refused, but not because `{because}`: {other}"),
-        Ok(_) => bail!("{what} was taken"),
+        Ok(_) => bail!("{what} was accepted"),
     }
 }
 
@@ -88,7 +90,7 @@ async fn own_lease(context: &Context, worker: &Worker, me: &SessionId) -> Result
     refused("another holder", theft, "can be its session, which has the same name, or nobody")?;
     let unlabelled = worker.changes(&name, |it| it.metadata.labels = None).await;
     refused("a Lease that the operator would not see", unlabelled, "has the label swarm.k8slab")?;
-    context.laps.lap("its own Lease is renewed and closed, and given to nobody else");
+    context.laps.lap("its own Lease can be renewed and closed, and cannot get another holder");
     Ok(())
 }
 
@@ -110,11 +112,11 @@ async fn others_leases(context: &Context, worker: &Worker, them: &SessionId) -> 
     forged.labels_mut().insert(SESSION_LABEL.to_owned(), "true".to_owned());
     let created = worker.api.create(&PostParams::default(), &forged).await;
     refused("a session in another's name", created, is_foreign)?;
-    context.laps.lap("Leases of other sessions and of elections are out of its reach");
+    context.laps.lap("Leases of other sessions and of elections are refused");
     Ok(())
 }
 
-/// A Lease that was closed, or that somebody took away, is never held again.
+/// A Lease that was closed or revoked is never held again.
 async fn final_states(context: &Context, worker: &Worker, uid: &str) -> Result<()> {
     for (nonce, is_revoked) in [(1, false), (2, true)] {
         let session = SessionId::new(uid, nonce);
@@ -124,8 +126,8 @@ async fn final_states(context: &Context, worker: &Worker, uid: &str) -> Result<(
             ..Lease::default()
         };
         lease.labels_mut().insert(SESSION_LABEL.to_owned(), "true".to_owned());
-        let told = r#"{"write":1,"durationMs":9000}"#;
-        lease.annotations_mut().insert("swarm.k8slab.info/ack".into(), told.into());
+        let ack = r#"{"write":1,"durationMs":9000}"#;
+        lease.annotations_mut().insert("swarm.k8slab.info/ack".into(), ack.into());
         holder(&mut lease, &name);
         let mut lease = worker.api.create(&PostParams::default(), &lease).await?;
         if is_revoked {
@@ -138,7 +140,7 @@ async fn final_states(context: &Context, worker: &Worker, uid: &str) -> Result<(
         let again = worker.changes(&name, |it| holder(it, &name)).await;
         refused("a session that is over", again, "was closed or revoked, which is final")?;
     }
-    context.laps.lap("what was closed or revoked stays so; an operator may revoke");
+    context.laps.lap("closed and revoked Leases stay so; an operator may revoke");
     Ok(())
 }
 
@@ -160,11 +162,11 @@ async fn other_kinds(context: &Context, bound: &[&str], them: &SessionId) -> Res
     let leases = Api::<Lease>::namespaced(client, &context.namespace);
     let gone = leases.delete(&them.to_string(), &kube::api::DeleteParams::default()).await;
     refused("the deletion of a Lease", gone, "cannot delete resource \"leases\"")?;
-    context.laps.lap("views and ledgers are written by no worker");
+    context.laps.lap("no worker writes views or ledgers");
     Ok(())
 }
 
-/// Rights alone are not enough: whoever does not come from the pod is refused, but for those who
+/// Rights alone are not enough: a subject that is not the pod is refused, except subjects that
 /// may write ledgers.
 async fn other_callers(context: &Context, me: &SessionId) -> Result<()> {
     let unbound = as_account(context, &[]).await?;
@@ -172,7 +174,7 @@ async fn other_callers(context: &Context, me: &SessionId) -> Result<()> {
     let renewal = unbound.changes(&me.to_string(), |_| ()).await;
     refused("a token of no pod", renewal, "only the worker in its pod writes it")?;
     let admin = Worker { api: context.api() };
-    until("an administrator's change to be taken", SOON, || async {
+    until("an administrator's change to be accepted", SOON, || async {
         admin.changes(&me.to_string(), |_| ()).await?;
         Ok(Some(()))
     })

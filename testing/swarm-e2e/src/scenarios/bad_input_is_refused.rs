@@ -1,5 +1,5 @@
-//! What a user gets for a mistake: one sentence, from the API server where the schema sees it, else
-//! as condition and Event; and whatever they do, the last good assignment keeps running.
+//! A user gets one sentence for a mistake: from the API server if the schema covers it, else
+//! as condition and Event. Whatever the mistake, the last valid assignment keeps running.
 
 use std::time::Instant;
 
@@ -14,9 +14,9 @@ use crate::scenario::Context;
 use crate::until::until;
 
 /// How much of a refusal is printed.
-const TOLD: usize = 120;
+const SHOWN: usize = 120;
 
-/// What file, `plan` and API server say of a spec; a test of the manifests reads the same.
+/// The verdicts of file, `plan` and API server on specs; a test of the manifests reads the same.
 const SPECS: &str = include_str!("../../../specs.yaml");
 
 pub(super) async fn run(context: Context) -> Result<()> {
@@ -100,8 +100,8 @@ async fn refused(
             let line = text.lines().find(|line| line.contains(message));
             let line = line.with_context(|| format!("no `{message}` in: {text}"))?;
             // What comes before is the command and, sometimes, the whole object.
-            let told: String = line.chars().rev().take(TOLD).collect();
-            context.laps.lap(format!("refused: {}", told.chars().rev().collect::<String>()));
+            let shown: String = line.chars().rev().take(SHOWN).collect();
+            context.laps.lap(format!("refused: {}", shown.chars().rev().collect::<String>()));
             Ok(())
         }
     }
@@ -113,9 +113,9 @@ async fn still(context: &Context, before: &Reports, after_what: &str) -> Result<
     Ok(())
 }
 
-/// Waits until a Swarm's `Ready` has this reason, and for the Event that tells it. Returns
+/// Waits until a Swarm's `Ready` has this reason, and for the Event that reports it. Returns
 /// the sentence.
-pub(super) async fn told(context: &Context, swarm: &str, reason: &str) -> Result<String> {
+pub(super) async fn reported(context: &Context, swarm: &str, reason: &str) -> Result<String> {
     let message = until(&format!("{swarm} to be {reason}"), REST_WITHIN, || async {
         let swarm = context.api::<Swarm>().get(swarm).await?;
         if ready_reason(swarm.status.as_ref()) != Some(reason) {
@@ -144,7 +144,7 @@ fn second_of(good: &str) -> String {
 
 async fn second_swarm_on_the_pool(context: &Context, good: &str) -> Result<()> {
     context.apply(&second_of(good)).await?;
-    told(context, "second", "PoolClaimed").await?;
+    reported(context, "second", "PoolClaimed").await?;
     context.kubectl(&["delete", "swarm", "second", "--timeout=30s"]).await?;
     Ok(())
 }
@@ -159,15 +159,16 @@ spec:
   pool: {statefulSet: {name: nobody}}
 ";
     context.apply(orphan).await?;
-    told(context, "orphan", "PoolNotFound").await?;
+    reported(context, "orphan", "PoolNotFound").await?;
     context.kubectl(&["delete", "swarm", "orphan", "--timeout=30s"]).await?;
     Ok(())
 }
 
-/// The StatefulSet goes, its pods stay: they go on, and are the same pool when it is back.
+/// The StatefulSet is deleted without its pods. They keep running, and are the same pool when it is
+/// back.
 async fn statefulset_that_goes_away(context: &Context, good: &str, before: &Reports) -> Result<()> {
     context.kubectl(&["delete", "statefulset", "swarm-worker", "--cascade=orphan"]).await?;
-    told(context, "streams", "PoolNotFound").await?;
+    reported(context, "streams", "PoolNotFound").await?;
     still(context, before, "the loss of the StatefulSet").await?;
     let change = Instant::now();
     context.apply(good).await?;

@@ -1,5 +1,5 @@
-//! A pool and a view belong to one Swarm at a time. Another one is told who has them, changes
-//! nothing, and takes over when they are free; no token ever falls on the way.
+//! A pool and a view belong to one Swarm at a time. Another one reports the owner, changes
+//! nothing, and takes over when they are free. No token ever falls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -11,7 +11,7 @@ use kube::api::ListParams;
 use swarm_adapters_k8s::api::SwarmLedger;
 
 use super::a_lost_ledger_is_recreated::newer;
-use super::bad_input_is_refused::told;
+use super::bad_input_is_refused::reported;
 use super::pool::{REST_WITHIN, Reports, all_reports, at_rest, jobs_of, report, sample};
 use crate::scenario::Context;
 use crate::until::until;
@@ -28,13 +28,13 @@ pub(super) async fn run(context: Context) -> Result<()> {
     let jobs = jobs_of(&streams);
     context.apply(&streams).await?;
     let before = at_rest(&context, &jobs, 2, Instant::now()).await?;
-    let life = lives(&context).await?;
+    let started = containers(&context).await?;
 
     second_swarm_on_the_pool(&context, &streams, &before).await?;
     second_swarm_takes_over(&context, &jobs).await?;
     statefulset_comes_back(&context, &streams, &jobs).await?;
     swarm_comes_back(&context, &streams, &jobs).await?;
-    ensure!(lives(&context).await? == life, "no worker was started again in all this");
+    ensure!(containers(&context).await? == started, "no worker was restarted");
     second_pool_on_the_view(&context, &streams, &jobs).await
 }
 
@@ -51,14 +51,14 @@ async fn second_swarm_on_the_pool(
 ) -> Result<()> {
     let tokens = tokens(context).await?;
     context.apply(&swarm_of(streams, "second")).await?;
-    let message = told(context, "second", "PoolClaimed").await?;
+    let message = reported(context, "second", "PoolClaimed").await?;
     ensure!(message.contains("belongs to Swarm `streams`"), "who has it: {message}");
-    ensure!(all_reports(context).await? == *before, "the first goes on undisturbed");
-    ensure!(self::tokens(context).await? == tokens, "the ledger too");
+    ensure!(all_reports(context).await? == *before, "the first is undisturbed");
+    ensure!(self::tokens(context).await? == tokens, "the ledger is unchanged, too");
     Ok(())
 }
 
-/// The first Swarm goes: the one that waited gets pool, view and workers.
+/// The first Swarm is deleted: the one that waited gets pool, view and workers.
 async fn second_swarm_takes_over(context: &Context, jobs: &BTreeSet<String>) -> Result<()> {
     let (before, tokens) = (all_reports(context).await?, tokens(context).await?);
     context.kubectl(&["delete", "swarm", "streams", "--timeout=30s"]).await?;
@@ -77,18 +77,18 @@ async fn statefulset_comes_back(
 ) -> Result<()> {
     let (before, tokens) = (all_reports(context).await?, tokens(context).await?);
     context.kubectl(&["delete", "statefulset", "swarm-worker", "--cascade=orphan"]).await?;
-    told(context, "second", "PoolNotFound").await?;
+    reported(context, "second", "PoolNotFound").await?;
     let pool = streams.split("---").skip(1).collect::<Vec<_>>().join("---");
     context.apply(&pool).await?;
     let change = Instant::now();
     context.kubectl(&["wait", "--for=condition=Ready", "swarm/second", "--timeout=60s"]).await?;
     let after = at_rest(context, jobs, 2, change).await?;
     ensure!(after == before, "the same pods keep the same jobs: {after:?}");
-    ensure!(self::tokens(context).await? == tokens, "nothing was granted anew");
+    ensure!(self::tokens(context).await? == tokens, "nothing was granted again");
     Ok(())
 }
 
-/// A Swarm that is deleted and applied again does not give out a token twice.
+/// A Swarm that is deleted and applied again does not grant a token twice.
 async fn swarm_comes_back(context: &Context, streams: &str, jobs: &BTreeSet<String>) -> Result<()> {
     let (before, tokens) = (all_reports(context).await?, tokens(context).await?);
     context.kubectl(&["delete", "swarm", "second", "--timeout=30s"]).await?;
@@ -98,7 +98,7 @@ async fn swarm_comes_back(context: &Context, streams: &str, jobs: &BTreeSet<Stri
     rose(&tokens, &self::tokens(context).await?)
 }
 
-/// Another Swarm with a pool of its own, whose view should go where there is one already.
+/// Another Swarm with a pool of its own, whose view is to be in a ConfigMap that has one already.
 async fn second_pool_on_the_view(
     context: &Context,
     streams: &str,
@@ -112,9 +112,9 @@ async fn second_pool_on_the_view(
         .replace("other-worker-config", "swarm-worker-config")
         .replace("replicas: 2", "replicas: 1");
     context.apply(&other).await?;
-    let message = told(context, "third", "ViewClaimed").await?;
+    let message = reported(context, "third", "ViewClaimed").await?;
     ensure!(message.contains("holds the view of Swarm `second`"), "who has it: {message}");
-    ensure!(all_reports(context).await? == before, "the one that has it goes on undisturbed");
+    ensure!(all_reports(context).await? == before, "the owner is undisturbed");
 
     context.kubectl(&["delete", "swarm", "second", "--timeout=30s"]).await?;
     let change = Instant::now();
@@ -131,16 +131,16 @@ async fn second_pool_on_the_view(
     at_rest(context, &BTreeSet::new(), 2, change).await.map(drop)
 }
 
-/// Which pod fills each slot, and how often its containers were started again.
-async fn lives(context: &Context) -> Result<BTreeMap<String, (Option<String>, i32)>> {
+/// The pod of each slot, and how often its containers were restarted.
+async fn containers(context: &Context) -> Result<BTreeMap<String, (Option<String>, i32)>> {
     let workers = ListParams::default().labels("app=swarm-worker");
     let pods = context.api::<Pod>().list(&workers).await?;
-    let life = |pod: Pod| {
+    let container = |pod: Pod| {
         let containers = pod.status.iter().flat_map(|it| it.container_statuses.iter().flatten());
         let restarts = containers.map(|it| it.restart_count).sum();
         (pod.name_any(), (pod.uid(), restarts))
     };
-    Ok(pods.into_iter().map(life).collect())
+    Ok(pods.into_iter().map(container).collect())
 }
 
 /// The token of every job that somebody holds, from the ledger.
@@ -150,7 +150,7 @@ pub(super) async fn tokens(context: &Context) -> Result<Tokens> {
     Ok(holders.flat_map(|holder| holder.jobs).collect())
 }
 
-/// Every job was granted anew, under a higher token.
+/// Every job was granted again, under a higher token.
 pub(super) fn rose(before: &Tokens, after: &Tokens) -> Result<()> {
     ensure!(!before.is_empty() && !after.is_empty(), "there are tokens to compare");
     for (job, token) in after {

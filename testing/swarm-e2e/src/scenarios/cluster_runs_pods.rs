@@ -1,5 +1,5 @@
-//! The ground every other scenario stands on: pods run on both nodes, come back, and objects can be
-//! made. When this fails, the cluster is at fault and not the product.
+//! The basis of every other scenario: pods run on both nodes, are recreated, and objects can be
+//! created. When this fails, the cluster is at fault and not the product.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -15,7 +15,7 @@ const INITIAL_WAIT: Duration = Duration::from_secs(5);
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
-    // Probed where nothing answers, the pods never become ready.
+    // The probe's port never answers, so the pods never become ready.
     let manifest = sample(2)?
         .replace("  view:\n", "  rebalance: {initialWait: 5s}\n  view:\n")
         .replacen("path: /internal/health", "path: /nothing-here", 1);

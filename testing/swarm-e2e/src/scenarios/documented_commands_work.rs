@@ -1,5 +1,5 @@
-//! Every `kubectl` line of the README and of the pages for operators, run as it stands there, in
-//! order. The last of them take everything away again, so this scenario comes last.
+//! Runs every `kubectl` line of the README and of the pages for operators verbatim, in
+//! order. The last of them uninstall everything, so this scenario comes last.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ const PAGES: [&str; 4] =
     ["README.md", "docs/quick-start.md", "docs/migration.md", "docs/operations.md"];
 /// How long a command may take; some wait for a rollout of the whole pool.
 const COMMAND_WITHIN: Duration = Duration::from_mins(2);
-/// What a person would do in the editor that `kubectl edit` opens.
+/// The edit that stands in for a person in `kubectl edit`.
 const EDITOR: &str = "sed -i s/stream:foo:new/stream:bar:new/";
 
 pub(super) async fn run(context: Context) -> Result<()> {
@@ -35,9 +35,9 @@ pub(super) async fn run(context: Context) -> Result<()> {
             let look = || async { output_of(&context, &command, backup.path()).await };
             let output = look().await.with_context(|| page.to_owned())?;
             if check(&command, &output).is_err() {
-                // A pod reads its view a moment after the Swarm is ready. Only commands that look at
-                // something are checked, so they may be repeated.
-                until(&format!("`{command}` to show it"), REST_WITHIN, || async {
+                // A pod reads its view a moment after the Swarm is ready. Only commands that look
+                // at something are checked, so they may be repeated.
+                until(&format!("`{command}` to print it"), REST_WITHIN, || async {
                     check(&command, &look().await?).map(Some)
                 })
                 .await?;
@@ -73,12 +73,12 @@ async fn output_of(context: &Context, line: &str, backup: &Path) -> Result<Strin
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// What a reader is meant to see stands in the output.
+/// Checks that the output contains what the page shows.
 fn check(command: &str, output: &str) -> Result<()> {
     let jobs = jobs_of(&sample(3)?);
     let some_job = jobs.iter().any(|job| output.contains(job));
     match command {
-        // What goes into a file is not seen.
+        // Output that goes into a file is not checked.
         it if it.contains(" > ") => {}
         it if it.contains("get configmap")
             || it.contains("describe cm")

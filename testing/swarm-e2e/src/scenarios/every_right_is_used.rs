@@ -1,5 +1,6 @@
-//! The operator has every right it needs and no other: over all scenarios of a run, the audit log has
-//! a request for each verb and resource of its role, and none that was refused for want of a right.
+//! The operator has every right it needs and no other. Over all scenarios of a run, the audit log
+//! has a request for each verb and resource of its role, and none that was refused for lack of a
+//! right.
 
 use std::collections::BTreeSet;
 
@@ -20,15 +21,15 @@ pub(super) async fn run(context: Context) -> Result<()> {
     let granted = rights(&roles.get("swarm-operator").await?.rules.unwrap_or_default());
     ensure!(granted.len() > 10, "the role grants {granted:?}");
 
-    // A watch is told of when it ends.
+    // A watch is logged when it ends.
     operator::stop(&context.cluster).await?;
     operator::go_on(&context.cluster).await?;
     let requests = context.cluster.audit.since(context.cluster.audit.start())?;
     let requests: Vec<_> = requests.iter().filter(|it| it.user == ACCOUNT).collect();
-    // An API server that has just been started refuses whatever it has not read the roles for.
+    // An API server that has just been started refuses requests until it has read the roles.
     let wants = |it: &&&Request| uses(it).iter().any(|right| !granted.contains(right));
     let refused: Vec<_> = requests.iter().filter(|it| !it.has_right).filter(wants).collect();
-    ensure!(refused.is_empty(), "refused: {}", told(&refused));
+    ensure!(refused.is_empty(), "refused: {}", listed(&refused));
     let used: BTreeSet<_> =
         requests.iter().filter(|it| it.has_right).flat_map(|it| uses(it)).collect();
     let unused: Vec<_> = granted.difference(&used).collect();
@@ -51,7 +52,7 @@ fn rights(rules: &[PolicyRule]) -> BTreeSet<Right> {
     rights
 }
 
-/// The rights that a request needed. A patch that makes its object needs that of making, too.
+/// The rights that a request needed. A patch that creates its object also needs `create`.
 fn uses(request: &Request) -> Vec<Right> {
     let Request { verb, resource, group, code, .. } = request;
     let right = |verb: &str| (verb.to_owned(), resource.clone(), group.clone());
@@ -59,9 +60,9 @@ fn uses(request: &Request) -> Vec<Right> {
     created.into_iter().chain([right(verb)]).collect()
 }
 
-fn told(requests: &[&&Request]) -> String {
-    let told: BTreeSet<_> = requests.iter().map(ToString::to_string).collect();
-    told.into_iter().collect::<Vec<_>>().join("; ")
+fn listed(requests: &[&&Request]) -> String {
+    let requests: BTreeSet<_> = requests.iter().map(ToString::to_string).collect();
+    requests.into_iter().collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The ground that scenarios about faults stand on: each fault hits what it is meant to hit and nothing
+//! The basis of scenarios about faults: each fault hits its target and nothing
 //! else, and is undone. No operator takes part; when this fails, the harness is at fault.
 
 use std::time::Duration;
@@ -17,10 +17,10 @@ use crate::until::until;
 
 /// How long anything may take to show.
 const SHOWN_WITHIN: Duration = Duration::from_secs(45);
-/// So long a silence is no accident: three ticks.
+/// A silence that is not accidental: three ticks.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// Two plain workers on two nodes, with a job each, by a view that nobody else writes.
+/// Two plain workers on two nodes, with a job each, from a view that this scenario writes.
 const VIEW: &str = "
 apiVersion: v1
 kind: ConfigMap
@@ -56,9 +56,9 @@ async fn freezing(pool: &SessionPool, zero: &Pod) -> Result<()> {
     let mark = Moment::now();
     until("a silence", SHOWN_WITHIN, || async {
         let history = pool.history()?;
-        let told: Vec<_> = history.since(mark).map(|told| told.job.as_str()).collect();
-        ensure!(!told.contains(&"zero"), "a frozen worker goes on: {told:?}");
-        Ok((told.contains(&"one") && SILENCE < Moment::now().since(mark)).then_some(()))
+        let running: Vec<_> = history.since(mark).map(|event| event.job.as_str()).collect();
+        ensure!(!running.contains(&"zero"), "a frozen worker still runs: {running:?}");
+        Ok((running.contains(&"one") && SILENCE < Moment::now().since(mark)).then_some(()))
     })
     .await?;
     frozen.thaw()?;
@@ -75,8 +75,8 @@ async fn a_pod_without_network(pool: &SessionPool, zero: &Pod) -> Result<()> {
     };
     until("an answer", SHOWN_WITHIN, || async { answers().await.map(Some) }).await?;
     let cut = context.cluster.cut_off_pod(zero).await?;
-    let told: Result<String> = answers().await;
-    ensure!(told.is_err(), "a pod without a network answers");
+    let report: Result<String> = answers().await;
+    ensure!(report.is_err(), "a pod without a network answers");
     both_run(pool).await?;
     cut.reconnect()?;
     until("an answer", SHOWN_WITHIN, || async { answers().await.map(Some) }).await?;
@@ -84,7 +84,7 @@ async fn a_pod_without_network(pool: &SessionPool, zero: &Pod) -> Result<()> {
     Ok(())
 }
 
-/// One node loses the API server, the other its kubelet, and both pods run on.
+/// One node loses the API server, the other its kubelet, and both pods keep running.
 async fn nodes_that_are_lost(pool: &SessionPool, zero: &Pod, one: &Pod) -> Result<()> {
     let cluster = &pool.context.cluster;
     let kubelet = format!("kubelet-{}", node_of(one)?);
@@ -104,7 +104,8 @@ async fn nodes_that_are_lost(pool: &SessionPool, zero: &Pod, one: &Pod) -> Resul
     Ok(())
 }
 
-/// What was made after the copy is unknown, and what was deleted is there again; pods do not notice.
+/// Objects that were created after the copy are gone, and deleted ones are back; pods do not
+/// notice.
 async fn the_store_set_back(pool: &SessionPool) -> Result<()> {
     let (context, maps) = (&pool.context, pool.context.api::<ConfigMap>());
     let runs = pool.history()?.running(&pool.jobs)?;
@@ -115,12 +116,12 @@ async fn the_store_set_back(pool: &SessionPool) -> Result<()> {
     maps.delete("before", &DeleteParams::default()).await?;
     context.laps.lap("etcd syncs, and was copied");
     context.cluster.restore_etcd(copy).await?;
-    ensure!(maps.get_opt("before").await?.is_some(), "what was before the copy is gone");
-    ensure!(maps.get_opt("after").await?.is_none(), "what came after the copy is there");
+    ensure!(maps.get_opt("before").await?.is_some(), "an object from before the copy is gone");
+    ensure!(maps.get_opt("after").await?.is_none(), "an object from after the copy exists");
     both_run(pool).await?;
     let now = pool.history()?.running(&pool.jobs)?;
     ensure!(now == runs, "other workers run the jobs: {now:?}");
-    context.laps.lap("etcd was set back");
+    context.laps.lap("etcd was rolled back");
     Ok(())
 }
 
@@ -142,13 +143,13 @@ async fn draining(pool: &SessionPool, node: u8) -> Result<()> {
     Ok(())
 }
 
-/// Waits until both jobs tell that they run, after now.
+/// Waits until both jobs report that they run, after now.
 async fn both_run(pool: &SessionPool) -> Result<()> {
     let mark = Moment::now();
-    until("both jobs to go on", SHOWN_WITHIN, || async {
+    until("both jobs to run", SHOWN_WITHIN, || async {
         let history = pool.history()?;
-        let told: Vec<_> = history.since(mark).map(|told| told.job.as_str()).collect();
-        Ok((told.contains(&"zero") && told.contains(&"one")).then_some(()))
+        let running: Vec<_> = history.since(mark).map(|event| event.job.as_str()).collect();
+        Ok((running.contains(&"zero") && running.contains(&"one")).then_some(()))
     })
     .await
 }

@@ -1,5 +1,5 @@
 //! A pool of workers in Go, which share no code with ours, and the run log that all of them write:
-//! both nodes lie on this machine. Each job writes a line every 100 ms.
+//! both nodes are on this machine. Each job writes a line every 100 ms.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -84,32 +84,32 @@ impl RunLog {
     /// The time of the newest line.
     pub(super) fn last(&self) -> Result<Moment> {
         let history = self.history()?;
-        history.since(Moment(0)).last().map(|told| told.at).context("an empty run log")
+        history.since(Moment(0)).last().map(|event| event.at).context("an empty run log")
     }
 
-    /// What has run since `moment`: job, session and token.
+    /// The runs since `moment`: job, session and token.
     pub(super) fn since(&self, moment: Moment) -> Result<BTreeSet<(String, SessionId, u64)>> {
         let history = self.history()?;
-        let run = |told: &LogLine| {
-            (told.job.clone(), SessionId::from_stored(&told.run.session), told.run.token)
+        let run = |event: &LogLine| {
+            (event.job.clone(), SessionId::from_stored(&event.run.session), event.run.token)
         };
         Ok(history.since(moment).map(run).collect())
     }
 
-    /// What has run in the last `span`.
+    /// The runs in the last `span`.
     pub(super) fn lately(&self, span: Duration) -> Result<BTreeSet<(String, SessionId, u64)>> {
         self.since(Moment::now().before(span))
     }
 
-    /// How long each job stood still between one session and the next: from the last that the former
-    /// wrote to the first that the latter did.
+    /// How long each job stood still between one session and the next: from the last that the
+    /// former wrote to the first that the latter did.
     pub(super) fn moves_since(&self, moment: Moment) -> Result<Vec<Duration>> {
         let mut last = BTreeMap::new();
         let mut moves = Vec::new();
-        for told in self.history()?.since(Moment(0)) {
-            let before = last.insert(told.job.clone(), (told.run.session.clone(), told.at));
-            let other = before.filter(|(it, _)| *it != told.run.session && moment <= told.at);
-            moves.extend(other.map(|(_, then)| told.at.since(then)));
+        for event in self.history()?.since(Moment(0)) {
+            let before = last.insert(event.job.clone(), (event.run.session.clone(), event.at));
+            let other = before.filter(|(it, _)| *it != event.run.session && moment <= event.at);
+            moves.extend(other.map(|(_, then)| event.at.since(then)));
         }
         moves.sort_unstable();
         Ok(moves)
@@ -125,12 +125,12 @@ impl RunLog {
         .await
     }
 
-    /// Lets the product judge, and tells its figures.
+    /// Returns the verdict of the product, with its figures.
     pub(super) async fn judge(&self, context: &Context) -> Result<String> {
         let mut command = Command::new(context.cluster.binaries.ours.join("swarm-operator"));
         command.arg("verify").arg(&self.0).args(["--output", "json"]);
         let output = command.output().await?;
-        // With findings it ends with 3, and says which.
+        // With findings its exit code is 3.
         let found = serde_json::from_slice::<Value>(&output.stdout);
         let verdict =
             found.with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;

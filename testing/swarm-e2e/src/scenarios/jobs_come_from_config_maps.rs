@@ -1,5 +1,5 @@
-//! Jobs that stand in ConfigMaps: by name, by labels under names that a tool makes up, tens of
-//! thousands of them; and what a user is told about a source that is missing or wrong.
+//! Jobs in ConfigMaps: by name, by labels under generated names, tens of
+//! thousands of them; and the message about a source that is missing or invalid.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -10,12 +10,12 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ObjectMeta, PostParams};
 use swarm_adapters_k8s::api::{Swarm, SwarmLedger};
 
-use super::bad_input_is_refused::told;
+use super::bad_input_is_refused::reported;
 use super::pool::{REST_WITHIN, all_reports, at_rest, sample};
 use crate::scenario::Context;
 use crate::until::until;
 
-/// As many jobs as one ledger is promised to hold.
+/// The documented capacity of one ledger object.
 const MANY: usize = 20_000;
 
 pub(super) async fn run(context: Context) -> Result<()> {
@@ -30,19 +30,19 @@ pub(super) async fn run(context: Context) -> Result<()> {
     let (head, rest) = all.split_once("  jobs:\n").unwrap_or_default();
     let (_, pool) = rest.split_once("---").unwrap_or_default();
     context.apply(&format!("{head}{sources}---{pool}")).await?;
-    told(&context, "streams", "SourceMissing").await?;
+    reported(&context, "streams", "SourceMissing").await?;
 
     config_map(&context, "channels", &[], "jobs", "[bbc, zdf]").await?;
     config_map(&context, "peers-5h7k2", &[("list", "peers")], "hosts", "a.example,80").await?;
     let mut jobs =
         BTreeSet::from(["stream:own:new", "bbc", "zdf", "a.example:80"].map(String::from));
     at_rest(&context, &jobs, 2, Instant::now()).await?;
-    // Workers may run a list a moment before the status tells of it.
+    // Workers may run a list a moment before the status reports it.
     let settled = ["wait", "--for=condition=Ready", "swarm/streams", "--timeout=30s"];
     context.kubectl(&settled).await?;
     let digest = digest(&context).await?;
 
-    // As kustomize does it: another name for another content, then the old one goes.
+    // As kustomize does it: another name for another content, then the old one is deleted.
     config_map(&context, "peers-9x8y7", &[("list", "peers")], "hosts", "b.example,80").await?;
     context.kubectl(&["delete", "configmap", "peers-5h7k2"]).await?;
     jobs.remove("a.example:80");
@@ -54,10 +54,10 @@ pub(super) async fn run(context: Context) -> Result<()> {
     .await?;
 
     set(&context, "channels", "jobs", "[bbc, zdf, stream:own:new]").await?;
-    told(&context, "streams", "SourceInvalid").await?;
+    reported(&context, "streams", "SourceInvalid").await?;
     context.kubectl(&["delete", "configmap", "channels"]).await?;
-    told(&context, "streams", "SourceMissing").await?;
-    ensure!(all_reports(&context).await? == before, "the last good list keeps running");
+    reported(&context, "streams", "SourceMissing").await?;
+    ensure!(all_reports(&context).await? == before, "the last valid list keeps running");
 
     let mut list = String::new();
     jobs = BTreeSet::from(["stream:own:new", "b.example:80"].map(String::from));
@@ -73,7 +73,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     too_many(&context).await
 }
 
-/// More than a view can hold is told in words, and the last good assignment stays.
+/// More jobs than a view can hold are refused with a message, and the last valid assignment stays.
 async fn too_many(context: &Context) -> Result<()> {
     let revision = || async {
         let ledger = context.api::<SwarmLedger>().get("statefulset.swarm-worker").await?;
@@ -81,9 +81,12 @@ async fn too_many(context: &Context) -> Result<()> {
     };
     let (before, said) = (all_reports(context).await?, revision().await?);
     config_map(context, "peers-more", &[("list", "peers")], "hosts", &hosts()).await?;
-    told(context, "streams", "ViewTooLarge").await?;
-    ensure!(revision().await? == said, "what cannot be told is not recorded either");
-    ensure!(all_reports(context).await? == before, "the last good list keeps running");
+    reported(context, "streams", "ViewTooLarge").await?;
+    ensure!(
+        revision().await? == said,
+        "an assignment that cannot be published is not saved either"
+    );
+    ensure!(all_reports(context).await? == before, "the last valid list keeps running");
     Ok(())
 }
 
@@ -120,7 +123,7 @@ async fn set(context: &Context, name: &str, key: &str, text: &str) -> Result<()>
     Ok(())
 }
 
-/// The digest of the list that is carried out.
+/// The digest of the list in force.
 async fn digest(context: &Context) -> Result<String> {
     until("the Swarm to be ready", REST_WITHIN, || async {
         let status = context.api::<Swarm>().get("streams").await?.status.unwrap_or_default();

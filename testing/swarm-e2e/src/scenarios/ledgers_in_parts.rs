@@ -1,5 +1,6 @@
-//! A ledger that is too large for one object keeps the contract of every store: among several
-//! writers, when its writer dies at any of its writes, and when somebody lays hands on its parts.
+//! A ledger that is too large for one object keeps the contract of every store: with several
+//! writers, when its writer dies at any of its writes, and when somebody edits or deletes its
+//! parts.
 
 use std::collections::BTreeSet;
 
@@ -18,9 +19,9 @@ use crate::proxy::{Proxy, Side};
 use crate::scenario::Context;
 use crate::until::until;
 
-/// So many jobs stand in one object.
+/// A number of jobs that fits into one object.
 const FEW: usize = 10_000;
-/// So many stand in parts.
+/// A number of jobs that needs parts.
 const MANY: usize = 24_000;
 /// How many jobs each of two writers adds.
 const EACH: usize = 12;
@@ -35,7 +36,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     place.goes_with_its_parts().await
 }
 
-/// What becomes of a ledger.
+/// The outcomes of a write.
 type Change<'a> = &'a (dyn Fn(&Ledger) -> Result<Ledger> + Sync);
 
 /// Where the ledger is.
@@ -45,7 +46,7 @@ struct Place {
 }
 
 impl Place {
-    /// What a store that knows nothing finds.
+    /// The ledger, as a store with an empty cache reads it.
     async fn stored(&self) -> Result<Ledger> {
         Ok(self.bare.open().load().await?.context("no ledger")?.0)
     }
@@ -58,7 +59,7 @@ impl Place {
         Ok(self.head().await?.spec.holdings.parts.into_iter().collect())
     }
 
-    /// The parts that there are.
+    /// The existing parts.
     async fn there(&self) -> Result<BTreeSet<PartName>> {
         let parts = self.context.api::<SwarmLedgerPart>();
         let found = parts.list_metadata(&ListParams::default()).await?;
@@ -83,7 +84,7 @@ impl Place {
         let more = next(&many, MANY + 1, 4)?;
         seen = store.save(&more, Some(&seen)).await?;
         let after = self.there().await?;
-        ensure!(after == self.named().await?, "what is not named is gone");
+        ensure!(after == self.named().await?, "parts that are not named are gone");
         ensure!(after.difference(&before).count() == 1, "one job changes one part");
         let wide = next(&more, MANY + 1, 5)?;
         seen = store.save(&wide, Some(&seen)).await?;
@@ -96,7 +97,7 @@ impl Place {
         Ok(())
     }
 
-    /// Two writers add jobs at the same time, and somebody reads all along.
+    /// Two writers add jobs at the same time, beside a reader.
     async fn is_kept_by_two_writers(&self) -> Result<()> {
         let store = self.bare.open();
         let (ledger, seen) = store.load().await?.context("no ledger")?;
@@ -144,8 +145,8 @@ impl Place {
         Ok(())
     }
 
-    /// Kills a writer before and after each of its writes: while it grows or shrinks the ledger, when
-    /// all parts change, and when one does.
+    /// Kills a writer before and after each of its writes: while it grows or shrinks the ledger,
+    /// when all parts change, and when one does.
     async fn survives_its_writers(&self) -> Result<()> {
         let proxy = Proxy::start(operator::client(&self.context.cluster).await?).await?;
         let address = format!("http://{}", proxy.address).parse()?;
@@ -179,7 +180,7 @@ impl Place {
         .await
     }
 
-    /// Kills one writer at one of its writes, and looks at what it left. `false` if it had ended
+    /// Kills one writer at one of its writes, and checks what it left. `false` if it had ended
     /// before.
     async fn killed(
         &self,
@@ -209,9 +210,9 @@ impl Place {
         ensure!(!ended || stored == after, "what was acknowledged is there");
         let (named, there) = (self.named().await?, self.there().await?);
         ensure!(named.is_subset(&there), "{side:?} write {at}: a part is missing");
-        // What may still come to be named stays.
+        // Parts that may still be named stay.
         let garbage = there.difference(&named).find(|part| part.revision <= stored.revision());
-        // A write that was on its way may arrive after the look.
+        // A write in flight may arrive after the check.
         if let Some(garbage) = garbage {
             self.stored().await?;
             ensure!(!self.there().await?.contains(garbage), "{side:?} write {at}: {garbage} stays");
@@ -231,7 +232,7 @@ impl Place {
 
         parts.delete(&name, &DeleteParams::default()).await?;
         self.is_unreadable(&name, "there is no such object any more").await?;
-        // Nobody keeps somebody from making another of that name.
+        // Nothing prevents another object of that name.
         part.metadata.resource_version = None;
         let good = part.clone();
         part.spec.holdings.holders.pop();
@@ -254,14 +255,14 @@ impl Place {
         }
     }
 
-    /// Who deletes the ledger deletes its parts, and the next life begins at once, as large.
+    /// A deleted ledger takes its parts with it, and the next one starts at once, as large.
     async fn goes_with_its_parts(&self) -> Result<()> {
         let before = self.there().await?;
         self.context.api::<SwarmLedger>().delete(LEDGER, &DeleteParams::default()).await?;
         let store = self.bare.open();
         ensure!(store.load().await?.is_none(), "it is gone");
-        let anew = next(&empty(), MANY, 4)?;
-        store.save(&anew, None).await?;
+        let next_ledger = next(&empty(), MANY, 4)?;
+        store.save(&next_ledger, None).await?;
         let named = self.named().await?;
         until("the parts of the first to go", REST_WITHIN, || async {
             let there = self.there().await?;
@@ -269,8 +270,8 @@ impl Place {
             Ok(Some(()))
         })
         .await?;
-        ensure!(self.stored().await? == anew, "as it was saved");
-        let other = self.bare.open().save(&anew, None).await;
+        ensure!(self.stored().await? == next_ledger, "as it was saved");
+        let other = self.bare.open().save(&next_ledger, None).await;
         ensure!(matches!(other, Err(StoreError::Conflict { .. })), "a second creation");
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! Everything below `deploy/` renders, and a real API server with its admission takes it, without a
-//! warning; and the sample of a pool that knows nothing of swarm does what it says.
+//! Everything below `deploy/` renders, and a real API server accepts it without a
+//! warning; and the sample of a pool whose program does not know swarm works.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,12 +15,13 @@ use crate::command::stdout_of;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// What makes a folder one that `kubectl kustomize` renders.
+/// The file that makes a folder one that `kubectl kustomize` renders.
 const KUSTOMIZATION: &str = "kustomization.yaml";
-/// The sample that the schema may not know the field of yet.
+/// The sample whose field the schema may not have yet.
 const JOB_LISTS: &str = "deploy/samples/job-lists";
 
-/// What an overlay is for, in what it renders to: a patch that meets nothing is passed over silently.
+/// The purpose of an overlay, in its rendered text: a patch that matches nothing is ignored
+/// silently.
 const RENDERED: [(&str, &str); 5] = [
     ("overlays/dev", "imagePullPolicy: Never"),
     ("overlays/prod", "/swarm-operator@sha256:"),
@@ -79,8 +80,8 @@ fn knows_job_sources() -> Result<bool> {
     Ok(serde_json::to_string(&api::crds())?.contains("\"jobSources\""))
 }
 
-/// The server goes through all it does for a real write. A warning counts as a refusal: that is how
-/// pod security speaks of a workload whose pods it will refuse.
+/// The server does everything that it does for a real write. A warning counts as a refusal, since
+/// pod security only warns about a workload whose pods it will refuse.
 async fn accepted(context: &Context, what: &[&str]) -> Result<()> {
     let dry = ["apply", "--server-side", "--dry-run=server", "--force-conflicts"];
     let mut args = [&dry, &["--warnings-as-errors"][..], what].concat();
@@ -92,17 +93,17 @@ async fn accepted(context: &Context, what: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// By the role that every cluster has, once the definitions have added theirs to it.
+/// By the role that every cluster has, once the roles of the CRDs are aggregated into it.
 async fn editors_of_a_namespace_edit_its_swarms(context: &Context) -> Result<()> {
     let binding = ["create", "rolebinding", "somebody", "--clusterrole=edit", "--user=somebody"];
     context.kubectl(&binding).await?;
     let may = |verb, resource| async move {
         let args = ["auth", "can-i", verb, resource, "--as=somebody"];
-        // Exit code 1 stands for "no".
+        // Exit code 1 means "no".
         context.kubectl(&args).await.is_ok()
     };
     let swarms = "swarms.swarm.k8slab.info";
-    until("the role of editors to be put together", REST_WITHIN, || async {
+    until("the role of editors to be aggregated", REST_WITHIN, || async {
         Ok((may("create", swarms).await && may("list", swarms).await).then_some(()))
     })
     .await?;
@@ -112,7 +113,7 @@ async fn editors_of_a_namespace_edit_its_swarms(context: &Context) -> Result<()>
     Ok(())
 }
 
-/// The command that stands at the top of the sample.
+/// The command at the top of the sample.
 async fn job_lists_can_be_planned(context: &Context) -> Result<()> {
     let text = fs::read_to_string(repository().join(JOB_LISTS).join(KUSTOMIZATION))?;
     let command = text.lines().find_map(|line| line.strip_prefix("#   kubectl "));
@@ -124,7 +125,7 @@ async fn job_lists_can_be_planned(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// A few lines of shell share the jobs of the sample, and follow when one of them goes.
+/// A few lines of shell share the jobs of the sample, and take over those of a deleted one.
 async fn plain_programs_are_workers(context: &Context) -> Result<()> {
     let file = repository().join("deploy/samples/plain/plain.yaml").display().to_string();
     let sample = fs::read_to_string(&file)?;
@@ -143,14 +144,14 @@ async fn plain_programs_are_workers(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// Waits until so many pods say that they run the jobs, each job once.
+/// Waits until so many pods report that they run the jobs, each job once.
 async fn shared(context: &Context, jobs: &BTreeSet<String>, pods: usize) -> Result<()> {
     until("the plain workers to share their jobs", REST_WITHIN, || async {
         let mut running = Vec::new();
         for pod in 0..pods {
             let log = context.cluster.pod_log(&context.namespace, &format!("plain-{pod}")).await?;
             let last = log.lines().filter_map(|line| line.strip_prefix("running: ")).next_back();
-            let last = last.context("a worker says nothing yet")?;
+            let last = last.context("a worker has not reported yet")?;
             running.extend(serde_json::from_str::<Vec<String>>(last)?);
         }
         let distinct: BTreeSet<_> = running.iter().cloned().collect();

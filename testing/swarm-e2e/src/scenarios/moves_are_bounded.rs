@@ -1,5 +1,5 @@
-//! `spec.rebalance`: a pause in which nothing moves, a budget under which jobs move in batches until
-//! they are balanced, and what `kubectl get` and `kubectl explain` show meanwhile.
+//! `spec.rebalance`: a pause in which nothing moves, a budget under which jobs move in batches
+//! until they are balanced, and what `kubectl get` and `kubectl explain` show meanwhile.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::until::until;
 
 /// The most moves at a time.
 const BUDGET: usize = 3;
-/// As many as a third worker of 27 streams takes.
+/// The number of jobs that a third worker of 27 streams takes.
 const MOVES: usize = 9;
 
 pub(super) async fn run(context: Context) -> Result<()> {
@@ -30,7 +30,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     rebalance(&context, "{\"paused\": true}").await?;
     reason(&context, "Paused").await?;
     let conditions = context.kubectl(&["get", "swarm", "streams"]).await?;
-    ensure!(conditions.contains("True"), "paused and all well: {conditions}");
+    ensure!(conditions.contains("True"), "paused and all jobs run: {conditions}");
     context.kubectl(&["scale", "statefulset", "swarm-worker", "--replicas=3"]).await?;
     let three = until("a third worker to answer", REST_WITHIN, || async {
         let reports = reports(&context).await?;
@@ -82,7 +82,7 @@ async fn version(context: &Context) -> Result<i64> {
     Ok(ledger.spec.version)
 }
 
-/// A second StatefulSet with the labels: told, and the workers go on.
+/// A second StatefulSet with the labels: reported, and the workers keep running.
 async fn ambiguous(context: &Context) -> Result<()> {
     let before = all_reports(context).await?;
     let second = "
@@ -99,12 +99,12 @@ spec:
 ";
     context.apply(second).await?;
     reason(context, "PoolAmbiguous").await?;
-    ensure!(all_reports(context).await? == before, "the workers go on");
+    ensure!(all_reports(context).await? == before, "the workers keep running");
     context.kubectl(&["label", "statefulset", "second", "app-"]).await?;
     reason(context, "Settled").await
 }
 
-/// What people look at reads well.
+/// The columns and the explanations are as documented.
 async fn looks(context: &Context) -> Result<()> {
     let table = context.kubectl(&["get", "swarm", "-o", "wide"]).await?;
     let (head, row) = table.split_once('\n').context("a table")?;

@@ -1,4 +1,4 @@
-//! What scenarios about nodes ask of the cluster.
+//! Helpers for scenarios about nodes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -24,8 +24,8 @@ pub(super) fn node_of(pod: &Pod) -> Result<u8> {
     Ok(node)
 }
 
-/// The node that the operator is not on; losing the operator as well is another scenario. A pod of it
-/// that is on its way out since the scenario before is waited for.
+/// The node without the operator; losing the operator as well is another scenario. A pod of the
+/// operator that is still being deleted since the scenario before is awaited.
 pub(super) async fn without_operator(context: &Context) -> Result<u8> {
     let pods: Api<Pod> = Api::namespaced(context.client.clone(), operator::NAMESPACE);
     until("the operator to be on one node", NOTICED_WITHIN, || async {
@@ -38,8 +38,8 @@ pub(super) async fn without_operator(context: &Context) -> Result<u8> {
     .await
 }
 
-/// Waits until Kubernetes says of a node that it is ready: `True`, and then that it takes pods, too;
-/// or `Unknown` if it is silent.
+/// Waits until Kubernetes reports the readiness of a node: `True`, and then that it takes pods,
+/// too; or `Unknown` if it is silent.
 pub(super) async fn ready(context: &Context, node: u8, status: &str) -> Result<()> {
     let nodes: Api<Node> = Api::all(context.client.clone());
     let name = node_name(node);

@@ -1,6 +1,6 @@
-//! A node dies under workers with long Leases and `Exclusive`. Nobody waits for those once an
-//! administrator says that the node is off: with the taint that Kubernetes has for it, or by deleting
-//! the node. Nobody believes it of a node whose workers are heard of.
+//! A node dies under workers with long Leases and `Exclusive`. The Leases are not waited for once
+//! an administrator declares the node off: with the taint that Kubernetes has for it, or by
+//! deleting the node. The declaration does not count for a node whose workers still renew.
 
 use std::time::Duration;
 
@@ -19,9 +19,9 @@ use crate::until::until;
 
 /// Much longer than this scenario can wait.
 const LEASE: Duration = Duration::from_mins(10);
-/// From the word of the administrator until all jobs run elsewhere, on a busy machine.
+/// From the declaration until all jobs run elsewhere, on a busy machine.
 const WITHIN: Duration = Duration::from_secs(5);
-/// Jobs say every second that they run.
+/// Jobs log every second that they run.
 const TICKS: usize = 8;
 const TAINT: &str = "node.kubernetes.io/out-of-service";
 
@@ -36,17 +36,17 @@ pub(super) async fn run(context: Context) -> Result<()> {
     lives_on(&pool, node).await?;
 
     dies(&pool, node).await?;
-    let told = Moment::now();
+    let declared = Moment::now();
     let taint = format!("{TAINT}=nodeshutdown:NoExecute");
     context.cluster.kubectl(&["taint", "node", &name, &taint]).await?;
-    runs_elsewhere(&pool, told, "tainted").await?;
+    runs_elsewhere(&pool, declared, "tainted").await?;
     context.cluster.kubectl(&["taint", "node", &name, &format!("{TAINT}-")]).await?;
     comes_back(&pool, node).await?;
 
     dies(&pool, node).await?;
-    let told = Moment::now();
+    let declared = Moment::now();
     delete(&context, node).await?;
-    runs_elsewhere(&pool, told, "deleted").await?;
+    runs_elsewhere(&pool, declared, "deleted").await?;
     comes_back(&pool, node).await
 }
 
@@ -56,15 +56,15 @@ async fn delete(context: &Context, node: u8) -> Result<()> {
     Ok(())
 }
 
-/// The node is deleted by mistake, and is there again when its kubelet starts anew.
+/// The node is deleted by mistake, and is back when its kubelet restarts.
 async fn lives_on(pool: &SessionPool, node: u8) -> Result<()> {
     let before = pool.at_rest().await?;
     let mark = Moment::now();
     delete(&pool.context, node).await?;
-    until("every job to run on for a while", REST_WITHIN, || async {
+    until("every job to keep running for a while", REST_WITHIN, || async {
         let history = pool.history()?;
         ensure!(history.running(&pool.jobs)? == before, "something moved");
-        let ticks = |job: &String| history.since(mark).filter(|told| told.job == *job).count();
+        let ticks = |job: &String| history.since(mark).filter(|event| event.job == *job).count();
         Ok(pool.jobs.iter().all(|job| TICKS <= ticks(job)).then_some(()))
     })
     .await?;
@@ -85,17 +85,17 @@ async fn dies(pool: &SessionPool, node: u8) -> Result<()> {
     let mark = Moment::now();
     nodes::ready(&pool.context, node, "Unknown").await?;
     let history = pool.history()?;
-    let moved = history.since(mark).find(|told| told.event == Event::Start);
-    ensure!(moved.is_none(), "nobody knows that it is off, and {moved:?}");
+    let moved = history.since(mark).find(|event| event.event == Event::Start);
+    ensure!(moved.is_none(), "nobody declared it off, and {moved:?}");
     Ok(())
 }
 
-async fn runs_elsewhere(pool: &SessionPool, told: Moment, what: &str) -> Result<()> {
+async fn runs_elsewhere(pool: &SessionPool, declared: Moment, what: &str) -> Result<()> {
     until("all jobs to run", REST_WITHIN, || async {
         pool.history()?.running(&pool.jobs).map(Some)
     })
     .await?;
-    pool.judge(&format!("the node was {what}"), told, WITHIN + TICK)
+    pool.judge(&format!("the node was {what}"), declared, WITHIN + TICK)
 }
 
 async fn comes_back(pool: &SessionPool, node: u8) -> Result<()> {

@@ -1,7 +1,7 @@
-//! Nodes of sessions that fall silent in part: a kubelet that is frozen or dead while its pods run, a
-//! pod without a network, and a node that is cut off from the API server, under both policies side by
-//! side. Nothing moves while workers can still renew their Leases; those that cannot stop their own
-//! jobs before others start them.
+//! Nodes of sessions that fall silent in part: a kubelet that is frozen or dead while its pods run,
+//! a pod without a network, and a node that is cut off from the API server, under both policies
+//! side by side. Nothing moves while workers can still renew their Leases; those that cannot stop
+//! their own jobs before others start them.
 
 use std::time::Duration;
 
@@ -31,8 +31,8 @@ pub(super) async fn run(context: Context) -> Result<()> {
     a_node_is_cut_off(&context, &pools, node).await
 }
 
-/// A kubelet is frozen, and then killed, while its pods run and renew their Leases. Kubernetes gives
-/// the node up; whoever renews is there all the same, and keeps its jobs.
+/// A kubelet is frozen, and then killed, while its pods run and renew their Leases. Kubernetes
+/// gives the node up; workers that renew count as present all the same, and keep their jobs.
 async fn a_silent_kubelet(context: &Context, pools: &[SessionPool; 2], node: u8) -> Result<()> {
     let (components, kubelet) = (&context.cluster.components, format!("kubelet-{node}"));
     let before = [pools[0].at_rest().await?, pools[1].at_rest().await?];
@@ -44,7 +44,7 @@ async fn a_silent_kubelet(context: &Context, pools: &[SessionPool; 2], node: u8)
             components.freeze(&kubelet)?;
         }
         nodes::ready(context, node, "Unknown").await?;
-        context.laps.lap(format!("{what}, and the node is given up"));
+        context.laps.lap(format!("{what}, and Kubernetes gave the node up"));
         if is_killed {
             components.restart(&kubelet)?;
         } else {
@@ -60,7 +60,7 @@ async fn a_silent_kubelet(context: &Context, pools: &[SessionPool; 2], node: u8)
     Ok(())
 }
 
-/// The pod on `node` loses its network and runs on.
+/// The pod on `node` loses its network and keeps running.
 async fn a_pod_is_cut_off(pool: &SessionPool, node: u8) -> Result<()> {
     let context = &pool.context;
     let [zero, one] = [pool.pod(0).await?, pool.pod(1).await?];

@@ -1,5 +1,5 @@
-//! At rest the operator asks the API server for nothing, and nobody writes on its account: the audit
-//! log of a minute has heartbeats and nothing else.
+//! At rest the operator sends the API server no requests, and nobody writes because of it: the
+//! audit log of a minute has heartbeats and nothing else.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,8 @@ use crate::until::until;
 
 /// For how long nothing may be written.
 const QUIET: Duration = Duration::from_mins(1);
-/// After so long a pause everything has come to rest: the last nudge, and what scenarios before left.
+/// After so long a pause everything is at rest: the last nudge, and the namespaces of scenarios
+/// before.
 const PAUSE: Duration = Duration::from_secs(8);
 
 pub(super) async fn run(context: Context) -> Result<()> {
@@ -28,7 +29,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     others_are_gone(&context).await?;
     come_to_rest(&context).await?;
 
-    // From here on, the first one is one too many.
+    // From here on, no write is allowed.
     let (mark, start) = (context.cluster.audit.now()?, Instant::now());
     until("a quiet minute", QUIET * 2, || async {
         Ok((QUIET <= start.elapsed() || !disturbances(&context, mark)?.is_empty()).then_some(()))
@@ -52,7 +53,7 @@ async fn others_are_gone(context: &Context) -> Result<()> {
         let left = all.iter().find(|it| it.metadata.deletion_timestamp.is_some());
         ensure!(
             left.is_none(),
-            "{} is on its way out",
+            "{} is being deleted",
             left.map(ResourceExt::name_any).unwrap_or_default()
         );
         Ok(Some(()))
@@ -63,7 +64,7 @@ async fn others_are_gone(context: &Context) -> Result<()> {
 /// Waits for the first pause.
 async fn come_to_rest(context: &Context) -> Result<()> {
     let mut since = (context.cluster.audit.now()?, Instant::now());
-    until("everything to come to rest", REST_WITHIN, || {
+    until("everything to be at rest", REST_WITHIN, || {
         let found = disturbances(context, since.0);
         let quiet_for = since.1.elapsed();
         if found.as_ref().is_ok_and(|found| !found.is_empty())
@@ -79,13 +80,13 @@ async fn come_to_rest(context: &Context) -> Result<()> {
     .await
 }
 
-/// What is asked for since `mark` and should not be, as sentences.
+/// The unwanted requests since `mark`, as sentences.
 fn disturbances(context: &Context, mark: Mark) -> Result<Vec<String>> {
     let requests = context.cluster.audit.since(mark)?;
     Ok(requests.iter().filter(|it| disturbs(it)).map(ToString::to_string).collect())
 }
 
-/// Writes disturb unless they are heartbeats; of the operator, everything but a watch that is
+/// Writes are unwanted unless they are heartbeats; of the operator, everything but a watch that is
 /// renewed.
 fn disturbs(request: &Request) -> bool {
     if request.user == ACCOUNT {
@@ -94,7 +95,7 @@ fn disturbs(request: &Request) -> bool {
     request.is_write() && !is_heartbeat(request)
 }
 
-/// Nodes and API server tell that they are alive.
+/// Nodes and API server renew their heartbeats.
 fn is_heartbeat(request: &Request) -> bool {
     let by_node = request.user.starts_with("system:node:");
     let by_server = request.user == "system:apiserver";

@@ -1,9 +1,10 @@
 //! The operator is killed right before and right after each of its writes, from the first claim to
-//! the last release, and whatever it left undone, the next one finishes.
+//! the last release, and the next one finishes whatever it left undone.
 //!
-//! One walk through the life of a Swarm is recorded. The same walk is then told again: an operator
-//! is killed at the first write, the next one at the write after that, and so on until nothing is
-//! left to write. The end of every step is judged by the workers' own word, the ledger and the view.
+//! One walk through the lifecycle of a Swarm is recorded. The same walk is then run again: an
+//! operator is killed at the first write, the next one at the write after that, and so on until
+//! nothing is left to write. The end of every step is judged by the workers' reports, the ledger
+//! and the view.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -27,9 +28,9 @@ use crate::until::until;
 const STEP_WITHIN: Duration = Duration::from_secs(45);
 /// How long it may take from the last kill to the end of a step.
 const END_WITHIN: Duration = Duration::from_secs(30);
-/// After so long a pause nothing more will be written but late repeats of nudges.
+/// After so long a pause nothing more will be written except late repeats of nudges.
 const PAUSE: Duration = Duration::from_millis(700);
-/// More kills in one step mean that the operator makes no headway.
+/// More kills in one step mean that the operator makes no progress.
 const KILLS_MAX: usize = 60;
 
 /// What happens to the Swarm.
@@ -55,8 +56,8 @@ enum Kills {
     None,
     /// Each one.
     Each(Side),
-    /// Those of Events only. An Event follows a status and is not repeated, so an operator that dies
-    /// after the status never gets to it.
+    /// Those of Events only. An Event follows a status and is not repeated, so an operator that
+    /// dies after the status never writes it.
     AfterEvents,
 }
 
@@ -77,7 +78,7 @@ async fn tell_with(context: &Context, proxy: Proxy) -> Result<()> {
         killed.entry(side).or_default().extend(at);
     }
     for (side, killed) in &killed {
-        // Late nudges and Events about what an operator saw for a moment belong to no step.
+        // Late nudges, and Events about short-lived observations, belong to no step.
         let is_floating = |write: &Write| write.is_nudge() || write.is_event();
         let was_killed = |(step, write): &At| {
             killed.iter().any(|(at, it)| it == write && (at == step || is_floating(write)))
@@ -90,7 +91,7 @@ async fn tell_with(context: &Context, proxy: Proxy) -> Result<()> {
     Ok(())
 }
 
-/// One walk through the life of a Swarm.
+/// One walk through the lifecycle of a Swarm.
 struct Walk<'a> {
     context: &'a Context,
     proxy: &'a Proxy,
@@ -109,9 +110,10 @@ impl<'a> Walk<'a> {
             let change = Instant::now();
             proxy.set_trap(walk.trap());
             walk.change(step).await?;
-            let told = tokio::time::timeout(STEP_WITHIN, walk.finish(step, process)).await;
-            let told = told.map_err(anyhow::Error::from).flatten();
-            process = told.with_context(|| format!("{step:?} with {kills:?}: {:?}", walk.at))?;
+            let finished = tokio::time::timeout(STEP_WITHIN, walk.finish(step, process)).await;
+            let finished = finished.map_err(anyhow::Error::from).flatten();
+            process =
+                finished.with_context(|| format!("{step:?} with {kills:?}: {:?}", walk.at))?;
             if kills == Kills::None {
                 walk.at.extend(proxy.passed().into_iter().map(|write| (step, write)));
             }
@@ -129,13 +131,13 @@ impl<'a> Walk<'a> {
         Process::start(&self.context.cluster, self.proxy.address, &self.context.namespace)
     }
 
-    /// Stops at the writes that this walk is about, each of them once.
+    /// Stops at the writes that this walk selects, each of them once.
     fn trap(&self) -> Trap {
         let kills = self.kills;
         let mut stopped_before = BTreeSet::new();
         Box::new(move |write| match kills {
             Kills::None => None,
-            // The next operator begins with the write that the last one did not get through.
+            // The next operator begins with the write that the last one did not complete.
             Kills::Each(Side::Before) if stopped_before.remove(write) => None,
             Kills::Each(side) => {
                 stopped_before.insert(write.clone());
@@ -145,7 +147,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Goes on until the step's end is reached and nothing is written any more.
+    /// Continues until the step's end is reached and nothing is written any more.
     async fn finish(&mut self, step: Step, mut process: Process) -> Result<Process> {
         let mut kills = 0;
         loop {
@@ -159,7 +161,7 @@ impl<'a> Walk<'a> {
             process.kill().await?;
             self.at.push((step, write));
             kills += 1;
-            ensure!(kills < KILLS_MAX, "no headway");
+            ensure!(kills < KILLS_MAX, "no progress");
             self.proxy.reopen();
             process = self.start()?;
         }
@@ -191,7 +193,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Waits for the end that `step` must come to.
+    /// Waits for the end state of `step`.
     async fn at_rest(&self, step: Step) -> Result<()> {
         until(&format!("the end of {step:?}"), END_WITHIN, || async {
             let reports = reports(self.context).await?;
@@ -215,11 +217,11 @@ impl<'a> Walk<'a> {
         let swarm = self.context.api::<Swarm>().get("streams").await?;
         let reason = ready_reason(swarm.status.as_ref());
         ensure!(reason == Some("Settled"), "the status says {reason:?}");
-        // It said so before the change, too: an operator that has just started writes it late.
+        // It was so before the change, too: an operator that has just started writes it late.
         let ledger = self.context.api::<SwarmLedger>().get("statefulset.swarm-worker").await?;
-        let told = swarm.status.map(|status| (status.observed_generation, status.revision));
+        let reported = swarm.status.map(|status| (status.observed_generation, status.revision));
         let true_now = (swarm.metadata.generation, ledger.spec.revision);
-        ensure!(told == Some(true_now), "the status is of {told:?}, not of {true_now:?}");
+        ensure!(reported == Some(true_now), "the status is of {reported:?}, not of {true_now:?}");
         Ok(())
     }
 
@@ -231,7 +233,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Takes away what a Swarm leaves, so that the next walk begins like the first.
+    /// Deletes the objects that a Swarm leaves, so that the next walk begins like the first.
     async fn clean(&self) -> Result<()> {
         let context = self.context;
         context.kubectl(&["delete", "statefulset", "swarm-worker"]).await?;

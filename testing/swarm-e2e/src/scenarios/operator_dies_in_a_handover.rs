@@ -1,6 +1,6 @@
 //! The operator is killed in each phase of a handover, and another one is started: right after the
-//! release was written, when it is acknowledged and nobody was granted the job yet, and right after
-//! the grant was written and before anybody was told of it. Under both policies.
+//! release was written, when it is acknowledged and the job is not granted yet, and right after
+//! the grant was written and before it is published. Under both policies.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,17 +19,17 @@ use crate::scenario::Context;
 
 /// The one job that moves, from slot to slot.
 const MOVING: &str = "moving";
-/// How long it may stand still: an operator has to be started in the meantime.
+/// How long the job may stand still: an operator has to be started in the meantime.
 const STANDS_STILL: Duration = Duration::from_secs(6);
 
 /// Where in a handover the operator is killed, as the ledger shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// The ledger says that the job is to be released.
+    /// The job is to be released in the ledger.
     Released,
-    /// The holder has acknowledged it, and the ledger does not know.
+    /// The holder has acknowledged that, and the ledger is unchanged.
     Acknowledged,
-    /// The ledger names the next holder, and nobody was told.
+    /// The ledger names the next holder, and no view does.
     Granted,
 }
 

@@ -1,5 +1,5 @@
-//! Kubelets and the API server are killed and start again. Nothing moves, nothing is lost, and an
-//! edit that comes afterwards arrives.
+//! Kubelets and the API server are killed and restarted. Nothing moves, nothing is lost, and an
+//! edit that follows takes effect.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -34,14 +34,14 @@ async fn restart(context: &Context, parts: &[&str], jobs: &mut BTreeSet<String>)
     for part in parts {
         context.cluster.components.restart(part)?;
     }
-    // As soon as it can be made, while everybody is still finding back.
+    // As soon as the API server accepts it, while everything else is still reconnecting.
     let start = Instant::now();
     jobs.insert(format!("stream:after-{}:new", parts[0]));
     edit(context, jobs).await?;
     let took = start.elapsed().as_millis();
     context.laps.lap(format!("{names} killed; an edit was taken {took} ms after the restart"));
     let after = at_rest(context, jobs, 2, Instant::now()).await?;
-    let kept = before.iter().all(|(worker, told)| told.jobs.is_subset(&after[worker].jobs));
+    let kept = before.iter().all(|(worker, report)| report.jobs.is_subset(&after[worker].jobs));
     ensure!(kept, "one more job moved others: {before:?}, {after:?}");
     context.cluster.nodes_ready().await
 }

@@ -1,6 +1,6 @@
-//! Pods that somebody makes one by one share 27 streams, found by a label: one goes, one comes. A second
-//! Swarm with overlapping labels is told whose they are, gets none of them, and takes over when the
-//! first is gone.
+//! Pods that are created one by one share 27 streams, selected by a label: one is deleted, one is
+//! added. A second Swarm with overlapping labels reports whose they are, gets none of them, and
+//! takes over when the first is gone.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use swarm_adapters_k8s::api::SwarmLedger;
 use swarm_adapters_k8s::yaml;
 
 use super::a_deployment_is_a_pool::{pods_by_slot, sample};
-use super::bad_input_is_refused::told;
+use super::bad_input_is_refused::reported;
 use super::pool::{all_reports, at_rest, jobs_of, moved};
 use crate::scenario::Context;
 
@@ -33,22 +33,22 @@ pub(super) async fn run(context: Context) -> Result<()> {
     context.api::<Pod>().delete("camera-b", &DeleteParams::default()).await?;
     let two = at_rest(&context, &jobs, 2, change).await?;
     let of_the_gone = three["camera-b"].jobs.len();
-    ensure!(moved(&three, &two) == of_the_gone, "only the jobs of the one that went move");
+    ensure!(moved(&three, &two) == of_the_gone, "only the jobs of the deleted one move");
 
     let change = Instant::now();
     make(&context, &template, "camera-d").await?;
     let after = at_rest(&context, &jobs, 3, change).await?;
     let gained = after["camera-d"].jobs.len();
-    ensure!(moved(&two, &after) == gained, "only what the new one gets moves");
+    ensure!(moved(&two, &after) == gained, "only the jobs of the new one move");
     let slots = pods_by_slot(&context, LEDGER).await?;
     ensure!(slots.keys().eq(&[0, 1, 2]), "the lowest free slot is filled: {slots:?}");
 
     overlapping(&context, &swarm).await?;
-    ensure!(all_reports(&context).await? == after, "the one that has them goes on undisturbed");
+    ensure!(all_reports(&context).await? == after, "their owner is undisturbed");
     taken_over(&context, &jobs).await
 }
 
-/// The Swarm of the sample with a pool of pods, and what its pods are made from.
+/// The Swarm of the sample with a pool of pods, and the template of its pods.
 fn by_label(pods: &str) -> Result<(String, Value)> {
     let text = sample()?;
     let documents = yaml::documents(&text)?;
@@ -68,7 +68,7 @@ async fn make(context: &Context, template: &Value, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// What only rules of the schema see.
+/// Specs that only rules of the schema refuse.
 async fn refused(context: &Context, swarm: &str) -> Result<()> {
     let wrong = [
         ("  pool:\n", "  replicas: 2\n  pool:\n", "nothing scales pods that go by labels"),
@@ -84,21 +84,25 @@ async fn refused(context: &Context, swarm: &str) -> Result<()> {
     Ok(())
 }
 
-/// A second Swarm that means the same pods.
+/// A second Swarm that selects the same pods.
 async fn overlapping(context: &Context, swarm: &str) -> Result<()> {
     let second = swarm
         .replace("name: streams", "name: second")
         .replace("swarm-worker-config", "second-config");
     context.apply(&second).await?;
-    let message = told(context, "second", "PodsClaimed").await?;
+    let message = reported(context, "second", "PodsClaimed").await?;
     ensure!(message.starts_with("3 pods with the labels"), "{message}");
     ensure!(message.contains("`camera-a` to `streams`"), "{message}");
     let ledger = context.api::<SwarmLedger>().get("pods.second").await?;
-    ensure!(ledger.spec.holdings.holders.is_empty(), "it has nobody: {:?}", ledger.spec.holdings);
+    ensure!(
+        ledger.spec.holdings.holders.is_empty(),
+        "it has no holder: {:?}",
+        ledger.spec.holdings
+    );
     Ok(())
 }
 
-/// The first Swarm goes: the second has the pods within half a minute.
+/// The first Swarm is deleted: the second has the pods within half a minute.
 async fn taken_over(context: &Context, jobs: &std::collections::BTreeSet<String>) -> Result<()> {
     context.kubectl(&["delete", "swarm", "streams", "--timeout=30s"]).await?;
     let change = Instant::now();

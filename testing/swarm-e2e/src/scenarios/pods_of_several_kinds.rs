@@ -1,5 +1,6 @@
-//! Pods that somebody makes one by one are sessions of one pool under `Exclusive`: the shipped worker,
-//! a program of twenty lines around its library, and a worker in Go. Each takes over from the others.
+//! Pods that are created one by one are sessions of one pool under `Exclusive`: the shipped worker,
+//! a program of twenty lines around its library, and a worker in Go. Each takes over from the
+//! others.
 
 use std::collections::BTreeSet;
 
@@ -31,36 +32,36 @@ pub(super) async fn run(context: Context) -> Result<()> {
     let mark = Moment::now();
     pool.make_pod("go-b", into_go).await?;
     pool.at_rest_on(3).await?;
-    pool.judge("another worker in Go came", mark, GRACEFUL)?;
+    pool.judge("another worker in Go was added", mark, GRACEFUL)?;
     leaves(&pool, "shipped-a", 2).await?;
     leaves(&pool, "embedded-a", 1).await?;
     let mark = Moment::now();
     pool.make_pod("embedded-b", into_embedded).await?;
     pool.at_rest_on(2).await?;
-    pool.judge("another program came", mark, GRACEFUL)?;
+    pool.judge("another program was added", mark, GRACEFUL)?;
 
     let mark = Moment::now();
     let go = context.api::<Pod>().get("go-b").await?;
     let frozen = context.cluster.freeze_pod(&go).await?;
     pool.at_rest_on(1).await?;
-    pool.judge("the worker in Go stands still", mark, SILENCE + TICK)?;
+    pool.judge("the worker in Go is frozen", mark, SILENCE + TICK)?;
     let thawed = Moment::now();
     frozen.thaw()?;
-    // It ends, and the kubelet starts it anew.
+    // It ends, and the kubelet restarts it.
     pool.at_rest_on(2).await?;
-    pool.judge("it went on", thawed, GRACEFUL)
+    pool.judge("it resumed", thawed, GRACEFUL)
 }
 
-/// A pod is deleted in order, and the others take what it had.
+/// A pod is deleted gracefully, and the others take over its jobs.
 async fn leaves(pool: &SessionPool, pod: &str, left: usize) -> Result<()> {
     let mark = Moment::now();
     pool.context.api::<Pod>().delete(pod, &DeleteParams::default()).await?;
     let after = pool.at_rest_on(left).await?;
-    ensure!(after.values().all(|run| run.worker != pod), "{pod} runs on: {after:?}");
+    ensure!(after.values().all(|run| run.worker != pod), "{pod} still runs: {after:?}");
     pool.judge(&format!("{pod} left"), mark, GRACEFUL)
 }
 
-/// The same pod with a program of somebody else, which takes the same arguments.
+/// The same pod with the program of a user, which takes the same arguments.
 fn into_embedded(pod: &mut Value) {
     let worker = &mut pod["spec"]["containers"][0];
     worker["image"] = EMBEDDED.into();

@@ -1,6 +1,6 @@
-//! A job that ends whichever worker runs it is set aside after three of them, and nobody else suffers:
-//! the other jobs run on. And when very many workers fall silent at once, their Leases are not taken away
-//! at first, since the fault is more likely elsewhere.
+//! A job that crashes every worker is quarantined after three of them, and nothing else is
+//! affected: the other jobs keep running. And when very many workers fall silent at once, their
+//! Leases are not revoked at first, since the fault is more likely elsewhere.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::run_log::Moment;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// The job that ends its workers.
+/// The job that crashes its workers.
 const POISON: &str = "poison";
 
 pub(super) async fn run(context: Context) -> Result<()> {
@@ -22,8 +22,8 @@ pub(super) async fn run(context: Context) -> Result<()> {
     tokio::try_join!(set_aside(&context), spared(&context)).map(drop)
 }
 
-/// Each worker is killed the moment it runs the job, which is pinned to the next one before it is back:
-/// a job that is let go of in order is not to blame any more.
+/// Each worker is killed when it runs the job, which is pinned to the next one before the worker is
+/// back: a job that is released in order is not to blame any more.
 async fn set_aside(context: &Context) -> Result<()> {
     let mut pool = SessionPool::new(context, "harmed");
     pool.workers = 3;
@@ -35,30 +35,30 @@ async fn set_aside(context: &Context) -> Result<()> {
         pool.runs_on(POISON, slot).await?;
         context.cluster.kill_containers(&pool.pod(slot).await?).await?;
     }
-    until("the job to be set aside", REST_WITHIN, || async {
+    until("the job to be quarantined", REST_WITHIN, || async {
         let swarm = context.api::<Swarm>().get("harmed").await?;
         let quarantined = swarm.status.map_or(0, |status| status.quarantined);
         Ok((quarantined == 1).then_some(()))
     })
     .await?;
     let events = context.kubectl(&["get", "events", "--output=yaml"]).await?;
-    ensure!(events.contains("JobsQuarantined") && events.contains(POISON), "nobody is told of it");
-    context.laps.lap("after three workers the job is set aside");
+    ensure!(events.contains("JobsQuarantined") && events.contains(POISON), "no Event reports it");
+    context.laps.lap("after three workers the job is quarantined");
 
-    // A job that is set aside takes nothing from the others.
+    // A quarantined job takes nothing from the others.
     pool.jobs.extend(others.clone());
     pool.apply().await?;
     let mark = Moment::now();
     until("the other jobs to run", REST_WITHIN, || async {
         let history = pool.history()?;
-        let ran: BTreeSet<_> = history.since(mark).map(|told| told.job.clone()).collect();
-        ensure!(!ran.contains(POISON), "the job that was set aside ran");
+        let ran: BTreeSet<_> = history.since(mark).map(|event| event.job.clone()).collect();
+        ensure!(!ran.contains(POISON), "the quarantined job ran");
         Ok(others.is_subset(&ran).then_some(()))
     })
     .await
 }
 
-/// Five workers stand still beyond their leases and go on; at most three of them were taken for dead.
+/// Five workers are frozen beyond their leases and resume; at most three of them are revoked.
 async fn spared(context: &Context) -> Result<()> {
     let mut pool = SessionPool::new(context, "spared");
     (pool.workers, pool.policy) = (5, Policy::Exclusive);
@@ -70,7 +70,7 @@ async fn spared(context: &Context) -> Result<()> {
     for slot in 0..5 {
         frozen.push(context.cluster.freeze_pod(&pool.pod(slot).await?).await?);
     }
-    until("the brake to be told", REST_WITHIN, || async {
+    until("the brake to be reported", REST_WITHIN, || async {
         let swarm = context.api::<Swarm>().get("spared").await?;
         let held = ready_reason(swarm.status.as_ref()) == Some("RevocationHeld");
         Ok(held.then_some(()))
@@ -81,5 +81,5 @@ async fn spared(context: &Context) -> Result<()> {
         pod.thaw()?;
     }
     pool.at_rest().await?;
-    pool.judge("all workers stood still", mark, SILENCE + Duration::from_secs(10) + TICK)
+    pool.judge("all workers were frozen", mark, SILENCE + Duration::from_secs(10) + TICK)
 }

@@ -1,4 +1,5 @@
-//! What scenarios about a pool share: who runs what, by the workers' own word, and when it is at rest.
+//! Helpers for scenarios about a pool: the workers' reports of their jobs, and waiting until it is
+//! at rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -18,23 +19,23 @@ use crate::binaries::repository;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// How long any change may take to come to rest before a scenario gives up.
+/// How long any change may take until the pool is at rest.
 pub(crate) const REST_WITHIN: Duration = Duration::from_mins(1);
 /// How long a worker may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 /// The port of a worker.
 const PORT: u16 = 9090;
-/// The label that all workers of the sample carry.
+/// The label of all workers of the sample.
 const WORKERS: &str = "app=swarm-worker";
 
-/// What one worker says of itself.
+/// The report of one worker.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(crate) struct Report {
     pub(crate) version: u64,
     pub(crate) jobs: BTreeSet<String>,
 }
 
-/// What every worker says of itself, by pod name.
+/// The reports of all workers, by pod name.
 pub(crate) type Reports = BTreeMap<String, Report>;
 
 /// The shipped sample: 27 streams on a StatefulSet, with so many replicas.
@@ -51,7 +52,7 @@ pub(crate) fn jobs_of(manifest: &str) -> BTreeSet<String> {
     names.map(|name| format!("stream:{name}")).collect()
 }
 
-/// Asks every worker that is there, also one on its way out, what it runs.
+/// Asks every worker, also one that is being deleted, for its jobs.
 pub(crate) async fn reports(context: &Context) -> Result<Reports> {
     let pods = context.api::<Pod>().list(&ListParams::default().labels(WORKERS)).await?;
     let mut reports = Reports::new();
@@ -62,22 +63,22 @@ pub(crate) async fn reports(context: &Context) -> Result<Reports> {
     Ok(reports)
 }
 
-/// The same at a moment that no wait is for. A machine that is busy may make an answer late, and that
-/// says nothing: whoever has not answered is asked again.
+/// The same outside of a wait. A busy machine may make an answer late, which
+/// means nothing: a worker that has not answered is asked again.
 pub(crate) async fn all_reports(context: &Context) -> Result<Reports> {
     until("every worker to answer", REST_WITHIN, || async { reports(context).await.map(Some) })
         .await
 }
 
-/// Asks one worker what it runs.
+/// Asks one worker for its jobs.
 pub(crate) async fn report(context: &Context, pod: &str) -> Result<Report> {
-    // The API server would wait half a minute for an address that is gone.
+    // The API server would wait half a minute for an address that no longer exists.
     let answer = context.cluster.pod_http(&context.namespace, pod, PORT, "internal/version");
     let text = tokio::time::timeout(ANSWER_WITHIN, answer).await.context("no answer")??;
     serde_json::from_str(&text).with_context(|| format!("{pod} answered {text}"))
 }
 
-/// Waits until exactly `workers` workers run exactly `jobs`, each job once and evenly. Tells how
+/// Waits until exactly `workers` workers run exactly `jobs`, each job once and evenly. Prints how
 /// long it took since `change`.
 pub(crate) async fn at_rest(
     context: &Context,
@@ -96,11 +97,11 @@ pub(crate) async fn at_rest(
     Ok(found)
 }
 
-/// Whether the workers' own word adds up to each job once, evenly.
+/// Whether the workers' reports add up to each job once, evenly.
 pub(super) fn judge(reports: &Reports, jobs: &BTreeSet<String>, workers: usize) -> Result<()> {
     let loads: Vec<_> = reports.values().map(|report| report.jobs.len()).collect();
     if reports.len() != workers {
-        bail!("{} of {workers} workers there, with {loads:?} jobs", reports.len());
+        bail!("{} of {workers} workers exist, with {loads:?} jobs", reports.len());
     }
     let mut holder = BTreeMap::new();
     for (name, report) in reports {
@@ -121,15 +122,15 @@ pub(super) fn judge(reports: &Reports, jobs: &BTreeSet<String>, workers: usize) 
     Ok(())
 }
 
-/// Every reason that a Swarm gives for not being ready, from some moment on: a watch misses none,
-/// however soon the next one follows, while looking again and again may.
+/// Every reason of a Swarm that is not ready, from some moment on: a watch misses none,
+/// however soon the next one follows, while polling may.
 pub(super) struct Reasons {
     swarm: String,
     events: BoxStream<'static, kube::Result<WatchEvent<Swarm>>>,
 }
 
 impl Reasons {
-    /// All from now on; to be called before the change that they follow from.
+    /// All from now on; to be called before the change that causes them.
     pub(super) async fn of(context: &Context, swarm: &str) -> Result<Self> {
         let api = context.api::<Swarm>();
         let version = api.get(swarm).await?.resource_version().context("it has a version")?;
@@ -138,7 +139,7 @@ impl Reasons {
         Ok(Self { swarm: swarm.to_owned(), events })
     }
 
-    /// Waits for one of them, and returns its sentence.
+    /// Waits for one of them, and returns its message.
     pub(super) async fn wait_for(&mut self, reason: &str) -> Result<String> {
         let mut last = String::from("nothing");
         let found = async {
@@ -159,12 +160,14 @@ impl Reasons {
         };
         let found = tokio::time::timeout(REST_WITHIN, found).await;
         let found = found.map_err(anyhow::Error::from).flatten();
-        found.with_context(|| format!("{} never said {reason}; at last: {last}", self.swarm))
+        found.with_context(|| {
+            format!("{} never had reason {reason}; the last message: {last}", self.swarm)
+        })
     }
 }
 
-/// Whether ledger, view and the workers' own word say the same: who runs what, and since which
-/// version.
+/// Whether ledger, view and the workers' reports agree on the worker of every job, and on the
+/// versions.
 pub(super) async fn as_recorded(context: &Context, reports: &Reports) -> Result<()> {
     let object = context.api::<SwarmLedger>().get("statefulset.swarm-worker").await?;
     let SwarmLedgerSpec { swarm, pool, .. } = object.spec;
@@ -176,12 +179,12 @@ pub(super) async fn as_recorded(context: &Context, reports: &Reports) -> Result<
     let view = context.api::<ConfigMap>().get("swarm-worker-config").await?;
     let text = view.data.unwrap_or_default().remove("config.yml").unwrap_or_default();
     ensure!(text == recorded.to_yaml(), "ledger {recorded:?} but view {text}");
-    let told = recorded.workers.into_iter().map(|(worker, entry)| {
+    let expected = recorded.workers.into_iter().map(|(worker, entry)| {
         let jobs = entry.jobs.iter().map(ToString::to_string).collect();
         (worker, Report { version: entry.version, jobs })
     });
-    let told: Reports = told.collect();
-    ensure!(told == *reports, "ledger {told:?} but workers {reports:?}");
+    let expected: Reports = expected.collect();
+    ensure!(expected == *reports, "ledger {expected:?} but workers {reports:?}");
     Ok(())
 }
 

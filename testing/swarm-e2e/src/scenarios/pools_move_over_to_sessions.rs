@@ -1,5 +1,5 @@
 //! A pool of plain workers becomes one of sessions, pod by pod, while it works: a pod that holds a
-//! Lease is served as a session although the Swarm still says `Plain`, and nothing moves when the
+//! Lease is served as a session although the Swarm still has `Plain`, and nothing moves when the
 //! Swarm asks for sessions and `Exclusive` in the end.
 
 use std::time::Duration;
@@ -10,7 +10,8 @@ use super::session_pool::{Policy, Protocol, SessionPool, TICK};
 use crate::run_log::Moment;
 use crate::scenario::Context;
 
-/// How long a job may stand still while its pod is replaced: the pod ends, and its slot is waited for.
+/// How long a job may stand still while its pod is replaced: the pod ends, and its slot is waited
+/// for.
 const ROLLOUT: Duration = Duration::from_secs(20);
 
 pub(super) async fn run(context: Context) -> Result<()> {
@@ -19,14 +20,14 @@ pub(super) async fn run(context: Context) -> Result<()> {
     (pool.protocol, pool.asks_for) = (Protocol::Plain, Protocol::Plain);
     pool.apply().await?;
     let plain = pool.at_rest().await?;
-    ensure!(plain.values().all(|run| run.token == 0), "a file tells no tokens: {plain:?}");
+    ensure!(plain.values().all(|run| run.token == 0), "a file has no tokens: {plain:?}");
 
     let mark = Moment::now();
     pool.protocol = Protocol::Session;
     pool.apply().await?;
     context.kubectl(&["rollout", "status", "statefulset/movers", "--timeout=60s"]).await?;
     let sessions = pool.at_rest().await?;
-    ensure!(sessions.values().all(|run| run.token > 0), "sessions are told tokens: {sessions:?}");
+    ensure!(sessions.values().all(|run| run.token > 0), "sessions have tokens: {sessions:?}");
     pool.judge("plain workers were replaced by sessions", mark, ROLLOUT + TICK)?;
 
     let mark = Moment::now();

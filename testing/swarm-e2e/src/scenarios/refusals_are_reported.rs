@@ -1,6 +1,6 @@
-//! Writes that the API server refuses, or that it would carry out by half: a quota, definitions that
-//! lack the parts of a large ledger, definitions of another version. Each is told in a sentence, the last good assignment
-//! keeps running, and what was refused is done once it can be.
+//! Writes that the API server refuses, or that it would carry out by half: a quota, CRDs that lack
+//! the parts of a large ledger, CRDs of another version. Each is reported in a sentence, the last
+//! valid assignment keeps running, and the refused write is made once it is possible.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use swarm_adapters_k8s::api::SwarmLedger;
 
-use super::bad_input_is_refused::told;
+use super::bad_input_is_refused::reported;
 use super::claims_are_kept::{LEDGER, tokens};
 use super::pool::{REST_WITHIN, all_reports, at_rest, jobs_of, sample};
 use crate::operator;
@@ -32,7 +32,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     let definitions: Api<CustomResourceDefinition> = Api::all(context.client.clone());
     let right = definitions.get(DEFINITION).await?;
     let result = older_definitions(&context, &right).await;
-    // Whatever came of it: the scenarios after this one share the definitions.
+    // Also after a failure: the scenarios after this one share the CRDs.
     define(&context, &right).await?;
     result?;
     let jobs = jobs_of(&edited()?);
@@ -57,21 +57,22 @@ async fn quota(context: &Context) -> Result<()> {
     })
     .await?;
     context.apply(&manifest).await?;
-    let message = told(context, "streams", "WriteRefused").await?;
+    let message = reported(context, "streams", "WriteRefused").await?;
     ensure!(message.contains("quota: tight"), "which: {message}");
     context.kubectl(&["delete", "quota", "tight"]).await?;
     at_rest(context, &jobs_of(&manifest), 2, Instant::now()).await.map(drop)
 }
 
-/// The definitions do not have the kind of the parts of a large ledger.
+/// The CRDs lack the kind of the parts of a large ledger.
 async fn no_parts(context: &Context) -> Result<()> {
     let definitions: Api<CustomResourceDefinition> = Api::all(context.client.clone());
     definitions.delete(PARTS, &DeleteParams::default()).await?;
     let there =
         || async { anyhow::Ok(context.kubectl(&["get", "swarmledgerparts"]).await.is_ok()) };
-    until("the kind to go", REST_WITHIN, || async { Ok((!there().await?).then_some(())) }).await?;
+    until("the kind to be removed", REST_WITHIN, || async { Ok((!there().await?).then_some(())) })
+        .await?;
     let result = too_many_for_one_object(context).await;
-    // Whatever came of it: the scenarios after this one need the kind.
+    // Also after a failure: the scenarios after this one need the kind.
     operator::install_resources(&context.cluster).await?;
     result
 }
@@ -91,10 +92,10 @@ async fn too_many_for_one_object(context: &Context) -> Result<()> {
     context.api::<ConfigMap>().create(&PostParams::default(), &map).await?;
     let source = r#"[{"op": "add", "path": "/spec/jobSources", "value": [{"configMap": {"name": "many", "key": "jobs"}}]}]"#;
     context.kubectl(&["patch", "swarm", "streams", "--type=json", "--patch", source]).await?;
-    let message = told(context, "streams", "SchemaTooOld").await?;
+    let message = reported(context, "streams", "SchemaTooOld").await?;
     ensure!(message.contains("`SwarmLedgerPart`"), "what is missing: {message}");
     ensure!(message.contains("apply deploy/crds"), "what to do: {message}");
-    ensure!(all_reports(context).await? == before, "the last good list keeps running");
+    ensure!(all_reports(context).await? == before, "the last valid list keeps running");
     let back = r#"[{"op": "remove", "path": "/spec/jobSources"}]"#;
     context.kubectl(&["patch", "swarm", "streams", "--type=json", "--patch", back]).await?;
     context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=60s"]).await?;
@@ -102,8 +103,8 @@ async fn too_many_for_one_object(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// The definitions are of a version without a field that the operator writes. The API server would
-/// drop it in silence.
+/// The CRDs are of a version without a field that the operator writes. The API server would
+/// drop it silently.
 async fn older_definitions(context: &Context, right: &CustomResourceDefinition) -> Result<()> {
     let (before, tokens) = (all_reports(context).await?, tokens(context).await?);
     let revision = context.api::<SwarmLedger>().get(LEDGER).await?.spec.revision;
@@ -118,11 +119,11 @@ async fn older_definitions(context: &Context, right: &CustomResourceDefinition) 
     define(context, &serde_json::from_value(older)?).await?;
 
     context.apply(&edited()?).await?;
-    let message = told(context, "streams", "SchemaTooOld").await?;
+    let message = reported(context, "streams", "SchemaTooOld").await?;
     ensure!(message.contains("apply deploy/crds"), "what to do: {message}");
-    ensure!(all_reports(context).await? == before, "the last good assignment keeps running");
+    ensure!(all_reports(context).await? == before, "the last valid assignment keeps running");
 
-    // As it is read through those definitions, the ledger lacks the field; nothing was lost.
+    // Read through those CRDs, the ledger lacks the field; nothing was lost.
     let path = format!(
         "/apis/swarm.k8slab.info/v1alpha1/namespaces/{}/swarmledgers/{LEDGER}",
         context.namespace
@@ -135,7 +136,7 @@ async fn older_definitions(context: &Context, right: &CustomResourceDefinition) 
     Ok(())
 }
 
-/// Replaces the definition of ledgers, and waits until the API server goes by it.
+/// Replaces the CRD of ledgers, and waits until the API server uses it.
 async fn define(context: &Context, definition: &CustomResourceDefinition) -> Result<()> {
     let definitions: Api<CustomResourceDefinition> = Api::all(context.client.clone());
     let patch = Patch::Merge(json!({"spec": {"versions": definition.spec.versions}}));
@@ -145,7 +146,7 @@ async fn define(context: &Context, definition: &CustomResourceDefinition) -> Res
     };
     let wanted = serde_json::to_value(&definition.spec.versions)?;
     let wanted = has_pool(wanted.pointer("/0/schema/openAPIV3Schema").context("a schema")?);
-    until("the API server to go by it", REST_WITHIN, || async {
+    until("the API server to use it", REST_WITHIN, || async {
         let probe = context.api::<SwarmLedger>().get(LEDGER).await;
         Ok((probe.is_ok() == wanted).then_some(()))
     })

@@ -1,5 +1,5 @@
-//! What scenarios about session workers share: the shipped sample without its Swarm, so that the
-//! scenario itself is the operator, and what such an operator does.
+//! Helpers for scenarios about session workers: the shipped sample without its Swarm, so that the
+//! scenario itself is the operator, and the actions of such an operator.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::contract::{self, OnApiServer};
 use crate::scenario::Context;
 use crate::until::until;
 
-/// How long a worker may take for what it does at once.
+/// How long a worker may take for an immediate action.
 pub(super) const SOON: Duration = Duration::from_secs(30);
 
 /// The stores of sessions on the API server keep the same contract as the files on one machine.
@@ -29,7 +29,7 @@ pub(super) async fn keeps_its_contract(context: &Context) -> Result<()> {
     contract::sessions(&place, "6f1c2a34-0000-4000-8000-0123456789ab").await
 }
 
-/// Takes a Lease away from its session.
+/// Revokes the Lease of a session.
 pub(super) async fn revoke(
     context: &Context,
     session: &SessionId,
@@ -38,13 +38,13 @@ pub(super) async fn revoke(
     contract::revoke(&context.client, &context.namespace, session, seen).await
 }
 
-/// Tells a session what to run.
+/// Writes the view of a session.
 pub(super) async fn publish(context: &Context, view: &WorkerView) -> Result<()> {
     contract::publish(&context.client, &context.namespace, view).await
 }
 
-/// The workers of the sample and what they need, with short terms, but not their Swarm: a lease of
-/// nine seconds, renewed every second; jobs may take two to stop.
+/// The workers of the sample and the objects they need, with short terms, but without their Swarm:
+/// a lease of nine seconds, renewed every second; jobs may take two to stop.
 pub(super) async fn workers(context: &Context) -> Result<()> {
     let file = repository().join("deploy/samples/sessions.yaml");
     let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;

@@ -1,5 +1,5 @@
-//! A pool whose workers write a run log, as scenarios about handovers and faults need it: its objects,
-//! with terms short enough for a scenario, and the judgement of what its workers did.
+//! A pool whose workers write a run log, as scenarios about handovers and faults need it: its
+//! objects, with terms short enough for a scenario, and the verdict on its workers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -15,83 +15,83 @@ use crate::run_log::{History, LogLine, Moment, folder, make_folder};
 use crate::scenario::Context;
 use crate::until::until;
 
-/// How long a worker may act after it renewed its Lease, unless a pool says otherwise.
+/// How long a worker may act after it renewed its Lease, unless a pool sets another time.
 pub(crate) const LEASE: Duration = Duration::from_secs(6);
 /// How long the jobs of a worker that fell silent may stand still.
 pub(crate) const SILENCE: Duration = Duration::from_millis(6_420 + 2_000);
-/// The longest that a job stands still when its worker lets go of it: what a graceful move takes,
+/// The longest that a job stands still when its worker releases it: the time of a graceful move,
 /// with room for a machine that is busy with pods.
 pub(crate) const GRACEFUL: Duration = Duration::from_secs(3);
-/// A job that ended without a word ran on for so long after it last told that it runs.
+/// A job that ended without a log line may have run for so long after its last one.
 pub(crate) const TICK: Duration = Duration::from_secs(1);
-/// How long any change may take to come to rest before a scenario gives up.
+/// How long any change may take until the pool is at rest.
 pub(crate) const REST_WITHIN: Duration = Duration::from_mins(1);
-/// Where a worker writes, inside.
+/// The folder that a worker writes to, in its container.
 const MOUNT: &str = "/run-logs";
 
-/// How workers are told what to run.
+/// How workers get their jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
     /// By a mounted file.
     Plain,
-    /// In a session.
+    /// By a session.
     Session,
 }
 
-/// What its workers are found by.
+/// How the pool selects its workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     StatefulSet,
     Deployment,
-    /// A label. The pods are made [one by one](SessionPool::make_pod).
+    /// By a label. The pods are created [one by one](SessionPool::make_pod).
     Pods,
 }
 
-/// What it takes to end an ownership.
+/// The policy for the end of an ownership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Policy {
     AtLeastOnce,
     Exclusive,
 }
 
-/// What a worker does with a job.
+/// The kind of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Runner {
     /// It is a task of the worker.
     Task,
     /// It is a process of its own, under a guard.
     Process,
-    /// It is a process that ends well at once.
+    /// It is a process that ends successfully at once.
     Done,
 }
 
-/// A Swarm, its workload and all they need, in one namespace. Everything bears the pool's name.
+/// A Swarm, its workload and the objects they need, in one namespace. All have the pool's name.
 #[derive(Clone)]
 pub(crate) struct SessionPool {
     pub(crate) context: Context,
     pub(crate) name: String,
-    /// How its workers are told.
+    /// How its workers get their jobs.
     pub(crate) protocol: Protocol,
-    /// What the Swarm asks for.
+    /// The jobs of the Swarm.
     pub(crate) asks_for: Protocol,
     pub(crate) kind: Kind,
     pub(crate) policy: Policy,
     /// How long its workers may act after they renewed their Leases.
     pub(crate) lease: Duration,
-    /// How long the Swarm lets them.
+    /// How long the Swarm allows them to act.
     pub(crate) lease_allowed: Duration,
     pub(crate) runner: Runner,
     pub(crate) workers: usize,
     pub(crate) jobs: BTreeSet<String>,
-    /// Whether its jobs are done once they have ended well.
+    /// Whether its jobs run to completion.
     pub(crate) are_finite: bool,
-    /// Jobs that stay on one slot.
+    /// Jobs that are pinned to a slot.
     pub(crate) pins: BTreeMap<String, usize>,
     /// `rebalance.batchWindow`, where it is not the default.
     pub(crate) batch_window: Option<&'static str>,
     /// `rebalance.returnGrace`.
     pub(crate) return_grace: &'static str,
-    /// Whether its pods have to be on all nodes that take any: they wait rather than share one.
+    /// Whether its pods must be on all schedulable nodes: they wait rather than share one.
     pub(crate) must_spread: bool,
 }
 
@@ -119,7 +119,7 @@ impl SessionPool {
         }
     }
 
-    /// Applies what this value says by now.
+    /// Applies the present state of this value.
     pub(crate) async fn apply(&self) -> Result<()> {
         make_folder(&self.context.namespace)?;
         let mut items = vec![self.account()];
@@ -134,7 +134,7 @@ impl SessionPool {
         self.context.apply(&list.to_string()).await
     }
 
-    /// Makes a pod of the pool; `change` says what is different about it.
+    /// Creates a pod of the pool; `change` edits its manifest.
     pub(crate) async fn make_pod(&self, name: &str, change: impl FnOnce(&mut Value)) -> Result<()> {
         let mut pod = json!({
             "apiVersion": "v1", "kind": "Pod",
@@ -242,7 +242,7 @@ impl SessionPool {
         }
         args.extend(match self.runner {
             Runner::Task => &["--runner=log"][..],
-            // A worker that has nothing to do: it runs until it is told to end.
+            // A worker without anything to do: it runs until SIGTERM.
             Runner::Process => {
                 &["--runner=command", "--", "/swarm-worker", "run", "--http-port=0"][..]
             }
@@ -303,7 +303,7 @@ impl SessionPool {
         })
     }
 
-    /// Everything its workers have written.
+    /// The run log of its workers.
     pub(crate) fn history(&self) -> Result<History> {
         History::read(&self.log())
     }
@@ -358,8 +358,8 @@ impl SessionPool {
         .await
     }
 
-    /// Judges all that happened so far, and that no job stood still for longer than `bound` since
-    /// `mark`. Under `Exclusive` no job may ever have been run by two; under both, tokens only rise.
+    /// Judges the whole run log, and that no job stood still for longer than `bound` since `mark`.
+    /// Under `Exclusive` no job may ever have been run by two; under both, tokens only rise.
     pub(crate) fn judge(&self, what: &str, mark: Moment, bound: Duration) -> Result<()> {
         let (name, history) = (&self.name, self.history()?);
         let overlaps = history.overlaps().with_context(|| format!("{name}: {what}"))?;
@@ -377,18 +377,18 @@ impl SessionPool {
     /// Waits until the worker of a slot has begun another session since `mark`, with a job in it.
     pub(crate) async fn begun_anew(&self, mark: Moment, slot: &str) -> Result<()> {
         let worker = format!("{}-{slot}", self.name);
-        until(&format!("{worker} to begin anew"), REST_WITHIN, || async {
+        until(&format!("{worker} to open another session"), REST_WITHIN, || async {
             let history = self.history()?;
-            let of_worker = |told: &&LogLine| told.run.worker == worker;
+            let of_worker = |event: &&LogLine| event.run.worker == worker;
             let before = history.until(mark).filter(of_worker).last();
-            let before = before.map(|told| told.run.session.clone());
+            let before = before.map(|event| event.run.session.clone());
             let mut after = history.since(mark).filter(of_worker);
-            Ok(after.any(|told| Some(&told.run.session) != before.as_ref()).then_some(()))
+            Ok(after.any(|event| Some(&event.run.session) != before.as_ref()).then_some(()))
         })
         .await
     }
 
-    /// The pod that fills a slot, once the cluster knows of its container.
+    /// The pod that fills a slot, once the cluster reports its container.
     pub(crate) async fn pod(&self, slot: usize) -> Result<Pod> {
         let (pods, name) = (self.context.api::<Pod>(), format!("{}-{slot}", self.name));
         until(&format!("a container of {name}"), REST_WITHIN, || async {

@@ -1,7 +1,7 @@
-//! A session worker in a pod, step by step, with the scenario as its operator: it runs what it is
-//! granted and acknowledges it, stops while nobody can renew its lease, goes on under the same
-//! grants, opens another session when it has to, names the job that ended its process, and closes
-//! its session when its pod is to end.
+//! A session worker in a pod, step by step, with the scenario as its operator. It runs the jobs
+//! that it is granted and acknowledges them, stops while it cannot renew its lease, resumes under
+//! the same grants, opens another session when it must, names the job that ended its process, and
+//! closes its session when its pod is to end.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -38,7 +38,7 @@ fn view(session: &SessionId, revision: u64, jobs: &[(&str, u64)]) -> Result<Work
     Ok(WorkerView { session: session.clone(), incarnation: 0, revision, jobs })
 }
 
-/// What a worker says that it runs, asked at its own address: it answers without an API server too.
+/// The worker's report of its jobs, from its own address: it answers without an API server too.
 async fn report(pod: &Pod) -> Result<String> {
     let address = pod.status.as_ref().and_then(|status| status.pod_ip.clone());
     let address = address.context("the pod has no address")?;
@@ -51,12 +51,12 @@ async fn report(pod: &Pod) -> Result<String> {
     Ok(body.to_owned())
 }
 
-/// Waits until it runs exactly this, and tells how long that took.
+/// Waits until it runs exactly these jobs, and prints how long that took.
 async fn runs(context: &Context, pod: &Pod, jobs: &str, after: &str) -> Result<()> {
     let start = Instant::now();
     until(&format!("{jobs} to run"), SOON, || async {
-        let told = report(pod).await?;
-        ensure!(told.ends_with(&format!("\"jobs\":{jobs}}}")), "{told}");
+        let report = report(pod).await?;
+        ensure!(report.ends_with(&format!("\"jobs\":{jobs}}}")), "{report}");
         Ok(Some(()))
     })
     .await?;
@@ -80,17 +80,17 @@ async fn runs_what_it_is_granted(context: &Context, pod: &Pod, me: &SessionId) -
     acknowledged(context, pod, me, 1).await?;
     publish(context, &view(me, 2, &[("a", 1)])?).await?;
     acknowledged(context, pod, me, 2).await?;
-    let told = report(pod).await?;
-    ensure!(told.ends_with(r#""jobs":["a"]}"#), "acknowledged before b had ended: {told}");
+    let report = report(pod).await?;
+    ensure!(report.ends_with(r#""jobs":["a"]}"#), "acknowledged before b had ended: {report}");
     Ok(())
 }
 
-/// The lease of nine seconds runs out seconds after its worker began to stop its jobs.
+/// The lease of nine seconds expires seconds after its worker began to stop its jobs.
 async fn pauses_without_an_api_server(context: &Context, pod: &Pod, me: &SessionId) -> Result<()> {
     context.cluster.components.kill("apiserver")?;
     runs(context, pod, "[]", "the API server was killed").await?;
     context.cluster.components.restart("apiserver")?;
-    runs(context, pod, r#"["a"]"#, "it was started again").await?;
+    runs(context, pod, r#"["a"]"#, "it was restarted").await?;
     context.cluster.nodes_ready().await?;
     let lease = session(context, pod, &[]).await?;
     ensure!(lease.session == *me, "the same session, under the same grants");
@@ -122,7 +122,7 @@ async fn restarts(context: &Context, pod: &Pod) -> Result<i32> {
     Ok(first.restart_count)
 }
 
-/// The only job that ran when the process was killed is to blame, as far as anybody can tell.
+/// The only job that ran when the process was killed is blamed.
 async fn names_the_culprit(context: &Context, pod: &Pod, former: &[&SessionId]) -> Result<()> {
     let pod = context.api::<Pod>().get(&pod.name_any()).await?;
     context.cluster.kill_containers(&pod).await?;
@@ -144,8 +144,8 @@ async fn closes_when_its_pod_ends(context: &Context, pod: &Pod) -> Result<()> {
         Ok(lease.lease.ack.is_draining.then_some(()))
     })
     .await?;
-    let told = report(pod).await?;
-    ensure!(told.ends_with(r#""jobs":["e"]}"#), "a draining worker keeps its jobs: {told}");
+    let report = report(pod).await?;
+    ensure!(report.ends_with(r#""jobs":["e"]}"#), "a draining worker keeps its jobs: {report}");
     let start = Instant::now();
     publish(context, &view(&me, 2, &[])?).await?;
     until("the session to be closed", SOON, || async {

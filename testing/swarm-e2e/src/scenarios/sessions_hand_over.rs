@@ -1,6 +1,6 @@
 //! The operator and the sessions of a pool under `Exclusive`: edits, scaling up and down, a worker
-//! that is ended by force, and the end of the Swarm. By the workers' own word each job is run exactly
-//! once, and tokens rise.
+//! that is ended by force, and the end of the Swarm. In the workers' run log each job is run
+//! exactly once, and tokens rise.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use crate::run_log::Moment;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// How long any change may take to come to rest before a scenario gives up.
+/// How long any change may take until the pool is at rest.
 const REST_WITHIN: Duration = Duration::from_mins(1);
 /// Within this each job has written something.
 const TICKS: Duration = Duration::from_millis(300);
@@ -35,7 +35,7 @@ spec:
   rebalance: {returnGrace: 5s}
 ";
 
-/// A pool under way, and the log that judges it.
+/// A running pool, and its run log.
 struct Pool {
     context: Context,
     log: RunLog,
@@ -53,7 +53,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
 
     let edited = Moment::now();
     pool.wants(&jobs(3, 15)).await?;
-    pool.at_rest(&jobs(3, 15), 3, "three jobs went and three came").await?;
+    pool.at_rest(&jobs(3, 15), 3, "three jobs were removed and three added").await?;
     for (replicas, what) in [(4, "a fourth worker"), (2, "two workers")] {
         pool.scale(replicas).await?;
         pool.at_rest(&jobs(3, 15), replicas, what).await?;
@@ -117,7 +117,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Its Lease runs out, is taken away and waited out; only then others run its jobs.
+    /// Its Lease expires, is revoked and its grace elapses; only then others run its jobs.
     async fn a_worker_is_ended_by_force(&self, jobs: &BTreeSet<String>) -> Result<()> {
         let force = ["delete", "pod", "worker-0", "--force", "--grace-period=0"];
         let leases = ListParams::default().labels(&format!("{SESSION_LABEL}=true"));
@@ -130,7 +130,7 @@ impl Pool {
         })
         .await?;
         self.at_rest(jobs, 2, "a worker was ended by force").await?;
-        until("nothing to be left of the former sessions", REST_WITHIN, || async {
+        until("the objects of former sessions to be deleted", REST_WITHIN, || async {
             let leases = self.context.api::<Lease>().list(&leases).await?.items;
             let views = self.context.api::<WorkerView>().list(&ListParams::default()).await?.items;
             let names = |names: Vec<String>| names.into_iter().collect::<BTreeSet<_>>();
@@ -142,7 +142,8 @@ impl Pool {
         .await
     }
 
-    /// One view is edited and one deleted; both are written again, the same, and no job minds.
+    /// One view is edited and one deleted; both are written again as before, and no job is
+    /// affected.
     async fn views_are_reconciled(&self, jobs: &BTreeSet<String>) -> Result<()> {
         let api = self.context.api::<WorkerView>();
         let before = api.list(&ListParams::default()).await?.items;
@@ -163,16 +164,16 @@ impl Pool {
         self.at_rest(jobs, 2, "views were edited and deleted").await
     }
 
-    /// All jobs are let go of before it is gone.
+    /// All jobs are released before the Swarm is gone.
     async fn the_swarm_goes(&self) -> Result<()> {
         let start = Moment::now();
         self.context.kubectl(&["delete", "swarm", "jobs", "--timeout=30s"]).await?;
         let gone = Moment::now();
-        ensure!(self.context.api::<Swarm>().get_opt("jobs").await?.is_none(), "it is still there");
+        ensure!(self.context.api::<Swarm>().get_opt("jobs").await?.is_none(), "it still exists");
         self.log.silent_for(TICKS * 2, REST_WITHIN).await?;
         let last = self.log.last()?;
         ensure!(last <= gone, "jobs ran {:?} after the Swarm was gone", last.since(gone));
-        let lap = format!("the Swarm went after {} ms", gone.since(start).as_millis());
+        let lap = format!("the Swarm was gone after {} ms", gone.since(start).as_millis());
         self.context.laps.lap(lap);
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! What people are told of sessions that cannot go on as usual: workers with Leases that are too long
-//! for their Swarm, a ledger that was deleted by hand, and finite jobs that are done.
+//! The reports about sessions that cannot continue as usual: workers with Leases that are too long
+//! for their Swarm, a ledger that was deleted by hand, and run-to-completion jobs that are done.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
         .map(drop)
 }
 
-/// Nobody gets a job, since nobody would wait for their Leases long enough.
+/// No job is granted, since the operator would not wait for their Leases long enough.
 async fn a_long_lease(context: &Context) -> Result<()> {
     let mut pool = SessionPool::new(context, "long");
     pool.lease_allowed = LEASE.checked_sub(Duration::from_secs(1)).context("a short lease")?;
@@ -34,21 +34,22 @@ async fn a_long_lease(context: &Context) -> Result<()> {
         ensure!(message.contains(part), "`{part}` is not in: {message}");
     }
     let nobody = pool.history().map_or(0, |history| history.since(Moment(0)).count());
-    ensure!(nobody == 0, "somebody got jobs");
+    ensure!(nobody == 0, "jobs were granted");
     context.laps.lap(message);
 
     pool.lease_allowed = LEASE;
     pool.apply().await?;
     pool.at_rest().await?;
-    // Jobs may run a moment before the status says so.
-    until("the Swarm to say it no more", REST_WITHIN, || async {
+    // Jobs may run a moment before the status reports it.
+    until("the Swarm to stop reporting it", REST_WITHIN, || async {
         let swarm = context.api::<Swarm>().get("long").await?;
         Ok((ready_reason(swarm.status.as_ref()) != Some("LeaseTooLong")).then_some(()))
     })
     .await
 }
 
-/// The next ledger begins another life: all sessions start over, and each job waits for that.
+/// The next ledger starts another incarnation: all sessions open again, and each job waits for
+/// that.
 async fn a_deleted_ledger(context: &Context) -> Result<()> {
     let mut pool = SessionPool::new(context, "deleted");
     pool.policy = Policy::Exclusive;
@@ -69,7 +70,7 @@ async fn a_deleted_ledger(context: &Context) -> Result<()> {
     pool.judge("the ledger was deleted", mark, SILENCE + TICK)
 }
 
-/// Each runs once, whatever becomes of its worker, and again when it is asked for anew.
+/// Each runs once, whatever happens to its worker, and again when it is removed and added again.
 async fn jobs_that_end(context: &Context) -> Result<()> {
     let mut pool = SessionPool::new(context, "once");
     (pool.runner, pool.are_finite) = (Runner::Done, true);
@@ -92,21 +93,22 @@ async fn jobs_that_end(context: &Context) -> Result<()> {
     pool.jobs.insert("once:0".to_owned());
     pool.apply().await?;
     all_done(&pool).await?;
-    ensure!(starts(&pool, mark)?.keys().eq(["once:0"]), "it is another one by now");
+    ensure!(starts(&pool, mark)?.keys().eq(["once:0"]), "it has another token by now");
     let all = starts(&pool, Moment(0))?;
     let expected = |job: &String| if job == "once:0" { 2 } else { 1 };
     ensure!(all.iter().all(|(job, count)| *count == expected(job)), "runs {all:?}");
-    context
-        .laps
-        .lap(format!("{} finite jobs ran once, and one again when it came back", all.len()));
+    context.laps.lap(format!(
+        "{} run-to-completion jobs ran once, and one again when it was added again",
+        all.len()
+    ));
     Ok(())
 }
 
 /// How often each job was started since `mark`.
 fn starts(pool: &SessionPool, mark: Moment) -> Result<BTreeMap<String, usize>> {
     let mut count = BTreeMap::new();
-    for told in pool.history()?.since(mark).filter(|told| told.event == Event::Start) {
-        *count.entry(told.job.clone()).or_default() += 1;
+    for event in pool.history()?.since(mark).filter(|event| event.event == Event::Start) {
+        *count.entry(event.job.clone()).or_default() += 1;
     }
     Ok(count)
 }
@@ -121,9 +123,9 @@ async fn all_done(pool: &SessionPool) -> Result<()> {
     .await
 }
 
-/// Waits until a Swarm gives this reason for not being ready, and says what it tells of it.
+/// Waits until a Swarm is not ready for this reason, and returns the message.
 async fn says(context: &Context, swarm: &str, reason: &str) -> Result<String> {
-    until(&format!("{swarm} to say {reason}"), REST_WITHIN, || async {
+    until(&format!("{swarm} to be {reason}"), REST_WITHIN, || async {
         let status = context.api::<Swarm>().get(swarm).await?.status.unwrap_or_default();
         let ready = status.conditions.into_iter().find(|it| it.type_ == "Ready");
         let ready = ready.context("no condition Ready")?;

@@ -1,4 +1,4 @@
-//! What people do to a pool of sessions: edits, scaling, a rolling restart and the drain of a node,
+//! Changes of a pool of sessions: edits, scaling, a rolling restart and the drain of a node,
 //! under both policies side by side. No job is ever run by two, and none stands still for long.
 
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     context.cluster.uncordon(node).await
 }
 
-/// Returns the pool as it is in the end.
+/// Returns the pool in its last state.
 async fn walk(mut pool: SessionPool) -> Result<SessionPool> {
     let mark = Moment::now();
     pool.apply().await?;
@@ -37,7 +37,7 @@ async fn walk(mut pool: SessionPool) -> Result<SessionPool> {
     let jobs = |from: usize, to: usize| (from..to).map(|n| format!("job:{n}")).collect();
     for (what, from, to, workers) in [
         ("twelve other jobs", 0, 12, 3),
-        ("three went and three came", 3, 15, 3),
+        ("three were removed and three added", 3, 15, 3),
         ("a fourth worker", 3, 15, 4),
         ("two workers", 3, 15, 2),
     ] {

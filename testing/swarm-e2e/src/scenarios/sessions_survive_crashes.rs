@@ -1,4 +1,4 @@
-//! Workers of sessions that crash, that stand still and go on, and that are deleted by force, under
+//! Session workers that crash, that are frozen and resume, and that are deleted by force, under
 //! both policies side by side. Their jobs run elsewhere, or again, within a bound.
 
 use std::time::Duration;
@@ -35,8 +35,8 @@ async fn crash(pool: &SessionPool) -> Result<()> {
     pool.judge("a worker was killed", mark, CRASH + TICK)
 }
 
-/// It goes on long after its Lease was taken away and others run its jobs, and must not run a
-/// moment more of them. Where jobs are processes, those go on while their worker stands still, and
+/// It resumes long after its Lease was revoked and others run its jobs, and must not run them for
+/// another moment. If jobs are processes, those continue while their worker is frozen, and
 /// their guard has to stop them.
 async fn stand_still(pool: &SessionPool) -> Result<()> {
     let (cluster, pod) = (&pool.context.cluster, pool.pod(1).await?);
@@ -46,11 +46,11 @@ async fn stand_still(pool: &SessionPool) -> Result<()> {
         Runner::Process | Runner::Done => cluster.freeze_first_process(&pod).await?,
     };
     pool.at_rest_on(pool.workers - 1).await?;
-    pool.judge("a worker stands still", mark, SILENCE + TICK)?;
+    pool.judge("a worker is frozen", mark, SILENCE + TICK)?;
     let thawed = Moment::now();
     frozen.thaw()?;
     pool.at_rest().await?;
-    pool.judge("it went on", thawed, CRASH)
+    pool.judge("it resumed", thawed, CRASH)
 }
 
 async fn deletion_by_force(pool: &SessionPool) -> Result<()> {

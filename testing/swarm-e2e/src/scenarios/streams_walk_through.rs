@@ -1,4 +1,4 @@
-//! The main job of the product, as a user of the sample would live through it: 27 streams are
+//! The main purpose of the product, as a user of the sample sees it: 27 streams are
 //! shared by the workers of a StatefulSet, through scaling, an edit of the list, the loss of a
 //! worker and of the operator, until the Swarm is deleted.
 
@@ -47,7 +47,7 @@ async fn ready(context: &Context) -> Result<()> {
     Ok(())
 }
 
-/// What else a worker and the operator tell about themselves.
+/// The other reports of a worker and of the operator.
 async fn endpoints(context: &Context) -> Result<()> {
     let get = |pod: String, port, path| async move {
         context.cluster.pod_http(&context.namespace, &pod, port, path).await
@@ -73,7 +73,7 @@ async fn scale(context: &Context, jobs: &BTreeSet<String>, workers: usize) -> Re
     at_rest(context, jobs, workers, change).await
 }
 
-/// One stream goes and another comes: the workers that have neither are left alone.
+/// One stream is removed and another added: the workers that have neither are not affected.
 async fn edit_the_list(
     context: &Context,
     manifest: &str,
@@ -88,7 +88,7 @@ async fn edit_the_list(
     Ok((jobs, after))
 }
 
-/// A pod that is deleted comes back in its slot, and its jobs with it.
+/// A deleted pod is recreated in its slot, with its jobs.
 async fn lose_a_worker(
     context: &Context,
     jobs: &BTreeSet<String>,
@@ -103,12 +103,12 @@ async fn lose_a_worker(
     })
     .await?;
     let after = at_rest(context, jobs, 2, change).await?;
-    ensure!(after == *before, "a worker that comes back finds its jobs; none moved");
+    ensure!(after == *before, "a worker that returns finds its jobs; none moved");
     Ok(after)
 }
 
-/// Without an operator the workers go on; a new operator finds everything as it should be, and
-/// carries out what was asked for meanwhile.
+/// Without an operator the workers keep running; a new operator finds everything in order, and
+/// carries out the edits made meanwhile.
 async fn lose_the_operator(
     context: &Context,
     jobs: &BTreeSet<String>,
@@ -124,7 +124,7 @@ async fn lose_the_operator(
             "--timeout=30s",
         ])
         .await?;
-    ensure!(all_reports(context).await? == *before, "workers do not need the operator to go on");
+    ensure!(all_reports(context).await? == *before, "workers keep running without the operator");
     let remove = r#"[{"op": "remove", "path": "/spec/jobs/0"}]"#;
     context.kubectl(&["patch", "swarm", "streams", "--type=json", "--patch", remove]).await?;
 
@@ -135,18 +135,18 @@ async fn lose_the_operator(
     let after = at_rest(context, &jobs, 2, change).await?;
     ensure!(moved(before, &after) <= 1, "the new operator moves no more than the change needs");
     let version = |reports: &Reports| reports.values().map(|report| report.version).max();
-    ensure!(version(&after) > version(before), "versions go on from where they were");
+    ensure!(version(&after) > version(before), "versions continue");
     Ok(jobs)
 }
 
-/// A Swarm that is deleted leaves its workers without jobs, and the pool alone.
+/// A deleted Swarm leaves its workers without jobs, and does not touch the pool.
 async fn delete_the_swarm(context: &Context, jobs: &BTreeSet<String>) -> Result<()> {
     ensure!(!jobs.is_empty(), "there is something to stop");
     let change = Instant::now();
     context.kubectl(&["delete", "swarm", "streams", "--timeout=30s"]).await?;
     context.laps.lap(format!("kubectl delete returned after {} ms", change.elapsed().as_millis()));
     at_rest(context, &BTreeSet::new(), 2, change).await?;
-    until("the ledger to go with its Swarm", REST_WITHIN, || async {
+    until("the ledger to be deleted with its Swarm", REST_WITHIN, || async {
         let swarm = context.api::<Swarm>().get_opt("streams").await?;
         let ledger = context.api::<SwarmLedger>().get_opt("statefulset.swarm-worker").await?;
         Ok((swarm.is_none() && ledger.is_none()).then_some(()))

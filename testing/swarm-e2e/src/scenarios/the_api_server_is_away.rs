@@ -1,5 +1,6 @@
-//! The API server is away for longer than a lease: the jobs of all sessions pause, and go on where
-//! they were when it is back. Nobody moves, and no token rises. A short absence is not even noticed.
+//! The API server is unavailable for longer than a lease: the jobs of all sessions pause, and
+//! resume where they were when it is back. No job moves, and no token rises. A short outage is not
+//! even noticed.
 
 use std::time::Duration;
 
@@ -11,16 +12,16 @@ use crate::run_log::Moment;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// Well within what a lease leaves of itself after a renewal, stops included.
+/// Well within the rest of a lease after a renewal, including the time to stop.
 const SHORT: Duration = Duration::from_secs(1);
-/// What a lease leaves of itself at least: jobs are stopped a second before its end, and the last
-/// renewal may be two seconds old when the API server goes.
+/// The least rest of a lease: jobs are stopped a second before its end, and the last
+/// renewal may be two seconds old when the API server is killed.
 const UNNOTICED: Duration = Duration::from_secs(3);
-/// How often a short absence is tried at most.
+/// How often a short outage is tried at most.
 const ATTEMPTS: usize = 5;
-/// Long enough for every lease to run out.
+/// Long enough for every lease to expire.
 const LONG: Duration = Duration::from_secs(9);
-/// How long jobs may take to go on once the API server answers.
+/// How long jobs may take to resume once the API server answers.
 const RESUMED: Duration = Duration::from_secs(4);
 
 pub(super) async fn run(context: Context) -> Result<()> {
@@ -32,19 +33,19 @@ pub(super) async fn run(context: Context) -> Result<()> {
     for pool in &pools {
         pool.at_rest().await?;
     }
-    // How long an API server takes to start is for the machine to say.
+    // How long an API server takes to start depends on the machine.
     for attempt in 1.. {
         let away = absence(&context, &pools, SHORT).await?;
         if away <= UNNOTICED {
             break;
         }
-        ensure!(attempt < ATTEMPTS, "an API server that takes {away:?} to come back is not short");
-        context.laps.lap(format!("away for {away:?}, which is not short: once more"));
+        ensure!(attempt < ATTEMPTS, "an outage of {away:?} is not short");
+        context.laps.lap(format!("unavailable for {away:?}, which is not short: once more"));
     }
     absence(&context, &pools, LONG).await.map(drop)
 }
 
-/// Returns for how long it was really away.
+/// Returns how long it was unavailable.
 async fn absence(context: &Context, pools: &[SessionPool; 2], away: Duration) -> Result<Duration> {
     let before = [pools[0].at_rest().await?, pools[1].at_rest().await?];
     let mark = Moment::now();
@@ -53,7 +54,7 @@ async fn absence(context: &Context, pools: &[SessionPool; 2], away: Duration) ->
     if LEASE < away {
         for pool in pools {
             let running = pool.history()?.running(&std::collections::BTreeSet::new());
-            ensure!(running.is_ok(), "{} runs on without a lease: {running:?}", pool.name);
+            ensure!(running.is_ok(), "{} keeps running without a lease: {running:?}", pool.name);
         }
     }
     context.cluster.revive_api_server().await?;
@@ -61,11 +62,11 @@ async fn absence(context: &Context, pools: &[SessionPool; 2], away: Duration) ->
     for (pool, before) in pools.iter().zip(before) {
         let after = pool.at_rest().await?;
         ensure!(after == before, "{}: jobs moved: {before:?} and now {after:?}", pool.name);
-        let what = format!("the API server was away for {:?}", served.since(mark));
+        let what = format!("the API server was unavailable for {:?}", served.since(mark));
         pool.judge(&what, mark, served.since(mark) + RESUMED + TICK)?;
         let overlaps = pool.history()?.overlaps()?;
         ensure!(overlaps.is_empty(), "{}: {overlaps:?}", pool.name);
-        let stops = pool.history()?.since(mark).filter(|told| told.event == Event::Stop).count();
+        let stops = pool.history()?.since(mark).filter(|event| event.event == Event::Stop).count();
         let is_noticed = UNNOTICED < served.since(mark);
         ensure!(is_noticed || stops == 0, "{}: {stops} jobs stopped for {what}", pool.name);
     }

@@ -1,7 +1,6 @@
-//! The cluster is set back to a copy of etcd that is older than a handover: ledger, Leases and views
-//! go back together, while the workers go on where they were. Whatever runs where then, no job is run
-//! by two under `Exclusive`, no token falls under any policy, and the operator goes by what the Swarms
-//! say again.
+//! The cluster is restored from a copy of etcd that is older than a handover: ledger, Leases and
+//! views go back together, while the workers continue. No job is then run by two under `Exclusive`,
+//! no token falls under any policy, and the operator uses the restored Swarms.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -17,7 +16,7 @@ use crate::scenario::Context;
 
 /// The job that has moved since the copy.
 const MOVED: &str = "moved";
-/// How long it may take until each job runs again: what has to be waited out is waited out twice.
+/// How long it may take until each job runs again: the grace may be waited for twice.
 const AGAIN: Duration = Duration::from_secs(2 * SILENCE.as_secs() + TICK.as_secs());
 
 pub(super) async fn run(context: Context) -> Result<()> {
@@ -54,14 +53,14 @@ pub(super) async fn run(context: Context) -> Result<()> {
     let mark = Moment::now();
     context.cluster.restore_etcd(copy).await?;
     let served = Moment::now();
-    context.laps.lap("etcd was set back");
+    context.laps.lap("etcd was rolled back");
     for (pool, before) in pools.iter().zip(before) {
-        // As the Swarm has it again.
+        // As in the restored Swarm.
         let after = pool.runs_on(MOVED, 0).await?;
         ensure!(before.token < after.token, "{}: {before:?}, then {after:?}", pool.name);
-        pool.judge("the cluster was set back", mark, served.since(mark) + AGAIN)?;
+        pool.judge("the cluster was rolled back", mark, served.since(mark) + AGAIN)?;
     }
-    // From here on a watch that was resumed shows what changes, and never what was undone.
+    // From here on a resumed watch shows changes, and never those that were undone.
     let mut writes = 0;
     while self::newest(&context).await? <= newest {
         writes += 1;
@@ -71,11 +70,11 @@ pub(super) async fn run(context: Context) -> Result<()> {
     let change = Instant::now();
     context.kubectl(&["scale", "statefulset", "swarm-worker", "--replicas=2"]).await?;
     at_rest(&context, &jobs, 2, change).await?;
-    context.laps.lap("what the Swarm says again is what runs");
+    context.laps.lap("the jobs run as in the restored Swarm");
     Ok(())
 }
 
-/// How far the store is: the version of a list from it.
+/// The position of the store: the version of a list from it.
 async fn newest(context: &Context) -> Result<u64> {
     let list = context.api::<ConfigMap>().list(&ListParams::default().limit(1)).await?;
     let version = list.metadata.resource_version.context("a list without a version")?;

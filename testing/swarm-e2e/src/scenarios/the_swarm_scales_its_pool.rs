@@ -1,5 +1,5 @@
 //! `spec.replicas`: the Swarm decides how many workers there are, by `kubectl scale` and by a
-//! horizontal autoscaler; and no worker goes before its jobs have gone.
+//! horizontal autoscaler; and no worker is deleted before its jobs have moved.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -11,7 +11,7 @@ use kube::ResourceExt as _;
 use kube::api::ListParams;
 use swarm_adapters_k8s::api::Swarm;
 
-use super::bad_input_is_refused::told;
+use super::bad_input_is_refused::reported;
 use super::pool::{REST_WITHIN, Reports, all_reports, at_rest, jobs_of, report, sample};
 use crate::scenario::Context;
 use crate::until::until;
@@ -50,13 +50,13 @@ pub(super) async fn run(context: Context) -> Result<()> {
     Ok(())
 }
 
-/// What an autoscaler reads.
+/// The scale that an autoscaler reads.
 async fn scale_subresource(context: &Context) -> Result<()> {
     let path = format!(
         "/apis/swarm.k8slab.info/v1alpha1/namespaces/{}/swarms/streams/scale",
         context.namespace
     );
-    until("the scale to tell three", REST_WITHIN, || async {
+    until("the scale to be three", REST_WITHIN, || async {
         let text = context.cluster.kubectl(&["get", "--raw", &path]).await?;
         let scale: serde_json::Value = serde_json::from_str(&text)?;
         let (wanted, there) = (&scale["spec"]["replicas"], &scale["status"]["replicas"]);
@@ -68,7 +68,7 @@ async fn scale_subresource(context: &Context) -> Result<()> {
     .await
 }
 
-/// The workload gets fewer only when the workers that go run nothing by their own word.
+/// The workload is scaled down only when the surplus workers report that they run nothing.
 async fn emptied_before_they_go(context: &Context, three: &Reports) -> Result<()> {
     ensure!(three.values().all(|report| !report.jobs.is_empty()), "all three have jobs");
     let emptied = until("the top slots to be empty", REST_WITHIN, || async {
@@ -79,8 +79,8 @@ async fn emptied_before_they_go(context: &Context, three: &Reports) -> Result<()
         Ok(empty.then(Instant::now))
     })
     .await;
-    let emptied = emptied.context("a worker went before its jobs had gone")?;
-    until("the workload to get fewer", REST_WITHIN, || async {
+    let emptied = emptied.context("a worker was deleted before its jobs had moved")?;
+    until("the workload to be scaled down", REST_WITHIN, || async {
         let set = context.api::<StatefulSet>().get("swarm-worker").await?;
         Ok((set.spec.and_then(|spec| spec.replicas) == Some(1)).then_some(()))
     })
@@ -90,22 +90,22 @@ async fn emptied_before_they_go(context: &Context, three: &Reports) -> Result<()
     Ok(())
 }
 
-/// Somebody keeps at it, as an autoscaler does that points to the workload.
+/// Somebody keeps scaling the workload, as an autoscaler does that points to it.
 async fn contested(context: &Context) -> Result<()> {
     for _ in 0..2 {
         context.kubectl(&["scale", "statefulset", "swarm-worker", "--replicas=2"]).await?;
-        until("the Swarm to put it right", REST_WITHIN, || async {
+        until("the Swarm to correct it", REST_WITHIN, || async {
             let set = context.api::<StatefulSet>().get("swarm-worker").await?;
             Ok((set.spec.and_then(|spec| spec.replicas) == Some(1)).then_some(()))
         })
         .await?;
     }
-    let message = told(context, "streams", "ScaleContested").await?;
+    let message = reported(context, "streams", "ScaleContested").await?;
     ensure!(message.contains("let the autoscaler point to Swarm `streams`"), "{message}");
     Ok(())
 }
 
-/// Somebody scales the workload by hand: the Swarm puts it right and says so.
+/// Somebody scales the workload by hand: the Swarm corrects and reports it.
 async fn taken_over(context: &Context, jobs: &BTreeSet<String>) -> Result<()> {
     context.kubectl(&["scale", "statefulset", "swarm-worker", "--replicas=2"]).await?;
     until("the Event", REST_WITHIN, || async {

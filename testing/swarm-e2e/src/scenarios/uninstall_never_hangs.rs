@@ -1,5 +1,5 @@
-//! Taking swarm away comes to an end: a namespace with Swarms in it, an operator for one namespace
-//! only, which has no right beyond it, and the operator before its Swarms.
+//! Every uninstallation ends: of a namespace with Swarms in it, of an operator for one namespace
+//! only, which has no right beyond it, and of the operator before its Swarms.
 
 use std::time::Instant;
 
@@ -20,7 +20,7 @@ const DOOMED: &str = "doomed";
 /// A namespace with an operator of its own.
 const ALONE: &str = "alone";
 
-/// Swarms that never came to anything: without a pool, and with the pool of another.
+/// Swarms that never were ready: without a pool, and with the pool of another.
 const FUTILE: &str = "
 apiVersion: swarm.k8slab.info/v1alpha1
 kind: Swarm
@@ -41,16 +41,16 @@ pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
     namespace_with_swarms_goes(&context).await?;
 
-    // The other operator would do the work of the one that is told about.
+    // The other operator would do the work of the one under test.
     operator::stop(&context.cluster).await?;
-    let told = operator_of_one_namespace(&context).await;
-    // Whatever came of it: the scenarios after this one share that operator.
+    let outcome = operator_of_one_namespace(&context).await;
+    // Also after a failure: the scenarios after this one share that operator.
     operator::go_on(&context.cluster).await?;
-    told?;
+    outcome?;
 
-    let told = base_goes_first(&context).await;
+    let outcome = base_goes_first(&context).await;
     operator::install(&context.cluster).await?;
-    told
+    outcome
 }
 
 /// The wrong order: the operator and its namespace, with Swarms there and elsewhere.
@@ -64,9 +64,11 @@ async fn base_goes_first(context: &Context) -> Result<()> {
     let deleted = cluster.kubectl(&["delete", "--kustomize", &base, "--timeout=40s"]).await;
     let took = change.elapsed().as_millis();
     match deleted {
-        Ok(_) => context.laps.lap(format!("base with a Swarm in its namespace went in {took} ms")),
+        Ok(_) => {
+            context.laps.lap(format!("base with a Swarm in its namespace was gone in {took} ms"))
+        }
         Err(error) => {
-            context.laps.lap(format!("base went too fast for its operator: {error:#}"));
+            context.laps.lap(format!("base was deleted too fast for its operator: {error:#}"));
             let_go(context, operator::NAMESPACE).await?;
         }
     }
@@ -79,7 +81,7 @@ async fn base_goes_first(context: &Context) -> Result<()> {
     let delete = ["delete", "swarm", "streams", "--wait=false"];
     context.kubectl(&delete).await?;
     let left = context.api::<Swarm>().get_opt("streams").await?;
-    ensure!(left.is_some(), "nobody was there to let go of it");
+    ensure!(left.is_some(), "no operator was left to finalize it");
     let_go(context, &context.namespace).await?;
     until("the Swarm to go", REST_WITHIN, || async {
         Ok(context.api::<Swarm>().get_opt("streams").await?.is_none().then_some(()))
@@ -87,7 +89,7 @@ async fn base_goes_first(context: &Context) -> Result<()> {
     .await
 }
 
-/// Runs the command that the documentation gives for a Swarm that no operator will let go of.
+/// Runs the documented command for a Swarm that no operator will finalize.
 async fn let_go(context: &Context, namespace: &str) -> Result<()> {
     let page = std::fs::read_to_string(repository().join("docs/operations.md"))?;
     let uninstall = page.split("## Uninstall").nth(1).context("a chapter")?;
@@ -112,7 +114,7 @@ async fn namespace_with_swarms_goes(context: &Context) -> Result<()> {
     let change = Instant::now();
     cluster.kubectl(&["delete", "namespace", DOOMED, "--timeout=60s"]).await?;
     let took = change.elapsed().as_millis();
-    context.laps.lap(format!("a namespace with three Swarms went in {took} ms"));
+    context.laps.lap(format!("a namespace with three Swarms was gone in {took} ms"));
     Ok(())
 }
 
@@ -121,7 +123,8 @@ async fn ready(context: &Context, namespace: &str) -> Result<()> {
     context.cluster.kubectl(&[&wait[..], &["--namespace", namespace]].concat()).await.map(drop)
 }
 
-/// The overlay serves its own namespace, leaves others alone, and goes in the documented order.
+/// The overlay serves its own namespace, leaves others alone, and can be deleted in the documented
+/// order.
 async fn operator_of_one_namespace(context: &Context) -> Result<()> {
     let cluster = &context.cluster;
     // As a user would set the namespace: kustomize takes relative paths only.
@@ -152,6 +155,6 @@ async fn operator_of_one_namespace(context: &Context) -> Result<()> {
     cluster.kubectl(&["delete", "--kustomize", folder, "--timeout=60s"]).await?;
     cluster.kubectl(&["delete", "namespace", ALONE, "--timeout=60s"]).await?;
     let took = change.elapsed().as_millis();
-    context.laps.lap(format!("an operator of one namespace went in {took} ms"));
+    context.laps.lap(format!("an operator of one namespace was gone in {took} ms"));
     Ok(())
 }

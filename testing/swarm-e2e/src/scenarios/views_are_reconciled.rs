@@ -1,5 +1,5 @@
-//! What people do to the ConfigMap that workers read is put right, or told in a sentence; workers
-//! run what the ledger says.
+//! Foreign changes of the ConfigMap that workers read are reverted, or reported in a sentence;
+//! workers run the jobs in the ledger.
 
 use std::time::Instant;
 
@@ -8,14 +8,14 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use super::bad_input_is_refused::told;
+use super::bad_input_is_refused::reported;
 use super::pool::{REST_WITHIN, Reports, all_reports, at_rest, jobs_of, sample};
 use crate::scenario::Context;
 use crate::until::until;
 
 const VIEW: &str = "swarm-worker-config";
 const KEY: &str = "config.yml";
-/// What somebody else would like workers to run.
+/// A foreign view.
 const FOREIGN: &str = "workloads: {swarm-worker-0: {jobs: [stream:foreign], version: 99}}\n";
 
 pub(super) async fn run(context: Context) -> Result<()> {
@@ -29,7 +29,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     let api = context.api::<ConfigMap>();
     let edit = Patch::Merge(json!({"data": {KEY: FOREIGN}}));
     api.patch(VIEW, &PatchParams::default(), &edit).await?;
-    put_right(&context, &right, "edited").await?;
+    restored(&context, &right, "edited").await?;
 
     let foreign = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": VIEW},
@@ -37,12 +37,12 @@ pub(super) async fn run(context: Context) -> Result<()> {
     });
     let taken = PatchParams::apply("somebody-else").force();
     api.patch(VIEW, &taken, &Patch::Apply(foreign)).await?;
-    put_right(&context, &right, "taken by another field manager").await?;
+    restored(&context, &right, "taken by another field manager").await?;
     let theirs = api.get(VIEW).await?.data.unwrap_or_default().remove("theirs");
-    ensure!(theirs.as_deref() == Some("stays"), "what is not ours is left alone");
+    ensure!(theirs.as_deref() == Some("stays"), "fields of other managers are left alone");
 
     context.kubectl(&["delete", "configmap", VIEW]).await?;
-    put_right(&context, &right, "deleted").await?;
+    restored(&context, &right, "deleted").await?;
     ensure!(at_rest(&context, &jobs, 2, Instant::now()).await? == before, "nothing moved");
 
     immutable(&context, &manifest, &before).await
@@ -53,27 +53,27 @@ async fn text(context: &Context) -> Result<Option<String>> {
     Ok(view.and_then(|view| view.data?.remove(KEY)))
 }
 
-async fn put_right(context: &Context, right: &str, what: &str) -> Result<()> {
+async fn restored(context: &Context, right: &str, what: &str) -> Result<()> {
     let change = Instant::now();
     until("the view as it was", REST_WITHIN, || async {
         Ok((text(context).await?.as_deref() == Some(right)).then_some(()))
     })
     .await?;
     let took = change.elapsed().as_millis();
-    context.laps.lap(format!("a view that was {what} was put right within {took} ms"));
+    context.laps.lap(format!("a view that was {what} was restored within {took} ms"));
     Ok(())
 }
 
-/// A view that cannot be written: told, and nothing is recorded that workers were never told.
+/// A view that cannot be written: reported, and nothing is saved that cannot be published.
 async fn immutable(context: &Context, manifest: &str, before: &Reports) -> Result<()> {
     let api = context.api::<ConfigMap>();
     let freeze = Patch::Merge(json!({"immutable": true}));
     api.patch(VIEW, &PatchParams::default(), &freeze).await?;
     let edited = manifest.replace("stream:foo:new", "stream:bar:new");
     context.apply(&edited).await?;
-    let message = told(context, "streams", "ViewImmutable").await?;
+    let message = reported(context, "streams", "ViewImmutable").await?;
     ensure!(message.contains("delete it, and it is made anew"), "what to do: {message}");
-    ensure!(all_reports(context).await? == *before, "the last good assignment keeps running");
+    ensure!(all_reports(context).await? == *before, "the last valid assignment keeps running");
 
     context.kubectl(&["delete", "configmap", VIEW]).await?;
     until("a view again", REST_WITHIN, || async { text(context).await }).await?;

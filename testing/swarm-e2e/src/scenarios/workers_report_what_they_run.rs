@@ -1,5 +1,5 @@
-//! Workers that tell what they run: the Swarm is ready when they do, says who does not, and gainers
-//! wait for losers no longer than those take.
+//! Workers that report their jobs: the Swarm is ready when they do, names those that do not, and
+//! gainers wait for losers no longer than those need.
 
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
         at_rest(&context, &jobs, 2, Instant::now()).await?;
     }
 
-    // Nobody listens on this port, so nobody knows.
+    // Nothing listens on this port.
     patch(
         &context,
         json!({"worker": {"versionEndpoint": {"port": 9099}}, "jobs": [{"name": "a"}]}),
@@ -45,17 +45,17 @@ pub(super) async fn run(context: Context) -> Result<()> {
     .await?;
     condition(&context, "Converged", "False", "Refreshing").await?;
     condition(&context, "Ready", "False", "Refreshing").await?;
-    // The first may be found out a moment before the second.
-    let told = until("both to be named", REST_WITHIN, || async {
+    // The first may be reported a moment before the second.
+    let named = until("both to be named", REST_WITHIN, || async {
         let path =
             "-o=jsonpath={.status.workersStale} {.status.conditions[?(@.type=='Ready')].message}";
-        let told = context.kubectl(&["get", "swarm", "streams", path]).await?;
+        let named = context.kubectl(&["get", "swarm", "streams", path]).await?;
         let wanted = "2 these workers do not have their newest jobs yet: swarm-";
-        ensure!(told.contains(wanted), "{told}");
-        Ok(Some(told))
+        ensure!(named.contains(wanted), "{named}");
+        Ok(Some(named))
     })
     .await?;
-    context.laps.lap(told);
+    context.laps.lap(named);
     patch(&context, json!({"worker": {"versionEndpoint": {"port": 9090}}})).await?;
     condition(&context, "Ready", "True", "Settled").await
 }
@@ -66,7 +66,7 @@ async fn patch(context: &Context, spec: serde_json::Value) -> Result<()> {
     Ok(())
 }
 
-/// Waits until a condition says this.
+/// Waits until a condition has this status and reason.
 async fn condition(context: &Context, kind: &str, status: &str, reason: &str) -> Result<()> {
     let what = format!("{kind} to be {status} with {reason}");
     let within = REST_WITHIN + Duration::from_secs(30);
@@ -75,8 +75,8 @@ async fn condition(context: &Context, kind: &str, status: &str, reason: &str) ->
             "-o=jsonpath={{.status.conditions[?(@.type=='{kind}')].status}} \
              {{.status.conditions[?(@.type=='{kind}')].reason}}"
         );
-        let told = context.kubectl(&["get", "swarm", "streams", &path]).await?;
-        ensure!(told == format!("{status} {reason}"), "{told}");
+        let named = context.kubectl(&["get", "swarm", "streams", &path]).await?;
+        ensure!(named == format!("{status} {reason}"), "{named}");
         Ok(Some(()))
     })
     .await

@@ -1,4 +1,4 @@
-//! Workers that end and come back in their slots find their jobs, and no job visits another slot:
+//! Workers that end and return in their slots find their jobs, and no job moves to another slot:
 //! one that was killed from outside, and all of them in turn.
 
 use std::time::Instant;
@@ -11,7 +11,7 @@ use super::pool::{REST_WITHIN, at_rest, jobs_of, sample};
 use crate::scenario::Context;
 use crate::until::until;
 
-/// The kubelet starts a container again; the operator has nothing to do with it.
+/// The kubelet restarts a container; the operator takes no part.
 pub(super) async fn killed(context: Context) -> Result<()> {
     context.operator().await?;
     let manifest = sample(2)?;
@@ -24,7 +24,7 @@ pub(super) async fn killed(context: Context) -> Result<()> {
     let worker = pods.get("swarm-worker-0").await?;
     let change = Instant::now();
     context.cluster.kill_containers(&worker).await?;
-    until("the worker to have been started again", REST_WITHIN, || async {
+    until("the worker to have been restarted", REST_WITHIN, || async {
         let status = pods.get("swarm-worker-0").await?.status.unwrap_or_default();
         let containers = status.container_statuses.unwrap_or_default();
         Ok(containers.iter().any(|it| it.restart_count == 1).then_some(()))
@@ -58,7 +58,7 @@ async fn version(context: &Context) -> Result<i64> {
     Ok(context.api::<SwarmLedger>().get("statefulset.swarm-worker").await?.spec.version)
 }
 
-/// Nothing was published since `version`, so nobody was told of other jobs even for a moment.
+/// Nothing was published since `version`, so no worker had other jobs even for a moment.
 async fn no_job_moved(context: &Context, version: i64) -> Result<()> {
     let now = self::version(context).await?;
     ensure!(now == version, "{} publications meanwhile", now - version);

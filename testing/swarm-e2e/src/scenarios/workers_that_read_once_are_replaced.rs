@@ -1,5 +1,6 @@
-//! Programs that are not ours and read their jobs only when they start: those whose jobs changed are
-//! replaced, those that lose jobs first, never more than may be missing, and never against a budget.
+//! Third-party programs that read their jobs only when they start: those whose jobs changed are
+//! replaced, those that lose jobs first, never more than may be missing, and never against a
+//! budget.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ use crate::until::until;
 /// Replacing a pod takes a few seconds, one pod at a time.
 const WITHIN: Duration = Duration::from_mins(1);
 
-/// Reads its jobs once, says what it read, and does nothing more.
+/// Reads its jobs once, logs them, and does nothing more.
 const READS_ONCE: &str = r#"    trap 'exit 0' TERM
     found=
     while read -r key value; do
@@ -38,7 +39,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     let mut jobs: BTreeSet<String> = (0..6).map(|n| format!("feed:{n}")).collect();
     edit(&context, &jobs, json!({"mode": "Evict"})).await?;
     let first = all_run(&context, &jobs, 3, "the first jobs").await?;
-    // Each pod was there before its jobs: it was replaced once, and no more than once.
+    // Each pod was created before its jobs were assigned: it was replaced exactly once.
     let evicted = replacements(&context).await?;
     ensure!(
         evicted.iter().all(|(_, times)| *times == 1),
@@ -50,7 +51,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     edit(&context, &jobs, json!({"mode": "Evict"})).await?;
     let second = all_run(&context, &jobs, 3, "one job less").await?;
     let kept: Vec<_> = first.iter().zip(&second).map(|(was, is)| was.0 == is.0).collect();
-    ensure!(kept == [false, true, true], "only worker 0 was concerned, kept: {kept:?}");
+    ensure!(kept == [false, true, true], "only worker 0 was affected, kept: {kept:?}");
 
     losers_go_first(&context, &jobs).await?;
     a_budget_is_never_overridden(&context, &mut jobs).await?;
@@ -76,7 +77,7 @@ async fn edit(context: &Context, jobs: &BTreeSet<String>, refresh: Value) -> Res
     Ok(())
 }
 
-/// What each worker says it read when it started, in the order of slots, with its pod's UID.
+/// The jobs that each worker read when it started, in the order of slots, with its pod's UID.
 type Said = Vec<(String, Vec<String>)>;
 
 async fn said(context: &Context) -> Result<Said> {
@@ -91,7 +92,7 @@ async fn said(context: &Context) -> Result<Said> {
     Ok(said)
 }
 
-/// All pods by name, with UID and whether they are on their way out.
+/// All pods by name, with UID and whether they are being deleted.
 async fn pods(context: &Context) -> Result<Vec<(String, String, bool)>> {
     let pods = context.api::<Pod>().list(&ListParams::default().labels("app=plain")).await?;
     let pod = |pod: &Pod| {
@@ -124,8 +125,8 @@ async fn all_run(
 async fn converged(context: &Context, reason: &str) -> Result<()> {
     context.kubectl(&["wait", "--for=condition=Ready", "swarm/plain", "--timeout=30s"]).await?;
     let path = "-o=jsonpath={.status.conditions[?(@.type=='Converged')].reason}";
-    let told = context.kubectl(&["get", "swarm", "plain", path]).await?;
-    ensure!(told == reason, "Converged says {told}, not {reason}");
+    let found = context.kubectl(&["get", "swarm", "plain", path]).await?;
+    ensure!(found == reason, "Converged says {found}, not {reason}");
     Ok(())
 }
 
@@ -171,7 +172,7 @@ async fn losers_go_first(context: &Context, jobs: &BTreeSet<String>) -> Result<(
     Ok(())
 }
 
-/// A budget that allows nothing: the pods stay, and the Swarm says why.
+/// A budget that allows nothing: the pods stay, and the Swarm reports why.
 async fn a_budget_is_never_overridden(
     context: &Context,
     jobs: &mut BTreeSet<String>,
@@ -187,10 +188,10 @@ async fn a_budget_is_never_overridden(
     let before = said(context).await?;
     jobs.insert("feed:late".to_owned());
     edit(context, jobs, json!({"mode": "Evict"})).await?;
-    let message = until("the Swarm to say that a budget blocks it", WITHIN, || async {
+    let message = until("the Swarm to report that a budget blocks it", WITHIN, || async {
         let path = "-o=jsonpath={.status.conditions[?(@.type=='RefreshBlocked')].message}";
-        let told = context.kubectl(&["get", "swarm", "plain", path]).await?;
-        Ok((!told.is_empty()).then_some(told))
+        let found = context.kubectl(&["get", "swarm", "plain", path]).await?;
+        Ok((!found.is_empty()).then_some(found))
     })
     .await?;
     ensure!(message.contains("disruption budget"), "{message}");
@@ -217,7 +218,7 @@ async fn nobody_runs_anything_after_the_swarm(context: &Context) -> Result<()> {
     all_run(context, &BTreeSet::new(), 4, "the Swarm deleted").await.map(drop)
 }
 
-/// How often each pod was made anew, by the Events of its StatefulSet.
+/// How often each pod was recreated, by the Events of its StatefulSet.
 async fn replacements(context: &Context) -> Result<BTreeMap<String, usize>> {
     let columns = "-o=jsonpath={range .items[*]}{.message}{' '}{.count}{'\\n'}{end}";
     let select = "--field-selector=reason=SuccessfulCreate";

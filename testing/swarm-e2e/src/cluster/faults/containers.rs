@@ -42,7 +42,7 @@ impl Frozen {
     }
 
     fn stop(&mut self, process: u32) -> Result<()> {
-        // The number may be somebody else's by the time it is thawed; the descriptor never is.
+        // The process id may be reused by the time it is thawed; the descriptor never is.
         let Ok(opened) = pidfd_open(pid(process)?, PidfdFlags::empty()) else { return Ok(()) };
         match pidfd_send_signal(&opened, Signal::STOP) {
             Ok(()) => drop(self.0.insert(process, opened)),
@@ -82,7 +82,8 @@ impl Cluster {
         first_processes(pod).await?.first().copied().context("no container")
     }
 
-    /// Stops every process of every container of `pod`: nothing in it can act, and nobody is notified.
+    /// Stops every process of every container of `pod`: nothing in it can act, and nobody is
+    /// notified.
     ///
     /// # Errors
     ///

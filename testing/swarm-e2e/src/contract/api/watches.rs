@@ -56,7 +56,7 @@ pub(super) async fn lists_come_in_pages_and_as_metadata(place: &Place<'_>) -> Re
         params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
     }
     ensure!(names == ["page-a", "page-b", "page-c"], "{names:?}");
-    ensure!(params.continue_token.is_none(), "the last page says that it is the last");
+    ensure!(params.continue_token.is_none(), "the last page has no continue token");
     let one = ListParams::default().fields("metadata.name=page-b");
     let found = maps.list_metadata(&one).await?;
     ensure!(found.items.len() == 1 && found.items[0].labels()["contract"] == "pages", "{found:?}");
@@ -80,8 +80,8 @@ pub(super) async fn a_watch_goes_on_where_it_ended(place: &Place<'_>) -> Result<
     maps.delete("watched", &DeleteParams::default()).await?;
     ensure!(next(&mut events).await? == "deleted watched", "what went");
     let mut again = pin!(maps.watch(&params, &version(&first)).await?);
-    let told = [next(&mut again).await?, next(&mut again).await?];
-    ensure!(told == ["modified watched 2", "deleted watched"], "resumed: {told:?}");
+    let seen = [next(&mut again).await?, next(&mut again).await?];
+    ensure!(seen == ["modified watched 2", "deleted watched"], "resumed: {seen:?}");
     Ok(())
 }
 
@@ -95,8 +95,8 @@ pub(super) async fn what_is_selected_no_more_is_gone(place: &Place<'_>) -> Resul
     for (label, expected) in [("other", "deleted chosen"), ("chosen", "added chosen 1")] {
         let patch = Patch::Merge(json!({"metadata": {"labels": {"contract": label}}}));
         maps.patch("chosen", &PatchParams::default(), &patch).await?;
-        let told = next(&mut events).await?;
-        ensure!(told == expected, "labelled `{label}`: {told}");
+        let seen = next(&mut events).await?;
+        ensure!(seen == expected, "labelled `{label}`: {seen}");
     }
     Ok(())
 }
@@ -124,7 +124,7 @@ pub(super) async fn a_forgotten_version_is_gone(place: &Place<'_>) -> Result<()>
     let maps = place.maps();
     let params = WatchParams::default().timeout(60);
     let mut events = pin!(maps.watch(&params, place.forgotten).await?);
-    let told = next(&mut events).await?;
-    ensure!(told == "error 410", "{told}");
+    let seen = next(&mut events).await?;
+    ensure!(seen == "error 410", "{seen}");
     Ok(())
 }

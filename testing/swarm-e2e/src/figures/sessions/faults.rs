@@ -1,4 +1,4 @@
-//! How long nobody runs jobs after a worker crashed, or its node fell silent; and how long a worker
+//! How long jobs stand still after a worker crashed, or its node fell silent; and how long a worker
 //! that comes up waits for its first job.
 
 use std::collections::BTreeSet;
@@ -85,7 +85,8 @@ async fn first_jobs(pool: &mut SessionPool) -> Result<Times> {
 async fn crashes(pool: &SessionPool) -> Result<Times> {
     let mut times = Vec::new();
     for _ in 0..ROUNDS {
-        // A container that has ended once would count as ended at once, so each round has a new pod.
+        // A container that has ended once would count as ended at once, so each round has a new
+        // pod.
         let pod = pool.pod(0).await?;
         let name = pod.name_any();
         let watches = Watches::start(&pool.context);

@@ -16,7 +16,7 @@ use crate::until::until;
 
 const ACKED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Who holds what, as a ledger would say.
+/// The holder of every job, as in a ledger.
 pub(super) struct Hand {
     pub(super) context: Context,
     revision: i64,
@@ -62,7 +62,7 @@ impl Hand {
         self.hold(job, session, GrantedJob::default()).await
     }
 
-    /// Grants a job that is done after `span`.
+    /// Grants a run-to-completion job that ends after `span`.
     pub(super) async fn grant_once(
         &mut self,
         job: &str,
@@ -82,12 +82,12 @@ impl Hand {
         self.publish(session).await
     }
 
-    /// Asks for a job, and returns when its holder has acknowledged that it let go.
+    /// Releases a job, and returns when its holder has acknowledged that.
     pub(super) async fn take_back(&mut self, job: &str) -> Result<()> {
         let (session, _) = self.held.remove(job).with_context(|| format!("nobody holds {job}"))?;
         self.publish(&session).await?;
         let wanted = u64::try_from(self.revision)?;
-        until(&format!("{job} to be let go"), ACKED_WITHIN, || async {
+        until(&format!("{job} to be released"), ACKED_WITHIN, || async {
             let acked = self.lease(&session).await?.lease.ack.revision;
             ensure!(wanted <= acked, "acknowledged is {acked}, awaited {wanted}");
             Ok(Some(()))
