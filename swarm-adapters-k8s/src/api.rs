@@ -79,6 +79,12 @@ pub const NAME_MAX: usize = 63;
         type_ = "string"
     ),
     printcolumn(
+        json_path = ".status.conditions[?(@.type=='Ready')].message",
+        name = "Message",
+        type_ = "string",
+        priority = 1
+    ),
+    printcolumn(
         json_path = ".status.revision",
         name = "Revision",
         type_ = "integer",

@@ -424,9 +424,13 @@ async fn in_time<T>(
 /// Tells a failure by what the caller can do.
 fn classify_error(what: String, error: kube::Error) -> StoreError {
     match &error {
-        // 404 for an object that was there: deleted meanwhile, which is a change like any other.
+        // 404 for an object that was there: deleted meanwhile, which is a change like any other. So is
+        // that another one has its name.
         kube::Error::Api(status)
-            if status.is_conflict() || status.is_already_exists() || status.is_not_found() =>
+            if status.is_conflict()
+                || status.is_already_exists()
+                || status.is_not_found()
+                || is_of_another_uid(status) =>
         {
             StoreError::Conflict { what }
         }
@@ -450,6 +454,13 @@ fn classify_error(what: String, error: kube::Error) -> StoreError {
     }
 }
 
+/// Whether a patch named an object by its UID, and another one has its name by now. In a patch the API
+/// server takes a UID for no precondition, but for a field that must not change.
+fn is_of_another_uid(status: &kube::core::Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    status.is_invalid() && causes.into_iter().any(|cause| cause.field == "metadata.uid")
+}
+
 fn seen(object: &SwarmLedger) -> Seen {
     Seen(object.metadata.resource_version.clone().unwrap_or_default())
 }
@@ -457,6 +468,21 @@ fn seen(object: &SwarmLedger) -> Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_patch_of_another_object_of_this_name_is_a_conflict_and_no_refusal() {
+        let answer = |field: &str| {
+            let status = json!({
+                "status": "Failure", "code": 422, "reason": "Invalid", "message": "why",
+                "details": {"causes": [{"reason": "FieldValueInvalid", "field": field}]},
+            });
+            let status = serde_json::from_value(status).unwrap();
+            classify_error("pod `w-0`".into(), kube::Error::Api(Box::new(status)))
+        };
+        assert!(matches!(answer("metadata.uid"), StoreError::Conflict { .. }));
+        assert!(matches!(answer("metadata.labels"), StoreError::Refused { .. }));
+    }
 
     #[test]
     fn a_ledger_of_another_form_is_told_from_an_api_server_that_is_away() {

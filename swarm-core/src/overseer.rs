@@ -320,7 +320,7 @@ impl Overseer {
         }
     }
 
-    /// The living sessions that are not believed at `now`, and why.
+    /// The sessions that are not believed at `now`, and why, until they have ended.
     #[must_use]
     pub fn suspicions(&self, now: Moment, unix_time_us: u64) -> BTreeMap<SessionId, Suspicion> {
         let Some(known) = self.known(unix_time_us) else { return BTreeMap::new() };

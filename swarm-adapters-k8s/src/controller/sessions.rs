@@ -77,10 +77,10 @@ impl Sessions {
         };
         for worker in pool.workers.values() {
             let pod = worker.pod.as_deref().unwrap_or_default();
-            let Some(session) = self.overseer.living(pod) else { continue };
-            summary.living += 1;
-            let suspicion = suspicions.get(session);
-            summary.suspects.extend(suspicion.map(|why| (worker.name.clone(), *why)));
+            summary.living += usize::from(self.overseer.living(pod).is_some());
+            let mut of_pod = suspicions.iter().filter(|(session, _)| session.pod_uid() == pod);
+            let suspicion = of_pod.next_back();
+            summary.suspects.extend(suspicion.map(|(_, why)| (worker.name.clone(), *why)));
         }
         if self.overseer.is_in_doubt(now) {
             summary.again_in = summary.again_in.into_iter().chain([LOOK_AGAIN]).min();

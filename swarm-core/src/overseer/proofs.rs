@@ -409,18 +409,20 @@ impl Proofs {
         self.sessions.get(session)?.watch.held_at()
     }
 
-    /// Why a living session is given nothing, if there is a reason.
+    /// Why a session is not believed, if there is a reason: one that lives, or that was revoked and has
+    /// not ended yet, perhaps for this very reason.
     pub(super) fn suspicion(
         &self,
         session: &SessionId,
         known: Known,
         terms: &LeaseTerms,
     ) -> Option<Suspicion> {
-        let tracked = self.sessions.get(session).filter(|tracked| tracked.watch.may_renew())?;
+        let tracked = self.sessions.get(session).filter(|tracked| !tracked.has_ended())?;
         match tracked.claim(known) {
             Claim::Refused(suspicion) => Some(suspicion),
             Claim::None | Claim::Plausible | Claim::Lost => {
-                let claimed = tracked.watch.longest.unwrap_or_default();
+                let longest = tracked.watch.longest.filter(|_| tracked.watch.may_renew());
+                let claimed = longest.unwrap_or_default();
                 (terms.duration < claimed).then_some(Suspicion::LongLease(claimed))
             }
         }

@@ -309,6 +309,8 @@ fn a_later_session_that_claims_another_incarnation_is_revoked_alone() {
         );
         let due = overseer.due(at(2), START, everything);
         assert_eq!(due, [Effect::Revoke(id(1), LeaseVersion(1))]);
+        overseer.learn(at(2), Fact::Revocation(id(1), LeaseVersion(1), Answer::Written));
+        assert_eq!(overseer.suspicions(at(2), START).len(), 1, "a person has time to read it");
     }
 }
 

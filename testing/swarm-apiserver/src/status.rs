@@ -70,6 +70,16 @@ impl Failure {
         Self::of_code(422, &format!("{kind} \"{name}\" is invalid: {why}"))
     }
 
+    /// A patch or an apply names another object than the one that has this name.
+    pub(crate) fn immutable_uid(kind: &Kind, name: &str, uid: &str) -> Self {
+        let message = format!("Invalid value: \"{uid}\": field is immutable");
+        let mut failure = Self::invalid(kind, name, &format!("metadata.uid: {message}"));
+        failure.causes = vec![
+            json!({"reason": "FieldValueInvalid", "message": message, "field": "metadata.uid"}),
+        ];
+        failure
+    }
+
     pub(crate) fn bad_request(why: &str) -> Self {
         Self::of_code(400, why)
     }

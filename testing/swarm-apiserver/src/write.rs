@@ -198,23 +198,21 @@ fn refuse_past(call: &Call, before: &Value, proposed: &Value) -> Result<(), Fail
         object["metadata"][field].as_str().unwrap_or_default().to_owned()
     };
     let (uid, found) = (text(proposed, "uid"), text(before, "uid"));
-    if !uid.is_empty() && uid != found {
-        if call.verb == Verb::Apply {
-            let why = format!("metadata.uid: Invalid value: \"{uid}\": field is immutable");
-            return Err(Failure::invalid(kind, name, &why));
-        }
+    let is_other = !uid.is_empty() && uid != found;
+    if is_other && call.verb == Verb::Update {
         return Err(Failure::conflict(kind, name, &other_uid(&uid, &found)));
     }
     let version = text(proposed, "resourceVersion");
     if version.is_empty() || version == "0" {
-        let is_strict = call.verb == Verb::Update && kind.is(Trait::Strict);
-        let why = "metadata.resourceVersion: Invalid value: 0: must be specified for an update";
-        return if is_strict { Err(Failure::invalid(kind, name, why)) } else { Ok(()) };
+        if call.verb == Verb::Update && kind.is(Trait::Strict) {
+            let why = "metadata.resourceVersion: Invalid value: 0: must be specified for an update";
+            return Err(Failure::invalid(kind, name, why));
+        }
+    } else if version != text(before, "resourceVersion") {
+        return Err(Failure::is_past(kind, name));
     }
-    if version == text(before, "resourceVersion") {
-        return Ok(());
-    }
-    Err(Failure::is_past(kind, name))
+    // Only what replaces an object has its UID for a precondition; what changes one is validated.
+    if is_other { Err(Failure::immutable_uid(kind, name, &uid)) } else { Ok(()) }
 }
 
 /// Takes from `proposed` what this endpoint writes.

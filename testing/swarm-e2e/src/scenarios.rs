@@ -14,6 +14,7 @@ mod refusals_are_reported;
 mod views_are_reconciled;
 
 mod a_ledger_grows_while_it_runs;
+mod a_lying_worker_harms_nobody_else;
 mod bad_input_is_refused;
 mod cold_start_waits;
 mod documented_commands_work;
@@ -110,6 +111,7 @@ pub fn all() -> Vec<Scenario> {
         scenario!(pools_move_over_to_sessions),
         // Session workers, as their operators see them.
         scenario!(a_worker_keeps_to_its_own_session),
+        scenario!(a_lying_worker_harms_nobody_else),
         scenario!(session_workers_live_by_their_leases).within(Duration::from_mins(5)),
         // Crashes.
         scenario!(operator_dies_at_any_write).within(Duration::from_mins(5)),

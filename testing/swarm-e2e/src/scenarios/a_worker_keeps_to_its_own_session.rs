@@ -4,16 +4,18 @@
 use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
-use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config, ResourceExt as _};
+use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 use swarm_adapters_k8s::api::{SwarmLedger, WorkerView};
 use swarm_adapters_k8s::session::SESSION_LABEL;
 use swarm_core::handover::SessionId;
 
-use super::session::{SOON, leases, pod, publish, revoke, session, workers};
+use super::session::{SOON, as_account, leases, pod, publish, revoke, session, workers};
 use crate::scenario::Context;
 use crate::until::until;
+
+/// The account of the sample's workers.
+const ACCOUNT: &str = "backup-worker";
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
@@ -24,28 +26,15 @@ pub(super) async fn run(context: Context) -> Result<()> {
     let (me, them) = (session(&context, &mine, &[]).await?, session(&context, &other, &[]).await?);
     context.laps.lap("two pods were ready with a Lease each, under the shipped role");
 
-    let bound = ["--bound-object-kind=Pod", "--bound-object-name=backup-worker-0"];
-    let worker =
-        Worker { api: Api::namespaced(as_account(&context, &bound).await?, &context.namespace) };
+    let bound = as_account(&context, ACCOUNT, Some("backup-worker-0")).await?;
+    let worker = Worker { api: Api::namespaced(bound.clone(), &context.namespace) };
     own_lease(&context, &worker, &me.session).await?;
     others_leases(&context, &worker, &them.session).await?;
     final_states(&context, &worker, &mine.uid().context("every pod has a UID")?).await?;
-    other_kinds(&context, &bound, &them.session).await?;
+    other_kinds(&context, bound, &them.session).await?;
     other_callers(&context, &me.session).await?;
     ensure!(leases(&context, &mine).await?.len() == 3, "one session, and the two of this scenario");
     Ok(())
-}
-
-/// A client with the workers' account: with the token of a pod, or with one that is bound to no
-/// pod.
-async fn as_account(context: &Context, bound: &[&str]) -> Result<Client> {
-    let token = [&["create", "token", "backup-worker"][..], bound].concat();
-    let token = context.kubectl(&token).await?;
-    let file = Kubeconfig::read_from(&context.cluster.kubeconfig)?;
-    let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
-    config.auth_info = AuthInfo { token: Some(token.trim().into()), ..AuthInfo::default() };
-    config.default_retry = false;
-    Ok(Client::try_from(config)?)
 }
 
 /// Writes Leases with a worker's token.
@@ -144,8 +133,7 @@ async fn final_states(context: &Context, worker: &Worker, uid: &str) -> Result<(
     Ok(())
 }
 
-async fn other_kinds(context: &Context, bound: &[&str], them: &SessionId) -> Result<()> {
-    let client = as_account(context, bound).await?;
+async fn other_kinds(context: &Context, client: Client, them: &SessionId) -> Result<()> {
     let view = swarm_core::session::WorkerView {
         session: them.clone(),
         incarnation: 0,
@@ -169,7 +157,7 @@ async fn other_kinds(context: &Context, bound: &[&str], them: &SessionId) -> Res
 /// Rights alone are not enough: a subject that is not the pod is refused, except subjects that
 /// may write ledgers.
 async fn other_callers(context: &Context, me: &SessionId) -> Result<()> {
-    let unbound = as_account(context, &[]).await?;
+    let unbound = as_account(context, ACCOUNT, None).await?;
     let unbound = Worker { api: Api::namespaced(unbound, &context.namespace) };
     let renewal = unbound.changes(&me.to_string(), |_| ()).await;
     refused("a token of no pod", renewal, "only the worker in its pod writes it")?;

@@ -6,8 +6,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::coordination::v1::Lease as Object;
 use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt as _;
 use kube::api::ListParams;
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config, ResourceExt as _};
 use swarm_adapters_k8s::client;
 use swarm_adapters_k8s::session::{SESSION_LABEL, SeenLease, seen};
 use swarm_core::handover::{Holder, LeaseVersion, SessionId};
@@ -27,6 +28,24 @@ pub(super) async fn keeps_its_contract(context: &Context) -> Result<()> {
     let (client, namespace) = (context.client.clone(), context.namespace.clone());
     let place = OnApiServer { client, clients, namespace };
     contract::sessions(&place, "6f1c2a34-0000-4000-8000-0123456789ab").await
+}
+
+/// A client with an account of workers: with the token of a pod, or with one that is of none.
+pub(super) async fn as_account(
+    context: &Context,
+    account: &str,
+    pod: Option<&str>,
+) -> Result<Client> {
+    let mut token = vec!["create".to_owned(), "token".to_owned(), account.to_owned()];
+    let bound = |pod| ["--bound-object-kind=Pod".to_owned(), format!("--bound-object-name={pod}")];
+    token.extend(pod.into_iter().flat_map(bound));
+    let token: Vec<_> = token.iter().map(String::as_str).collect();
+    let token = context.kubectl(&token).await?;
+    let file = Kubeconfig::read_from(&context.cluster.kubeconfig)?;
+    let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+    config.auth_info = AuthInfo { token: Some(token.trim().into()), ..AuthInfo::default() };
+    config.default_retry = false;
+    Ok(Client::try_from(config)?)
 }
 
 /// Revokes the Lease of a session.
