@@ -32,16 +32,16 @@ const READS_MAX: usize = 5;
 /// How long one request may take before its outcome counts as unknown.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the API server says about fields that its definitions do not have.
+/// The API server's words about fields that its CRDs do not have.
 const STRICT: &str = "strict decoding error";
 
 /// What the API server says when an admission webhook refuses, with a code of the webhook's choice.
 const DENIED_BY_WEBHOOK: &str = "denied the request";
 
-/// Tells whether the object with this UID still exists.
+/// Returns whether the object with this UID still exists.
 pub type IsAlive = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
-/// Tells whether the object with this name may still be as it was seen.
+/// Returns whether the object with this name may still be as it was seen.
 pub type IsCurrent = Box<dyn Fn(&str, &Seen) -> bool + Send + Sync>;
 
 /// Keeps the ledger of one pool in the API server.
@@ -66,7 +66,7 @@ pub struct KubeLedgerStore {
 }
 
 impl KubeLedgerStore {
-    /// The store for `pool`, claimed for `swarm`; `is_alive` tells which Swarms still exist, and
+    /// The store for `pool`, claimed for `swarm`; `is_alive` returns which Swarms still exist, and
     /// `is_current` whether the ledger that was seen last need not be read again. It may be wrong:
     /// then the next save conflicts, or the ledger is read in vain.
     #[must_use]
@@ -121,7 +121,7 @@ impl KubeLedgerStore {
 
     /// Replaces the object if it is still the one that was `seen`, or makes it.
     ///
-    /// A field that the definitions in the cluster do not have is refused: by itself the API server
+    /// A field that the CRDs in the cluster do not have is refused: by itself the API server
     /// would drop it in silence, and with it what it says.
     async fn write(
         &self,
@@ -133,8 +133,8 @@ impl KubeLedgerStore {
         object.metadata.resource_version = seen.map(|seen| seen.0.clone());
         object.metadata.annotations =
             parts_left.then(|| [(PARTS_LEFT.to_owned(), "true".to_owned())].into());
-        // No owner: a deletion in the foreground would remove the ledger before anybody was released.
-        // It is removed after the release.
+        // No owner: a deletion in the foreground would remove the ledger before anybody was
+        // released. It is removed after the release.
         let body = serde_json::to_vec(&object)
             .map_err(|error| StoreError::Unavailable { what: self.what(), source: error.into() })?;
         check_size(body.len(), || {
@@ -156,7 +156,8 @@ impl KubeLedgerStore {
         self.write(spec, before.map(|head| &head.seen), parts_left).await
     }
 
-    /// Saves a ledger in so many parts over the one `before`; what new parts say comes into `texts`.
+    /// Saves a ledger in so many parts over the one `before`; what new parts say comes into
+    /// `texts`.
     async fn save_in_parts(
         &self,
         ledger: &Ledger,
@@ -197,7 +198,7 @@ impl KubeLedgerStore {
         Head::of(&object.spec, &object).map(Some)
     }
 
-    /// Removes the parts that an interrupted save has left. Tells whether some may still be there.
+    /// Removes the parts that an interrupted save has left. Returns whether some may still exist.
     async fn tidy(&self, head: &Head) -> bool {
         // One that was never near the size of one that is divided has none, and is not asked about.
         if !head.is_untidy && head.parts.is_empty() && head.bytes() <= WHOLE_AGAIN_BYTES_MAX {
@@ -286,7 +287,7 @@ impl LedgerStore for KubeLedgerStore {
         let is_tidy = self.parts.delete(&garbage - &named).await;
         written.is_untidy = !is_tidy || before.as_ref().is_some_and(|before| before.is_untidy);
         texts.retain(|name, _| named.contains(name));
-        // That it was written counts, whatever it tells of the store.
+        // The write counts, whatever it shows about the store.
         memory.is_rolled_back(&written, &self.rollbacks);
         let seen = written.seen.clone();
         memory.head = Some(written);
@@ -337,13 +338,13 @@ async fn remove(
     }
 }
 
-/// Creates an object, strictly by the definitions of the cluster.
+/// Creates an object, strictly by the CRDs of the cluster.
 async fn create<K: DeserializeOwned>(client: &Client, url: &str, body: Vec<u8>) -> kube::Result<K> {
     let request = Request::new(url).create(&PostParams::default(), body);
     client.request(strict(request.map_err(kube::Error::BuildRequest)?)?).await
 }
 
-/// Replaces an object, strictly by the definitions of the cluster.
+/// Replaces an object, strictly by the CRDs of the cluster.
 async fn replace<K: DeserializeOwned>(
     client: &Client,
     url: &str,
@@ -397,14 +398,14 @@ fn unreadable(pool: &str, error: StoreError) -> StoreError {
         "the ledger of pool `{pool}` cannot be read: {detail}; apply deploy/crds of this operator's \
          version, run the operator that wrote it, or restore it"
     );
-    // What we always write can only be missing if definitions without it have dropped it.
+    // A field that we always write can only be missing if CRDs without it have dropped it.
     if detail.to_string().starts_with("missing field") {
         return StoreError::Refused { code: "SchemaTooOld", reason };
     }
     StoreError::Refused { code: "LedgerUnreadable", reason }
 }
 
-/// Awaits one request, for a bounded time, and tells a failure by what the caller can do.
+/// Awaits one request, for a bounded time, and classifies a failure by what the caller can do.
 pub(crate) async fn bounded<T>(
     what: String,
     request: impl Future<Output = kube::Result<T>>,
@@ -421,7 +422,7 @@ async fn in_time<T>(
     answer.map_err(|elapsed| StoreError::Unavailable { what, source: elapsed.into() })
 }
 
-/// Tells a failure by what the caller can do.
+/// Classifies a failure by what the caller can do.
 fn classify_error(what: String, error: kube::Error) -> StoreError {
     match &error {
         // 404 for an object that was there: deleted meanwhile, which is a change like any other. So is

@@ -24,9 +24,9 @@ pub struct Metrics {
     pub view_writes: Counter,
     /// Leases of silent sessions revoked.
     pub revocations: Counter,
-    /// Sessions that live.
+    /// Live sessions.
     pub sessions: Gauge,
-    /// Jobs whose holders were asked to let go and have not done so yet.
+    /// Jobs whose release is not acknowledged yet.
     pub releases_under_way: Gauge,
     /// Requests that the API server refused for good, by what they were for.
     pub refusals: Family<RefusalLabels, Counter>,

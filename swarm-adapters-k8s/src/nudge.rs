@@ -4,7 +4,7 @@
 //! acknowledged, the version that concerns the pod is written into an annotation of it. The
 //! kubelet may hear of the pod before it hears of the ConfigMap and then mounts the old one; and
 //! the same annotation twice changes nothing. Hence the annotation counts attempts, and a few are
-//! made on a short schedule. A nudge is due while the annotation does not tell the slot's version,
+//! made on a short schedule. A nudge is due while the annotation does not have the slot's version,
 //! which survives any crash of the operator.
 
 use std::time::Duration;
@@ -50,8 +50,8 @@ pub fn nudge(annotation: Option<&str>, version: u64, since: Duration) -> Nudge {
     }
 }
 
-/// The annotation that nudges a pod once more for `version`, which it may have been nudged for often
-/// enough: the view was repaired since. It begins another round of attempts.
+/// The annotation that nudges a pod once more for `version`, which it may have been nudged for
+/// often enough: the view was repaired since. It begins another round of attempts.
 #[must_use]
 pub fn again(annotation: Option<&str>, version: u64) -> String {
     let made = annotation.and_then(parse).filter(|(of, _)| *of == version);
@@ -59,7 +59,7 @@ pub fn again(annotation: Option<&str>, version: u64) -> String {
     format!("{version}.{}", rounds.saturating_mul(ROUND).saturating_add(1))
 }
 
-/// The version that an annotation tells; `None` if it makes no sense.
+/// The version in an annotation; `None` if it is invalid.
 #[must_use]
 pub fn version_of(annotation: &str) -> Option<u64> {
     parse(annotation).map(|(version, _)| version)

@@ -1,11 +1,12 @@
-//! How plain workers are brought to what was published for them: who is nudged, who is replaced, and
-//! who waits for others. Decided here, as data; the controller carries it out.
+//! How plain workers are brought to what was published for them: who is nudged, who is replaced,
+//! and who waits for others. Decided here, as data; the controller carries it out.
 //!
-//! A worker is known to have a publication if it says so at its `versionEndpoint`, or if its pod was
-//! created after that publication. Where neither can be known, nudges are all there is. Workers that
-//! gave jobs to others come first: the others wait until each of them is known to have let go, or for
-//! [`PLAIN_HANDOVER`] after it was told, so that a job is hardly ever run twice. Nothing that is
-//! remembered is needed for that: the ledger tells who gave, and the annotations who was told.
+//! A worker is known to have a publication if it says so at its `versionEndpoint`, or if its pod
+//! was created after that publication. Where neither can be known, nudges are all there is. Workers
+//! that gave jobs to others come first: the others wait until each of them is known to have stopped
+//! those jobs, or for [`PLAIN_HANDOVER`] after it was nudged, so that a job is hardly ever run
+//! twice. That needs no memory: the ledger records which workers gave jobs, and annotations which
+//! were nudged.
 
 use std::time::Duration;
 
@@ -14,8 +15,8 @@ use swarm_core::{PLAIN_HANDOVER, Slot};
 use crate::api::{RefreshMode, Swarm};
 use crate::nudge::{Nudge, again, nudge, version_of};
 
-/// Says with which publication a pod started: the newest one when it was created. Only where pods are
-/// replaced.
+/// Says with which publication a pod started: the newest one when it was created. Only where pods
+/// are replaced.
 pub const STARTED_ANNOTATION: &str = "swarm.k8slab.info/started-with";
 
 /// How long a worker that gains jobs waits at most for the replacement of one that gave some.
@@ -77,9 +78,10 @@ pub struct Worker {
     pub has: u64,
     /// The nudge it carries, and how long ago that was made.
     pub nudge: Option<(String, Duration)>,
-    /// Whether the view was repaired since that was made: somebody else may have been read meanwhile.
+    /// Whether the view was repaired since that was made: somebody else may have been read
+    /// meanwhile.
     pub is_repaired: bool,
-    /// How long ago it was first told what it gave; `None` if not by this process.
+    /// How long ago it was first nudged for the jobs that it gave; `None` if not by this process.
     pub let_go_for: Option<Duration>,
     /// Whether it is ready.
     pub is_ready: bool,
@@ -112,7 +114,7 @@ pub struct Refresh {
     pub nudge: Vec<(Slot, String)>,
     /// The workers to replace, in this order.
     pub replace: Vec<Slot>,
-    /// The workers that are not known to have their newest jobs, or were not told of them yet.
+    /// The workers that are not known to have their newest jobs, or were not nudged for them yet.
     pub stale: Vec<Slot>,
     /// Whether replacements wait because too many workers are unavailable.
     pub is_full: bool,

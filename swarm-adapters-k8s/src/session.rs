@@ -27,21 +27,21 @@ pub use store::KubeSession;
 
 /// Marks the Leases of sessions, so that only those are watched.
 pub const SESSION_LABEL: &str = "swarm.k8slab.info/session";
-/// What a session tells with its Lease, as JSON: [`Told`].
+/// The acknowledgement of a session in its Lease, as JSON: [`Told`].
 pub const ACK_ANNOTATION: &str = "swarm.k8slab.info/ack";
 /// Names the session before this one in the same place, of which certainly nothing is left.
 pub const PREDECESSOR_ANNOTATION: &str = "swarm.k8slab.info/predecessor";
 /// The most bytes of an acknowledgement that are read. The API server takes 256 KiB of annotations.
 pub const ACK_BYTES_MAX: usize = 160 << 10;
-/// The most finished jobs in one acknowledgement. A session that has more names the others once these
-/// were taken away.
+/// The most finished jobs in one acknowledgement. A session that has more names the others once
+/// these were released.
 pub const FINISHED_MAX: usize = 1_000;
 /// How many bytes a session writes of finished jobs at most, which leaves room for all the rest.
 const FINISHED_BYTES_MAX: usize = 128 << 10;
 /// Who holds a Lease that an operator took away.
 const REVOKED: &str = "revoked";
 
-/// What a session tells with every write of its Lease.
+/// The acknowledgement in every write of a Lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Told {
@@ -49,13 +49,13 @@ pub struct Told {
     pub write: u64,
     /// For how long it may act after it sent a renewal, in milliseconds.
     pub duration_ms: u64,
-    /// The life of the ledger that `revision` counts in.
+    /// The incarnation of the ledger that `revision` counts in.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub incarnation: u64,
     /// The revision it acknowledges.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub revision: u64,
-    /// Finite jobs that are finished, with the token they ran under.
+    /// Run-to-completion jobs that finished, with the token they ran under.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub finished: BTreeMap<String, u64>,
     /// Whether it waits for its jobs to be moved.
@@ -141,7 +141,7 @@ fn reported(finished: &BTreeMap<JobName, Token>) -> BTreeMap<String, u64> {
     first.map(|(job, token)| (job.to_string(), token.0)).collect()
 }
 
-/// The patch by which an operator takes away the Lease that it saw at `version`, and no later one.
+/// The patch by which an operator revokes the Lease that it saw at `version`, and no later one.
 #[must_use]
 pub fn revocation(version: LeaseVersion) -> serde_json::Value {
     serde_json::json!({

@@ -24,12 +24,12 @@ use crate::version;
 pub const VIEW_LABEL: &str = "swarm.k8slab.info/view";
 /// Names the Swarm whose view a ConfigMap holds: the claim on it.
 pub const OWNER_ANNOTATION: &str = "swarm.k8slab.info/owner";
-/// Tells which publication a ConfigMap holds.
+/// Returns the publication that a ConfigMap holds.
 pub const VERSION_ANNOTATION: &str = "swarm.k8slab.info/version";
 /// The most bytes a view may have: a ConfigMap holds 1 MiB in all.
 const VIEW_BYTES_MAX: usize = 900_000;
 
-/// Tells whether a Swarm with this name exists in the namespace.
+/// Returns whether a Swarm with this name exists in the namespace.
 pub type Exists = Box<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// A view that is there.
@@ -60,8 +60,8 @@ pub struct ConfigMapViewStore {
 }
 
 impl ConfigMapViewStore {
-    /// The view store of `swarm`. `cache` follows the ConfigMaps with [`VIEW_LABEL`], made [`strip`];
-    /// `exists` tells which Swarms there are in the namespace.
+    /// The view store of `swarm`. `cache` follows the ConfigMaps with [`VIEW_LABEL`], made
+    /// [`strip`]; `exists` returns which Swarms exist in the namespace.
     #[must_use]
     pub fn new(client: Client, swarm: &Swarm, cache: Store<ConfigMap>, exists: Exists) -> Self {
         let namespace = swarm.namespace().unwrap_or_default();
@@ -78,8 +78,8 @@ impl ConfigMapViewStore {
         }
     }
 
-    /// When a publication was last written again, since somebody had changed or deleted it: workers may
-    /// have read what was there meanwhile.
+    /// When a publication was last written again, since somebody had changed or deleted it: workers
+    /// may have read what was there meanwhile.
     #[must_use]
     pub fn repaired_at(&self) -> Option<Instant> {
         *self.repaired.lock().unwrap_or_else(PoisonError::into_inner)
@@ -155,8 +155,8 @@ impl ConfigMapViewStore {
     }
 
     /// Whether a view without workers is there, of whichever version. In a pool of sessions only it
-    /// stays as it is: its version is that of the publication by which the last plain worker went, so
-    /// that worker stops, and moves of sessions write nothing.
+    /// stays as it is: its version is that of the publication by which the last plain worker went,
+    /// so that worker stops, and moves of sessions write nothing.
     fn is_emptied(&self, existing: &ConfigMap) -> bool {
         let Some(version) = existing.annotations().get(VERSION_ANNOTATION) else { return false };
         let parsed = version.parse().ok();

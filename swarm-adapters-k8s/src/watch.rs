@@ -24,7 +24,7 @@ const PAUSE_MIN: Duration = Duration::from_millis(800);
 /// The longest pause. kube's half a minute would leave the operator blind for as long as that once
 /// the API server is back, while workers wait for it.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// After so long without a failure the pauses begin anew, as kube has it.
+/// After so long without a failure the delays start from the shortest again, as in kube.
 const FORGOTTEN_AFTER: Duration = Duration::from_mins(2);
 
 /// The pauses between attempts: random within bounds that double, so that watches do not come back

@@ -27,7 +27,7 @@ pub trait LedgerStore: Send + Sync {
     /// The ledger and its state, or `None` if none was ever saved.
     ///
     /// What it returns may be the last ledger this store object read or saved: a stale one makes
-    /// the next `save` fail with [`StoreError::Conflict`], after which it must be read anew.
+    /// the next `save` fail with [`StoreError::Conflict`], after which it must be read again.
     ///
     /// # Errors
     ///
@@ -50,7 +50,7 @@ pub trait LedgerStore: Send + Sync {
 #[async_trait]
 pub trait ViewStore: Send + Sync {
     /// Whether what follows from `ledger` could be published. It is asked before the ledger is
-    /// saved: a ledger that workers can never be told must not replace one that they were told.
+    /// saved: a ledger that can never be published must not replace one that was.
     ///
     /// # Errors
     ///
@@ -83,14 +83,14 @@ pub trait ViewStore: Send + Sync {
 /// abandoned may have happened, or may still.
 #[async_trait]
 pub trait SessionStore: Send + Sync {
-    /// Replaces the lease by what the session tells, or creates it. At most one write from each
-    /// version succeeds, and a lease that is gone is never made again.
+    /// Replaces the lease by what the session writes, or creates it. At most one write from each
+    /// version succeeds, and a deleted lease is never recreated.
     ///
     /// # Errors
     ///
     /// [`StoreError::Conflict`] if the lease is not the one expected: read it.
     /// [`StoreError::Unavailable`] if there was no answer: it may or may not be written.
-    /// [`StoreError::Refused`] if somebody has to put right what the session may do.
+    /// [`StoreError::Refused`] if somebody has to correct the rights of the session.
     async fn write(&self, write: &LeaseWrite) -> Result<LeaseVersion, StoreError>;
 
     /// The lease as it stands in the store itself, not in a copy; `None` if there is none.
@@ -101,7 +101,7 @@ pub trait SessionStore: Send + Sync {
     async fn read(&self) -> Result<Option<Lease>, StoreError>;
 
     /// How far the ledger is, as the store itself says, not a copy; `None` if it does not say.
-    /// What it says may be behind the ledger, but never behind a view that was told before, unless
+    /// What it says may be behind the ledger, but never behind a view that arrived before, unless
     /// the store was rolled back.
     ///
     /// # Errors
@@ -119,7 +119,7 @@ pub trait SessionViews: Send {
     async fn changed(&mut self) -> ViewUpdate;
 
     /// Says that the store could not be reached for a while and can be again: what this follows it
-    /// by may be broken without a sign, and is made anew.
+    /// by may be broken without a sign, and is restarted.
     fn reconnect(&mut self) {}
 }
 

@@ -1,8 +1,8 @@
 //! The plain worker's side as data: a view comes in, jobs to stop and to start come out.
 //!
-//! Publications only count up. A view with a lower version than the one that was acted on is not the
-//! operator's newest: somebody wrote an older text, such as a placeholder kept in a repository, or the
-//! ledger was rolled back. Nothing is stopped for it at once: the operator writes its view
+//! Publications only count up. A view with a lower version than the one that was acted on is not
+//! the operator's newest: somebody wrote an older text, such as a placeholder kept in a repository,
+//! or the ledger was rolled back. Nothing is stopped for it at once: the operator writes its view
 //! again, and only a lower version that stays for [`OLDER_VIEW_GRACE`] is acted on.
 
 use std::collections::BTreeSet;
@@ -41,7 +41,7 @@ pub enum WorkerEffect {
     ReportOlder {
         /// The version of the view.
         version: u64,
-        /// The version of the view that the worker goes on with.
+        /// The version of the view that the worker keeps acting on.
         publication: u64,
     },
 }
@@ -50,9 +50,9 @@ impl Worker {
     /// The worker called `name` after it has seen `view` at `now`, and the way there: stops before
     /// starts.
     ///
-    /// A view without an entry for the worker leaves it without jobs, unless it is older than the one
-    /// that was acted on: then the jobs stay until it has been so for [`OLDER_VIEW_GRACE`]. A worker
-    /// without jobs has nothing to keep and acts at once. O(jobs · log jobs).
+    /// A view without an entry for the worker leaves it without jobs, unless it is older than the
+    /// one that was acted on: then the jobs stay until it has been so for [`OLDER_VIEW_GRACE`]. A
+    /// worker without jobs has nothing to keep and acts at once. O(jobs · log jobs).
     ///
     /// ```
     /// use swarm_core::handover::Moment;

@@ -13,7 +13,7 @@ use crate::api::{Claimant, Holdings, PartName, SwarmLedger, SwarmLedgerSpec};
 use crate::rollback::{Epoch, Rollbacks};
 use crate::version;
 
-/// Tells on a ledger that became one piece that parts of it may be left.
+/// Marks a ledger that became one piece, of which parts may be left.
 pub(super) const PARTS_LEFT: &str = "swarm.k8slab.info/parts-left";
 
 /// What this process read or wrote last, as text: a quarter of what it takes in use, and of a

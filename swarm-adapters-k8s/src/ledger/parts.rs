@@ -1,8 +1,8 @@
 //! The parts of one ledger as `SwarmLedgerPart` objects: written once, read by name, removed.
 //!
 //! A part is told by its name: the revision it was written for, and the digest of what it says. A
-//! writer that replaces revision *r* gives its new parts a higher one, and every other part it names
-//! was named by the ledger it replaces. So a part of revision *r* or lower that the ledger of
+//! writer that replaces revision *r* gives its new parts a higher one, and every other part it
+//! names was named by the ledger it replaces. So a part of revision *r* or lower that the ledger of
 //! revision *r* does not name is garbage, whoever looks and however late.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -107,8 +107,8 @@ impl Parts {
         Ok(object)
     }
 
-    /// Whether the part that is there already is the one that was to be written. One that belongs to
-    /// a ledger that is gone would go too, and is removed.
+    /// Whether the part that is there already is the one that was to be written. One that belongs
+    /// to a ledger that is gone would go too, and is removed.
     async fn is_there(&self, head: &str, name: PartName) -> Result<bool, StoreError> {
         let Some(found) = self.get(name).await? else { return Ok(false) };
         if owned_by(&found, head) {
@@ -153,8 +153,8 @@ impl Parts {
         Ok(None)
     }
 
-    /// Removes parts, some at a time. One that stays is garbage, and harmless: tells whether all are
-    /// gone.
+    /// Removes parts, some at a time. One that stays is garbage, and harmless: returns whether all
+    /// are gone.
     pub(super) async fn delete(&self, parts: BTreeSet<PartName>) -> bool {
         let params = DeleteParams::default();
         let deleted: Vec<_> =
@@ -179,7 +179,7 @@ impl Parts {
         }
     }
 
-    /// The parts that are of no use to the ledger of this UID and revision, which names `named`, nor
+    /// The parts that are not used by the ledger of this UID and revision, which names `named`, nor
     /// to any that follows it.
     pub(super) async fn garbage(
         &self,

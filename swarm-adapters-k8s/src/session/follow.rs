@@ -1,8 +1,8 @@
 //! How a worker follows the one object that says what its session is to run.
 //!
-//! The watch asks for one name only, which is all that a worker may need, and goes on by itself
-//! over API servers that restart or have forgotten what it last saw. An object that makes no sense
-//! is told as a sentence and does not end the watch.
+//! The watch asks for one name only, which is all that a worker needs. It continues by itself after
+//! a restart of the API server, and when its version is too old. An invalid object is reported in a
+//! sentence and does not end the watch.
 
 use async_trait::async_trait;
 use futures::StreamExt as _;

@@ -1,7 +1,7 @@
 //! The Lease of one session, as its worker writes and reads it.
 //!
 //! It is made by a POST and renewed by a PUT that names the version and the UID it replaces: one
-//! that is gone is never made again, which a PUT of a Lease would do otherwise. Every request is
+//! that is gone is never recreated, which a PUT of a Lease would do otherwise. Every request is
 //! sent once.
 
 use std::sync::{Mutex, PoisonError};
@@ -32,8 +32,8 @@ pub struct KubeSession {
 }
 
 impl KubeSession {
-    /// A session in `namespace` that lives by `terms`. What it knows of the `former` one in its place
-    /// is written every time.
+    /// A session in `namespace` with these lease `terms`. What it knows of the `former` one in its
+    /// place is written every time.
     #[must_use]
     pub fn new(
         clients: &Clients,
@@ -70,7 +70,7 @@ impl SessionStore for KubeSession {
         let params = PostParams::default();
         let answer = if write.expected.is_some() {
             // Whoever expects a version has seen the object. Without its UID nothing would keep
-            // this from making it anew.
+            // this from recreating it.
             let Some(uid) = self.uid() else {
                 return Err(StoreError::Conflict { what: self.what() });
             };
@@ -94,7 +94,7 @@ impl SessionStore for KubeSession {
         Ok(Some(seen.lease))
     }
 
-    /// A worker may not read ledgers; its own view, read afresh, tells as much.
+    /// A worker may not read ledgers; its own view, read from the store, has the same position.
     async fn position(&self) -> Result<Option<Position>, StoreError> {
         let what = || format!("WorkerView `{}`", self.session);
         let found = self.views.get_opt(&self.session.to_string()).await;

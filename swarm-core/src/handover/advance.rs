@@ -1,7 +1,7 @@
 //! One turn of a handover: from where every job should be, and what is proved, to one write.
 //!
-//! A move takes two writes: the first asks holders to let go, the second turns every job whose
-//! holder has let go straight into the next grant.
+//! A move takes two writes: the first releases jobs, the second turns every release that is proved
+//! straight into the next grant.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -59,7 +59,7 @@ pub enum Place {
 /// What is known of one session, however old the knowledge: every part is a stable fact.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Evidence {
-    /// The highest revision it acknowledged in this life of the ledger.
+    /// The highest revision it acknowledged in this incarnation of the ledger.
     pub acked: u64,
     /// The jobs it says it finished, with the token they ran under.
     pub finished: BTreeMap<JobName, Token>,
@@ -74,7 +74,7 @@ pub struct Evidence {
 /// What a turn has to go by.
 #[derive(Clone, Copy, Debug)]
 pub struct StepInputs<'a> {
-    /// Where every job should be. A job that stands in the ledger and not here is let go.
+    /// Where every job should be. A job that is in the ledger and not here is released.
     pub goal: &'a BTreeMap<JobName, Place>,
     /// What is known of sessions. Nothing is known of one that does not stand here.
     pub evidence: &'a BTreeMap<SessionId, Evidence>,
@@ -88,8 +88,8 @@ pub struct StepInputs<'a> {
 /// The next write that brings `cells` closer to the goal, or `None` if there is nothing to write
 /// now: the goal is reached, or somebody has to answer first.
 ///
-/// Repeating it with the same arguments gives the same write. O(jobs · log sessions), and O(log jobs)
-/// for each job that changes.
+/// Repeating it with the same arguments gives the same write. O(jobs · log sessions), and O(log
+/// jobs) for each job that changes.
 #[must_use]
 pub fn advance(cells: &Cells, sight: &StepInputs<'_>, terms: &HandoverTerms) -> Option<Save> {
     let mut change = Change::of(cells);

@@ -7,7 +7,7 @@ use super::{Cell, Cells, Moment};
 use crate::JobName;
 
 /// Since when an observer has seen the cells that wait for something. Not stored: an observer that
-/// restarts counts anew, and waits longer, never shorter.
+/// restarts counts from zero, and waits longer, never shorter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ages(BTreeMap<JobName, (Cell, Moment)>);
 

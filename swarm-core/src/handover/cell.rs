@@ -8,7 +8,7 @@ use crate::{Slot, Token};
 /// The state of one job. `token` is the one of its last grant.
 ///
 /// Spans are counted by whoever watches, from when it first saw the cell as it is. A restarted
-/// operator counts anew: it waits longer, never shorter, and no wall clock is needed.
+/// operator counts from zero: it waits longer, never shorter, and no wall clock is needed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Cell {
     /// Nobody holds it.
@@ -23,7 +23,7 @@ pub enum Cell {
         /// The grant's token.
         token: Token,
     },
-    /// A session holds it and is asked to let go.
+    /// A session holds it and is asked to release it.
     Releasing {
         /// Who.
         session: SessionId,
@@ -49,7 +49,7 @@ pub enum Cell {
         /// The last grant's token.
         token: Token,
     },
-    /// A finite job that is finished.
+    /// A run-to-completion job that is done.
     Done {
         /// The token it finished under.
         token: Token,
@@ -73,8 +73,8 @@ pub enum CellEvent {
     },
     /// The job is given to every session.
     GrantToAll,
-    /// The holder is asked to let go. A job that all run is free at once: nobody is excluded. One
-    /// that has waited for its slot as long as it should is free, too.
+    /// The holder is asked to release it. A job that all run is free at once: nobody is excluded.
+    /// One that has waited for its slot as long as it should is free, too.
     Release,
     /// An ownership ends, by proof.
     End {
@@ -87,7 +87,7 @@ pub enum CellEvent {
     },
     /// A job that is done is no run-to-completion job any more: it is free.
     Reopen,
-    /// The holder says that a finite job is finished.
+    /// The holder reports that a run-to-completion job is finished.
     Finish {
         /// Who says so.
         session: SessionId,
@@ -106,7 +106,7 @@ pub enum Proof {
     },
     /// The session closed its lease, after all its jobs had ended.
     Closed,
-    /// The session's lease was revoked by compare-and-set, and waited out.
+    /// The session's lease was revoked by compare-and-set, and the grace has elapsed.
     Fenced,
     /// The session's process is known to have ended.
     ProcessEnded,

@@ -10,7 +10,7 @@ use crate::{JobName, Token};
 /// Who holds which job, by session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Cells {
-    /// The life of the ledger: higher after a store was rolled back and the ledger rebuilt.
+    /// The incarnation of the ledger: higher after a store was rolled back and the ledger reset.
     pub incarnation: u64,
     /// Counts changes.
     pub revision: u64,
@@ -26,7 +26,7 @@ pub struct Cells {
 pub struct Record {
     /// Its state.
     pub cell: Cell,
-    /// How many crashes of workers it is blamed for since it was last let go of in order.
+    /// How many crashes of workers it is blamed for since it was last released in order.
     pub strikes: u32,
 }
 
@@ -37,7 +37,7 @@ pub struct Record {
 pub struct SessionView {
     /// For whom it is.
     pub session: SessionId,
-    /// The life of the ledger.
+    /// The incarnation of the ledger.
     pub incarnation: u64,
     /// The ledger's revision.
     pub revision: u64,
@@ -47,7 +47,7 @@ pub struct SessionView {
 
 impl Cells {
     /// An empty ledger, created `unix_time_us` microseconds after the Unix epoch. Its tokens begin
-    /// there, so that a ledger made anew after a loss grants higher ones.
+    /// there, so that a ledger recreated after a loss grants higher ones.
     #[must_use]
     pub fn new(unix_time_us: u64) -> Self {
         let first_token = Token(unix_time_us);

@@ -7,13 +7,13 @@ use crate::JobName;
 /// What is wrong with a write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StepViolation {
-    /// The revision does not rise by one, or the ledger's life or first token falls.
+    /// The revision does not rise by one, or the ledger's incarnation or first token falls.
     #[error("the ledger does not go forward by one revision")]
     NotForward,
     /// A job's token falls, or it changes hands under the same one.
     #[error("the token of job {0} does not rise with its grant")]
     Token(JobName),
-    /// A job left its holder although nothing proves that the holder let go.
+    /// A job left its holder although nothing proves that the holder released it.
     #[error("job {0} left its holder without proof")]
     NoProof(JobName),
     /// A wanted job vanished, or one that vanished could come back under a token of its past.

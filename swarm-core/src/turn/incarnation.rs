@@ -1,9 +1,9 @@
-//! When the ledger is not what sessions know of it: its store was rolled back, or it was lost.
+//! Resets a ledger that was lost, or whose store was rolled back.
 //!
-//! Who holds what is unknown then, and tokens that were granted may be missing. So the ledger begins
-//! another life, in which nobody holds anything: its tokens begin at the present, and every job
-//! waits until whoever may still run it has stopped. Sessions that learn of the new life stop
-//! everything and close; those that cannot renew their leases any more stop by themselves.
+//! The holders of jobs are unknown then, and tokens that were granted may be missing. So the ledger
+//! starts another incarnation, in which nobody holds anything: its tokens begin at the present, and
+//! every job waits until all sessions that may still run it have stopped. Sessions that see the new
+//! incarnation stop everything and close; those that cannot renew their leases stop by themselves.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use crate::handover::{Cell, Policy, Record};
 use crate::{Jobs, Ledger, Position, Token};
 
 impl Ledger {
-    /// The first ledger of the life after `known`, the furthest position that anybody knows of. The
-    /// `jobs` and those that stand in it wait for `span`; tokens go on from `unix_time_us`, which is
-    /// more than was ever granted, since a job moves less than once a microsecond.
+    /// The first ledger of the incarnation after `known`, the furthest known position. The `jobs`
+    /// and those in the ledger wait for `span`; tokens continue from `unix_time_us`, which is more
+    /// than was ever granted, since a job moves less than once a microsecond.
     fn anew(&self, jobs: &Jobs, known: Position, unix_time_us: u64, span: Duration) -> Self {
         let mut next = self.clone();
         let latest = self.cells.incarnation.max(known.incarnation);
@@ -38,7 +38,8 @@ impl Ledger {
     }
 }
 
-/// The ledger of another life, if `ledger` is behind what sessions or the operator know of it.
+/// The ledger of the next incarnation, if `ledger` is behind the positions that sessions or the
+/// operator know.
 pub(super) fn reset(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Option<Ledger> {
     let known = *observed.positions.last()?;
     // A ledger that was just made knows of nobody, whatever its number.
@@ -51,7 +52,7 @@ pub(super) fn reset(ledger: &Ledger, desired: &Desired, observed: &Observed) -> 
     is_behind.then(|| ledger.anew(&desired.jobs, known, observed.unix_time_us, span))
 }
 
-/// Whether sessions of another life of the ledger still live, so that nothing may be granted.
+/// Whether sessions of another incarnation are still live, so that nothing may be granted.
 pub(super) fn has_foreign_sessions(
     ledger: &Ledger,
     desired: &Desired,

@@ -1,8 +1,8 @@
 //! Plain workers that have not been ready for too long: what a ready worker can take leaves them.
 //!
-//! Such a worker may run its jobs, badly or not at all; nobody knows. Its jobs go elsewhere as far as
-//! somebody ready has room, at most as many at a time as the budget allows, and what nobody can take
-//! stays where it is. Sessions are judged by their leases instead.
+//! It is not known whether such a worker runs its jobs. They move to ready workers with room, at
+//! most as many at a time as the budget allows; jobs that no ready worker can take stay where they
+//! are. Sessions are judged by their leases instead.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -90,8 +90,8 @@ impl Overdue {
 }
 
 /// Plans as if nobody held the jobs that are `leaving`, nor anybody needed them much: they get what
-/// room there is. Those that get none stay where they are; returns the plan and the others, or `None`
-/// if that are none.
+/// room there is. Those that get none stay where they are; returns the plan and the others, or
+/// `None` if that are none.
 fn without(
     request: &Request<'_>,
     mut leaving: BTreeMap<JobName, Slot>,

@@ -6,7 +6,7 @@ use super::{Desired, Observed};
 use crate::handover::Record;
 use crate::{JobName, Ledger, MoveReason, Plan};
 
-/// How long a plain worker is given to let go of a job that it was told to let go of. It answers
+/// How long a plain worker is given to stop a job that its view no longer has. It answers
 /// nothing, so a job counts as moving for this long.
 pub const PLAIN_HANDOVER: Duration = Duration::from_secs(2);
 
@@ -27,12 +27,12 @@ pub(super) fn goes_on(ledger: &Ledger, next: &Ledger) -> bool {
 }
 
 /// Whether voluntary moves may begin. A budget of moves in flight means one batch of at most so
-/// many at a time, since nobody tells when a single one is over.
+/// many at a time, since nothing reports when a single one is over.
 pub(super) fn may_move(since_handover: Option<Duration>) -> bool {
     since_handover.is_none_or(|since| PLAIN_HANDOVER <= since)
 }
 
-/// When the moves that the budget put off may go on, if there are any.
+/// When the moves that the budget deferred may continue, if there are any.
 pub(super) fn next_batch_in(plan: &Plan, since_handover: Option<Duration>) -> Option<Duration> {
     let since = since_handover.filter(|_| !plan.deferred.is_empty())?;
     let moves_now = plan.moves.iter().any(|step| is_voluntary(step.reason));

@@ -13,7 +13,7 @@ pub(super) fn is_beyond(slot: Slot, desired: &Desired, observed: &Observed) -> b
 }
 
 /// The workers that are to be emptied. They stand in the view, without jobs, as long as they are
-/// there: so each is told to stop.
+/// there: so each of them stops its jobs.
 pub(super) fn emptied<'a>(
     desired: &'a Desired,
     observed: &'a Observed,
@@ -40,7 +40,7 @@ pub(super) fn replicas(
     }
     let held = next.assignment();
     if held.iter().any(|(_, slot)| is_beyond(slot, desired, observed)) {
-        // Whoever holds them has to let go; that is seen.
+        // Their holders have to release them, which can be observed.
         return (None, None);
     }
     let told_now = before.cells != next.cells;
