@@ -23,7 +23,7 @@ test:
 deny:
     cargo deny check bans licenses sources
 
-# Write the custom resource definitions and the reference pages anew from the code.
+# Regenerate the CRDs and the reference pages from the code.
 generate:
     cargo run --quiet --locked -p swarm-operator -- crd > deploy/crds/swarm.yaml
     UPDATE=1 cargo test --quiet --locked -p swarm-operator --test reference
@@ -48,14 +48,14 @@ e2e *SCENARIOS:
 cluster:
     cargo run --locked -p swarm-e2e -- shell
 
-# Put definitions and operator, or a variant such as overlays/prod, into kubectl's cluster.
+# Install CRDs and operator, or a variant such as overlays/prod, into kubectl's cluster.
 install VARIANT="base":
     kubectl apply --server-side -k deploy/crds
     kubectl apply -k deploy/{{VARIANT}}
 
 # Stops where something does not go in time; docs/operations.md says what to do then.
 #
-# Take everything away again: first the Swarms, then the operator, then the definitions.
+# Uninstall everything: first the Swarms, then the operator, then the CRDs.
 uninstall VARIANT="base":
     kubectl delete swarms --all --all-namespaces --ignore-not-found --timeout=60s
     kubectl delete -k deploy/{{VARIANT}} --ignore-not-found --timeout=120s
