@@ -1,7 +1,7 @@
 //! The resource `Swarm`: what a user asks for and what the operator tells back.
 //!
-//! The schema, the CEL rules and the printer columns of the CRD come from these types; the doc
-//! comments are what `kubectl explain` shows.
+//! The types of the spec, with their rules, are those of [`swarm_spec::spec`]; here they become a
+//! resource, with a status and columns.
 
 #![allow(
     unreachable_pub,
@@ -9,46 +9,33 @@
     reason = "KubeSchema makes a hidden twin of every struct, and columns repeat their types"
 )]
 
-mod handover;
 mod ledger;
 mod part;
-mod pool;
-mod refresh;
-mod source;
-mod worker;
 mod worker_view;
 
-pub use handover::{HandoverSpec, LeaseTermsSpec, PolicySpec, ProtocolSpec};
-pub use ledger::{Claimant, Holdings, SwarmLedger, SwarmLedgerSpec};
-pub use part::{PartName, PartNameError, SwarmLedgerPart, SwarmLedgerPartSpec};
-pub use pool::{PodsRef, PoolSpec, WORKLOAD_NAME_MAX, WorkloadRef};
-pub use refresh::{RefreshMode, RefreshSpec, VersionEndpoint};
-pub use source::{ConfigMapKey, JobSource, SourceFormat, SourceSelector};
-pub use worker::{LogRunnerSpec, PingRunnerSpec, RunnerSpec, WorkerSpec};
-pub(crate) use worker::{WORD_MAX, WORDS_MAX};
-pub use worker_view::{GrantedJob, WorkerView, WorkerViewSpec};
-
 use std::collections::BTreeMap;
+use std::ops::Deref;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::core::Duration;
-use kube::{CustomResource, CustomResourceExt, KubeSchema};
+use kube::{CustomResource, CustomResourceExt};
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
+use swarm_spec::spec::{self, ONLY_LOCAL};
 
-use crate::duration;
+pub use ledger::{Claimant, Holdings, SwarmLedger, SwarmLedgerSpec};
+pub use part::{PartName, PartNameError, SwarmLedgerPart, SwarmLedgerPartSpec};
+pub use swarm_spec::spec::{
+    API_VERSION, JobSource, NAME_MAX, PolicySpec, ProtocolSpec, RefreshMode, VersionEndpoint,
+    WorkloadRef,
+};
+pub use worker_view::{GrantedJob, WorkerView, WorkerViewSpec};
 
-/// Group and version of the resources.
-pub const API_VERSION: &str = "swarm.k8slab.info/v1alpha1";
 /// The name under which the operator writes, in `managedFields` and Events.
 pub const FIELD_MANAGER: &str = "swarm-operator";
 
-/// The most characters of a Swarm's name: views of sessions have it as a label.
-pub const NAME_MAX: usize = 63;
-
 /// What the user asks for.
-#[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(CustomResource, JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "swarm.k8slab.info",
     version = "v1alpha1",
@@ -93,90 +80,14 @@ pub const NAME_MAX: usize = 63;
     printcolumn(json_path = ".status.version", name = "Version", type_ = "integer", priority = 1),
     printcolumn(json_path = ".metadata.creationTimestamp", name = "Age", type_ = "date")
 )]
-#[x_kube(validation = needs_sessions(
-    "!has(self.handover) || !has(self.handover.policy) || self.handover.policy != 'Exclusive'",
-    "handover.policy: Exclusive needs workers that acknowledge what they are told: \
-     write worker.protocol: Session, or leave the policy out"
-))]
-#[x_kube(validation = needs_sessions(
-    "!has(self.jobs) || !self.jobs.exists(job, has(job.runOnce) && job.runOnce)",
-    "a job with runOnce needs workers that tell when it is done: write worker.protocol: Session, \
-     or leave runOnce out"
-))]
-#[x_kube(validation = pool::nobody_scales_pods(), validation = pool::pods_keep_their_names())]
-#[serde(rename_all = "camelCase")]
-pub struct SwarmSpec {
-    /// The jobs, each with a name of its own. At most 2000; `jobSources` takes more.
-    #[serde(default, deserialize_with = "or_default")]
-    #[schemars(length(max = 2000))]
-    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".into()]))]
-    pub jobs: Vec<Job>,
+pub struct SwarmSpec(pub spec::SwarmSpec);
 
-    /// ConfigMaps that hold more jobs, in the namespace of the Swarm. A name that stands in two
-    /// places is a mistake, and a source that is missing or wrong is one too: then the condition
-    /// `Stalled` says what to write instead, and the last good list of jobs stays.
-    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64))]
-    pub job_sources: Vec<JobSource>,
+impl Deref for SwarmSpec {
+    type Target = spec::SwarmSpec;
 
-    /// How many workers. Without it the workload decides and the Swarm follows. With it the Swarm
-    /// scales the workload: `kubectl scale swarm` and a horizontal autoscaler set it, and workers that
-    /// are too many are emptied before they go. Not with `pool.pods`, which nothing scales.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 100_000))]
-    pub replicas: Option<i32>,
-
-    /// The workers that share the jobs. Cannot be changed later.
-    #[x_kube(validation = kube::core::Rule::new("self == oldSelf").message(
-        "spec.pool cannot be changed: create another Swarm for the other pool and delete this one"
-    ))]
-    pub pool: PoolSpec,
-
-    /// What the workers are.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub worker: Option<WorkerSpec>,
-
-    /// Where workers read their jobs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub view: Option<ViewSpec>,
-
-    /// How jobs are handed over, and how long workers wait for each other.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub handover: Option<HandoverSpec>,
-
-    /// How workers are brought to read what is new.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub refresh: Option<RefreshSpec>,
-
-    /// When jobs move.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rebalance: Option<RebalanceSpec>,
-
-    /// By how many workers each job is run. Default: `One`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub replication: Option<ReplicationSpec>,
-}
-
-/// Fields of the spec that only `swarm-operator local` knows so far: the CRD has none of them, and a
-/// field leaves this list in the change that makes it work in a cluster.
-pub const ONLY_LOCAL: [&str; 1] = ["replication"];
-
-/// By how many workers each job is run.
-#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ReplicationSpec {
-    /// By exactly one.
-    #[default]
-    One,
-    /// By every one.
-    All,
-}
-
-/// What a list without entries is read as: `jobs:` with nothing behind it is empty, as for the API
-/// server.
-fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
-    from: D,
-) -> Result<T, D::Error> {
-    Ok(Option::deserialize(from)?.unwrap_or_default())
+    fn deref(&self) -> &spec::SwarmSpec {
+        &self.0
+    }
 }
 
 /// A name that was taken before this rule may stay, or its Swarm could never drop its finalizer.
@@ -188,117 +99,6 @@ fn name_fits() -> kube::core::Rule {
     .message(format!(
         "the name of a Swarm has at most {NAME_MAX} characters: it is a label of what is made for it"
     ).as_str())
-}
-
-/// What only workers of sessions can do.
-fn needs_sessions(unless: &str, message: &'static str) -> kube::core::Rule {
-    let session =
-        "has(self.worker) && has(self.worker.protocol) && self.worker.protocol == 'Session'";
-    kube::core::Rule::new(format!("{unless} || ({session})")).message(message)
-}
-
-/// One job.
-#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Job {
-    /// The job's name: printable ASCII without spaces, as in `stream:cctv0:updated`.
-    #[schemars(length(min = 1, max = 253), regex(pattern = "^[!-~]+$"))]
-    pub name: String,
-    /// The percentage of one worker that the job reserves; 100 takes a worker for itself. A job
-    /// without a share takes what is left.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 100))]
-    pub share: Option<i32>,
-    /// The only slot that may run it, as the 2 of pod `swarm-worker-2`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 2_147_483_647))]
-    pub pin: Option<i32>,
-    /// Where workers cannot take all jobs, those with lower numbers give way first. Default: 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = -1_000_000_000, max = 1_000_000_000))]
-    pub priority: Option<i32>,
-    /// Whether the job is done, and never run again, once it has ended well. It needs
-    /// `worker.protocol: Session`. Default: false.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub run_once: Option<bool>,
-    /// What the worker is told beside the job's name; workers that read a file are not. Names are of
-    /// `a-z`, `A-Z`, `0-9` and `_`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("maxProperties" = 32))]
-    pub params: Option<BTreeMap<String, String>>,
-}
-
-/// Where workers read their jobs.
-#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ViewSpec {
-    /// The ConfigMap, in the namespace of the Swarm. Default: the Swarm's name and `-config`. It may
-    /// exist already; only the key below is written.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
-    pub config_map_name: Option<String>,
-    /// The key in it. Default: `config.yml`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253), regex(pattern = "^[-._a-zA-Z0-9]+$"))]
-    pub key: Option<String>,
-}
-
-/// When jobs move. Durations are texts such as `30s` or `1m30s`.
-#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct RebalanceSpec {
-    /// Nothing moves while this is true, whatever happens: no job, no worker. For repairs. The
-    /// workers go on with what they have. Default: false.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub paused: Option<bool>,
-    /// What the past counts for. Default: `Sticky`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mode: Option<ModeSpec>,
-    /// The most jobs that move at a time for the sake of balance. Plain workers are told of a batch
-    /// of at most so many; the next follows 2 seconds later. Moves that cannot wait, such as those
-    /// of a worker that is gone, are made all and at once. Default: any number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 2_147_483_647))]
-    pub max_moves_in_flight: Option<i32>,
-    /// A pool that never had jobs gets them when all its workers are ready, or after this time;
-    /// then every pod that exists counts, ready or not. Default: `60s`.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "duration::read")]
-    #[x_kube(validation = bounded_duration())]
-    pub initial_wait: Option<Duration>,
-    /// How long the jobs of a worker that is gone wait for its slot to be filled again before they
-    /// move. Default: `30s`.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "duration::read")]
-    #[x_kube(validation = bounded_duration())]
-    pub return_grace: Option<Duration>,
-    /// How long a plain worker that is not ready keeps jobs that a ready one can take; `0s` for ever.
-    /// Then they move, at most `maxMovesInFlight` at a time, and both may run a job for a moment.
-    /// Workers in sessions are judged by their leases instead. Default: `5m`.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "duration::read")]
-    #[x_kube(validation = bounded_duration())]
-    pub not_ready_grace: Option<Duration>,
-    /// The first change is acted on at once; those that follow within this time are gathered and
-    /// acted on together. Default: `1s`.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "duration::read")]
-    #[x_kube(validation = bounded_duration())]
-    pub batch_window: Option<Duration>,
-}
-
-/// What the past counts for. `Sticky`, the default: every job stays where it is unless balance needs
-/// it elsewhere. `Canonical`: nothing, so that the same jobs and workers always give the same
-/// assignment, at the price of more moves.
-#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ModeSpec {
-    /// The fewest moves.
-    #[default]
-    Sticky,
-    /// No memory.
-    Canonical,
-}
-
-/// Durations are neither negative nor longer than a day.
-pub(crate) fn bounded_duration() -> kube::core::Rule {
-    kube::core::Rule::new("duration(self) >= duration('0s') && duration(self) <= duration('24h')")
-        .message("write a duration from 0s to 24h, for example 30s or 1m30s")
 }
 
 /// What the operator tells about a Swarm. Counts only, never one entry per job.
@@ -369,14 +169,6 @@ fn is_zero(count: &i32) -> bool {
     *count == 0
 }
 
-impl SwarmSpec {
-    /// How its workers are spoken to.
-    #[must_use]
-    pub fn protocol(&self) -> ProtocolSpec {
-        self.worker.as_ref().and_then(|worker| worker.protocol).unwrap_or_default()
-    }
-}
-
 impl Swarm {
     /// How its workers are spoken to.
     #[must_use]
@@ -412,4 +204,23 @@ pub fn crds() -> [CustomResourceDefinition; 4] {
         spec.retain(|field, _| !ONLY_LOCAL.contains(&field.as_str()));
     }
     [swarm, SwarmLedger::crd(), SwarmLedgerPart::crd(), WorkerView::crd()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A field that works on one machine only is not in the CRD, and no other is left out.
+    #[test]
+    fn the_crd_has_every_field_but_those_for_one_machine() {
+        let [swarm, ..] = crds();
+        let schema = swarm.spec.versions.into_iter().next().unwrap().schema.unwrap();
+        let root = schema.open_api_v3_schema.unwrap().properties.unwrap();
+        let of_crd: Vec<_> = root["spec"].properties.iter().flatten().map(|it| it.0).collect();
+        let ours = schemars::schema_for!(spec::SwarmSpec).to_value();
+        let mut ours: Vec<_> = ours["properties"].as_object().unwrap().keys().collect();
+        ours.retain(|field| !ONLY_LOCAL.contains(&field.as_str()));
+        ours.sort();
+        assert_eq!(of_crd, ours);
+    }
 }

@@ -1,370 +1,50 @@
-//! From the resource to the core's words. Needs no client and no clock.
+//! From the resource to the core's terms. Needs no client and no clock.
 
-use std::time::Duration;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt;
+use serde_json::json;
+use swarm_core::handover::LeaseTerms;
+use swarm_core::{Desired, Jobs};
+use swarm_spec::convert::{self, Home, SpecError};
+use swarm_spec::manifest::{self, SourceError};
 
-use swarm_core::handover::{LeaseTerms, Policy};
-use swarm_core::overseer::Protocol;
-use swarm_core::{Desired, Job, JobName, Jobs, Mode, Replication, Rules, Share, Slot, Timing};
+use crate::api::Swarm;
 
-use crate::api::{
-    self, ModeSpec, NAME_MAX, PolicySpec, PoolSpec, ProtocolSpec, RebalanceSpec, RefreshMode,
-    ReplicationSpec, Swarm, SwarmSpec, WORKLOAD_NAME_MAX,
-};
-use crate::manifest::{Runner, WORKERS_MAX, check_params};
-
-/// For how long changes that follow a change are gathered, unless the Swarm says otherwise.
-const BATCH_WINDOW: Duration = Duration::from_secs(1);
-
-/// Why a spec makes no sense, in one sentence that names the place.
-///
-/// A cluster's schema refuses most of it before; this is for schemas that are older than this
-/// program, and for manifests that are read without one.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: {reason}")]
-pub struct SpecError {
-    /// Which part of the spec, as a path.
-    pub place: String,
-    /// What is wrong with it, and what to write instead.
-    pub reason: String,
-}
-
-/// Where a Swarm is to run, as far as its limits depend on that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Home {
-    /// On Kubernetes.
-    Cluster,
-    /// On one machine, with child processes as workers.
-    Machine,
-}
-
-impl Home {
-    /// The shortest time from one renewal of a lease to the next: an API server has to bear those of
-    /// all workers, a file system bears more.
-    #[must_use]
-    pub const fn renew_min(self) -> Duration {
-        match self {
-            Self::Cluster => Duration::from_millis(500),
-            Self::Machine => Duration::from_millis(300),
-        }
-    }
-}
-
-/// The shortest and the longest lease: people have to wait for whoever falls silent.
-const LEASE_BOUNDS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_hours(1));
-/// The bounds of a job's priority.
-const PRIORITY_MAX: u32 = 1_000_000_000;
-
-/// What a Swarm in a cluster asks for.
+/// What a Swarm asks for, with its inline jobs alone.
 ///
 /// # Errors
 ///
 /// [`SpecError`] for what a schema older than this operator let through.
 pub fn desired(swarm: &Swarm) -> Result<Desired, SpecError> {
-    let name = swarm.metadata.name.as_deref().unwrap_or_default();
-    // Plain workers have no object that could not be named after it.
-    if swarm.protocol() == ProtocolSpec::Session {
-        name_fits(name)?;
-    }
-    let mut jobs = Jobs::new();
-    for (index, spec) in swarm.spec.jobs.iter().enumerate() {
-        let at = |reason| SpecError { place: format!("spec.jobs[{index}]"), reason };
-        let (name, job) = job(spec).map_err(at)?;
-        if jobs.contains_key(&name) {
-            return Err(at(format!("job `{name}` stands twice; remove one")));
-        }
-        jobs.insert(name, job);
-    }
-    with_jobs(&swarm.spec, jobs, Home::Cluster)
+    convert::desired(swarm.metadata.name.as_deref().unwrap_or_default(), &swarm.spec)
 }
 
-/// What a spec asks for, whose inline jobs and those of its sources are `jobs`. Everything is checked
-/// that a schema without knowledge of the cluster can check: file, command line and API server refuse
-/// the same.
-pub(crate) fn with_jobs(spec: &SwarmSpec, jobs: Jobs, home: Home) -> Result<Desired, SpecError> {
-    check_pool(spec)?;
-    check_run_once(&jobs, spec.protocol())?;
-    let worker = spec.worker.clone().unwrap_or_default();
-    Runner::read(worker.runner)?;
-    let rebalance = spec.rebalance.clone().unwrap_or_default();
-    let handover = spec.handover.clone().unwrap_or_default();
-    let timing = Timing::default();
-    let timing = Timing {
-        initial_wait: rebalance.initial_wait.map_or(timing.initial_wait, Into::into),
-        return_grace: rebalance.return_grace.map_or(timing.return_grace, Into::into),
-        not_ready_grace: match rebalance.not_ready_grace.map(Into::into) {
-            Some(Duration::ZERO) => None,
-            Some(grace) => Some(grace),
-            None => timing.not_ready_grace,
-        },
-        release_timeout: handover.release_timeout.map_or(timing.release_timeout, Into::into),
-        fence_wait: lease_terms_for(spec, home)?.fence_wait(),
-    };
-    Ok(Desired {
-        jobs,
-        replication: match spec.replication.unwrap_or_default() {
-            ReplicationSpec::One => Replication::One,
-            ReplicationSpec::All => Replication::All,
-        },
-        rules: rules(&rebalance),
-        max_jobs: worker.max_jobs.map(max_jobs).transpose()?,
-        timing,
-        policy: policy(spec)?,
-        paused: rebalance.paused.unwrap_or_default(),
-        batch_window: rebalance.batch_window.map_or(BATCH_WINDOW, Into::into),
-        replicas: spec.replicas.map(replicas).transpose()?,
-    })
-}
-
-fn wrong<T>(place: &str, reason: impl Into<String>) -> Result<T, SpecError> {
-    Err(SpecError { place: place.to_owned(), reason: reason.into() })
-}
-
-/// Checks that what is made for a Swarm can be labelled with its name.
-pub(crate) fn name_fits(name: &str) -> Result<(), SpecError> {
-    match name.chars().count() {
-        0..=NAME_MAX => Ok(()),
-        count => {
-            wrong("metadata.name", format!("it has {count} characters; write at most {NAME_MAX}"))
-        }
-    }
-}
-
-/// Checks the pool, and what other fields may say beside it.
-fn check_pool(spec: &SwarmSpec) -> Result<(), SpecError> {
-    let PoolSpec { stateful_set, deployment, pods } = &spec.pool;
-    let named = [stateful_set.is_some(), deployment.is_some(), pods.is_some()];
-    if named.into_iter().filter(|it| *it).count() != 1 {
-        let one = "write exactly one of `statefulSet: {name}`, `deployment: {name}` and \
-                   `pods: {matchLabels}`";
-        return wrong("spec.pool", one);
-    }
-    if pods.is_some() && spec.replicas.is_some() {
-        let reason = "nothing scales pods that go by labels; leave it out and add or delete pods";
-        return wrong("spec.replicas", reason);
-    }
-    let name = stateful_set.as_ref().or(deployment.as_ref()).and_then(|it| it.name.as_deref());
-    let characters = name.map_or(0, |name| name.chars().count());
-    if WORKLOAD_NAME_MAX < characters {
-        let most = format!("the name has {characters} characters; at most {WORKLOAD_NAME_MAX} fit");
-        return wrong("spec.pool", most);
-    }
-    let mode = spec.refresh.as_ref().and_then(|refresh| refresh.mode).unwrap_or_default();
-    if stateful_set.is_none() && matches!(mode, RefreshMode::Evict | RefreshMode::Delete) {
-        let reason = "Evict and Delete need pool.statefulSet: elsewhere the successor of a pod has \
-                      another name and finds no jobs under it when it starts; write HotReload or \
-                      None";
-        return wrong("spec.refresh.mode", reason);
-    }
-    Ok(())
-}
-
-/// Only workers of sessions can report that they finished a job.
-pub(crate) fn check_run_once(jobs: &Jobs, protocol: ProtocolSpec) -> Result<(), SpecError> {
-    let run_once = jobs.iter().find(|(_, job)| job.run_once);
-    match (protocol, run_once) {
-        (ProtocolSpec::Session, _) | (_, None) => Ok(()),
-        (ProtocolSpec::Plain, Some((job, _))) => {
-            let reason = format!(
-                "job `{job}` has `runOnce`, which needs workers that report when it is done: write \
-                 worker.protocol: Session, or leave `runOnce` out"
-            );
-            wrong("spec.jobs", reason)
-        }
-    }
-}
-
-/// What it takes to end an ownership.
-fn policy(spec: &SwarmSpec) -> Result<Policy, SpecError> {
-    let policy = spec.handover.as_ref().and_then(|handover| handover.policy);
-    match (policy.unwrap_or_default(), spec.protocol()) {
-        (PolicySpec::AtLeastOnce, _) => Ok(Policy::AtLeastOnce),
-        (PolicySpec::Exclusive, ProtocolSpec::Session) => Ok(Policy::Exclusive),
-        (PolicySpec::Exclusive, ProtocolSpec::Plain) => {
-            let reason = "Exclusive needs workers that acknowledge their views; write \
-                          worker.protocol: Session, or leave it out";
-            wrong("spec.handover.policy", reason)
-        }
-    }
-}
-
-/// The timing of the sessions of a Swarm's workers in a cluster.
+/// The timing of the sessions of a Swarm's workers.
 ///
 /// # Errors
 ///
-/// [`SpecError`] for what a schema older than this operator let through.
+/// As [`desired`].
 pub fn lease_terms(swarm: &Swarm) -> Result<LeaseTerms, SpecError> {
-    lease_terms_for(&swarm.spec, Home::Cluster)
+    convert::lease_terms(&swarm.spec, Home::Cluster)
 }
 
-pub(crate) fn lease_terms_for(spec: &SwarmSpec, home: Home) -> Result<LeaseTerms, SpecError> {
-    let default = LeaseTerms::default();
-    let handover = spec.handover.clone().unwrap_or_default();
-    let lease = handover.lease.unwrap_or_default();
-    let terms = LeaseTerms {
-        duration: lease.duration.map_or(default.duration, Into::into),
-        renew: lease.renew.map_or(default.renew, Into::into),
-        stop_timeout: handover.stop_timeout.map_or(default.stop_timeout, Into::into),
-        ..default
-    };
-    if terms.renew < home.renew_min() {
-        let reason =
-            format!("{:?} is too often; write {:?} or more", terms.renew, home.renew_min());
-        return wrong("spec.handover.lease.renew", reason);
-    }
-    let place = "spec.handover.lease.duration";
-    if terms.duration < LEASE_BOUNDS.0 {
-        return wrong(place, format!("{:?} is too short; write 2s or more", terms.duration));
-    }
-    if LEASE_BOUNDS.1 < terms.duration {
-        return wrong(place, format!("{:?} is too long; write 1h or less", terms.duration));
-    }
-    terms.check().map(|()| terms).or_else(|error| wrong(place, error.to_string()))
-}
-
-impl From<ProtocolSpec> for Protocol {
-    fn from(protocol: ProtocolSpec) -> Self {
-        match protocol {
-            ProtocolSpec::Plain => Self::Plain,
-            ProtocolSpec::Session => Self::Session,
-        }
-    }
-}
-
-/// A job and its wishes, or the sentence that says what is wrong with it.
-pub(crate) fn job(spec: &api::Job) -> Result<(JobName, Job), String> {
-    let api::Job { name, share, pin, priority, run_once, params } = spec;
-    let name = JobName::new(name).map_err(|error| error.to_string())?;
-    let share = share.map(|percent| {
-        let share = u8::try_from(percent).ok().and_then(|percent| Share::new(percent).ok());
-        share.ok_or_else(|| {
-            format!("job `{name}` has a share of {percent} percent; write a number from 1 to 100")
+/// All jobs of `swarm`: its own, and those of its sources among `config_maps`, which lie in its
+/// namespace.
+///
+/// # Errors
+///
+/// [`SourceError`] says what is missing or wrong, and what to do about it.
+pub fn jobs(
+    swarm: &Swarm,
+    config_maps: impl IntoIterator<Item = ConfigMap>,
+) -> Result<Jobs, SourceError> {
+    let object = |map: ConfigMap| {
+        json!({
+            "kind": "ConfigMap",
+            "metadata": {"name": map.name_any(), "labels": map.labels()},
+            "data": map.data.unwrap_or_default(),
         })
-    });
-    let pin = pin.map(|pin| {
-        let slot = u32::try_from(pin).map(Slot);
-        slot.map_err(|_| format!("job `{name}` has the pin {pin}; write a slot: 0, 1, 2, …"))
-    });
-    let params = params.clone().unwrap_or_default();
-    check_params(&params)?;
-    let (priority, run_once) = (priority.unwrap_or_default(), run_once.unwrap_or_default());
-    if PRIORITY_MAX < priority.unsigned_abs() {
-        return Err(format!(
-            "job `{name}` has the priority {priority}; write a number from -{PRIORITY_MAX} to \
-             {PRIORITY_MAX}"
-        ));
-    }
-    let (share, pin) = (share.transpose()?, pin.transpose()?);
-    Ok((name, Job { pin, priority, share, run_once, params: params.into() }))
-}
-
-/// The most jobs of a worker.
-fn max_jobs(max_jobs: i32) -> Result<u32, SpecError> {
-    u32::try_from(max_jobs).ok().filter(|most| 0 < *most).ok_or_else(|| SpecError {
-        place: "spec.worker.maxJobs".into(),
-        reason: format!("{max_jobs} is no number of jobs; write 1 or more, or leave it out"),
-    })
-}
-
-fn replicas(replicas: i32) -> Result<u32, SpecError> {
-    let count = u32::try_from(replicas).ok().filter(|count| *count <= WORKERS_MAX);
-    count.ok_or_else(|| SpecError {
-        place: "spec.replicas".into(),
-        reason: format!(
-            "{replicas} is no number of workers; write 0 to {WORKERS_MAX}, or leave it out"
-        ),
-    })
-}
-
-/// How to plan.
-fn rules(rebalance: &RebalanceSpec) -> Rules {
-    let mode = match rebalance.mode.unwrap_or_default() {
-        ModeSpec::Sticky => Mode::Sticky,
-        ModeSpec::Canonical => Mode::Canonical,
     };
-    let moves_max = rebalance.max_moves_in_flight.and_then(|most| usize::try_from(most).ok());
-    Rules { mode, moves_max }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn spec(text: &str) -> Result<Desired, SpecError> {
-        let spec = serde_yaml::from_str(text).unwrap();
-        desired(&Swarm::new("streams", spec))
-    }
-
-    const POOL: &str = "pool: {statefulSet: {name: w}}";
-
-    #[test]
-    fn what_jobs_and_workers_ask_for_reaches_the_planner() {
-        let desired = spec(&format!(
-            "{POOL}\njobs: [{{name: a, share: 40, pin: 2, priority: -3}}, {{name: b}}]\n\
-             worker: {{maxJobs: 7}}\nreplicas: 4\nrebalance: {{mode: Canonical, returnGrace: 5s, \
-             paused: true, maxMovesInFlight: 3, batchWindow: 0s}}"
-        ));
-        let desired = desired.unwrap();
-        let share = Share::new(40).ok();
-        let a = Job { pin: Some(Slot(2)), priority: -3, share, ..Job::default() };
-        assert_eq!(desired.jobs.into_values().collect::<Vec<_>>(), [a, Job::default()]);
-        assert_eq!((desired.max_jobs, desired.rules.mode), (Some(7), Mode::Canonical));
-        assert_eq!((desired.paused, desired.replicas), (true, Some(4)));
-        assert_eq!((desired.rules.moves_max, desired.batch_window), (Some(3), Duration::ZERO));
-        assert_eq!(desired.timing.return_grace, Duration::from_secs(5));
-    }
-
-    #[test]
-    fn a_grace_of_zero_is_for_ever() {
-        let grace = |text| spec(&format!("{POOL}\n{text}")).unwrap().timing.not_ready_grace;
-        assert_eq!(grace("rebalance: {notReadyGrace: 0s}"), None);
-        assert_eq!(grace("rebalance: {notReadyGrace: 7s}"), Some(Duration::from_secs(7)));
-        assert_eq!(grace(""), Some(Duration::from_mins(5)));
-    }
-
-    #[test]
-    fn what_an_older_schema_let_through_is_refused_with_its_place() {
-        let cases = [
-            ("jobs: [{name: a}, {name: b, share: 0}]", "spec.jobs[1]: job `b` has a share of 0"),
-            ("jobs: [{name: a, share: 101}]", "spec.jobs[0]: job `a` has a share of 101"),
-            ("jobs: [{name: a, pin: -1}]", "spec.jobs[0]: job `a` has the pin -1"),
-            ("jobs: [{name: a}, {name: a}]", "spec.jobs[1]: job `a` stands twice"),
-            ("replicas: -1", "spec.replicas: -1 is no number of workers"),
-            ("worker: {maxJobs: 0}", "spec.worker.maxJobs: 0 is no number of jobs"),
-            ("jobs: [{name: a, runOnce: true}]", "spec.jobs: job `a` has `runOnce`, which needs"),
-            ("jobs: [{name: a, params: {\"-\": x}}]", "spec.jobs[0]: `-` cannot name a param"),
-            ("handover: {policy: Exclusive}", "spec.handover.policy: Exclusive needs workers"),
-        ];
-        for (text, expected) in cases {
-            let message = spec(&format!("{POOL}\n{text}")).unwrap_err().to_string();
-            assert!(message.starts_with(expected), "{message}");
-        }
-    }
-
-    #[test]
-    fn leases_that_cannot_work_are_refused_with_what_would() {
-        let terms = |text: &str| {
-            let spec = serde_yaml::from_str(&format!("{POOL}\nhandover: {text}")).unwrap();
-            lease_terms(&Swarm::new("streams", spec)).map_err(|error| error.to_string())
-        };
-        assert_eq!(terms("{}"), Ok(LeaseTerms::default()));
-        let short = terms("{stopTimeout: 1s, lease: {duration: 7s, renew: 2s}}").unwrap();
-        assert_eq!(short.fence_wait(), Duration::from_secs(7) * 1010 / 990 + short.slack);
-        let cases = [
-            ("{lease: {duration: 16s}}", "spec.handover.lease.duration: a lease of 16s is too"),
-            ("{lease: {renew: 400ms}}", "spec.handover.lease.renew: 400ms is too often"),
-            ("{lease: {duration: 2h}}", "spec.handover.lease.duration: 7200s is too long"),
-        ];
-        for (text, expected) in cases {
-            let message = terms(text).unwrap_err();
-            assert!(message.starts_with(expected), "{message}");
-        }
-    }
-
-    #[test]
-    fn exclusive_handovers_are_for_sessions() {
-        let text = "worker: {protocol: Session}\nhandover: {policy: Exclusive, releaseTimeout: 9s}";
-        let desired = spec(&format!("{POOL}\n{text}")).unwrap();
-        assert_eq!(desired.policy, Policy::Exclusive);
-        assert_eq!(desired.timing.release_timeout, Duration::from_secs(9));
-    }
+    let maps = config_maps.into_iter().map(object);
+    manifest::jobs_in_namespace(&swarm.name_any(), &swarm.spec, maps)
 }

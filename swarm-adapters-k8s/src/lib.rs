@@ -4,8 +4,7 @@
 //!   [parts](api::SwarmLedgerPart) and [`WorkerView`](api::WorkerView), their schemas and their names.
 //! - [`client`]: how the API server is reached.
 //! - [`session`]: the Lease of a session, which its worker writes and the operator reads.
-//! - [`manifest`]: a file with one `Swarm`, checked as strictly as the API server would, offline.
-//! - [`yaml`]: the documents of a text, read with a limit on what their aliases may repeat.
+//! - [`convert`]: what a `Swarm` asks for, in the terms of `swarm-core`.
 //! - [`workload`] and [`slots`]: what makes the pods of a pool, and which pod fills which slot.
 //! - [`controller`]: the operator; [`health`] knows whether its loop makes progress. [`observe`], [`ledger`], [`view`], [`nudge`], [`refresh`] and [`status`] are
 //!   its parts: what it sees, and what it writes, in this order.
@@ -16,14 +15,10 @@ mod answer;
 pub mod api;
 pub mod client;
 pub mod convert;
-mod duration;
 pub mod health;
-pub mod manifest;
 pub mod rollback;
-mod schema;
 mod version;
 mod watch;
-pub mod yaml;
 
 pub mod controller;
 pub mod ledger;

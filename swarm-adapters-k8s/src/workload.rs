@@ -1,54 +1,14 @@
 //! The workload of a pool: all that is read of a StatefulSet, of a Deployment, or of pods that go by
 //! labels, in one form.
 
-use std::fmt;
-
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::Selector;
 use kube::{Resource, ResourceExt};
 
+pub use swarm_spec::spec::Kind;
+
 use crate::api::{Claimant, Swarm};
-
-/// What makes the pods of a pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// A StatefulSet: pod *n* fills slot *n*.
-    StatefulSet,
-    /// A Deployment: its pods are bound to slots.
-    Deployment,
-    /// Anybody: the pods go by labels, and are bound to slots.
-    Pods,
-}
-
-impl Kind {
-    /// All kinds.
-    pub const ALL: [Self; 3] = [Self::StatefulSet, Self::Deployment, Self::Pods];
-
-    /// The word that stands in ledgers and messages.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::StatefulSet => "StatefulSet",
-            Self::Deployment => "Deployment",
-            Self::Pods => "Pods",
-        }
-    }
-
-    /// The kind and the pool's name that the name of a ledger tells.
-    #[must_use]
-    pub fn of_ledger(name: &str) -> Option<(Self, &str)> {
-        let (kind, pool) = name.split_once('.')?;
-        let kind = Self::ALL.into_iter().find(|it| it.as_str().to_lowercase() == kind)?;
-        Some((kind, pool))
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
 
 /// The workload of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]

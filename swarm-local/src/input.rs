@@ -7,10 +7,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use swarm_adapters_host::watch::{Contents, FileWatch};
-use swarm_adapters_k8s::convert::Home;
-use swarm_adapters_k8s::manifest::{self, Runner};
 use swarm_core::Desired;
 use swarm_core::handover::LeaseTerms;
+use swarm_spec::convert::Home;
+use swarm_spec::manifest::{self, Runner};
 use swarm_worker::RunnerSpec;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep_until;

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use swarm_adapters_host::file;
-use swarm_adapters_k8s::manifest::WORKERS_MAX;
+use swarm_spec::manifest::WORKERS_MAX;
 
 use crate::{complain, print};
 use answer::{Answer, Question, Reach, Source};

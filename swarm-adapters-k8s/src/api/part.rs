@@ -116,7 +116,16 @@ impl TryFrom<String> for PartName {
 
 #[cfg(test)]
 mod tests {
+    use swarm_spec::spec::WORKLOAD_NAME_MAX;
+
     use super::*;
+
+    #[test]
+    fn what_is_named_after_a_workload_of_the_longest_name_has_a_name_that_fits() {
+        let ledger = format!("statefulset.{}", "w".repeat(WORKLOAD_NAME_MAX));
+        let part = PartName { revision: 10_u64.pow(20 - 1), digest: 0 }.of(&ledger);
+        assert_eq!(part.len(), 253);
+    }
 
     #[test]
     fn a_part_has_one_name() {

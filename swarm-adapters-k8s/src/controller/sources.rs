@@ -6,13 +6,14 @@ use kube::runtime::reflector::ObjectRef;
 use kube::{Api, ResourceExt};
 use swarm_core::Jobs;
 use swarm_core::ports::StoreError;
+use swarm_spec::manifest::SourceError;
 
 use super::cached::{self, Cache};
 use super::caches::Caches;
 use super::context::Context;
 use crate::api::{JobSource, Swarm};
+use crate::convert;
 use crate::ledger::bounded;
-use crate::manifest::{SourceError, jobs_in_namespace};
 use crate::status::{Reason, RefusedRequest, Verdict};
 
 /// A ConfigMap by name, and its version.
@@ -57,7 +58,7 @@ impl Context {
                 }
             }
             loaded.complaint = None;
-            match jobs_in_namespace(swarm, maps) {
+            match convert::jobs(swarm, maps) {
                 Ok(jobs) => loaded.jobs = Some(jobs),
                 Err(SourceError::Missing(message)) => {
                     loaded.complaint = Some(Verdict { reason: Reason::SourceMissing, message });

@@ -2,9 +2,9 @@
 
 use std::error::Error;
 
-use swarm_adapters_k8s::convert::Home;
-use swarm_adapters_k8s::manifest::{self, Manifest};
 use swarm_core::{Assignment, Jobs, Pool, Replication, Request, Rules, Slot};
+use swarm_spec::convert::Home;
+use swarm_spec::manifest::{self, Manifest};
 
 use super::document::{Document, Enough};
 use super::view;

@@ -1,8 +1,8 @@
 //! Reads the current assignment from a view.
 
 use swarm_adapters_host::view::parse_view;
-use swarm_adapters_k8s::yaml;
 use swarm_core::{Assignment, Pool, Slot, View};
+use swarm_spec::yaml;
 
 /// Reads the current assignment. A job under several workers counts as held by the lowest of their
 /// slots that `pool` has, or else by the lowest slot.

@@ -6,15 +6,23 @@ use std::path::Path;
 use std::process::Command;
 
 /// Which of our crates a shipped crate may depend on.
-const ARROWS: [(&str, &[&str]); 6] = [
+const ARROWS: [(&str, &[&str]); 7] = [
     ("swarm-core", &[]),
-    ("swarm-adapters-k8s", &["swarm-core"]),
+    ("swarm-spec", &["swarm-core"]),
+    ("swarm-adapters-k8s", &["swarm-core", "swarm-spec"]),
     ("swarm-adapters-host", &["swarm-core"]),
     ("swarm-worker", &["swarm-adapters-host", "swarm-adapters-k8s", "swarm-core"]),
-    ("swarm-local", &["swarm-adapters-host", "swarm-adapters-k8s", "swarm-core", "swarm-worker"]),
+    ("swarm-local", &["swarm-adapters-host", "swarm-core", "swarm-spec", "swarm-worker"]),
     (
         "swarm-operator",
-        &["swarm-adapters-host", "swarm-adapters-k8s", "swarm-core", "swarm-local", "swarm-worker"],
+        &[
+            "swarm-adapters-host",
+            "swarm-adapters-k8s",
+            "swarm-core",
+            "swarm-local",
+            "swarm-spec",
+            "swarm-worker",
+        ],
     ),
 ];
 /// Crates that are never shipped and may see everything.

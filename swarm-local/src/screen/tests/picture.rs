@@ -5,9 +5,9 @@ use std::path::Path;
 use std::{env, fs};
 
 use ratatui::style::Modifier;
-use swarm_adapters_k8s::convert::Home;
-use swarm_adapters_k8s::manifest;
 use swarm_core::{Assignment, Pool, Request, Rules};
+use swarm_spec::convert::Home;
+use swarm_spec::manifest;
 
 use super::*;
 

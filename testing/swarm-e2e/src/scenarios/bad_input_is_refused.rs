@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::json;
 use swarm_adapters_k8s::api::{API_VERSION, Swarm};
 use swarm_adapters_k8s::status::ready_reason;
-use swarm_adapters_k8s::yaml;
+use swarm_spec::yaml;
 
 use super::pool::{REST_WITHIN, Reports, all_reports, at_rest, jobs_of, sample};
 use crate::scenario::Context;

@@ -2,22 +2,28 @@
 
 use std::collections::BTreeMap;
 
-use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::rule::Rule;
+
 /// ConfigMaps that hold lists of jobs: one by name, or all that have some labels.
-#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = kube::core::Rule::new("has(self.configMap) != has(self.selector)").message(
-    "write either configMap: {name, key}, or selector: {matchLabels} and key"
-))]
-#[x_kube(validation = kube::core::Rule::new("has(self.selector) == has(self.key)").message(
-    "key belongs to selector: each selected ConfigMap is read there; configMap has a key of its own"
-))]
-#[x_kube(validation = kube::core::Rule::new(
-    "!(has(self.shareSuffix) && self.shareSuffix && has(self.format) && self.format == 'hostports')"
-).message("shareSuffix means nothing beside format: hostports; leave it out"))]
+#[schemars(extend("x-kubernetes-validations" = [
+    Rule::new(
+        "has(self.configMap) != has(self.selector)",
+        "write either configMap: {name, key}, or selector: {matchLabels} and key"
+    ),
+    Rule::new(
+        "has(self.selector) == has(self.key)",
+        "key belongs to selector: each selected ConfigMap is read there; configMap has a key of its own"
+    ),
+    Rule::new(
+        "!(has(self.shareSuffix) && self.shareSuffix && has(self.format) && self.format == 'hostports')",
+        "shareSuffix means nothing beside format: hostports; leave it out"
+    ),
+]))]
 pub struct JobSource {
     /// One key of one ConfigMap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -38,7 +44,7 @@ pub struct JobSource {
 }
 
 /// One key of one ConfigMap.
-#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigMapKey {
     /// The ConfigMap.
     #[schemars(length(min = 1, max = 253))]
@@ -49,7 +55,7 @@ pub struct ConfigMapKey {
 }
 
 /// ConfigMaps by their labels.
-#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SourceSelector {
     /// The labels, all of which a ConfigMap must have.

@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::documents::{Object, Objects};
 use super::{ManifestError, bounded, jobs};
-use crate::api::{PodsRef, PoolSpec, WorkloadRef};
 use crate::convert::SpecError;
+use crate::spec::{PodsRef, PoolSpec, WorkloadRef};
 
 /// The workers of a pool, as far as the file tells.
 pub(super) struct WorkerPool {

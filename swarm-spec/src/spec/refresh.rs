@@ -1,12 +1,11 @@
 //! How plain workers are brought to what was published for them.
 
-use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// How workers are brought to read what is new. Only workers whose own jobs changed are concerned,
 /// and those that gave jobs to others come before those.
-#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RefreshSpec {
     /// What is done with a worker that has old jobs. Default: `HotReload`.
@@ -38,7 +37,7 @@ pub enum RefreshMode {
 
 /// Where a worker tells which jobs it runs: it answers GET with
 /// `{"version": 7, "jobs": ["a", "b"]}`. Where there are jobs in the answer only they count.
-#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct VersionEndpoint {
     /// The port of the pod.
     #[schemars(range(min = 1, max = 65535))]

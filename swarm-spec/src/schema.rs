@@ -4,16 +4,13 @@
 //! Structure comes first: unknown and missing fields, and types. Bounds and patterns are a net below
 //! whoever gives the values a meaning and has a better sentence.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
-};
-use kube::core::schema::{OptionalEnum, OptionalIntOrString, StructuralSchemaRewriter};
 use regex_lite::Regex;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
-use schemars::transform::AddNullable;
+use serde::Deserialize;
 use serde_json::Value;
 
 /// What every object may have beside what its schema names.
@@ -21,19 +18,50 @@ const COMMON_FIELDS: [&str; 4] = ["apiVersion", "kind", "metadata", "status"];
 /// How similar, from 0 to 1, a known field must be to be suggested.
 const SIMILAR_ENOUGH: f64 = 0.7;
 
-/// The schema of a type, in the form that a CRD has.
-pub(crate) fn of<T: JsonSchema>() -> serde_json::Result<JSONSchemaProps> {
-    let settings = SchemaSettings::openapi3().with(|settings| {
-        settings.inline_subschemas = true;
-        settings.meta_schema = None;
-    });
-    let generator = settings
-        .with_transform(AddNullable::default())
-        .with_transform(StructuralSchemaRewriter)
-        .with_transform(OptionalEnum)
-        .with_transform(OptionalIntOrString)
-        .into_generator();
-    serde_json::from_value(serde_json::to_value(generator.into_root_schema_for::<T>())?)
+/// The schema of a value, as far as it is checked here.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ValueSchema {
+    #[serde(rename = "type")]
+    kind: String,
+    nullable: bool,
+    properties: BTreeMap<String, ValueSchema>,
+    required: Vec<String>,
+    additional_properties: Option<Box<ValueSchema>>,
+    items: Option<Box<ValueSchema>>,
+    /// An optional enumeration: its values, or null.
+    any_of: Vec<ValueSchema>,
+    /// An enumeration: its values, all of one type.
+    one_of: Vec<ValueSchema>,
+    pattern: Option<String>,
+    minimum: Option<i64>,
+    maximum: Option<i64>,
+    min_length: Option<i64>,
+    max_length: Option<i64>,
+    min_items: Option<i64>,
+    max_items: Option<i64>,
+    min_properties: Option<i64>,
+    max_properties: Option<i64>,
+}
+
+impl ValueSchema {
+    /// The type of the value; empty if it may be of any.
+    fn kind(&self) -> &str {
+        let own = Some(self.kind.as_str()).filter(|kind| !kind.is_empty());
+        let choices = self.any_of.iter().chain(&self.one_of);
+        own.or_else(|| choices.map(Self::kind).find(|kind| !kind.is_empty())).unwrap_or_default()
+    }
+
+    fn is_nullable(&self) -> bool {
+        self.nullable || self.any_of.iter().any(|choice| choice.nullable)
+    }
+}
+
+/// The schema of a type. O(its fields).
+pub(crate) fn of<T: JsonSchema>() -> serde_json::Result<ValueSchema> {
+    let settings = SchemaSettings::openapi3().with(|settings| settings.inline_subschemas = true);
+    let schema = settings.into_generator().into_root_schema_for::<T>();
+    serde_json::from_value(schema.to_value())
 }
 
 /// Checks a whole object of Kubernetes.
@@ -41,7 +69,7 @@ pub(crate) fn of<T: JsonSchema>() -> serde_json::Result<JSONSchemaProps> {
 /// # Errors
 ///
 /// A sentence that names the field by its path and says what to write instead.
-pub(crate) fn check_object(schema: &JSONSchemaProps, document: &Value) -> Result<(), String> {
+pub(crate) fn check_object(schema: &ValueSchema, document: &Value) -> Result<(), String> {
     object(Path::Root, schema, document, &COMMON_FIELDS)
 }
 
@@ -50,11 +78,7 @@ pub(crate) fn check_object(schema: &JSONSchemaProps, document: &Value) -> Result
 /// # Errors
 ///
 /// As [`check_object`].
-pub(crate) fn check_item(
-    index: usize,
-    schema: &JSONSchemaProps,
-    value: &Value,
-) -> Result<(), String> {
+pub(crate) fn check_item(index: usize, schema: &ValueSchema, value: &Value) -> Result<(), String> {
     self::value(Path::Item(&Path::Root, index), schema, value)
 }
 
@@ -64,22 +88,21 @@ pub(crate) fn check_item(
 /// # Errors
 ///
 /// As [`check_object`].
-pub(crate) fn check_bounds(schema: &JSONSchemaProps, document: &Value) -> Result<(), String> {
-    let spec = schema.properties.iter().flatten().find(|(field, _)| *field == "spec");
-    let (Some((_, schema)), Some(Value::Object(spec))) = (spec, document.get("spec")) else {
+pub(crate) fn check_bounds(schema: &ValueSchema, document: &Value) -> Result<(), String> {
+    let (Some(schema), Some(Value::Object(spec))) =
+        (schema.properties.get("spec"), document.get("spec"))
+    else {
         return Ok(());
     };
     for (field, value) in spec.iter().filter(|(field, _)| *field != "jobs") {
-        let Some(schema) = schema.properties.as_ref().and_then(|it| it.get(field)) else {
-            continue;
-        };
+        let Some(schema) = schema.properties.get(field) else { continue };
         let place = Path::Field(&Path::Root, "spec");
         bounds(Path::Field(&place, field), schema, value)?;
     }
     Ok(())
 }
 
-fn bounds(path: Path<'_>, schema: &JSONSchemaProps, value: &Value) -> Result<(), String> {
+fn bounds(path: Path<'_>, schema: &ValueSchema, value: &Value) -> Result<(), String> {
     let count = |what: &str, count: usize, least: Option<i64>, most: Option<i64>| {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         within(path, &format!("{count} {what}"), count, least, most)
@@ -87,9 +110,7 @@ fn bounds(path: Path<'_>, schema: &JSONSchemaProps, value: &Value) -> Result<(),
     match value {
         Value::Number(number) => {
             let Some(number) = number.as_i64() else { return Ok(()) };
-            #[expect(clippy::cast_possible_truncation, reason = "bounds are whole numbers")]
-            let [least, most] = [schema.minimum, schema.maximum].map(|it| it.map(|it| it as i64));
-            within(path, &number.to_string(), number, least, most)
+            within(path, &number.to_string(), number, schema.minimum, schema.maximum)
         }
         Value::String(text) => {
             count("characters", text.chars().count(), schema.min_length, schema.max_length)?;
@@ -101,18 +122,15 @@ fn bounds(path: Path<'_>, schema: &JSONSchemaProps, value: &Value) -> Result<(),
         }
         Value::Array(items) => {
             count("entries", items.len(), schema.min_items, schema.max_items)?;
-            let Some(JSONSchemaPropsOrArray::Schema(item)) = &schema.items else { return Ok(()) };
+            let Some(item) = &schema.items else { return Ok(()) };
             let mut indexed = items.iter().enumerate();
             indexed.try_for_each(|(n, value)| bounds(Path::Item(&path, n), item, value))
         }
         Value::Object(fields) => {
             count("entries", fields.len(), schema.min_properties, schema.max_properties)?;
-            let known = schema.properties.as_ref();
-            fields.iter().try_for_each(|(field, value)| {
-                match known.and_then(|known| known.get(field)) {
-                    Some(schema) => bounds(Path::Field(&path, field), schema, value),
-                    None => Ok(()),
-                }
+            fields.iter().try_for_each(|(field, value)| match schema.properties.get(field) {
+                Some(schema) => bounds(Path::Field(&path, field), schema, value),
+                None => Ok(()),
             })
         }
         Value::Null | Value::Bool(_) => Ok(()),
@@ -163,15 +181,15 @@ fn escape(f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
     name.chars().take(80).flat_map(char::escape_default).try_for_each(|c| write!(f, "{c}"))
 }
 
-fn value(path: Path<'_>, schema: &JSONSchemaProps, value: &Value) -> Result<(), String> {
-    if value.is_null() && schema.nullable == Some(true) {
+fn value(path: Path<'_>, schema: &ValueSchema, value: &Value) -> Result<(), String> {
+    if value.is_null() && schema.is_nullable() {
         return Ok(());
     }
-    let wanted = schema.type_.as_deref().unwrap_or_default();
+    let wanted = schema.kind();
     match (wanted, value) {
         ("object", Value::Object(_)) => object(path, schema, value, &[]),
         ("array", Value::Array(items)) => {
-            let Some(JSONSchemaPropsOrArray::Schema(item)) = &schema.items else { return Ok(()) };
+            let Some(item) = &schema.items else { return Ok(()) };
             let mut indexed = items.iter().enumerate();
             indexed.try_for_each(|(n, value)| self::value(Path::Item(&path, n), item, value))
         }
@@ -192,26 +210,25 @@ fn value(path: Path<'_>, schema: &JSONSchemaProps, value: &Value) -> Result<(), 
 
 fn object(
     path: Path<'_>,
-    schema: &JSONSchemaProps,
+    schema: &ValueSchema,
     value: &Value,
     common: &[&str],
 ) -> Result<(), String> {
     let empty = serde_json::Map::new();
     let fields = value.as_object().unwrap_or(&empty);
-    if let Some(JSONSchemaPropsOrBool::Schema(each)) = &schema.additional_properties {
+    if let Some(each) = &schema.additional_properties {
         let mut entries = fields.iter();
         return entries
             .try_for_each(|(key, value)| self::value(Path::Field(&path, key), each, value));
     }
-    let empty = std::collections::BTreeMap::new();
-    let known = schema.properties.as_ref().unwrap_or(&empty);
+    let known = &schema.properties;
     for (field, value) in fields {
         if common.contains(&field.as_str()) {
             continue;
         }
         let path = Path::Field(&path, field);
         // As the API server does: what must not be empty and is, is not there.
-        if value.is_null() && known.get(field).is_some_and(|it| it.nullable != Some(true)) {
+        if value.is_null() && known.get(field).is_some_and(|it| !it.is_nullable()) {
             continue;
         }
         let Some(schema) = known.get(field) else {
@@ -220,7 +237,7 @@ fn object(
         };
         self::value(path, schema, value)?;
     }
-    let mut required = schema.required.iter().flatten();
+    let mut required = schema.required.iter();
     match required.find(|field| fields.get(*field).is_none_or(Value::is_null)) {
         Some(missing) => Err(format!("field `{}` is missing", Path::Field(&path, missing))),
         None => Ok(()),

@@ -2,49 +2,43 @@
 
 use std::error::Error;
 
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::ResourceExt;
 use serde_json::{Value, json};
 use swarm_core::Jobs;
 
 use super::ManifestError;
 use super::documents::{Object, Objects};
 use super::jobs;
-use crate::api::Swarm;
 use crate::convert;
+use crate::spec::SwarmSpec;
 
 /// Why the jobs of a Swarm cannot be told. Each is a sentence for a person.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum SourceError {
+pub enum SourceError {
     /// A ConfigMap or a key is not there.
     Missing(String),
     /// What stands there makes no sense.
     Invalid(String),
 }
 
-/// All jobs of `swarm`: its own, and those of its sources among `config_maps`, which lie in its
-/// namespace. O(bytes + jobs · log jobs).
-pub(crate) fn jobs_in_namespace(
-    swarm: &Swarm,
-    config_maps: impl IntoIterator<Item = ConfigMap>,
+/// All jobs of the Swarm called `name`: its own, and those of its sources among `config_maps`, objects
+/// that lie in its namespace. O(bytes + jobs · log jobs).
+///
+/// # Errors
+///
+/// [`SourceError`] says what is missing or wrong, and what to do about it.
+pub fn jobs_in_namespace(
+    name: &str,
+    spec: &SwarmSpec,
+    config_maps: impl IntoIterator<Item = Value>,
 ) -> Result<Jobs, SourceError> {
-    let objects = Objects::of_namespace(config_maps.into_iter().map(object));
-    let value = json!({"kind": "Swarm", "metadata": {"name": swarm.name_any()}});
+    let objects = Objects::of_namespace(config_maps);
+    let value = json!({"kind": "Swarm", "metadata": {"name": name}});
     let owner = Object { document: 0, value };
-    let inline = swarm.spec.jobs.clone();
-    let jobs =
-        jobs::read(&owner, &objects, inline, &swarm.spec.job_sources).map_err(classify_error)?;
-    convert::check_run_once(&jobs, swarm.protocol())
+    let inline = spec.jobs.clone();
+    let jobs = jobs::read(&owner, &objects, inline, &spec.job_sources).map_err(classify_error)?;
+    convert::check_run_once(&jobs, spec.protocol())
         .map_err(|error| SourceError::Invalid(error.reason))?;
     Ok(jobs)
-}
-
-fn object(map: ConfigMap) -> Value {
-    json!({
-        "kind": "ConfigMap",
-        "metadata": {"name": map.name_any(), "labels": map.labels()},
-        "data": map.data.unwrap_or_default(),
-    })
 }
 
 fn classify_error(error: ManifestError) -> SourceError {
@@ -62,14 +56,14 @@ fn classify_error(error: ManifestError) -> SourceError {
 mod tests {
     use super::*;
 
-    fn swarm(sources: &str) -> Swarm {
+    fn jobs_of(sources: &str, maps: impl IntoIterator<Item = Value>) -> Result<Jobs, SourceError> {
         let spec = format!("pool: {{statefulSet: {{name: w}}}}\njobs: [{{name: own}}]\n{sources}");
-        Swarm::new("streams", serde_yaml::from_str(&spec).unwrap())
+        jobs_in_namespace("streams", &serde_yaml::from_str(&spec).unwrap(), maps)
     }
 
-    fn config_map(name: &str, label: &str, text: &str) -> ConfigMap {
+    fn config_map(name: &str, label: &str, text: &str) -> Value {
         let metadata = json!({"name": name, "labels": {"team": label}});
-        serde_json::from_value(json!({"metadata": metadata, "data": {"jobs": text}})).unwrap()
+        json!({"kind": "ConfigMap", "metadata": metadata, "data": {"jobs": text}})
     }
 
     const BOTH: &str = "jobSources:
@@ -83,7 +77,7 @@ mod tests {
             config_map("peers-5h7k", "peers", "a.example,80"),
             config_map("stranger", "y", "no list"),
         ];
-        let jobs = jobs_in_namespace(&swarm(BOTH), maps).unwrap();
+        let jobs = jobs_of(BOTH, maps).unwrap();
         let names: Vec<_> = jobs.keys().map(ToString::to_string).collect();
         assert_eq!(names, ["a.example:80", "bbc", "cnbc", "own"]);
         assert_eq!(jobs["cnbc"].share.map(swarm_core::Share::percent), Some(50));
@@ -94,7 +88,7 @@ mod tests {
         let source = "worker: {protocol: Session}\n\
                       jobSources: [{configMap: {name: more, key: jobs}}]";
         let map = config_map("more", "x", "[{name: a, runOnce: true, params: {b: c}}]");
-        let jobs = jobs_in_namespace(&swarm(source), [map]).unwrap();
+        let jobs = jobs_of(source, [map]).unwrap();
         assert!(jobs["a"].run_once && !jobs["own"].run_once);
         assert_eq!(jobs["a"].params["b"], "c");
     }
@@ -129,13 +123,13 @@ mod tests {
             ),
         ];
         for (maps, expected) in cases {
-            let message = match jobs_in_namespace(&swarm(BOTH), maps).unwrap_err() {
+            let message = match jobs_of(BOTH, maps).unwrap_err() {
                 SourceError::Missing(message) | SourceError::Invalid(message) => message,
             };
             assert!(message.starts_with(expected), "{message}");
         }
         let key = BOTH.replace("key: jobs}", "key: jobz}");
-        let error = jobs_in_namespace(&swarm(&key), [config_map("more", "x", "[a]")]);
+        let error = jobs_of(&key, [config_map("more", "x", "[a]")]);
         let message = "ConfigMap `more`: `data` has no text under the key `jobz`, only `jobs`; \
                        add it or name another";
         assert_eq!(error, Err(SourceError::Missing(message.into())));
@@ -148,7 +142,7 @@ mod tests {
         let text = lines.join("\n");
         let source = "jobSources: [{configMap: {name: more, key: jobs}}]";
         let map = config_map("more", "x", &text);
-        let jobs = jobs_in_namespace(&swarm(source), [map]).unwrap();
+        let jobs = jobs_of(source, [map]).unwrap();
         assert_eq!(jobs.len(), 20_001);
         let worker = |n: u32| {
             let name = format!("swarm-worker-{n}");

@@ -42,12 +42,12 @@ pub struct YamlError {
 /// [`YamlError`] names the document, and the line where it stops making sense.
 ///
 /// ```
-/// use swarm_adapters_k8s::yaml::documents;
+/// use swarm_spec::yaml::documents;
 ///
 /// assert_eq!(documents("a: 1\n---\n# nothing\n---\n[b]\n")?.len(), 2);
 /// let twice = documents("a: 1\na: 2\n").unwrap_err();
 /// assert!(twice.source.to_string().starts_with("the key `a` stands twice"));
-/// # Ok::<(), swarm_adapters_k8s::yaml::YamlError>(())
+/// # Ok::<(), swarm_spec::yaml::YamlError>(())
 /// ```
 pub fn documents(text: &str) -> Result<Vec<(usize, Value)>, YamlError> {
     let text = without_mark(text);

@@ -1,13 +1,11 @@
 //! How jobs are handed over from one worker to the next.
 
-use kube::KubeSchema;
-use kube::core::{Duration, Rule};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use swarm_core::handover::LeaseTerms;
 
-use super::bounded_duration;
-use crate::duration;
+use crate::duration::{self, Duration};
+use crate::rule::Rule;
 
 /// How workers are spoken to. `Plain`, the default: any program that reads its jobs from a file. A pod
 /// that holds the Lease of a session is served as one all the same, so that a pool can be moved over
@@ -36,9 +34,9 @@ pub enum PolicySpec {
 }
 
 /// How jobs are handed over, and how long workers wait for each other.
-#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = long_enough())]
+#[schemars(extend("x-kubernetes-validations" = [long_enough()]))]
 pub struct HandoverSpec {
     /// What it takes to end an ownership. Default: `AtLeastOnce`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -46,13 +44,13 @@ pub struct HandoverSpec {
     /// How long workers that gain jobs wait for those that gave them and were not brought up to date
     /// yet, how long a release waits for its acknowledgement (not with `Exclusive`), and how long a
     /// Swarm that is deleted waits for its workers to stop. Default: `60s`.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "duration::read")]
-    #[x_kube(validation = bounded_duration())]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-validations" = [duration::bounded()]))]
     pub release_timeout: Option<Duration>,
     /// How long a job may take to stop. The worker has to be told the same with `--stop-timeout`.
     /// Default: `5s`.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "duration::read")]
-    #[x_kube(validation = bounded_duration())]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-validations" = [duration::bounded()]))]
     pub stop_timeout: Option<Duration>,
     /// The timing of the Leases that workers hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,20 +58,22 @@ pub struct HandoverSpec {
 }
 
 /// The timing of the Leases that workers hold. The worker has to be told the same.
-#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LeaseTermsSpec {
     /// How long a worker may act after it renewed its Lease, from 2s to 1h; at least 3 × `renew` +
     /// `stopTimeout`. A worker that falls silent is waited for a little longer than this. Default: `20s`.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "duration::read")]
-    #[x_kube(validation = Rule::new(
-        "duration(self) >= duration('2s') && duration(self) <= duration('1h')"
-    ).message("write a duration from 2s to 1h, for example 20s"))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-validations" = [Rule::new(
+        "duration(self) >= duration('2s') && duration(self) <= duration('1h')",
+        "write a duration from 2s to 1h, for example 20s"
+    )]))]
     pub duration: Option<Duration>,
     /// How often a worker renews its Lease, from 500ms to 20m. Default: `4s`.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "duration::read")]
-    #[x_kube(validation = Rule::new(
-        "duration(self) >= duration('500ms') && duration(self) <= duration('20m')"
-    ).message("write a duration from 500ms to 20m, for example 4s"))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-validations" = [Rule::new(
+        "duration(self) >= duration('500ms') && duration(self) <= duration('20m')",
+        "write a duration from 500ms to 20m, for example 4s"
+    )]))]
     pub renew: Option<Duration>,
 }
 
@@ -93,5 +93,5 @@ fn long_enough() -> Rule {
          (where they are not written, they are {duration}s, {renew}s and {stop}s)"
     );
     let rule = format!("{lasts} >= {renews} + {renews} + {renews} + {stops}");
-    Rule::new(rule).message(message.as_str())
+    Rule::new(rule, message)
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::ManifestError;
-use crate::api::API_VERSION;
+use crate::spec::API_VERSION;
 use crate::yaml;
 
 /// One object of a file.

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 use serde_json::Value;
 use swarm_core::{Job, JobName, Jobs, Share};
 
 use super::ManifestError;
 use super::documents::{Object, Objects};
-use crate::api::{ConfigMapKey, JobSource, SourceFormat};
 use crate::convert::{self, SpecError};
-use crate::{api, schema, yaml};
+use crate::schema::{self, ValueSchema};
+use crate::spec::{self, ConfigMapKey, JobSource, SourceFormat};
+use crate::yaml;
 
 /// The most params of one job.
 const PARAMS_MAX: usize = 32;
@@ -24,7 +24,7 @@ const PARAM_BYTES_MAX: usize = 4_096;
 pub(super) fn read(
     swarm: &Object,
     objects: &Objects,
-    jobs: Vec<api::Job>,
+    jobs: Vec<spec::Job>,
     sources: &[JobSource],
 ) -> Result<Jobs, ManifestError> {
     let mut gathering = Gathering { swarm, objects, lists: Vec::new(), entries: Vec::new() };
@@ -68,7 +68,7 @@ struct Gathering<'a> {
 }
 
 impl Gathering<'_> {
-    fn inline(&mut self, jobs: Vec<api::Job>) -> Result<(), ManifestError> {
+    fn inline(&mut self, jobs: Vec<spec::Job>) -> Result<(), ManifestError> {
         self.lists.push(List::Inline);
         for (number, job) in jobs.into_iter().enumerate() {
             self.add(number, &job)?;
@@ -198,7 +198,7 @@ impl Gathering<'_> {
         Ok(())
     }
 
-    fn add(&mut self, number: usize, job: &api::Job) -> Result<(), ManifestError> {
+    fn add(&mut self, number: usize, job: &spec::Job) -> Result<(), ManifestError> {
         let list = self.lists.len() - 1;
         let (name, job) = convert::job(job)
             .map_err(|reason| self.wrong(self.lists[list].place(number), reason))?;
@@ -244,7 +244,7 @@ pub(super) fn labels(labels: &BTreeMap<String, String>) -> String {
 }
 
 /// A job by its name alone, or with its share behind the name, as in `cnbc:100`.
-fn from_text(text: String, has_suffixes: bool) -> api::Job {
+fn from_text(text: String, has_suffixes: bool) -> spec::Job {
     let suffix = text.rsplit_once(':').filter(|_| has_suffixes);
     let share = suffix.and_then(|(name, digits)| {
         let percent = digits.parse::<u8>().ok().filter(|n| n.to_string() == digits)?;
@@ -254,7 +254,7 @@ fn from_text(text: String, has_suffixes: bool) -> api::Job {
         Some((name, percent)) => (name, Some(percent)),
         None => (text, None),
     };
-    api::Job { name, share, ..api::Job::default() }
+    spec::Job { name, share, ..spec::Job::default() }
 }
 
 /// The name of the job that `host,port` stands for, `None` if it is nothing of the kind.
@@ -269,12 +269,12 @@ fn hostport(line: &str) -> Option<String> {
     }
 }
 
-fn job_schema(place: &str) -> Result<JSONSchemaProps, SpecError> {
-    schema::of::<api::Job>()
+fn job_schema(place: &str) -> Result<ValueSchema, SpecError> {
+    schema::of::<spec::Job>()
         .map_err(|error| SpecError { place: place.to_owned(), reason: error.to_string() })
 }
 
-fn from_map(number: usize, schema: &JSONSchemaProps, item: &Value) -> Result<api::Job, String> {
+fn from_map(number: usize, schema: &ValueSchema, item: &Value) -> Result<spec::Job, String> {
     schema::check_item(number, schema, item)?;
     serde_path_to_error::deserialize(item).map_err(|error| {
         yaml::printable(&format!("field `[{number}].{}`: {}", error.path(), error.inner()))

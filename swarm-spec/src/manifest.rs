@@ -13,19 +13,18 @@ mod online;
 mod pool;
 mod runner;
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use swarm_core::Desired;
 use swarm_core::handover::LeaseTerms;
 
 pub use error::ManifestError;
-pub(crate) use online::{SourceError, jobs_in_namespace};
+pub use online::{SourceError, jobs_in_namespace};
 pub use runner::Runner;
 
-use crate::api::SwarmSpec;
 use crate::convert::{self, Home, SpecError};
-use crate::schema;
+use crate::schema::{self, ValueSchema};
+use crate::spec::SwarmSpec;
 use crate::yaml::printable;
 use documents::{Object, Objects};
 pub(crate) use jobs::check_params;
@@ -75,8 +74,8 @@ pub struct Manifest {
 ///   jobs: [{name: "stream:cars:new"}]
 ///   pool: {statefulSet: {name: swarm-worker}}
 /// "#;
-/// use swarm_adapters_k8s::convert::Home;
-/// use swarm_adapters_k8s::manifest::parse;
+/// use swarm_spec::convert::Home;
+/// use swarm_spec::manifest::parse;
 ///
 /// let manifest = parse(text, None, Home::Cluster)?;
 /// assert_eq!(manifest.worker_name, "swarm-worker");
@@ -84,7 +83,7 @@ pub struct Manifest {
 /// let misspelt = text.replace("jobs:", "job:");
 /// let error = parse(&misspelt, None, Home::Cluster).unwrap_err();
 /// assert_eq!(error.to_string(), "Swarm `streams`: unknown field `spec.job`; did you mean `jobs`?");
-/// # Ok::<(), swarm_adapters_k8s::manifest::ManifestError>(())
+/// # Ok::<(), swarm_spec::manifest::ManifestError>(())
 /// ```
 pub fn parse(text: &str, name: Option<&str>, home: Home) -> Result<Manifest, ManifestError> {
     let objects = Objects::read(text)?;
@@ -95,7 +94,7 @@ pub fn parse(text: &str, name: Option<&str>, home: Home) -> Result<Manifest, Man
     convert::name_fits(&name).map_err(wrong)?;
     let jobs = jobs::read(swarm, &objects, std::mem::take(&mut spec.jobs), &spec.job_sources)?;
     let asked = convert::with_jobs(&spec, jobs, home).map_err(wrong)?;
-    let lease = convert::lease_terms_for(&spec, home).map_err(wrong)?;
+    let lease = convert::lease_terms(&spec, home).map_err(wrong)?;
     let runner = spec.worker.as_mut().and_then(|worker| worker.runner.take());
     let runner = Runner::read(runner).map_err(wrong)?;
     let WorkerPool { name: worker_name, workers, first_slot } =
@@ -123,7 +122,7 @@ struct Document {
 }
 
 /// The spec, once its structure is sound, with its schema.
-fn read_spec(swarm: &Object) -> Result<(JSONSchemaProps, SwarmSpec), ManifestError> {
+fn read_spec(swarm: &Object) -> Result<(ValueSchema, SwarmSpec), ManifestError> {
     let field = |reason| ManifestError::Field { swarm: swarm.name().to_owned(), reason };
     if swarm.name().is_empty() {
         return Err(field("field `metadata.name` is missing".to_owned()));

@@ -2,8 +2,8 @@
 
 use swarm_core::JobName;
 
-use crate::api::API_VERSION;
 use crate::convert::SpecError;
+use crate::spec::API_VERSION;
 use crate::yaml::YamlError;
 
 /// Why a text is not a usable manifest.

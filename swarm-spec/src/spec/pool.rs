@@ -1,19 +1,26 @@
 //! Which pods are the workers of a Swarm.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use kube::KubeSchema;
-use kube::core::Rule;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::workload::Kind;
+use crate::rule::Rule;
 
 /// The pool: the pods that are the workers. Exactly one of these.
-#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new(
-    "[has(self.statefulSet), has(self.deployment), has(self.pods)].filter(it, it).size() == 1"
-).message("write exactly one of statefulSet, deployment and pods"))]
+#[schemars(extend("x-kubernetes-validations" = [
+    Rule::new(
+        "[has(self.statefulSet), has(self.deployment), has(self.pods)].filter(it, it).size() == 1",
+        "write exactly one of statefulSet, deployment and pods"
+    ),
+    Rule::new(
+        "self == oldSelf",
+        "spec.pool cannot be changed: create another Swarm for the other pool and delete this one"
+    ),
+]))]
 pub struct PoolSpec {
     /// A StatefulSet in the namespace of the Swarm. Its pod *n* is the worker in slot *n*.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -40,17 +47,58 @@ impl PoolSpec {
     }
 }
 
+/// What makes the pods of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// A StatefulSet: pod *n* fills slot *n*.
+    StatefulSet,
+    /// A Deployment: its pods are bound to slots.
+    Deployment,
+    /// Anybody: the pods go by labels, and are bound to slots.
+    Pods,
+}
+
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::StatefulSet, Self::Deployment, Self::Pods];
+
+    /// The word that stands in ledgers and messages.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::StatefulSet => "StatefulSet",
+            Self::Deployment => "Deployment",
+            Self::Pods => "Pods",
+        }
+    }
+
+    /// The kind and the pool's name that the name of a ledger tells.
+    #[must_use]
+    pub fn of_ledger(name: &str) -> Option<(Self, &str)> {
+        let (kind, pool) = name.split_once('.')?;
+        let kind = Self::ALL.into_iter().find(|it| it.as_str().to_lowercase() == kind)?;
+        Some((kind, pool))
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 /// A workload: by its name, or by labels that exactly one has.
-#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("has(self.name) != has(self.matchLabels)").message(
+#[schemars(extend("x-kubernetes-validations" = [Rule::new(
+    "has(self.name) != has(self.matchLabels)",
     "write either name or matchLabels, not both and not neither"
-))]
+)]))]
 pub struct WorkloadRef {
     /// The workload's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
-    #[x_kube(validation = workload_name_fits())]
+    #[schemars(extend("x-kubernetes-validations" = [workload_name_fits()]))]
     pub name: Option<String>,
     /// Labels of the workload itself (not of its pods), for names that a tool makes up. Exactly one
     /// workload in the namespace must have them all.
@@ -70,11 +118,11 @@ fn workload_name_fits() -> Rule {
         "the name of a workload has at most {WORKLOAD_NAME_MAX} characters: the names of what is \
          made for it are longer"
     );
-    Rule::new(rule).optional_old_self(true).message(message.as_str())
+    Rule::new(rule, message).with_optional_old_self()
 }
 
 /// Pods, by labels.
-#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodsRef {
     /// The labels that a pod must have, all of them.
@@ -84,7 +132,8 @@ pub struct PodsRef {
 
 /// Nobody makes or ends the pods of a pool by labels.
 pub(super) fn nobody_scales_pods() -> Rule {
-    Rule::new("!has(self.replicas) || !has(self.pool.pods)").message(
+    Rule::new(
+        "!has(self.replicas) || !has(self.pool.pods)",
         "replicas and pool.pods exclude each other: nothing scales pods that go by labels; leave \
          replicas out and add or delete pods, or name a statefulSet or a deployment",
     )
@@ -95,22 +144,7 @@ pub(super) fn pods_keep_their_names() -> Rule {
     Rule::new(
         "!has(self.refresh) || !has(self.refresh.mode) || has(self.pool.statefulSet) \
          || !(self.refresh.mode in ['Evict', 'Delete'])",
-    )
-    .message(
         "refresh.mode Evict and Delete need pool.statefulSet: elsewhere the successor of a pod has \
          another name and finds no jobs under it when it starts; use HotReload or None",
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::api::PartName;
-
-    #[test]
-    fn what_is_named_after_a_workload_of_the_longest_name_has_a_name_that_fits() {
-        let ledger = format!("statefulset.{}", "w".repeat(WORKLOAD_NAME_MAX));
-        let part = PartName { revision: 10_u64.pow(20 - 1), digest: 0 }.of(&ledger);
-        assert_eq!(part.len(), 253);
-    }
 }

@@ -1,11 +1,11 @@
 //! What workers are told of themselves, and how they are asked.
 
-use kube::KubeSchema;
-use kube::core::{Duration, Rule};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ProtocolSpec, VersionEndpoint, bounded_duration};
-use crate::duration;
+use super::{ProtocolSpec, VersionEndpoint};
+use crate::duration::{self, Duration};
+use crate::rule::Rule;
 
 /// The most words of a command.
 pub(crate) const WORDS_MAX: usize = 256;
@@ -13,7 +13,7 @@ pub(crate) const WORDS_MAX: usize = 256;
 pub(crate) const WORD_MAX: usize = 4_096;
 
 /// How workers are configured and addressed.
-#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerSpec {
     /// How workers are spoken to. Default: `Plain`.
@@ -34,11 +34,12 @@ pub struct WorkerSpec {
 }
 
 /// What `swarm-worker` does with a job; exactly one of these.
-#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new(
-    "[has(self.log), has(self.command), has(self.ping)].filter(it, it).size() == 1"
-).message("write exactly one of log, command and ping"))]
+#[schemars(extend("x-kubernetes-validations" = [Rule::new(
+    "[has(self.log), has(self.command), has(self.ping)].filter(it, it).size() == 1",
+    "write exactly one of log, command and ping"
+)]))]
 pub struct RunnerSpec {
     /// Writes a line for every second the job runs, for demonstrations and tests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -49,7 +50,10 @@ pub struct RunnerSpec {
         length(min = 1, max = 256),
         inner(length(max = 4096), regex(pattern = "^[^\\x00]*$"))
     )]
-    #[x_kube(validation = Rule::new("self[0] != ''").message("write the program first, as in [\"ffmpeg\", \"-i\", \"{job}\"]"))]
+    #[schemars(extend("x-kubernetes-validations" = [Rule::new(
+        "self[0] != ''",
+        "write the program first, as in [\"ffmpeg\", \"-i\", \"{job}\"]"
+    )]))]
     pub command: Option<Vec<String>>,
     /// Calls an HTTP endpoint `host:port`, which is the name of the job, again and again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,23 +61,22 @@ pub struct RunnerSpec {
 }
 
 /// The `log` runner has no settings.
-#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LogRunnerSpec {}
 
 /// How the `ping` runner calls.
-#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PingRunnerSpec {
     /// From one call to the next. Default: `30s`.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "duration::read")]
-    #[x_kube(validation = bounded_duration(), validation = more_than_nothing())]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-validations" = [duration::bounded(), more_than_nothing()]))]
     pub interval: Option<Duration>,
     /// How long an answer is waited for. Default: `5s`.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "duration::read")]
-    #[x_kube(validation = bounded_duration(), validation = more_than_nothing())]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-validations" = [duration::bounded(), more_than_nothing()]))]
     pub timeout: Option<Duration>,
 }
 
 fn more_than_nothing() -> Rule {
-    Rule::new("duration(self) > duration('0s')")
-        .message("0s is no time at all; write for example 1s")
+    Rule::new("duration(self) > duration('0s')", "0s is no time at all; write for example 1s")
 }

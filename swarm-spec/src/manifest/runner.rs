@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::api::{PingRunnerSpec, RunnerSpec, WORD_MAX, WORDS_MAX};
 use crate::convert::SpecError;
+use crate::spec::{PingRunnerSpec, RunnerSpec, WORD_MAX, WORDS_MAX};
 
 /// What a worker does with a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,7 +74,7 @@ fn command_of(words: Vec<String>) -> Result<Runner, SpecError> {
 
 fn longer_than_0(
     place: &str,
-    given: Option<kube::core::Duration>,
+    given: Option<crate::Duration>,
     default: Duration,
 ) -> Result<Duration, SpecError> {
     let duration = given.map_or(default, Duration::from);

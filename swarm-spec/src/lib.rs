@@ -1,0 +1,21 @@
+//! The spec of a Swarm: one model for files and for clusters, which knows no client of either.
+//!
+//! - [`spec`]: the types, with what the schema and the rules of the CRD say of them. The adapter for
+//!   Kubernetes makes the resource of them.
+//! - [`convert`]: what a spec asks for, in the terms of `swarm-core`; here a value that makes no sense
+//!   is refused.
+//! - [`manifest`]: a file with one `Swarm`, checked as strictly as an API server would, offline.
+//! - [`yaml`]: the documents of a text, read with a limit on what their aliases may repeat.
+//!
+//! What is refused here and by the schema in a cluster is the same; `testing/specs.yaml` is the table
+//! that both are tested with.
+
+pub mod convert;
+mod duration;
+pub mod manifest;
+mod rule;
+mod schema;
+pub mod spec;
+pub mod yaml;
+
+pub use duration::Duration;

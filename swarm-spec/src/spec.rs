@@ -1,0 +1,242 @@
+//! The spec of a Swarm: what a user asks for, in a file or on a cluster.
+//!
+//! The schema and the CEL rules of the CRD come from these types; the doc comments are what
+//! `kubectl explain` shows.
+
+mod handover;
+mod pool;
+mod refresh;
+mod source;
+mod worker;
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer, Serialize};
+
+pub use handover::{HandoverSpec, LeaseTermsSpec, PolicySpec, ProtocolSpec};
+pub use pool::{Kind, PodsRef, PoolSpec, WORKLOAD_NAME_MAX, WorkloadRef};
+pub use refresh::{RefreshMode, RefreshSpec, VersionEndpoint};
+pub use source::{ConfigMapKey, JobSource, SourceFormat, SourceSelector};
+pub use worker::{LogRunnerSpec, PingRunnerSpec, RunnerSpec, WorkerSpec};
+pub(crate) use worker::{WORD_MAX, WORDS_MAX};
+
+use crate::duration::{self, Duration};
+use crate::rule::Rule;
+
+/// Group and version of the resources.
+pub const API_VERSION: &str = "swarm.k8slab.info/v1alpha1";
+
+/// The most characters of a Swarm's name: views of sessions have it as a label.
+pub const NAME_MAX: usize = 63;
+
+/// What the user asks for.
+#[derive(JsonSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[schemars(extend("x-kubernetes-validations" = [
+    exclusive_needs_sessions(),
+    run_once_needs_sessions(),
+    pool::nobody_scales_pods(),
+    pool::pods_keep_their_names(),
+]))]
+#[serde(rename_all = "camelCase")]
+pub struct SwarmSpec {
+    /// The jobs, each with a name of its own. At most 2000; `jobSources` takes more.
+    #[serde(default, deserialize_with = "or_default")]
+    #[schemars(
+        length(max = 2000),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
+    )]
+    pub jobs: Vec<Job>,
+
+    /// ConfigMaps that hold more jobs, in the namespace of the Swarm. A name that stands in two
+    /// places is a mistake, and a source that is missing or wrong is one too: then the condition
+    /// `Stalled` says what to write instead, and the last good list of jobs stays.
+    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub job_sources: Vec<JobSource>,
+
+    /// How many workers. Without it the workload decides and the Swarm follows. With it the Swarm
+    /// scales the workload: `kubectl scale swarm` and a horizontal autoscaler set it, and workers that
+    /// are too many are emptied before they go. Not with `pool.pods`, which nothing scales.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 100_000))]
+    pub replicas: Option<i32>,
+
+    /// The workers that share the jobs. Cannot be changed later.
+    pub pool: PoolSpec,
+
+    /// What the workers are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<WorkerSpec>,
+
+    /// Where workers read their jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub view: Option<ViewSpec>,
+
+    /// How jobs are handed over, and how long workers wait for each other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handover: Option<HandoverSpec>,
+
+    /// How workers are brought to read what is new.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refresh: Option<RefreshSpec>,
+
+    /// When jobs move.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rebalance: Option<RebalanceSpec>,
+
+    /// By how many workers each job is run. Default: `One`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replication: Option<ReplicationSpec>,
+}
+
+/// Fields of the spec that only `swarm-operator local` knows so far: the CRD has none of them, and a
+/// field leaves this list in the change that makes it work in a cluster.
+pub const ONLY_LOCAL: [&str; 1] = ["replication"];
+
+/// By how many workers each job is run.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReplicationSpec {
+    /// By exactly one.
+    #[default]
+    One,
+    /// By every one.
+    All,
+}
+
+/// What a list without entries is read as: `jobs:` with nothing behind it is empty, as for the API
+/// server.
+fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+    from: D,
+) -> Result<T, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
+}
+
+fn exclusive_needs_sessions() -> Rule {
+    needs_sessions(
+        "!has(self.handover) || !has(self.handover.policy) || self.handover.policy != 'Exclusive'",
+        "handover.policy: Exclusive needs workers that acknowledge what they are told: \
+         write worker.protocol: Session, or leave the policy out",
+    )
+}
+
+fn run_once_needs_sessions() -> Rule {
+    needs_sessions(
+        "!has(self.jobs) || !self.jobs.exists(job, has(job.runOnce) && job.runOnce)",
+        "a job with runOnce needs workers that tell when it is done: write worker.protocol: Session, \
+         or leave runOnce out",
+    )
+}
+
+/// What only workers of sessions can do.
+fn needs_sessions(unless: &str, message: &str) -> Rule {
+    let session =
+        "has(self.worker) && has(self.worker.protocol) && self.worker.protocol == 'Session'";
+    Rule::new(format!("{unless} || ({session})"), message)
+}
+
+/// One job.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Job {
+    /// The job's name: printable ASCII without spaces, as in `stream:cctv0:updated`.
+    #[schemars(length(min = 1, max = 253), regex(pattern = "^[!-~]+$"))]
+    pub name: String,
+    /// The percentage of one worker that the job reserves; 100 takes a worker for itself. A job
+    /// without a share takes what is left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100))]
+    pub share: Option<i32>,
+    /// The only slot that may run it, as the 2 of pod `swarm-worker-2`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 2_147_483_647))]
+    pub pin: Option<i32>,
+    /// Where workers cannot take all jobs, those with lower numbers give way first. Default: 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = -1_000_000_000, max = 1_000_000_000))]
+    pub priority: Option<i32>,
+    /// Whether the job is done, and never run again, once it has ended well. It needs
+    /// `worker.protocol: Session`. Default: false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_once: Option<bool>,
+    /// What the worker is told beside the job's name; workers that read a file are not. Names are of
+    /// `a-z`, `A-Z`, `0-9` and `_`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("maxProperties" = 32))]
+    pub params: Option<BTreeMap<String, String>>,
+}
+
+/// Where workers read their jobs.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ViewSpec {
+    /// The ConfigMap, in the namespace of the Swarm. Default: the Swarm's name and `-config`. It may
+    /// exist already; only the key below is written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub config_map_name: Option<String>,
+    /// The key in it. Default: `config.yml`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253), regex(pattern = "^[-._a-zA-Z0-9]+$"))]
+    pub key: Option<String>,
+}
+
+/// When jobs move. Durations are texts such as `30s` or `1m30s`.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RebalanceSpec {
+    /// Nothing moves while this is true, whatever happens: no job, no worker. For repairs. The
+    /// workers go on with what they have. Default: false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<bool>,
+    /// What the past counts for. Default: `Sticky`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<ModeSpec>,
+    /// The most jobs that move at a time for the sake of balance. Plain workers are told of a batch
+    /// of at most so many; the next follows 2 seconds later. Moves that cannot wait, such as those
+    /// of a worker that is gone, are made all and at once. Default: any number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 2_147_483_647))]
+    pub max_moves_in_flight: Option<i32>,
+    /// A pool that never had jobs gets them when all its workers are ready, or after this time;
+    /// then every pod that exists counts, ready or not. Default: `60s`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-validations" = [duration::bounded()]))]
+    pub initial_wait: Option<Duration>,
+    /// How long the jobs of a worker that is gone wait for its slot to be filled again before they
+    /// move. Default: `30s`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-validations" = [duration::bounded()]))]
+    pub return_grace: Option<Duration>,
+    /// How long a plain worker that is not ready keeps jobs that a ready one can take; `0s` for ever.
+    /// Then they move, at most `maxMovesInFlight` at a time, and both may run a job for a moment.
+    /// Workers in sessions are judged by their leases instead. Default: `5m`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-validations" = [duration::bounded()]))]
+    pub not_ready_grace: Option<Duration>,
+    /// The first change is acted on at once; those that follow within this time are gathered and
+    /// acted on together. Default: `1s`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-validations" = [duration::bounded()]))]
+    pub batch_window: Option<Duration>,
+}
+
+/// What the past counts for. `Sticky`, the default: every job stays where it is unless balance needs
+/// it elsewhere. `Canonical`: nothing, so that the same jobs and workers always give the same
+/// assignment, at the price of more moves.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ModeSpec {
+    /// The fewest moves.
+    #[default]
+    Sticky,
+    /// No memory.
+    Canonical,
+}
+
+impl SwarmSpec {
+    /// How its workers are spoken to.
+    #[must_use]
+    pub fn protocol(&self) -> ProtocolSpec {
+        self.worker.as_ref().and_then(|worker| worker.protocol).unwrap_or_default()
+    }
+}
