@@ -11,6 +11,8 @@ use crate::scenario::Context;
 const OPERATIONS: usize = 120;
 
 pub(super) async fn run(context: Context) -> Result<()> {
+    // Its CRDs are part of the contract.
+    context.operator().await?;
     let (client, namespace) = (&context.client, context.namespace.as_str());
     // The history of an API server begins where it was started.
     api_server(&Place { client, namespace, forgotten: "1" }).await?;
