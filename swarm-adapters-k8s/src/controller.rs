@@ -2,8 +2,8 @@
 //!
 //! Watches feed caches, and every change of a Swarm, of its workload, pods or view triggers a turn:
 //! observe, decide, write the ledger, publish the views, refresh the workers it concerns, write the
-//! status. What a session tells with its Lease triggers one, too, and that it has fallen silent; that
-//! it lives does not. A turn that finds everything as it should be writes nothing.
+//! status. An acknowledgement in a Lease triggers one, too, and so does a session that has fallen
+//! silent; a mere renewal does not. A turn that finds everything as it should be writes nothing.
 
 mod alarms;
 mod cached;

@@ -207,7 +207,7 @@ impl KubeLedgerStore {
         match self.parts.garbage(&head.uid, head.revision, &head.parts).await {
             Ok(garbage) => !self.parts.delete(garbage).await,
             Err(error) => {
-                tracing::info!(%error, "parts that are of no use any more are not looked for");
+                tracing::info!(%error, "unused parts of the ledger cannot be listed");
                 true
             }
         }
@@ -445,7 +445,7 @@ fn classify_error(what: String, error: kube::Error) -> StoreError {
         }
         kube::Error::Api(status) if status.message.contains(STRICT) => {
             let reason = format!(
-                "{what} was refused, since the definitions in the cluster are of another version \
+                "{what} was refused, since the CRDs in the cluster are of another version \
                  than this operator: apply deploy/crds of its version; {}",
                 status.message
             );

@@ -91,13 +91,13 @@ impl Metrics {
         );
         registry.register(
             "revocations",
-            "Leases of silent sessions taken away",
+            "Leases of silent sessions revoked",
             metrics.revocations.clone(),
         );
-        registry.register("sessions", "Sessions that live", metrics.sessions.clone());
+        registry.register("sessions", "Live sessions", metrics.sessions.clone());
         registry.register(
             "releases_under_way",
-            "Jobs whose holders were asked to let go and have not done so yet",
+            "Jobs whose release is not acknowledged yet",
             metrics.releases_under_way.clone(),
         );
         registry.register(

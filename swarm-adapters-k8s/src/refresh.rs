@@ -82,7 +82,7 @@ pub struct Worker {
     /// meanwhile.
     pub is_repaired: bool,
     /// How long ago it was first nudged for the jobs that it gave; `None` if not by this process.
-    pub let_go_for: Option<Duration>,
+    pub handoff_nudged_for: Option<Duration>,
     /// Whether it is ready.
     pub is_ready: bool,
     /// Whether it is on its way out.
@@ -90,20 +90,20 @@ pub struct Worker {
 }
 
 impl Worker {
-    fn told(&self) -> u64 {
+    fn nudged_for(&self) -> u64 {
         self.nudge.as_ref().and_then(|(annotation, _)| version_of(annotation)).unwrap_or(0)
     }
 
     /// For how long the others wait for this one.
-    fn holds_up_for(&self, terms: &RefreshTerms) -> Duration {
-        let has_let_go = terms.asks && self.last_handoff_version <= self.has;
-        if self.last_handoff_version == 0 || has_let_go {
+    fn delays_others_for(&self, terms: &RefreshTerms) -> Duration {
+        let has_released = terms.asks && self.last_handoff_version <= self.has;
+        if self.last_handoff_version == 0 || has_released {
             return Duration::ZERO;
         }
-        if self.told() < self.last_handoff_version {
+        if self.nudged_for() < self.last_handoff_version {
             return PLAIN_HANDOVER;
         }
-        PLAIN_HANDOVER.saturating_sub(self.let_go_for.unwrap_or(Duration::MAX))
+        PLAIN_HANDOVER.saturating_sub(self.handoff_nudged_for.unwrap_or(Duration::MAX))
     }
 }
 
@@ -148,7 +148,7 @@ fn unknown(workers: &[Worker]) -> Vec<Slot> {
 }
 
 fn nudges(terms: &RefreshTerms, workers: &[Worker]) -> Refresh {
-    let wait = workers.iter().map(|it| it.holds_up_for(terms)).max().unwrap_or_default();
+    let wait = workers.iter().map(|it| it.delays_others_for(terms)).max().unwrap_or_default();
     let wait = wait.min(terms.release_timeout);
     let (mut givers, mut others, mut refresh) = (Vec::new(), Vec::new(), Refresh::default());
     for worker in workers {
@@ -162,12 +162,12 @@ fn nudges(terms: &RefreshTerms, workers: &[Worker]) -> Refresh {
         if is_known {
             continue;
         }
-        let is_told = worker.told() == *version;
-        if terms.asks || !is_told {
+        let is_nudged = worker.nudged_for() == *version;
+        if terms.asks || !is_nudged {
             refresh.stale.push(*slot);
         }
-        let gains = *last_handoff_version <= worker.told();
-        let look_in = if gains && !is_told && !wait.is_zero() {
+        let gains = *last_handoff_version <= worker.nudged_for();
+        let look_in = if gains && !is_nudged && !wait.is_zero() {
             wait
         } else {
             let since = made.as_ref().map_or(Duration::MAX, |(_, since)| *since);
@@ -229,7 +229,8 @@ mod tests {
     fn stale(slot: u32) -> Worker {
         let nudge = Some(("1.3".to_owned(), LONG_AGO));
         let (version, has) = (2, 1);
-        let (last_handoff_version, let_go_for, is_ready, is_leaving) = (0, None, true, false);
+        let (last_handoff_version, handoff_nudged_for, is_ready, is_leaving) =
+            (0, None, true, false);
         let is_repaired = false;
         Worker {
             slot: Slot(slot),
@@ -238,7 +239,7 @@ mod tests {
             has,
             nudge,
             is_repaired,
-            let_go_for,
+            handoff_nudged_for,
             is_ready,
             is_leaving,
         }
@@ -248,9 +249,9 @@ mod tests {
         Worker { last_handoff_version: 2, ..stale(slot) }
     }
 
-    fn told(worker: &Worker, ago: Duration) -> Worker {
-        let let_go_for = (0 < worker.last_handoff_version).then_some(ago);
-        Worker { nudge: Some(("2.1".to_owned(), ago)), let_go_for, ..worker.clone() }
+    fn nudged(worker: &Worker, ago: Duration) -> Worker {
+        let handoff_nudged_for = (0 < worker.last_handoff_version).then_some(ago);
+        Worker { nudge: Some(("2.1".to_owned(), ago)), handoff_nudged_for, ..worker.clone() }
     }
 
     fn slots(nudges: &[(Slot, String)]) -> Vec<u32> {
@@ -258,19 +259,19 @@ mod tests {
     }
 
     #[test]
-    fn losers_are_nudged_at_once_and_gainers_when_those_had_time_to_let_go() {
+    fn losers_are_nudged_at_once_and_gainers_when_those_had_time_to_release() {
         let hot = terms(RefreshMode::HotReload);
         let first = refresh(&hot, &[stale(0), giver(1)], 0, Duration::ZERO);
         assert_eq!((slots(&first.nudge), first.look_in), (vec![1], Some(PLAIN_HANDOVER)));
         let second = Duration::from_secs(1);
-        let then = refresh(&hot, &[stale(0), told(&giver(1), second)], 0, Duration::ZERO);
+        let then = refresh(&hot, &[stale(0), nudged(&giver(1), second)], 0, Duration::ZERO);
         assert_eq!(
             (slots(&then.nudge), then.stale),
             (vec![1], vec![Slot(0)]),
             "again, in the race"
         );
         assert_eq!(then.look_in, PLAIN_HANDOVER.checked_sub(second));
-        let last = refresh(&hot, &[stale(0), told(&giver(1), PLAIN_HANDOVER)], 0, Duration::ZERO);
+        let last = refresh(&hot, &[stale(0), nudged(&giver(1), PLAIN_HANDOVER)], 0, Duration::ZERO);
         assert_eq!(slots(&last.nudge), [0, 1]);
     }
 
@@ -287,17 +288,18 @@ mod tests {
     }
 
     #[test]
-    fn a_loser_that_says_so_has_let_go() {
+    fn a_loser_that_says_so_has_released() {
         let asks = RefreshTerms { asks: true, ..terms(RefreshMode::HotReload) };
-        let answered = Worker { has: 2, ..told(&giver(1), Duration::ZERO) };
+        let answered = Worker { has: 2, ..nudged(&giver(1), Duration::ZERO) };
         let decided = refresh(&asks, &[stale(0), answered], 0, Duration::ZERO);
         assert_eq!((slots(&decided.nudge), decided.stale), (vec![0], vec![Slot(0)]));
     }
 
     #[test]
-    fn who_was_told_by_an_earlier_process_holds_up_nobody() {
-        let told = Worker { let_go_for: None, ..told(&giver(1), LONG_AGO) };
-        let decided = refresh(&terms(RefreshMode::HotReload), &[stale(0), told], 0, LONG_AGO);
+    fn who_was_nudged_by_an_earlier_process_holds_up_nobody() {
+        let nudged_once = Worker { handoff_nudged_for: None, ..nudged(&giver(1), LONG_AGO) };
+        let decided =
+            refresh(&terms(RefreshMode::HotReload), &[stale(0), nudged_once], 0, LONG_AGO);
         assert_eq!(slots(&decided.nudge), [0, 1]);
     }
 

@@ -27,7 +27,7 @@ pub use store::KubeSession;
 
 /// Marks the Leases of sessions, so that only those are watched.
 pub const SESSION_LABEL: &str = "swarm.k8slab.info/session";
-/// The acknowledgement of a session in its Lease, as JSON: [`Told`].
+/// The acknowledgement of a session in its Lease, as JSON: [`StoredAck`].
 pub const ACK_ANNOTATION: &str = "swarm.k8slab.info/ack";
 /// Names the session before this one in the same place, of which certainly nothing is left.
 pub const PREDECESSOR_ANNOTATION: &str = "swarm.k8slab.info/predecessor";
@@ -44,7 +44,7 @@ const REVOKED: &str = "revoked";
 /// The acknowledgement in every write of a Lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Told {
+pub struct StoredAck {
     /// Counts the session's writes.
     pub write: u64,
     /// For how long it may act after it sent a renewal, in milliseconds.
@@ -92,7 +92,7 @@ pub fn written(
     terms: &LeaseTerms,
     former: &Former,
 ) -> Object {
-    let told = Told {
+    let stored = StoredAck {
         write: write.number,
         duration_ms: u64::try_from(terms.duration.as_millis()).unwrap_or(u64::MAX),
         incarnation: write.ack.incarnation,
@@ -101,8 +101,8 @@ pub fn written(
         draining: write.ack.is_draining,
         culprit: former.culprit.as_ref().map(ToString::to_string),
     };
-    let told = serde_json::to_string(&told).unwrap_or_default();
-    let mut annotations = BTreeMap::from([(ACK_ANNOTATION.to_owned(), told)]);
+    let stored = serde_json::to_string(&stored).unwrap_or_default();
+    let mut annotations = BTreeMap::from([(ACK_ANNOTATION.to_owned(), stored)]);
     let predecessor = former.session.as_ref();
     annotations.extend(predecessor.map(|it| (PREDECESSOR_ANNOTATION.to_owned(), it.to_string())));
     let holder = match write.holder {
@@ -188,22 +188,22 @@ pub fn seen(object: &Object) -> Result<SeenLease, String> {
             text.len()
         ));
     }
-    let told: Told = serde_json::from_str(text)
+    let stored: StoredAck = serde_json::from_str(text)
         .map_err(|error| format!("Lease `{name}` has no usable `{ACK_ANNOTATION}`: {error}"))?;
-    if FINISHED_MAX < told.finished.len() {
+    if FINISHED_MAX < stored.finished.len() {
         return Err(format!(
             "Lease `{name}` names {} finished jobs, and {FINISHED_MAX} are read at most",
-            told.finished.len()
+            stored.finished.len()
         ));
     }
     let holder = holder(object);
     let job = |name: &str| JobName::new(name).map_err(|error| error.to_string());
-    let finished = told.finished.iter().map(|(name, token)| Ok((job(name)?, Token(*token))));
+    let finished = stored.finished.iter().map(|(name, token)| Ok((job(name)?, Token(*token))));
     let ack = Ack {
-        incarnation: told.incarnation,
-        revision: told.revision,
+        incarnation: stored.incarnation,
+        revision: stored.revision,
         finished: finished.collect::<Result<_, String>>()?,
-        is_draining: told.draining,
+        is_draining: stored.draining,
     };
     let predecessor = object.annotations().get(PREDECESSOR_ANNOTATION);
     let predecessor = predecessor.map(|text| SessionId::from_stored(text));
@@ -211,12 +211,12 @@ pub fn seen(object: &Object) -> Result<SeenLease, String> {
     let is_its_own = |it: &SessionId| it.pod_uid() == session.pod_uid() && *it != session;
     let former = Former {
         session: predecessor.filter(|it| !it.is_plain() && is_its_own(it)),
-        culprit: told.culprit.as_deref().map(job).transpose()?,
+        culprit: stored.culprit.as_deref().map(job).transpose()?,
     };
     Ok(SeenLease {
         session,
-        lease: Lease { version, holder, number: told.write, ack },
-        duration: Duration::from_millis(told.duration_ms),
+        lease: Lease { version, holder, number: stored.write, ack },
+        duration: Duration::from_millis(stored.duration_ms),
         former,
     })
 }
@@ -270,9 +270,9 @@ mod tests {
                 &Former::default(),
             );
             let finished: BTreeMap<_, _> = finished.iter().map(|name| (name.clone(), 7)).collect();
-            let told = Told { write: 1, duration_ms: 1, finished, ..Told::default() };
-            let told = serde_json::to_string(&told).unwrap();
-            object.annotations_mut().insert(ACK_ANNOTATION.to_owned(), told);
+            let stored = StoredAck { write: 1, duration_ms: 1, finished, ..StoredAck::default() };
+            let stored = serde_json::to_string(&stored).unwrap();
+            object.annotations_mut().insert(ACK_ANNOTATION.to_owned(), stored);
             seen(&object).unwrap_err()
         };
         let many: Vec<_> = (0..=FINISHED_MAX).map(|n| name(n, 10)).collect();

@@ -146,9 +146,9 @@ impl ConfigMapViewStore {
             return Ok(());
         }
         let reason = format!(
-            "ConfigMap `{}` is immutable, so that workers cannot be told anything new; delete it, and \
-             it is made anew, then scale the pool to 0 and back: a kubelet does not look again at what \
-             was immutable",
+            "ConfigMap `{}` is immutable, so that workers cannot get new views; delete it, and it is \
+             recreated, then scale the pool to 0 and back: a kubelet does not read a ConfigMap again \
+             that was immutable",
             self.name
         );
         Err(StoreError::Refused { code: "ViewImmutable", reason })

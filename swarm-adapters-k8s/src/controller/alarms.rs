@@ -134,7 +134,7 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use super::super::seen::tests::{TOLD, at, filled, lease};
+    use super::super::seen::tests::{ACK, at, filled, lease};
     use super::*;
     use kube::runtime::watcher::Event;
 
@@ -151,14 +151,14 @@ mod tests {
 
     #[test]
     fn an_alarm_rings_once_when_a_session_is_silent_however_often_others_renew() {
-        let leases = filled([lease(1, 1, TOLD), lease(2, 2, TOLD)]);
+        let leases = filled([lease(1, 1, ACK), lease(2, 2, ACK)]);
         let alarms = Alarms::default();
         set(&alarms, "s", &[1, 2], at(20));
         assert_eq!(due(&alarms, &leases, 19), (vec![], Some(at(20))));
-        leases.note(Event::Apply(lease(1, 3, TOLD)), at(12));
-        leases.note(Event::Apply(lease(2, 4, TOLD)), at(13));
+        leases.note(Event::Apply(lease(1, 3, ACK)), at(12));
+        leases.note(Event::Apply(lease(2, 4, ACK)), at(13));
         assert_eq!(due(&alarms, &leases, 20), (vec![], Some(at(32))), "both live");
-        leases.note(Event::Apply(lease(1, 5, TOLD)), at(31));
+        leases.note(Event::Apply(lease(1, 5, ACK)), at(31));
         assert_eq!(due(&alarms, &leases, 32), (vec![], Some(at(33))));
         assert_eq!(due(&alarms, &leases, 33), (vec!["s".into()], None));
         assert_eq!(due(&alarms, &leases, 99), (vec![], None));
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_lease_that_is_gone_rings_and_the_last_alarm_counts() {
-        let leases = filled([lease(1, 1, TOLD)]);
+        let leases = filled([lease(1, 1, ACK)]);
         let alarms = Alarms::default();
         set(&alarms, "s", &[1, 7], at(5));
         set(&alarms, "other", &[1], at(6));

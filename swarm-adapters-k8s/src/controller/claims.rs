@@ -20,7 +20,7 @@ use crate::observe::is_terminal;
 use crate::status::{Reason, Refusals, RefusedRequest, Verdict};
 use crate::workload::Kind;
 
-/// Names the Swarm that has a pod, by UID. It counts as long as that Swarm lives and the pod has the
+/// Names the Swarm that has a pod, by UID. It counts as long as that Swarm exists and the pod has the
 /// labels that it names.
 pub(super) const CLAIM_ANNOTATION: &str = "swarm.k8slab.info/pool";
 /// How many pods are claimed at a time.
@@ -93,19 +93,19 @@ impl Members {
     /// What there is to say about pods that were left to others.
     pub(super) fn complaint(&self) -> Option<Verdict> {
         const SHOWN: usize = 5;
-        let mut told: Vec<_> = self.foreign.iter().collect();
-        told.sort();
-        let told = told.iter().take(SHOWN).map(|(pod, swarm)| format!("`{pod}` to `{swarm}`"));
-        let told: Vec<_> = told.collect();
+        let mut shown: Vec<_> = self.foreign.iter().collect();
+        shown.sort();
+        let shown = shown.iter().take(SHOWN).map(|(pod, swarm)| format!("`{pod}` to `{swarm}`"));
+        let shown: Vec<_> = shown.collect();
         let more = self.foreign.len().saturating_sub(SHOWN);
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
         let message = format!(
             "{} pods with the labels in spec.pool.pods belong to other Swarms and are left to them: \
              {}{more}; give each Swarm labels that no other pods have",
             self.foreign.len(),
-            told.join(", ")
+            shown.join(", ")
         );
-        (!told.is_empty()).then_some(Verdict { reason: Reason::PodsClaimed, message })
+        (!shown.is_empty()).then_some(Verdict { reason: Reason::PodsClaimed, message })
     }
 }
 
@@ -139,7 +139,7 @@ impl Context {
         let mut claims = futures::stream::iter(due).buffer_unordered(AT_A_TIME);
         while let Some(claimed) = claims.next().await {
             match claimed {
-                // In a conflict it is gone, changed or another's: the watch tells.
+                // In a conflict the pod is gone, changed or another's: the watch reports it.
                 Ok(_) | Err(StoreError::Conflict { .. }) => {}
                 Err(StoreError::Refused { reason, .. }) => {
                     self.count_refused(RefusedRequest::Claim);

@@ -1,5 +1,5 @@
-//! Which pods of a Deployment go first when it gets fewer: those that were emptied. Kubernetes asks an
-//! annotation for it, and does what it says as far as it can.
+//! Which pods of a Deployment go first when it gets fewer: those that were emptied. Kubernetes reads
+//! an annotation for it, and follows the annotation where it can.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;

@@ -10,7 +10,7 @@ use crate::api::Swarm;
 use crate::ledger::bounded;
 use crate::status::RefusedRequest;
 
-/// Keeps a deleted Swarm until its workers were told that they have no jobs any more.
+/// Keeps a deleted Swarm until its workers have a view without jobs.
 pub(super) const FINALIZER: &str = "swarm.k8slab.info/release";
 
 /// Whether a Swarm has the finalizer.

@@ -19,7 +19,7 @@ use crate::rollback::Rollbacks;
 pub(super) type LedgerMeta = PartialObjectMeta<SwarmLedger>;
 /// A namespace by its name and whether it is going.
 pub(super) type NamespaceMeta = PartialObjectMeta<Namespace>;
-/// The changes that a watch tells of.
+
 /// The cache of namespaces, and the stream of their changes. The operator of one namespace has no
 /// right to look at any.
 pub(super) fn namespaces(

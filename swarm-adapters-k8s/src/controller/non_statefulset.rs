@@ -32,7 +32,7 @@ pub(super) struct NonStatefulSet {
     asked: watch::Sender<bool>,
 }
 
-/// What the watches tell.
+/// The changes that the watches report.
 pub(super) struct Streams {
     pub(super) deployments: Changes<Deployment>,
     pub(super) replica_sets: Changes<ReplicaSetMeta>,

@@ -70,19 +70,19 @@ fn find<K: Cached>(
     let labels = match_labels.clone().unwrap_or_default();
     let mut found = cache.with(namespace);
     found.retain(|pool| has_labels(&**pool, &labels));
-    let told: Vec<_> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    let told = told.join(",");
+    let pairs: Vec<_> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let wanted = pairs.join(",");
     match found.as_slice() {
         [one] => Ok(one.clone()),
         [] => Err(not_found(format!(
-            "no {kind} in this namespace has the labels `{told}`; create one, or label one"
+            "no {kind} in this namespace has the labels `{wanted}`; create one, or label one"
         ))),
         several => {
             let mut names: Vec<_> =
                 several.iter().map(|pool| format!("`{}`", pool.name_any())).collect();
             names.sort();
             let message = format!(
-                "the {kind}s {} all have the labels `{told}`; leave them on the one that is the pool",
+                "the {kind}s {} all have the labels `{wanted}`; leave them on the one that is the pool",
                 names.join(", ")
             );
             Err(Verdict { reason: Reason::PoolAmbiguous, message })
@@ -103,7 +103,7 @@ pub(super) fn with_pool(
 ) -> Vec<ObjectRef<Swarm>> {
     let (namespace, name) = (pool.namespace().unwrap_or_default(), pool.name_any());
     let mut meant = swarms.with(&cached::with_pool(kind, &namespace, Some(&name)));
-    // Labels may have been taken away just now, so that nobody can tell whose pool it was.
+    // Labels may have been removed just now; then the cache does not show whose pool it was.
     meant.extend(swarms.with(&cached::with_pool(kind, &namespace, None)));
     meant.iter().map(|swarm| ObjectRef::from_obj(&**swarm)).collect()
 }

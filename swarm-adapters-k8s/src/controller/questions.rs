@@ -187,7 +187,7 @@ impl State {
         }
     }
 
-    /// Takes the first question if it is due at `now`; else tells when it is.
+    /// Takes the first question if it is due at `now`; else returns when it is.
     fn take_due(&mut self, now: Instant) -> Result<Asked, Option<Instant>> {
         while let Some((at, key, uid)) = self.in_time.first().cloned() {
             if now < at {

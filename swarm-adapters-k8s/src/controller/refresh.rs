@@ -33,8 +33,8 @@ const AT_A_TIME: usize = 16;
 /// What this process knows of the pods of one pool.
 #[derive(Default)]
 pub(super) struct KnownPods {
-    /// What each was told, by UID.
-    pub(super) told: BTreeMap<String, Told>,
+    /// Each of them by its UID.
+    pub(super) by_uid: BTreeMap<String, KnownPod>,
     /// Why a pod could not be replaced, and when.
     blocked: Option<(Instant, String)>,
 }
@@ -53,11 +53,11 @@ pub(super) struct Refreshing<'a> {
 
 /// What this process knows of one pod.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct KnownPod {
     /// The last nudge, and when it was made.
     nudge: Option<(String, Instant)>,
-    /// What it was last told to let go of, by the publication, and when it was told first.
-    let_go: Option<(u64, Instant)>,
+    /// The last publication that gave jobs of it to others, and when it was first nudged for that.
+    handoff_nudge: Option<(u64, Instant)>,
     /// The newest publication it is known to have.
     has: u64,
     /// The publication it started with, as long as its annotation does not say so.
@@ -69,7 +69,7 @@ pub(super) struct Told {
 }
 
 impl Context {
-    /// Brings the workers of `pool` closer to what `turn` published for them, and tells who is not
+    /// Brings the workers of `pool` closer to what `turn` published for them, and returns who is not
     /// there yet.
     pub(super) async fn refresh_workers(
         &self,
@@ -82,10 +82,10 @@ impl Context {
         let terms = RefreshTerms::of(swarm);
         let live = live(refreshing.slots, &turn.decision.ledger);
         let alive: BTreeSet<&str> = live.iter().map(|it| it.uid.as_str()).collect();
-        pods.told.retain(|uid, _| alive.contains(uid.as_str()));
-        for told in pods.told.values_mut().filter(|told| told.nudge.is_none()) {
+        pods.by_uid.retain(|uid, _| alive.contains(uid.as_str()));
+        for known in pods.by_uid.values_mut().filter(|known| known.nudge.is_none()) {
             // A mark may be allowed now; nudges are repeated.
-            told.refused.take_if(|(at, _)| REFUSED_AGAIN <= at.elapsed());
+            known.refused.take_if(|(at, _)| REFUSED_AGAIN <= at.elapsed());
         }
         let endpoint = swarm.spec.worker.as_ref().and_then(|it| it.version_endpoint.as_ref());
         let (namespace, name) = (swarm.namespace().unwrap_or_default(), swarm.name_any());
@@ -105,9 +105,9 @@ impl Context {
         self.mark_started(pool, &live, pods).await?;
         let retry_in = self.replace(pool, terms.mode, &live, &plan, pods).await?;
         let after = self::workers(&live, refreshing, &answers, pods, Instant::now());
-        // What comes after these attempts, a second look tells.
+        // A second look shows what remains after these attempts.
         let next = refresh(&terms, &after, unavailable, since_change);
-        let refused = pods.told.values().filter_map(|told| told.refused.as_ref());
+        let refused = pods.by_uid.values().filter_map(|known| known.refused.as_ref());
         let allowed_in = refused.clone().map(|(at, _)| REFUSED_AGAIN.saturating_sub(at.elapsed()));
         let allowed_in = allowed_in.min();
         for (_, reason) in refused {
@@ -144,16 +144,16 @@ impl Context {
         }
         for it in live {
             // What was refused may be allowed now.
-            let told = pods.told.get(&it.uid);
-            let is_due = told.and_then(|told| told.refused.as_ref());
+            let known = pods.by_uid.get(&it.uid);
+            let is_due = known.and_then(|known| known.refused.as_ref());
             let is_due = is_due.is_some_and(|(at, _)| REFUSED_AGAIN <= at.elapsed());
-            let last = told.and_then(|told| told.nudge.as_ref()).filter(|_| is_due);
+            let last = known.and_then(|known| known.nudge.as_ref()).filter(|_| is_due);
             let last = last.filter(|_| plan.nudge.iter().all(|(slot, _)| *slot != it.slot));
             due.extend(last.map(|(text, _)| Note::on(it, NUDGE_ANNOTATION, text.clone())));
         }
         for (uid, annotation) in self.annotate(pool, due, pods).await? {
             self.metrics.nudges.inc();
-            pods.told.entry(uid).or_default().nudge = Some((annotation, Instant::now()));
+            pods.by_uid.entry(uid).or_default().nudge = Some((annotation, Instant::now()));
         }
         Ok(())
     }
@@ -167,13 +167,14 @@ impl Context {
     ) -> Result<(), StoreError> {
         let mut due = Vec::new();
         for it in live {
-            let told = pods.told.get(&it.uid);
-            let started = told.filter(|told| told.refused.is_none()).and_then(|told| told.started);
+            let known = pods.by_uid.get(&it.uid);
+            let started =
+                known.filter(|known| known.refused.is_none()).and_then(|known| known.started);
             due.extend(started.map(|of| Note::on(it, STARTED_ANNOTATION, of.to_string())));
         }
         for (uid, _) in self.annotate(pool, due, pods).await? {
-            let told = pods.told.entry(uid).or_default();
-            told.started.take_if(|_| told.refused.is_none());
+            let known = pods.by_uid.entry(uid).or_default();
+            known.started.take_if(|_| known.refused.is_none());
         }
         Ok(())
     }
@@ -196,13 +197,13 @@ impl Context {
             match result {
                 // In a conflict the pod is gone or another one; its successor is seen later.
                 Ok(()) | Err(StoreError::Conflict { .. }) => {
-                    pods.told.entry(uid.clone()).or_default().refused = None;
+                    pods.by_uid.entry(uid.clone()).or_default().refused = None;
                 }
                 // Without the annotation the view arrives all the same, only later.
                 Err(StoreError::Refused { reason, .. }) => {
                     tracing::warn!(reason, "a pod was not annotated");
                     self.count_refused(RefusedRequest::Annotation);
-                    pods.told.entry(uid.clone()).or_default().refused =
+                    pods.by_uid.entry(uid.clone()).or_default().refused =
                         Some((Instant::now(), reason));
                 }
                 Err(error) => return Err(error),
@@ -248,33 +249,36 @@ fn workers(
     let ledger = &refreshing.turn.decision.ledger;
     let worker = |it: &Live| {
         let record = ledger.slots.get(&it.slot)?;
-        let told = pods.told.entry(it.uid.clone()).or_default();
+        let known = pods.by_uid.entry(it.uid.clone()).or_default();
         let annotation = |key| it.pod.annotations().get(key);
         // What an earlier process wrote is as old as can be.
         let before = || Some((annotation(NUDGE_ANNOTATION)?.clone(), Duration::MAX));
-        let nudge = told.nudge.as_ref();
+        let nudge = known.nudge.as_ref();
         let nudge = nudge.map(|(text, at)| (text.clone(), now.saturating_duration_since(*at)));
         let nudge = nudge.or_else(before);
         let is_repaired = repaired
-            .is_some_and(|repaired| told.nudge.as_ref().is_none_or(|(_, made)| *made < repaired));
-        let told_version = nudge.as_ref().and_then(|(text, _)| version_of(text)).unwrap_or(0);
-        let is_told_now = told.nudge.is_some()
+            .is_some_and(|repaired| known.nudge.as_ref().is_none_or(|(_, made)| *made < repaired));
+        let nudged_version = nudge.as_ref().and_then(|(text, _)| version_of(text)).unwrap_or(0);
+        let is_nudged_now = known.nudge.is_some()
             && 0 < record.last_handoff_version
-            && record.last_handoff_version <= told_version;
-        if is_told_now && told.let_go.is_none_or(|(of, _)| of < record.last_handoff_version) {
-            told.let_go = Some((record.last_handoff_version, now));
+            && record.last_handoff_version <= nudged_version;
+        if is_nudged_now
+            && known.handoff_nudge.is_none_or(|(of, _)| of < record.last_handoff_version)
+        {
+            known.handoff_nudge = Some((record.last_handoff_version, now));
         }
-        let let_go = told.let_go.filter(|(of, _)| *of == record.last_handoff_version);
+        let handoff_nudge =
+            known.handoff_nudge.filter(|(of, _)| *of == record.last_handoff_version);
         let answered = answers.get(&it.uid).copied().unwrap_or_default();
-        let is_leaving = told.is_replaced || it.pod.metadata.deletion_timestamp.is_some();
+        let is_leaving = known.is_replaced || it.pod.metadata.deletion_timestamp.is_some();
         Some(Worker {
             slot: it.slot,
             version: record.version,
             last_handoff_version: record.last_handoff_version,
-            has: [told.has, started_with(&it.pod, ledger.version), answered].into_iter().max()?,
+            has: [known.has, started_with(&it.pod, ledger.version), answered].into_iter().max()?,
             nudge,
             is_repaired,
-            let_go_for: let_go.map(|(_, at)| now.saturating_duration_since(at)),
+            handoff_nudged_for: handoff_nudge.map(|(_, at)| now.saturating_duration_since(at)),
             is_ready: !is_leaving && crate::observe::is_ready(&it.pod),
             is_leaving,
         })
@@ -285,7 +289,7 @@ fn workers(
 /// How many slots of the pool have no worker that is ready.
 fn unavailable(refreshing: &Refreshing<'_>, live: &[Live], pods: &KnownPods) -> usize {
     let Refreshing { slots, observed, .. } = refreshing;
-    let is_going = |it: &&Live| pods.told.get(&it.uid).is_some_and(|told| told.is_replaced);
+    let is_going = |it: &&Live| pods.by_uid.get(&it.uid).is_some_and(|known| known.is_replaced);
     let going: BTreeSet<Slot> = live.iter().filter(is_going).map(|it| it.slot).collect();
     let is_ready = |slot: &&Slot| {
         let worker = observed.workers.get(slot);

@@ -18,7 +18,7 @@ use crate::refresh::RefreshTerms;
 use crate::status::{Refusals, RefusedRequest, Verdict};
 use crate::workload::Workload;
 
-/// The longest wait for another nudge before a deleted Swarm lets go.
+/// The longest wait for another nudge before a deleted Swarm is finalized.
 const RELEASE_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// How far a release has come.
@@ -82,7 +82,7 @@ impl Context {
         refusals: &mut Refusals,
     ) -> Result<Option<Duration>, StoreError> {
         let desired = convert::desired(swarm).unwrap_or_else(|_| Desired {
-            // Whatever else is wrong with the spec, nobody is let go of without proof.
+            // Whatever else is wrong with the spec, no worker is given up without proof.
             policy: asked_policy(swarm),
             ..Desired::default()
         });
@@ -106,7 +106,7 @@ impl Context {
         self.release_pool(swarm, &pool, &nothing, memory, refusals).await
     }
 
-    /// The pool whose workload is gone, or cannot be told from others: as the ledger that `swarm` has
+    /// The pool whose workload is gone, or cannot be distinguished from others: as the ledger that `swarm` has
     /// claimed remembers it.
     async fn pool_that_is_gone(&self, swarm: &Swarm) -> Result<Option<Workload>, StoreError> {
         let namespace = swarm.namespace().unwrap_or_default();
@@ -128,8 +128,8 @@ impl Context {
         Ok(None)
     }
 
-    /// Tells the workers of `pool` to stop, and how long to wait before another look; `None` once
-    /// they were told, as far as that can be known and was waited for.
+    /// Releases the jobs of all workers of `pool`. Returns how long to wait before another look;
+    /// `None` once the workers have stopped, if that can be known, or were waited for.
     async fn release_pool(
         &self,
         swarm: &Swarm,
@@ -151,8 +151,8 @@ impl Context {
         if turn.decision.ledger.version == 0 {
             return self.empty_view(swarm).await.map(|()| None);
         }
-        // What sessions hold they let go of, or are proved to have ended: waiting alone is enough only
-        // where two may run a job.
+        // Sessions release their jobs, or are proved to have ended: waiting alone is enough only where
+        // two may run a job.
         let is_held = !turn.decision.ledger.cells.jobs.is_empty();
         if is_held && !is_enough {
             let wait = look_in.into_iter().chain(turn.decision.recheck_in).min();
@@ -164,7 +164,7 @@ impl Context {
             let wait = refreshed.look_in.unwrap_or(RELEASE_WAIT_MAX).min(RELEASE_WAIT_MAX);
             return Ok((!is_over).then_some(wait));
         }
-        // Nobody tells. The soon attempts are made; the late net is not waited for.
+        // These workers do not report. The early nudges are made; the last, late one is not waited for.
         Ok(refreshed.look_in.filter(|wait| *wait <= RELEASE_WAIT_MAX))
     }
 
@@ -174,7 +174,7 @@ impl Context {
         let views = self.view_store(swarm);
         let version = match views.version().await? {
             0 => 0,
-            told => told + 1,
+            published => published + 1,
         };
         views.publish(&Ledger { version, ..Ledger::new(0) }).await
     }

@@ -24,7 +24,7 @@ use crate::status::{
 use crate::version;
 use crate::workload::Workload;
 
-/// How long a refusal stands before it is looked at again: what refused may have gone unseen.
+/// How long a refusal counts before the request is tried again: its cause may be gone unseen.
 pub(super) const REFUSED_AGAIN: Duration = Duration::from_secs(30);
 
 /// What was reported of one Swarm.
@@ -211,7 +211,7 @@ impl Context {
         let patch = Patch::Apply(json!({
             "apiVersion": API_VERSION,
             "kind": "Swarm",
-            // Without the UID a Swarm that was deleted meanwhile would be made anew.
+            // Without the UID a Swarm that was deleted meanwhile would be recreated.
             "metadata": {"name": name, "uid": swarm.uid()},
             "status": status,
         }));

@@ -45,7 +45,7 @@ pub(super) struct Sessions {
 /// What there is to report of the sessions, beside what the overseer makes of a worker.
 #[derive(Default)]
 pub(super) struct SessionSummary {
-    /// How many sessions live.
+    /// How many sessions are live.
     pub(super) living: usize,
     /// The workers that are given nothing because of what they claim.
     pub(super) suspects: Vec<(String, Suspicion)>,

@@ -22,7 +22,7 @@ type Version = (String, Option<String>);
 /// What the sources of a Swarm said last.
 #[derive(Default)]
 pub(super) struct Loaded {
-    /// Of which ConfigMaps it was told, and the generation of the spec that spoke of them.
+    /// Which ConfigMaps were read, and the generation of the spec that names them.
     seen: Option<(Vec<Version>, Option<i64>)>,
     /// What is wrong with those.
     complaint: Option<Verdict>,
@@ -109,7 +109,7 @@ pub(super) fn with_source(
 ) -> Vec<ObjectRef<Swarm>> {
     let (namespace, name) = (map.namespace().unwrap_or_default(), map.name_any());
     let mut meant = swarms.with(&cached::with_source(&namespace, Some(&name)));
-    // One whose labels were taken away just now must be noticed, too.
+    // One whose labels were removed just now must be noticed, too.
     meant.extend(swarms.with(&cached::with_source(&namespace, None)));
     meant.iter().map(|swarm| ObjectRef::from_obj(&**swarm)).collect()
 }

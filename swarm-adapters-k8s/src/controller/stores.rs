@@ -11,7 +11,7 @@ use crate::ledger::KubeLedgerStore;
 use crate::view::ConfigMapViewStore;
 use crate::workload::Workload;
 
-/// The stores, as far as they were needed.
+/// The stores, each made when it is first needed.
 #[derive(Default)]
 pub(super) struct Stores {
     pub(super) ledgers: Option<KubeLedgerStore>,

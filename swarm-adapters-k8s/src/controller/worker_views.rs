@@ -1,7 +1,7 @@
 //! Writes what each session is to run, as an object of its own, where it says anything new, and the
 //! view that plain workers share.
 //!
-//! Views are watched by their metadata. What they say stands in an annotation in short; a manager of
+//! Views are watched by their metadata. An annotation has their content in short; a manager of
 //! their fields other than the operator means that they were edited.
 
 use std::collections::BTreeMap;
@@ -108,10 +108,10 @@ impl PoolViews<'_> {
         let written = api.patch_metadata(&name, &params, &patch);
         let written = bounded(format!("WorkerView `{name}`"), written).await;
         let made = written.as_ref().ok().map(version::of);
-        let stands = views.wrote(&namespace, &name, made);
+        let is_current = views.wrote(&namespace, &name, made);
         written?;
         self.context.metrics.view_writes.inc();
-        if stands {
+        if is_current {
             return Ok(());
         }
         Err(StoreError::Conflict { what: format!("WorkerView `{name}`") })
@@ -119,13 +119,13 @@ impl PoolViews<'_> {
 }
 
 /// What each session is to run. A plain worker has no view of its own.
-fn told(ledger: &Ledger) -> BTreeMap<SessionId, SessionView> {
+fn session_views(ledger: &Ledger) -> BTreeMap<SessionId, SessionView> {
     let mut views = ledger.session_views();
     views.retain(|session, _| !session.is_plain());
     views
 }
 
-/// The workers by their sessions. One that fills no slot any more does not stand here.
+/// The workers by their sessions. One that fills no slot any more is left out.
 fn workers(ledger: &Ledger) -> BTreeMap<&SessionId, &str> {
     ledger.slots.values().map(|record| (&record.session, record.worker.as_str())).collect()
 }
@@ -136,9 +136,9 @@ impl ViewStore for PoolViews<'_> {
         self.shared.check(ledger)?;
         let namespace = self.namespace();
         let workers = workers(ledger);
-        for (session, view) in told(ledger) {
+        for (session, view) in session_views(ledger) {
             let says = self.context.views.says(&namespace, &session);
-            // One that stands as it is fitted when it was written.
+            // A view that is unchanged fitted when it was written.
             if says.is_some_and(|says| says.says_the_same(ViewMark::of(&view, self.details))) {
                 continue;
             }
@@ -201,9 +201,9 @@ mod tests {
             let swarm = Swarm::new("s", serde_yaml::from_str(&text).unwrap());
             swarm_core::session::details(&convert::desired(&swarm).unwrap().jobs)
         };
-        let [bare, once, told] = ["", ", runOnce: true", ", params: {url: x}"].map(details);
+        let [bare, once, with_params] = ["", ", runOnce: true", ", params: {url: x}"].map(details);
         assert!(ViewMark::of(&view, &bare) != ViewMark::of(&view, &once));
-        assert!(ViewMark::of(&view, &bare) != ViewMark::of(&view, &told));
+        assert!(ViewMark::of(&view, &bare) != ViewMark::of(&view, &with_params));
         assert_eq!(ViewMark::of(&view, &bare), ViewMark::of(&view, &details("")));
         let spec = spec(view, &once, "w-0");
         let granted = |run_once| GrantedJob { token: 3, run_once, ..GrantedJob::default() };

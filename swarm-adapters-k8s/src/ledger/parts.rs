@@ -68,7 +68,7 @@ impl Parts {
                 }
                 Err(kube::Error::Api(status)) if status.message.starts_with(NO_RESOURCE) => {
                     let reason = "this ledger needs objects of the kind `SwarmLedgerPart`, which \
-                                  the definitions in the cluster do not have: apply deploy/crds of \
+                                  the CRDs in the cluster do not have: apply deploy/crds of \
                                   this operator's version"
                         .to_owned();
                     return Err(StoreError::Refused { code: "SchemaTooOld", reason });
@@ -163,7 +163,7 @@ impl Parts {
         let mut all = true;
         while let Some(outcome) = deleted.next().await {
             if let Err(error) = outcome {
-                tracing::info!(%error, "a part of a ledger that is of no use any more stays for now");
+                tracing::info!(%error, "an unused part of a ledger stays for now");
                 all = false;
             }
         }
@@ -226,7 +226,7 @@ fn unreadable(ledger: &str, name: PartName, detail: &str) -> StoreError {
     let part = name.of(ledger);
     let reason = format!(
         "part `{part}` of ledger `{ledger}` cannot be read: {detail}; restore it, or delete the \
-         ledger, and the jobs are shared anew"
+         ledger, and all jobs are assigned again"
     );
     StoreError::Refused { code: "LedgerUnreadable", reason }
 }

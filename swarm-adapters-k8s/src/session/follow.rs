@@ -29,7 +29,7 @@ pub struct KubeSessionViews {
     events: Events,
     /// Whether there was a view when we last knew.
     is_there: bool,
-    /// Whether the list that is being told has had it so far.
+    /// Whether the list that is being received has had it so far.
     is_listed: bool,
     /// Whether the watch fails at the moment, so that it is said once.
     fails: bool,
@@ -81,14 +81,14 @@ impl SessionViews for KubeSessionViews {
                     if std::mem::take(&mut self.fails) {
                         tracing::info!("the view can be followed again");
                     }
-                    if let Some(told) = self.take_in(event) {
-                        return told;
+                    if let Some(update) = self.take_in(event) {
+                        return update;
                     }
                 }
                 Some(Err(error)) => {
                     if !std::mem::replace(&mut self.fails, true) {
                         let cause = std::error::Error::source(&error).map(ToString::to_string);
-                        tracing::warn!(%error, cause, "the view cannot be followed; trying again");
+                        tracing::warn!(%error, cause, "the view cannot be followed; retrying");
                     }
                 }
                 // A watch never ends by itself.

@@ -139,7 +139,7 @@ mod tests {
 
     use super::*;
 
-    fn told(code: u16, reason: &str) -> StoreError {
+    fn classified(code: u16, reason: &str) -> StoreError {
         let status = Status::failure("it says why", reason).with_code(code);
         classify_error("Lease `x`".to_owned(), kube::Error::Api(status.boxed()))
     }
@@ -147,13 +147,13 @@ mod tests {
     #[test]
     fn what_was_changed_is_told_from_what_is_refused_and_from_what_passes() {
         for (code, reason) in [(409, "Conflict"), (409, "AlreadyExists"), (404, "NotFound")] {
-            assert!(matches!(told(code, reason), StoreError::Conflict { .. }), "{reason}");
+            assert!(matches!(classified(code, reason), StoreError::Conflict { .. }), "{reason}");
         }
-        let forbidden = told(403, "Forbidden").to_string();
+        let forbidden = classified(403, "Forbidden").to_string();
         assert!(forbidden.starts_with("Lease `x` is refused: it says why; bind"), "{forbidden}");
-        assert_eq!(told(422, "Invalid").to_string(), "Lease `x` is refused: it says why");
+        assert_eq!(classified(422, "Invalid").to_string(), "Lease `x` is refused: it says why");
         for (code, reason) in [(500, "InternalError"), (429, "TooManyRequests"), (401, "No")] {
-            assert!(matches!(told(code, reason), StoreError::Unavailable { .. }), "{reason}");
+            assert!(matches!(classified(code, reason), StoreError::Unavailable { .. }), "{reason}");
         }
     }
 }

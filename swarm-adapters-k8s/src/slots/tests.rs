@@ -23,7 +23,7 @@ fn bound(slots: &[(u32, &str)]) -> BTreeMap<Slot, String> {
 }
 
 /// The binding as a text: slots that are given up stand in brackets, empty ones have a dash.
-fn told(binding: &Binding) -> String {
+fn described(binding: &Binding) -> String {
     let slots: BTreeSet<_> = binding.wanted.iter().chain(binding.pods.keys()).collect();
     let one = |slot: &Slot| {
         let pod = binding.pods.get(slot).map_or("-", String::as_str);
@@ -34,7 +34,7 @@ fn told(binding: &Binding) -> String {
 }
 
 fn binds(slots: &[(u32, &str)], pods: &[Candidate], wanted: usize) -> String {
-    told(&bind(&bound(slots), pods, wanted, None))
+    described(&bind(&bound(slots), pods, wanted, None))
 }
 
 const ABC: [(u32, &str); 3] = [(0, "a"), (1, "b"), (2, "c")];
@@ -89,7 +89,7 @@ fn surplus_slots_are_given_up_and_those_of_living_pods_stay() {
 
 #[test]
 fn where_slots_are_emptied_from_the_top_whoever_is_left_above_moves_down() {
-    let bind = |pods: &[Candidate], wanted| told(&bind(&bound(&ABC), pods, wanted, Some(2)));
+    let bind = |pods: &[Candidate], wanted| described(&bind(&bound(&ABC), pods, wanted, Some(2)));
     assert_eq!(bind(&[pod("a"), pod("b"), pod("c")], 3), "0:a 1:b 2:c", "being emptied");
     assert_eq!(bind(&[pod("a"), pod("b"), leaving("c")], 2), "0:a 1:b [2:c]");
     assert_eq!(bind(&[pod("b"), pod("c")], 2), "0:c 1:b", "another went than was meant");

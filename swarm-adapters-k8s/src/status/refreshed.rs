@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use super::{CONVERGED, Part, Reason, Verdict, shortened};
 
-/// For how long after a publication nothing is said of workers that were told and are being asked:
+/// For how long after a publication nothing is said of workers that were nudged and are being asked:
 /// mostly they answer within a fraction of that.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 
 /// How far the workers are with what was published.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refreshed {
-    /// The workers that are not known to have their newest jobs, or were not told of them yet.
+    /// The workers that are not known to have their newest jobs, or were not nudged for them yet.
     pub stale: Vec<String>,
     /// Whether it can be known what a worker has.
     pub is_known: bool,
@@ -85,9 +85,9 @@ impl Refreshed {
                 Part::new(CONVERGED, true, "AllHaveNewest", message)
             }
             None => {
-                let message = "every worker was told of its newest jobs; set \
-                               worker.versionEndpoint to know that it runs them";
-                Part::new(CONVERGED, true, "AllTold", message.to_owned())
+                let message = "the newest jobs of every worker are published; set \
+                               worker.versionEndpoint to know that workers run them";
+                Part::new(CONVERGED, true, "AllPublished", message.to_owned())
             }
         };
         let blocked = self.blocked.iter().map(|why| {
@@ -105,7 +105,7 @@ mod tests {
         Refreshed { stale: vec!["w-1".into()], is_known: true, ..Refreshed::default() }
     }
 
-    fn told(refreshed: &Refreshed) -> Vec<String> {
+    fn conditions(refreshed: &Refreshed) -> Vec<String> {
         let parts = refreshed.parts().into_iter();
         parts.map(|it| format!("{}={} {}", it.kind, it.status, it.reason)).collect()
     }
@@ -115,25 +115,25 @@ mod tests {
         let message = |refreshed: &Refreshed| refreshed.verdict().map(|verdict| verdict.message);
         let names = "these workers do not have their newest jobs yet: w-1";
         assert_eq!(message(&stale()).unwrap(), names);
-        assert_eq!(told(&stale()), ["Converged=False Refreshing"]);
+        assert_eq!(conditions(&stale()), ["Converged=False Refreshing"]);
         let blocked = Refreshed { blocked: Some("a budget".into()), ..stale() };
         assert_eq!(message(&blocked).unwrap(), format!("{names}: a budget"));
         let expected = ["Converged=False RefreshBlocked", "RefreshBlocked=True RefreshBlocked"];
-        assert_eq!(told(&blocked), expected);
+        assert_eq!(conditions(&blocked), expected);
         let full = Refreshed { is_full: true, ..stale() };
         assert!(message(&full).unwrap().contains("maxUnavailable"));
         assert_eq!(message(&Refreshed::default()), None);
     }
 
     #[test]
-    fn what_was_told_is_not_taken_for_what_is_known() {
-        assert_eq!(told(&Refreshed::default()), ["Converged=True AllTold"]);
+    fn what_was_published_is_not_taken_for_what_is_known() {
+        assert_eq!(conditions(&Refreshed::default()), ["Converged=True AllPublished"]);
         let known = Refreshed { is_known: true, ..Refreshed::default() };
-        assert_eq!(told(&known), ["Converged=True AllHaveNewest"]);
+        assert_eq!(conditions(&known), ["Converged=True AllHaveNewest"]);
     }
 
     #[test]
-    fn answers_are_waited_for_a_moment_but_replacements_are_told_at_once() {
+    fn answers_are_waited_for_a_moment_but_replacements_are_reported_at_once() {
         assert!(stale().is_under_way());
         assert!(!Refreshed { since_change: ANSWERS_WITHIN, ..stale() }.is_under_way());
         assert!(!Refreshed { replaces: true, ..stale() }.is_under_way());

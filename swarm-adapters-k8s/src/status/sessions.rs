@@ -1,4 +1,4 @@
-//! What the status says of sessions: who lives, who does not answer, and what helps.
+//! What the status says of sessions: who is live, who does not answer, and what helps.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use swarm_core::overseer::Suspicion;
 
 use super::{Part, Reason, Verdict, shortened};
 
-/// A worker that does not let go.
+/// A worker that does not release its jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unanswered {
     /// The worker's name, or its slot where that has another worker now.
@@ -27,7 +27,7 @@ pub struct SessionReport {
     pub done: usize,
     /// Jobs that are kept away from workers for a while.
     pub quarantined: Vec<String>,
-    /// How many jobs wait for sessions of another life of the ledger to stop.
+    /// How many jobs wait for sessions of another incarnation of the ledger to stop.
     pub recovering: usize,
     /// How many sessions live.
     pub living: usize,
@@ -37,9 +37,9 @@ pub struct SessionReport {
     pub suspects: Vec<(String, Suspicion)>,
     /// How long a Lease may last.
     pub lease: Duration,
-    /// How many silent sessions are not revoked, since too many are silent at once.
+    /// How many silent sessions are not revoked, since many are silent at once.
     pub held_back: usize,
-    /// The workers that were asked long ago to let go.
+    /// The workers that were asked long ago to release jobs.
     pub unanswered: Vec<Unanswered>,
     /// Whether nothing but a proof ends their ownership.
     pub is_exclusive: bool,

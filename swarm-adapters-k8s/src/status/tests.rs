@@ -47,7 +47,7 @@ fn a_worker_that_is_not_ready_for_too_long_has_a_condition_and_its_jobs_move() {
         "Ready=True Settled",
         "PoolReady=False WorkersMissing",
         "AllJobsAssigned=True AllAssigned",
-        "Converged=True AllTold",
+        "Converged=True AllPublished",
         "NotReadyTooLong=True NotReadyTooLong",
     ];
     assert_eq!(told, expected);
@@ -63,7 +63,7 @@ fn a_pause_is_ready_as_long_as_every_job_has_a_worker_that_is() {
         "Ready=True Paused",
         "PoolReady=True AllWorkersReady",
         "AllJobsAssigned=True AllAssigned",
-        "Converged=True AllTold",
+        "Converged=True AllPublished",
     ];
     assert_eq!(well, expected);
     let (_, ill) =
@@ -75,7 +75,7 @@ fn a_pause_is_ready_as_long_as_every_job_has_a_worker_that_is() {
         "Ready=False Paused",
         "PoolReady=True AllWorkersReady",
         "AllJobsAssigned=False JobsUnassigned",
-        "Converged=True AllTold",
+        "Converged=True AllPublished",
     ];
     assert_eq!(more, expected);
 }

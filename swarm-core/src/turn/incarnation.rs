@@ -15,7 +15,13 @@ impl Ledger {
     /// The first ledger of the incarnation after `known`, the furthest known position. The `jobs`
     /// and those in the ledger wait for `span`; tokens continue from `unix_time_us`, which is more
     /// than was ever granted, since a job moves less than once a microsecond.
-    fn anew(&self, jobs: &Jobs, known: Position, unix_time_us: u64, span: Duration) -> Self {
+    fn next_incarnation(
+        &self,
+        jobs: &Jobs,
+        known: Position,
+        unix_time_us: u64,
+        span: Duration,
+    ) -> Self {
         let mut next = self.clone();
         let latest = self.cells.incarnation.max(known.incarnation);
         next.cells.incarnation = unix_time_us.max(latest.saturating_add(1));
@@ -49,7 +55,7 @@ pub(super) fn reset(ledger: &Ledger, desired: &Desired, observed: &Observed) -> 
         Policy::Exclusive => desired.timing.fence_wait,
         Policy::AtLeastOnce => Duration::ZERO,
     };
-    is_behind.then(|| ledger.anew(&desired.jobs, known, observed.unix_time_us, span))
+    is_behind.then(|| ledger.next_incarnation(&desired.jobs, known, observed.unix_time_us, span))
 }
 
 /// Whether sessions of another incarnation are still live, so that nothing may be granted.

@@ -1,4 +1,4 @@
-//! Fills a cache from the events of its watch, and tells what has changed in it.
+//! Fills a cache from the events of its watch, and reports what has changed in it.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};

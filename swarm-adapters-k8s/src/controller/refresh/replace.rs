@@ -13,7 +13,7 @@ use swarm_core::ports::StoreError;
 use tokio::time::Instant;
 
 use super::super::live::Live;
-use super::{Context, KnownPods, Told};
+use super::{Context, KnownPod, KnownPods};
 use crate::api::RefreshMode;
 use crate::ledger::bounded;
 use crate::metrics::RefreshLabels;
@@ -34,7 +34,7 @@ enum Outcome {
 }
 
 impl Context {
-    /// Replaces the pods of `plan`, until one cannot be. Tells when to try again.
+    /// Replaces the pods of `plan`, until one cannot be. Returns when to try again.
     pub(super) async fn replace(
         &self,
         pool: &Workload,
@@ -69,7 +69,7 @@ impl Context {
                 return Ok(Some(BLOCKED_FOR));
             }
             pods.blocked = None;
-            pods.told.entry(it.uid.clone()).or_default().is_replaced = true;
+            pods.by_uid.entry(it.uid.clone()).or_default().is_replaced = true;
             tracing::info!(pod = it.pod.name_any(), result, "pod replaced, to read its new jobs");
         }
         Ok(None)
@@ -111,7 +111,7 @@ async fn replace(api: &Api<Pod>, mode: RefreshMode, it: &Live) -> Result<Outcome
             answer => answer.map(|()| Outcome::Replaced),
         }
     };
-    // Where its state changed in between, which is a conflict, the next look tells.
+    // After a conflict, which is a change in between, the next look shows the pod's state.
     bounded(format!("pod `{name}`"), request).await
 }
 
@@ -132,19 +132,19 @@ async fn evict(api: &Api<Pod>, name: &str, params: &DeleteParams) -> kube::Resul
 pub(in crate::controller) fn note_started<'a>(
     published: &Published,
     pods: impl IntoIterator<Item = &'a Arc<Pod>>,
-    told: &mut BTreeMap<String, Told>,
+    known: &mut BTreeMap<String, KnownPod>,
 ) {
     for pod in pods {
         let (Some(uid), Some(created)) = (pod.uid(), pod.creation_timestamp()) else { continue };
         let is_marked = pod.annotations().contains_key(crate::refresh::STARTED_ANNOTATION);
-        // Both times are the API server's, in whole seconds: within the same one nobody knows.
+        // Both times are the API server's, in whole seconds: within the same one the order is unknown.
         if is_marked || created.0 <= published.at {
             continue;
         }
-        let told = told.entry(uid).or_default();
-        if told.has < published.version {
-            told.has = published.version;
-            told.started = Some(published.version);
+        let known = known.entry(uid).or_default();
+        if known.has < published.version {
+            known.has = published.version;
+            known.started = Some(published.version);
         }
     }
 }

@@ -9,7 +9,7 @@ use kube::ResourceExt;
 
 use super::super::locks::unpoisoned;
 
-/// How many are remembered. One that is forgotten only costs time: its Lease is waited out.
+/// How many are remembered. One that is forgotten only costs time: the grace of its Lease has to elapse.
 const REMEMBERED: usize = 20_000;
 
 /// The pods whose processes were seen to have ended, by UID. Its clones share one state.
@@ -74,8 +74,8 @@ mod tests {
             })
         });
         let containers: Vec<_> = containers.collect();
-        let told = json!({"phase": phase, "containerStatuses": containers});
-        serde_json::from_value(json!({"metadata": {"uid": "u"}, "status": told})).unwrap()
+        let status = json!({"phase": phase, "containerStatuses": containers});
+        serde_json::from_value(json!({"metadata": {"uid": "u"}, "status": status})).unwrap()
     }
 
     #[test]

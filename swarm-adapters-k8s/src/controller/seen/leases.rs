@@ -1,8 +1,8 @@
-//! The Leases of sessions, as one watch of all of them tells, each with the moment at which this
+//! The Leases of sessions, as one watch of all of them reports, each with the moment at which this
 //! process first saw its present version.
 //!
 //! That moment is taken as the event arrives. A renewal is noted and triggers nothing: turns follow
-//! from what a session tells, not from the beat of its heart.
+//! from what a session acknowledges, not from its heartbeats.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -42,11 +42,11 @@ impl Known {
     }
 
     fn has_news_for(&self, before: &Self) -> bool {
-        let told = |known: &Self| {
+        let news = |known: &Self| {
             let SeenLease { lease, former, duration, .. } = &known.seen;
             (lease.holder, lease.ack.clone(), former.clone(), *duration)
         };
-        told(self) != told(before)
+        news(self) != news(before)
     }
 }
 
@@ -82,7 +82,7 @@ type Book = BTreeMap<(String, String), BTreeMap<SessionId, Known>>;
 
 impl Leases {
     /// Follows the Leases that `api` reaches, for as long as the stream is polled, which gives the
-    /// sessions that appeared, went, or told something new.
+    /// sessions that appeared, went, or reported something new.
     pub(in crate::controller) fn follow(
         &self,
         api: Api<Object>,
@@ -153,7 +153,7 @@ impl Leases {
         remove(&mut self.state().current, namespace, session);
     }
 
-    /// The Leases that are too many for their pods, as namespace, name and UID.
+    /// The surplus Leases of pods, as namespace, name and UID.
     pub(in crate::controller) fn surplus(&self) -> Vec<(String, String, String)> {
         let state = self.state();
         let each = state.surplus.iter();
@@ -161,7 +161,7 @@ impl Leases {
             .collect()
     }
 
-    /// Takes in that a Lease that was too many is deleted.
+    /// Takes in that a surplus Lease is deleted.
     pub(in crate::controller) fn note_swept(&self, namespace: &str, name: &str) {
         self.state().surplus.remove(&(namespace.to_owned(), name.to_owned()));
     }
@@ -277,7 +277,7 @@ impl State {
 }
 
 impl State {
-    /// Notes a Lease that is too many for its pod.
+    /// Notes a surplus Lease of a pod.
     fn set_aside(&mut self, surplus: Option<(String, Known)>) {
         let Some((namespace, known)) = surplus else { return };
         let name = known.seen.session.to_string();
@@ -324,7 +324,7 @@ fn remove(book: &mut Book, namespace: &str, session: &SessionId) {
     }
 }
 
-/// The sessions that appeared, went, or told something new between two complete states.
+/// The sessions that appeared, went, or reported something new between two complete states.
 fn differences(before: &Book, after: &Book) -> Vec<Named> {
     let mut changed = Vec::new();
     for ((namespace, _), sessions) in after {
@@ -347,9 +347,9 @@ pub(in crate::controller) mod tests {
     use super::*;
     use serde_json::json;
 
-    pub(in crate::controller) fn lease(nonce: u64, version: u64, told: &str) -> Object {
+    pub(in crate::controller) fn lease(nonce: u64, version: u64, ack: &str) -> Object {
         let session = SessionId::new("pod", nonce).to_string();
-        let annotations = json!({session::ACK_ANNOTATION: told});
+        let annotations = json!({session::ACK_ANNOTATION: ack});
         serde_json::from_value(json!({
             "metadata": {
                 "name": session, "namespace": "n", "uid": session,
@@ -361,7 +361,7 @@ pub(in crate::controller) mod tests {
         .unwrap()
     }
 
-    pub(in crate::controller) const TOLD: &str = r#"{"write":1,"durationMs":20000}"#;
+    pub(in crate::controller) const ACK: &str = r#"{"write":1,"durationMs":20000}"#;
     const ACKED: &str = r#"{"write":2,"durationMs":20000,"incarnation":1,"revision":7}"#;
 
     pub(in crate::controller) fn at(secs: u64) -> Moment {
@@ -384,11 +384,11 @@ pub(in crate::controller) mod tests {
 
     #[test]
     fn a_renewal_is_noted_and_triggers_nothing_while_an_answer_does() {
-        let leases = filled([lease(1, 5, TOLD)]);
-        assert_eq!(leases.note(Event::Apply(lease(1, 6, TOLD)), at(4)).len(), 0);
+        let leases = filled([lease(1, 5, ACK)]);
+        assert_eq!(leases.note(Event::Apply(lease(1, 6, ACK)), at(4)).len(), 0);
         assert_eq!(since(&leases, 1), at(4));
         assert_eq!(leases.note(Event::Apply(lease(1, 7, ACKED)), at(5)).len(), 1);
-        assert_eq!(leases.note(Event::Apply(lease(1, 6, TOLD)), at(6)).len(), 0, "it is late");
+        assert_eq!(leases.note(Event::Apply(lease(1, 6, ACK)), at(6)).len(), 0, "it is late");
         assert_eq!(since(&leases, 1), at(5));
         assert_eq!(leases.note(Event::Delete(lease(1, 8, ACKED)), at(7)).len(), 1);
         assert!(leases.get("n", &SessionId::new("pod", 1)).is_none());
@@ -409,9 +409,9 @@ pub(in crate::controller) mod tests {
 
     #[test]
     fn of_too_many_leases_of_a_pod_the_oldest_are_ignored_and_swept() {
-        let leases = filled([lease(1, 1, TOLD)]);
+        let leases = filled([lease(1, 1, ACK)]);
         for nonce in 2..=20 {
-            leases.note(Event::Apply(lease(nonce, nonce, TOLD)), at(nonce));
+            leases.note(Event::Apply(lease(nonce, nonce, ACK)), at(nonce));
         }
         assert_eq!(leases.of_pod("n", "pod").len(), LEASES_PER_POD_MAX);
         assert!(leases.get("n", &SessionId::new("pod", 20)).is_some(), "the newest runs");
@@ -427,10 +427,10 @@ pub(in crate::controller) mod tests {
 
     #[test]
     fn a_list_that_shows_the_same_version_again_does_not_make_it_younger() {
-        let leases = filled([lease(1, 5, TOLD), lease(2, 6, TOLD)]);
+        let leases = filled([lease(1, 5, ACK), lease(2, 6, ACK)]);
         leases.note(Event::Init, at(9));
-        leases.note(Event::InitApply(lease(1, 5, TOLD)), at(9));
-        leases.note(Event::InitApply(lease(3, 7, TOLD)), at(9));
+        leases.note(Event::InitApply(lease(1, 5, ACK)), at(9));
+        leases.note(Event::InitApply(lease(3, 7, ACK)), at(9));
         let changed = leases.note(Event::InitDone, at(9));
         let changed: Vec<_> = changed.into_iter().map(|(_, session)| session).collect();
         assert_eq!(changed, [SessionId::new("pod", 3), SessionId::new("pod", 2)]);
@@ -439,9 +439,9 @@ pub(in crate::controller) mod tests {
 
     #[test]
     fn of_sessions_that_began_within_a_moment_only_what_was_seen_tells_the_later_one() {
-        let leases = filled([lease(1, 5, TOLD), lease(2, 6, TOLD)]);
-        leases.note(Event::Apply(lease(3, 7, TOLD)), at(1));
-        leases.note(Event::Apply(lease(4, 8, TOLD)), at(1));
+        let leases = filled([lease(1, 5, ACK), lease(2, 6, ACK)]);
+        leases.note(Event::Apply(lease(3, 7, ACK)), at(1));
+        leases.note(Event::Apply(lease(4, 8, ACK)), at(1));
         let known = |nonce| leases.get("n", &SessionId::new("pod", nonce)).unwrap();
         let is_after = |one, other| known(one).began.is_after(known(other).began);
         assert!(!is_after(1, 2) && !is_after(2, 1));

@@ -114,7 +114,7 @@ impl Views {
         names.map(|name| SessionId::from_stored(name)).collect()
     }
 
-    /// Whether a view is there, as far as that is known.
+    /// Whether a view is known to exist.
     pub(in crate::controller) fn is_there(&self, namespace: &str, name: &str) -> bool {
         let (state, key) = (self.state(), key(namespace, name));
         state.there.contains_key(&key) || state.written.contains_key(&key)
@@ -131,7 +131,7 @@ impl Views {
         written.map(|written| written.content).or_else(|| state.there.get(&key)?.content)
     }
 
-    /// The revision of what a session is told, as far as that is known.
+    /// The revision that is published for a session, if known.
     pub(in crate::controller) fn revision(
         &self,
         namespace: &str,
@@ -147,7 +147,7 @@ impl Views {
     }
 
     /// A view was written, which made `version`; `None` if that failed or is not known. Returns
-    /// whether it stands as it was written.
+    /// whether the view is still as it was written.
     pub(in crate::controller) fn wrote(
         &self,
         namespace: &str,

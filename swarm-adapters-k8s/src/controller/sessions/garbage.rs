@@ -120,7 +120,7 @@ impl Context {
         }
     }
 
-    /// Deletes Leases that are too many for their pods, a bounded number at a time.
+    /// Deletes the surplus Leases of pods, a bounded number at a time.
     async fn sweep_surplus(&self) {
         for (namespace, name, uid) in self.leases.surplus().into_iter().take(SURPLUS_AT_ONCE) {
             let api: Api<Object> = Api::namespaced(self.client.clone(), &namespace);

@@ -32,7 +32,7 @@ impl Caches {
 }
 
 impl Context {
-    /// The Swarms that what a session told may concern: those whose worker its pod is, and the one
+    /// The Swarms that a change of a session may concern: those whose worker its pod is, and the one
     /// that writes its view.
     pub(in crate::controller) fn concerned_by(
         &self,

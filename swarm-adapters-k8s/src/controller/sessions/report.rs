@@ -24,7 +24,7 @@ impl Sessions {
         published: impl Fn(&SessionId) -> Option<u64>,
     ) -> SessionReport {
         let lease = *self.overseer.terms();
-        let mut told = SessionReport {
+        let mut report = SessionReport {
             living: summary.living,
             suspects: summary.suspects,
             lease: lease.duration,
@@ -36,17 +36,17 @@ impl Sessions {
         for (job, record) in &ledger.cells.jobs {
             match &record.cell {
                 Cell::Releasing { session, .. } => {
-                    told.moving += 1;
+                    report.moving += 1;
                     let (longest, jobs) = owed.entry(session).or_default();
                     *longest = ages.get(job).copied().unwrap_or_default().max(*longest);
                     *jobs += 1;
                 }
-                Cell::Done { .. } => told.done += 1,
+                Cell::Done { .. } => report.done += 1,
                 Cell::Quarantined { .. } if record.strikes > 0 => {
-                    told.quarantined.push(job.to_string());
+                    report.quarantined.push(job.to_string());
                 }
-                // One without a strike only waits for those of another life of the ledger to stop.
-                Cell::Quarantined { .. } => told.recovering += 1,
+                // One without a strike only waits for those of another incarnation of the ledger to stop.
+                Cell::Quarantined { .. } => report.recovering += 1,
                 Cell::Free { .. }
                 | Cell::Granted { .. }
                 | Cell::Hold { .. }
@@ -67,16 +67,16 @@ impl Sessions {
                 Some(record) => record.worker.clone(),
                 None => slot.map_or_else(String::new, |slot| format!("the former of slot {slot}")),
             };
-            told.unanswered.push(Unanswered { worker, since, jobs });
+            report.unanswered.push(Unanswered { worker, since, jobs });
         }
         for record in ledger.slots.values().filter(|record| !record.session.is_plain()) {
             let watch = self.overseer.proofs().get(&record.session);
             let watch = watch.filter(|watch| watch.may_renew());
             let acked = watch.map(|watch| watch.evidence(ledger.cells.incarnation).acked);
             if acked.is_some_and(|acked| published(&record.session).is_none_or(|it| acked < it)) {
-                told.stale.push(record.worker.clone());
+                report.stale.push(record.worker.clone());
             }
         }
-        told
+        report
     }
 }

@@ -12,7 +12,7 @@ use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
 use swarm_adapters_k8s::api::Swarm;
-use swarm_adapters_k8s::session::{ACK_ANNOTATION, SESSION_LABEL, Told};
+use swarm_adapters_k8s::session::{ACK_ANNOTATION, SESSION_LABEL, StoredAck};
 use swarm_core::handover::SessionId;
 use tokio::task::JoinSet;
 use tokio::time::interval;
@@ -46,19 +46,28 @@ pub(super) async fn run(context: Context) -> Result<()> {
     let client = as_account(&context, &pool.name, Some(LIAR)).await?;
     let leases = Api::<Lease>::namespaced(client, &context.namespace);
     let jobs: BTreeMap<_, _> = pool.jobs.iter().map(|job| (job.clone(), 1)).collect();
-    let plain = Told { duration_ms: LEASE.as_millis().try_into()?, ..Told::default() };
+    let plain = StoredAck { duration_ms: LEASE.as_millis().try_into()?, ..StoredAck::default() };
     let incarnation = incarnation(&pool).await?;
     let claims = [
-        ("another ledger", Told { incarnation: 1, revision: 1, ..plain.clone() }, "another ledger"),
         (
-            "a ledger of the future",
-            Told { incarnation: FUTURE_US, revision: 1, finished: jobs.clone(), ..plain.clone() },
+            "another ledger",
+            StoredAck { incarnation: 1, revision: 1, ..plain.clone() },
             "another ledger",
         ),
-        ("an hour", Told { duration_ms: 3_600_000, ..plain.clone() }, "says 3600s"),
+        (
+            "a ledger of the future",
+            StoredAck {
+                incarnation: FUTURE_US,
+                revision: 1,
+                finished: jobs.clone(),
+                ..plain.clone()
+            },
+            "another ledger",
+        ),
+        ("an hour", StoredAck { duration_ms: 3_600_000, ..plain.clone() }, "says 3600s"),
         (
             "what was never published",
-            Told { incarnation, revision: 1_000_000, finished: jobs, ..plain },
+            StoredAck { incarnation, revision: 1_000_000, finished: jobs, ..plain },
             "never published",
         ),
     ];
@@ -103,10 +112,10 @@ async fn incarnation(pool: &SessionPool) -> Result<u64> {
 }
 
 /// Holds a Lease with these claims, and renews it until it is aborted or the Lease is revoked.
-async fn lie(leases: Api<Lease>, session: SessionId, told: Told) -> Result<()> {
+async fn lie(leases: Api<Lease>, session: SessionId, told: StoredAck) -> Result<()> {
     let name = session.to_string();
     let annotation = |write| {
-        let told = Told { write, ..told.clone() };
+        let told = StoredAck { write, ..told.clone() };
         serde_json::to_string(&told)
     };
     let mut lease = Lease {

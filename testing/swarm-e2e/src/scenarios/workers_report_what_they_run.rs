@@ -31,7 +31,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
         at_rest(&context, &jobs, 3, ready).await?;
         let how = if asked { "with" } else { "without" };
         context.laps.lap(format!("9 jobs moved {how} answers, {:?} after Ready", ready.elapsed()));
-        let reason = if asked { "AllHaveNewest" } else { "AllTold" };
+        let reason = if asked { "AllHaveNewest" } else { "AllPublished" };
         condition(&context, "Converged", "True", reason).await?;
         context.kubectl(&["scale", "statefulset", "swarm-worker", "--replicas=2"]).await?;
         at_rest(&context, &jobs, 2, Instant::now()).await?;
