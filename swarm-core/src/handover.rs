@@ -1,7 +1,7 @@
 //! The handover of a job from one session to the next: the operator's side, as pure steps.
 //!
 //! A job's holder changes only by a compare-and-set of the ledger, and only after a proof that the
-//! old holder has let go. What happens to one job is [`Cell::step`]; what happens to all of them
+//! old holder has released it. What happens to one job is [`Cell::step`]; what happens to all of them
 //! in one turn is [`advance`]; what is proved about a session is found out by a [`Watch`]. The
 //! worker's side is [`session`](crate::session).
 //!

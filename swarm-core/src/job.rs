@@ -106,7 +106,7 @@ pub enum JobNameError {
     Character {
         /// The beginning of the name, escaped.
         name: String,
-        /// Where it stands, counted in characters from 0.
+        /// Its position, counted in characters from 0.
         position: usize,
         /// The offending character.
         character: char,
@@ -212,7 +212,7 @@ pub type Jobs = BTreeMap<JobName, Job>;
 /// # Errors
 ///
 /// [`JobsError::Name`] for a text that is no job name, [`JobsError::Duplicate`] for a name that
-/// stands twice: whoever wrote it twice meant something else by one of the two.
+/// occurs twice: whoever wrote it twice meant something else by one of the two.
 ///
 /// ```
 /// let list = ["b", "a", "b"];
@@ -242,14 +242,14 @@ pub enum JobsError {
         /// What is wrong with it.
         source: JobNameError,
     },
-    /// A name stands twice.
+    /// A name occurs twice.
     #[error("job `{name}` stands twice, as number {first} and as number {second}; remove one")]
     Duplicate {
         /// The name.
         name: JobName,
-        /// Where it stands first.
+        /// The number of its first entry.
         first: usize,
-        /// Where it stands again.
+        /// The number of its second entry.
         second: usize,
     },
     /// All names together are longer than 4 GiB.

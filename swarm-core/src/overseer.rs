@@ -1,9 +1,9 @@
 //! The overseer of one pool: from facts to evidence, revocations and what a turn goes by.
 //!
-//! It decides which fact is a proof, when a session is silent, when it is revoked and waited out,
-//! which session of a pod is the living one, and when a view is news. Adapters translate facts and
-//! carry out effects; they judge nothing. One pool, one process; nothing of it is stored, so an
-//! overseer that begins anew waits longer, never shorter.
+//! It decides which fact is a proof, when a session is silent, when it is revoked and fenced, which
+//! session of a pod is the live one, and when a view is news. Adapters translate facts and carry out
+//! effects; they judge nothing. One pool, one process; nothing of it is stored, so an overseer that
+//! restarts waits longer, never shorter.
 //!
 //! What it must not know: clocks (a [`Moment`] is an argument), stores, Kubernetes.
 //!
@@ -94,8 +94,8 @@ impl Overseer {
         Self { terms, ..Self::default() }
     }
 
-    /// Takes in the terms that the Swarm asks for now. A session that claims a longer Lease is still
-    /// waited out by its own claim.
+    /// Takes in the terms that the Swarm asks for now. The grace of a session that claims a longer
+    /// Lease still follows from its own claim.
     pub fn set_terms(&mut self, terms: LeaseTerms) {
         self.terms = terms;
     }
@@ -167,9 +167,9 @@ impl Overseer {
     /// What is to be done at `now`: Leases to look up, and Leases to revoke, each at this version
     /// only. `is_shown` says whether a copy of the store shows the Lease of a session.
     ///
-    /// Few silent sessions are revoked at once, many only as far as the [brake](Brake) allows. Whoever
-    /// was told of the ledger's present incarnation closes; who does not is revoked, so that its jobs
-    /// do not wait for it.
+    /// A few silent sessions are revoked at once, many only as the [brake](Brake) allows. A session
+    /// that acts on another incarnation of the ledger closes once its view is of the present one; a
+    /// session that does not close is revoked, so that its jobs do not wait for it.
     pub fn due(
         &mut self,
         now: Moment,
@@ -183,8 +183,8 @@ impl Overseer {
         let is_unseen = |session: &&SessionId| {
             !session.is_plain() && !is_shown(session) && self.proofs.is_open(session) != Some(false)
         };
-        let told = self.named().chain(self.proofs.viewed());
-        let unseen: BTreeSet<_> = told.filter(is_unseen).cloned().collect();
+        let expected = self.named().chain(self.proofs.viewed());
+        let unseen: BTreeSet<_> = expected.filter(is_unseen).cloned().collect();
         let silent = self.proofs.silent(now, &self.terms);
         let total = self.proofs.may_renew();
         let allowed = self.brake.allow(now, &silent, total, self.health(now), &self.terms);
@@ -217,7 +217,7 @@ impl Overseer {
     }
 
     /// What a turn about the ledger that was [noted](Self::note) last goes by at `now`. If none was,
-    /// there is no ledger, and whoever acted on one before stands in the way of the next.
+    /// there is no ledger, and sessions that acted on one before block the next.
     ///
     /// O(jobs + sessions · log sessions).
     pub fn observed(&mut self, now: Moment, policy: Policy, pool: PoolFacts) -> Observed {
@@ -243,7 +243,7 @@ impl Overseer {
             since_handover: pool.since_handover,
             evidence,
             ages: self.ages.at(now),
-            // Plain workers act on no ledger: what they read stands in the view they share.
+            // Plain workers act on no ledger: they read the view that they share.
             positions: if is_plain { BTreeSet::new() } else { self.positions(now, known) },
         }
     }
@@ -272,7 +272,7 @@ impl Overseer {
             }
             let since = *self.gone.entry(session.clone()).or_insert(now);
             evidence.gone_for = Some(now.since(since));
-            // A plain worker has no Lease to be waited out: once its pod is gone, so is it.
+            // A plain worker has no Lease, and so no grace: once its pod is gone, so is the worker.
             if session.is_plain() || self.proofs.is_ended_with_its_pod(now, uid, &self.terms) {
                 evidence.ended.get_or_insert(Proof::ProcessEnded);
             }
@@ -280,8 +280,8 @@ impl Overseer {
         evidence
     }
 
-    /// How far the ledger was, as far as sessions and this process know. Whoever acted on what was
-    /// lost may have gone by now, and still its tokens were given out.
+    /// How far the ledger was, by what sessions and this process know. A session that acted on what
+    /// was lost may have gone by now, and still its tokens were granted.
     fn positions(&self, now: Moment, known: Known) -> BTreeSet<Position> {
         let mut positions = self.proofs.positions(now, known, &self.terms);
         positions.extend(self.furthest.filter(|furthest| 0 < furthest.revision));
@@ -371,7 +371,7 @@ impl Overseer {
         self.proofs.is_heard_lately(now, pod_uid, &self.terms)
     }
 
-    /// How many silent sessions are not revoked, since too many are silent at once.
+    /// How many silent sessions are not revoked, since many are silent at once.
     #[must_use]
     pub fn held_back(&self, now: Moment) -> usize {
         if self.brake.is_engaged() { self.proofs.silent(now, &self.terms).len() } else { 0 }

@@ -34,7 +34,7 @@ pub trait LedgerStore: Send + Sync {
     /// [`StoreError::Unavailable`] or [`StoreError::Refused`].
     async fn load(&self) -> Result<Option<(Ledger, Seen)>, StoreError>;
 
-    /// Replaces the ledger if its state is still `seen`; `None` stands for "there is none".
+    /// Replaces the ledger if its state is still `seen`; `None` means that there is none.
     ///
     /// # Errors
     ///
@@ -93,7 +93,7 @@ pub trait SessionStore: Send + Sync {
     /// [`StoreError::Refused`] if somebody has to correct the rights of the session.
     async fn write(&self, write: &LeaseWrite) -> Result<LeaseVersion, StoreError>;
 
-    /// The lease as it stands in the store itself, not in a copy; `None` if there is none.
+    /// The lease as it is in the store itself, not in a copy; `None` if there is none.
     ///
     /// # Errors
     ///

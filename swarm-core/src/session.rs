@@ -5,7 +5,7 @@
 //! suspended (`CLOCK_BOOTTIME`). The rules, each with its name in [`Rule`]:
 //!
 //! - It runs only what a view for this very session grants, and only views that are newer count.
-//! - It acknowledges a view after everything the view takes away was stopped and joined.
+//! - It acknowledges a view after every job that the view releases was stopped and joined.
 //! - It may act until one lease duration after it **sent** the last renewal that succeeded. One
 //!   stop timeout before that it stops its jobs; jobs that still run at the end are aborted. If a
 //!   later renewal succeeds, nobody has revoked it, and it resumes the same grants.
@@ -40,14 +40,14 @@ pub struct Former {
     pub culprit: Option<JobName>,
 }
 
-/// One life of one worker.
+/// One instance of one worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
     id: SessionId,
     terms: LeaseTerms,
     rules: Rules,
     phase: Phase,
-    /// The life of the ledger it serves; taken from the first view.
+    /// The incarnation of the ledger it serves; taken from the first view.
     incarnation: Option<u64>,
     /// The largest revision of a view acted on.
     seen: u64,
@@ -55,9 +55,9 @@ pub struct Session {
     granted: BTreeMap<JobName, Token>,
     /// What runs or is being stopped.
     runs: BTreeMap<JobName, Run>,
-    /// Finite jobs that ended well under a grant that still stands.
+    /// Run-to-completion jobs that ended well under a grant that is still in force.
     finished: BTreeMap<JobName, Token>,
-    /// What may be told of views.
+    /// The largest revision that may be acknowledged.
     acked: u64,
     lease: LeaseVersion,
     has_lease: bool,
@@ -70,8 +70,8 @@ pub struct Session {
     writes: u64,
     /// The latest of them that is known to have landed.
     landed: u64,
-    /// What the last write that landed told.
-    told: Ack,
+    /// The acknowledgement in the last write that landed.
+    landed_ack: Ack,
     /// Whether the last write got no answer.
     is_retry: bool,
     /// When the next renewal is due.
@@ -125,7 +125,7 @@ impl Session {
             pending: None,
             writes: 0,
             landed: 0,
-            told: Ack::default(),
+            landed_ack: Ack::default(),
             is_retry: false,
             renew_at: now,
         };
@@ -166,7 +166,7 @@ impl Session {
         self.phase == Phase::Over
     }
 
-    /// Whether it was told to end, or has to: it starts nothing that it is granted from now on.
+    /// Whether it was asked to end, or has to: it starts nothing that it is granted from now on.
     #[must_use]
     pub fn is_ending(&self) -> bool {
         self.phase != Phase::Open
@@ -183,7 +183,7 @@ impl Session {
             Phase::Open | Phase::Closing => None,
             Phase::Over => return None,
         };
-        // What is being stopped already is waited for, not told again.
+        // A job that is being stopped already is waited for, not stopped again.
         let goes_on = self.runs.values().any(|run| !run.is_stopping);
         let drain = drain.filter(|_| goes_on || self.runs.is_empty());
         let suspension = goes_on.then(|| self.suspends_at());
@@ -203,7 +203,7 @@ impl Session {
     }
 
     /// Takes in all that happened by `now`, in order, and then says what to do about it. It costs
-    /// O(jobs + events), so many jobs that end at once are best told of together.
+    /// O(jobs + events), so many jobs that end at once are best reported together.
     pub fn step_all(
         &mut self,
         now: Moment,
@@ -310,14 +310,14 @@ impl Session {
         let counts_from =
             if self.rules.keep(Rule::DeadlineFromSending) { pending.sent } else { now };
         self.deadline = self.deadline.max(counts_from.after(self.terms.duration));
-        self.told = pending.ack;
+        self.landed_ack = pending.ack;
         if !self.is_verified {
             effects.push(SessionEffect::ReadLedger);
         }
     }
 
     /// Our write `number` is what the lease says. If a later one than the first made it, it may
-    /// have been made again: an earlier one may have landed unheard, been revoked, waited out and
+    /// have been made again: an earlier one may have landed unheard, been revoked, fenced and
     /// deleted, and what it was granted may be others' by now. Then the session ends unused; the
     /// next one has a name that nobody has seen.
     fn write_landed(&mut self, now: Moment, number: u64, version: LeaseVersion) {
@@ -334,7 +334,7 @@ impl Session {
         match lease {
             Some(lease) if lease.holder == Holder::Session => {
                 if lease.number < self.landed {
-                    // What landed is gone: the store was set back, and the ledger with it.
+                    // What landed is gone: the store was rolled back, and the ledger with it.
                     self.roll_back(now, effects);
                 }
                 if self.is_pending(lease.number) {

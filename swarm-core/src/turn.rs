@@ -75,8 +75,8 @@ pub struct Observed {
     pub evidence: BTreeMap<SessionId, Evidence>,
     /// For how long each cell of the ledger has been seen as it is; a missing one counts as new.
     pub ages: BTreeMap<JobName, Duration>,
-    /// What is known of how far the ledger was: by sessions that live and have acted on a view, as
-    /// far as they tell, and by the operator itself.
+    /// What is known of how far the ledger was: by live sessions that report to have acted on a view,
+    /// and by the operator itself.
     pub positions: BTreeSet<Position>,
     /// The lowest slot.
     pub first_slot: u32,
@@ -127,8 +127,8 @@ pub enum Waiting {
     Paused,
     /// The ledger was changed a moment ago; what changes now is gathered for the next one.
     Gathering,
-    /// The ledger was lost or set back, and begins another life; whoever may still run what it knew
-    /// before has to stop first.
+    /// The ledger was lost or rolled back, and starts another incarnation; workers that may still run
+    /// what it granted before have to stop first.
     LedgerReset,
 }
 
@@ -139,9 +139,9 @@ pub enum Waiting {
 /// work. Afterwards only ready workers are given jobs.
 ///
 /// Changes that follow a change within the `batch_window` are gathered. Under a budget, plain
-/// workers are told of one batch of voluntary moves at a time, with [`PLAIN_HANDOVER`] in between.
-/// Where the user decides on the number of workers, slots that are too many are emptied first; the
-/// workload gets fewer pods once theirs were told, [`PLAIN_HANDOVER`] later.
+/// workers get one batch of voluntary moves at a time, with [`PLAIN_HANDOVER`] in between. Where the
+/// user decides on the number of workers, surplus slots are emptied first; the workload gets fewer
+/// pods once that is published, [`PLAIN_HANDOVER`] later.
 ///
 /// O(jobs · log sessions), and O(log jobs) for
 /// each job that changes.
@@ -482,8 +482,8 @@ pub struct Turn {
 /// Carries out one turn: reads the ledger, decides, saves the ledger if it changes, and publishes
 /// the view that follows from it.
 ///
-/// A ledger that was lost is made anew. Until it assigns something, workers keep the view that they
-/// have; from then on versions count on from there.
+/// A ledger that was lost is recreated. Until it assigns something, workers keep the view that they
+/// have; from then on versions continue from there.
 ///
 /// # Errors
 ///
@@ -500,19 +500,19 @@ pub async fn turn(
     let is_new = ledger.is_none();
     let ledger = ledger.unwrap_or_else(|| Ledger::new(observed.unix_time_us));
     let mut decision = decide(&ledger, desired, observed);
-    // What a ledger before this one told the workers, who may still run it.
-    let told = if ledger.version == 0 { views.version().await? } else { 0 };
+    // The version that a ledger before this one published; workers may still run its jobs.
+    let published = if ledger.version == 0 { views.version().await? } else { 0 };
     if ledger.version == 0 && decision.ledger.version > 0 {
-        // Under a number that workers know already nobody would bring them what is new.
-        decision.ledger.count_on_from(told);
+        // A new view under a version that workers have already would never be read.
+        decision.ledger.count_on_from(published);
     }
     let changed = is_new || decision.ledger != ledger;
     if changed {
         views.check(&decision.ledger)?;
         ledgers.save(&decision.ledger, seen.as_ref()).await?;
     }
-    // A ledger that has nothing to tell yet takes nothing away from workers either.
-    if decision.ledger.version > 0 || told == 0 {
+    // A ledger that has nothing to publish yet releases nothing of the workers either.
+    if decision.ledger.version > 0 || published == 0 {
         views.publish(&decision.ledger).await?;
     }
     Ok(Turn { decision, changed })

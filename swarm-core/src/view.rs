@@ -27,7 +27,7 @@ pub struct ViewEntry {
 }
 
 impl View {
-    /// The slot that the number at the end of a worker's name stands for.
+    /// The slot whose number is at the end of a worker's name.
     ///
     /// ```
     /// use swarm_core::{Slot, View};

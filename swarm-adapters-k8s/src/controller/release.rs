@@ -106,8 +106,8 @@ impl Context {
         self.release_pool(swarm, &pool, &nothing, memory, refusals).await
     }
 
-    /// The pool whose workload is gone, or cannot be distinguished from others: as the ledger that `swarm` has
-    /// claimed remembers it.
+    /// The pool whose workload is gone, or cannot be distinguished from others: as the ledger that
+    /// `swarm` has claimed remembers it.
     async fn pool_that_is_gone(&self, swarm: &Swarm) -> Result<Option<Workload>, StoreError> {
         let namespace = swarm.namespace().unwrap_or_default();
         let (kind, named) = swarm.spec.pool.workload();
@@ -164,7 +164,7 @@ impl Context {
             let wait = refreshed.look_in.unwrap_or(RELEASE_WAIT_MAX).min(RELEASE_WAIT_MAX);
             return Ok((!is_over).then_some(wait));
         }
-        // These workers do not report. The early nudges are made; the last, late one is not waited for.
+        // These workers do not report. The early nudges are made; the late one is not waited for.
         Ok(refreshed.look_in.filter(|wait| *wait <= RELEASE_WAIT_MAX))
     }
 

@@ -10,7 +10,8 @@ use super::{LeaseTerms, Moment, SessionId};
 const SILENT_MAX: usize = 3;
 /// Nor does this share of all sessions, in percent.
 const SILENT_PERCENT_MAX: usize = 30;
-/// What share of all sessions may be revoked per lease duration once the brake lets go, in percent.
+/// What share of all sessions may be revoked per lease duration once the brake allows any, in
+/// percent.
 const RATE_PERCENT: usize = 10;
 /// For how many lease durations nobody is revoked.
 const DURATIONS_HELD: u32 = 2;

@@ -17,7 +17,7 @@ pub struct Cells {
     /// The token that a job new to the ledger begins with; its first grant is one higher. Raised
     /// past the token of every job that goes.
     pub first_token: Token,
-    /// The jobs. A job that is no longer wanted stands here until nobody can be running it.
+    /// The jobs. A job that is no longer wanted stays here until nobody can be running it.
     pub jobs: BTreeMap<JobName, Record>,
 }
 

@@ -34,7 +34,7 @@ impl Moment {
     }
 }
 
-/// One life of one worker: the UID of its pod, and a random number drawn at its start.
+/// One instance of one worker: the UID of its pod, and a random number drawn at its start.
 ///
 /// A restarted container is another session; so is a pod that got the name of an older one. A
 /// program that does not speak the protocol has only its pod's UID. Identities are never reused.
@@ -75,7 +75,7 @@ impl SessionId {
         if self.is_plain() { format!("{PLAIN}{self}") } else { self.to_string() }
     }
 
-    /// The identity that [`to_stored`](Self::to_stored) wrote. A text it never wrote stands for a
+    /// The identity that [`to_stored`](Self::to_stored) wrote. A text that it never wrote means a
     /// plain worker of that name.
     #[must_use]
     pub fn from_stored(text: &str) -> Self {
@@ -97,7 +97,7 @@ impl SessionId {
     }
 }
 
-/// What stands before the identity of a plain worker in a store.
+/// The prefix of the identity of a plain worker in a store.
 const PLAIN: &str = "plain/";
 
 /// As in `6f1c…-00000000000004d2`: fit for the name of an object.
@@ -119,23 +119,23 @@ pub struct LeaseVersion(pub u64);
 pub enum Holder {
     /// Its session.
     Session,
-    /// Nobody: the session let go of everything and closed it.
+    /// Nobody: the session released all its jobs and closed the lease.
     Closed,
-    /// Nobody: an operator took it away.
+    /// Nobody: an operator revoked the lease.
     Revoked,
 }
 
-/// What a session tells with every write to its lease.
+/// The acknowledgement in every write of a session to its lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ack {
-    /// The life of the ledger that `revision` counts in.
+    /// The incarnation of the ledger that `revision` counts in.
     pub incarnation: u64,
     /// The session runs only what the ledger granted it at this revision or later, and will never
     /// again start anything from an earlier one.
     pub revision: u64,
-    /// Finite jobs that are finished, with the token they ran under.
+    /// Run-to-completion jobs that finished, with the token they ran under.
     pub finished: BTreeMap<JobName, Token>,
-    /// The worker was told to end and waits for its jobs to be moved.
+    /// The worker has to end and waits for its jobs to be moved.
     pub is_draining: bool,
 }
 
@@ -156,7 +156,7 @@ pub struct Lease {
     pub holder: Holder,
     /// The number of the session's last write that landed.
     pub number: u64,
-    /// What the session told with it.
+    /// The acknowledgement in that write.
     pub ack: Ack,
 }
 
@@ -169,7 +169,7 @@ pub struct LeaseWrite {
     pub holder: Holder,
     /// Counts the session's writes, so that it recognises its own.
     pub number: u64,
-    /// What the session tells.
+    /// The acknowledgement of the session.
     pub ack: Ack,
 }
 

@@ -10,7 +10,7 @@ pub enum Rule {
     CompareAndSet,
     /// A session acts only on views that are newer than all it has seen.
     NewerViewsOnly,
-    /// A session acknowledges a view only after what it takes away was stopped and joined.
+    /// A session acknowledges a view only after the jobs that it releases were stopped and joined.
     JoinBeforeAck,
     /// A job that is being released is granted only after the acknowledgement, or an end by proof.
     AckBeforeGrant,

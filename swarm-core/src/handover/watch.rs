@@ -1,28 +1,28 @@
-//! One operator's watch over one session: alive, closed, or revoked and waited out.
+//! One operator's watch over one session: alive, closed, or revoked and fenced.
 //!
 //! A lease that looks old proves nothing, since the look may be old too. Only a revocation by
-//! compare-and-set certifies that no renewal followed the one that was seen; from there on the
-//! session's own deadline can be waited out.
+//! compare-and-set certifies that no renewal followed the one that was seen; once a grace has
+//! elapsed after it, the session's own deadline has certainly passed.
 
 use std::time::Duration;
 
 use super::{Ack, Evidence, Holder, Lease, LeaseTerms, LeaseVersion, Moment, Proof};
 
-/// What is known of a session's life. It is not stored: an operator that restarts begins anew and
-/// waits longer, never shorter.
+/// What is known of a session's life. It is not stored: an operator that restarts counts from zero
+/// and waits longer, never shorter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Watch {
     /// How far its end is known.
     pub life: Life,
-    /// The latest it told.
+    /// Its latest acknowledgement.
     pub ack: Ack,
-    /// The life of the ledger that a view of it was found to be of, which it may have read.
+    /// The incarnation of the ledger that a view of it was found to be of, which it may have read.
     pub viewed: Option<u64>,
     /// The longest that it claimed it may act after a renewal; `None` if it claimed nothing.
     pub longest: Option<Duration>,
 }
 
-/// The longest that any session is waited out for. One that claims more is given nothing.
+/// The longest grace for any session. One that claims to need more is granted nothing.
 pub const CLAIM_MAX: Duration = Duration::from_hours(1);
 
 /// How far the end of a session is known. Moments are on the observer's clock.
@@ -42,9 +42,9 @@ pub enum Life {
         /// When that was first seen.
         since: Moment,
     },
-    /// The lease is revoked; the session's deadline is being waited out.
+    /// The lease is revoked; the grace until the session's deadline has certainly passed is running.
     Revoked {
-        /// From when on it is waited.
+        /// When the grace began.
         since: Moment,
     },
     /// The session has ended.
@@ -107,7 +107,7 @@ impl Watch {
         self.longest.map_or(terms.duration, |longest| longest.clamp(least, CLAIM_MAX))
     }
 
-    /// The terms by which this session is waited out.
+    /// The terms that the grace of this session follows from.
     fn own(&self, terms: &LeaseTerms) -> LeaseTerms {
         LeaseTerms { duration: self.claimed(terms), ..*terms }
     }
@@ -131,7 +131,7 @@ impl Watch {
         }
     }
 
-    /// Whether the session could still renew its lease, as far as is known.
+    /// Whether the session could still renew its lease, by what is known.
     #[must_use]
     pub fn may_renew(&self) -> bool {
         match self.life {
@@ -251,7 +251,7 @@ impl Watch {
         }
     }
 
-    /// What the watch proves about the session, for a ledger in this life.
+    /// What the watch proves about the session, for a ledger of this incarnation.
     #[must_use]
     pub fn evidence(&self, incarnation: u64) -> Evidence {
         let ended = match self.life {

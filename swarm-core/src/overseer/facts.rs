@@ -41,7 +41,7 @@ pub struct LeaseFacts {
     pub former: Former,
 }
 
-/// When a session began, as far as two of one pod can be compared.
+/// When a session began, for a comparison of two sessions of one pod.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Began {
     /// Which Lease it was to appear before this observer; 0 if it was there when observing began.
@@ -80,7 +80,7 @@ impl Began {
     ///
     /// let began = Began { order: 1, created_s: Some(7) };
     /// assert!(began.is_before(12) && !began.is_before(11));
-    /// assert!(!Began::default().is_before(12), "nobody knows when it began");
+    /// assert!(!Began::default().is_before(12), "the beginning is unknown");
     /// ```
     #[must_use]
     pub fn is_before(self, noted_s: i64) -> bool {
@@ -102,7 +102,7 @@ pub enum Containers {
     AllSince(i64),
 }
 
-/// What is known of a pod that has, or had, a session. On one machine, of one life of a worker.
+/// What is known of a pod that has, or had, a session. On one machine, of one instance of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PodFacts {
     /// Whether nothing is to be expected of it: there is no such pod, it has ended, or its node is
@@ -170,7 +170,7 @@ pub struct ViewMark {
     pub incarnation: u64,
     /// The revision of the ledger it follows from.
     pub revision: u64,
-    /// Tells its jobs, with all that is said of them, from others.
+    /// The digest of its jobs, with all that is said of them.
     pub digest: u64,
 }
 

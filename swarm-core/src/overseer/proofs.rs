@@ -127,8 +127,8 @@ impl Tracked {
         matches!(self.watch.life, Life::Ended(_))
     }
 
-    /// Whether it may still act, as far as the whole pool waits for it: a Lease that was revoked is
-    /// waited out here by the Swarm's terms, and by its own claim only for its own jobs.
+    /// Whether it may still act, so that the whole pool waits for it: here the grace of a revoked
+    /// Lease follows from the Swarm's terms, and from its own claim only for its own jobs.
     fn may_act(&self, now: Moment, terms: &LeaseTerms) -> bool {
         match self.watch.life {
             Life::Held { .. } | Life::Revoking { .. } => true,
@@ -137,7 +137,7 @@ impl Tracked {
         }
     }
 
-    /// Orders the sessions of one pod by when they began, as far as that is known.
+    /// Orders the sessions of one pod by when they began, if known.
     fn age(&self) -> (Began, Moment) {
         let since = match self.watch.life {
             Life::Held { since, .. } | Life::Revoking { since, .. } | Life::Revoked { since } => {
@@ -356,7 +356,7 @@ impl Proofs {
         self.sessions.iter().map(evidence).collect()
     }
 
-    /// How far the ledger was, as far as sessions and their views say that may be believed.
+    /// How far the ledger was, by those sessions and their views that may be believed.
     ///
     /// Sessions that have ended count only where they were ahead of the ledger: what it granted then
     /// is lost, whoever is left.
@@ -387,9 +387,9 @@ impl Proofs {
         self.sessions.iter().filter(move |(_, it)| is_other(it)).map(|(session, _)| session)
     }
 
-    /// The sessions whose Leases are revoked although they renew them: those that were told of the
-    /// ledger's present incarnation and act on another, and those that claim one that they cannot
-    /// have seen.
+    /// The sessions whose Leases are revoked although they renew them: those whose view is of the
+    /// ledger's present incarnation and that act on another, and those that claim one that they
+    /// cannot have seen.
     pub(super) fn to_be_ended(&self, known: Known) -> BTreeSet<SessionId> {
         let others = self
             .of_another_incarnation(known)
@@ -399,7 +399,7 @@ impl Proofs {
         others.chain(foreign.map(|(session, _)| session)).cloned().collect()
     }
 
-    /// What the views of sessions say, as far as there are any.
+    /// What the views of sessions say, if there are any.
     pub(super) fn marks(&self) -> &BTreeMap<SessionId, Option<ViewMark>> {
         &self.views
     }
@@ -409,8 +409,8 @@ impl Proofs {
         self.sessions.get(session)?.watch.held_at()
     }
 
-    /// Why a session is not believed, if there is a reason: one that lives, or that was revoked and has
-    /// not ended yet, perhaps for this very reason.
+    /// Why a session is not believed, if there is a reason: one that is live, or that was revoked and
+    /// has not ended yet, perhaps for this very reason.
     pub(super) fn suspicion(
         &self,
         session: &SessionId,
@@ -447,7 +447,7 @@ impl Proofs {
         self.views.keys()
     }
 
-    /// Whether the Lease of a session is held, as far as is known; `None` if nothing is.
+    /// Whether the Lease of a session is held, if known; `None` if nothing is known of the session.
     pub(super) fn is_open(&self, session: &SessionId) -> Option<bool> {
         self.sessions.get(session).map(|tracked| tracked.watch.may_renew())
     }

@@ -61,7 +61,7 @@ impl ViewMark {
 /// The views of sessions that have to be published once `ledger` was saved or loaded, releases
 /// first.
 ///
-/// `published` are the views that are in the store, `None` for one that cannot be told what it says.
+/// `published` are the views that are in the store, `None` for one whose content is unknown.
 /// `others` are sessions that may act on another incarnation of the ledger. Only sessions that
 /// `can_read` their views are published to; a plain worker has no view of its own.
 /// O(jobs · log sessions).
@@ -83,9 +83,9 @@ pub fn publications(
 ) -> Vec<Publication> {
     let mut views = ledger.session_views();
     let (incarnation, revision) = (ledger.cells.incarnation, ledger.revision());
-    // Nothing is left to run for a session that the ledger does not name any more. It may wait to be
-    // told so, since what all workers run is taken away in this way only. A ledger that has published
-    // nothing yet takes nothing away, but for what another incarnation of it granted.
+    // Nothing is left to run for a session that the ledger does not name any more. It may wait for an
+    // empty view, since jobs of all workers are released in this way only. A ledger that has
+    // published nothing yet releases nothing, except the grants of another incarnation of it.
     let is_left = |mark: &Option<ViewMark>| {
         0 < ledger.version || mark.is_some_and(|mark| mark.incarnation != incarnation)
     };

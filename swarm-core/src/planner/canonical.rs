@@ -38,7 +38,7 @@ pub(super) fn solve<'a>(
 }
 
 /// Turns the target into a step: all but `budget` of the jobs that would move between takers stay
-/// where they are for now, as far as maxima permit. Returns those jobs.
+/// where they are for now, if maxima permit it. Returns those jobs.
 ///
 /// The target is within the maxima, and a job goes back to its holder only if its holder has room,
 /// so every state in between is within the maxima too. If no worker has room, jobs that have to be

@@ -22,7 +22,7 @@ impl Session {
                 ack.hash(hasher);
             }
         };
-        hash_ack(&self.told, hasher);
+        hash_ack(&self.landed_ack, hasher);
         (ahead(self.deadline), ahead(self.renew_at)).hash(hasher);
         (self.is_retry && now < self.renew_at).hash(hasher);
         if !self.has_lease {

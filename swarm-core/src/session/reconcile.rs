@@ -88,7 +88,7 @@ impl Session {
         };
         let is_closing = self.phase == Phase::Closing;
         let has_news =
-            self.has_lease && (ack != self.told || is_closing) && !self.is_backing_off(now);
+            self.has_lease && (ack != self.landed_ack || is_closing) && !self.is_backing_off(now);
         if self.pending.is_some() || !(has_news || self.renew_at <= now) {
             return;
         }

@@ -48,7 +48,7 @@ impl Ledger {
 /// operator know.
 pub(super) fn reset(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Option<Ledger> {
     let known = *observed.positions.last()?;
-    // A ledger that was just made knows of nobody, whatever its number.
+    // A new ledger knows no sessions, whatever its number.
     let is_behind = ledger.position() < known || ledger.cells.revision == 0;
     // At least once, nobody waits for proofs.
     let span = match desired.policy {
@@ -100,30 +100,35 @@ mod tests {
     }
 
     #[test]
-    fn a_ledger_behind_its_sessions_begins_another_life_in_which_all_jobs_wait() {
+    fn a_ledger_behind_its_sessions_starts_another_incarnation_in_which_all_jobs_wait() {
         let desired = desired();
         let before = decide(&Ledger::new(START), &desired, &observed(1, [])).ledger;
         let ahead = Position { revision: before.revision() + 1, ..before.position() };
         assert_eq!(decide(&before, &desired, &observed(1, [before.position()])).ledger, before);
 
         let decision = decide(&before, &desired, &observed(1, [ahead]));
-        let anew = &decision.ledger;
+        let reset = &decision.ledger;
         assert_eq!(decision.waiting, Some(Waiting::LedgerReset));
-        assert!(before.position() < anew.position() && before.revision() < anew.revision());
-        assert_eq!(anew.session_views()[&SessionId::new("pod", 1)].jobs, BTreeMap::new());
-        let lowest = anew.cells.jobs.values().map(|record| record.cell.token()).min();
+        assert!(before.position() < reset.position() && before.revision() < reset.revision());
+        assert_eq!(reset.session_views()[&SessionId::new("pod", 1)].jobs, BTreeMap::new());
+        let lowest = reset.cells.jobs.values().map(|record| record.cell.token()).min();
         assert_eq!(lowest, Some(Token(START + 60_000_000)));
 
-        // The old session still lives: nothing is granted, however long it was waited.
+        // The old session is still live: nothing is granted, however long it was waited.
         let waited = |positions| Observed {
-            ages: anew.cells.jobs.keys().map(|job| (job.clone(), Duration::from_mins(1))).collect(),
+            ages: reset
+                .cells
+                .jobs
+                .keys()
+                .map(|job| (job.clone(), Duration::from_mins(1)))
+                .collect(),
             ..observed(2, positions)
         };
-        let decision = decide(anew, &desired, &waited(vec![ahead]));
-        assert_eq!((&decision.ledger, decision.waiting), (anew, Some(Waiting::LedgerReset)));
-        // It is gone, and so is whoever nobody knows of.
-        assert_eq!(holders(&decide(anew, &desired, &observed(2, []))), 0, "others may still run");
-        assert_eq!(holders(&decide(anew, &desired, &waited(vec![]))), 2);
+        let decision = decide(reset, &desired, &waited(vec![ahead]));
+        assert_eq!((&decision.ledger, decision.waiting), (reset, Some(Waiting::LedgerReset)));
+        // It is gone, and so are sessions that are not known.
+        assert_eq!(holders(&decide(reset, &desired, &observed(2, []))), 0, "others may still run");
+        assert_eq!(holders(&decide(reset, &desired, &waited(vec![]))), 2);
     }
 
     #[test]

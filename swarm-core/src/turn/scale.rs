@@ -1,4 +1,4 @@
-//! Where the user decides on the number of workers: slots that are too many are emptied first, and
+//! Where the user decides on the number of workers: surplus slots are emptied first, and
 //! only then does the workload get fewer.
 
 use std::time::Duration;

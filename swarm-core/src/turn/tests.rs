@@ -81,9 +81,9 @@ fn settle(ledger: &Ledger, want: &Desired, mut seen: Observed) -> Vec<Decision> 
     let mut ledger = ledger.clone();
     for _ in 0..20 {
         let decision = decide(&ledger, want, &seen);
-        let told = decision.plan.moves.iter().any(|step| step.from.is_some());
+        let moves_some = decision.plan.moves.iter().any(|step| step.from.is_some());
         let pause = decision.recheck_in;
-        if told && decision.ledger != ledger {
+        if moves_some && decision.ledger != ledger {
             seen.since_handover = Some(Duration::ZERO);
         }
         let since = seen.since_handover;

@@ -19,7 +19,7 @@
 //! underneath everybody, and read what was asked as a list of [`Exchange`]s.
 //!
 //! The clock is tokio's: with paused time, timeouts pass as soon as nothing else can happen.
-#![expect(clippy::panic, reason = "a test that asks for what makes no sense is to fail")]
+#![expect(clippy::panic, reason = "a test that sends an invalid request is to fail")]
 
 mod apply;
 pub mod fault;
@@ -183,7 +183,7 @@ impl ApiServer {
         });
     }
 
-    /// Forgets the history: a watch that is resumed from before now is told 410.
+    /// Forgets the history: a watch that is resumed from before now gets 410.
     pub fn compact(&self) {
         self.change(|state| state.store.compact());
     }

@@ -7,7 +7,7 @@ use crate::kinds::{Kind, Trait};
 use crate::status::Failure;
 use crate::store::Key;
 
-/// What a request does, by the names that rights have, too; patches are told apart.
+/// What a request does, by the names that rights have, too; kinds of patches are distinguished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verb {
     /// Reads one object.
@@ -127,7 +127,7 @@ impl Call {
         crate::key(&self.kind.resource(), &self.namespace, &self.name)
     }
 
-    /// The name of the object; that of one that is to be made stands in the body.
+    /// The name of the object; that of an object to be created is in the body.
     pub(crate) fn object_name(&self) -> &str {
         if self.name.is_empty() && self.verb == Verb::Create {
             return self.body["metadata"]["name"].as_str().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Label and field selectors, as far as our adapters and `kubectl` use them.
+//! Label and field selectors: those that our adapters and `kubectl` use.
 
 use serde_json::Value;
 

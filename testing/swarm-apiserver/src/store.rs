@@ -88,7 +88,7 @@ impl Store {
         object
     }
 
-    /// Removes an object, under the next version; returns it as watches are told of it.
+    /// Removes an object, under the next version; returns it as watches report it.
     pub(crate) fn remove(&mut self, key: &Key) -> Option<Arc<Value>> {
         let before = self.objects.remove(key)?;
         self.version += 1;

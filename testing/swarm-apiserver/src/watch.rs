@@ -214,7 +214,7 @@ impl Watch {
         for change in store.since(self.version) {
             self.version = change.version;
             if change.key.resource == self.selector.resource()
-                && let Some(line) = self.told(change)
+                && let Some(line) = self.selected_line(change)
             {
                 return Some(line);
             }
@@ -223,7 +223,7 @@ impl Watch {
     }
 
     /// A change as those see it who select: what is selected no more is gone for them.
-    fn told(&self, change: &Change) -> Option<String> {
+    fn selected_line(&self, change: &Change) -> Option<String> {
         let Change { version, before, after, .. } = change;
         let selected = |object: &Option<std::sync::Arc<Value>>| {
             object.clone().filter(|object| self.selector.matches(object))

@@ -15,7 +15,7 @@ pub enum Fault {
     Crash,
     /// Workers are paused and resumed.
     Pause,
-    /// Workers are told to end.
+    /// Workers are asked to end.
     Terminate,
     /// Jobs finish.
     Finish,

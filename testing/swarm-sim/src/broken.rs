@@ -1,7 +1,7 @@
 //! The operator's rules, each as it is carried out with the rule in force, and with it broken.
 //!
 //! A worker's rules are broken inside its session, by [`Session::without`]. Those of operators need
-//! no switch in what is shipped: an operator that breaks one is told something that is not so.
+//! no switch in what is shipped: an operator that breaks one is given false evidence.
 //!
 //! [`Session::without`]: swarm_core::session::Session::without
 

@@ -100,7 +100,7 @@ pub struct Fleet {
     tokens: BTreeMap<JobName, Token>,
     /// What the store held for each worker when somebody copied it.
     copy: Option<Vec<(Option<Lease>, Option<SessionView>)>>,
-    /// How many workers there were when the store was set back.
+    /// How many workers there were when the store was rolled back.
     elders: usize,
     /// The first thing that went wrong.
     wrong: Option<String>,

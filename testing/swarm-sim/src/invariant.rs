@@ -20,10 +20,10 @@ pub enum Invariant {
     AcksAreTrue,
     /// A closed or revoked lease stays so.
     EndsAreFinal,
-    /// A job leaves its holder only if that one has let go, has closed, was revoked, or is dead; or,
-    /// under at least once, if it was waited for.
+    /// A job leaves its holder only if that one has released it, has closed, was revoked, or is dead;
+    /// or, under at least once, if it was waited for.
     EndsAreProved,
-    /// Every job stands in the ledger.
+    /// Every job is in the ledger.
     NothingIsLost,
     /// A job is done under the token of its last grant.
     DoneByLastGrant,
@@ -126,7 +126,7 @@ pub(crate) fn of_write(world: &World, next: &Cells, sight: &StepInputs<'_>) -> O
     None
 }
 
-/// Whether what an operator knows proves that the holder of a cell has let go.
+/// Whether what an operator knows proves that the holder of a cell has released it.
 pub(crate) fn ends_by_proof(cell: &Cell, known: Option<&Evidence>) -> bool {
     let Some(known) = known else { return false };
     let is_acked = match cell {
@@ -141,7 +141,7 @@ pub(crate) fn ends_by_proof(cell: &Cell, known: Option<&Evidence>) -> bool {
     known.ended.is_some() || is_acked
 }
 
-/// Whether the holder of a cell has truly let go.
+/// Whether the holder of a cell has truly released it.
 fn has_ended(world: &World, cell: &Cell) -> bool {
     let Some(n) = (0..world.workers.len()).find(|n| cell.holder() == Some(&session_id(*n))) else {
         return false;

@@ -14,7 +14,7 @@ use crate::worker::Ask;
 use crate::world::session_id;
 use crate::{Fault, Invariant, Life, Operator, Worker, World};
 
-/// Something that may happen. Sessions and operators are told by number.
+/// Something that may happen. Sessions and operators are named by number.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
     /// The next worker starts. Only at the beginning.
@@ -25,13 +25,13 @@ pub enum Step {
     Pause(usize),
     /// A frozen worker runs again.
     Resume(usize),
-    /// A worker is told to end.
+    /// A worker is asked to end.
     Terminate(usize),
     /// A worker that has nothing to do renews its lease, and all operators see it, in one step.
     Refresh(usize),
     /// A job that was to stop has ended.
     Join(usize, JobName),
-    /// A finite job has ended well.
+    /// A run-to-completion job has ended well.
     Finish(usize, JobName),
     /// A worker reads a view: the ledger's state of that place in its history, for that session.
     View(usize, usize, usize),
@@ -54,7 +54,7 @@ pub enum Step {
     /// An operator takes a turn from that place in the history, towards a goal: per job a place. All
     /// that is waited for is over, or nothing is.
     Turn(usize, usize, Vec<Goal>, Waited),
-    /// An operator ends and starts anew.
+    /// An operator restarts.
     Restart(usize),
 }
 
@@ -96,7 +96,7 @@ impl World {
         next.take(step).then_some(next)
     }
 
-    /// Lets `step` happen; tells whether it changed anything.
+    /// Lets `step` happen; returns whether it changed anything.
     pub fn take(&mut self, step: &Step) -> bool {
         match step {
             Step::Open => {

@@ -126,7 +126,7 @@ impl World {
     }
 
     /// Whether the ledger can change no more within the bounds. What operators know or do then can
-    /// only hold workers back, so it is neither told apart nor done.
+    /// only hold workers back, so it is neither distinguished nor done.
     pub(crate) fn is_last(&self) -> bool {
         self.bounds.versions <= self.history.len()
     }
@@ -136,7 +136,7 @@ impl World {
         self.bounds.may(Fault::ForeignView) || !self.bounds.keeps(Rule::NewerViewsOnly)
     }
 
-    /// Whether what session `n` does can matter: it runs something, holds something, or may be told
+    /// Whether what session `n` does can matter: it runs something, holds something, or may be asked
     /// to run something. Of the others only their lease matters, for an operator may choose them.
     pub(crate) fn is_active(&self, n: usize) -> bool {
         let Some(worker) = self.workers.get(n) else { return false };

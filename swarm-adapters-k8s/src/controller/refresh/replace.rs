@@ -137,7 +137,7 @@ pub(in crate::controller) fn note_started<'a>(
     for pod in pods {
         let (Some(uid), Some(created)) = (pod.uid(), pod.creation_timestamp()) else { continue };
         let is_marked = pod.annotations().contains_key(crate::refresh::STARTED_ANNOTATION);
-        // Both times are the API server's, in whole seconds: within the same one the order is unknown.
+        // Both times are the API server's, in whole seconds: within one second the order is unknown.
         if is_marked || created.0 <= published.at {
             continue;
         }

@@ -9,7 +9,8 @@ use kube::ResourceExt;
 
 use super::super::locks::unpoisoned;
 
-/// How many are remembered. One that is forgotten only costs time: the grace of its Lease has to elapse.
+/// How many are remembered. One that is forgotten only costs time: the grace of its Lease has to
+/// elapse.
 const REMEMBERED: usize = 20_000;
 
 /// The pods whose processes were seen to have ended, by UID. Its clones share one state.

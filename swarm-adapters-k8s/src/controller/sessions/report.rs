@@ -45,7 +45,7 @@ impl Sessions {
                 Cell::Quarantined { .. } if record.strikes > 0 => {
                     report.quarantined.push(job.to_string());
                 }
-                // One without a strike only waits for those of another incarnation of the ledger to stop.
+                // One without a strike only waits for sessions of another incarnation to stop.
                 Cell::Quarantined { .. } => report.recovering += 1,
                 Cell::Free { .. }
                 | Cell::Granted { .. }

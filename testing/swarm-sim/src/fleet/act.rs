@@ -1,4 +1,4 @@
-//! What may happen in a fleet. Everything is told by numbers that are taken modulo what there is,
+//! What may happen in a fleet. Everything is named by numbers that are taken modulo what there is,
 //! so that any list of acts is a run, and so is any part of it.
 
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub enum Act {
     View(usize, usize),
     /// A job that was to stop has ended.
     Join(usize),
-    /// A finite job has ended well.
+    /// A run-to-completion job has ended well.
     Finish(usize),
     /// A worker ends without a word; one of its jobs may be to blame.
     Crash(usize, Option<usize>),
@@ -39,9 +39,9 @@ pub enum Act {
     Freeze(usize),
     /// A frozen worker runs again.
     Resume(usize),
-    /// A worker is told to end.
+    /// A worker is asked to end.
     Terminate(usize),
-    /// A slot gets a new worker; if the old one still lives, it is cut off and nobody knows.
+    /// A slot gets a new worker; if the old one still runs, it is cut off, which no operator sees.
     Start(u32),
     /// A worker's readiness changes.
     Flip(usize),
@@ -65,7 +65,7 @@ pub enum Act {
     Revoke(usize, bool),
     /// An operator takes a turn from the ledger so many writes ago, and may end on the way.
     Turn(usize, usize, Option<Stop>),
-    /// An operator starts anew.
+    /// An operator restarts.
     Restart(usize),
     /// An operator deletes the leases of sessions that have ended and hold nothing.
     Sweep(usize),
@@ -75,8 +75,8 @@ pub enum Act {
     Lie(usize, Lie),
     /// Somebody copies the store.
     Copy,
-    /// The store is set back to its copy after it was away for so many ticks and one, as it should be:
-    /// while no operator runs, and without the ledger.
+    /// The store is rolled back to its copy after it was away for so many ticks and one, as it should
+    /// be: while no operator runs, and without the ledger.
     SetBack(u32),
 }
 
@@ -175,7 +175,7 @@ impl Fleet {
         let mut workers = workers.into_iter();
         for pod in &mut self.pods {
             let (lease, view) = workers.next().unwrap_or_default();
-            // Whoever reads a copy of before reads it from a server that was started anew as well.
+            // Stale reads do not reach behind the rollback, since the API server has restarted too.
             pod.leases = vec![None, lease];
             match view {
                 Some(view) => pod.views.push(view),

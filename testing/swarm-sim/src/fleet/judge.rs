@@ -70,7 +70,7 @@ impl Fleet {
         }
     }
 
-    /// Every wanted job stands in it, under a token that never falls.
+    /// Every wanted job is in it, under a token that never falls.
     fn jobs(&self, after: &Ledger) -> Option<String> {
         let is_lost = |job: &&JobName| !after.cells.jobs.contains_key(*job);
         if let Some(job) = self.desired.jobs.keys().find(is_lost) {
@@ -99,8 +99,8 @@ impl Fleet {
             .then(|| format!("{begun} moves begun, {} in flight, {most} allowed", left(before)))
     }
 
-    /// A job leaves its holder only if that one truly let go; at least once, or if it was waited
-    /// for long enough, and then it is excused from here on.
+    /// A job leaves its holder only if that one truly released it; at least once, or if it was
+    /// waited for long enough, and then it is excused from here on.
     fn endings(&mut self, before: &Ledger, after: &Ledger, seen: &Observed) -> Option<String> {
         if self.desired.replication == Replication::All {
             return None;
@@ -121,7 +121,7 @@ impl Fleet {
             let since = since(&record.cell);
             let is_proved =
                 known.ended.is_some() || since.is_some_and(|since| since <= known.acked);
-            if is_done || (is_proved && self.has_let_go(holder, &record.cell)) {
+            if is_done || (is_proved && self.has_released(holder, &record.cell)) {
                 continue;
             }
             let timing = &self.desired.timing;
@@ -137,7 +137,7 @@ impl Fleet {
         None
     }
 
-    fn has_let_go(&self, holder: &SessionId, cell: &Cell) -> bool {
+    fn has_released(&self, holder: &SessionId, cell: &Cell) -> bool {
         let Some(pod) = self.pods.iter().find(|pod| pod.id() == holder) else { return false };
         let since = since(cell).unwrap_or(u64::MAX);
         let tells = |lease: &swarm_core::handover::Lease| {
@@ -193,7 +193,7 @@ fn publication(before: &Ledger, after: &Ledger) -> Option<String> {
     None
 }
 
-/// Every holder stands in a slot or among the former ones, nobody in both, and has its view.
+/// Every holder is in a slot or among the former ones, nobody in both, and has its view.
 fn sessions(after: &Ledger) -> Option<String> {
     let current: Vec<_> = after.slots.values().map(|record| &record.session).collect();
     if let Some(both) = after.former.keys().find(|session| current.contains(session)) {
