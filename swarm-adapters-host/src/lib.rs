@@ -12,7 +12,6 @@
 //! - [`marker`] identifies, at the next start, the job that crashed the process.
 //! - [`report`] is what a worker reports about its jobs.
 //! - [`http`] and [`metrics`] are the endpoints and metrics of both programs.
-//! - [`terminal`] knows how wide the terminal is, and draws on it.
 
 mod procs;
 
@@ -41,4 +40,3 @@ pub mod sweep;
 
 pub mod http;
 pub mod metrics;
-pub mod terminal;

@@ -11,23 +11,40 @@
 //!
 //! No decision about jobs is made here: `swarm_core::decide` makes them all.
 
-mod answer;
 pub mod api;
 pub mod client;
-pub mod convert;
-pub mod health;
-pub mod rollback;
-mod version;
-mod watch;
-
-pub mod controller;
-pub mod ledger;
-pub mod metrics;
-pub mod nudge;
-pub mod observe;
-pub mod refresh;
+mod pauses;
 pub mod session;
+
+#[cfg(feature = "controller")]
+mod answer;
+#[cfg(feature = "controller")]
+pub mod controller;
+#[cfg(feature = "controller")]
+pub mod convert;
+#[cfg(feature = "controller")]
+pub mod health;
+#[cfg(feature = "controller")]
+pub mod ledger;
+#[cfg(feature = "controller")]
+pub mod metrics;
+#[cfg(feature = "controller")]
+pub mod nudge;
+#[cfg(feature = "controller")]
+pub mod observe;
+#[cfg(feature = "controller")]
+pub mod refresh;
+#[cfg(feature = "controller")]
+pub mod rollback;
+#[cfg(feature = "controller")]
 pub mod slots;
+#[cfg(feature = "controller")]
 pub mod status;
+#[cfg(feature = "controller")]
+mod version;
+#[cfg(feature = "controller")]
 pub mod view;
+#[cfg(feature = "controller")]
+mod watch;
+#[cfg(feature = "controller")]
 pub mod workload;

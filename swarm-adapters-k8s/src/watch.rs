@@ -1,42 +1,22 @@
-//! Watches that never end, and how soon one that failed is tried again.
+//! Watches that never end.
 
 use std::fmt::Debug;
 use std::time::Duration;
 
-use backon::ExponentialBuilder;
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt};
 use kube::runtime::WatchStreamExt as _;
-use kube::runtime::utils::{Backoff, ResetTimerBackoff};
-use kube::runtime::watcher::{self, Error, Event, ExponentialBackoff, watcher};
+use kube::runtime::watcher::{self, Error, Event, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep_until};
 
+use crate::pauses::pauses;
 use crate::rollback::{Epoch, Listing, Rollbacks};
 
 /// How often everything is listed though no watch has failed. It is the net under watches that miss
 /// something, and under a rollback of the store that left no evidence.
 const LIST_EVERY: Duration = Duration::from_mins(10);
-
-/// The first pause, as kube has it.
-const PAUSE_MIN: Duration = Duration::from_millis(800);
-/// The longest pause. kube's half a minute would leave the operator blind for as long as that once
-/// the API server is back, while workers wait for it.
-const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// After so long without a failure the delays start from the shortest again, as in kube.
-const FORGOTTEN_AFTER: Duration = Duration::from_mins(2);
-
-/// The pauses between attempts: random within bounds that double, so that watches do not come back
-/// all at once.
-pub(crate) fn pauses() -> impl Backoff {
-    let growing = ExponentialBuilder::new()
-        .with_min_delay(PAUSE_MIN)
-        .with_max_delay(PAUSE_MAX)
-        .with_jitter()
-        .without_max_times();
-    ResetTimerBackoff::new(ExponentialBackoff::from(growing), FORGOTTEN_AFTER)
-}
 
 /// The events of all objects that `api` reaches: a list, then what changes.
 ///
@@ -137,13 +117,6 @@ mod tests {
     use futures::poll;
 
     use super::*;
-
-    #[test]
-    fn a_watch_is_never_left_alone_for_long() {
-        let longest = pauses().take(20).max();
-        // Up to as much again is drawn.
-        assert!(longest.is_some_and(|pause| pause <= 2 * PAUSE_MAX), "{longest:?}");
-    }
 
     /// A stream that lists one object and shows changes until it fails, or waits for ever.
     fn open(fails: bool) -> Events<&'static str> {

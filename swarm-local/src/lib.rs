@@ -8,10 +8,12 @@ mod log;
 mod moves;
 mod operate;
 mod outlets;
+#[cfg_attr(not(feature = "terminal"), path = "no_screen.rs")]
 mod screen;
 mod sessions;
 mod snapshot;
 mod state;
+mod terminal;
 mod text;
 mod web;
 
@@ -27,7 +29,6 @@ use swarm_adapters_host::http;
 use swarm_adapters_host::metrics::PoolMetrics;
 use swarm_adapters_host::processes::end_leftovers;
 use swarm_adapters_host::sweep::{self, Marker};
-use swarm_adapters_host::terminal;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;

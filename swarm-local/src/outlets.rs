@@ -1,4 +1,8 @@
 //! The outputs of the operation: plain lines or a screen, snapshots, metrics.
+#![cfg_attr(
+    not(feature = "terminal"),
+    allow(dead_code, reason = "without a screen nothing reads what it would show")
+)]
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +13,7 @@ use swarm_core::ports::StoreError;
 use tokio::sync::{mpsc, watch};
 
 use super::snapshot::Snapshot;
+use super::terminal;
 use super::text::{self, Settled};
 
 /// The outputs of the operation.
@@ -77,7 +82,7 @@ impl Voice {
         let headline = settled.headline();
         tracing::info!("{headline}");
         match self {
-            Self::Lines => text::say(&settled.report(swarm_adapters_host::terminal::columns())),
+            Self::Lines => text::say(&settled.report(terminal::columns())),
             Self::Screen(_) => self.show(Message::Settled(headline)),
         }
     }

@@ -15,7 +15,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use swarm_adapters_host::terminal::{self, Input, Screen};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{sleep_until, timeout};
@@ -23,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::outlets::{Message, Voice};
 use super::snapshot::Snapshot;
+use super::terminal::{self, Input, Screen};
 use model::{Model, Wish};
 use palette::Palette;
 

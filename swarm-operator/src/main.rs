@@ -2,7 +2,9 @@
 //! machine. This program parses arguments, connects, wires and runs; it decides nothing.
 
 mod args;
+#[cfg(feature = "controller")]
 mod crd;
+#[cfg(feature = "controller")]
 mod run;
 mod verify;
 
@@ -16,7 +18,9 @@ use args::{Args, Command};
 async fn main() -> ExitCode {
     let outcome = match Args::parse().command {
         Command::Local(args) => swarm_local::local(args).await,
+        #[cfg(feature = "controller")]
         Command::Run(args) => run::run(args).await,
+        #[cfg(feature = "controller")]
         Command::Crd => crd::print(),
         Command::Verify(args) => verify::verify(&args),
         Command::Worker { command } => swarm_worker::run(command).await,

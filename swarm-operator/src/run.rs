@@ -1,10 +1,13 @@
 //! `swarm-operator run`: connects to the cluster, serves HTTP, and runs until it is asked to stop.
 
 use std::backtrace::Backtrace;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use clap::ValueEnum;
 use prometheus_client::registry::Registry;
 use swarm_adapters_host::http::{self, Build};
 use swarm_adapters_host::metrics::register_build;
@@ -18,7 +21,31 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
-use crate::args::{LogFormat, RunArgs};
+/// How the operator runs on a cluster.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RunArgs {
+    /// Watch Swarms in this namespace only; may be repeated [default: all namespaces]
+    #[arg(long = "namespace", short, value_name = "NS")]
+    pub(crate) namespaces: Vec<String>,
+    /// The kubeconfig file [default: the pod's service account, or else `KUBECONFIG`, or else
+    /// ~/.kube/config]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The address to serve /healthz, /readyz and /metrics on
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    pub(crate) listen: SocketAddr,
+    /// The format of log lines; `RUST_LOG` sets the level [default level: info]
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    pub(crate) log_format: LogFormat,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Text for people
+    Text,
+    /// One JSON object per line
+    Json,
+}
 
 /// Runs the operator until SIGTERM or Ctrl-C; turns in progress are completed.
 pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {

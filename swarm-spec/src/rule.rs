@@ -7,7 +7,8 @@ use serde::Serialize;
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Rule {
     /// What must be true of the value, which is called `self`.
-    rule: String,
+    #[serde(rename = "rule")]
+    expression: String,
     /// What a person is told if it is not.
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -15,8 +16,8 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    pub(crate) fn new(rule: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { rule: rule.into(), message: message.into(), optional_old_self: None }
+    pub(crate) fn new(expression: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { expression: expression.into(), message: message.into(), optional_old_self: None }
     }
 
     /// Lets a rule that speaks of `oldSelf`, the value before a change, hold for new values, too.

@@ -38,13 +38,15 @@
 //!
 //! The command line decides whether the program is a plain worker or has a session on Kubernetes.
 //! The feature `kubernetes-1-33`, on by default, selects the Kubernetes version of the bindings; a
-//! program that selects another one (a feature of `k8s-openapi`) disables it.
+//! program that selects another one (a feature of `k8s-openapi`) disables it and enables
+//! `kubernetes`. With neither, a worker has no Kubernetes client and no session in a pod.
 
 mod args;
 mod follow;
 mod jobs;
 mod log;
 mod ping;
+#[cfg_attr(not(feature = "kubernetes"), path = "no_pod.rs")]
 mod pod;
 mod run;
 mod runner;

@@ -43,6 +43,7 @@ pub(crate) struct Shutdown {
 
 impl Shutdown {
     /// Whether the worker was asked to end, one way or the other.
+    #[cfg(feature = "kubernetes")]
     pub(crate) fn is_requested(&self) -> bool {
         self.drain.is_cancelled() || self.end.is_cancelled()
     }

@@ -5,7 +5,6 @@
 //! process it identifies one process until the machine reboots.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -18,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::{JoinSet, spawn_blocking};
 
 use super::STOP_TIMEOUT;
-use crate::file;
+use crate::{file, procs};
 
 /// How long to wait for a killed process to end.
 const KILL_TIMEOUT: Duration = Duration::from_secs(1);
@@ -125,15 +124,13 @@ fn has_ended(process: &OwnedFd, at_most: Duration) -> bool {
     poll(&mut fds, at_most.as_ref()).is_ok_and(|ready| 0 < ready)
 }
 
-/// The start time of a process: field 22 of `/proc/PID/stat`, counted from the end of the program's
-/// name, which is in parentheses and may itself contain parentheses.
 fn started(pid: i32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    procs::one(pid).map(|process| process.started)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::process::{Child, Command};
 
     use super::*;

@@ -18,7 +18,7 @@ use swarm_core::{JobName, Token};
 
 use crate::api::{self, GrantedJob, WorkerViewSpec};
 use crate::client::Clients;
-use crate::watch::pauses;
+use crate::pauses::pauses;
 
 type Events = BoxStream<'static, watcher::Result<Event<DynamicObject>>>;
 

@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use swarm_adapters_host::terminal::Key;
-
 use super::super::moves::{Move, Moves};
 use super::super::outlets::Message;
 use super::super::snapshot::{JobRow, Snapshot, WorkerRow};
+use super::super::terminal::Key;
 use super::super::text::counted;
 
 /// How many entries the log keeps.

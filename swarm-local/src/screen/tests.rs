@@ -9,9 +9,9 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::Color;
-use swarm_adapters_host::terminal::Key;
 
 use super::super::snapshot::{JobCounts, JobRow, WorkerRow};
+use super::super::terminal::Key;
 use super::*;
 
 /// A pool in which worker n has these jobs; `-` before a name means that it is releasing the job.

@@ -6,6 +6,7 @@
 )]
 
 mod operator;
+#[cfg(feature = "terminal")]
 mod terminal;
 mod web;
 

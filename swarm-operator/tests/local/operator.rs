@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -62,7 +62,8 @@ impl Machine {
     }
 
     /// The directory of everything.
-    pub(crate) fn path(&self) -> &Path {
+    #[cfg(feature = "terminal")]
+    pub(crate) fn path(&self) -> &std::path::Path {
         self.dir.path()
     }
 

@@ -29,6 +29,10 @@ const ARROWS: [(&str, &[&str]); 7] = [
 const TESTING: [&str; 4] = ["swarm-apiserver", "swarm-bench", "swarm-e2e", "swarm-sim"];
 /// Who may know Kubernetes. Binaries name `k8s-openapi` to choose its version, and nothing else.
 const KNOW_KUBE: [&str; 3] = ["swarm-adapters-k8s", "swarm-apiserver", "swarm-e2e"];
+/// The client of Kubernetes, and our adapter around it.
+const CLIENT: [&str; 3] = ["kube", "k8s-openapi", "swarm-adapters-k8s"];
+/// What draws on a terminal.
+const SCREEN: [&str; 2] = ["ratatui", "crossterm"];
 /// What would make the core impure: runtimes, clients, clocks and random sources.
 const IMPURE: [&str; 12] = [
     "tokio",
@@ -98,30 +102,55 @@ fn the_core_has_the_agreed_dependencies_and_no_others() {
     assert_eq!(dependencies()["swarm-core"], agreed);
 }
 
+/// The features that a crate is built with, and everything below it.
+fn features(package: &str) -> String {
+    cargo(&["tree", "-p", package, "-e", "features", "--prefix=none", "--locked", "--offline"])
+}
+
+/// The names of everything that is linked into a build, itself included.
+fn below(build: &[&str]) -> BTreeSet<String> {
+    let edges = ["-e", "normal,no-proc-macro", "--prefix=none", "--locked", "--offline"];
+    let tree = cargo(&[&["tree"], build, &edges].concat());
+    tree.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+}
+
+/// Those of `names` that are linked into a build.
+fn found<'a>(build: &[&str], names: &[&'a str]) -> Vec<&'a str> {
+    let below = below(build);
+    names.iter().copied().filter(|name| below.contains(*name)).collect()
+}
+
 #[test]
 fn nothing_below_the_core_is_impure() {
-    let tree = cargo(&[
-        "tree",
-        "-p",
-        "swarm-core",
-        "-e",
-        "normal,no-proc-macro",
-        "--prefix=none",
-        "--locked",
-        "--offline",
-    ]);
-    let below: BTreeSet<_> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
-    assert!(below.contains("swarm-core"));
-    let impure: Vec<_> = IMPURE.iter().filter(|name| below.contains(**name)).collect();
-    assert!(impure.is_empty(), "below swarm-core: {impure:?}");
+    let core = ["-p", "swarm-core"];
+    assert_eq!(found(&core, &["swarm-core"]), ["swarm-core"]);
+    assert!(found(&core, &IMPURE).is_empty(), "below swarm-core: {:?}", found(&core, &IMPURE));
+}
+
+#[test]
+fn what_reads_files_has_no_kubernetes_client() {
+    let operator = ["-p", "swarm-operator"];
+    assert_eq!(found(&operator, &CLIENT), CLIENT);
+    let alone = [&operator[..], &["--no-default-features", "--features", "terminal"]].concat();
+    assert_eq!(found(&alone, &SCREEN), SCREEN);
+    for build in [&["-p", "swarm-spec"], &["-p", "swarm-local"], &alone[..]] {
+        assert!(found(build, &CLIENT).is_empty(), "{build:?}: {:?}", found(build, &CLIENT));
+    }
+}
+
+#[test]
+fn a_worker_has_no_screen_and_no_controller() {
+    let controller = "swarm-adapters-k8s feature \"controller\"";
+    assert!(features("swarm-operator").contains(controller));
+    assert!(!features("swarm-worker").contains(controller));
+    assert_eq!(found(&["-p", "swarm-operator"], &SCREEN), SCREEN);
+    let worker = ["-p", "swarm-worker"];
+    assert!(found(&worker, &SCREEN).is_empty(), "{:?}", found(&worker, &SCREEN));
 }
 
 /// The points where the model breaks the protocol on purpose are never compiled into a program.
 #[test]
 fn what_is_shipped_has_no_mutations() {
-    let features = |package: &str| {
-        cargo(&["tree", "-p", package, "-e", "features", "--prefix=none", "--locked", "--offline"])
-    };
     let mutations = "swarm-core feature \"mutations\"";
     assert!(features("swarm-sim").contains(mutations), "the model breaks rules on purpose");
     for shipped in ["swarm-operator", "swarm-worker"] {

@@ -1,5 +1,6 @@
 //! The properties of the terminal, if there is one, and a full-screen view on it.
 
+#[cfg(feature = "terminal")]
 mod screen;
 
 use std::env;
@@ -8,33 +9,32 @@ use std::io::{IsTerminal as _, stdout};
 use rustix::process::getpgrp;
 use rustix::termios::{Winsize, tcgetpgrp, tcgetwinsize};
 
-pub use screen::{Input, Key, Screen};
+#[cfg(feature = "terminal")]
+pub(super) use screen::{Input, Key, Screen};
 
 /// The width of lines if there is no terminal, or its width is unknown.
 const COLUMNS: usize = 80;
 
 /// How many characters fit on a line of standard output.
-#[must_use]
-pub fn columns() -> usize {
+pub(super) fn columns() -> usize {
     size().map(|size| usize::from(size.ws_col)).filter(|n| *n > 0).unwrap_or(COLUMNS)
 }
 
-/// Whether standard output is a terminal that a [`Screen`] can be opened on: it has a known size, it
-/// is not `dumb`, and this process is in its foreground.
-#[must_use]
-pub fn can_draw() -> bool {
+/// Whether standard output is a terminal that a screen can be opened on: it has a known size, it is
+/// not `dumb`, and this process is in its foreground.
+pub(super) fn can_draw() -> bool {
     let is_known = size().is_some_and(|size| 0 < size.ws_col && 0 < size.ws_row);
     let is_dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
     // A terminal that is nobody's controlling terminal has no foreground process.
     let is_ours = tcgetpgrp(stdout()).is_ok_and(|group| group == getpgrp());
     let is_nobodys = tcgetpgrp(stdout()).is_err();
-    is_known && !is_dumb && (is_ours || is_nobodys)
+    cfg!(feature = "terminal") && is_known && !is_dumb && (is_ours || is_nobodys)
 }
 
 /// Whether to use colours: yes, unless the variable `NO_COLOR` is set and not empty; see
 /// <https://no-color.org>.
-#[must_use]
-pub fn has_colours() -> bool {
+#[cfg(feature = "terminal")]
+pub(super) fn has_colours() -> bool {
     env::var_os("NO_COLOR").is_none_or(|said| said.is_empty())
 }
 

@@ -20,14 +20,14 @@ static IS_OPEN: Mutex<bool> = Mutex::new(false);
 
 /// The whole terminal, to draw on. It is restored when this is dropped, and before a panic message is
 /// printed. There is one at a time.
-pub struct Screen {
+pub(crate) struct Screen {
     terminal: Terminal<CrosstermBackend<Pen>>,
     events: EventStream,
 }
 
 /// An input from the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Input {
+pub(crate) enum Input {
     /// Somebody pressed a key.
     Key(Key),
     /// Its size changed, so everything has to be drawn again.
@@ -36,7 +36,7 @@ pub enum Input {
 
 /// A key that was pressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Key {
+pub(crate) enum Key {
     /// A letter, a digit or a symbol.
     Char(char),
     /// Ctrl-C, which does not send a signal while a screen is open.
@@ -61,7 +61,7 @@ impl Screen {
     /// # Errors
     ///
     /// If that fails; the terminal is restored.
-    pub fn open() -> io::Result<Self> {
+    pub(crate) fn open() -> io::Result<Self> {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
             let print_panic = panic::take_hook();
@@ -88,12 +88,12 @@ impl Screen {
     /// # Errors
     ///
     /// If the terminal is gone.
-    pub fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+    pub(crate) fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         self.terminal.draw(draw).map(|_| ())
     }
 
     /// Waits for the next input from the terminal; `None` if the terminal is gone.
-    pub async fn input(&mut self) -> Option<Input> {
+    pub(crate) async fn input(&mut self) -> Option<Input> {
         loop {
             match self.events.next().await? {
                 Ok(Event::Resize(..)) => return Some(Input::Resized),

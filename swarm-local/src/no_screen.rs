@@ -1,0 +1,29 @@
+//! The screen where the feature `terminal` is off: there is none, and events are printed as lines.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::outlets::Voice;
+use super::snapshot::Snapshot;
+
+/// A view on the terminal, which cannot be opened.
+pub(super) struct View(Infallible);
+
+impl View {
+    pub(super) fn open(
+        _: Option<String>,
+        _: watch::Receiver<Arc<Snapshot>>,
+        _: CancellationToken,
+    ) -> io::Result<(Self, Voice)> {
+        Err(io::Error::other("this program was built without the feature `terminal`"))
+    }
+
+    #[expect(clippy::unused_async, reason = "the signature is that of a screen")]
+    pub(super) async fn ended(self) -> anyhow::Result<Option<String>> {
+        match self.0 {}
+    }
+}
