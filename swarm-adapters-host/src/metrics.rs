@@ -79,7 +79,7 @@ impl WorkerMetrics {
     }
 }
 
-/// Registers `swarm_build_info`, which is always 1 and tells the build in its labels.
+/// Registers `swarm_build_info`, which is always 1 and names the build in its labels.
 pub fn register_build(registry: &mut Registry, build: &Build) {
     let Build { version, date } = build.clone();
     let labels = vec![("version", version), ("date", date)];

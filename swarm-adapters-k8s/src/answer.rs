@@ -30,7 +30,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Whether the worker runs what `entry` says. The jobs count where it tells them: the version of
+    /// Whether the worker runs what `entry` says. The jobs count if it reports them: the version of
     /// programs that were made for earlier operators stays 0.
     pub(crate) fn is_of(&self, entry: &ViewEntry) -> bool {
         let Some(jobs) = &self.jobs else { return entry.version <= self.version };

@@ -253,7 +253,7 @@ impl LedgerStore for KubeLedgerStore {
                 _ => {}
             }
             if let Some(part) = self.parts.read(&read.parts, texts).await? {
-                // Perhaps another ledger stands there by now, and does not name it any more.
+                // Perhaps another ledger has replaced it, which does not name this part any more.
                 gone = Some((read.seen, part));
                 continue;
             }

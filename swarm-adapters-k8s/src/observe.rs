@@ -100,7 +100,7 @@ impl Sight {
         match (alive, wanted) {
             (None, true) => Self::Away,
             (None, false) => Self::Nothing,
-            // Nobody there tells when it ends. It may come back as it was.
+            // No kubelet reports when it ends. It may come back as it was.
             (Some(_), true) if is_lost => Self::Away,
             // A pod on its way out still runs its jobs, whether its slot is wanted or not.
             (Some(pod), _) if pod.metadata.deletion_timestamp.is_some() => Self::Leaving,

@@ -1,7 +1,7 @@
 //! The Lease of a session, as an object: how the worker writes it and how the operator reads it.
 //!
-//! The object is named like the session. Its holder says how the session stands: the session itself
-//! while it lives, nobody once it closed, anybody else after it was revoked. Times in it are for
+//! The object is named like the session. Its holder shows the state of the session: the session itself
+//! while it is live, nobody once it closed, anybody else after it was revoked. Times in it are for
 //! people; nobody decides by them.
 //!
 //! [`KubeSession`] and [`KubeSessionViews`] are the worker's side, as adapters of the core's ports.

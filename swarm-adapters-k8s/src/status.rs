@@ -39,7 +39,7 @@ pub enum Reason {
     WorkersNotReady,
     /// The balance is not reached; `maxMovesInFlight` bounds how many jobs move at a time.
     Rebalancing,
-    /// The ledger was lost or set back; who may still run what it knew has to stop first.
+    /// The ledger was lost or rolled back; workers that may still run what it granted stop first.
     Recovering,
     /// The pool gets more or fewer workers.
     Scaling,
@@ -51,9 +51,9 @@ pub enum Reason {
     LeaseTooLong,
     /// Workers claim what cannot be, so they are not believed.
     WorkersSuspect,
-    /// Too many workers are silent at once to take their Leases away.
+    /// Many workers are silent at once, so their Leases are not revoked yet.
     RevocationHeld,
-    /// Workers do not let go of jobs that they were asked to let go of.
+    /// Workers do not release jobs that they were asked to release.
     ReleaseUnanswered,
     /// Somebody asked for everything to stay as it is.
     Paused {
@@ -83,7 +83,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// The word that stands in conditions and Events.
+    /// The word in conditions and Events.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -223,8 +223,8 @@ impl Verdict {
         match desired.replicas.map(|count| count as usize).filter(|count| *count != now) {
             Some(wanted) if wanted < now => {
                 let message = format!(
-                    "the pool goes from {now} to {wanted} workers, as soon as those that are too \
-                     many were told that they have no jobs"
+                    "the pool goes from {now} to {wanted} workers, as soon as the surplus ones are \
+                     emptied"
                 );
                 Self { reason: Reason::Scaling, message }
             }
@@ -240,11 +240,11 @@ impl Verdict {
         }
     }
 
-    /// The verdict on a Swarm whose ledger began another life.
+    /// The verdict on a Swarm whose ledger started another incarnation.
     fn recovering(jobs: usize) -> Self {
         let message = format!(
-            "the ledger was lost or set back, so nobody knows who runs what; {jobs} jobs wait until \
-             every session of before has closed or its lease was waited out"
+            "the ledger was lost or rolled back, so it is unknown who runs what; {jobs} jobs wait \
+             until each earlier session has closed, or its Lease is revoked and the grace elapsed"
         );
         Self { reason: Reason::Recovering, message }
     }

@@ -260,7 +260,7 @@ impl ViewStore for ConfigMapViewStore {
 }
 
 /// Drops from a ConfigMap that is kept what nobody reads. Of the texts, which may be a megabyte in
-/// all, digests stay: enough to tell whether a view is still as it was written.
+/// all, digests stay: enough to see whether a view is still as it was written.
 pub fn strip(map: &mut ConfigMap) {
     map.binary_data = None;
     let texts = map.data.iter_mut().flat_map(std::collections::BTreeMap::values_mut);
@@ -279,7 +279,7 @@ fn slimmed(mut map: ConfigMap) -> ConfigMap {
     map
 }
 
-/// Tells texts apart, within one process only.
+/// Distinguishes texts, within one process only.
 fn digest(text: &str) -> String {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);

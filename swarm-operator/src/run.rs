@@ -157,7 +157,7 @@ fn cancel_on_signal(shutdown: CancellationToken) -> std::io::Result<impl Future<
 }
 
 /// Logs every panic like anything else, with a backtrace. A turn that panics is contained, so nothing
-/// else would tell where.
+/// else would show where it panicked.
 fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let backtrace = Backtrace::force_capture();

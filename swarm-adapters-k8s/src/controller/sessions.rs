@@ -49,7 +49,7 @@ pub(super) struct SessionSummary {
     pub(super) living: usize,
     /// The workers that are given nothing because of what they claim.
     pub(super) suspects: Vec<(String, Suspicion)>,
-    /// How many sessions are silent and not revoked, since too many are at once.
+    /// How many sessions are silent and not revoked, since many are silent at once.
     pub(super) held_back: usize,
     /// After which time to look again.
     pub(super) again_in: Option<Duration>,

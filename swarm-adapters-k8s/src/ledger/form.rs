@@ -93,7 +93,7 @@ impl Head {
         self.spec.len()
     }
 
-    /// The ledger of this head, whose parts say what stands in `texts`.
+    /// The ledger of this head, whose parts have the `texts`.
     pub(super) fn ledger(&self, texts: &Texts) -> Result<Ledger, StoreError> {
         let spec: SwarmLedgerSpec = serde_json::from_slice(&self.spec).map_err(|error| {
             StoreError::Unavailable { what: "the ledger in memory".into(), source: error.into() }

@@ -1,7 +1,7 @@
 //! The parts of one ledger as `SwarmLedgerPart` objects: written once, read by name, removed.
 //!
-//! A part is told by its name: the revision it was written for, and the digest of what it says. A
-//! writer that replaces revision *r* gives its new parts a higher one, and every other part it
+//! A part is identified by its name: the revision it was written for, and the digest of its content.
+//! A writer that replaces revision *r* gives its new parts a higher one, and every other part it
 //! names was named by the ledger it replaces. So a part of revision *r* or lower that the ledger of
 //! revision *r* does not name is garbage, whoever looks and however late.
 
@@ -54,7 +54,7 @@ impl Parts {
 
     async fn create_one(&self, head: &str, name: PartName, text: &[u8]) -> Result<(), StoreError> {
         let body = self.object(head, name, text)?;
-        // Twice: what stands in the way may belong to a ledger that is gone.
+        // Twice: an object of this name may belong to a ledger that is gone.
         for _ in 0..2 {
             let written = super::create(&self.client, self.api.resource_url(), body.clone());
             let written: kube::Result<PartialObjectMeta<SwarmLedgerPart>> =

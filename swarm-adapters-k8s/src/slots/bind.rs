@@ -32,16 +32,16 @@ pub struct Binding {
 
 /// Binds `pods` to as many slots as are `wanted`, given the pod that each slot was `bound` to last.
 ///
-/// - A slot stays bound to its pod as long as that is there and nobody takes the slot over.
-/// - Too many slots: those of living pods stay before others, low ones before high ones. The others
-///   are given up.
-/// - Too few: the lowest free ones are added.
+/// - A slot stays bound to its pod as long as that exists and no other pod takes the slot over.
+/// - More slots than wanted: those of live pods stay before others, low ones before high ones. The
+///   others are given up.
+/// - Fewer slots than wanted: the lowest free ones are added.
 /// - A pod without a slot takes one whose pod is gone; if it is ready, else one whose pod is being
 ///   deleted; else one that nobody filled yet. Low slots come first; of the pods first those that are
 ///   ready, then the oldest, then by name.
 ///
-/// From slot `end` on, if there is one, slots are emptied. Once no more are wanted than lie below, a
-/// pod that still stands above moves into a slot that lost its own. O(pods · log pods).
+/// From slot `end` on, if there is one, slots are emptied. Once no more are wanted than are below, a
+/// pod that is still above moves into a slot that lost its own. O(pods · log pods).
 #[must_use]
 pub fn bind(
     bound: &BTreeMap<Slot, String>,

@@ -120,7 +120,7 @@ impl SessionReport {
     fn held_back(&self) -> Option<Verdict> {
         let message = format!(
             "{} workers are silent at once, or requests of the operator itself fail, so their \
-             Leases are not taken away for twice the lease duration, and then few at a time; their \
+             Leases are not revoked for twice the lease duration, and then few at a time; their \
              jobs stay with them until then",
             self.held_back
         );
@@ -133,14 +133,14 @@ impl SessionReport {
         let since = since.strftime("%H:%M:%S UTC");
         let then = if self.is_exclusive {
             "with handover.policy Exclusive nobody else gets them without a proof: an answer, the end \
-             of its pod's containers, or its Lease waited out. Delete the pod if it does not go on, \
-             or, if its node is off for good, delete the node or taint it \
+             of its pod's containers, or a revoked Lease whose grace has elapsed. Delete the pod if \
+             the worker never answers, or, if its node is off for good, delete the node or taint it \
              node.kubernetes.io/out-of-service"
         } else {
             "after handover.releaseTimeout others get them all the same"
         };
         let message = format!(
-            "these workers were asked to let go of jobs and have not answered: {}; `{worker}` since \
+            "these workers were asked to release jobs and have not answered: {}; `{worker}` since \
              {since}, {jobs} jobs; {then}",
             shortened(&names)
         );

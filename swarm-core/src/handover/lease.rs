@@ -251,7 +251,7 @@ pub enum LeaseTermsError {
         least: Duration,
     },
     /// No wait would be long enough.
-    #[error("a clock drift of {permille} ‰ cannot be waited out; allow at most 500 ‰")]
+    #[error("no grace is long enough for a clock drift of {permille} ‰; allow at most 500 ‰")]
     Drift {
         /// The drift given.
         permille: u32,

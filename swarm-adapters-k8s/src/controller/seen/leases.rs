@@ -299,8 +299,8 @@ fn known_of<'a>(book: &'a Book, namespace: &str, session: &SessionId) -> Option<
     book.get(&(namespace.to_owned(), session.pod_uid().to_owned()))?.get(session)
 }
 
-/// Takes in a Lease; returns the oldest one of its pod if it has too many then. The newest is that of
-/// the process that runs.
+/// Takes in a Lease; returns the oldest one of its pod if the pod has more than
+/// [`LEASES_PER_POD_MAX`] then. The newest is that of the process that runs.
 fn insert(book: &mut Book, namespace: String, known: Known) -> Option<(String, Known)> {
     let session = known.seen.session.clone();
     let pod = (namespace.clone(), session.pod_uid().to_owned());
