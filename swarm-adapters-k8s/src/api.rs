@@ -53,13 +53,7 @@ pub const FIELD_MANAGER: &str = "swarm-operator";
     ),
     printcolumn(json_path = ".status.jobs", name = "Jobs", type_ = "integer"),
     printcolumn(json_path = ".status.assigned", name = "Assigned", type_ = "integer"),
-    printcolumn(json_path = ".status.workersDesired", name = "Workers", type_ = "integer"),
-    printcolumn(json_path = ".status.workersReady", name = "Up", type_ = "integer"),
-    printcolumn(
-        json_path = ".status.conditions[?(@.type=='Ready')].status",
-        name = "Ready",
-        type_ = "string"
-    ),
+    printcolumn(json_path = ".status.ready", name = "Ready", type_ = "string"),
     printcolumn(
         json_path = ".status.conditions[?(@.type=='Ready')].reason",
         name = "Reason",
@@ -126,6 +120,9 @@ pub struct SwarmStatus {
     /// How many have none, by reason: `no-workers`, `pool-incomplete`, `pin`, `capacity`, `paused`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unassigned: BTreeMap<String, i32>,
+    /// How many workers are ready, and how many the pool should have, as in `3/3`: for `kubectl get`.
+    #[serde(default)]
+    pub ready: String,
     /// How many workers are ready.
     #[serde(default)]
     pub workers_ready: i32,

@@ -342,6 +342,7 @@ pub fn after_turn(
         jobs: count(plan.assignment.len() + plan.unassigned.len()),
         assigned: count(plan.assignment.len()),
         unassigned,
+        ready: format!("{}/{wanted}", observed.ready()),
         workers_ready: count(observed.ready()),
         workers_desired: count(wanted),
         workers_stale: count(refreshed.stale.len()),
