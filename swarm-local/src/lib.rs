@@ -52,7 +52,7 @@ pub struct LocalArgs {
     /// The number of workers to run [default: replicas of the Swarm's StatefulSet in FILE]
     #[arg(long, value_name = "N")]
     pub workers: Option<u32>,
-    /// The directory for state and logs [default: ~/.local/state/swarm/NAME, or by XDG_STATE_HOME]
+    /// The directory for state and logs [default: ~/.local/state/swarm/NAME, or by `XDG_STATE_HOME`]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
     /// The address to serve /healthz, /readyz, /metrics, /api/v1/swarm and /api/v1/jobs on: `PORT`

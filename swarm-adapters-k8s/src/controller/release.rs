@@ -97,11 +97,12 @@ impl Context {
             return if has_view { self.empty_view(swarm).await.map(|()| None) } else { Ok(None) };
         };
         let namespace = swarm.namespace().unwrap_or_default();
-        if !has_view && self.views.of_swarm(&namespace, &swarm.name_any()).is_empty() {
-            if memory.stores.ledgers(self, swarm, &pool).load().await?.is_none() {
-                // Nothing was ever published.
-                return Ok(None);
-            }
+        if !has_view
+            && self.views.of_swarm(&namespace, &swarm.name_any()).is_empty()
+            && memory.stores.ledgers(self, swarm, &pool).load().await?.is_none()
+        {
+            // Nothing was ever published.
+            return Ok(None);
         }
         self.release_pool(swarm, &pool, &nothing, memory, refusals).await
     }

@@ -75,8 +75,8 @@ mod tests {
             })
         });
         let containers: Vec<_> = containers.collect();
-        let status = json!({"phase": phase, "containerStatuses": containers});
-        serde_json::from_value(json!({"metadata": {"uid": "u"}, "status": status})).unwrap()
+        let said = json!({"phase": phase, "containerStatuses": containers});
+        serde_json::from_value(json!({"metadata": {"uid": "u"}, "status": said})).unwrap()
     }
 
     #[test]

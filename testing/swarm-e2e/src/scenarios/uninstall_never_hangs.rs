@@ -65,7 +65,7 @@ async fn base_goes_first(context: &Context) -> Result<()> {
     let took = change.elapsed().as_millis();
     match deleted {
         Ok(_) => {
-            context.laps.lap(format!("base with a Swarm in its namespace was gone in {took} ms"))
+            context.laps.lap(format!("base with a Swarm in its namespace was gone in {took} ms"));
         }
         Err(error) => {
             context.laps.lap(format!("base was deleted too fast for its operator: {error:#}"));
