@@ -10,6 +10,7 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use super::cached::with_uid;
+use super::caches::Caches;
 use super::context::Context;
 use super::finalizer::has_finalizer;
 use super::memory::{Memories, Memory};
@@ -25,6 +26,8 @@ use crate::status::{Reason, Verdict};
 const LISTED_WITHIN: Duration = Duration::from_secs(10);
 /// When to look again whether what a Swarm needs was listed.
 const LISTED_IN: Duration = Duration::from_secs(1);
+/// How often to look whether the Swarms are listed.
+const SWARMS_AGAIN: Duration = Duration::from_millis(100);
 /// How often what is left of pods and Swarms that are gone is looked for.
 const SWEEP: Duration = Duration::from_secs(30);
 
@@ -63,6 +66,16 @@ impl Operator {
     /// Removes, again and again, what is left of pods and Swarms that are gone.
     pub(super) async fn sweep(&self) {
         self.context.wait_until_filled().await;
+        let Caches { ledgers, swarms, .. } = &*self.context.caches;
+        // The first sweep is for what an operator left that ended in the middle of a release, so it
+        // waits for all that it compares. Nobody else waits for the ledgers; the controller waits for
+        // the Swarms, and a store wakes one waiter only.
+        if ledgers.wait_until_ready().await.is_err() {
+            return;
+        }
+        while !swarms.is_filled() {
+            tokio::time::sleep(SWARMS_AGAIN).await;
+        }
         let mut ticks = tokio::time::interval(SWEEP);
         let mut kept = Kept::new();
         loop {
