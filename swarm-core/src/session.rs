@@ -32,7 +32,7 @@ use crate::{JobName, Token};
 
 /// What a session knows of the one before it in the same place: a container's state directory, or
 /// the same process.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Former {
     /// That session, if it is known that nothing of it is left.
     pub session: Option<SessionId>,

@@ -63,6 +63,11 @@ impl SessionId {
         &self.pod_uid
     }
 
+    /// What comes before every other session of the same pod. O(1).
+    pub(crate) fn first_of_pod(&self) -> Self {
+        Self { pod_uid: Arc::clone(&self.pod_uid), nonce: None }
+    }
+
     /// What was drawn at its start, unless the worker is plain.
     pub(crate) fn nonce(&self) -> Option<u64> {
         self.nonce

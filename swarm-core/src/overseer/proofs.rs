@@ -3,6 +3,9 @@
 //! Nothing here is stored: an observer that restarts begins with nothing, and waits longer, never
 //! shorter. What a session says can concern its own jobs only; see [`Suspicion`].
 
+#[cfg(feature = "mutations")]
+mod digest;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -211,12 +214,13 @@ impl Proofs {
     /// Lets time pass until `now`, and takes in what follows from pods and successors: each is a
     /// proof that stays true.
     pub fn settle(&mut self, now: Moment, terms: &LeaseTerms) {
-        let is_over = |session: &SessionId| {
-            self.is_ended_with_its_pod(now, session.pod_uid(), terms)
-                || self.successor(session).is_some()
+        let is_over = |(session, tracked): &(&SessionId, &Tracked)| {
+            !tracked.has_ended()
+                && (self.is_ended_with_its_pod(now, session.pod_uid(), terms)
+                    || self.successor(session).is_some())
         };
-        let over: Vec<_> = self.sessions.keys().filter(|it| is_over(it)).cloned().collect();
-        for session in over {
+        let over = self.sessions.iter().filter(is_over).map(|(session, _)| session.clone());
+        for session in over.collect::<Vec<_>>() {
             if let Some(tracked) = self.sessions.get_mut(&session) {
                 let _ = tracked.watch.step(now, &WatchEvent::ProcessEnded, terms);
             }
@@ -228,7 +232,11 @@ impl Proofs {
 
     /// The sessions of one pod, those that have ended among them.
     fn of_pod(&self, uid: &str) -> impl Iterator<Item = (&SessionId, &Tracked)> + use<'_> {
-        let first = SessionId::plain(uid);
+        self.from(SessionId::plain(uid))
+    }
+
+    /// The sessions of the pod whose `first` this is.
+    fn from(&self, first: SessionId) -> impl Iterator<Item = (&SessionId, &Tracked)> + use<'_> {
         let from = self.sessions.range(first.clone()..);
         from.take_while(move |(session, _)| session.pod_uid() == first.pod_uid())
     }
@@ -240,10 +248,10 @@ impl Proofs {
     /// terminated since: there is no other, or all of them were started after the former began.
     fn successor(&self, former: &SessionId) -> Option<&Tracked> {
         let began = self.sessions.get(former)?.began;
-        let uid = former.pod_uid();
-        let of_pod = || self.of_pod(uid).map(|(_, tracked)| tracked);
+        let of_pod = || self.from(former.first_of_pod()).map(|(_, tracked)| tracked);
         let named = of_pod().find(|it| it.former.session.as_ref() == Some(former));
-        let containers = self.pods.get(uid).map(|pod| pod.containers).unwrap_or_default();
+        let containers =
+            self.pods.get(former.pod_uid()).map(|pod| pod.containers).unwrap_or_default();
         let has_terminated = match containers {
             Containers::Unknown => false,
             Containers::One => true,

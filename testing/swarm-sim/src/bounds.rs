@@ -1,9 +1,10 @@
 //! How large a world is, and what may happen in it.
 
 use std::fmt;
+use std::sync::LazyLock;
 use std::time::Duration;
 
-use swarm_core::handover::{HandoverTerms, LeaseTerms, Policy, Rule};
+use swarm_core::handover::{HandoverTerms, LeaseTerms, Policy, Rule, SessionId};
 
 /// One tick of the world's clock.
 pub(crate) const TICK: Duration = Duration::from_secs(1);
@@ -26,9 +27,22 @@ pub enum Fault {
     Timeout,
     /// Jobs are wanted in slots whose workers are expected back, and wait for them.
     Hold,
-    /// The first job a worker runs is to blame for its crash, and was for two crashes before.
+    /// All sessions are of one pod, one after the other: the next starts once the last has died. That
+    /// it started is the only proof that the last has ended without a word.
+    Restart,
+    /// The first job a worker runs is to blame for its crash, and was for two crashes before. The next
+    /// session of its pod says so.
     Poison,
+    /// Leases are deleted.
+    Delete,
 }
+
+/// More sessions than any world has: each in a pod of its own, and all in one.
+static SESSIONS: LazyLock<[Vec<SessionId>; 2]> = LazyLock::new(|| {
+    const MOST: u64 = 16;
+    let apart = (0..MOST).map(|n| SessionId::new(&format!("pod-{n}"), n));
+    [apart.collect(), (0..MOST).map(|n| SessionId::new("pod", n)).collect()]
+});
 
 /// How large a world is, and what may happen in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,6 +96,16 @@ impl Default for Bounds {
 impl Bounds {
     pub(crate) fn may(&self, fault: Fault) -> bool {
         self.faults.contains(&fault)
+    }
+
+    /// The identity of a session.
+    pub(crate) fn session(&self, n: usize) -> &'static SessionId {
+        &SESSIONS[usize::from(self.may(Fault::Restart))][n]
+    }
+
+    /// How many sessions there are from the beginning.
+    pub(crate) fn sessions_at_first(&self) -> usize {
+        if self.may(Fault::Restart) { 1 } else { self.sessions }
     }
 
     pub(crate) fn keeps(&self, rule: Rule) -> bool {

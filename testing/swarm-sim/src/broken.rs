@@ -26,12 +26,11 @@ impl Bounds {
         stored.revoke(at, next).ok()
     }
 
-    /// What is known of a session.
-    pub(crate) fn known(&self, evidence: Evidence) -> Evidence {
-        if self.keeps(Rule::AckBeforeGrant) {
-            return evidence;
+    /// Takes a session for one that has acknowledged everything, unless the rule is in force.
+    pub(crate) fn believe(&self, evidence: &mut Evidence) {
+        if !self.keeps(Rule::AckBeforeGrant) {
+            evidence.acked = u64::MAX;
         }
-        Evidence { acked: u64::MAX, ..evidence }
     }
 
     /// What a write makes of the `stored` ledger; `None` if it is refused.

@@ -2,7 +2,7 @@
 
 use swarm_core::handover::{Cell, Cells, Evidence, Holder, Lease, StepInputs};
 
-use crate::world::{jobs, session_id};
+use crate::world::jobs;
 use crate::{Fault, Life, World};
 
 /// What must hold in every state.
@@ -68,7 +68,7 @@ impl Invariant {
             Self::OneRunner => jobs(&world.bounds).all(|job| world.accountable(&job).count() <= 1),
             Self::RunnerHolds => jobs(&world.bounds).all(|job| {
                 let holder = world.cells().jobs.get(&job).and_then(|record| record.cell.holder());
-                world.accountable(&job).all(|n| holder == Some(&session_id(n)))
+                world.accountable(&job).all(|n| holder == Some(world.bounds.session(n)))
             }),
             Self::AcksAreTrue => acks_are_true(world),
             Self::NothingIsLost => {
@@ -87,11 +87,15 @@ impl Invariant {
 fn acks_are_true(world: &World) -> bool {
     world.workers.iter().enumerate().filter(|(_, worker)| worker.life == Life::Up).all(
         |(n, worker)| {
-            let Some(lease) = &world.leases[n] else { return worker.running.is_empty() };
+            let Some(lease) = &world.leases[n] else {
+                // It was deleted, and with it what it said.
+                return worker.running.is_empty() || world.bounds.may(Fault::Delete);
+            };
             let since = |cells: &&Cells| lease.ack.revision <= cells.revision;
             let later: Vec<_> = world.history.iter().map(AsRef::as_ref).filter(since).collect();
             worker.running.iter().all(|(job, token)| {
-                later.iter().any(|cells| cells.view(&session_id(n)).jobs.get(job) == Some(token))
+                let granted = |cells: &&Cells| cells.view(world.bounds.session(n)).jobs;
+                later.iter().any(|cells| granted(cells).get(job) == Some(token))
             })
         },
     )
@@ -143,9 +147,8 @@ pub(crate) fn ends_by_proof(cell: &Cell, known: Option<&Evidence>) -> bool {
 
 /// Whether the holder of a cell has truly released it.
 fn has_ended(world: &World, cell: &Cell) -> bool {
-    let Some(n) = (0..world.workers.len()).find(|n| cell.holder() == Some(&session_id(*n))) else {
-        return false;
-    };
+    let is_holder = |n: &usize| cell.holder() == Some(world.bounds.session(*n));
+    let Some(n) = (0..world.workers.len()).find(is_holder) else { return false };
     let acked = |lease: &Lease| match cell {
         Cell::Releasing { since, .. } => *since <= lease.ack.revision,
         Cell::Granted { .. }
@@ -156,5 +159,6 @@ fn has_ended(world: &World, cell: &Cell) -> bool {
         | Cell::Everywhere { .. } => false,
     };
     let by_lease = |lease: &Lease| lease.holder != Holder::Session || acked(lease);
-    world.workers[n].life == Life::Dead || world.leases[n].as_deref().is_some_and(by_lease)
+    // A holder had a Lease. If it was deleted, it cannot be renewed.
+    world.workers[n].life == Life::Dead || world.leases[n].as_deref().is_none_or(by_lease)
 }

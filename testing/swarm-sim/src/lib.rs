@@ -35,4 +35,4 @@ pub use liveness::{Liveness, dead_ends};
 pub use step::{Answer, Goal, Step, Waited};
 pub use variants::{Variant, variants};
 pub use worker::{Life, Worker};
-pub use world::{Operator, World};
+pub use world::World;

@@ -9,7 +9,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use swarm_core::handover::{Cell, Holder, Moment};
 
-use crate::world::session_id;
 use crate::{Bounds, Life, Step, World};
 
 /// Writes of the ledger that a way out may need: one to release, one to grant.
@@ -135,7 +134,9 @@ fn fingerprint(world: &World) -> u64 {
 /// Whether every job runs, with the session it is granted to.
 fn is_good(world: &World) -> bool {
     world.cells().jobs.iter().all(|(job, record)| match &record.cell {
-        Cell::Granted { session, .. } => world.runners(job).any(|n| session_id(n) == *session),
+        Cell::Granted { session, .. } => {
+            world.runners(job).any(|n| world.bounds.session(n) == session)
+        }
         Cell::Releasing { .. }
         | Cell::Free { .. }
         | Cell::Hold { .. }
@@ -146,8 +147,8 @@ fn is_good(world: &World) -> bool {
 }
 
 fn has_moved(world: &World) -> bool {
-    let first = Some(session_id(0));
-    world.cells().jobs.values().any(|record| record.cell.holder() != first.as_ref())
+    let first = Some(world.bounds.session(0));
+    world.cells().jobs.values().any(|record| record.cell.holder() != first)
 }
 
 fn is_judged(world: &World) -> bool {

@@ -23,7 +23,12 @@ fn large() -> [Bounds; 14] {
         Bounds { faults: &[Fault::Crash, Fault::Finish, Fault::Terminate], ..some },
         Bounds { faults: &[Fault::Crash, Fault::Timeout], drift: 1, ..some },
         Bounds { versions: 4, faults: &[Fault::Crash, Fault::Hold, Fault::Finish], ..some },
-        Bounds { versions: 5, faults: &[Fault::Crash, Fault::Poison, Fault::Hold], ..some },
+        Bounds {
+            versions: 5,
+            sessions: 3,
+            faults: &[Fault::Crash, Fault::Restart, Fault::Poison, Fault::Hold],
+            ..some
+        },
         Bounds { versions: 4, starts_empty: true, ..some },
     ]
 }

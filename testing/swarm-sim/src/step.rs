@@ -6,18 +6,18 @@ mod operator;
 use std::sync::Arc;
 
 use swarm_core::JobName;
-use swarm_core::handover::{Holder, Lease, WatchEvent};
+use swarm_core::handover::{Holder, Lease};
+use swarm_core::overseer::{Fact, PodFacts};
 use swarm_core::session::SessionEvent;
 
 use crate::bounds::TICK;
 use crate::worker::Ask;
-use crate::world::session_id;
-use crate::{Fault, Invariant, Life, Operator, Worker, World};
+use crate::{Fault, Invariant, Life, Worker, World};
 
 /// Something that may happen. Sessions and operators are named by number.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// The next worker starts. Only at the beginning.
+    /// The next worker starts.
     Open,
     /// A worker ends without a word.
     Crash(usize),
@@ -47,7 +47,9 @@ pub enum Step {
     Tick(u32),
     /// An operator reads a session's lease.
     Observe(usize, usize),
-    /// An operator learns that a worker's process has ended.
+    /// Somebody deletes a session's lease.
+    Delete(usize),
+    /// An operator learns that the containers of a worker's pod have terminated.
     LearnEnd(usize, usize),
     /// An operator revokes a silent session, and gets the answer or does not.
     Revoke(usize, usize, Answer),
@@ -100,7 +102,7 @@ impl World {
     pub fn take(&mut self, step: &Step) -> bool {
         match step {
             Step::Open => {
-                let id = session_id(self.workers.len());
+                let id = self.bounds.session(self.workers.len()).clone();
                 self.workers.push(Arc::new(Worker::open(id, &self.bounds)));
             }
             Step::Crash(n) => {
@@ -129,7 +131,7 @@ impl World {
                 self.feed(*n, SessionEvent::Finished(job.clone()));
             }
             Step::View(n, k, whose) => {
-                let view = self.history[*k].view(&session_id(*whose));
+                let view = self.history[*k].view(self.bounds.session(*whose));
                 if whose == n {
                     self.worker(*n).seen = view.revision;
                 }
@@ -153,20 +155,21 @@ impl World {
             }
             Step::Tick(slow) => self.tick(*slow),
             Step::Observe(o, n) => return self.observe(*o, *n),
-            Step::LearnEnd(o, n) => self.tell(*o, *n, &WatchEvent::ProcessEnded),
+            Step::Delete(n) => self.leases[*n] = None,
+            Step::LearnEnd(o, n) => {
+                let pod = PodFacts { has_terminated: true, ..PodFacts::default() };
+                let uid = self.bounds.session(*n).pod_uid().to_owned();
+                self.learn(*o, Fact::Pod(uid, pod));
+            }
             Step::Revoke(o, n, answer) => return self.revoke(*o, *n, *answer),
             Step::Turn(o, base, goal, waited) => return self.turn(*o, *base, goal, *waited),
-            Step::Restart(o) => self.operator(*o).watches.clear(),
+            Step::Restart(o) => self.operators[*o] = Arc::new(self.bounds.new_operator()),
         }
         true
     }
 
     pub(crate) fn worker(&mut self, n: usize) -> &mut Worker {
         Arc::make_mut(&mut self.workers[n])
-    }
-
-    pub(crate) fn operator(&mut self, o: usize) -> &mut Operator {
-        Arc::make_mut(&mut self.operators[o])
     }
 
     fn feed(&mut self, n: usize, event: SessionEvent) {
@@ -247,10 +250,9 @@ impl World {
             let asks = self.worker(n).tick(slow & (1 << n) != 0, &bounds);
             self.answer(n, asks);
         }
-        for o in 0..self.operators.len() {
-            for n in 0..self.leases.len() {
-                self.tell(o, n, &WatchEvent::Tick);
-            }
+        let terms = bounds.lease_terms();
+        for proofs in &mut self.operators {
+            Arc::make_mut(proofs).settle(self.now, &terms);
         }
     }
 }

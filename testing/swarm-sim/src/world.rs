@@ -1,23 +1,16 @@
 //! The state that is checked: ledger and leases as stored, workers, operators.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use swarm_core::handover::{
-    Cell, Cells, Lease, LeaseVersion, Life as Seen, Moment, Record, Rule, STRIKES_MAX, SessionId,
-    Watch,
+    Cell, Cells, Lease, LeaseVersion, Moment, Record, Rule, STRIKES_MAX, SessionId,
 };
+use swarm_core::overseer::Proofs;
 use swarm_core::{JobName, Token};
 
 use crate::{Bounds, Fault, Goal, Invariant, Life, Step, Waited, Worker};
-
-/// An operator's knowledge; all of it is lost when it crashes.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Operator {
-    /// What it watches, by session.
-    pub watches: BTreeMap<usize, Watch>,
-}
 
 /// The state that is checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,8 +23,8 @@ pub struct World {
     pub leases: Vec<Option<Arc<Lease>>>,
     /// The workers that were ever started, by session.
     pub workers: Vec<Arc<Worker>>,
-    /// The operators.
-    pub operators: Vec<Arc<Operator>>,
+    /// What each operator knows; all of it is lost when it crashes.
+    pub operators: Vec<Arc<Proofs>>,
     /// The clock of the operators, which runs with the world's.
     pub now: Moment,
     /// How many lease versions there were.
@@ -41,10 +34,6 @@ pub struct World {
     pub excused: BTreeSet<(JobName, SessionId, Token)>,
     /// An invariant about steps that was broken on the way here.
     pub broken: Option<Invariant>,
-}
-
-pub(crate) fn session_id(n: usize) -> SessionId {
-    SessionId::new("pod", n as u64)
 }
 
 /// The jobs of every world with these bounds.
@@ -70,7 +59,7 @@ impl World {
             history: vec![Arc::new(cells)],
             leases: vec![None; bounds.sessions],
             workers: Vec::new(),
-            operators: vec![Arc::default(); bounds.operators],
+            operators: vec![Arc::new(bounds.new_operator()); bounds.operators],
             now: Moment(std::time::Duration::from_secs(1_000)),
             versions: 0,
             excused: BTreeSet::new(),
@@ -78,12 +67,12 @@ impl World {
             bounds: Arc::new(bounds),
         };
         if bounds.starts_empty {
-            for _ in 0..bounds.sessions {
+            for _ in 0..bounds.sessions_at_first() {
                 world.take(&Step::Open);
             }
             return world;
         }
-        for n in 0..bounds.sessions {
+        for n in 0..bounds.sessions_at_first() {
             for step in [Step::Open, Step::Apply(n, 0), Step::Reply(n)] {
                 world.take(&step);
             }
@@ -121,7 +110,7 @@ impl World {
     pub fn accountable<'a>(&'a self, job: &'a JobName) -> impl Iterator<Item = usize> + 'a {
         self.runners(job).filter(move |n| {
             let token = self.workers[*n].running.get(job).copied().unwrap_or(Token(0));
-            !self.excused.contains(&(job.clone(), session_id(*n), token))
+            !self.excused.contains(&(job.clone(), self.bounds.session(*n).clone(), token))
         })
     }
 
@@ -140,16 +129,21 @@ impl World {
     /// to run something. Of the others only their lease matters, for an operator may choose them.
     pub(crate) fn is_active(&self, n: usize) -> bool {
         let Some(worker) = self.workers.get(n) else { return false };
-        let id = session_id(n);
-        let holds = self.cells().jobs.values().any(|record| record.cell.holder() == Some(&id));
+        let id = self.bounds.session(n);
         let is_told = |cells: &&Arc<Cells>| {
             worker.life != Life::Dead
                 && worker.seen < cells.revision
-                && !cells.view(&id).jobs.is_empty()
+                && !cells.view(id).jobs.is_empty()
         };
         let has_news = self.history.iter().any(|cells| is_told(&cells));
         let is_new = self.leases[n].is_none() && worker.life != Life::Dead;
-        self.goes_back() || is_new || !worker.running.is_empty() || holds || has_news
+        self.goes_back() || is_new || !worker.running.is_empty() || self.holds(n) || has_news
+    }
+
+    /// Whether the ledger names session `n`.
+    pub(crate) fn holds(&self, n: usize) -> bool {
+        let id = Some(self.bounds.session(n));
+        self.cells().jobs.values().any(|record| record.cell.holder() == id)
     }
 
     /// Which states of the ledger can still matter for session `n`.
@@ -163,22 +157,6 @@ impl World {
         } else {
             acked
         }
-    }
-
-    fn watch_digest<H: Hasher>(&self, n: usize, watch: &Watch, to: &mut H) {
-        let current = self.leases[n].as_ref().map(|lease| lease.version);
-        let age = |since| self.now.since(since).min(self.bounds.lease_terms().fence_wait());
-        match watch.life {
-            Seen::Held { version, since } => (0, Some(version) == current, age(since)).hash(to),
-            Seen::Revoking { version, since } => (1, Some(version) == current, age(since)).hash(to),
-            Seen::Revoked { since } => (2, age(since)).hash(to),
-            // All proofs of an end are worth the same, and more than any acknowledgement.
-            Seen::Ended(_) => {
-                (3, &watch.ack.finished).hash(to);
-                return;
-            }
-        }
-        watch.ack.hash(to);
     }
 }
 
@@ -196,7 +174,7 @@ impl Hash for World {
             }
             let from = self.matters_from(n);
             for cells in self.history.iter().filter(|cells| from <= cells.revision) {
-                (cells.revision, cells.view(&session_id(n)).jobs).hash(to);
+                (cells.revision, cells.view(self.bounds.session(n)).jobs).hash(to);
             }
             let lease = self.leases[n].as_deref();
             lease.map(|lease| (lease.holder, &lease.ack)).hash(to);
@@ -204,13 +182,13 @@ impl Hash for World {
                 worker.digest(lease, &self.bounds, to);
             }
         }
-        let operators = self.operators.iter().filter(|_| !self.is_last());
-        for operator in operators {
-            operator.watches.len().hash(to);
-            for (n, watch) in &operator.watches {
-                n.hash(to);
-                self.watch_digest(*n, watch, to);
-            }
+        let terms = self.bounds.lease_terms();
+        for proofs in self.operators.iter().filter(|_| !self.is_last()) {
+            let stored = |session: &SessionId| {
+                let n = (0..self.leases.len()).find(|n| self.bounds.session(*n) == session)?;
+                self.leases[n].as_ref().map(|lease| lease.version)
+            };
+            proofs.digest(self.now, &terms, stored, to);
         }
     }
 }

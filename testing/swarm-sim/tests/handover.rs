@@ -68,9 +68,22 @@ fn invariants_hold_while_jobs_wait_for_their_slots() {
 
 #[test]
 fn invariants_hold_while_a_job_that_crashes_workers_is_kept_away() {
-    let faults = &[Fault::Crash, Fault::Poison];
+    let faults = &[Fault::Crash, Fault::Restart, Fault::Poison];
     let met = holds(Bounds { versions: 4, faults, ..Bounds::default() }, 50_000);
     assert!(met.contains(&Sighting::Quarantined) && met.contains(&Sighting::Regranted), "{met:?}");
+}
+
+#[test]
+fn invariants_hold_while_containers_are_started_again_in_their_pod() {
+    let faults = &[Fault::Crash, Fault::Restart];
+    let met = holds(Bounds { versions: 4, faults, ..Bounds::default() }, 20_000);
+    assert!(met.contains(&Sighting::Regranted), "{met:?}");
+}
+
+#[test]
+fn invariants_hold_while_leases_are_deleted() {
+    let met = holds(Bounds { faults: &[Fault::Delete], ..Bounds::default() }, 20_000);
+    assert!(met.contains(&Sighting::Regranted), "{met:?}");
 }
 
 #[test]

@@ -45,6 +45,7 @@ fn kind(step: &Step) -> (u8, u8) {
         Step::Revoke(..) => (16, 60),
         Step::Turn(..) => (17, 120),
         Step::Restart(_) => (18, 20),
+        Step::Delete(_) => (19, 2),
     }
 }
 

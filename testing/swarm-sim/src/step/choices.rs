@@ -1,8 +1,9 @@
 //! What may happen next in a world.
 
 use swarm_core::handover::{Life as Seen, Rule, Watch};
+use swarm_core::overseer::Proofs;
 
-use crate::{Answer, Fault, Goal, Life, Operator, Step, Waited, Worker, World};
+use crate::{Answer, Fault, Goal, Life, Step, Waited, Worker, World};
 
 impl World {
     /// Everything that may happen next.
@@ -16,8 +17,16 @@ impl World {
             let may_be_chosen = worker.life == Life::Up && !self.is_last();
             steps.extend(may_be_chosen.then_some(Step::Refresh(n)));
         }
-        for (o, operator) in self.operators.iter().enumerate().filter(|_| !self.is_last()) {
-            self.operator_steps(o, operator, &mut steps);
+        for (o, proofs) in self.operators.iter().enumerate().filter(|_| !self.is_last()) {
+            self.operator_steps(o, proofs, &mut steps);
+        }
+        let has_died = self.workers.last().is_some_and(|worker| worker.life == Life::Dead);
+        let may_open = self.bounds.may(Fault::Restart) && self.workers.len() < self.bounds.sessions;
+        // Nobody can be given anything once the ledger changes no more.
+        steps.extend((may_open && has_died && !self.is_last()).then_some(Step::Open));
+        if self.bounds.may(Fault::Delete) {
+            let stored = (0..self.leases.len()).filter(|n| self.leases[*n].is_some());
+            steps.extend(stored.filter(|n| self.is_active(*n)).map(Step::Delete));
         }
         let slow = |bits: &u32| {
             let is_slow = |n: usize| bits & (1 << n) != 0;
@@ -65,9 +74,9 @@ impl World {
         }
     }
 
-    fn operator_steps(&self, o: usize, operator: &Operator, steps: &mut Vec<Step>) {
+    fn operator_steps(&self, o: usize, proofs: &Proofs, steps: &mut Vec<Step>) {
         for (n, lease) in self.leases.iter().enumerate().filter(|(n, _)| self.is_active(*n)) {
-            let watch = operator.watches.get(&n);
+            let watch = proofs.get(self.bounds.session(n));
             if watch.is_some_and(|watch| matches!(watch.life, Seen::Ended(_))) {
                 continue;
             }
@@ -77,11 +86,12 @@ impl World {
                 steps.push(Step::Revoke(o, n, Answer::Arrives));
                 steps.push(Step::Revoke(o, n, Answer::IsLost));
             }
-            if watch.is_some() && self.workers[n].life == Life::Dead {
+            let may_restart = self.bounds.may(Fault::Restart);
+            if watch.is_some() && self.workers[n].life == Life::Dead && !may_restart {
                 steps.push(Step::LearnEnd(o, n));
             }
         }
-        if self.bounds.may(Fault::Crash) && !operator.watches.is_empty() {
+        if self.bounds.may(Fault::Crash) && proofs.iter().next().is_some() {
             steps.push(Step::Restart(o));
         }
         let newest = self.history.len() - 1;
@@ -90,7 +100,7 @@ impl World {
             let waits = self.bounds.may(Fault::Timeout)
                 || self.bounds.may(Fault::Hold)
                 || self.bounds.may(Fault::Poison);
-            for goal in self.goals(operator) {
+            for goal in self.goals(proofs) {
                 if waits {
                     steps.push(Step::Turn(o, base, goal.clone(), Waited::Long));
                 }
@@ -101,10 +111,10 @@ impl World {
 
     /// Every way to place all jobs on the sessions an operator takes for alive, in a slot, or
     /// nowhere.
-    fn goals(&self, operator: &Operator) -> Vec<Vec<Goal>> {
+    fn goals(&self, proofs: &Proofs) -> Vec<Vec<Goal>> {
         let alive = |watch: &Watch| !matches!(watch.life, Seen::Ended(_));
-        let sessions = operator.watches.iter().filter(|(_, watch)| alive(watch));
-        let sessions = sessions.map(|(n, _)| Goal::Session(*n));
+        let is_alive = |n: &usize| proofs.get(self.bounds.session(*n)).is_some_and(alive);
+        let sessions = (0..self.workers.len()).filter(is_alive).map(Goal::Session);
         let slots = if self.bounds.may(Fault::Hold) { 0..self.workers.len() } else { 0..0 };
         let places: Vec<_> =
             std::iter::once(Goal::Nowhere).chain(sessions).chain(slots.map(Goal::Slot)).collect();

@@ -4,62 +4,86 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use swarm_core::Slot;
 use swarm_core::handover::{
-    Cells, Evidence, Place, Policy, Proof, SessionId, StepInputs, Watch, WatchEffect, WatchEvent,
-    advance, check_step,
+    Cells, Evidence, Moment, Place, Policy, SessionId, StepInputs, advance, check_step,
 };
+use swarm_core::overseer::{self, Began, Containers, Fact, Known, LeaseFacts, PodFacts, Proofs};
+use swarm_core::session::Former;
+use swarm_core::{Position, Slot};
 
+use crate::bounds::TICK;
 use crate::invariant::{ends_by_proof, of_write};
-use crate::world::{jobs, session_id};
-use crate::{Answer, Goal, Invariant, Waited, World};
+use crate::world::jobs;
+use crate::{Answer, Bounds, Fault, Goal, Invariant, Waited, World};
+
+impl Bounds {
+    /// What an operator knows when it starts: of a pod with one container nothing but that.
+    pub(crate) fn new_operator(&self) -> Proofs {
+        let mut proofs = Proofs::default();
+        if self.may(Fault::Restart) {
+            let pod = PodFacts { containers: Containers::One, ..PodFacts::default() };
+            let uid = self.session(0).pod_uid().to_owned();
+            proofs.learn(Moment::default(), Fact::Pod(uid, pod), &self.lease_terms());
+        }
+        proofs
+    }
+}
 
 impl World {
-    pub(super) fn observe(&mut self, o: usize, n: usize) -> bool {
-        let Some(lease) = self.leases[n].as_deref().cloned() else { return false };
-        let before = self.operators[o].watches.get(&n).cloned();
-        if before.is_none() {
-            let watch = Watch::begin(self.now, &lease);
-            self.operator(o).watches.insert(n, watch);
-        } else {
-            self.tell(o, n, &WatchEvent::Seen(lease));
-        }
-        before.as_ref() != self.operators[o].watches.get(&n)
+    /// Every fact counts before the next decision, as in production.
+    pub(super) fn learn(&mut self, o: usize, fact: Fact) {
+        let (now, terms) = (self.now, self.bounds.lease_terms());
+        let proofs = Arc::make_mut(&mut self.operators[o]);
+        proofs.learn(now, fact, &terms);
+        proofs.settle(now, &terms);
     }
 
-    pub(super) fn tell(&mut self, o: usize, n: usize, event: &WatchEvent) {
-        let (now, terms) = (self.now, self.bounds.lease_terms());
-        if let Some(watch) = self.operator(o).watches.get_mut(&n) {
-            let _ = watch.step(now, event, &terms);
-        }
+    pub(super) fn observe(&mut self, o: usize, n: usize) -> bool {
+        let session = self.bounds.session(n).clone();
+        let is_known = self.operators[o].get(&session).is_some();
+        let fact = match self.leases[n].as_deref() {
+            Some(lease) => {
+                let began = Began { order: n as u64 + 1, created_s: None };
+                let (lease, duration) = (lease.clone(), TICK * self.bounds.lease);
+                let facts = LeaseFacts { lease, duration, began, former: self.former(n) };
+                Fact::Lease(session, facts)
+            }
+            None if is_known || self.holds(n) => Fact::LeaseMissing(session),
+            None => return false,
+        };
+        let before = Arc::clone(&self.operators[o]);
+        self.learn(o, fact);
+        before != self.operators[o]
+    }
+
+    /// What a session says of the one before it in its pod.
+    fn former(&self, n: usize) -> Former {
+        let before = n.checked_sub(1).filter(|_| self.bounds.may(Fault::Restart));
+        let culprit = before.and_then(|before| self.workers[before].culprit.clone());
+        Former { session: None, culprit }
     }
 
     pub(super) fn revoke(&mut self, o: usize, n: usize, answer: Answer) -> bool {
-        let terms = self.bounds.lease_terms();
-        let now = self.now;
-        let Some(watch) = self.operator(o).watches.get_mut(&n) else { return false };
-        let asked = watch.step(now, &WatchEvent::Suspect, &terms);
-        let Some(WatchEffect::Revoke(version)) = asked else { return false };
+        let (now, terms) = (self.now, self.bounds.lease_terms());
+        let session = self.bounds.session(n);
+        let asked = Arc::make_mut(&mut self.operators[o]).suspect(now, session, &terms);
+        let Some(version) = asked else { return false };
         let next = self.next_version();
         let revoked = self.bounds.revoked(self.leases[n].as_deref(), version, next);
-        let is_known = revoked.is_some() && answer == Answer::Arrives;
         let has_changed = revoked.is_some();
+        let is_known = has_changed && answer == Answer::Arrives;
         if has_changed {
             self.leases[n] = revoked.map(Arc::new);
         }
-        let event = if is_known {
-            WatchEvent::RevocationWritten(version)
-        } else {
-            WatchEvent::RevocationFailed
-        };
-        self.tell(o, n, &event);
+        let answer = if is_known { overseer::Answer::Written } else { overseer::Answer::Failed };
+        self.learn(o, Fact::Revocation(session.clone(), version, answer));
         has_changed
     }
 
     pub(super) fn turn(&mut self, o: usize, base: usize, goal: &[Goal], waited: Waited) -> bool {
         let cells = Arc::clone(&self.history[base]);
         let place = |to: &Goal| match to {
-            Goal::Session(n) => Place::Session(slot(*n), session_id(*n)),
+            Goal::Session(n) => Place::Session(slot(*n), self.bounds.session(*n).clone()),
             Goal::Slot(n) => Place::Slot(slot(*n)),
             Goal::Nowhere => Place::Nowhere,
         };
@@ -68,15 +92,13 @@ impl World {
             Waited::Nothing => Duration::ZERO,
             Waited::Long => Duration::MAX,
         };
-        let watches = self.operators[o].watches.iter();
-        let evidence = |(n, watch): (&usize, &Watch)| {
-            let known = watch.evidence(cells.incarnation);
-            let is_seen_to_end = known.ended == Some(Proof::ProcessEnded);
-            let culprit = self.workers[*n].culprit.clone().filter(|_| is_seen_to_end);
-            let known = Evidence { gone_for: Some(span), culprit, ..known };
-            (session_id(*n), self.bounds.known(known))
-        };
-        let evidence = watches.map(evidence).collect();
+        let Cells { incarnation, revision, .. } = *cells;
+        let known = Known { position: Position { incarnation, revision }, unix_time_us: 0 };
+        let mut evidence = self.operators[o].evidence(known);
+        for known in evidence.values_mut() {
+            known.gone_for = Some(span);
+            self.bounds.believe(known);
+        }
         let ages = jobs(&self.bounds).map(|job| (job, span)).collect();
         // Any job may finish.
         let run_once = jobs(&self.bounds).collect();

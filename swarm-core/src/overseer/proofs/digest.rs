@@ -1,0 +1,49 @@
+//! A digest of what is proved, so that simulators recognise equal states.
+
+use std::hash::{Hash, Hasher};
+
+use super::{Proofs, RENEWALS_MISSED, Tracked};
+use crate::handover::{LeaseTerms, LeaseVersion, Life, Moment, SessionId, Watch};
+
+impl Proofs {
+    /// Feeds `hasher` with everything that later answers depend on: moments as ages at `now`, up to
+    /// the longest that any session is waited for by its claim; versions of Leases only as "is it the
+    /// `stored` one". Two with equal digests behave the same, as long as no session claims more than
+    /// before and it is known in which order the sessions of each pod began.
+    pub fn digest<H: Hasher>(
+        &self,
+        now: Moment,
+        terms: &LeaseTerms,
+        stored: impl Fn(&SessionId) -> Option<LeaseVersion>,
+        hasher: &mut H,
+    ) {
+        let Self { sessions, views, pods } = self;
+        (sessions.len(), views, pods).hash(hasher);
+        for (session, tracked) in sessions {
+            let Tracked { watch, began, former, is_missing, is_elder, has_reset } = tracked;
+            (session, began, former, is_missing, is_elder, has_reset).hash(hasher);
+            life_digest(watch, now, terms, stored(session), hasher);
+            let Watch { life: _, ack, viewed, longest } = watch;
+            (ack, viewed, longest).hash(hasher);
+        }
+    }
+}
+
+fn life_digest<H: Hasher>(
+    watch: &Watch,
+    now: Moment,
+    terms: &LeaseTerms,
+    stored: Option<LeaseVersion>,
+    hasher: &mut H,
+) {
+    let duration = watch.claimed(terms).max(terms.duration);
+    let waited_out = LeaseTerms { duration, ..*terms }.fence_wait();
+    let longest = waited_out.max(terms.renew.saturating_mul(RENEWALS_MISSED));
+    let age = |since: Moment| now.since(since).min(longest);
+    match watch.life {
+        Life::Held { version, since } => (0, Some(version) == stored, age(since)).hash(hasher),
+        Life::Revoking { version, since } => (1, Some(version) == stored, age(since)).hash(hasher),
+        Life::Revoked { since } => (2, age(since)).hash(hasher),
+        Life::Ended(proof) => (3, proof).hash(hasher),
+    }
+}
