@@ -179,8 +179,8 @@ impl Turn<'_> {
             Some((_, None)) | None if self.is_for_all() => {
                 self.step(change, &CellEvent::GrantToAll)
             }
-            // Nobody can take it: a hold does not outlast its span, or it would bind the job to a
-            // slot that nobody fills.
+            // Nobody can take it: neither a hold nor a quarantine outlasts its span, or the job would
+            // stay bound to a slot that nobody fills, or count as kept away for good.
             Some((_, None)) | None if self.is_wanted() => self.step(change, &CellEvent::Release),
             Some((_, None)) | None => change.remove(self.job),
         }

@@ -294,7 +294,11 @@ impl Cell {
     fn release(&self, now: &StepContext) -> Self {
         let revision = now.revision;
         match self {
-            Self::Hold { span, token, .. } if *span <= now.age => Self::Free { token: *token },
+            Self::Hold { span, token, .. } | Self::Quarantined { span, token }
+                if *span <= now.age =>
+            {
+                Self::Free { token: *token }
+            }
             Self::Everywhere { token } => Self::Free { token: *token },
             Self::Granted { session, token } => {
                 Self::Releasing { session: session.clone(), token: *token, since: revision }

@@ -158,6 +158,10 @@ fn the_third_crash_of_a_job_keeps_it_away_for_a_minute() {
     }
     let minute = Duration::from_mins(1);
     assert_eq!(*cell(&cells), Cell::Quarantined { span: minute, token: Token(3) });
+    let nowhere = Some(Place::Nowhere);
+    assert_eq!(go(&cells, nowhere.clone(), &[], 59, Policy::Exclusive), None);
+    let free = go(&cells, nowhere, &[], 60, Policy::Exclusive).unwrap();
+    assert_eq!(*cell(&free), Cell::Free { token: Token(3) }, "it does not count as kept away");
     assert_eq!(go(&cells, Some(at(&id(9))), &[], 59, Policy::Exclusive), None);
     assert!(go(&cells, Some(at(&id(9))), &[], 60, Policy::Exclusive).is_some());
 }

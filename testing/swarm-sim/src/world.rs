@@ -55,11 +55,13 @@ impl World {
             cells.jobs.extend(jobs(&bounds).map(|job| (job, record.clone())));
             cells.revision = 1;
         }
+        // They share one until they differ.
+        let operator = Arc::new(bounds.new_operator());
         let mut world = Self {
             history: vec![Arc::new(cells)],
             leases: vec![None; bounds.sessions],
             workers: Vec::new(),
-            operators: vec![Arc::new(bounds.new_operator()); bounds.operators],
+            operators: (0..bounds.operators).map(|_| Arc::clone(&operator)).collect(),
             now: Moment(std::time::Duration::from_secs(1_000)),
             versions: 0,
             excused: BTreeSet::new(),
