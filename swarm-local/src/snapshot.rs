@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use swarm_adapters_host::processes::{Phase, Workers};
-use swarm_core::handover::Cell;
-use swarm_core::{Decision, Slot};
+use swarm_adapters_host::processes::{Phase, WorkerProcess, Workers};
+use swarm_core::handover::{Cell, SessionId};
+use swarm_core::{Decision, Slot, SlotRecord};
 
 /// The state of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -80,6 +80,33 @@ pub(super) struct JobRow {
     pub(super) token: u64,
 }
 
+impl WorkerRow {
+    /// The worker in a slot, with how many `jobs` it was granted and how many it is asked to release.
+    fn of(
+        slot: Slot,
+        worker: &WorkerProcess,
+        record: Option<&SlotRecord>,
+        (jobs, releasing): (usize, usize),
+    ) -> Self {
+        let is_its_own = |session: &&SessionId| session.pod_uid() == worker.instance;
+        let session = record.map(|record| &record.session).filter(is_its_own);
+        Self {
+            name: worker.name.clone(),
+            slot: slot.0,
+            state: match worker.phase {
+                Phase::Up if session.is_some() => "ready",
+                Phase::Up => "starting",
+                Phase::Leaving(_) => "leaving",
+                Phase::Away(_) => "away",
+            },
+            session: session.map(ToString::to_string),
+            jobs,
+            releasing,
+            restarts: worker.deaths,
+        }
+    }
+}
+
 impl JobCounts {
     /// The numbers with the names of their states.
     pub(super) fn by_state(&self) -> [(&'static str, usize); 6] {
@@ -108,6 +135,7 @@ impl Snapshot {
             .collect();
         let mut counts = JobCounts { unassigned: unassigned.len(), ..JobCounts::default() };
         let mut loads = BTreeMap::<Slot, (usize, usize)>::new();
+        let mut everywhere = 0;
         let mut holders = Vec::with_capacity(ledger.cells.jobs.len());
         for (job, record) in &ledger.cells.jobs {
             let slot = assignment.holder(job);
@@ -126,7 +154,10 @@ impl Snapshot {
                     counts.moving += 1;
                     *releasing += 1;
                 }
-                Cell::Everywhere { .. } => counts.granted += 1,
+                Cell::Everywhere { .. } => {
+                    counts.granted += 1;
+                    everywhere += 1;
+                }
                 Cell::Free { .. } if unassigned.contains_key(job.as_str()) => {}
                 Cell::Free { .. } | Cell::Hold { .. } => counts.waiting += 1,
                 Cell::Quarantined { .. } => counts.quarantined += 1,
@@ -139,32 +170,10 @@ impl Snapshot {
                 token: record.cell.token().0,
             });
         }
-        let everywhere = ledger
-            .cells
-            .jobs
-            .values()
-            .filter(|r| matches!(r.cell, Cell::Everywhere { .. }))
-            .count();
-        let worker = |(slot, worker): (&Slot, &swarm_adapters_host::processes::WorkerProcess)| {
+        let row = |(slot, worker): (&Slot, &WorkerProcess)| {
             let (jobs, releasing) = loads.get(slot).copied().unwrap_or_default();
             let record = ledger.slots.get(slot);
-            let is_its_own =
-                |session: &&swarm_core::handover::SessionId| session.pod_uid() == worker.instance;
-            let session = record.map(|record| &record.session).filter(is_its_own);
-            WorkerRow {
-                name: worker.name.clone(),
-                slot: slot.0,
-                state: match worker.phase {
-                    Phase::Up if session.is_some() => "ready",
-                    Phase::Up => "starting",
-                    Phase::Leaving(_) => "leaving",
-                    Phase::Away(_) => "away",
-                },
-                session: session.map(ToString::to_string),
-                jobs: jobs + everywhere,
-                releasing,
-                restarts: worker.deaths,
-            }
+            WorkerRow::of(*slot, worker, record, (jobs + everywhere, releasing))
         };
         Self {
             name: name.to_owned(),
@@ -172,7 +181,7 @@ impl Snapshot {
             version: ledger.version,
             settled,
             jobs: counts,
-            workers: workers.iter().map(worker).collect(),
+            workers: workers.iter().map(row).collect(),
             holders,
             unassigned,
         }

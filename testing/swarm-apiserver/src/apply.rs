@@ -81,7 +81,10 @@ pub(crate) fn note_update(
     let (old, new) = (managed::fields(before, kind), managed::fields(after, kind));
     let changed: Fields =
         new.iter().filter(|path| at(before, path) != at(after, path)).cloned().collect();
-    let is_same = changed.is_empty() && old == new;
+    if changed.is_empty() && old == new {
+        // Who changed nothing is not noted, and the object stays as it is.
+        return;
+    }
     let mut entries = managed::entries(before);
     let mut mine = changed.clone();
     for entry in &mut entries {
@@ -92,7 +95,7 @@ pub(crate) fn note_update(
             entry.fields.retain(|path| !changed.contains(path));
         }
     }
-    managed::set_entries(after, kind, entries, (writer, mine), is_same, now);
+    managed::set_entries(after, kind, entries, (writer, mine), false, now);
 }
 
 fn set(object: &mut Value, path: &[String], value: Value) {

@@ -42,7 +42,7 @@ pub async fn api_server(place: &Place<'_>) -> Result<()> {
     watches::lists_come_in_pages_and_as_metadata(place).await?;
     watches::a_watch_goes_on_where_it_ended(place).await?;
     watches::what_is_selected_no_more_is_gone(place).await?;
-    watches::a_quiet_watch_is_sent_a_bookmark(place).await?;
+    watches::a_quiet_watch_ends_in_time(place).await?;
     watches::a_forgotten_version_is_gone(place).await
 }
 

@@ -29,8 +29,9 @@ pub(super) async fn run(context: Context) -> Result<()> {
 
     rebalance(&context, "{\"paused\": true}").await?;
     reason(&context, "Paused").await?;
-    let conditions = context.kubectl(&["get", "swarm", "streams"]).await?;
-    ensure!(conditions.contains("True"), "paused and all jobs run: {conditions}");
+    let ready = "--output=jsonpath={.status.conditions[?(@.type=='Ready')].status}";
+    let ready = context.kubectl(&["get", "swarm", "streams", ready]).await?;
+    ensure!(ready == "True", "paused and all jobs run: {ready}");
     context.kubectl(&["scale", "statefulset", "swarm-worker", "--replicas=3"]).await?;
     let three = until("a third worker to answer", REST_WITHIN, || async {
         let reports = reports(&context).await?;
