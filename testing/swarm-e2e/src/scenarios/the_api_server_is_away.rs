@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use swarm_adapters_host::runlog::judge::Event;
 
-use super::session_pool::{LEASE, SessionPool, TICK};
+use super::session_pool::{SessionPool, TICK};
 use crate::run_log::Moment;
 use crate::scenario::Context;
 use crate::until::until;
@@ -16,18 +16,21 @@ use crate::until::until;
 const SHORT: Duration = Duration::from_secs(1);
 /// The least rest of a lease: jobs are stopped a second before its end, and the last
 /// renewal may be two seconds old when the API server is killed.
-const UNNOTICED: Duration = Duration::from_secs(3);
+const UNNOTICED: Duration = Duration::from_secs(6);
+/// How long the leases of this scenario last: an API server takes some three seconds to start.
+const LEASE: Duration = Duration::from_secs(9);
 /// How often a short outage is tried at most.
 const ATTEMPTS: usize = 5;
 /// Long enough for every lease to expire.
-const LONG: Duration = Duration::from_secs(9);
+const LONG: Duration = Duration::from_secs(12);
 /// How long jobs may take to resume once the API server answers.
 const RESUMED: Duration = Duration::from_secs(4);
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
-    let pools = SessionPool::of_both_policies(&context, 2);
-    for pool in &pools {
+    let mut pools = SessionPool::of_both_policies(&context, 2);
+    for pool in &mut pools {
+        (pool.lease, pool.lease_allowed) = (LEASE, LEASE);
         pool.apply().await?;
     }
     for pool in &pools {
