@@ -69,6 +69,9 @@ impl Sessions {
     /// What there is to report of the workers in `pool`.
     pub(super) fn summary(&self, now: Moment, pool: &PoolFacts) -> SessionSummary {
         let suspicions = self.overseer.suspicions(now, pool.unix_time_us);
+        // Of several sessions of one pod the last one counts.
+        let by_pod = suspicions.iter().map(|(session, why)| (session.pod_uid(), *why));
+        let by_pod: BTreeMap<_, _> = by_pod.collect();
         let mut summary = SessionSummary {
             held_back: self.overseer.held_back(now),
             again_in: self.wakes_in(now),
@@ -78,9 +81,8 @@ impl Sessions {
         for worker in pool.workers.values() {
             let pod = worker.pod.as_deref().unwrap_or_default();
             summary.living += usize::from(self.overseer.living(pod).is_some());
-            let mut of_pod = suspicions.iter().filter(|(session, _)| session.pod_uid() == pod);
-            let suspicion = of_pod.next_back();
-            summary.suspects.extend(suspicion.map(|(_, why)| (worker.name.clone(), *why)));
+            let suspicion = by_pod.get(pod);
+            summary.suspects.extend(suspicion.map(|why| (worker.name.clone(), *why)));
         }
         if self.overseer.is_in_doubt(now) {
             summary.again_in = summary.again_in.into_iter().chain([LOOK_AGAIN]).min();
@@ -136,10 +138,9 @@ impl Context {
         sessions.nodes.retain(|uid, _| sessions.pods.contains(uid));
         let leases = self.leases_of(&namespace, sessions);
         // What nothing names and nobody shows any more needs no proof.
-        sessions.overseer.forget(|session| {
-            let is_of = |known: &Known| known.seen.session == *session;
-            leases.iter().any(is_of) || viewed.contains(session)
-        });
+        let shown: BTreeSet<_> = leases.iter().map(|known| &known.seen.session).collect();
+        let viewed = BTreeSet::from_iter(viewed);
+        sessions.overseer.forget(|session| shown.contains(session) || viewed.contains(session));
         sessions.learn_leases(leases);
         for uid in sessions.pods.clone() {
             self.learn_pod(&namespace, &uid, sessions);
@@ -157,9 +158,9 @@ impl Context {
     }
 
     /// Learns what the views say of the sessions that are known, and of those that have one.
-    fn learn_views(&self, namespace: &str, viewed: Vec<SessionId>, sessions: &mut Sessions) {
+    fn learn_views(&self, namespace: &str, viewed: BTreeSet<SessionId>, sessions: &mut Sessions) {
         let overseer = &mut sessions.overseer;
-        let mut all = BTreeSet::from_iter(viewed);
+        let mut all = viewed;
         all.extend(overseer.named().filter(|session| !session.is_plain()).cloned());
         all.extend(overseer.proofs().iter().map(|(session, _)| session.clone()));
         for session in all {

@@ -34,6 +34,18 @@ impl Stores {
         self.views.get_or_insert_with(|| context.view_store(swarm))
     }
 
+    /// Both.
+    pub(super) fn both(
+        &mut self,
+        context: &Context,
+        swarm: &Swarm,
+        pool: &Workload,
+    ) -> (&KubeLedgerStore, &ConfigMapViewStore) {
+        let ledgers = self.ledgers.get_or_insert_with(|| context.ledger_store(swarm, pool));
+        let views = self.views.get_or_insert_with(|| context.view_store(swarm));
+        (ledgers, views)
+    }
+
     /// Drops the stores of another pool or view; returns whether the ledger is another one.
     pub(super) fn drop_others(&mut self, swarm: &Swarm, pool: &Workload) -> bool {
         self.views.take_if(|views| !views.is_for(swarm));

@@ -257,14 +257,11 @@ impl Context {
         memory: &mut Memory,
     ) -> Result<Turn, StoreError> {
         let Memory { stores, sessions, publications, .. } = memory;
-        stores.views(self, swarm);
         let details = &details(&desired.jobs);
-        let Stores { ledgers, views } = stores;
-        let ledgers = ledgers.get_or_insert_with(|| self.ledger_store(swarm, pool));
-        let shared = views.get_or_insert_with(|| self.view_store(swarm));
+        let (ledgers, shared) = stores.both(self, swarm, pool);
         let overseer = &mut sessions.overseer;
         let views = PoolViews { context: self, swarm, details, shared, overseer };
-        let turn = swarm_core::turn(&*ledgers, &views, desired, observed).await;
+        let turn = swarm_core::turn(ledgers, &views, desired, observed).await;
         let turn = turn.inspect_err(|_| overseer.forget_ledger())?;
         let (now, ledger) = (clock::now(), &turn.decision.ledger);
         overseer.note(now, ledger);

@@ -12,7 +12,7 @@ pub(crate) type Path = Vec<String>;
 pub(crate) type Fields = BTreeSet<Path>;
 
 /// Fields of metadata that the server keeps and nobody owns.
-const OWN: [&str; 10] = [
+pub(crate) const OWN: [&str; 10] = [
     "name",
     "namespace",
     "uid",

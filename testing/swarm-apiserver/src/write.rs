@@ -233,18 +233,7 @@ fn take_over(call: &Call, after: &mut Value, proposed: Value) {
 
 /// Keeps what only the server writes.
 fn keep_own(before: &Value, after: &mut Value) {
-    const OWN: [&str; 9] = [
-        "name",
-        "namespace",
-        "uid",
-        "resourceVersion",
-        "generation",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "managedFields",
-    ];
-    for own in OWN {
+    for own in managed::OWN {
         match before["metadata"].get(own) {
             Some(value) => after["metadata"][own] = value.clone(),
             None => drop(after["metadata"].as_object_mut().map(|fields| fields.remove(own))),
