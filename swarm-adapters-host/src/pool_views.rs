@@ -66,10 +66,12 @@ impl PoolViews {
         self.state().details = details(jobs);
     }
 
-    /// The revision that was last published to a session; `None` if none was.
+    /// What was last published to each session, in short.
     #[must_use]
-    pub fn published(&self, session: &SessionId) -> Option<u64> {
-        self.state().published.get(session).map(|published| published.mark.revision)
+    pub fn marks(&self) -> Vec<(SessionId, ViewMark)> {
+        let state = self.state();
+        let marks = state.published.iter();
+        marks.map(|(session, published)| (session.clone(), published.mark)).collect()
     }
 
     /// A thread that panicked while holding the lock cannot have left an incomplete entry.

@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use swarm_core::{
-    Assignment, Decision, Desired, Observed, Pool, Presence, Request, Unassigned, Waiting,
-    digest_jobs,
+    Assignment, Decision, Desired, JobCounts, Observed, Pool, Progress, Request, Unassigned,
+    Waiting, digest_jobs,
 };
 
 use crate::api::SwarmStatus;
@@ -45,6 +45,8 @@ pub enum Reason {
     Scaling,
     /// Workers do not have their newest jobs yet.
     Refreshing,
+    /// Jobs wait for a release by the former worker, or for a time.
+    JobsWaiting,
     /// Workers should be replaced, and may not be.
     RefreshBlocked,
     /// Workers hold Leases for longer than the Swarm allows, so they get no jobs.
@@ -96,6 +98,7 @@ impl Reason {
             Self::Recovering => "Recovering",
             Self::Scaling => "Scaling",
             Self::Refreshing => "Refreshing",
+            Self::JobsWaiting => "JobsWaiting",
             Self::RefreshBlocked => "RefreshBlocked",
             Self::LeaseTooLong => "LeaseTooLong",
             Self::WorkersSuspect => "WorkersSuspect",
@@ -128,6 +131,7 @@ impl Reason {
             | Self::Recovering
             | Self::Scaling
             | Self::Refreshing
+            | Self::JobsWaiting
             | Self::RefreshBlocked
             | Self::RevocationHeld
             | Self::ReleaseUnanswered
@@ -176,8 +180,7 @@ impl Verdict {
     /// The verdict on a turn that was carried out.
     #[must_use]
     pub fn of(facts: &TurnSummary<'_>) -> Self {
-        let TurnSummary { decision, desired, observed, refreshed, sessions, refusals, pool: _ } =
-            *facts;
+        let TurnSummary { decision, desired, progress, refreshed, sessions, refusals, .. } = *facts;
         if let Some(verdict) = refusals.verdict() {
             return verdict;
         }
@@ -195,12 +198,12 @@ impl Verdict {
                 );
                 return Self { reason: Reason::PoolIncomplete, message };
             }
-            Some(Waiting::Paused) => return Self::paused(decision, desired, observed),
+            Some(Waiting::Paused) => return Self::paused(decision, desired, progress),
             Some(Waiting::LedgerReset) => return Self::recovering(jobs),
             Some(Waiting::Gathering) | None => {}
         }
-        if 0 < sessions.recovering {
-            return Self::recovering(sessions.recovering);
+        if 0 < progress.jobs.recovering {
+            return Self::recovering(progress.jobs.recovering);
         }
         if let Some(verdict) = sessions.verdict() {
             return verdict;
@@ -208,19 +211,19 @@ impl Verdict {
         if !plan.unassigned.is_empty() {
             return Self::without_worker(decision, jobs);
         }
-        let names = not_ready(decision, observed);
+        let names: Vec<_> = progress.not_ready.iter().map(String::as_str).collect();
         if !names.is_empty() {
             let names = shortened(&names);
             let message = format!("these workers hold jobs and are not ready: {names}");
             return Self { reason: Reason::WorkersNotReady, message };
         }
-        if !plan.deferred.is_empty() {
-            let (left, most) = (plan.deferred.len(), desired.rules.moves_max.unwrap_or_default());
+        if 0 < progress.deferred {
+            let (left, most) = (progress.deferred, desired.rules.moves_max.unwrap_or_default());
             let message = format!("{left} jobs are still to move, at most {most} at a time");
             return Self { reason: Reason::Rebalancing, message };
         }
-        let now = observed.workers_desired;
-        match desired.replicas.map(|count| count as usize).filter(|count| *count != now) {
+        let (now, wanted) = (progress.workers_now, progress.workers_wanted);
+        match Some(wanted).filter(|wanted| *wanted != now) {
             Some(wanted) if wanted < now => {
                 let message = format!(
                     "the pool goes from {now} to {wanted} workers, as soon as the surplus ones are \
@@ -233,8 +236,11 @@ impl Verdict {
                 Self { reason: Reason::Scaling, message }
             }
             None if let Some(verdict) = refreshed.verdict() => verdict,
+            None if 0 < progress.jobs.waiting() => Self::waiting(progress.jobs, jobs),
             None => {
-                let message = format!("{jobs} jobs on {} workers", observed.ready());
+                let is_settled = progress.is_settled() || decision.waiting.is_some();
+                debug_assert!(is_settled, "no verdict on {progress:?}");
+                let message = format!("{jobs} jobs on {} workers", progress.workers_ready);
                 Self { reason: Reason::Settled, message }
             }
         }
@@ -249,20 +255,33 @@ impl Verdict {
         Self { reason: Reason::Recovering, message }
     }
 
+    /// The verdict when some of `jobs` jobs are not granted yet, and nobody is known to be late.
+    fn waiting(counts: JobCounts, jobs: usize) -> Self {
+        let why = [
+            (counts.releasing, "for a release by the former worker"),
+            (counts.held, "for the worker of the slot to come back"),
+            (counts.quarantined, "for a while, after crashing several workers"),
+            (counts.free, "to be granted"),
+        ];
+        let why = why.iter().filter(|(count, _)| 0 < *count);
+        let why: Vec<_> = why.map(|(count, why)| format!("{count} {why}")).collect();
+        let message = format!("{} of {jobs} jobs wait: {}", counts.waiting(), why.join(", "));
+        Self { reason: Reason::JobsWaiting, message }
+    }
+
     /// The verdict on a Swarm where everything stays as it is.
-    fn paused(decision: &Decision, desired: &Desired, observed: &Observed) -> Self {
+    fn paused(decision: &Decision, desired: &Desired, progress: &Progress) -> Self {
         let without = decision.plan.unassigned.len();
         let held = decision.ledger.assignment();
         let gone = held.iter().filter(|(job, _)| !desired.jobs.contains_key(*job)).count();
-        let not_ready = not_ready(decision, observed);
-        let is_ready = without == 0 && gone == 0 && not_ready.is_empty();
+        let not_ready = progress.not_ready.len();
+        let is_ready = without == 0 && gone == 0 && not_ready == 0;
         let message = if is_ready {
             "paused: every job stays where it is".to_owned()
         } else {
             format!(
                 "paused: every job stays where it is; {without} jobs have no worker, {gone} that \
-                 are no longer wanted have one, {} workers that hold jobs are not ready",
-                not_ready.len()
+                 are no longer wanted have one, {not_ready} workers that hold jobs are not ready"
             )
         };
         Self { reason: Reason::Paused { is_ready }, message }
@@ -280,14 +299,6 @@ impl Verdict {
         let message = format!("{without} of {jobs} jobs have no worker: {}", words.join(", "));
         Self { reason: Reason::JobsUnassigned, message }
     }
-}
-
-/// The workers that hold jobs and are not ready.
-fn not_ready<'a>(decision: &Decision, observed: &'a Observed) -> Vec<&'a str> {
-    let holders = decision.plan.assignment.by_slot();
-    let seen = holders.keys().filter_map(|slot| observed.workers.get(slot));
-    let not_ready = seen.filter(|seen| seen.presence != Presence::Ready);
-    not_ready.map(|seen| seen.name.as_str()).collect()
 }
 
 /// A list of names of bounded length.
@@ -309,6 +320,8 @@ pub struct TurnSummary<'a> {
     pub desired: &'a Desired,
     /// What was seen.
     pub observed: &'a Observed,
+    /// How far the pool is.
+    pub progress: &'a Progress,
     /// The pool's workload.
     pub pool: &'a Workload,
     /// Which workers have what was published.
@@ -327,13 +340,13 @@ pub fn after_turn(
     facts: &TurnSummary<'_>,
     verdict: &Verdict,
 ) -> SwarmStatus {
-    let TurnSummary { decision, desired, observed, pool, refreshed, sessions, refusals } = *facts;
+    let TurnSummary { decision, desired, progress, pool, refreshed, sessions, refusals, .. } =
+        *facts;
     let plan = &decision.plan;
     let mut unassigned = BTreeMap::<String, i32>::new();
     for reason in plan.unassigned.values() {
         *unassigned.entry(reason.as_str().to_owned()).or_default() += 1;
     }
-    let wanted = desired.replicas.map_or(observed.workers_desired, |count| count as usize);
     let status = SwarmStatus {
         observed_generation: None,
         revision: number(decision.ledger.revision()),
@@ -342,19 +355,19 @@ pub fn after_turn(
         jobs: count(plan.assignment.len() + plan.unassigned.len()),
         assigned: count(plan.assignment.len()),
         unassigned,
-        ready: format!("{}/{wanted}", observed.ready()),
-        workers_ready: count(observed.ready()),
-        workers_desired: count(wanted),
-        workers_stale: count(refreshed.stale.len()),
-        moving: count(sessions.moving),
-        done: count(sessions.done),
-        quarantined: count(sessions.quarantined.len()),
+        ready: format!("{}/{}", progress.workers_ready, progress.workers_wanted),
+        workers_ready: count(progress.workers_ready),
+        workers_desired: count(progress.workers_wanted),
+        workers_stale: count(progress.stale.len()),
+        moving: count(progress.jobs.releasing),
+        done: count(progress.jobs.done),
+        quarantined: count(progress.jobs.quarantined),
         desired_workers: workers_enough(decision, desired),
         replicas: pool.pods,
         selector: pool.selector.clone(),
         conditions: Vec::new(),
     };
-    let mut extra = vec![pool_ready(observed, wanted), all_assigned(decision)];
+    let mut extra = vec![pool_ready(progress), all_assigned(decision)];
     extra.extend(refreshed.parts());
     extra.extend(sessions.parts());
     extra.extend(NotReadyTooLong::of(facts).map(NotReadyTooLong::part));
@@ -416,9 +429,9 @@ impl Part {
     }
 }
 
-fn pool_ready(observed: &Observed, wanted: usize) -> Part {
-    let ready = observed.ready();
-    let is_ready = wanted <= ready && observed.workers_desired == wanted;
+fn pool_ready(progress: &Progress) -> Part {
+    let Progress { workers_ready: ready, workers_wanted: wanted, .. } = progress;
+    let is_ready = progress.has_all_workers();
     let reason = if is_ready { "AllWorkersReady" } else { "WorkersMissing" };
     Part::new(POOL_READY, is_ready, reason, format!("{ready} of {wanted} workers are ready"))
 }

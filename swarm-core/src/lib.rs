@@ -58,8 +58,8 @@ pub use planner::{
 };
 pub use pool::{Member, Pool, Presence, Slot, Standing, Timing};
 pub use turn::{
-    Decision, Desired, Observed, Overdue, PLAIN_HANDOVER, Replication, Turn, Waiting, WorkerSeen,
-    decide, turn,
+    Decision, Desired, JobCounts, Observed, Overdue, PLAIN_HANDOVER, Progress, Replication, Turn,
+    Waiting, WorkerSeen, decide, turn,
 };
 pub use view::{View, ViewEntry};
 pub use worker::{OLDER_VIEW_GRACE, Worker, WorkerEffect};

@@ -56,7 +56,9 @@ pub use publications::{Publication, publications};
 use crate::handover::{
     Ages, Brake, Cell, Evidence, Health, LeaseTerms, Moment, Policy, Proof, SessionId, Watch,
 };
-use crate::{JobName, Jobs, Ledger, Observed, Position, Slot, Token};
+use crate::{
+    Decision, Desired, JobName, Jobs, Ledger, Observed, Position, Progress, Slot, SlotRecord, Token,
+};
 
 /// What one process knows of one pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -369,6 +371,28 @@ impl Overseer {
     #[must_use]
     pub fn is_heard(&self, now: Moment, pod_uid: &str) -> bool {
         self.proofs.is_heard_lately(now, pod_uid, &self.terms)
+    }
+
+    /// How far the pool is, once `decision` was saved and the [views](Self::publications) that follow
+    /// from it were published and [learned](Fact::View). O(jobs · log jobs).
+    #[must_use]
+    pub fn progress(
+        &self,
+        decision: &Decision,
+        desired: &Desired,
+        observed: &Observed,
+    ) -> Progress {
+        Progress::of(decision, desired, observed, self.stale(&decision.ledger))
+    }
+
+    /// The names of the workers whose sessions do not act on what `ledger` published to them.
+    /// O(slots · log sessions).
+    #[must_use]
+    pub fn stale(&self, ledger: &Ledger) -> Vec<String> {
+        let is_stale =
+            |record: &&SlotRecord| !self.proofs.has_newest(&record.session, ledger.position());
+        let stale = ledger.slots.values().filter(is_stale);
+        stale.map(|record| record.worker.clone()).collect()
     }
 
     /// How many silent sessions are not revoked, since many are silent at once.

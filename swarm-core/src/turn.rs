@@ -7,6 +7,7 @@
 mod incarnation;
 mod overdue;
 mod pace;
+mod progress;
 mod scale;
 
 #[cfg(test)]
@@ -26,6 +27,7 @@ use crate::{
 
 pub use overdue::Overdue;
 pub use pace::PLAIN_HANDOVER;
+pub use progress::{JobCounts, Progress};
 
 /// What the user asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

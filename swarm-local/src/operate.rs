@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use swarm_adapters_host::ledger::FileLedgerStore;
 use swarm_adapters_host::pool_views::PoolViews;
-use swarm_adapters_host::processes::{Phase, Processes, WorkerCommand, Workers};
+use swarm_adapters_host::processes::{Processes, WorkerCommand, Workers};
 use swarm_adapters_host::runlog;
-use swarm_core::handover::{Cell, Evidence, LeaseTerms, SessionId};
+use swarm_core::handover::{Evidence, LeaseTerms, SessionId};
 use swarm_core::ports::{LedgerStore as _, StoreError};
-use swarm_core::{Assignment, Decision, Ledger, Observed, Presence, Slot, turn};
+use swarm_core::{Assignment, Decision, Ledger, Observed, Presence, Progress, Slot, turn};
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -51,8 +51,8 @@ pub(super) struct Operation {
     seen: Option<ObservationKey>,
     /// The ledger that this operator used when it found another one in the file.
     known: Option<Ledger>,
-    /// What the last turn decided.
-    decision: Option<Decision>,
+    /// What the last turn decided, and what it observed.
+    decision: Option<(Decision, Observed)>,
     /// Since when the pool has not been settled; `None` while it is.
     unsettled_since: Option<Instant>,
     /// The assignment when the pool was last settled, for the report of moves.
@@ -200,7 +200,8 @@ impl Operation {
                 self.problem = None;
                 self.seen = Some(key);
                 let recheck_in = turn.decision.recheck_in;
-                self.decision = Some(turn.decision);
+                self.sessions.published(self.views.marks());
+                self.decision = Some((turn.decision, observed));
                 Ok(Some(recheck_in))
             }
             Err(error) => {
@@ -279,7 +280,7 @@ impl Operation {
         if let Err(error) = runlog::rotate(&self.run_log, runlog::BYTES_MAX) {
             tracing::warn!(%error, "the run log cannot be rotated and keeps growing");
         }
-        let Some(decision) = &self.decision else { return };
+        let Some((decision, _)) = &self.decision else { return };
         if let Err(error) = self.sessions.collect_garbage(&decision.ledger, &self.workers) {
             tracing::warn!(%error, "files of ended sessions cannot be removed");
         }
@@ -312,9 +313,10 @@ impl Operation {
 
     /// Publishes the state of the pool, and reports when it has become settled.
     fn report(&mut self, workers: &Workers) {
-        let Some(decision) = &self.decision else { return };
-        let is_settled = self.is_settled(decision, workers);
-        let snapshot = Snapshot::of(&self.wanted.name, decision, workers, is_settled);
+        let Some((decision, observed)) = &self.decision else { return };
+        let progress = self.sessions.progress(decision, &self.wanted.desired, observed);
+        let is_settled = self.is_settled(&progress, workers);
+        let snapshot = Snapshot::of(&self.wanted.name, decision, workers, &progress, is_settled);
         self.outlets.snapshots.send_replace(Arc::new(snapshot));
         if !is_settled {
             self.unsettled_since.get_or_insert_with(Instant::now);
@@ -333,30 +335,11 @@ impl Operation {
         self.settled = assignment;
     }
 
-    /// Whether there is nothing to do and nothing is waited for: all workers are up, every job is
-    /// held by its worker or is unassigned with a reason, and each session has acknowledged its
-    /// newest view.
-    fn is_settled(&self, decision: &Decision, workers: &Workers) -> bool {
-        let has_acknowledged = |session: &SessionId| {
-            let published = self.views.published(session);
-            published.is_some() && published <= self.sessions.acknowledged(session)
-        };
-        let runs = |slot: &Slot| {
-            decision.ledger.slots.get(slot).is_some_and(|record| has_acknowledged(&record.session))
-        };
-        let is_at_rest = |cell: &Cell| match cell {
-            Cell::Granted { .. } | Cell::Done { .. } | Cell::Everywhere { .. } => true,
-            Cell::Free { .. }
-            | Cell::Releasing { .. }
-            | Cell::Hold { .. }
-            | Cell::Quarantined { .. } => false,
-        };
-        let jobs = &decision.ledger.cells.jobs;
-        let mut cells = jobs.iter().filter(|(job, _)| !decision.plan.unassigned.contains_key(*job));
-        decision.waiting.is_none()
-            && workers.len() == self.wanted.workers()
-            && workers.iter().all(|(slot, worker)| worker.phase == Phase::Up && runs(slot))
-            && cells.all(|(_, record)| is_at_rest(&record.cell))
+    /// Whether the pool is settled, all its workers are up, and no process of another worker is left:
+    /// this process starts and ends the workers itself, so it can wait for them.
+    fn is_settled(&self, progress: &Progress, workers: &Workers) -> bool {
+        let has_no_other = workers.len() == self.wanted.workers();
+        progress.is_settled() && progress.has_all_workers() && has_no_other
     }
 }
 

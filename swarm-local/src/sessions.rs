@@ -18,10 +18,10 @@ use swarm_adapters_host::worker_view;
 use swarm_core::handover::{LeaseTerms, SessionId};
 use swarm_core::overseer::{
     Answer, Began, Containers, Effect, Fact, LeaseFacts, Overseer, PodFacts, PoolFacts, Protocol,
-    WorkerFacts,
+    ViewMark, WorkerFacts,
 };
 use swarm_core::session::Former;
-use swarm_core::{Desired, Ledger, Observed, Presence, Slot};
+use swarm_core::{Decision, Desired, Ledger, Observed, Presence, Progress, Slot};
 use tokio::sync::watch;
 
 use super::outlets::Voice;
@@ -160,9 +160,21 @@ impl Sessions {
         Observed { positions: BTreeSet::new(), ..observed }
     }
 
-    /// The revision that a session has acknowledged, in the incarnation that it named.
-    pub(super) fn acknowledged(&self, session: &SessionId) -> Option<u64> {
-        self.overseer.proofs().get(session).map(|watch| watch.ack.revision)
+    /// Takes in what was published to sessions.
+    pub(super) fn published(&mut self, marks: Vec<(SessionId, ViewMark)>) {
+        for (session, mark) in marks {
+            self.overseer.learn(clock::now(), Fact::View(session, Some(mark)));
+        }
+    }
+
+    /// How far the pool is after a turn.
+    pub(super) fn progress(
+        &self,
+        decision: &Decision,
+        desired: &Desired,
+        observed: &Observed,
+    ) -> Progress {
+        self.overseer.progress(decision, desired, observed)
     }
 
     /// Removes the files of sessions that have ended and that `ledger` does not name.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use swarm_adapters_host::processes::{Phase, WorkerProcess, Workers};
 use swarm_core::handover::{Cell, SessionId};
-use swarm_core::{Decision, Slot, SlotRecord};
+use swarm_core::{Decision, Progress, Slot, SlotRecord};
 
 /// The state of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -108,6 +108,19 @@ impl WorkerRow {
 }
 
 impl JobCounts {
+    fn of(progress: &Progress, total: usize) -> Self {
+        let jobs = progress.jobs;
+        Self {
+            total,
+            granted: jobs.granted,
+            moving: jobs.releasing,
+            waiting: jobs.held + jobs.free,
+            done: jobs.done,
+            quarantined: jobs.quarantined + jobs.recovering,
+            unassigned: jobs.unassigned,
+        }
+    }
+
     /// The numbers with the names of their states.
     pub(super) fn by_state(&self) -> [(&'static str, usize); 6] {
         let Self { total: _, granted, moving, waiting, done, quarantined, unassigned } = *self;
@@ -124,7 +137,13 @@ impl JobCounts {
 
 impl Snapshot {
     /// The state of the pool after a turn. O(jobs).
-    pub(super) fn of(name: &str, decision: &Decision, workers: &Workers, settled: bool) -> Self {
+    pub(super) fn of(
+        name: &str,
+        decision: &Decision,
+        workers: &Workers,
+        progress: &Progress,
+        settled: bool,
+    ) -> Self {
         let ledger = &decision.ledger;
         let assignment = ledger.assignment();
         let unassigned: BTreeMap<_, _> = decision
@@ -133,7 +152,6 @@ impl Snapshot {
             .iter()
             .map(|(job, reason)| (job.to_string(), reason.as_str()))
             .collect();
-        let mut counts = JobCounts { unassigned: unassigned.len(), ..JobCounts::default() };
         let mut loads = BTreeMap::<Slot, (usize, usize)>::new();
         let mut everywhere = 0;
         let mut holders = Vec::with_capacity(ledger.cells.jobs.len());
@@ -144,24 +162,14 @@ impl Snapshot {
                 Some(slot) => loads.entry(slot).or_default(),
                 None => &mut nowhere,
             };
-            counts.total += 1;
             match &record.cell {
-                Cell::Granted { .. } => {
-                    counts.granted += 1;
-                    *granted += 1;
-                }
-                Cell::Releasing { .. } => {
-                    counts.moving += 1;
-                    *releasing += 1;
-                }
-                Cell::Everywhere { .. } => {
-                    counts.granted += 1;
-                    everywhere += 1;
-                }
-                Cell::Free { .. } if unassigned.contains_key(job.as_str()) => {}
-                Cell::Free { .. } | Cell::Hold { .. } => counts.waiting += 1,
-                Cell::Quarantined { .. } => counts.quarantined += 1,
-                Cell::Done { .. } => counts.done += 1,
+                Cell::Granted { .. } => *granted += 1,
+                Cell::Releasing { .. } => *releasing += 1,
+                Cell::Everywhere { .. } => everywhere += 1,
+                Cell::Free { .. }
+                | Cell::Hold { .. }
+                | Cell::Quarantined { .. }
+                | Cell::Done { .. } => {}
             }
             holders.push(JobRow {
                 name: job.to_string(),
@@ -180,7 +188,7 @@ impl Snapshot {
             revision: ledger.revision(),
             version: ledger.version,
             settled,
-            jobs: counts,
+            jobs: JobCounts::of(progress, ledger.cells.jobs.len()),
             workers: workers.iter().map(row).collect(),
             holders,
             unassigned,

@@ -10,7 +10,7 @@ use kube::runtime::events::{Event, EventType};
 use kube::{Resource, ResourceExt};
 use serde_json::json;
 use swarm_core::ports::StoreError;
-use swarm_core::{Desired, Observed, Turn, Waiting};
+use swarm_core::{Desired, Observed, Progress, Turn, Waiting};
 
 use super::alarms::Alarm;
 use super::context::Context;
@@ -56,6 +56,7 @@ pub(super) struct Done {
     pub(super) turn: Turn,
     pub(super) desired: Desired,
     pub(super) observed: Observed,
+    pub(super) progress: Progress,
     pub(super) pool: Workload,
     pub(super) refreshed: Refreshed,
     pub(super) sessions: SessionReport,
@@ -71,9 +72,9 @@ pub(super) struct Done {
 
 impl Done {
     fn summary(&self) -> TurnSummary<'_> {
-        let Self { turn, desired, observed, pool, refreshed, sessions, refusals, .. } = self;
-        let decision = &turn.decision;
-        TurnSummary { decision, desired, observed, pool, refreshed, sessions, refusals }
+        let Self { desired, observed, progress, pool, refreshed, sessions, refusals, .. } = self;
+        let decision = &self.turn.decision;
+        TurnSummary { decision, desired, observed, progress, pool, refreshed, sessions, refusals }
     }
 }
 

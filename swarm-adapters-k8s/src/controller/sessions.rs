@@ -139,13 +139,16 @@ impl Context {
         let leases = self.leases_of(&namespace, sessions);
         // What nothing names and nobody shows any more needs no proof.
         let shown: BTreeSet<_> = leases.iter().map(|known| &known.seen.session).collect();
-        let viewed = BTreeSet::from_iter(viewed);
+        let mut viewed = BTreeSet::from_iter(viewed);
         sessions.overseer.forget(|session| shown.contains(session) || viewed.contains(session));
         sessions.learn_leases(leases);
         for uid in sessions.pods.clone() {
             self.learn_pod(&namespace, &uid, sessions);
         }
-        self.learn_views(&namespace, viewed, sessions);
+        let overseer = &mut sessions.overseer;
+        viewed.extend(overseer.named().filter(|session| !session.is_plain()).cloned());
+        viewed.extend(overseer.proofs().iter().map(|(session, _)| session.clone()));
+        self.learn_views(&namespace, viewed, overseer);
         if let Some(failed) = self.leases.failed_at() {
             sessions.overseer.learn(failed, Fact::StoreFailed);
         }
@@ -157,13 +160,14 @@ impl Context {
         sessions.pods.iter().flat_map(|uid| self.leases.of_pod(namespace, uid)).collect()
     }
 
-    /// Learns what the views say of the sessions that are known, and of those that have one.
-    fn learn_views(&self, namespace: &str, viewed: BTreeSet<SessionId>, sessions: &mut Sessions) {
-        let overseer = &mut sessions.overseer;
-        let mut all = viewed;
-        all.extend(overseer.named().filter(|session| !session.is_plain()).cloned());
-        all.extend(overseer.proofs().iter().map(|(session, _)| session.clone()));
-        for session in all {
+    /// Learns what the views of `sessions` say.
+    pub(super) fn learn_views(
+        &self,
+        namespace: &str,
+        sessions: BTreeSet<SessionId>,
+        overseer: &mut Overseer,
+    ) {
+        for session in sessions {
             let fact = match self.views.says(namespace, &session) {
                 None if !self.views.is_there(namespace, &session.to_string()) => {
                     Fact::ViewMissing(session)

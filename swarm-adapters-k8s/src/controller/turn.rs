@@ -7,11 +7,10 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::runtime::controller::Action;
-use swarm_core::handover::SessionId;
 use swarm_core::overseer::PoolFacts;
 use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::session::details;
-use swarm_core::{Desired, Observed, Turn};
+use swarm_core::{Desired, Observed, Progress, Turn};
 use tokio::time::Instant;
 
 use super::alarms::Alarm;
@@ -48,6 +47,7 @@ struct Resolved {
 pub(super) struct Carried {
     pub(super) turn: Turn,
     pub(super) observed: Observed,
+    pub(super) progress: Progress,
     pub(super) refreshed: Refreshed,
     pub(super) sessions: SessionReport,
     /// After which time to look at sessions again.
@@ -102,7 +102,7 @@ impl Context {
             }
             Err(error) => return Err(error),
         };
-        let Carried { turn, observed, refreshed, sessions, look_in, alarm } = carried;
+        let Carried { turn, observed, progress, refreshed, sessions, look_in, alarm } = carried;
         // That another Swarm is gone, or that something is allowed now, no watch shows.
         let is_refused = complaint.is_some() || !refusals.is_empty();
         let again = is_refused.then_some(REFUSED_AGAIN);
@@ -114,6 +114,7 @@ impl Context {
             turn,
             desired,
             observed,
+            progress,
             pool,
             refreshed,
             sessions,
@@ -192,11 +193,7 @@ impl Context {
         let turn = self.decide_and_publish(swarm, pool, desired, &observed, memory).await?;
         let ledger = &turn.decision.ledger;
         let (again_in, alarm) = (summary.again_in, summary.alarm.clone());
-        let namespace = swarm.namespace().unwrap_or_default();
-        let published = |session: &SessionId| self.views.revision(&namespace, session);
-        let sessions =
-            memory.sessions.report(ledger, summary, &observed.ages, desired.policy, published);
-        memory.counted.set(sessions.living, sessions.moving);
+        let sessions = memory.sessions.report(ledger, summary, &observed.ages, desired.policy);
         let is_more_garbage =
             !turn.changed && self.collect_garbage(swarm, ledger, &memory.sessions, refusals).await;
         let refreshing = Refreshing {
@@ -210,14 +207,16 @@ impl Context {
         let mut refreshed =
             self.refresh_workers(swarm, &refreshing, &mut memory.pods, refusals).await?;
         refreshed.add_sessions(&sessions.stale);
+        let progress = Progress::of(&turn.decision, desired, &observed, refreshed.stale.clone());
+        memory.counted.set(sessions.living, progress.jobs.releasing);
         self.set_deletion_cost(swarm, pool, &slots, turn.decision.replicas).await?;
         if let Some(replicas) = turn.decision.replicas {
             self.scale(swarm, pool, replicas, &mut memory.scaling).await?;
         }
         let look_in = if is_more_garbage { Some(Duration::ZERO) } else { again_in };
-        let is_idle = !turn.changed && sessions.moving == 0 && !is_more_garbage;
+        let is_idle = !turn.changed && progress.jobs.releasing == 0 && !is_more_garbage;
         let alarm = alarm.filter(|_| is_idle);
-        Ok(Carried { turn, observed, refreshed, sessions, look_in, alarm })
+        Ok(Carried { turn, observed, progress, refreshed, sessions, look_in, alarm })
     }
 
     /// Who fills which slot of `pool`.
@@ -266,6 +265,8 @@ impl Context {
         let (now, ledger) = (clock::now(), &turn.decision.ledger);
         overseer.note(now, ledger);
         overseer.judge_finished(now, ledger, &desired.jobs);
+        let named = overseer.named().filter(|session| !session.is_plain()).cloned().collect();
+        self.learn_views(&swarm.namespace().unwrap_or_default(), named, overseer);
         publications.remember(&turn);
         if turn.changed {
             let moves = turn.decision.plan.moves.len();

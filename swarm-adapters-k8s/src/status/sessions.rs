@@ -21,14 +21,8 @@ pub struct Unanswered {
 /// What there is to say about sessions after a turn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionReport {
-    /// Jobs that are on their way from one worker to another.
-    pub moving: usize,
-    /// Jobs that are done.
-    pub done: usize,
     /// Jobs that are kept away from workers for a while.
     pub quarantined: Vec<String>,
-    /// How many jobs wait for sessions of another incarnation of the ledger to stop.
-    pub recovering: usize,
     /// How many sessions live.
     pub living: usize,
     /// The workers that have not acknowledged their newest view.

@@ -2,7 +2,8 @@ use std::time::Duration;
 
 use super::*;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use swarm_core::{Ledger, Slot, WorkerSeen, decide, jobs};
+use swarm_core::handover::{Cell, Record};
+use swarm_core::{Ledger, Presence, Slot, Token, WorkerSeen, decide, jobs};
 
 fn observed(presences: &[Presence]) -> Observed {
     let worker = |(n, presence): (u32, &Presence)| {
@@ -27,11 +28,21 @@ fn status_with(
     let all = Desired { jobs: jobs(["a", "b"]).unwrap(), ..Desired::default() };
     let ready = self::observed(&[Presence::Ready; 2]);
     let ledger = decide(&Ledger::new(1), &all, &ready).ledger;
-    let decision = decide(&ledger, desired, observed);
+    status_of(&decide(&ledger, desired, observed), desired, observed, sessions)
+}
+
+fn status_of(
+    decision: &Decision,
+    desired: &Desired,
+    observed: &Observed,
+    sessions: &SessionReport,
+) -> (SwarmStatus, Vec<String>) {
     let (pool, refreshed) = (Workload::from(&StatefulSet::default()), Refreshed::default());
-    let (decision, pool, refreshed) = (&decision, &pool, &refreshed);
+    let (pool, refreshed) = (&pool, &refreshed);
     let refusals = &Refusals::default();
-    let facts = TurnSummary { decision, desired, observed, pool, refreshed, sessions, refusals };
+    let progress = &Progress::of(decision, desired, observed, vec![]);
+    let facts =
+        TurnSummary { decision, desired, observed, progress, pool, refreshed, sessions, refusals };
     let status = after_turn(Some(7), None, &facts, &Verdict::of(&facts));
     let told = status.conditions.iter();
     let told = told.map(|it| format!("{}={} {}", it.type_, it.status, it.reason)).collect();
@@ -86,9 +97,22 @@ fn a_swarm_is_not_ready_while_jobs_wait_for_sessions_of_another_life() {
     let ready = observed(&[Presence::Ready; 2]);
     let (_, settled) = status(&desired, &ready);
     assert_eq!(settled[0], "Ready=True Settled");
-    let sessions = SessionReport { recovering: 2, ..SessionReport::default() };
-    let (_, told) = status_with(&desired, &ready, &sessions);
+    let mut decision = decide(&Ledger::new(1), &desired, &ready);
+    let sessions = SessionReport::default();
+    let mut kept_away = |strikes| {
+        let cell = Cell::Quarantined { span: Duration::from_mins(1), token: Token(1) };
+        let record = Record { cell, strikes };
+        decision.ledger.cells.jobs.insert("a".parse().unwrap(), record);
+        status_of(&decision, &desired, &ready, &sessions)
+    };
+    let (_, told) = kept_away(0);
     assert_eq!(told[..2], ["Ready=False Recovering", "Reconciling=True Recovering"]);
+    let (status, told) = kept_away(3);
+    assert_eq!(told[..2], ["Ready=False JobsWaiting", "Reconciling=True JobsWaiting"]);
+    assert_eq!(status.quarantined, 1);
+    let message = &status.conditions[0].message;
+    let expected = "1 of 2 jobs wait: 1 for a while, after crashing several workers";
+    assert_eq!(message, expected);
 }
 
 #[test]

@@ -30,6 +30,25 @@ pub struct Record {
     pub strikes: u32,
 }
 
+impl Record {
+    /// Whether the job is kept away from workers for having crashed some. One without a strike waits
+    /// only until every session of another incarnation of the ledger has ended.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use swarm_core::Token;
+    /// use swarm_core::handover::{Cell, Record};
+    ///
+    /// let cell = Cell::Quarantined { span: Duration::from_mins(1), token: Token(1) };
+    /// assert!(Record { cell: cell.clone(), strikes: 3 }.is_quarantined());
+    /// assert!(!Record { cell, strikes: 0 }.is_quarantined());
+    /// ```
+    #[must_use]
+    pub fn is_quarantined(&self) -> bool {
+        matches!(self.cell, Cell::Quarantined { .. }) && 0 < self.strikes
+    }
+}
+
 /// What one session is to run, and from which state of the ledger that follows.
 ///
 /// It is derived. It may reach the session late, twice, out of order or never.

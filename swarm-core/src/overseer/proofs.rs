@@ -412,6 +412,21 @@ impl Proofs {
         &self.views
     }
 
+    /// Whether a session is known to have what was published to it last. A plain worker does not say
+    /// so, and of one that cannot say anything any more nothing is expected.
+    pub(super) fn has_newest(&self, session: &SessionId, ledger: Position) -> bool {
+        if session.is_plain() || self.is_open(session) == Some(false) {
+            return true;
+        }
+        let published = self.views.get(session).copied().flatten();
+        let published = published
+            .map(|ViewMark { incarnation, revision, .. }| Position { incarnation, revision });
+        let acked = self.get(session).map(|watch| watch.ack.position());
+        let [published, acked] = [published, acked]
+            .map(|known| known.filter(|it| it.incarnation == ledger.incarnation && *it <= ledger));
+        published.is_some() && published <= acked
+    }
+
     /// The version at which the Lease of a session was seen held.
     pub(super) fn held_at(&self, session: &SessionId) -> Option<LeaseVersion> {
         self.sessions.get(session)?.watch.held_at()

@@ -131,15 +131,6 @@ impl Views {
         written.map(|written| written.content).or_else(|| state.there.get(&key)?.content)
     }
 
-    /// The revision that is published for a session, if known.
-    pub(in crate::controller) fn revision(
-        &self,
-        namespace: &str,
-        session: &SessionId,
-    ) -> Option<u64> {
-        self.says(namespace, session).map(|content| content.revision)
-    }
-
     /// A view is about to be written.
     pub(in crate::controller) fn writing(&self, namespace: &str, name: &str, content: ViewMark) {
         let written = Written { content, version: None, gone: None };

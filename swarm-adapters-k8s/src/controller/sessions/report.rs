@@ -21,7 +21,6 @@ impl Sessions {
         summary: SessionSummary,
         ages: &BTreeMap<JobName, Duration>,
         policy: Policy,
-        published: impl Fn(&SessionId) -> Option<u64>,
     ) -> SessionReport {
         let lease = *self.overseer.terms();
         let mut report = SessionReport {
@@ -29,28 +28,19 @@ impl Sessions {
             suspects: summary.suspects,
             lease: lease.duration,
             held_back: summary.held_back,
+            stale: self.overseer.stale(ledger),
             is_exclusive: policy == Policy::Exclusive,
             ..SessionReport::default()
         };
         let mut owed = BTreeMap::<&SessionId, (Duration, usize)>::new();
         for (job, record) in &ledger.cells.jobs {
-            match &record.cell {
-                Cell::Releasing { session, .. } => {
-                    report.moving += 1;
-                    let (longest, jobs) = owed.entry(session).or_default();
-                    *longest = ages.get(job).copied().unwrap_or_default().max(*longest);
-                    *jobs += 1;
-                }
-                Cell::Done { .. } => report.done += 1,
-                Cell::Quarantined { .. } if record.strikes > 0 => {
-                    report.quarantined.push(job.to_string());
-                }
-                // One without a strike only waits for sessions of another incarnation to stop.
-                Cell::Quarantined { .. } => report.recovering += 1,
-                Cell::Free { .. }
-                | Cell::Granted { .. }
-                | Cell::Hold { .. }
-                | Cell::Everywhere { .. } => {}
+            if record.is_quarantined() {
+                report.quarantined.push(job.to_string());
+            }
+            if let Cell::Releasing { session, .. } = &record.cell {
+                let (longest, jobs) = owed.entry(session).or_default();
+                *longest = ages.get(job).copied().unwrap_or_default().max(*longest);
+                *jobs += 1;
             }
         }
         self.owed.retain(|session, _| owed.contains_key(session));
@@ -68,14 +58,6 @@ impl Sessions {
                 None => slot.map_or_else(String::new, |slot| format!("the former of slot {slot}")),
             };
             report.unanswered.push(Unanswered { worker, since, jobs });
-        }
-        for record in ledger.slots.values().filter(|record| !record.session.is_plain()) {
-            let watch = self.overseer.proofs().get(&record.session);
-            let watch = watch.filter(|watch| watch.may_renew());
-            let acked = watch.map(|watch| watch.evidence(ledger.cells.incarnation).acked);
-            if acked.is_some_and(|acked| published(&record.session).is_none_or(|it| acked < it)) {
-                report.stale.push(record.worker.clone());
-            }
         }
         report
     }

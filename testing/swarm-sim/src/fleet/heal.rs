@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use swarm_core::handover::Cell;
 use swarm_core::session::SessionEvent;
-use swarm_core::{JobName, Replication, Slot, Token, decide};
+use swarm_core::{Decision, JobName, Ledger, Replication, Slot, Token, decide};
 
 use super::{Fleet, Honesty, grace};
 use crate::Life;
@@ -17,6 +17,9 @@ const ROUNDS_MAX: usize = 600;
 const ROUNDS_OF_LIES: usize = 60;
 /// Rounds in which nothing must be written any more. Longer than any span that is waited for.
 const ROUNDS_AT_REST: usize = 40;
+/// Rounds after which every worker that was frozen or cut off has renewed its lease or closed it, so
+/// that an operator knows how it is.
+const ROUNDS_UNSURE: usize = 20;
 
 impl Fleet {
     /// Lets all faults stop and both operators work until the pool is as it should be; it stays so.
@@ -39,7 +42,7 @@ impl Fleet {
             if let Some(wrong) = &self.wrong {
                 return Err(format!("while healing: {wrong}"));
             }
-            amiss = self.amiss();
+            amiss = self.amiss(round)?;
             let is_honest = self.pods.iter().all(|pod| pod.honesty != Honesty::Lies);
             let is_calm = is_honest && writes == self.writes() && amiss.is_none();
             at_rest = if is_calm { at_rest + 1 } else { 0 };
@@ -86,18 +89,35 @@ impl Fleet {
         self.desired.jobs.get(job).is_some_and(|job| job.run_once)
     }
 
-    /// What is not yet as the plan wants it.
-    fn amiss(&mut self) -> Option<String> {
+    /// What is not yet as it should be, by what runs and by what an operator knows.
+    ///
+    /// # Errors
+    ///
+    /// If an operator that has heard of everybody takes the pool for settled and it is not.
+    fn amiss(&mut self, round: usize) -> Result<Option<String>, String> {
         let ledger = Arc::clone(self.ledger());
         self.operators[0].overseer.note(self.now, &ledger);
+        self.read_views(0);
         let observed = self.observed(0);
         let decision = decide(&ledger, &self.desired, &observed);
-        if let Some(waiting) = decision.waiting {
-            return Some(format!("it waits: {waiting:?}"));
+        if decision.ledger != *ledger {
+            return Ok(Some(format!("to be written: {:?}", decision.ledger)));
         }
-        if !decision.plan.moves.is_empty() {
-            return Some(format!("still to be moved: {:?} in {ledger:?}", decision.plan.moves));
+        let overseer = &self.operators[0].overseer;
+        let progress = overseer.progress(&decision, &self.desired, &observed);
+        // While liars are given nothing, there may be nobody to run jobs.
+        let is_settled = progress.is_settled() && progress.has_all_workers();
+        match self.differs(&ledger, &decision) {
+            Some(differs) if is_settled && ROUNDS_UNSURE <= round => {
+                Err(format!("it counts as settled, but {differs}"))
+            }
+            None if !is_settled => Ok(Some(format!("{progress:?}"))),
+            differs => Ok(differs),
         }
+    }
+
+    /// What does not run as the plan wants it.
+    fn differs(&self, ledger: &Ledger, decision: &Decision) -> Option<String> {
         let mut expected: BTreeMap<Slot, BTreeMap<JobName, Token>> = BTreeMap::new();
         for (job, record) in &ledger.cells.jobs {
             let slots: Vec<_> = match (&record.cell, self.desired.replication) {

@@ -40,7 +40,7 @@ impl Fleet {
         Fact::Lease(id, LeaseFacts { lease, duration: pod.claims, began, former })
     }
 
-    fn read_views(&mut self, o: usize) {
+    pub(super) fn read_views(&mut self, o: usize) {
         let now = self.now;
         for pod in &self.pods {
             if let Some(view) = pod.views.last() {
