@@ -1,7 +1,7 @@
 # What people type. CI runs the same commands; `just --list` is the manual.
 
 # Everything CI runs, except the cluster.
-check: fmt lint docs test deny
+check: fmt lint alone docs test deny
 
 # Fail if a file is not formatted.
 fmt:
@@ -10,6 +10,10 @@ fmt:
 # Fail on any warning of compiler or clippy.
 lint:
     cargo clippy --workspace --all-targets --locked -- -D warnings
+
+# Fail on any warning in a crate that is compiled alone, with and without its default features.
+alone:
+    .ci/alone
 
 # Fail if the documentation of the code has a warning.
 docs:
