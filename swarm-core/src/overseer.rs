@@ -54,7 +54,7 @@ pub use proofs::{Known, Proofs, Suspicion};
 pub use publications::{Publication, publications};
 
 use crate::handover::{
-    Ages, Brake, Cell, Evidence, Health, LeaseTerms, Moment, Policy, Proof, SessionId, Watch,
+    Ages, Brake, Cell, Evidence, Health, LeaseTerms, Life, Moment, Policy, Proof, SessionId, Watch,
 };
 use crate::{
     Decision, Desired, JobName, Jobs, Ledger, Observed, Position, Progress, Slot, SlotRecord, Token,
@@ -155,6 +155,31 @@ impl Overseer {
     /// The sessions that the ledger names.
     pub fn named(&self) -> impl Iterator<Item = &SessionId> {
         self.noted.iter().flat_map(|noted| &noted.named)
+    }
+
+    /// The sessions that have ended and that `ledger` does not name: what the store has of them is
+    /// garbage. O(sessions · log slots).
+    ///
+    /// ```
+    /// use swarm_core::Ledger;
+    /// use swarm_core::handover::{Ack, Holder, Lease, LeaseTerms, LeaseVersion, Moment, SessionId};
+    /// use swarm_core::overseer::*;
+    /// use swarm_core::session::Former;
+    ///
+    /// let (session, mut overseer) = (SessionId::new("pod", 1), Overseer::new(LeaseTerms::default()));
+    /// let (version, ack) = (LeaseVersion(1), Ack::default());
+    /// let lease = Lease { version, holder: Holder::Closed, number: 1, ack };
+    /// let (duration, began) = (LeaseTerms::default().duration, Began::default());
+    /// let facts = LeaseFacts { lease, duration, began, former: Former::default() };
+    /// overseer.learn(Moment::default(), Fact::Lease(session.clone(), facts));
+    /// assert_eq!(overseer.garbage(&Ledger::new(1)), [session].into());
+    /// ```
+    #[must_use]
+    pub fn garbage(&self, ledger: &Ledger) -> BTreeSet<SessionId> {
+        let named = ledger.sessions();
+        let has_ended = |watch: &Watch| matches!(watch.life, Life::Ended(_));
+        let ended = self.proofs.iter().filter(|(_, watch)| has_ended(watch));
+        ended.map(|(session, _)| session).filter(|it| !named.contains_key(it)).cloned().collect()
     }
 
     /// Forgets sessions that the ledger does not name, and of which the store shows neither a Lease

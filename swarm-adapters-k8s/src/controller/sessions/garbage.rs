@@ -1,14 +1,13 @@
 //! Removes what is left of sessions that have ended and that no ledger names: the view first, then
 //! the Lease, so that whoever finds a Lease gone finds no view either.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease as Object;
 use kube::api::{DeleteParams, Preconditions};
 use kube::{Api, ResourceExt};
 use swarm_core::Ledger;
-use swarm_core::handover::{Holder, LeaseTerms, Life, SessionId};
+use swarm_core::handover::{Holder, LeaseTerms, SessionId};
 use swarm_core::ports::StoreError;
 
 use super::super::clock;
@@ -38,12 +37,11 @@ impl Context {
     ) -> bool {
         let namespace = swarm.namespace().unwrap_or_default();
         let named = ledger.sessions();
-        let tracked = sessions.overseer.proofs().iter();
-        let has_ended = tracked.filter(|(_, watch)| matches!(watch.life, Life::Ended(_)));
-        let mut over: BTreeSet<SessionId> = has_ended.map(|(session, _)| session.clone()).collect();
-        let views = self.views.of_swarm(&namespace, &swarm.name_any());
-        over.extend(views.into_iter().filter(|session| self.is_left(&namespace, session)));
-        over.retain(|session| !named.contains_key(session));
+        let mut over = sessions.overseer.garbage(ledger);
+        // Also what operators before this one left.
+        let views = self.views.of_swarm(&namespace, &swarm.name_any()).into_iter();
+        let is_left = |it: &SessionId| !named.contains_key(it) && self.is_left(&namespace, it);
+        over.extend(views.filter(is_left));
         let is_more = AT_ONCE < over.len();
         for session in over.into_iter().take(AT_ONCE) {
             let known = self.leases.get(&namespace, &session);

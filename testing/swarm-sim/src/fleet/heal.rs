@@ -97,6 +97,7 @@ impl Fleet {
     fn amiss(&mut self, round: usize) -> Result<Option<String>, String> {
         let ledger = Arc::clone(self.ledger());
         self.operators[0].overseer.note(self.now, &ledger);
+        self.judge_suspicions(&ledger)?;
         self.read_views(0);
         let observed = self.observed(0);
         let decision = decide(&ledger, &self.desired, &observed);

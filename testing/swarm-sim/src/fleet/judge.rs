@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use swarm_core::handover::{Cell, Holder, Policy, SessionId};
+use swarm_core::overseer::Suspicion;
 use swarm_core::{Decision, JobName, Ledger, MoveReason, Observed, Replication, stored::Stored};
 
 use super::{Fleet, Honesty};
@@ -37,6 +38,28 @@ impl Fleet {
                 }
             }
         }
+    }
+
+    /// Looks at whom an operator that knows the newest ledger does not believe.
+    ///
+    /// # Errors
+    ///
+    /// If it is a session that keeps to the protocol. One of a lost incarnation may look like a liar,
+    /// as may one whose Lease is longer than the Swarm asks for now.
+    pub(super) fn judge_suspicions(&mut self, ledger: &Ledger) -> Result<(), String> {
+        let (now, unix_time_us) = (self.now, self.unix_time());
+        let overseer = &mut self.operators[0].overseer;
+        overseer.judge_finished(now, ledger, &self.desired.jobs);
+        let suspicions = overseer.suspicions(now, unix_time_us);
+        for pod in self.pods.iter().skip(self.elders).filter(|pod| pod.honesty == Honesty::Honest) {
+            match suspicions.get(pod.id()) {
+                None | Some(Suspicion::LongLease(_)) => {}
+                Some(suspicion) => {
+                    return Err(format!("{} is not believed: {suspicion:?}, {ledger:?}", pod.id()));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Looks at a write of the ledger, by what is true and not by what the writer knew.

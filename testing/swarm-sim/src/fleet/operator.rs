@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use swarm_core::handover::{Holder, Life as Seen, Moment, SessionId, Watch};
+use swarm_core::handover::{Holder, Moment};
 use swarm_core::overseer::{
     Answer, Began, Containers, Effect, Fact, LeaseFacts, PodFacts, PoolFacts, Protocol, ViewMark,
     WorkerFacts,
@@ -104,10 +104,10 @@ impl Fleet {
         let ledger = Arc::clone(self.ledger());
         let overseer = &mut self.operators[o].overseer;
         overseer.note(self.now, &ledger);
+        let garbage = overseer.garbage(&ledger);
         for pod in &mut self.pods {
-            let is_over = overseer.proofs().get(pod.id()).is_some_and(has_ended);
             let is_final = pod.lease().is_some_and(|lease| lease.holder != Holder::Session);
-            if is_over && is_final && !is_holder(&ledger, pod.id()) {
+            if garbage.contains(pod.id()) && is_final {
                 pod.leases.push(None);
             }
         }
@@ -200,12 +200,4 @@ impl Fleet {
         let pod = filled.map(|n| self.pods[n].uid());
         WorkerFacts { name: format!("w-{slot}"), presence, pod, is_wanted, is_replaced: false }
     }
-}
-
-fn has_ended(watch: &Watch) -> bool {
-    matches!(watch.life, Seen::Ended(_))
-}
-
-fn is_holder(ledger: &Ledger, session: &SessionId) -> bool {
-    ledger.cells.jobs.values().any(|record| record.cell.holder() == Some(session))
 }
