@@ -1,5 +1,8 @@
 //! Facts in, what follows from them out.
 
+mod lives;
+mod positions;
+
 use std::time::Duration;
 
 use super::*;
@@ -41,6 +44,14 @@ fn overseer() -> Overseer {
 fn ledger(incarnation: u64, revision: u64) -> Ledger {
     let mut ledger = Ledger::new(incarnation);
     ledger.cells.revision = revision;
+    ledger
+}
+
+/// A ledger in which `session` fills the only slot.
+fn naming(session: SessionId) -> Ledger {
+    let mut ledger = ledger(START, 1);
+    let record = SlotRecord { worker: "w-0".into(), session, version: 1, last_handoff_version: 0 };
+    ledger.slots.insert(Slot(0), record);
     ledger
 }
 
@@ -135,14 +146,7 @@ fn a_session_that_claims_a_longer_lease_keeps_what_it_has_and_gets_no_more() {
 #[test]
 fn a_lease_that_no_copy_shows_is_looked_up_and_waited_out_once_it_is_missing() {
     let mut overseer = overseer();
-    let mut named = ledger(START, 1);
-    let record = crate::SlotRecord {
-        worker: "w-0".into(),
-        session: id(1),
-        version: 1,
-        last_handoff_version: 0,
-    };
-    named.slots.insert(Slot(0), record);
+    let named = naming(id(1));
     overseer.note(at(0), &named);
     let nothing = |_: &SessionId| false;
     assert_eq!(overseer.due(at(0), START, nothing), [Effect::LookUp(id(1))]);

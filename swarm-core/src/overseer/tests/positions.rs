@@ -1,0 +1,81 @@
+//! How far the ledger was, by those who acted on it.
+
+use super::*;
+
+fn at_position(incarnation: u64, revision: u64) -> Position {
+    Position { incarnation, revision }
+}
+
+#[test]
+fn a_session_that_has_ended_counts_only_where_it_was_ahead_of_the_ledger() {
+    let positions = |revision| {
+        let mut overseer = overseer();
+        overseer.learn(at(0), Fact::Lease(id(1), held(1, START, revision)));
+        let ended = PodFacts { has_terminated: true, ..PodFacts::default() };
+        overseer.learn(at(0), Fact::Pod("pod".into(), ended));
+        let seen = observed(&mut overseer, 0, &ledger(START, 5));
+        assert_eq!(seen.evidence[&id(1)].ended, Some(Proof::ProcessEnded));
+        seen.positions
+    };
+    let present = at_position(START, 5);
+    assert_eq!(positions(9), [present, at_position(START, 9)].into());
+    assert_eq!(positions(3), [present].into(), "the ledger has all that it was granted");
+}
+
+#[test]
+fn a_view_of_an_earlier_incarnation_may_have_been_read_before_the_present_one() {
+    let mut overseer = overseer();
+    let view =
+        |incarnation| Fact::View(id(1), Some(ViewMark { incarnation, revision: 1, digest: 0 }));
+    overseer.learn(at(0), Fact::Lease(id(1), new(1)));
+    overseer.learn(at(0), view(START - 1));
+    overseer.learn(at(1), view(START));
+    let now = ledger(START, 5);
+    let seen = observed(&mut overseer, 1, &now);
+    assert_eq!(seen.positions.first(), Some(&at_position(START - 1, 0)));
+    assert_eq!(decide(&now, &desired(), &seen).waiting, Some(Waiting::LedgerReset));
+
+    // The session itself can say which one it acts on.
+    overseer.learn(at(2), Fact::Lease(id(1), held(2, START, 4)));
+    let seen = observed(&mut overseer, 2, &now);
+    assert_eq!(decide(&now, &desired(), &seen).waiting, None);
+}
+
+#[test]
+fn a_reset_that_another_session_caused_leaves_the_word_of_an_honest_one() {
+    let mut overseer = overseer();
+    let ahead = SessionId::new("other", 2);
+    overseer.learn(at(0), Fact::Lease(ahead, held(1, START, 9)));
+    overseer.learn(at(0), Fact::Lease(id(1), new(1)));
+    observed(&mut overseer, 0, &ledger(START, 5));
+    let next = START + 1_000_000;
+    observed(&mut overseer, 1, &ledger(next, 7));
+
+    // The session has acted on the present incarnation, and then the store is rolled back.
+    overseer.learn(at(2), Fact::Lease(id(1), held(2, next, 7)));
+    let seen = observed(&mut overseer, 2, &ledger(next, 3));
+    assert_eq!(overseer.suspicions(at(2), START).get(&id(1)), None);
+    assert_eq!(seen.workers[&Slot(0)].session, Some(id(1)));
+}
+
+#[test]
+fn a_worker_is_stale_until_its_session_acts_on_the_newest_view() {
+    let mut overseer = overseer();
+    let mut now = naming(id(1));
+    now.cells.revision = 9;
+    let view = |incarnation, revision| {
+        Fact::View(id(1), Some(ViewMark { incarnation, revision, digest: 0 }))
+    };
+    overseer.learn(at(0), Fact::Lease(id(1), held(1, START, 3)));
+    assert_eq!(overseer.stale(&now), ["w-0"], "nothing was published to it");
+    overseer.learn(at(0), view(START, 4));
+    assert_eq!(overseer.stale(&now), ["w-0"], "it acts on an earlier view");
+    overseer.learn(at(1), Fact::Lease(id(1), held(2, START, 4)));
+    assert!(overseer.stale(&now).is_empty());
+    overseer.learn(at(1), view(START - 1, 4));
+    assert_eq!(overseer.stale(&now), ["w-0"], "the view is of another incarnation");
+    assert!(overseer.stale(&naming(SessionId::plain("pod"))).is_empty(), "it does not say so");
+    let lease = Lease { holder: Holder::Revoked, ..new(3).lease };
+    overseer.learn(at(2), Fact::Lease(id(1), LeaseFacts { lease, ..new(3) }));
+    assert!(overseer.stale(&now).is_empty(), "nothing is expected of it");
+}
