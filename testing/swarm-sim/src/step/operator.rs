@@ -66,6 +66,7 @@ impl World {
     pub(super) fn revoke(&mut self, o: usize, n: usize, answer: Answer) -> bool {
         let (now, terms) = (self.now, self.bounds.lease_terms());
         let session = self.bounds.session(n);
+        let before = Arc::clone(&self.operators[o]);
         let asked = Arc::make_mut(&mut self.operators[o]).suspect(now, session, &terms);
         let Some(version) = asked else { return false };
         let next = self.next_version();
@@ -77,7 +78,8 @@ impl World {
         }
         let answer = if is_known { overseer::Answer::Written } else { overseer::Answer::Failed };
         self.learn(o, Fact::Revocation(session.clone(), version, answer));
-        has_changed
+        // One that is refused should leave the operator as it was.
+        has_changed || before != self.operators[o]
     }
 
     pub(super) fn turn(&mut self, o: usize, base: usize, goal: &[Goal], waited: Waited) -> bool {
