@@ -105,6 +105,16 @@ struct Pending {
 
 impl Session {
     /// Begins a session. The first effect creates its lease; nothing runs before that succeeded.
+    ///
+    /// ```
+    /// use swarm_core::handover::{LeaseTerms, Moment, SessionId};
+    /// use swarm_core::session::{Session, SessionEffect};
+    ///
+    /// let id = SessionId::new("pod", 1);
+    /// let (_, effects) = Session::open(id, LeaseTerms::default(), Moment::default());
+    /// let [SessionEffect::Write(write)] = &effects[..] else { panic!("{effects:?}") };
+    /// assert_eq!(write.expected, None); // its Lease must not exist yet
+    /// ```
     #[must_use]
     pub fn open(id: SessionId, terms: LeaseTerms, now: Moment) -> (Self, Vec<SessionEffect>) {
         let mut session = Self {
@@ -154,6 +164,25 @@ impl Session {
     }
 
     /// Whether a job may still act under `token` at `now`; for long loops to ask.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use swarm_core::handover::{LeaseTerms, LeaseVersion, Moment, SessionId, SessionView};
+    /// use swarm_core::session::{Session, SessionEvent};
+    /// use swarm_core::{JobName, Token};
+    ///
+    /// let (id, now) = (SessionId::new("pod", 1), Moment(Duration::from_secs(1)));
+    /// let (mut session, _) = Session::open(id.clone(), LeaseTerms::default(), now);
+    /// let (job, token): (JobName, _) = ("camera".parse()?, Token(7));
+    /// let jobs = [(job.clone(), token)].into();
+    /// let view = SessionView { session: id, incarnation: 1, revision: 1, jobs };
+    /// let written = SessionEvent::Written { number: 1, version: LeaseVersion(1) };
+    /// session.step_all(now, [written, SessionEvent::View(view)]);
+    /// assert!(session.permits(now, &job, token));
+    /// assert!(!session.permits(now, &job, Token(6)), "a former grant");
+    /// assert!(!session.permits(session.deadline(), &job, token));
+    /// # Ok::<(), swarm_core::JobNameError>(())
+    /// ```
     #[must_use]
     pub fn permits(&self, now: Moment, job: &JobName, token: Token) -> bool {
         let runs = |run: &Run| run.token == token && !run.is_stopping;
@@ -161,12 +190,35 @@ impl Session {
     }
 
     /// Whether it is over: the process ends, or opens another session.
+    ///
+    /// ```
+    /// use swarm_core::handover::{LeaseTerms, LeaseVersion, Moment, SessionId};
+    /// use swarm_core::session::{Session, SessionEvent};
+    ///
+    /// let (id, version) = (SessionId::new("pod", 1), LeaseVersion(1));
+    /// let (mut session, _) = Session::open(id, LeaseTerms::default(), Moment::default());
+    /// assert!(!session.is_over());
+    /// session.step(Moment::default(), SessionEvent::Written { number: 1, version });
+    /// session.step(Moment::default(), SessionEvent::LeaseRead(None));
+    /// assert!(session.is_over(), "its Lease was deleted");
+    /// ```
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.phase == Phase::Over
     }
 
     /// Whether it was asked to end, or has to: it starts nothing that it is granted from now on.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use swarm_core::handover::{LeaseTerms, Moment, SessionId};
+    /// use swarm_core::session::{Session, SessionEvent};
+    ///
+    /// let id = SessionId::new("pod", 1);
+    /// let (mut session, _) = Session::open(id, LeaseTerms::default(), Moment::default());
+    /// session.step(Moment::default(), SessionEvent::Terminate { grace: Duration::from_secs(30) });
+    /// assert!(session.is_ending() && !session.is_over());
+    /// ```
     #[must_use]
     pub fn is_ending(&self) -> bool {
         self.phase != Phase::Open
@@ -175,6 +227,17 @@ impl Session {
     /// When the mere passing of time next changes something. Whoever drives the machine sends a
     /// [`SessionEvent::Tick`] then at the latest; a guard of its own, a thread that needs nothing
     /// else, ends the process at [`deadline`](Self::deadline) if it still runs jobs.
+    ///
+    /// ```
+    /// use swarm_core::handover::{LeaseTerms, LeaseVersion, Moment, SessionId};
+    /// use swarm_core::session::{Session, SessionEvent};
+    ///
+    /// let id = SessionId::new("pod", 1);
+    /// let (mut session, _) = Session::open(id, LeaseTerms::default(), Moment::default());
+    /// let written = SessionEvent::Written { number: 1, version: LeaseVersion(1) };
+    /// session.step(Moment::default(), written);
+    /// assert_eq!(session.wakes_at(), Some(Moment(LeaseTerms::default().renew)));
+    /// ```
     #[must_use]
     pub fn wakes_at(&self) -> Option<Moment> {
         let renewal = self.pending.is_none().then_some(self.renew_at);
@@ -192,12 +255,41 @@ impl Session {
     }
 
     /// Until when it may act.
+    ///
+    /// ```
+    /// use swarm_core::handover::{LeaseTerms, LeaseVersion, Moment, SessionId};
+    /// use swarm_core::session::{Session, SessionEvent};
+    ///
+    /// let (id, terms) = (SessionId::new("pod", 1), LeaseTerms::default());
+    /// let (mut session, _) = Session::open(id, terms, Moment::default());
+    /// let answered = Moment(terms.renew);
+    /// session.step(answered, SessionEvent::Written { number: 1, version: LeaseVersion(1) });
+    /// assert_eq!(session.deadline(), Moment(terms.duration)); // counted from when it was sent
+    /// ```
     #[must_use]
     pub fn deadline(&self) -> Moment {
         self.deadline
     }
 
     /// Takes in what happened by `now`, and says what to do about it, in order. Costs O(jobs).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use swarm_core::Token;
+    /// use swarm_core::handover::{LeaseTerms, LeaseVersion, Moment, SessionId, SessionView};
+    /// use swarm_core::session::{Session, SessionEffect, SessionEvent};
+    ///
+    /// let (session, now) = (SessionId::new("pod", 1), Moment(Duration::from_secs(1)));
+    /// let (mut machine, _) = Session::open(session.clone(), LeaseTerms::default(), now);
+    /// machine.step(now, SessionEvent::Written { number: 1, version: LeaseVersion(1) });
+    /// let jobs = [("camera".parse()?, Token(7))].into();
+    /// let view = SessionView { session, incarnation: 1, revision: 1, jobs };
+    /// let effects = machine.step(now, SessionEvent::View(view));
+    /// let start = SessionEffect::Start { job: "camera".parse()?, token: Token(7) };
+    /// assert_eq!(effects[0], start);
+    /// assert!(matches!(&effects[1], SessionEffect::Write(write) if write.ack.revision == 1));
+    /// # Ok::<(), swarm_core::JobNameError>(())
+    /// ```
     pub fn step(&mut self, now: Moment, event: SessionEvent) -> Vec<SessionEffect> {
         self.step_all(now, [event])
     }

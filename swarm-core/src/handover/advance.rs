@@ -90,6 +90,21 @@ pub struct StepInputs<'a> {
 ///
 /// Repeating it with the same arguments gives the same write. O(jobs · log sessions), and O(log
 /// jobs) for each job that changes.
+///
+/// ```
+/// use swarm_core::Slot;
+/// use swarm_core::handover::{Cells, HandoverTerms, Place, SessionId, StepInputs, advance};
+///
+/// let session = SessionId::new("pod", 1);
+/// let goal = [("job".parse()?, Place::Session(Slot(0), session.clone()))].into();
+/// let (evidence, ages, run_once) = Default::default();
+/// let sight = StepInputs { goal: &goal, evidence: &evidence, ages: &ages, run_once: &run_once };
+/// let terms = HandoverTerms::default();
+/// let save = advance(&Cells::new(0), &sight, &terms).unwrap();
+/// assert_eq!(save.touched, [session].into()); // to be published once it was saved
+/// assert_eq!(advance(&save.next, &sight, &terms), None); // the goal is reached
+/// # Ok::<(), swarm_core::JobNameError>(())
+/// ```
 #[must_use]
 pub fn advance(cells: &Cells, sight: &StepInputs<'_>, terms: &HandoverTerms) -> Option<Save> {
     let mut change = Change::of(cells);

@@ -13,6 +13,22 @@ pub struct Ages(BTreeMap<JobName, (Cell, Moment)>);
 
 impl Ages {
     /// Takes in the ledger as it was seen at `now`. O(jobs).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use swarm_core::Token;
+    /// use swarm_core::handover::{Ages, Cell, Cells, Moment, Record};
+    ///
+    /// let at = |secs| Moment(Duration::from_secs(secs));
+    /// let mut cells = Cells::new(0);
+    /// let cell = Cell::Quarantined { span: Duration::from_secs(60), token: Token(1) };
+    /// cells.jobs.insert("job".parse()?, Record { cell, strikes: 3 });
+    /// let mut ages = Ages::default();
+    /// ages.see(at(1), &cells);
+    /// ages.see(at(5), &cells);
+    /// assert_eq!(ages.at(at(6))["job"], Duration::from_secs(5)); // since it was first seen
+    /// # Ok::<(), swarm_core::JobNameError>(())
+    /// ```
     pub fn see(&mut self, now: Moment, cells: &Cells) {
         let mut before = std::mem::take(&mut self.0);
         for (job, record) in &cells.jobs {
@@ -30,6 +46,12 @@ impl Ages {
     }
 
     /// The ages at `now`. Cells that wait for nothing do not stand in it.
+    ///
+    /// ```
+    /// use swarm_core::handover::{Ages, Moment};
+    ///
+    /// assert!(Ages::default().at(Moment::default()).is_empty());
+    /// ```
     #[must_use]
     pub fn at(&self, now: Moment) -> BTreeMap<JobName, Duration> {
         self.0.iter().map(|(job, (_, since))| (job.clone(), now.since(*since))).collect()

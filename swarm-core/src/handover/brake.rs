@@ -53,6 +53,20 @@ impl Brake {
     /// them. If more than the greater of three and 30 % are silent, or the observer's own health is
     /// poor, none may for two lease durations, and then 10 % of all per lease duration (one at
     /// least), until few are silent again.
+    ///
+    /// ```
+    /// use std::collections::BTreeSet;
+    /// use swarm_core::handover::{Brake, Health, LeaseTerms, Moment, SessionId};
+    ///
+    /// let silent = |count| (0..count).map(|n| SessionId::new("pod", n)).collect::<BTreeSet<_>>();
+    /// let allowed = |count, health| {
+    ///     let terms = LeaseTerms::default();
+    ///     Brake::default().allow(Moment::default(), &silent(count), 100, health, &terms).len()
+    /// };
+    /// assert_eq!(allowed(30, Health::Good), 30);
+    /// assert_eq!(allowed(31, Health::Good), 0); // more than 30 %: a common fault is more likely
+    /// assert_eq!(allowed(1, Health::Poor), 0);
+    /// ```
     pub fn allow(
         &mut self,
         now: Moment,
@@ -80,6 +94,15 @@ impl Brake {
     }
 
     /// Whether the brake holds sessions back; worth a condition.
+    ///
+    /// ```
+    /// use swarm_core::handover::{Brake, Health, LeaseTerms, Moment, SessionId};
+    ///
+    /// let mut brake = Brake::default();
+    /// let silent = [SessionId::new("pod", 1)].into();
+    /// brake.allow(Moment::default(), &silent, 1, Health::Poor, &LeaseTerms::default());
+    /// assert!(brake.is_engaged());
+    /// ```
     #[must_use]
     pub fn is_engaged(&self) -> bool {
         self.engaged.is_some()

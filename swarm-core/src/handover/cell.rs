@@ -199,6 +199,13 @@ pub enum Refusal {
 
 impl Cell {
     /// The token of the last grant.
+    ///
+    /// ```
+    /// use swarm_core::Token;
+    /// use swarm_core::handover::Cell;
+    ///
+    /// assert_eq!(Cell::Free { token: Token(7) }.token(), Token(7));
+    /// ```
     #[must_use]
     pub fn token(&self) -> Token {
         match self {
@@ -213,6 +220,13 @@ impl Cell {
     }
 
     /// The state's name, for counts that people read.
+    ///
+    /// ```
+    /// use swarm_core::Token;
+    /// use swarm_core::handover::Cell;
+    ///
+    /// assert_eq!(Cell::Done { token: Token(7) }.state(), "done");
+    /// ```
     #[must_use]
     pub fn state(&self) -> &'static str {
         match self {
@@ -227,6 +241,16 @@ impl Cell {
     }
 
     /// Who may be running the job. Nobody holds what everybody runs.
+    ///
+    /// ```
+    /// use swarm_core::Token;
+    /// use swarm_core::handover::{Cell, SessionId};
+    ///
+    /// let session = SessionId::new("pod", 1);
+    /// let releasing = Cell::Releasing { session: session.clone(), token: Token(7), since: 3 };
+    /// assert_eq!(releasing.holder(), Some(&session)); // it may run the job until it acknowledges
+    /// assert_eq!(Cell::Everywhere { token: Token(7) }.holder(), None);
+    /// ```
     #[must_use]
     pub fn holder(&self) -> Option<&SessionId> {
         match self {
@@ -244,6 +268,29 @@ impl Cell {
     /// # Errors
     ///
     /// [`Refusal`] if the event does not apply, or would take a job from its holder without proof.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use swarm_core::handover::{Cell, CellEvent, Policy, Proof, SessionId, StepContext, Then};
+    /// use swarm_core::{Slot, Token};
+    ///
+    /// let [old, new] = [1, 2].map(|nonce| SessionId::new("pod", nonce));
+    /// let now = StepContext { revision: 5, age: Duration::ZERO, policy: Policy::Exclusive };
+    /// let free = Cell::Free { token: Token(7) };
+    /// let granted = free.step(&CellEvent::Grant { session: old.clone(), slot: Slot(0) }, &now)?;
+    /// assert_eq!(granted.token(), Token(8));
+    ///
+    /// // The release begins at revision 5, and its acknowledgement ends the ownership.
+    /// let releasing = granted.step(&CellEvent::Release, &now)?;
+    /// let end = |revision| {
+    ///     let proof = Proof::Acknowledged { revision };
+    ///     let then = Then::Grant { session: new.clone() };
+    ///     releasing.step(&CellEvent::End { session: old.clone(), proof, then }, &now)
+    /// };
+    /// assert!(end(4).is_err());
+    /// assert_eq!(end(5)?, Cell::Granted { session: new.clone(), token: Token(9) });
+    /// # Ok::<(), swarm_core::handover::Refusal>(())
+    /// ```
     pub fn step(&self, event: &CellEvent, circumstances: &StepContext) -> Result<Self, Refusal> {
         match event {
             CellEvent::Grant { session, slot } => self.grant(session, *slot, circumstances),

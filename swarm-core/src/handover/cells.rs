@@ -67,6 +67,14 @@ pub struct SessionView {
 impl Cells {
     /// An empty ledger, created `unix_time_us` microseconds after the Unix epoch. Its tokens begin
     /// there, so that a ledger recreated after a loss grants higher ones.
+    ///
+    /// ```
+    /// use swarm_core::Token;
+    /// use swarm_core::handover::Cells;
+    ///
+    /// let cells = Cells::new(1_700_000_000_000_000);
+    /// assert_eq!((cells.revision, cells.first_token), (0, Token(1_700_000_000_000_000)));
+    /// ```
     #[must_use]
     pub fn new(unix_time_us: u64) -> Self {
         let first_token = Token(unix_time_us);
@@ -74,6 +82,21 @@ impl Cells {
     }
 
     /// What `session` is to run. O(jobs).
+    ///
+    /// ```
+    /// use swarm_core::Token;
+    /// use swarm_core::handover::{Cell, Cells, Record, SessionId};
+    ///
+    /// let session = SessionId::new("pod", 1);
+    /// let mut cells = Cells::new(0);
+    /// let granted = Cell::Granted { session: session.clone(), token: Token(1) };
+    /// let releasing = Cell::Releasing { session: session.clone(), token: Token(2), since: 1 };
+    /// for (job, cell) in [("keep", granted), ("stop", releasing)] {
+    ///     cells.jobs.insert(job.parse()?, Record { cell, strikes: 0 });
+    /// }
+    /// assert_eq!(cells.view(&session).jobs, [("keep".parse()?, Token(1))].into());
+    /// # Ok::<(), swarm_core::JobNameError>(())
+    /// ```
     #[must_use]
     pub fn view(&self, session: &SessionId) -> SessionView {
         let granted = |(job, record): (&JobName, &Record)| match &record.cell {
@@ -221,6 +244,21 @@ impl Save {
     /// # Errors
     ///
     /// [`CellsConflict`] if `stored` is not the ledger the change was made from.
+    ///
+    /// ```
+    /// use swarm_core::handover::{Cells, HandoverTerms, Place, StepInputs, advance};
+    ///
+    /// let cells = Cells::new(0);
+    /// let goal = [("job".parse()?, Place::Nowhere)].into();
+    /// let (evidence, ages, run_once) = Default::default();
+    /// let (evidence, ages, run_once) = (&evidence, &ages, &run_once);
+    /// let sight = StepInputs { goal: &goal, evidence, ages, run_once };
+    /// let save = advance(&cells, &sight, &HandoverTerms::default()).unwrap();
+    /// let stored = save.onto(&cells).unwrap();
+    /// assert_eq!(stored.revision, 1);
+    /// assert!(save.onto(&stored).is_err()); // the ledger is another one by now
+    /// # Ok::<(), swarm_core::JobNameError>(())
+    /// ```
     pub fn onto(&self, stored: &Cells) -> Result<Cells, CellsConflict> {
         let unchanged = stored.revision == self.base && stored.incarnation == self.next.incarnation;
         if unchanged {

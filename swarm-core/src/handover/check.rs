@@ -33,6 +33,25 @@ pub enum StepViolation {
 /// # Errors
 ///
 /// The first [`StepViolation`] in the order of job names.
+///
+/// ```
+/// use swarm_core::Token;
+/// use swarm_core::handover::*;
+///
+/// let granted = |revision, nonce, token| {
+///     let cell = Cell::Granted { session: SessionId::new("pod", nonce), token: Token(token) };
+///     let jobs = [("job".parse().unwrap(), Record { cell, strikes: 0 })].into();
+///     Cells { revision, jobs, ..Cells::new(0) }
+/// };
+/// let (goal, evidence, ages, run_once) = Default::default();
+/// let sight = StepInputs { goal: &goal, evidence: &evidence, ages: &ages, run_once: &run_once };
+/// let terms = HandoverTerms::default();
+/// let check = |after| check_step(&granted(1, 1, 7), &after, &sight, &terms);
+/// assert_eq!(check(granted(2, 1, 7)), Ok(()));
+/// let taken = StepViolation::NoProof("job".parse()?);
+/// assert_eq!(check(granted(2, 2, 8)), Err(taken)); // from its holder, without a proof
+/// # Ok::<(), swarm_core::JobNameError>(())
+/// ```
 pub fn check_step(
     before: &Cells,
     after: &Cells,

@@ -16,18 +16,45 @@ pub struct Moment(pub Duration);
 
 impl Moment {
     /// The moment `span` later; the end of time if there is none.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use swarm_core::handover::Moment;
+    ///
+    /// let later = Moment::default().after(Duration::from_secs(3));
+    /// assert_eq!(later, Moment(Duration::from_secs(3)));
+    /// assert_eq!(later.after(Duration::MAX), Moment(Duration::MAX));
+    /// ```
     #[must_use]
     pub fn after(self, span: Duration) -> Self {
         Self(self.0.saturating_add(span))
     }
 
     /// The moment `span` earlier; the clock's start if there is none.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use swarm_core::handover::Moment;
+    ///
+    /// let now = Moment(Duration::from_secs(3));
+    /// assert_eq!(now.before(Duration::from_secs(1)), Moment(Duration::from_secs(2)));
+    /// assert_eq!(now.before(Duration::from_secs(4)), Moment::default());
+    /// ```
     #[must_use]
     pub fn before(self, span: Duration) -> Self {
         Self(self.0.saturating_sub(span))
     }
 
     /// How long ago `earlier` was; zero if the clock went back.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use swarm_core::handover::Moment;
+    ///
+    /// let (earlier, now) = (Moment(Duration::from_secs(1)), Moment(Duration::from_secs(3)));
+    /// assert_eq!(now.since(earlier), Duration::from_secs(2));
+    /// assert_eq!(earlier.since(now), Duration::ZERO);
+    /// ```
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
@@ -46,18 +73,38 @@ pub struct SessionId {
 
 impl SessionId {
     /// The session of a worker that speaks the protocol. `nonce` is random, drawn at its start.
+    ///
+    /// ```
+    /// use swarm_core::handover::SessionId;
+    ///
+    /// let session = SessionId::new("6f1c", 1234);
+    /// assert_eq!(session.to_string(), "6f1c-00000000000004d2"); // the name of its Lease
+    /// assert_ne!(session, SessionId::new("6f1c", 1235)); // the container was started again
+    /// ```
     #[must_use]
     pub fn new(pod_uid: &str, nonce: u64) -> Self {
         Self { pod_uid: pod_uid.into(), nonce: Some(nonce) }
     }
 
     /// The stand-in for a plain worker, which never acknowledges anything by itself.
+    ///
+    /// ```
+    /// use swarm_core::handover::SessionId;
+    ///
+    /// assert_eq!(SessionId::plain("6f1c").to_string(), "6f1c");
+    /// ```
     #[must_use]
     pub fn plain(pod_uid: &str) -> Self {
         Self { pod_uid: pod_uid.into(), nonce: None }
     }
 
     /// The UID of the pod.
+    ///
+    /// ```
+    /// use swarm_core::handover::SessionId;
+    ///
+    /// assert_eq!(SessionId::new("6f1c", 1).pod_uid(), SessionId::plain("6f1c").pod_uid());
+    /// ```
     #[must_use]
     pub fn pod_uid(&self) -> &str {
         &self.pod_uid
@@ -75,6 +122,13 @@ impl SessionId {
 
     /// The identity as stores keep it: what [`Display`](fmt::Display) says, behind `plain/` for a
     /// plain worker.
+    ///
+    /// ```
+    /// use swarm_core::handover::SessionId;
+    ///
+    /// assert_eq!(SessionId::new("6f1c", 1).to_stored(), "6f1c-0000000000000001");
+    /// assert_eq!(SessionId::plain("6f1c").to_stored(), "plain/6f1c");
+    /// ```
     #[must_use]
     pub fn to_stored(&self) -> String {
         if self.is_plain() { format!("{PLAIN}{self}") } else { self.to_string() }
@@ -82,6 +136,15 @@ impl SessionId {
 
     /// The identity that [`to_stored`](Self::to_stored) wrote. A text that it never wrote means a
     /// plain worker of that name.
+    ///
+    /// ```
+    /// use swarm_core::handover::SessionId;
+    ///
+    /// for session in [SessionId::new("6f1c", 1), SessionId::plain("6f1c")] {
+    ///     assert_eq!(SessionId::from_stored(&session.to_stored()), session);
+    /// }
+    /// assert_eq!(SessionId::from_stored("worker-0"), SessionId::plain("worker-0"));
+    /// ```
     #[must_use]
     pub fn from_stored(text: &str) -> Self {
         if let Some(pod_uid) = text.strip_prefix(PLAIN) {
@@ -96,6 +159,12 @@ impl SessionId {
     }
 
     /// Whether the worker is plain, that is, does not speak the protocol.
+    ///
+    /// ```
+    /// use swarm_core::handover::SessionId;
+    ///
+    /// assert!(SessionId::plain("6f1c").is_plain() && !SessionId::new("6f1c", 1).is_plain());
+    /// ```
     #[must_use]
     pub fn is_plain(&self) -> bool {
         self.nonce.is_none()
@@ -146,6 +215,14 @@ pub struct Ack {
 
 impl Ack {
     /// How far the ledger was that it speaks of.
+    ///
+    /// ```
+    /// use swarm_core::Position;
+    /// use swarm_core::handover::Ack;
+    ///
+    /// let ack = Ack { incarnation: 7, revision: 3, ..Ack::default() };
+    /// assert_eq!(ack.position(), Position { incarnation: 7, revision: 3 });
+    /// ```
     #[must_use]
     pub fn position(&self) -> Position {
         Position { incarnation: self.incarnation, revision: self.revision }
@@ -190,6 +267,18 @@ impl LeaseWrite {
     /// # Errors
     ///
     /// [`LeaseConflict`] if `stored` is not what the session saw.
+    ///
+    /// ```
+    /// use swarm_core::handover::{Ack, Holder, LeaseVersion, LeaseWrite};
+    ///
+    /// let (holder, ack) = (Holder::Session, Ack::default());
+    /// let first = LeaseWrite { expected: None, holder, number: 1, ack: ack.clone() };
+    /// let lease = first.onto(None, LeaseVersion(1))?;
+    /// let next = LeaseWrite { expected: Some(lease.version), holder, number: 2, ack };
+    /// let renewed = next.onto(Some(&lease), LeaseVersion(2))?;
+    /// assert!(next.onto(Some(&renewed), LeaseVersion(3)).is_err()); // it was renewed in between
+    /// # Ok::<(), swarm_core::handover::LeaseConflict>(())
+    /// ```
     pub fn onto(
         &self,
         stored: Option<&Lease>,
@@ -209,6 +298,17 @@ impl Lease {
     /// # Errors
     ///
     /// [`LeaseConflict`] if the lease is no longer the one that was seen, or has no holder.
+    ///
+    /// ```
+    /// use swarm_core::handover::{Ack, Holder, Lease, LeaseVersion};
+    ///
+    /// let (version, ack) = (LeaseVersion(2), Ack::default());
+    /// let lease = Lease { version, holder: Holder::Session, number: 2, ack };
+    /// assert!(lease.revoke(LeaseVersion(1), LeaseVersion(3)).is_err()); // it was renewed since
+    /// let revoked = lease.revoke(version, LeaseVersion(3))?;
+    /// assert_eq!((revoked.version, revoked.holder), (LeaseVersion(3), Holder::Revoked));
+    /// # Ok::<(), swarm_core::handover::LeaseConflict>(())
+    /// ```
     pub fn revoke(&self, seen: LeaseVersion, version: LeaseVersion) -> Result<Self, LeaseConflict> {
         if self.holder != Holder::Session || self.version != seen {
             return Err(LeaseConflict);
@@ -269,6 +369,15 @@ impl LeaseTerms {
     /// # Errors
     ///
     /// [`LeaseTermsError`] says which rule they break.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use swarm_core::handover::LeaseTerms;
+    ///
+    /// let terms = LeaseTerms::default();
+    /// assert!(terms.check().is_ok());
+    /// assert!(LeaseTerms { duration: Duration::from_secs(16), ..terms }.check().is_err());
+    /// ```
     pub fn check(&self) -> Result<(), LeaseTermsError> {
         let least = self.renew.saturating_mul(3).saturating_add(self.stop_timeout);
         if self.duration < least {
@@ -282,6 +391,14 @@ impl LeaseTerms {
 
     /// How long after it saw a session's last renewal an operator has waited the session out, on
     /// its own clock: duration · (1 + drift) / (1 − drift) + slack. About 21.4 s by default.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use swarm_core::handover::LeaseTerms;
+    ///
+    /// let terms = LeaseTerms { drift_permille: 0, ..LeaseTerms::default() };
+    /// assert_eq!(terms.fence_wait(), terms.duration + terms.slack);
+    /// ```
     #[must_use]
     pub fn fence_wait(&self) -> Duration {
         let drift = self.drift_permille.min(500);

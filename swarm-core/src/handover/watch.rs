@@ -81,6 +81,16 @@ pub enum WatchEffect {
 
 impl Watch {
     /// Begins to watch a session whose lease was read at `now`.
+    ///
+    /// ```
+    /// use swarm_core::handover::{Ack, Holder, Lease, LeaseVersion, Moment, Watch};
+    ///
+    /// let (version, ack) = (LeaseVersion(1), Ack::default());
+    /// let lease = Lease { version, holder: Holder::Session, number: 1, ack };
+    /// assert!(Watch::begin(Moment::default(), &lease).may_renew());
+    /// let closed = Lease { holder: Holder::Closed, ..lease };
+    /// assert!(!Watch::begin(Moment::default(), &closed).may_renew());
+    /// ```
     #[must_use]
     pub fn begin(now: Moment, lease: &Lease) -> Self {
         let mut watch = Self {
@@ -95,12 +105,34 @@ impl Watch {
 
     /// The session claims that it may act for so long after a renewal. The longest claim counts: a
     /// copy that is read may be old.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use swarm_core::handover::{Moment, Watch};
+    ///
+    /// let mut watch = Watch::missing(Moment::default());
+    /// [5, 60, 20].map(|secs| watch.claims(Duration::from_secs(secs)));
+    /// assert_eq!(watch.longest, Some(Duration::from_secs(60)));
+    /// ```
     pub fn claims(&mut self, duration: Duration) {
         self.longest = self.longest.max(Some(duration));
     }
 
     /// How long the session is waited for: as it claims, but for no less than one renewal and no more
     /// than [`CLAIM_MAX`]. Of one that claimed nothing, as the Swarm asks.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use swarm_core::handover::{CLAIM_MAX, LeaseTerms, Moment, Watch};
+    ///
+    /// let terms = LeaseTerms::default();
+    /// let mut watch = Watch::missing(Moment::default());
+    /// assert_eq!(watch.claimed(&terms), terms.duration);
+    /// watch.claims(Duration::ZERO);
+    /// assert_eq!(watch.claimed(&terms), terms.renew);
+    /// watch.claims(Duration::MAX);
+    /// assert_eq!(watch.claimed(&terms), CLAIM_MAX);
+    /// ```
     #[must_use]
     pub fn claimed(&self, terms: &LeaseTerms) -> Duration {
         let least = terms.renew.min(CLAIM_MAX);
@@ -114,6 +146,16 @@ impl Watch {
 
     /// Begins to watch a session whose lease was found missing at `now`. Whoever was granted
     /// anything had a lease; it was deleted, and from which renewal on is not known.
+    ///
+    /// ```
+    /// use swarm_core::handover::{LeaseTerms, Life, Moment, Proof, Watch, WatchEvent};
+    ///
+    /// let terms = LeaseTerms::default();
+    /// let mut watch = Watch::missing(Moment::default());
+    /// assert!(!watch.may_renew());
+    /// watch.step(Moment(terms.fence_wait()), &WatchEvent::Tick, &terms);
+    /// assert_eq!(watch.life, Life::Ended(Proof::Fenced));
+    /// ```
     #[must_use]
     pub fn missing(now: Moment) -> Self {
         let life = Life::Revoked { since: now };
@@ -121,6 +163,17 @@ impl Watch {
     }
 
     /// Whether the lease was not seen to change for its whole duration.
+    ///
+    /// ```
+    /// use swarm_core::handover::{Ack, Holder, Lease, LeaseTerms, LeaseVersion, Moment, Watch};
+    ///
+    /// let (version, ack) = (LeaseVersion(1), Ack::default());
+    /// let lease = Lease { version, holder: Holder::Session, number: 1, ack };
+    /// let (terms, seen) = (LeaseTerms::default(), Moment::default());
+    /// let watch = Watch::begin(seen, &lease);
+    /// assert!(!watch.is_silent(seen.after(terms.renew), &terms));
+    /// assert!(watch.is_silent(seen.after(terms.duration), &terms));
+    /// ```
     #[must_use]
     pub fn is_silent(&self, now: Moment, terms: &LeaseTerms) -> bool {
         match self.life {
@@ -132,6 +185,12 @@ impl Watch {
     }
 
     /// Whether the session could still renew its lease, by what is known.
+    ///
+    /// ```
+    /// use swarm_core::handover::{Moment, Watch};
+    ///
+    /// assert!(!Watch::missing(Moment::default()).may_renew()); // it was deleted
+    /// ```
     #[must_use]
     pub fn may_renew(&self) -> bool {
         match self.life {
@@ -149,6 +208,14 @@ impl Watch {
     }
 
     /// When the mere passing of time next changes something; `None` if it never does.
+    ///
+    /// ```
+    /// use swarm_core::handover::{LeaseTerms, Moment, Watch};
+    ///
+    /// let terms = LeaseTerms::default();
+    /// let watch = Watch::missing(Moment::default());
+    /// assert_eq!(watch.wakes_at(&terms), Some(Moment(terms.fence_wait())));
+    /// ```
     #[must_use]
     pub fn wakes_at(&self, terms: &LeaseTerms) -> Option<Moment> {
         match self.life {
@@ -161,6 +228,22 @@ impl Watch {
     }
 
     /// Takes in what was learned at `now` and says what to do about it.
+    ///
+    /// ```
+    /// use swarm_core::handover::*;
+    ///
+    /// let (version, ack) = (LeaseVersion(1), Ack::default());
+    /// let lease = Lease { version, holder: Holder::Session, number: 1, ack };
+    /// let (terms, seen) = (LeaseTerms::default(), Moment::default());
+    /// let silent = seen.after(terms.duration);
+    /// let mut watch = Watch::begin(seen, &lease);
+    /// let asked = watch.step(silent, &WatchEvent::Suspect, &terms);
+    /// assert_eq!(asked, Some(WatchEffect::Revoke(version)));
+    /// watch.step(silent, &WatchEvent::RevocationWritten(version), &terms);
+    /// assert_eq!(watch.evidence(0).ended, None); // clocks differ: a little longer
+    /// watch.step(seen.after(terms.fence_wait()), &WatchEvent::Tick, &terms);
+    /// assert!(watch.evidence(0).ended.is_some());
+    /// ```
     pub fn step(
         &mut self,
         now: Moment,
@@ -252,6 +335,16 @@ impl Watch {
     }
 
     /// What the watch proves about the session, for a ledger of this incarnation.
+    ///
+    /// ```
+    /// use swarm_core::handover::{Ack, Holder, Lease, LeaseVersion, Moment, Watch};
+    ///
+    /// let ack = Ack { incarnation: 7, revision: 3, ..Ack::default() };
+    /// let lease = Lease { version: LeaseVersion(1), holder: Holder::Session, number: 1, ack };
+    /// let watch = Watch::begin(Moment::default(), &lease);
+    /// assert_eq!(watch.evidence(7).acked, 3);
+    /// assert_eq!(watch.evidence(8).acked, 0); // it counts the revisions of another
+    /// ```
     #[must_use]
     pub fn evidence(&self, incarnation: u64) -> Evidence {
         let ended = match self.life {

@@ -155,6 +155,17 @@ impl Tracked {
 impl Proofs {
     /// Takes in what was learned at `now`. Of a session that was never seen, only its Lease counts,
     /// read or found missing. O(log sessions), and O(sessions) for a pod.
+    ///
+    /// ```
+    /// use swarm_core::handover::*;
+    /// use swarm_core::overseer::*;
+    ///
+    /// let (now, terms) = (Moment::default(), LeaseTerms::default());
+    /// let session = SessionId::new("pod", 1);
+    /// let mut proofs = Proofs::default();
+    /// proofs.learn(now, Fact::LeaseMissing(session.clone()), &terms);
+    /// assert!(!proofs.get(&session).unwrap().may_renew());
+    /// ```
     pub fn learn(&mut self, now: Moment, fact: Fact, terms: &LeaseTerms) {
         match fact {
             Fact::Lease(session, facts) => self.see(now, session, facts, terms),
@@ -213,6 +224,20 @@ impl Proofs {
 
     /// Lets time pass until `now`, and takes in what follows from pods and successors: each is a
     /// proof that stays true.
+    ///
+    /// ```
+    /// use swarm_core::handover::*;
+    /// use swarm_core::overseer::*;
+    ///
+    /// let (now, terms) = (Moment::default(), LeaseTerms::default());
+    /// let session = SessionId::new("pod", 1);
+    /// let mut proofs = Proofs::default();
+    /// proofs.learn(now, Fact::LeaseMissing(session.clone()), &terms);
+    /// let ended = PodFacts { has_terminated: true, ..PodFacts::default() };
+    /// proofs.learn(now, Fact::Pod("pod".into(), ended), &terms);
+    /// proofs.settle(now, &terms);
+    /// assert_eq!(proofs.get(&session).unwrap().life, Life::Ended(Proof::ProcessEnded));
+    /// ```
     pub fn settle(&mut self, now: Moment, terms: &LeaseTerms) {
         let is_over = |(session, tracked): &(&SessionId, &Tracked)| {
             !tracked.has_ended()
@@ -333,6 +358,22 @@ impl Proofs {
     }
 
     /// Asks for the revocation of a silent session; the version at which its Lease was seen.
+    ///
+    /// ```
+    /// use swarm_core::handover::*;
+    /// use swarm_core::overseer::*;
+    ///
+    /// let (now, terms) = (Moment::default(), LeaseTerms::default());
+    /// let session = SessionId::new("pod", 1);
+    /// let (version, ack) = (LeaseVersion(1), Ack::default());
+    /// let lease = Lease { version, holder: Holder::Session, number: 1, ack };
+    /// let (began, former, duration) = (Began::default(), Default::default(), terms.duration);
+    /// let mut proofs = Proofs::default();
+    /// let facts = LeaseFacts { lease, duration, began, former };
+    /// proofs.learn(now, Fact::Lease(session.clone(), facts), &terms);
+    /// assert_eq!(proofs.suspect(now, &session, &terms), None);
+    /// assert_eq!(proofs.suspect(Moment(terms.duration), &session, &terms), Some(version));
+    /// ```
     pub fn suspect(
         &mut self,
         now: Moment,
@@ -347,6 +388,26 @@ impl Proofs {
     /// What is proved about every session, compared with the ledger.
     ///
     /// An acknowledgement counts only if the ledger has been there. O(sessions · log sessions).
+    ///
+    /// ```
+    /// use swarm_core::Position;
+    /// use swarm_core::handover::*;
+    /// use swarm_core::overseer::*;
+    ///
+    /// let (now, terms) = (Moment::default(), LeaseTerms::default());
+    /// let session = SessionId::new("pod", 1);
+    /// let ack = Ack { incarnation: 7, revision: 3, ..Ack::default() };
+    /// let lease = Lease { version: LeaseVersion(1), holder: Holder::Session, number: 1, ack };
+    /// let (began, former, duration) = (Began::default(), Default::default(), terms.duration);
+    /// let mut proofs = Proofs::default();
+    /// let facts = LeaseFacts { lease, duration, began, former };
+    /// proofs.learn(now, Fact::Lease(session.clone(), facts), &terms);
+    /// let acked = |revision| {
+    ///     let known = Known { position: Position { incarnation: 7, revision }, unix_time_us: 7 };
+    ///     proofs.evidence(known)[&session].acked
+    /// };
+    /// assert_eq!((acked(3), acked(2)), (3, 0)); // the ledger has not been at 3 yet
+    /// ```
     #[must_use]
     pub fn evidence(&self, known: Known) -> BTreeMap<SessionId, Evidence> {
         let evidence = |(session, tracked): (&SessionId, &Tracked)| {
@@ -487,6 +548,18 @@ impl Proofs {
     }
 
     /// Forgets sessions that nothing refers to any more, and pods that none of them is of.
+    ///
+    /// ```
+    /// use swarm_core::handover::*;
+    /// use swarm_core::overseer::*;
+    ///
+    /// let (now, terms) = (Moment::default(), LeaseTerms::default());
+    /// let session = SessionId::new("pod", 1);
+    /// let mut proofs = Proofs::default();
+    /// proofs.learn(now, Fact::LeaseMissing(session.clone()), &terms);
+    /// proofs.retain(|_| false, |_| false);
+    /// assert_eq!(proofs, Proofs::default());
+    /// ```
     pub fn retain(&mut self, keep: impl Fn(&SessionId) -> bool, keep_pod: impl Fn(&str) -> bool) {
         self.sessions.retain(|session, _| keep(session));
         self.views.retain(|session, _| keep(session));
@@ -494,6 +567,17 @@ impl Proofs {
     }
 
     /// When the mere passing of time next changes something; `None` if it never does.
+    ///
+    /// ```
+    /// use swarm_core::handover::*;
+    /// use swarm_core::overseer::*;
+    ///
+    /// let (now, terms) = (Moment::default(), LeaseTerms::default());
+    /// let session = SessionId::new("pod", 1);
+    /// let mut proofs = Proofs::default();
+    /// proofs.learn(now, Fact::LeaseMissing(session.clone()), &terms);
+    /// assert_eq!(proofs.wakes_at(&terms), Some(Moment(terms.fence_wait())));
+    /// ```
     #[must_use]
     pub fn wakes_at(&self, terms: &LeaseTerms) -> Option<Moment> {
         self.sessions.values().filter_map(|tracked| tracked.watch.wakes_at(terms)).min()
