@@ -252,18 +252,20 @@ fn paused(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decision {
     let done = ledger.cells.jobs.iter().filter(|(_, record)| is_done(record));
     let unlisted = done.filter(|(job, _)| !desired.jobs.contains_key(*job));
     run_once.extend(unlisted.map(|(job, _)| job.clone()));
-    let next = if ledger.version == 0 {
-        ledger.clone()
-    } else {
-        ledger.step(&LedgerStep {
-            workers: &workers,
-            goal: &goal,
-            evidence: &observed.evidence,
-            ages: &observed.ages,
-            run_once: &run_once,
-            terms: &terms(desired),
-        })
-    };
+    // Whoever acts on another incarnation may run what would be granted again.
+    let next =
+        if ledger.version == 0 || incarnation::has_foreign_sessions(ledger, desired, observed) {
+            ledger.clone()
+        } else {
+            ledger.step(&LedgerStep {
+                workers: &workers,
+                goal: &goal,
+                evidence: &observed.evidence,
+                ages: &observed.ages,
+                run_once: &run_once,
+                terms: &terms(desired),
+            })
+        };
     let (plan, waiting) = (current_plan(desired, &held), Some(Waiting::Paused));
     Decision { ledger: next, plan, waiting, recheck_in: None, replicas: None }
 }

@@ -195,6 +195,14 @@ pub enum Refusal {
     /// There is no such job in the ledger.
     #[error("the ledger has no such job")]
     Unknown,
+    /// The next token would not be higher, so what the job wrote before could not be told apart.
+    #[error("the job has the highest token that there is; give it another name")]
+    LastToken,
+}
+
+/// The token of the next grant.
+fn next(token: Token) -> Result<Token, Refusal> {
+    token.0.checked_add(1).map(Token).ok_or(Refusal::LastToken)
 }
 
 impl Cell {
@@ -298,7 +306,7 @@ impl Cell {
             CellEvent::Release => Ok(self.release(circumstances)),
             CellEvent::End { session, proof, then } => {
                 self.end(session, *proof, circumstances.policy)?;
-                Ok(self.then(then))
+                self.then(then)
             }
             CellEvent::Reopen => Ok(self.reopen()),
             CellEvent::Finish { session, token } => self.finish(session, *token),
@@ -322,7 +330,7 @@ impl Cell {
             }
             Self::Free { .. } => (),
         }
-        Ok(self.then(&Then::Grant { session: to.clone() }))
+        self.then(&Then::Grant { session: to.clone() })
     }
 
     fn grant_to_all(&self) -> Result<Self, Refusal> {
@@ -333,7 +341,7 @@ impl Cell {
             Self::Done { .. } => Err(Refusal::Done),
             Self::Everywhere { .. } => Ok(self.clone()),
             Self::Free { token } | Self::Hold { token, .. } | Self::Quarantined { token, .. } => {
-                Ok(Self::Everywhere { token: Token(token.0 + 1) })
+                Ok(Self::Everywhere { token: next(*token)? })
             }
         }
     }
@@ -388,16 +396,16 @@ impl Cell {
         }
     }
 
-    fn then(&self, then: &Then) -> Self {
+    fn then(&self, then: &Then) -> Result<Self, Refusal> {
         let token = self.token();
-        match then {
+        Ok(match then {
             Then::Free => Self::Free { token },
             Then::Grant { session } => {
-                Self::Granted { session: session.clone(), token: Token(token.0 + 1) }
+                Self::Granted { session: session.clone(), token: next(token)? }
             }
             Then::Hold { slot, span } => Self::Hold { slot: *slot, span: *span, token },
             Then::Quarantine { span } => Self::Quarantined { span: *span, token },
-        }
+        })
     }
 
     fn reopen(&self) -> Self {

@@ -255,3 +255,18 @@ fn a_lease_found_revoked_is_waited_out_from_its_first_sight() {
         assert_eq!(watch.evidence(0).ended, ended, "after {s} s");
     }
 }
+
+#[test]
+fn the_last_token_is_never_followed_by_a_lower_one() {
+    let now = StepContext { revision: 1, age: Duration::ZERO, policy: Policy::Exclusive };
+    let grant = CellEvent::Grant { session: id(1), slot: Slot(0) };
+    let free = |token| Cell::Free { token: Token(token) };
+    let last = Cell::Granted { session: id(1), token: Token(u64::MAX) };
+    assert_eq!(free(u64::MAX - 1).step(&grant, &now), Ok(last.clone()));
+    for event in [grant, CellEvent::GrantToAll] {
+        assert_eq!(free(u64::MAX).step(&event, &now), Err(Refusal::LastToken));
+    }
+    let then = Then::Grant { session: id(2) };
+    let end = CellEvent::End { session: id(1), proof: Proof::Closed, then };
+    assert_eq!(last.step(&end, &now), Err(Refusal::LastToken));
+}

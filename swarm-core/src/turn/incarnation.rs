@@ -73,7 +73,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
-    use crate::handover::SessionId;
+    use crate::handover::{Evidence, Proof, SessionId};
     use crate::{Decision, Presence, Slot, Waiting, WorkerSeen, decide, jobs};
 
     const START: u64 = 1_790_000_000_000_000;
@@ -142,5 +142,22 @@ mod tests {
         let lenient = Desired { policy: Policy::AtLeastOnce, ..desired() };
         let begun = decide(&fresh, &lenient, &observed(1, [known])).ledger;
         assert_eq!(holders(&decide(&begun, &lenient, &observed(2, [known]))), 2);
+    }
+
+    #[test]
+    fn a_paused_pool_grants_nothing_again_while_sessions_of_another_incarnation_live() {
+        let desired = Desired { paused: true, ..desired() };
+        let running = decide(&Ledger::new(START), &self::desired(), &observed(1, [])).ledger;
+        let ended = |positions| {
+            let proof = Evidence { ended: Some(Proof::Closed), ..Evidence::default() };
+            let evidence = [(SessionId::new("pod", 1), proof)].into();
+            Observed { evidence, ..observed(2, positions) }
+        };
+        let foreign = Position { incarnation: START - 1, revision: 3 };
+        let decision = decide(&running, &desired, &ended(vec![foreign, running.position()]));
+        assert_eq!(decision.ledger, running);
+        let decision = decide(&running, &desired, &ended(vec![running.position()]));
+        let held = |session: &SessionId| decision.ledger.session_views()[session].jobs.len();
+        assert_eq!(held(&SessionId::new("pod", 2)), 2);
     }
 }
