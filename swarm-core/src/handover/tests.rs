@@ -270,3 +270,29 @@ fn the_last_token_is_never_followed_by_a_lower_one() {
     let end = CellEvent::End { session: id(1), proof: Proof::Closed, then };
     assert_eq!(last.step(&end, &now), Err(Refusal::LastToken));
 }
+
+#[test]
+fn a_revocation_whose_answer_was_lost_is_waited_out_from_the_last_renewal() {
+    let terms = LeaseTerms::default();
+    let at = |secs| Moment(Duration::from_secs(secs));
+    let lease = |version, holder, number| Lease {
+        version: LeaseVersion(version),
+        holder,
+        number,
+        ack: Ack::default(),
+    };
+    let silent = || {
+        let mut watch = Watch::begin(at(0), &lease(1, Holder::Session, 7));
+        let revoke = WatchEffect::Revoke(LeaseVersion(1));
+        assert_eq!(watch.step(at(20), &WatchEvent::Suspect, &terms), Some(revoke));
+        watch.step(at(25), &WatchEvent::RevocationFailed, &terms);
+        watch
+    };
+    let mut ours = silent();
+    ours.step(at(25), &WatchEvent::Seen(lease(2, Holder::Revoked, 7)), &terms);
+    assert_eq!(ours.life, Life::Ended(Proof::Fenced));
+    // Another operator's, after a renewal that this one did not see.
+    let mut renewed = silent();
+    renewed.step(at(25), &WatchEvent::Seen(lease(3, Holder::Revoked, 8)), &terms);
+    assert_eq!(renewed.life, Life::Revoked { since: at(25) });
+}

@@ -20,6 +20,8 @@ pub struct Watch {
     pub viewed: Option<u64>,
     /// The longest that it claimed it may act after a renewal; `None` if it claimed nothing.
     pub longest: Option<Duration>,
+    /// The number of the session's write that was seen last; 0 if none was.
+    pub number: u64,
 }
 
 /// The longest grace for any session. One that claims to need more is granted nothing.
@@ -98,6 +100,7 @@ impl Watch {
             ack: lease.ack.clone(),
             viewed: None,
             longest: None,
+            number: lease.number,
         };
         watch.seen(now, lease);
         watch
@@ -159,7 +162,7 @@ impl Watch {
     #[must_use]
     pub fn missing(now: Moment) -> Self {
         let life = Life::Revoked { since: now };
-        Self { life, ack: Ack::default(), viewed: None, longest: None }
+        Self { life, ack: Ack::default(), viewed: None, longest: None, number: 0 }
     }
 
     /// Whether the lease was not seen to change for its whole duration.
@@ -293,12 +296,25 @@ impl Watch {
         }
         match lease.holder {
             Holder::Closed => self.end(Proof::Closed),
-            Holder::Revoked => self.revoked(now),
+            // A revocation keeps the number: nothing was renewed since that write was first seen. So a
+            // revocation of our own whose answer was lost costs no second wait.
+            Holder::Revoked => match self.life {
+                Life::Held { since, .. } | Life::Revoking { since, .. }
+                    if lease.number == self.number =>
+                {
+                    self.life = Life::Revoked { since };
+                }
+                Life::Held { .. }
+                | Life::Revoking { .. }
+                | Life::Revoked { .. }
+                | Life::Ended(_) => self.revoked(now),
+            },
             Holder::Session => match self.life {
                 Life::Held { version, .. } | Life::Revoking { version, .. }
                     if version != lease.version =>
                 {
                     self.life = Life::Held { version: lease.version, since: now };
+                    self.number = lease.number;
                 }
                 Life::Held { .. }
                 | Life::Revoking { .. }
@@ -308,7 +324,8 @@ impl Watch {
         }
     }
 
-    /// The lease is found revoked; from which renewal it was is not known, so the wait begins now.
+    /// The lease is found revoked, or missing; from which renewal on is not known, so the wait begins
+    /// now.
     fn revoked(&mut self, now: Moment) {
         match self.life {
             Life::Held { .. } | Life::Revoking { .. } => self.life = Life::Revoked { since: now },

@@ -188,7 +188,7 @@ impl Hash for World {
         for proofs in self.operators.iter().filter(|_| !self.is_last()) {
             let stored = |session: &SessionId| {
                 let n = (0..self.leases.len()).find(|n| self.bounds.session(*n) == session)?;
-                self.leases[n].as_ref().map(|lease| lease.version)
+                self.leases[n].as_ref().map(|lease| (lease.version, lease.number))
             };
             proofs.digest(self.now, &terms, stored, to);
         }

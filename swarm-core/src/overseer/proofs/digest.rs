@@ -7,14 +7,14 @@ use crate::handover::{LeaseTerms, LeaseVersion, Life, Moment, SessionId, Watch};
 
 impl Proofs {
     /// Feeds `hasher` with everything that later answers depend on: moments as ages at `now`, up to
-    /// the longest that any session is waited for by its claim; versions of Leases only as "is it the
-    /// `stored` one". Two with equal digests behave the same, as long as no session claims more than
+    /// the longest that any session is waited for by its claim; versions of Leases, and numbers of
+    /// writes, only as "is it the `stored` one". Two with equal digests behave the same, as long as no session claims more than
     /// before and it is known in which order the sessions of each pod began.
     pub fn digest<H: Hasher>(
         &self,
         now: Moment,
         terms: &LeaseTerms,
-        stored: impl Fn(&SessionId) -> Option<LeaseVersion>,
+        stored: impl Fn(&SessionId) -> Option<(LeaseVersion, u64)>,
         hasher: &mut H,
     ) {
         let Self { sessions, views, pods } = self;
@@ -23,7 +23,7 @@ impl Proofs {
             let Tracked { watch, began, former, is_missing, is_elder, has_reset } = tracked;
             (session, began, former, is_missing, is_elder, has_reset).hash(hasher);
             life_digest(watch, now, terms, stored(session), hasher);
-            let Watch { life: _, ack, viewed, longest } = watch;
+            let Watch { life: _, ack, viewed, longest, number: _ } = watch;
             (ack, viewed, longest).hash(hasher);
         }
     }
@@ -33,16 +33,18 @@ fn life_digest<H: Hasher>(
     watch: &Watch,
     now: Moment,
     terms: &LeaseTerms,
-    stored: Option<LeaseVersion>,
+    stored: Option<(LeaseVersion, u64)>,
     hasher: &mut H,
 ) {
     let duration = watch.claimed(terms).max(terms.duration);
     let waited_out = LeaseTerms { duration, ..*terms }.fence_wait();
     let longest = waited_out.max(terms.renew.saturating_mul(RENEWALS_MISSED));
     let age = |since: Moment| now.since(since).min(longest);
+    let is_stored =
+        |version| stored.map_or((false, false), |it| (it.0 == version, it.1 == watch.number));
     match watch.life {
-        Life::Held { version, since } => (0, Some(version) == stored, age(since)).hash(hasher),
-        Life::Revoking { version, since } => (1, Some(version) == stored, age(since)).hash(hasher),
+        Life::Held { version, since } => (0, is_stored(version), age(since)).hash(hasher),
+        Life::Revoking { version, since } => (1, is_stored(version), age(since)).hash(hasher),
         Life::Revoked { since } => (2, age(since)).hash(hasher),
         Life::Ended(proof) => (3, proof).hash(hasher),
     }
