@@ -3,8 +3,10 @@
 //! Every worker gets an exact quota. A worker above its quota gives up exactly its surplus, and
 //! those jobs, with the ones that nobody holds, fill the workers below theirs. So loads are as flat
 //! as pins and maxima allow (without pins and maxima they differ by at most one), and no plan with
-//! loads that flat moves fewer jobs: [`minimum_moves`] has the formula. The result depends on the
-//! set of jobs, on their holders and on the pool, never on the order of the input or on a clock.
+//! loads that flat moves fewer jobs: [`minimum_moves`] has the formula. Jobs that reserve a share of
+//! a worker are placed apart, with the fewest moves that a bounded search finds. The result depends
+//! on the set of jobs, on their holders and on the pool, never on the order of the input or on a
+//! clock.
 //!
 //! The algorithm is in `engine`. It works on columns, where a job is a number. [`plan`] and
 //! [`Request`] are its interface for maps, [`JobTable`] the one for millions of jobs.
@@ -112,7 +114,9 @@ impl Request<'_> {
     /// - A pinned job goes to its slot, or is unassigned if no worker takes jobs there.
     /// - Jobs with a share are placed before all others: pinned ones first, then by priority. A job
     ///   that fits where it is stays; the largest of the others go to the least reserved worker. If
-    ///   that leaves a job out, first-fit decreasing is used instead where it leaves out less. Jobs
+    ///   one fits nowhere, a bounded search moves as few others as it finds, none of them more
+    ///   important, or displaces less important ones. If that leaves a job out, first-fit decreasing
+    ///   is used instead where it leaves out less and moves no more jobs than the budget. Jobs
     ///   without a share go to the workers that are not fully reserved, and only those jobs are
     ///   counted to even out the load.
     /// - No worker has more than its maximum. If all are full, exactly the surplus is unassigned:

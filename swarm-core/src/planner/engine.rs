@@ -43,7 +43,7 @@ pub(super) fn solve<'a>(
     if roster.takers.is_empty() {
         return nobody_takes(roster, held);
     }
-    let reserved = reserve(columns, roster, &held, rules.mode);
+    let reserved = reserve(columns, roster, &held, rules);
     let roster = &*roster;
     let preplaced = preplace(columns, roster, &held, rules.mode, reserved);
     let minimum_moves = minimum_moves(&preplaced.loads, preplaced.total);

@@ -1,201 +1,449 @@
 //! Jobs with a share reserve a part of a worker. They are placed first; what they leave is for the
 //! jobs without a share.
+//!
+//! Jobs that fit where they are stay. The others are placed by class, pinned ones first, then by
+//! priority. A class never gives way to a less important one.
+
+mod pack;
+mod room;
+mod search;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use super::admit::Fate;
 use super::columns::Columns;
 use super::roster::Roster;
-use super::{Mode, Unassigned};
+use super::{Mode, Rules, Unassigned};
 use crate::Slot;
+use room::Room;
+use search::{Places, Search};
 
 /// The whole of a worker, in percent.
 const WHOLE: u8 = 100;
 
-/// What is reserved of each taker.
-#[derive(Clone, Debug)]
-struct Reserved {
-    percent: Vec<u8>,
-    jobs: Vec<usize>,
-}
+/// The most jobs that one search evicts, and how many workers and jobs it may look at.
+const EVICTIONS_MAX: isize = 6;
+const STEPS_MAX: usize = 30_000;
 
-/// A job that wants a share: number, percent, and the taker that holds it.
+/// How often the moves of all classes are reduced together.
+const ROUNDS_MAX: usize = 4;
+
+/// How many workers are compared when a job has to displace less important ones.
+const COMPARED_MAX: usize = 256;
+
+/// A job that wants a share.
 #[derive(Clone, Copy, Debug)]
 struct Wish {
     job: u32,
+    /// In percent.
     share: u8,
+    /// The number of its class, the most important one first.
+    rank: u32,
+    /// The taker it is pinned to.
+    pin: Option<usize>,
+    /// The taker that holds it.
     holder: Option<usize>,
 }
 
-/// Where each job of one class goes; `None` where it found no room.
-type Seating = Vec<(Wish, Option<usize>)>;
+/// Where the jobs with a share are seated.
+#[derive(Debug)]
+struct Seating {
+    /// The largest first within a class.
+    wishes: Vec<Wish>,
+    /// The taker of each wish.
+    seats: Vec<Option<usize>>,
+    /// What is free beside all that are seated.
+    beside_all: Room,
+    /// What would be free beside those of the present class and the ones before it.
+    beside_better: Room,
+    /// The present class.
+    rank: u32,
+    /// How many wishes of later classes are seated.
+    later: usize,
+    /// The wishes seated at each taker, ascending; empty until somebody has to be evicted.
+    residents: Vec<Vec<usize>>,
+    /// The smallest share for which no place was found, even by eviction.
+    hopeless: u8,
+}
 
 /// Places the jobs with a share and subtracts what they use from the roster's maxima; a worker that
 /// is fully reserved takes no other job. Returns the fate of each, ascending.
 ///
-/// Pinned jobs come first, then one priority class after the other. Within a class, a job that fits
-/// where it is stays, then the largest go to the least reserved worker. If that leaves a job out,
-/// first-fit decreasing is tried from an empty placement, and used if it leaves out less.
-/// O(shares · log workers); first-fit decreasing costs 100 · workers more for each class.
+/// In sticky mode:
+///
+/// 1. A job stays where it is if it fits beside those that come before it.
+/// 2. A job goes to the least reserved worker.
+/// 3. If it fits nowhere, a bounded search evicts as few jobs of its class or less important ones as
+///    possible, all of which find another place.
+/// 4. If that fails, too, it displaces less important jobs, which are then placed in their turn.
+/// 5. If jobs of a class are still out, first-fit decreasing is tried from nothing and used if it
+///    leaves out less, provided that it moves no more held jobs than the budget allows.
+///
+/// In canonical mode only 2 and 5 apply, without a budget. O(jobs with a share · log workers), plus
+/// `STEPS_MAX` for each job that needs evictions.
 pub(super) fn reserve(
     columns: &Columns,
     roster: &mut Roster,
     held: &[Slot],
-    mode: Mode,
+    rules: Rules,
 ) -> Vec<(u32, Fate)> {
-    let workers = roster.takers.len();
-    let mut reserved = Reserved { percent: vec![0; workers], jobs: vec![0; workers] };
-    let mut fates = Vec::new();
-    let mut classes = BTreeMap::<(bool, Reverse<i32>), Vec<Wish>>::new();
-    for (job, share) in &columns.shares {
-        if roster.at(held[*job as usize]) == roster.kept() {
-            continue;
-        }
-        let holder = roster.taker(held[*job as usize]).filter(|_| mode == Mode::Sticky);
-        let class = (columns.pin(*job).is_none(), Reverse(columns.priority(*job)));
-        classes.entry(class).or_default().push(Wish { job: *job, share: *share, holder });
+    let mut fates = Vec::with_capacity(columns.shares.len());
+    let mut wishes = wishes(columns, roster, held, rules.mode, &mut fates);
+    if wishes.is_empty() {
+        return fates;
     }
-    for ((is_free, _), mut class) in classes {
-        class.sort_by_key(|wish| {
-            let hash = columns.hashes[wish.job as usize];
-            (Reverse(wish.share), hash, wish.job)
-        });
-        if is_free {
-            let seating = seat(&roster.caps, &mut reserved, &class);
-            let fate =
-                |at: Option<usize>| at.map_or(Fate::Out(Unassigned::Capacity), Fate::Reserved);
-            fates.extend(seating.into_iter().map(|(wish, at)| (wish.job, fate(at))));
-        } else {
-            // Jobs that are already at the slot they are pinned to come first.
-            let pin = |wish: &Wish| columns.pin(wish.job).and_then(|slot| roster.taker(slot));
-            class.sort_by_key(|wish| wish.holder.is_none() || wish.holder != pin(wish));
-            for wish in class {
-                let fate = match pin(&wish) {
-                    None => Fate::Out(Unassigned::Pin),
-                    Some(at) if reserved.takes(&roster.caps, at, wish) => Fate::Reserved(at),
-                    Some(_) => Fate::Out(Unassigned::Capacity),
-                };
-                fates.push((wish.job, fate));
-            }
-        }
-    }
-    for (cap, (percent, jobs)) in
-        roster.caps.iter_mut().zip(reserved.percent.into_iter().zip(reserved.jobs))
-    {
-        *cap = if percent == WHOLE { 0 } else { *cap - jobs.min(*cap) };
+    if all_stay(&wishes, &mut roster.caps) {
+        let stays = |wish: Wish| Some((wish.job, Fate::Reserved(wish.holder?)));
+        fates.extend(wishes.into_iter().filter_map(stays));
+    } else {
+        sort(&mut wishes, columns);
+        let mut seating = Seating::new(wishes, &roster.caps);
+        seating.fill(rules);
+        seating.close(&mut roster.caps, &mut fates);
     }
     fates.sort_unstable_by_key(|(job, _)| *job);
     fates
 }
 
-impl Reserved {
-    fn fits(&self, caps: &[usize], at: usize, wish: Wish) -> bool {
-        wish.share <= WHOLE - self.percent[at] && self.jobs[at] < caps[at]
+/// The wishes of all jobs with a share that may be moved, without ranks. The fate of a job whose pin
+/// cannot be met is known at once.
+fn wishes(
+    columns: &Columns,
+    roster: &Roster,
+    held: &[Slot],
+    mode: Mode,
+    fates: &mut Vec<(u32, Fate)>,
+) -> Vec<Wish> {
+    let mut wishes = Vec::with_capacity(columns.shares.len());
+    for (job, share) in &columns.shares {
+        let (job, share) = (*job, *share);
+        if roster.at(held[job as usize]) == roster.kept() {
+            continue;
+        }
+        let pin = match columns.pin(job).map(|slot| roster.taker(slot)) {
+            Some(None) => {
+                fates.push((job, Fate::Out(Unassigned::Pin)));
+                continue;
+            }
+            Some(pin) => pin,
+            None => None,
+        };
+        let holder = roster.taker(held[job as usize]).filter(|_| mode == Mode::Sticky);
+        wishes.push(Wish { job, share, rank: 0, pin, holder });
     }
+    wishes
+}
 
-    /// Seats the job at a taker if it fits.
-    fn takes(&mut self, caps: &[usize], at: usize, wish: Wish) -> bool {
-        let fits = self.fits(caps, at, wish);
+/// Whether all fit where they are. If so, subtracts what they use from the maxima.
+fn all_stay(wishes: &[Wish], caps: &mut [usize]) -> bool {
+    let mut used = vec![(0_u8, 0_usize); caps.len()];
+    let stays = |wish: &Wish| {
+        let at = wish.holder.filter(|at| wish.pin.is_none_or(|pin| pin == *at));
+        let Some(at) = at else { return false };
+        let (percent, jobs) = &mut used[at];
+        let fits = wish.share <= WHOLE - *percent && *jobs < caps[at];
         if fits {
-            self.percent[at] += wish.share;
-            self.jobs[at] += 1;
+            (*percent, *jobs) = (*percent + wish.share, *jobs + 1);
         }
         fits
+    };
+    let all_stay = wishes.iter().all(stays);
+    for (cap, (percent, jobs)) in caps.iter_mut().zip(used).filter(|_| all_stay) {
+        *cap = if percent == WHOLE { 0 } else { *cap - jobs };
     }
+    all_stay
 }
 
-/// Seats a class, which comes largest first.
-fn seat(caps: &[usize], reserved: &mut Reserved, class: &[Wish]) -> Seating {
-    let before = reserved.clone();
-    let seating = sticky(caps, reserved, class);
-    let left = left_out(&seating);
-    if left.0 == 0 {
-        return seating;
+/// Sorts by class and then the largest first, and gives each class its rank.
+fn sort(wishes: &mut Vec<Wish>, columns: &Columns) {
+    let key = |wish: Wish| {
+        let class = (wish.pin.is_none(), Reverse(columns.priority(wish.job)));
+        // Of the pinned jobs, those that are there already come first.
+        let has_to_come = wish.pin.is_some() && wish.pin != wish.holder;
+        let hash = columns.hashes[wish.job as usize];
+        ((class, has_to_come, Reverse(wish.share), hash, wish.job), wish)
+    };
+    let mut keyed: Vec<_> = wishes.drain(..).map(key).collect();
+    keyed.sort_unstable_by_key(|(key, _)| *key);
+    let mut rank = 0;
+    for i in 1..keyed.len() {
+        rank += u32::from(keyed[i - 1].0.0 != keyed[i].0.0);
+        keyed[i].1.rank = rank;
     }
-    let mut packed = before.clone();
-    let first_fit = first_fit_decreasing(caps, &mut packed, class);
-    if left_out(&first_fit) >= left {
-        return seating;
-    }
-    let seating = renamed(caps, &before, first_fit);
-    *reserved = before;
-    for (wish, at) in &seating {
-        let fits = at.is_none_or(|at| reserved.takes(caps, at, *wish));
-        debug_assert!(fits, "renaming changed what fits");
-    }
-    seating
+    wishes.extend(keyed.into_iter().map(|(_, wish)| wish));
 }
 
-/// How many jobs found no room, and how many percent they want in total.
-fn left_out(seating: &Seating) -> (usize, usize) {
-    let left = seating.iter().filter(|(_, at)| at.is_none());
-    left.fold((0, 0), |(jobs, sum), (wish, _)| (jobs + 1, sum + usize::from(wish.share)))
-}
+impl Seating {
+    fn new(wishes: Vec<Wish>, caps: &[usize]) -> Self {
+        let room = Room::new(caps);
+        Self {
+            seats: vec![None; wishes.len()],
+            wishes,
+            beside_all: room.clone(),
+            beside_better: room,
+            rank: 0,
+            later: 0,
+            residents: Vec::new(),
+            hopeless: u8::MAX,
+        }
+    }
 
-/// Jobs that fit stay; the others go, largest first, to the least reserved worker, lowest slot first.
-fn sticky(caps: &[usize], reserved: &mut Reserved, class: &[Wish]) -> Seating {
-    let mut stays = |wish: &Wish| wish.holder.filter(|at| reserved.takes(caps, *at, *wish));
-    let mut seating: Seating = class.iter().map(|wish| (*wish, stays(wish))).collect();
-    let open = (0..caps.len()).filter(|at| reserved.jobs[*at] < caps[*at]);
-    let mut by_load: BTreeSet<_> = open.map(|at| (reserved.percent[at], at)).collect();
-    for (wish, seat) in seating.iter_mut().filter(|(_, seat)| seat.is_none()) {
-        let Some((percent, at)) = by_load.first().copied() else { break };
-        if reserved.takes(caps, at, *wish) {
-            *seat = Some(at);
-            by_load.remove(&(percent, at));
-            if reserved.jobs[at] < caps[at] {
-                by_load.insert((reserved.percent[at], at));
+    fn fill(&mut self, rules: Rules) {
+        for wish in 0..self.wishes.len() {
+            let Wish { holder, pin, .. } = self.wishes[wish];
+            let holder = holder.filter(|holder| pin.is_none_or(|pin| pin == *holder));
+            if let Some(at) = holder.filter(|at| self.beside_all.has(*at, &self.wishes[wish])) {
+                self.beside_all.take(at, &self.wishes[wish]);
+                self.seats[wish] = Some(at);
+            }
+        }
+        let stayed = self.seats.clone();
+        self.seat_classes(rules);
+        for _ in 0..ROUNDS_MAX {
+            if rules.mode == Mode::Canonical || !self.spare_moves(&stayed) {
+                break;
+            }
+            // Other places may have room now for jobs that found none.
+            self.seat_classes(rules);
+        }
+    }
+
+    /// Seats one class after the other beside those that are seated.
+    fn seat_classes(&mut self, rules: Rules) {
+        self.beside_better = self.beside_all.clone();
+        self.later = 0;
+        for (wish, at) in self.wishes.iter().zip(&self.seats) {
+            if let Some(at) = at {
+                self.beside_better.give(*at, wish);
+                self.later += 1;
+            }
+        }
+        self.hopeless = u8::MAX;
+        let mut start = 0;
+        while start < self.wishes.len() {
+            self.rank = self.wishes[start].rank;
+            let more = self.wishes[start..].iter().take_while(|wish| wish.rank == self.rank);
+            let class = start..start + more.count();
+            start = class.end;
+            self.enter(class.clone());
+            match rules.mode {
+                _ if self.wishes[class.start].pin.is_some() => self.seat_pinned(class),
+                Mode::Sticky => self.seat_class(class, rules.moves_max),
+                Mode::Canonical => {
+                    self.seat_directly(class.clone());
+                    self.pack(class, usize::MAX);
+                }
             }
         }
     }
-    seating
-}
 
-/// Every job, largest first, goes to the lowest slot where it fits. A worker that a job of the same
-/// size did not fit is not tried again.
-fn first_fit_decreasing(caps: &[usize], reserved: &mut Reserved, class: &[Wish]) -> Seating {
-    let (mut at, mut size) = (0, 0);
-    let seat = |wish: &Wish| {
-        if wish.share != size {
-            (at, size) = (0, wish.share);
+    /// Makes this class the present one.
+    fn enter(&mut self, class: Range<usize>) {
+        for wish in class {
+            if let Some(at) = self.seats[wish] {
+                self.beside_better.take(at, &self.wishes[wish]);
+                self.later -= 1;
+            }
         }
-        while at < caps.len() && !reserved.fits(caps, at, *wish) {
-            at += 1;
-        }
-        (*wish, (at < caps.len() && reserved.takes(caps, at, *wish)).then_some(at))
-    };
-    class.iter().map(seat).collect()
-}
+    }
 
-/// Exchanges workers that differ in nothing but their slot, so that many jobs stay where they are:
-/// the pair with the most jobs in common first, then the next one.
-fn renamed(caps: &[usize], before: &Reserved, seating: Seating) -> Seating {
-    let kind = |at: usize| (before.percent[at], before.jobs[at], caps[at]);
-    let mut common = BTreeMap::<(usize, usize), usize>::new();
-    for (wish, at) in &seating {
-        if let (Some(at), Some(holder)) = (*at, wish.holder)
-            && kind(at) == kind(holder)
-        {
-            *common.entry((at, holder)).or_default() += 1;
+    fn seat_pinned(&mut self, class: Range<usize>) {
+        for wish in class.filter(|wish| self.seats[*wish].is_none()).collect::<Vec<_>>() {
+            let pin = self.wishes[wish].pin;
+            if let Some(at) = pin.filter(|at| self.beside_better.has(*at, &self.wishes[wish])) {
+                self.displace_for(wish, at);
+                self.sit(wish, at);
+            }
         }
     }
-    let mut pairs: Vec<_> = common.into_iter().collect();
-    pairs.sort_by_key(|(_, count)| Reverse(*count));
-    let mut name = vec![None; caps.len()];
-    let mut is_taken = vec![false; caps.len()];
-    for ((at, holder), _) in pairs {
-        if name[at].is_none() && !is_taken[holder] {
-            name[at] = Some(holder);
-            is_taken[holder] = true;
+
+    fn seat_directly(&mut self, class: Range<usize>) {
+        for wish in class {
+            if self.seats[wish].is_none()
+                && let Some(at) = self.beside_all.least_reserved(&self.wishes[wish])
+            {
+                self.sit(wish, at);
+            }
         }
     }
-    let mut unused = BTreeMap::<_, Vec<usize>>::new();
-    for at in (0..caps.len()).rev().filter(|at| !is_taken[*at]) {
-        unused.entry(kind(at)).or_default().push(at);
+
+    fn seat_class(&mut self, class: Range<usize>, moves_max: Option<usize>) {
+        let budget = moves_max.unwrap_or(usize::MAX);
+        let hopeless = self.hopeless;
+        if class.clone().all(|wish| self.seats[wish].is_none()) {
+            // There is nobody to be kept in place.
+            self.seat_directly(class.clone());
+            self.pack(class.clone(), budget);
+        }
+        self.seat_one_by_one(class.clone(), hopeless);
+        if self.pack(class.clone(), budget) {
+            self.seat_one_by_one(class, hopeless);
+        }
     }
-    for (at, name) in name.iter_mut().enumerate().filter(|(_, name)| name.is_none()) {
-        *name = unused.get_mut(&kind(at)).and_then(Vec::pop);
+
+    /// Seats whom it can until it can seat no other, so that another plan finds nothing to do.
+    fn seat_one_by_one(&mut self, class: Range<usize>, hopeless: u8) {
+        loop {
+            self.hopeless = hopeless;
+            let mut is_done = true;
+            for wish in class.clone() {
+                let share = self.wishes[wish].share;
+                if self.seats[wish].is_some() || self.hopeless <= share {
+                    continue;
+                }
+                if self.seat(wish) {
+                    is_done = false;
+                } else {
+                    self.hopeless = share;
+                }
+            }
+            if is_done {
+                return;
+            }
+        }
     }
-    seating.into_iter().map(|(wish, at)| (wish, at.and_then(|at| name[at]))).collect()
+
+    /// Seats one job, whoever has to make room, unless that are more important jobs.
+    fn seat(&mut self, wish: usize) -> bool {
+        if let Some(at) = self.beside_all.least_reserved(&self.wishes[wish]) {
+            self.sit(wish, at);
+            return true;
+        }
+        let place = self.place_to_displace(wish);
+        let places = match place {
+            Some(at) => vec![(wish, at)],
+            None => match self.search(wish, self.rank..self.rank + 1) {
+                Some(places) => places,
+                None => return false,
+            },
+        };
+        let all_stay = (self.later > 0).then(|| self.search(wish, self.rank..u32::MAX)).flatten();
+        self.carry_out(all_stay.unwrap_or(places));
+        true
+    }
+
+    /// Places for this job and for those with one of these ranks that make room for it: beside all
+    /// others, or, if only the present class makes room, beside the better ones.
+    fn search(&mut self, wish: usize, ranks: Range<u32>) -> Option<Places> {
+        self.list_residents();
+        let is_class = ranks.len() == 1;
+        let room = if is_class { &mut self.beside_better } else { &mut self.beside_all };
+        let (wishes, residents) = (&*self.wishes, &*self.residents);
+        let may_return = false;
+        let mut search = Search { wishes, residents, room, ranks, steps: STEPS_MAX, may_return };
+        (1..=EVICTIONS_MAX).find_map(|evictions| search.places(&[wish], evictions))
+    }
+
+    fn carry_out(&mut self, places: Places) {
+        for (wish, _) in &places {
+            self.stand_up(*wish);
+        }
+        for (wish, at) in places {
+            self.displace_for(wish, at);
+            self.sit(wish, at);
+        }
+    }
+
+    /// Where it is best to displace less important jobs: the least important ones, and few.
+    fn place_to_displace(&mut self, wish: usize) -> Option<usize> {
+        let part = self.wishes[wish].share;
+        let least = self.beside_better.least_reserved(&self.wishes[wish])?;
+        self.list_residents();
+        let next = |at: &usize| self.beside_better.first(part, at + 1);
+        let places = std::iter::successors(self.beside_better.first(part, 0), next);
+        let places = places.take(COMPARED_MAX).chain([least]);
+        places.min_by_key(|at| {
+            let displaced = self.displaced(wish, *at);
+            let best = displaced.iter().map(|wish| self.wishes[*wish].rank).min();
+            (Reverse(best), displaced.len(), *at)
+        })
+    }
+
+    /// The jobs of later classes that have to leave a worker for this job: the least important ones,
+    /// of these the smallest that makes enough room, else the largest.
+    fn displaced(&self, wish: usize, at: usize) -> Vec<usize> {
+        let wanted = usize::from(self.wishes[wish].share);
+        let (mut free, jobs) = self.beside_all.kind(at);
+        let mut lacks_job = jobs == 0;
+        let later = |resident: &&usize| self.rank < self.wishes[**resident].rank;
+        let mut rest: Vec<_> = self.residents[at].iter().filter(later).copied().collect();
+        let mut displaced = Vec::new();
+        while lacks_job || usize::from(free) < wanted {
+            let lacking = wanted.saturating_sub(usize::from(free));
+            let key = |(_, resident): &(usize, &usize)| {
+                let Wish { rank, share, .. } = self.wishes[**resident];
+                let is_enough = lacking <= usize::from(share);
+                let size = if is_enough { share } else { WHOLE - share };
+                (Reverse(rank), !is_enough, size, Reverse(**resident))
+            };
+            let Some((i, _)) = rest.iter().enumerate().min_by_key(key) else { break };
+            let resident = rest.swap_remove(i);
+            free += self.wishes[resident].share;
+            lacks_job = false;
+            displaced.push(resident);
+        }
+        displaced
+    }
+
+    /// Displaces jobs of later classes so that this job fits.
+    fn displace_for(&mut self, wish: usize, at: usize) {
+        if self.beside_all.has(at, &self.wishes[wish]) {
+            return;
+        }
+        self.list_residents();
+        for displaced in self.displaced(wish, at) {
+            self.stand_up(displaced);
+        }
+    }
+
+    fn sit(&mut self, wish: usize, at: usize) {
+        let job = &self.wishes[wish];
+        self.beside_all.take(at, job);
+        if job.rank <= self.rank {
+            self.beside_better.take(at, job);
+        } else {
+            self.later += 1;
+        }
+        self.seats[wish] = Some(at);
+        if let Some(residents) = self.residents.get_mut(at) {
+            let position = residents.partition_point(|resident| *resident < wish);
+            residents.insert(position, wish);
+        }
+    }
+
+    fn stand_up(&mut self, wish: usize) {
+        let Some(at) = self.seats[wish].take() else { return };
+        let job = &self.wishes[wish];
+        self.beside_all.give(at, job);
+        if job.rank <= self.rank {
+            self.beside_better.give(at, job);
+        } else {
+            self.later -= 1;
+        }
+        if let Some(residents) = self.residents.get_mut(at) {
+            residents.retain(|resident| *resident != wish);
+        }
+    }
+
+    fn list_residents(&mut self) {
+        if self.residents.is_empty() {
+            self.residents = vec![Vec::new(); self.beside_all.len()];
+            for (wish, at) in self.seats.iter().enumerate() {
+                if let Some(at) = at {
+                    self.residents[*at].push(wish);
+                }
+            }
+        }
+    }
+
+    /// Writes what is left for jobs without a share, and the fate of each job with one.
+    fn close(self, caps: &mut [usize], fates: &mut Vec<(u32, Fate)>) {
+        for (at, cap) in caps.iter_mut().enumerate() {
+            let (free, jobs) = self.beside_all.kind(at);
+            *cap = if free == 0 { 0 } else { jobs };
+        }
+        let fate = |at: Option<usize>| at.map_or(Fate::Out(Unassigned::Capacity), Fate::Reserved);
+        fates.extend(self.wishes.iter().zip(self.seats).map(|(wish, at)| (wish.job, fate(at))));
+    }
 }

@@ -5,6 +5,7 @@
 mod examples;
 mod formulas;
 mod large;
+mod oracle;
 mod properties;
 mod shares;
 

@@ -84,3 +84,62 @@ fn jobs_without_a_share_go_to_workers_that_are_not_fully_reserved() {
     assert_eq!(loads, [1, 3, 3]);
     assert_eq!(plan.minimum_moves, None);
 }
+
+/// One after the other, 15 to 45 percent each in no order, until the workers are almost full: what
+/// each one moves.
+fn arrivals(workers: u32, percent_of_all: u32, rules: Rules) -> Vec<usize> {
+    let (mut case, mut sum, mut moved) = (case((vec![], vec![], workers)), 0, Vec::new());
+    case.rules = rules;
+    for n in 0.. {
+        let percent = [15, 20, 25, 30, 35, 40, 45][n * n / 3 % 7];
+        sum += u32::from(percent);
+        if sum > percent_of_all * workers {
+            break;
+        }
+        let job = Job { share: Share::new(percent).ok(), ..Job::default() };
+        case.jobs.insert(format!("job-{n}").parse().unwrap(), job);
+        let plan = case.plan();
+        assert_eq!(check(&case.request(), &plan), Ok(()));
+        moved.push(plan.moves.iter().filter(|step| step.from.is_some()).count());
+        case = case.after(&plan);
+    }
+    moved
+}
+
+/// Scope: 100 workers until 98 % are reserved, at most one voluntary move at a time.
+#[test]
+fn a_new_job_moves_at_most_two_of_those_that_run() {
+    let moved = arrivals(100, 98, Rules { moves_max: Some(1), ..Rules::default() });
+    assert!(moved.len() > 264);
+    assert!(moved.iter().all(|moves| *moves <= 2), "{moved:?}");
+}
+
+#[test]
+fn an_urgent_job_takes_what_is_free_before_it_displaces_a_running_one() {
+    let job =
+        |percent, priority| Job { share: Share::new(percent).ok(), priority, ..Job::default() };
+    let [running, urgent] = ["running", "urgent"].map(|name| name.parse::<JobName>().unwrap());
+    let jobs = Jobs::from([(running.clone(), job(60, 0)), (urgent.clone(), job(60, 9))]);
+    let held = Assignment::from_iter([(running.clone(), Slot(0))]);
+    let plan = plan(&jobs, &held, &Pool::ready(2));
+    assert_eq!(plan.assignment.holder(&running), Some(Slot(0)));
+    assert_eq!(plan.assignment.holder(&urgent), Some(Slot(1)));
+}
+
+/// One slot is free, but the urgent job fits only where a less important one makes room for it.
+#[test]
+fn an_urgent_job_displaces_the_one_that_finds_another_place() {
+    let job =
+        |percent, priority| Job { share: Share::new(percent).ok(), priority, ..Job::default() };
+    let wishes = [("big", job(90, 0), 0), ("small", job(40, 0), 1), ("medium", job(50, 0), 2)];
+    let mut jobs = Jobs::from([("urgent".parse().unwrap(), job(80, 1))]);
+    let mut held = Vec::new();
+    for (name, job, slot) in wishes {
+        let name: JobName = name.parse().unwrap();
+        held.push((name.clone(), Slot(slot)));
+        jobs.insert(name, job);
+    }
+    let plan = plan(&jobs, &held.into_iter().collect(), &Pool::ready(3));
+    let moved: Vec<_> = plan.moves.iter().map(|step| (step.job.as_str(), step.to)).collect();
+    assert_eq!(moved, [("small", Some(Slot(2))), ("urgent", Some(Slot(1)))]);
+}

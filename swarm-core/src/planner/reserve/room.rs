@@ -1,0 +1,154 @@
+//! What is free of each worker, and which worker has the most of it.
+
+use super::{WHOLE, Wish};
+
+/// The free part of every worker, with the greatest ones at hand.
+#[derive(Clone, Debug)]
+pub(super) struct Room {
+    free: Vec<u8>,
+    /// How many more jobs each worker may have.
+    jobs: Vec<usize>,
+    /// The greatest usable part in each half, quarter, … of the workers: node `n` has the children
+    /// `2n` and `2n + 1`, and the workers are the leaves. The usable part of a worker that may have
+    /// no more jobs is 0.
+    tree: Vec<u8>,
+}
+
+impl Room {
+    /// Empty workers, each of which may have so many jobs.
+    pub(super) fn new(caps: &[usize]) -> Self {
+        let leaves = caps.len().next_power_of_two();
+        let mut tree = vec![0; 2 * leaves];
+        for (leaf, cap) in tree[leaves..].iter_mut().zip(caps) {
+            *leaf = if *cap > 0 { WHOLE } else { 0 };
+        }
+        for node in (1..leaves).rev() {
+            tree[node] = tree[2 * node].max(tree[2 * node + 1]);
+        }
+        Self { free: vec![WHOLE; caps.len()], jobs: caps.to_vec(), tree }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.free.len()
+    }
+
+    /// What equal workers have in common.
+    pub(super) fn kind(&self, at: usize) -> (u8, usize) {
+        (self.free[at], self.jobs[at])
+    }
+
+    pub(super) fn free(&self, at: usize) -> u8 {
+        self.free[at]
+    }
+
+    pub(super) fn has(&self, at: usize, wish: &Wish) -> bool {
+        wish.share <= self.free[at] && self.jobs[at] > 0
+    }
+
+    pub(super) fn take(&mut self, at: usize, wish: &Wish) {
+        self.free[at] -= wish.share;
+        self.jobs[at] -= 1;
+        self.update(at);
+    }
+
+    pub(super) fn give(&mut self, at: usize, wish: &Wish) {
+        self.free[at] += wish.share;
+        self.jobs[at] += 1;
+        self.update(at);
+    }
+
+    /// Takes what a job needs if it is seated.
+    pub(super) fn take_from(&mut self, at: Option<usize>, wish: &Wish) {
+        if let Some(at) = at {
+            self.take(at, wish);
+        }
+    }
+
+    /// Gives back what a job takes if it is seated.
+    pub(super) fn give_to(&mut self, at: Option<usize>, wish: &Wish) {
+        if let Some(at) = at {
+            self.give(at, wish);
+        }
+    }
+
+    fn update(&mut self, at: usize) {
+        let mut node = self.tree.len() / 2 + at;
+        let mut most = if self.jobs[at] > 0 { self.free[at] } else { 0 };
+        while self.tree[node] != most {
+            self.tree[node] = most;
+            if node == 1 {
+                break;
+            }
+            most = most.max(self.tree[node ^ 1]);
+            node /= 2;
+        }
+    }
+
+    /// The greatest part that is free of any worker that may have another job.
+    pub(super) fn most(&self) -> u8 {
+        self.tree[1]
+    }
+
+    /// The least reserved worker, if the job fits there; of equal ones that of the lowest slot.
+    /// O(log workers).
+    pub(super) fn least_reserved(&self, wish: &Wish) -> Option<usize> {
+        (wish.share <= self.most()).then(|| self.first(self.most(), 0)).flatten()
+    }
+
+    /// The first worker from `from` on of which so much is free. O(log workers).
+    pub(super) fn first(&self, part: u8, from: usize) -> Option<usize> {
+        let leaves = self.tree.len() / 2;
+        let mut node = leaves + from;
+        if node >= self.tree.len() || part == 0 {
+            return None;
+        }
+        while self.tree[node] < part {
+            // The next node to the right that is no ancestor of those that were looked at.
+            while node % 2 == 1 {
+                node /= 2;
+            }
+            if node == 0 {
+                return None;
+            }
+            node += 1;
+        }
+        while node < leaves {
+            node = 2 * node + usize::from(self.tree[2 * node] < part);
+        }
+        Some(node - leaves)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Scope: up to 9 workers, up to 40 jobs taken and given back.
+        #[test]
+        fn the_tree_answers_as_a_scan_does(
+            caps in prop::collection::vec(0..3_usize, 1..9),
+            steps in prop::collection::vec((0..9_usize, 1..60_u8), 0..40),
+            part in 1..=WHOLE,
+            from in 0..9_usize,
+        ) {
+            let mut room = Room::new(&caps);
+            let mut seated = Vec::new();
+            for (at, share) in steps {
+                let wish = Wish { job: 0, share, rank: 0, pin: None, holder: None };
+                if at < caps.len() && room.has(at, &wish) {
+                    room.take(at, &wish);
+                    seated.push((at, wish));
+                } else if let Some((at, wish)) = seated.pop() {
+                    room.give(at, &wish);
+                }
+            }
+            let usable = |at: usize| if room.jobs[at] > 0 { room.free[at] } else { 0 };
+            let all = 0..caps.len();
+            prop_assert_eq!(room.most(), all.clone().map(usable).max().unwrap_or(0));
+            prop_assert_eq!(room.first(part, from), all.skip(from).find(|at| part <= usable(*at)));
+        }
+    }
+}

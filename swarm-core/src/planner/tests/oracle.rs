@@ -1,0 +1,143 @@
+//! The moves of jobs with shares, held against the fewest that brute force finds.
+
+use super::*;
+use crate::hash::mix;
+
+/// A stream of numbers that is the same on every machine.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u32) -> u32 {
+        self.0 = mix(self.0.wrapping_add(0x9e37_79b9_7f4a_7c15));
+        u32::try_from(self.0 % u64::from(limit)).unwrap()
+    }
+
+    fn one_in(&mut self, n: u32) -> bool {
+        self.below(n) == 0
+    }
+
+    fn percent(&mut self) -> u8 {
+        let (low, span) = [(1, 100), (10, 50), (15, 30), (30, 30)][self.below(4) as usize];
+        u8::try_from(low + self.below(span)).unwrap()
+    }
+}
+
+/// What makes a case harder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum With {
+    Nothing,
+    Priorities,
+    Pins,
+    Maxima,
+}
+
+/// Two to five workers that are almost full with jobs that fit where they are, and one to three new
+/// jobs; in some cases a worker has gone.
+fn almost_full(seed: u64, with: With) -> Case {
+    let mut dice = Dice(seed);
+    let workers = 2 + dice.below(4);
+    let mut pool = Pool::ready(workers);
+    let mut free = vec![100_u8; workers as usize];
+    let mut jobs = Jobs::new();
+    let mut held = Vec::new();
+    let new = 1 + dice.below(3);
+    for n in 0..7 + new {
+        let name: JobName = format!("job-{n}").parse().unwrap();
+        let percent = dice.percent();
+        let mut job = Job { share: Share::new(percent).ok(), ..Job::default() };
+        let at = dice.below(workers);
+        if n < 7 {
+            let Some(left) = free[at as usize].checked_sub(percent) else { continue };
+            free[at as usize] = left;
+            held.push((name.clone(), Slot(at)));
+        }
+        match with {
+            With::Priorities => job.priority = i32::try_from(dice.below(3)).unwrap(),
+            With::Pins if dice.one_in(5) => job.pin = Some(Slot(at)),
+            With::Pins | With::Nothing | With::Maxima => {}
+        }
+        jobs.insert(name, job);
+    }
+    if with == With::Maxima {
+        pool.0.values_mut().for_each(|member| member.max_jobs = Some(1 + dice.below(3)));
+    }
+    if dice.one_in(4) && workers > 2 {
+        pool.0.remove(&Slot(dice.below(workers)));
+    }
+    Case { jobs, held: held.into_iter().collect(), pool, rules: Rules::default() }
+}
+
+/// A job for brute force: percent, pin, and the worker that holds it.
+type Item = (u8, Option<usize>, Option<usize>);
+
+/// The fewest moves of any placement of all items; more than `best` counts as `best`.
+fn fewest(items: &[Item], free: &mut [(u8, u32)], made: usize, best: usize) -> usize {
+    let Some(((percent, pin, holder), rest)) = items.split_first() else { return made.min(best) };
+    let mut best = best;
+    for at in 0..free.len() {
+        let costs = usize::from(holder.is_some_and(|holder| holder != at));
+        let fits = *percent <= free[at].0 && free[at].1 > 0 && pin.is_none_or(|pin| pin == at);
+        if fits && made + costs < best {
+            free[at] = (free[at].0 - percent, free[at].1 - 1);
+            best = fewest(rest, free, made + costs, best);
+            free[at] = (free[at].0 + percent, free[at].1 + 1);
+        }
+    }
+    best
+}
+
+/// The moves of a plan between workers, and the fewest of any that seats the same jobs.
+fn moves_and_fewest(case: &Case, plan: &Plan) -> (usize, usize) {
+    let takers = case.pool.takers();
+    let index = |slot: Slot| takers.binary_search(&slot).ok();
+    let item = |(job, _): (&JobName, Slot)| {
+        let wish = &case.jobs[job];
+        let percent = wish.share.map_or(0, Share::percent);
+        (percent, wish.pin.and_then(index), case.held.holder(job).and_then(index))
+    };
+    let mut items: Vec<Item> = plan.assignment.iter().map(item).collect();
+    items.sort_unstable_by(|a, b| b.cmp(a));
+    let is_move = |(job, to): &(&JobName, Slot)| {
+        case.held.holder(job).is_some_and(|from| index(from).is_some() && from != *to)
+    };
+    let made = plan.assignment.iter().filter(is_move).count();
+    let max = |slot: &Slot| case.pool.0[slot].max_jobs.unwrap_or(u32::MAX);
+    let mut free: Vec<_> = takers.iter().map(|slot| (100, max(slot))).collect();
+    (made, fewest(&items, &mut free, 0, made))
+}
+
+/// Scope: 1,000 cases of each kind, against all placements of the same jobs.
+#[test]
+fn jobs_with_shares_make_room_with_the_fewest_moves() {
+    const CASES: u64 = 1_000;
+    for with in [With::Nothing, With::Priorities, With::Pins, With::Maxima] {
+        let mut more = BTreeMap::<(usize, usize), u64>::new();
+        for seed in 0..CASES {
+            let case = almost_full(mix(seed), with);
+            let plan = case.plan();
+            assert_eq!(check(&case.request(), &plan), Ok(()), "{case:?}");
+            let (made, fewest) = moves_and_fewest(&case, &plan);
+            assert!(made <= 2 * fewest, "{made} moves instead of {fewest}: {case:?}");
+            if made > fewest {
+                *more.entry((made, fewest)).or_default() += 1;
+            }
+        }
+        assert!(more.values().sum::<u64>() <= CASES / 100, "{with:?}: {more:?}");
+    }
+}
+
+/// Placement without a past is persisted behaviour, with shares too.
+#[test]
+fn canonical_plans_with_shares_are_frozen() {
+    let mut fingerprint = 0;
+    for with in [With::Nothing, With::Priorities, With::Pins, With::Maxima] {
+        for seed in 0..500 {
+            let rules = Rules { mode: Mode::Canonical, ..Rules::default() };
+            let case = Case { rules, ..almost_full(mix(seed), with) };
+            for (job, slot) in case.plan().assignment.iter() {
+                fingerprint = mix(fingerprint ^ crate::hash_job(job) ^ mix(u64::from(slot.0)));
+            }
+        }
+    }
+    assert_eq!(fingerprint, 0x98c2_c22e_1016_3053, "{fingerprint:#x}");
+}
