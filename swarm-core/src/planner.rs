@@ -120,10 +120,13 @@ impl Request<'_> {
     ///   without a share go to the workers that are not fully reserved, and only those jobs are
     ///   counted to even out the load.
     /// - No worker has more than its maximum. If all are full, exactly the surplus is unassigned:
-    ///   lower priorities first, then jobs that nobody holds, then the last ones by (hash, name).
+    ///   lower priorities first, then jobs that nobody holds, then those whose worker has too many,
+    ///   then the last ones by (hash, name).
     /// - Over the workers that [take](crate::Standing::Takes), loads are as flat as that allows.
-    /// - [`Mode::Sticky`]: moves between these workers are exactly [`minimum_moves`]. A job nobody
-    ///   holds goes to its [`home`](crate::home) if its home has room. A second plan moves nothing.
+    /// - [`Mode::Sticky`]: moves between these workers are exactly [`minimum_moves`], shares apart. Of
+    ///   all assignments with as many held and other jobs of each priority and with loads as flat,
+    ///   none moves fewer jobs. A job nobody holds goes to its [`home`](crate::home) if its home has
+    ///   room. A second plan moves nothing.
     /// - [`Mode::Canonical`]: every job goes to its home if its home has room, whoever held it.
     /// - Under a [budget](Rules::moves_max), all forced moves are made, and voluntary ones from the
     ///   fullest worker down, so that the highest load is [`lowest_maximum`] (in sticky mode).

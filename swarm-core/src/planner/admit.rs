@@ -95,44 +95,93 @@ fn tally(roster: &Roster, held: &[Slot], apart: Vec<(u32, Fate)>) -> Preplaced {
 /// From the most to the least important job, each one that still fits is admitted: a pinned job if
 /// its worker and the pool have room, any other job if the pool has room. (The sets that fit form a
 /// laminar matroid, so this greedy choice admits as many jobs as possible, of the best priorities.)
-/// Among equal priorities those that are held come first, then the order is (hash, name).
-fn staying_out<'a>(
-    columns: &'a Columns,
+/// Among equal priorities those that are held come first. Of these, as many are admitted as can stay
+/// where they are, so that no job moves to a place that another one has to leave; the order is
+/// (hash, name) beside that. O(jobs · log jobs).
+fn staying_out(
+    columns: &Columns,
     roster: &Roster,
     held: &[Slot],
     mode: Mode,
     pins: &[(u32, Fate)],
-) -> impl Iterator<Item = (u32, Fate)> + use<'a> {
-    let at = |job: u32| roster.at(held[job as usize]);
-    let is_held = |job: u32| match mode {
-        Mode::Sticky => roster.taker(held[job as usize]).is_some(),
-        Mode::Canonical => false,
+) -> Vec<(u32, Fate)> {
+    let holder = |job: u32| match mode {
+        Mode::Sticky => roster.taker(held[job as usize]),
+        Mode::Canonical => None,
     };
     let rank = |(job, pin): (u32, Option<usize>)| {
         let priority = Reverse(columns.priority(job));
-        (priority, !is_held(job), columns.hashes[job as usize], job, pin)
+        (priority, holder(job).is_none(), columns.hashes[job as usize], job, pin)
     };
+    let is_kept = |job: u32| roster.at(held[job as usize]) == roster.kept();
     let free = runs_between(pins, columns.len()).into_iter().flatten();
-    let free = free.filter(|job| at(*job) != roster.kept()).map(|job| (job, None));
+    let free = free.filter(|job| !is_kept(*job)).map(|job| (job, None));
     let pinned = pins.iter().filter_map(|(job, fate)| match fate {
         Fate::Pinned(taker) => Some((*job, Some(*taker))),
         Fate::Reserved(_) | Fate::Out(_) => None,
     });
     let mut ranked: Vec<_> = free.chain(pinned).map(rank).collect();
     ranked.sort_unstable();
-    let mut room = roster.caps.clone();
-    let mut room_in_all = room.iter().fold(0, |sum: usize, cap| sum.saturating_add(*cap));
-    ranked.retain(|(_, _, _, _, pin)| {
-        let fits = room_in_all > 0 && pin.is_none_or(|taker| room[taker] > 0);
-        if fits {
-            room_in_all -= 1;
-            if let Some(taker) = *pin {
-                room[taker] -= 1;
+    let left = roster.caps.iter().fold(0, |sum: usize, cap| sum.saturating_add(*cap));
+    let mut door = Door { left, pinned: roster.caps.clone(), staying: roster.caps.clone() };
+    let mut out = Vec::new();
+    for equals in ranked.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
+        let mut waiting: Vec<_> = equals.iter().map(|(_, _, _, job, pin)| (*job, *pin)).collect();
+        let preferences: &[Preference] = match mode {
+            Mode::Sticky => &[Preference::Stays, Preference::MovesNobody, Preference::None],
+            Mode::Canonical => &[Preference::None],
+        };
+        for preference in preferences {
+            waiting.retain(|(job, pin)| !door.admits(*preference, holder(*job), *pin));
+        }
+        out.extend(waiting.into_iter().map(|(job, _)| (job, Fate::Out(Unassigned::Capacity))));
+    }
+    out
+}
+
+/// Which of equally important jobs are admitted first.
+#[derive(Clone, Copy)]
+enum Preference {
+    /// Those that can stay where they are.
+    Stays,
+    /// Those that take no place of one that stays.
+    MovesNobody,
+    None,
+}
+
+/// How many more jobs may be admitted.
+struct Door {
+    /// In all.
+    left: usize,
+    /// Of those pinned to each taker.
+    pinned: Vec<usize>,
+    /// Of those that stay at each taker, or come to it because they are pinned there.
+    staying: Vec<usize>,
+}
+
+impl Door {
+    /// Admits a job if it fits and is one of those that are preferred now.
+    fn admits(&mut self, which: Preference, holder: Option<usize>, pin: Option<usize>) -> bool {
+        if self.left == 0 || pin.is_some_and(|pin| self.pinned[pin] == 0) {
+            return false;
+        }
+        let stays = holder.filter(|at| pin.is_none_or(|pin| pin == *at) && self.staying[*at] > 0);
+        let (is_preferred, at) = match which {
+            Preference::Stays => (stays.is_some(), stays),
+            Preference::MovesNobody => (pin.is_none_or(|pin| self.staying[pin] > 0), pin),
+            Preference::None => (true, pin),
+        };
+        if is_preferred {
+            self.left -= 1;
+            if let Some(pin) = pin {
+                self.pinned[pin] -= 1;
+            }
+            if let Some(at) = at {
+                self.staying[at] = self.staying[at].saturating_sub(1);
             }
         }
-        !fits
-    });
-    ranked.into_iter().map(|(_, _, _, job, _)| (job, Fate::Out(Unassigned::Capacity)))
+        is_preferred
+    }
 }
 
 impl Preplaced {

@@ -2,6 +2,7 @@
 //!
 //! Formulas and [`check`], which shares no code with the planner, judge the plans.
 
+mod brute;
 mod examples;
 mod formulas;
 mod large;
