@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use swarm_core::{
-    Assignment, Decision, Desired, JobCounts, Observed, Pool, Progress, Request, Unassigned,
-    Waiting, digest_jobs,
+    Decision, Desired, JobCounts, Observed, Pool, Progress, Request, Unassigned, Waiting,
+    digest_jobs,
 };
 
 use crate::api::SwarmStatus;
@@ -362,7 +362,7 @@ pub fn after_turn(
         moving: count(progress.jobs.releasing),
         done: count(progress.jobs.done),
         quarantined: count(progress.jobs.quarantined),
-        desired_workers: workers_enough(decision, desired),
+        desired_workers: workers_enough(decision, desired, facts.observed),
         replicas: pool.pods,
         selector: pool.selector.clone(),
         conditions: Vec::new(),
@@ -450,14 +450,17 @@ fn all_assigned(decision: &Decision) -> Part {
 }
 
 /// How many workers would be enough, where those that are there are not.
-fn workers_enough(decision: &Decision, desired: &Desired) -> Option<i32> {
+fn workers_enough(decision: &Decision, desired: &Desired, observed: &Observed) -> Option<i32> {
     if decision.waiting.is_some() || decision.plan.unassigned.is_empty() {
         return None;
     }
-    let mut pool = Pool::ready(1);
+    // Those that are not ready may be enough once they are.
+    let are_ready = observed.ready() == observed.workers_desired;
+    let workers = if are_ready { observed.workers_desired } else { 1 };
+    let mut pool = Pool::ready(u32::try_from(workers).unwrap_or(u32::MAX).max(1));
     pool.0.values_mut().for_each(|member| member.max_jobs = desired.max_jobs);
-    let held = Assignment::default();
-    let request = Request { jobs: &desired.jobs, held: &held, pool: &pool, rules: desired.rules };
+    let (jobs, held, rules) = (&desired.jobs, &decision.plan.assignment, desired.rules);
+    let request = Request { jobs, held, pool: &pool, rules };
     request.workers_enough().and_then(|enough| i32::try_from(enough).ok())
 }
 

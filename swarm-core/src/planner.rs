@@ -22,6 +22,7 @@ mod roster;
 mod select;
 
 mod check;
+mod enough;
 mod everywhere;
 mod reason;
 mod rules;
@@ -34,6 +35,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use check::{Violation, check};
+pub use enough::WORKERS_ENOUGH_MAX;
 pub use everywhere::{Everywhere, everywhere};
 pub use quota::{Load, lowest_maximum, minimum_moves};
 pub use reason::{MoveReason, Unassigned};
@@ -43,9 +45,6 @@ pub use table_plan::{TableMove, TablePlan};
 
 use crate::{Assignment, JobName, Jobs, Pool, Slot};
 use columns::Columns;
-
-/// The largest number of workers that [`Request::workers_enough`] tries.
-pub const WORKERS_ENOUGH_MAX: u32 = 100_000;
 
 /// Where every job should be, and what changes on the way there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -167,49 +166,6 @@ impl Request<'_> {
             deferred: plan.deferred.iter().map(|job| name(*job)).collect(),
             minimum_moves: plan.minimum_moves,
         }
-    }
-
-    /// How many workers in the slots 0, 1, 2, … would leave no job unassigned; `None` if no number
-    /// up to [`WORKERS_ENOUGH_MAX`] is enough, for example because more jobs are pinned to one slot
-    /// than it may have.
-    ///
-    /// Each worker is assumed to have the greatest maximum of the existing workers. The answer is
-    /// verified: a plan with that many workers left no job out. It is the least such number unless
-    /// adding a worker can leave more jobs out. Time: that of about 20 plans.
-    ///
-    /// ```
-    /// use swarm_core::{Assignment, Job, Jobs, Pool, Request, Rules, Share};
-    ///
-    /// let half = |name: &str| Some((name.parse().ok()?, Job { share: Share::new(60).ok(), ..Job::default() }));
-    /// let jobs: Jobs = ["a", "b", "c"].into_iter().filter_map(half).collect();
-    /// let (held, pool) = (Assignment::default(), Pool::ready(2));
-    /// let request = Request { jobs: &jobs, held: &held, pool: &pool, rules: Rules::default() };
-    /// assert_eq!(request.plan().unassigned.len(), 1);
-    /// assert_eq!(request.workers_enough(), Some(3));
-    /// ```
-    #[must_use]
-    pub fn workers_enough(&self) -> Option<u32> {
-        let columns = Columns::from(self.jobs);
-        let most = self.pool.0.values().map(|member| member.max_jobs);
-        let most = most.max_by_key(|max| max.map_or(u64::MAX, u64::from)).flatten();
-        let is_enough = |workers: u32| {
-            let mut pool = Pool::ready(workers);
-            pool.0.values_mut().for_each(|member| member.max_jobs = most);
-            TablePlan::new(&columns, &[], &pool, Rules::default()).unassigned.is_empty()
-        };
-        let pinned = columns.pins.iter().map(|(_, slot)| slot.0.saturating_add(1)).max();
-        let jobs = columns::number(self.jobs.len());
-        // With one worker for each job, no job takes a place that another one needs, pins apart.
-        let (mut low, mut high) = (0, jobs.max(1).saturating_add(pinned.unwrap_or(0)));
-        high = high.min(WORKERS_ENOUGH_MAX);
-        if !is_enough(high) {
-            return None;
-        }
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if is_enough(middle) { high = middle } else { low = middle + 1 }
-        }
-        Some(high)
     }
 
     /// The moves of jobs that are no longer wanted.

@@ -57,6 +57,19 @@ impl Roster {
         Self { takers, caps, direct, beyond, look_beyond }
     }
 
+    /// Workers that all take jobs, in the slots 0, 1, 2, …, each with the same maximum.
+    pub(super) fn ready(workers: u32, max: Option<u32>) -> Self {
+        let (gone, look_beyond) = (workers + 1, workers + 2);
+        let cap = max.map_or(usize::MAX, |max| max as usize);
+        Self {
+            takers: (0..workers).map(Slot).collect(),
+            caps: vec![cap; workers as usize],
+            direct: (0..workers).chain([gone]).collect(),
+            beyond: Vec::new(),
+            look_beyond,
+        }
+    }
+
     /// The number of all workers that keep.
     pub(super) fn kept(&self) -> usize {
         self.takers.len()

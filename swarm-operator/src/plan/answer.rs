@@ -104,7 +104,7 @@ pub(super) fn answer(question: &Question<'_>) -> Result<Answer, String> {
         document.deferred = Some(plan.deferred.iter().map(ToString::to_string).collect());
     }
     if !plan.unassigned.is_empty() {
-        document.workers_enough = Some(enough(&desired.jobs, first_slot, desired.max_jobs));
+        document.workers_enough = Some(enough(&request, first_slot, desired.max_jobs));
     }
     let jobs = desired.jobs;
     Ok(Answer { document, name, worker_name, first_slot, held, jobs, notes })
@@ -124,16 +124,18 @@ fn pool(first_slot: u32, workers: u32, max_jobs: Option<u32>) -> Pool {
 }
 
 /// The least number of workers that leaves no job out.
-fn enough(jobs: &Jobs, first_slot: u32, max_jobs: Option<u32>) -> Enough {
+fn enough(request: &Request<'_>, first_slot: u32, max_jobs: Option<u32>) -> Enough {
     // The core counts slots from 0. A pin below the first slot can never be satisfied.
-    let mut jobs = jobs.clone();
+    let from_zero = |slot: Slot| slot.0.checked_sub(first_slot).map_or(Slot::NOBODY, Slot);
+    let mut jobs = request.jobs.clone();
     for pin in jobs.values_mut().filter_map(|job| job.pin.as_mut()).filter(|_| 0 < first_slot) {
-        *pin = pin.0.checked_sub(first_slot).map_or(Slot::NOBODY, Slot);
+        *pin = from_zero(*pin);
     }
+    let held = request.held.iter().map(|(job, slot)| (job.clone(), from_zero(slot))).collect();
     // The maximum of jobs is a property of a worker, so the pool needs one.
-    let pool = pool(0, 1, max_jobs);
-    let (held, rules) = (Assignment::default(), Rules::default());
-    let request = Request { jobs: &jobs, held: &held, pool: &pool, rules };
+    let workers = u32::try_from(request.pool.0.len()).unwrap_or(u32::MAX).max(1);
+    let pool = pool(0, workers, max_jobs);
+    let request = Request { jobs: &jobs, held: &held, pool: &pool, rules: request.rules };
     request.workers_enough().map_or(Enough::Never, Enough::Workers)
 }
 

@@ -5,6 +5,7 @@
 //! arguments, those that are named. Jobs are 31-byte names, sorted and hashed once, which has its
 //! own line.
 
+mod cliffs;
 mod contest;
 mod contestants;
 mod local;
@@ -23,9 +24,10 @@ static ALLOCATOR: memory::Counting = memory::Counting;
 type Part = (&'static str, When, fn() -> Result<(), Box<dyn Error>>);
 
 /// What can be measured.
-const PARTS: [Part; 6] = [
+const PARTS: [Part; 7] = [
     ("planner", When::Always, || Ok(planner::plans()?)),
     ("shares", When::Always, || Ok(planner::shares()?)),
+    ("cliffs", When::Always, || Ok(cliffs::all()?)),
     ("turn", When::Always, turn::all),
     ("contest", When::Always, || Ok(contest::all()?)),
     ("local", When::Always, || Ok(local::all()?)),

@@ -1,0 +1,61 @@
+//! How many workers would be enough.
+
+use super::*;
+
+proptest! {
+    /// Scope: every input with shares, pins, maxima and priorities, either mode, any budget.
+    #[test]
+    fn enough_workers_leave_no_job_out(case in any_case_with_shares()) {
+        let max = case.pool.0.values().map(|member| member.max_jobs);
+        let max = max.max_by_key(|max| max.map_or(u64::MAX, u64::from)).flatten();
+        if let Some(workers) = case.request().workers_enough() {
+            let mut pool = Pool::ready(workers);
+            pool.0.values_mut().for_each(|member| member.max_jobs = max);
+            let plan = Case { pool, ..case }.plan();
+            prop_assert!(plan.unassigned.is_empty(), "{workers}: {:?}", plan.unassigned);
+        }
+    }
+
+    /// Scope: the same, where all workers take jobs. Whoever follows the answer adds a worker.
+    #[test]
+    fn where_jobs_find_no_room_more_workers_are_asked_for(mut case in any_case_with_shares()) {
+        case.pool.0.values_mut().for_each(|member| member.standing = Standing::Takes);
+        let lacks_room = case.plan().unassigned.values().any(|why| *why == Unassigned::Capacity);
+        if let Some(workers) = case.request().workers_enough().filter(|_| lacks_room) {
+            prop_assert!(workers as usize > case.pool.0.len());
+        }
+    }
+}
+
+#[test]
+fn a_job_that_finds_no_room_beside_those_that_stay_needs_another_worker() {
+    let wishes = [(50, 0, Some(1)), (50, 1, Some(0)), (20, 1, Some(0)), (60, 0, None)];
+    let mut case = Case {
+        jobs: Jobs::new(),
+        held: Assignment::default(),
+        pool: Pool::ready(2),
+        rules: Rules::default(),
+    };
+    let mut held = Vec::new();
+    for ((share, priority, slot), name) in wishes.into_iter().zip(names(4).into_keys()) {
+        held.extend(slot.map(|slot| (name.clone(), Slot(slot))));
+        let share = Share::new(share).ok();
+        case.jobs.insert(name, Job { priority, share, ..Job::default() });
+    }
+    case.held = held.into_iter().collect();
+    assert_eq!(case.plan().unassigned.len(), 1);
+    assert_eq!(case.request().workers_enough(), Some(3));
+}
+
+/// A search over all numbers would plan for up to 100,000 workers 17 times.
+#[test]
+fn a_pin_to_a_high_slot_needs_as_many_workers_and_no_search() {
+    let mut jobs = names(2_000);
+    for (job, priority) in jobs.values_mut().zip(0..) {
+        (job.priority, job.share) = (priority, Share::new(10).ok());
+    }
+    jobs.insert("pinned".parse().unwrap(), Job { pin: Some(Slot(99_000)), ..Job::default() });
+    let (held, pool) = (Assignment::default(), Pool::ready(3));
+    let request = Request { jobs: &jobs, held: &held, pool: &pool, rules: Rules::default() };
+    assert_eq!(request.workers_enough(), Some(99_001));
+}
