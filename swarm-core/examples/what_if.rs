@@ -12,7 +12,7 @@ fn main() -> Result<(), JobsError> {
     println!("{:>8} {:>10} {:>12} {:>12}", "workers", "a worker", "move sticky", "canonical");
     for workers in [10, 19, 20, 21, 25, 40] {
         let moves = |mode| {
-            let rules = Rules { mode, moves_max: None };
+            let rules = Rules { mode, ..Rules::default() };
             streams.plan(&now.holders, &Pool::ready(workers), rules).moves().count()
         };
         let each = 10_000_u32.div_ceil(workers);

@@ -117,7 +117,8 @@ impl Request<'_> {
     ///   important, or displaces less important ones. If that leaves a job out, first-fit decreasing
     ///   is used instead where it leaves out less and moves no more jobs than the budget. Jobs
     ///   without a share go to the workers that are not fully reserved, and only those jobs are
-    ///   counted to even out the load.
+    ///   counted to even out the load. With a [tolerance](Rules::share_tolerance), few jobs with a
+    ///   share move to level what is reserved.
     /// - No worker has more than its maximum. If all are full, exactly the surplus is unassigned:
     ///   lower priorities first, then jobs that nobody holds, then those whose worker has too many,
     ///   then the last ones by (hash, name).

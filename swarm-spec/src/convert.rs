@@ -278,7 +278,7 @@ fn rules(rebalance: &RebalanceSpec) -> Rules {
         ModeSpec::Canonical => Mode::Canonical,
     };
     let moves_max = rebalance.max_moves_in_flight.and_then(|most| usize::try_from(most).ok());
-    Rules { mode, moves_max }
+    Rules { mode, moves_max, ..Rules::default() }
 }
 
 #[cfg(test)]

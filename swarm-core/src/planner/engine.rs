@@ -7,7 +7,7 @@ use super::admit::{Fate, Preplaced, preplace};
 use super::canonical;
 use super::columns::{Columns, number, of, runs_between};
 use super::quota::{Aims, minimum_moves};
-use super::reserve::reserve;
+use super::reserve::{Reserved, reserve};
 use super::roster::Roster;
 use super::select::{greatest, split_greatest};
 use super::{Mode, Rules, Unassigned};
@@ -23,6 +23,8 @@ pub(super) struct Outcome<'a> {
     pub(super) unassigned: Vec<(u32, Unassigned)>,
     /// Jobs that leave a worker that may not have them, ascending.
     pub(super) evicted: Vec<u32>,
+    /// Jobs with a share that move for balance, ascending.
+    pub(super) leveled: Vec<u32>,
     /// Jobs that the budget keeps where they are for now, ascending.
     pub(super) deferred: Vec<u32>,
     /// M* of what was held.
@@ -43,15 +45,19 @@ pub(super) fn solve<'a>(
     if roster.takers.is_empty() {
         return nobody_takes(roster, held);
     }
-    let reserved = reserve(columns, roster, &held, rules);
+    let Reserved { fates, moved, deferred } = reserve(columns, roster, &held, rules);
+    let moves_max = rules.moves_max.map(|most| most.saturating_sub(moved.len()));
     let roster = &*roster;
-    let preplaced = preplace(columns, roster, &held, rules.mode, reserved);
+    let preplaced = preplace(columns, roster, &held, rules.mode, fates);
     let minimum_moves = minimum_moves(&preplaced.loads, preplaced.total);
     let outcome = match rules.mode {
-        Mode::Sticky => sticky(columns, roster, held, &preplaced, rules.moves_max),
-        Mode::Canonical => canonical::solve(columns, roster, held, &preplaced, rules.moves_max),
+        Mode::Sticky => sticky(columns, roster, held, &preplaced, moves_max),
+        Mode::Canonical => canonical::solve(columns, roster, held, &preplaced, moves_max),
     };
-    Outcome { minimum_moves, ..outcome }
+    let mut outcome = Outcome { minimum_moves, leveled: moved, ..outcome };
+    outcome.deferred.extend(deferred);
+    outcome.deferred.sort_unstable();
+    outcome
 }
 
 /// Jobs of workers that keep stay; all others are unassigned.
@@ -64,7 +70,14 @@ fn nobody_takes<'a>(roster: &Roster, mut held: Cow<'a, [Slot]>) -> Outcome<'a> {
             held.to_mut()[*job as usize] = Slot::NOBODY;
         }
     }
-    Outcome { holders: held, unassigned, evicted: vec![], deferred: vec![], minimum_moves: 0 }
+    Outcome {
+        holders: held,
+        unassigned,
+        evicted: vec![],
+        deferred: vec![],
+        leveled: vec![],
+        minimum_moves: 0,
+    }
 }
 
 /// Every worker gives up exactly what exceeds its quota, and the loose jobs fill what is missing.
@@ -82,7 +95,14 @@ fn sticky<'a>(
     let deferred = std::mem::take(&mut leaving.deferred);
     let nothing_changes = leaving.is_empty() && preplaced.loose == 0;
     if nothing_changes && preplaced.is_in_place(roster, &held) {
-        return Outcome { holders: held, unassigned, evicted: vec![], deferred, minimum_moves: 0 };
+        return Outcome {
+            holders: held,
+            unassigned,
+            evicted: vec![],
+            deferred,
+            leveled: vec![],
+            minimum_moves: 0,
+        };
     }
     let mut loose = loose(roster, &held, &runs, preplaced.loose);
     let mut evicted = leaving.evicted;
@@ -99,7 +119,14 @@ fn sticky<'a>(
     let loads = preplaced.loads.iter().zip(&aims.shed).zip(&aims.evicted).map(stays);
     let room: Vec<_> = loads.zip(&aims.quota).map(|(load, quota)| quota - load).collect();
     place(columns, roster, &mut holders, &loose, room);
-    Outcome { holders: holders.into(), unassigned, evicted, deferred, minimum_moves: 0 }
+    Outcome {
+        holders: holders.into(),
+        unassigned,
+        evicted,
+        deferred,
+        leveled: vec![],
+        minimum_moves: 0,
+    }
 }
 
 /// The jobs that their workers give up, and those that they would give up if the budget allowed it.

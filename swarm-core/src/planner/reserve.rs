@@ -4,6 +4,7 @@
 //! Jobs that fit where they are stay. The others are placed by class, pinned ones first, then by
 //! priority. A class never gives way to a less important one.
 
+mod level;
 mod pack;
 mod room;
 mod search;
@@ -46,6 +47,16 @@ struct Wish {
     holder: Option<usize>,
 }
 
+/// What is decided about the jobs with a share; lists of jobs are ascending.
+#[derive(Debug, Default)]
+pub(super) struct Reserved {
+    pub(super) fates: Vec<(u32, Fate)>,
+    /// Jobs that move for balance.
+    pub(super) moved: Vec<u32>,
+    /// Jobs that balance would move if the budget allowed it.
+    pub(super) deferred: Vec<u32>,
+}
+
 /// Where the jobs with a share are seated.
 #[derive(Debug)]
 struct Seating {
@@ -68,7 +79,7 @@ struct Seating {
 }
 
 /// Places the jobs with a share and subtracts what they use from the roster's maxima; a worker that
-/// is fully reserved takes no other job. Returns the fate of each, ascending.
+/// is fully reserved takes no other job.
 ///
 /// In sticky mode:
 ///
@@ -79,6 +90,7 @@ struct Seating {
 /// 4. If that fails, too, it displaces less important jobs, which are then placed in their turn.
 /// 5. If jobs of a class are still out, first-fit decreasing is tried from nothing and used if it
 ///    leaves out less, provided that it moves no more held jobs than the budget allows.
+/// 6. With a tolerance, and if no job is out, few jobs move to level what is reserved.
 ///
 /// In canonical mode only 2 and 5 apply, without a budget. O(jobs with a share · log workers), plus
 /// `STEPS_MAX` for each job that needs evictions.
@@ -87,23 +99,29 @@ pub(super) fn reserve(
     roster: &mut Roster,
     held: &[Slot],
     rules: Rules,
-) -> Vec<(u32, Fate)> {
-    let mut fates = Vec::with_capacity(columns.shares.len());
-    let mut wishes = wishes(columns, roster, held, rules.mode, &mut fates);
+) -> Reserved {
+    let mut reserved = Reserved::default();
+    let fates = &mut reserved.fates;
+    let mut wishes = wishes(columns, roster, held, rules.mode, fates);
     if wishes.is_empty() {
-        return fates;
+        return reserved;
     }
-    if all_stay(&wishes, &mut roster.caps) {
+    let tolerance = rules.share_tolerance.filter(|_| rules.mode == Mode::Sticky);
+    if tolerance.is_none() && all_stay(&wishes, &mut roster.caps) {
         let stays = |wish: Wish| Some((wish.job, Fate::Reserved(wish.holder?)));
         fates.extend(wishes.into_iter().filter_map(stays));
     } else {
         sort(&mut wishes, columns);
         let mut seating = Seating::new(wishes, &roster.caps);
         seating.fill(rules);
-        seating.close(&mut roster.caps, &mut fates);
+        if let Some(tolerance) = tolerance {
+            (reserved.moved, reserved.deferred) =
+                seating.level(tolerance, rules.moves_max.unwrap_or(usize::MAX));
+        }
+        seating.close(&mut roster.caps, fates);
     }
     fates.sort_unstable_by_key(|(job, _)| *job);
-    fates
+    reserved
 }
 
 /// The wishes of all jobs with a share that may be moved, without ranks. The fate of a job whose pin

@@ -8,6 +8,10 @@ pub struct Rules {
     /// How many voluntary moves one plan may make; `None` for as many as balance needs. A caller
     /// with moves still in flight subtracts them. Forced moves are never counted.
     pub moves_max: Option<usize>,
+    /// By how many percent the parts of two workers that are reserved by shares may differ before
+    /// jobs with a share move to make them alike; `None` for any: such jobs move only to make room.
+    /// They move within the budget, before other jobs, in sticky mode only.
+    pub share_tolerance: Option<u8>,
 }
 
 /// Whether jobs stay with their current holders.

@@ -23,6 +23,7 @@ pub struct TablePlan<'a> {
     /// if any job has a share.
     pub minimum_moves: Option<usize>,
     evicted: Vec<u32>,
+    leveled: Vec<u32>,
     held: &'a [Slot],
     columns: &'a Columns,
     roster: Roster,
@@ -72,10 +73,20 @@ impl<'a> TablePlan<'a> {
             column = vec![Slot::NOBODY; columns.len()].into();
             column.to_mut()[..held.len()].copy_from_slice(held);
         }
-        let Outcome { holders, unassigned, evicted, deferred, minimum_moves } =
+        let Outcome { holders, unassigned, evicted, leveled, deferred, minimum_moves } =
             solve(columns, &mut roster, column, rules);
         let minimum_moves = columns.shares.is_empty().then_some(minimum_moves);
-        Self { holders, unassigned, deferred, minimum_moves, evicted, held, columns, roster }
+        Self {
+            holders,
+            unassigned,
+            deferred,
+            minimum_moves,
+            evicted,
+            leveled,
+            held,
+            columns,
+            roster,
+        }
     }
 
     /// The changes of holders, in the order of jobs, each with its reason. O(jobs).
@@ -112,6 +123,8 @@ impl<'a> TablePlan<'a> {
             MoveReason::WorkerGone
         } else if self.columns.pin(job).is_some() {
             MoveReason::Pin
+        } else if self.leveled.binary_search(&job).is_ok() {
+            MoveReason::Balance
         } else if self.evicted.binary_search(&job).is_ok() || self.columns.has_share(job) {
             MoveReason::Capacity
         } else {

@@ -125,7 +125,11 @@ fn any_case(maxima: Maxima) -> impl Strategy<Value = Case> {
 
 fn any_rules() -> impl Strategy<Value = Rules> {
     let mode = prop_oneof![Just(Mode::Sticky), Just(Mode::Canonical)];
-    (mode, prop::option::of(0..8_usize)).prop_map(|(mode, moves_max)| Rules { mode, moves_max })
+    (mode, prop::option::of(0..8_usize)).prop_map(|(mode, moves_max)| Rules {
+        mode,
+        moves_max,
+        ..Rules::default()
+    })
 }
 
 /// Any case under any rules.

@@ -60,7 +60,7 @@ pub(crate) struct Swarm<'a> {
 
 impl<'a> Swarm<'a> {
     pub(crate) fn new(table: &'a JobTable, mode: Mode) -> Self {
-        Self { table, rules: Rules { mode, moves_max: None }, pool: Pool::default() }
+        Self { table, rules: Rules { mode, ..Rules::default() }, pool: Pool::default() }
     }
 }
 

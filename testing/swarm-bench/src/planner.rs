@@ -104,7 +104,7 @@ fn events_of_shares(kind: &str, jobs: &[(&String, Job)], workers: u32) -> Result
 
 fn measured(table: &JobTable, base: usize, event: &Event<'_>) -> String {
     let Event { name, held, pool, mode } = event;
-    let rules = Rules { mode: *mode, moves_max: None };
+    let rules = Rules { mode: *mode, ..Rules::default() };
     let plan = || black_box(table.plan(black_box(held), pool, rules));
     memory::start();
     let result = plan();

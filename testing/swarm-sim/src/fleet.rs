@@ -156,7 +156,7 @@ impl Fleet {
             bounds,
             desired: Desired {
                 replication: terms.replication,
-                rules: Rules { mode: terms.mode, moves_max: terms.moves_max },
+                rules: Rules { mode: terms.mode, moves_max: terms.moves_max, ..Rules::default() },
                 policy: terms.policy,
                 timing: TIMING,
                 ..Desired::default()

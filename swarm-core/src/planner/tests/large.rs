@@ -23,7 +23,7 @@ fn all_jobs_of_one_worker_are_spread_over_a_hundred_thousand() {
     let jobs = table(|_| Job::default());
     let held = vec![Slot(77); JOBS as usize];
     for mode in [Mode::Sticky, Mode::Canonical] {
-        let rules = Rules { mode, moves_max: None };
+        let rules = Rules { mode, ..Rules::default() };
         let plan = jobs.plan(&held, &Pool::ready(WORKERS), rules);
         assert!(counts(&plan.holders).iter().all(|count| *count == 2));
         assert_eq!(plan.moves().count(), JOBS as usize - 2);

@@ -125,7 +125,7 @@ proptest! {
     fn a_canonical_plan_does_not_depend_on_what_was_held(
         case in any_case(Maxima::Some), other in any_case(Maxima::Some),
     ) {
-        let rules = Rules { mode: Mode::Canonical, moves_max: None };
+        let rules = Rules { mode: Mode::Canonical, ..Rules::default() };
         let mut case = Case { rules, ..case };
         case.pool.0.values_mut().for_each(|member| member.standing = Standing::Takes);
         let other = Case { held: other.held, ..case.clone() };

@@ -32,6 +32,41 @@ fn left_by_first_fit_decreasing(case: &Case) -> usize {
 }
 
 proptest! {
+    /// Scope: every input, mode and tolerance, with and without a budget. A plan from the result
+    /// moves nothing, or what the budget deferred.
+    #[test]
+    fn leveled_plans_pass_the_check_and_settle(
+        case in any_case_with_shares(), tolerance in 0..=100_u8,
+    ) {
+        let rules = Rules { share_tolerance: Some(tolerance), ..case.rules };
+        let mut case = Case { rules, ..case };
+        let plan = case.plan();
+        prop_assert_eq!(check(&case.request(), &plan), Ok(()), "{:?}", plan);
+        case.rules.moves_max = None;
+        case.held = case.plan().assignment;
+        prop_assert_eq!(&case.plan().moves, &[]);
+    }
+
+    /// Scope: one class of jobs with shares on up to 5 equal workers, whatever is held. No move
+    /// between the workers that differ most would make them more alike.
+    #[test]
+    fn no_move_levels_more(packing in any_packing(), tolerance in 0..=100_u8) {
+        let rules = Rules { share_tolerance: Some(tolerance), ..Rules::default() };
+        let case = Case { rules, ..case(packing) };
+        let plan = case.plan();
+        let share = |job: &JobName| case.jobs[job].share.map_or(0, Share::percent);
+        let by_slot = plan.assignment.by_slot();
+        let jobs = |slot: &Slot| by_slot.get(slot).into_iter().flatten();
+        let reserved = |slot: &Slot| jobs(slot).map(share).sum::<u8>();
+        let takers = case.pool.takers();
+        let least = takers.iter().map(reserved).min().unwrap_or(0);
+        for slot in takers.iter().filter(|_| plan.unassigned.is_empty()) {
+            let difference = reserved(slot) - least;
+            let is_level = difference <= tolerance || jobs(slot).all(|job| difference <= share(job));
+            prop_assert!(is_level, "{:?}", plan.assignment);
+        }
+    }
+
     /// Scope: every input, mode and budget, a third of the jobs with shares.
     #[test]
     fn every_plan_with_shares_passes_the_independent_check(case in any_case_with_shares()) {
@@ -142,4 +177,35 @@ fn an_urgent_job_displaces_the_one_that_finds_another_place() {
     let plan = plan(&jobs, &held.into_iter().collect(), &Pool::ready(3));
     let moved: Vec<_> = plan.moves.iter().map(|step| (step.job.as_str(), step.to)).collect();
     assert_eq!(moved, [("small", Some(Slot(2))), ("urgent", Some(Slot(1)))]);
+}
+
+/// Ten jobs of ten percent on one worker, when nine more workers come.
+fn ten_on_one(rules: Rules) -> Case {
+    let (shares, held) = (vec![10; 10], vec![Some(0); 10]);
+    Case { rules, ..case((shares, held, 10)) }
+}
+
+#[test]
+fn shares_are_leveled_within_the_tolerance_and_the_budget() {
+    let reserved = |plan: &Plan| {
+        let by_slot = plan.assignment.by_slot();
+        (0..10)
+            .map(|slot| by_slot.get(&Slot(slot)).map_or(0, BTreeSet::len) * 10)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(ten_on_one(Rules::default()).plan().moves, &[]);
+    let level = Rules { share_tolerance: Some(0), ..Rules::default() };
+    assert_eq!(reserved(&ten_on_one(level).plan()), [10; 10]);
+    let mut case = ten_on_one(Rules { moves_max: Some(2), share_tolerance: Some(20), ..level });
+    let plan = case.plan();
+    assert_eq!((voluntary(&plan), plan.deferred.len()), (2, 6));
+    for _ in 0..4 {
+        let plan = case.plan();
+        assert_eq!(check(&case.request(), &plan), Ok(()));
+        case = case.after(&plan);
+    }
+    let settled = case.plan();
+    assert_eq!((settled.moves.len(), settled.deferred.len()), (0, 0));
+    let reserved = reserved(&settled);
+    assert_eq!(spread(&reserved), 20, "{reserved:?}");
 }

@@ -1,0 +1,67 @@
+//! Balance of what is reserved: few jobs move from the most to the least reserved workers.
+
+use std::collections::BTreeSet;
+
+use super::Seating;
+
+impl Seating {
+    /// Moves jobs from the most reserved worker to the least reserved one, as long as they differ by
+    /// more than `tolerance` percent and a move makes them more alike: the one that halves the
+    /// difference best. Returns the held jobs that move, and those that would move beyond the
+    /// budget, both ascending. Nothing moves while a job is out: what is free may become its place.
+    ///
+    /// Every move lowers the sum of the squares of what is reserved, so this ends, and a second plan
+    /// moves nothing. O(jobs · log jobs) for jobs of similar size.
+    pub(super) fn level(&mut self, tolerance: u8, budget: usize) -> (Vec<u32>, Vec<u32>) {
+        if self.seats.iter().any(Option::is_none) {
+            return (Vec::new(), Vec::new());
+        }
+        self.list_residents();
+        (self.rank, self.later) = (u32::MAX, 0);
+        self.beside_better = self.beside_all.clone();
+        let all = 0..self.beside_all.len();
+        let mut givers: BTreeSet<_> = all.map(|at| (self.beside_all.free(at), at)).collect();
+        let (mut moved, mut deferred, mut affordable) = (BTreeSet::new(), BTreeSet::new(), None);
+        while let Some((free, from)) = givers.first().copied() {
+            let most = self.beside_all.most();
+            let difference = most.saturating_sub(free);
+            let Some(to) = self.beside_all.first(most, 0).filter(|_| tolerance < difference) else {
+                break;
+            };
+            let Some(wish) = self.best_to_give(from, difference) else {
+                givers.pop_first();
+                continue;
+            };
+            if self.wishes[wish].holder.is_some() && !moved.contains(&wish) {
+                if affordable.is_none() && moved.len() == budget {
+                    // What follows is left to later plans.
+                    affordable = Some(self.seats.clone());
+                }
+                let list = if affordable.is_none() { &mut moved } else { &mut deferred };
+                list.insert(wish);
+            }
+            givers.remove(&(self.beside_all.free(to), to));
+            givers.remove(&(free, from));
+            self.stand_up(wish);
+            self.sit(wish, to);
+            givers.extend([from, to].map(|at| (self.beside_all.free(at), at)));
+        }
+        let seats = affordable.into_iter().flatten().enumerate();
+        self.carry_out(seats.filter_map(|(wish, at)| Some((wish, at?))).collect());
+        let jobs = |wishes: BTreeSet<usize>| {
+            let mut jobs: Vec<_> = wishes.into_iter().map(|wish| self.wishes[wish].job).collect();
+            jobs.sort_unstable();
+            jobs
+        };
+        (jobs(moved), jobs(deferred))
+    }
+
+    /// The job whose move halves a difference best, of equal ones the least important; none if no
+    /// move makes it less.
+    fn best_to_give(&self, from: usize, difference: u8) -> Option<usize> {
+        let share = |wish: &usize| self.wishes[*wish].share;
+        let may_move = |wish: &usize| self.wishes[*wish].pin.is_none() && share(wish) < difference;
+        let movable = self.residents[from].iter().rev().copied().filter(may_move);
+        movable.min_by_key(|wish| (2 * u16::from(share(wish))).abs_diff(difference.into()))
+    }
+}
