@@ -63,3 +63,8 @@ pub use turn::{
 };
 pub use view::{View, ViewEntry};
 pub use worker::{OLDER_VIEW_GRACE, Worker, WorkerEffect};
+
+/// The examples of the guide are compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
