@@ -61,6 +61,54 @@ use crate::{
 };
 
 /// What one process knows of one pool.
+///
+/// A turn learns facts, observes, decides, saves the ledger, notes it, publishes, and learns what it
+/// published:
+///
+/// ```
+/// use std::time::Duration;
+/// use swarm_core::handover::*;
+/// use swarm_core::overseer::*;
+/// use swarm_core::session::Former;
+/// use swarm_core::{Desired, Jobs, Ledger, Presence, Slot, decide, jobs};
+///
+/// let at = |secs| Moment(Duration::from_secs(secs));
+/// let session = SessionId::new("pod", 1);
+/// let lease = |number, revision| {
+///     let (version, ack) = (LeaseVersion(number), Ack { incarnation: 1, revision, ..Ack::default() });
+///     let lease = Lease { version, holder: Holder::Session, number, ack };
+///     let (duration, began) = (LeaseTerms::default().duration, Began::default());
+///     let facts = LeaseFacts { lease, duration, began, former: Former::default() };
+///     Fact::Lease(session.clone(), facts)
+/// };
+/// let (name, pod) = ("w-0".to_owned(), Some("pod".to_owned()));
+/// let presence = Presence::Ready;
+/// let worker = WorkerFacts { name, presence, pod, is_wanted: true, is_replaced: false };
+/// let workers = [(Slot(0), worker)].into();
+/// let protocol = Protocol::Session;
+/// let pool = PoolFacts { workers, workers_desired: 1, protocol, ..PoolFacts::default() };
+/// let desired =
+///     Desired { jobs: jobs(["a", "b"])?, policy: Policy::Exclusive, ..Desired::default() };
+///
+/// let (mut overseer, stored) = (Overseer::new(LeaseTerms::default()), Ledger::new(1));
+/// overseer.note(at(0), &stored);
+/// overseer.learn(at(0), lease(1, 0));
+/// let observed = overseer.observed(at(0), desired.policy, pool);
+/// let decision = decide(&stored, &desired, &observed);
+/// // Here its ledger is saved. Nothing is published before.
+/// overseer.note(at(0), &decision.ledger);
+/// for publication in overseer.publications(&decision.ledger, &Jobs::new(), 1) {
+///     overseer.learn(at(0), Fact::View(publication.view.session, Some(publication.mark)));
+/// }
+/// assert_eq!(overseer.stale(&decision.ledger), ["w-0"]);
+/// assert!(!overseer.progress(&decision, &desired, &observed).is_settled());
+///
+/// // The worker has read its view.
+/// overseer.learn(at(1), lease(2, decision.ledger.revision()));
+/// assert!(overseer.progress(&decision, &desired, &observed).is_settled());
+/// assert!(overseer.publications(&decision.ledger, &Jobs::new(), 1).is_empty());
+/// # Ok::<(), swarm_core::JobsError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overseer {
     proofs: Proofs,
