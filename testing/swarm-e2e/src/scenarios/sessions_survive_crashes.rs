@@ -1,10 +1,12 @@
-//! Session workers that crash, that are frozen and resume, and that are deleted by force, under
-//! both policies side by side. Their jobs run elsewhere, or again, within a bound.
+//! Session workers that crash, that are frozen and resume, that are deleted by force, and whose
+//! Leases are deleted, under both policies side by side. Their jobs run elsewhere, or again, within a bound.
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt as _;
+use kube::api::DeleteParams;
 
 use super::session_pool::{Runner, SILENCE, SessionPool, TICK};
 use crate::run_log::Moment;
@@ -24,7 +26,8 @@ async fn walk(pool: SessionPool) -> Result<()> {
     pool.at_rest().await?;
     crash(&pool).await?;
     stand_still(&pool).await?;
-    deletion_by_force(&pool).await
+    deletion_by_force(&pool).await?;
+    deletion_of_a_lease(&pool).await
 }
 
 async fn crash(pool: &SessionPool) -> Result<()> {
@@ -60,4 +63,18 @@ async fn deletion_by_force(pool: &SessionPool) -> Result<()> {
     pool.begun_anew(mark, "2").await?;
     pool.at_rest().await?;
     pool.judge("a pod was deleted by force", mark, SILENCE + TICK)
+}
+
+/// Somebody deletes the Lease of a session that lives. Its worker ends and does not recreate it. No
+/// watch shows the Lease any more, so the operator asks for it before it takes it for deleted.
+async fn deletion_of_a_lease(pool: &SessionPool) -> Result<()> {
+    let worker = format!("{}-2", pool.name);
+    let runs = pool.at_rest().await?;
+    let run = runs.into_values().find(|run| run.worker == worker);
+    let session = run.with_context(|| format!("{worker} runs nothing"))?.session;
+    let mark = Moment::now();
+    pool.context.api::<Lease>().delete(&session, &DeleteParams::default()).await?;
+    pool.begun_anew(mark, "2").await?;
+    pool.at_rest().await?;
+    pool.judge("a Lease was deleted", mark, SILENCE + TICK)
 }
