@@ -207,7 +207,8 @@ impl Session {
         self.phase == Phase::Over
     }
 
-    /// Whether it was asked to end, or has to: it starts nothing that it is granted from now on.
+    /// Whether it was asked to end, or has to. It asks for no more jobs, but runs those that it is
+    /// granted until they are moved away or its time is over.
     ///
     /// ```
     /// use std::time::Duration;
