@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use swarm_adapters_host::ledger::FileLedgerStore;
 use swarm_adapters_host::pool_views::PoolViews;
-use swarm_adapters_host::processes::{Processes, WorkerCommand, Workers};
+use swarm_adapters_host::processes::{Phase, Processes, WorkerCommand, Workers};
 use swarm_adapters_host::runlog;
 use swarm_core::handover::{Evidence, LeaseTerms, SessionId};
 use swarm_core::ports::{LedgerStore as _, StoreError};
@@ -336,10 +336,12 @@ impl Operation {
     }
 
     /// Whether the pool is settled, all its workers are up, and no process of another worker is left:
-    /// this process starts and ends the workers itself, so it can wait for them.
+    /// this process starts and ends the workers itself, so it can wait for them. While turns fail,
+    /// what the last one observed of the workers is old, so they are looked at as they are.
     fn is_settled(&self, progress: &Progress, workers: &Workers) -> bool {
         let has_no_other = workers.len() == self.wanted.workers();
-        progress.is_settled() && progress.has_all_workers() && has_no_other
+        let are_up = workers.values().all(|worker| worker.phase == Phase::Up);
+        progress.is_settled() && progress.has_all_workers() && has_no_other && are_up
     }
 }
 
