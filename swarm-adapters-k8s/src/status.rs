@@ -12,6 +12,7 @@ pub use refreshed::Refreshed;
 pub use refusals::{Refusals, RefusedRequest};
 pub use sessions::{SessionReport, Unanswered};
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
@@ -223,21 +224,21 @@ impl Verdict {
             return Self { reason: Reason::Rebalancing, message };
         }
         let (now, wanted) = (progress.workers_now, progress.workers_wanted);
-        match Some(wanted).filter(|wanted| *wanted != now) {
-            Some(wanted) if wanted < now => {
+        match wanted.cmp(&now) {
+            Ordering::Less => {
                 let message = format!(
                     "the pool goes from {now} to {wanted} workers, as soon as the surplus ones are \
                      emptied"
                 );
                 Self { reason: Reason::Scaling, message }
             }
-            Some(wanted) => {
+            Ordering::Greater => {
                 let message = format!("the pool goes from {now} to {wanted} workers");
                 Self { reason: Reason::Scaling, message }
             }
-            None if let Some(verdict) = refreshed.verdict() => verdict,
-            None if 0 < progress.jobs.waiting() => Self::waiting(progress.jobs, jobs),
-            None => {
+            Ordering::Equal if let Some(verdict) = refreshed.verdict() => verdict,
+            Ordering::Equal if 0 < progress.jobs.waiting() => Self::waiting(progress.jobs, jobs),
+            Ordering::Equal => {
                 let is_settled = progress.is_settled() || decision.waiting.is_some();
                 debug_assert!(is_settled, "no verdict on {progress:?}");
                 let message = format!("{jobs} jobs on {} workers", progress.workers_ready);

@@ -54,7 +54,7 @@ pub use proofs::{Known, Proofs, Suspicion};
 pub use publications::{Publication, publications};
 
 use crate::handover::{
-    Ages, Brake, Cell, Evidence, Health, LeaseTerms, Life, Moment, Policy, Proof, SessionId, Watch,
+    Ages, Brake, Cell, Evidence, Health, LeaseTerms, Moment, Policy, Proof, SessionId, Watch,
 };
 use crate::{
     Decision, Desired, JobName, Jobs, Ledger, Observed, Position, Progress, Slot, SlotRecord, Token,
@@ -225,8 +225,7 @@ impl Overseer {
     #[must_use]
     pub fn garbage(&self, ledger: &Ledger) -> BTreeSet<SessionId> {
         let named = ledger.sessions();
-        let has_ended = |watch: &Watch| matches!(watch.life, Life::Ended(_));
-        let ended = self.proofs.iter().filter(|(_, watch)| has_ended(watch));
+        let ended = self.proofs.iter().filter(|(_, watch)| watch.has_ended());
         ended.map(|(session, _)| session).filter(|it| !named.contains_key(it)).cloned().collect()
     }
 

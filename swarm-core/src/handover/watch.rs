@@ -202,12 +202,19 @@ impl Watch {
         }
     }
 
-    /// The version at which the lease was seen held.
-    pub(crate) fn held_at(&self) -> Option<LeaseVersion> {
+    /// The version at which the lease was seen held, and when first.
+    pub(crate) fn held(&self) -> Option<(LeaseVersion, Moment)> {
         match self.life {
-            Life::Held { version, .. } | Life::Revoking { version, .. } => Some(version),
+            Life::Held { version, since } | Life::Revoking { version, since } => {
+                Some((version, since))
+            }
             Life::Revoked { .. } | Life::Ended(_) => None,
         }
+    }
+
+    /// Whether the session has ended, by what is known.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.life, Life::Ended(_))
     }
 
     /// When the mere passing of time next changes something; `None` if it never does.
@@ -258,15 +265,10 @@ impl Watch {
             WatchEvent::Seen(lease) => self.seen(now, lease),
             WatchEvent::Missing => self.revoked(now),
             WatchEvent::Suspect => return self.suspect(now, terms),
-            WatchEvent::RevocationWritten(revoked) => match self.life {
-                Life::Held { version, since } | Life::Revoking { version, since }
-                    if version == *revoked =>
-                {
-                    self.life = Life::Revoked { since };
-                }
-                Life::Held { .. } | Life::Revoking { .. } => self.revoked(now),
-                Life::Revoked { .. } | Life::Ended(_) => (),
-            },
+            WatchEvent::RevocationWritten(revoked) => {
+                let seen = self.held().filter(|(version, _)| version == revoked);
+                self.revoked(seen.map_or(now, |(_, since)| since));
+            }
             WatchEvent::RevocationFailed => {
                 if let Life::Revoking { version, since } = self.life {
                     self.life = Life::Held { version, since };
@@ -298,17 +300,10 @@ impl Watch {
             Holder::Closed => self.end(Proof::Closed),
             // A revocation keeps the number: nothing was renewed since that write was first seen. So a
             // revocation of our own whose answer was lost costs no second wait.
-            Holder::Revoked => match self.life {
-                Life::Held { since, .. } | Life::Revoking { since, .. }
-                    if lease.number == self.number =>
-                {
-                    self.life = Life::Revoked { since };
-                }
-                Life::Held { .. }
-                | Life::Revoking { .. }
-                | Life::Revoked { .. }
-                | Life::Ended(_) => self.revoked(now),
-            },
+            Holder::Revoked => {
+                let seen = self.held().filter(|_| lease.number == self.number);
+                self.revoked(seen.map_or(now, |(_, since)| since));
+            }
             Holder::Session => match self.life {
                 Life::Held { version, .. } | Life::Revoking { version, .. }
                     if version != lease.version =>
@@ -324,11 +319,11 @@ impl Watch {
         }
     }
 
-    /// The lease is found revoked, or missing; from which renewal on is not known, so the wait begins
-    /// now.
-    fn revoked(&mut self, now: Moment) {
+    /// The lease is revoked, or missing. The wait begins when the last renewal was first seen; `since`
+    /// is now where it is not known which that was.
+    fn revoked(&mut self, since: Moment) {
         match self.life {
-            Life::Held { .. } | Life::Revoking { .. } => self.life = Life::Revoked { since: now },
+            Life::Held { .. } | Life::Revoking { .. } => self.life = Life::Revoked { since },
             Life::Revoked { .. } | Life::Ended(_) => (),
         }
     }

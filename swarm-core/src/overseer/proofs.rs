@@ -127,7 +127,7 @@ impl Tracked {
     }
 
     fn has_ended(&self) -> bool {
-        matches!(self.watch.life, Life::Ended(_))
+        self.watch.has_ended()
     }
 
     /// Whether it may still act, so that the whole pool waits for it: here the grace of a revoked
@@ -490,7 +490,7 @@ impl Proofs {
 
     /// The version at which the Lease of a session was seen held.
     pub(super) fn held_at(&self, session: &SessionId) -> Option<LeaseVersion> {
-        self.sessions.get(session)?.watch.held_at()
+        self.sessions.get(session)?.watch.held().map(|(version, _)| version)
     }
 
     /// Why a session is not believed, if there is a reason: one that is live, or that was revoked and

@@ -34,7 +34,7 @@ pub(super) fn solve<'a>(
     };
     let holders = if *held == *target { held } else { target.into() };
     let unassigned = preplaced.unassigned();
-    Outcome { holders, unassigned, evicted: vec![], deferred, leveled: vec![], minimum_moves: 0 }
+    Outcome { holders, unassigned, deferred, ..Outcome::default() }
 }
 
 /// Turns the target into a step: all but `budget` of the jobs that would move between takers stay

@@ -15,7 +15,7 @@ use crate::Slot;
 use crate::hash::{Homes, mix};
 
 /// Where every job goes, by number.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Outcome<'a> {
     /// The holder of every job; what was held, untouched, if nothing changes.
     pub(super) holders: Cow<'a, [Slot]>,
@@ -70,14 +70,7 @@ fn nobody_takes<'a>(roster: &Roster, mut held: Cow<'a, [Slot]>) -> Outcome<'a> {
             held.to_mut()[*job as usize] = Slot::NOBODY;
         }
     }
-    Outcome {
-        holders: held,
-        unassigned,
-        evicted: vec![],
-        deferred: vec![],
-        leveled: vec![],
-        minimum_moves: 0,
-    }
+    Outcome { holders: held, unassigned, ..Outcome::default() }
 }
 
 /// Every worker gives up exactly what exceeds its quota, and the loose jobs fill what is missing.
@@ -95,14 +88,7 @@ fn sticky<'a>(
     let deferred = std::mem::take(&mut leaving.deferred);
     let nothing_changes = leaving.is_empty() && preplaced.loose == 0;
     if nothing_changes && preplaced.is_in_place(roster, &held) {
-        return Outcome {
-            holders: held,
-            unassigned,
-            evicted: vec![],
-            deferred,
-            leveled: vec![],
-            minimum_moves: 0,
-        };
+        return Outcome { holders: held, unassigned, deferred, ..Outcome::default() };
     }
     let mut loose = loose(roster, &held, &runs, preplaced.loose);
     let mut evicted = leaving.evicted;
@@ -119,14 +105,8 @@ fn sticky<'a>(
     let loads = preplaced.loads.iter().zip(&aims.shed).zip(&aims.evicted).map(stays);
     let room: Vec<_> = loads.zip(&aims.quota).map(|(load, quota)| quota - load).collect();
     place(columns, roster, &mut holders, &loose, room);
-    Outcome {
-        holders: holders.into(),
-        unassigned,
-        evicted,
-        deferred,
-        leveled: vec![],
-        minimum_moves: 0,
-    }
+    let holders = holders.into();
+    Outcome { holders, unassigned, evicted, deferred, ..Outcome::default() }
 }
 
 /// The jobs that their workers give up, and those that they would give up if the budget allowed it.

@@ -5,6 +5,7 @@ use std::hint::black_box;
 
 use swarm_core::{Assignment, Job, JobTable, Jobs, JobsError, Pool, Request, Rules, Share, Slot};
 
+use crate::contest::median;
 use crate::{shown, timed};
 
 /// How often each request is made.
@@ -69,7 +70,7 @@ fn report(what: &str, table: &JobTable, held: &[Slot], workers: u32) {
     let plan = || black_box(table.plan(black_box(held), &pool, Rules::default()));
     let there = |slot: Slot| pool.standing(slot).is_some();
     let moves = plan().moves().filter(|step| step.from.is_some_and(there)).count();
-    println!("| {what} | {} | {moves} |", median(plan));
+    println!("| {what} | {} | {moves} |", shown(median(RUNS, || timed(plan).1)));
 }
 
 fn workers_enough() -> Result<(), JobsError> {
@@ -84,15 +85,9 @@ fn workers_enough() -> Result<(), JobsError> {
     }
     let (held, pool) = (Assignment::default(), Pool::ready(3));
     let request = Request { jobs: &jobs, held: &held, pool: &pool, rules: Rules::default() };
-    let took = median(|| black_box(request.workers_enough()));
+    let took = shown(median(RUNS, || timed(|| black_box(request.workers_enough())).1));
     println!(
         "| workers for 2000 shares with distinct priorities and a pin to slot 99000 | {took} | |"
     );
     Ok(())
-}
-
-fn median<T>(work: impl Fn() -> T) -> String {
-    let mut times: Vec<_> = (0..RUNS).map(|_| timed(&work).1).collect();
-    times.sort_unstable();
-    shown(times[RUNS / 2])
 }
