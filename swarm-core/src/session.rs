@@ -65,6 +65,9 @@ pub struct Session {
     deadline: Moment,
     /// Whether the ledger is known not to have been rolled back since the session could last act.
     is_verified: bool,
+    /// The latest write that had landed when the session could not act: what was read of the ledger
+    /// after it, or after an earlier one, may have changed since.
+    lapsed_after: u64,
     pending: Option<Pending>,
     /// How many writes were sent.
     writes: u64,
@@ -132,6 +135,7 @@ impl Session {
             has_lease: false,
             deadline: Moment::default(),
             is_verified: true,
+            lapsed_after: 0,
             pending: None,
             writes: 0,
             landed: 0,
@@ -340,7 +344,10 @@ impl Session {
                     self.give_up(now);
                 }
             }
-            SessionEvent::LedgerRead { incarnation, revision } => {
+            // What was read before the session could not act once more says nothing about what happened
+            // then.
+            SessionEvent::LedgerRead { number, .. } if number <= self.lapsed_after => (),
+            SessionEvent::LedgerRead { incarnation, revision, .. } => {
                 self.ledger_read(now, incarnation, revision, effects);
             }
             SessionEvent::Joined(job) => {
@@ -405,7 +412,7 @@ impl Session {
         self.deadline = self.deadline.max(counts_from.after(self.terms.duration));
         self.landed_ack = pending.ack;
         if !self.is_verified {
-            effects.push(SessionEffect::ReadLedger);
+            effects.push(SessionEffect::ReadLedger { number });
         }
     }
 

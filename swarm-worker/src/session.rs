@@ -276,8 +276,8 @@ impl Driver<'_> {
             SessionEffect::ReadLease => {
                 self.asked.spawn(ask::read_lease(store, self.written, limit));
             }
-            SessionEffect::ReadLedger => {
-                self.asked.spawn(ask::read_ledger(store, limit));
+            SessionEffect::ReadLedger { number } => {
+                self.asked.spawn(ask::read_ledger(store, number, limit));
             }
             SessionEffect::ReportRollback { seen } => {
                 tracing::error!(

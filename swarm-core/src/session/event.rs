@@ -35,6 +35,8 @@ pub enum SessionEvent {
     LeaseRead(Option<Lease>),
     /// The ledger was read from the store itself.
     LedgerRead {
+        /// The number that came with [`SessionEffect::ReadLedger`].
+        number: u64,
         /// Its incarnation.
         incarnation: u64,
         /// Its revision.
@@ -69,8 +71,12 @@ pub enum SessionEffect {
     Write(LeaseWrite),
     /// Read the session's lease from the store itself, not from a cache.
     ReadLease,
-    /// Read the ledger from the store itself, not from a cache.
-    ReadLedger,
+    /// Read the ledger from the store itself, not from a cache, and report
+    /// [`SessionEvent::LedgerRead`]. Without an answer it is asked for again after the next write.
+    ReadLedger {
+        /// The write that landed before the read: what was read too early counts for nothing.
+        number: u64,
+    },
     /// Report that the ledger is older than a view the session saw: its store was rolled back.
     ReportRollback {
         /// The largest revision that the session saw.

@@ -15,6 +15,7 @@ impl Session {
             // While the session may not act, or before it ever could, the store may be rolled back
             // to a state in which another session holds its jobs.
             self.is_verified = false;
+            self.lapsed_after = self.landed;
         }
         self.stop(now, effects);
         self.start(now, effects);

@@ -66,9 +66,10 @@ fn nothing_starts_before_the_lease_is_known_to_exist_and_the_view_to_be_current(
     let (mut session, _) = Session::open(id(), LeaseTerms::default(), at(0));
     assert_eq!(session.step(at(0), view(1, &[("a", 1)])), []);
     let effects = session.step(at(1), written(1));
-    assert_eq!(effects[0], SessionEffect::ReadLedger, "the store may have been set back meanwhile");
+    let read = SessionEffect::ReadLedger { number: 1 };
+    assert_eq!(effects[0], read, "the store may have been set back meanwhile");
     assert!(!effects.contains(&start("a", 1)));
-    let read = SessionEvent::LedgerRead { incarnation: 0, revision: 1 };
+    let read = SessionEvent::LedgerRead { number: 1, incarnation: 0, revision: 1 };
     assert_eq!(session.step(at(1), read), [start("a", 1)]);
 }
 
@@ -120,10 +121,32 @@ fn without_renewal_jobs_stop_in_time_and_resume_when_one_succeeds() {
     session.step(at(90), SessionEvent::Lost { number: 3 });
     let sent = writes(&session.step(at(91), SessionEvent::Tick));
     let effects = session.step(at(92), written(sent[0].number));
-    assert_eq!(effects, [SessionEffect::ReadLedger], "first it asks for a rollback");
-    let same = SessionEvent::LedgerRead { incarnation: 0, revision: 3 };
+    let number = sent[0].number;
+    assert_eq!(effects, [SessionEffect::ReadLedger { number }], "first it asks for a rollback");
+    let same = SessionEvent::LedgerRead { number, incarnation: 0, revision: 3 };
     assert_eq!(session.step(at(92), same)[0], start("a", 7));
     assert_eq!(session.deadline(), at(111), "counted from the sending");
+}
+
+#[test]
+fn a_ledger_that_was_read_before_a_second_lapse_restarts_nothing() {
+    let mut session = open();
+    session.step(at(1), view(3, &[("a", 7)]));
+    session.step(at(1), SessionEvent::Lost { number: 2 });
+    session.step(at(2), SessionEvent::Tick);
+    assert_eq!(session.step(at(15), SessionEvent::Tick), [stop("a")]);
+    session.step(at(16), SessionEvent::Joined(job("a")));
+    // The ledger is asked for after the third write, and again after the fifth. In between, the Lease
+    // was not renewed for so long that others may have got the jobs.
+    let asks = |number| SessionEffect::ReadLedger { number };
+    let effects = session.step(at(16), written(3));
+    assert_eq!((&effects[0], writes(&effects)[0].number), (&asks(3), 4));
+    session.step(at(17), SessionEvent::Lost { number: 4 });
+    assert_eq!(writes(&session.step(at(18), SessionEvent::Tick))[0].number, 5);
+    assert_eq!(session.step(at(19), written(5)), [asks(5)]);
+    let read = |number| SessionEvent::LedgerRead { number, incarnation: 0, revision: 3 };
+    assert_eq!(session.step(at(19), read(3)), [], "it was read before");
+    assert_eq!(session.step(at(19), read(5)), [start("a", 7)]);
 }
 
 #[test]
@@ -134,7 +157,8 @@ fn a_ledger_that_went_back_ends_the_session() {
     session.step(at(16), SessionEvent::Joined(job("a")));
     session.step(at(17), written(2));
     session.step(at(17), written(3));
-    let effects = session.step(at(17), SessionEvent::LedgerRead { incarnation: 0, revision: 2 });
+    let read = SessionEvent::LedgerRead { number: 3, incarnation: 0, revision: 2 };
+    let effects = session.step(at(17), read);
     assert_eq!(effects[0], SessionEffect::ReportRollback { seen: 3 });
     let close = writes(&effects).remove(0);
     assert_eq!(close.holder, Holder::Closed);
@@ -235,7 +259,7 @@ fn a_lease_that_may_have_been_made_again_is_closed_unused() {
     let effects = session.step(at(4), written(2));
     let close = writes(&effects).remove(0);
     assert_eq!((effects.len(), close.holder), (2, Holder::Closed), "nothing starts");
-    assert_eq!(effects[0], SessionEffect::ReadLedger);
+    assert_eq!(effects[0], SessionEffect::ReadLedger { number: 2 });
     assert_eq!(session.step(at(4), written(close.number)), [SessionEffect::Over]);
 }
 

@@ -57,12 +57,17 @@ pub(super) async fn read_lease(
     }
 }
 
-/// Reads the ledger's position. Without an answer it is read again after the next write.
-pub(super) async fn read_ledger(store: Arc<dyn SessionStore>, limit: Duration) -> Answer {
+/// Reads the ledger's position, after write `number`. Without an answer it is read again after the
+/// next write.
+pub(super) async fn read_ledger(
+    store: Arc<dyn SessionStore>,
+    number: u64,
+    limit: Duration,
+) -> Answer {
     let problem = match timeout(limit, store.position()).await {
         Ok(Ok(Some(position))) => {
             let (incarnation, revision) = (position.incarnation, position.revision);
-            return Answer::event(SessionEvent::LedgerRead { incarnation, revision });
+            return Answer::event(SessionEvent::LedgerRead { number, incarnation, revision });
         }
         Ok(Ok(None)) => {
             "the ledger's position is not published, so the jobs stay stopped".to_owned()

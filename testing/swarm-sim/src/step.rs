@@ -183,7 +183,8 @@ impl World {
         for ask in asks {
             let event = match ask {
                 Ask::Lease => SessionEvent::LeaseRead(self.leases[n].as_deref().cloned()),
-                Ask::Ledger => SessionEvent::LedgerRead {
+                Ask::Ledger(number) => SessionEvent::LedgerRead {
+                    number,
                     incarnation: self.cells().incarnation,
                     revision: self.cells().revision,
                 },

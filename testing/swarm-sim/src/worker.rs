@@ -56,7 +56,8 @@ pub struct Worker {
 /// What the world must answer on a worker's behalf.
 pub(crate) enum Ask {
     Lease,
-    Ledger,
+    /// With the number that comes with the answer.
+    Ledger(u64),
 }
 
 impl Worker {
@@ -107,7 +108,7 @@ impl Worker {
                 }
                 SessionEffect::Write(write) => self.send(write, bounds),
                 SessionEffect::ReadLease => asks.push(Ask::Lease),
-                SessionEffect::ReadLedger => asks.push(Ask::Ledger),
+                SessionEffect::ReadLedger { number } => asks.push(Ask::Ledger(number)),
                 SessionEffect::ReportRollback { .. } | SessionEffect::Over => (),
                 SessionEffect::Abort => self.die(),
             }

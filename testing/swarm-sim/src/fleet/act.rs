@@ -206,8 +206,9 @@ impl Fleet {
             let answer = match ask {
                 Ask::Lease => SessionEvent::LeaseRead(self.pods[n].lease().cloned()),
                 // A worker of a cluster may read its view and no ledger.
-                Ask::Ledger => match self.pods[n].views.last() {
+                Ask::Ledger(number) => match self.pods[n].views.last() {
                     Some(view) => SessionEvent::LedgerRead {
+                        number,
                         incarnation: view.incarnation,
                         revision: view.revision,
                     },
