@@ -397,17 +397,19 @@ fn incomplete(desired: &Desired, observed: &Observed) -> Option<Waiting> {
     (still_waiting && ready < wanted).then_some(Waiting::PoolIncomplete { ready, desired: wanted })
 }
 
-/// The workers that count, by what is seen of them. One without a session can be given nothing.
+/// The workers that count, by what is seen of them. One whose session has ended, or that has none,
+/// can be given nothing until its next one begins.
 fn pool(is_cold: bool, desired: &Desired, observed: &Observed) -> Pool {
+    let has_ended = |session: &SessionId| {
+        observed.evidence.get(session).is_some_and(|known| known.ended.is_some())
+    };
     let standing = |seen: &WorkerSeen| {
         let standing = match seen.presence {
             Presence::NotReady(_) if is_cold => Some(Standing::Takes),
             presence => presence.standing(&desired.timing),
         };
-        match (standing, &seen.session) {
-            (Some(Standing::Takes), None) => Some(Standing::Keeps),
-            (standing, _) => standing,
-        }
+        let is_none = seen.session.as_ref().is_none_or(has_ended);
+        if standing == Some(Standing::Takes) && is_none { Some(Standing::Keeps) } else { standing }
     };
     let member = |(slot, seen): (&Slot, &WorkerSeen)| {
         if scale::is_beyond(*slot, desired, observed) {

@@ -4,6 +4,7 @@ use super::*;
 use std::collections::BTreeSet;
 use std::future::Future as _;
 
+use crate::handover::Proof;
 use crate::ports::Seen;
 use crate::{Job, MoveReason, jobs};
 
@@ -70,6 +71,40 @@ fn jobs_of_an_absent_worker_wait_for_it_and_move_when_the_grace_is_over() {
     let late = decide(&first.ledger, &want, &absent(Duration::from_secs(30)));
     assert_eq!(late.plan.moves.len(), 2);
     assert!(late.plan.moves.iter().all(|step| step.reason == MoveReason::WorkerGone));
+}
+
+/// Two ready workers with sessions, of which the second may have ended.
+fn sessions(second: Option<Proof>) -> Observed {
+    let mut seen = observed(&[Presence::Ready; 2]);
+    for (slot, worker) in &mut seen.workers {
+        let session = SessionId::new("pod", slot.0.into());
+        let ended = second.filter(|_| slot.0 == 1);
+        seen.evidence.insert(session.clone(), Evidence { ended, ..Evidence::default() });
+        worker.session = Some(session);
+    }
+    seen
+}
+
+#[test]
+fn a_ready_worker_whose_session_has_ended_is_given_nothing() {
+    let want = Desired { policy: Policy::Exclusive, ..desired(&["a", "b", "c", "d"]) };
+    let ended = sessions(Some(Proof::Closed));
+    let slots = |ledger: &Ledger| ledger.assignment().by_slot().into_keys().collect::<Vec<_>>();
+    let decision = decide(&Ledger::new(1), &want, &ended);
+    assert_eq!(slots(&decision.ledger), [Slot(0)]);
+    assert_eq!(decision.plan.assignment.len(), 4);
+
+    // What it holds waits for its next session, and no longer than for a worker that is away.
+    let both = decide(&Ledger::new(1), &want, &sessions(None)).ledger;
+    let held = decide(&both, &want, &ended);
+    let holds = |record: &&Record| matches!(record.cell, Cell::Hold { .. });
+    assert_eq!(held.ledger.cells.jobs.values().filter(holds).count(), 2);
+    assert_eq!(held.recheck_in, Some(want.timing.return_grace));
+    let ages = held.ledger.cells.jobs.keys().map(|job| (job.clone(), want.timing.return_grace));
+    let late = Observed { ages: ages.collect(), ..ended };
+    let free = decide(&held.ledger, &want, &late).ledger;
+    let moved = decide(&free, &want, &late);
+    assert_eq!((slots(&moved.ledger), moved.ledger.assignment().len()), (vec![Slot(0)], 4));
 }
 
 /// The same, some time after plain workers last had to release a job.
