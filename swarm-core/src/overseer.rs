@@ -45,6 +45,7 @@ mod workers;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 pub use facts::{
     Answer, Began, Containers, Effect, Fact, LeaseFacts, PodFacts, PoolFacts, Protocol, ViewMark,
@@ -113,6 +114,9 @@ use crate::{
 pub struct Overseer {
     proofs: Proofs,
     terms: LeaseTerms,
+    /// The longest that the Swarm ever asked for, as far as this process knows: sessions of before
+    /// live by it.
+    longest: Duration,
     brake: Brake,
     ages: Ages,
     noted: Option<Noted>,
@@ -141,13 +145,22 @@ impl Overseer {
     /// Begins to oversee a pool whose sessions live by `terms`.
     #[must_use]
     pub fn new(terms: LeaseTerms) -> Self {
-        Self { terms, ..Self::default() }
+        let mut overseer = Self::default();
+        overseer.set_terms(terms);
+        overseer
     }
 
     /// Takes in the terms that the Swarm asks for now. The grace of a session that claims a longer
-    /// Lease still follows from its own claim.
+    /// Lease still follows from its own claim, and where the whole pool waits for sessions of another
+    /// incarnation, from the longest terms that were ever asked for.
     pub fn set_terms(&mut self, terms: LeaseTerms) {
         self.terms = terms;
+        self.longest = self.longest.max(terms.duration);
+    }
+
+    /// The terms by which somebody may live who is not known.
+    fn longest_terms(&self) -> LeaseTerms {
+        LeaseTerms { duration: self.longest.max(self.terms.duration), ..self.terms }
     }
 
     /// The terms that the Swarm asks for.
@@ -167,7 +180,7 @@ impl Overseer {
         if fact == Fact::StoreFailed {
             self.failed = self.failed.max(Some(now));
         }
-        self.proofs.learn(now, fact, &self.terms);
+        self.proofs.learn(now, fact, &self.longest_terms());
     }
 
     /// Takes in the ledger as it was loaded or saved just now.
@@ -250,7 +263,7 @@ impl Overseer {
         unix_time_us: u64,
         is_shown: impl Fn(&SessionId) -> bool,
     ) -> Vec<Effect> {
-        self.proofs.settle(now, &self.terms);
+        self.proofs.settle(now, &self.longest_terms());
         if self.is_fresh || self.noted.is_none() {
             self.proofs.all_are_elders();
         }
@@ -297,7 +310,7 @@ impl Overseer {
     pub fn observed(&mut self, now: Moment, policy: Policy, pool: PoolFacts) -> Observed {
         let position = self.noted.as_ref().map(|noted| noted.position).unwrap_or_default();
         let known = Known { position, unix_time_us: pool.unix_time_us };
-        self.proofs.settle(now, &self.terms);
+        self.proofs.settle(now, &self.longest_terms());
         if std::mem::take(&mut self.is_fresh) || self.noted.is_none() {
             self.proofs.all_are_elders();
         }
@@ -319,6 +332,7 @@ impl Overseer {
             ages: self.ages.at(now),
             // Plain workers act on no ledger: they read the view that they share.
             positions: if is_plain { BTreeSet::new() } else { self.positions(now, known) },
+            fence_wait: self.longest_terms().fence_wait(),
         }
     }
 
@@ -357,7 +371,7 @@ impl Overseer {
     /// How far the ledger was, by what sessions and this process know. A session that acted on what
     /// was lost may have gone by now, and still its tokens were granted.
     fn positions(&self, now: Moment, known: Known) -> BTreeSet<Position> {
-        let mut positions = self.proofs.positions(now, known, &self.terms);
+        let mut positions = self.proofs.positions(now, known, &self.longest_terms());
         positions.extend(self.furthest.filter(|furthest| 0 < furthest.revision));
         positions
     }
@@ -486,6 +500,6 @@ impl Overseer {
     /// When the mere passing of time next changes what is proved; `None` if it never does.
     #[must_use]
     pub fn wakes_at(&self) -> Option<Moment> {
-        self.proofs.wakes_at(&self.terms)
+        self.proofs.wakes_at(&self.longest_terms())
     }
 }

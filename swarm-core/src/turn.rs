@@ -86,6 +86,9 @@ pub struct Observed {
     pub since_change: Option<Duration>,
     /// How long ago plain workers last had to release a job; `None` if none can have.
     pub since_handover: Option<Duration>,
+    /// How long a session that nobody knows may go on, by the longest Lease that was ever asked for.
+    /// What [`Timing::fence_wait`] says counts if that is more.
+    pub fence_wait: Duration,
 }
 
 /// What was seen of the worker in a slot.

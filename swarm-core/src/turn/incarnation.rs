@@ -52,7 +52,8 @@ pub(super) fn reset(ledger: &Ledger, desired: &Desired, observed: &Observed) -> 
     let is_behind = ledger.position() < known || ledger.cells.revision == 0;
     // At least once, nobody waits for proofs.
     let span = match desired.policy {
-        Policy::Exclusive => desired.timing.fence_wait,
+        // Whoever is not known may live by terms of the past.
+        Policy::Exclusive => desired.timing.fence_wait.max(observed.fence_wait),
         Policy::AtLeastOnce => Duration::ZERO,
     };
     is_behind.then(|| ledger.next_incarnation(&desired.jobs, known, observed.unix_time_us, span))

@@ -79,3 +79,41 @@ fn a_worker_is_stale_until_its_session_acts_on_the_newest_view() {
     overseer.learn(at(2), Fact::Lease(id(1), LeaseFacts { lease, ..new(3) }));
     assert!(overseer.stale(&now).is_empty(), "nothing is expected of it");
 }
+
+#[test]
+fn another_incarnation_waits_by_the_longest_terms_that_were_ever_asked_for() {
+    let long = LeaseTerms { duration: Duration::from_mins(1), ..LeaseTerms::default() };
+    let mut overseer = Overseer::new(long);
+    overseer.set_terms(LeaseTerms::default());
+    let lost = ledger(START, 7);
+    observed(&mut overseer, 0, &lost);
+    let behind = ledger(START, 3);
+    let seen = observed(&mut overseer, 1, &behind);
+    let next = decide(&behind, &desired(), &seen).ledger;
+    let waits = next.cells.jobs.values().map(|record| match record.cell {
+        Cell::Quarantined { span, .. } => span,
+        _ => Duration::ZERO,
+    });
+    assert_eq!(waits.min(), Some(long.fence_wait()), "somebody may have begun under those");
+}
+
+#[test]
+fn a_session_of_another_incarnation_is_waited_out_by_the_longest_terms_too() {
+    let long = LeaseTerms { duration: Duration::from_mins(1), ..LeaseTerms::default() };
+    let mut overseer = Overseer::new(long);
+    overseer.set_terms(LeaseTerms::default());
+    let claims = LeaseFacts { duration: long.duration, ..held(1, START - 1, 3) };
+    overseer.learn(at(0), Fact::Lease(id(1), claims));
+    let revoked = Lease { holder: Holder::Revoked, ..held(2, START - 1, 3).lease };
+    let revoked = LeaseFacts { lease: revoked, ..held(2, START - 1, 3) };
+    let now = ledger(START, 5);
+    observed(&mut overseer, 0, &now);
+    overseer.learn(at(1), Fact::Lease(id(1), revoked));
+    let waits = |overseer: &mut Overseer, ms| {
+        let seen = observed(overseer, ms, &now);
+        decide(&now, &desired(), &seen).waiting
+    };
+    let wait: u64 = long.fence_wait().as_millis().try_into().unwrap();
+    assert_eq!(waits(&mut overseer, wait - 1), Some(Waiting::LedgerReset));
+    assert_eq!(waits(&mut overseer, wait + 1), None);
+}
