@@ -118,6 +118,8 @@ pub struct Overseer {
     /// live by it.
     longest: Duration,
     brake: Brake,
+    /// What was due last and could not be done.
+    held: Held,
     ages: Ages,
     noted: Option<Noted>,
     /// The furthest that this process ever saw the ledger.
@@ -130,6 +132,18 @@ pub struct Overseer {
     failed: Option<Moment>,
     /// The sessions that call jobs finished that they cannot have finished: since when, and how many.
     false_finishes: BTreeMap<SessionId, (Moment, usize)>,
+}
+
+/// The silent sessions that were not to be revoked when [`Overseer::due`] was asked last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Held {
+    /// When that was.
+    at: Moment,
+    sessions: BTreeSet<SessionId>,
+    /// When the brake lets some of them through.
+    brake_opens_at: Option<Moment>,
+    /// When to look once more for the Leases of those that no copy shows.
+    look_up_at: Option<Moment>,
 }
 
 /// What the last ledger said.
@@ -277,9 +291,10 @@ impl Overseer {
         let allowed = self.brake.allow(now, &silent, total, self.health(now), &self.terms);
         let mut due = Vec::new();
         for session in allowed.difference(&unseen) {
-            let version = self.proofs.suspect(now, session, &self.terms);
+            let version = self.proofs.suspect(now, session, &self.longest_terms());
             due.extend(version.map(|version| Effect::Revoke(session.clone(), version)));
         }
+        self.hold(now, silent, total, &unseen);
         if let Some(known) = self.known(unix_time_us) {
             for session in self.proofs.to_be_ended(known).difference(&unseen) {
                 let version = self.proofs.held_at(session).filter(|_| !allowed.contains(session));
@@ -287,6 +302,26 @@ impl Overseer {
             }
         }
         unseen.into_iter().map(Effect::LookUp).chain(due).collect()
+    }
+
+    /// Notes which of the `silent` sessions are not revoked, and when to look again.
+    fn hold(
+        &mut self,
+        now: Moment,
+        silent: BTreeSet<SessionId>,
+        total: usize,
+        unseen: &BTreeSet<SessionId>,
+    ) {
+        let terms = self.longest_terms();
+        let well_at = self.failed.map(|at| at.after(self.terms.duration)).unwrap_or_default();
+        let brake_opens_at = self.brake.opens_at(&silent, total, well_at, &self.terms);
+        let is_held = |session: &SessionId| {
+            let wakes = self.proofs.get(session).and_then(|watch| watch.wakes_at(&terms));
+            wakes.is_some_and(|wakes| wakes <= now)
+        };
+        let sessions: BTreeSet<_> = silent.into_iter().filter(is_held).collect();
+        let look_up_at = (!sessions.is_disjoint(unseen)).then(|| now.after(self.terms.renew));
+        self.held = Held { at: now, sessions, brake_opens_at, look_up_at };
     }
 
     /// How this process itself is: whether what seems silent may only be unheard.
@@ -487,6 +522,33 @@ impl Overseer {
         if self.brake.is_engaged() { self.proofs.silent(now, &self.terms).len() } else { 0 }
     }
 
+    /// When the next of the sessions that are [held back](Self::held_back) may be revoked, as of the
+    /// last look at [what is due](Self::due); `None` if none is held back.
+    ///
+    /// ```
+    /// use swarm_core::handover::*;
+    /// use swarm_core::overseer::*;
+    /// use swarm_core::session::Former;
+    ///
+    /// let (start, terms) = (Moment::default(), LeaseTerms::default());
+    /// let mut overseer = Overseer::new(terms);
+    /// for n in 0..4 {
+    ///     let (version, ack) = (LeaseVersion(1), Ack::default());
+    ///     let lease = Lease { version, holder: Holder::Session, number: 1, ack };
+    ///     let (began, former) = (Began::default(), Former::default());
+    ///     let facts = LeaseFacts { lease, duration: terms.duration, began, former };
+    ///     overseer.learn(start, Fact::Lease(SessionId::new("pod", n), facts));
+    /// }
+    /// let now = start.after(terms.duration);
+    /// assert!(overseer.due(now, 1, |_| true).is_empty()); // all are silent at once
+    /// assert_eq!(overseer.held_until(), Some(now.after(terms.duration * 2)));
+    /// assert_eq!(overseer.wakes_at(), overseer.held_until());
+    /// ```
+    #[must_use]
+    pub fn held_until(&self) -> Option<Moment> {
+        self.held.brake_opens_at
+    }
+
     /// Whether time alone decides what to think of somebody, so that it is to be looked at again soon:
     /// the node of some pod is said to be off while a session of it was heard of, or a session calls
     /// jobs finished that it cannot have finished.
@@ -497,9 +559,18 @@ impl Overseer {
             || finishes.any(|(since, _)| now.since(*since) < self.terms.duration)
     }
 
-    /// When the mere passing of time next changes what is proved; `None` if it never does.
+    /// When the mere passing of time next changes what is proved, or what is due; `None` if it never
+    /// does. Once it has been asked what is [due](Self::due) at a moment, it is a later one, unless a
+    /// revocation failed since, which can be tried again.
     #[must_use]
     pub fn wakes_at(&self) -> Option<Moment> {
-        self.proofs.wakes_at(&self.longest_terms())
+        let Held { at, sessions, brake_opens_at, look_up_at } = &self.held;
+        let terms = self.longest_terms();
+        let wakes = self.proofs.iter().filter_map(|(session, watch)| {
+            let wakes = watch.wakes_at(&terms)?;
+            // It has been looked at.
+            (*at < wakes || !sessions.contains(session)).then_some(wakes)
+        });
+        wakes.chain(*brake_opens_at).chain(*look_up_at).min()
     }
 }

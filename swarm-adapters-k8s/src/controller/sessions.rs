@@ -84,7 +84,8 @@ impl Sessions {
             let suspicion = by_pod.get(pod);
             summary.suspects.extend(suspicion.map(|why| (worker.name.clone(), *why)));
         }
-        if self.overseer.is_in_doubt(now) {
+        // A renewal is no event, and it may release the brake.
+        if self.overseer.is_in_doubt(now) || 0 < summary.held_back {
             summary.again_in = summary.again_in.into_iter().chain([LOOK_AGAIN]).min();
             summary.alarm = None;
         }

@@ -21,6 +21,11 @@ pub(crate) fn few(all: usize) -> usize {
     SILENT_MAX.max(all.saturating_mul(SILENT_PERCENT_MAX) / 100)
 }
 
+/// How many of `all` sessions may be revoked per lease duration.
+fn rate(all: usize) -> usize {
+    (all.saturating_mul(RATE_PERCENT) / 100).max(1)
+}
+
 /// How the observer itself is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Health {
@@ -93,6 +98,51 @@ impl Brake {
         engaged.let_through(now, silent, total, terms.duration)
     }
 
+    /// When it next lets some of the `silent` sessions through that it held back when it was
+    /// [asked](Self::allow) last, if they stay silent and no others come; `None` if it holds nobody
+    /// back. The observer counts as well again from `well_at` on.
+    ///
+    /// ```
+    /// use swarm_core::handover::{Brake, Health, LeaseTerms, Moment, SessionId};
+    ///
+    /// let (now, terms) = (Moment::default(), LeaseTerms::default());
+    /// let silent = (0..31).map(|n| SessionId::new("pod", n)).collect();
+    /// let mut brake = Brake::default();
+    /// assert!(brake.allow(now, &silent, 100, Health::Good, &terms).is_empty());
+    /// let next = brake.opens_at(&silent, 100, now, &terms);
+    /// assert_eq!(next, Some(now.after(terms.duration * 2)));
+    /// ```
+    #[must_use]
+    pub fn opens_at(
+        &self,
+        silent: &BTreeSet<SessionId>,
+        total: usize,
+        well_at: Moment,
+        terms: &LeaseTerms,
+    ) -> Option<Moment> {
+        let engaged = self.engaged.as_ref()?;
+        if engaged.let_through.iter().filter(|(_, id)| silent.contains(id)).count() == silent.len()
+        {
+            return None;
+        }
+        let few_at = self.few_at(silent, total, terms.duration).map(|at| at.max(well_at));
+        few_at.into_iter().chain([engaged.opens_at(total, terms.duration)]).min()
+    }
+
+    /// When those let through lately are so long ago that the `silent` sessions are few; `None` if
+    /// they are many all the same.
+    fn few_at(&self, silent: &BTreeSet<SessionId>, total: usize, per: Duration) -> Option<Moment> {
+        let lately = self.lately.iter().filter(|(session, _)| !silent.contains(*session));
+        let mut over: Vec<_> = lately.map(|(_, at)| at.after(per)).collect();
+        over.sort_unstable();
+        let is_few = |left: usize| silent.len() + left <= few(total.saturating_add(left));
+        if is_few(over.len()) {
+            return Some(Moment::default());
+        }
+        let mut passed = over.iter().enumerate();
+        passed.find(|(n, _)| is_few(over.len() - n - 1)).map(|(_, at)| *at)
+    }
+
     /// Whether the brake holds sessions back; worth a condition.
     ///
     /// ```
@@ -110,6 +160,14 @@ impl Brake {
 }
 
 impl Engaged {
+    /// When it lets another session through.
+    fn opens_at(&self, total: usize, per: Duration) -> Moment {
+        let from = self.since.after(per.saturating_mul(DURATIONS_HELD));
+        let is_full = rate(total) <= self.let_through.len();
+        let first = self.let_through.iter().map(|(at, _)| at.after(per)).min();
+        first.filter(|_| is_full).map_or(from, |at| from.max(at))
+    }
+
     fn let_through(
         &mut self,
         now: Moment,
@@ -118,9 +176,8 @@ impl Engaged {
         per: Duration,
     ) -> BTreeSet<SessionId> {
         self.let_through.retain(|(at, _)| now.since(*at) < per);
-        let rate = (total.saturating_mul(RATE_PERCENT) / 100).max(1);
         let already: BTreeSet<_> = self.let_through.iter().map(|(_, id)| id.clone()).collect();
-        let left = rate.saturating_sub(already.len());
+        let left = rate(total).saturating_sub(already.len());
         let more = silent.difference(&already).take(left).cloned().collect::<Vec<_>>();
         self.let_through.extend(more.iter().map(|id| (now, id.clone())));
         already.intersection(silent).cloned().chain(more).collect()
@@ -129,6 +186,8 @@ impl Engaged {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn sessions(n: u64) -> BTreeSet<SessionId> {
@@ -180,5 +239,38 @@ mod tests {
         let (mut brake, terms) = (Brake::default(), LeaseTerms::default());
         let allowed = brake.allow(at(0), &sessions(1), 100, Health::Poor, &terms);
         assert!(allowed.is_empty() && brake.is_engaged());
+    }
+
+    proptest! {
+        /// Scope: up to 12 sessions, up to 12 looks in whole seconds, of which some fail.
+        #[test]
+        fn it_opens_when_it_says_and_not_before(
+            looks in prop::collection::vec((0..15_u64, 0..4096_u16, prop::bool::weighted(0.1)), 1..12),
+        ) {
+            let (mut brake, terms) = (Brake::default(), LeaseTerms::default());
+            let per = terms.duration;
+            let (mut now, mut well_at) = (0, Moment::default());
+            for (pause, bits, fails) in looks {
+                now += pause;
+                if fails {
+                    well_at = at(now).after(per);
+                }
+                let health = |now| if well_at <= now { Health::Good } else { Health::Poor };
+                let silent: BTreeSet<_> =
+                    sessions(12).into_iter().filter(|id| bits >> id.nonce().unwrap() & 1 == 1).collect();
+                let allowed = brake.allow(at(now), &silent, 12, health(at(now)), &terms);
+                let opens_at = brake.opens_at(&silent, 12, well_at, &terms);
+                prop_assert_eq!(opens_at.is_some(), allowed != silent);
+                let is_active = |id: &SessionId, now: Moment| {
+                    let engaged = brake.engaged.iter().flat_map(|it| &it.let_through);
+                    engaged.clone().any(|(since, it)| it == id && now.since(*since) < per)
+                };
+                for now in (now + 1..).map(at).take_while(|now| opens_at.is_some_and(|at| *now <= at)) {
+                    let later = brake.clone().allow(now, &silent, 12, health(now), &terms);
+                    let lets_through = later.iter().any(|id| !is_active(id, now));
+                    prop_assert_eq!(lets_through, Some(now) == opens_at, "at {:?}", now);
+                }
+            }
+        }
     }
 }

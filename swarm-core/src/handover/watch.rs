@@ -43,6 +43,9 @@ pub enum Life {
         version: LeaseVersion,
         /// When that was first seen.
         since: Moment,
+        /// When the revocation was asked for. Without an answer it is asked for again, one lease
+        /// duration later.
+        asked: Moment,
     },
     /// The lease is revoked; the grace until the session's deadline has certainly passed is running.
     Revoked {
@@ -205,7 +208,7 @@ impl Watch {
     /// The version at which the lease was seen held, and when first.
     pub(crate) fn held(&self) -> Option<(LeaseVersion, Moment)> {
         match self.life {
-            Life::Held { version, since } | Life::Revoking { version, since } => {
+            Life::Held { version, since } | Life::Revoking { version, since, .. } => {
                 Some((version, since))
             }
             Life::Revoked { .. } | Life::Ended(_) => None,
@@ -217,7 +220,9 @@ impl Watch {
         matches!(self.life, Life::Ended(_))
     }
 
-    /// When the mere passing of time next changes something; `None` if it never does.
+    /// When the mere passing of time next changes something; `None` if it never does. A session that is
+    /// silent can be revoked from that moment on, so it lies in the past for as long as nobody
+    /// [suspects](WatchEvent::Suspect) it.
     ///
     /// ```
     /// use swarm_core::handover::{LeaseTerms, Moment, Watch};
@@ -229,9 +234,8 @@ impl Watch {
     #[must_use]
     pub fn wakes_at(&self, terms: &LeaseTerms) -> Option<Moment> {
         match self.life {
-            Life::Held { since, .. } | Life::Revoking { since, .. } => {
-                Some(since.after(self.claimed(terms)))
-            }
+            Life::Held { since, .. } => Some(since.after(self.claimed(terms))),
+            Life::Revoking { asked, .. } => Some(asked.after(terms.duration)),
             Life::Revoked { since } => Some(since.after(self.own(terms).fence_wait())),
             Life::Ended(_) => None,
         }
@@ -270,7 +274,7 @@ impl Watch {
                 self.revoked(seen.map_or(now, |(_, since)| since));
             }
             WatchEvent::RevocationFailed => {
-                if let Life::Revoking { version, since } = self.life {
+                if let Life::Revoking { version, since, .. } = self.life {
                     self.life = Life::Held { version, since };
                 }
             }
@@ -329,11 +333,13 @@ impl Watch {
     }
 
     fn suspect(&mut self, now: Moment, terms: &LeaseTerms) -> Option<WatchEffect> {
-        let Life::Held { version, since } = self.life else { return None };
-        if !self.is_silent(now, terms) {
-            return None;
-        }
-        self.life = Life::Revoking { version, since };
+        // What is sent twice at one version is written once.
+        let is_asked = match self.life {
+            Life::Revoking { asked, .. } => now.since(asked) < terms.duration,
+            Life::Held { .. } | Life::Revoked { .. } | Life::Ended(_) => false,
+        };
+        let (version, since) = self.held().filter(|_| !is_asked && self.is_silent(now, terms))?;
+        self.life = Life::Revoking { version, since, asked: now };
         Some(WatchEffect::Revoke(version))
     }
 

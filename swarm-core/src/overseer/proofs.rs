@@ -565,21 +565,4 @@ impl Proofs {
         self.views.retain(|session, _| keep(session));
         self.pods.retain(|uid, _| keep_pod(uid));
     }
-
-    /// When the mere passing of time next changes something; `None` if it never does.
-    ///
-    /// ```
-    /// use swarm_core::handover::*;
-    /// use swarm_core::overseer::*;
-    ///
-    /// let (now, terms) = (Moment::default(), LeaseTerms::default());
-    /// let session = SessionId::new("pod", 1);
-    /// let mut proofs = Proofs::default();
-    /// proofs.learn(now, Fact::LeaseMissing(session.clone()), &terms);
-    /// assert_eq!(proofs.wakes_at(&terms), Some(Moment(terms.fence_wait())));
-    /// ```
-    #[must_use]
-    pub fn wakes_at(&self, terms: &LeaseTerms) -> Option<Moment> {
-        self.sessions.values().filter_map(|tracked| tracked.watch.wakes_at(terms)).min()
-    }
 }

@@ -44,7 +44,9 @@ fn life_digest<H: Hasher>(
         |version| stored.map_or((false, false), |it| (it.0 == version, it.1 == watch.number));
     match watch.life {
         Life::Held { version, since } => (0, is_stored(version), age(since)).hash(hasher),
-        Life::Revoking { version, since } => (1, is_stored(version), age(since)).hash(hasher),
+        Life::Revoking { version, since, asked } => {
+            (1, is_stored(version), age(since), age(asked)).hash(hasher);
+        }
         Life::Revoked { since } => (2, age(since)).hash(hasher),
         Life::Ended(proof) => (3, proof).hash(hasher),
     }

@@ -44,6 +44,10 @@ fn a_revocation_that_failed_is_no_proof_and_is_asked_for_again() {
     let revoke = [Effect::Revoke(id(1), LeaseVersion(1))];
     assert_eq!(overseer.due(at(20_000), START, everything), revoke);
     assert_eq!(overseer.due(at(20_001), START, everything), [], "its answer is not known");
+    assert_eq!(overseer.wakes_at(), Some(at(40_000)));
+    assert_eq!(overseer.due(at(39_999), START, everything), []);
+    assert_eq!(overseer.due(at(40_000), START, everything), revoke, "it never came");
+    assert_eq!(overseer.due(at(40_001), START, everything), []);
     overseer.learn(at(20_001), Fact::Revocation(id(1), LeaseVersion(1), Answer::Failed));
     assert_eq!(overseer.due(at(90_000), START, everything), revoke);
     let seen = observed(&mut overseer, 90_000, &ledger(START, 1));
@@ -79,4 +83,45 @@ fn a_session_whose_lease_was_never_seen_is_judged_by_its_pod() {
     overseer.learn(at(1_000), pod(true, true));
     let ended = Some(Proof::ProcessEnded);
     assert_eq!(known(&mut overseer, 1_000), Some((ended, Some(Duration::from_secs(1)))));
+}
+
+/// So many sessions that were heard of at second 0.
+fn silent(count: u64) -> Overseer {
+    let mut overseer = overseer();
+    for nonce in 0..count {
+        overseer.learn(at(0), Fact::Lease(id(nonce), new(1)));
+    }
+    overseer
+}
+
+#[test]
+fn while_the_brake_holds_it_is_looked_again_when_it_lets_somebody_through() {
+    let mut overseer = silent(5);
+    assert_eq!(overseer.due(at(20_000), START, everything), []);
+    assert_eq!(overseer.wakes_at(), Some(at(60_000)));
+    assert_eq!(overseer.held_until(), overseer.wakes_at());
+    let revoke = |nonce| [Effect::Revoke(id(nonce), LeaseVersion(1))];
+    assert_eq!(overseer.due(at(60_000), START, everything), revoke(0));
+    overseer.learn(at(60_000), Fact::Revocation(id(0), LeaseVersion(1), Answer::Written));
+    assert_eq!(overseer.due(at(60_001), START, everything), []);
+    assert_eq!(overseer.held_until(), Some(at(80_000)), "one a lease");
+    assert_eq!(overseer.wakes_at(), overseer.held_until());
+}
+
+#[test]
+fn after_a_failed_request_it_is_looked_again_when_its_own_failure_explains_nothing() {
+    let mut overseer = silent(1);
+    overseer.learn(at(10_000), Fact::StoreFailed);
+    assert_eq!(overseer.due(at(20_000), START, everything), []);
+    assert_eq!(overseer.wakes_at(), Some(at(30_000)));
+    assert_eq!(overseer.due(at(30_000), START, everything).len(), 1);
+}
+
+#[test]
+fn a_silent_session_that_no_copy_shows_is_looked_up_again_and_not_all_the_time() {
+    let mut overseer = silent(1);
+    overseer.note(at(0), &naming(id(0)));
+    let nothing = |_: &SessionId| false;
+    assert_eq!(overseer.due(at(20_000), START, nothing), [Effect::LookUp(id(0))]);
+    assert_eq!(overseer.wakes_at(), Some(at(24_000)));
 }
