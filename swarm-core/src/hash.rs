@@ -93,9 +93,10 @@ pub(crate) const fn mix(mut x: u64) -> u64 {
 ///
 /// `live` is ascending. The home depends on the hash and the live slots only, is uniform over
 /// them, and is *monotone*: when a slot joins, jobs move only to it; when a slot leaves, only its
-/// own jobs move. (If slots below the highest one are missing, a change of the *highest* slot also
-/// moves jobs that had drawn a missing slot first.) Expected cost: O(1) while the live slots are
-/// most of `0..=max`; at worst O(live). `None` if `live` is empty.
+/// own jobs move. (If slots between the lowest and the highest one are missing, a change of the
+/// *lowest* or the *highest* also moves jobs that had drawn a missing slot first.) Expected cost:
+/// O(log(max / live)) while the live slots are most of `min..=max`; at worst O(live). `None` if
+/// `live` is empty.
 ///
 /// ```
 /// use swarm_core::{Slot, hash_job, home};
@@ -116,6 +117,7 @@ pub fn home(hash: u64, live: &[Slot]) -> Option<Slot> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Homes<'a> {
     live: &'a [Slot],
+    lowest: u32,
     /// The slots that are drawn from: `0..slots`.
     slots: u32,
 }
@@ -123,29 +125,36 @@ pub(crate) struct Homes<'a> {
 impl<'a> Homes<'a> {
     /// `live` is ascending and not empty.
     pub(crate) fn new(live: &'a [Slot]) -> Self {
-        Self { live, slots: live.last().map_or(1, |slot| slot.0.saturating_add(1)) }
+        let lowest = live.first().map_or(0, |slot| slot.0);
+        Self { live, lowest, slots: live.last().map_or(1, |slot| slot.0.saturating_add(1)) }
     }
 
     /// The position in `live` of the home of a job with this hash; `find` returns the position of a
     /// slot, if it is live.
     #[inline]
     pub(crate) fn of(&self, hash: u64, find: impl Fn(Slot) -> Option<usize>) -> usize {
-        match find(Slot(bucket(hash, self.slots))) {
-            Some(position) => position,
-            None => self.redraw(hash, find),
-        }
+        let drawn = bucket(hash, self.slots);
+        find(Slot(drawn)).unwrap_or_else(|| self.redraw(hash, drawn, find))
     }
 
+    /// The home of a job whose first draw, `missed`, is missing.
     #[cold]
-    fn redraw(&self, hash: u64, find: impl Fn(Slot) -> Option<usize>) -> usize {
+    fn redraw(&self, hash: u64, mut missed: u32, find: impl Fn(Slot) -> Option<usize>) -> usize {
         let mut drawn = hash;
         for _ in 1..DRAWS_MAX {
             drawn = mix(drawn);
-            if let Some(position) = find(Slot(bucket(drawn, self.slots))) {
+            // Where slots begin far from 0, nearly every slot is below the lowest one. From there
+            // draws climb, and soon arrive. They must not begin at the lowest one, or all homes
+            // would change with it.
+            let from = if missed < self.lowest { missed + 1 } else { 0 };
+            missed = from + bucket(drawn, self.slots - from);
+            if self.lowest <= missed
+                && let Some(position) = find(Slot(missed))
+            {
                 return position;
             }
         }
-        // There are few live slots, far from 0. Rendezvous hashing is monotone as well.
+        // The live slots are few and far apart. Rendezvous hashing is monotone as well.
         let weight = |slot: &Slot| mix(hash ^ mix(u64::from(slot.0)));
         let best = self.live.iter().enumerate().max_by_key(|(_, slot)| (weight(slot), **slot));
         best.map_or(0, |(position, _)| position)
@@ -216,6 +225,12 @@ mod tests {
         (0..n).map(Slot).collect()
     }
 
+    const FAR: u32 = 1_000_000;
+
+    fn far(n: u32) -> Vec<Slot> {
+        (FAR..FAR + n).map(Slot).collect()
+    }
+
     fn hashes() -> impl Iterator<Item = u64> {
         (0..20_000_u64).map(|n| hash_job(&JobName::new(&format!("job-{n}")).unwrap()))
     }
@@ -265,6 +280,13 @@ mod tests {
 
     #[test]
     fn jobs_move_only_to_a_new_slot() {
+        for n in 1..40 {
+            let (before, after) = (far(n), far(n + 1));
+            for hash in hashes().take(500) {
+                let (before, after) = (home(hash, &before), home(hash, &after));
+                assert!(after == before || after == Some(Slot(FAR + n)), "{before:?} of {n}");
+            }
+        }
         for hash in hashes().take(2_000) {
             for n in 1..130 {
                 let (before, after) = (bucket(hash, n), bucket(hash, n + 1));
@@ -275,13 +297,14 @@ mod tests {
 
     #[test]
     fn only_the_jobs_of_a_removed_slot_move() {
-        let all = slots(12);
-        for dead in 0..11 {
-            let live: Vec<_> = all.iter().copied().filter(|slot| slot.0 != dead).collect();
-            for hash in hashes().take(2_000) {
-                let (before, after) = (home(hash, &all), home(hash, &live));
-                assert!(before == after || before == Some(Slot(dead)));
-                assert_ne!(after, Some(Slot(dead)));
+        for all in [slots(12), far(12)] {
+            for dead in &all[..11] {
+                let live: Vec<_> = all.iter().copied().filter(|slot| slot != dead).collect();
+                for hash in hashes().take(2_000) {
+                    let (before, after) = (home(hash, &all), home(hash, &live));
+                    assert!(before == after || before == Some(*dead));
+                    assert_ne!(after, Some(*dead));
+                }
             }
         }
     }
@@ -289,13 +312,20 @@ mod tests {
     #[test]
     fn homes_are_spread_evenly() {
         for n in [1, 2, 3, 5, 8, 13, 100] {
-            let mut count = vec![0_u32; n as usize];
-            hashes().for_each(|hash| count[bucket(hash, n) as usize] += 1);
-            let mean = 20_000.0 / f64::from(n);
-            let chi_square: f64 = count.iter().map(|c| (f64::from(*c) - mean).powi(2) / mean).sum();
-            let freedom = f64::from(n - 1);
-            // Five standard deviations of the chi-square distribution; the keys are fixed.
-            assert!(chi_square <= freedom + 5.0 * (2.0 * freedom).sqrt(), "{n}: {chi_square}");
+            let pierced: Vec<_> = far(2 * n).into_iter().filter(|slot| slot.0 % 2 == 0).collect();
+            for live in [slots(n), far(n), pierced] {
+                let mut count = vec![0_u32; n as usize];
+                let homes = Homes::new(&live);
+                let find = |slot| live.binary_search(&slot).ok();
+                hashes().for_each(|hash| count[homes.of(hash, find)] += 1);
+                let mean = 20_000.0 / f64::from(n);
+                let square = |count: &u32| (f64::from(*count) - mean).powi(2) / mean;
+                let (chi_square, freedom) =
+                    (count.iter().map(square).sum::<f64>(), f64::from(n - 1));
+                // Five standard deviations of the chi-square distribution; the keys are fixed.
+                let most = freedom + 5.0 * (2.0 * freedom).sqrt();
+                assert!(chi_square <= most, "{live:?}: {chi_square}");
+            }
         }
     }
 

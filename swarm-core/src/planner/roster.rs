@@ -2,7 +2,8 @@
 
 use crate::{Pool, Slot, Standing};
 
-/// Slots below `DIRECT_PER_WORKER` · workers + `DIRECT_MORE` are found by one load from a table.
+/// This many slots from the lowest one on, `DIRECT_PER_WORKER` · workers + `DIRECT_MORE`, are found
+/// by one load from a table.
 const DIRECT_PER_WORKER: usize = 4;
 const DIRECT_MORE: usize = 4_096;
 
@@ -14,7 +15,9 @@ pub(super) struct Roster {
     pub(super) takers: Vec<Slot>,
     /// The most jobs each taker may have; `usize::MAX` for as many as there are.
     pub(super) caps: Vec<usize>,
-    /// The number of each slot from 0 on; the last entry is for all slots beyond.
+    /// The lowest slot.
+    first: u32,
+    /// The number of each slot from the first one on; the last entry is for all other slots.
     direct: Vec<u32>,
     /// Slots beyond `direct`, ascending, with their numbers.
     beyond: Vec<(Slot, u32)>,
@@ -31,8 +34,10 @@ impl Roster {
         let caps = taking().map(|(_, member)| cap(member.max_jobs)).collect();
         let kept = super::columns::number(takers.len());
         let (gone, look_beyond) = (kept + 1, kept + 2);
+        let first = pool.0.keys().next().map_or(0, |slot| slot.0);
+        let place = |slot: &Slot| (slot.0 - first) as usize;
         let limit = DIRECT_PER_WORKER * pool.0.len() + DIRECT_MORE;
-        let highest = pool.0.keys().map(|slot| slot.0 as usize).filter(|slot| *slot < limit).max();
+        let highest = pool.0.keys().map(place).take_while(|place| *place < limit).last();
         let mut direct = vec![gone; highest.map_or(0, |highest| highest + 1) + 1];
         let mut beyond = Vec::new();
         let mut taker = 0;
@@ -44,8 +49,8 @@ impl Roster {
                 }
                 Standing::Keeps => kept,
             };
-            match direct.get_mut(slot.0 as usize) {
-                Some(entry) if (slot.0 as usize) < limit => *entry = number,
+            match direct.get_mut(place(slot)) {
+                Some(entry) if place(slot) < limit => *entry = number,
                 Some(_) | None => beyond.push((*slot, number)),
             }
         }
@@ -54,7 +59,7 @@ impl Roster {
         {
             *last = look_beyond;
         }
-        Self { takers, caps, direct, beyond, look_beyond }
+        Self { takers, caps, first, direct, beyond, look_beyond }
     }
 
     /// Workers that all take jobs, in the slots 0, 1, 2, …, each with the same maximum.
@@ -64,6 +69,7 @@ impl Roster {
         Self {
             takers: (0..workers).map(Slot).collect(),
             caps: vec![cap; workers as usize],
+            first: 0,
             direct: (0..workers).chain([gone]).collect(),
             beyond: Vec::new(),
             look_beyond,
@@ -83,14 +89,20 @@ impl Roster {
     /// The number of whoever fills `slot`. O(1) where slots are dense, else O(log workers).
     #[inline]
     pub(super) fn at(&self, slot: Slot) -> usize {
-        let found = self.direct[(slot.0 as usize).min(self.direct.len() - 1)];
+        let found = self.direct[self.place(slot)];
         if found == self.look_beyond { self.search(slot) } else { found as usize }
     }
 
     /// Whether `slot` may have the number for "gone"; exact where slots are dense.
     #[inline]
     pub(super) fn may_be_gone(&self, slot: Slot) -> bool {
-        self.direct[(slot.0 as usize).min(self.direct.len() - 1)] >= self.look_beyond - 1
+        self.direct[self.place(slot)] >= self.look_beyond - 1
+    }
+
+    /// Where `direct` has `slot`: slots below the first one wrap around and are beyond all others.
+    #[inline]
+    fn place(&self, slot: Slot) -> usize {
+        (slot.0.wrapping_sub(self.first) as usize).min(self.direct.len() - 1)
     }
 
     #[cold]
@@ -121,18 +133,17 @@ impl Roster {
 
     /// How often each slot of `direct` occurs in `held`.
     fn histogram(&self, held: &[Slot]) -> Vec<u32> {
-        let last = self.direct.len() - 1;
         // Two arrays, used in turn: with one, neighbours with the same holder would make an
         // increment wait for the store before it.
-        let mut counts = [vec![0_u32; last + 1], vec![0_u32; last + 1]];
+        let mut counts = [vec![0_u32; self.direct.len()], vec![0_u32; self.direct.len()]];
         let (even, odd) = counts.split_at_mut(1);
         let mut pairs = held.chunks_exact(2);
         for pair in &mut pairs {
-            even[0][(pair[0].0 as usize).min(last)] += 1;
-            odd[0][(pair[1].0 as usize).min(last)] += 1;
+            even[0][self.place(pair[0])] += 1;
+            odd[0][self.place(pair[1])] += 1;
         }
         for slot in pairs.remainder() {
-            even[0][(slot.0 as usize).min(last)] += 1;
+            even[0][self.place(*slot)] += 1;
         }
         even[0].iter().zip(&odd[0]).map(|(even, odd)| even + odd).collect()
     }

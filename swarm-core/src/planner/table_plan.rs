@@ -47,8 +47,8 @@ impl JobTable {
     ///
     /// `held` is the holder of every job by number, [`Slot::NOBODY`] for none; if it is shorter than
     /// the table, nobody holds the remaining jobs. Time: O(jobs + workers + moves · log moves). If
-    /// most slots below the highest one do not exist, as with a thousand workers from slot 1,000,000
-    /// on, a job that needs its [`home`](crate::home) costs O(workers) instead of O(1). Memory
+    /// most slots between the lowest and the highest one do not exist, a job that needs its
+    /// [`home`](crate::home) costs up to O(workers) instead of O(1). Memory
     /// beyond the result: 4 bytes for each job that moves, 16 if it is chosen among others.
     ///
     /// ```

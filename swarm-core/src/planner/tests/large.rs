@@ -41,6 +41,19 @@ fn all_workers_but_one_leave_and_come_back() {
 }
 
 #[test]
+fn slots_begin_far_from_zero() {
+    let first = u32::MAX - 2 * WORKERS;
+    let there = |(slot, member): (Slot, Member)| (Slot(first + slot.0), member);
+    let pool = Pool(Pool::ready(WORKERS).0.into_iter().map(there).collect());
+    let jobs = table(|_| Job::default());
+    for mode in [Mode::Sticky, Mode::Canonical] {
+        let plan = jobs.plan(&[], &pool, Rules { mode, ..Rules::default() });
+        let from_zero: Vec<_> = plan.holders.iter().map(|slot| Slot(slot.0 - first)).collect();
+        assert!(counts(&from_zero).iter().all(|count| *count == 2));
+    }
+}
+
+#[test]
 fn half_of_the_jobs_stay_out_where_every_worker_may_have_one() {
     let jobs = table(|n| Job { priority: i32::from(n % 2 == 0), ..Job::default() });
     let mut pool = Pool::ready(WORKERS);
