@@ -20,7 +20,7 @@ mod digest;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use event::{SessionEffect, SessionEvent};
 pub use view::{Granted, WorkerView, details};
@@ -28,6 +28,7 @@ pub use view::{Granted, WorkerView, details};
 use crate::handover::{
     Ack, Holder, Lease, LeaseTerms, LeaseVersion, Moment, Rule, Rules, SessionId, SessionView,
 };
+use crate::merge::side_by_side;
 use crate::{JobName, Token};
 
 /// What a session knows of the one before it in the same place: a container's state directory, or
@@ -53,10 +54,14 @@ pub struct Session {
     seen: u64,
     /// What that view grants.
     granted: BTreeMap<JobName, Token>,
-    /// What runs or is being stopped.
-    runs: BTreeMap<JobName, Run>,
+    /// What runs on.
+    runs: BTreeMap<JobName, Token>,
+    /// What is being stopped.
+    stopping: BTreeMap<JobName, Token>,
     /// Run-to-completion jobs that ended well under a grant that is still in force.
     finished: BTreeMap<JobName, Token>,
+    /// What follows from these four, so that an event of one job costs no look at all jobs.
+    due: Due,
     /// The largest revision that may be acknowledged.
     acked: u64,
     lease: LeaseVersion,
@@ -91,10 +96,15 @@ enum Phase {
     Over,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Run {
-    token: Token,
-    is_stopping: bool,
+/// How what runs differs from what is granted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Due {
+    /// What is granted, did not finish, and neither runs nor is being stopped.
+    starts: BTreeSet<JobName>,
+    /// What runs on and is not granted. Empty after every step.
+    stops: BTreeSet<JobName>,
+    /// How many of the jobs that are being stopped are not granted.
+    releases: usize,
 }
 
 /// A write whose answer is not known.
@@ -129,7 +139,9 @@ impl Session {
             seen: 0,
             granted: BTreeMap::new(),
             runs: BTreeMap::new(),
+            stopping: BTreeMap::new(),
             finished: BTreeMap::new(),
+            due: Due::default(),
             acked: 0,
             lease: LeaseVersion(0),
             has_lease: false,
@@ -164,7 +176,8 @@ impl Session {
     /// The jobs that run or are being stopped, with the tokens they run under. A token is only
     /// worth something to a sink that refuses lower ones.
     pub fn running(&self) -> impl Iterator<Item = (&JobName, Token)> {
-        self.runs.iter().map(|(job, run)| (job, run.token))
+        let both = side_by_side(&self.runs, &self.stopping);
+        both.filter_map(|(job, runs, stops)| Some((job, *runs.or(stops)?)))
     }
 
     /// Whether a job may still act under `token` at `now`; for long loops to ask.
@@ -189,8 +202,7 @@ impl Session {
     /// ```
     #[must_use]
     pub fn permits(&self, now: Moment, job: &JobName, token: Token) -> bool {
-        let runs = |run: &Run| run.token == token && !run.is_stopping;
-        now < self.deadline && self.runs.get(job).is_some_and(runs)
+        now < self.deadline && self.runs.get(job) == Some(&token)
     }
 
     /// Whether it is over: the process ends, or opens another session.
@@ -252,10 +264,10 @@ impl Session {
             Phase::Over => return None,
         };
         // A job that is being stopped already is waited for, not stopped again.
-        let goes_on = self.runs.values().any(|run| !run.is_stopping);
-        let drain = drain.filter(|_| goes_on || self.runs.is_empty());
+        let (goes_on, is_idle) = (!self.runs.is_empty(), self.is_idle());
+        let drain = drain.filter(|_| goes_on || is_idle);
         let suspension = goes_on.then(|| self.suspends_at());
-        let end = (!self.runs.is_empty()).then_some(self.deadline);
+        let end = (!is_idle).then_some(self.deadline);
         [renewal, drain, suspension, end].into_iter().flatten().min()
     }
 
@@ -276,7 +288,9 @@ impl Session {
         self.deadline
     }
 
-    /// Takes in what happened by `now`, and says what to do about it, in order. Costs O(jobs).
+    /// Takes in what happened by `now`, and says what to do about it, in order. A view costs
+    /// O(jobs · log jobs), any other event O(log jobs) for each job that it concerns, and each
+    /// effect as much; an acknowledgement lists all jobs that have finished.
     ///
     /// ```
     /// use std::time::Duration;
@@ -299,8 +313,8 @@ impl Session {
         self.step_all(now, [event])
     }
 
-    /// Takes in all that happened by `now`, in order, and then says what to do about it. It costs
-    /// O(jobs + events), so many jobs that end at once are best reported together.
+    /// Takes in all that happened by `now`, in order, and then says what to do about it, in one
+    /// write where several steps may take several.
     pub fn step_all(
         &mut self,
         now: Moment,
@@ -315,7 +329,7 @@ impl Session {
             if event == SessionEvent::Resumed && !self.rules.keep(Rule::CheckOnResume) {
                 continue;
             }
-            if self.deadline <= now && !self.runs.is_empty() {
+            if self.deadline <= now && !self.is_idle() {
                 self.abort(&mut effects);
                 return effects;
             }
@@ -351,12 +365,14 @@ impl Session {
                 self.ledger_read(now, incarnation, revision, effects);
             }
             SessionEvent::Joined(job) => {
-                self.runs.remove(&job);
+                self.ended(&job);
+                self.await_start(job);
             }
             SessionEvent::Finished(job) => {
-                if let Some(run) = self.runs.remove(&job) {
-                    self.finished.insert(job, run.token);
+                if let Some(token) = self.ended(&job) {
+                    self.finished.insert(job.clone(), token);
                 }
+                self.await_start(job);
             }
             SessionEvent::Terminate { grace } => {
                 let stop_at = now.after(grace).before(self.terms.stop_timeout);
@@ -385,6 +401,7 @@ impl Session {
         self.granted = view.jobs;
         let granted = &self.granted;
         self.finished.retain(|job, token| granted.get(job) == Some(token));
+        self.due = self.differences();
     }
 
     fn is_pending(&self, number: u64) -> bool {
@@ -496,6 +513,7 @@ impl Session {
     fn abort(&mut self, effects: &mut Vec<SessionEffect>) {
         self.phase = Phase::Over;
         self.runs.clear();
+        self.stopping.clear();
         effects.push(SessionEffect::Abort);
     }
 

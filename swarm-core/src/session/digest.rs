@@ -13,7 +13,7 @@ impl Session {
     pub fn digest<H: Hasher>(&self, now: Moment, stored: Option<&Lease>, hasher: &mut H) {
         let ahead = |moment: Moment| moment.since(now);
         self.phase_digest(now, hasher);
-        (self.incarnation, self.seen, &self.granted, &self.runs).hash(hasher);
+        (self.incarnation, self.seen, &self.granted, &self.runs, &self.stopping).hash(hasher);
         (&self.finished, self.acked, self.has_lease, self.is_verified).hash(hasher);
         (stored.map(|lease| lease.version) == Some(self.lease)).hash(hasher);
         // If the next renewal is always due, nothing depends on the acknowledgement of the last one.

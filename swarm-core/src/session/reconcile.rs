@@ -1,6 +1,6 @@
 //! What a session does after each event: it starts and stops jobs, acknowledges, and writes.
 
-use super::{Pending, Phase, Run, Session, SessionEffect};
+use super::{Due, Pending, Phase, Session, SessionEffect};
 use crate::handover::{Ack, Holder, LeaseWrite, Moment, Rule};
 use crate::{JobName, Token};
 
@@ -10,7 +10,7 @@ impl Session {
         if self.is_over() {
             return;
         }
-        let has_any = !self.granted.is_empty() || !self.runs.is_empty();
+        let has_any = !self.granted.is_empty() || !self.is_idle();
         if self.suspends_at() <= now && has_any {
             // While the session may not act, or before it ever could, the store may be rolled back
             // to a state in which another session holds its jobs.
@@ -22,6 +22,7 @@ impl Session {
         self.acknowledge();
         self.close(now);
         self.write(now, effects);
+        debug_assert_eq!(self.due, self.differences());
     }
 
     /// Whether jobs may be started and kept at all.
@@ -34,38 +35,84 @@ impl Session {
         }
     }
 
+    /// Whether nothing runs any more, and nothing is being stopped.
+    pub(super) fn is_idle(&self) -> bool {
+        self.runs.is_empty() && self.stopping.is_empty()
+    }
+
     fn is_granted(&self, job: &JobName, token: Token) -> bool {
         self.granted.get(job) == Some(&token)
     }
 
+    /// Compares all that runs with all that is granted. O(jobs · log jobs).
+    pub(super) fn differences(&self) -> Due {
+        let is_due = |job: &&JobName| self.is_start_due(job);
+        let is_lost = |(job, token): &(&JobName, &Token)| !self.is_granted(job, **token);
+        Due {
+            starts: self.granted.keys().filter(is_due).cloned().collect(),
+            stops: self.runs.iter().filter(is_lost).map(|(job, _)| job.clone()).collect(),
+            releases: self.stopping.iter().filter(is_lost).count(),
+        }
+    }
+
+    fn is_start_due(&self, job: &JobName) -> bool {
+        let is_over = !self.runs.contains_key(job) && !self.stopping.contains_key(job);
+        let granted = self.granted.get(job);
+        is_over && granted.is_some() && self.finished.get(job) != granted
+    }
+
+    /// Takes note that nothing of a job runs any more. Returns the token it ran under.
+    pub(super) fn ended(&mut self, job: &JobName) -> Option<Token> {
+        if let Some(token) = self.stopping.remove(job) {
+            self.due.releases -= usize::from(!self.is_granted(job, token));
+            return Some(token);
+        }
+        self.runs.remove(job)
+    }
+
+    /// Takes note that a job has ended, and is to start again if it is granted.
+    pub(super) fn await_start(&mut self, job: JobName) {
+        if self.is_start_due(&job) {
+            self.due.starts.insert(job);
+        }
+    }
+
     fn stop(&mut self, now: Moment, effects: &mut Vec<SessionEffect>) {
-        let may_run = self.may_run(now);
-        let granted = &self.granted;
-        for (job, run) in &mut self.runs {
-            let may_stay = may_run && granted.get(job) == Some(&run.token);
-            if !may_stay && !run.is_stopping {
-                run.is_stopping = true;
-                effects.push(SessionEffect::Stop(job.clone()));
+        let stops = std::mem::take(&mut self.due.stops);
+        if !self.may_run(now) {
+            for (job, token) in std::mem::take(&mut self.runs) {
+                self.stop_one(job, token, effects);
+            }
+            return;
+        }
+        for job in stops {
+            // It may have ended meanwhile.
+            if let Some(token) = self.runs.remove(&job) {
+                self.stop_one(job, token, effects);
             }
         }
+    }
+
+    fn stop_one(&mut self, job: JobName, token: Token, effects: &mut Vec<SessionEffect>) {
+        self.due.releases += usize::from(!self.is_granted(&job, token));
+        effects.push(SessionEffect::Stop(job.clone()));
+        self.stopping.insert(job, token);
     }
 
     fn start(&mut self, now: Moment, effects: &mut Vec<SessionEffect>) {
         if !self.may_run(now) {
             return;
         }
-        for (job, token) in &self.granted {
-            if self.runs.contains_key(job) || self.finished.get(job) == Some(token) {
-                continue;
+        for job in std::mem::take(&mut self.due.starts) {
+            if let Some(token) = self.granted.get(&job).copied() {
+                self.runs.insert(job.clone(), token);
+                effects.push(SessionEffect::Start { job, token });
             }
-            self.runs.insert(job.clone(), Run { token: *token, is_stopping: false });
-            effects.push(SessionEffect::Start { job: job.clone(), token: *token });
         }
     }
 
     fn acknowledge(&mut self) {
-        let joined = self.runs.iter().all(|(job, run)| self.is_granted(job, run.token));
-        if joined || !self.rules.keep(Rule::JoinBeforeAck) {
+        if self.due.releases == 0 || !self.rules.keep(Rule::JoinBeforeAck) {
             self.acked = self.seen;
         }
     }
@@ -73,7 +120,7 @@ impl Session {
     /// Begins to close once all jobs have been moved away, or had to stop, and have been joined.
     fn close(&mut self, now: Moment) {
         let Phase::Draining(stop_at) = self.phase else { return };
-        let is_empty = self.runs.is_empty() || !self.rules.keep(Rule::JoinBeforeClose);
+        let is_empty = self.is_idle() || !self.rules.keep(Rule::JoinBeforeClose);
         let is_due = stop_at <= now || (self.granted.is_empty() && self.acked == self.seen);
         if is_empty && is_due {
             self.phase = Phase::Closing;
@@ -81,18 +128,18 @@ impl Session {
     }
 
     fn write(&mut self, now: Moment, effects: &mut Vec<SessionEffect>) {
+        let is_closing = self.phase == Phase::Closing;
+        let has_news = || self.has_lease && (is_closing || !self.is_told());
+        let is_due = || self.renew_at <= now || (has_news() && !self.is_backing_off(now));
+        if self.pending.is_some() || !is_due() {
+            return;
+        }
         let ack = Ack {
             incarnation: self.incarnation.unwrap_or_default(),
             revision: self.acked,
             finished: self.finished.clone(),
             is_draining: self.phase != Phase::Open,
         };
-        let is_closing = self.phase == Phase::Closing;
-        let has_news =
-            self.has_lease && (ack != self.landed_ack || is_closing) && !self.is_backing_off(now);
-        if self.pending.is_some() || !(has_news || self.renew_at <= now) {
-            return;
-        }
         let holder = if is_closing { Holder::Closed } else { Holder::Session };
         self.writes += 1;
         self.is_retry = false;
@@ -101,6 +148,15 @@ impl Session {
         let number = self.writes;
         self.pending = Some(Pending { number, sent: now, holder, ack: ack.clone() });
         effects.push(SessionEffect::Write(LeaseWrite { expected, holder, number, ack }));
+    }
+
+    /// Whether the last write that landed acknowledges all that can be acknowledged.
+    fn is_told(&self) -> bool {
+        let Ack { incarnation, revision, finished, is_draining } = &self.landed_ack;
+        *revision == self.acked
+            && *incarnation == self.incarnation.unwrap_or_default()
+            && *is_draining == (self.phase != Phase::Open)
+            && *finished == self.finished
     }
 
     /// Whether the last write got no answer and the next is not due yet.
