@@ -278,7 +278,7 @@ mod tests {
         let view = WorkerView::from(session.clone());
         assert_eq!(SessionView::from(&view), session);
         assert_eq!(parse(&to_text(&view).unwrap(), &id()), Ok(view));
-        session.jobs.extend([job(JOBS_MAX)]);
+        session.jobs = (0..=JOBS_MAX).map(job).collect();
         let dir = tempfile::tempdir().unwrap();
         let error = publish(dir.path(), &session.into()).unwrap_err().to_string();
         assert!(error.contains("it has 100001 jobs"), "{error}");

@@ -53,7 +53,7 @@ pub(crate) use brake::few;
 pub use brake::{Brake, Health};
 pub use cell::{Cell, CellEvent, Proof, Refusal, StepContext, Then};
 use cells::Change;
-pub use cells::{Cells, CellsConflict, Record, Save, SessionView};
+pub use cells::{Cells, CellsConflict, Grants, Record, Save, SessionView};
 pub use check::{StepViolation, check_step};
 pub use lease::{
     Ack, Holder, Lease, LeaseConflict, LeaseTerms, LeaseTermsError, LeaseVersion, LeaseWrite,

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use step::{Filled, LedgerStep};
 
-use crate::handover::{Cell, Cells, SessionId, SessionView};
+use crate::handover::{Cell, Cells, Grants, SessionId, SessionView};
 use crate::{Assignment, JobName, Slot, View, ViewEntry};
 
 /// A job's fencing token: higher at every grant, never reused.
@@ -245,8 +245,9 @@ impl Ledger {
     }
 
     /// The view of each session that fills a slot or still holds jobs: what it shall run, with the
-    /// tokens. [`releases`](Self::releases) says when a view has to be published. O(jobs · log
-    /// sessions).
+    /// tokens. [`releases`](Self::releases) says when a view has to be published. Views of sessions
+    /// that run the jobs of all workers and no others share them. O(jobs · log sessions), and
+    /// O(jobs) for each session with both.
     ///
     /// ```
     /// use swarm_core::handover::SessionId;
@@ -260,22 +261,18 @@ impl Ledger {
     /// ```
     #[must_use]
     pub fn session_views(&self) -> BTreeMap<SessionId, SessionView> {
-        let mut granted: BTreeMap<_, Vec<_>> =
-            self.sessions().into_keys().map(|session| (session, Vec::new())).collect();
+        let sessions = self.sessions();
+        let mut own: BTreeMap<_, Vec<_>> =
+            sessions.into_keys().map(|session| (session, Vec::new())).collect();
+        let mut of_all = Vec::new();
         for (job, record) in &self.cells.jobs {
             match &record.cell {
                 Cell::Granted { session, token } => {
-                    if let Some(jobs) = granted.get_mut(session) {
+                    if let Some(jobs) = own.get_mut(session) {
                         jobs.push((job.clone(), *token));
                     }
                 }
-                Cell::Everywhere { token } => {
-                    for record in self.slots.values() {
-                        if let Some(jobs) = granted.get_mut(&record.session) {
-                            jobs.push((job.clone(), *token));
-                        }
-                    }
-                }
+                Cell::Everywhere { token } => of_all.push((job.clone(), *token)),
                 Cell::Free { .. }
                 | Cell::Releasing { .. }
                 | Cell::Hold { .. }
@@ -283,16 +280,19 @@ impl Ledger {
                 | Cell::Done { .. } => {}
             }
         }
-        let view = |(session, jobs): (&SessionId, Vec<_>)| {
-            let view = SessionView {
-                session: session.clone(),
-                incarnation: self.cells.incarnation,
-                revision: self.cells.revision,
-                // The jobs are in order: collecting is faster than inserting one by one.
-                jobs: jobs.into_iter().collect(),
-            };
+        let fills: BTreeSet<_> = self.slots.values().map(|record| &record.session).collect();
+        let of_all = Grants::from_iter(of_all);
+        let view = |(session, own): (&SessionId, Vec<_>)| {
+            let mut jobs = if fills.contains(session) { of_all.clone() } else { Grants::default() };
+            if !own.is_empty() {
+                // Collecting pairs that are nearly in order is faster than inserting them one by one.
+                let of_all = jobs.iter().map(|(job, token)| (job.clone(), *token));
+                jobs = own.into_iter().chain(of_all).collect();
+            }
+            let Cells { incarnation, revision, .. } = self.cells;
+            let view = SessionView { session: session.clone(), incarnation, revision, jobs };
             (session.clone(), view)
         };
-        granted.into_iter().map(view).collect()
+        own.into_iter().map(view).collect()
     }
 }

@@ -52,7 +52,7 @@ pub use facts::{
     WorkerFacts,
 };
 pub use proofs::{Known, Proofs, Suspicion};
-pub use publications::{Publication, publications};
+pub use publications::{Publication, ViewMarks, publications};
 
 use crate::handover::{
     Ages, Brake, Cell, Evidence, Health, LeaseTerms, Moment, Policy, Proof, SessionId, Watch,

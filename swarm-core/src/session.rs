@@ -26,7 +26,8 @@ pub use event::{SessionEffect, SessionEvent};
 pub use view::{Granted, WorkerView, details};
 
 use crate::handover::{
-    Ack, Holder, Lease, LeaseTerms, LeaseVersion, Moment, Rule, Rules, SessionId, SessionView,
+    Ack, Grants, Holder, Lease, LeaseTerms, LeaseVersion, Moment, Rule, Rules, SessionId,
+    SessionView,
 };
 use crate::merge::side_by_side;
 use crate::{JobName, Token};
@@ -53,7 +54,7 @@ pub struct Session {
     /// The largest revision of a view acted on.
     seen: u64,
     /// What that view grants.
-    granted: BTreeMap<JobName, Token>,
+    granted: Grants,
     /// What runs on.
     runs: BTreeMap<JobName, Token>,
     /// What is being stopped.
@@ -137,7 +138,7 @@ impl Session {
             phase: Phase::Open,
             incarnation: None,
             seen: 0,
-            granted: BTreeMap::new(),
+            granted: Grants::default(),
             runs: BTreeMap::new(),
             stopping: BTreeMap::new(),
             finished: BTreeMap::new(),

@@ -12,7 +12,7 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 use swarm_core::handover::{SessionId, SessionView};
-use swarm_core::overseer::{Overseer, Publication, ViewMark};
+use swarm_core::overseer::{Overseer, Publication, ViewMark, ViewMarks};
 use swarm_core::ports::{StoreError, ViewStore};
 use swarm_core::session::Granted;
 use swarm_core::{JobName, Jobs, Ledger, Token};
@@ -135,11 +135,11 @@ impl ViewStore for PoolViews<'_> {
     fn check(&self, ledger: &Ledger) -> Result<(), StoreError> {
         self.shared.check(ledger)?;
         let namespace = self.namespace();
-        let workers = workers(ledger);
+        let (workers, mut marks) = (workers(ledger), ViewMarks::new(self.details));
         for (session, view) in session_views(ledger) {
             let says = self.context.views.says(&namespace, &session);
             // A view that is unchanged fitted when it was written.
-            if says.is_some_and(|says| says.says_the_same(ViewMark::of(&view, self.details))) {
+            if says.is_some_and(|says| says.says_the_same(marks.of(&view))) {
                 continue;
             }
             let worker = workers.get(&session).copied().unwrap_or_default();

@@ -1,6 +1,8 @@
 //! The ledger's cells: every job once, changed only by compare-and-set.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Cell, CellEvent, Policy, Refusal, SessionId, StepContext};
@@ -60,8 +62,57 @@ pub struct SessionView {
     pub incarnation: u64,
     /// The ledger's revision.
     pub revision: u64,
-    /// What to run, with the tokens to run it under. A job that is being released is not in it.
-    pub jobs: BTreeMap<JobName, Token>,
+    /// What to run. A job that is being released is not in it.
+    pub jobs: Grants,
+}
+
+/// Jobs to run, with the tokens to run them under.
+///
+/// A clone shares them: where every worker runs every job, all views have one map.
+///
+/// ```
+/// use swarm_core::Token;
+/// use swarm_core::handover::Grants;
+///
+/// let grants = Grants::from([("camera".parse()?, Token(7))]);
+/// assert_eq!(grants["camera"], Token(7));
+/// assert!(Grants::default().is_empty());
+/// # Ok::<(), swarm_core::JobNameError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Grants(Arc<BTreeMap<JobName, Token>>);
+
+impl Grants {
+    /// Whether two are the same map, not only equal ones. O(1).
+    pub(crate) fn is_shared_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Deref for Grants {
+    type Target = BTreeMap<JobName, Token>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl From<BTreeMap<JobName, Token>> for Grants {
+    fn from(grants: BTreeMap<JobName, Token>) -> Self {
+        Self(Arc::new(grants))
+    }
+}
+
+impl<const N: usize> From<[(JobName, Token); N]> for Grants {
+    fn from(grants: [(JobName, Token); N]) -> Self {
+        BTreeMap::from(grants).into()
+    }
+}
+
+impl FromIterator<(JobName, Token)> for Grants {
+    fn from_iter<I: IntoIterator<Item = (JobName, Token)>>(grants: I) -> Self {
+        grants.into_iter().collect::<BTreeMap<_, _>>().into()
+    }
 }
 
 impl Cells {

@@ -7,7 +7,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use crate::handover::{Evidence, HandoverTerms, Place, Policy, Proof};
-use crate::{Member, Pool, Standing, jobs, plan};
+use crate::overseer::{ViewMark, ViewMarks};
+use crate::{Jobs, Member, Pool, Standing, jobs, plan};
 
 fn member(name: &str, standing: Standing) -> Member {
     Member { name: name.into(), standing, max_jobs: None }
@@ -221,6 +222,28 @@ fn a_store_with_two_holders_of_one_job_is_refused() {
 }
 
 proptest! {
+    #[test]
+    fn every_view_is_that_of_its_session_and_what_all_run_is_shared(ledger in any_ledger()) {
+        let views = ledger.session_views();
+        prop_assert!(views.keys().eq(ledger.sessions().into_keys()));
+        let of_all = ledger.cells.view(&SessionId::new("nobody", 1)).jobs;
+        let (mut shared, details) = (Vec::new(), Jobs::new());
+        let mut marks = ViewMarks::new(&details);
+        for (session, view) in &views {
+            prop_assert_eq!(marks.of(view), ViewMark::of(view, &details));
+            let mut alone = ledger.cells.view(session);
+            if ledger.former.contains_key(session) {
+                let is_own = |job: &JobName| !of_all.contains_key(job);
+                let own = alone.jobs.iter().filter(|(job, _)| is_own(job));
+                alone.jobs = own.map(|(job, token)| (job.clone(), *token)).collect();
+            } else if alone.jobs == of_all {
+                shared.push(&view.jobs);
+            }
+            prop_assert_eq!(view, &alone);
+        }
+        prop_assert!(shared.windows(2).all(|two| two[0].is_shared_with(two[1])));
+    }
+
     #[test]
     fn a_publication_is_counted_where_what_slots_run_differs(
         before in any_ledger(),

@@ -94,13 +94,13 @@ impl SessionView {
     #[must_use]
     pub fn with_details(self, details: &Jobs) -> WorkerView {
         let Self { session, incarnation, revision, jobs } = self;
-        let granted = |(name, token): (JobName, Token)| {
-            let detail = details.get(&name);
+        let granted = |(name, token): (&JobName, &Token)| {
+            let detail = details.get(name);
             let run_once = detail.is_some_and(|job| job.run_once);
             let params = detail.map(|job| job.params.clone()).unwrap_or_default();
-            (name, Granted { token, run_once, params })
+            (name.clone(), Granted { token: *token, run_once, params })
         };
-        WorkerView { session, incarnation, revision, jobs: jobs.into_iter().map(granted).collect() }
+        WorkerView { session, incarnation, revision, jobs: jobs.iter().map(granted).collect() }
     }
 
     /// A digest of what the view lets its session run: jobs, tokens and `details`, as for

@@ -71,7 +71,7 @@ pub(super) fn has_foreign_sessions(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeSet;
 
     use super::*;
     use crate::handover::{Evidence, Proof, SessionId};
@@ -111,7 +111,7 @@ mod tests {
         let reset = &decision.ledger;
         assert_eq!(decision.waiting, Some(Waiting::LedgerReset));
         assert!(before.position() < reset.position() && before.revision() < reset.revision());
-        assert_eq!(reset.session_views()[&SessionId::new("pod", 1)].jobs, BTreeMap::new());
+        assert!(reset.session_views()[&SessionId::new("pod", 1)].jobs.is_empty());
         let lowest = reset.cells.jobs.values().map(|record| record.cell.token()).min();
         assert_eq!(lowest, Some(Token(START + 60_000_000)));
 
