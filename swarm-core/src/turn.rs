@@ -242,10 +242,10 @@ fn paused(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decision {
         (job.clone(), place)
     };
     let goal = ledger.cells.jobs.iter().map(place).collect();
-    // A slot whose worker is leaving keeps its entry as well.
+    // A slot whose worker is leaving keeps its entry as well, and its latest session what it holds. It
+    // is granted nothing: nobody sees it.
     let before = ledger.slots.iter().map(|(slot, record)| {
-        let (worker, session) = (record.worker.clone(), Some(record.session.clone()));
-        (*slot, Filled { worker, session, takes: false })
+        (*slot, Filled { worker: record.worker.clone(), session: None, takes: false })
     });
     let mut workers: BTreeMap<_, _> = before.collect();
     workers.extend(filled(&pool(false, desired, observed), observed));

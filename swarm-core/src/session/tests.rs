@@ -166,6 +166,41 @@ fn a_ledger_that_went_back_ends_the_session() {
 }
 
 #[test]
+fn a_lease_that_is_older_than_what_landed_ends_the_session() {
+    let mut session = open();
+    session.step(at(1), view(3, &[("a", 7)]));
+    session.step(at(1), written(2));
+    let number = writes(&session.step(at(5), SessionEvent::Tick))[0].number;
+    session.step(at(5), SessionEvent::Conflict { number });
+    let (version, ack) = (LeaseVersion(1), Ack::default());
+    let old = Lease { version, holder: Holder::Session, number: 1, ack };
+    let effects = session.step(at(5), SessionEvent::LeaseRead(Some(old)));
+    assert_eq!(effects[..2], [SessionEffect::ReportRollback { seen: 3 }, stop("a")]);
+    assert!(session.is_ending());
+}
+
+#[test]
+fn a_view_of_an_earlier_incarnation_is_dropped_whatever_its_revision() {
+    let mut session = open();
+    let view = |incarnation, revision, jobs| {
+        SessionEvent::View(SessionView { session: id(), incarnation, revision, jobs })
+    };
+    session.step(at(1), view(5, 3, BTreeMap::new()));
+    session.step(at(1), written(2));
+    assert_eq!(session.step(at(1), view(4, 9, [(job("a"), Token(7))].into())), []);
+    assert!(!session.is_ending());
+}
+
+#[test]
+fn a_job_that_is_being_stopped_may_not_act_any_more() {
+    let mut session = open();
+    session.step(at(1), view(3, &[("a", 7)]));
+    assert!(session.permits(at(2), &job("a"), Token(7)));
+    assert_eq!(session.step(at(2), view(4, &[])), [stop("a")]);
+    assert!(!session.permits(at(2), &job("a"), Token(7)), "it has not ended yet");
+}
+
+#[test]
 fn jobs_that_still_run_at_the_deadline_are_aborted() {
     for event in [SessionEvent::Tick, SessionEvent::Resumed, written(2)] {
         let mut session = open();

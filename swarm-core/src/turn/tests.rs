@@ -6,7 +6,7 @@ use std::future::Future as _;
 
 use crate::handover::Proof;
 use crate::ports::Seen;
-use crate::{Job, MoveReason, jobs};
+use crate::{Job, MoveReason, Token, jobs};
 
 fn desired(names: &[&str]) -> Desired {
     Desired { jobs: jobs(names.iter().copied()).unwrap(), ..Desired::default() }
@@ -105,6 +105,62 @@ fn a_ready_worker_whose_session_has_ended_is_given_nothing() {
     let free = decide(&held.ledger, &want, &late).ledger;
     let moved = decide(&free, &want, &late);
     assert_eq!((slots(&moved.ledger), moved.ledger.assignment().len()), (vec![Slot(0)], 4));
+}
+
+#[test]
+fn what_waits_is_looked_at_again_when_its_time_is_over() {
+    let pinned = |slot| {
+        let job = Job { pin: Some(Slot(slot)), ..Job::default() };
+        Desired { jobs: [("a".parse().unwrap(), job)].into(), ..Desired::default() }
+    };
+    let seen = sessions(None);
+    let first = decide(&Ledger::new(1), &pinned(0), &seen).ledger;
+    let again = |ledger: &Ledger, want: &Desired| {
+        let age = |job: &JobName| (job.clone(), Duration::from_secs(1));
+        let ages = ledger.cells.jobs.keys().map(age).collect();
+        decide(ledger, want, &Observed { ages, ..seen.clone() }).recheck_in
+    };
+    let second = Duration::from_secs(1);
+    let releasing = decide(&first, &pinned(1), &seen);
+    assert_eq!(releasing.ledger.releases().len(), 1);
+    let timeout = pinned(1).timing.release_timeout;
+    assert_eq!(releasing.recheck_in, Some(timeout));
+    assert_eq!(again(&releasing.ledger, &pinned(1)), Some(timeout.saturating_sub(second)));
+    let exclusive = Desired { policy: Policy::Exclusive, ..pinned(1) };
+    assert_eq!(again(&releasing.ledger, &exclusive), None, "only an answer helps");
+
+    let span = Duration::from_secs(9);
+    for cell in [
+        Cell::Hold { slot: Slot(0), span, token: Token(1) },
+        Cell::Quarantined { span, token: Token(1) },
+    ] {
+        let mut waiting = first.clone();
+        waiting.cells.jobs.insert("a".parse().unwrap(), Record { cell, strikes: 0 });
+        let away =
+            Desired { timing: Timing { return_grace: span, ..Timing::default() }, ..pinned(7) };
+        assert_eq!(again(&waiting, &away), Some(span.saturating_sub(second)));
+    }
+}
+
+#[test]
+fn a_pool_of_sessions_shrinks_only_when_the_last_one_has_released_its_jobs() {
+    let mut want = Desired { policy: Policy::Exclusive, ..desired(&["a", "b", "c", "d"]) };
+    let mut seen = sessions(None);
+    let first = decide(&Ledger::new(1), &want, &seen).ledger;
+    want.replicas = Some(1);
+    let releasing = decide(&first, &want, &seen);
+    assert_eq!((releasing.ledger.releases().len(), releasing.replicas), (1, None));
+    let waiting = decide(&releasing.ledger, &want, &seen);
+    assert_eq!(
+        (&waiting.ledger, waiting.replicas),
+        (&releasing.ledger, None),
+        "it still runs them"
+    );
+    let acked = releasing.ledger.revision();
+    seen.evidence.insert(SessionId::new("pod", 1), Evidence { acked, ..Evidence::default() });
+    let moved = decide(&releasing.ledger, &want, &seen);
+    assert_eq!((moved.replicas, moved.recheck_in), (None, Some(PLAIN_HANDOVER)));
+    assert_eq!(decide(&moved.ledger, &want, &seen).replicas, Some(1));
 }
 
 /// The same, some time after plain workers last had to release a job.
@@ -235,8 +291,6 @@ fn a_cold_pool_is_complete_with_the_workers_that_the_user_asks_for() {
 
 #[test]
 fn in_a_paused_pool_only_the_jobs_of_the_dead_are_granted_again_in_the_same_slot() {
-    use crate::handover::Proof;
-
     let session = |life: &str| Some(SessionId::new(life, 1));
     let mut seen = observed(&[Presence::Ready; 2]);
     for (slot, worker) in &mut seen.workers {
@@ -262,6 +316,27 @@ fn in_a_paused_pool_only_the_jobs_of_the_dead_are_granted_again_in_the_same_slot
 }
 
 #[test]
+fn in_a_paused_pool_a_session_that_may_live_keeps_its_jobs_though_another_fills_its_slot() {
+    let mut want = desired(&["a", "b"]);
+    let mut seen = sessions(None);
+    let first = decide(&Ledger::new(1), &want, &seen).ledger;
+    want.paused = true;
+    seen.workers.get_mut(&Slot(0)).unwrap().session = Some(SessionId::new("pod", 9));
+    assert_eq!(decide(&first, &want, &seen).ledger.cells.jobs, first.cells.jobs);
+}
+
+#[test]
+fn in_a_paused_pool_nothing_is_granted_to_a_session_that_nobody_sees() {
+    let want = Desired { paused: true, ..desired(&["a", "b"]) };
+    let mut seen = sessions(None);
+    let mut waiting = decide(&Ledger::new(1), &desired(&["a", "b"]), &seen).ledger;
+    let cell = Cell::Hold { slot: Slot(0), span: Duration::from_secs(9), token: Token(9) };
+    waiting.cells.jobs.insert("a".parse().unwrap(), Record { cell, strikes: 0 });
+    seen.workers.remove(&Slot(0));
+    assert_eq!(decide(&waiting, &want, &seen).ledger.cells.jobs, waiting.cells.jobs);
+}
+
+#[test]
 fn in_a_paused_pool_a_replaced_plain_worker_keeps_its_jobs() {
     let mut want = desired(&["a", "b"]);
     let mut seen = observed(&[Presence::Ready; 2]);
@@ -274,8 +349,6 @@ fn in_a_paused_pool_a_replaced_plain_worker_keeps_its_jobs() {
 
 #[test]
 fn a_job_that_waits_for_a_slot_goes_at_once_where_the_plan_wants_it_instead() {
-    use crate::handover::Proof;
-
     let want = |pin: u32| {
         let pinned = crate::Job { pin: Some(Slot(pin)), ..crate::Job::default() };
         Desired { jobs: [("a".parse().unwrap(), pinned)].into(), ..Desired::default() }

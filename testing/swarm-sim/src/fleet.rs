@@ -22,6 +22,7 @@ use swarm_core::handover::{
     Lease, LeaseTerms, LeaseVersion, Moment, Policy, Rule, SessionId, SessionView,
 };
 use swarm_core::overseer::Overseer;
+use swarm_core::session::SessionEvent;
 use swarm_core::{Desired, Job, JobName, Ledger, Mode, Replication, Rules, Slot, Timing, Token};
 
 use crate::bounds::TICK;
@@ -115,6 +116,8 @@ struct Pod {
     leases: Vec<Option<Lease>>,
     /// Its view as it was published; any of them may arrive, in any order.
     views: Vec<SessionView>,
+    /// What it read of the ledger, and what has not arrived yet.
+    reads: Vec<SessionEvent>,
     is_ready: bool,
     /// How long it claims that it may act after a renewal.
     claims: Duration,
@@ -248,6 +251,7 @@ impl Fleet {
             worker: Worker::open(id, &self.bounds),
             leases: vec![None],
             views: Vec::new(),
+            reads: Vec::new(),
             is_ready: true,
             claims: self.lease_terms().duration,
             blames: former.and_then(|n| self.pods[n].worker.culprit.clone()),

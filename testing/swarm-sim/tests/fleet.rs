@@ -23,6 +23,7 @@ fn act(store: u32) -> impl Strategy<Value = Act> {
         3 => n().prop_map(Act::Apply),
         1 => n().prop_map(Act::Drop),
         3 => n().prop_map(Act::Reply),
+        2 => (n(), back()).prop_map(|(n, back)| Act::Read(n, back)),
         1 => n().prop_map(Act::Lose),
         8 => (n(), back()).prop_map(|(n, back)| Act::View(n, back)),
         2 => n().prop_map(Act::Join),
@@ -43,6 +44,8 @@ fn act(store: u32) -> impl Strategy<Value = Act> {
         1 => (n(), proptest::option::of(0_u32..4)).prop_map(|(n, slot)| Act::Pin(n, slot)),
         1 => (n(), proptest::option::of(20_u8..90)).prop_map(|(n, share)| Act::Share(n, share)),
         1 => n().prop_map(Act::RunOnce),
+        2 => prop::bool::weighted(0.2).prop_map(Act::Pause),
+        1 => proptest::option::of(0_u32..5).prop_map(Act::Replicas),
     ];
     let operators = prop_oneof![
         8 => (o(), back()).prop_map(|(o, back)| Act::Observe(o, back)),
@@ -206,6 +209,75 @@ fn what_was_granted_before_a_lease_was_known_to_exist_is_looked_at_before_it_run
     acts.extend([Act::Turn(1, 0, None), Act::Start(0), Act::View(2, 0), Act::View(0, 0)]);
     acts.extend([Act::SetBack(0), Act::Scale(1)]);
     comes_right(FleetTerms::default(), &acts);
+}
+
+/// A pool that has settled with so many slots.
+#[expect(clippy::unwrap_used, reason = "a test helper: a pool that does not settle is the failure")]
+fn settled(slots: u32) -> Fleet {
+    let mut fleet = Fleet::new(FleetTerms::default());
+    fleet.take(Act::Scale(slots));
+    fleet.heal().unwrap();
+    fleet
+}
+
+fn goes_well(fleet: &mut Fleet, acts: impl IntoIterator<Item = Act>) {
+    for act in acts {
+        fleet.take(act);
+        assert_eq!(fleet.wrong(), None, "after {act:?}");
+    }
+}
+
+/// What the first operator does with all that it can know.
+const LOOKS: [Act; 2] = [Act::Observe(0, 0), Act::Turn(0, 0, None)];
+
+#[test]
+fn nothing_is_granted_while_sessions_of_a_lost_ledger_renew() {
+    let mut fleet = settled(3);
+    goes_well(&mut fleet, [Act::Copy, Act::SetBack(0), Act::Start(0), Act::Tell(3)]);
+    for _ in 0..9 {
+        goes_well(&mut fleet, LOOKS.into_iter().chain([Act::Tick(0)]).chain((0..4).map(Act::Tell)));
+    }
+    goes_well(&mut fleet, [Act::View(3, 0)]);
+    assert_eq!((fleet.runs(0).len(), fleet.runs(3).len()), (2, 0));
+}
+
+#[test]
+fn a_new_ledger_waits_for_sessions_that_nobody_knows() {
+    let mut fleet = settled(3);
+    let lost = [Act::Copy, Act::SetBack(0), Act::DeleteLease(2), Act::Start(0), Act::Tick(0)];
+    goes_well(&mut fleet, lost);
+    goes_well(&mut fleet, [Act::Tell(0), Act::Tell(1), Act::Tell(3)]);
+    // The others learn of the new ledger and end; of the third there is no trace.
+    goes_well(&mut fleet, LOOKS.into_iter().chain([Act::Calm(0), Act::Calm(1)]));
+    goes_well(&mut fleet, LOOKS.into_iter().chain([Act::View(3, 0)]));
+    assert_eq!((fleet.runs(0).len(), fleet.runs(2).len(), fleet.runs(3).len()), (0, 2, 0));
+}
+
+#[test]
+fn four_sessions_that_fall_silent_at_once_are_not_revoked_at_once() {
+    let mut fleet = settled(4);
+    goes_well(&mut fleet, [Act::Observe(0, 0)]);
+    goes_well(&mut fleet, [Act::Tick(0); 5]);
+    goes_well(&mut fleet, [Act::Revoke(0, false)]);
+}
+
+#[test]
+fn a_job_that_crashes_three_workers_is_kept_away() {
+    let mut fleet = Fleet::new(FleetTerms::default());
+    // One job is left, and only the first slot may have it.
+    goes_well(&mut fleet, [0, 2, 3, 4, 5].map(Act::Toggle));
+    goes_well(&mut fleet, [Act::Pin(0, Some(0)), Act::Start(0)]);
+    for crashed in [3, 7, 11] {
+        fleet.heal().unwrap();
+        assert_eq!(fleet.runs(crashed).len(), 1, "worker {crashed}");
+        // A container that is started again names the culprit.
+        goes_well(&mut fleet, [Act::Crash(crashed, Some(0)), Act::Start(0)]);
+        fleet.heal().unwrap();
+        for n in 1..=3 {
+            goes_well(&mut fleet, [Act::Crash(crashed + n, None), Act::Start(0)]);
+        }
+    }
+    fleet.heal().unwrap();
 }
 
 fn edge() -> impl Strategy<Value = Edge> {

@@ -117,3 +117,14 @@ fn a_session_of_another_incarnation_is_waited_out_by_the_longest_terms_too() {
     assert_eq!(waits(&mut overseer, wait - 1), Some(Waiting::LedgerReset));
     assert_eq!(waits(&mut overseer, wait + 1), None);
 }
+
+#[test]
+fn what_was_acknowledged_in_another_incarnation_acknowledges_nothing_in_this_one() {
+    let mut overseer = overseer();
+    overseer.learn(at(0), Fact::Lease(id(1), held(1, START - 1, 3)));
+    let seen = observed(&mut overseer, 0, &ledger(START, 5));
+    assert_eq!(seen.positions.first(), Some(&at_position(START - 1, 3)), "it is believed");
+    assert_eq!(seen.evidence[&id(1)].acked, 0);
+    let acked = |incarnation| overseer.proofs().get(&id(1)).unwrap().evidence(incarnation).acked;
+    assert_eq!((acked(START), acked(START - 1)), (0, 3));
+}

@@ -147,3 +147,31 @@ impl Seating {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Wish;
+    use super::*;
+
+    /// Jobs of 60 %, each held by one of these workers.
+    fn seating(holders: [usize; 4], caps: [usize; 4]) -> Seating {
+        let wish = |(job, holder): (u32, usize)| Wish {
+            job,
+            share: 60,
+            rank: 0,
+            pin: None,
+            holder: Some(holder),
+        };
+        Seating::new((0..).zip(holders).map(wish).collect(), &caps)
+    }
+
+    #[test]
+    fn equal_workers_change_names_so_that_their_jobs_stay() {
+        let packed: Places = (0..4).map(|n| (n, n)).collect();
+        let stay = vec![(0, 2), (1, 0), (2, 3), (3, 1)];
+        assert_eq!(seating([2, 0, 3, 1], [9; 4]).renamed(packed.clone()), stay);
+        // The third may have one job only: it is no equal of the others.
+        let renamed = seating([2, 0, 3, 1], [9, 9, 1, 9]).renamed(packed);
+        assert_eq!(renamed, [(0, 3), (1, 0), (2, 2), (3, 1)]);
+    }
+}

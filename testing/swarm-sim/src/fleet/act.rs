@@ -17,7 +17,7 @@ use crate::worker::Ask;
 pub enum Act {
     /// A worker does all it can: writes, answers, the newest view, joins.
     Calm(usize),
-    /// A worker's writes reach the store and are answered.
+    /// A worker's writes reach the store and are answered, and so are its reads.
     Tell(usize),
     /// A worker's write reaches the store.
     Apply(usize),
@@ -25,6 +25,8 @@ pub enum Act {
     Drop(usize),
     /// A worker reads the answer to its write.
     Reply(usize),
+    /// What a worker read of the ledger arrives, so many reads old.
+    Read(usize, usize),
     /// A worker stops waiting for the answer.
     Lose(usize),
     /// A worker reads a view, so many publications old.
@@ -55,6 +57,10 @@ pub enum Act {
     Share(usize, Option<u8>),
     /// A job runs to completion from now on, or not any more.
     RunOnce(usize),
+    /// Whether everything is to stay as it is.
+    Pause(bool),
+    /// The user decides that there are so many slots, or lets the workload decide.
+    Replicas(Option<u32>),
     /// Time passes; the clocks of the workers in the set of bits miss it, if they may.
     Tick(u32),
     /// An operator reads all leases, so many versions old.
@@ -93,6 +99,7 @@ impl Fleet {
     /// Lets something happen, and looks whether all that must hold still does.
     pub fn take(&mut self, act: Act) {
         self.carry_out(act);
+        self.judge_permits();
         self.judge_state();
     }
 
@@ -104,6 +111,7 @@ impl Fleet {
                 for _ in 0..2 {
                     self.apply(n % pods);
                     self.reply(n % pods);
+                    self.read(n % pods);
                 }
             }
             Act::Apply(n) => self.apply(n % pods),
@@ -112,6 +120,13 @@ impl Fleet {
                 requests.truncate(requests.len().saturating_sub(1));
             }
             Act::Reply(n) => self.reply(n % pods),
+            Act::Read(n, back) => {
+                let reads = &mut self.pods[n % pods].reads;
+                let newest = reads.len().saturating_sub(1);
+                if let Some(read) = reads.get(newest.saturating_sub(back)).cloned() {
+                    self.feed(n % pods, read);
+                }
+            }
             Act::Lose(n) => self.lose(n % pods),
             Act::View(n, back) => self.view(n % pods, back),
             Act::Join(n) => self.join(n % pods),
@@ -138,6 +153,8 @@ impl Fleet {
                 job.share = share.and_then(|percent| Share::new(percent).ok());
             }),
             Act::RunOnce(n) => self.change_job(n, |job| job.run_once ^= true),
+            Act::Pause(is_paused) => self.desired.paused = is_paused,
+            Act::Replicas(count) => self.desired.replicas = count.map(|count| count % 5),
             Act::Tick(slow) => self.tick(slow),
             Act::Observe(o, back) => self.observe(o % 2, back),
             Act::LearnEnds(o) => self.learn_ends(o % 2),
@@ -203,19 +220,28 @@ impl Fleet {
         }
         let asks = self.pods[n].worker.feed(event, &self.bounds);
         for ask in asks {
-            let answer = match ask {
-                Ask::Lease => SessionEvent::LeaseRead(self.pods[n].lease().cloned()),
+            match ask {
+                Ask::Lease => {
+                    let lease = self.pods[n].lease().cloned();
+                    self.feed(n, SessionEvent::LeaseRead(lease));
+                }
                 // A worker of a cluster may read its view and no ledger.
-                Ask::Ledger(number) => match self.pods[n].views.last() {
-                    Some(view) => SessionEvent::LedgerRead {
+                Ask::Ledger(number) => {
+                    let read = self.pods[n].views.last().map(|view| SessionEvent::LedgerRead {
                         number,
                         incarnation: view.incarnation,
                         revision: view.revision,
-                    },
-                    None => continue,
-                },
-            };
-            self.feed(n, answer);
+                    });
+                    self.pods[n].reads.extend(read);
+                }
+            }
+        }
+    }
+
+    /// Everything that a worker read of the ledger arrives.
+    fn read(&mut self, n: usize) {
+        for read in std::mem::take(&mut self.pods[n].reads) {
+            self.feed(n, read);
         }
     }
 
@@ -224,6 +250,7 @@ impl Fleet {
         for _ in 0..3 {
             self.apply(n);
             self.reply(n);
+            self.read(n);
             self.view(n, 0);
             while self.pods[n].is_up() && !self.pods[n].worker.stopping.is_empty() {
                 self.join(n);

@@ -28,6 +28,7 @@ impl Fleet {
     ///
     /// What is still wrong in the end, or goes wrong on the way.
     pub fn heal(&mut self) -> Result<(), String> {
+        (self.desired.paused, self.desired.replicas) = (false, None);
         let mut at_rest = 0;
         let mut writes = self.writes();
         let mut amiss = None;
@@ -43,8 +44,7 @@ impl Fleet {
                 return Err(format!("while healing: {wrong}"));
             }
             amiss = self.amiss(round)?;
-            let is_honest = self.pods.iter().all(|pod| pod.honesty != Honesty::Lies);
-            let is_calm = is_honest && writes == self.writes() && amiss.is_none();
+            let is_calm = self.nobody_lies() && writes == self.writes() && amiss.is_none();
             at_rest = if is_calm { at_rest + 1 } else { 0 };
             writes = self.writes();
             if at_rest == ROUNDS_AT_REST {
@@ -52,6 +52,10 @@ impl Fleet {
             }
         }
         Err(amiss.unwrap_or_else(|| "the ledger is written again and again".into()))
+    }
+
+    fn nobody_lies(&self) -> bool {
+        self.pods.iter().all(|pod| pod.honesty != Honesty::Lies)
     }
 
     fn heal_workers(&mut self, round: usize) {
@@ -108,8 +112,10 @@ impl Fleet {
         let progress = overseer.progress(&decision, &self.desired, &observed);
         // While liars are given nothing, there may be nobody to run jobs.
         let is_settled = progress.is_settled() && progress.has_all_workers();
+        // A liar may say that it acts on what was published to it.
+        let is_known = ROUNDS_UNSURE <= round && self.nobody_lies();
         match self.differs(&ledger, &decision) {
-            Some(differs) if is_settled && ROUNDS_UNSURE <= round => {
+            Some(differs) if is_settled && is_known => {
                 Err(format!("it counts as settled, but {differs}"))
             }
             None if !is_settled => Ok(Some(format!("{progress:?}"))),

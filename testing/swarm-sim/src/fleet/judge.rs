@@ -1,5 +1,7 @@
 //! What must hold after every act, and in every write.
 
+mod operators;
+
 use std::collections::BTreeSet;
 
 use swarm_core::handover::{Cell, Holder, Policy, SessionId};
@@ -95,7 +97,8 @@ impl Fleet {
 
     /// Every wanted job is in it, under a token that never falls.
     fn jobs(&self, after: &Ledger) -> Option<String> {
-        let is_lost = |job: &&JobName| !after.cells.jobs.contains_key(*job);
+        // In a pause no job enters the ledger.
+        let is_lost = |job: &&JobName| !self.desired.paused && !after.cells.jobs.contains_key(*job);
         if let Some(job) = self.desired.jobs.keys().find(is_lost) {
             return Some(format!("{job} was lost"));
         }

@@ -80,6 +80,7 @@ impl Fleet {
         let shown: Vec<_> = self.pods.iter().filter(|pod| pod.lease().is_some()).collect();
         let shown: Vec<_> = shown.into_iter().map(|pod| pod.id().clone()).collect();
         let due = self.operators[o].overseer.due(now, unix_time, |it| shown.contains(it));
+        self.judge_revocations(o, &due);
         for effect in due {
             let (Effect::Revoke(session, _) | Effect::LookUp(session)) = &effect;
             let Some(n) = self.pods.iter().position(|pod| pod.id() == session) else { continue };
@@ -134,6 +135,7 @@ impl Fleet {
                 return;
             }
             self.judge_write(&ledger, &decision, &observed);
+            self.judge_grants(&ledger, &decision, &observed);
             self.history.push(Arc::new(decision.ledger.clone()));
             self.operators[o].overseer.note(now, &decision.ledger);
         }
@@ -141,6 +143,13 @@ impl Fleet {
             return self.restart(o);
         }
         self.publish(o, &decision.ledger);
+        if decision.ledger == *ledger {
+            self.judge_recheck(&decision, &observed);
+        }
+        if let Some(count) = decision.replicas {
+            self.judge_size(count);
+            self.wanted = count;
+        }
     }
 
     fn publish(&mut self, o: usize, ledger: &Ledger) {

@@ -1,0 +1,155 @@
+//! What must hold for what operators decide, beyond what makes jobs safe: nobody is given jobs that
+//! is not there, nothing moves in a pause, few sessions are revoked at once, what waits is looked at
+//! again, and a pool shrinks only where nothing runs.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use swarm_core::handover::{Cell, Policy, STRIKES_MAX, SessionId};
+use swarm_core::overseer::Effect;
+use swarm_core::{Decision, JobName, Ledger, Observed, Presence, Replication, decide};
+
+use super::super::{Fleet, Honesty};
+
+/// Longer than anything that is waited for.
+const LONG: Duration = Duration::from_hours(24);
+
+impl Fleet {
+    /// No worker lets a job act that it was told to stop.
+    pub(in crate::fleet) fn judge_permits(&mut self) {
+        for n in (0..self.pods.len()).filter(|n| self.pods[*n].is_up()) {
+            let worker = &self.pods[n].worker;
+            let may_act = |job: &&JobName| {
+                let token = worker.running.get(*job);
+                token.is_some_and(|token| worker.session.permits(worker.clock, job, *token))
+            };
+            if let Some(job) = worker.stopping.iter().find(may_act).cloned() {
+                return self.is_wrong(|| format!("worker {n} lets {job} act while it stops it"));
+            }
+        }
+    }
+
+    /// Looks at a write of one incarnation, by what its writer saw.
+    pub(in crate::fleet) fn judge_grants(
+        &mut self,
+        before: &Ledger,
+        made: &Decision,
+        seen: &Observed,
+    ) {
+        let after = &made.ledger;
+        if before.cells.incarnation != after.cells.incarnation {
+            return;
+        }
+        for (job, record) in &after.cells.jobs {
+            let Some(old) = before.cells.jobs.get(job) else { continue };
+            let complaint = self
+                .granted_to_nobody(&old.cell, &record.cell, seen)
+                .or_else(|| self.moved_in_a_pause(job, &old.cell, &record.cell, seen));
+            if let Some(complaint) = complaint {
+                return self.is_wrong(|| format!("{job} {complaint}"));
+            }
+            // A strike more is a crash of a worker by this job.
+            let is_poison = old.strikes < record.strikes && STRIKES_MAX <= record.strikes;
+            let is_kept_away = matches!(record.cell, Cell::Quarantined { .. });
+            if is_poison && !is_kept_away {
+                let strikes = record.strikes;
+                return self.is_wrong(|| format!("{job} crashed {strikes} workers and goes on"));
+            }
+        }
+    }
+
+    /// A job is granted only to a session that fills a slot now and whose pod is there.
+    fn granted_to_nobody(&self, before: &Cell, after: &Cell, seen: &Observed) -> Option<String> {
+        let Cell::Granted { session, .. } = after else { return None };
+        if self.desired.replication == Replication::All || before.holder() == Some(session) {
+            return None;
+        }
+        let is_there = seen.workers.values().any(|worker| worker.session.as_ref() == Some(session));
+        (!is_there).then(|| format!("was granted to {session}, which fills no slot"))
+    }
+
+    /// In a pause a session that has not ended keeps its jobs, unless it calls them finished.
+    fn moved_in_a_pause(
+        &self,
+        job: &JobName,
+        before: &Cell,
+        after: &Cell,
+        seen: &Observed,
+    ) -> Option<String> {
+        let Cell::Granted { session, .. } = before else { return None };
+        let known = seen.evidence.get(session);
+        let has_let_go =
+            known.is_some_and(|known| known.ended.is_some() || known.finished.contains_key(job));
+        (self.desired.paused && !has_let_go && after != before)
+            .then(|| format!("left {session} in a pause: {after:?}"))
+    }
+
+    /// No more than the greater of three and 30 % of all sessions are revoked at once for their
+    /// silence.
+    pub(in crate::fleet) fn judge_revocations(&mut self, o: usize, due: &[Effect]) {
+        let (now, terms) = (self.now, self.lease_terms());
+        let proofs = self.operators[o].overseer.proofs();
+        let is_silent = |session: &SessionId| {
+            // Liars, and whoever acts on a ledger that is gone, are revoked for that.
+            let honest = self.pods.iter().skip(self.elders);
+            let mut honest = honest.filter(|pod| pod.honesty == Honesty::Honest);
+            honest.any(|pod| pod.id() == session)
+                && proofs.get(session).is_some_and(|watch| watch.is_silent(now, &terms))
+        };
+        let revoked = due.iter().filter(|effect| match effect {
+            Effect::Revoke(session, _) => is_silent(session),
+            Effect::LookUp(_) => false,
+        });
+        let (revoked, all) = (revoked.count(), proofs.iter().count());
+        if 3.max(all * 30 / 100) < revoked {
+            self.is_wrong(|| format!("{revoked} of {all} sessions are revoked at once"));
+        }
+    }
+
+    /// Where nothing was to be written, time alone changes nothing before an operator looks again.
+    pub(in crate::fleet) fn judge_recheck(&mut self, decision: &Decision, seen: &Observed) {
+        if self.desired.paused {
+            return;
+        }
+        let Decision { ledger, recheck_in, .. } = decision;
+        let sleeps = recheck_in.map_or(LONG, |wait| wait.saturating_sub(Duration::from_nanos(1)));
+        let later = decide(ledger, &self.desired, &aged(seen, ledger, sleeps)).ledger;
+        if later != *ledger {
+            self.is_wrong(|| format!("looked at again in {recheck_in:?}, too late for {later:?}"));
+        }
+    }
+
+    /// The slots beyond `count` are empty before the workload gives them up.
+    pub(in crate::fleet) fn judge_size(&mut self, count: u32) {
+        let Replication::One = self.desired.replication else { return };
+        if self.desired.policy != Policy::Exclusive || self.wanted <= count {
+            return;
+        }
+        let runs = |n: &usize| {
+            let pod = &self.pods[*n];
+            let is_beyond = count <= pod.slot.0 && pod.honesty == Honesty::Honest;
+            is_beyond && pod.is_up() && !pod.worker.running.is_empty()
+        };
+        if let Some(n) = (self.elders..self.pods.len()).find(runs) {
+            self.is_wrong(|| format!("worker {n} still runs jobs beyond {count} slots"));
+        }
+    }
+}
+
+/// The same, some time later, of which nobody heard anything.
+fn aged(seen: &Observed, ledger: &Ledger, by: Duration) -> Observed {
+    let mut seen = seen.clone();
+    let jobs = ledger.cells.jobs.keys();
+    let age = |job: &JobName| seen.ages.get(job).copied().unwrap_or_default().saturating_add(by);
+    seen.ages = jobs.map(|job| (job.clone(), age(job))).collect::<BTreeMap<_, _>>();
+    for worker in seen.workers.values_mut() {
+        worker.presence = match worker.presence {
+            Presence::NotReady(age) => Presence::NotReady(age.saturating_add(by)),
+            Presence::Away(age) => Presence::Away(age.saturating_add(by)),
+            Presence::Leaving(age) => Presence::Leaving(age.saturating_add(by)),
+            is @ (Presence::Ready | Presence::Draining) => is,
+        };
+    }
+    seen.watched_for = seen.watched_for.saturating_add(by);
+    seen
+}
