@@ -1,28 +1,81 @@
-//! Requests that a schema allows and that once took seconds: each is made several times and the
-//! median is reported.
+//! Requests that a schema allows and that once took seconds or hundreds of megabytes, each in four
+//! sizes, with the power of the size that its time grows with.
 
+use std::collections::BTreeMap;
+use std::error::Error;
 use std::hint::black_box;
+use std::time::Duration;
 
-use swarm_core::{Assignment, Job, JobTable, Jobs, JobsError, Pool, Request, Rules, Share, Slot};
+use rustix::time::{ClockId, clock_gettime};
+use swarm_core::handover::{LeaseTerms, LeaseVersion, Moment, SessionId, SessionView};
+use swarm_core::overseer::publications;
+use swarm_core::session::{Session, SessionEvent};
+use swarm_core::{
+    Assignment, Desired, Job, JobName, JobTable, Jobs, JobsError, Ledger, Member, Observed, Pool,
+    Presence, Replication, Request, Rules, Share, Slot, Token, WorkerSeen, decide, jobs,
+};
 
-use crate::contest::median;
-use crate::{shown, timed};
+use crate::{memory, names, shown};
 
-/// How often each request is made.
+/// How often a request is made at most.
 const RUNS: usize = 5;
+/// The processor time after which it is not made again.
+const LONG_ENOUGH: Duration = Duration::from_secs(2);
+/// A slot that `ordinals.start` of a StatefulSet may name.
+const FAR: u32 = 1_000_000;
 
-/// Shares with distinct priorities, one job beside many that leave little room, and the number of
-/// workers for a job that is pinned to a high slot.
-pub(crate) fn all() -> Result<(), JobsError> {
-    println!("| request | median | moves of running jobs |");
-    println!("|---|---|---|");
-    for jobs in [2_500, 5_000, 10_000, 20_000] {
-        distinct_priorities(jobs)?;
+/// All cliffs.
+pub(crate) fn all() -> Result<(), Box<dyn Error>> {
+    println!("| request | CPU time, median | allocated at most | moves of running jobs |");
+    println!("|---|---|---|---|");
+    distinct_priorities()?;
+    one_more()?;
+    workers_enough()?;
+    slots_from(0)?;
+    slots_from(FAR)?;
+    views_of_all()?;
+    nothing_changed()?;
+    ended_one_by_one("joined", SessionEvent::Joined)?;
+    ended_one_by_one("finished", SessionEvent::Finished)
+}
+
+/// One request in several sizes.
+#[derive(Default)]
+struct Sizes(Vec<(u32, Duration)>);
+
+impl Sizes {
+    /// Measures and prints one size. `moves` is what it says of moves, if anything.
+    fn measure<T>(&mut self, size: u32, what: &str, moves: &str, mut work: impl FnMut() -> T) {
+        let (mut times, mut sum, base) = (Vec::new(), Duration::ZERO, memory::start());
+        while times.len() < RUNS && sum < LONG_ENOUGH {
+            let start = cpu();
+            let made = black_box(work());
+            times.push(cpu().saturating_sub(start));
+            sum += times[times.len() - 1];
+            drop(made);
+        }
+        times.sort_unstable();
+        let (median, peak) = (times[times.len() / 2], (memory::peak() - base) / 1_000_000);
+        println!("| {what} | {} | {peak} MB | {moves} |", shown(median));
+        self.0.push((size, median));
     }
-    for workers in [100, 1_000, 10_000] {
-        one_more(workers)?;
+
+    /// Prints the slope of the line through the logarithms of sizes and times, by least squares.
+    fn growth(&self) {
+        let logs = self.0.iter().map(|(size, took)| (f64::from(*size).ln(), took.as_secs_f64()));
+        let logs: Vec<_> = logs.map(|(size, seconds)| (size, seconds.ln())).collect();
+        let count: f64 = logs.iter().map(|_| 1.0).sum();
+        let mean_of = |of: fn(&(f64, f64)) -> f64| logs.iter().map(of).sum::<f64>() / count;
+        let (size, took) = (mean_of(|log| log.0), mean_of(|log| log.1));
+        let both: f64 = logs.iter().map(|log| (log.0 - size) * (log.1 - took)).sum();
+        let square: f64 = logs.iter().map(|log| (log.0 - size).powi(2)).sum();
+        println!("| grows with the size to the power of | {:.2} | | |", both / square);
     }
-    workers_enough()
+}
+
+/// The processor time of this thread: other programs on the machine do not count.
+fn cpu() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
 fn job(percent: u32, priority: i32) -> Job {
@@ -30,20 +83,36 @@ fn job(percent: u32, priority: i32) -> Job {
     Job { share, priority, ..Job::default() }
 }
 
-fn distinct_priorities(jobs: u32) -> Result<(), JobsError> {
-    let wishes =
-        (0..jobs).zip(0..).map(|(n, priority)| (format!("{n:05}"), job(n % 50 + 1, priority)));
-    let table = JobTable::with_wishes(wishes)?;
-    let workers = jobs / 2;
-    let what = format!("{jobs} shares with distinct priorities on {workers} workers");
-    report(&format!("{what}: first"), &table, &[], workers);
-    let first = table.plan(&[], &Pool::ready(workers), Rules::default()).holders.into_owned();
-    report(&format!("{what}: −1 worker"), &table, &first, workers - 1);
+fn distinct_priorities() -> Result<(), JobsError> {
+    let (mut first, mut fewer) = (Sizes::default(), Sizes::default());
+    for jobs in [2_500, 5_000, 10_000, 20_000] {
+        let wishes =
+            (0..jobs).zip(0..).map(|(n, priority)| (format!("{n:05}"), job(n % 50 + 1, priority)));
+        let table = JobTable::with_wishes(wishes)?;
+        let workers = jobs / 2;
+        let what = format!("{jobs} shares with distinct priorities on {workers} workers");
+        plan(&mut first, jobs, &format!("{what}: first"), (&table, &[]), workers);
+        let held = table.plan(&[], &Pool::ready(workers), Rules::default()).holders.into_owned();
+        plan(&mut fewer, jobs, &format!("{what}: −1 worker"), (&table, &held), workers - 1);
+    }
+    first.growth();
+    fewer.growth();
     Ok(())
 }
 
 /// Jobs of 15 to 45 percent come one by one, until one finds no worker with enough room.
-fn one_more(workers: u32) -> Result<(), JobsError> {
+fn one_more() -> Result<(), JobsError> {
+    let mut sizes = Sizes::default();
+    for workers in [1_250, 2_500, 5_000, 10_000] {
+        let (table, held) = full(workers)?;
+        let what = format!("one more share than fits beside {} on {workers} workers", held.len());
+        plan(&mut sizes, workers, &what, (&table, &held), workers);
+    }
+    sizes.growth();
+    Ok(())
+}
+
+fn full(workers: u32) -> Result<(JobTable, Vec<Slot>), JobsError> {
     let shares = [15, 20, 25, 30, 35, 40, 45];
     let percent = |n: u64| shares[usize::try_from(n * n / 3 % 7).unwrap_or(0)];
     let mut free = vec![100; workers as usize];
@@ -59,35 +128,124 @@ fn one_more(workers: u32) -> Result<(), JobsError> {
         free[at] -= percent(n);
         held.push(Slot(u32::try_from(at).unwrap_or(u32::MAX)));
     }
-    let table = JobTable::with_wishes(wishes)?;
-    let what = format!("one more share than fits beside {} on {workers} workers", held.len());
-    report(&what, &table, &held, workers);
-    Ok(())
+    Ok((JobTable::with_wishes(wishes)?, held))
 }
 
-fn report(what: &str, table: &JobTable, held: &[Slot], workers: u32) {
-    let pool = Pool::ready(workers);
-    let plan = || black_box(table.plan(black_box(held), &pool, Rules::default()));
+fn plan(sizes: &mut Sizes, size: u32, what: &str, held: (&JobTable, &[Slot]), workers: u32) {
+    let ((table, held), pool) = (held, Pool::ready(workers));
+    let plan = || table.plan(black_box(held), &pool, Rules::default());
     let there = |slot: Slot| pool.standing(slot).is_some();
     let moves = plan().moves().filter(|step| step.from.is_some_and(there)).count();
-    println!("| {what} | {} | {moves} |", shown(median(RUNS, || timed(plan).1)));
+    sizes.measure(size, what, &moves.to_string(), plan);
 }
 
 fn workers_enough() -> Result<(), JobsError> {
-    let mut jobs: Jobs = swarm_core::jobs(["pinned"])?;
-    for (n, priority) in (0..2_000).zip(0..) {
-        let name =
-            format!("{n:05}").parse().map_err(|source| JobsError::Name { number: n, source })?;
-        jobs.insert(name, job(10, priority));
+    let mut sizes = Sizes::default();
+    for count in [2_000, 4_000, 8_000, 16_000] {
+        let mut jobs: Jobs = swarm_core::jobs(["pinned"])?;
+        for (n, priority) in (0..count).zip(0..) {
+            let name = format!("{n:05}")
+                .parse()
+                .map_err(|source| JobsError::Name { number: 0, source })?;
+            jobs.insert(name, job(10, priority));
+        }
+        for pinned in jobs.iter_mut().filter(|(name, _)| name.as_str() == "pinned") {
+            pinned.1.pin = Some(Slot(99_000));
+        }
+        let (held, pool) = (Assignment::default(), Pool::ready(3));
+        let request = Request { jobs: &jobs, held: &held, pool: &pool, rules: Rules::default() };
+        let what =
+            format!("workers for {count} shares with distinct priorities and a pin to slot 99000");
+        sizes.measure(count, &what, "", || request.workers_enough());
     }
-    for pinned in jobs.iter_mut().filter(|(name, _)| name.as_str() == "pinned") {
-        pinned.1.pin = Some(Slot(99_000));
-    }
-    let (held, pool) = (Assignment::default(), Pool::ready(3));
-    let request = Request { jobs: &jobs, held: &held, pool: &pool, rules: Rules::default() };
-    let took = shown(median(RUNS, || timed(|| black_box(request.workers_enough())).1));
-    println!(
-        "| workers for 2000 shares with distinct priorities and a pin to slot 99000 | {took} | |"
-    );
+    sizes.growth();
     Ok(())
+}
+
+/// A pool whose slots begin at `first`, planned from nothing.
+fn slots_from(first: u32) -> Result<(), JobsError> {
+    let mut sizes = Sizes::default();
+    for jobs in [125_000, 250_000, 500_000, 1_000_000] {
+        let (table, workers) = (JobTable::new(names(jobs))?, jobs / 100);
+        let from = |(slot, member): (Slot, Member)| (Slot(slot.0 + first), member);
+        let pool = Pool(Pool::ready(workers).0.into_iter().map(from).collect());
+        let what = format!("{jobs} jobs × {workers} workers in the slots from {first} on");
+        sizes.measure(jobs, &what, "", || table.plan(&[], &pool, Rules::default()));
+    }
+    sizes.growth();
+    Ok(())
+}
+
+/// A session is granted jobs and has to release all of them; each one ends in an event of its own.
+fn ended_one_by_one(how: &str, ended: fn(JobName) -> SessionEvent) -> Result<(), Box<dyn Error>> {
+    let mut sizes = Sizes::default();
+    for count in [12_500, 25_000, 50_000, 100_000] {
+        let jobs = jobs(names(count).iter().map(String::as_str))?;
+        let what = format!("a session with {count} jobs that are {how} one by one");
+        sizes.measure(count, &what, "", || {
+            let (session, now) = (SessionId::new("pod", 1), Moment::default());
+            let (mut machine, _) = Session::open(session.clone(), LeaseTerms::default(), now);
+            let written = SessionEvent::Written { number: 1, version: LeaseVersion(1) };
+            machine.step(now, written);
+            for (revision, granted) in [(1, jobs.len()), (2, 0)] {
+                let (session, granted) = (session.clone(), jobs.keys().take(granted));
+                let jobs = granted.map(|job| (job.clone(), Token(1))).collect();
+                let view = SessionView { session, incarnation: 1, revision, jobs };
+                machine.step(now, SessionEvent::View(view));
+            }
+            for job in jobs.keys() {
+                machine.step(now, ended(job.clone()));
+                black_box(machine.wakes_at());
+            }
+            machine
+        });
+    }
+    sizes.growth();
+    Ok(())
+}
+
+/// Every worker runs every job: what each session is to run, and which views are news.
+fn views_of_all() -> Result<(), JobsError> {
+    let (mut views, mut news) = (Sizes::default(), Sizes::default());
+    for count in [1_250, 2_500, 5_000, 10_000] {
+        let desired = Desired { replication: Replication::All, ..desired(count)? };
+        let ledger = decide(&Ledger::new(1), &desired, &observed(1_000)).ledger;
+        let (details, none) = (Jobs::new(), BTreeMap::new());
+        let what = format!("{count} jobs on all of 1000 workers");
+        views.measure(count, &format!("{what}: views"), "", || ledger.session_views());
+        let publications = || publications(&ledger, &details, &none, [], |_| true);
+        news.measure(count, &format!("{what}: publications"), "", publications);
+    }
+    views.growth();
+    news.growth();
+    Ok(())
+}
+
+/// A turn of a large pool at rest.
+fn nothing_changed() -> Result<(), JobsError> {
+    let mut sizes = Sizes::default();
+    let pool = observed(1_000);
+    for count in [125_000, 250_000, 500_000, 1_000_000] {
+        let desired = desired(count)?;
+        let ledger = decide(&Ledger::new(1), &desired, &pool).ledger;
+        let what = format!("decide: {count} jobs × 1000 workers, nothing changed");
+        sizes.measure(count, &what, "", || decide(&ledger, &desired, &pool));
+    }
+    sizes.growth();
+    Ok(())
+}
+
+fn desired(count: u32) -> Result<Desired, JobsError> {
+    let jobs = jobs(names(count).iter().map(String::as_str))?;
+    Ok(Desired { jobs, ..Desired::default() })
+}
+
+/// Workers with sessions, all of them ready.
+fn observed(workers: u32) -> Observed {
+    let seen = |n: u32| {
+        let (name, session) = (format!("swarm-worker-{n}"), SessionId::new(&format!("pod-{n}"), 1));
+        (Slot(n), WorkerSeen { name, presence: Presence::Ready, session: Some(session) })
+    };
+    let workers_desired = workers as usize;
+    Observed { workers: (0..workers).map(seen).collect(), workers_desired, ..Observed::default() }
 }

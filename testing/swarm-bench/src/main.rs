@@ -27,7 +27,7 @@ type Part = (&'static str, When, fn() -> Result<(), Box<dyn Error>>);
 const PARTS: [Part; 7] = [
     ("planner", When::Always, || Ok(planner::plans()?)),
     ("shares", When::Always, || Ok(planner::shares()?)),
-    ("cliffs", When::Always, || Ok(cliffs::all()?)),
+    ("cliffs", When::Always, cliffs::all),
     ("turn", When::Always, turn::all),
     ("contest", When::Always, || Ok(contest::all()?)),
     ("local", When::Always, || Ok(local::all()?)),
