@@ -185,7 +185,7 @@ fn a_view_of_an_earlier_incarnation_is_dropped_whatever_its_revision() {
     let view = |incarnation, revision, jobs| {
         SessionEvent::View(SessionView { session: id(), incarnation, revision, jobs })
     };
-    session.step(at(1), view(5, 3, BTreeMap::new()));
+    session.step(at(1), view(5, 3, Grants::default()));
     session.step(at(1), written(2));
     assert_eq!(session.step(at(1), view(4, 9, [(job("a"), Token(7))].into())), []);
     assert!(!session.is_ending());
