@@ -1,13 +1,13 @@
 //! Two workers, as threads, hand a job over: `cargo run -p swarm-core --example handover`.
 #![expect(clippy::print_stdout, clippy::unwrap_used, clippy::wildcard_imports, reason = "example")]
 #![expect(clippy::disallowed_methods, reason = "whoever drives the core reads the clock")]
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
 
 use swarm_core::session::{Session, SessionEffect as Do, SessionEvent as Event};
-use swarm_core::{Slot, handover::*};
+use swarm_core::{Jobs, Slot, handover::*};
 
 /// What a cluster would store. The lock makes every write a compare-and-set.
 type Store = Mutex<(Cells, BTreeMap<SessionId, Lease>)>;
@@ -53,8 +53,9 @@ fn main() {
         let goal = [("job".parse().unwrap(), place)].into();
         let seen = |lease: &Lease| Watch::begin(Moment(start.elapsed()), lease).evidence(0);
         let evidence = leases.iter().map(|(id, lease)| (id.clone(), seen(lease))).collect();
-        let (ages, run_once) = (&BTreeMap::new(), &BTreeSet::new());
-        let sight = StepInputs { goal: &goal, evidence: &evidence, ages, run_once };
+        let (ages, jobs, max_jobs) = (&BTreeMap::new(), &Jobs::new(), &BTreeMap::new());
+        let (goal, evidence) = (&goal, &evidence);
+        let sight = StepInputs { goal, evidence, ages, jobs, max_jobs };
         *cells = advance(cells, &sight, &terms).map_or(cells.clone(), |save| save.next);
     }
 }

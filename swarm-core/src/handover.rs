@@ -6,16 +6,16 @@
 //! worker's side is [`session`](crate::session).
 //!
 //! ```
-//! use std::collections::{BTreeMap, BTreeSet};
-//! use swarm_core::Slot;
+//! use std::collections::BTreeMap;
+//! use swarm_core::{Jobs, Slot};
 //! use swarm_core::handover::*;
 //!
 //! let (old, new) = (SessionId::new("pod-a", 1), SessionId::new("pod-b", 2));
 //! let terms = HandoverTerms { policy: Policy::Exclusive, ..HandoverTerms::default() };
 //! let go = |cells: &Cells, to: &SessionId, evidence: &BTreeMap<SessionId, Evidence>| {
 //!     let goal = [("job".parse().unwrap(), Place::Session(Slot(0), to.clone()))].into();
-//!     let (ages, run_once) = (&BTreeMap::new(), &BTreeSet::new());
-//!     advance(cells, &StepInputs { goal: &goal, evidence, ages, run_once }, &terms)
+//!     let (ages, jobs, max_jobs) = (&BTreeMap::new(), &Jobs::new(), &BTreeMap::new());
+//!     advance(cells, &StepInputs { goal: &goal, evidence, ages, jobs, max_jobs }, &terms)
 //! };
 //!
 //! let granted = go(&Cells::new(0), &old, &BTreeMap::new()).unwrap().next;
@@ -36,6 +36,7 @@ mod cells;
 mod check;
 
 mod lease;
+mod room;
 mod watch;
 
 mod ages;

@@ -181,7 +181,6 @@ pub fn decide(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decisi
         }
         Replication::All => plan_all(ledger, desired, &pool),
     };
-    let (terms, run_once) = (terms(desired), run_once(desired));
     let mut workers = filled(&pool, observed);
     workers.extend(scale::emptied(desired, observed));
     let step = LedgerStep {
@@ -189,8 +188,8 @@ pub fn decide(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decisi
         goal: &goal,
         evidence: &observed.evidence,
         ages: &waited(ledger, &goal, &observed.ages),
-        run_once: &run_once,
-        terms: &terms,
+        jobs: &desired.jobs,
+        terms: &terms(desired),
     };
     let next = ledger.step(&step);
     if incarnation::has_foreign_sessions(ledger, desired, observed) {
@@ -245,16 +244,13 @@ fn paused(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decision {
     // A slot whose worker is leaving keeps its entry as well, and its latest session what it holds. It
     // is granted nothing: nobody sees it.
     let before = ledger.slots.iter().map(|(slot, record)| {
-        (*slot, Filled { worker: record.worker.clone(), session: None, takes: false })
+        (
+            *slot,
+            Filled { worker: record.worker.clone(), session: None, takes: false, max_jobs: None },
+        )
     });
     let mut workers: BTreeMap<_, _> = before.collect();
     workers.extend(filled(&pool(false, desired, observed), observed));
-    let mut run_once = run_once(desired);
-    // A job that is done stays done, though the list does not have it any more.
-    let is_done = |record: &Record| matches!(record.cell, Cell::Done { .. });
-    let done = ledger.cells.jobs.iter().filter(|(_, record)| is_done(record));
-    let unlisted = done.filter(|(job, _)| !desired.jobs.contains_key(*job));
-    run_once.extend(unlisted.map(|(job, _)| job.clone()));
     // Whoever acts on another incarnation may run what would be granted again.
     let next =
         if ledger.version == 0 || incarnation::has_foreign_sessions(ledger, desired, observed) {
@@ -265,7 +261,7 @@ fn paused(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decision {
                 goal: &goal,
                 evidence: &observed.evidence,
                 ages: &observed.ages,
-                run_once: &run_once,
+                jobs: &desired.jobs,
                 terms: &terms(desired),
             })
         };
@@ -351,12 +347,6 @@ fn is_moving(record: &Record) -> bool {
     matches!(record.cell, Cell::Releasing { .. })
 }
 
-/// The run-to-completion jobs.
-fn run_once(desired: &Desired) -> BTreeSet<JobName> {
-    let jobs = desired.jobs.iter().filter(|(_, job)| job.run_once);
-    jobs.map(|(name, _)| name.clone()).collect()
-}
-
 /// The jobs without the run-to-completion jobs that are done: those take no worker's room.
 fn unfinished<'a>(ledger: &Ledger, jobs: &'a Jobs) -> Cow<'a, Jobs> {
     let is_done = |record: &Record| matches!(record.cell, Cell::Done { .. });
@@ -429,7 +419,8 @@ fn filled(pool: &Pool, observed: &Observed) -> BTreeMap<Slot, Filled> {
     let filled = |(slot, member): (&Slot, &Member)| {
         let session = observed.workers.get(slot).and_then(|seen| seen.session.clone());
         let takes = member.standing == Standing::Takes;
-        (*slot, Filled { worker: member.name.clone(), session, takes })
+        let (worker, max_jobs) = (member.name.clone(), member.max_jobs);
+        (*slot, Filled { worker, session, takes, max_jobs })
     };
     pool.0.iter().map(filled).collect()
 }

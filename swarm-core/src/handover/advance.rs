@@ -1,16 +1,17 @@
 //! One turn of a handover: from where every job should be, and what is proved, to one write.
 //!
 //! A move takes two writes: the first releases jobs, the second turns every release that is proved
-//! straight into the next grant.
+//! straight into the next grant, if the worker has room for it beside what it still has.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::room::Room;
 use super::{
     Cell, CellEvent, Cells, Change, Proof, Record, Refusal, Save, SessionId, Then, strikes,
 };
 use crate::merge::side_by_side;
-use crate::{JobName, Slot, Token};
+use crate::{JobName, Jobs, Slot, Token};
 
 /// What it takes to end an ownership.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -80,13 +81,21 @@ pub struct StepInputs<'a> {
     pub evidence: &'a BTreeMap<SessionId, Evidence>,
     /// For how long the observer has seen each cell as it is; zero for one that is missing.
     pub ages: &'a BTreeMap<JobName, Duration>,
-    /// The run-to-completion jobs. No other can be finished, and one that was finished and does not
-    /// stand here any more is free again.
-    pub run_once: &'a BTreeSet<JobName>,
+    /// The jobs as they are wanted now. Only a run-to-completion job can be finished, and one that was
+    /// finished and does not run to completion any more is free again. A share counts where the job
+    /// is held.
+    pub jobs: &'a Jobs,
+    /// The most jobs that a session may hold; one that does not stand here may hold any number.
+    pub max_jobs: &'a BTreeMap<SessionId, u32>,
 }
 
 /// The next write that brings `cells` closer to the goal, or `None` if there is nothing to write
 /// now: the goal is reached, or somebody has to answer first.
+///
+/// A grant waits until the session has room for it beside everything that it still holds, also what
+/// it is asked to release: nobody holds more jobs than it may, shares of more than 100 percent, or
+/// any other job beside shares of 100 percent. That cannot end in a deadlock, since a release waits
+/// for no room. A job that is not wanted any more may have had any share.
 ///
 /// Repeating it with the same arguments gives the same write. O(jobs · log sessions), and O(log
 /// jobs) for each job that changes.
@@ -97,8 +106,9 @@ pub struct StepInputs<'a> {
 ///
 /// let session = SessionId::new("pod", 1);
 /// let goal = [("job".parse()?, Place::Session(Slot(0), session.clone()))].into();
-/// let (evidence, ages, run_once) = Default::default();
-/// let sight = StepInputs { goal: &goal, evidence: &evidence, ages: &ages, run_once: &run_once };
+/// let (evidence, ages, jobs, max_jobs) = Default::default();
+/// let (evidence, ages, max_jobs) = (&evidence, &ages, &max_jobs);
+/// let sight = StepInputs { goal: &goal, evidence, ages, jobs: &jobs, max_jobs };
 /// let terms = HandoverTerms::default();
 /// let save = advance(&Cells::new(0), &sight, &terms).unwrap();
 /// assert_eq!(save.touched, [session].into()); // to be published once it was saved
@@ -109,15 +119,34 @@ pub struct StepInputs<'a> {
 pub fn advance(cells: &Cells, sight: &StepInputs<'_>, terms: &HandoverTerms) -> Option<Save> {
     let mut change = Change::of(cells);
     let fresh = Record { cell: Cell::Free { token: cells.first_token }, strikes: 0 };
+    let mut grants = Vec::new();
     for (job, record, goal) in side_by_side(&cells.jobs, sight.goal) {
         if record.is_none() {
             change.admit(job, fresh.clone());
         }
         let turn = Turn { job, record: record.unwrap_or(&fresh), goal, sight, terms };
         // A refusal leaves the job as it is; the next turn looks at it again.
-        let _: Result<(), Refusal> = turn.take(&mut change);
+        if let Ok(Next::Grant { slot, session }) = turn.take(&mut change) {
+            grants.push((turn, slot, session));
+        }
+    }
+    // Last, when it is known what everybody still holds.
+    let mut room = Room::of(&change, sight, grants.iter().map(|(_, _, session)| *session));
+    for (turn, slot, session) in grants {
+        let event = CellEvent::Grant { session: session.clone(), slot };
+        if room.has(turn.job, session) && turn.step(&mut change, &event).is_ok() {
+            room.take(turn.job, session);
+        }
     }
     change.finish()
+}
+
+/// What comes after a job's own part of a turn.
+enum Next<'a> {
+    /// Nobody holds it, and it goes to a session if that has room for it.
+    Grant { slot: Slot, session: &'a SessionId },
+    /// Nothing.
+    Rest,
 }
 
 fn has_ended(sight: &StepInputs<'_>, session: &SessionId) -> bool {
@@ -133,8 +162,8 @@ struct Turn<'a> {
     terms: &'a HandoverTerms,
 }
 
-impl Turn<'_> {
-    fn take(&self, change: &mut Change<'_>) -> Result<(), Refusal> {
+impl<'a> Turn<'a> {
+    fn take(&self, change: &mut Change<'_>) -> Result<Next<'a>, Refusal> {
         match &self.record.cell {
             Cell::Granted { session, token } => self.advance_held(change, session, *token, None),
             Cell::Releasing { session, token, since } => {
@@ -143,14 +172,14 @@ impl Turn<'_> {
             Cell::Free { .. } | Cell::Hold { .. } | Cell::Quarantined { .. } => {
                 self.advance_unheld(change)
             }
-            Cell::Everywhere { .. } if self.is_for_all() => Ok(()),
-            Cell::Everywhere { .. } => self.step(change, &CellEvent::Release),
-            Cell::Done { .. } if !self.is_wanted() => change.remove(self.job),
-            Cell::Done { .. } if self.runs_once() => Ok(()),
-            Cell::Done { .. } => {
+            Cell::Everywhere { .. } if self.is_for_all() => Ok(Next::Rest),
+            Cell::Everywhere { .. } => self.rest(change, &CellEvent::Release),
+            Cell::Done { .. } if !self.is_wanted() => self.forget(change),
+            Cell::Done { .. } if self.runs_again() => {
                 self.step(change, &CellEvent::Reopen)?;
                 self.advance_unheld(change)
             }
+            Cell::Done { .. } => Ok(Next::Rest),
         }
     }
 
@@ -160,7 +189,12 @@ impl Turn<'_> {
     }
 
     fn runs_once(&self) -> bool {
-        self.sight.run_once.contains(self.job)
+        self.sight.jobs.get(self.job).is_some_and(|job| job.run_once)
+    }
+
+    /// Whether it is wanted as a job that does not run to completion.
+    fn runs_again(&self) -> bool {
+        self.sight.jobs.get(self.job).is_some_and(|job| !job.run_once)
     }
 
     fn is_wanted(&self) -> bool {
@@ -175,8 +209,16 @@ impl Turn<'_> {
         change.step(self.job, event, self.age(), self.terms.policy)
     }
 
+    fn rest(&self, change: &mut Change<'_>, event: &CellEvent) -> Result<Next<'a>, Refusal> {
+        self.step(change, event).map(|()| Next::Rest)
+    }
+
+    fn forget(&self, change: &mut Change<'_>) -> Result<Next<'a>, Refusal> {
+        change.remove(self.job).map(|()| Next::Rest)
+    }
+
     /// The slot and the live session where the job should be.
-    fn place(&self) -> Option<(Slot, Option<&SessionId>)> {
+    fn place(&self) -> Option<(Slot, Option<&'a SessionId>)> {
         match self.goal? {
             Place::Session(slot, session) => {
                 Some((*slot, Some(session).filter(|session| !has_ended(self.sight, session))))
@@ -186,18 +228,16 @@ impl Turn<'_> {
         }
     }
 
-    fn advance_unheld(&self, change: &mut Change<'_>) -> Result<(), Refusal> {
+    fn advance_unheld(&self, change: &mut Change<'_>) -> Result<Next<'a>, Refusal> {
         match self.place() {
-            Some((slot, Some(session))) => {
-                self.step(change, &CellEvent::Grant { session: session.clone(), slot })
-            }
+            Some((slot, Some(session))) => Ok(Next::Grant { slot, session }),
             Some((_, None)) | None if self.is_for_all() => {
-                self.step(change, &CellEvent::GrantToAll)
+                self.rest(change, &CellEvent::GrantToAll)
             }
             // Nobody can take it: neither a hold nor a quarantine outlasts its span, or the job would
             // stay bound to a slot that nobody fills, or count as kept away for good.
-            Some((_, None)) | None if self.is_wanted() => self.step(change, &CellEvent::Release),
-            Some((_, None)) | None => change.remove(self.job),
+            Some((_, None)) | None if self.is_wanted() => self.rest(change, &CellEvent::Release),
+            Some((_, None)) | None => self.forget(change),
         }
     }
 
@@ -207,19 +247,19 @@ impl Turn<'_> {
         holder: &SessionId,
         token: Token,
         since: Option<u64>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Next<'a>, Refusal> {
         let nothing = Evidence::default();
         let evidence = self.sight.evidence.get(holder).unwrap_or(&nothing);
         let is_finished = evidence.finished.get(self.job) == Some(&token);
         if is_finished && self.runs_once() {
-            return self.step(change, &CellEvent::Finish { session: holder.clone(), token });
+            return self.rest(change, &CellEvent::Finish { session: holder.clone(), token });
         }
         // Whoever calls another job finished does not run it any more, as when `run_once` was taken
         // away meanwhile: it is released, and granted again.
         let stays = self.place().is_some_and(|(_, session)| session == Some(holder));
         let stays = stays && !is_finished;
         let Some(proof) = self.proof(holder, evidence, since, stays) else {
-            return if stays { Ok(()) } else { self.step(change, &CellEvent::Release) };
+            return if stays { Ok(Next::Rest) } else { self.rest(change, &CellEvent::Release) };
         };
         let strikes = match proof {
             // Whoever could answer was not crashed by it.
@@ -236,7 +276,13 @@ impl Turn<'_> {
         let then = self.then(strikes);
         self.step(change, &CellEvent::End { session: holder.clone(), proof, then })?;
         change.blame(self.job, strikes);
-        if self.is_wanted() { Ok(()) } else { change.remove(self.job) }
+        match self.place() {
+            Some((slot, Some(session))) if strikes <= self.record.strikes => {
+                Ok(Next::Grant { slot, session })
+            }
+            Some(_) | None if self.is_wanted() => Ok(Next::Rest),
+            Some(_) | None => self.forget(change),
+        }
     }
 
     /// Why the holder no longer holds the job, if that can be said.
@@ -268,9 +314,8 @@ impl Turn<'_> {
             return span.map_or(Then::Free, |span| Then::Quarantine { span });
         }
         match self.place() {
-            Some((_, Some(session))) => Then::Grant { session: session.clone() },
             Some((slot, None)) => Then::Hold { slot, span: self.terms.return_grace },
-            None => Then::Free,
+            Some((_, Some(_))) | None => Then::Free,
         }
     }
 }

@@ -124,11 +124,6 @@ pub enum Proof {
 pub enum Then {
     /// It waits for a decision.
     Free,
-    /// It is granted at once.
-    Grant {
-        /// To whom.
-        session: SessionId,
-    },
     /// It waits for its slot.
     Hold {
         /// Which.
@@ -292,11 +287,12 @@ impl Cell {
     /// let releasing = granted.step(&CellEvent::Release, &now)?;
     /// let end = |revision| {
     ///     let proof = Proof::Acknowledged { revision };
-    ///     let then = Then::Grant { session: new.clone() };
+    ///     let then = Then::Free;
     ///     releasing.step(&CellEvent::End { session: old.clone(), proof, then }, &now)
     /// };
     /// assert!(end(4).is_err());
-    /// assert_eq!(end(5)?, Cell::Granted { session: new.clone(), token: Token(9) });
+    /// let granted = end(5)?.step(&CellEvent::Grant { session: new, slot: Slot(0) }, &now)?;
+    /// assert_eq!(granted.token(), Token(9));
     /// # Ok::<(), swarm_core::handover::Refusal>(())
     /// ```
     pub fn step(&self, event: &CellEvent, circumstances: &StepContext) -> Result<Self, Refusal> {
@@ -306,7 +302,7 @@ impl Cell {
             CellEvent::Release => Ok(self.release(circumstances)),
             CellEvent::End { session, proof, then } => {
                 self.end(session, *proof, circumstances.policy)?;
-                self.then(then)
+                Ok(self.then(then))
             }
             CellEvent::Reopen => Ok(self.reopen()),
             CellEvent::Finish { session, token } => self.finish(session, *token),
@@ -330,7 +326,7 @@ impl Cell {
             }
             Self::Free { .. } => (),
         }
-        self.then(&Then::Grant { session: to.clone() })
+        Ok(Self::Granted { session: to.clone(), token: next(self.token())? })
     }
 
     fn grant_to_all(&self) -> Result<Self, Refusal> {
@@ -396,16 +392,13 @@ impl Cell {
         }
     }
 
-    fn then(&self, then: &Then) -> Result<Self, Refusal> {
+    fn then(&self, then: &Then) -> Self {
         let token = self.token();
-        Ok(match then {
+        match then {
             Then::Free => Self::Free { token },
-            Then::Grant { session } => {
-                Self::Granted { session: session.clone(), token: next(token)? }
-            }
             Then::Hold { slot, span } => Self::Hold { slot: *slot, span: *span, token },
             Then::Quarantine { span } => Self::Quarantined { span: *span, token },
-        })
+        }
     }
 
     fn reopen(&self) -> Self {

@@ -209,6 +209,12 @@ impl<'a> Change<'a> {
         Self { before, jobs, first_token: before.first_token, touched }
     }
 
+    /// Every job as it is after the change so far.
+    pub(super) fn records(&self) -> impl Iterator<Item = (&JobName, &Record)> {
+        side_by_side(&self.before.jobs, &self.jobs)
+            .filter_map(|(job, before, now)| Some((job, now.map_or(before, Option::as_ref)?)))
+    }
+
     fn record(&self, job: &JobName) -> Option<&Record> {
         self.jobs.get(job).map_or_else(|| self.before.jobs.get(job), Option::as_ref)
     }
@@ -270,21 +276,16 @@ impl<'a> Change<'a> {
 
     /// The write, or `None` if nothing changed.
     pub(super) fn finish(self) -> Option<Save> {
-        let Self { before, jobs, first_token, touched } = self;
-        if jobs.is_empty() {
+        if self.jobs.is_empty() {
             return None;
         }
-        let record = |(job, before, now): (&JobName, Option<&Record>, Option<&Option<Record>>)| {
-            let record = now.map_or(before, Option::as_ref)?;
-            Some((job.clone(), record.clone()))
-        };
         let next = Cells {
-            incarnation: before.incarnation,
-            revision: before.revision + 1,
-            first_token,
-            jobs: side_by_side(&before.jobs, &jobs).filter_map(record).collect(),
+            incarnation: self.before.incarnation,
+            revision: self.before.revision + 1,
+            first_token: self.first_token,
+            jobs: self.records().map(|(job, record)| (job.clone(), record.clone())).collect(),
         };
-        Some(Save { base: before.revision, next, touched })
+        Some(Save { base: self.before.revision, next, touched: self.touched })
     }
 }
 
@@ -301,9 +302,9 @@ impl Save {
     ///
     /// let cells = Cells::new(0);
     /// let goal = [("job".parse()?, Place::Nowhere)].into();
-    /// let (evidence, ages, run_once) = Default::default();
-    /// let (evidence, ages, run_once) = (&evidence, &ages, &run_once);
-    /// let sight = StepInputs { goal: &goal, evidence, ages, run_once };
+    /// let (evidence, ages, jobs, max_jobs) = Default::default();
+    /// let (evidence, ages, max_jobs) = (&evidence, &ages, &max_jobs);
+    /// let sight = StepInputs { goal: &goal, evidence, ages, jobs: &jobs, max_jobs };
     /// let save = advance(&cells, &sight, &HandoverTerms::default()).unwrap();
     /// let stored = save.onto(&cells).unwrap();
     /// assert_eq!(stored.revision, 1);

@@ -1,6 +1,8 @@
 //! An independent judge of one write to the ledger: it knows the rules, and nothing of how the
 //! write was made.
 
+use std::collections::BTreeMap;
+
 use super::{Cell, Cells, Evidence, HandoverTerms, Policy, SessionId, StepInputs};
 use crate::JobName;
 
@@ -23,6 +25,9 @@ pub enum StepViolation {
     /// or one that does is not done any more.
     #[error("job {0} is done without being finished, or not done although it was")]
     Done(JobName),
+    /// A session was granted a job for which it has no room beside what it still holds.
+    #[error("session {0} was granted more than it has room for")]
+    Overfull(SessionId),
     /// A job was granted to a session that is known to have ended.
     #[error("job {0} was granted to a session that has ended")]
     GrantedToTheDead(JobName),
@@ -43,8 +48,9 @@ pub enum StepViolation {
 ///     let jobs = [("job".parse().unwrap(), Record { cell, strikes: 0 })].into();
 ///     Cells { revision, jobs, ..Cells::new(0) }
 /// };
-/// let (goal, evidence, ages, run_once) = Default::default();
-/// let sight = StepInputs { goal: &goal, evidence: &evidence, ages: &ages, run_once: &run_once };
+/// let (goal, evidence, ages, jobs, max_jobs) = Default::default();
+/// let (goal, evidence, ages) = (&goal, &evidence, &ages);
+/// let sight = StepInputs { goal, evidence, ages, jobs: &jobs, max_jobs: &max_jobs };
 /// let terms = HandoverTerms::default();
 /// let check = |after| check_step(&granted(1, 1, 7), &after, &sight, &terms);
 /// assert_eq!(check(granted(2, 1, 7)), Ok(()));
@@ -78,6 +84,39 @@ pub fn check_step(
             return Err(StepViolation::Token(job.clone()));
         }
         Judge { job, sight, terms, cell: &record.cell }.alive(&record.cell)?;
+    }
+    has_room(before, after, sight)
+}
+
+/// Whether everybody who was granted something has room for all that it holds.
+fn has_room(before: &Cells, after: &Cells, sight: &StepInputs<'_>) -> Result<(), StepViolation> {
+    let is_new = |(job, cell): &(&JobName, &Cell)| {
+        matches!(cell, Cell::Granted { .. })
+            && before.jobs.get(*job).is_none_or(|it| it.cell != **cell)
+    };
+    let cells = || after.jobs.iter().map(|(job, record)| (job, &record.cell));
+    let granted = cells().filter(is_new).filter_map(|(_, cell)| cell.holder());
+    let mut held: BTreeMap<_, Vec<_>> = granted.map(|session| (session, vec![])).collect();
+    for (job, cell) in cells() {
+        if let Some(jobs) = cell.holder().and_then(|holder| held.get_mut(holder)) {
+            jobs.push(job);
+        }
+    }
+    let has_shares = sight.jobs.values().any(|job| job.share.is_some());
+    for (session, jobs) in held {
+        let max = sight.max_jobs.get(session).copied().unwrap_or(u32::MAX);
+        let known = jobs.iter().filter_map(|job| sight.jobs.get(*job));
+        let shares: Vec<_> = known.filter_map(|job| job.share).map(|it| it.percent()).collect();
+        let sum: u32 = shares.iter().copied().map(u32::from).sum();
+        // A job that goes may have had any share.
+        let goes =
+            |job: &&&JobName| !sight.jobs.contains_key(**job) && !sight.goal.contains_key(**job);
+        let is_alone = shares.len() == jobs.len();
+        let fits = sum < 100 || (sum == 100 && is_alone);
+        let is_known = !jobs.iter().any(|job| goes(&job));
+        if (max as usize) < jobs.len() || (has_shares && !(fits && is_known)) {
+            return Err(StepViolation::Overfull(session.clone()));
+        }
     }
     Ok(())
 }
@@ -143,7 +182,7 @@ impl Judge<'_> {
     }
 
     fn runs_once(&self) -> bool {
-        self.sight.run_once.contains(self.job)
+        self.sight.jobs.get(self.job).is_some_and(|job| job.run_once)
     }
 
     fn is_finished(&self) -> bool {

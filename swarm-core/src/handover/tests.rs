@@ -1,10 +1,10 @@
 //! What may end an ownership, and what becomes of the job, case by case.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::*;
-use crate::{JobName, Slot, Token};
+use crate::{Job, JobName, Jobs, Slot, Token};
 
 fn id(n: u64) -> SessionId {
     SessionId::new("pod", n)
@@ -35,12 +35,20 @@ fn go(
     waited: u64,
     policy: Policy,
 ) -> Option<Cells> {
-    go_with(&[job()].into(), cells, place, evidence, waited, policy)
+    go_with(&to_completion(), cells, place, evidence, waited, policy)
 }
 
-/// As [`go`], where these jobs run to completion.
+fn to_completion() -> Jobs {
+    [(job(), Job { run_once: true, ..Job::default() })].into()
+}
+
+fn for_ever() -> Jobs {
+    [(job(), Job::default())].into()
+}
+
+/// As [`go`], where the job is one of these.
 fn go_with(
-    run_once: &BTreeSet<JobName>,
+    jobs: &Jobs,
     cells: &Cells,
     place: Option<Place>,
     evidence: &[(SessionId, Evidence)],
@@ -50,7 +58,8 @@ fn go_with(
     let goal = place.map(|place| (job(), place)).into_iter().collect();
     let evidence = evidence.iter().cloned().collect();
     let ages = [(job(), Duration::from_secs(waited))].into();
-    let sight = StepInputs { goal: &goal, evidence: &evidence, ages: &ages, run_once };
+    let (evidence, ages, max_jobs) = (&evidence, &ages, &BTreeMap::new());
+    let sight = StepInputs { goal: &goal, evidence, ages, jobs, max_jobs };
     advance(cells, &sight, &terms(policy)).map(|save| save.next)
 }
 
@@ -185,7 +194,7 @@ fn a_job_that_is_done_is_granted_again_once_it_does_not_run_to_completion_any_mo
     let done = Evidence { finished: [(job(), Token(1))].into(), ..Evidence::default() };
     let done = [(id(1), done)];
     let cells = go(&granted(&id(1)), Some(at(&id(1))), &done, 0, Policy::Exclusive).unwrap();
-    let without = |place| go_with(&BTreeSet::new(), &cells, place, &done, 0, Policy::Exclusive);
+    let without = |place| go_with(&for_ever(), &cells, place, &done, 0, Policy::Exclusive);
     let again = without(Some(at(&id(2)))).unwrap();
     assert_eq!(*cell(&again), Cell::Granted { session: id(2), token: Token(2) });
     let free = without(Some(Place::Nowhere)).unwrap();
@@ -196,7 +205,7 @@ fn a_job_that_is_done_is_granted_again_once_it_does_not_run_to_completion_any_mo
 fn a_job_that_does_not_run_to_completion_is_never_done_but_released_and_granted_again() {
     let go = |cells: &Cells, evidence: Evidence| {
         let (place, known) = (Some(at(&id(1))), [(id(1), evidence)]);
-        go_with(&BTreeSet::new(), cells, place, &known, 0, Policy::Exclusive)
+        go_with(&for_ever(), cells, place, &known, 0, Policy::Exclusive)
     };
     let finished =
         |acked| Evidence { acked, finished: [(job(), Token(1))].into(), ..Evidence::default() };
@@ -212,8 +221,8 @@ fn one_write_grants_everything_that_was_acknowledged() {
     let names = ["a", "b", "c"].map(|name| name.parse::<JobName>().unwrap());
     let goal = |to: &SessionId| names.iter().map(|job| (job.clone(), at(to))).collect();
     let turn = |cells: &Cells, to: u64, evidence: &BTreeMap<_, _>| {
-        let (ages, run_once) = (&BTreeMap::new(), &BTreeSet::new());
-        let sight = StepInputs { goal: &goal(&id(to)), evidence, ages, run_once };
+        let (goal, ages, jobs) = (&goal(&id(to)), &BTreeMap::new(), &Jobs::new());
+        let sight = StepInputs { goal, evidence, ages, jobs, max_jobs: &BTreeMap::new() };
         advance(cells, &sight, &terms(Policy::Exclusive)).unwrap()
     };
     let first = turn(&Cells::new(0), 1, &BTreeMap::new()).next;
@@ -266,9 +275,8 @@ fn the_last_token_is_never_followed_by_a_lower_one() {
     for event in [grant, CellEvent::GrantToAll] {
         assert_eq!(free(u64::MAX).step(&event, &now), Err(Refusal::LastToken));
     }
-    let then = Then::Grant { session: id(2) };
-    let end = CellEvent::End { session: id(1), proof: Proof::Closed, then };
-    assert_eq!(last.step(&end, &now), Err(Refusal::LastToken));
+    let end = CellEvent::End { session: id(1), proof: Proof::Closed, then: Then::Free };
+    assert_eq!(last.step(&end, &now), Ok(free(u64::MAX)));
 }
 
 #[test]

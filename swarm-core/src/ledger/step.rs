@@ -8,7 +8,7 @@ use crate::handover::{
     Cell, Cells, Evidence, HandoverTerms, Place, Record, SessionId, StepInputs, advance, check_step,
 };
 use crate::merge::side_by_side;
-use crate::{Assignment, JobName, Member, Pool, Slot, Standing};
+use crate::{Assignment, JobName, Jobs, Member, Pool, Slot, Standing};
 
 /// Who fills a slot now, if known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub struct Filled {
     pub session: Option<SessionId>,
     /// Whether it may be given jobs.
     pub takes: bool,
+    /// The most jobs it may hold, those included that it is asked to release.
+    pub max_jobs: Option<u32>,
 }
 
 /// The input of a step: what the ledger shall become, and what is known.
@@ -33,8 +35,8 @@ pub struct LedgerStep<'a> {
     pub evidence: &'a BTreeMap<SessionId, Evidence>,
     /// For how long the observer has seen each cell in its current state.
     pub ages: &'a BTreeMap<JobName, Duration>,
-    /// The run-to-completion jobs.
-    pub run_once: &'a BTreeSet<JobName>,
+    /// The jobs as they are wanted.
+    pub jobs: &'a Jobs,
     /// The terms of the handover.
     pub terms: &'a HandoverTerms,
 }
@@ -48,24 +50,24 @@ impl Ledger {
     /// released jobs. O(jobs · log sessions), and O(log jobs) for each job that changes.
     ///
     /// ```
-    /// use std::collections::{BTreeMap, BTreeSet};
+    /// use std::collections::BTreeMap;
     ///
     /// use swarm_core::handover::{HandoverTerms, Place, SessionId};
-    /// use swarm_core::{Filled, Ledger, LedgerStep, Slot};
+    /// use swarm_core::{Filled, Jobs, Ledger, LedgerStep, Slot};
     ///
-    /// let session = SessionId::new("pod-uid", 1);
+    /// let session = Some(SessionId::new("pod-uid", 1));
     /// let worker =
-    ///     Filled { worker: "worker-0".into(), session: Some(session.clone()), takes: true };
+    ///     Filled { worker: "worker-0".into(), session, takes: true, max_jobs: None };
     /// let step = LedgerStep {
     ///     workers: &BTreeMap::from([(Slot(0), worker)]),
     ///     goal: &BTreeMap::from([("a".parse()?, Place::Slot(Slot(0)))]),
     ///     evidence: &BTreeMap::new(),
     ///     ages: &BTreeMap::new(),
-    ///     run_once: &BTreeSet::new(),
+    ///     jobs: &Jobs::new(),
     ///     terms: &HandoverTerms::default(),
     /// };
     /// let first = Ledger::new(0).step(&step);
-    /// assert!(first.session_views()[&session].jobs.contains_key("a"));
+    /// assert!(first.session_views()[&SessionId::new("pod-uid", 1)].jobs.contains_key("a"));
     /// assert_eq!(first.step(&step), first); // the goal is reached: nothing to write
     /// # Ok::<(), swarm_core::JobNameError>(())
     /// ```
@@ -76,8 +78,10 @@ impl Ledger {
             (job.clone(), self.place(job, place, &slots, step.workers))
         };
         let goal = step.goal.iter().map(place).collect();
-        let LedgerStep { evidence, ages, run_once, .. } = *step;
-        let sight = StepInputs { goal: &goal, evidence, ages, run_once };
+        let LedgerStep { evidence, ages, jobs, .. } = *step;
+        let max_jobs = |now: &Filled| Some((now.session.clone()?, now.max_jobs?));
+        let max_jobs = &step.workers.values().filter_map(max_jobs).collect();
+        let sight = StepInputs { goal: &goal, evidence, ages, jobs, max_jobs };
         let save = advance(&self.cells, &sight, step.terms);
         if let Some(save) = &save {
             debug_assert_eq!(
@@ -118,6 +122,7 @@ impl Ledger {
             worker: member.name.clone(),
             session: Some(SessionId::plain(&member.name)),
             takes: member.standing == Standing::Takes,
+            max_jobs: member.max_jobs,
         };
         let workers = pool.0.iter().map(|(slot, member)| (*slot, filled(member))).collect();
         let goal = assignment.iter().map(|(job, slot)| (job.clone(), Place::Slot(slot))).collect();
@@ -126,7 +131,7 @@ impl Ledger {
             goal: &goal,
             evidence: &BTreeMap::new(),
             ages: &BTreeMap::new(),
-            run_once: &BTreeSet::new(),
+            jobs: &Jobs::new(),
             terms: &HandoverTerms::default(),
         })
     }

@@ -92,6 +92,7 @@ fn filled(session: &SessionId) -> BTreeMap<Slot, Filled> {
         worker: "w-0".into(),
         session: Some(session.clone()),
         takes: true,
+        max_jobs: None,
     };
     [(Slot(0), worker(session))].into()
 }
@@ -109,7 +110,7 @@ fn to(
         goal: &[("a".parse().unwrap(), place.clone())].into(),
         evidence: &evidence.iter().cloned().collect(),
         ages: &BTreeMap::new(),
-        run_once: &BTreeSet::new(),
+        jobs: &Jobs::new(),
         terms: &terms,
     })
 }
@@ -136,7 +137,8 @@ fn a_new_session_in_a_slot_gets_its_jobs_once_the_old_one_has_ended() {
 #[test]
 fn an_absent_worker_keeps_what_its_session_holds_and_is_granted_nothing() {
     let session = SessionId::new("pod", 1);
-    let away = [(Slot(0), Filled { worker: "w-0".into(), session: None, takes: false })].into();
+    let away = Filled { worker: "w-0".into(), session: None, takes: false, max_jobs: None };
+    let away = [(Slot(0), away)].into();
     let terms = HandoverTerms { policy: Policy::Exclusive, ..HandoverTerms::default() };
     let step = |ledger: &Ledger, evidence: &BTreeMap<_, _>| {
         ledger.step(&LedgerStep {
@@ -144,7 +146,7 @@ fn an_absent_worker_keeps_what_its_session_holds_and_is_granted_nothing() {
             goal: &[("a".parse().unwrap(), Place::Slot(Slot(0)))].into(),
             evidence,
             ages: &BTreeMap::new(),
-            run_once: &BTreeSet::new(),
+            jobs: &Jobs::new(),
             terms: &terms,
         })
     };
@@ -170,7 +172,7 @@ fn a_replaced_plain_worker_is_one_write_and_no_publication() {
             goal: &[("a".parse().unwrap(), Place::Slot(Slot(0)))].into(),
             evidence: &BTreeMap::new(),
             ages: &BTreeMap::new(),
-            run_once: &BTreeSet::new(),
+            jobs: &Jobs::new(),
             terms: &HandoverTerms::default(),
         })
     };

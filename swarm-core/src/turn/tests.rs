@@ -41,6 +41,46 @@ fn a_cold_pool_is_assigned_nothing_until_it_is_complete() {
     assert_eq!((decision.waiting, decision.ledger.assignment().len()), (None, 3));
 }
 
+/// A pool of sessions, each of which has acknowledged a revision.
+fn sessions(acked: &[u64]) -> Observed {
+    let id = |slot: &Slot| SessionId::new(&format!("pod-{slot}"), 1);
+    let mut seen = observed(&vec![Presence::Ready; acked.len()]);
+    for (slot, worker) in &mut seen.workers {
+        worker.session = Some(id(slot));
+    }
+    let known = |(slot, acked): (&Slot, &u64)| {
+        (id(slot), Evidence { acked: *acked, ..Evidence::default() })
+    };
+    seen.evidence = seen.workers.keys().zip(acked).map(known).collect();
+    seen
+}
+
+#[test]
+fn a_job_moves_to_a_worker_once_that_has_room_for_it_beside_what_it_still_runs() {
+    let pinned = |[a, b]: [u32; 2]| {
+        let job = |slot| Job { pin: Some(Slot(slot)), ..Job::default() };
+        let jobs = [("a", a), ("b", b)].map(|(name, slot)| (name.parse().unwrap(), job(slot)));
+        Desired {
+            jobs: jobs.into(),
+            max_jobs: Some(1),
+            policy: Policy::Exclusive,
+            ..Desired::default()
+        }
+    };
+    let step = |ledger: &Ledger, acked: [u64; 2]| {
+        decide(ledger, &pinned([1, 0]), &sessions(&acked)).ledger
+    };
+    let first = decide(&Ledger::new(1), &pinned([0, 1]), &sessions(&[0, 0])).ledger;
+    let released = step(&first, [1, 1]);
+    assert_eq!(released.releases().len(), 2);
+    let waits = step(&released, [2, 1]);
+    assert_eq!(waits.assignment().len(), 1, "the worker of slot 1 still has a job");
+    assert_eq!(step(&waits, [3, 1]), waits, "no write while it waits");
+    let moved = step(&waits, [3, 3]);
+    let holder = |name: &str| moved.assignment().holder(&name.parse().unwrap());
+    assert_eq!([holder("a"), holder("b")], [Some(Slot(1)), Some(Slot(0))]);
+}
+
 #[test]
 fn after_the_initial_wait_every_worker_that_exists_counts_ready_or_not() {
     let want = desired(&["a", "b"]);

@@ -1,5 +1,6 @@
 //! How large a world is, and what may happen in it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -53,6 +54,8 @@ pub struct Bounds {
     pub sessions: usize,
     /// How many jobs there are.
     pub jobs: usize,
+    /// The most jobs that a session may have; `None` for any number.
+    pub max_jobs: Option<u32>,
     /// How many operators act, without knowing of each other.
     pub operators: usize,
     /// The duration of a lease, in ticks.
@@ -80,6 +83,7 @@ impl Default for Bounds {
             versions: 3,
             sessions: 2,
             jobs: 1,
+            max_jobs: None,
             operators: 1,
             lease: 1,
             renew: 0,
@@ -101,6 +105,12 @@ impl Bounds {
     /// The identity of a session.
     pub(crate) fn session(&self, n: usize) -> &'static SessionId {
         &SESSIONS[usize::from(self.may(Fault::Restart))][n]
+    }
+
+    /// The most jobs that each session may have, if that is limited.
+    pub(crate) fn max_jobs(&self) -> BTreeMap<SessionId, u32> {
+        let limit = |max| (0..self.sessions).map(move |n| (self.session(n).clone(), max));
+        self.max_jobs.into_iter().flat_map(limit).collect()
     }
 
     /// How many sessions there are from the beginning.
@@ -142,6 +152,9 @@ impl fmt::Display for Bounds {
         )?;
         if self.starts_empty {
             write!(f, " empty")?;
+        }
+        if let Some(max) = self.max_jobs {
+            write!(f, " max{max}")?;
         }
         self.faults.iter().try_for_each(|fault| write!(f, " {fault:?}"))
     }

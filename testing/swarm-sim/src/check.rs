@@ -108,6 +108,7 @@ impl Model for Handover {
             let condition: fn(&Self, &World) -> bool = match invariant {
                 Invariant::OneRunner => |_, world| Invariant::OneRunner.holds(world),
                 Invariant::RunnerHolds => |_, world| Invariant::RunnerHolds.holds(world),
+                Invariant::RoomIsKept => |_, world| Invariant::RoomIsKept.holds(world),
                 Invariant::NumbersGrow => |_, world| Invariant::NumbersGrow.holds(world),
                 Invariant::AcksAreTrue => |_, world| Invariant::AcksAreTrue.holds(world),
                 Invariant::EndsAreFinal => |_, world| Invariant::EndsAreFinal.holds(world),

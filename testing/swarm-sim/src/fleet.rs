@@ -61,6 +61,7 @@ const BOUNDS: Bounds = Bounds {
     versions: usize::MAX,
     sessions: 0,
     jobs: 0,
+    max_jobs: None,
     operators: 2,
     lease: 4,
     renew: 1,

@@ -1,5 +1,6 @@
 //! What must hold in every state.
 
+use swarm_core::JobName;
 use swarm_core::handover::{Cell, Cells, Evidence, Holder, Lease, StepInputs};
 
 use crate::world::jobs;
@@ -14,6 +15,8 @@ pub enum Invariant {
     /// Who runs a job holds it in the ledger, with the same exception. It breaks several steps
     /// before [`Self::OneRunner`].
     RunnerHolds,
+    /// Nobody runs more jobs than it may have, with the same exception.
+    RoomIsKept,
     /// The ledger's revision and every token only grow.
     NumbersGrow,
     /// Who acknowledged a revision runs only what the ledger granted it then or later.
@@ -33,9 +36,10 @@ pub enum Invariant {
 
 impl Invariant {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::OneRunner,
         Self::RunnerHolds,
+        Self::RoomIsKept,
         Self::NumbersGrow,
         Self::AcksAreTrue,
         Self::EndsAreFinal,
@@ -51,6 +55,7 @@ impl Invariant {
         match self {
             Self::OneRunner => "one runner",
             Self::RunnerHolds => "runner holds",
+            Self::RoomIsKept => "room is kept",
             Self::NumbersGrow => "numbers grow",
             Self::AcksAreTrue => "acks are true",
             Self::EndsAreFinal => "ends are final",
@@ -70,6 +75,7 @@ impl Invariant {
                 let holder = world.cells().jobs.get(&job).and_then(|record| record.cell.holder());
                 world.accountable(&job).all(|n| holder == Some(world.bounds.session(n)))
             }),
+            Self::RoomIsKept => room_is_kept(world),
             Self::AcksAreTrue => acks_are_true(world),
             Self::NothingIsLost => {
                 let is_new = world.bounds.starts_empty && world.cells().revision == 0;
@@ -82,6 +88,15 @@ impl Invariant {
             | Self::StepIsJudgedGood => world.broken != Some(self),
         }
     }
+}
+
+fn room_is_kept(world: &World) -> bool {
+    let Some(max) = world.bounds.max_jobs else { return true };
+    let runs = |n: usize| {
+        let runs = |job: &JobName| world.accountable(job).any(|it| it == n);
+        jobs(&world.bounds).filter(runs).count()
+    };
+    (0..world.workers.len()).all(|n| runs(n) <= max as usize)
 }
 
 fn acks_are_true(world: &World) -> bool {

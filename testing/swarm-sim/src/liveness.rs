@@ -19,8 +19,8 @@ const WRITES_LEFT: usize = 2;
 pub struct Liveness {
     /// How many states there are.
     pub states: usize,
-    /// How many of them were judged: a session can still be used, and the bounds leave room for the
-    /// writes that a way out may need.
+    /// How many of them were judged: there are sessions for all jobs that can still be used, and the
+    /// bounds leave room for the writes that a way out may need.
     pub judged: usize,
     /// In how many states all jobs run, with their holders.
     pub good: usize,
@@ -151,6 +151,11 @@ fn has_moved(world: &World) -> bool {
     world.cells().jobs.values().any(|record| record.cell.holder() != first)
 }
 
+/// The most jobs that a session may have.
+fn most(bounds: &Bounds) -> usize {
+    bounds.max_jobs.map_or(usize::MAX, |max| max as usize)
+}
+
 fn is_judged(world: &World) -> bool {
     let has_room = world.history.len() + WRITES_LEFT <= world.bounds.versions;
     let is_usable = |n: usize| {
@@ -161,5 +166,7 @@ fn is_judged(world: &World) -> bool {
         let is_good = lease.is_some_and(|lease| lease.number == 1 || !never_could_act);
         worker.life == Life::Up && !worker.session.is_ending() && is_good
     };
-    has_room && (0..world.workers.len()).any(is_usable)
+    let usable = (0..world.workers.len()).filter(|n| is_usable(*n)).count();
+    let takes_all = world.bounds.jobs <= usable.saturating_mul(most(&world.bounds));
+    has_room && 0 < usable && takes_all
 }

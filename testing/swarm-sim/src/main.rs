@@ -7,7 +7,7 @@ use std::time::Instant;
 use swarm_sim::{Bounds, Fault, Invariant, check, dead_ends, variants};
 
 /// Bounds with the protocol intact: versions, sessions, jobs, operators, lease, drift, stop timeout.
-fn large() -> [Bounds; 14] {
+fn large() -> [Bounds; 15] {
     let some = Bounds::default();
     let calm = Bounds { faults: &[], ..some };
     [
@@ -16,6 +16,7 @@ fn large() -> [Bounds; 14] {
         Bounds { operators: 2, drift: 1, ..calm },
         Bounds { operators: 2, lease: 2, ..calm },
         Bounds { jobs: 2, drift: 1, ..some },
+        Bounds { jobs: 2, max_jobs: Some(1), ..calm },
         Bounds { sessions: 3, drift: 1, ..calm },
         Bounds { faults: &[Fault::Crash, Fault::Pause], drift: 1, ..some },
         Bounds { faults: &[Fault::Pause], lease: 2, stop: 1, ..some },

@@ -46,6 +46,8 @@ fn act(store: u32) -> impl Strategy<Value = Act> {
         1 => n().prop_map(Act::RunOnce),
         2 => prop::bool::weighted(0.2).prop_map(Act::Pause),
         1 => proptest::option::of(0_u32..5).prop_map(Act::Replicas),
+        1 => (n(), -1_i32..2).prop_map(|(n, priority)| Act::Priority(n, priority)),
+        1 => proptest::option::of(1_u32..5).prop_map(Act::MaxJobs),
     ];
     let operators = prop_oneof![
         8 => (o(), back()).prop_map(|(o, back)| Act::Observe(o, back)),

@@ -38,6 +38,14 @@ fn invariants_hold_with_two_jobs() {
 }
 
 #[test]
+fn invariants_hold_while_a_session_has_room_for_one_of_two_jobs() {
+    let bounds =
+        Bounds { versions: 4, sessions: 1, jobs: 2, max_jobs: Some(1), ..Bounds::default() };
+    let met = holds(bounds, 3_000);
+    assert!(met.contains(&Sighting::Regranted), "{met:?}");
+}
+
+#[test]
 fn invariants_hold_with_three_sessions() {
     holds(Bounds { sessions: 3, ..Bounds::default() }, 50_000);
 }

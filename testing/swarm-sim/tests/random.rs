@@ -11,6 +11,7 @@ const BOUNDS: Bounds = Bounds {
     versions: 60,
     sessions: 5,
     jobs: 3,
+    max_jobs: None,
     operators: 2,
     lease: 4,
     renew: 0,

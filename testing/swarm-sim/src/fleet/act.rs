@@ -61,6 +61,10 @@ pub enum Act {
     Pause(bool),
     /// The user decides that there are so many slots, or lets the workload decide.
     Replicas(Option<u32>),
+    /// A job is more or less important than the others.
+    Priority(usize, i32),
+    /// A worker may have so many jobs, or any number.
+    MaxJobs(Option<u32>),
     /// Time passes; the clocks of the workers in the set of bits miss it, if they may.
     Tick(u32),
     /// An operator reads all leases, so many versions old.
@@ -155,6 +159,8 @@ impl Fleet {
             Act::RunOnce(n) => self.change_job(n, |job| job.run_once ^= true),
             Act::Pause(is_paused) => self.desired.paused = is_paused,
             Act::Replicas(count) => self.desired.replicas = count.map(|count| count % 5),
+            Act::Priority(n, priority) => self.change_job(n, |job| job.priority = priority),
+            Act::MaxJobs(max) => self.desired.max_jobs = max,
             Act::Tick(slow) => self.tick(slow),
             Act::Observe(o, back) => self.observe(o % 2, back),
             Act::LearnEnds(o) => self.learn_ends(o % 2),

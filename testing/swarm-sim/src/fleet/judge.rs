@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 
 use swarm_core::handover::{Cell, Holder, Policy, SessionId};
 use swarm_core::overseer::Suspicion;
-use swarm_core::{Decision, JobName, Ledger, MoveReason, Observed, Replication, stored::Stored};
+use swarm_core::{
+    Decision, JobName, Ledger, Mode, MoveReason, Observed, Replication, stored::Stored,
+};
 
 use super::{Fleet, Honesty};
 
@@ -111,6 +113,12 @@ impl Fleet {
     /// No more jobs are taken from workers for balance than the budget has left.
     fn budget(&self, before: &Ledger, made: &Decision) -> Option<String> {
         let most = self.desired.rules.moves_max?;
+        // A canonical plan swaps jobs of full workers, whatever the budget.
+        let has_limits = self.desired.max_jobs.is_some()
+            || self.desired.jobs.values().any(|job| job.share.is_some());
+        if self.desired.rules.mode == Mode::Canonical && has_limits {
+            return None;
+        }
         let is_moving = |ledger: &Ledger, job: &JobName| {
             let record = ledger.cells.jobs.get(job);
             record.is_some_and(|record| matches!(record.cell, Cell::Releasing { .. }))

@@ -9,7 +9,7 @@ use swarm_core::handover::{
 };
 use swarm_core::overseer::{self, Began, Containers, Fact, Known, LeaseFacts, PodFacts, Proofs};
 use swarm_core::session::Former;
-use swarm_core::{Position, Slot};
+use swarm_core::{Job, Position, Slot};
 
 use crate::bounds::TICK;
 use crate::invariant::{ends_by_proof, of_write};
@@ -103,9 +103,10 @@ impl World {
         }
         let ages = jobs(&self.bounds).map(|job| (job, span)).collect();
         // Any job may finish.
-        let run_once = jobs(&self.bounds).collect();
-        let sight =
-            StepInputs { goal: &goal, evidence: &evidence, ages: &ages, run_once: &run_once };
+        let wanted = jobs(&self.bounds).map(|job| (job, Job { run_once: true, ..Job::default() }));
+        let (wanted, max_jobs) = (wanted.collect(), self.bounds.max_jobs());
+        let (evidence, ages) = (&evidence, &ages);
+        let sight = StepInputs { goal: &goal, evidence, ages, jobs: &wanted, max_jobs: &max_jobs };
         let terms = self.bounds.handover_terms();
         let Some(save) = advance(&cells, &sight, &terms) else { return false };
         let Some(next) = self.bounds.saved(self.cells(), &save) else { return false };
@@ -113,7 +114,7 @@ impl World {
         if self.broken.is_none() && check_step(&cells, &next, &sight, &terms).is_err() {
             self.broken = Some(Invariant::StepIsJudgedGood);
         }
-        self.excuse(&next, &evidence);
+        self.excuse(&next, evidence);
         self.history.push(Arc::new(next));
         true
     }

@@ -1,0 +1,249 @@
+//! Whether a session has room for one more job, beside everything that it may still be running.
+
+use std::collections::BTreeMap;
+
+use super::{Change, SessionId, StepInputs};
+use crate::JobName;
+
+/// The whole of a worker, in percent.
+const WHOLE: u32 = 100;
+
+/// What one session holds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Load {
+    jobs: u32,
+    /// The sum of the shares, in percent.
+    percent: u32,
+    /// Whether it holds a job without a share, or one whose share is not known.
+    has_others: bool,
+}
+
+/// What the sessions that are to be granted something hold.
+pub(super) struct Room<'a> {
+    sight: &'a StepInputs<'a>,
+    has_shares: bool,
+    /// Empty if there are no limits.
+    loads: BTreeMap<&'a SessionId, Load>,
+}
+
+impl<'a> Room<'a> {
+    /// The room of `sessions` after what has changed so far. O(jobs · log sessions) if there are any
+    /// limits, that is, maxima or shares.
+    pub(super) fn of(
+        change: &Change<'_>,
+        sight: &'a StepInputs<'a>,
+        sessions: impl Iterator<Item = &'a SessionId>,
+    ) -> Self {
+        let has_shares = sight.jobs.values().any(|job| job.share.is_some());
+        let mut room = Self { sight, has_shares, loads: BTreeMap::new() };
+        if has_shares || !sight.max_jobs.is_empty() {
+            room.loads.extend(sessions.map(|session| (session, Load::default())));
+        }
+        if !room.loads.is_empty() {
+            for (job, record) in change.records() {
+                record.cell.holder().inspect(|holder| room.take(job, holder));
+            }
+        }
+        room
+    }
+
+    /// Whether `session` has room for `job`.
+    pub(super) fn has(&self, job: &JobName, session: &SessionId) -> bool {
+        let Some(load) = self.loads.get(session) else { return true };
+        let Load { jobs, percent, has_others } = self.with(*load, job);
+        let max_jobs = self.sight.max_jobs.get(session);
+        let has_shares_fit = percent < WHOLE || (percent == WHOLE && !has_others);
+        max_jobs.is_none_or(|max| jobs <= *max) && (has_shares_fit || !self.has_shares)
+    }
+
+    /// Counts `job` among what `session` holds.
+    pub(super) fn take(&mut self, job: &JobName, session: &SessionId) {
+        let Some(load) = self.loads.get(session).map(|load| self.with(*load, job)) else { return };
+        if let Some(known) = self.loads.get_mut(session) {
+            *known = load;
+        }
+    }
+
+    fn with(&self, load: Load, job: &JobName) -> Load {
+        let known = self.sight.jobs.get(job);
+        let share = known.and_then(|job| job.share).map(|share| u32::from(share.percent()));
+        // It was planned with a share that nobody knows any more.
+        let is_leaving = known.is_none() && !self.sight.goal.contains_key(job);
+        let percent = if is_leaving { WHOLE } else { share.unwrap_or(0) };
+        Load {
+            jobs: load.jobs.saturating_add(1),
+            percent: load.percent.saturating_add(percent),
+            has_others: load.has_others || share.is_none(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use crate::handover::{
+        Cell, Cells, Evidence, HandoverTerms, Place, Policy, Record, SessionId, StepInputs,
+        advance, check_step,
+    };
+    use crate::{Job, JobName, Jobs, Share, Slot, Token};
+    use std::collections::BTreeMap;
+
+    fn id(n: u32) -> SessionId {
+        SessionId::new("pod", n.into())
+    }
+
+    fn name(n: usize) -> JobName {
+        format!("job-{n}").parse().unwrap()
+    }
+
+    fn job(share: Option<u8>) -> Job {
+        Job { share: share.map(|share| Share::new(share).unwrap()), ..Job::default() }
+    }
+
+    /// What one turn goes by; `goal` has the session of every job.
+    struct Scene {
+        goal: Vec<u32>,
+        jobs: Jobs,
+        max_jobs: BTreeMap<SessionId, u32>,
+        evidence: BTreeMap<SessionId, Evidence>,
+    }
+
+    impl Scene {
+        fn new(goal: &[u32], shares: &[Option<u8>], max_jobs: Option<u32>) -> Self {
+            let jobs = shares.iter().enumerate().map(|(n, share)| (name(n), job(*share)));
+            let max_jobs = max_jobs.into_iter().flat_map(|max| (0..9).map(move |n| (id(n), max)));
+            Self {
+                goal: goal.to_vec(),
+                jobs: jobs.collect(),
+                max_jobs: max_jobs.collect(),
+                evidence: BTreeMap::new(),
+            }
+        }
+
+        fn acks(&mut self, session: u32, revision: u64) {
+            let evidence = Evidence { acked: revision, ..Evidence::default() };
+            self.evidence.insert(id(session), evidence);
+        }
+
+        /// The next ledger, judged; `None` if there is nothing to write.
+        fn turn(&self, cells: &Cells) -> Option<Cells> {
+            let at = |to: &u32| Place::Session(Slot(*to), id(*to));
+            let goal = self.goal.iter().enumerate().map(|(n, to)| (name(n), at(to))).collect();
+            let (ages, evidence, max_jobs) = (&BTreeMap::new(), &self.evidence, &self.max_jobs);
+            let sight = StepInputs { goal: &goal, evidence, ages, jobs: &self.jobs, max_jobs };
+            let terms = HandoverTerms { policy: Policy::Exclusive, ..HandoverTerms::default() };
+            let next = advance(cells, &sight, &terms)?.next;
+            assert_eq!(check_step(cells, &next, &sight, &terms), Ok(()));
+            Some(next)
+        }
+    }
+
+    /// A ledger in which these sessions hold the jobs.
+    fn held(by: &[u32]) -> Cells {
+        let cell = |n: &u32| Cell::Granted { session: id(*n), token: Token(1) };
+        let record = |n: &u32| Record { cell: cell(n), strikes: 0 };
+        let jobs = by.iter().enumerate().map(|(n, by)| (name(n), record(by))).collect();
+        Cells { revision: 1, jobs, ..Cells::new(0) }
+    }
+
+    fn states(cells: &Cells) -> Vec<&'static str> {
+        cells.jobs.values().map(|record| record.cell.state()).collect()
+    }
+
+    #[test]
+    fn two_jobs_that_fill_their_workers_change_places_one_after_the_other() {
+        for (shares, max_jobs) in [([Some(100); 2], None), ([None; 2], Some(1))] {
+            let mut scene = Scene::new(&[1, 0], &shares, max_jobs);
+            let releasing = scene.turn(&held(&[0, 1])).unwrap();
+            assert_eq!(states(&releasing), ["releasing"; 2]);
+            scene.acks(0, 2);
+            let waits = scene.turn(&releasing).unwrap();
+            assert_eq!(states(&waits), ["free", "releasing"], "no room beside what is released");
+            assert_eq!(scene.turn(&waits), None, "no write while it waits");
+            scene.acks(1, 2);
+            let granted = scene.turn(&waits).unwrap();
+            assert_eq!(states(&granted), ["granted"; 2]);
+            assert_eq!(scene.turn(&granted), None);
+        }
+    }
+
+    #[test]
+    fn what_fits_beside_a_job_that_is_released_does_not_wait() {
+        let mut scene = Scene::new(&[1, 0], &[Some(40), Some(60)], Some(2));
+        let releasing = scene.turn(&held(&[0, 1])).unwrap();
+        scene.acks(0, 2);
+        assert_eq!(states(&scene.turn(&releasing).unwrap()), ["granted", "releasing"]);
+    }
+
+    #[test]
+    fn a_job_without_a_share_waits_for_one_that_has_the_whole_worker() {
+        let mut scene = Scene::new(&[1, 1], &[None, Some(100)], None);
+        scene.goal = vec![1, 0];
+        let releasing = scene.turn(&held(&[0, 1])).unwrap();
+        scene.acks(0, 2);
+        assert_eq!(states(&scene.turn(&releasing).unwrap()), ["free", "releasing"]);
+    }
+
+    #[test]
+    fn a_job_that_goes_may_have_had_any_share() {
+        let mut scene = Scene::new(&[0], &[Some(1)], None);
+        let releasing = scene.turn(&held(&[0, 0])).unwrap();
+        assert_eq!(states(&releasing), ["granted", "releasing"]);
+        scene.jobs.insert(name(7), job(None));
+        let new = |cells: &Cells| {
+            let mut cells = cells.clone();
+            cells.jobs.remove(&name(0));
+            cells
+        };
+        assert_eq!(states(&scene.turn(&new(&releasing)).unwrap()), ["free", "releasing"]);
+        scene.acks(0, 2);
+        assert_eq!(states(&scene.turn(&new(&releasing)).unwrap()), ["granted"]);
+    }
+
+    proptest! {
+        /// Whoever holds what at first, and wherever the jobs go: what has room is reached once
+        /// everybody has acknowledged, in whatever order.
+        #[test]
+        fn waiting_for_room_is_no_deadlock(
+            jobs in proptest::collection::vec(
+                (0..3_u32, 0..3_u32, proptest::option::of(1..=100_u8)), 1..9),
+            max_jobs in proptest::option::of(1..4_u32),
+            order in proptest::collection::vec(0..3_u32, 12),
+        ) {
+            let (mut from, mut to, mut shares) = (vec![], vec![], vec![]);
+            for (before, after, share) in jobs {
+                let with = |list: &[u32], at: u32| {
+                    let beside = list.iter().zip(&shares).filter(|(it, _)| **it == at);
+                    let beside: Vec<Option<u8>> = beside.map(|(_, share)| *share).collect();
+                    let all = || beside.iter().chain([&share]);
+                    let sum: u32 = all().flatten().map(|share| u32::from(*share)).sum();
+                    let count = u32::try_from(beside.len()).unwrap() + 1;
+                    max_jobs.is_none_or(|max| count <= max)
+                        && (sum < 100 || (sum == 100 && all().all(Option::is_some)))
+                };
+                if with(&from, before) && with(&to, after) {
+                    from.push(before);
+                    to.push(after);
+                    shares.push(share);
+                }
+            }
+            let mut scene = Scene::new(&to, &shares, max_jobs);
+            let mut cells = held(&from);
+            for session in order.into_iter().chain([0, 1, 2]) {
+                if let Some(next) = scene.turn(&cells) {
+                    cells = next;
+                }
+                scene.acks(session, cells.revision);
+            }
+            for _ in 0..2 {
+                if let Some(next) = scene.turn(&cells) {
+                    cells = next;
+                }
+            }
+            let held: Vec<_> = cells.jobs.values().map(|it| it.cell.holder().cloned()).collect();
+            let wanted: Vec<_> = scene.goal.iter().map(|to| Some(id(*to))).collect();
+            prop_assert_eq!(held, wanted);
+        }
+    }
+}
