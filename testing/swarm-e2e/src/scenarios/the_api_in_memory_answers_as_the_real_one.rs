@@ -5,6 +5,7 @@ use anyhow::{Result, ensure};
 use swarm_apiserver::ApiServer;
 
 use crate::contract::api::{Place, api_server, transcript};
+use crate::operator;
 use crate::scenario::Context;
 
 /// How many operations are sent from each seed.
@@ -14,8 +15,15 @@ const OPERATIONS: usize = 120;
 const SEEDS: [u64; 2] = [1, 2];
 
 pub(super) async fn run(context: Context) -> Result<()> {
-    // Its CRDs are part of the contract.
+    // Its CRDs are part of the contract. The operator itself would write to the same objects.
     context.operator().await?;
+    operator::stop(&context.cluster).await?;
+    let outcome = compare(&context).await;
+    operator::go_on(&context.cluster).await?;
+    outcome
+}
+
+async fn compare(context: &Context) -> Result<()> {
     let (client, namespace) = (&context.client, context.namespace.as_str());
     // The history of an API server begins where it was started.
     api_server(&Place { client, namespace, forgotten: "1" }).await?;
