@@ -149,8 +149,13 @@ mod tests {
         let everywhere = Record { cell: Cell::Everywhere { token: Token(1) }, strikes: 0 };
         ledger.cells.jobs.insert("a".parse().unwrap(), everywhere);
         let (worker, session_id) = ("w-0".to_owned(), session.clone());
-        let record =
-            SlotRecord { worker, session: session_id, version: 1, last_handoff_version: 0 };
+        let record = SlotRecord {
+            worker,
+            session: session_id,
+            joined: 0,
+            version: 1,
+            last_handoff_version: 0,
+        };
         ledger.slots.insert(Slot(0), record);
         let published = || {
             let text = std::fs::read_to_string(worker_view::path(dir.path(), &session).unwrap());

@@ -53,9 +53,9 @@ fn main() {
         let goal = [("job".parse().unwrap(), place)].into();
         let seen = |lease: &Lease| Watch::begin(Moment(start.elapsed()), lease).evidence(0);
         let evidence = leases.iter().map(|(id, lease)| (id.clone(), seen(lease))).collect();
-        let (ages, jobs, max_jobs) = (&BTreeMap::new(), &Jobs::new(), &BTreeMap::new());
+        let (ages, jobs, seats) = (&BTreeMap::new(), &Jobs::new(), &BTreeMap::new());
         let (goal, evidence) = (&goal, &evidence);
-        let sight = StepInputs { goal, evidence, ages, jobs, max_jobs };
+        let sight = StepInputs { goal, evidence, ages, jobs, seats };
         *cells = advance(cells, &sight, &terms).map_or(cells.clone(), |save| save.next);
     }
 }

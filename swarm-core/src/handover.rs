@@ -14,8 +14,8 @@
 //! let terms = HandoverTerms { policy: Policy::Exclusive, ..HandoverTerms::default() };
 //! let go = |cells: &Cells, to: &SessionId, evidence: &BTreeMap<SessionId, Evidence>| {
 //!     let goal = [("job".parse().unwrap(), Place::Session(Slot(0), to.clone()))].into();
-//!     let (ages, jobs, max_jobs) = (&BTreeMap::new(), &Jobs::new(), &BTreeMap::new());
-//!     advance(cells, &StepInputs { goal: &goal, evidence, ages, jobs, max_jobs }, &terms)
+//!     let (ages, jobs, seats) = (&BTreeMap::new(), &Jobs::new(), &BTreeMap::new());
+//!     advance(cells, &StepInputs { goal: &goal, evidence, ages, jobs, seats }, &terms)
 //! };
 //!
 //! let granted = go(&Cells::new(0), &old, &BTreeMap::new()).unwrap().next;
@@ -48,7 +48,7 @@ mod strikes;
 #[cfg(test)]
 mod tests;
 
-pub use advance::{Evidence, HandoverTerms, Place, Policy, StepInputs, advance};
+pub use advance::{Evidence, HandoverTerms, Place, Policy, Seat, StepInputs, advance};
 pub use ages::Ages;
 pub(crate) use brake::few;
 pub use brake::{Brake, Health};

@@ -55,6 +55,9 @@ pub struct SlotRecord {
     pub worker: String,
     /// Its session; while the worker is away, its latest one.
     pub session: SessionId,
+    /// The revision of the ledger from which on that session has filled the slot, if it came while
+    /// there were jobs that all run; otherwise 0, since it may run any of them.
+    pub joined: u64,
     /// The publication that last changed the slot's set of jobs, or first sent it to this worker.
     pub version: u64,
     /// The publication that last moved one of its jobs to another slot; 0 if none did. A worker that
@@ -156,7 +159,8 @@ impl Ledger {
             Cell::Free { .. }
             | Cell::Quarantined { .. }
             | Cell::Done { .. }
-            | Cell::Everywhere { .. } => None,
+            | Cell::Everywhere { .. }
+            | Cell::ReleasingAll { .. } => None,
         };
         let counted = self.cells.jobs.iter().filter(|(_, record)| counts(&record.cell));
         counted.filter_map(|(job, record)| Some((job.clone(), slot(&record.cell)?))).collect()
@@ -174,6 +178,7 @@ impl Ledger {
                 Cell::Everywhere { .. } => by_all.push(job.clone()),
                 Cell::Free { .. }
                 | Cell::Releasing { .. }
+                | Cell::ReleasingAll { .. }
                 | Cell::Hold { .. }
                 | Cell::Quarantined { .. }
                 | Cell::Done { .. } => {}
@@ -213,7 +218,8 @@ impl Ledger {
     }
 
     /// The revision that each session has to acknowledge before all the jobs it was asked to release
-    /// can be granted to others. Sessions without such jobs are left out. O(jobs · log sessions).
+    /// can be granted to others; what all ran, all are asked to release. Sessions without such jobs
+    /// are left out. O(jobs · log sessions).
     ///
     /// A publisher may keep a session's view if that view has the same jobs and tokens, and its
     /// revision is not below this one. Equal jobs alone are not enough: a grant that was never
@@ -235,10 +241,26 @@ impl Ledger {
     #[must_use]
     pub fn releases(&self) -> BTreeMap<&SessionId, u64> {
         let mut latest = BTreeMap::new();
+        let mut by_all = None;
         for record in self.cells.jobs.values() {
-            if let Cell::Releasing { session, since, .. } = &record.cell {
-                let known = latest.entry(session).or_insert(*since);
-                *known = (*known).max(*since);
+            match &record.cell {
+                Cell::Releasing { session, since, .. } => {
+                    let known = latest.entry(session).or_insert(*since);
+                    *known = (*known).max(*since);
+                }
+                Cell::ReleasingAll { since, .. } => by_all = by_all.max(Some(*since)),
+                Cell::Free { .. }
+                | Cell::Granted { .. }
+                | Cell::Hold { .. }
+                | Cell::Quarantined { .. }
+                | Cell::Done { .. }
+                | Cell::Everywhere { .. } => {}
+            }
+        }
+        if let Some(since) = by_all {
+            for session in self.sessions().into_keys() {
+                let known = latest.entry(session).or_insert(since);
+                *known = (*known).max(since);
             }
         }
         latest
@@ -275,6 +297,7 @@ impl Ledger {
                 Cell::Everywhere { token } => of_all.push((job.clone(), *token)),
                 Cell::Free { .. }
                 | Cell::Releasing { .. }
+                | Cell::ReleasingAll { .. }
                 | Cell::Hold { .. }
                 | Cell::Quarantined { .. }
                 | Cell::Done { .. } => {}

@@ -429,7 +429,8 @@ impl Overseer {
                         Cell::Free { .. }
                         | Cell::Hold { .. }
                         | Cell::Quarantined { .. }
-                        | Cell::Everywhere { .. },
+                        | Cell::Everywhere { .. }
+                        | Cell::ReleasingAll { .. },
                     )
                     | None => false,
                 };

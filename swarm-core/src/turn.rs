@@ -236,7 +236,10 @@ fn paused(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decision {
             },
             Cell::Hold { slot, .. } => Place::Slot(*slot),
             Cell::Everywhere { .. } => Place::Everywhere,
-            Cell::Free { .. } | Cell::Quarantined { .. } | Cell::Done { .. } => Place::Nowhere,
+            Cell::Free { .. }
+            | Cell::Quarantined { .. }
+            | Cell::Done { .. }
+            | Cell::ReleasingAll { .. } => Place::Nowhere,
         };
         (job.clone(), place)
     };
@@ -443,11 +446,14 @@ fn recheck_in(
     let cold = cold.filter(|_| ledger.version == 0);
     let cell = |(job, record): (&JobName, &Record)| {
         let span = match &record.cell {
-            Cell::Releasing { .. } if desired.policy == Policy::AtLeastOnce => {
+            Cell::Releasing { .. } | Cell::ReleasingAll { .. }
+                if desired.policy == Policy::AtLeastOnce =>
+            {
                 timing.release_timeout
             }
             Cell::Hold { span, .. } | Cell::Quarantined { span, .. } => *span,
             Cell::Releasing { .. }
+            | Cell::ReleasingAll { .. }
             | Cell::Free { .. }
             | Cell::Granted { .. }
             | Cell::Done { .. }

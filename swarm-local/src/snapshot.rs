@@ -167,6 +167,7 @@ impl Snapshot {
                 Cell::Releasing { .. } => *releasing += 1,
                 Cell::Everywhere { .. } => everywhere += 1,
                 Cell::Free { .. }
+                | Cell::ReleasingAll { .. }
                 | Cell::Hold { .. }
                 | Cell::Quarantined { .. }
                 | Cell::Done { .. } => {}

@@ -3,7 +3,7 @@
 //! A move takes two writes: the first releases jobs, the second turns every release that is proved
 //! straight into the next grant, if the worker has room for it beside what it still has.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::room::Room;
@@ -85,8 +85,43 @@ pub struct StepInputs<'a> {
     /// finished and does not run to completion any more is free again. A share counts where the job
     /// is held.
     pub jobs: &'a Jobs,
-    /// The most jobs that a session may hold; one that does not stand here may hold any number.
-    pub max_jobs: &'a BTreeMap<SessionId, u32>,
+    /// The sessions of the pool, those included that have left it and may still run what all run.
+    /// One that does not stand here may hold any number of jobs, and runs none that all run.
+    pub seats: &'a BTreeMap<SessionId, Seat>,
+}
+
+/// What holds for one session of the pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seat {
+    /// The most jobs that it may hold; `None` for any number.
+    pub max_jobs: Option<u32>,
+    /// The ledger's revision from which on it has been in the pool. It never ran what all were asked
+    /// to release before.
+    pub joined: u64,
+}
+
+impl StepInputs<'_> {
+    /// Whether everybody who may have run what all ran has released it, if they were asked to at
+    /// revision `since`. O(sessions).
+    fn have_all_released(&self, since: u64, terms: &HandoverTerms) -> bool {
+        let may_run = self.seats.iter().filter(|(_, seat)| seat.joined < since);
+        may_run.into_iter().all(|(session, _)| {
+            let known = self.evidence.get(session);
+            known.is_some_and(|known| since <= known.acked) || !terms.waits_for(session, known)
+        })
+    }
+}
+
+impl HandoverTerms {
+    /// Whether a session that may run what all run is waited for, until it says that it has released
+    /// it: not one that has ended, and at least once, neither a plain worker nor one that is gone.
+    pub(crate) fn waits_for(&self, session: &SessionId, known: Option<&Evidence>) -> bool {
+        let has_ended = known.is_some_and(|known| known.ended.is_some());
+        let gone_for = known.and_then(|known| known.gone_for);
+        let is_gone = gone_for.is_some_and(|gone| self.return_grace <= gone);
+        let is_excused = self.policy == Policy::AtLeastOnce && (session.is_plain() || is_gone);
+        !has_ended && !is_excused
+    }
 }
 
 /// The next write that brings `cells` closer to the goal, or `None` if there is nothing to write
@@ -106,9 +141,9 @@ pub struct StepInputs<'a> {
 ///
 /// let session = SessionId::new("pod", 1);
 /// let goal = [("job".parse()?, Place::Session(Slot(0), session.clone()))].into();
-/// let (evidence, ages, jobs, max_jobs) = Default::default();
-/// let (evidence, ages, max_jobs) = (&evidence, &ages, &max_jobs);
-/// let sight = StepInputs { goal: &goal, evidence, ages, jobs: &jobs, max_jobs };
+/// let (evidence, ages, jobs, seats) = Default::default();
+/// let (evidence, ages, seats) = (&evidence, &ages, &seats);
+/// let sight = StepInputs { goal: &goal, evidence, ages, jobs: &jobs, seats };
 /// let terms = HandoverTerms::default();
 /// let save = advance(&Cells::new(0), &sight, &terms).unwrap();
 /// assert_eq!(save.touched, [session].into()); // to be published once it was saved
@@ -119,12 +154,14 @@ pub struct StepInputs<'a> {
 pub fn advance(cells: &Cells, sight: &StepInputs<'_>, terms: &HandoverTerms) -> Option<Save> {
     let mut change = Change::of(cells);
     let fresh = Record { cell: Cell::Free { token: cells.first_token }, strikes: 0 };
+    let released = Released::of(cells, sight, terms);
     let mut grants = Vec::new();
     for (job, record, goal) in side_by_side(&cells.jobs, sight.goal) {
         if record.is_none() {
             change.admit(job, fresh.clone());
         }
-        let turn = Turn { job, record: record.unwrap_or(&fresh), goal, sight, terms };
+        let record = record.unwrap_or(&fresh);
+        let turn = Turn { job, record, goal, sight, terms, released: &released };
         // A refusal leaves the job as it is; the next turn looks at it again.
         if let Ok(Next::Grant { slot, session }) = turn.take(&mut change) {
             grants.push((turn, slot, session));
@@ -153,6 +190,39 @@ fn has_ended(sight: &StepInputs<'_>, session: &SessionId) -> bool {
     sight.evidence.get(session).is_some_and(|evidence| evidence.ended.is_some())
 }
 
+/// Which jobs that all ran have been released by everybody.
+struct Released {
+    /// The revisions such that everybody has released what they were asked to release then.
+    since: BTreeSet<u64>,
+    /// Whether nobody has to be asked.
+    by_itself: bool,
+}
+
+impl Released {
+    /// O(jobs + sessions · releases that began in different writes).
+    fn of(cells: &Cells, sight: &StepInputs<'_>, terms: &HandoverTerms) -> Self {
+        let mut has_everywhere = false;
+        let since = |record: &Record| match record.cell {
+            Cell::ReleasingAll { since, .. } => Some(since),
+            Cell::Everywhere { .. } => {
+                has_everywhere = true;
+                None
+            }
+            Cell::Free { .. }
+            | Cell::Granted { .. }
+            | Cell::Releasing { .. }
+            | Cell::Hold { .. }
+            | Cell::Quarantined { .. }
+            | Cell::Done { .. } => None,
+        };
+        let mut since: BTreeSet<_> = cells.jobs.values().filter_map(since).collect();
+        since.retain(|since| sight.have_all_released(*since, terms));
+        // Nobody has acknowledged the last revision that there can be.
+        let by_itself = has_everywhere && sight.have_all_released(u64::MAX, terms);
+        Self { since, by_itself }
+    }
+}
+
 /// One job's part of a turn.
 struct Turn<'a> {
     job: &'a JobName,
@@ -160,6 +230,7 @@ struct Turn<'a> {
     goal: Option<&'a Place>,
     sight: &'a StepInputs<'a>,
     terms: &'a HandoverTerms,
+    released: &'a Released,
 }
 
 impl<'a> Turn<'a> {
@@ -173,7 +244,8 @@ impl<'a> Turn<'a> {
                 self.advance_unheld(change)
             }
             Cell::Everywhere { .. } if self.is_for_all() => Ok(Next::Rest),
-            Cell::Everywhere { .. } => self.rest(change, &CellEvent::Release),
+            Cell::Everywhere { .. } => self.release_all(change),
+            Cell::ReleasingAll { since, .. } => self.end_all(change, *since),
             Cell::Done { .. } if !self.is_wanted() => self.forget(change),
             Cell::Done { .. } if self.runs_again() => {
                 self.step(change, &CellEvent::Reopen)?;
@@ -226,6 +298,34 @@ impl<'a> Turn<'a> {
             Place::Slot(slot) => Some((*slot, None)),
             Place::Everywhere | Place::Nowhere => None,
         }
+    }
+
+    /// Asks everybody to release it; if nobody has to be waited for, it is free in the same write.
+    fn release_all(&self, change: &mut Change<'_>) -> Result<Next<'a>, Refusal> {
+        self.step(change, &CellEvent::Release)?;
+        if !self.released.by_itself {
+            return Ok(Next::Rest);
+        }
+        let proof = Proof::Acknowledged { revision: u64::MAX };
+        self.step(change, &CellEvent::EndAll { proof })?;
+        self.advance_unheld(change)
+    }
+
+    fn end_all(&self, change: &mut Change<'_>, since: u64) -> Result<Next<'a>, Refusal> {
+        if self.is_for_all() {
+            return self.rest(change, &CellEvent::GrantToAll);
+        }
+        let has_timed_out =
+            self.terms.policy == Policy::AtLeastOnce && self.terms.release_timeout <= self.age();
+        let proof = if self.released.since.contains(&since) {
+            Proof::Acknowledged { revision: since }
+        } else if has_timed_out {
+            Proof::TimedOut
+        } else {
+            return Ok(Next::Rest);
+        };
+        self.step(change, &CellEvent::EndAll { proof })?;
+        self.advance_unheld(change)
     }
 
     fn advance_unheld(&self, change: &mut Change<'_>) -> Result<Next<'a>, Refusal> {

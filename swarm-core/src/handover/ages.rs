@@ -33,7 +33,10 @@ impl Ages {
         let mut before = std::mem::take(&mut self.0);
         for (job, record) in &cells.jobs {
             match record.cell {
-                Cell::Releasing { .. } | Cell::Hold { .. } | Cell::Quarantined { .. } => {}
+                Cell::Releasing { .. }
+                | Cell::ReleasingAll { .. }
+                | Cell::Hold { .. }
+                | Cell::Quarantined { .. } => {}
                 Cell::Free { .. }
                 | Cell::Granted { .. }
                 | Cell::Done { .. }

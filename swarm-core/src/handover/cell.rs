@@ -59,6 +59,14 @@ pub enum Cell {
         /// The token all of them run it under.
         token: Token,
     },
+    /// Every session ran it and is asked to release it.
+    ReleasingAll {
+        /// The token all of them ran it under.
+        token: Token,
+        /// The ledger's revision at which the release began. It ends when every session that may run
+        /// the job has acknowledged this one or a later one.
+        since: u64,
+    },
 }
 
 /// What may happen to a cell.
@@ -73,8 +81,8 @@ pub enum CellEvent {
     },
     /// The job is given to every session.
     GrantToAll,
-    /// The holder is asked to release it. A job that all run is free at once: nobody is excluded.
-    /// One that has waited for its slot as long as it should is free, too.
+    /// The holder, or everybody who runs it, is asked to release it. One that has waited for its slot
+    /// as long as it should is free.
     Release,
     /// An ownership ends, by proof.
     End {
@@ -84,6 +92,12 @@ pub enum CellEvent {
         proof: Proof,
         /// What becomes of the job in the same change.
         then: Then,
+    },
+    /// Nobody runs a job any more that all ran: it is free.
+    EndAll {
+        /// Why: every session that may have run it has acknowledged a revision or ended, or the
+        /// release timed out.
+        proof: Proof,
     },
     /// A job that is done is no run-to-completion job any more: it is free.
     Reopen,
@@ -184,8 +198,8 @@ pub enum Refusal {
     /// The job is finished; it never runs again.
     #[error("the job is done")]
     Done,
-    /// What every session runs, none holds.
-    #[error("every session runs the job")]
+    /// What every session runs, or ran until a moment ago, none holds.
+    #[error("every session may run the job")]
     Everywhere,
     /// There is no such job in the ledger.
     #[error("the ledger has no such job")]
@@ -218,7 +232,8 @@ impl Cell {
             | Self::Hold { token, .. }
             | Self::Quarantined { token, .. }
             | Self::Done { token }
-            | Self::Everywhere { token } => *token,
+            | Self::Everywhere { token }
+            | Self::ReleasingAll { token, .. } => *token,
         }
     }
 
@@ -235,7 +250,7 @@ impl Cell {
         match self {
             Self::Free { .. } => "free",
             Self::Granted { .. } => "granted",
-            Self::Releasing { .. } => "releasing",
+            Self::Releasing { .. } | Self::ReleasingAll { .. } => "releasing",
             Self::Hold { .. } => "hold",
             Self::Quarantined { .. } => "quarantined",
             Self::Done { .. } => "done",
@@ -243,7 +258,7 @@ impl Cell {
         }
     }
 
-    /// Who may be running the job. Nobody holds what everybody runs.
+    /// Who may be running the job. Nobody holds what everybody runs, or ran.
     ///
     /// ```
     /// use swarm_core::Token;
@@ -262,7 +277,8 @@ impl Cell {
             | Self::Hold { .. }
             | Self::Quarantined { .. }
             | Self::Done { .. }
-            | Self::Everywhere { .. } => None,
+            | Self::Everywhere { .. }
+            | Self::ReleasingAll { .. } => None,
         }
     }
 
@@ -304,6 +320,7 @@ impl Cell {
                 self.end(session, *proof, circumstances.policy)?;
                 Ok(self.then(then))
             }
+            CellEvent::EndAll { proof } => self.end_all(*proof, circumstances.policy),
             CellEvent::Reopen => Ok(self.reopen()),
             CellEvent::Finish { session, token } => self.finish(session, *token),
         }
@@ -317,7 +334,9 @@ impl Cell {
                 return Err(Refusal::Held { session: session.clone() });
             }
             Self::Done { .. } => return Err(Refusal::Done),
-            Self::Everywhere { .. } => return Err(Refusal::Everywhere),
+            Self::Everywhere { .. } | Self::ReleasingAll { .. } => {
+                return Err(Refusal::Everywhere);
+            }
             Self::Hold { slot, .. } if *slot == at => (),
             Self::Hold { span, .. } | Self::Quarantined { span, .. } => {
                 if let Some(left) = still(*span) {
@@ -336,9 +355,10 @@ impl Cell {
             }
             Self::Done { .. } => Err(Refusal::Done),
             Self::Everywhere { .. } => Ok(self.clone()),
-            Self::Free { token } | Self::Hold { token, .. } | Self::Quarantined { token, .. } => {
-                Ok(Self::Everywhere { token: next(*token)? })
-            }
+            Self::Free { token }
+            | Self::Hold { token, .. }
+            | Self::Quarantined { token, .. }
+            | Self::ReleasingAll { token, .. } => Ok(Self::Everywhere { token: next(*token)? }),
         }
     }
 
@@ -350,11 +370,12 @@ impl Cell {
             {
                 Self::Free { token: *token }
             }
-            Self::Everywhere { token } => Self::Free { token: *token },
+            Self::Everywhere { token } => Self::ReleasingAll { token: *token, since: revision },
             Self::Granted { session, token } => {
                 Self::Releasing { session: session.clone(), token: *token, since: revision }
             }
             Self::Releasing { .. }
+            | Self::ReleasingAll { .. }
             | Self::Free { .. }
             | Self::Hold { .. }
             | Self::Quarantined { .. }
@@ -374,7 +395,8 @@ impl Cell {
             | Self::Hold { .. }
             | Self::Quarantined { .. }
             | Self::Done { .. }
-            | Self::Everywhere { .. } => None,
+            | Self::Everywhere { .. }
+            | Self::ReleasingAll { .. } => None,
         };
         let at_least_once = policy == Policy::AtLeastOnce;
         match proof {
@@ -390,6 +412,23 @@ impl Cell {
                 Err(Refusal::NoProof { proof, policy })
             }
         }
+    }
+
+    /// Frees a job that everybody ran, if `proof` says that nobody does any more.
+    fn end_all(&self, proof: Proof, policy: Policy) -> Result<Self, Refusal> {
+        let Self::ReleasingAll { token, since } = self else { return Err(Refusal::Everywhere) };
+        match proof {
+            Proof::Acknowledged { revision } if *since <= revision => Ok(()),
+            Proof::Acknowledged { .. } => Err(Refusal::NotAcknowledged),
+            Proof::TimedOut if policy == Policy::AtLeastOnce => Ok(()),
+            Proof::Closed
+            | Proof::Fenced
+            | Proof::ProcessEnded
+            | Proof::TimedOut
+            | Proof::Gone
+            | Proof::Published => Err(Refusal::NoProof { proof, policy }),
+        }
+        .map(|()| Self::Free { token: *token })
     }
 
     fn then(&self, then: &Then) -> Self {
@@ -409,7 +448,8 @@ impl Cell {
             | Self::Releasing { .. }
             | Self::Hold { .. }
             | Self::Quarantined { .. }
-            | Self::Everywhere { .. } => self.clone(),
+            | Self::Everywhere { .. }
+            | Self::ReleasingAll { .. } => self.clone(),
         }
     }
 
@@ -427,7 +467,8 @@ impl Cell {
             | Self::Hold { .. }
             | Self::Quarantined { .. }
             | Self::Done { .. }
-            | Self::Everywhere { .. } => Err(Refusal::NotHolder { session: by.clone() }),
+            | Self::Everywhere { .. }
+            | Self::ReleasingAll { .. } => Err(Refusal::NotHolder { session: by.clone() }),
         }
     }
 }

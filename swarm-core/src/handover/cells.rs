@@ -156,6 +156,7 @@ impl Cells {
             }
             Cell::Everywhere { token } => Some((job.clone(), *token)),
             Cell::Releasing { .. }
+            | Cell::ReleasingAll { .. }
             | Cell::Free { .. }
             | Cell::Hold { .. }
             | Cell::Quarantined { .. }
@@ -302,9 +303,9 @@ impl Save {
     ///
     /// let cells = Cells::new(0);
     /// let goal = [("job".parse()?, Place::Nowhere)].into();
-    /// let (evidence, ages, jobs, max_jobs) = Default::default();
-    /// let (evidence, ages, max_jobs) = (&evidence, &ages, &max_jobs);
-    /// let sight = StepInputs { goal: &goal, evidence, ages, jobs: &jobs, max_jobs };
+    /// let (evidence, ages, jobs, seats) = Default::default();
+    /// let (evidence, ages, seats) = (&evidence, &ages, &seats);
+    /// let sight = StepInputs { goal: &goal, evidence, ages, jobs: &jobs, seats };
     /// let save = advance(&cells, &sight, &HandoverTerms::default()).unwrap();
     /// let stored = save.onto(&cells).unwrap();
     /// assert_eq!(stored.revision, 1);

@@ -48,9 +48,9 @@ pub enum StepViolation {
 ///     let jobs = [("job".parse().unwrap(), Record { cell, strikes: 0 })].into();
 ///     Cells { revision, jobs, ..Cells::new(0) }
 /// };
-/// let (goal, evidence, ages, jobs, max_jobs) = Default::default();
+/// let (goal, evidence, ages, jobs, seats) = Default::default();
 /// let (goal, evidence, ages) = (&goal, &evidence, &ages);
-/// let sight = StepInputs { goal, evidence, ages, jobs: &jobs, max_jobs: &max_jobs };
+/// let sight = StepInputs { goal, evidence, ages, jobs: &jobs, seats: &seats };
 /// let terms = HandoverTerms::default();
 /// let check = |after| check_step(&granted(1, 1, 7), &after, &sight, &terms);
 /// assert_eq!(check(granted(2, 1, 7)), Ok(()));
@@ -104,10 +104,10 @@ fn has_room(before: &Cells, after: &Cells, sight: &StepInputs<'_>) -> Result<(),
     }
     let has_shares = sight.jobs.values().any(|job| job.share.is_some());
     for (session, jobs) in held {
-        let max = sight.max_jobs.get(session).copied().unwrap_or(u32::MAX);
+        let max = sight.seats.get(session).and_then(|seat| seat.max_jobs).unwrap_or(u32::MAX);
         let known = jobs.iter().filter_map(|job| sight.jobs.get(*job));
-        let shares: Vec<_> = known.filter_map(|job| job.share).map(|it| it.percent()).collect();
-        let sum: u32 = shares.iter().copied().map(u32::from).sum();
+        let shares: Vec<_> = known.filter_map(|job| job.share).collect();
+        let sum: u32 = shares.iter().map(|share| u32::from(share.percent())).sum();
         // A job that goes may have had any share.
         let goes =
             |job: &&&JobName| !sight.jobs.contains_key(**job) && !sight.goal.contains_key(**job);
@@ -150,7 +150,15 @@ impl Judge<'_> {
         }
         let leaves =
             self.cell.holder().is_some() && (self.cell.holder() != next.holder() || is_new_grant);
-        if leaves && !is_done && !self.is_proved() {
+        let ends = match (self.cell, next) {
+            (Cell::Everywhere { .. }, Cell::Everywhere { .. } | Cell::ReleasingAll { .. })
+            | (Cell::ReleasingAll { .. }, Cell::ReleasingAll { .. } | Cell::Everywhere { .. }) => {
+                false
+            }
+            (Cell::Everywhere { .. } | Cell::ReleasingAll { .. }, _) => true,
+            _ => leaves && !is_done,
+        };
+        if ends && !self.is_proved() {
             return Err(StepViolation::NoProof(job()));
         }
         if is_new_grant { self.alive(next) } else { Ok(()) }
@@ -161,7 +169,7 @@ impl Judge<'_> {
         if is_wanted || after.first_token < self.cell.token() {
             return Err(StepViolation::Lost(self.job.clone()));
         }
-        if self.cell.holder().is_some() && !self.is_proved() && !self.is_finished() {
+        if !self.is_proved() && !self.is_finished() {
             return Err(StepViolation::NoProof(self.job.clone()));
         }
         Ok(())
@@ -190,8 +198,30 @@ impl Judge<'_> {
         self.runs_once() && self.cell.holder().and_then(says_so) == Some(self.cell.token())
     }
 
+    /// Whether a session that ran what all run is not waited for.
+    fn is_out(&self, session: &SessionId) -> bool {
+        let known = self.evidence(session);
+        let gone = known.and_then(|known| known.gone_for);
+        known.is_some_and(|known| known.ended.is_some())
+            || (self.terms.policy == Policy::AtLeastOnce
+                && (session.is_plain() || gone.is_some_and(|it| self.terms.return_grace <= it)))
+    }
+
     /// Whether what was known ends the ownership.
     fn is_proved(&self) -> bool {
+        let waited = self.sight.ages.get(self.job).copied().unwrap_or_default();
+        match self.cell {
+            Cell::Everywhere { .. } => return self.sight.seats.keys().all(|it| self.is_out(it)),
+            Cell::ReleasingAll { since, .. } => {
+                let has_waited = self.terms.policy == Policy::AtLeastOnce
+                    && self.terms.release_timeout <= waited;
+                let before = self.sight.seats.iter().filter(|(_, seat)| seat.joined < *since);
+                let mut before = before.map(|(session, _)| session);
+                let acked = |it| self.evidence(it).is_some_and(|known| *since <= known.acked);
+                return has_waited || before.all(|it| self.is_out(it) || acked(it));
+            }
+            _ => {}
+        }
         let Some(holder) = self.cell.holder() else { return true };
         let known = self.evidence(holder);
         if known.is_some_and(|known| known.ended.is_some()) {
@@ -205,7 +235,6 @@ impl Judge<'_> {
         if since.is_some_and(|since| since <= acked) {
             return true;
         }
-        let waited = self.sight.ages.get(self.job).copied().unwrap_or_default();
         let gone = known.and_then(|known| known.gone_for);
         self.terms.policy == Policy::AtLeastOnce
             && (holder.is_plain()

@@ -36,7 +36,8 @@ impl<'a> Room<'a> {
     ) -> Self {
         let has_shares = sight.jobs.values().any(|job| job.share.is_some());
         let mut room = Self { sight, has_shares, loads: BTreeMap::new() };
-        if has_shares || !sight.max_jobs.is_empty() {
+        let has_maxima = sight.seats.values().any(|seat| seat.max_jobs.is_some());
+        if has_shares || has_maxima {
             room.loads.extend(sessions.map(|session| (session, Load::default())));
         }
         if !room.loads.is_empty() {
@@ -51,9 +52,9 @@ impl<'a> Room<'a> {
     pub(super) fn has(&self, job: &JobName, session: &SessionId) -> bool {
         let Some(load) = self.loads.get(session) else { return true };
         let Load { jobs, percent, has_others } = self.with(*load, job);
-        let max_jobs = self.sight.max_jobs.get(session);
+        let max_jobs = self.sight.seats.get(session).and_then(|seat| seat.max_jobs);
         let has_shares_fit = percent < WHOLE || (percent == WHOLE && !has_others);
-        max_jobs.is_none_or(|max| jobs <= *max) && (has_shares_fit || !self.has_shares)
+        max_jobs.is_none_or(|max| jobs <= max) && (has_shares_fit || !self.has_shares)
     }
 
     /// Counts `job` among what `session` holds.
@@ -83,7 +84,7 @@ mod tests {
     use proptest::prelude::*;
 
     use crate::handover::{
-        Cell, Cells, Evidence, HandoverTerms, Place, Policy, Record, SessionId, StepInputs,
+        Cell, Cells, Evidence, HandoverTerms, Place, Policy, Record, Seat, SessionId, StepInputs,
         advance, check_step,
     };
     use crate::{Job, JobName, Jobs, Share, Slot, Token};
@@ -105,18 +106,18 @@ mod tests {
     struct Scene {
         goal: Vec<u32>,
         jobs: Jobs,
-        max_jobs: BTreeMap<SessionId, u32>,
+        seats: BTreeMap<SessionId, Seat>,
         evidence: BTreeMap<SessionId, Evidence>,
     }
 
     impl Scene {
         fn new(goal: &[u32], shares: &[Option<u8>], max_jobs: Option<u32>) -> Self {
             let jobs = shares.iter().enumerate().map(|(n, share)| (name(n), job(*share)));
-            let max_jobs = max_jobs.into_iter().flat_map(|max| (0..9).map(move |n| (id(n), max)));
+            let seats = (0..9).map(|n| (id(n), Seat { max_jobs, joined: 0 }));
             Self {
                 goal: goal.to_vec(),
                 jobs: jobs.collect(),
-                max_jobs: max_jobs.collect(),
+                seats: seats.collect(),
                 evidence: BTreeMap::new(),
             }
         }
@@ -130,8 +131,8 @@ mod tests {
         fn turn(&self, cells: &Cells) -> Option<Cells> {
             let at = |to: &u32| Place::Session(Slot(*to), id(*to));
             let goal = self.goal.iter().enumerate().map(|(n, to)| (name(n), at(to))).collect();
-            let (ages, evidence, max_jobs) = (&BTreeMap::new(), &self.evidence, &self.max_jobs);
-            let sight = StepInputs { goal: &goal, evidence, ages, jobs: &self.jobs, max_jobs };
+            let (ages, evidence, seats) = (&BTreeMap::new(), &self.evidence, &self.seats);
+            let sight = StepInputs { goal: &goal, evidence, ages, jobs: &self.jobs, seats };
             let terms = HandoverTerms { policy: Policy::Exclusive, ..HandoverTerms::default() };
             let next = advance(cells, &sight, &terms)?.next;
             assert_eq!(check_step(cells, &next, &sight, &terms), Ok(()));

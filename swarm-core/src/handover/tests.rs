@@ -58,8 +58,8 @@ fn go_with(
     let goal = place.map(|place| (job(), place)).into_iter().collect();
     let evidence = evidence.iter().cloned().collect();
     let ages = [(job(), Duration::from_secs(waited))].into();
-    let (evidence, ages, max_jobs) = (&evidence, &ages, &BTreeMap::new());
-    let sight = StepInputs { goal: &goal, evidence, ages, jobs, max_jobs };
+    let (evidence, ages, seats) = (&evidence, &ages, &BTreeMap::new());
+    let sight = StepInputs { goal: &goal, evidence, ages, jobs, seats };
     advance(cells, &sight, &terms(policy)).map(|save| save.next)
 }
 
@@ -222,7 +222,7 @@ fn one_write_grants_everything_that_was_acknowledged() {
     let goal = |to: &SessionId| names.iter().map(|job| (job.clone(), at(to))).collect();
     let turn = |cells: &Cells, to: u64, evidence: &BTreeMap<_, _>| {
         let (goal, ages, jobs) = (&goal(&id(to)), &BTreeMap::new(), &Jobs::new());
-        let sight = StepInputs { goal, evidence, ages, jobs, max_jobs: &BTreeMap::new() };
+        let sight = StepInputs { goal, evidence, ages, jobs, seats: &BTreeMap::new() };
         advance(cells, &sight, &terms(Policy::Exclusive)).unwrap()
     };
     let first = turn(&Cells::new(0), 1, &BTreeMap::new()).next;

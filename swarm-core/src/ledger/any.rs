@@ -16,7 +16,7 @@ fn session(n: u8) -> SessionId {
 pub(super) fn any_cell() -> impl Strategy<Value = Cell> {
     let token = (0..u64::MAX / 2).prop_map(Token);
     let span = (0..90_000_u64).prop_map(Duration::from_millis);
-    (0..7_u8, 0..12_u8, token, any::<u32>(), span).prop_map(|(kind, n, token, number, span)| {
+    (0..8_u8, 0..12_u8, token, any::<u32>(), span).prop_map(|(kind, n, token, number, span)| {
         let (session, slot) = (session(n), Slot(number));
         match kind {
             0 => Cell::Free { token },
@@ -25,7 +25,8 @@ pub(super) fn any_cell() -> impl Strategy<Value = Cell> {
             3 => Cell::Hold { slot, span, token },
             4 => Cell::Quarantined { span, token },
             5 => Cell::Done { token },
-            _ => Cell::Everywhere { token },
+            6 => Cell::Everywhere { token },
+            _ => Cell::ReleasingAll { token, since: number.into() },
         }
     })
 }
@@ -47,7 +48,9 @@ prop_compose! {
                 ledger.former.insert(session(n), slot);
             } else {
                 let (worker, session) = (format!("w-{n}"), session(n));
-                let record = SlotRecord { worker, session, version: n.into(), last_handoff_version: 1 };
+                let (joined, version) = (u64::from(n) / 2, n.into());
+                let record =
+                    SlotRecord { worker, session, joined, version, last_handoff_version: 1 };
                 ledger.slots.insert(slot, record);
             }
         }

@@ -257,7 +257,8 @@ fn put<'a>(
         | Cell::Hold { .. }
         | Cell::Quarantined { .. }
         | Cell::Done { .. }
-        | Cell::Everywhere { .. } => {
+        | Cell::Everywhere { .. }
+        | Cell::ReleasingAll { .. } => {
             part.waits.extend(stored::waits(cell).map(|waits| (job.to_string(), waits)));
         }
     }
@@ -324,6 +325,7 @@ fn continued(digest: u64, job: &JobName, record: &Record, bytes: &mut Vec<u8>) -
         Cell::Quarantined { span, token } => (4, None, [token.0, stored::millis(*span), 0]),
         Cell::Done { token } => (5, None, [token.0, 0, 0]),
         Cell::Everywhere { token } => (6, None, [token.0, 0, 0]),
+        Cell::ReleasingAll { token, since } => (7, None, [token.0, *since, 0]),
     };
     bytes.push(kind);
     bytes.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
@@ -378,6 +380,7 @@ impl Ledger {
                 }
                 Cell::Quarantined { span, .. } => 36 + digits(stored::millis(*span)),
                 Cell::Everywhere { .. } => 25,
+                Cell::ReleasingAll { since, .. } => 36 + digits(*since),
             };
             name + blamed + value + digits(cell.token().0)
         };
@@ -395,6 +398,7 @@ impl Ledger {
                 + 23
                 + record.worker.len()
                 + digits(record.version)
+                + if 0 < record.joined { 10 + digits(record.joined) } else { 0 }
                 + last_handoff_version
         });
         let former = self.former.iter().map(|(holder, slot)| session(holder, *slot));

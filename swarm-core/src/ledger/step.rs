@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::{Ledger, SlotRecord};
 use crate::handover::{
-    Cell, Cells, Evidence, HandoverTerms, Place, Record, SessionId, StepInputs, advance, check_step,
+    Cell, Cells, Evidence, HandoverTerms, Place, Record, Seat, SessionId, StepInputs, advance,
+    check_step,
 };
 use crate::merge::side_by_side;
 use crate::{Assignment, JobName, Jobs, Member, Pool, Slot, Standing};
@@ -79,9 +80,8 @@ impl Ledger {
         };
         let goal = step.goal.iter().map(place).collect();
         let LedgerStep { evidence, ages, jobs, .. } = *step;
-        let max_jobs = |now: &Filled| Some((now.session.clone()?, now.max_jobs?));
-        let max_jobs = &step.workers.values().filter_map(max_jobs).collect();
-        let sight = StepInputs { goal: &goal, evidence, ages, jobs, max_jobs };
+        let seats = &self.seats(&slots, step.workers);
+        let sight = StepInputs { goal: &goal, evidence, ages, jobs, seats };
         let save = advance(&self.cells, &sight, step.terms);
         if let Some(save) = &save {
             debug_assert_eq!(
@@ -94,7 +94,7 @@ impl Ledger {
             return self.clone();
         }
         let cells = save.map_or_else(|| self.cells.clone(), |save| save.next);
-        let former = self.former(&slots, &cells);
+        let former = self.former(&slots, &cells, step);
         let mut next = Self { cells, slots, former, version: self.version };
         next.count_publication(self);
         if next != *self && next.cells.revision == self.cells.revision {
@@ -139,12 +139,21 @@ impl Ledger {
     /// The slots filled by `workers`. A slot is added when its worker first takes jobs, and keeps the
     /// worker's latest session while there is none.
     fn filled(&self, workers: &BTreeMap<Slot, Filled>) -> BTreeMap<Slot, SlotRecord> {
+        let has_shared = has_shared(&self.cells);
         let record = |(slot, now): (&Slot, &Filled)| {
             let before = self.slots.get(slot);
             let enters = before.is_some() || now.takes;
             let session = now.session.as_ref().or(before.map(|before| &before.session));
+            // One that comes back may still run what all ran before it left.
+            let joined = match before.filter(|before| Some(&before.session) == session) {
+                _ if !has_shared => 0,
+                Some(before) => before.joined,
+                None if session.is_some_and(|it| self.former.contains_key(it)) => 0,
+                None => self.cells.revision + 1,
+            };
             let record = SlotRecord {
                 worker: now.worker.clone(),
+                joined,
                 session: session.filter(|_| enters)?.clone(),
                 version: before.map_or(0, |before| before.version),
                 last_handoff_version: before.map_or(0, |before| before.last_handoff_version),
@@ -154,11 +163,28 @@ impl Ledger {
         workers.iter().filter_map(record).collect()
     }
 
-    /// The sessions that no longer fill any of `slots` but still hold some of `cells`.
+    /// What holds for every session that may run something once the slots are filled as in `slots`.
+    fn seats(
+        &self,
+        slots: &BTreeMap<Slot, SlotRecord>,
+        workers: &BTreeMap<Slot, Filled>,
+    ) -> BTreeMap<SessionId, Seat> {
+        let seat = |(slot, record): (&Slot, &SlotRecord)| {
+            let max_jobs = workers.get(slot).and_then(|now| now.max_jobs);
+            (record.session.clone(), Seat { max_jobs, joined: record.joined })
+        };
+        // Whoever leaves may still run what all run.
+        let left = self.former.keys().map(|session| (session.clone(), Seat::default()));
+        left.chain(self.slots.iter().chain(slots).map(seat)).collect()
+    }
+
+    /// The sessions that no longer fill any of `slots` but still hold some of `cells`, or may still
+    /// run what all run, or ran.
     fn former(
         &self,
         slots: &BTreeMap<Slot, SlotRecord>,
         cells: &Cells,
+        step: &LedgerStep<'_>,
     ) -> BTreeMap<SessionId, Slot> {
         let current: BTreeSet<_> = slots.values().map(|record| &record.session).collect();
         let mut gone = self.sessions();
@@ -166,8 +192,15 @@ impl Ledger {
         if gone.is_empty() {
             return BTreeMap::new();
         }
+        let has_shared = has_shared(cells);
+        let may_run = |(session, _): &(&&SessionId, &Slot)| {
+            has_shared && step.terms.waits_for(session, step.evidence.get(**session))
+        };
+        let sharers =
+            gone.iter().filter(may_run).map(|(session, slot)| ((*session).clone(), *slot));
         let holders = cells.jobs.values().filter_map(|record| record.cell.holder());
-        holders.filter_map(|holder| Some((holder.clone(), *gone.get(holder)?))).collect()
+        let holders = holders.filter_map(|holder| Some((holder.clone(), *gone.get(holder)?)));
+        holders.chain(sharers).collect()
     }
 
     /// Where a job goes, given who fills which slot. The latest session of a slot whose worker is
@@ -224,6 +257,14 @@ impl Ledger {
         let differs = !changed.is_empty() || names(before) != names(self);
         self.version += u64::from(differs);
     }
+}
+
+/// Whether there are jobs that all run, or ran until a moment ago.
+fn has_shared(cells: &Cells) -> bool {
+    let is_shared = |record: &Record| {
+        matches!(record.cell, Cell::Everywhere { .. } | Cell::ReleasingAll { .. })
+    };
+    cells.jobs.values().any(is_shared)
 }
 
 /// What differs between two ledgers, as they are published.
@@ -285,6 +326,7 @@ impl<'a> Published<'a> {
             Some(
                 Cell::Free { .. }
                 | Cell::Releasing { .. }
+                | Cell::ReleasingAll { .. }
                 | Cell::Hold { .. }
                 | Cell::Quarantined { .. }
                 | Cell::Done { .. },

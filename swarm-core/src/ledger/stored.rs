@@ -50,6 +50,9 @@ pub struct StoredHolder {
     /// The publication that last moved one of the slot's jobs to another slot.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_default"))]
     pub last_handoff_version: u64,
+    /// The revision from which on it has filled the slot, if it came while there were jobs of all.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_default"))]
+    pub joined: u64,
     /// The jobs it was granted, each with its token.
     #[cfg_attr(feature = "serde", serde(default))]
     pub jobs: BTreeMap<String, u64>,
@@ -110,6 +113,14 @@ pub enum Waits {
         /// The token all run it under.
         token: u64,
     },
+    /// Every session is asked to release it.
+    #[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
+    ReleasingAll {
+        /// The token all ran it under.
+        token: u64,
+        /// The revision at which the release began.
+        since: u64,
+    },
 }
 
 /// Why a stored text is not a ledger.
@@ -142,11 +153,12 @@ impl From<&Ledger> for Stored {
     fn from(ledger: &Ledger) -> Self {
         let Ledger { cells, version, slots, former } = ledger;
         let mut holders = BTreeMap::<&SessionId, StoredHolder>::new();
-        for (slot, SlotRecord { worker, session, version, last_handoff_version }) in slots {
+        for (slot, SlotRecord { worker, session, joined, version, last_handoff_version }) in slots {
             let holder = StoredHolder {
                 session: session.to_stored(),
                 slot: slot.0,
                 worker: Some(worker.clone()),
+                joined: *joined,
                 version: *version,
                 last_handoff_version: *last_handoff_version,
                 ..StoredHolder::default()
@@ -186,7 +198,8 @@ impl From<&Ledger> for Stored {
                 | Cell::Hold { .. }
                 | Cell::Quarantined { .. }
                 | Cell::Done { .. }
-                | Cell::Everywhere { .. } => waits(cell),
+                | Cell::Everywhere { .. }
+                | Cell::ReleasingAll { .. } => waits(cell),
             };
             stored.waits.extend(waits.map(|waits| (job.to_string(), waits)));
         }
@@ -236,11 +249,9 @@ impl TryFrom<Stored> for Ledger {
                 ledger.former.insert(session, slot);
                 continue;
             };
-            let (version, last_handoff_version) = (holder.version, holder.last_handoff_version);
-            match ledger
-                .slots
-                .insert(slot, SlotRecord { worker, session, version, last_handoff_version })
-            {
+            let StoredHolder { joined, version, last_handoff_version, .. } = holder;
+            let record = SlotRecord { worker, session, joined, version, last_handoff_version };
+            match ledger.slots.insert(slot, record) {
                 None => {}
                 Some(_) => return Err(StoredError::TwoInSlot(slot)),
             }
@@ -274,6 +285,9 @@ pub(super) fn waits(cell: &Cell) -> Option<Waits> {
         }
         Cell::Done { token } => Some(Waits::Done { token: token.0 }),
         Cell::Everywhere { token } => Some(Waits::Everywhere { token: token.0 }),
+        Cell::ReleasingAll { token, since } => {
+            Some(Waits::ReleasingAll { token: token.0, since: *since })
+        }
     }
 }
 
@@ -290,5 +304,6 @@ pub(super) fn cell(waits: Waits) -> Cell {
         }
         Waits::Done { token } => Cell::Done { token: Token(token) },
         Waits::Everywhere { token } => Cell::Everywhere { token: Token(token) },
+        Waits::ReleasingAll { token, since } => Cell::ReleasingAll { token: Token(token), since },
     }
 }

@@ -428,7 +428,7 @@ impl Proofs {
     /// How far the ledger was, by those sessions and their views that may be believed.
     ///
     /// Sessions that have ended count only where they were ahead of the ledger: what it granted then
-    /// is lost, whoever is left.
+    /// is lost, whoever is left. A session whose Lease was not looked at yet may act on its view.
     pub(super) fn positions(
         &self,
         now: Moment,
@@ -444,7 +444,14 @@ impl Proofs {
             };
             counts.then_some(position)
         };
-        self.sessions.values().filter_map(position).collect()
+        let unseen = |(session, mark): (&SessionId, &Option<ViewMark>)| {
+            let incarnation = mark.as_ref()?.incarnation;
+            let is_other = incarnation != known.position.incarnation;
+            let counts = is_other && !self.sessions.contains_key(session);
+            counts.then_some(Position { incarnation, revision: 0 })
+        };
+        let unseen = self.views.iter().filter_map(unseen);
+        self.sessions.values().filter_map(position).chain(unseen).collect()
     }
 
     /// The sessions that may still act on a view of another incarnation than the ledger's.

@@ -50,7 +50,13 @@ fn ledger(incarnation: u64, revision: u64) -> Ledger {
 /// A ledger in which `session` fills the only slot.
 fn naming(session: SessionId) -> Ledger {
     let mut ledger = ledger(START, 1);
-    let record = SlotRecord { worker: "w-0".into(), session, version: 1, last_handoff_version: 0 };
+    let record = SlotRecord {
+        worker: "w-0".into(),
+        session,
+        joined: 0,
+        version: 1,
+        last_handoff_version: 0,
+    };
     ledger.slots.insert(Slot(0), record);
     ledger
 }

@@ -135,7 +135,7 @@ impl JobCounts {
         for (job, record) in &decision.ledger.cells.jobs {
             let count = match &record.cell {
                 Cell::Granted { .. } | Cell::Everywhere { .. } => &mut counts.granted,
-                Cell::Releasing { .. } => &mut counts.releasing,
+                Cell::Releasing { .. } | Cell::ReleasingAll { .. } => &mut counts.releasing,
                 Cell::Hold { .. } => &mut counts.held,
                 Cell::Free { .. } if unassigned.contains_key(job) => continue,
                 Cell::Free { .. } => &mut counts.free,

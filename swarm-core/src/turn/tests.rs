@@ -42,16 +42,16 @@ fn a_cold_pool_is_assigned_nothing_until_it_is_complete() {
 }
 
 /// A pool of sessions, each of which has acknowledged a revision.
-fn sessions(acked: &[u64]) -> Observed {
-    let id = |slot: &Slot| SessionId::new(&format!("pod-{slot}"), 1);
-    let mut seen = observed(&vec![Presence::Ready; acked.len()]);
+fn acked(revisions: &[u64]) -> Observed {
+    let id = |slot: &Slot| SessionId::new("pod", slot.0.into());
+    let mut seen = observed(&vec![Presence::Ready; revisions.len()]);
     for (slot, worker) in &mut seen.workers {
         worker.session = Some(id(slot));
     }
     let known = |(slot, acked): (&Slot, &u64)| {
         (id(slot), Evidence { acked: *acked, ..Evidence::default() })
     };
-    seen.evidence = seen.workers.keys().zip(acked).map(known).collect();
+    seen.evidence = seen.workers.keys().zip(revisions).map(known).collect();
     seen
 }
 
@@ -67,10 +67,10 @@ fn a_job_moves_to_a_worker_once_that_has_room_for_it_beside_what_it_still_runs()
             ..Desired::default()
         }
     };
-    let step = |ledger: &Ledger, acked: [u64; 2]| {
-        decide(ledger, &pinned([1, 0]), &sessions(&acked)).ledger
+    let step = |ledger: &Ledger, revisions: [u64; 2]| {
+        decide(ledger, &pinned([1, 0]), &acked(&revisions)).ledger
     };
-    let first = decide(&Ledger::new(1), &pinned([0, 1]), &sessions(&[0, 0])).ledger;
+    let first = decide(&Ledger::new(1), &pinned([0, 1]), &acked(&[0, 0])).ledger;
     let released = step(&first, [1, 1]);
     assert_eq!(released.releases().len(), 2);
     let waits = step(&released, [2, 1]);
@@ -79,6 +79,46 @@ fn a_job_moves_to_a_worker_once_that_has_room_for_it_beside_what_it_still_runs()
     let moved = step(&waits, [3, 3]);
     let holder = |name: &str| moved.assignment().holder(&name.parse().unwrap());
     assert_eq!([holder("a"), holder("b")], [Some(Slot(1)), Some(Slot(0))]);
+}
+
+#[test]
+fn what_all_ran_goes_to_one_once_all_have_released_it() {
+    let all = Desired {
+        policy: Policy::Exclusive,
+        replication: Replication::All,
+        ..desired(&["a", "b"])
+    };
+    let one = Desired { replication: Replication::One, ..all.clone() };
+    let shared = decide(&Ledger::new(1), &all, &acked(&[0, 0])).ledger;
+    let released = decide(&shared, &one, &acked(&[1, 1])).ledger;
+    assert!(released.session_views().values().all(|view| view.jobs.is_empty()));
+    assert_eq!((released.releases().len(), released.assignment().len()), (2, 0));
+    let next = |seen: &Observed| decide(&released, &one, seen).ledger;
+    assert_eq!(next(&acked(&[2, 1])), released, "one of them may still run the jobs");
+    assert_eq!(next(&acked(&[2, 2])).assignment().len(), 2);
+
+    // Whoever left is waited for, and whoever came later is not.
+    let mut seen = acked(&[2, 1, 0]);
+    let left = seen.workers.remove(&Slot(1)).unwrap().session.unwrap();
+    let changed = next(&seen);
+    assert_eq!((changed.assignment().len(), changed.former.len()), (0, 1));
+    assert_eq!(decide(&changed, &one, &seen).ledger, changed, "no write while it waits");
+    seen.evidence.get_mut(&left).unwrap().ended = Some(Proof::Fenced);
+    let granted = decide(&changed, &one, &seen).ledger;
+    assert_eq!((granted.assignment().len(), granted.former.len()), (2, 0));
+
+    // And back, while some still have to release.
+    let again = decide(&released, &all, &acked(&[2, 1])).ledger;
+    assert_eq!(again.session_views().values().map(|view| view.jobs.len()).sum::<usize>(), 4);
+}
+
+#[test]
+fn plain_workers_are_not_waited_for_when_jobs_of_all_go_to_one() {
+    let all = Desired { replication: Replication::All, ..desired(&["a", "b"]) };
+    let one = Desired { replication: Replication::One, ..all.clone() };
+    let seen = observed(&[Presence::Ready; 2]);
+    let shared = decide(&Ledger::new(1), &all, &seen).ledger;
+    assert_eq!(decide(&shared, &one, &seen).ledger.assignment().len(), 2);
 }
 
 #[test]
@@ -115,13 +155,9 @@ fn jobs_of_an_absent_worker_wait_for_it_and_move_when_the_grace_is_over() {
 
 /// Two ready workers with sessions, of which the second may have ended.
 fn sessions(second: Option<Proof>) -> Observed {
-    let mut seen = observed(&[Presence::Ready; 2]);
-    for (slot, worker) in &mut seen.workers {
-        let session = SessionId::new("pod", slot.0.into());
-        let ended = second.filter(|_| slot.0 == 1);
-        seen.evidence.insert(session.clone(), Evidence { ended, ..Evidence::default() });
-        worker.session = Some(session);
-    }
+    let mut seen = acked(&[0, 0]);
+    let known = seen.evidence.values_mut().last();
+    known.unwrap().ended = second;
     seen
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use swarm_core::handover::{HandoverTerms, LeaseTerms, Policy, Rule, SessionId};
+use swarm_core::handover::{HandoverTerms, LeaseTerms, Policy, Rule, Seat, SessionId};
 
 /// One tick of the world's clock.
 pub(crate) const TICK: Duration = Duration::from_secs(1);
@@ -107,10 +107,10 @@ impl Bounds {
         &SESSIONS[usize::from(self.may(Fault::Restart))][n]
     }
 
-    /// The most jobs that each session may have, if that is limited.
-    pub(crate) fn max_jobs(&self) -> BTreeMap<SessionId, u32> {
-        let limit = |max| (0..self.sessions).map(move |n| (self.session(n).clone(), max));
-        self.max_jobs.into_iter().flat_map(limit).collect()
+    /// What holds for every session.
+    pub(crate) fn seats(&self) -> BTreeMap<SessionId, Seat> {
+        let seat = Seat { max_jobs: self.max_jobs, joined: 0 };
+        (0..self.sessions).map(|n| (self.session(n).clone(), seat)).collect()
     }
 
     /// How many sessions there are from the beginning.

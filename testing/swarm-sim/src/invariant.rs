@@ -155,7 +155,8 @@ pub(crate) fn ends_by_proof(cell: &Cell, known: Option<&Evidence>) -> bool {
         | Cell::Hold { .. }
         | Cell::Quarantined { .. }
         | Cell::Done { .. }
-        | Cell::Everywhere { .. } => false,
+        | Cell::Everywhere { .. }
+        | Cell::ReleasingAll { .. } => false,
     };
     known.ended.is_some() || is_acked
 }
@@ -171,7 +172,8 @@ fn has_ended(world: &World, cell: &Cell) -> bool {
         | Cell::Hold { .. }
         | Cell::Quarantined { .. }
         | Cell::Done { .. }
-        | Cell::Everywhere { .. } => false,
+        | Cell::Everywhere { .. }
+        | Cell::ReleasingAll { .. } => false,
     };
     let by_lease = |lease: &Lease| lease.holder != Holder::Session || acked(lease);
     // A holder had a Lease. If it was deleted, it cannot be renewed.

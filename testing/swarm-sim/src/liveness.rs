@@ -142,7 +142,8 @@ fn is_good(world: &World) -> bool {
         | Cell::Hold { .. }
         | Cell::Quarantined { .. }
         | Cell::Done { .. }
-        | Cell::Everywhere { .. } => false,
+        | Cell::Everywhere { .. }
+        | Cell::ReleasingAll { .. } => false,
     })
 }
 

@@ -48,6 +48,8 @@ fn act(store: u32) -> impl Strategy<Value = Act> {
         1 => proptest::option::of(0_u32..5).prop_map(Act::Replicas),
         1 => (n(), -1_i32..2).prop_map(|(n, priority)| Act::Priority(n, priority)),
         1 => proptest::option::of(1_u32..5).prop_map(Act::MaxJobs),
+        1 => prop_oneof![2 => Just(Replication::One), 1 => Just(Replication::All)]
+            .prop_map(Act::Replicate),
     ];
     let operators = prop_oneof![
         8 => (o(), back()).prop_map(|(o, back)| Act::Observe(o, back)),
@@ -280,6 +282,17 @@ fn a_job_that_crashes_three_workers_is_kept_away() {
         }
     }
     fleet.heal().unwrap();
+}
+
+#[test]
+fn a_view_of_a_lost_ledger_counts_before_its_lease_was_looked_at() {
+    let mut acts = vec![Act::Apply(4), Act::Observe(0, 0), Act::Tick(0), Act::Turn(0, 0, None)];
+    acts.extend([Act::Toggle(0), Act::Calm(2), Act::Copy, Act::Start(1)]);
+    acts.extend([Act::Calm(1); 4]);
+    acts.extend([Act::SetBack(0), Act::Start(1), Act::Turn(0, 0, None), Act::Calm(5)]);
+    acts.extend([Act::Observe(1, 0), Act::Tick(0), Act::Turn(0, 0, None), Act::Turn(1, 0, None)]);
+    acts.push(Act::Calm(2));
+    comes_right(FleetTerms::default(), &acts);
 }
 
 fn edge() -> impl Strategy<Value = Edge> {

@@ -42,6 +42,23 @@ fn a_view_of_an_earlier_incarnation_may_have_been_read_before_the_present_one() 
 }
 
 #[test]
+fn a_session_whose_lease_was_not_looked_at_yet_may_act_on_its_view() {
+    let mut overseer = overseer();
+    let mark = ViewMark { incarnation: START - 1, revision: 4, digest: 0 };
+    overseer.learn(at(0), Fact::View(id(1), Some(mark)));
+    let fresh = ledger(START, 0);
+    let seen = observed(&mut overseer, 0, &fresh);
+    assert_eq!(seen.positions, [at_position(START - 1, 0)].into());
+    assert_eq!(decide(&fresh, &desired(), &seen).waiting, Some(Waiting::LedgerReset));
+    assert_eq!(overseer.due(at(0), START, |_| false), [Effect::LookUp(id(1))]);
+
+    // It has ended, and with it what it may have read.
+    overseer.learn(at(0), Fact::LeaseMissing(id(1)));
+    let seen = observed(&mut overseer, 60_000, &fresh);
+    assert_eq!(seen.positions, [].into());
+}
+
+#[test]
 fn a_reset_that_another_session_caused_leaves_the_word_of_an_honest_one() {
     let mut overseer = overseer();
     let ahead = SessionId::new("other", 2);

@@ -63,6 +63,8 @@ pub enum Act {
     Replicas(Option<u32>),
     /// A job is more or less important than the others.
     Priority(usize, i32),
+    /// Each job is for one worker from now on, or for all.
+    Replicate(Replication),
     /// A worker may have so many jobs, or any number.
     MaxJobs(Option<u32>),
     /// Time passes; the clocks of the workers in the set of bits miss it, if they may.
@@ -160,6 +162,7 @@ impl Fleet {
             Act::Pause(is_paused) => self.desired.paused = is_paused,
             Act::Replicas(count) => self.desired.replicas = count.map(|count| count % 5),
             Act::Priority(n, priority) => self.change_job(n, |job| job.priority = priority),
+            Act::Replicate(replication) => self.desired.replication = replication,
             Act::MaxJobs(max) => self.desired.max_jobs = max,
             Act::Tick(slow) => self.tick(slow),
             Act::Observe(o, back) => self.observe(o % 2, back),
@@ -329,12 +332,13 @@ impl Fleet {
     }
 
     fn finish(&mut self, n: usize) {
-        // What everybody runs is never finished for all.
-        if self.desired.replication == Replication::All {
-            return;
-        }
+        let ledger = Arc::clone(self.ledger());
         let worker = &mut self.pods[n].worker;
-        let is_going = |job: &&swarm_core::JobName| !worker.stopping.contains(*job);
+        // What everybody runs is never finished for all.
+        let is_held = |job: &swarm_core::JobName| {
+            ledger.cells.jobs.get(job).is_none_or(|record| record.cell.holder().is_some())
+        };
+        let is_going = |job: &&swarm_core::JobName| !worker.stopping.contains(*job) && is_held(job);
         let first = worker.running.keys().find(is_going).cloned();
         if let Some(job) = first.filter(|_| worker.life == Life::Up) {
             worker.running.remove(&job);

@@ -6,25 +6,30 @@ use std::collections::BTreeSet;
 
 use swarm_core::handover::{Cell, Holder, Policy, SessionId};
 use swarm_core::overseer::Suspicion;
-use swarm_core::{
-    Decision, JobName, Ledger, Mode, MoveReason, Observed, Replication, stored::Stored,
-};
+use swarm_core::{Decision, JobName, Ledger, Mode, MoveReason, Observed, Token, stored::Stored};
 
-use super::{Fleet, Honesty};
+use super::{Fleet, Honesty, Pod};
 
 impl Fleet {
-    /// Looks at the runners: who runs a job holds it, unless at least once has excused it.
+    /// Looks at the runners: who runs a job holds it, or is one of all who may run it, unless at
+    /// least once has excused it.
     pub(super) fn judge_state(&mut self) {
-        if self.desired.replication == Replication::All || self.wrong.is_some() {
+        if self.wrong.is_some() {
             return;
         }
         let ledger = std::sync::Arc::clone(self.ledger());
-        let (mut seen, policy) = (BTreeSet::new(), self.desired.policy);
+        let sessions = ledger.sessions();
+        let (mut seen, mut shared) = (BTreeSet::new(), BTreeSet::new());
+        let policy = self.desired.policy;
         for n in (0..self.pods.len()).filter(|n| self.pods[*n].is_up()) {
             let id = self.pods[n].id().clone();
             let running = self.pods[n].worker.running.clone();
             for (job, token) in running {
                 let record = ledger.cells.jobs.get(&job);
+                let is_for_all = record.is_some_and(|record| is_for_all(&record.cell));
+                if is_for_all && sessions.contains_key(&id) {
+                    continue;
+                }
                 let holder = record.and_then(|record| record.cell.holder());
                 let is_excused = self.excused.contains(&(job.clone(), id.clone()));
                 // What a ledger that is gone once granted may still run, but nowhere else.
@@ -37,11 +42,26 @@ impl Fleet {
                 }
                 let is_alone = policy == Policy::Exclusive && !is_excused;
                 let counts = holder == Some(&id) || is_elder && is_alone;
+                if counts && is_elder && self.was_for_all(&job, token) {
+                    shared.insert(job);
+                    continue;
+                }
                 if counts && !seen.insert(job.clone()) {
                     return self.is_wrong(|| format!("{job} has two runners"));
                 }
             }
         }
+        if let Some(job) = seen.intersection(&shared).next().cloned() {
+            self.is_wrong(|| format!("{job} has a runner, and all ran it before and still do"));
+        }
+    }
+
+    /// Whether all ran a job under `token`, by any ledger that there was.
+    fn was_for_all(&self, job: &JobName, token: Token) -> bool {
+        self.history
+            .iter()
+            .filter_map(|ledger| ledger.cells.jobs.get(job))
+            .any(|record| record.cell.token() == token && is_for_all(&record.cell))
     }
 
     /// Looks at whom an operator that knows the newest ledger does not believe.
@@ -136,12 +156,19 @@ impl Fleet {
     /// A job leaves its holder only if that one truly released it; at least once, or if it was
     /// waited for long enough, and then it is excused from here on.
     fn endings(&mut self, before: &Ledger, after: &Ledger, seen: &Observed) -> Option<String> {
-        if self.desired.replication == Replication::All {
-            return None;
+        if let Some(wrong) = self.departures(before, after, seen) {
+            return Some(wrong);
         }
         for (job, record) in &before.cells.jobs {
-            let Some(holder) = record.cell.holder() else { continue };
             let now = after.cells.jobs.get(job).map(|record| &record.cell);
+            let ends_for_all = matches!(record.cell, Cell::ReleasingAll { .. });
+            if ends_for_all
+                && !now.is_some_and(is_for_all)
+                && let Some(wrong) = self.excuse_all(job, seen)
+            {
+                return Some(wrong);
+            }
+            let Some(holder) = record.cell.holder() else { continue };
             let token = now.map_or(record.cell.token(), Cell::token);
             if now.and_then(Cell::holder) == Some(holder) && token == record.cell.token() {
                 continue;
@@ -171,6 +198,51 @@ impl Fleet {
         None
     }
 
+    /// The ledger forgets a session that may run what all run only if that one runs nothing any
+    /// more; at least once, or if it has been gone for long enough.
+    fn departures(&mut self, before: &Ledger, after: &Ledger, seen: &Observed) -> Option<String> {
+        let (was, is) = (before.sessions(), after.sessions());
+        let left = was.into_keys().filter(|session| !is.contains_key(session));
+        for session in left {
+            let Some(pod) = self.pods.iter().find(|pod| pod.id() == session) else { continue };
+            let is_shared = |job: &&JobName| {
+                before.cells.jobs.get(*job).is_some_and(|record| is_for_all(&record.cell))
+            };
+            let counts = pod.is_up() && pod.honesty == Honesty::Honest;
+            let runs: Vec<_> = pod.worker.running.keys().filter(is_shared).cloned().collect();
+            if runs.is_empty() || !counts {
+                continue;
+            }
+            let gone = seen.evidence.get(session).and_then(|known| known.gone_for);
+            let is_gone = gone.is_some_and(|gone| self.desired.timing.return_grace <= gone);
+            if self.desired.policy == Policy::Exclusive || !is_gone {
+                return Some(format!("{session} was forgotten and runs {runs:?}"));
+            }
+            self.excused.extend(runs.into_iter().map(|job| (job, session.clone())));
+        }
+        None
+    }
+
+    /// At least once, whoever still runs what all ran may go on once that was waited for.
+    fn excuse_all(&mut self, job: &JobName, seen: &Observed) -> Option<String> {
+        let age = seen.ages.get(job).copied().unwrap_or_default();
+        let has_waited = self.desired.timing.release_timeout <= age;
+        let runs = |pod: &&Pod| {
+            pod.is_up() && pod.honesty == Honesty::Honest && pod.worker.running.contains_key(job)
+        };
+        let left: Vec<_> =
+            self.pods.iter().skip(self.elders).filter(runs).map(|pod| pod.id().clone()).collect();
+        for session in left {
+            let gone = seen.evidence.get(&session).and_then(|known| known.gone_for);
+            let is_gone = gone.is_some_and(|gone| self.desired.timing.return_grace <= gone);
+            if self.desired.policy == Policy::Exclusive || !(has_waited || is_gone) {
+                return Some(format!("{job} is free while {session} still runs it"));
+            }
+            self.excused.insert((job.clone(), session));
+        }
+        None
+    }
+
     fn has_released(&self, holder: &SessionId, cell: &Cell) -> bool {
         let Some(pod) = self.pods.iter().find(|pod| pod.id() == holder) else { return false };
         let since = since(cell).unwrap_or(u64::MAX);
@@ -183,6 +255,11 @@ impl Fleet {
     }
 }
 
+/// Whether all may run a job.
+fn is_for_all(cell: &Cell) -> bool {
+    matches!(cell, Cell::Everywhere { .. } | Cell::ReleasingAll { .. })
+}
+
 /// At which revision a release began.
 fn since(cell: &Cell) -> Option<u64> {
     match cell {
@@ -192,7 +269,8 @@ fn since(cell: &Cell) -> Option<u64> {
         | Cell::Hold { .. }
         | Cell::Quarantined { .. }
         | Cell::Done { .. }
-        | Cell::Everywhere { .. } => None,
+        | Cell::Everywhere { .. }
+        | Cell::ReleasingAll { .. } => None,
     }
 }
 
@@ -239,7 +317,12 @@ fn sessions(after: &Ledger) -> Option<String> {
             let Some(view) = views.get(holder) else {
                 return Some(format!("{holder} holds {job} and has no view"));
             };
-            if view.jobs != after.cells.view(holder).jobs {
+            // Only those that fill a slot are given what all run.
+            let fills = current.contains(&holder);
+            let is_held = |job: &JobName| after.cells.jobs[job].cell.holder().is_some();
+            let jobs = after.cells.view(holder).jobs;
+            let jobs = jobs.iter().filter(|(job, _)| fills || is_held(job));
+            if !view.jobs.iter().eq(jobs) {
                 return Some(format!("the view of {holder} says something else than the ledger"));
             }
         }

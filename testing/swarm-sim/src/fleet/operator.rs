@@ -125,6 +125,7 @@ impl Fleet {
         let base = newest.saturating_sub(back);
         let ledger = Arc::clone(&self.history[base]);
         self.operators[o].overseer.note(now, &ledger);
+        self.read_views(o);
         let observed = self.observed(o);
         let decision = decide(&ledger, &self.desired, &observed);
         if stop == Some(Stop::BeforeSave) {

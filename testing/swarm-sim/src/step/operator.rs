@@ -103,10 +103,10 @@ impl World {
         }
         let ages = jobs(&self.bounds).map(|job| (job, span)).collect();
         // Any job may finish.
-        let wanted = jobs(&self.bounds).map(|job| (job, Job { run_once: true, ..Job::default() }));
-        let (wanted, max_jobs) = (wanted.collect(), self.bounds.max_jobs());
+        let all = jobs(&self.bounds).map(|job| (job, Job { run_once: true, ..Job::default() }));
+        let (all, seats) = (all.collect(), self.bounds.seats());
         let (evidence, ages) = (&evidence, &ages);
-        let sight = StepInputs { goal: &goal, evidence, ages, jobs: &wanted, max_jobs: &max_jobs };
+        let sight = StepInputs { goal: &goal, evidence, ages, jobs: &all, seats: &seats };
         let terms = self.bounds.handover_terms();
         let Some(save) = advance(&cells, &sight, &terms) else { return false };
         let Some(next) = self.bounds.saved(self.cells(), &save) else { return false };
