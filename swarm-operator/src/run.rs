@@ -225,11 +225,12 @@ mod tests {
         let lines = Lines::default();
         let to = lines.clone();
         let log = tracing_subscriber::fmt().json().with_writer(move || to.clone()).finish();
+        // For all threads: another test panics too, and where a thread without a subscriber meets the
+        // event first, tracing switches it off for every thread.
+        tracing::subscriber::set_global_default(log).unwrap();
         let before = std::panic::take_hook();
         log_panics();
-        let panicked = tracing::subscriber::with_default(log, || {
-            std::panic::catch_unwind(|| panic!("a bug in job {}", 7))
-        });
+        let panicked = std::panic::catch_unwind(|| panic!("a bug in job {}", 7));
         std::panic::set_hook(before);
         assert!(panicked.is_err());
         let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
