@@ -34,6 +34,13 @@ impl JobName {
     /// # Errors
     ///
     /// [`JobNameError`] says which rule the name breaks.
+    ///
+    /// ```
+    /// use swarm_core::JobName;
+    ///
+    /// assert!(JobName::new("stream:cars:new").is_ok());
+    /// assert!(JobName::new("two words").is_err());
+    /// ```
     pub fn new(name: &str) -> Result<Self, JobNameError> {
         Self::check(name)?;
         Ok(Self(name.into()))
@@ -56,6 +63,11 @@ impl JobName {
     }
 
     /// The name as text.
+    ///
+    /// ```
+    /// assert_eq!(swarm_core::JobName::new("camera")?.as_str(), "camera");
+    /// # Ok::<(), swarm_core::JobNameError>(())
+    /// ```
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -190,6 +202,11 @@ impl Share {
     }
 
     /// The part in percent.
+    ///
+    /// ```
+    /// assert_eq!(swarm_core::Share::new(40)?.percent(), 40);
+    /// # Ok::<(), swarm_core::ShareError>(())
+    /// ```
     #[must_use]
     pub fn percent(self) -> u8 {
         self.0

@@ -169,6 +169,15 @@ impl Session {
     }
 
     /// Its identity.
+    ///
+    /// ```
+    /// use swarm_core::handover::{LeaseTerms, Moment, SessionId};
+    /// use swarm_core::session::Session;
+    ///
+    /// let id = SessionId::new("pod", 1);
+    /// let (session, _) = Session::open(id.clone(), LeaseTerms::default(), Moment::default());
+    /// assert_eq!(session.id(), &id);
+    /// ```
     #[must_use]
     pub fn id(&self) -> &SessionId {
         &self.id
@@ -176,6 +185,15 @@ impl Session {
 
     /// The jobs that run or are being stopped, with the tokens they run under. A token is only
     /// worth something to a sink that refuses lower ones.
+    ///
+    /// ```
+    /// use swarm_core::handover::{LeaseTerms, Moment, SessionId};
+    /// use swarm_core::session::Session;
+    ///
+    /// let id = SessionId::new("pod", 1);
+    /// let (session, _) = Session::open(id, LeaseTerms::default(), Moment::default());
+    /// assert_eq!(session.running().count(), 0); // it was granted nothing yet
+    /// ```
     pub fn running(&self) -> impl Iterator<Item = (&JobName, Token)> {
         let both = side_by_side(&self.runs, &self.stopping);
         both.filter_map(|(job, runs, stops)| Some((job, *runs.or(stops)?)))
@@ -316,6 +334,16 @@ impl Session {
 
     /// Takes in all that happened by `now`, in order, and then says what to do about it, in one
     /// write where several steps may take several.
+    ///
+    /// ```
+    /// use swarm_core::handover::{LeaseTerms, LeaseVersion, Moment, SessionId};
+    /// use swarm_core::session::{Session, SessionEvent};
+    ///
+    /// let (id, now, version) = (SessionId::new("pod", 1), Moment::default(), LeaseVersion(1));
+    /// let (mut session, _) = Session::open(id, LeaseTerms::default(), now);
+    /// let written = SessionEvent::Written { number: 1, version };
+    /// let _ = session.step_all(now, [written, SessionEvent::LeaseRead(None)]);
+    /// ```
     pub fn step_all(
         &mut self,
         now: Moment,

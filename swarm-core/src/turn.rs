@@ -148,8 +148,27 @@ pub enum Waiting {
 /// user decides on the number of workers, surplus slots are emptied first; the workload gets fewer
 /// pods once that is published, [`PLAIN_HANDOVER`] later.
 ///
-/// O(jobs · log sessions), and O(log jobs) for
-/// each job that changes.
+/// O(jobs · log sessions), and O(log jobs) for each job that changes.
+///
+/// ```
+/// use swarm_core::handover::SessionId;
+/// use swarm_core::{Desired, Ledger, Observed, Presence, Slot, WorkerSeen, decide, jobs};
+///
+/// let worker = |slot| {
+///     let (name, session) = (format!("worker-{slot}"), Some(SessionId::new("pod", slot)));
+///     WorkerSeen { name, presence: Presence::Ready, session }
+/// };
+/// let desired = Desired { jobs: jobs(["a", "b"])?, ..Desired::default() };
+/// let observed = Observed {
+///     workers: [(Slot(0), worker(0)), (Slot(1), worker(1))].into(),
+///     workers_desired: 2,
+///     ..Observed::default()
+/// };
+/// let ledger = decide(&Ledger::new(0), &desired, &observed).ledger;
+/// assert_eq!(ledger.assignment().len(), 2);
+/// assert_eq!(decide(&ledger, &desired, &observed).ledger, ledger); // it is at rest
+/// # Ok::<(), swarm_core::JobsError>(())
+/// ```
 pub fn decide(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decision {
     if let Some(ledger) = incarnation::reset(ledger, desired, observed) {
         let plan = current_plan(desired, &ledger.assignment());
@@ -469,6 +488,10 @@ fn recheck_in(
 
 impl Observed {
     /// How many workers are ready.
+    ///
+    /// ```
+    /// assert_eq!(swarm_core::Observed::default().ready(), 0);
+    /// ```
     #[must_use]
     pub fn ready(&self) -> usize {
         self.workers.values().filter(|seen| seen.presence == Presence::Ready).count()
