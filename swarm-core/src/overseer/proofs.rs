@@ -49,7 +49,7 @@ pub struct Proofs {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Tracked {
     watch: Watch,
-    began: Began,
+    began: Option<Began>,
     /// What it says of the session before it.
     former: Former,
     /// Whether its Lease was found missing.
@@ -88,7 +88,7 @@ impl Tracked {
     fn new(watch: Watch, viewed: Option<u64>) -> Self {
         Self {
             watch: Watch { viewed, ..watch },
-            began: Began::default(),
+            began: None,
             former: Former::default(),
             is_missing: false,
             is_elder: false,
@@ -141,7 +141,7 @@ impl Tracked {
     }
 
     /// Orders the sessions of one pod by when they began, if known.
-    fn age(&self) -> (Began, Moment) {
+    fn age(&self) -> (Option<Began>, Moment) {
         let since = match self.watch.life {
             Life::Held { since, .. } | Life::Revoking { since, .. } | Life::Revoked { since } => {
                 since
@@ -203,7 +203,7 @@ impl Proofs {
         let fresh = || Tracked::new(Watch::begin(now, &lease), viewed);
         let tracked = self.sessions.entry(session).or_insert_with(fresh);
         tracked.watch.claims(duration);
-        (tracked.began, tracked.former) = (began, former);
+        (tracked.began, tracked.former) = (Some(began), former);
         let _ = tracked.watch.step(now, &WatchEvent::Seen(lease), terms);
     }
 
@@ -270,7 +270,8 @@ impl Proofs {
     ///
     /// A later session alone proves nothing: it may be another container's, beside the former. It does
     /// if it names the former as its predecessor, or if the former's container is known to have
-    /// terminated since: there is no other, or all of them were started after the former began.
+    /// terminated since: there is no other, or all of them were started after the former began. When
+    /// the former began is not known if its Lease was never seen.
     fn successor(&self, former: &SessionId) -> Option<&Tracked> {
         let began = self.sessions.get(former)?.began;
         let of_pod = || self.from(former.first_of_pod()).map(|(_, tracked)| tracked);
@@ -280,9 +281,11 @@ impl Proofs {
         let has_terminated = match containers {
             Containers::Unknown => false,
             Containers::One => true,
-            Containers::AllSince(start) => began.is_before(start),
+            Containers::AllSince(start) => began.is_some_and(|began| began.is_before(start)),
         };
-        let later = of_pod().filter(|it| has_terminated && it.began.is_after(began));
+        let is_later =
+            |it: &Tracked| it.began.zip(began).is_some_and(|(it, began)| it.is_after(began));
+        let later = of_pod().filter(|it| has_terminated && is_later(it));
         named.or_else(|| later.min_by_key(|later| later.age()))
     }
 

@@ -103,6 +103,8 @@ fn what_all_ran_goes_to_one_once_all_have_released_it() {
     let changed = next(&seen);
     assert_eq!((changed.assignment().len(), changed.former.len()), (0, 1));
     assert_eq!(decide(&changed, &one, &seen).ledger, changed, "no write while it waits");
+    let back = decide(&changed, &one, &acked(&[2, 1, 0])).ledger;
+    assert_eq!((back.assignment().len(), back.former.len()), (0, 0), "it may still run the jobs");
     seen.evidence.get_mut(&left).unwrap().ended = Some(Proof::Fenced);
     let granted = decide(&changed, &one, &seen).ledger;
     assert_eq!((granted.assignment().len(), granted.former.len()), (2, 0));

@@ -295,6 +295,17 @@ fn a_view_of_a_lost_ledger_counts_before_its_lease_was_looked_at() {
     comes_right(FleetTerms::default(), &acts);
 }
 
+#[test]
+fn a_session_whose_lease_was_never_seen_has_no_successor_but_one_that_names_it() {
+    let mut acts = vec![Act::Calm(0), Act::Start(4), Act::Tick(0), Act::Calm(3), Act::Calm(0)];
+    acts.extend([Act::Observe(1, 0), Act::Turn(1, 0, None), Act::Calm(0), Act::Calm(3)]);
+    acts.extend([Act::Tick(0); 4]);
+    acts.extend([Act::Start(4), Act::Calm(4), Act::Observe(1, 0), Act::Turn(1, 0, None)]);
+    acts.extend([Act::Calm(4), Act::DeleteLease(4), Act::Revoke(0, false), Act::Observe(0, 0)]);
+    acts.push(Act::Turn(0, 0, None));
+    comes_right(FleetTerms::default(), &acts);
+}
+
 fn edge() -> impl Strategy<Value = Edge> {
     let edges = [Edge::Zero, Edge::Before, Edge::Present, Edge::After, Edge::Far, Edge::Max];
     proptest::sample::select(edges.to_vec())

@@ -206,7 +206,10 @@ impl Fleet {
         for session in left {
             let Some(pod) = self.pods.iter().find(|pod| pod.id() == session) else { continue };
             let is_shared = |job: &&JobName| {
-                before.cells.jobs.get(*job).is_some_and(|record| is_for_all(&record.cell))
+                // What all have just released was judged, or waited for, job by job.
+                let of =
+                    |ledger: &Ledger| ledger.cells.jobs.get(*job).map(|it| is_for_all(&it.cell));
+                of(before) == Some(true) && of(after) == Some(true)
             };
             let counts = pod.is_up() && pod.honesty == Honesty::Honest;
             let runs: Vec<_> = pod.worker.running.keys().filter(is_shared).cloned().collect();
