@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use super::{Desired, Observed, PLAIN_HANDOVER};
+use super::{Desired, Observed, PLAIN_HANDOVER, Replication};
+use crate::handover::Cell;
 use crate::{Filled, Ledger, Slot};
 
 /// Whether a slot is to be emptied, or is empty and still there.
@@ -39,7 +40,10 @@ pub(super) fn replicas(
         return ((now < wanted as usize).then_some(wanted), None);
     }
     let held = next.assignment();
-    if held.iter().any(|(_, slot)| is_beyond(slot, desired, observed)) {
+    // What all ran until a moment ago, surplus workers may run, too.
+    let is_releasing_all = desired.replication == Replication::One
+        && next.cells.jobs.values().any(|it| matches!(it.cell, Cell::ReleasingAll { .. }));
+    if is_releasing_all || held.iter().any(|(_, slot)| is_beyond(slot, desired, observed)) {
         // Their holders have to release them, which can be observed.
         return (None, None);
     }

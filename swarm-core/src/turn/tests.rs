@@ -109,6 +109,10 @@ fn what_all_ran_goes_to_one_once_all_have_released_it() {
     let granted = decide(&changed, &one, &seen).ledger;
     assert_eq!((granted.assignment().len(), granted.former.len()), (2, 0));
 
+    // Surplus workers go once they have released, too.
+    let fewer = Desired { replicas: Some(1), ..one.clone() };
+    assert_eq!(decide(&released, &fewer, &acked(&[2, 1])).replicas, None);
+
     // And back, while some still have to release.
     let again = decide(&released, &all, &acked(&[2, 1])).ledger;
     assert_eq!(again.session_views().values().map(|view| view.jobs.len()).sum::<usize>(), 4);
