@@ -147,7 +147,11 @@ impl Fleet {
         if decision.ledger == *ledger {
             self.judge_recheck(&decision, &observed);
         }
-        if let Some(count) = decision.replicas {
+        // Unlike the ledger, the size is written without a compare-and-set, so a store has to read the
+        // newest ledger for it.
+        if base == newest
+            && let Some(count) = decision.replicas
+        {
             self.judge_size(count);
             self.wanted = count;
         }
