@@ -164,7 +164,7 @@ impl Fleet {
             let ends_for_all = matches!(record.cell, Cell::ReleasingAll { .. });
             if ends_for_all
                 && !now.is_some_and(is_for_all)
-                && let Some(wrong) = self.excuse_all(job, seen)
+                && let Some(wrong) = self.excuse_all(job, before, seen)
             {
                 return Some(wrong);
             }
@@ -227,9 +227,15 @@ impl Fleet {
     }
 
     /// At least once, whoever still runs what all ran may go on once that was waited for.
-    fn excuse_all(&mut self, job: &JobName, seen: &Observed) -> Option<String> {
+    fn excuse_all(&mut self, job: &JobName, before: &Ledger, seen: &Observed) -> Option<String> {
         let age = seen.ages.get(job).copied().unwrap_or_default();
         let has_waited = self.desired.timing.release_timeout <= age;
+        if has_waited && self.desired.policy == Policy::AtLeastOnce {
+            // Also one that reads an old view only now.
+            let may_run = before.sessions().into_keys().map(|it| (job.clone(), it.clone()));
+            self.excused.extend(may_run);
+            return None;
+        }
         let runs = |pod: &&Pod| {
             pod.is_up() && pod.honesty == Honesty::Honest && pod.worker.running.contains_key(job)
         };
