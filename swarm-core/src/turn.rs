@@ -241,15 +241,14 @@ fn since_handover(ledger: &Ledger, observed: &Observed) -> Option<Duration> {
 /// whoever fills the same slot now.
 fn paused(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decision {
     let held = ledger.assignment();
-    let has_ended = |session: &SessionId| {
-        observed.evidence.get(session).is_some_and(|evidence| evidence.ended.is_some())
-    };
     let place = |(job, record): (&JobName, &Record)| {
         let slot = held.holder(job);
         let place = match &record.cell {
             Cell::Granted { session, .. } | Cell::Releasing { session, .. } => match slot {
                 // Nothing is known of a plain worker but who fills its slot now.
-                Some(slot) if has_ended(session) || session.is_plain() => Place::Slot(slot),
+                Some(slot) if has_ended(observed, session) || session.is_plain() => {
+                    Place::Slot(slot)
+                }
                 Some(slot) => Place::Session(slot, session.clone()),
                 None => Place::Nowhere,
             },
@@ -266,10 +265,8 @@ fn paused(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decision {
     // A slot whose worker is leaving keeps its entry as well, and its latest session what it holds. It
     // is granted nothing: nobody sees it.
     let before = ledger.slots.iter().map(|(slot, record)| {
-        (
-            *slot,
-            Filled { worker: record.worker.clone(), session: None, takes: false, max_jobs: None },
-        )
+        let worker = record.worker.clone();
+        (*slot, Filled { worker, session: None, takes: false, max_jobs: None })
     });
     let mut workers: BTreeMap<_, _> = before.collect();
     workers.extend(filled(&pool(false, desired, observed), observed));
@@ -412,18 +409,20 @@ fn incomplete(desired: &Desired, observed: &Observed) -> Option<Waiting> {
     (still_waiting && ready < wanted).then_some(Waiting::PoolIncomplete { ready, desired: wanted })
 }
 
+/// Whether a session is known to have ended.
+fn has_ended(observed: &Observed, session: &SessionId) -> bool {
+    observed.evidence.get(session).is_some_and(|known| known.ended.is_some())
+}
+
 /// The workers that count, by what is seen of them. One whose session has ended, or that has none,
 /// can be given nothing until its next one begins.
 fn pool(is_cold: bool, desired: &Desired, observed: &Observed) -> Pool {
-    let has_ended = |session: &SessionId| {
-        observed.evidence.get(session).is_some_and(|known| known.ended.is_some())
-    };
     let standing = |seen: &WorkerSeen| {
         let standing = match seen.presence {
             Presence::NotReady(_) if is_cold => Some(Standing::Takes),
             presence => presence.standing(&desired.timing),
         };
-        let is_none = seen.session.as_ref().is_none_or(has_ended);
+        let is_none = seen.session.as_ref().is_none_or(|session| has_ended(observed, session));
         if standing == Some(Standing::Takes) && is_none { Some(Standing::Keeps) } else { standing }
     };
     let member = |(slot, seen): (&Slot, &WorkerSeen)| {

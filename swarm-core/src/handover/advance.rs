@@ -104,8 +104,8 @@ impl StepInputs<'_> {
     /// Whether everybody who may have run what all ran has released it, if they were asked to at
     /// revision `since`. O(sessions).
     fn have_all_released(&self, since: u64, terms: &HandoverTerms) -> bool {
-        let may_run = self.seats.iter().filter(|(_, seat)| seat.joined < since);
-        may_run.into_iter().all(|(session, _)| {
+        let mut may_run = self.seats.iter().filter(|(_, seat)| seat.joined < since);
+        may_run.all(|(session, _)| {
             let known = self.evidence.get(session);
             known.is_some_and(|known| since <= known.acked) || !terms.waits_for(session, known)
         })

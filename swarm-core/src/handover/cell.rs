@@ -282,6 +282,20 @@ impl Cell {
         }
     }
 
+    /// Whether every session may be running the job.
+    ///
+    /// ```
+    /// use swarm_core::Token;
+    /// use swarm_core::handover::Cell;
+    ///
+    /// assert!(Cell::ReleasingAll { token: Token(7), since: 3 }.is_for_all());
+    /// assert!(!Cell::Free { token: Token(7) }.is_for_all());
+    /// ```
+    #[must_use]
+    pub fn is_for_all(&self) -> bool {
+        matches!(self, Self::Everywhere { .. } | Self::ReleasingAll { .. })
+    }
+
     /// The cell after `event`. An event that is already true gives the same cell.
     ///
     /// # Errors

@@ -34,15 +34,17 @@ impl<'a> Room<'a> {
         sight: &'a StepInputs<'a>,
         sessions: impl Iterator<Item = &'a SessionId>,
     ) -> Self {
-        let has_shares = sight.jobs.values().any(|job| job.share.is_some());
-        let mut room = Self { sight, has_shares, loads: BTreeMap::new() };
+        let loads: BTreeMap<_, _> = sessions.map(|session| (session, Load::default())).collect();
+        // Most turns grant nothing, and need no look at all jobs.
+        let has_shares = !loads.is_empty() && sight.jobs.values().any(|job| job.share.is_some());
         let has_maxima = sight.seats.values().any(|seat| seat.max_jobs.is_some());
-        if has_shares || has_maxima {
-            room.loads.extend(sessions.map(|session| (session, Load::default())));
+        if loads.is_empty() || !(has_shares || has_maxima) {
+            return Self { sight, has_shares, loads: BTreeMap::new() };
         }
-        if !room.loads.is_empty() {
-            for (job, record) in change.records() {
-                record.cell.holder().inspect(|holder| room.take(job, holder));
+        let mut room = Self { sight, has_shares, loads };
+        for (job, record) in change.records() {
+            if let Some(holder) = record.cell.holder() {
+                room.take(job, holder);
             }
         }
         room

@@ -1,5 +1,6 @@
 //! The step from one ledger to the next: fills slots, hands jobs over, counts publications.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -139,14 +140,15 @@ impl Ledger {
     /// The slots filled by `workers`. A slot is added when its worker first takes jobs, and keeps the
     /// worker's latest session while there is none.
     fn filled(&self, workers: &BTreeMap<Slot, Filled>) -> BTreeMap<Slot, SlotRecord> {
-        let has_shared = has_shared(&self.cells);
+        let has_shared = LazyCell::new(|| has_shared(&self.cells));
         let record = |(slot, now): (&Slot, &Filled)| {
             let before = self.slots.get(slot);
             let enters = before.is_some() || now.takes;
             let session = now.session.as_ref().or(before.map(|before| &before.session));
             // One that comes back may still run what all ran before it left.
             let joined = match before.filter(|before| Some(&before.session) == session) {
-                _ if !has_shared => 0,
+                Some(before) if before.joined == 0 => 0,
+                _ if !*has_shared => 0,
                 Some(before) => before.joined,
                 None if session.is_some_and(|it| self.former.contains_key(it)) => 0,
                 None => self.cells.revision + 1,
@@ -261,10 +263,7 @@ impl Ledger {
 
 /// Whether there are jobs that all run, or ran until a moment ago.
 fn has_shared(cells: &Cells) -> bool {
-    let is_shared = |record: &Record| {
-        matches!(record.cell, Cell::Everywhere { .. } | Cell::ReleasingAll { .. })
-    };
-    cells.jobs.values().any(is_shared)
+    cells.jobs.values().any(|record| record.cell.is_for_all())
 }
 
 /// What differs between two ledgers, as they are published.

@@ -115,7 +115,7 @@ fn report(name: &str, contestant: &mut dyn Contestant, workers: u32, runs: usize
     );
 }
 
-pub(crate) fn median(runs: usize, once: impl FnMut() -> Duration) -> Duration {
+fn median(runs: usize, once: impl FnMut() -> Duration) -> Duration {
     let mut times: Vec<_> = std::iter::repeat_with(once).take(runs).collect();
     times.sort_unstable();
     times[runs / 2]

@@ -26,7 +26,7 @@ impl Fleet {
             let running = self.pods[n].worker.running.clone();
             for (job, token) in running {
                 let record = ledger.cells.jobs.get(&job);
-                let is_for_all = record.is_some_and(|record| is_for_all(&record.cell));
+                let is_for_all = record.is_some_and(|record| record.cell.is_for_all());
                 if is_for_all && sessions.contains_key(&id) {
                     continue;
                 }
@@ -61,7 +61,7 @@ impl Fleet {
         self.history
             .iter()
             .filter_map(|ledger| ledger.cells.jobs.get(job))
-            .any(|record| record.cell.token() == token && is_for_all(&record.cell))
+            .any(|record| record.cell.token() == token && record.cell.is_for_all())
     }
 
     /// Looks at whom an operator that knows the newest ledger does not believe.
@@ -163,7 +163,7 @@ impl Fleet {
             let now = after.cells.jobs.get(job).map(|record| &record.cell);
             let ends_for_all = matches!(record.cell, Cell::ReleasingAll { .. });
             if ends_for_all
-                && !now.is_some_and(is_for_all)
+                && !now.is_some_and(Cell::is_for_all)
                 && let Some(wrong) = self.excuse_all(job, before, seen)
             {
                 return Some(wrong);
@@ -208,7 +208,7 @@ impl Fleet {
             let is_shared = |job: &&JobName| {
                 // What all have just released was judged, or waited for, job by job.
                 let of =
-                    |ledger: &Ledger| ledger.cells.jobs.get(*job).map(|it| is_for_all(&it.cell));
+                    |ledger: &Ledger| ledger.cells.jobs.get(*job).map(|it| it.cell.is_for_all());
                 of(before) == Some(true) && of(after) == Some(true)
             };
             let counts = pod.is_up() && pod.honesty == Honesty::Honest;
@@ -262,11 +262,6 @@ impl Fleet {
             || pod.is_dead()
             || pod.leases.iter().skip(1).any(|it| it.as_ref().is_none_or(tells))
     }
-}
-
-/// Whether all may run a job.
-fn is_for_all(cell: &Cell) -> bool {
-    matches!(cell, Cell::Everywhere { .. } | Cell::ReleasingAll { .. })
 }
 
 /// At which revision a release began.
