@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::merge::{beside, side_by_side};
-use crate::{JobName, Jobs, Slot};
+use crate::{JobName, Jobs, SharedMap, Slot};
 
 /// Which slot holds each job. A job without an entry is unassigned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Assignment(BTreeMap<JobName, Slot>);
+pub struct Assignment(SharedMap<JobName, Slot>);
 
 impl Assignment {
     /// The slot that holds `job`, if any.

@@ -7,7 +7,7 @@ use std::ops::Deref;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::Slot;
+use crate::{SharedMap, Slot};
 
 /// The name of a job: 1 to 253 printable ASCII characters without spaces.
 ///
@@ -221,8 +221,8 @@ pub struct ShareError {
     pub percent: u8,
 }
 
-/// Jobs by name.
-pub type Jobs = BTreeMap<JobName, Job>;
+/// Jobs by name. A clone shares them.
+pub type Jobs = SharedMap<JobName, Job>;
 
 /// Parses a list of job names into jobs that ask for nothing.
 ///

@@ -35,6 +35,7 @@ mod assignment;
 mod hash;
 mod merge;
 mod planner;
+mod shared;
 
 mod ledger;
 mod view;
@@ -57,9 +58,10 @@ pub use planner::{
     plan,
 };
 pub use pool::{Member, Pool, Presence, Slot, Standing, Timing};
+pub use shared::SharedMap;
 pub use turn::{
-    Decision, Desired, JobCounts, Observed, Overdue, PLAIN_HANDOVER, Progress, Replication, Turn,
-    Waiting, WorkerSeen, decide, turn,
+    Decision, Desired, JobCounts, Observed, Overdue, PLAIN_HANDOVER, Progress,
+    Replication, Turn, Waiting, WorkerSeen, decide, turn,
 };
 pub use view::{View, ViewEntry};
 pub use worker::{OLDER_VIEW_GRACE, Worker, WorkerEffect};

@@ -301,7 +301,7 @@ mod tests {
         let desired = desired.unwrap();
         let share = Share::new(40).ok();
         let a = Job { pin: Some(Slot(2)), priority: -3, share, ..Job::default() };
-        assert_eq!(desired.jobs.into_values().collect::<Vec<_>>(), [a, Job::default()]);
+        assert_eq!(desired.jobs.values().collect::<Vec<_>>(), [&a, &Job::default()]);
         assert_eq!((desired.max_jobs, desired.rules.mode), (Some(7), Mode::Canonical));
         assert_eq!((desired.paused, desired.replicas), (true, Some(4)));
         assert_eq!((desired.rules.moves_max, desired.batch_window), (Some(3), Duration::ZERO));

@@ -1,13 +1,11 @@
 //! The ledger's cells: every job once, changed only by compare-and-set.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Deref;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Cell, CellEvent, Policy, Refusal, SessionId, StepContext};
 use crate::merge::side_by_side;
-use crate::{JobName, Token};
+use crate::{JobName, SharedMap, Token};
 
 /// Who holds which job, by session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -20,7 +18,7 @@ pub struct Cells {
     /// past the token of every job that goes.
     pub first_token: Token,
     /// The jobs. A job that is no longer wanted stays here until nobody can be running it.
-    pub jobs: BTreeMap<JobName, Record>,
+    pub jobs: SharedMap<JobName, Record>,
 }
 
 /// What the ledger knows of one job.
@@ -79,41 +77,7 @@ pub struct SessionView {
 /// assert!(Grants::default().is_empty());
 /// # Ok::<(), swarm_core::JobNameError>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Grants(Arc<BTreeMap<JobName, Token>>);
-
-impl Grants {
-    /// Whether two are the same map, not only equal ones. O(1).
-    pub(crate) fn is_shared_with(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-impl Deref for Grants {
-    type Target = BTreeMap<JobName, Token>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
-}
-
-impl From<BTreeMap<JobName, Token>> for Grants {
-    fn from(grants: BTreeMap<JobName, Token>) -> Self {
-        Self(Arc::new(grants))
-    }
-}
-
-impl<const N: usize> From<[(JobName, Token); N]> for Grants {
-    fn from(grants: [(JobName, Token); N]) -> Self {
-        BTreeMap::from(grants).into()
-    }
-}
-
-impl FromIterator<(JobName, Token)> for Grants {
-    fn from_iter<I: IntoIterator<Item = (JobName, Token)>>(grants: I) -> Self {
-        grants.into_iter().collect::<BTreeMap<_, _>>().into()
-    }
-}
+pub type Grants = SharedMap<JobName, Token>;
 
 impl Cells {
     /// An empty ledger, created `unix_time_us` microseconds after the Unix epoch. Its tokens begin
@@ -129,7 +93,7 @@ impl Cells {
     #[must_use]
     pub fn new(unix_time_us: u64) -> Self {
         let first_token = Token(unix_time_us);
-        Self { incarnation: unix_time_us, revision: 0, first_token, jobs: BTreeMap::new() }
+        Self { incarnation: unix_time_us, revision: 0, first_token, jobs: SharedMap::new() }
     }
 
     /// What `session` is to run. O(jobs).

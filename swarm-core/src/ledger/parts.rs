@@ -12,7 +12,7 @@ use super::Ledger;
 use super::stored::{self, Releasing, Stored, StoredError, Waits};
 use crate::handover::{Cell, Cells, Record, SessionId};
 use crate::hash::{digest_bytes, mix};
-use crate::{JobName, Slot, hash_job};
+use crate::{JobName, SharedMap, Slot, hash_job};
 
 /// The largest size in bytes of a ledger that is stored in one piece.
 pub const WHOLE_BYTES_MAX: usize = 900_000;
@@ -346,7 +346,7 @@ impl Ledger {
         let Self { cells, version, slots, former } = self;
         let Cells { incarnation, revision, first_token, jobs: _ } = *cells;
         Self {
-            cells: Cells { incarnation, revision, first_token, jobs: BTreeMap::new() },
+            cells: Cells { incarnation, revision, first_token, jobs: SharedMap::new() },
             version: *version,
             slots: slots.clone(),
             former: former.clone(),

@@ -259,7 +259,7 @@ impl TryFrom<Stored> for Ledger {
         for (job, waits) in stored.waits {
             put(job, cell(waits))?;
         }
-        ledger.cells.jobs = jobs;
+        ledger.cells.jobs = jobs.into();
         Ok(ledger)
     }
 }

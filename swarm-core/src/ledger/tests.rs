@@ -243,7 +243,7 @@ proptest! {
             }
             prop_assert_eq!(view, &alone);
         }
-        prop_assert!(shared.windows(2).all(|two| two[0].is_shared_with(two[1])));
+        prop_assert!(shared.windows(2).all(|two| two[0].is_same(two[1])));
     }
 
     #[test]

@@ -88,7 +88,7 @@ impl<'a> ViewMarks<'a> {
     /// As [`ViewMark::of`]; O(1) if `view` shares its jobs with the view before.
     pub fn of(&mut self, view: &SessionView) -> ViewMark {
         let SessionView { incarnation, revision, ref jobs, session: _ } = *view;
-        let known = self.last.as_ref().filter(|(last, _)| last.is_shared_with(jobs));
+        let known = self.last.as_ref().filter(|(last, _)| last.is_same(jobs));
         let digest = known.map_or_else(|| view.content_digest(self.details), |(_, digest)| *digest);
         self.last = Some((jobs.clone(), digest));
         ViewMark { incarnation, revision, digest }
