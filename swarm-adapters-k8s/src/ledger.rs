@@ -20,6 +20,7 @@ use tokio::sync::Mutex;
 
 use crate::api::{Claimant, SwarmLedger, SwarmLedgerSpec};
 use crate::rollback::Rollbacks;
+pub(crate) use form::LARGE_POOL_JOBS;
 use form::{Head, Memory, PARTS_LEFT, names, new_texts, to_spec};
 use parts::{Parts, Texts, missing};
 
@@ -260,6 +261,7 @@ impl LedgerStore for KubeLedgerStore {
             let ledger = read.ledger(texts)?;
             texts.retain(|name, _| read.parts.contains(name));
             read.is_untidy = self.tidy(&read).await;
+            read.keep(&ledger);
             let seen = read.seen.clone();
             *head = Some(read);
             return Ok(Some((ledger, seen)));
@@ -289,6 +291,7 @@ impl LedgerStore for KubeLedgerStore {
         texts.retain(|name, _| named.contains(name));
         // The write counts, whatever it shows about the store.
         memory.is_rolled_back(&written, &self.rollbacks);
+        written.keep(ledger);
         let seen = written.seen.clone();
         memory.head = Some(written);
         Ok(seen)

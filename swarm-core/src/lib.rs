@@ -60,7 +60,7 @@ pub use planner::{
 pub use pool::{Member, Pool, Presence, Slot, Standing, Timing};
 pub use shared::SharedMap;
 pub use turn::{
-    Decision, Desired, JobCounts, Observed, Overdue, PLAIN_HANDOVER, Progress,
+    Decider, Decision, Desired, JobCounts, Observed, Overdue, PLAIN_HANDOVER, Progress,
     Replication, Turn, Waiting, WorkerSeen, decide, turn,
 };
 pub use view::{View, ViewEntry};

@@ -4,6 +4,7 @@
 //! between any two awaits and repeat the turn: every write is either a compare-and-set or derived
 //! from the ledger.
 
+mod decider;
 mod incarnation;
 mod overdue;
 mod pace;
@@ -25,6 +26,7 @@ use crate::{
     Position, Presence, Request, Rules, Slot, Standing, Timing, Unassigned, check, everywhere,
 };
 
+pub use decider::Decider;
 pub use overdue::Overdue;
 pub use pace::PLAIN_HANDOVER;
 pub use progress::{JobCounts, Progress};
@@ -285,7 +287,8 @@ fn paused(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decision {
             })
         };
     let (plan, waiting) = (current_plan(desired, &held), Some(Waiting::Paused));
-    Decision { ledger: next, plan, waiting, recheck_in: None, replicas: None }
+    let recheck_in = recheck_in(ledger, &next, desired, observed);
+    Decision { ledger: next, plan, waiting, recheck_in, replicas: None }
 }
 
 /// The plan of a pool in which nothing is planned: who holds what, and who is without a worker.
@@ -482,7 +485,12 @@ fn recheck_in(
         span.checked_sub(age.unwrap_or_default())
     };
     let cells = next.cells.jobs.iter().filter_map(cell);
-    worker.chain(cold).chain(cells).filter(|wait| !wait.is_zero()).min()
+    // At least once, a holder that is gone for long enough has let go.
+    let gone = observed.evidence.values().filter_map(|known| {
+        let counts = desired.policy == Policy::AtLeastOnce && known.ended.is_none();
+        timing.return_grace.checked_sub(known.gone_for.filter(|_| counts)?)
+    });
+    worker.chain(cold).chain(cells).chain(gone).filter(|wait| !wait.is_zero()).min()
 }
 
 impl Observed {
@@ -520,6 +528,7 @@ pub struct Turn {
 pub async fn turn(
     ledgers: &dyn LedgerStore,
     views: &dyn ViewStore,
+    decider: &mut Decider,
     desired: &Desired,
     observed: &Observed,
 ) -> Result<Turn, StoreError> {
@@ -527,7 +536,7 @@ pub async fn turn(
     let (ledger, seen) = stored.unzip();
     let is_new = ledger.is_none();
     let ledger = ledger.unwrap_or_else(|| Ledger::new(observed.unix_time_us));
-    let mut decision = decide(&ledger, desired, observed);
+    let mut decision = decider.decide(&ledger, desired, observed);
     // The version that a ledger before this one published; workers may still run its jobs.
     let published = if ledger.version == 0 { views.version().await? } else { 0 };
     if ledger.version == 0 && decision.ledger.version > 0 {

@@ -15,7 +15,7 @@ use swarm_adapters_host::processes::{Phase, Processes, WorkerCommand, Workers};
 use swarm_adapters_host::runlog;
 use swarm_core::handover::{Evidence, LeaseTerms, SessionId};
 use swarm_core::ports::{LedgerStore as _, StoreError};
-use swarm_core::{Assignment, Decision, Ledger, Observed, Presence, Progress, Slot, turn};
+use swarm_core::{Assignment, Decider, Decision, Ledger, Observed, Presence, Progress, Slot, turn};
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -51,6 +51,7 @@ pub(super) struct Operation {
     seen: Option<ObservationKey>,
     /// The ledger that this operator used when it found another one in the file.
     known: Option<Ledger>,
+    decider: Decider,
     /// What the last turn decided, and what it observed.
     decision: Option<(Decision, Observed)>,
     /// Since when the pool has not been settled; `None` while it is.
@@ -107,6 +108,7 @@ impl Operation {
             outlets,
             seen: None,
             known: None,
+            decider: Decider::default(),
             decision: None,
             unsettled_since: Some(since),
             settled: settled.unwrap_or_default(),
@@ -193,7 +195,8 @@ impl Operation {
             return Ok(None);
         }
         let started = Instant::now();
-        let turned = turn(&self.ledgers, &self.views, &self.wanted.desired, &observed).await;
+        let Self { ledgers, views, decider, wanted, .. } = self;
+        let turned = turn(&*ledgers, &*views, decider, &wanted.desired, &observed).await;
         self.outlets.turned(started.elapsed(), &turned);
         match turned {
             Ok(turn) => {

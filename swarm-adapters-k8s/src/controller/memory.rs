@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use swarm_core::Decider;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -26,6 +27,7 @@ pub(super) struct Memory {
     pub(super) stores: Stores,
     pub(super) sightings: Sightings,
     pub(super) sessions: Sessions,
+    pub(super) decider: Decider,
     /// How many sessions and releases of it are counted among all.
     pub(super) counted: Counted,
     pub(super) loaded: Loaded,
@@ -45,6 +47,7 @@ impl Memory {
             stores: Stores::default(),
             sightings: Sightings::new(now),
             sessions: Sessions::default(),
+            decider: Decider::default(),
             counted: Counted::of(metrics),
             loaded: Loaded::default(),
             publications: Publications::since(now),

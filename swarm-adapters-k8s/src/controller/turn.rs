@@ -10,7 +10,7 @@ use kube::runtime::controller::Action;
 use swarm_core::overseer::PoolFacts;
 use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::session::details;
-use swarm_core::{Desired, Observed, Progress, Turn};
+use swarm_core::{Decider, Desired, Observed, Progress, Turn};
 use tokio::time::Instant;
 
 use super::alarms::Alarm;
@@ -25,6 +25,7 @@ use super::stores::Stores;
 use super::worker_views::PoolViews;
 use crate::api::Swarm;
 use crate::convert;
+use crate::ledger::LARGE_POOL_JOBS;
 use crate::metrics::TurnLabels;
 use crate::refresh::RefreshTerms;
 use crate::slots::Slots;
@@ -255,12 +256,16 @@ impl Context {
         observed: &Observed,
         memory: &mut Memory,
     ) -> Result<Turn, StoreError> {
-        let Memory { stores, sessions, publications, .. } = memory;
+        let Memory { stores, sessions, publications, decider, .. } = memory;
         let details = &details(&desired.jobs);
         let (ledgers, shared) = stores.both(self, swarm, pool);
         let overseer = &mut sessions.overseer;
         let views = PoolViews { context: self, swarm, details, shared, overseer };
-        let turn = swarm_core::turn(ledgers, &views, desired, observed).await;
+        let turn = swarm_core::turn(ledgers, &views, decider, desired, observed).await;
+        if desired.jobs.len() < LARGE_POOL_JOBS {
+            // It is decided in no time, and what a decider keeps takes memory for each of many pools.
+            *decider = Decider::default();
+        }
         let turn = turn.inspect_err(|_| overseer.forget_ledger())?;
         let (now, ledger) = (clock::now(), &turn.decision.ledger);
         overseer.note(now, ledger);

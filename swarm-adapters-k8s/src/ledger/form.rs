@@ -16,6 +16,10 @@ use crate::version;
 /// Marks a ledger that became one piece, of which parts may be left.
 pub(super) const PARTS_LEFT: &str = "swarm.k8slab.info/parts-left";
 
+/// From how many jobs on a pool is large: what is known of it stays in memory as it is used, since
+/// making it again in each turn takes longer than all else.
+pub(crate) const LARGE_POOL_JOBS: usize = 10_000;
+
 /// What this process read or wrote last, as text: a quarter of what it takes in use, and of a
 /// thousand pools few are in use.
 #[derive(Default)]
@@ -69,6 +73,8 @@ pub(super) struct Head {
     pub(super) parts: Vec<PartName>,
     /// Whether there may be parts that nobody needs.
     pub(super) is_untidy: bool,
+    /// The ledger, if it is large.
+    large: Option<Ledger>,
 }
 
 impl Head {
@@ -85,7 +91,13 @@ impl Head {
             revision: u64::try_from(spec.revision).unwrap_or_default(),
             parts: spec.holdings.parts.clone(),
             is_untidy: annotations.is_some_and(|all| all.contains_key(PARTS_LEFT)),
+            large: None,
         })
+    }
+
+    /// Keeps the ledger of this head as it is, if it is large.
+    pub(super) fn keep(&mut self, ledger: &Ledger) {
+        self.large = (LARGE_POOL_JOBS <= ledger.cells.jobs.len()).then(|| ledger.clone());
     }
 
     /// How many bytes it has.
@@ -95,6 +107,9 @@ impl Head {
 
     /// The ledger of this head, whose parts have the `texts`.
     pub(super) fn ledger(&self, texts: &Texts) -> Result<Ledger, StoreError> {
+        if let Some(ledger) = &self.large {
+            return Ok(ledger.clone());
+        }
         let spec: SwarmLedgerSpec = serde_json::from_slice(&self.spec).map_err(|error| {
             StoreError::Unavailable { what: "the ledger in memory".into(), source: error.into() }
         })?;

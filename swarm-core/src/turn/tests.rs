@@ -582,7 +582,8 @@ impl ViewStore for Noting {
 /// What a turn asks of stores that never have to be waited for.
 fn calls(store: &Noting) -> Vec<String> {
     let (want, seen) = (desired(&["a"]), observed(&[Presence::Ready]));
-    let mut turn = std::pin::pin!(turn(store, store, &want, &seen));
+    let mut decider = Decider::default();
+    let mut turn = std::pin::pin!(turn(store, store, &mut decider, &want, &seen));
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     let std::task::Poll::Ready(made) = turn.as_mut().poll(&mut context) else {
         panic!("it waits for something");

@@ -10,7 +10,7 @@ use swarm_core::handover::SessionId;
 use swarm_core::parts::{Part, Split, StoredPart, count, join};
 use swarm_core::stored::Stored;
 use swarm_core::{
-    Desired, JobName, Jobs, Ledger, Observed, Presence, Slot, WorkerSeen, decide, jobs,
+    Decider, Desired, JobName, Jobs, Ledger, Observed, Presence, Slot, WorkerSeen, decide, jobs,
 };
 
 use crate::{names, shown, timed};
@@ -31,7 +31,9 @@ pub(crate) fn all() -> Result<(), Box<dyn Error>> {
     let ledger = decide(&Ledger::new(1_790_000_000_000_000), &want, &pool).ledger;
     let parts = count(ledger.stored_bytes(), 0);
     println!("| {JOBS} jobs × {WORKERS} workers, {parts} parts | median | best |\n|---|---|---|");
-    row("decide: nothing changed", || decide(&ledger, &want, &pool));
+    row("decide: nothing changed, all anew", || decide(&ledger, &want, &pool));
+    let mut decider = Decider::default();
+    row("decide: nothing changed", || decider.decide(&ledger, &want, &pool));
     row("decide: one job more", || decide(&ledger, &more, &pool));
     row("decide: one worker more", || decide(&ledger, &want, &wide));
     row("the list of jobs, copied for a turn", || want.clone());

@@ -13,7 +13,7 @@ use swarm_adapters_host::worker_view::{self, WorkerViewWatch};
 use swarm_core::handover::{LeaseVersion, SessionId};
 use swarm_core::ports::{LedgerStore, SessionStore, SessionViews};
 use swarm_core::session::WorkerView;
-use swarm_core::{Desired, Ledger, Observed, Presence, Slot, WorkerSeen, jobs, turn};
+use swarm_core::{Decider, Desired, Ledger, Observed, Presence, Slot, WorkerSeen, jobs, turn};
 use swarm_e2e::contract::{self, Done, SessionPlace};
 
 #[tokio::test]
@@ -100,17 +100,24 @@ async fn a_lost_ledger_takes_nothing_away_before_it_assigns_anew() -> anyhow::Re
         Observed { workers, workers_desired: 1, ..Observed::default() }
     };
     let ledgers = || FileLedgerStore::open(folder.path());
-    let first = turn(&ledgers()?, &views, &want, &seen(Presence::Ready)).await?;
+    let first =
+        turn(&ledgers()?, &views, &mut Decider::default(), &want, &seen(Presence::Ready)).await?;
     let told = view()?;
     assert_eq!((first.decision.ledger.version, told.contains("\"a\"")), (1, true));
 
     fs::remove_file(folder.path().join("ledger.json"))?;
-    let waits =
-        turn(&ledgers()?, &views, &want, &seen(Presence::NotReady(std::time::Duration::ZERO)))
-            .await?;
+    let waits = turn(
+        &ledgers()?,
+        &views,
+        &mut Decider::default(),
+        &want,
+        &seen(Presence::NotReady(std::time::Duration::ZERO)),
+    )
+    .await?;
     assert!(waits.changed && waits.decision.waiting.is_some(), "it is recreated, and waits");
     assert_eq!(view()?, told, "the worker keeps its jobs");
-    let anew = turn(&ledgers()?, &views, &want, &seen(Presence::Ready)).await?;
+    let anew =
+        turn(&ledgers()?, &views, &mut Decider::default(), &want, &seen(Presence::Ready)).await?;
     assert_eq!(anew.decision.ledger.version, 2, "a version that no worker has seen");
     assert_eq!(view()?, told.replace("version: 1", "version: 2"));
     Ok(())

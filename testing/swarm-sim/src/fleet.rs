@@ -23,7 +23,9 @@ use swarm_core::handover::{
 };
 use swarm_core::overseer::Overseer;
 use swarm_core::session::SessionEvent;
-use swarm_core::{Desired, Job, JobName, Ledger, Mode, Replication, Rules, Slot, Timing, Token};
+use swarm_core::{
+    Decider, Desired, Job, JobName, Ledger, Mode, Replication, Rules, Slot, Timing, Token,
+};
 
 use crate::bounds::TICK;
 use crate::worker::Worker;
@@ -144,6 +146,7 @@ enum Honesty {
 #[derive(Clone, Debug)]
 struct Operator {
     overseer: Overseer,
+    decider: Decider,
     began: Moment,
     /// Since when a slot's worker is away or leaving.
     away: BTreeMap<Slot, Moment>,
@@ -279,7 +282,7 @@ impl Fleet {
 impl Operator {
     fn new(now: Moment, bounds: &Bounds) -> Self {
         let overseer = Overseer::new(bounds.lease_terms());
-        Self { overseer, began: now, away: BTreeMap::new() }
+        Self { overseer, decider: Decider::default(), began: now, away: BTreeMap::new() }
     }
 }
 

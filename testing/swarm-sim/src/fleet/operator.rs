@@ -10,7 +10,7 @@ use swarm_core::overseer::{
     WorkerFacts,
 };
 use swarm_core::session::Former;
-use swarm_core::{Jobs, Ledger, Observed, Presence, Slot, decide};
+use swarm_core::{Jobs, Ledger, Observed, Presence, Slot};
 
 use super::{Fleet, Operator, Pod, Stop};
 
@@ -127,7 +127,7 @@ impl Fleet {
         self.operators[o].overseer.note(now, &ledger);
         self.read_views(o);
         let observed = self.observed(o);
-        let decision = decide(&ledger, &self.desired, &observed);
+        let decision = self.operators[o].decider.decide(&ledger, &self.desired, &observed);
         if stop == Some(Stop::BeforeSave) {
             return self.restart(o);
         }

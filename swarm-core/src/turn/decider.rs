@@ -1,0 +1,365 @@
+//! Turn after turn of one pool: what cannot come out otherwise is not decided again.
+//!
+//! Most turns of a large pool find that nothing has changed: a worker renewed its lease, or a net
+//! under the watches asked for a look. Such a turn costs what there is to see of workers, whatever
+//! the number of jobs.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::{Decision, Desired, Observed, WorkerSeen, decide};
+use crate::handover::Evidence;
+use crate::{Ledger, Presence};
+
+/// After this time a decision is made again, whatever is seen: a net under the rule that says when
+/// time alone changes it.
+const AGAIN: Duration = Duration::from_mins(1);
+
+/// Decides for one pool, and keeps the last decision as long as it changes nothing.
+///
+/// ```
+/// use swarm_core::{Decider, Desired, Ledger, Observed, jobs};
+///
+/// let desired = Desired { jobs: jobs(["a", "b"])?, ..Desired::default() };
+/// let (mut decider, ledger, observed) = (Decider::default(), Ledger::new(1), Observed::default());
+/// let first = decider.decide(&ledger, &desired, &observed);
+/// assert_eq!(decider.decide(&ledger, &desired, &observed), first);
+/// # Ok::<(), swarm_core::JobsError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Decider {
+    rest: Option<Rest>,
+}
+
+/// A decision that leaves the ledger as it is, and what it was made from.
+#[derive(Clone, Debug)]
+struct Rest {
+    desired: Desired,
+    observed: Observed,
+    decision: Decision,
+}
+
+impl Decider {
+    /// What [`decide`] says.
+    ///
+    /// O(workers · log jobs) if ledger and jobs are clones of those of the last turn, nothing but
+    /// time has passed since it changed nothing, and its `recheck_in` is not over; otherwise as
+    /// [`decide`].
+    pub fn decide(&mut self, ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decision {
+        if let Some(decision) =
+            self.rest.as_ref().and_then(|it| it.still(ledger, desired, observed))
+        {
+            debug_assert!(
+                is_same(&decision, &decide(ledger, desired, observed)),
+                "time alone changed a decision before it was to be made again: {:?}",
+                decision.recheck_in
+            );
+            return decision;
+        }
+        let decision = decide(ledger, desired, observed);
+        self.rest = (decision.ledger == *ledger).then(|| Rest {
+            desired: desired.clone(),
+            observed: observed.clone(),
+            decision: decision.clone(),
+        });
+        decision
+    }
+}
+
+impl Rest {
+    /// The decision, if it still holds.
+    fn still(&self, ledger: &Ledger, desired: &Desired, observed: &Observed) -> Option<Decision> {
+        let Self { desired: wanted, observed: before, decision } = self;
+        let passed = observed.passed_since(before)?;
+        let left = match decision.recheck_in {
+            Some(wait) => Some(wait.checked_sub(passed).filter(|left| !left.is_zero())?),
+            None => None,
+        };
+        let is_same = passed < AGAIN && decision.ledger == *ledger && wanted == desired;
+        is_same.then(|| Decision { recheck_in: left, ..decision.clone() })
+    }
+}
+
+/// Whether two decisions differ in their times at most.
+fn is_same(one: &Decision, other: &Decision) -> bool {
+    let untimed = |of: &Decision| Decision { recheck_in: None, ..of.clone() };
+    untimed(one) == untimed(other)
+}
+
+impl Observed {
+    /// How much time has passed since `before`, by the duration that grew most; `None` if more than
+    /// that has happened. O(workers + sessions + jobs that wait).
+    fn passed_since(&self, before: &Self) -> Option<Duration> {
+        let Self {
+            workers,
+            workers_desired,
+            watched_for,
+            // Only a ledger that is reset goes by it, and that changes the ledger.
+            unix_time_us: _,
+            evidence,
+            ages,
+            positions,
+            first_slot,
+            since_change,
+            since_handover,
+            fence_wait,
+        } = self;
+        let is_same = (workers_desired, first_slot, fence_wait)
+            == (&before.workers_desired, &before.first_slot, &before.fence_wait)
+            && *positions == before.positions;
+        let all = [
+            grown(Some(*watched_for), Some(before.watched_for)),
+            grown(*since_change, before.since_change),
+            grown(*since_handover, before.since_handover),
+            each(workers, &before.workers, worker_grown),
+            each(evidence, &before.evidence, evidence_grown),
+            each(ages, &before.ages, |now, then| now.checked_sub(*then)),
+        ];
+        let all: Option<Vec<_>> = all.into_iter().collect();
+        all.filter(|_| is_same)?.into_iter().max()
+    }
+}
+
+/// By how much the values of two maps with the same keys differ at most; `None` if some differ in
+/// more than time.
+fn each<K: Ord, V>(
+    now: &BTreeMap<K, V>,
+    then: &BTreeMap<K, V>,
+    grown: impl Fn(&V, &V) -> Option<Duration>,
+) -> Option<Duration> {
+    if !now.keys().eq(then.keys()) {
+        return None;
+    }
+    let mut most = Duration::ZERO;
+    for (now, then) in now.values().zip(then.values()) {
+        most = most.max(grown(now, then)?);
+    }
+    Some(most)
+}
+
+/// By how much a duration grew; `None` if it began anew, or is known now and was not before.
+fn grown(now: Option<Duration>, then: Option<Duration>) -> Option<Duration> {
+    match (now, then) {
+        (Some(now), Some(then)) => now.checked_sub(then),
+        (None, None) => Some(Duration::ZERO),
+        (Some(_), None) | (None, Some(_)) => None,
+    }
+}
+
+fn worker_grown(now: &WorkerSeen, then: &WorkerSeen) -> Option<Duration> {
+    let WorkerSeen { name, presence, session } = now;
+    let is_same = (name, session) == (&then.name, &then.session);
+    let grown = match (presence, then.presence) {
+        (Presence::Ready, Presence::Ready) | (Presence::Draining, Presence::Draining) => {
+            Some(Duration::ZERO)
+        }
+        (Presence::NotReady(now), Presence::NotReady(then))
+        | (Presence::Away(now), Presence::Away(then))
+        | (Presence::Leaving(now), Presence::Leaving(then)) => now.checked_sub(then),
+        (
+            Presence::Ready
+            | Presence::Draining
+            | Presence::NotReady(_)
+            | Presence::Away(_)
+            | Presence::Leaving(_),
+            _,
+        ) => None,
+    };
+    grown.filter(|_| is_same)
+}
+
+fn evidence_grown(now: &Evidence, then: &Evidence) -> Option<Duration> {
+    let Evidence { acked, finished, ended, gone_for, culprit } = now;
+    let is_same = (acked, ended, culprit) == (&then.acked, &then.ended, &then.culprit)
+        && *finished == then.finished;
+    grown(*gone_for, then.gone_for).filter(|_| is_same)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::handover::{Cell, Policy, Proof, Record, SessionId};
+    use crate::{Slot, Token, jobs};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A pool of three in which worker 0 is `presence`.
+    fn observed(presence: Presence) -> Observed {
+        let worker = |n: u32| {
+            let presence = if n == 0 { presence } else { Presence::Ready };
+            let session = Some(SessionId::new("pod", u64::from(n)));
+            (Slot(n), WorkerSeen { name: format!("w-{n}"), presence, session })
+        };
+        let workers: BTreeMap<_, _> = (0..3).map(worker).collect();
+        Observed { workers_desired: workers.len(), workers, ..Observed::default() }
+    }
+
+    fn desired() -> Desired {
+        Desired { jobs: jobs(["a", "b", "c", "d"]).unwrap(), ..Desired::default() }
+    }
+
+    /// A decider whose pool has come to rest, and its ledger.
+    fn at_rest(desired: &Desired, observed: &Observed) -> (Decider, Ledger) {
+        let mut decider = Decider::default();
+        let ledger = decide(&Ledger::new(1), desired, &self::observed(Presence::Ready)).ledger;
+        let again = decider.decide(&ledger, desired, observed);
+        assert_eq!(again.ledger, ledger);
+        (decider, ledger)
+    }
+
+    fn holds(decider: &Decider, ledger: &Ledger, desired: &Desired, observed: &Observed) -> bool {
+        decider.rest.as_ref().is_some_and(|it| it.still(ledger, desired, observed).is_some())
+    }
+
+    #[test]
+    fn a_decision_that_changes_nothing_holds_until_its_time_has_come() {
+        let (want, away) = (desired(), |secs| observed(Presence::Away(SECOND * secs)));
+        let (mut decider, ledger) = at_rest(&want, &away(1));
+        assert!(holds(&decider, &ledger, &want, &away(29)));
+        let kept = decider.decide(&ledger, &want, &away(29));
+        assert_eq!(kept.recheck_in, Some(SECOND));
+        assert!(!holds(&decider, &ledger, &want, &away(30)));
+        assert_ne!(decider.decide(&ledger, &want, &away(30)).ledger, ledger);
+        assert!(
+            !holds(&decider, &ledger, &want, &away(30)),
+            "one that changes something is not kept"
+        );
+    }
+
+    #[test]
+    fn whatever_else_happens_is_decided_upon() {
+        let (want, seen) = (desired(), observed(Presence::NotReady(SECOND)));
+        let (decider, ledger) = at_rest(&want, &seen);
+        assert!(holds(&decider, &ledger, &want, &seen));
+        assert!(!holds(&decider, &ledger, &want, &observed(Presence::Ready)));
+        assert!(!holds(&decider, &ledger, &want, &observed(Presence::NotReady(Duration::ZERO))));
+        let more = Desired { jobs: jobs(["a", "b", "c", "d", "e"]).unwrap(), ..want.clone() };
+        assert!(!holds(&decider, &ledger, &more, &seen));
+        assert!(!holds(&decider, &Ledger::new(1), &want, &seen));
+        let ended = Evidence { ended: Some(Proof::Closed), ..Evidence::default() };
+        let proved =
+            Observed { evidence: [(SessionId::new("pod", 0), ended)].into(), ..seen.clone() };
+        assert!(!holds(&decider, &ledger, &want, &proved));
+        let late = Observed { watched_for: AGAIN, ..seen };
+        assert!(!holds(&decider, &ledger, &want, &late), "there is a net under it");
+    }
+
+    /// A ledger in which `cell` is the one of job `a`.
+    fn with(cell: Cell) -> Ledger {
+        let mut ledger = decide(&Ledger::new(1), &desired(), &observed(Presence::Ready)).ledger;
+        ledger.cells.jobs.insert("a".parse().unwrap(), Record { cell, strikes: 0 });
+        ledger
+    }
+
+    #[test]
+    fn a_paused_pool_is_looked_at_again_when_a_hold_ends() {
+        let want = Desired { paused: true, ..desired() };
+        let held = with(Cell::Hold { slot: Slot(7), span: SECOND * 9, token: Token(9) });
+        let aged = |secs| {
+            let ages = [("a".parse().unwrap(), SECOND * secs)].into();
+            Observed { ages, ..observed(Presence::Ready) }
+        };
+        let waits = decide(&held, &want, &aged(2));
+        assert_eq!((&waits.ledger, waits.recheck_in), (&held, Some(SECOND * 7)));
+        assert_ne!(decide(&held, &want, &aged(9)).ledger, held);
+    }
+
+    #[test]
+    fn a_holder_that_is_gone_is_looked_at_again_when_its_grace_ends() {
+        let session = SessionId::new("gone", 1);
+        let held = with(Cell::Releasing { session: session.clone(), token: Token(9), since: 1 });
+        let gone = |secs| {
+            let evidence = Evidence { gone_for: Some(SECOND * secs), ..Evidence::default() };
+            Observed { evidence: [(session.clone(), evidence)].into(), ..observed(Presence::Ready) }
+        };
+        let want = Desired { policy: Policy::AtLeastOnce, ..desired() };
+        let waits = decide(&held, &want, &gone(10));
+        assert_eq!((&waits.ledger, waits.recheck_in), (&held, Some(SECOND * 20)));
+        assert_ne!(decide(&held, &want, &gone(30)).ledger, held);
+    }
+
+    fn any_presence() -> impl Strategy<Value = Presence> {
+        let age = (0..400_u32).prop_map(|secs| SECOND * secs);
+        prop_oneof![
+            3 => Just(Presence::Ready),
+            1 => Just(Presence::Draining),
+            1 => age.clone().prop_map(Presence::NotReady),
+            1 => age.clone().prop_map(Presence::Away),
+            1 => age.prop_map(Presence::Leaving),
+        ]
+    }
+
+    /// The same, `by` later.
+    fn later(presence: Presence, by: Duration) -> Presence {
+        match presence {
+            Presence::Ready | Presence::Draining => presence,
+            Presence::NotReady(age) => Presence::NotReady(age + by),
+            Presence::Away(age) => Presence::Away(age + by),
+            Presence::Leaving(age) => Presence::Leaving(age + by),
+        }
+    }
+
+    proptest! {
+        /// That a kept decision is the one that would be made is asserted where it is kept.
+        #[test]
+        fn a_kept_decision_is_the_one_that_would_be_made(
+            presences in prop::collection::vec(any_presence(), 3),
+            plain in any::<bool>(),
+            paused in any::<bool>(),
+            policy in prop_oneof![Just(Policy::Exclusive), Just(Policy::AtLeastOnce)],
+            gone in prop::option::of(0..60_u32),
+            since in prop::option::of(0..9_u32),
+            moves_max in prop::option::of(0..2_usize),
+            steps in prop::collection::vec(0..20_u32, 1..12),
+        ) {
+            let mut want = Desired { policy, ..desired() };
+            let mut ledger = decide(&Ledger::new(1), &want, &observed(Presence::Ready)).ledger;
+            want.rules.moves_max = moves_max;
+            want.paused = paused;
+            want.batch_window = SECOND * 5;
+            let mut seen = observed(Presence::Ready);
+            for ((slot, worker), presence) in seen.workers.iter_mut().zip(presences) {
+                worker.presence = presence;
+                if plain {
+                    worker.session = Some(SessionId::plain(&format!("pod-{slot}")));
+                }
+            }
+            if let Some(gone) = gone {
+                let gone_for = Some(SECOND * gone);
+                let evidence = Evidence { gone_for, ..Evidence::default() };
+                seen.evidence.insert(SessionId::new("pod", 1), evidence);
+            }
+            (seen.since_change, seen.since_handover) =
+                (since.map(|it| SECOND * it), since.map(|it| SECOND * it));
+            let mut decider = Decider::default();
+            for by in steps.into_iter().map(|it| SECOND * it) {
+                let fresh = decide(&ledger, &want, &seen);
+                let made = decider.decide(&ledger, &want, &seen);
+                prop_assert!(is_same(&made, &fresh));
+                // It is looked at no later than a new decision would be.
+                prop_assert!(fresh.recheck_in.is_none_or(|at| made.recheck_in.is_some_and(|it| it <= at)));
+                let waits = |record: &Record| {
+                    !matches!(record.cell, Cell::Granted { .. })
+                };
+                seen.ages = ledger.cells.jobs.iter().filter(|(_, record)| waits(record)).map(|(job, _)| {
+                    (job.clone(), seen.ages.get(job).map_or(Duration::ZERO, |age| *age + by))
+                }).collect();
+                if made.ledger != ledger {
+                    ledger = made.ledger;
+                    seen.ages.clear();
+                }
+                seen.watched_for += by;
+                for worker in seen.workers.values_mut() {
+                    worker.presence = later(worker.presence, by);
+                }
+                for evidence in seen.evidence.values_mut() {
+                    evidence.gone_for = evidence.gone_for.map(|it| it + by);
+                }
+                seen.since_change = seen.since_change.map(|it| it + by);
+                seen.since_handover = seen.since_handover.map(|it| it + by);
+            }
+        }
+    }
+}
