@@ -4,6 +4,7 @@
 //! between any two awaits and repeat the turn: every write is either a compare-and-set or derived
 //! from the ledger.
 
+mod begun;
 mod decider;
 mod incarnation;
 mod overdue;
@@ -320,7 +321,7 @@ fn plan_one(
     let request = Request { jobs: &jobs, held: &held, pool, rules };
     let plan = request.plan();
     debug_assert_eq!(check(&request, &plan), Ok(()), "the planner made a plan that is no answer");
-    let mut plan = overdue.plan(&request, plan);
+    let mut plan = overdue.plan(&request, begun::keep(&request, plan));
     if 0 < in_flight {
         relabel_in_flight_moves(&mut plan, &ledger.assignment());
     }
