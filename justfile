@@ -36,6 +36,10 @@ generate:
 bench:
     cargo run --release --locked -p swarm-bench
 
+# Count the instructions of requests, and write the list that CI compares them with (needs valgrind).
+instructions:
+    UPDATE=1 cargo run --release --locked -p swarm-bench -- instructions
+
 # Walk the handover protocol through all its states, with larger bounds than the tests.
 model:
     cargo run --release --locked -p swarm-sim

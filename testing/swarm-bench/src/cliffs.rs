@@ -23,7 +23,7 @@ const RUNS: usize = 5;
 /// The processor time after which it is not made again.
 const LONG_ENOUGH: Duration = Duration::from_secs(2);
 /// A slot that `ordinals.start` of a StatefulSet may name.
-const FAR: u32 = 1_000_000;
+pub(crate) const FAR: u32 = 1_000_000;
 
 /// All cliffs.
 pub(crate) fn all() -> Result<(), Box<dyn Error>> {
@@ -87,9 +87,7 @@ fn job(percent: u32, priority: i32) -> Job {
 fn distinct_priorities() -> Result<(), JobsError> {
     let (mut first, mut fewer) = (Sizes::default(), Sizes::default());
     for jobs in [2_500, 5_000, 10_000, 20_000] {
-        let wishes =
-            (0..jobs).zip(0..).map(|(n, priority)| (format!("{n:05}"), job(n % 50 + 1, priority)));
-        let table = JobTable::with_wishes(wishes)?;
+        let table = with_distinct_priorities(jobs)?;
         let workers = jobs / 2;
         let what = format!("{jobs} shares with distinct priorities on {workers} workers");
         plan(&mut first, jobs, &format!("{what}: first"), (&table, &[]), workers);
@@ -99,6 +97,13 @@ fn distinct_priorities() -> Result<(), JobsError> {
     first.growth();
     fewer.growth();
     Ok(())
+}
+
+/// Jobs with a share, each with a priority of its own.
+pub(crate) fn with_distinct_priorities(jobs: u32) -> Result<JobTable, JobsError> {
+    let wishes = (0..jobs).zip(0..);
+    let wishes = wishes.map(|(n, priority)| (format!("{n:05}"), job(n % 50 + 1, priority)));
+    JobTable::with_wishes(wishes)
 }
 
 /// Jobs of 15 to 45 percent come one by one, until one finds no worker with enough room.
@@ -113,7 +118,8 @@ fn one_more() -> Result<(), JobsError> {
     Ok(())
 }
 
-fn full(workers: u32) -> Result<(JobTable, Vec<Slot>), JobsError> {
+/// As many jobs of these shares as fit, and one more; where all but the last are.
+pub(crate) fn full(workers: u32) -> Result<(JobTable, Vec<Slot>), JobsError> {
     let shares = [15, 20, 25, 30, 35, 40, 45];
     let percent = |n: u64| shares[usize::try_from(n * n / 3 % 7).unwrap_or(0)];
     let mut free = vec![100; workers as usize];
@@ -143,23 +149,29 @@ fn plan(sizes: &mut Sizes, size: u32, what: &str, held: (&JobTable, &[Slot]), wo
 fn workers_enough() -> Result<(), JobsError> {
     let mut sizes = Sizes::default();
     for count in [2_000, 4_000, 8_000, 16_000] {
-        let mut jobs: Jobs = swarm_core::jobs(["pinned"])?;
-        for (n, priority) in (0..count).zip(0..) {
-            let name = format!("{n:05}")
-                .parse()
-                .map_err(|source| JobsError::Name { number: 0, source })?;
-            jobs.insert(name, job(10, priority));
-        }
-        for pinned in jobs.iter_mut().filter(|(name, _)| name.as_str() == "pinned") {
-            pinned.1.pin = Some(Slot(99_000));
-        }
-        let (held, pool) = (Assignment::default(), Pool::ready(3));
-        let request = Request { jobs: &jobs, held: &held, pool: &pool, rules: Rules::default() };
         let what =
             format!("workers for {count} shares with distinct priorities and a pin to slot 99000");
-        sizes.measure(count, &what, "", || request.workers_enough());
+        with_enough(count, |request| {
+            sizes.measure(count, &what, "", || request.workers_enough());
+        })?;
     }
     sizes.growth();
+    Ok(())
+}
+
+/// Asks about so many shares with distinct priorities, and a job that is pinned far away.
+pub(crate) fn with_enough(count: u32, ask: impl FnOnce(&Request<'_>)) -> Result<(), JobsError> {
+    let mut jobs: Jobs = swarm_core::jobs(["pinned"])?;
+    for (n, priority) in (0..count).zip(0..) {
+        let name =
+            format!("{n:05}").parse().map_err(|source| JobsError::Name { number: 0, source })?;
+        jobs.insert(name, job(10, priority));
+    }
+    for pinned in jobs.iter_mut().filter(|(name, _)| name.as_str() == "pinned") {
+        pinned.1.pin = Some(Slot(99_000));
+    }
+    let (held, pool) = (Assignment::default(), Pool::ready(3));
+    ask(&Request { jobs: &jobs, held: &held, pool: &pool, rules: Rules::default() });
     Ok(())
 }
 
@@ -168,8 +180,7 @@ fn slots_from(first: u32) -> Result<(), JobsError> {
     let mut sizes = Sizes::default();
     for jobs in [125_000, 250_000, 500_000, 1_000_000] {
         let (table, workers) = (JobTable::new(names(jobs))?, jobs / 100);
-        let from = |(slot, member): (Slot, Member)| (Slot(slot.0 + first), member);
-        let pool = Pool(Pool::ready(workers).0.into_iter().map(from).collect());
+        let pool = pool_from(first, workers);
         let what = format!("{jobs} jobs × {workers} workers in the slots from {first} on");
         sizes.measure(jobs, &what, "", || table.plan(&[], &pool, Rules::default()));
     }
@@ -177,31 +188,47 @@ fn slots_from(first: u32) -> Result<(), JobsError> {
     Ok(())
 }
 
+/// Ready workers in the slots from `first` on.
+pub(crate) fn pool_from(first: u32, workers: u32) -> Pool {
+    let from = |(slot, member): (Slot, Member)| (Slot(slot.0 + first), member);
+    Pool(Pool::ready(workers).0.into_iter().map(from).collect())
+}
+
 /// A session is granted jobs and has to release all of them; each one ends in an event of its own.
 fn ended_one_by_one(how: &str, ended: fn(JobName) -> SessionEvent) -> Result<(), Box<dyn Error>> {
     let mut sizes = Sizes::default();
     for count in [12_500, 25_000, 50_000, 100_000] {
-        let jobs = jobs(names(count).iter().map(String::as_str))?;
         let what = format!("a session with {count} jobs that are {how} one by one");
-        sizes.measure(count, &what, "", || {
-            let (session, now) = (SessionId::new("pod", 1), Moment::default());
-            let (mut machine, _) = Session::open(session.clone(), LeaseTerms::default(), now);
-            let written = SessionEvent::Written { number: 1, version: LeaseVersion(1) };
-            machine.step(now, written);
-            for (revision, granted) in [(1, jobs.len()), (2, 0)] {
-                let (session, granted) = (session.clone(), jobs.keys().take(granted));
-                let jobs = granted.map(|job| (job.clone(), Token(1))).collect();
-                let view = SessionView { session, incarnation: 1, revision, jobs };
-                machine.step(now, SessionEvent::View(view));
-            }
-            for job in jobs.keys() {
-                machine.step(now, ended(job.clone()));
-                black_box(machine.wakes_at());
-            }
-            machine
-        });
+        with_endings(count, ended, |work| sizes.measure(count, &what, "", work))?;
     }
     sizes.growth();
+    Ok(())
+}
+
+/// The work of a session with so many jobs, each of which ends in an event of its own.
+pub(crate) fn with_endings(
+    count: u32,
+    ended: fn(JobName) -> SessionEvent,
+    measure: impl FnOnce(&mut dyn FnMut() -> Session),
+) -> Result<(), JobsError> {
+    let jobs = jobs(names(count).iter().map(String::as_str))?;
+    measure(&mut || {
+        let (session, now) = (SessionId::new("pod", 1), Moment::default());
+        let (mut machine, _) = Session::open(session.clone(), LeaseTerms::default(), now);
+        let written = SessionEvent::Written { number: 1, version: LeaseVersion(1) };
+        machine.step(now, written);
+        for (revision, granted) in [(1, jobs.len()), (2, 0)] {
+            let (session, granted) = (session.clone(), jobs.keys().take(granted));
+            let jobs = granted.map(|job| (job.clone(), Token(1))).collect();
+            let view = SessionView { session, incarnation: 1, revision, jobs };
+            machine.step(now, SessionEvent::View(view));
+        }
+        for job in jobs.keys() {
+            machine.step(now, ended(job.clone()));
+            black_box(machine.wakes_at());
+        }
+        machine
+    });
     Ok(())
 }
 
@@ -237,13 +264,14 @@ fn nothing_changed() -> Result<(), JobsError> {
     Ok(())
 }
 
-fn desired(count: u32) -> Result<Desired, JobsError> {
+/// So many jobs without wishes.
+pub(crate) fn desired(count: u32) -> Result<Desired, JobsError> {
     let jobs = jobs(names(count).iter().map(String::as_str))?;
     Ok(Desired { jobs, ..Desired::default() })
 }
 
 /// Workers with sessions, all of them ready.
-fn observed(workers: u32) -> Observed {
+pub(crate) fn observed(workers: u32) -> Observed {
     let seen = |n: u32| {
         let (name, session) = (format!("swarm-worker-{n}"), SessionId::new(&format!("pod-{n}"), 1));
         (Slot(n), WorkerSeen { name, presence: Presence::Ready, session: Some(session) })

@@ -8,6 +8,7 @@
 mod cliffs;
 mod contest;
 mod contestants;
+mod instructions;
 mod local;
 mod memory;
 mod planner;
@@ -24,13 +25,14 @@ static ALLOCATOR: memory::Counting = memory::Counting;
 type Part = (&'static str, When, fn() -> Result<(), Box<dyn Error>>);
 
 /// What can be measured.
-const PARTS: [Part; 7] = [
+const PARTS: [Part; 8] = [
     ("planner", When::Always, || Ok(planner::plans()?)),
     ("shares", When::Always, || Ok(planner::shares()?)),
     ("cliffs", When::Always, cliffs::all),
     ("turn", When::Always, turn::all),
     ("contest", When::Always, || Ok(contest::all()?)),
     ("local", When::Always, || Ok(local::all()?)),
+    ("instructions", When::Named, instructions::all),
     ("hrw", When::Named, || Ok(contest::slow()?)),
 ];
 
@@ -39,12 +41,17 @@ const PARTS: [Part; 7] = [
 enum When {
     /// Without arguments, and when it is named.
     Always,
-    /// When it is named: it takes minutes.
+    /// When it is named: it takes minutes, or needs valgrind.
     Named,
 }
 
 fn main() -> ExitCode {
     let named: Vec<_> = std::env::args().skip(1).collect();
+    if let [command, name] = named.as_slice()
+        && command == "case"
+    {
+        return exit(instructions::case(name));
+    }
     let known = PARTS.map(|(name, _, _)| name);
     if let Some(unknown) = named.iter().find(|name| !known.contains(&name.as_str())) {
         eprintln!("there is no part {unknown:?} to measure; write any of {}", known.join(", "));
@@ -56,12 +63,21 @@ fn main() -> ExitCode {
     };
     for (_, _, part) in PARTS.iter().filter(|(name, when, _)| is_wanted(name, *when)) {
         if let Err(error) = part() {
-            eprintln!("{error}");
-            return ExitCode::FAILURE;
+            return exit(Err(error));
         }
         println!();
     }
     ExitCode::SUCCESS
+}
+
+fn exit(done: Result<(), Box<dyn Error>>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Names of 31 bytes in order, as they come from a sorted source.
