@@ -218,9 +218,9 @@ pub fn decide(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decisi
         let (ledger, waiting) = (ledger.clone(), Some(Waiting::LedgerReset));
         return Decision { ledger, plan, waiting, recheck_in: None, replicas: None };
     }
-    if next != *ledger
+    if let Some(left) = pace::gathers_for(desired, observed)
+        && next != *ledger
         && !pace::goes_on(ledger, &next)
-        && let Some(left) = pace::gathers_for(desired, observed)
     {
         let (ledger, waiting) = (ledger.clone(), Some(Waiting::Gathering));
         return Decision { ledger, plan, waiting, recheck_in: Some(left), replicas: None };

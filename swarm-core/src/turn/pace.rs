@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{Desired, Observed};
 use crate::handover::Record;
+use crate::merge::beside;
 use crate::{JobName, Ledger, MoveReason, Plan};
 
 /// How long a plain worker is given to stop a job that its view no longer has. It answers
@@ -18,12 +19,11 @@ pub(super) fn gathers_for(desired: &Desired, observed: &Observed) -> Option<Dura
 
 /// Whether `next` ends an ownership of a session: a handover that has begun is not held up.
 pub(super) fn goes_on(ledger: &Ledger, next: &Ledger) -> bool {
-    let has_ended = |(job, record): (&JobName, &Record)| {
-        let holder = record.cell.holder().filter(|session| !session.is_plain());
-        let after = next.cells.jobs.get(job).and_then(|record| record.cell.holder());
-        holder.is_some() && after != holder
+    let has_ended = |(_, before, after): (&JobName, &Record, Option<&Record>)| {
+        let holder = before.cell.holder().filter(|session| !session.is_plain());
+        holder.is_some() && after.and_then(|record| record.cell.holder()) != holder
     };
-    ledger.cells.jobs.iter().any(has_ended)
+    beside(&ledger.cells.jobs, &next.cells.jobs).any(has_ended)
 }
 
 /// Whether voluntary moves may begin. A budget of moves in flight means one batch of at most so
