@@ -278,7 +278,8 @@ fn rules(rebalance: &RebalanceSpec) -> Rules {
         ModeSpec::Canonical => Mode::Canonical,
     };
     let moves_max = rebalance.max_moves_in_flight.and_then(|most| usize::try_from(most).ok());
-    Rules { mode, moves_max, ..Rules::default() }
+    let share_tolerance = rebalance.share_tolerance.and_then(|most| u8::try_from(most).ok());
+    Rules { mode, moves_max, share_tolerance }
 }
 
 #[cfg(test)]
@@ -296,13 +297,14 @@ mod tests {
         let desired = spec(&format!(
             "{POOL}\njobs: [{{name: a, share: 40, pin: 2, priority: -3}}, {{name: b}}]\n\
              worker: {{maxJobs: 7}}\nreplicas: 4\nrebalance: {{mode: Canonical, returnGrace: 5s, \
-             paused: true, maxMovesInFlight: 3, batchWindow: 0s}}"
+             paused: true, maxMovesInFlight: 3, shareTolerance: 20, batchWindow: 0s}}"
         ));
         let desired = desired.unwrap();
         let share = Share::new(40).ok();
         let a = Job { pin: Some(Slot(2)), priority: -3, share, ..Job::default() };
         assert_eq!(desired.jobs.values().collect::<Vec<_>>(), [&a, &Job::default()]);
         assert_eq!((desired.max_jobs, desired.rules.mode), (Some(7), Mode::Canonical));
+        assert_eq!(desired.rules.share_tolerance, Some(20));
         assert_eq!((desired.paused, desired.replicas), (true, Some(4)));
         assert_eq!((desired.rules.moves_max, desired.batch_window), (Some(3), Duration::ZERO));
         assert_eq!(desired.timing.return_grace, Duration::from_secs(5));

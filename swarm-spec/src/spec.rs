@@ -198,6 +198,12 @@ pub struct RebalanceSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 2_147_483_647))]
     pub max_moves_in_flight: Option<i32>,
+    /// By how many percent of a worker the parts of two workers that jobs with a `share` reserve may
+    /// differ before some of those jobs move to make them more alike, within `maxMovesInFlight`. Has
+    /// no effect with `mode: Canonical`. Default: any number; such jobs move only to make room.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 100))]
+    pub share_tolerance: Option<i32>,
     /// A pool that never had jobs gets them when all its workers are ready, or after this time;
     /// then every pod that exists counts, ready or not. Default: `60s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
