@@ -39,6 +39,7 @@
 mod facts;
 mod proofs;
 mod publications;
+mod queries;
 mod workers;
 
 #[cfg(test)]
@@ -55,11 +56,9 @@ pub use proofs::{Known, Proofs, Suspicion};
 pub use publications::{Publication, ViewMarks, publications};
 
 use crate::handover::{
-    Ages, Brake, Cell, Evidence, Health, LeaseTerms, Moment, Policy, Proof, SessionId, Watch,
+    Ages, Brake, Cell, Evidence, Health, LeaseTerms, Moment, Policy, Proof, SessionId,
 };
-use crate::{
-    Decision, Desired, JobName, Jobs, Ledger, Observed, Position, Progress, Slot, SlotRecord, Token,
-};
+use crate::{JobName, Jobs, Ledger, Observed, Position, Slot, Token};
 
 /// What one process knows of one pool.
 ///
@@ -157,6 +156,15 @@ struct Noted {
 
 impl Overseer {
     /// Begins to oversee a pool whose sessions live by `terms`.
+    ///
+    /// ```
+    /// use swarm_core::handover::LeaseTerms;
+    /// use swarm_core::overseer::Overseer;
+    ///
+    /// let overseer = Overseer::new(LeaseTerms::default());
+    /// assert!(!overseer.has_ledger()); // it knows nothing yet
+    /// assert_eq!(overseer.proofs().iter().count(), 0);
+    /// ```
     #[must_use]
     pub fn new(terms: LeaseTerms) -> Self {
         let mut overseer = Self::default();
@@ -167,6 +175,21 @@ impl Overseer {
     /// Takes in the terms that the Swarm asks for now. The grace of a session that claims a longer
     /// Lease still follows from its own claim, and where the whole pool waits for sessions of another
     /// incarnation, from the longest terms that were ever asked for.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use swarm_core::handover::*;
+    /// use swarm_core::overseer::*;
+    ///
+    /// let (start, terms) = (Moment::default(), LeaseTerms::default());
+    /// let mut overseer = Overseer::new(terms);
+    /// let facts = LeaseFacts::held(1, terms.duration);
+    /// overseer.learn(start, Fact::Lease(SessionId::new("pod", 1), facts));
+    /// let shorter = LeaseTerms { duration: Duration::from_secs(17), ..terms };
+    /// overseer.set_terms(shorter);
+    /// assert_eq!(overseer.terms(), &shorter);
+    /// assert_eq!(overseer.wakes_at(), Some(start.after(terms.duration))); // as the session claims
+    /// ```
     pub fn set_terms(&mut self, terms: LeaseTerms) {
         self.terms = terms;
         self.longest = self.longest.max(terms.duration);
@@ -184,12 +207,32 @@ impl Overseer {
     }
 
     /// What is proved about each session.
+    ///
+    /// ```
+    /// use swarm_core::handover::*;
+    /// use swarm_core::overseer::*;
+    ///
+    /// let (session, mut overseer) = (SessionId::new("pod", 1), Overseer::new(LeaseTerms::default()));
+    /// overseer.learn(Moment::default(), Fact::LeaseMissing(session.clone()));
+    /// assert!(!overseer.proofs().get(&session).is_some_and(Watch::may_renew));
+    /// ```
     #[must_use]
     pub fn proofs(&self) -> &Proofs {
         &self.proofs
     }
 
     /// Takes in what was learned at `now`.
+    ///
+    /// ```
+    /// use swarm_core::handover::*;
+    /// use swarm_core::overseer::*;
+    ///
+    /// let (session, terms) = (SessionId::new("pod", 1), LeaseTerms::default());
+    /// let mut overseer = Overseer::new(terms);
+    /// let facts = LeaseFacts::held(1, terms.duration);
+    /// overseer.learn(Moment::default(), Fact::Lease(session.clone(), facts));
+    /// assert_eq!(overseer.living("pod"), Some(&session));
+    /// ```
     pub fn learn(&mut self, now: Moment, fact: Fact) {
         if fact == Fact::StoreFailed {
             self.failed = self.failed.max(Some(now));
@@ -198,6 +241,17 @@ impl Overseer {
     }
 
     /// Takes in the ledger as it was loaded or saved just now.
+    ///
+    /// ```
+    /// use swarm_core::handover::{LeaseTerms, Moment, SessionId};
+    /// use swarm_core::overseer::Overseer;
+    /// use swarm_core::{Assignment, Ledger, Pool};
+    ///
+    /// let mut overseer = Overseer::new(LeaseTerms::default());
+    /// let ledger = Ledger::new(0).next(&Assignment::default(), &Pool::ready(1));
+    /// overseer.note(Moment::default(), &ledger);
+    /// assert_eq!(overseer.named().collect::<Vec<_>>(), [&SessionId::plain("worker-0")]);
+    /// ```
     pub fn note(&mut self, now: Moment, ledger: &Ledger) {
         self.ages.see(now, &ledger.cells);
         let position = ledger.position();
@@ -215,6 +269,18 @@ impl Overseer {
     }
 
     /// Somebody else may have written the ledger since it was noted.
+    ///
+    /// ```
+    /// use swarm_core::Ledger;
+    /// use swarm_core::handover::{LeaseTerms, Moment};
+    /// use swarm_core::overseer::Overseer;
+    ///
+    /// let mut overseer = Overseer::new(LeaseTerms::default());
+    /// overseer.note(Moment::default(), &Ledger::new(1));
+    /// assert!(overseer.has_ledger());
+    /// overseer.forget_ledger(); // a write of it had no answer
+    /// assert!(!overseer.has_ledger());
+    /// ```
     pub fn forget_ledger(&mut self) {
         if let Some(noted) = &mut self.noted {
             noted.is_current = false;
@@ -237,15 +303,12 @@ impl Overseer {
     ///
     /// ```
     /// use swarm_core::Ledger;
-    /// use swarm_core::handover::{Ack, Holder, Lease, LeaseTerms, LeaseVersion, Moment, SessionId};
+    /// use swarm_core::handover::*;
     /// use swarm_core::overseer::*;
-    /// use swarm_core::session::Former;
     ///
     /// let (session, mut overseer) = (SessionId::new("pod", 1), Overseer::new(LeaseTerms::default()));
-    /// let (version, ack) = (LeaseVersion(1), Ack::default());
-    /// let lease = Lease { version, holder: Holder::Closed, number: 1, ack };
-    /// let (duration, began) = (LeaseTerms::default().duration, Began::default());
-    /// let facts = LeaseFacts { lease, duration, began, former: Former::default() };
+    /// let mut facts = LeaseFacts::held(1, LeaseTerms::default().duration);
+    /// facts.lease.holder = Holder::Closed;
     /// overseer.learn(Moment::default(), Fact::Lease(session.clone(), facts));
     /// assert_eq!(overseer.garbage(&Ledger::new(1)), [session].into());
     /// ```
@@ -258,6 +321,18 @@ impl Overseer {
 
     /// Forgets sessions that the ledger does not name, and of which the store shows neither a Lease
     /// nor a view.
+    ///
+    /// ```
+    /// use swarm_core::handover::*;
+    /// use swarm_core::overseer::*;
+    ///
+    /// let (session, mut overseer) = (SessionId::new("pod", 1), Overseer::new(LeaseTerms::default()));
+    /// overseer.learn(Moment::default(), Fact::LeaseMissing(session.clone()));
+    /// overseer.forget(|_| true); // its view is still in the store
+    /// assert!(overseer.proofs().get(&session).is_some());
+    /// overseer.forget(|_| false);
+    /// assert!(overseer.proofs().get(&session).is_none());
+    /// ```
     pub fn forget(&mut self, is_shown: impl Fn(&SessionId) -> bool) {
         let named = self.noted.as_ref().map(|noted| &noted.named);
         let is_named = |session: &SessionId| named.is_some_and(|it| it.contains(session));
@@ -271,6 +346,17 @@ impl Overseer {
     /// A few silent sessions are revoked at once, many only as the [brake](Brake) allows. A session
     /// that acts on another incarnation of the ledger closes once its view is of the present one; a
     /// session that does not close is revoked, so that its jobs do not wait for it.
+    ///
+    /// ```
+    /// use swarm_core::handover::*;
+    /// use swarm_core::overseer::*;
+    ///
+    /// let (session, mut overseer) = (SessionId::new("pod", 1), Overseer::new(LeaseTerms::default()));
+    /// overseer.learn(Moment::default(), Fact::View(session.clone(), None));
+    /// // There is a view for a session, and no Lease is shown.
+    /// let due = overseer.due(Moment::default(), 1, |_| false);
+    /// assert_eq!(due, [Effect::LookUp(session)]);
+    /// ```
     pub fn due(
         &mut self,
         now: Moment,
@@ -342,6 +428,21 @@ impl Overseer {
     /// there is no ledger, and sessions that acted on one before block the next.
     ///
     /// O(jobs + sessions · log sessions).
+    ///
+    /// ```
+    /// use swarm_core::handover::*;
+    /// use swarm_core::overseer::*;
+    /// use swarm_core::{Presence, Slot};
+    ///
+    /// let (name, presence, pod) = ("w-0".to_owned(), Presence::Ready, Some("pod".to_owned()));
+    /// let worker = WorkerFacts { name, presence, pod, is_wanted: true, is_replaced: false };
+    /// let pool = PoolFacts { workers: [(Slot(0), worker)].into(), ..PoolFacts::default() };
+    /// let mut overseer = Overseer::new(LeaseTerms::default());
+    /// let observed = overseer.observed(Moment::default(), Policy::Exclusive, pool);
+    /// // The pod is ready, but it has no session yet: nothing can be granted to it.
+    /// assert_eq!(observed.workers[&Slot(0)].session, None);
+    /// assert_eq!(observed.ready(), 0);
+    /// ```
     pub fn observed(&mut self, now: Moment, policy: Policy, pool: PoolFacts) -> Observed {
         let position = self.noted.as_ref().map(|noted| noted.position).unwrap_or_default();
         let known = Known { position, unix_time_us: pool.unix_time_us };
@@ -414,6 +515,24 @@ impl Overseer {
     /// Compares the jobs that sessions call finished with `ledger`, as a turn left it, and with the
     /// `jobs` that are wanted. An honest session is ahead of the ledger, or behind it, for a moment
     /// only. O(jobs that are called finished · log jobs).
+    ///
+    /// ```
+    /// use swarm_core::handover::*;
+    /// use swarm_core::overseer::*;
+    /// use swarm_core::{Jobs, Ledger, Token};
+    ///
+    /// let (start, terms, ledger) = (Moment::default(), LeaseTerms::default(), Ledger::new(1));
+    /// let (session, mut overseer) = (SessionId::new("pod", 1), Overseer::new(terms));
+    /// overseer.note(start, &ledger);
+    /// let mut facts = LeaseFacts::held(1, terms.duration);
+    /// facts.lease.ack.finished = [("film".parse()?, Token(7))].into(); // it was never granted that
+    /// overseer.learn(start, Fact::Lease(session.clone(), facts));
+    /// overseer.judge_finished(start, &ledger, &Jobs::new());
+    /// assert!(overseer.suspicions(start, 1).is_empty());
+    /// let suspicion = Suspicion::FalseFinish(1);
+    /// assert_eq!(overseer.suspicions(start.after(terms.duration), 1), [(session, suspicion)].into());
+    /// # Ok::<(), swarm_core::JobNameError>(())
+    /// ```
     pub fn judge_finished(&mut self, now: Moment, ledger: &Ledger, jobs: &Jobs) {
         let before = std::mem::take(&mut self.false_finishes);
         for (session, watch) in self.proofs.iter().filter(|(_, watch)| watch.may_renew()) {
@@ -442,136 +561,5 @@ impl Overseer {
                 self.false_finishes.insert(session.clone(), (since, count));
             }
         }
-    }
-
-    /// The sessions that are not believed at `now`, and why, until they have ended.
-    #[must_use]
-    pub fn suspicions(&self, now: Moment, unix_time_us: u64) -> BTreeMap<SessionId, Suspicion> {
-        let Some(known) = self.known(unix_time_us) else { return BTreeMap::new() };
-        let is_long = |since: Moment| self.terms.duration <= now.since(since);
-        let finishes = self.false_finishes.iter().filter(|(_, (since, _))| is_long(*since));
-        let finishes =
-            finishes.map(|(session, (_, jobs))| (session.clone(), Suspicion::FalseFinish(*jobs)));
-        let suspicion = |(session, _): (&SessionId, &Watch)| {
-            let suspicion = self.proofs.suspicion(session, known, &self.terms)?;
-            Some((session.clone(), suspicion))
-        };
-        finishes.chain(self.proofs.iter().filter_map(suspicion)).collect()
-    }
-
-    /// The views that have to be published once `ledger` was saved, or loaded: never before.
-    ///
-    /// `details` are the jobs with more than a name, by [`details`](crate::session::details).
-    #[must_use]
-    pub fn publications(
-        &self,
-        ledger: &Ledger,
-        details: &Jobs,
-        unix_time_us: u64,
-    ) -> Vec<Publication> {
-        let known = Known { position: ledger.position(), unix_time_us };
-        let others = self.proofs.of_another_incarnation(known).cloned();
-        // One whose Lease was not looked at yet may be there.
-        let can_read = |session: &SessionId| self.proofs.is_open(session) != Some(false);
-        publications(ledger, details, self.proofs.marks(), others, can_read)
-    }
-
-    /// The session of a pod that may be given jobs: the newest one that may renew its Lease.
-    #[must_use]
-    pub fn living(&self, pod_uid: &str) -> Option<&SessionId> {
-        self.proofs.living(pod_uid)
-    }
-
-    /// Whether a pod is gone: nothing is to be expected of it, and no session of it renews its Lease.
-    #[must_use]
-    pub fn is_gone(&self, now: Moment, pod_uid: &str) -> bool {
-        self.proofs.is_gone(now, pod_uid, &self.terms)
-    }
-
-    /// Whether a session of a pod renewed its Lease so lately that nobody who says that the pod's node
-    /// is off can be right.
-    #[must_use]
-    pub fn is_heard(&self, now: Moment, pod_uid: &str) -> bool {
-        self.proofs.is_heard_lately(now, pod_uid, &self.terms)
-    }
-
-    /// How far the pool is, once `decision` was saved and the [views](Self::publications) that follow
-    /// from it were published and [learned](Fact::View). O(jobs · log jobs).
-    #[must_use]
-    pub fn progress(
-        &self,
-        decision: &Decision,
-        desired: &Desired,
-        observed: &Observed,
-    ) -> Progress {
-        Progress::of(decision, desired, observed, self.stale(&decision.ledger))
-    }
-
-    /// The names of the workers whose sessions do not act on what `ledger` published to them.
-    /// O(slots · log sessions).
-    #[must_use]
-    pub fn stale(&self, ledger: &Ledger) -> Vec<String> {
-        let is_stale =
-            |record: &&SlotRecord| !self.proofs.has_newest(&record.session, ledger.position());
-        let stale = ledger.slots.values().filter(is_stale);
-        stale.map(|record| record.worker.clone()).collect()
-    }
-
-    /// How many silent sessions are not revoked, since many are silent at once.
-    #[must_use]
-    pub fn held_back(&self, now: Moment) -> usize {
-        if self.brake.is_engaged() { self.proofs.silent(now, &self.terms).len() } else { 0 }
-    }
-
-    /// When the next of the sessions that are [held back](Self::held_back) may be revoked, as of the
-    /// last look at [what is due](Self::due); `None` if none is held back.
-    ///
-    /// ```
-    /// use swarm_core::handover::*;
-    /// use swarm_core::overseer::*;
-    /// use swarm_core::session::Former;
-    ///
-    /// let (start, terms) = (Moment::default(), LeaseTerms::default());
-    /// let mut overseer = Overseer::new(terms);
-    /// for n in 0..4 {
-    ///     let (version, ack) = (LeaseVersion(1), Ack::default());
-    ///     let lease = Lease { version, holder: Holder::Session, number: 1, ack };
-    ///     let (began, former) = (Began::default(), Former::default());
-    ///     let facts = LeaseFacts { lease, duration: terms.duration, began, former };
-    ///     overseer.learn(start, Fact::Lease(SessionId::new("pod", n), facts));
-    /// }
-    /// let now = start.after(terms.duration);
-    /// assert!(overseer.due(now, 1, |_| true).is_empty()); // all are silent at once
-    /// assert_eq!(overseer.held_until(), Some(now.after(terms.duration * 2)));
-    /// assert_eq!(overseer.wakes_at(), overseer.held_until());
-    /// ```
-    #[must_use]
-    pub fn held_until(&self) -> Option<Moment> {
-        self.held.brake_opens_at
-    }
-
-    /// Whether time alone decides what to think of somebody, so that it is to be looked at again soon:
-    /// the node of some pod is said to be off while a session of it was heard of, or a session calls
-    /// jobs finished that it cannot have finished.
-    #[must_use]
-    pub fn is_in_doubt(&self, now: Moment) -> bool {
-        let mut finishes = self.false_finishes.values();
-        self.proofs.is_any_doubted(now, &self.terms)
-            || finishes.any(|(since, _)| now.since(*since) < self.terms.duration)
-    }
-
-    /// When the mere passing of time next changes what is proved, or what is due; `None` if it never
-    /// does. Once it has been asked what is [due](Self::due) at a moment, it is a later one, unless a
-    /// revocation failed since, which can be tried again.
-    #[must_use]
-    pub fn wakes_at(&self) -> Option<Moment> {
-        let Held { at, sessions, brake_opens_at, look_up_at } = &self.held;
-        let terms = self.longest_terms();
-        let wakes = self.proofs.iter().filter_map(|(session, watch)| {
-            let wakes = watch.wakes_at(&terms)?;
-            // It has been looked at.
-            (*at < wakes || !sessions.contains(session)).then_some(wakes)
-        });
-        wakes.chain(*brake_opens_at).chain(*look_up_at).min()
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::handover::{Lease, LeaseVersion, SessionId};
+use crate::handover::{Ack, Holder, Lease, LeaseVersion, SessionId};
 use crate::session::Former;
 use crate::{Presence, Slot};
 
@@ -39,6 +39,25 @@ pub struct LeaseFacts {
     pub began: Began,
     /// What the session says of the one before it in the same place.
     pub former: Former,
+}
+
+impl LeaseFacts {
+    /// A Lease that its session holds after so many writes, and that acknowledges nothing; for tests
+    /// and examples.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use swarm_core::overseer::LeaseFacts;
+    ///
+    /// let facts = LeaseFacts::held(3, Duration::from_secs(20));
+    /// assert_eq!((facts.lease.version.0, facts.lease.number), (3, 3));
+    /// ```
+    #[must_use]
+    pub fn held(number: u64, duration: Duration) -> Self {
+        let (version, ack) = (LeaseVersion(number), Ack::default());
+        let lease = Lease { version, holder: Holder::Session, number, ack };
+        Self { lease, duration, began: Began::default(), former: Former::default() }
+    }
 }
 
 /// When a session began, for a comparison of two sessions of one pod.

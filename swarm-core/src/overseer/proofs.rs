@@ -18,7 +18,7 @@ use crate::handover::{
 use crate::session::Former;
 
 /// By how much the incarnation of a ledger may be ahead of this observer's wall clock.
-const AHEAD_MAX: Duration = Duration::from_mins(5);
+const AHEAD_MAX: Duration = Duration::from_secs(5 * 60);
 /// A session that missed so many renewals is silent enough for somebody's word that its node is off.
 const RENEWALS_MISSED: u32 = 3;
 
@@ -368,14 +368,12 @@ impl Proofs {
     ///
     /// let (now, terms) = (Moment::default(), LeaseTerms::default());
     /// let session = SessionId::new("pod", 1);
-    /// let (version, ack) = (LeaseVersion(1), Ack::default());
-    /// let lease = Lease { version, holder: Holder::Session, number: 1, ack };
-    /// let (began, former, duration) = (Began::default(), Default::default(), terms.duration);
     /// let mut proofs = Proofs::default();
-    /// let facts = LeaseFacts { lease, duration, began, former };
+    /// let facts = LeaseFacts::held(1, terms.duration);
     /// proofs.learn(now, Fact::Lease(session.clone(), facts), &terms);
     /// assert_eq!(proofs.suspect(now, &session, &terms), None);
-    /// assert_eq!(proofs.suspect(Moment(terms.duration), &session, &terms), Some(version));
+    /// let version = Some(LeaseVersion(1));
+    /// assert_eq!(proofs.suspect(Moment(terms.duration), &session, &terms), version);
     /// ```
     pub fn suspect(
         &mut self,
@@ -399,11 +397,9 @@ impl Proofs {
     ///
     /// let (now, terms) = (Moment::default(), LeaseTerms::default());
     /// let session = SessionId::new("pod", 1);
-    /// let ack = Ack { incarnation: 7, revision: 3, ..Ack::default() };
-    /// let lease = Lease { version: LeaseVersion(1), holder: Holder::Session, number: 1, ack };
-    /// let (began, former, duration) = (Began::default(), Default::default(), terms.duration);
     /// let mut proofs = Proofs::default();
-    /// let facts = LeaseFacts { lease, duration, began, former };
+    /// let mut facts = LeaseFacts::held(1, terms.duration);
+    /// facts.lease.ack = Ack { incarnation: 7, revision: 3, ..Ack::default() };
     /// proofs.learn(now, Fact::Lease(session.clone(), facts), &terms);
     /// let acked = |revision| {
     ///     let known = Known { position: Position { incarnation: 7, revision }, unix_time_us: 7 };
@@ -547,6 +543,18 @@ impl Proofs {
     }
 
     /// What is known of one session.
+    ///
+    /// ```
+    /// use swarm_core::handover::*;
+    /// use swarm_core::overseer::*;
+    ///
+    /// let (terms, session) = (LeaseTerms::default(), SessionId::new("pod", 1));
+    /// let mut proofs = Proofs::default();
+    /// assert_eq!(proofs.get(&session), None);
+    /// proofs.learn(Moment::default(), Fact::LeaseMissing(session.clone()), &terms);
+    /// assert!(proofs.get(&session).is_some());
+    /// assert_eq!(proofs.iter().count(), 1);
+    /// ```
     #[must_use]
     pub fn get(&self, session: &SessionId) -> Option<&Watch> {
         self.sessions.get(session).map(|tracked| &tracked.watch)

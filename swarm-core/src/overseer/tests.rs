@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::*;
 use crate::handover::{Ack, Holder, Lease, LeaseVersion, Record};
 use crate::session::Former;
-use crate::{Desired, JobName, Presence, Timing, Waiting, WorkerSeen, decide, jobs};
+use crate::{Desired, JobName, Presence, SlotRecord, Timing, Waiting, WorkerSeen, decide, jobs};
 
 const NOT_READY: Presence = Presence::NotReady(Duration::ZERO);
 const START: u64 = 1_790_000_000_000_000;

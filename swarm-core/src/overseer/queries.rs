@@ -1,0 +1,257 @@
+//! What an overseer can be asked beside what a turn goes by. Nothing here changes what it knows.
+
+use std::collections::BTreeMap;
+
+use super::{Held, Known, Overseer, Publication, Suspicion, publications};
+use crate::handover::{Moment, SessionId, Watch};
+use crate::{Decision, Desired, Jobs, Ledger, Observed, Progress, SlotRecord};
+
+impl Overseer {
+    /// The sessions that are not believed at `now`, and why, until they have ended.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use swarm_core::handover::*;
+    /// use swarm_core::overseer::*;
+    /// use swarm_core::Ledger;
+    ///
+    /// let (now, session) = (Moment::default(), SessionId::new("pod", 1));
+    /// let mut overseer = Overseer::new(LeaseTerms::default());
+    /// overseer.note(now, &Ledger::new(1));
+    /// let claim = Duration::from_secs(600); // longer than the terms
+    /// overseer.learn(now, Fact::Lease(session.clone(), LeaseFacts::held(1, claim)));
+    /// let suspicion = Suspicion::LongLease(claim);
+    /// assert_eq!(overseer.suspicions(now, 1), [(session, suspicion)].into());
+    /// ```
+    #[must_use]
+    pub fn suspicions(&self, now: Moment, unix_time_us: u64) -> BTreeMap<SessionId, Suspicion> {
+        let Some(known) = self.known(unix_time_us) else { return BTreeMap::new() };
+        let is_long = |since: Moment| self.terms.duration <= now.since(since);
+        let finishes = self.false_finishes.iter().filter(|(_, (since, _))| is_long(*since));
+        let finishes =
+            finishes.map(|(session, (_, jobs))| (session.clone(), Suspicion::FalseFinish(*jobs)));
+        let suspicion = |(session, _): (&SessionId, &Watch)| {
+            let suspicion = self.proofs.suspicion(session, known, &self.terms)?;
+            Some((session.clone(), suspicion))
+        };
+        finishes.chain(self.proofs.iter().filter_map(suspicion)).collect()
+    }
+
+    /// The views that have to be published once `ledger` was saved, or loaded: never before.
+    ///
+    /// `details` are the jobs with more than a name, by [`details`](crate::session::details).
+    ///
+    /// ```
+    /// use swarm_core::handover::*;
+    /// use swarm_core::overseer::*;
+    /// use swarm_core::{Assignment, Jobs, Ledger, Pool};
+    ///
+    /// let (now, session) = (Moment::default(), SessionId::new("pod", 1));
+    /// let mut overseer = Overseer::new(LeaseTerms::default());
+    /// let ledger = Ledger::new(1).next(&Assignment::default(), &Pool::ready(1));
+    /// // The store has a view of a session that the ledger does not name: it is told to run nothing.
+    /// overseer.learn(now, Fact::View(session.clone(), None));
+    /// let due = overseer.publications(&ledger, &Jobs::new(), 1);
+    /// assert_eq!((&due[0].view.session, due[0].view.jobs.len()), (&session, 0));
+    /// overseer.learn(now, Fact::View(session, Some(due[0].mark)));
+    /// assert!(overseer.publications(&ledger, &Jobs::new(), 1).is_empty());
+    /// ```
+    #[must_use]
+    pub fn publications(
+        &self,
+        ledger: &Ledger,
+        details: &Jobs,
+        unix_time_us: u64,
+    ) -> Vec<Publication> {
+        let known = Known { position: ledger.position(), unix_time_us };
+        let others = self.proofs.of_another_incarnation(known).cloned();
+        // One whose Lease was not looked at yet may be there.
+        let can_read = |session: &SessionId| self.proofs.is_open(session) != Some(false);
+        publications(ledger, details, self.proofs.marks(), others, can_read)
+    }
+
+    /// The session of a pod that may be given jobs: the newest one that may renew its Lease.
+    ///
+    /// ```
+    /// use swarm_core::handover::*;
+    /// use swarm_core::overseer::*;
+    ///
+    /// let (now, terms) = (Moment::default(), LeaseTerms::default());
+    /// let (session, mut overseer) = (SessionId::new("pod", 1), Overseer::new(terms));
+    /// overseer.learn(now, Fact::Lease(session.clone(), LeaseFacts::held(1, terms.duration)));
+    /// assert_eq!(overseer.living("pod"), Some(&session));
+    /// overseer.learn(now, Fact::LeaseMissing(session));
+    /// assert_eq!(overseer.living("pod"), None);
+    /// ```
+    #[must_use]
+    pub fn living(&self, pod_uid: &str) -> Option<&SessionId> {
+        self.proofs.living(pod_uid)
+    }
+
+    /// Whether a pod is gone: nothing is to be expected of it, and no session of it renews its Lease.
+    ///
+    /// ```
+    /// use swarm_core::handover::*;
+    /// use swarm_core::overseer::*;
+    ///
+    /// let (now, terms) = (Moment::default(), LeaseTerms::default());
+    /// let mut overseer = Overseer::new(terms);
+    /// overseer.learn(now, Fact::Pod("pod".into(), PodFacts { is_lost: true, ..PodFacts::default() }));
+    /// assert!(overseer.is_gone(now, "pod"));
+    /// // But then a session of it renews its Lease.
+    /// let facts = LeaseFacts::held(1, terms.duration);
+    /// overseer.learn(now, Fact::Lease(SessionId::new("pod", 1), facts));
+    /// assert!(!overseer.is_gone(now, "pod"));
+    /// assert!(overseer.is_gone(now.after(terms.duration), "pod"));
+    /// ```
+    #[must_use]
+    pub fn is_gone(&self, now: Moment, pod_uid: &str) -> bool {
+        self.proofs.is_gone(now, pod_uid, &self.terms)
+    }
+
+    /// Whether a session of a pod renewed its Lease so lately that nobody who says that the pod's node
+    /// is off can be right.
+    ///
+    /// ```
+    /// use swarm_core::handover::*;
+    /// use swarm_core::overseer::*;
+    ///
+    /// let (now, terms) = (Moment::default(), LeaseTerms::default());
+    /// let mut overseer = Overseer::new(terms);
+    /// let facts = LeaseFacts::held(1, terms.duration);
+    /// overseer.learn(now, Fact::Lease(SessionId::new("pod", 1), facts));
+    /// assert!(overseer.is_heard(now, "pod"));
+    /// assert!(!overseer.is_heard(now.after(3 * terms.renew), "pod"));
+    /// ```
+    #[must_use]
+    pub fn is_heard(&self, now: Moment, pod_uid: &str) -> bool {
+        self.proofs.is_heard_lately(now, pod_uid, &self.terms)
+    }
+
+    /// How far the pool is, once `decision` was saved and the [views](Self::publications) that follow
+    /// from it were published and [learned](super::Fact::View); the example of [`Overseer`] has one. O(jobs · log jobs).
+    #[must_use]
+    pub fn progress(
+        &self,
+        decision: &Decision,
+        desired: &Desired,
+        observed: &Observed,
+    ) -> Progress {
+        Progress::of(decision, desired, observed, self.stale(&decision.ledger))
+    }
+
+    /// The names of the workers whose sessions do not act on what `ledger` published to them.
+    /// O(slots · log sessions).
+    ///
+    /// ```
+    /// use swarm_core::handover::LeaseTerms;
+    /// use swarm_core::overseer::Overseer;
+    /// use swarm_core::{Assignment, Ledger, Pool};
+    ///
+    /// let overseer = Overseer::new(LeaseTerms::default());
+    /// let ledger = Ledger::new(1).next(&Assignment::default(), &Pool::ready(1));
+    /// assert!(overseer.stale(&ledger).is_empty()); // plain workers do not say what they have read
+    /// ```
+    #[must_use]
+    pub fn stale(&self, ledger: &Ledger) -> Vec<String> {
+        let is_stale =
+            |record: &&SlotRecord| !self.proofs.has_newest(&record.session, ledger.position());
+        let stale = ledger.slots.values().filter(is_stale);
+        stale.map(|record| record.worker.clone()).collect()
+    }
+
+    /// How many silent sessions are not revoked, since many are silent at once.
+    ///
+    /// ```
+    /// use swarm_core::handover::*;
+    /// use swarm_core::overseer::*;
+    ///
+    /// let (start, terms) = (Moment::default(), LeaseTerms::default());
+    /// let mut overseer = Overseer::new(terms);
+    /// for n in 0..4 {
+    ///     let facts = LeaseFacts::held(1, terms.duration);
+    ///     overseer.learn(start, Fact::Lease(SessionId::new("pod", n), facts));
+    /// }
+    /// let now = start.after(terms.duration);
+    /// assert!(overseer.due(now, 1, |_| true).is_empty()); // all are silent at once
+    /// assert_eq!(overseer.held_back(now), 4);
+    /// ```
+    #[must_use]
+    pub fn held_back(&self, now: Moment) -> usize {
+        if self.brake.is_engaged() { self.proofs.silent(now, &self.terms).len() } else { 0 }
+    }
+
+    /// When the next of the sessions that are [held back](Self::held_back) may be revoked, as of the
+    /// last look at [what is due](Self::due); `None` if none is held back.
+    ///
+    /// ```
+    /// use swarm_core::handover::*;
+    /// use swarm_core::overseer::*;
+    ///
+    /// let (start, terms) = (Moment::default(), LeaseTerms::default());
+    /// let mut overseer = Overseer::new(terms);
+    /// for n in 0..4 {
+    ///     let facts = LeaseFacts::held(1, terms.duration);
+    ///     overseer.learn(start, Fact::Lease(SessionId::new("pod", n), facts));
+    /// }
+    /// let now = start.after(terms.duration);
+    /// assert!(overseer.due(now, 1, |_| true).is_empty()); // all are silent at once
+    /// assert_eq!(overseer.held_until(), Some(now.after(terms.duration * 2)));
+    /// assert_eq!(overseer.wakes_at(), overseer.held_until());
+    /// ```
+    #[must_use]
+    pub fn held_until(&self) -> Option<Moment> {
+        self.held.brake_opens_at
+    }
+
+    /// Whether time alone decides what to think of somebody, so that it is to be looked at again soon:
+    /// the node of some pod is said to be off while a session of it was heard of, or a session calls
+    /// jobs finished that it cannot have finished.
+    ///
+    /// ```
+    /// use swarm_core::handover::*;
+    /// use swarm_core::overseer::*;
+    ///
+    /// let (now, terms) = (Moment::default(), LeaseTerms::default());
+    /// let mut overseer = Overseer::new(terms);
+    /// let facts = LeaseFacts::held(1, terms.duration);
+    /// overseer.learn(now, Fact::Lease(SessionId::new("pod", 1), facts));
+    /// let off = PodFacts { is_node_off: true, ..PodFacts::default() };
+    /// overseer.learn(now, Fact::Pod("pod".into(), off));
+    /// assert!(overseer.is_in_doubt(now));
+    /// assert!(!overseer.is_in_doubt(now.after(3 * terms.renew))); // it is off
+    /// ```
+    #[must_use]
+    pub fn is_in_doubt(&self, now: Moment) -> bool {
+        let mut finishes = self.false_finishes.values();
+        self.proofs.is_any_doubted(now, &self.terms)
+            || finishes.any(|(since, _)| now.since(*since) < self.terms.duration)
+    }
+
+    /// When the mere passing of time next changes what is proved, or what is due; `None` if it never
+    /// does. Once it has been asked what is [due](Self::due) at a moment, it is a later one, unless a
+    /// revocation failed since, which can be tried again.
+    ///
+    /// ```
+    /// use swarm_core::handover::*;
+    /// use swarm_core::overseer::*;
+    ///
+    /// let (now, terms) = (Moment::default(), LeaseTerms::default());
+    /// let mut overseer = Overseer::new(terms);
+    /// assert_eq!(overseer.wakes_at(), None);
+    /// let facts = LeaseFacts::held(1, terms.duration);
+    /// overseer.learn(now, Fact::Lease(SessionId::new("pod", 1), facts));
+    /// assert_eq!(overseer.wakes_at(), Some(now.after(terms.duration)));
+    /// ```
+    #[must_use]
+    pub fn wakes_at(&self) -> Option<Moment> {
+        let Held { at, sessions, brake_opens_at, look_up_at } = &self.held;
+        let terms = self.longest_terms();
+        let wakes = self.proofs.iter().filter_map(|(session, watch)| {
+            let wakes = watch.wakes_at(&terms)?;
+            // It has been looked at.
+            (*at < wakes || !sessions.contains(session)).then_some(wakes)
+        });
+        wakes.chain(*brake_opens_at).chain(*look_up_at).min()
+    }
+}
