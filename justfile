@@ -15,6 +15,10 @@ lint:
 alone:
     .ci/alone
 
+# Fail if the library does not compile with the oldest Rust that it promises (root, Debian).
+oldest-rust:
+    .ci/oldest-rust
+
 # Fail if the documentation of the code has a warning.
 docs:
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
@@ -31,6 +35,10 @@ deny:
 generate:
     cargo run --quiet --locked -p swarm-operator -- crd > deploy/crds/swarm.yaml
     UPDATE=1 cargo test --quiet --locked -p swarm-operator --test reference
+
+# List the public API of the library anew, after a change that is meant.
+bless-api:
+    UPDATE=1 cargo test --quiet --locked -p swarm-core --test public_api
 
 # Measure the planner and print the table.
 bench:

@@ -7,6 +7,8 @@ use crate::{JobName, Jobs, SharedMap, Slot};
 
 /// Which slot holds each job. A job without an entry is unassigned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(transparent))]
 pub struct Assignment(SharedMap<JobName, Slot>);
 
 impl Assignment {

@@ -52,7 +52,8 @@ pub fn digest_jobs(jobs: &Jobs) -> u64 {
         let Job { pin, priority, share, run_once: _, params: _ } = job;
         let pin = pin.map_or(0, |slot| u64::from(slot.0) + 1);
         let share = share.map_or(0, |share| u64::from(share.percent()));
-        let wishes = word(word(pin, share), u64::from(priority.cast_unsigned()));
+        let priority = u32::from_ne_bytes(priority.to_ne_bytes());
+        let wishes = word(word(pin, share), u64::from(priority));
         let details = digest_details(job);
         let wishes = if details == 0 { wishes } else { word(wishes, details) };
         word(word(digest, hash_job(name)), wishes)
@@ -148,9 +149,10 @@ impl<'a> Homes<'a> {
             // would change with it.
             let from = if missed < self.lowest { missed + 1 } else { 0 };
             missed = from + bucket(drawn, self.slots - from);
-            if self.lowest <= missed
-                && let Some(position) = find(Slot(missed))
-            {
+            if missed < self.lowest {
+                continue;
+            }
+            if let Some(position) = find(Slot(missed)) {
                 return position;
             }
         }

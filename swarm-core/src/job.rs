@@ -135,17 +135,24 @@ pub enum JobNameError {
 
 /// What a job asks for beside being run. The default asks for nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase", default, deny_unknown_fields))]
 pub struct Job {
     /// The only slot that may run it.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::wire::is_default"))]
     pub pin: Option<Slot>,
     /// Where workers cannot take all jobs, those with lower numbers give way first.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::wire::is_default"))]
     pub priority: i32,
     /// The part of a worker that it reserves; `None` for none: it takes what is left.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::wire::is_default"))]
     pub share: Option<Share>,
     /// Whether it runs to completion: once it has ended well it is done and never runs again.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::wire::is_default"))]
     pub run_once: bool,
     /// What its user gives it besides its name. Workers get it with the grant; no decision depends
     /// on it.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::wire::is_default"))]
     pub params: Params,
 }
 

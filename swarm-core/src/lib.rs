@@ -13,8 +13,8 @@
 //! - A [`Worker`] turns views into "stop these jobs, start those".
 //! - [`handover`] moves a job from one worker to the next so that they never both run it, and
 //!   [`session`] is the worker that takes part in it.
-//! - [`decide`] is one turn of the operator as a pure function, and [`turn`] carries it out through
-//!   the [`ports`].
+//! - [`decide`] is one turn of the operator as a pure function, and [`turn`](fn@turn) carries it out
+//!   through the [`ports`].
 //!
 //! ```
 //! use swarm_core::{Assignment, Pool, plan, jobs};
@@ -27,6 +27,25 @@
 //! assert_eq!(third_worker.moves.len(), 1); // the fewest that make it even
 //! # Ok::<(), swarm_core::JobsError>(())
 //! ```
+//!
+//! The feature `ports`, on by default, has the traits of stores and [`turn`](fn@turn), and with them
+//! the dependency on `async-trait`. With the feature `serde`, jobs, plans, ledgers, views and leases
+//! are written, and read again:
+#![cfg_attr(
+    feature = "serde",
+    doc = r##"
+```
+use swarm_core::{Assignment, Pool, jobs, plan};
+
+let plan = plan(&jobs(["a", "b"])?, &Assignment::default(), &Pool::ready(1));
+let text = serde_json::to_string(&plan.assignment)?;
+assert_eq!(text, r#"{"a":0,"b":0}"#);
+assert_eq!(serde_json::from_str::<Assignment>(&text)?, plan.assignment);
+assert!(serde_json::from_str::<Assignment>(r#"{"two words":0}"#).is_err()); // no job's name
+# Ok::<(), Box<dyn std::error::Error>>(())
+```
+"##
+)]
 
 mod job;
 mod pool;
@@ -41,6 +60,10 @@ mod ledger;
 mod view;
 mod worker;
 
+#[cfg(feature = "serde")]
+mod wire;
+
+#[cfg(feature = "ports")]
 pub mod ports;
 mod turn;
 
@@ -61,8 +84,10 @@ pub use pool::{Member, Pool, Presence, Slot, Standing, Timing};
 pub use shared::SharedMap;
 pub use turn::{
     Decider, Decision, Desired, JobCounts, Observed, Overdue, PLAIN_HANDOVER, Progress,
-    Replication, Turn, Waiting, WorkerSeen, decide, turn,
+    Replication, Waiting, WorkerSeen, decide,
 };
+#[cfg(feature = "ports")]
+pub use turn::{Turn, turn};
 pub use view::{View, ViewEntry};
 pub use worker::{OLDER_VIEW_GRACE, Worker, WorkerEffect};
 

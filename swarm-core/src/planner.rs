@@ -49,6 +49,8 @@ use columns::Columns;
 /// Where every job should be, and what changes on the way there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
 pub struct Plan {
     /// The slot of every job that has one.
     pub assignment: Assignment,
@@ -67,6 +69,8 @@ pub struct Plan {
 
 /// A change of one job's holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
 pub struct Move {
     /// The job.
     pub job: JobName,

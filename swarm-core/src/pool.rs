@@ -8,6 +8,8 @@ use crate::handover::LeaseTerms;
 
 /// The place a worker fills in its pool; the ordinal of a StatefulSet pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(transparent))]
 pub struct Slot(pub u32);
 
 impl Slot {
@@ -71,10 +73,10 @@ pub struct Timing {
 impl Default for Timing {
     fn default() -> Self {
         Self {
-            initial_wait: Duration::from_mins(1),
+            initial_wait: Duration::from_secs(60),
             return_grace: Duration::from_secs(30),
-            not_ready_grace: Some(Duration::from_mins(5)),
-            release_timeout: Duration::from_mins(1),
+            not_ready_grace: Some(Duration::from_secs(5 * 60)),
+            release_timeout: Duration::from_secs(60),
             fence_wait: LeaseTerms::default().fence_wait(),
         }
     }

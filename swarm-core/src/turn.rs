@@ -1,6 +1,6 @@
 //! One turn of the operator: observe, plan, record, publish.
 //!
-//! [`decide`] is the whole decision, a pure function; [`turn`] carries it out. The operator may die
+//! [`decide`] is the whole decision, a pure function; `stores` carries it out. The operator may die
 //! between any two awaits and repeat the turn: every write is either a compare-and-set or derived
 //! from the ledger.
 
@@ -12,6 +12,9 @@ mod pace;
 mod progress;
 mod scale;
 
+#[cfg(feature = "ports")]
+mod stores;
+
 #[cfg(test)]
 mod tests;
 
@@ -21,7 +24,6 @@ use std::time::Duration;
 
 use crate::handover::{Cell, Evidence, HandoverTerms, Place, Policy, Record, SessionId};
 use crate::merge::beside;
-use crate::ports::{LedgerStore, StoreError, ViewStore};
 use crate::{
     Assignment, Filled, JobName, Jobs, Ledger, LedgerStep, Member, MoveReason, Plan, Pool,
     Position, Presence, Request, Rules, Slot, Standing, Timing, Unassigned, check, everywhere,
@@ -31,6 +33,8 @@ pub use decider::Decider;
 pub use overdue::Overdue;
 pub use pace::PLAIN_HANDOVER;
 pub use progress::{JobCounts, Progress};
+#[cfg(feature = "ports")]
+pub use stores::{Turn, turn};
 
 /// What the user asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -185,7 +189,7 @@ pub fn decide(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decisi
     if desired.paused {
         return paused(ledger, desired, observed);
     }
-    if is_cold && let Some(waiting) = incomplete(desired, observed) {
+    if let Some(waiting) = incomplete(desired, observed).filter(|_| is_cold) {
         let incomplete = |job: &JobName| (job.clone(), Unassigned::PoolIncomplete);
         let unassigned = desired.jobs.keys().map(incomplete).collect();
         let plan = Plan { unassigned, ..Plan::default() };
@@ -218,10 +222,8 @@ pub fn decide(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decisi
         let (ledger, waiting) = (ledger.clone(), Some(Waiting::LedgerReset));
         return Decision { ledger, plan, waiting, recheck_in: None, replicas: None };
     }
-    if let Some(left) = pace::gathers_for(desired, observed)
-        && next != *ledger
-        && !pace::goes_on(ledger, &next)
-    {
+    let is_news = || next != *ledger && !pace::goes_on(ledger, &next);
+    if let Some(left) = pace::gathers_for(desired, observed).filter(|_| is_news()) {
         let (ledger, waiting) = (ledger.clone(), Some(Waiting::Gathering));
         return Decision { ledger, plan, waiting, recheck_in: Some(left), replicas: None };
     }
@@ -384,9 +386,8 @@ fn unfinished<'a>(ledger: &Ledger, jobs: &'a Jobs) -> Cow<'a, Jobs> {
 /// A job that is being released is planned as nobody's; for people it still moves from its holder.
 fn relabel_in_flight_moves(plan: &mut Plan, held: &Assignment) {
     for step in &mut plan.moves {
-        if step.reason == MoveReason::New
-            && let Some(holder) = held.holder(&step.job)
-        {
+        let is_new = step.reason == MoveReason::New;
+        if let Some(holder) = held.holder(&step.job).filter(|_| is_new) {
             step.from = Some(holder);
             step.reason = MoveReason::Balance;
         }
@@ -504,54 +505,4 @@ impl Observed {
     pub fn ready(&self) -> usize {
         self.workers.values().filter(|seen| seen.presence == Presence::Ready).count()
     }
-}
-
-/// What a turn did.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use]
-pub struct Turn {
-    /// What was decided. Its ledger and view are stored and published.
-    pub decision: Decision,
-    /// Whether the ledger was written in this turn.
-    pub changed: bool,
-}
-
-/// Carries out one turn: reads the ledger, decides, saves the ledger if it changes, and publishes
-/// the view that follows from it.
-///
-/// A ledger that was lost is recreated. Until it assigns something, workers keep the view that they
-/// have; from then on versions continue from there.
-///
-/// # Errors
-///
-/// Whatever the stores report. After [`StoreError::Conflict`] the turn is to be repeated from
-/// fresh reads; after [`StoreError::Refused`] the last good view stays published.
-pub async fn turn(
-    ledgers: &dyn LedgerStore,
-    views: &dyn ViewStore,
-    decider: &mut Decider,
-    desired: &Desired,
-    observed: &Observed,
-) -> Result<Turn, StoreError> {
-    let stored = ledgers.load().await?;
-    let (ledger, seen) = stored.unzip();
-    let is_new = ledger.is_none();
-    let ledger = ledger.unwrap_or_else(|| Ledger::new(observed.unix_time_us));
-    let mut decision = decider.decide(&ledger, desired, observed);
-    // The version that a ledger before this one published; workers may still run its jobs.
-    let published = if ledger.version == 0 { views.version().await? } else { 0 };
-    if ledger.version == 0 && decision.ledger.version > 0 {
-        // A new view under a version that workers have already would never be read.
-        decision.ledger.count_on_from(published);
-    }
-    let changed = is_new || decision.ledger != ledger;
-    if changed {
-        views.check(&decision.ledger)?;
-        ledgers.save(&decision.ledger, seen.as_ref()).await?;
-    }
-    // A ledger that has nothing to publish yet releases nothing of the workers either.
-    if decision.ledger.version > 0 || published == 0 {
-        views.publish(&decision.ledger).await?;
-    }
-    Ok(Turn { decision, changed })
 }

@@ -15,7 +15,7 @@ use crate::{JobName, View, ViewEntry};
 ///
 /// The operator repairs a view within seconds, and a kubelet that nobody nudges mounts it within 90
 /// seconds.
-pub const OLDER_VIEW_GRACE: Duration = Duration::from_mins(2);
+pub const OLDER_VIEW_GRACE: Duration = Duration::from_secs(2 * 60);
 
 /// What a worker runs and which publication it acted on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -38,7 +38,7 @@ impl Default for HandoverTerms {
     fn default() -> Self {
         Self {
             policy: Policy::default(),
-            release_timeout: Duration::from_mins(1),
+            release_timeout: Duration::from_secs(60),
             return_grace: Duration::from_secs(30),
         }
     }

@@ -39,7 +39,7 @@ impl Record {
     /// use swarm_core::Token;
     /// use swarm_core::handover::{Cell, Record};
     ///
-    /// let cell = Cell::Quarantined { span: Duration::from_mins(1), token: Token(1) };
+    /// let cell = Cell::Quarantined { span: Duration::from_secs(60), token: Token(1) };
     /// assert!(Record { cell: cell.clone(), strikes: 3 }.is_quarantined());
     /// assert!(!Record { cell, strikes: 0 }.is_quarantined());
     /// ```
@@ -53,6 +53,8 @@ impl Record {
 ///
 /// It is derived. It may reach the session late, twice, out of order or never.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
 pub struct SessionView {
     /// For whom it is.
     pub session: SessionId,
@@ -231,9 +233,7 @@ impl<'a> Change<'a> {
 
     /// Sets how many crashes `job` is blamed for.
     pub(super) fn blame(&mut self, job: &JobName, strikes: u32) {
-        if let Some(record) = self.record(job)
-            && record.strikes != strikes
-        {
+        if let Some(record) = self.record(job).filter(|record| record.strikes != strikes) {
             let record = Record { strikes, ..record.clone() };
             self.jobs.insert(job.clone(), Some(record));
         }

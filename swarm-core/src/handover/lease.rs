@@ -186,10 +186,14 @@ impl fmt::Display for SessionId {
 
 /// Names one stored state of a lease; only equality means anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(transparent))]
 pub struct LeaseVersion(pub u64);
 
 /// Whom a lease belongs to. `Closed` and `Revoked` are final.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
 pub enum Holder {
     /// Its session.
     Session,
@@ -201,6 +205,8 @@ pub enum Holder {
 
 /// The acknowledgement in every write of a session to its lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
 pub struct Ack {
     /// The incarnation of the ledger that `revision` counts in.
     pub incarnation: u64,
@@ -208,8 +214,13 @@ pub struct Ack {
     /// again start anything from an earlier one.
     pub revision: u64,
     /// Run-to-completion jobs that finished, with the token they ran under.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub finished: BTreeMap<JobName, Token>,
     /// The worker has to end and waits for its jobs to be moved.
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "draining", default, skip_serializing_if = "crate::wire::is_default")
+    )]
     pub is_draining: bool,
 }
 
@@ -231,6 +242,8 @@ impl Ack {
 
 /// A stored lease.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
 pub struct Lease {
     /// Which stored state this is.
     pub version: LeaseVersion,
@@ -244,6 +257,8 @@ pub struct Lease {
 
 /// A write of a session to its own lease.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
 pub struct LeaseWrite {
     /// The version it replaces; `None` creates the lease.
     pub expected: Option<LeaseVersion>,

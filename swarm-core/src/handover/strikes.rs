@@ -4,8 +4,8 @@ use std::time::Duration;
 
 /// From how many strikes on a job is kept away from workers.
 pub const STRIKES_MAX: u32 = 3;
-const SPAN_FIRST: Duration = Duration::from_mins(1);
-const SPAN_MAX: Duration = Duration::from_hours(1);
+const SPAN_FIRST: Duration = Duration::from_secs(60);
+const SPAN_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// How long a job with so many strikes is kept away: not at all below [`STRIKES_MAX`], then a
 /// minute, doubled with every further strike, an hour at most.

@@ -25,7 +25,7 @@ pub struct Watch {
 }
 
 /// The longest grace for any session. One that claims to need more is granted nothing.
-pub const CLAIM_MAX: Duration = Duration::from_hours(1);
+pub const CLAIM_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// How far the end of a session is known. Moments are on the observer's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

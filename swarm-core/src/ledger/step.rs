@@ -231,7 +231,19 @@ impl Ledger {
     }
 
     /// Makes the first publication of a recreated ledger follow the last one before the loss.
-    pub(crate) fn count_on_from(&mut self, published: u64) {
+    /// `published` is its version: workers may have read it, and would ignore a lower one. O(slots).
+    ///
+    /// ```
+    /// use swarm_core::{Assignment, Ledger, Pool, Slot};
+    ///
+    /// let one = Assignment::from_iter([("a".parse()?, Slot(0))]);
+    /// let mut ledger = Ledger::new(0).next(&one, &Pool::ready(1));
+    /// assert_eq!(ledger.view().version, 1);
+    /// ledger.count_on_from(6);
+    /// assert_eq!(ledger.view().version, 7);
+    /// # Ok::<(), swarm_core::JobNameError>(())
+    /// ```
+    pub fn count_on_from(&mut self, published: u64) {
         let slots = self.slots.values_mut().map(|record| &mut record.version);
         for version in slots.chain([&mut self.version]).filter(|version| **version > 0) {
             *version += published;

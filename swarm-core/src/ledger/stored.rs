@@ -13,7 +13,7 @@ use crate::{JobName, JobNameError, Slot};
 #[cfg_attr(feature = "serde", serde(rename_all = "camelCase", deny_unknown_fields))]
 pub struct Stored {
     /// The incarnation of the ledger.
-    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_default"))]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub incarnation: u64,
     /// Counts changes.
     pub revision: u64,
@@ -25,10 +25,10 @@ pub struct Stored {
     #[cfg_attr(feature = "serde", serde(default))]
     pub holders: Vec<StoredHolder>,
     /// The jobs that nobody holds.
-    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_default"))]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub waits: BTreeMap<String, Waits>,
     /// How many crashes each job is blamed for; jobs without any are left out.
-    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_default"))]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub strikes: BTreeMap<String, u32>,
 }
 
@@ -42,22 +42,22 @@ pub struct StoredHolder {
     /// The slot it fills, or filled.
     pub slot: u32,
     /// The worker's name, if it still fills the slot.
-    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_default"))]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub worker: Option<String>,
     /// The publication that last changed the slot's set of jobs.
-    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_default"))]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub version: u64,
     /// The publication that last moved one of the slot's jobs to another slot.
-    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_default"))]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub last_handoff_version: u64,
     /// The revision from which on it has filled the slot, if it came while there were jobs of all.
-    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_default"))]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub joined: u64,
     /// The jobs it was granted, each with its token.
     #[cfg_attr(feature = "serde", serde(default))]
     pub jobs: BTreeMap<String, u64>,
     /// The jobs it was asked to release.
-    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "is_default"))]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub releasing: BTreeMap<String, Releasing>,
 }
 
@@ -138,11 +138,6 @@ pub enum StoredError {
     /// A slot is filled twice.
     #[error("slot {0} is filled twice")]
     TwoInSlot(Slot),
-}
-
-#[cfg(feature = "serde")]
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 pub(super) fn millis(span: Duration) -> u64 {

@@ -56,8 +56,10 @@ pub(super) fn preplace(
     apart.sort_by_key(|(job, _)| *job);
     let mut last_of_each: Vec<(u32, Fate)> = Vec::with_capacity(apart.len());
     for entry in apart {
-        last_of_each.pop_if(|last| last.0 == entry.0);
-        last_of_each.push(entry);
+        match last_of_each.last_mut() {
+            Some(last) if last.0 == entry.0 => *last = entry,
+            Some(_) | None => last_of_each.push(entry),
+        }
     }
     tally(roster, held, last_of_each)
 }

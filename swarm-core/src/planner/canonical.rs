@@ -67,9 +67,8 @@ fn hold_back(
     }
     let mut queued = vec![Vec::new(); roster.takers.len()];
     let mut deferred = Vec::new();
-    while surplus > 0
-        && let Some(job) = wanting.pop()
-    {
+    while surplus > 0 {
+        let Some(job) = wanting.pop() else { break };
         let (from, to) = (roster.at(held[job as usize]), roster.at(target[job as usize]));
         if count[from] >= roster.caps[from] {
             queued[from].push(job);

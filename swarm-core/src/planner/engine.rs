@@ -174,7 +174,7 @@ fn loose(roster: &Roster, held: &[Slot], runs: &[Range<u32>], count: usize) -> V
             continue;
         }
         let mut start = run.start;
-        for block in of(run, held).as_chunks::<BLOCK>().0 {
+        for block in of(run, held).chunks_exact(BLOCK) {
             let end = start + number(BLOCK);
             // Most blocks have none and are skipped with one branch.
             if block.iter().filter(|slot| roster.may_be_gone(**slot)).count() > 0 {

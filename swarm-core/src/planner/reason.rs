@@ -2,6 +2,8 @@
 
 /// Why a job changes its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum MoveReason {
     /// Nobody held the job.
     New,
@@ -24,6 +26,8 @@ pub enum MoveReason {
 
 /// Why a job has no holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Unassigned {
     /// No worker takes jobs now.
     NoWorkers,

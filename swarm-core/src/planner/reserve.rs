@@ -278,9 +278,10 @@ impl Seating {
 
     fn seat_directly(&mut self, class: Range<usize>) {
         for wish in class {
-            if self.seats[wish].is_none()
-                && let Some(at) = self.beside_all.least_reserved(&self.wishes[wish])
-            {
+            if self.seats[wish].is_some() {
+                continue;
+            }
+            if let Some(at) = self.beside_all.least_reserved(&self.wishes[wish]) {
                 self.sit(wish, at);
             }
         }

@@ -54,9 +54,7 @@ impl Roster {
                 Some(_) | None => beyond.push((*slot, number)),
             }
         }
-        if !beyond.is_empty()
-            && let Some(last) = direct.last_mut()
-        {
+        if let Some(last) = direct.last_mut().filter(|_| !beyond.is_empty()) {
             *last = look_beyond;
         }
         Self { takers, caps, first, direct, beyond, look_beyond }

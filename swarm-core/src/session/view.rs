@@ -11,6 +11,8 @@ use crate::{JobName, Jobs, Params, Token};
 
 /// What one session shall run, with everything it needs to do so.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
 pub struct WorkerView {
     /// The session that the view is for.
     pub session: SessionId,
@@ -24,12 +26,16 @@ pub struct WorkerView {
 
 /// One granted job.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
 pub struct Granted {
     /// The token to run it under.
     pub token: Token,
     /// Whether the job is done once it has succeeded: a run-to-completion job.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub run_once: bool,
     /// The job's parameters, as its user wrote them.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub params: Params,
 }
 

@@ -13,7 +13,7 @@ use crate::{Ledger, Presence};
 
 /// After this time a decision is made again, whatever is seen: a net under the rule that says when
 /// time alone changes it.
-const AGAIN: Duration = Duration::from_mins(1);
+const AGAIN: Duration = Duration::from_secs(60);
 
 /// Decides for one pool, and keeps the last decision as long as it changes nothing.
 ///

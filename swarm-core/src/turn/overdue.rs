@@ -30,9 +30,9 @@ impl Overdue {
     /// use swarm_core::handover::SessionId;
     /// use swarm_core::{Desired, Observed, Overdue, Presence, Slot, WorkerSeen};
     ///
-    /// let worker = |minutes| WorkerSeen {
+    /// let worker = |minutes: u64| WorkerSeen {
     ///     name: "worker-0".to_owned(),
-    ///     presence: Presence::NotReady(Duration::from_mins(minutes)),
+    ///     presence: Presence::NotReady(Duration::from_secs(60 * minutes)),
     ///     session: Some(SessionId::plain("uid")),
     /// };
     /// let seen = |minutes| Observed {

@@ -2,10 +2,8 @@
 
 use super::*;
 use std::collections::BTreeSet;
-use std::future::Future as _;
 
 use crate::handover::Proof;
-use crate::ports::Seen;
 use crate::{Job, MoveReason, Token, jobs};
 
 fn desired(names: &[&str]) -> Desired {
@@ -534,67 +532,4 @@ fn sessions_that_let_go_are_not_waited_for_like_workers_that_only_read() {
         decide(&before, &desired, &after_handover(&seen, Duration::ZERO)).plan.moves.len()
     };
     assert_eq!((moves(&plain), moves(&sessions)), (0, 1));
-}
-
-/// Stores that note what they were asked for.
-#[derive(Default)]
-struct Noting {
-    calls: std::sync::Mutex<Vec<String>>,
-    is_full: bool,
-}
-
-impl Noting {
-    fn note(&self, call: &str, ledger: &Ledger) {
-        self.calls.lock().unwrap().push(format!("{call} {}", ledger.revision()));
-    }
-}
-
-#[async_trait::async_trait]
-impl LedgerStore for Noting {
-    async fn load(&self) -> Result<Option<(Ledger, Seen)>, StoreError> {
-        Ok(None)
-    }
-
-    async fn save(&self, ledger: &Ledger, _: Option<&Seen>) -> Result<Seen, StoreError> {
-        self.note("save", ledger);
-        let what = String::new();
-        if self.is_full { Err(StoreError::Conflict { what }) } else { Ok(Seen(what)) }
-    }
-}
-
-#[async_trait::async_trait]
-impl ViewStore for Noting {
-    fn check(&self, ledger: &Ledger) -> Result<(), StoreError> {
-        self.note("check", ledger);
-        Ok(())
-    }
-
-    async fn version(&self) -> Result<u64, StoreError> {
-        Ok(0)
-    }
-
-    async fn publish(&self, ledger: &Ledger) -> Result<(), StoreError> {
-        self.note("publish", ledger);
-        Ok(())
-    }
-}
-
-/// What a turn asks of stores that never have to be waited for.
-fn calls(store: &Noting) -> Vec<String> {
-    let (want, seen) = (desired(&["a"]), observed(&[Presence::Ready]));
-    let mut decider = Decider::default();
-    let mut turn = std::pin::pin!(turn(store, store, &mut decider, &want, &seen));
-    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    let std::task::Poll::Ready(made) = turn.as_mut().poll(&mut context) else {
-        panic!("it waits for something");
-    };
-    assert_eq!(made.is_err(), store.is_full);
-    store.calls.lock().unwrap().clone()
-}
-
-#[test]
-fn what_is_published_was_saved_before_and_could_be_published() {
-    assert_eq!(calls(&Noting::default()), ["check 1", "save 1", "publish 1"]);
-    let full = Noting { is_full: true, ..Noting::default() };
-    assert_eq!(calls(&full), ["check 1", "save 1"]);
 }

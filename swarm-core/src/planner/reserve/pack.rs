@@ -80,9 +80,8 @@ impl Seating {
         let kind = |at: usize| self.beside_better.kind(at);
         let mut common = BTreeMap::<(usize, usize), usize>::new();
         for (wish, at) in &places {
-            if let Some(holder) = self.wishes[*wish].holder
-                && kind(*at) == kind(holder)
-            {
+            let holder = self.wishes[*wish].holder;
+            if let Some(holder) = holder.filter(|holder| kind(*at) == kind(*holder)) {
                 *common.entry((*at, holder)).or_default() += 1;
             }
         }

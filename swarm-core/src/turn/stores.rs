@@ -1,0 +1,195 @@
+//! A turn through the stores: in which order they are read and written.
+
+use super::{Decider, Decision, Desired, Observed};
+use crate::Ledger;
+use crate::ports::{LedgerStore, StoreError, ViewStore};
+
+/// What a turn did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Turn {
+    /// What was decided. Its ledger and view are stored and published.
+    pub decision: Decision,
+    /// Whether the ledger was written in this turn.
+    pub changed: bool,
+}
+
+/// Carries out one turn: reads the ledger, decides, saves the ledger if it changes, and publishes
+/// the view that follows from it.
+///
+/// A ledger that was lost is recreated. Until it assigns something, workers keep the view that they
+/// have; from then on versions continue from there.
+///
+/// # Errors
+///
+/// Whatever the stores report. After [`StoreError::Conflict`] the turn is to be repeated from
+/// fresh reads; after [`StoreError::Refused`] the last good view stays published.
+///
+/// ```
+/// use std::sync::Mutex;
+///
+/// use async_trait::async_trait;
+/// use swarm_core::ports::{LedgerStore, Seen, StoreError, ViewStore};
+/// use swarm_core::{Decider, Desired, Ledger, Observed, turn};
+///
+/// /// A ledger in memory. How often it was saved names its state.
+/// #[derive(Default)]
+/// struct Memory(Mutex<(Option<Ledger>, u64)>);
+///
+/// #[async_trait]
+/// impl LedgerStore for Memory {
+///     async fn load(&self) -> Result<Option<(Ledger, Seen)>, StoreError> {
+///         let (ledger, saves) = self.0.lock().unwrap().clone();
+///         Ok(ledger.map(|ledger| (ledger, Seen(saves.to_string()))))
+///     }
+///
+///     async fn save(&self, ledger: &Ledger, seen: Option<&Seen>) -> Result<Seen, StoreError> {
+///         let (saved, saves) = &mut *self.0.lock().unwrap();
+///         if seen != saved.as_ref().map(|_| Seen(saves.to_string())).as_ref() {
+///             return Err(StoreError::Conflict { what: "the ledger".to_owned() });
+///         }
+///         (*saved, *saves) = (Some(ledger.clone()), *saves + 1);
+///         Ok(Seen(saves.to_string()))
+///     }
+/// }
+///
+/// /// The text that workers read.
+/// #[derive(Default)]
+/// struct Text(Mutex<String>);
+///
+/// #[async_trait]
+/// impl ViewStore for Text {
+///     async fn version(&self) -> Result<u64, StoreError> {
+///         Ok(swarm_core::View::version_in(&self.0.lock().unwrap()))
+///     }
+///
+///     async fn publish(&self, ledger: &Ledger) -> Result<(), StoreError> {
+///         *self.0.lock().unwrap() = ledger.view().to_yaml();
+///         Ok(())
+///     }
+/// }
+///
+/// # fn now<T>(future: impl Future<Output = T>) -> T {
+/// #     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+/// #     match std::pin::pin!(future).poll(&mut context) {
+/// #         std::task::Poll::Ready(output) => output,
+/// #         std::task::Poll::Pending => unreachable!("nothing here waits"),
+/// #     }
+/// # }
+/// # now(async {
+/// let (ledger, view) = (Memory::default(), Text::default());
+/// let (desired, observed) = (Desired::default(), Observed::default());
+/// let mut decider = Decider::default();
+/// assert!(turn(&ledger, &view, &mut decider, &desired, &observed).await?.changed);
+/// // There is nothing more to do.
+/// assert!(!turn(&ledger, &view, &mut decider, &desired, &observed).await?.changed);
+/// # Ok::<(), StoreError>(())
+/// # })?;
+/// # Ok::<(), StoreError>(())
+/// ```
+pub async fn turn(
+    ledgers: &dyn LedgerStore,
+    views: &dyn ViewStore,
+    decider: &mut Decider,
+    desired: &Desired,
+    observed: &Observed,
+) -> Result<Turn, StoreError> {
+    let stored = ledgers.load().await?;
+    let (ledger, seen) = stored.unzip();
+    let is_new = ledger.is_none();
+    let ledger = ledger.unwrap_or_else(|| Ledger::new(observed.unix_time_us));
+    let mut decision = decider.decide(&ledger, desired, observed);
+    // The version that a ledger before this one published; workers may still run its jobs.
+    let published = if ledger.version == 0 { views.version().await? } else { 0 };
+    if ledger.version == 0 && decision.ledger.version > 0 {
+        // A new view under a version that workers have already would never be read.
+        decision.ledger.count_on_from(published);
+    }
+    let changed = is_new || decision.ledger != ledger;
+    if changed {
+        views.check(&decision.ledger)?;
+        ledgers.save(&decision.ledger, seen.as_ref()).await?;
+    }
+    // A ledger that has nothing to publish yet releases nothing of the workers either.
+    if decision.ledger.version > 0 || published == 0 {
+        views.publish(&decision.ledger).await?;
+    }
+    Ok(Turn { decision, changed })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future as _;
+
+    use super::*;
+    use crate::handover::SessionId;
+    use crate::ports::Seen;
+    use crate::{Presence, Slot, WorkerSeen, jobs};
+
+    /// Stores that note what they were asked for.
+    #[derive(Default)]
+    struct Noting {
+        calls: std::sync::Mutex<Vec<String>>,
+        is_full: bool,
+    }
+
+    impl Noting {
+        fn note(&self, call: &str, ledger: &Ledger) {
+            self.calls.lock().unwrap().push(format!("{call} {}", ledger.revision()));
+        }
+    }
+
+    #[async_trait::async_trait]
+    impl LedgerStore for Noting {
+        async fn load(&self) -> Result<Option<(Ledger, Seen)>, StoreError> {
+            Ok(None)
+        }
+
+        async fn save(&self, ledger: &Ledger, _: Option<&Seen>) -> Result<Seen, StoreError> {
+            self.note("save", ledger);
+            let what = String::new();
+            if self.is_full { Err(StoreError::Conflict { what }) } else { Ok(Seen(what)) }
+        }
+    }
+
+    #[async_trait::async_trait]
+    impl ViewStore for Noting {
+        fn check(&self, ledger: &Ledger) -> Result<(), StoreError> {
+            self.note("check", ledger);
+            Ok(())
+        }
+
+        async fn version(&self) -> Result<u64, StoreError> {
+            Ok(0)
+        }
+
+        async fn publish(&self, ledger: &Ledger) -> Result<(), StoreError> {
+            self.note("publish", ledger);
+            Ok(())
+        }
+    }
+
+    /// What a turn asks of stores that never have to be waited for.
+    fn calls(store: &Noting) -> Vec<String> {
+        let want = Desired { jobs: jobs(["a"]).unwrap(), ..Desired::default() };
+        let session = Some(SessionId::plain("w-0"));
+        let worker = WorkerSeen { name: "w-0".to_owned(), presence: Presence::Ready, session };
+        let workers = [(Slot(0), worker)].into();
+        let seen = Observed { workers, workers_desired: 1, ..Observed::default() };
+        let mut decider = Decider::default();
+        let mut turn = std::pin::pin!(turn(store, store, &mut decider, &want, &seen));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        let std::task::Poll::Ready(made) = turn.as_mut().poll(&mut context) else {
+            panic!("it waits for something");
+        };
+        assert_eq!(made.is_err(), store.is_full);
+        store.calls.lock().unwrap().clone()
+    }
+
+    #[test]
+    fn what_is_published_was_saved_before_and_could_be_published() {
+        assert_eq!(calls(&Noting::default()), ["check 1", "save 1", "publish 1"]);
+        let full = Noting { is_full: true, ..Noting::default() };
+        assert_eq!(calls(&full), ["check 1", "save 1"]);
+    }
+}

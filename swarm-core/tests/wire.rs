@@ -1,0 +1,189 @@
+//! What the feature `serde` writes, and what it refuses to read.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, from_value, json, to_value};
+use swarm_core::handover::{Ack, Holder, Lease, LeaseVersion, LeaseWrite, SessionId, SessionView};
+use swarm_core::session::WorkerView;
+use swarm_core::stored::Stored;
+use swarm_core::{
+    Assignment, Desired, Job, JobName, Jobs, Ledger, Move, MoveReason, Observed, Params, Plan,
+    Pool, Position, Presence, Request, Rules, Share, Slot, Token, Unassigned, WorkerSeen, decide,
+    jobs,
+};
+
+/// Checks what is written, and that the same value is read from it.
+fn is_written_as<T>(value: &T, written: &Value)
+where
+    T: Serialize + DeserializeOwned + PartialEq + Debug,
+{
+    assert_eq!(to_value(value).unwrap(), *written);
+    assert_eq!(from_value::<T>(written.clone()).unwrap(), *value);
+    // As text, where the keys of maps are numbers and names in quotes.
+    let text = serde_json::to_string(value).unwrap();
+    assert_eq!(serde_json::from_str::<T>(&text).unwrap(), *value);
+}
+
+fn refusal<T: DeserializeOwned + Debug>(written: Value) -> String {
+    from_value::<T>(written).unwrap_err().to_string()
+}
+
+fn name(text: &str) -> JobName {
+    text.parse().unwrap()
+}
+
+#[test]
+fn a_plan_has_the_words_and_numbers_that_people_know() {
+    let mut wanted = jobs(["a", "b", "c"]).unwrap();
+    wanted.insert(name("far"), Job { pin: Some(Slot(7)), ..Job::default() });
+    let held: Assignment =
+        ["a", "b", "c", "far", "old"].map(|job| (name(job), Slot(0))).into_iter().collect();
+    let rules = Rules { moves_max: Some(0), ..Rules::default() };
+    let plan = Request { jobs: &wanted, held: &held, pool: &Pool::ready(2), rules }.plan();
+    let [deferred] = &plan.deferred.iter().collect::<Vec<_>>()[..] else { panic!("{plan:?}") };
+    let written = json!({
+        "assignment": { "a": 0, "b": 0, "c": 0 },
+        "unassigned": { "far": "pin" },
+        "moves": [
+            { "job": "far", "from": 0, "to": null, "reason": { "unassigned": "pin" } },
+            { "job": "old", "from": 0, "to": null, "reason": "removed" },
+        ],
+        "deferred": [deferred],
+        "minimumMoves": 1,
+    });
+    is_written_as(&plan, &written);
+    is_written_as(&plan.assignment, &written["assignment"]);
+    is_written_as(&plan.moves, &written["moves"]);
+    is_written_as(&Plan::default().moves, &json!([]));
+}
+
+#[test]
+fn every_reason_is_its_documented_word() {
+    use {MoveReason as Reason, Unassigned as Without};
+    for reason in [
+        Reason::New,
+        Reason::Removed,
+        Reason::WorkerGone,
+        Reason::Balance,
+        Reason::NotReady,
+        Reason::Pin,
+        Reason::Capacity,
+    ] {
+        is_written_as(&reason, &json!(reason.as_str()));
+    }
+    for without in [
+        Without::NoWorkers,
+        Without::PoolIncomplete,
+        Without::Pin,
+        Without::Capacity,
+        Without::Paused,
+    ] {
+        is_written_as(&without, &json!(without.as_str()));
+        is_written_as(&Reason::Unassigned(without), &json!({ "unassigned": without.as_str() }));
+    }
+    let step = Move { job: name("a"), from: None, to: Some(Slot(3)), reason: Reason::New };
+    is_written_as(&step, &json!({ "job": "a", "from": null, "to": 3, "reason": "new" }));
+}
+
+#[test]
+fn a_job_is_written_with_what_it_asks_for() {
+    let params = Params::from_iter([("url".to_owned(), "http://a".to_owned())]);
+    let (pin, share) = (Some(Slot(2)), Some(Share::new(50).unwrap()));
+    let all = Job { pin, priority: -3, share, run_once: true, params };
+    let written = json!({
+        "pin": 2, "priority": -3, "share": 50, "runOnce": true, "params": { "url": "http://a" },
+    });
+    is_written_as(&all, &written);
+    is_written_as(&Job::default(), &json!({}));
+    let wanted: Jobs = jobs(["a", "b"]).unwrap();
+    is_written_as(&wanted, &json!({ "a": {}, "b": {} }));
+}
+
+#[test]
+fn what_breaks_an_invariant_is_refused_with_a_sentence() {
+    let message = refusal::<JobName>(json!("two words"));
+    assert!(message.starts_with("job name `two words` has the character ' '"), "{message}");
+    assert!(refusal::<Jobs>(json!({ "": {} })).starts_with("a job name is empty"));
+    assert!(refusal::<Assignment>(json!({ "two words": 1 })).starts_with("job name `two words`"));
+    for percent in [0, 101] {
+        let message = refusal::<Job>(json!({ "share": percent }));
+        assert_eq!(message, format!("a share of {percent} percent; use 1 to 100"));
+    }
+    assert!(refusal::<Job>(json!({ "pni": 1 })).starts_with("unknown field `pni`"));
+    let jobs = json!({ "a": 1 });
+    let holders = json!([
+        { "session": "pod-a-0000000000000001", "slot": 0, "worker": "w-0", "jobs": jobs },
+        { "session": "pod-b-0000000000000001", "slot": 1, "worker": "w-1", "jobs": jobs },
+    ]);
+    let ledger = json!({ "revision": 1, "version": 1, "firstToken": 0, "holders": holders });
+    assert_eq!(refusal::<Ledger>(ledger), "job `a` occurs twice");
+    // A lease that says nothing acknowledges nothing.
+    assert!(refusal::<Ack>(json!({})).starts_with("missing field"));
+}
+
+fn ledger() -> Ledger {
+    let worker = |n: u32, session| {
+        let (name, presence) = (format!("w-{n}"), Presence::Ready);
+        (Slot(n), WorkerSeen { name, presence, session: Some(session) })
+    };
+    let workers = [worker(0, SessionId::plain("pod-a")), worker(1, SessionId::new("pod-b", 7))];
+    let observed = Observed { workers: workers.into(), workers_desired: 2, ..Observed::default() };
+    let desired = Desired { jobs: jobs(["a", "b"]).unwrap(), ..Desired::default() };
+    decide(&Ledger::new(5), &desired, &observed).ledger
+}
+
+#[test]
+fn a_ledger_is_written_in_its_stored_form() {
+    let ledger = ledger();
+    assert_eq!(ledger.assignment().len(), 2);
+    is_written_as(&ledger, &to_value(Stored::from(&ledger)).unwrap());
+    is_written_as(
+        &Position { incarnation: 5, revision: 1 },
+        &json!({ "incarnation": 5, "revision": 1 }),
+    );
+}
+
+#[test]
+fn a_view_names_its_session_as_stores_do() {
+    let mut details = Jobs::new();
+    let params = Params::from_iter([("url".to_owned(), "http://a".to_owned())]);
+    details.insert(name("b"), Job { run_once: true, params, ..Job::default() });
+    let grants = [(name("a"), Token(8)), (name("b"), Token(u64::MAX))];
+    let session = SessionId::new("pod", 7);
+    let view = SessionView { session, incarnation: 5, revision: 3, jobs: grants.into() };
+    let jobs = json!({ "a": 8, "b": u64::MAX });
+    let session = "pod-0000000000000007";
+    let written =
+        |jobs| json!({ "session": session, "incarnation": 5, "revision": 3, "jobs": jobs });
+    is_written_as(&view, &written(jobs));
+    let run_once = json!({ "token": u64::MAX, "runOnce": true, "params": { "url": "http://a" } });
+    let jobs = json!({ "a": { "token": 8 }, "b": run_once });
+    is_written_as::<WorkerView>(&view.with_details(&details), &written(jobs));
+    is_written_as(&SessionId::plain("pod"), &json!("plain/pod"));
+}
+
+#[test]
+fn a_lease_is_written_with_its_acknowledgement() {
+    let finished = BTreeMap::from([(name("a"), Token(8))]);
+    let ack = Ack { incarnation: 5, revision: 3, finished, is_draining: true };
+    let written =
+        json!({ "incarnation": 5, "revision": 3, "finished": { "a": 8 }, "draining": true });
+    is_written_as(&ack, &written);
+    let short = Ack { incarnation: 5, revision: 3, ..Ack::default() };
+    is_written_as(&short, &json!({ "incarnation": 5, "revision": 3 }));
+    let lease = Lease { version: LeaseVersion(2), holder: Holder::Session, number: 4, ack };
+    let holder = json!({ "version": 2, "holder": "session", "number": 4, "ack": written });
+    is_written_as(&lease, &holder);
+    for (holder, word) in [(Holder::Closed, "closed"), (Holder::Revoked, "revoked")] {
+        is_written_as(&holder, &json!(word));
+    }
+    let write =
+        LeaseWrite { expected: None, holder: Holder::Session, number: 1, ack: Ack::default() };
+    let ack = json!({ "incarnation": 0, "revision": 0 });
+    let written = json!({ "expected": null, "holder": "session", "number": 1, "ack": ack });
+    is_written_as(&write, &written);
+}
