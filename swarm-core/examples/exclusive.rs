@@ -155,10 +155,14 @@ fn main() -> Result<(), JobsError> {
             println!("  10 s  ann freezes");
         }
         let runs = |worker: &&mut Worker| worker.name != "ann" || second < 10;
-        workers.iter_mut().filter(runs).for_each(|worker| worker.turn(at(second), &mut store));
+        for worker in workers.iter_mut().filter(runs) {
+            worker.turn(at(second), &mut store);
+        }
         schedule(at(second), &mut overseer, &desired, &mut store);
     }
     println!("  45 s  ann thaws");
-    workers.iter_mut().for_each(|worker| worker.turn(at(45), &mut store));
+    for worker in &mut workers {
+        worker.turn(at(45), &mut store);
+    }
     Ok(())
 }
