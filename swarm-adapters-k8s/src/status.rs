@@ -459,7 +459,9 @@ fn workers_enough(decision: &Decision, desired: &Desired, observed: &Observed) -
     let are_ready = observed.ready() == observed.workers_desired;
     let workers = if are_ready { observed.workers_desired } else { 1 };
     let mut pool = Pool::ready(u32::try_from(workers).unwrap_or(u32::MAX).max(1));
-    pool.0.values_mut().for_each(|member| member.max_jobs = desired.max_jobs);
+    for (slot, member) in &mut pool.0 {
+        member.max_jobs = desired.max_jobs_of(*slot);
+    }
     let (jobs, held, rules) = (&desired.jobs, &decision.plan.assignment, desired.rules);
     let request = Request { jobs, held, pool: &pool, rules };
     request.workers_enough().and_then(|enough| i32::try_from(enough).ok())

@@ -144,7 +144,8 @@ const NAMES: [&str; 2] = ["ann", "bob"];
 fn main() -> Result<(), JobsError> {
     let at = |second| Moment(Duration::from_secs(second));
     let wanted = jobs(["crawl", "index", "mail", "news"])?;
-    let desired = Desired { jobs: wanted, policy: Policy::Exclusive, ..Desired::default() };
+    let mut desired = Desired::new(wanted);
+    desired.policy = Policy::Exclusive;
     let (leases, views) = (BTreeMap::new(), BTreeMap::new());
     let mut store = Store { ledger: Ledger::new(1), leases, views, writes: 0 };
     let mut overseer = Overseer::new(LeaseTerms::default());

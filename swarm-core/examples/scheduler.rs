@@ -45,8 +45,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn rack(standings: &[Option<Standing>]) -> Pool {
     let member = |(slot, standing): (u32, &Option<Standing>)| {
-        let name = format!("machine-{slot}");
-        Some((Slot(slot), Member { name, standing: (*standing)?, max_jobs: Some(6) }))
+        let mut machine = Member::new(format!("machine-{slot}"), (*standing)?);
+        machine.max_jobs = Some(6);
+        Some((Slot(slot), machine))
     };
     Pool((0..).zip(standings).filter_map(member).collect())
 }

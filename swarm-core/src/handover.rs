@@ -22,7 +22,7 @@
 //! let releasing = go(&granted, &new, &BTreeMap::new()).unwrap().next;
 //! assert!(go(&releasing, &new, &BTreeMap::new()).is_none()); // waits for the old holder
 //!
-//! let acked = [(old, Evidence { acked: releasing.revision, ..Evidence::default() })].into();
+//! let acked = [(old, Evidence::acked(releasing.revision))].into();
 //! let moved = go(&releasing, &new, &acked).unwrap().next;
 //! assert_eq!(moved.view(&new).jobs.len(), 1);
 //! ```

@@ -87,8 +87,8 @@ use crate::{JobName, Jobs, Ledger, Observed, Position, Slot, Token};
 /// let workers = [(Slot(0), worker)].into();
 /// let protocol = Protocol::Session;
 /// let pool = PoolFacts { workers, workers_desired: 1, protocol, ..PoolFacts::default() };
-/// let desired =
-///     Desired { jobs: jobs(["a", "b"])?, policy: Policy::Exclusive, ..Desired::default() };
+/// let mut desired = Desired::new(jobs(["a", "b"])?);
+/// desired.policy = Policy::Exclusive;
 ///
 /// let (mut overseer, stored) = (Overseer::new(LeaseTerms::default()), Ledger::new(1));
 /// overseer.note(at(0), &stored);

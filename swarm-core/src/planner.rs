@@ -51,6 +51,7 @@ use columns::Columns;
 #[must_use]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
+#[non_exhaustive]
 pub struct Plan {
     /// The slot of every job that has one.
     pub assignment: Assignment,

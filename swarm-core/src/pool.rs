@@ -139,6 +139,7 @@ impl Presence {
 
 /// A worker of the pool, as the planner sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Member {
     /// The worker's name, the key of its entry in the view. Empty until a worker fills the slot.
     pub name: String,
@@ -146,6 +147,23 @@ pub struct Member {
     pub standing: Standing,
     /// The most jobs it may have; `None` for any number.
     pub max_jobs: Option<u32>,
+}
+
+impl Member {
+    /// The worker of this name, which may have any number of jobs.
+    ///
+    /// ```
+    /// use swarm_core::{Member, Pool, Slot, Standing};
+    ///
+    /// let mut small = Member::new("machine-0", Standing::Takes);
+    /// small.max_jobs = Some(3);
+    /// let pool = Pool([(Slot(0), small)].into());
+    /// assert_eq!(pool.takers(), [Slot(0)]);
+    /// ```
+    #[must_use]
+    pub fn new(name: impl Into<String>, standing: Standing) -> Self {
+        Self { name: name.into(), standing, max_jobs: None }
+    }
 }
 
 /// The workers that exist for the planner, by slot.
@@ -162,8 +180,7 @@ impl Pool {
     /// ```
     #[must_use]
     pub fn ready(workers: u32) -> Self {
-        let member =
-            |n| Member { name: format!("worker-{n}"), standing: Standing::Takes, max_jobs: None };
+        let member = |n| Member::new(format!("worker-{n}"), Standing::Takes);
         Self((0..workers).map(|n| (Slot(n), member(n))).collect())
     }
 

@@ -7,8 +7,10 @@
 mod begun;
 mod decider;
 mod incarnation;
+mod input;
 mod overdue;
 mod pace;
+mod plain;
 mod progress;
 mod scale;
 
@@ -19,99 +21,28 @@ mod stores;
 mod tests;
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::handover::{Cell, Evidence, HandoverTerms, Place, Policy, Record, SessionId};
+use crate::handover::{Cell, HandoverTerms, Place, Policy, Record, SessionId};
 use crate::merge::beside;
 use crate::{
     Assignment, Filled, JobName, Jobs, Ledger, LedgerStep, Member, MoveReason, Plan, Pool,
-    Position, Presence, Request, Rules, Slot, Standing, Timing, Unassigned, check, everywhere,
+    Presence, Request, Rules, Slot, Standing, Unassigned, check, everywhere,
 };
 
 pub use decider::Decider;
+pub use input::{Desired, Observed, Replication, WorkerSeen};
 pub use overdue::Overdue;
 pub use pace::PLAIN_HANDOVER;
 pub use progress::{JobCounts, Progress};
 #[cfg(feature = "ports")]
 pub use stores::{Turn, turn};
 
-/// What the user asks for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Desired {
-    /// The jobs, each to be run by one worker, or by all.
-    pub jobs: Jobs,
-    /// By how many workers each job is run.
-    pub replication: Replication,
-    /// How to plan.
-    pub rules: Rules,
-    /// The most jobs one worker may have; `None` for any number.
-    pub max_jobs: Option<u32>,
-    /// How long to wait for absent workers.
-    pub timing: Timing,
-    /// What it takes to end an ownership.
-    pub policy: Policy,
-    /// Whether everything is to stay as it is.
-    pub paused: bool,
-    /// For how long after a change of the ledger further changes are gathered.
-    pub batch_window: Duration,
-    /// How many workers the pool is to have; `None` if the workload decides, not the user.
-    pub replicas: Option<u32>,
-}
-
-/// By how many workers each job is run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Replication {
-    /// By exactly one.
-    #[default]
-    One,
-    /// By every one.
-    All,
-}
-
-/// What was seen of the pool.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Observed {
-    /// Every slot that is wanted or still filled.
-    pub workers: BTreeMap<Slot, WorkerSeen>,
-    /// How many workers the workload is meant to have.
-    pub workers_desired: usize,
-    /// For how long the pool has been watched, on a monotonic clock.
-    pub watched_for: Duration,
-    /// The wall clock in microseconds since 1970. Only a new ledger's first token is taken from it.
-    pub unix_time_us: u64,
-    /// What is known of sessions. Plain workers need none.
-    pub evidence: BTreeMap<SessionId, Evidence>,
-    /// For how long each cell of the ledger has been seen as it is; a missing one counts as new.
-    pub ages: BTreeMap<JobName, Duration>,
-    /// What is known of how far the ledger was: by live sessions that report to have acted on a view,
-    /// and by the operator itself.
-    pub positions: BTreeSet<Position>,
-    /// The lowest slot.
-    pub first_slot: u32,
-    /// How long ago the ledger was changed last; `None` if that does not matter.
-    pub since_change: Option<Duration>,
-    /// How long ago plain workers last had to release a job; `None` if none can have.
-    pub since_handover: Option<Duration>,
-    /// How long a session that nobody knows may go on, by the longest Lease that was ever asked for.
-    /// What [`Timing::fence_wait`] says counts if that is more.
-    pub fence_wait: Duration,
-}
-
-/// What was seen of the worker in a slot.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkerSeen {
-    /// Its name, the key of its entry in the view. Empty until a worker filled the slot.
-    pub name: String,
-    /// Whether it is there.
-    pub presence: Presence,
-    /// Its session; `None` while there is no worker, or none that could be given jobs.
-    pub session: Option<SessionId>,
-}
-
 /// What one turn decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
+#[non_exhaustive]
 pub struct Decision {
     /// The ledger as it shall be; equal to the one given if nothing is to be done.
     pub ledger: Ledger,
@@ -148,7 +79,9 @@ pub enum Waiting {
 ///
 /// A cold pool is assigned nothing until all its workers are ready or `initial_wait` has passed;
 /// then every worker that exists counts, ready or not, since some are ready only once they have
-/// work. Afterwards only ready workers are given jobs.
+/// work. Afterwards only ready workers are given jobs. With [`Policy::Exclusive`] plain workers are
+/// given none, since nothing could be taken from them again; jobs that therefore have no worker are
+/// [`Unassigned::PlainWorkers`].
 ///
 /// Changes that follow a change within the `batch_window` are gathered. Under a budget, plain
 /// workers get one batch of voluntary moves at a time, with [`PLAIN_HANDOVER`] in between. Where the
@@ -161,16 +94,12 @@ pub enum Waiting {
 /// use swarm_core::handover::SessionId;
 /// use swarm_core::{Desired, Ledger, Observed, Presence, Slot, WorkerSeen, decide, jobs};
 ///
-/// let worker = |slot| {
-///     let (name, session) = (format!("worker-{slot}"), Some(SessionId::new("pod", slot)));
-///     WorkerSeen { name, presence: Presence::Ready, session }
+/// let worker = |slot: u32| {
+///     let (name, session) = (format!("worker-{slot}"), Some(SessionId::new("pod", slot.into())));
+///     WorkerSeen::new(name, Presence::Ready, session)
 /// };
-/// let desired = Desired { jobs: jobs(["a", "b"])?, ..Desired::default() };
-/// let observed = Observed {
-///     workers: [(Slot(0), worker(0)), (Slot(1), worker(1))].into(),
-///     workers_desired: 2,
-///     ..Observed::default()
-/// };
+/// let desired = Desired::new(jobs(["a", "b"])?);
+/// let observed = Observed::new([0, 1].map(|n| (Slot(n), worker(n))), 1, []);
 /// let ledger = decide(&Ledger::new(0), &desired, &observed).ledger;
 /// assert_eq!(ledger.assignment().len(), 2);
 /// assert_eq!(decide(&ledger, &desired, &observed).ledger, ledger); // it is at rest
@@ -200,14 +129,15 @@ pub fn decide(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decisi
         return Decision { ledger, plan, waiting, recheck_in, replicas };
     }
     let pool = pool(is_cold, desired, observed);
-    let (plan, goal) = match desired.replication {
+    let (mut plan, goal) = match desired.replication {
         Replication::One => {
             let overdue = Overdue::of(desired, observed);
             plan_one(ledger, desired, &pool, since_handover, &overdue)
         }
         Replication::All => plan_all(ledger, desired, &pool),
     };
-    let mut workers = filled(&pool, observed);
+    plain::explain(&mut plan, desired, observed);
+    let mut workers = filled(&pool, desired, observed);
     workers.extend(scale::emptied(desired, observed));
     let step = LedgerStep {
         workers: &workers,
@@ -274,7 +204,7 @@ fn paused(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decision {
         (*slot, Filled { worker, session: None, takes: false, max_jobs: None })
     });
     let mut workers: BTreeMap<_, _> = before.collect();
-    workers.extend(filled(&pool(false, desired, observed), observed));
+    workers.extend(filled(&pool(false, desired, observed), desired, observed));
     // Whoever acts on another incarnation may run what would be granted again.
     let next =
         if ledger.version == 0 || incarnation::has_foreign_sessions(ledger, desired, observed) {
@@ -420,14 +350,15 @@ fn has_ended(observed: &Observed, session: &SessionId) -> bool {
 }
 
 /// The workers that count, by what is seen of them. One whose session has ended, or that has none,
-/// can be given nothing until its next one begins.
+/// can be given nothing until its next one begins; nor can one that could not let go of it.
 fn pool(is_cold: bool, desired: &Desired, observed: &Observed) -> Pool {
     let standing = |seen: &WorkerSeen| {
         let standing = match seen.presence {
             Presence::NotReady(_) if is_cold => Some(Standing::Takes),
             presence => presence.standing(&desired.timing),
         };
-        let is_none = seen.session.as_ref().is_none_or(|session| has_ended(observed, session));
+        let session = plain::session(desired, seen);
+        let is_none = session.is_none_or(|session| has_ended(observed, session));
         if standing == Some(Standing::Takes) && is_none { Some(Standing::Keeps) } else { standing }
     };
     let member = |(slot, seen): (&Slot, &WorkerSeen)| {
@@ -435,15 +366,16 @@ fn pool(is_cold: bool, desired: &Desired, observed: &Observed) -> Pool {
             return None;
         }
         let (name, standing) = (seen.name.clone(), standing(seen)?);
-        Some((*slot, Member { name, standing, max_jobs: desired.max_jobs }))
+        Some((*slot, Member { name, standing, max_jobs: desired.max_jobs_of(*slot) }))
     };
     Pool(observed.workers.iter().filter_map(member).collect())
 }
 
 /// Who fills the slots that count.
-fn filled(pool: &Pool, observed: &Observed) -> BTreeMap<Slot, Filled> {
+fn filled(pool: &Pool, desired: &Desired, observed: &Observed) -> BTreeMap<Slot, Filled> {
     let filled = |(slot, member): (&Slot, &Member)| {
-        let session = observed.workers.get(slot).and_then(|seen| seen.session.clone());
+        let seen = observed.workers.get(slot);
+        let session = seen.and_then(|seen| plain::session(desired, seen)).cloned();
         let takes = member.standing == Standing::Takes;
         let (worker, max_jobs) = (member.name.clone(), member.max_jobs);
         (*slot, Filled { worker, session, takes, max_jobs })
@@ -460,7 +392,7 @@ fn recheck_in(
 ) -> Option<Duration> {
     let timing = &desired.timing;
     let worker = observed.workers.values().filter_map(|seen| {
-        let is_plain = seen.session.as_ref().is_some_and(SessionId::is_plain);
+        let is_plain = plain::session(desired, seen).is_some_and(SessionId::is_plain);
         // A session is judged by its lease, ready or not.
         let counts = is_plain || !matches!(seen.presence, Presence::NotReady(_));
         seen.presence.changes_in(timing).filter(|_| counts)
@@ -493,16 +425,4 @@ fn recheck_in(
         timing.return_grace.checked_sub(known.gone_for.filter(|_| counts)?)
     });
     worker.chain(cold).chain(cells).chain(gone).filter(|wait| !wait.is_zero()).min()
-}
-
-impl Observed {
-    /// How many workers are ready.
-    ///
-    /// ```
-    /// assert_eq!(swarm_core::Observed::default().ready(), 0);
-    /// ```
-    #[must_use]
-    pub fn ready(&self) -> usize {
-        self.workers.values().filter(|seen| seen.presence == Presence::Ready).count()
-    }
 }

@@ -128,11 +128,11 @@ fn what_breaks_an_invariant_is_refused_with_a_sentence() {
 fn ledger() -> Ledger {
     let worker = |n: u32, session| {
         let (name, presence) = (format!("w-{n}"), Presence::Ready);
-        (Slot(n), WorkerSeen { name, presence, session: Some(session) })
+        (Slot(n), WorkerSeen::new(name, presence, Some(session)))
     };
     let workers = [worker(0, SessionId::plain("pod-a")), worker(1, SessionId::new("pod-b", 7))];
-    let observed = Observed { workers: workers.into(), workers_desired: 2, ..Observed::default() };
-    let desired = Desired { jobs: jobs(["a", "b"]).unwrap(), ..Desired::default() };
+    let observed = Observed::new(workers, 1, []);
+    let desired = Desired::new(jobs(["a", "b"]).unwrap());
     decide(&Ledger::new(5), &desired, &observed).ledger
 }
 

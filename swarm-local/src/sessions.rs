@@ -155,9 +155,10 @@ impl Sessions {
             unix_time_us: unix_time_us(),
             ..PoolFacts::default()
         };
-        let observed = self.overseer.observed(now, desired.policy, pool);
+        let mut observed = self.overseer.observed(now, desired.policy, pool);
         // A ledger that was removed or rolled back is written again from what this process knows.
-        Observed { positions: BTreeSet::new(), ..observed }
+        observed.positions.clear();
+        observed
     }
 
     /// Takes in what was published to sessions.

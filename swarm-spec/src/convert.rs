@@ -98,20 +98,19 @@ pub(crate) fn with_jobs(spec: &SwarmSpec, jobs: Jobs, home: Home) -> Result<Desi
         release_timeout: handover.release_timeout.map_or(timing.release_timeout, Into::into),
         fence_wait: lease_terms(spec, home)?.fence_wait(),
     };
-    Ok(Desired {
-        jobs,
-        replication: match spec.replication.unwrap_or_default() {
-            ReplicationSpec::One => Replication::One,
-            ReplicationSpec::All => Replication::All,
-        },
-        rules: rules(&rebalance),
-        max_jobs: worker.max_jobs.map(max_jobs).transpose()?,
-        timing,
-        policy: policy(spec)?,
-        paused: rebalance.paused.unwrap_or_default(),
-        batch_window: rebalance.batch_window.map_or(BATCH_WINDOW, Into::into),
-        replicas: spec.replicas.map(replicas).transpose()?,
-    })
+    let mut desired = Desired::new(jobs);
+    desired.replication = match spec.replication.unwrap_or_default() {
+        ReplicationSpec::One => Replication::One,
+        ReplicationSpec::All => Replication::All,
+    };
+    desired.rules = rules(&rebalance);
+    desired.max_jobs = worker.max_jobs.map(max_jobs).transpose()?;
+    desired.timing = timing;
+    desired.policy = policy(spec)?;
+    desired.paused = rebalance.paused.unwrap_or_default();
+    desired.batch_window = rebalance.batch_window.map_or(BATCH_WINDOW, Into::into);
+    desired.replicas = spec.replicas.map(replicas).transpose()?;
+    Ok(desired)
 }
 
 fn wrong<T>(place: &str, reason: impl Into<String>) -> Result<T, SpecError> {

@@ -93,7 +93,7 @@ pub fn parse(text: &str, name: Option<&str>, home: Home) -> Result<Manifest, Man
     let (schema, mut spec) = read_spec(swarm)?;
     convert::name_fits(&name).map_err(wrong)?;
     let jobs = jobs::read(swarm, &objects, std::mem::take(&mut spec.jobs), &spec.job_sources)?;
-    let asked = convert::with_jobs(&spec, jobs, home).map_err(wrong)?;
+    let mut desired = convert::with_jobs(&spec, jobs, home).map_err(wrong)?;
     let lease = convert::lease_terms(&spec, home).map_err(wrong)?;
     let runner = spec.worker.as_mut().and_then(|worker| worker.runner.take());
     let runner = Runner::read(runner).map_err(wrong)?;
@@ -102,10 +102,11 @@ pub fn parse(text: &str, name: Option<&str>, home: Home) -> Result<Manifest, Man
     // What nothing here gives a meaning to: the API server would refuse it all the same.
     schema::check_bounds(&schema, &swarm.value)
         .map_err(|reason| ManifestError::Field { swarm: name.clone(), reason })?;
+    // Nothing scales the workers of a file but the file.
+    let replicas = desired.replicas.take().or(workers);
     Ok(Manifest {
-        replicas: asked.replicas.or(workers),
-        // Nothing scales the workers of a file but the file.
-        desired: Desired { replicas: None, ..asked },
+        replicas,
+        desired,
         first_slot,
         worker_name,
         runner,

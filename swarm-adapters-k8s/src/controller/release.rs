@@ -81,13 +81,12 @@ impl Context {
         memory: &mut Memory,
         refusals: &mut Refusals,
     ) -> Result<Option<Duration>, StoreError> {
-        let desired = convert::desired(swarm).unwrap_or_else(|_| Desired {
-            // Whatever else is wrong with the spec, no worker is given up without proof.
-            policy: asked_policy(swarm),
-            ..Desired::default()
-        });
-        let (timing, policy) = (desired.timing, desired.policy);
-        let nothing = Desired { timing, policy, ..Desired::default() };
+        let mut nothing = Desired::default();
+        // Whatever else is wrong with the spec, no worker is given up without proof.
+        nothing.policy = asked_policy(swarm);
+        if let Ok(desired) = convert::desired(swarm) {
+            (nothing.timing, nothing.policy) = (desired.timing, desired.policy);
+        }
         let pool = match self.caches.pool_of(swarm) {
             Ok(pool) => Some(pool),
             Err(_) => self.pool_that_is_gone(swarm).await?,

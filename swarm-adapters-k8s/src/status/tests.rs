@@ -9,10 +9,9 @@ fn observed(presences: &[Presence]) -> Observed {
     let worker = |(n, presence): (u32, &Presence)| {
         let name = format!("w-{n}");
         let session = Some(swarm_core::handover::SessionId::plain(&name));
-        (Slot(n), WorkerSeen { name, presence: *presence, session })
+        (Slot(n), WorkerSeen::new(name, *presence, session))
     };
-    let workers = (0..).zip(presences).map(worker).collect();
-    Observed { workers, workers_desired: presences.len(), ..Observed::default() }
+    Observed::new((0..).zip(presences).map(worker), 1, [])
 }
 
 /// The status of a turn on a warm pool, and what each condition says.
@@ -25,7 +24,7 @@ fn status_with(
     observed: &Observed,
     sessions: &SessionReport,
 ) -> (SwarmStatus, Vec<String>) {
-    let all = Desired { jobs: jobs(["a", "b"]).unwrap(), ..Desired::default() };
+    let all = Desired::new(jobs(["a", "b"]).unwrap());
     let ready = self::observed(&[Presence::Ready; 2]);
     let ledger = decide(&Ledger::new(1), &all, &ready).ledger;
     status_of(&decide(&ledger, desired, observed), desired, observed, sessions)
@@ -51,7 +50,7 @@ fn status_of(
 
 #[test]
 fn a_worker_that_is_not_ready_for_too_long_has_a_condition_and_its_jobs_move() {
-    let all = Desired { jobs: jobs(["a", "b"]).unwrap(), ..Desired::default() };
+    let all = Desired::new(jobs(["a", "b"]).unwrap());
     let late = Presence::NotReady(Duration::from_mins(5));
     let (status, told) = status(&all, &observed(&[Presence::Ready, late]));
     let expected = [
@@ -68,7 +67,8 @@ fn a_worker_that_is_not_ready_for_too_long_has_a_condition_and_its_jobs_move() {
 
 #[test]
 fn a_pause_is_ready_as_long_as_every_job_has_a_worker_that_is() {
-    let paused = Desired { paused: true, jobs: jobs(["a", "b"]).unwrap(), ..Desired::default() };
+    let mut paused = Desired::new(jobs(["a", "b"]).unwrap());
+    paused.paused = true;
     let (_, well) = status(&paused, &observed(&[Presence::Ready; 2]));
     let expected = [
         "Ready=True Paused",
@@ -80,8 +80,8 @@ fn a_pause_is_ready_as_long_as_every_job_has_a_worker_that_is() {
     let (_, ill) =
         status(&paused, &observed(&[Presence::Ready, Presence::NotReady(Duration::ZERO)]));
     assert_eq!(ill[..2], ["Ready=False Paused", "PoolReady=False WorkersMissing"]);
-    let more = Desired { jobs: jobs(["a", "b", "c"]).unwrap(), ..paused };
-    let (_, more) = status(&more, &observed(&[Presence::Ready; 2]));
+    paused.jobs = jobs(["a", "b", "c"]).unwrap();
+    let (_, more) = status(&paused, &observed(&[Presence::Ready; 2]));
     let expected = [
         "Ready=False Paused",
         "PoolReady=True AllWorkersReady",
@@ -93,7 +93,7 @@ fn a_pause_is_ready_as_long_as_every_job_has_a_worker_that_is() {
 
 #[test]
 fn a_swarm_is_not_ready_while_jobs_wait_for_sessions_of_another_life() {
-    let desired = Desired { jobs: jobs(["a", "b"]).unwrap(), ..Desired::default() };
+    let desired = Desired::new(jobs(["a", "b"]).unwrap());
     let ready = observed(&[Presence::Ready; 2]);
     let (_, settled) = status(&desired, &ready);
     assert_eq!(settled[0], "Ready=True Settled");
@@ -118,7 +118,8 @@ fn a_swarm_is_not_ready_while_jobs_wait_for_sessions_of_another_life() {
 #[test]
 fn jobs_without_a_worker_tell_how_many_workers_would_be_enough() {
     let names = ["a", "b", "c", "d", "e"];
-    let desired = Desired { jobs: jobs(names).unwrap(), max_jobs: Some(1), ..Desired::default() };
+    let mut desired = Desired::new(jobs(names).unwrap());
+    desired.max_jobs = Some(1);
     let (status, told) = status(&desired, &observed(&[Presence::Ready; 2]));
     assert_eq!((status.assigned, status.desired_workers), (2, Some(5)));
     assert_eq!(told[..2], ["Ready=False JobsUnassigned", "Reconciling=True JobsUnassigned"]);
@@ -126,8 +127,8 @@ fn jobs_without_a_worker_tell_how_many_workers_would_be_enough() {
 
 #[test]
 fn a_pool_that_changes_its_size_reconciles() {
-    let desired =
-        Desired { replicas: Some(3), jobs: jobs(["a", "b"]).unwrap(), ..Desired::default() };
+    let mut desired = Desired::new(jobs(["a", "b"]).unwrap());
+    desired.replicas = Some(3);
     let (status, told) = status(&desired, &observed(&[Presence::Ready; 2]));
     let expected =
         ["Ready=False Scaling", "Reconciling=True Scaling", "PoolReady=False WorkersMissing"];
@@ -137,7 +138,7 @@ fn a_pool_that_changes_its_size_reconciles() {
 
 #[test]
 fn a_refusal_keeps_the_counts_and_what_it_does_not_speak_of() {
-    let desired = Desired { jobs: jobs(["a", "b"]).unwrap(), ..Desired::default() };
+    let desired = Desired::new(jobs(["a", "b"]).unwrap());
     let (before, _) = status(&desired, &observed(&[Presence::Ready; 2]));
     let verdict = Verdict { reason: Reason::PoolNotFound, message: "gone".into() };
     let after = after_refusal(Some(8), Some(&before), &verdict);

@@ -57,8 +57,10 @@ pub enum Place {
     Nowhere,
 }
 
-/// What is known of one session, however old the knowledge: every part is a stable fact.
+/// What is known of one session, however old the knowledge: every part is a stable fact. By default
+/// nothing is known, and so nothing is proved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Evidence {
     /// The highest revision it acknowledged in this incarnation of the ledger.
     pub acked: u64,
@@ -70,6 +72,21 @@ pub struct Evidence {
     pub gone_for: Option<Duration>,
     /// The job that crashed it, if it crashed and one job is known to be at fault.
     pub culprit: Option<JobName>,
+}
+
+impl Evidence {
+    /// Nothing is known but the highest revision that the session acknowledged.
+    ///
+    /// ```
+    /// use swarm_core::handover::{Evidence, Proof};
+    ///
+    /// let mut known = Evidence::acked(7);
+    /// known.ended = Some(Proof::Closed);
+    /// ```
+    #[must_use]
+    pub fn acked(revision: u64) -> Self {
+        Self { acked: revision, ..Self::default() }
+    }
 }
 
 /// What a turn has to go by.

@@ -11,7 +11,7 @@ use crate::overseer::{ViewMark, ViewMarks};
 use crate::{Jobs, Member, Pool, Standing, jobs, plan};
 
 fn member(name: &str, standing: Standing) -> Member {
-    Member { name: name.into(), standing, max_jobs: None }
+    Member::new(name, standing)
 }
 
 fn step(ledger: &Ledger, names: &[&str], pool: &Pool) -> Ledger {

@@ -211,7 +211,7 @@ impl<'a> Seats<'a> {
                     None => !self.has_room && !self.jobs.is_empty(),
                     Some(pin) => can_pin && self.load(pin) >= self.max(request, pin),
                 },
-                Unassigned::PoolIncomplete | Unassigned::Paused => false,
+                Unassigned::PoolIncomplete | Unassigned::Paused | Unassigned::PlainWorkers => false,
             };
             // "Its pinned worker is full" is true only if that worker's other jobs cannot go elsewhere.
             let others = pin.and_then(|pin| self.jobs.get(&pin)).is_some_and(|j| !j[1].is_empty());

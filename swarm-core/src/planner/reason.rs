@@ -1,9 +1,11 @@
-//! Why a job moves, and why a job has no holder: closed lists, each with its documented word.
+//! Why a job moves, and why a job has no holder: lists that may grow, each reason with its documented
+//! word.
 
 /// Why a job changes its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+#[non_exhaustive]
 pub enum MoveReason {
     /// Nobody held the job.
     New,
@@ -28,6 +30,7 @@ pub enum MoveReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+#[non_exhaustive]
 pub enum Unassigned {
     /// No worker takes jobs now.
     NoWorkers,
@@ -39,6 +42,10 @@ pub enum Unassigned {
     Capacity,
     /// Nobody held it when the pool was paused.
     Paused,
+    /// The workers that could take it are plain ones. They acknowledge nothing, and under
+    /// [`Policy::Exclusive`](crate::handover::Policy) a job is given only to a worker that can let go
+    /// of it.
+    PlainWorkers,
 }
 
 impl MoveReason {
@@ -81,6 +88,7 @@ impl Unassigned {
             Self::Pin => "pin",
             Self::Capacity => "capacity",
             Self::Paused => "paused",
+            Self::PlainWorkers => "plain-workers",
         }
     }
 }

@@ -54,12 +54,7 @@ mod tests {
             let session = Some(SessionId::new("pod", u64::from(n)));
             (Slot(n), WorkerSeen { name: format!("w-{n}"), presence: Presence::Ready, session })
         };
-        let workers_desired = workers as usize;
-        Observed {
-            workers: (0..workers).map(worker).collect(),
-            workers_desired,
-            ..Observed::default()
-        }
+        Observed::new((0..workers).map(worker), 1, [])
     }
 
     fn desired(jobs: impl IntoIterator<Item = (&'static str, bool)>) -> Desired {

@@ -20,8 +20,9 @@ const AGAIN: Duration = Duration::from_secs(60);
 /// ```
 /// use swarm_core::{Decider, Desired, Ledger, Observed, jobs};
 ///
-/// let desired = Desired { jobs: jobs(["a", "b"])?, ..Desired::default() };
-/// let (mut decider, ledger, observed) = (Decider::default(), Ledger::new(1), Observed::default());
+/// let desired = Desired::new(jobs(["a", "b"])?);
+/// let (mut decider, ledger) = (Decider::default(), Ledger::new(1));
+/// let observed = Observed::new([], 1, []);
 /// let first = decider.decide(&ledger, &desired, &observed);
 /// assert_eq!(decider.decide(&ledger, &desired, &observed), first);
 /// # Ok::<(), swarm_core::JobsError>(())
@@ -192,8 +193,7 @@ mod tests {
             let session = Some(SessionId::new("pod", u64::from(n)));
             (Slot(n), WorkerSeen { name: format!("w-{n}"), presence, session })
         };
-        let workers: BTreeMap<_, _> = (0..3).map(worker).collect();
-        Observed { workers_desired: workers.len(), workers, ..Observed::default() }
+        Observed::new((0..3).map(worker), 1, [])
     }
 
     fn desired() -> Desired {

@@ -48,8 +48,9 @@ impl Ledger {
 /// operator know.
 pub(super) fn reset(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Option<Ledger> {
     let known = *observed.positions.last()?;
-    // A new ledger knows no sessions, whatever its number.
-    let is_behind = ledger.position() < known || ledger.cells.revision == 0;
+    // A new ledger knows no sessions, whatever its number. One that was never written granted nothing.
+    let is_new = ledger.cells.revision == 0 && 0 < known.revision;
+    let is_behind = ledger.position() < known || is_new;
     // At least once, nobody waits for proofs.
     let span = match desired.policy {
         // Whoever is not known may live by terms of the past.
@@ -71,8 +72,6 @@ pub(super) fn has_foreign_sessions(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
     use crate::handover::{Evidence, Proof, SessionId};
     use crate::{Decision, Presence, Slot, Waiting, WorkerSeen, decide, jobs};
@@ -87,13 +86,7 @@ mod tests {
     fn observed(nonce: u64, positions: impl IntoIterator<Item = Position>) -> Observed {
         let session = Some(SessionId::new("pod", nonce));
         let worker = WorkerSeen { name: "w-0".into(), presence: Presence::Ready, session };
-        Observed {
-            workers: [(Slot(0), worker)].into(),
-            workers_desired: 1,
-            unix_time_us: START + 60_000_000,
-            positions: positions.into_iter().collect::<BTreeSet<_>>(),
-            ..Observed::default()
-        }
+        Observed::new([(Slot(0), worker)], START + 60_000_000, positions)
     }
 
     fn holders(decision: &Decision) -> usize {
@@ -160,5 +153,12 @@ mod tests {
         let decision = decide(&running, &desired, &ended(vec![running.position()]));
         let held = |session: &SessionId| decision.ledger.session_views()[session].jobs.len();
         assert_eq!(held(&SessionId::new("pod", 2)), 2);
+    }
+
+    #[test]
+    fn a_ledger_that_never_granted_anything_is_no_trace_of_another() {
+        let (fresh, desired) = (Ledger::new(START), desired());
+        let decision = decide(&fresh, &desired, &observed(1, [fresh.position()]));
+        assert_eq!((decision.waiting, holders(&decision)), (None, 2));
     }
 }

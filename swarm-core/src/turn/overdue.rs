@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Desired, Observed};
+use super::{Desired, Observed, plain};
 use crate::handover::{SessionId, few};
 use crate::{Assignment, JobName, Jobs, MoveReason, Plan, Presence, Request, Rules, Slot, check};
 
@@ -23,21 +23,18 @@ pub struct Overdue {
 impl Overdue {
     /// Those that are seen. O(workers).
     ///
-    /// Up to three, or 30 % of the workers if those are more, are not held.
+    /// Up to three, or 30 % of the workers if those are more, are not held. There are none where only
+    /// a proof ends an ownership.
     ///
     /// ```
     /// use std::time::Duration;
     /// use swarm_core::handover::SessionId;
     /// use swarm_core::{Desired, Observed, Overdue, Presence, Slot, WorkerSeen};
     ///
-    /// let worker = |minutes: u64| WorkerSeen {
-    ///     name: "worker-0".to_owned(),
-    ///     presence: Presence::NotReady(Duration::from_secs(60 * minutes)),
-    ///     session: Some(SessionId::plain("uid")),
-    /// };
-    /// let seen = |minutes| Observed {
-    ///     workers: [(Slot(0), worker(minutes))].into(),
-    ///     ..Observed::default()
+    /// let seen = |minutes| {
+    ///     let presence = Presence::NotReady(Duration::from_secs(60 * minutes));
+    ///     let worker = WorkerSeen::new("worker-0", presence, Some(SessionId::plain("uid")));
+    ///     Observed::new([(Slot(0), worker)], 1, [])
     /// };
     /// let desired = Desired::default(); // the grace is five minutes
     /// assert!(Overdue::of(&desired, &seen(4)).slots.is_empty());
@@ -47,7 +44,7 @@ impl Overdue {
     pub fn of(desired: &Desired, observed: &Observed) -> Self {
         let Some(grace) = desired.timing.not_ready_grace else { return Self::default() };
         let slots = observed.workers.iter().filter(|(_, seen)| {
-            let is_plain = seen.session.as_ref().is_some_and(SessionId::is_plain);
+            let is_plain = plain::session(desired, seen).is_some_and(SessionId::is_plain);
             is_plain && matches!(seen.presence, Presence::NotReady(age) if grace <= age)
         });
         let slots: BTreeSet<_> = slots.map(|(slot, _)| *slot).collect();
@@ -154,8 +151,7 @@ mod tests {
             let session = Some(SessionId::plain(&name));
             (Slot(n), WorkerSeen { name, presence: *presence, session })
         };
-        let workers: BTreeMap<_, _> = (0..).zip(presences).map(worker).collect();
-        Observed { workers_desired: workers.len(), workers, ..Observed::default() }
+        Observed::new((0..).zip(presences).map(worker), 1, [])
     }
 
     fn desired(names: &[&str]) -> Desired {

@@ -12,6 +12,7 @@ use crate::handover::Cell;
 /// It is the only rule for when a pool is settled. What it says is data; sentences are made of it by
 /// those who talk to people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Progress {
     /// Why the turn assigned nothing.
     pub waiting: Option<Waiting>,
@@ -35,6 +36,7 @@ pub struct Progress {
 
 /// How many jobs are in which state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct JobCounts {
     /// Granted to a worker, or to all.
     pub granted: usize,
@@ -64,7 +66,7 @@ impl Progress {
     /// ```
     /// use swarm_core::{Decision, Desired, Ledger, Observed, Progress, decide};
     ///
-    /// let (nothing, nobody) = (Desired::default(), Observed::default());
+    /// let (nothing, nobody) = (Desired::default(), Observed::new([], 1, []));
     /// let decision = decide(&Ledger::new(0), &nothing, &nobody);
     /// assert!(Progress::of(&decision, &nothing, &nobody, vec![]).is_settled());
     /// let worker = vec!["worker-0".to_owned()];
@@ -99,7 +101,9 @@ impl Progress {
     /// use swarm_core::Progress;
     ///
     /// assert!(Progress::default().is_settled());
-    /// assert!(!Progress { deferred: 1, ..Progress::default() }.is_settled());
+    /// let mut moves = Progress::default();
+    /// moves.deferred = 1;
+    /// assert!(!moves.is_settled());
     /// ```
     #[must_use]
     pub fn is_settled(&self) -> bool {
@@ -118,9 +122,11 @@ impl Progress {
     /// ```
     /// use swarm_core::Progress;
     ///
-    /// let three = Progress { workers_now: 3, workers_wanted: 3, ..Progress::default() };
-    /// assert!(!Progress { workers_ready: 2, ..three.clone() }.has_all_workers());
-    /// assert!(Progress { workers_ready: 3, ..three }.has_all_workers());
+    /// let mut three = Progress::default();
+    /// (three.workers_now, three.workers_wanted, three.workers_ready) = (3, 3, 2);
+    /// assert!(!three.has_all_workers());
+    /// three.workers_ready = 3;
+    /// assert!(three.has_all_workers());
     /// ```
     #[must_use]
     pub fn has_all_workers(&self) -> bool {
@@ -153,7 +159,8 @@ impl JobCounts {
     /// ```
     /// use swarm_core::JobCounts;
     ///
-    /// let counts = JobCounts { granted: 5, releasing: 2, held: 1, ..JobCounts::default() };
+    /// let mut counts = JobCounts::default();
+    /// (counts.granted, counts.releasing, counts.held) = (5, 2, 1);
     /// assert_eq!(counts.waiting(), 3);
     /// ```
     #[must_use]
@@ -178,8 +185,6 @@ fn not_ready(decision: &Decision, observed: &Observed) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::super::{WorkerSeen, decide};
     use super::*;
     use crate::handover::{Policy, Record, SessionId};
@@ -196,8 +201,7 @@ mod tests {
             let session = Some(SessionId::new("pod", u64::from(n)));
             (Slot(n), WorkerSeen { name: format!("w-{n}"), presence: *presence, session })
         };
-        let workers: BTreeMap<_, _> = (0..).zip(presences).map(worker).collect();
-        Observed { workers_desired: workers.len(), workers, ..Observed::default() }
+        Observed::new((0..).zip(presences).map(worker), 1, [])
     }
 
     fn progress(ledger: &Ledger, desired: &Desired, observed: &Observed) -> (Progress, Ledger) {

@@ -78,7 +78,7 @@ pub struct Turn {
 /// # }
 /// # now(async {
 /// let (ledger, view) = (Memory::default(), Text::default());
-/// let (desired, observed) = (Desired::default(), Observed::default());
+/// let (desired, observed) = (Desired::default(), Observed::new([], 1, []));
 /// let mut decider = Decider::default();
 /// assert!(turn(&ledger, &view, &mut decider, &desired, &observed).await?.changed);
 /// // There is nothing more to do.
@@ -173,9 +173,8 @@ mod tests {
     fn calls(store: &Noting) -> Vec<String> {
         let want = Desired { jobs: jobs(["a"]).unwrap(), ..Desired::default() };
         let session = Some(SessionId::plain("w-0"));
-        let worker = WorkerSeen { name: "w-0".to_owned(), presence: Presence::Ready, session };
-        let workers = [(Slot(0), worker)].into();
-        let seen = Observed { workers, workers_desired: 1, ..Observed::default() };
+        let worker = WorkerSeen::new("w-0", Presence::Ready, session);
+        let seen = Observed::new([(Slot(0), worker)], 0, []);
         let mut decider = Decider::default();
         let mut turn = std::pin::pin!(turn(store, store, &mut decider, &want, &seen));
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());

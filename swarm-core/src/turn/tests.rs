@@ -1,10 +1,12 @@
 //! What one turn decides.
 
+mod maxima;
+
 use super::*;
 use std::collections::BTreeSet;
 
-use crate::handover::Proof;
-use crate::{Job, MoveReason, Token, jobs};
+use crate::handover::{Evidence, Proof};
+use crate::{Job, MoveReason, Timing, Token, jobs};
 
 fn desired(names: &[&str]) -> Desired {
     Desired { jobs: jobs(names.iter().copied()).unwrap(), ..Desired::default() }
@@ -16,11 +18,7 @@ fn observed(presences: &[Presence]) -> Observed {
         let session = Some(SessionId::plain(&name));
         (Slot(n), WorkerSeen { name, presence: *presence, session })
     };
-    Observed {
-        workers: (0..).zip(presences).map(worker).collect(),
-        workers_desired: presences.len(),
-        ..Observed::default()
-    }
+    Observed::new((0..).zip(presences).map(worker), 0, [])
 }
 
 #[test]

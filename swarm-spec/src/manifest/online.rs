@@ -147,11 +147,10 @@ mod tests {
         let worker = |n: u32| {
             let name = format!("swarm-worker-{n}");
             let session = Some(swarm_core::handover::SessionId::plain(&format!("3f{n:034}")));
-            (Slot(n), WorkerSeen { name, presence: Presence::Ready, session })
+            (Slot(n), WorkerSeen::new(name, Presence::Ready, session))
         };
-        let workers = (0..100).map(worker).collect();
-        let observed = Observed { workers, workers_desired: 100, ..Observed::default() };
-        let desired = Desired { jobs, ..Desired::default() };
+        let observed = Observed::new((0..100).map(worker), 1, []);
+        let desired = Desired::new(jobs);
         let ledger = decide(&Ledger::new(1_790_000_000_000_000), &desired, &observed).ledger;
         assert!(ledger.view().to_yaml().len() < 900_000);
         let stored = swarm_core::stored::Stored::from(&ledger);

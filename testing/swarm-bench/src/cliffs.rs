@@ -236,7 +236,8 @@ pub(crate) fn with_endings(
 fn views_of_all() -> Result<(), JobsError> {
     let (mut views, mut news) = (Sizes::default(), Sizes::default());
     for count in [1_250, 2_500, 5_000, 10_000] {
-        let desired = Desired { replication: Replication::All, ..desired(count)? };
+        let mut desired = desired(count)?;
+        desired.replication = Replication::All;
         let ledger = decide(&Ledger::new(1), &desired, &observed(1_000)).ledger;
         let (details, none) = (Jobs::new(), BTreeMap::new());
         let what = format!("{count} jobs on all of 1000 workers");
@@ -267,15 +268,14 @@ fn nothing_changed() -> Result<(), JobsError> {
 /// So many jobs without wishes.
 pub(crate) fn desired(count: u32) -> Result<Desired, JobsError> {
     let jobs = jobs(names(count).iter().map(String::as_str))?;
-    Ok(Desired { jobs, ..Desired::default() })
+    Ok(Desired::new(jobs))
 }
 
 /// Workers with sessions, all of them ready.
 pub(crate) fn observed(workers: u32) -> Observed {
     let seen = |n: u32| {
         let (name, session) = (format!("swarm-worker-{n}"), SessionId::new(&format!("pod-{n}"), 1));
-        (Slot(n), WorkerSeen { name, presence: Presence::Ready, session: Some(session) })
+        (Slot(n), WorkerSeen::new(name, Presence::Ready, Some(session)))
     };
-    let workers_desired = workers as usize;
-    Observed { workers: (0..workers).map(seen).collect(), workers_desired, ..Observed::default() }
+    Observed::new((0..workers).map(seen), 1_790_000_000_000_000, [])
 }

@@ -71,7 +71,7 @@ impl Contestant for Swarm<'_> {
 
     fn join(&mut self) {
         let next = self.pool.0.keys().last().map_or(0, |slot| slot.0 + 1);
-        let member = Member { name: String::new(), standing: Standing::Takes, max_jobs: None };
+        let member = Member::new("", Standing::Takes);
         self.pool.0.insert(Slot(next), member);
     }
 

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::Command;
 
 use swarm_core::session::SessionEvent;
-use swarm_core::{Decider, Desired, JobTable, Ledger, Pool, Replication, Rules, decide};
+use swarm_core::{Decider, JobTable, Ledger, Pool, Replication, Rules, decide};
 
 use crate::cliffs;
 
@@ -175,7 +175,8 @@ fn turn(change: Change) -> Result<(), Box<dyn Error>> {
 }
 
 fn views_of_all() -> Result<(), Box<dyn Error>> {
-    let desired = Desired { replication: Replication::All, ..cliffs::desired(1_250)? };
+    let mut desired = cliffs::desired(1_250)?;
+    desired.replication = Replication::All;
     let ledger = decide(&Ledger::new(1), &desired, &cliffs::observed(1_000)).ledger;
     counted(|| ledger.session_views());
     Ok(())

@@ -4,13 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::hint::black_box;
-use std::time::Duration;
 
 use swarm_core::handover::SessionId;
 use swarm_core::parts::{Part, Split, StoredPart, count, join};
 use swarm_core::stored::Stored;
 use swarm_core::{
-    Decider, Desired, JobName, Jobs, Ledger, Observed, Presence, Slot, WorkerSeen, decide, jobs,
+    Decider, Desired, Jobs, Ledger, Observed, Presence, Slot, WorkerSeen, decide, jobs,
 };
 
 use crate::{names, shown, timed};
@@ -25,7 +24,7 @@ pub(crate) fn all() -> Result<(), Box<dyn Error>> {
     let all = jobs(names.iter().map(String::as_str))?;
     let (last, but_one) = (all.keys().next_back().cloned(), all.clone());
     let fewer: Jobs = but_one.into_iter().filter(|(job, _)| Some(job) != last.as_ref()).collect();
-    let desired = |jobs: &Jobs| Desired { jobs: jobs.clone(), ..Desired::default() };
+    let desired = |jobs: &Jobs| Desired::new(jobs.clone());
     let (want, more) = (desired(&fewer), desired(&all));
     let (pool, wide) = (observed(WORKERS), observed(WORKERS + 1));
     let ledger = decide(&Ledger::new(1_790_000_000_000_000), &want, &pool).ledger;
@@ -74,18 +73,10 @@ fn read_parts(head: Stored, texts: &[Vec<u8>]) -> Result<Ledger, Box<dyn Error>>
 fn observed(workers: u32) -> Observed {
     let seen = |n: u32| {
         let uid = format!("0b8f1d3e-5c1a-4a52-9d63-{n:012}");
-        let session = Some(SessionId::plain(&uid));
-        (
-            Slot(n),
-            WorkerSeen { name: format!("swarm-worker-{n}"), presence: Presence::Ready, session },
-        )
+        let (name, session) = (format!("swarm-worker-{n}"), Some(SessionId::plain(&uid)));
+        (Slot(n), WorkerSeen::new(name, Presence::Ready, session))
     };
-    Observed {
-        workers: (0..workers).map(seen).collect(),
-        workers_desired: workers as usize,
-        ages: BTreeMap::<JobName, Duration>::new(),
-        ..Observed::default()
-    }
+    Observed::new((0..workers).map(seen), 1_790_000_000_000_000, [])
 }
 
 fn row<T>(name: &str, mut work: impl FnMut() -> T) {

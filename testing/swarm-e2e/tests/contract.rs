@@ -92,12 +92,11 @@ async fn a_lost_ledger_takes_nothing_away_before_it_assigns_anew() -> anyhow::Re
     let folder = tempfile::tempdir()?;
     let views = FileViewStore::open(folder.path())?;
     let view = || fs::read_to_string(views.path());
-    let want = Desired { jobs: jobs(["a", "b"])?, ..Desired::default() };
+    let want = Desired::new(jobs(["a", "b"])?);
     let seen = |presence| {
         let session = Some(SessionId::plain("w-0"));
-        let worker = WorkerSeen { name: "w-0".into(), presence, session };
-        let workers = [(Slot(0), worker)].into();
-        Observed { workers, workers_desired: 1, ..Observed::default() }
+        let worker = WorkerSeen::new("w-0", presence, session);
+        Observed::new([(Slot(0), worker)], 1, [])
     };
     let ledgers = || FileLedgerStore::open(folder.path());
     let first =

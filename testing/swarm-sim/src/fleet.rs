@@ -159,15 +159,13 @@ impl Fleet {
         let now = Moment(Duration::from_secs(1_000));
         let bounds = Bounds { broken: terms.broken, ..BOUNDS };
         let operator = Operator::new(now, &bounds);
+        let mut desired = Desired::default();
+        desired.replication = terms.replication;
+        desired.rules = Rules { mode: terms.mode, moves_max: terms.moves_max, ..Rules::default() };
+        (desired.policy, desired.timing) = (terms.policy, TIMING);
         let mut fleet = Self {
             bounds,
-            desired: Desired {
-                replication: terms.replication,
-                rules: Rules { mode: terms.mode, moves_max: terms.moves_max, ..Rules::default() },
-                policy: terms.policy,
-                timing: TIMING,
-                ..Desired::default()
-            },
+            desired,
             wanted: 3,
             history: vec![Arc::new(Ledger::new(100))],
             pods: Vec::new(),
