@@ -1,22 +1,12 @@
-//! Which pod fills which slot: by the ordinal in its name, as in a StatefulSet, or by being bound to it.
-//!
-//! The ledger is the memory of bindings: the session of a slot's record names the pod. In a rollout
-//! the binding moves from a pod to its successor and the assignment stays, so that each job moves
-//! once.
-
-mod bind;
-
-#[cfg(test)]
-mod tests;
+//! Which pod fills which slot: by the ordinal in its name, as in a StatefulSet, or by being
+//! [bound](bind) to it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use swarm_core::{Ledger, Slot};
-
-pub use bind::{Binding, Candidate, bind};
+use swarm_core::{Candidate, Ledger, Slot, bind};
 
 use crate::observe::{is_ready, is_terminal};
 use crate::workload::Workload;
@@ -68,16 +58,16 @@ impl Slots {
     ) -> Self {
         let pods = pods.into_iter().filter(|pod| !is_terminal(pod));
         let pods: BTreeMap<_, _> = pods.filter_map(|pod| Some((pod.uid()?, pod))).collect();
-        let records = || ledger.iter().flat_map(|ledger| &ledger.slots);
-        let bound = records().map(|(slot, record)| (*slot, record.session.pod_uid().to_owned()));
-        let candidates: Vec<_> = pods.values().filter_map(|pod| Candidate::of(pod)).collect();
-        let binding = bind(&bound.collect(), &candidates, pool.replicas as usize, end);
+        let bound = ledger.map(Ledger::bound).unwrap_or_default();
+        let candidates: Vec<_> = pods.values().filter_map(|pod| candidate(pod)).collect();
+        let binding = bind(&bound, &candidates, pool.replicas as usize, end);
+        let records = ledger.iter().flat_map(|ledger| &ledger.slots);
         let of_uid = |(slot, uid)| Some((slot, pods.get(&uid)?.clone()));
         Self {
             wanted: binding.wanted,
-            pods: binding.pods.into_iter().filter_map(of_uid).collect(),
+            pods: binding.workers.into_iter().filter_map(of_uid).collect(),
             names: Names::Bound(
-                records().map(|(slot, record)| (*slot, record.worker.clone())).collect(),
+                records.map(|(slot, record)| (*slot, record.worker.clone())).collect(),
             ),
         }
     }
@@ -101,16 +91,14 @@ impl Slots {
     }
 }
 
-impl Candidate {
-    fn of(pod: &Pod) -> Option<Self> {
-        Some(Self {
-            uid: pod.uid()?,
-            name: pod.name_any(),
-            created: pod.creation_timestamp().map(|created| created.0),
-            is_leaving: pod.metadata.deletion_timestamp.is_some(),
-            is_ready: is_ready(pod),
-        })
-    }
+/// A pod that is there, for the rule of the core.
+fn candidate(pod: &Pod) -> Option<Candidate> {
+    let mut candidate = Candidate::ready(pod.name_any());
+    candidate.uid = pod.uid()?;
+    candidate.created_s = pod.creation_timestamp().map(|created| created.0.as_second());
+    candidate.is_leaving = pod.metadata.deletion_timestamp.is_some();
+    candidate.is_ready = is_ready(pod);
+    Some(candidate)
 }
 
 /// The slot of a pod that the StatefulSet `pool` controls.

@@ -7,6 +7,7 @@
 //! - A [`JobName`] names a unit of work that gains nothing from being done twice.
 //! - A [`Slot`] is the place a worker fills; StatefulSet pod *n* fills slot *n*. A [`Pool`] is what
 //!   is known of the workers right now.
+//! - Where workers have names and no numbers, [`bind`] says which of them fills which slot.
 //! - An [`Assignment`] maps jobs to slots. [`plan`] finds the next one and says why each job moves.
 //! - The [`Ledger`] is the durable record of who holds what, with a fencing [`Token`] for each job.
 //! - A [`View`] is what workers read. It is derived from the ledger and can always be made again.
@@ -50,6 +51,8 @@ assert!(serde_json::from_str::<Assignment>(r#"{"two words":0}"#).is_err()); // n
 mod job;
 mod pool;
 
+mod binding;
+
 mod assignment;
 mod hash;
 mod merge;
@@ -72,6 +75,7 @@ pub mod overseer;
 pub mod session;
 
 pub use assignment::{Assignment, Change, diff};
+pub use binding::{Binding, Candidate, bind};
 pub use hash::{digest_jobs, hash_job, home};
 pub use job::{Job, JobName, JobNameError, Jobs, JobsError, Params, Share, ShareError, jobs};
 pub use ledger::{Filled, Ledger, LedgerStep, Position, SlotRecord, Token, parts, stored};

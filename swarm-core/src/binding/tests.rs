@@ -1,13 +1,11 @@
 //! The rule of binding, by example and by simulated rollouts.
 
-use jiff::Timestamp;
 use proptest::prelude::*;
 
 use super::*;
 
 fn pod(uid: &str) -> Candidate {
-    let created = Some("2026-01-01T00:00:00Z".parse().unwrap());
-    Candidate { uid: uid.into(), name: uid.into(), created, is_leaving: false, is_ready: true }
+    Candidate { created_s: Some(1_767_225_600), ..Candidate::ready(uid) }
 }
 
 fn leaving(uid: &str) -> Candidate {
@@ -24,9 +22,9 @@ fn bound(slots: &[(u32, &str)]) -> BTreeMap<Slot, String> {
 
 /// The binding as a text: slots that are given up stand in brackets, empty ones have a dash.
 fn described(binding: &Binding) -> String {
-    let slots: BTreeSet<_> = binding.wanted.iter().chain(binding.pods.keys()).collect();
+    let slots: BTreeSet<_> = binding.wanted.iter().chain(binding.workers.keys()).collect();
     let one = |slot: &Slot| {
-        let pod = binding.pods.get(slot).map_or("-", String::as_str);
+        let pod = binding.workers.get(slot).map_or("-", String::as_str);
         let text = format!("{slot}:{pod}");
         if binding.wanted.contains(slot) { text } else { format!("[{text}]") }
     };
@@ -41,11 +39,7 @@ const ABC: [(u32, &str); 3] = [(0, "a"), (1, "b"), (2, "c")];
 
 #[test]
 fn free_slots_are_filled_by_the_ready_then_by_the_oldest_then_by_name() {
-    let old = Candidate {
-        created: Some("2025-01-01T00:00:00Z".parse().unwrap()),
-        is_ready: false,
-        ..pod("z")
-    };
+    let old = Candidate { created_s: Some(1_735_689_600), ..unready("z") };
     let pods = [unready("y"), pod("b"), old, pod("a")];
     assert_eq!(binds(&[], &pods, 5), "0:a 1:b 2:z 3:y 4:-");
     assert_eq!(binds(&[(1, "a")], &pods, 2), "0:b 1:a");
@@ -104,7 +98,7 @@ fn scenes() -> impl Strategy<Value = (BTreeMap<Slot, String>, Vec<Candidate>, us
     (bound, pods, 0..8_usize, prop::option::of(0..8_u32)).prop_map(|(bound, pods, wanted, end)| {
         let bound = bound.into_iter().map(|(slot, uid)| (Slot(slot), format!("p{uid}")));
         let pods = pods.into_iter().map(|(uid, age, is_leaving, is_ready)| Candidate {
-            created: Timestamp::from_second(age).ok(),
+            created_s: Some(age).filter(|age| 0 < *age),
             is_leaving,
             is_ready,
             ..pod(&format!("p{uid}"))
@@ -123,15 +117,15 @@ proptest! {
     ) {
         let binding = bind(&bound, &pods, wanted, end);
         prop_assert_eq!(binding.wanted.len(), wanted);
-        let uids: BTreeSet<_> = binding.pods.values().collect();
-        prop_assert_eq!(uids.len(), binding.pods.len(), "a pod has one slot");
+        let uids: BTreeSet<_> = binding.workers.values().collect();
+        prop_assert_eq!(uids.len(), binding.workers.len(), "a pod has one slot");
 
         let mut turned = pods.clone();
         turned.rotate_left(seed.index(pods.len().max(1)));
         turned.reverse();
         prop_assert_eq!(&bind(&bound, &turned, wanted, end), &binding);
 
-        let is_full = binding.wanted.iter().all(|slot| binding.pods.contains_key(slot));
+        let is_full = binding.wanted.iter().all(|slot| binding.workers.contains_key(slot));
         let waits = pods.iter().filter(|pod| !pod.is_leaving && pod.is_ready);
         let idle = waits.filter(|pod| !uids.contains(&pod.uid)).count();
         prop_assert!(is_full || idle == 0, "a ready pod is idle while a slot is empty");
@@ -139,10 +133,10 @@ proptest! {
         let seen: BTreeSet<_> = bound.values().collect();
         for (slot, uid) in bound.iter().filter(|_| end.is_none() && seen.len() == bound.len()) {
             let is_living = pods.iter().any(|pod| pod.uid == *uid && !pod.is_leaving);
-            prop_assert!(!is_living || binding.pods.get(slot) == Some(uid), "a living pod stays");
+            prop_assert!(!is_living || binding.workers.get(slot) == Some(uid), "a living pod stays");
         }
-        let again = bind(&binding.pods, &pods, wanted, end);
-        prop_assert_eq!(again.pods, binding.pods, "nothing changes if nothing happens");
+        let again = bind(&binding.workers, &pods, wanted, end);
+        prop_assert_eq!(again.workers, binding.workers, "nothing changes if nothing happens");
     }
 
     /// Scope: rollouts of up to 6 pods with any surge and unavailability, in which pods get ready and
@@ -160,14 +154,14 @@ proptest! {
         let mut memory = BTreeMap::new();
         for choice in choices {
             let binding = bind(&memory, &rollout.pods, replicas, None);
-            for (slot, uid) in &binding.pods {
+            for (slot, uid) in &binding.workers {
                 let past = history.entry(*slot).or_default();
                 if past.last() != Some(uid) {
                     past.push(uid.clone());
                 }
             }
             // The latest session of a slot that nobody fills stays in its record.
-            memory.extend(binding.pods);
+            memory.extend(binding.workers);
             rollout.step(choice);
         }
         prop_assert!(rollout.is_over(), "{:?}", rollout.pods);
