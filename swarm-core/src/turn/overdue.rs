@@ -31,7 +31,7 @@ impl Overdue {
     /// use swarm_core::handover::SessionId;
     /// use swarm_core::{Desired, Observed, Overdue, Presence, Slot, WorkerSeen};
     ///
-    /// let seen = |minutes| {
+    /// let seen = |minutes: u64| {
     ///     let presence = Presence::NotReady(Duration::from_secs(60 * minutes));
     ///     let worker = WorkerSeen::new("worker-0", presence, Some(SessionId::plain("uid")));
     ///     Observed::new([(Slot(0), worker)], 1, [])
