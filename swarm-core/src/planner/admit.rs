@@ -130,7 +130,9 @@ fn staying_out(
     for equals in ranked.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
         let mut waiting: Vec<_> = equals.iter().map(|(_, _, _, job, pin)| (*job, *pin)).collect();
         let preferences: &[Preference] = match mode {
-            Mode::Sticky => &[Preference::Stays, Preference::MovesNobody, Preference::None],
+            Mode::Sticky => {
+                &[Preference::Stays, Preference::MovesNobody, Preference::IsThere, Preference::None]
+            }
             Mode::Canonical => &[Preference::None],
         };
         for preference in preferences {
@@ -148,6 +150,9 @@ enum Preference {
     Stays,
     /// Those that take no place of one that stays.
     MovesNobody,
+    /// Those that are where they are pinned: another one has to leave for them, but they need not move
+    /// as well.
+    IsThere,
     None,
 }
 
@@ -171,6 +176,7 @@ impl Door {
         let (is_preferred, at) = match which {
             Preference::Stays => (stays.is_some(), stays),
             Preference::MovesNobody => (pin.is_none_or(|pin| self.staying[pin] > 0), pin),
+            Preference::IsThere => (pin.is_some() && pin == holder, pin),
             Preference::None => (true, pin),
         };
         if is_preferred {

@@ -95,6 +95,24 @@ fn when_workers_are_full_low_priorities_are_unassigned_first_then_new_jobs() {
 }
 
 #[test]
+fn of_equal_jobs_that_are_pinned_to_a_full_worker_the_one_that_is_there_stays() {
+    // `urgent` has to leave for either; only one of them need not move as well.
+    let pinned = |priority| Job { pin: Some(Slot(0)), priority, ..Job::default() };
+    for (there, elsewhere) in [("a", "b"), ("b", "a")] {
+        let name = |name: &str| name.parse::<JobName>().unwrap();
+        let jobs = [("a", pinned(-1)), ("b", pinned(-1)), ("urgent", Job::default())];
+        let jobs: Jobs = jobs.map(|(job, wish)| (name(job), wish)).into();
+        let held = [(there, Slot(0)), ("urgent", Slot(0)), (elsewhere, Slot(1))];
+        let held = held.map(|(job, slot)| (name(job), slot)).into_iter().collect();
+        let pool =
+            Pool([member(0, Standing::Takes, Some(1)), member(1, Standing::Takes, None)].into());
+        let plan = plan(&jobs, &held, &pool);
+        assert_eq!(plan.assignment.holder(&name(there)), Some(Slot(0)));
+        assert_eq!(plan.unassigned.keys().collect::<Vec<_>>(), [&name(elsewhere)]);
+    }
+}
+
+#[test]
 fn duplicate_names_are_refused_by_number() {
     let refused = JobTable::new(["b", "a", "b"]).unwrap_err();
     let name = "b".parse().unwrap();
