@@ -18,6 +18,8 @@ mod scale;
 mod stores;
 
 #[cfg(test)]
+mod recheck_tests;
+#[cfg(test)]
 mod tests;
 
 use std::borrow::Cow;
@@ -154,8 +156,11 @@ pub fn decide(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decisi
     }
     let is_news = || next != *ledger && !pace::goes_on(ledger, &next);
     if let Some(left) = pace::gathers_for(desired, observed).filter(|_| is_news()) {
+        // What goes on at once may be due before.
+        let recheck_in =
+            recheck_in(ledger, ledger, desired, observed).into_iter().chain([left]).min();
         let (ledger, waiting) = (ledger.clone(), Some(Waiting::Gathering));
-        return Decision { ledger, plan, waiting, recheck_in: Some(left), replicas: None };
+        return Decision { ledger, plan, waiting, recheck_in, replicas: None };
     }
     let (replicas, look) = scale::replicas([ledger, &next], desired, observed, since_handover);
     let batch = pace::next_batch_in(&plan, since_handover);

@@ -1,0 +1,85 @@
+//! When a turn asks to be looked at again: never later than time alone changes what is decided.
+
+use super::*;
+use crate::{Token, jobs};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn desired() -> Desired {
+    let timing = Timing {
+        return_grace: SECOND * 30,
+        release_timeout: SECOND * 60,
+        initial_wait: Duration::ZERO,
+        ..Timing::default()
+    };
+    Desired { jobs: jobs(["a", "b"]).unwrap(), timing, ..Desired::default() }
+}
+
+fn session() -> SessionId {
+    SessionId::new("pod", 1)
+}
+
+/// One ready worker, and for how long job `a` has been as it is.
+fn observed(age: Duration) -> Observed {
+    let name = "w-0".to_owned();
+    let worker = WorkerSeen { name, presence: Presence::Ready, session: Some(session()) };
+    let ages = [("a".parse().unwrap(), age)].into();
+    Observed {
+        workers: [(Slot(0), worker)].into(),
+        workers_desired: 1,
+        ages,
+        ..Observed::default()
+    }
+}
+
+/// A ledger in which the worker holds `b`, and `a` is as given.
+fn ledger(cell: impl FnOnce(Token) -> Cell) -> Ledger {
+    let mut ledger = decide(&Ledger::new(1), &desired(), &observed(Duration::ZERO)).ledger;
+    let record = ledger.cells.jobs.get_mut("a").unwrap();
+    record.cell = cell(record.cell.token());
+    ledger
+}
+
+/// Time alone changes what is decided after `span`, and the turn a second before says so.
+fn wakes_after(
+    span: Duration,
+    ledger: &Ledger,
+    desired: &Desired,
+    seen: impl Fn(Duration) -> Observed,
+) {
+    let before = decide(ledger, desired, &seen(span.saturating_sub(SECOND)));
+    assert_eq!((&before.ledger, before.recheck_in), (ledger, Some(SECOND)));
+    assert_ne!(decide(ledger, desired, &seen(span)).ledger, *ledger);
+}
+
+#[test]
+fn a_paused_pool_is_looked_at_again_when_a_hold_or_a_release_is_over() {
+    let paused = Desired { paused: true, ..desired() };
+    let held = ledger(|token| Cell::Hold { slot: Slot(1), span: SECOND * 30, token });
+    wakes_after(SECOND * 30, &held, &paused, observed);
+    let session = session();
+    let releasing = ledger(|token| Cell::Releasing { session, token, since: 9 });
+    wakes_after(SECOND * 60, &releasing, &paused, observed);
+}
+
+#[test]
+fn at_least_once_a_pool_is_looked_at_again_when_a_holder_has_been_gone_for_long_enough() {
+    let gone = SessionId::new("gone", 2);
+    let releasing = ledger(|token| Cell::Releasing { session: gone.clone(), token, since: 9 });
+    let seen = |age: Duration| {
+        let known = Evidence { gone_for: Some(age), ..Evidence::default() };
+        Observed { evidence: [(gone.clone(), known)].into(), ..observed(age) }
+    };
+    wakes_after(SECOND * 30, &releasing, &desired(), seen);
+}
+
+#[test]
+fn a_release_that_is_over_while_changes_are_gathered_waits_for_nothing() {
+    let mut wanted = Desired { batch_window: SECOND * 90, ..desired() };
+    let session = SessionId::new("other", 2);
+    let releasing = ledger(|token| Cell::Releasing { session, token, since: 9 });
+    // Something to gather.
+    wanted.jobs.insert("c".parse().unwrap(), crate::Job::default());
+    let seen = |age| Observed { since_change: Some(age), ..observed(age) };
+    wakes_after(SECOND * 60, &releasing, &wanted, seen);
+}
