@@ -42,6 +42,9 @@ pub struct Proofs {
     sessions: BTreeMap<SessionId, Tracked>,
     /// What the view of each session says; `None` if somebody edited it.
     views: BTreeMap<SessionId, Option<ViewMark>>,
+    /// The first incarnation of which a view was found of each session whose Lease was not looked at
+    /// yet. It may act on that one, whatever was published to it since.
+    unseen: BTreeMap<SessionId, u64>,
     pods: BTreeMap<String, PodFacts>,
 }
 
@@ -170,7 +173,7 @@ impl Proofs {
         match fact {
             Fact::Lease(session, facts) => self.see(now, session, facts, terms),
             Fact::LeaseMissing(session) => {
-                let viewed = self.viewed_by(&session);
+                let viewed = self.unseen.remove(&session);
                 let missing = || Tracked::new(Watch::missing(now), viewed);
                 let tracked = self.sessions.entry(session).or_insert_with(missing);
                 tracked.is_missing = true;
@@ -183,7 +186,10 @@ impl Proofs {
                 self.pods.insert(uid, PodFacts { has_terminated, ..facts });
             }
             Fact::View(session, mark) => self.found_view(session, mark),
-            Fact::ViewMissing(session) => drop(self.views.remove(&session)),
+            Fact::ViewMissing(session) => {
+                self.views.remove(&session);
+                self.unseen.remove(&session);
+            }
             Fact::Revocation(session, version, answer) => {
                 let event = match answer {
                     Answer::Written => WatchEvent::RevocationWritten(version),
@@ -199,7 +205,7 @@ impl Proofs {
 
     fn see(&mut self, now: Moment, session: SessionId, facts: LeaseFacts, terms: &LeaseTerms) {
         let LeaseFacts { lease, duration, began, former } = facts;
-        let viewed = self.viewed_by(&session);
+        let viewed = self.unseen.remove(&session);
         let fresh = || Tracked::new(Watch::begin(now, &lease), viewed);
         let tracked = self.sessions.entry(session).or_insert_with(fresh);
         tracked.watch.claims(duration);
@@ -210,9 +216,12 @@ impl Proofs {
     /// A view of another incarnation stays known: only the session itself can say that it never read
     /// it.
     fn found_view(&mut self, session: SessionId, mark: Option<ViewMark>) {
-        if let Some((Tracked { watch, .. }, mark)) = self.sessions.get_mut(&session).zip(mark) {
-            let known = watch.viewed.unwrap_or(mark.incarnation);
-            watch.viewed = Some(known.min(mark.incarnation));
+        if let Some(ViewMark { incarnation, .. }) = mark {
+            let known = match self.sessions.get_mut(&session) {
+                Some(tracked) => tracked.watch.viewed.get_or_insert(incarnation),
+                None => self.unseen.entry(session.clone()).or_insert(incarnation),
+            };
+            *known = incarnation.min(*known);
         }
         self.views.insert(session, mark);
     }
@@ -443,13 +452,8 @@ impl Proofs {
             };
             counts.then_some(position)
         };
-        let unseen = |(session, mark): (&SessionId, &Option<ViewMark>)| {
-            let incarnation = mark.as_ref()?.incarnation;
-            let is_other = incarnation != known.position.incarnation;
-            let counts = is_other && !self.sessions.contains_key(session);
-            counts.then_some(Position { incarnation, revision: 0 })
-        };
-        let unseen = self.views.iter().filter_map(unseen);
+        let others = self.unseen.values().filter(|it| **it != known.position.incarnation);
+        let unseen = others.map(|incarnation| Position { incarnation: *incarnation, revision: 0 });
         self.sessions.values().filter_map(position).chain(unseen).collect()
     }
 
@@ -581,6 +585,7 @@ impl Proofs {
     pub fn retain(&mut self, keep: impl Fn(&SessionId) -> bool, keep_pod: impl Fn(&str) -> bool) {
         self.sessions.retain(|session, _| keep(session));
         self.views.retain(|session, _| keep(session));
+        self.unseen.retain(|session, _| keep(session));
         self.pods.retain(|uid, _| keep_pod(uid));
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Held, Known, Overseer, Publication, Suspicion, publications};
-use crate::handover::{Moment, SessionId, Watch};
+use crate::handover::{Life, Moment, SessionId, Watch};
 use crate::{Decision, Desired, Jobs, Ledger, Observed, Progress, SlotRecord};
 
 impl Overseer {
@@ -252,6 +252,11 @@ impl Overseer {
             // It has been looked at.
             (*at < wakes || !sessions.contains(session)).then_some(wakes)
         });
-        wakes.chain(*brake_opens_at).chain(*look_up_at).min()
+        // The whole pool may wait for a shorter time than the jobs of a session that claims much.
+        let pool = self.proofs.iter().filter_map(|(_, watch)| match watch.life {
+            Life::Revoked { since } => Some(since.after(terms.fence_wait())).filter(|it| at < it),
+            Life::Held { .. } | Life::Revoking { .. } | Life::Ended(_) => None,
+        });
+        wakes.chain(pool).chain(*brake_opens_at).chain(*look_up_at).min()
     }
 }

@@ -17,8 +17,8 @@ impl Proofs {
         stored: impl Fn(&SessionId) -> Option<(LeaseVersion, u64)>,
         hasher: &mut H,
     ) {
-        let Self { sessions, views, pods } = self;
-        (sessions.len(), views, pods).hash(hasher);
+        let Self { sessions, views, unseen, pods } = self;
+        (sessions.len(), views, unseen, pods).hash(hasher);
         for (session, tracked) in sessions {
             let Tracked { watch, began, former, is_missing, is_elder, has_reset } = tracked;
             (session, began, former, is_missing, is_elder, has_reset).hash(hasher);

@@ -2,6 +2,8 @@
 
 use super::*;
 
+const SLACK: Duration = Duration::from_secs(1);
+
 fn at_position(incarnation: u64, revision: u64) -> Position {
     Position { incarnation, revision }
 }
@@ -56,6 +58,45 @@ fn a_session_whose_lease_was_not_looked_at_yet_may_act_on_its_view() {
     overseer.learn(at(0), Fact::LeaseMissing(id(1)));
     let seen = observed(&mut overseer, 60_000, &fresh);
     assert_eq!(seen.positions, [].into());
+}
+
+#[test]
+fn a_view_of_a_lost_ledger_counts_until_its_lease_was_looked_at_though_another_was_published() {
+    let mut overseer = overseer();
+    let view =
+        |incarnation| Fact::View(id(1), Some(ViewMark { incarnation, revision: 1, digest: 0 }));
+    overseer.learn(at(0), view(START - 1));
+    overseer.learn(at(1), view(START));
+    let now = ledger(START, 5);
+    let lost = [at_position(START - 1, 0), at_position(START, 5)].into();
+    assert_eq!(observed(&mut overseer, 1, &now).positions, lost);
+    overseer.learn(at(2), Fact::Lease(id(1), new(1)));
+    assert_eq!(observed(&mut overseer, 2, &now).positions, lost, "it has acknowledged nothing");
+
+    overseer.learn(at(3), Fact::Lease(id(1), held(2, START, 4)));
+    let seen = observed(&mut overseer, 3, &now);
+    assert_eq!(decide(&now, &desired(), &seen).waiting, None);
+}
+
+#[test]
+fn a_pool_that_waits_for_a_session_wakes_up_when_it_need_not_wait_any_more() {
+    let mut overseer = overseer();
+    let facts = held(1, START - 1, 4);
+    let facts = LeaseFacts { duration: facts.duration * 3, ..facts };
+    overseer.learn(at(0), Fact::Lease(id(1), facts));
+    let now = ledger(START, 5);
+    assert_eq!(observed(&mut overseer, 0, &now).positions.len(), 2);
+    overseer.learn(at(0), Fact::Revocation(id(1), LeaseVersion(1), Answer::Written));
+    assert!(overseer.due(at(0), START, everything).is_empty());
+
+    let wait = LeaseTerms::default().fence_wait();
+    assert_eq!(overseer.wakes_at(), Some(at(0).after(wait)));
+    let ms = u64::try_from(wait.as_millis()).unwrap();
+    assert_eq!(observed(&mut overseer, ms, &now).positions.len(), 2);
+    assert_eq!(observed(&mut overseer, ms + 1, &now).positions, [at_position(START, 5)].into());
+    // For its own jobs it is waited for by its own claim.
+    assert!(overseer.due(at(ms + 1), START, everything).is_empty());
+    assert_eq!(overseer.wakes_at(), Some(at(0).after((wait * 3).saturating_sub(SLACK * 2))));
 }
 
 #[test]
