@@ -42,6 +42,8 @@ pub struct FleetTerms {
     pub moves_max: Option<usize>,
     /// What the past counts for.
     pub mode: Mode,
+    /// The lowest slot.
+    pub first_slot: u32,
     /// Which rule of sessions and their watches is broken on purpose.
     pub broken: Option<Rule>,
 }
@@ -53,6 +55,7 @@ impl Default for FleetTerms {
             replication: Replication::One,
             moves_max: None,
             mode: Mode::Sticky,
+            first_slot: 0,
             broken: None,
         }
     }
@@ -88,6 +91,7 @@ const TIMING: Timing = Timing {
 pub struct Fleet {
     pub(crate) bounds: Bounds,
     pub(crate) desired: Desired,
+    first_slot: u32,
     /// How many slots are wanted.
     pub(crate) wanted: u32,
     /// The ledger as it was and is.
@@ -98,14 +102,19 @@ pub struct Fleet {
     now: Moment,
     /// How many versions of leases there were.
     lease_versions: u64,
-    /// What may run twice: ownerships that ended by waiting, which at least once allows.
-    excused: BTreeSet<(JobName, SessionId)>,
+    /// What may run twice: ownerships that ended by waiting, which at least once allows, and what all
+    /// ran.
+    excused: BTreeSet<(JobName, Token, SessionId)>,
     /// The highest token of each job, kept when the job goes.
     tokens: BTreeMap<JobName, Token>,
     /// What the store held for each worker when somebody copied it.
     copy: Option<Vec<(Option<Lease>, Option<SessionView>)>>,
-    /// How many workers there were when the store was rolled back.
+    /// How many workers there were when the ledger was lost.
     elders: usize,
+    /// The highest token of each job then: under these, elders may still run what they were granted.
+    elder_tokens: BTreeMap<JobName, Token>,
+    /// The jobs that were granted since, at least once: nobody waited for elders.
+    unawaited: BTreeSet<JobName>,
     /// The first thing that went wrong.
     wrong: Option<String>,
 }
@@ -122,6 +131,7 @@ struct Pod {
     /// What it read of the ledger, and what has not arrived yet.
     reads: Vec<SessionEvent>,
     is_ready: bool,
+    stuck: Option<Stuck>,
     /// How long it claims that it may act after a renewal.
     claims: Duration,
     /// The job that it believes to have crashed the one before it in its pod.
@@ -142,12 +152,27 @@ enum Honesty {
     Removed,
 }
 
-/// An operator's knowledge; all of it is lost when it restarts.
+/// What a worker that renews its lease does not do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stuck {
+    /// It reads no view.
+    Reading,
+    /// Its jobs never end.
+    Stopping,
+}
+
+/// An operator's knowledge; all of it is lost when it restarts, but for its clock.
 #[derive(Clone, Debug)]
 struct Operator {
     overseer: Overseer,
     decider: Decider,
+    /// Its own clock. It may be slow: whoever waits longer does no harm.
+    clock: Moment,
     began: Moment,
+    /// When it last wrote the ledger.
+    changed: Option<Moment>,
+    /// When a watch or a request of it last failed.
+    failed: Option<Moment>,
     /// Since when a slot's worker is away or leaving.
     away: BTreeMap<Slot, Moment>,
 }
@@ -166,6 +191,7 @@ impl Fleet {
         let mut fleet = Self {
             bounds,
             desired,
+            first_slot: terms.first_slot,
             wanted: 3,
             history: vec![Arc::new(Ledger::new(100))],
             pods: Vec::new(),
@@ -176,10 +202,12 @@ impl Fleet {
             tokens: BTreeMap::new(),
             copy: None,
             elders: 0,
+            elder_tokens: BTreeMap::new(),
+            unawaited: BTreeSet::new(),
             wrong: None,
         };
         (0..6).for_each(|n| fleet.toggle_job(n));
-        (0..3).for_each(|n| fleet.start_pod(Slot(n)));
+        fleet.slots().for_each(|slot| fleet.start_pod(slot));
         fleet
     }
 
@@ -222,6 +250,32 @@ impl Fleet {
         self.bounds.lease_terms()
     }
 
+    /// The slot that comes so many after the first.
+    fn slot(&self, n: u32) -> Slot {
+        Slot(self.first_slot + n)
+    }
+
+    /// The slots that are wanted.
+    fn slots(&self) -> impl Iterator<Item = Slot> + use<> {
+        (self.first_slot..self.first_slot + self.wanted).map(Slot)
+    }
+
+    fn is_wanted(&self, slot: Slot) -> bool {
+        slot < self.slot(self.wanted)
+    }
+
+    /// Another ledger begins: whoever runs what was granted so far stops now.
+    fn is_lost(&mut self) {
+        self.elders = self.pods.len();
+        self.elder_tokens = self.tokens.clone();
+        self.unawaited.clear();
+    }
+
+    /// Whether a ledger that was lost may have granted a job to a worker under this token.
+    fn is_elders(&self, n: usize, job: &JobName, token: Token) -> bool {
+        n < self.elders && self.elder_tokens.get(job).is_some_and(|highest| token <= *highest)
+    }
+
     /// Tokens rise by one a move, and there are fewer moves than milliseconds.
     fn unix_time(&self) -> u64 {
         self.now.0.as_millis().try_into().unwrap_or(u64::MAX)
@@ -255,6 +309,7 @@ impl Fleet {
             views: Vec::new(),
             reads: Vec::new(),
             is_ready: true,
+            stuck: None,
             claims: self.lease_terms().duration,
             blames: former.and_then(|n| self.pods[n].worker.culprit.clone()),
             honesty: Honesty::Honest,
@@ -280,7 +335,8 @@ impl Fleet {
 impl Operator {
     fn new(now: Moment, bounds: &Bounds) -> Self {
         let overseer = Overseer::new(bounds.lease_terms());
-        Self { overseer, decider: Decider::default(), began: now, away: BTreeMap::new() }
+        let (decider, changed, failed, away) = Default::default();
+        Self { overseer, decider, clock: now, began: now, changed, failed, away }
     }
 }
 
@@ -299,6 +355,11 @@ impl Pod {
 
     fn is_up(&self) -> bool {
         self.worker.life == Life::Up
+    }
+
+    /// Whether its jobs can end.
+    fn can_stop(&self) -> bool {
+        self.is_up() && self.stuck.is_none()
     }
 
     fn is_dead(&self) -> bool {

@@ -29,7 +29,7 @@ mod variants;
 
 pub use bounds::{Bounds, Fault};
 pub use check::{Checked, Found, Sighting, check};
-pub use fleet::{Act, Edge, Fleet, FleetTerms, Lie, Stop};
+pub use fleet::{Act, Edge, Fleet, FleetTerms, Lie, Stop, Stuck};
 pub use invariant::Invariant;
 pub use liveness::{Liveness, dead_ends};
 pub use step::{Answer, Goal, Step, Waited};

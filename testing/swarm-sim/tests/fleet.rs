@@ -5,7 +5,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::{FileFailurePersistence, TestRunner};
 use swarm_core::handover::{Policy, Rule};
 use swarm_core::{Mode, Replication};
-use swarm_sim::{Act, Edge, Fleet, FleetTerms, Lie, Stop};
+use swarm_sim::{Act, Edge, Fleet, FleetTerms, Lie, Stop, Stuck};
 
 /// Acts of which `store` in a thousand copy the store or set it back.
 fn act(store: u32) -> impl Strategy<Value = Act> {
@@ -35,6 +35,8 @@ fn act(store: u32) -> impl Strategy<Value = Act> {
         2 => n().prop_map(Act::Freeze),
         3 => n().prop_map(Act::Resume),
         1 => n().prop_map(Act::Terminate),
+        1 => (n(), prop_oneof![Just(Stuck::Reading), Just(Stuck::Stopping)])
+            .prop_map(|(n, stuck)| Act::Stick(n, stuck)),
         3 => (0_u32..5).prop_map(Act::Start),
         2 => n().prop_map(Act::Flip),
     ];
@@ -48,6 +50,8 @@ fn act(store: u32) -> impl Strategy<Value = Act> {
         1 => proptest::option::of(0_u32..5).prop_map(Act::Replicas),
         1 => (n(), -1_i32..2).prop_map(|(n, priority)| Act::Priority(n, priority)),
         1 => proptest::option::of(1_u32..5).prop_map(Act::MaxJobs),
+        1 => (0_u32..4).prop_map(Act::Batch),
+        1 => policy().prop_map(Act::Change),
         1 => prop_oneof![2 => Just(Replication::One), 1 => Just(Replication::All)]
             .prop_map(Act::Replicate),
     ];
@@ -56,24 +60,35 @@ fn act(store: u32) -> impl Strategy<Value = Act> {
         2 => o().prop_map(Act::LearnEnds),
         4 => (o(), any::<bool>()).prop_map(|(o, is_lost)| Act::Revoke(o, is_lost)),
         12 => (o(), back(), stop).prop_map(|(o, back, stop)| Act::Turn(o, back, stop)),
+        1 => o().prop_map(Act::Fail),
         1 => o().prop_map(Act::Restart),
         2 => o().prop_map(Act::Sweep),
         1 => n().prop_map(Act::DeleteLease),
     ];
-    let copies = prop_oneof![2 => Just(Act::Copy), 1 => (0_u32..6).prop_map(Act::SetBack)];
+    let copies = prop_oneof![
+        4 => Just(Act::Copy),
+        2 => (0_u32..6).prop_map(Act::SetBack),
+        1 => (o(), 0_usize..4).prop_map(|(o, back)| Act::RollBack(o, back)),
+    ];
     prop_oneof![460 => work, 115 => faults, 75 => edits, 350 => operators, store => copies]
 }
 
+fn policy() -> impl Strategy<Value = Policy> {
+    prop_oneof![Just(Policy::Exclusive), Just(Policy::AtLeastOnce)]
+}
+
 fn terms() -> impl Strategy<Value = FleetTerms> {
-    let policy = prop_oneof![Just(Policy::Exclusive), Just(Policy::AtLeastOnce)];
     let replication = prop_oneof![4 => Just(Replication::One), 1 => Just(Replication::All)];
     let mode = prop_oneof![4 => Just(Mode::Sticky), 1 => Just(Mode::Canonical)];
-    (policy, replication, mode, proptest::option::of(1_usize..3)).prop_map(
-        |(policy, replication, mode, moves_max)| FleetTerms {
+    let first_slot = prop_oneof![3 => Just(0_u32), 1 => 1_u32..9];
+    let moves_max = proptest::option::of(1_usize..3);
+    (policy(), replication, mode, moves_max, first_slot).prop_map(
+        |(policy, replication, mode, moves_max, first_slot)| FleetTerms {
             policy,
             replication,
             moves_max,
             mode,
+            first_slot,
             broken: None,
         },
     )
@@ -292,6 +307,14 @@ fn a_view_of_a_lost_ledger_counts_before_its_lease_was_looked_at() {
     acts.extend([Act::SetBack(0), Act::Start(1), Act::Turn(0, 0, None), Act::Calm(5)]);
     acts.extend([Act::Observe(1, 0), Act::Tick(0), Act::Turn(0, 0, None), Act::Turn(1, 0, None)]);
     acts.push(Act::Calm(2));
+    comes_right(FleetTerms::default(), &acts);
+}
+
+#[test]
+fn what_an_operator_publishes_hides_no_view_of_a_lost_ledger() {
+    let mut acts = vec![Act::Calm(9), Act::Observe(1, 0), Act::Tick(0), Act::Turn(1, 0, None)];
+    acts.extend([Act::DeleteLease(9), Act::Calm(3), Act::LearnEnds(1), Act::RollBack(1, 0)]);
+    acts.push(Act::Turn(0, 0, None));
     comes_right(FleetTerms::default(), &acts);
 }
 

@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use swarm_core::handover::Holder;
+use swarm_core::handover::{Holder, Policy};
+use swarm_core::overseer::Fact;
 use swarm_core::session::SessionEvent;
-use swarm_core::{Ledger, Replication, Share, Slot};
+use swarm_core::{Ledger, Replication, Share};
 
-use super::{BOUNDS, Fleet, Lie, Operator, grace};
+use super::{BOUNDS, Fleet, Lie, Operator, Stuck, grace};
 use crate::Life;
 use crate::bounds::TICK;
 use crate::worker::Ask;
@@ -43,6 +44,8 @@ pub enum Act {
     Resume(usize),
     /// A worker is asked to end.
     Terminate(usize),
+    /// A worker goes on renewing its lease, and does some other thing no more.
+    Stick(usize, Stuck),
     /// A slot gets a new worker; if the old one still runs, it is cut off, which no operator sees.
     Start(u32),
     /// A worker's readiness changes.
@@ -63,11 +66,16 @@ pub enum Act {
     Replicas(Option<u32>),
     /// A job is more or less important than the others.
     Priority(usize, i32),
+    /// Changes within so many seconds after a change are gathered.
+    Batch(u32),
+    /// From now on it takes this to end an ownership.
+    Change(Policy),
     /// Each job is for one worker from now on, or for all.
     Replicate(Replication),
     /// A worker may have so many jobs, or any number.
     MaxJobs(Option<u32>),
-    /// Time passes; the clocks of the workers in the set of bits miss it, if they may.
+    /// Time passes; the clocks of the workers in the set of bits miss it, if they may. The two highest
+    /// bits are for the clocks of operators.
     Tick(u32),
     /// An operator reads all leases, so many versions old.
     Observe(usize, usize),
@@ -77,6 +85,8 @@ pub enum Act {
     Revoke(usize, bool),
     /// An operator takes a turn from the ledger so many writes ago, and may end on the way.
     Turn(usize, usize, Option<Stop>),
+    /// A watch or a request of an operator fails.
+    Fail(usize),
     /// An operator restarts.
     Restart(usize),
     /// An operator deletes the leases of sessions that have ended and hold nothing.
@@ -87,6 +97,9 @@ pub enum Act {
     Lie(usize, Lie),
     /// Somebody copies the store.
     Copy,
+    /// The ledger is set back by so many writes and one, while an operator runs that knows the newest
+    /// and takes the next turn.
+    RollBack(usize, usize),
     /// The store is rolled back to its copy after it was away for so many ticks and one, as it should
     /// be: while no operator runs, and without the ledger.
     SetBack(u32),
@@ -145,16 +158,20 @@ impl Fleet {
             }
             Act::Resume(n) => self.resume(n % pods),
             Act::Terminate(n) => self.feed(n % pods, SessionEvent::Terminate { grace: grace() }),
+            Act::Stick(n, stuck) => self.pods[n % pods].stuck = Some(stuck),
             Act::Start(slot) => {
-                let slot = Slot(slot % self.wanted.max(1));
-                if slot.0 < self.wanted {
+                let slot = self.slot(slot % self.wanted.max(1));
+                if self.is_wanted(slot) {
                     self.start_pod(slot);
                 }
             }
             Act::Flip(n) => self.pods[n % pods].is_ready ^= true,
             Act::Scale(wanted) => self.wanted = wanted % 5,
             Act::Toggle(n) => self.toggle_job(n % 8),
-            Act::Pin(n, slot) => self.change_job(n, |job| job.pin = slot.map(|n| Slot(n % 5))),
+            Act::Pin(n, slot) => {
+                let slot = slot.map(|n| self.slot(n % 5));
+                self.change_job(n, |job| job.pin = slot);
+            }
             Act::Share(n, share) => self.change_job(n, |job| {
                 job.share = share.and_then(|percent| Share::new(percent).ok());
             }),
@@ -162,6 +179,8 @@ impl Fleet {
             Act::Pause(is_paused) => self.desired.paused = is_paused,
             Act::Replicas(count) => self.desired.replicas = count.map(|count| count % 5),
             Act::Priority(n, priority) => self.change_job(n, |job| job.priority = priority),
+            Act::Batch(ticks) => self.desired.batch_window = TICK * (ticks % 4),
+            Act::Change(policy) => self.desired.policy = policy,
             Act::Replicate(replication) => self.desired.replication = replication,
             Act::MaxJobs(max) => self.desired.max_jobs = max,
             Act::Tick(slow) => self.tick(slow),
@@ -169,6 +188,7 @@ impl Fleet {
             Act::LearnEnds(o) => self.learn_ends(o % 2),
             Act::Revoke(o, is_lost) => self.revoke(o % 2, is_lost),
             Act::Turn(o, back, stop) => self.turn(o % 2, back, stop),
+            Act::Fail(o) => self.fail(o % 2),
             Act::Restart(o) => self.restart(o % 2),
             Act::Sweep(o) => self.sweep(o % 2),
             Act::DeleteLease(n) => {
@@ -178,6 +198,7 @@ impl Fleet {
             }
             Act::Lie(n, lie) => self.lie(n % pods, lie),
             Act::Copy => self.copy(),
+            Act::RollBack(o, back) => self.roll_back(o % 2, back),
             Act::SetBack(outage) => self.set_back(outage),
         }
     }
@@ -208,8 +229,24 @@ impl Fleet {
                 None => pod.views.clear(),
             }
         }
-        self.elders = self.pods.len();
+        self.is_lost();
         (0..2).for_each(|o| self.restart(o));
+    }
+
+    /// The ledger alone is set back in its store. Whoever wrote it last sees that.
+    fn roll_back(&mut self, o: usize, back: usize) {
+        // No two ledgers begin in the same moment, or their tokens would begin alike.
+        self.tick(0);
+        let (now, newest) = (self.operators[o].clock, Arc::clone(self.ledger()));
+        self.operators[o].overseer.note(now, &newest);
+        let before = (self.history.len() - 1).saturating_sub(1 + back);
+        let older = Arc::clone(&self.history[before]);
+        // Nobody remembers a ledger in which nothing was ever written.
+        if 0 < newest.revision() && older.position() < newest.position() {
+            self.history.push(older);
+            self.is_lost();
+            self.turn(o, 0, None);
+        }
     }
 
     fn change_job(&mut self, n: usize, change: impl FnOnce(&mut swarm_core::Job)) {
@@ -220,7 +257,13 @@ impl Fleet {
     }
 
     pub(super) fn restart(&mut self, o: usize) {
-        self.operators[o] = Operator::new(self.now, &self.bounds);
+        self.operators[o] = Operator::new(self.operators[o].clock, &self.bounds);
+    }
+
+    fn fail(&mut self, o: usize) {
+        let operator = &mut self.operators[o];
+        operator.overseer.learn(operator.clock, Fact::StoreFailed);
+        operator.failed = Some(operator.clock);
     }
 
     pub(super) fn feed(&mut self, n: usize, event: SessionEvent) {
@@ -261,7 +304,7 @@ impl Fleet {
             self.reply(n);
             self.read(n);
             self.view(n, 0);
-            while self.pods[n].is_up() && !self.pods[n].worker.stopping.is_empty() {
+            while self.pods[n].can_stop() && !self.pods[n].worker.stopping.is_empty() {
                 self.join(n);
             }
         }
@@ -314,6 +357,9 @@ impl Fleet {
     }
 
     fn view(&mut self, n: usize, back: usize) {
+        if self.pods[n].stuck == Some(Stuck::Reading) {
+            return;
+        }
         let views = &self.pods[n].views;
         let newest = views.len().saturating_sub(1);
         let Some(view) = views.get(newest.saturating_sub(back)).cloned() else { return };
@@ -321,7 +367,7 @@ impl Fleet {
     }
 
     fn join(&mut self, n: usize) {
-        if !self.pods[n].is_up() {
+        if !self.pods[n].can_stop() {
             return;
         }
         let worker = &mut self.pods[n].worker;
@@ -333,6 +379,7 @@ impl Fleet {
 
     fn finish(&mut self, n: usize) {
         let ledger = Arc::clone(self.ledger());
+        let can_stop = self.pods[n].can_stop();
         let worker = &mut self.pods[n].worker;
         // What everybody runs is never finished for all.
         let is_held = |job: &swarm_core::JobName| {
@@ -340,7 +387,7 @@ impl Fleet {
         };
         let is_going = |job: &&swarm_core::JobName| !worker.stopping.contains(*job) && is_held(job);
         let first = worker.running.keys().find(is_going).cloned();
-        if let Some(job) = first.filter(|_| worker.life == Life::Up) {
+        if let Some(job) = first.filter(|_| can_stop) {
             worker.running.remove(&job);
             self.feed(n, SessionEvent::Finished(job));
         }
@@ -366,8 +413,13 @@ impl Fleet {
 
     pub(super) fn tick(&mut self, slow: u32) {
         self.now = self.now.after(TICK);
+        for (o, operator) in self.operators.iter_mut().enumerate() {
+            if slow & (1 << (30 + o)) == 0 {
+                operator.clock = operator.clock.after(TICK);
+            }
+        }
         for n in 0..self.pods.len() {
-            let is_asked = slow & (1 << (n % 32)) != 0;
+            let is_asked = slow & (1 << (n % 30)) != 0;
             let may = self.pods[n].worker.may_be_slow(&self.bounds);
             let was_up = self.pods[n].is_up();
             // The session is fed below, where its questions are answered.

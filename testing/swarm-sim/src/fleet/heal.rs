@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use swarm_core::handover::Cell;
+use swarm_core::handover::{Cell, Policy, SessionId};
 use swarm_core::session::SessionEvent;
 use swarm_core::{Decision, JobName, Ledger, Replication, Slot, Token, decide};
 
-use super::{Fleet, Honesty, grace};
+use super::{Fleet, Honesty, Operator, Pod, grace};
 use crate::Life;
 
 /// Rounds of one tick in which everything must have come right: four crashes of one job keep it
@@ -15,6 +15,9 @@ use crate::Life;
 const ROUNDS_MAX: usize = 600;
 /// Rounds until somebody deletes the pods of liars.
 const ROUNDS_OF_LIES: usize = 60;
+/// Rounds until somebody deletes the pods of workers that are stuck. By then the brake has let
+/// through whoever was silent.
+const ROUNDS_STUCK: usize = 120;
 /// Rounds in which nothing must be written any more. Longer than any span that is waited for.
 const ROUNDS_AT_REST: usize = 40;
 /// Rounds after which every worker that was frozen or cut off has renewed its lease or closed it, so
@@ -36,6 +39,10 @@ impl Fleet {
             if round == ROUNDS_OF_LIES {
                 self.remove_liars();
             }
+            if round == ROUNDS_STUCK {
+                self.judge_others()?;
+                self.remove_stuck();
+            }
             self.renew_lies();
             self.heal_workers(round);
             (0..2).for_each(|o| self.heal_by(o));
@@ -44,7 +51,10 @@ impl Fleet {
                 return Err(format!("while healing: {wrong}"));
             }
             amiss = self.amiss(round)?;
-            let is_calm = self.nobody_lies() && writes == self.writes() && amiss.is_none();
+            let is_calm = self.nobody_lies()
+                && self.nobody_is_stuck()
+                && writes == self.writes()
+                && amiss.is_none();
             at_rest = if is_calm { at_rest + 1 } else { 0 };
             writes = self.writes();
             if at_rest == ROUNDS_AT_REST {
@@ -58,17 +68,76 @@ impl Fleet {
         self.pods.iter().all(|pod| pod.honesty != Honesty::Lies)
     }
 
+    fn nobody_is_stuck(&self) -> bool {
+        self.pods.iter().all(|pod| pod.is_dead() || pod.stuck.is_none())
+    }
+
+    /// Somebody deletes the pods of workers that are stuck; kubelets report that they have ended.
+    fn remove_stuck(&mut self) {
+        for pod in self.pods.iter_mut().filter(|pod| !pod.is_dead() && pod.stuck.is_some()) {
+            pod.worker.die();
+            pod.honesty = Honesty::Removed;
+        }
+    }
+
+    /// Looks at the rest of a pool in which some workers have been stuck for long.
+    ///
+    /// # Errors
+    ///
+    /// If a job waits that could run on another worker.
+    fn judge_others(&mut self) -> Result<(), String> {
+        if self.nobody_is_stuck() {
+            return Ok(());
+        }
+        let ledger = Arc::clone(self.ledger());
+        let Operator { overseer, clock, .. } = &mut self.operators[0];
+        overseer.note(*clock, &ledger);
+        let observed = self.observed(0);
+        let decision = decide(&ledger, &self.desired, &observed);
+        if decision.ledger != *ledger {
+            return Err(format!("stuck, and to be written: {:?}", decision.ledger));
+        }
+        let is_stuck = |pod: &Pod| !pod.is_dead() && pod.stuck.is_some();
+        let pod = |session: &SessionId| self.pods.iter().find(|pod| pod.id() == session);
+        let runs = |pod: &Pod, job: &JobName, token: Token| {
+            is_stuck(pod) || pod.is_up() && pod.worker.running.get(job) == Some(&token)
+        };
+        let latest = |slot: Slot| self.in_slot(slot).map(|n| &self.pods[n]);
+        for (job, record) in &ledger.cells.jobs {
+            let is_well = match &record.cell {
+                Cell::Granted { session, token } => {
+                    pod(session).is_some_and(|pod| runs(pod, job, *token))
+                }
+                Cell::Releasing { session, .. } => pod(session).is_some_and(is_stuck),
+                Cell::Free { .. } => {
+                    let planned = decision.plan.assignment.holder(job).and_then(latest);
+                    planned.is_none_or(is_stuck)
+                }
+                Cell::Everywhere { token } => {
+                    self.slots().filter_map(latest).all(|pod| runs(pod, job, *token))
+                }
+                Cell::ReleasingAll { .. } => self.desired.policy == Policy::Exclusive,
+                Cell::Hold { .. } => false,
+                Cell::Quarantined { .. } | Cell::Done { .. } => true,
+            };
+            if !is_well {
+                return Err(format!("{job} waits for a worker that is stuck: {ledger:?}"));
+            }
+        }
+        Ok(())
+    }
+
     fn heal_workers(&mut self, round: usize) {
         for n in 0..self.pods.len() {
             self.resume(n);
             self.pods[n].is_ready = true;
-            let is_wanted = self.is_latest(n) && self.pods[n].slot.0 < self.wanted;
+            let is_wanted = self.is_latest(n) && self.is_wanted(self.pods[n].slot);
             if !is_wanted && round == 0 {
                 self.feed(n, SessionEvent::Terminate { grace: grace() });
             }
         }
         let is_empty = |slot: &Slot| self.in_slot(*slot).is_none_or(|n| self.pods[n].is_dead());
-        let empty: Vec<_> = (0..self.wanted).map(Slot).filter(is_empty).collect();
+        let empty: Vec<_> = self.slots().filter(is_empty).collect();
         for slot in empty {
             self.start_pod(slot);
         }
@@ -100,7 +169,8 @@ impl Fleet {
     /// If an operator that has heard of everybody takes the pool for settled and it is not.
     fn amiss(&mut self, round: usize) -> Result<Option<String>, String> {
         let ledger = Arc::clone(self.ledger());
-        self.operators[0].overseer.note(self.now, &ledger);
+        let Operator { overseer, clock, .. } = &mut self.operators[0];
+        overseer.note(*clock, &ledger);
         self.judge_suspicions(&ledger)?;
         self.read_views(0);
         let observed = self.observed(0);
@@ -112,8 +182,9 @@ impl Fleet {
         let progress = overseer.progress(&decision, &self.desired, &observed);
         // While liars are given nothing, there may be nobody to run jobs.
         let is_settled = progress.is_settled() && progress.has_all_workers();
-        // A liar may say that it acts on what was published to it.
-        let is_known = ROUNDS_UNSURE <= round && self.nobody_lies();
+        // A liar may say that it acts on what was published to it; who is stuck may run on, at least
+        // once, although nobody waits for it any more.
+        let is_known = ROUNDS_UNSURE <= round && self.nobody_lies() && self.nobody_is_stuck();
         match self.differs(&ledger, &decision) {
             Some(differs) if is_settled && is_known => {
                 Err(format!("it counts as settled, but {differs}"))
@@ -129,7 +200,7 @@ impl Fleet {
         for (job, record) in &ledger.cells.jobs {
             let slots: Vec<_> = match (&record.cell, self.desired.replication) {
                 (Cell::Done { .. }, _) if self.runs_once(job) => Vec::new(),
-                (_, Replication::All) => (0..self.wanted).map(Slot).collect(),
+                (_, Replication::All) => self.slots().collect(),
                 (_, Replication::One) => decision.plan.assignment.holder(job).into_iter().collect(),
             };
             for slot in slots {

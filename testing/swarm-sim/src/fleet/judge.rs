@@ -31,16 +31,17 @@ impl Fleet {
                     continue;
                 }
                 let holder = record.and_then(|record| record.cell.holder());
-                let is_excused = self.excused.contains(&(job.clone(), id.clone()));
+                let is_excused = self.is_excused(&job, token, &id);
                 // What a ledger that is gone once granted may still run, but nowhere else.
-                let is_elder = n < self.elders;
+                let is_elder = self.is_elders(n, &job, token);
                 if holder != Some(&id) && !is_excused && !is_elder {
                     return self.is_wrong(|| format!("{id} runs {job} and does not hold it"));
                 }
                 if record.is_some_and(|record| record.cell.token() < token) {
                     return self.is_wrong(|| format!("{id} runs {job} under a token of its own"));
                 }
-                let is_alone = policy == Policy::Exclusive && !is_excused;
+                let is_awaited = policy == Policy::Exclusive && !self.unawaited.contains(&job);
+                let is_alone = is_awaited && !is_excused;
                 let counts = holder == Some(&id) || is_elder && is_alone;
                 if counts && is_elder && self.was_for_all(&job, token) {
                     shared.insert(job);
@@ -54,6 +55,11 @@ impl Fleet {
         if let Some(job) = seen.intersection(&shared).next().cloned() {
             self.is_wrong(|| format!("{job} has a runner, and all ran it before and still do"));
         }
+    }
+
+    /// Whether it was given up to wait for the end of an ownership.
+    pub(super) fn is_excused(&self, job: &JobName, token: Token, session: &SessionId) -> bool {
+        self.excused.contains(&(job.clone(), token, session.clone()))
     }
 
     /// Whether all ran a job under `token`, by any ledger that there was.
@@ -71,7 +77,7 @@ impl Fleet {
     /// If it is a session that keeps to the protocol. One of a lost incarnation may look like a liar,
     /// as may one whose Lease is longer than the Swarm asks for now.
     pub(super) fn judge_suspicions(&mut self, ledger: &Ledger) -> Result<(), String> {
-        let (now, unix_time_us) = (self.now, self.unix_time());
+        let (now, unix_time_us) = (self.operators[0].clock, self.unix_time());
         let overseer = &mut self.operators[0].overseer;
         overseer.judge_finished(now, ledger, &self.desired.jobs);
         let suspicions = overseer.suspicions(now, unix_time_us);
@@ -97,8 +103,8 @@ impl Fleet {
             if let Some(complaint) = complaint {
                 self.is_wrong(|| complaint);
             }
-            // A session may have made it so. Whoever runs what the former ledger granted stops now.
-            self.elders = self.pods.len();
+            // A session may have made it so.
+            self.is_lost();
         }
         let complaint = (!is_another_life)
             .then_some(())
@@ -114,6 +120,10 @@ impl Fleet {
         }
         for (job, record) in &after.cells.jobs {
             self.tokens.insert(job.clone(), record.cell.token());
+            let is_given = record.cell.holder().is_some() || record.cell.is_for_all();
+            if is_given && self.desired.policy == Policy::AtLeastOnce {
+                self.unawaited.insert(job.clone());
+            }
         }
     }
 
@@ -193,7 +203,7 @@ impl Fleet {
             if self.desired.policy == Policy::Exclusive || !waited {
                 return Some(format!("{job} left {holder} without proof"));
             }
-            self.excused.insert((job.clone(), holder.clone()));
+            self.excused.insert((job.clone(), record.cell.token(), holder.clone()));
         }
         None
     }
@@ -205,14 +215,15 @@ impl Fleet {
         let left = was.into_keys().filter(|session| !is.contains_key(session));
         for session in left {
             let Some(pod) = self.pods.iter().find(|pod| pod.id() == session) else { continue };
-            let is_shared = |job: &&JobName| {
+            let is_shared = |job: &JobName| {
                 // What all have just released was judged, or waited for, job by job.
                 let of =
-                    |ledger: &Ledger| ledger.cells.jobs.get(*job).map(|it| it.cell.is_for_all());
+                    |ledger: &Ledger| ledger.cells.jobs.get(job).map(|it| it.cell.is_for_all());
                 of(before) == Some(true) && of(after) == Some(true)
             };
             let counts = pod.is_up() && pod.honesty == Honesty::Honest;
-            let runs: Vec<_> = pod.worker.running.keys().filter(is_shared).cloned().collect();
+            let runs = pod.worker.running.iter().filter(|(job, _)| is_shared(job));
+            let runs: Vec<_> = runs.map(|(job, token)| (job.clone(), *token)).collect();
             if runs.is_empty() || !counts {
                 continue;
             }
@@ -221,23 +232,27 @@ impl Fleet {
             if self.desired.policy == Policy::Exclusive || !is_gone {
                 return Some(format!("{session} was forgotten and runs {runs:?}"));
             }
-            self.excused.extend(runs.into_iter().map(|job| (job, session.clone())));
+            let runs = runs.into_iter().map(|(job, token)| (job, token, session.clone()));
+            self.excused.extend(runs);
         }
         None
     }
 
     /// At least once, whoever still runs what all ran may go on once that was waited for.
     fn excuse_all(&mut self, job: &JobName, before: &Ledger, seen: &Observed) -> Option<String> {
+        let token = before.cells.jobs[job].cell.token();
         let age = seen.ages.get(job).copied().unwrap_or_default();
         let has_waited = self.desired.timing.release_timeout <= age;
         if has_waited && self.desired.policy == Policy::AtLeastOnce {
             // Also one that reads an old view only now.
-            let may_run = before.sessions().into_keys().map(|it| (job.clone(), it.clone()));
+            let may_run = before.sessions().into_keys().cloned();
+            let may_run = may_run.map(|session| (job.clone(), token, session));
             self.excused.extend(may_run);
             return None;
         }
         let runs = |pod: &&Pod| {
-            pod.is_up() && pod.honesty == Honesty::Honest && pod.worker.running.contains_key(job)
+            let runs = pod.worker.running.get(job) == Some(&token);
+            pod.is_up() && pod.honesty == Honesty::Honest && runs
         };
         let left: Vec<_> =
             self.pods.iter().skip(self.elders).filter(runs).map(|pod| pod.id().clone()).collect();
@@ -247,7 +262,7 @@ impl Fleet {
             if self.desired.policy == Policy::Exclusive || !(has_waited || is_gone) {
                 return Some(format!("{job} is free while {session} still runs it"));
             }
-            self.excused.insert((job.clone(), session));
+            self.excused.insert((job.clone(), token, session));
         }
         None
     }

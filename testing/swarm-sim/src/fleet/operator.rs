@@ -1,10 +1,10 @@
 //! What an operator of a fleet does: it hands facts to its overseer and carries out what that asks
 //! for. It decides nothing.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use swarm_core::handover::{Holder, Moment};
+use swarm_core::handover::{Holder, SessionId};
 use swarm_core::overseer::{
     Answer, Began, Containers, Effect, Fact, LeaseFacts, PodFacts, PoolFacts, Protocol, ViewMark,
     WorkerFacts,
@@ -17,7 +17,7 @@ use super::{Fleet, Operator, Pod, Stop};
 impl Fleet {
     /// Reads every lease, `back` versions old, and every view.
     pub(super) fn observe(&mut self, o: usize, back: usize) {
-        let now = self.now;
+        let now = self.operators[o].clock;
         for n in 0..self.pods.len() {
             let newest = self.pods[n].leases.len() - 1;
             let lease = &self.pods[n].leases[newest.saturating_sub(back)];
@@ -41,7 +41,7 @@ impl Fleet {
     }
 
     pub(super) fn read_views(&mut self, o: usize) {
-        let now = self.now;
+        let now = self.operators[o].clock;
         for pod in &self.pods {
             if let Some(view) = pod.views.last() {
                 let mark = ViewMark::of(view, &Jobs::new());
@@ -52,7 +52,7 @@ impl Fleet {
 
     /// Hears from kubelets which pods have ended.
     pub(super) fn learn_ends(&mut self, o: usize) {
-        let now = self.now;
+        let now = self.operators[o].clock;
         for n in 0..self.pods.len() {
             let fact = Fact::Pod(self.pods[n].uid(), self.pod_facts(n, true));
             self.operators[o].overseer.learn(now, fact);
@@ -74,11 +74,16 @@ impl Fleet {
         }
     }
 
+    /// The sessions whose Leases a copy of the store shows.
+    pub(super) fn shown(&self) -> Vec<SessionId> {
+        let shown = self.pods.iter().filter(|pod| pod.lease().is_some());
+        shown.map(|pod| pod.id().clone()).collect()
+    }
+
     pub(super) fn revoke(&mut self, o: usize, is_lost: bool) {
-        let (now, unix_time) = (self.now, self.unix_time());
+        let (now, unix_time) = (self.operators[o].clock, self.unix_time());
         self.read_views(o);
-        let shown: Vec<_> = self.pods.iter().filter(|pod| pod.lease().is_some()).collect();
-        let shown: Vec<_> = shown.into_iter().map(|pod| pod.id().clone()).collect();
+        let shown = self.shown();
         let due = self.operators[o].overseer.due(now, unix_time, |it| shown.contains(it));
         self.judge_revocations(o, &due);
         for effect in due {
@@ -103,8 +108,8 @@ impl Fleet {
     /// what nothing refers to.
     pub(super) fn sweep(&mut self, o: usize) {
         let ledger = Arc::clone(self.ledger());
-        let overseer = &mut self.operators[o].overseer;
-        overseer.note(self.now, &ledger);
+        let Operator { overseer, clock, .. } = &mut self.operators[o];
+        overseer.note(*clock, &ledger);
         let garbage = overseer.garbage(&ledger);
         for pod in &mut self.pods {
             let is_final = pod.lease().is_some_and(|lease| lease.holder != Holder::Session);
@@ -120,7 +125,7 @@ impl Fleet {
     }
 
     pub(super) fn turn(&mut self, o: usize, back: usize, stop: Option<Stop>) {
-        let now = self.now;
+        let now = self.operators[o].clock;
         let newest = self.history.len() - 1;
         let base = newest.saturating_sub(back);
         let ledger = Arc::clone(&self.history[base]);
@@ -139,13 +144,14 @@ impl Fleet {
             self.judge_grants(&ledger, &decision, &observed);
             self.history.push(Arc::new(decision.ledger.clone()));
             self.operators[o].overseer.note(now, &decision.ledger);
+            self.operators[o].changed = Some(now);
         }
         if stop == Some(Stop::BeforePublish) {
             return self.restart(o);
         }
         self.publish(o, &decision.ledger);
         if decision.ledger == *ledger {
-            self.judge_recheck(&decision, &observed);
+            self.judge_wake(o, &decision);
         }
         // Unlike the ledger, the size is written without a compare-and-set, so a store has to read the
         // newest ledger for it.
@@ -172,42 +178,51 @@ impl Fleet {
 
     /// What is seen of the pool, for a decision about the ledger that was noted last.
     pub(super) fn observed(&mut self, o: usize) -> Observed {
-        let now = self.now;
+        let mut operator = self.operators[o].clone();
+        let observed = self.observed_by(&mut operator);
+        self.operators[o] = operator;
+        observed
+    }
+
+    /// What `operator` sees of the pool.
+    pub(super) fn observed_by(&self, operator: &mut Operator) -> Observed {
+        let now = operator.clock;
         for n in 0..self.pods.len() {
             let fact = Fact::Pod(self.pods[n].uid(), self.pod_facts(n, false));
-            self.operators[o].overseer.learn(now, fact);
+            operator.overseer.learn(now, fact);
         }
         let filled = self.pods.iter().map(|pod| pod.slot).filter(|slot| self.is_filled(*slot));
-        let slots: std::collections::BTreeSet<_> =
-            filled.chain((0..self.wanted).map(Slot)).collect();
-        let workers = slots.into_iter().map(|slot| (slot, self.worker_facts(o, slot))).collect();
+        let slots: BTreeSet<_> = filled.chain(self.slots()).collect();
+        let facts = |slot| (slot, self.worker_facts(operator, slot));
+        let workers = slots.into_iter().map(facts).collect();
         let pool = PoolFacts {
             workers,
             workers_desired: self.wanted as usize,
+            first_slot: self.first_slot,
             protocol: Protocol::Session,
-            watched_for: now.since(self.operators[o].began),
+            watched_for: now.since(operator.began),
             unix_time_us: self.unix_time(),
+            since_change: operator.changed.map(|changed| now.since(changed)),
             ..PoolFacts::default()
         };
-        self.operators[o].overseer.observed(now, self.desired.policy, pool)
+        operator.overseer.observed(now, self.desired.policy, pool)
     }
 
     fn is_filled(&self, slot: Slot) -> bool {
         self.in_slot(slot).is_some_and(|n| !self.pods[n].is_dead())
     }
 
-    fn worker_facts(&mut self, o: usize, slot: Slot) -> WorkerFacts {
-        let now = self.now;
-        let is_wanted = slot.0 < self.wanted;
+    fn worker_facts(&self, operator: &mut Operator, slot: Slot) -> WorkerFacts {
+        let is_wanted = self.is_wanted(slot);
         let filled = self.in_slot(slot).filter(|n| !self.pods[*n].is_dead());
-        let Operator { away, .. } = &mut self.operators[o];
+        let Operator { away, clock: now, .. } = operator;
         if is_wanted && filled.is_some() {
             away.remove(&slot);
         }
-        let age = |away: &mut BTreeMap<Slot, Moment>| now.since(*away.entry(slot).or_insert(now));
+        let mut age = || now.since(*away.entry(slot).or_insert(*now));
         let presence = match filled.map(|n| self.pods[n].is_ready) {
-            None => Presence::Away(age(away)),
-            Some(_) if !is_wanted => Presence::Leaving(age(away)),
+            None => Presence::Away(age()),
+            Some(_) if !is_wanted => Presence::Leaving(age()),
             Some(true) => Presence::Ready,
             Some(false) => Presence::NotReady(std::time::Duration::ZERO),
         };

@@ -2,12 +2,11 @@
 //! is not there, nothing moves in a pause, few sessions are revoked at once, what waits is looked at
 //! again, and a pool shrinks only where nothing runs.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use swarm_core::handover::{Cell, Policy, STRIKES_MAX, SessionId};
 use swarm_core::overseer::Effect;
-use swarm_core::{Decision, JobName, Ledger, Observed, Presence, Replication, decide};
+use swarm_core::{Decision, JobName, Ledger, Observed, Replication, Token, decide};
 
 use super::super::{Fleet, Honesty};
 
@@ -85,9 +84,9 @@ impl Fleet {
     }
 
     /// No more than the greater of three and 30 % of all sessions are revoked at once for their
-    /// silence.
+    /// silence; by an operator that may only have heard nothing, one or 10 %.
     pub(in crate::fleet) fn judge_revocations(&mut self, o: usize, due: &[Effect]) {
-        let (now, terms) = (self.now, self.lease_terms());
+        let (now, terms) = (self.operators[o].clock, self.lease_terms());
         let proofs = self.operators[o].overseer.proofs();
         let is_silent = |session: &SessionId| {
             // Liars, and whoever acts on a ledger that is gone, are revoked for that.
@@ -101,21 +100,30 @@ impl Fleet {
             Effect::LookUp(_) => false,
         });
         let (revoked, all) = (revoked.count(), proofs.iter().count());
-        if 3.max(all * 30 / 100) < revoked {
+        let is_well =
+            self.operators[o].failed.is_none_or(|failed| terms.duration <= now.since(failed));
+        let most = if is_well { 3.max(all * 30 / 100) } else { 1.max(all / 10) };
+        if most < revoked {
             self.is_wrong(|| format!("{revoked} of {all} sessions are revoked at once"));
         }
     }
 
-    /// Where nothing was to be written, time alone changes nothing before an operator looks again.
-    pub(in crate::fleet) fn judge_recheck(&mut self, decision: &Decision, seen: &Observed) {
-        if self.desired.paused {
-            return;
-        }
+    /// Where nothing was to be written, and what is due was asked for in vain, time alone changes
+    /// nothing before the operator looks again.
+    pub(in crate::fleet) fn judge_wake(&mut self, o: usize, decision: &Decision) {
+        let (mut operator, shown) = (self.operators[o].clone(), self.shown());
+        let now = operator.clock;
+        let _ = operator.overseer.due(now, self.unix_time(), |it| shown.contains(it));
+        let wakes_in = operator.overseer.wakes_at().map(|at| at.since(now));
         let Decision { ledger, recheck_in, .. } = decision;
-        let sleeps = recheck_in.map_or(LONG, |wait| wait.saturating_sub(Duration::from_nanos(1)));
-        let later = decide(ledger, &self.desired, &aged(seen, ledger, sleeps)).ledger;
+        let sleeps = recheck_in.iter().copied().chain(wakes_in).min();
+        let sleeps = sleeps.map_or(LONG, |wait| wait.saturating_sub(Duration::from_nanos(1)));
+        operator.clock = now.after(sleeps);
+        let seen = self.observed_by(&mut operator);
+        let later = decide(ledger, &self.desired, &seen).ledger;
         if later != *ledger {
-            self.is_wrong(|| format!("looked at again in {recheck_in:?}, too late for {later:?}"));
+            let wakes = (recheck_in, wakes_in);
+            self.is_wrong(|| format!("looked at again in {wakes:?}, too late for {later:?}"));
         }
     }
 
@@ -125,31 +133,16 @@ impl Fleet {
         if self.desired.policy != Policy::Exclusive || self.wanted <= count {
             return;
         }
+        let end = self.slot(count);
         let runs = |n: &usize| {
             let pod = &self.pods[*n];
-            let is_beyond = count <= pod.slot.0 && pod.honesty == Honesty::Honest;
-            is_beyond && pod.is_up() && !pod.worker.running.is_empty()
+            let is_beyond = end <= pod.slot && pod.honesty == Honesty::Honest;
+            let mut running = pod.worker.running.iter();
+            let counts = |(job, token): (&JobName, &Token)| !self.is_excused(job, *token, pod.id());
+            is_beyond && pod.is_up() && running.any(counts)
         };
         if let Some(n) = (self.elders..self.pods.len()).find(runs) {
             self.is_wrong(|| format!("worker {n} still runs jobs beyond {count} slots"));
         }
     }
-}
-
-/// The same, some time later, of which nobody heard anything.
-fn aged(seen: &Observed, ledger: &Ledger, by: Duration) -> Observed {
-    let mut seen = seen.clone();
-    let jobs = ledger.cells.jobs.keys();
-    let age = |job: &JobName| seen.ages.get(job).copied().unwrap_or_default().saturating_add(by);
-    seen.ages = jobs.map(|job| (job.clone(), age(job))).collect::<BTreeMap<_, _>>();
-    for worker in seen.workers.values_mut() {
-        worker.presence = match worker.presence {
-            Presence::NotReady(age) => Presence::NotReady(age.saturating_add(by)),
-            Presence::Away(age) => Presence::Away(age.saturating_add(by)),
-            Presence::Leaving(age) => Presence::Leaving(age.saturating_add(by)),
-            is @ (Presence::Ready | Presence::Draining) => is,
-        };
-    }
-    seen.watched_for = seen.watched_for.saturating_add(by);
-    seen
 }
