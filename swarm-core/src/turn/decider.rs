@@ -182,7 +182,7 @@ mod tests {
 
     use super::*;
     use crate::handover::{Cell, Policy, Proof, Record, SessionId};
-    use crate::{Slot, Token, jobs};
+    use crate::{Slot, jobs};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -244,40 +244,6 @@ mod tests {
         assert!(!holds(&decider, &ledger, &want, &proved));
         let late = Observed { watched_for: AGAIN, ..seen };
         assert!(!holds(&decider, &ledger, &want, &late), "there is a net under it");
-    }
-
-    /// A ledger in which `cell` is the one of job `a`.
-    fn with(cell: Cell) -> Ledger {
-        let mut ledger = decide(&Ledger::new(1), &desired(), &observed(Presence::Ready)).ledger;
-        ledger.cells.jobs.insert("a".parse().unwrap(), Record { cell, strikes: 0 });
-        ledger
-    }
-
-    #[test]
-    fn a_paused_pool_is_looked_at_again_when_a_hold_ends() {
-        let want = Desired { paused: true, ..desired() };
-        let held = with(Cell::Hold { slot: Slot(7), span: SECOND * 9, token: Token(9) });
-        let aged = |secs| {
-            let ages = [("a".parse().unwrap(), SECOND * secs)].into();
-            Observed { ages, ..observed(Presence::Ready) }
-        };
-        let waits = decide(&held, &want, &aged(2));
-        assert_eq!((&waits.ledger, waits.recheck_in), (&held, Some(SECOND * 7)));
-        assert_ne!(decide(&held, &want, &aged(9)).ledger, held);
-    }
-
-    #[test]
-    fn a_holder_that_is_gone_is_looked_at_again_when_its_grace_ends() {
-        let session = SessionId::new("gone", 1);
-        let held = with(Cell::Releasing { session: session.clone(), token: Token(9), since: 1 });
-        let gone = |secs| {
-            let evidence = Evidence { gone_for: Some(SECOND * secs), ..Evidence::default() };
-            Observed { evidence: [(session.clone(), evidence)].into(), ..observed(Presence::Ready) }
-        };
-        let want = Desired { policy: Policy::AtLeastOnce, ..desired() };
-        let waits = decide(&held, &want, &gone(10));
-        assert_eq!((&waits.ledger, waits.recheck_in), (&held, Some(SECOND * 20)));
-        assert_ne!(decide(&held, &want, &gone(30)).ledger, held);
     }
 
     fn any_presence() -> impl Strategy<Value = Presence> {

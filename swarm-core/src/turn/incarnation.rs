@@ -48,8 +48,9 @@ impl Ledger {
 /// operator know.
 pub(super) fn reset(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Option<Ledger> {
     let known = *observed.positions.last()?;
-    // A new ledger knows no sessions, whatever its number. One that was never written granted nothing.
-    let is_new = ledger.cells.revision == 0 && 0 < known.revision;
+    // A new ledger knows no sessions, whatever its number. Of a session that may act on another one it
+    // may be known only which, not how far; a position of this very ledger says nothing.
+    let is_new = ledger.cells.revision == 0 && known != ledger.position();
     let is_behind = ledger.position() < known || is_new;
     // At least once, nobody waits for proofs.
     let span = match desired.policy {

@@ -1,7 +1,8 @@
 //! When a turn asks to be looked at again: never later than time alone changes what is decided.
 
 use super::*;
-use crate::{Token, jobs};
+use crate::handover::Evidence;
+use crate::{Timing, Token, jobs};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -21,15 +22,9 @@ fn session() -> SessionId {
 
 /// One ready worker, and for how long job `a` has been as it is.
 fn observed(age: Duration) -> Observed {
-    let name = "w-0".to_owned();
-    let worker = WorkerSeen { name, presence: Presence::Ready, session: Some(session()) };
+    let worker = WorkerSeen::new("w-0", Presence::Ready, Some(session()));
     let ages = [("a".parse().unwrap(), age)].into();
-    Observed {
-        workers: [(Slot(0), worker)].into(),
-        workers_desired: 1,
-        ages,
-        ..Observed::default()
-    }
+    Observed { ages, ..Observed::new([(Slot(0), worker)], 1, []) }
 }
 
 /// A ledger in which the worker holds `b`, and `a` is as given.
