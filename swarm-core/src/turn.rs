@@ -151,8 +151,10 @@ pub fn decide(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decisi
     };
     let next = ledger.step(&step);
     if incarnation::has_foreign_sessions(ledger, desired, observed) {
+        // Time changes nothing but the plan, which people see.
+        let recheck_in = recheck_in(ledger, ledger, desired, observed);
         let (ledger, waiting) = (ledger.clone(), Some(Waiting::LedgerReset));
-        return Decision { ledger, plan, waiting, recheck_in: None, replicas: None };
+        return Decision { ledger, plan, waiting, recheck_in, replicas: None };
     }
     let is_news = || next != *ledger && !pace::goes_on(ledger, &next);
     if let Some(left) = pace::gathers_for(desired, observed).filter(|_| is_news()) {
