@@ -243,6 +243,13 @@ fn current_plan(desired: &Desired, held: &Assignment) -> Plan {
     Plan { assignment, unassigned, ..Plan::default() }
 }
 
+/// The plan that answers `request`, which debug builds check.
+fn checked(request: &Request<'_>) -> Plan {
+    let plan = request.plan();
+    debug_assert_eq!(check(request, &plan), Ok(()), "the planner made a plan that is no answer");
+    plan
+}
+
 /// Each job on one worker: the plan, and where every job should be.
 fn plan_one(
     ledger: &Ledger,
@@ -258,9 +265,8 @@ fn plan_one(
     let rules = Rules { moves_max, ..desired.rules };
     let jobs = unfinished(ledger, &desired.jobs);
     let request = Request { jobs: &jobs, held: &held, pool, rules };
-    let plan = request.plan();
-    debug_assert_eq!(check(&request, &plan), Ok(()), "the planner made a plan that is no answer");
-    let mut plan = overdue.plan(&request, begun::keep(&request, plan));
+    let plan = begun::keep(&request, checked(&request));
+    let mut plan = overdue.plan(&request, plan);
     if 0 < in_flight {
         relabel_in_flight_moves(&mut plan, &ledger.assignment());
     }

@@ -6,7 +6,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::{Job, JobName, Jobs, Mode, MoveReason, Plan, Request, check};
+use super::checked;
+use crate::{Job, JobName, Jobs, Mode, MoveReason, Plan, Request};
 
 /// The plan in which they stay, in place of one that moves some of them for balance.
 ///
@@ -23,10 +24,7 @@ pub(super) fn keep(request: &Request<'_>, plan: Plan) -> Plan {
             job.pin = request.held.holder(name);
         }
     }
-    let kept = Request { jobs: &jobs, ..*request };
-    let plan = kept.plan();
-    debug_assert_eq!(check(&kept, &plan), Ok(()), "the planner made a plan that is no answer");
-    plan
+    checked(&Request { jobs: &jobs, ..*request })
 }
 
 /// Whether balance moves such a job, now or once the budget allows.

@@ -6,9 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Desired, Observed, plain};
+use super::{Desired, Observed, checked, plain};
 use crate::handover::{SessionId, few};
-use crate::{Assignment, JobName, Jobs, MoveReason, Plan, Presence, Request, Rules, Slot, check};
+use crate::{Assignment, JobName, Jobs, MoveReason, Plan, Presence, Request, Rules, Slot};
 
 /// The plain workers that have not been ready for longer than the grace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -106,12 +106,7 @@ fn without(
         let moves_max = request.rules.moves_max.map(|most| most.saturating_sub(leaving.len()));
         let rules = Rules { moves_max, ..request.rules };
         let request = Request { jobs: &jobs, held: &held, rules, ..*request };
-        let plan = request.plan();
-        debug_assert_eq!(
-            check(&request, &plan),
-            Ok(()),
-            "the planner made a plan that is no answer"
-        );
+        let plan = checked(&request);
         let before = leaving.len();
         leaving.retain(|job, _| plan.assignment.holder(job).is_some());
         if leaving.len() == before {
