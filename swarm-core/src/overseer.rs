@@ -537,7 +537,8 @@ impl Overseer {
         let before = std::mem::take(&mut self.false_finishes);
         for (session, watch) in self.proofs.iter().filter(|(_, watch)| watch.may_renew()) {
             let is_false = |(job, token): &(&JobName, &Token)| {
-                let runs_once = jobs.get(*job).is_some_and(|job| job.run_once);
+                // One that was removed may have run to completion before.
+                let runs_once = jobs.get(*job).is_none_or(|job| job.run_once);
                 let may_be = match ledger.cells.jobs.get(*job).map(|record| &record.cell) {
                     Some(
                         Cell::Granted { session: holder, token: held }

@@ -444,7 +444,7 @@ fn who_calls_jobs_finished_that_it_cannot_have_finished_is_suspect_after_a_while
         wanted.get_mut(job).unwrap().run_once = true;
     }
     let mut ledger = ledger(START, 1);
-    for (job, session) in [("a", id(1)), ("b", id(1)), ("c", id(2))] {
+    for (job, session) in [("a", id(1)), ("b", id(1)), ("c", id(2)), ("removed", id(1))] {
         let cell = Cell::Granted { session, token: Token(1) };
         ledger.cells.jobs.insert(job.parse().unwrap(), Record { cell, strikes: 0 });
     }
@@ -456,10 +456,12 @@ fn who_calls_jobs_finished_that_it_cannot_have_finished_is_suspect_after_a_while
         (overseer.suspicions(at(ms), START).into_values().next(), overseer.is_in_doubt(at(ms)))
     };
     assert_eq!(suspects(1, "a", 0), (None, false), "it holds it");
-    for (job, why) in [("b", "it never ends"), ("c", "another holds it"), ("d", "there is none")] {
+    for (job, why) in [("b", "it never ends"), ("c", "another holds it"), ("d", "nobody holds it")]
+    {
         assert_eq!(suspects(2, job, 1), (None, true), "{why}, perhaps for a moment");
         let expected = (Some(Suspicion::FalseFinish(1)), false);
         assert_eq!(suspects(3, job, 1 + late), expected, "{why}");
         assert_eq!(suspects(4, "a", 2 + late), (None, false), "it says so no more");
+        assert_eq!(suspects(5, "removed", 3 + late), (None, false), "it may have run once before");
     }
 }

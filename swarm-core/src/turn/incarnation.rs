@@ -33,10 +33,13 @@ impl Ledger {
             let record = || Record { cell, strikes: 0 };
             next.cells.jobs.entry(job.clone()).or_insert_with(record);
         }
-        for record in next.cells.jobs.values_mut() {
-            if !matches!(record.cell, Cell::Done { .. }) {
-                record.cell = Cell::Quarantined { span, token: record.cell.token().max(floor) };
-            }
+        for (job, record) in &mut next.cells.jobs {
+            let token = record.cell.token().max(floor);
+            let is_done = matches!(record.cell, Cell::Done { .. });
+            // One that was to run again may have been granted again by what was lost.
+            let stays_done = is_done && jobs.get(job).is_none_or(|job| job.run_once);
+            record.cell =
+                if stays_done { Cell::Done { token } } else { Cell::Quarantined { span, token } };
         }
         next.former.clear();
         next.count_publication(self);
@@ -137,6 +140,23 @@ mod tests {
         let lenient = Desired { policy: Policy::AtLeastOnce, ..desired() };
         let begun = decide(&fresh, &lenient, &observed(1, [known])).ledger;
         assert_eq!(holders(&decide(&begun, &lenient, &observed(2, [known]))), 2);
+    }
+
+    #[test]
+    fn a_job_that_was_done_and_may_run_again_since_waits_like_the_others() {
+        let mut before = decide(&Ledger::new(START), &desired(), &observed(1, [])).ledger;
+        for record in before.cells.jobs.values_mut() {
+            record.cell = Cell::Done { token: record.cell.token() };
+        }
+        let ahead = Position { revision: before.revision() + 1, ..before.position() };
+        let mut desired = desired();
+        desired.jobs.values_mut().next().unwrap().run_once = true;
+        let reset = decide(&before, &desired, &observed(1, [ahead])).ledger;
+        // What was lost may have granted `b` under the next tokens.
+        let token = Token(START + 60_000_000);
+        let span = desired.timing.fence_wait;
+        let cells: Vec<_> = reset.cells.jobs.values().map(|record| record.cell.clone()).collect();
+        assert_eq!(cells, [Cell::Done { token }, Cell::Quarantined { span, token }]);
     }
 
     #[test]

@@ -331,6 +331,34 @@ fn what_an_operator_publishes_hides_no_view_of_a_lost_ledger() {
 }
 
 #[test]
+fn a_job_that_ran_to_completion_gets_a_new_token_when_the_ledger_is_reset() {
+    let mut acts = vec![Act::Calm(0), Act::Observe(0, 0), Act::Tick(0), Act::Turn(0, 0, None)];
+    acts.extend([Act::Calm(0), Act::Finish(0), Act::Tell(0), Act::Observe(0, 0)]);
+    acts.extend([Act::Turn(0, 0, None), Act::RunOnce(0), Act::Turn(0, 0, None), Act::Calm(0)]);
+    acts.extend([Act::Observe(0, 0), Act::Turn(0, 0, None), Act::RollBack(0, 0)]);
+    comes_right(FleetTerms::default(), &acts);
+}
+
+#[test]
+fn a_worker_that_finished_a_job_before_it_was_removed_is_no_liar() {
+    let mut acts = vec![Act::Calm(1), Act::Observe(0, 0), Act::Tick(0), Act::Turn(0, 0, None)];
+    acts.extend([Act::View(1, 0), Act::Finish(1), Act::Stick(1, Stuck::Reading)]);
+    acts.extend((0..6).map(Act::Toggle));
+    comes_right(FleetTerms::default(), &acts);
+}
+
+#[test]
+fn what_all_ran_may_go_on_where_it_was_removed_without_waiting() {
+    let mut acts =
+        vec![Act::Scale(1), Act::Start(0), Act::Calm(3), Act::Replicate(Replication::All)];
+    acts.extend([Act::Observe(0, 0), Act::Turn(0, 0, None), Act::Start(0), Act::Restart(0)]);
+    acts.extend([Act::Calm(3), Act::Turn(0, 0, None)]);
+    acts.extend([Act::Tick(0); 3]);
+    acts.extend([Act::Toggle(0), Act::Change(Policy::AtLeastOnce), Act::Turn(0, 0, None)]);
+    comes_right(FleetTerms::default(), &acts);
+}
+
+#[test]
 fn a_session_whose_lease_was_never_seen_has_no_successor_but_one_that_names_it() {
     let mut acts = vec![Act::Calm(0), Act::Start(4), Act::Tick(0), Act::Calm(3), Act::Calm(0)];
     acts.extend([Act::Observe(1, 0), Act::Turn(1, 0, None), Act::Calm(0), Act::Calm(3)]);

@@ -171,8 +171,7 @@ impl Fleet {
         }
         for (job, record) in &before.cells.jobs {
             let now = after.cells.jobs.get(job).map(|record| &record.cell);
-            let ends_for_all = matches!(record.cell, Cell::ReleasingAll { .. });
-            if ends_for_all
+            if record.cell.is_for_all()
                 && !now.is_some_and(Cell::is_for_all)
                 && let Some(wrong) = self.excuse_all(job, before, seen)
             {
@@ -240,30 +239,30 @@ impl Fleet {
 
     /// At least once, whoever still runs what all ran may go on once that was waited for.
     fn excuse_all(&mut self, job: &JobName, before: &Ledger, seen: &Observed) -> Option<String> {
-        let token = before.cells.jobs[job].cell.token();
+        let cell = &before.cells.jobs[job].cell;
         let age = seen.ages.get(job).copied().unwrap_or_default();
-        let has_waited = self.desired.timing.release_timeout <= age;
-        if has_waited && self.desired.policy == Policy::AtLeastOnce {
-            // Also one that reads an old view only now.
-            let may_run = before.sessions().into_keys().cloned();
-            let may_run = may_run.map(|session| (job.clone(), token, session));
-            self.excused.extend(may_run);
-            return None;
-        }
+        let is_released = matches!(cell, Cell::ReleasingAll { .. });
+        let has_waited = is_released && self.desired.timing.release_timeout <= age;
+        let is_gone = |session: &SessionId| {
+            let gone = seen.evidence.get(session).and_then(|known| known.gone_for);
+            gone.is_some_and(|gone| self.desired.timing.return_grace <= gone)
+        };
+        let is_excused = |session: &SessionId| {
+            self.desired.policy == Policy::AtLeastOnce && (has_waited || is_gone(session))
+        };
         let runs = |pod: &&Pod| {
-            let runs = pod.worker.running.get(job) == Some(&token);
+            let runs = pod.worker.running.get(job) == Some(&cell.token());
             pod.is_up() && pod.honesty == Honesty::Honest && runs
         };
-        let left: Vec<_> =
-            self.pods.iter().skip(self.elders).filter(runs).map(|pod| pod.id().clone()).collect();
-        for session in left {
-            let gone = seen.evidence.get(&session).and_then(|known| known.gone_for);
-            let is_gone = gone.is_some_and(|gone| self.desired.timing.return_grace <= gone);
-            if self.desired.policy == Policy::Exclusive || !(has_waited || is_gone) {
-                return Some(format!("{job} is free while {session} still runs it"));
-            }
-            self.excused.insert((job.clone(), token, session));
+        let left = self.pods.iter().skip(self.elders).filter(runs).map(Pod::id);
+        let mut left = left.filter(|session| !is_excused(session));
+        if let Some(session) = left.next() {
+            return Some(format!("{job} is free while {session} still runs it"));
         }
+        // Also one that reads an old view only now.
+        let may_run = before.sessions().into_keys().filter(|session| is_excused(session));
+        let excused = may_run.map(|session| (job.clone(), cell.token(), session.clone()));
+        self.excused.extend(excused.collect::<Vec<_>>());
         None
     }
 
