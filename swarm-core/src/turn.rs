@@ -150,22 +150,22 @@ pub fn decide(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decisi
         terms: &terms(desired),
     };
     let next = ledger.step(&step);
+    let batch = pace::next_batch_in(&plan, since_handover);
+    // Where nothing is written, time changes the plan, which people see.
+    let at_rest = || recheck_in(ledger, ledger, desired, observed).into_iter().chain(batch);
     if incarnation::has_foreign_sessions(ledger, desired, observed) {
-        // Time changes nothing but the plan, which people see.
-        let recheck_in = recheck_in(ledger, ledger, desired, observed);
+        let recheck_in = at_rest().min();
         let (ledger, waiting) = (ledger.clone(), Some(Waiting::LedgerReset));
         return Decision { ledger, plan, waiting, recheck_in, replicas: None };
     }
     let is_news = || next != *ledger && !pace::goes_on(ledger, &next);
     if let Some(left) = pace::gathers_for(desired, observed).filter(|_| is_news()) {
         // What goes on at once may be due before.
-        let recheck_in =
-            recheck_in(ledger, ledger, desired, observed).into_iter().chain([left]).min();
+        let recheck_in = at_rest().chain([left]).min();
         let (ledger, waiting) = (ledger.clone(), Some(Waiting::Gathering));
         return Decision { ledger, plan, waiting, recheck_in, replicas: None };
     }
     let (replicas, look) = scale::replicas([ledger, &next], desired, observed, since_handover);
-    let batch = pace::next_batch_in(&plan, since_handover);
     let recheck = recheck_in(ledger, &next, desired, observed);
     let recheck_in = recheck.into_iter().chain(look).chain(batch).min();
     Decision { ledger: next, plan, waiting: None, recheck_in, replicas }

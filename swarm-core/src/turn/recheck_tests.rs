@@ -78,3 +78,22 @@ fn a_release_that_is_over_while_changes_are_gathered_waits_for_nothing() {
     let seen = |age| Observed { since_change: Some(age), ..observed(age) };
     wakes_after(SECOND * 60, &releasing, &wanted, seen);
 }
+
+#[test]
+fn moves_that_the_budget_defers_are_planned_in_time_while_changes_are_gathered() {
+    let plain = |slot: u32| {
+        let (name, session) = (format!("w-{slot}"), SessionId::plain(&format!("pod-{slot}")));
+        (Slot(slot), WorkerSeen::new(name, Presence::Ready, Some(session)))
+    };
+    let mut wanted = Desired { jobs: jobs(["a", "b", "c", "d"]).unwrap(), ..desired() };
+    let alone = Observed::new([plain(0)], 1, []);
+    let ledger = decide(&Ledger::new(1), &wanted, &alone).ledger;
+    (wanted.rules.moves_max, wanted.batch_window) = (Some(1), SECOND * 90);
+    let seen = |age| {
+        let observed = Observed::new([plain(0), plain(1)], 1, []);
+        Observed { since_change: Some(age), since_handover: Some(age), ..observed }
+    };
+    let before = decide(&ledger, &wanted, &seen(PLAIN_HANDOVER.saturating_sub(SECOND)));
+    assert_eq!((before.waiting, before.recheck_in), (Some(Waiting::Gathering), Some(SECOND)));
+    assert_ne!(decide(&ledger, &wanted, &seen(PLAIN_HANDOVER)).plan, before.plan);
+}
