@@ -52,6 +52,10 @@ instructions:
 model:
     cargo run --release --locked -p swarm-sim
 
+# Random runs of whole pools that CI does not make: so many seeds from FIRST on, two minutes each.
+soak FIRST="100" COUNT="30":
+    for n in $(seq {{FIRST}} $(({{FIRST}} + {{COUNT}} - 1))); do echo "seed $n" && PROPTEST_RNG_SEED=$n cargo test --quiet --locked -p swarm-sim --test fleet --test plain || exit 1; done
+
 # The 27 streams on this machine.
 local *ARGS:
     cargo run --release --locked -p swarm-operator -- local deploy/samples/streams.yaml {{ARGS}}

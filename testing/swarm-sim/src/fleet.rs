@@ -94,6 +94,8 @@ pub struct Fleet {
     first_slot: u32,
     /// How many slots are wanted.
     pub(crate) wanted: u32,
+    /// The longest Lease that was ever asked for.
+    longest_lease: u32,
     /// The ledger as it was and is.
     history: Vec<Arc<Ledger>>,
     /// Every worker there ever was, the latest of a slot last.
@@ -193,6 +195,7 @@ impl Fleet {
             desired,
             first_slot: terms.first_slot,
             wanted: 3,
+            longest_lease: bounds.lease,
             history: vec![Arc::new(Ledger::new(100))],
             pods: Vec::new(),
             operators: [operator.clone(), operator],

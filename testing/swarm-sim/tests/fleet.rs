@@ -1,9 +1,11 @@
 //! Random runs of a whole pool, with everything that may go wrong; afterwards all comes right.
 
+mod seeds;
+
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 
-use proptest::test_runner::{FileFailurePersistence, RngSeed, TestRunner};
+use proptest::test_runner::TestRunner;
 use swarm_core::handover::{Policy, Rule};
 use swarm_core::{Mode, Replication};
 use swarm_sim::{Act, Edge, Fleet, FleetTerms, Lie, Stop, Stuck};
@@ -53,6 +55,7 @@ fn act(store: u32) -> impl Strategy<Value = Act> {
         1 => proptest::option::of(1_u32..5).prop_map(Act::MaxJobs),
         1 => (0_u32..4).prop_map(Act::Batch),
         1 => policy().prop_map(Act::Change),
+        1 => (0_u32..5).prop_map(Act::Lease),
         1 => prop_oneof![2 => Just(Replication::One), 1 => Just(Replication::All)]
             .prop_map(Act::Replicate),
     ];
@@ -107,23 +110,8 @@ fn run(terms: FleetTerms, acts: &[Act]) -> Result<Fleet, String> {
     Ok(fleet)
 }
 
-/// The gate makes the same runs every time. `PROPTEST_RNG_SEED=N` makes others: of the seeds 1 to 4,
-/// two find something; see `docs/design/0014-kill-table.md`.
-fn config() -> ProptestConfig {
-    let asked = ProptestConfig::default();
-    ProptestConfig {
-        cases: 1000,
-        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
-        rng_seed: match asked.rng_seed {
-            RngSeed::Random => RngSeed::Fixed(3),
-            RngSeed::Fixed(_) => asked.rng_seed,
-        },
-        ..asked
-    }
-}
-
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(seeds::cases_of(3))]
 
     /// Scope: one to four slots, up to eight jobs, two operators, up to 300 acts of any kind.
     #[test]
@@ -359,6 +347,18 @@ fn what_all_ran_may_go_on_where_it_was_removed_without_waiting() {
 }
 
 #[test]
+fn what_all_ran_may_begin_late_where_a_worker_was_not_waited_for() {
+    let (policy, replication) = (Policy::AtLeastOnce, Replication::All);
+    let terms = FleetTerms { policy, replication, ..FleetTerms::default() };
+    let mut acts = vec![Act::Apply(0), Act::Apply(1), Act::Observe(1, 0), Act::Tick(0)];
+    acts.extend([Act::Turn(1, 0, None), Act::View(1, 0), Act::Start(1), Act::Tell(3)]);
+    acts.extend([Act::Calm(2), Act::Restart(1), Act::Turn(1, 0, None), Act::Tell(0)]);
+    acts.extend([Act::Tick(0), Act::Tick(0), Act::Tick(0), Act::Tell(2), Act::Observe(0, 0)]);
+    acts.extend([Act::Turn(0, 0, None), Act::Turn(1, 0, None), Act::Tell(1)]);
+    comes_right(terms, &acts);
+}
+
+#[test]
 fn a_session_whose_lease_was_never_seen_has_no_successor_but_one_that_names_it() {
     let mut acts = vec![Act::Calm(0), Act::Start(4), Act::Tick(0), Act::Calm(3), Act::Calm(0)];
     acts.extend([Act::Observe(1, 0), Act::Turn(1, 0, None), Act::Calm(0), Act::Calm(3)]);
@@ -388,7 +388,7 @@ fn lie() -> impl Strategy<Value = Act> {
 }
 
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(seeds::cases_of(3))]
 
     /// Scope: as above, and sessions write anything into their Leases. Nothing that a liar holds
     /// counts; of every other worker all must hold as ever.

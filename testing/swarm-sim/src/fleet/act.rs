@@ -70,6 +70,8 @@ pub enum Act {
     Batch(u32),
     /// From now on it takes this to end an ownership.
     Change(Policy),
+    /// Leases of workers that start from now on last so many ticks and four, as far as that is safe.
+    Lease(u32),
     /// Each job is for one worker from now on, or for all.
     Replicate(Replication),
     /// A worker may have so many jobs, or any number.
@@ -181,6 +183,7 @@ impl Fleet {
             Act::Priority(n, priority) => self.change_job(n, |job| job.priority = priority),
             Act::Batch(ticks) => self.desired.batch_window = TICK * (ticks % 4),
             Act::Change(policy) => self.desired.policy = policy,
+            Act::Lease(ticks) => self.ask_for_leases(BOUNDS.lease + ticks % 5),
             Act::Replicate(replication) => self.desired.replication = replication,
             Act::MaxJobs(max) => self.desired.max_jobs = max,
             Act::Tick(slow) => self.tick(slow),
@@ -191,11 +194,7 @@ impl Fleet {
             Act::Fail(o) => self.fail(o % 2),
             Act::Restart(o) => self.restart(o % 2),
             Act::Sweep(o) => self.sweep(o % 2),
-            Act::DeleteLease(n) => {
-                if self.pods[n % pods].lease().is_some() {
-                    self.pods[n % pods].leases.push(None);
-                }
-            }
+            Act::DeleteLease(n) => self.delete_lease(n % pods),
             Act::Lie(n, lie) => self.lie(n % pods, lie),
             Act::Copy => self.copy(),
             Act::RollBack(o, back) => self.roll_back(o % 2, back),
@@ -214,7 +213,7 @@ impl Fleet {
         let is_forgotten = self.pods.iter().enumerate().any(|(n, pod)| {
             !pod.views.is_empty() && workers.get(n).is_none_or(|(_, view)| view.is_none())
         });
-        let shortest = if is_forgotten { BOUNDS.lease + BOUNDS.drift } else { 0 };
+        let shortest = if is_forgotten { self.longest_lease + BOUNDS.drift } else { 0 };
         // No two ledgers are made in the same moment, or their tokens would begin alike.
         (0..=outage.max(shortest)).for_each(|_| self.tick(0));
         let fresh = Ledger::new(self.unix_time());
@@ -246,6 +245,28 @@ impl Fleet {
             self.history.push(older);
             self.is_lost();
             self.turn(o, 0, None);
+        }
+    }
+
+    fn ask_for_leases(&mut self, ticks: u32) {
+        let is_unseen = |pod: &super::Pod| !pod.is_dead() && pod.lease().is_none();
+        // How long those whose Leases are missing may go on, only an operator knows that asked for it.
+        if ticks < self.bounds.lease && self.pods.iter().any(is_unseen) {
+            return;
+        }
+        self.bounds.lease = ticks;
+        self.longest_lease = self.longest_lease.max(ticks);
+        let terms = self.lease_terms();
+        self.desired.timing.fence_wait = terms.fence_wait();
+        for operator in &mut self.operators {
+            operator.overseer.set_terms(terms);
+        }
+    }
+
+    fn delete_lease(&mut self, n: usize) {
+        let is_known = self.pods[n].claims <= self.lease_terms().duration;
+        if is_known && self.pods[n].lease().is_some() {
+            self.pods[n].leases.push(None);
         }
     }
 

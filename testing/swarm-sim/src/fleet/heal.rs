@@ -132,7 +132,10 @@ impl Fleet {
             self.resume(n);
             self.pods[n].is_ready = true;
             let is_wanted = self.is_latest(n) && self.is_wanted(self.pods[n].slot);
-            if !is_wanted && round == 0 {
+            // Whoever lives by a longer Lease than is asked for now is given nothing: a rollout
+            // replaces it.
+            let is_outdated = self.lease_terms().duration < self.pods[n].claims;
+            if (!is_wanted || is_outdated) && round == 0 {
                 self.feed(n, SessionEvent::Terminate { grace: grace() });
             }
         }

@@ -6,9 +6,10 @@ use std::collections::BTreeSet;
 
 use swarm_core::handover::{Cell, Holder, Policy, SessionId};
 use swarm_core::overseer::Suspicion;
-use swarm_core::{Decision, JobName, Ledger, Mode, MoveReason, Observed, Token, stored::Stored};
+use swarm_core::{Decision, JobName, Ledger, Mode, MoveReason, Observed, Token};
 
 use super::{Fleet, Honesty, Pod};
+use crate::written::{numbers, publication, sessions, stored};
 
 impl Fleet {
     /// Looks at the runners: who runs a job holds it, or is one of all who may run it, unless at
@@ -220,19 +221,20 @@ impl Fleet {
                     |ledger: &Ledger| ledger.cells.jobs.get(job).map(|it| it.cell.is_for_all());
                 of(before) == Some(true) && of(after) == Some(true)
             };
-            let counts = pod.is_up() && pod.honesty == Honesty::Honest;
-            let runs = pod.worker.running.iter().filter(|(job, _)| is_shared(job));
-            let runs: Vec<_> = runs.map(|(job, token)| (job.clone(), *token)).collect();
-            if runs.is_empty() || !counts {
-                continue;
-            }
             let gone = seen.evidence.get(session).and_then(|known| known.gone_for);
             let is_gone = gone.is_some_and(|gone| self.desired.timing.return_grace <= gone);
-            if self.desired.policy == Policy::Exclusive || !is_gone {
+            if self.desired.policy == Policy::AtLeastOnce && is_gone {
+                // Also one that reads an old view only now.
+                let shared = before.cells.jobs.iter().filter(|(job, _)| is_shared(job));
+                let excused =
+                    shared.map(|(job, it)| (job.clone(), it.cell.token(), session.clone()));
+                self.excused.extend(excused);
+                continue;
+            }
+            let runs: Vec<_> = pod.worker.running.keys().filter(|job| is_shared(job)).collect();
+            if pod.is_up() && pod.honesty == Honesty::Honest && !runs.is_empty() {
                 return Some(format!("{session} was forgotten and runs {runs:?}"));
             }
-            let runs = runs.into_iter().map(|(job, token)| (job, token, session.clone()));
-            self.excused.extend(runs);
         }
         None
     }
@@ -290,65 +292,4 @@ fn since(cell: &Cell) -> Option<u64> {
         | Cell::Everywhere { .. }
         | Cell::ReleasingAll { .. } => None,
     }
-}
-
-fn numbers(before: &Ledger, after: &Ledger) -> Option<String> {
-    let forward = after.revision() == before.revision() + 1
-        && before.cells.incarnation == after.cells.incarnation
-        && before.cells.first_token <= after.cells.first_token;
-    (!forward).then(|| "the ledger does not go forward by one revision".into())
-}
-
-/// The view's number rises if and only if the view says something else, and so does each slot's.
-fn publication(before: &Ledger, after: &Ledger) -> Option<String> {
-    let (was, is) = (before.view(), after.view());
-    let said = |view: &swarm_core::View| -> Vec<_> {
-        let said = |(name, entry): (&String, &swarm_core::ViewEntry)| {
-            (name.clone(), entry.slot, entry.jobs.clone())
-        };
-        view.workers.iter().map(said).collect()
-    };
-    let differs = said(&was) != said(&is);
-    if is.version != was.version + u64::from(differs) {
-        return Some(format!("publication {} became {}: {was:?} {is:?}", was.version, is.version));
-    }
-    for (name, entry) in &is.workers {
-        let old = was.workers.get(name);
-        let same = old.is_some_and(|old| old.jobs == entry.jobs);
-        let expected = if same { old.map_or(0, |old| old.version) } else { is.version };
-        if entry.version != expected {
-            return Some(format!("{name} has version {} instead of {expected}", entry.version));
-        }
-    }
-    None
-}
-
-/// Every holder is in a slot or among the former ones, nobody in both, and has its view.
-fn sessions(after: &Ledger) -> Option<String> {
-    let current: Vec<_> = after.slots.values().map(|record| &record.session).collect();
-    if let Some(both) = after.former.keys().find(|session| current.contains(session)) {
-        return Some(format!("{both} fills a slot and is a former session"));
-    }
-    let views = after.session_views();
-    for (job, record) in &after.cells.jobs {
-        if let Some(holder) = record.cell.holder() {
-            let Some(view) = views.get(holder) else {
-                return Some(format!("{holder} holds {job} and has no view"));
-            };
-            // Only those that fill a slot are given what all run.
-            let fills = current.contains(&holder);
-            let is_held = |job: &JobName| after.cells.jobs[job].cell.holder().is_some();
-            let jobs = after.cells.view(holder).jobs;
-            let jobs = jobs.iter().filter(|(job, _)| fills || is_held(job));
-            if !view.jobs.iter().eq(jobs) {
-                return Some(format!("the view of {holder} says something else than the ledger"));
-            }
-        }
-    }
-    None
-}
-
-fn stored(after: &Ledger) -> Option<String> {
-    let again = Ledger::try_from(Stored::from(after));
-    (again.as_ref() != Ok(after)).then(|| format!("stored and loaded it is {again:?}"))
 }

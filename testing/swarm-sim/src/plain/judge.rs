@@ -1,0 +1,209 @@
+//! What must hold in a pool of plain workers, and its end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use swarm_core::handover::{Cell, Policy, SessionId};
+use swarm_core::{
+    Decision, JobName, Ledger, MoveReason, PLAIN_HANDOVER, Replication, Slot, decide,
+};
+
+use super::{PlainAct, PlainPool};
+use crate::written::{numbers, publication, sessions, stored};
+
+/// Rounds of one tick in which everything must have come right.
+const ROUNDS_MAX: usize = 200;
+/// Rounds in which nothing must be written any more. Longer than any span that is waited for.
+const ROUNDS_AT_REST: usize = 20;
+/// Longer than anything that is waited for.
+const LONG: Duration = Duration::from_hours(24);
+
+impl PlainPool {
+    pub(super) fn judge_write(&mut self, before: &Ledger, made: &Decision) {
+        let after = &made.ledger;
+        let is_lost = |job: &&JobName| !self.desired.paused && !after.cells.jobs.contains_key(*job);
+        let lost = self.desired.jobs.keys().find(is_lost).map(|job| format!("{job} was lost"));
+        let complaint = numbers(before, after)
+            .or_else(|| publication(before, after))
+            .or_else(|| sessions(after))
+            .or_else(|| stored(after))
+            .or(lost)
+            .or_else(|| self.moved_in_a_pause(before, after))
+            .or_else(|| self.left_without_need(before, after))
+            .or_else(|| self.granted_for_good(before, after))
+            .or_else(|| self.too_soon(before, made));
+        if let Some(complaint) = complaint {
+            self.is_wrong(|| complaint);
+        }
+    }
+
+    /// In a pause no job goes to another slot than it was in; it may lose a worker that has ended.
+    fn moved_in_a_pause(&self, before: &Ledger, after: &Ledger) -> Option<String> {
+        let (held, kept) = (before.assignment(), after.assignment());
+        kept.iter()
+            .filter(|_| self.desired.paused)
+            .find(|(job, slot)| held.holder(job) != Some(*slot))
+            .map(|(job, slot)| format!("{job} went to slot {slot} in a pause"))
+    }
+
+    /// Where nobody is ready, everybody who is there keeps what it has, but for what is removed.
+    fn left_without_need(&self, before: &Ledger, after: &Ledger) -> Option<String> {
+        let up = || self.pods.iter().filter(|pod| pod.is_up);
+        let is_free = |it: &JobName| self.desired.jobs.get(it).is_some_and(|it| it.pin.is_none());
+        let counts = self.desired.replicas.is_none()
+            && self.desired.max_jobs.is_none()
+            && self.desired.jobs.values().all(|job| job.share.is_none())
+            && self.desired.replication == Replication::One
+            && up().all(|pod| !pod.is_ready && pod.slot.0 < self.wanted);
+        if !counts {
+            return None;
+        }
+        let there: BTreeSet<_> = up().map(|pod| SessionId::plain(&pod.uid)).collect();
+        let holder = |ledger: &Ledger, job: &JobName| {
+            ledger.cells.jobs.get(job).and_then(|record| record.cell.holder().cloned())
+        };
+        // A release that has begun goes on.
+        let is_there = |job: &&JobName| match &before.cells.jobs[*job].cell {
+            Cell::Granted { session, .. } => there.contains(session),
+            _ => false,
+        };
+        let held = before.cells.jobs.keys().filter(|job| is_free(job)).filter(is_there);
+        let left = held.into_iter().find(|job| holder(before, job) != holder(after, job))?;
+        Some(format!("{left} left its worker, and nobody is ready to take it"))
+    }
+
+    /// What a plain worker is given under `Exclusive` could never be taken from it again.
+    fn granted_for_good(&self, before: &Ledger, after: &Ledger) -> Option<String> {
+        let holder = |ledger: &Ledger, job: &JobName| {
+            ledger.cells.jobs.get(job).and_then(|record| record.cell.holder().cloned())
+        };
+        let is_new = |job: &&JobName| {
+            let now = holder(after, job);
+            now.is_some() && now != holder(before, job)
+        };
+        let new = after.cells.jobs.keys().find(is_new);
+        new.filter(|_| self.desired.policy == Policy::Exclusive)
+            .map(|job| format!("{job} was granted to a worker that answers nothing"))
+    }
+
+    /// One batch of voluntary moves at a time: no more than the budget, and the next one only when
+    /// workers have had time to read the one before.
+    fn too_soon(&mut self, before: &Ledger, made: &Decision) -> Option<String> {
+        let most = self.desired.rules.moves_max?;
+        let has_limits = self.desired.max_jobs.is_some()
+            || self.desired.jobs.values().any(|job| job.share.is_some());
+        let had_begun = |job: &JobName| {
+            let cell = before.cells.jobs.get(job).map(|record| &record.cell);
+            matches!(cell, Some(Cell::Releasing { .. }))
+        };
+        let balance = made.plan.moves.iter().filter(|step| step.reason == MoveReason::Balance);
+        let begun = balance.filter(|step| !had_begun(&step.job)).count();
+        if begun == 0 || has_limits || made.waiting.is_some() {
+            return None;
+        }
+        let since = self.moved.map(|moved| self.now.since(moved));
+        self.moved = Some(self.now);
+        if most < begun {
+            return Some(format!("{begun} moves begun, {most} allowed"));
+        }
+        let is_soon = since.is_some_and(|since| since < PLAIN_HANDOVER);
+        is_soon.then(|| format!("{begun} moves begun {since:?} after the ones before"))
+    }
+
+    /// The slots beyond `count` are empty in the view that workers read before they are given up.
+    pub(super) fn judge_size(&mut self, count: u32) {
+        if self.wanted <= count || self.desired.replication == Replication::All {
+            return;
+        }
+        let Some(view) = self.views.last() else { return };
+        let has_jobs = |slot: u32| {
+            view.workers.get(&format!("w-{slot}")).is_some_and(|entry| !entry.jobs.is_empty())
+        };
+        if let Some(slot) = (count..self.wanted).find(|slot| has_jobs(*slot)) {
+            self.is_wrong(|| format!("slot {slot} is given up with its jobs"));
+        }
+    }
+
+    /// Where nothing was to be written, time alone changes nothing before the operator looks again.
+    pub(super) fn judge_wake(&mut self, decision: &Decision) {
+        let mut operator = self.operator.clone();
+        let wakes_in = operator.overseer.wakes_at().map(|at| at.since(self.now));
+        let sleeps = decision.recheck_in.iter().copied().chain(wakes_in).min();
+        let sleeps = sleeps.map_or(LONG, |wait| wait.saturating_sub(Duration::from_nanos(1)));
+        let seen = self.observed_by(&mut operator, self.now.after(sleeps));
+        let later = decide(&decision.ledger, &self.desired, &seen);
+        if later.ledger != decision.ledger || later.replicas != decision.replicas {
+            self.is_wrong(|| format!("looked at again in {sleeps:?}, too late for {later:?}"));
+        }
+    }
+
+    /// Lets all faults stop and the operator work until the pool is as it should be; it stays so.
+    ///
+    /// # Errors
+    ///
+    /// What is still wrong in the end, or goes wrong on the way.
+    pub fn heal(&mut self) -> Result<(), String> {
+        (self.desired.paused, self.desired.replicas) = (false, None);
+        self.desired.policy = Policy::AtLeastOnce;
+        let (mut at_rest, mut writes, mut amiss) = (0, self.writes(), None);
+        for _ in 0..ROUNDS_MAX {
+            self.heal_workers();
+            self.take(PlainAct::Turn(0, false));
+            (0..self.pods.len()).for_each(|n| self.take(PlainAct::Read(n, 0)));
+            if let Some(wrong) = &self.wrong {
+                return Err(format!("while healing: {wrong}"));
+            }
+            amiss = self.amiss();
+            let is_calm = amiss.is_none() && writes == self.writes();
+            at_rest = if is_calm { at_rest + 1 } else { 0 };
+            writes = self.writes();
+            if at_rest == ROUNDS_AT_REST {
+                return Ok(());
+            }
+        }
+        Err(amiss.unwrap_or_else(|| "the ledger is written again and again".into()))
+    }
+
+    fn heal_workers(&mut self) {
+        self.take(PlainAct::Tick);
+        for slot in (0..5).map(Slot) {
+            match self.in_slot(slot) {
+                Some(_) if self.wanted <= slot.0 => self.crash(slot),
+                Some(n) => self.pods[n].is_ready = true,
+                None if slot.0 < self.wanted => self.start(slot),
+                None => {}
+            }
+        }
+    }
+
+    /// What is not yet as it should be, by what runs and by what the operator knows.
+    fn amiss(&mut self) -> Option<String> {
+        let ledger = Arc::clone(self.ledger());
+        self.operator.overseer.note(self.now, &ledger);
+        let observed = self.observed();
+        let decision = decide(&ledger, &self.desired, &observed);
+        if decision.ledger != *ledger {
+            return Some(format!("to be written: {:?}", decision.ledger));
+        }
+        let progress = self.operator.overseer.progress(&decision, &self.desired, &observed);
+        if !progress.is_settled() {
+            return Some(format!("{progress:?}"));
+        }
+        let mut expected: BTreeMap<Slot, BTreeSet<JobName>> = BTreeMap::new();
+        for job in self.desired.jobs.keys() {
+            let slots: Vec<_> = match self.desired.replication {
+                Replication::All => (0..self.wanted).map(Slot).collect(),
+                Replication::One => decision.plan.assignment.holder(job).into_iter().collect(),
+            };
+            for slot in slots {
+                expected.entry(slot).or_default().insert(job.clone());
+            }
+        }
+        let should = |slot| expected.get(&slot).cloned().unwrap_or_default();
+        let mut up = self.pods.iter().filter(|pod| pod.is_up);
+        let differs = up.find(|pod| pod.runs != should(pod.slot))?;
+        let (slot, runs) = (differs.slot, &differs.runs);
+        Some(format!("slot {slot} runs {runs:?}, not {:?}", should(slot)))
+    }
+}
