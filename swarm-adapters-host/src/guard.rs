@@ -30,12 +30,13 @@ mod census;
 mod client;
 mod exec;
 mod keeper;
+mod launch;
 mod outbox;
 mod output;
 pub mod protocol;
 mod serve;
 
-pub use client::{Guard, GuardCommand, Identity, Start};
+pub use client::{AwaitedLine, Guard, GuardCommand, Identity, Start};
 pub use exec::exec;
-pub use protocol::End;
+pub use protocol::{End, OutputFormat};
 pub use serve::serve;

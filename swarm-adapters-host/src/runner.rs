@@ -22,9 +22,9 @@
 //! }
 //! ```
 //!
-//! [`Log`], [`Ping`] and [`Command`] are the runners that come with a worker.
+//! [`Log`] and [`Ping`] come with it; `swarm-worker` has one that runs programs, under a
+//! [`Guard`](crate::guard::Guard).
 
-mod command;
 mod kind;
 mod log;
 mod ping;
@@ -37,11 +37,10 @@ use async_trait::async_trait;
 use swarm_core::{JobName, Params, Token};
 use tokio_util::sync::CancellationToken;
 
-pub use command::{Command, TemplateError};
 pub use kind::{RunnerKind, UnknownRunner};
 pub use log::Log;
-pub use ping::{AddressError, Ping, PingError, Pong, ping};
-pub use supervisor::{Event, JobPhase, JobReport, JobSpec, Supervisor};
+pub use ping::{AddressError, Ping, PingError, Pong, fetch, ping};
+pub use supervisor::{Event, JobPhase, JobReport, JobSpec, Restarts, Supervisor};
 
 use crate::runlog::boottime_ns;
 

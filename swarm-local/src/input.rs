@@ -10,8 +10,8 @@ use swarm_adapters_host::watch::{Contents, FileWatch};
 use swarm_core::Desired;
 use swarm_core::handover::LeaseTerms;
 use swarm_spec::convert::Home;
-use swarm_spec::manifest::{self, Runner};
-use swarm_worker::RunnerSpec;
+use swarm_spec::manifest;
+use swarm_spec::spec::RunnerSpec;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep_until;
 
@@ -146,7 +146,7 @@ impl Input {
             )));
         }
         let slots = first_slot..first_slot.saturating_add(workers);
-        let (runner, batch_window) = (runner_spec(runner), desired.batch_window);
+        let batch_window = desired.batch_window;
         Ok(Wanted { name, desired, slots, worker_name, runner, lease, batch_window, notes })
     }
 
@@ -166,15 +166,6 @@ impl Input {
                 self.shown
             )),
         }
-    }
-}
-
-/// The manifest's runner in the worker's form.
-fn runner_spec(runner: Runner) -> RunnerSpec {
-    match runner {
-        Runner::Log => RunnerSpec::Log,
-        Runner::Command(words) => RunnerSpec::Command(words),
-        Runner::Ping { interval, timeout } => RunnerSpec::Ping { interval, timeout },
     }
 }
 

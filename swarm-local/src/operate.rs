@@ -364,7 +364,9 @@ fn worker_command(
 ) -> anyhow::Result<WorkerCommand> {
     let program =
         std::env::current_exe().context("the path of this program cannot be determined")?;
-    let (dir, runner, terms) = (dir.to_owned(), wanted.runner.to_arguments(), *terms);
+    let runner = swarm_worker::runner_argument(&wanted.runner);
+    let runner = runner.context("the runner cannot be passed to workers")?;
+    let (dir, terms) = (dir.to_owned(), *terms);
     let arguments = move |name: &str, instance: &str| {
         let path = |option: &str, path: &Path| {
             let mut word = OsString::from(option);
@@ -384,10 +386,11 @@ fn worker_command(
             "--http-port=0".to_owned(),
             "--log-format=text".to_owned(),
             "--until-stdin-closes".to_owned(),
+            runner.clone(),
         ];
         let session_dir = path("--session-dir=", &dir);
         let mut arguments = vec!["worker".into(), "run".into(), session_dir, run_log];
-        arguments.extend(options.into_iter().chain(runner.clone()).map(OsString::from));
+        arguments.extend(options.into_iter().map(OsString::from));
         arguments
     };
     Ok(WorkerCommand { program, arguments: Box::new(arguments) })

@@ -83,7 +83,7 @@ pub(crate) fn with_jobs(spec: &SwarmSpec, jobs: Jobs, home: Home) -> Result<Desi
     check_pool(spec)?;
     check_run_once(&jobs, spec.protocol())?;
     let worker = spec.worker.clone().unwrap_or_default();
-    Runner::read(worker.runner)?;
+    worker.runner.as_ref().map(Runner::read).transpose()?;
     let rebalance = spec.rebalance.clone().unwrap_or_default();
     let handover = spec.handover.clone().unwrap_or_default();
     let timing = Timing::default();

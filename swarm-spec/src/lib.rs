@@ -5,6 +5,7 @@
 //! - [`convert`]: what a spec asks for, in the terms of `swarm-core`; here a value that makes no sense
 //!   is refused.
 //! - [`manifest`]: a file with one `Swarm`, checked as strictly as an API server would, offline.
+//! - [`template`]: arguments of programs, with placeholders for the job.
 //! - [`yaml`]: the documents of a text, read with a limit on what their aliases may repeat.
 //!
 //! What is refused here and by the schema in a cluster is the same; `testing/specs.yaml` is the table
@@ -16,6 +17,7 @@ pub mod manifest;
 mod rule;
 mod schema;
 pub mod spec;
+pub mod template;
 pub mod yaml;
 
 pub use duration::Duration;

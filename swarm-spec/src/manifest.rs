@@ -20,11 +20,11 @@ use swarm_core::handover::LeaseTerms;
 
 pub use error::ManifestError;
 pub use online::{SourceError, jobs_in_namespace};
-pub use runner::Runner;
+pub use runner::{Check, Program, Ready, Restart, Runner};
 
 use crate::convert::{self, Home, SpecError};
 use crate::schema::{self, ValueSchema};
-use crate::spec::SwarmSpec;
+use crate::spec::{RunnerSpec, SwarmSpec};
 use crate::yaml::printable;
 use documents::{Object, Objects};
 pub(crate) use jobs::check_params;
@@ -48,8 +48,8 @@ pub struct Manifest {
     /// The pool's name, or the Swarm's where its pods go by labels; workers are called by it and
     /// their slot, as in `swarm-worker-0`.
     pub worker_name: String,
-    /// What the workers do with a job.
-    pub runner: Runner,
+    /// What the workers do with a job; [`Runner::read`] accepts it.
+    pub runner: RunnerSpec,
     /// The timing of the sessions of its workers.
     pub lease: LeaseTerms,
     /// What was passed over, a sentence each.
@@ -96,7 +96,7 @@ pub fn parse(text: &str, name: Option<&str>, home: Home) -> Result<Manifest, Man
     let mut desired = convert::with_jobs(&spec, jobs, home).map_err(wrong)?;
     let lease = convert::lease_terms(&spec, home).map_err(wrong)?;
     let runner = spec.worker.as_mut().and_then(|worker| worker.runner.take());
-    let runner = Runner::read(runner).map_err(wrong)?;
+    let runner = runner.unwrap_or_else(runner::default_spec);
     let WorkerPool { name: worker_name, workers, first_slot } =
         WorkerPool::read(&objects, swarm, spec.pool)?;
     // What nothing here gives a meaning to: the API server would refuse it all the same.

@@ -82,6 +82,19 @@ pub(crate) fn check_item(index: usize, schema: &ValueSchema, value: &Value) -> R
     self::value(Path::Item(&Path::Root, index), schema, value)
 }
 
+/// Checks structure, bounds and patterns of an object that stands alone.
+///
+/// # Errors
+///
+/// As [`check_object`].
+pub(crate) fn check_alone(schema: &ValueSchema, value: &Value) -> Result<(), String> {
+    if !value.is_object() {
+        return Err("write a map of fields".to_owned());
+    }
+    object(Path::Root, schema, value, &[])?;
+    bounds(Path::Root, schema, value)
+}
+
 /// Checks bounds and patterns of a whole object whose structure is sound, but for the jobs in it: there
 /// may be more of them in a file than an API server would bear, and each is checked on its own.
 ///

@@ -6,6 +6,7 @@
 mod handover;
 mod pool;
 mod refresh;
+mod runner;
 mod source;
 mod worker;
 
@@ -17,9 +18,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub use handover::{HandoverSpec, LeaseTermsSpec, PolicySpec, ProtocolSpec};
 pub use pool::{Kind, PodsRef, PoolSpec, WORKLOAD_NAME_MAX, WorkloadRef};
 pub use refresh::{RefreshMode, RefreshSpec, VersionEndpoint};
+pub use runner::{LogRunnerSpec, PingRunnerSpec, ReadySpec, RestartSpec, RunnerSpec};
+pub(crate) use runner::{WORD_MAX, WORDS_MAX};
 pub use source::{ConfigMapKey, JobSource, SourceFormat, SourceSelector};
-pub use worker::{LogRunnerSpec, PingRunnerSpec, RunnerSpec, WorkerSpec};
-pub(crate) use worker::{WORD_MAX, WORDS_MAX};
+pub use worker::WorkerSpec;
 
 use crate::duration::{self, Duration};
 use crate::rule::Rule;

@@ -9,15 +9,16 @@ use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
-use swarm_adapters_host::guard::{Guard, GuardCommand, Identity};
+use swarm_adapters_host::guard::{Guard, GuardCommand, Identity, OutputFormat};
 use swarm_adapters_host::metrics::PingMetrics;
 use swarm_adapters_host::runlog::RunLog;
-use swarm_adapters_host::runner::{self, Event, JobSpec, Log, Ping, Runner, Supervisor};
+use swarm_adapters_host::runner::{Event, JobSpec, Log, Ping, Restarts, Runner, Supervisor};
 use swarm_core::{JobName, Params, Token};
+use swarm_spec::manifest::{self, Program};
 
 use crate::Failure;
-use crate::args::RunArgs;
-use crate::runner::RunnerSpec;
+use crate::args::{LogFormat, RunArgs};
+use crate::program::ProgramRunner;
 
 /// A view grants no tokens.
 const TOKEN: Token = Token(0);
@@ -27,7 +28,8 @@ pub(crate) struct Tools {
     worker: String,
     kind: Kind,
     run_log: Option<PathBuf>,
-    restarts: Counter,
+    format: OutputFormat,
+    restarts: Restarts,
 }
 
 /// How the jobs are run.
@@ -35,7 +37,7 @@ enum Kind {
     /// One runner for all sessions.
     Shared(Arc<dyn Runner>),
     /// A program, whose processes are marked with their session.
-    Program { words: Vec<String>, stop_timeout: Duration },
+    Program { program: Box<Program>, stop_timeout: Duration },
 }
 
 /// The running jobs, and their guard.
@@ -53,18 +55,26 @@ impl Tools {
         registry: &mut Registry,
         restarts: Counter,
     ) -> Result<Self, Failure> {
-        let kind = match (runner, args.runner.spec()?) {
+        let mut restarts = Restarts { counter: restarts, ..Restarts::default() };
+        let kind = match (runner, args.runner.runner()?) {
             (Some(runner), _) => Kind::Shared(runner),
-            (None, RunnerSpec::Log) => Kind::Shared(Arc::new(Log)),
-            (None, RunnerSpec::Ping { interval, timeout }) => {
+            (None, manifest::Runner::Log) => Kind::Shared(Arc::new(Log)),
+            (None, manifest::Runner::Ping { interval, timeout }) => {
                 let ping = Ping::new(PingMetrics::registered(registry));
                 Kind::Shared(Arc::new(ping.every(interval).within(timeout)))
             }
-            (None, RunnerSpec::Command(words)) => {
-                Kind::Program { words, stop_timeout: args.runner.stop_timeout }
+            (None, manifest::Runner::Command(program)) => {
+                let manifest::Restart { limit, pause_max } = program.restart;
+                (restarts.limit, restarts.pause_max) = (limit, pause_max);
+                Kind::Program { program, stop_timeout: args.runner.stop_timeout }
             }
         };
-        Ok(Self { worker: worker.to_owned(), kind, run_log: args.run_log.clone(), restarts })
+        let format = match args.log_format {
+            LogFormat::Text => OutputFormat::Text,
+            LogFormat::Json => OutputFormat::Json,
+        };
+        let (worker, run_log) = (worker.to_owned(), args.run_log.clone());
+        Ok(Self { worker, kind, run_log, format, restarts })
     }
 
     /// The jobs of the worker's session `session`. Every process of a job is marked with it.
@@ -74,14 +84,16 @@ impl Tools {
         let log = log.map_err(|error| failed("the run log cannot be opened", &error))?;
         let (runner, guard) = match &self.kind {
             Kind::Shared(runner) => (Arc::clone(runner), None),
-            Kind::Program { words, stop_timeout } => {
+            Kind::Program { program, stop_timeout } => {
                 let (worker, session) = (self.worker.clone(), session.to_owned());
-                let identity = Identity { worker, session, run_log: self.run_log.clone() };
+                let (run_log, format) = (self.run_log.clone(), self.format);
+                let identity = Identity { worker, session, run_log, format };
                 let guard = Guard::new(guard_command(), identity)
                     .map_err(|error| failed("the guard cannot be set up", &error))?;
-                let command = runner::Command::new(words.clone(), *stop_timeout, guard.clone());
-                let command = command.map_err(|error| Failure::Usage(error.to_string()))?;
-                (Arc::new(command) as Arc<dyn Runner>, Some(guard))
+                let program = Program::clone(program);
+                let runner =
+                    ProgramRunner::new(program, &self.worker, *stop_timeout, guard.clone());
+                (Arc::new(runner) as Arc<dyn Runner>, Some(guard))
             }
         };
         Ok(Jobs { supervisor: Supervisor::new(runner, log, self.restarts.clone()), guard })

@@ -48,6 +48,7 @@ mod log;
 mod ping;
 #[cfg_attr(not(feature = "kubernetes"), path = "no_pod.rs")]
 mod pod;
+mod program;
 mod run;
 mod runner;
 mod session;
@@ -63,7 +64,7 @@ use swarm_adapters_host::guard;
 pub use args::{
     Command, GuardArgs, GuardStep, LogFormat, PingArgs, Protocol, RunArgs, SessionArgs, ViewArgs,
 };
-pub use runner::{RunnerArgs, RunnerSpec};
+pub use runner::{RunnerArg, RunnerArgs, runner_argument};
 pub use swarm_adapters_host::runner::{Job, Outcome, Runner};
 
 /// Carries out a command and returns the exit code of the program: 0 for success, 2 for wrong usage

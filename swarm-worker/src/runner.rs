@@ -1,36 +1,23 @@
 //! The runner of a worker's jobs, as the command line selects it.
 
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
 use swarm_adapters_host::runner::RunnerKind;
+use swarm_spec::manifest::Runner;
+use swarm_spec::spec::RunnerSpec;
 
 use crate::Failure;
-
-/// The runner of a worker's jobs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum RunnerSpec {
-    /// Writes a line to the log every second.
-    #[default]
-    Log,
-    /// Runs a program; see [`swarm_adapters_host::runner::Command`].
-    Command(Vec<String>),
-    /// Pings an HTTP server; see [`swarm_adapters_host::runner::Ping`].
-    Ping {
-        /// The time from one ping to the next.
-        interval: Duration,
-        /// How long to wait for a response.
-        timeout: Duration,
-    },
-}
 
 /// The part of a worker's command line that selects the runner.
 #[derive(Clone, Debug, Args)]
 pub struct RunnerArgs {
-    /// How to run a job: `log` writes lines to the log, `command` runs the program after `--`, `ping`
-    /// sends HTTP requests to HOST:PORT, which is the job's name
-    #[arg(long, value_name = "RUNNER", env = "RUNNER", default_value_t)]
-    pub runner: RunnerKind,
+    /// How to run a job: `log` runs nothing and writes lines to the worker's log, `command` runs the
+    /// program after `--`, `ping` sends HTTP requests to HOST:PORT, which is the job's name. Or a
+    /// runner as in `spec.worker.runner` of a Swarm, as YAML or JSON
+    #[arg(long, value_name = "RUNNER", env = "RUNNER", default_value = "log")]
+    pub runner: RunnerArg,
     /// The time from one ping to the next
     #[arg(long, value_name = "TIME", env = "PING_INTERVAL", default_value = "30s", value_parser = duration)]
     pub ping_interval: Duration,
@@ -40,10 +27,31 @@ pub struct RunnerArgs {
     /// How long a job may take to stop before it is killed
     #[arg(long, value_name = "TIME", env = "STOP_TIMEOUT", default_value = "5s", value_parser = duration)]
     pub stop_timeout: Duration,
-    /// The program of `--runner command` and its arguments, in which `{job}` is replaced by the job's
-    /// name
+    /// The program of `--runner command` and its arguments, in which {job}, {token}, {worker} and
+    /// {param.NAME} stand for the job's name, its fencing token, the worker's name and a param
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
+}
+
+/// The argument that selects a runner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunnerArg {
+    /// By its name; other arguments say the rest.
+    Kind(RunnerKind),
+    /// As a whole.
+    Whole(Runner),
+}
+
+impl FromStr for RunnerArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse() {
+            Ok(kind) => Ok(Self::Kind(kind)),
+            Err(_) if text.contains(':') => Runner::parse(text).map(Self::Whole),
+            Err(error) => Err(error.to_string()),
+        }
+    }
 }
 
 impl RunnerArgs {
@@ -51,9 +59,10 @@ impl RunnerArgs {
     ///
     /// # Errors
     ///
-    /// [`Failure::Usage`] if a program is given without `--runner command`, or vice versa.
-    pub(crate) fn spec(&self) -> Result<RunnerSpec, Failure> {
-        let is_command = self.runner == RunnerKind::Command;
+    /// [`Failure::Usage`] if a program is given without `--runner command`, or vice versa, or has an
+    /// unknown placeholder.
+    pub(crate) fn runner(&self) -> Result<Runner, Failure> {
+        let is_command = self.runner == RunnerArg::Kind(RunnerKind::Command);
         if is_command && self.command.is_empty() {
             let example = "--runner command -- ffmpeg -i {job}";
             return Err(Failure::Usage(format!(
@@ -64,36 +73,28 @@ impl RunnerArgs {
             let sentence = "a program is given without its runner; write --runner command as well";
             return Err(Failure::Usage(sentence.to_owned()));
         }
-        Ok(match self.runner {
-            RunnerKind::Log => RunnerSpec::Log,
-            RunnerKind::Command => RunnerSpec::Command(self.command.clone()),
-            RunnerKind::Ping => {
-                RunnerSpec::Ping { interval: self.ping_interval, timeout: self.ping_timeout }
+        match &self.runner {
+            RunnerArg::Kind(RunnerKind::Log) => Ok(Runner::Log),
+            RunnerArg::Kind(RunnerKind::Command) => {
+                let command = Some(self.command.clone());
+                let spec = RunnerSpec { command, ..RunnerSpec::default() };
+                Runner::read(&spec).map_err(|error| Failure::Usage(error.reason))
             }
-        })
+            RunnerArg::Kind(RunnerKind::Ping) => {
+                Ok(Runner::Ping { interval: self.ping_interval, timeout: self.ping_timeout })
+            }
+            RunnerArg::Whole(runner) => Ok(runner.clone()),
+        }
     }
 }
 
-impl RunnerSpec {
-    /// The arguments of a command line that selects this runner. Those of the program come last, so
-    /// nothing may follow.
-    #[must_use]
-    pub fn to_arguments(&self) -> Vec<String> {
-        let millis = |span: &Duration| format!("{}ms", span.as_millis());
-        match self {
-            Self::Log => vec![format!("--runner={}", RunnerKind::Log)],
-            Self::Ping { interval, timeout } => vec![
-                format!("--runner={}", RunnerKind::Ping),
-                format!("--ping-interval={}", millis(interval)),
-                format!("--ping-timeout={}", millis(timeout)),
-            ],
-            Self::Command(words) => {
-                let mut arguments = vec![format!("--runner={}", RunnerKind::Command), "--".into()];
-                arguments.extend_from_slice(words);
-                arguments
-            }
-        }
-    }
+/// The argument of a command line that selects this runner.
+///
+/// # Errors
+///
+/// If it cannot be written as JSON, which all that were read can.
+pub fn runner_argument(spec: &RunnerSpec) -> serde_json::Result<String> {
+    Ok(format!("--runner={}", serde_json::to_string(spec)?))
 }
 
 /// Reads a time such as `30s`, `500ms` or `2m`.
@@ -117,30 +118,48 @@ mod tests {
         runner: RunnerArgs,
     }
 
-    fn parsed(words: &[String]) -> RunnerSpec {
-        let words = std::iter::once("w").chain(words.iter().map(String::as_str));
-        Cli::try_parse_from(words).unwrap().runner.spec().unwrap()
+    fn parsed(words: &[&str]) -> Result<Runner, String> {
+        let words = ["w"].iter().chain(words);
+        let cli = Cli::try_parse_from(words).map_err(|error| error.to_string())?;
+        cli.runner.runner().map_err(|error| error.to_string())
     }
 
     #[test]
-    fn the_arguments_of_a_runner_select_it_again() {
-        let command = ["ffmpeg", "-i", "{job}"].map(str::to_owned).to_vec();
-        let (interval, timeout) = (Duration::from_millis(1500), Duration::from_secs(2));
-        let specs =
-            [RunnerSpec::Log, RunnerSpec::Command(command), RunnerSpec::Ping { interval, timeout }];
-        for spec in specs {
-            assert_eq!(parsed(&spec.to_arguments()), spec);
+    fn the_argument_of_a_runner_selects_it_again() {
+        let specs = [
+            "{log: {}}",
+            "{ping: {interval: 1s}}",
+            "{command: [ffmpeg, -i, '{job}'], env: {A: 'b c'}, ready: {line: up}, workingDir: /}",
+        ];
+        for text in specs {
+            let spec: RunnerSpec =
+                serde_json::from_value(swarm_spec::yaml::documents(text).unwrap().remove(0).1)
+                    .unwrap();
+            let argument = runner_argument(&spec).unwrap();
+            assert_eq!(parsed(&[&argument]).unwrap(), Runner::read(&spec).unwrap());
         }
     }
 
     #[test]
-    fn a_program_without_its_runner_is_refused_in_a_sentence() {
-        let error = |words: &[&str]| {
-            let words = ["w"].iter().chain(words);
-            Cli::try_parse_from(words).unwrap().runner.spec().unwrap_err().to_string()
-        };
+    fn runners_are_selected_by_name_too() {
+        assert_eq!(parsed(&[]), Ok(Runner::Log));
+        let ping =
+            Runner::Ping { interval: Duration::from_millis(1500), timeout: Duration::from_secs(5) };
+        assert_eq!(parsed(&["--runner=ping", "--ping-interval=1500ms"]), Ok(ping));
+        let program = Runner::parse("{command: [cat, '{job}']}");
+        assert_eq!(parsed(&["--runner=command", "--", "cat", "{job}"]), program);
+    }
+
+    #[test]
+    fn mistakes_are_refused_in_a_sentence() {
+        let error = |words: &[&str]| parsed(words).unwrap_err();
         assert!(error(&["--", "sleep"]).contains("write --runner command as well"));
         assert!(error(&["--runner=command"]).contains("no program is given"));
+        let unknown = error(&["--runner=command", "--", "cat", "{jbo}"]);
+        assert!(unknown.starts_with("there is no placeholder `{jbo}`; write {job}, {token}"));
+        assert!(error(&["--runner=lgo"]).contains("there is no runner `lgo`; write `log`"));
+        let misspelt = error(&["--runner={logg: {}}"]);
+        assert!(misspelt.contains("unknown field `logg`; did you mean `log`"), "{misspelt}");
         assert!(duration("-1s").is_err() && duration("0s").is_err() && duration("soon").is_err());
     }
 }

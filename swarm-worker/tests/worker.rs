@@ -8,7 +8,7 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::thread;
@@ -29,9 +29,13 @@ struct Worker {
 
 impl Worker {
     fn start(config: &Path) -> Self {
+        Self::start_with(config, &[])
+    }
+
+    fn start_with(config: &Path, args: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_swarm-worker"));
         command.args(["run", "--name=w-0", "--http-port=0", "--until-stdin-closes"]);
-        command.arg("--config-path").arg(config).stdin(Stdio::piped());
+        command.args(args).arg("--config-path").arg(config).stdin(Stdio::piped());
         let log = config.join("log");
         let mut child = command.stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
         Self { hold: child.stdin.take(), child, log }
@@ -87,7 +91,27 @@ fn mount(dir: &TempDir, generation: &str, text: &str) {
 }
 
 fn wait_for_log(dir: &TempDir, words: &str) {
-    until(words, || fs::read_to_string(dir.path().join("log")).unwrap().contains(words));
+    until(words, || log(dir).contains(words));
+}
+
+fn log(dir: &TempDir) -> String {
+    fs::read_to_string(dir.path().join("log")).unwrap()
+}
+
+/// Starts a worker that runs the job `a` as `runner` says.
+fn running(dir: &TempDir, runner: &str, args: &[&str]) -> Worker {
+    mount(dir, "..1", "workloads:\n  w-0: {jobs: [a]}\n");
+    let runner = format!("--runner={runner}");
+    Worker::start_with(dir.path(), &[&[runner.as_str()], args].concat())
+}
+
+/// Checks that these words are in the log in this order.
+fn assert_in_order(log: &str, all: &[&str]) {
+    let mut rest = log;
+    for words in all {
+        assert!(rest.contains(words), "{words:?} is not in {rest:?} of {log}");
+        rest = rest.split_once(words).unwrap().1;
+    }
 }
 
 #[test]
@@ -125,6 +149,10 @@ fn a_signal_stops_all_jobs_and_ends_the_worker_with_0() {
     assert!(killed.success());
     wait_for_log(&dir, "stopping all jobs jobs=1");
     assert_eq!(worker.ended().code(), Some(0));
+    let log = fs::read_to_string(dir.path().join("log")).unwrap();
+    let of_job = log.lines().filter(|line| line.contains(" job=a ")).collect::<Vec<_>>();
+    let [started, stopped] = of_job[..] else { panic!("{of_job:?}") };
+    assert!(started.contains(" started ") && stopped.contains(" stopped "), "{of_job:?}");
 }
 
 #[test]
@@ -167,4 +195,78 @@ fn one_ping_is_0_with_its_latency_1_without_an_answer_and_2_for_no_address() {
     let message = String::from_utf8(nobody.stderr).unwrap();
     assert!(message.contains(" cannot be reached: "), "{message}");
     assert_eq!(ping("stream:a").status.code(), Some(2));
+}
+
+#[test]
+fn the_log_tells_of_a_program_from_its_start_to_its_forced_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = "trap \"\" TERM; echo up; while :; do sleep 0.05; done";
+    let runner = format!("{{command: [sh, -c, '{script}'], ready: {{line: up}}}}");
+    let mut worker = running(&dir, &runner, &["--stop-timeout=200ms"]);
+    wait_for_log(&dir, " ready job=a after_ms=");
+    worker.hold = None;
+    assert_eq!(worker.ended().code(), Some(0));
+    let lines = [
+        "INFO started job=a token=0 pid=",
+        "INFO ready job=a after_ms=",
+        "INFO stopping: SIGTERM, and SIGKILL after the grace job=a grace_ms=200",
+        "WARN did not end after SIGTERM: killing it job=a grace_ms=200",
+        "INFO stopped: it was ended by signal 9 (SIGKILL) job=a",
+    ];
+    assert_in_order(&log(&dir), &lines);
+    assert!(log(&dir).contains("a: up\n"));
+}
+
+#[test]
+fn a_program_has_its_directory_and_environment_and_a_limit_of_restarts() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = "#!/bin/sh\necho \"$GREETING in $PWD\"\nexit 3\n";
+    fs::write(dir.path().join("p.sh"), script).unwrap();
+    let executable = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(dir.path().join("p.sh"), executable).unwrap();
+    let path = dir.path().display();
+    let runner = format!(
+        "{{command: [./p.sh], workingDir: {path}, env: {{GREETING: 'hi {{job}} of {{worker}}'}}, \
+         restart: {{limit: 1, maxPause: 20ms}}}}"
+    );
+    let _worker = running(&dir, &runner, &[]);
+    wait_for_log(&dir, "it is not restarted any more");
+    let lines = [
+        "WARN ended with exit code 3; restarting it after a pause job=a restart=1 limit=1",
+        "ERROR ended with exit code 3; it is not restarted any more job=a restarts=1",
+    ];
+    assert_in_order(&log(&dir), &lines);
+    let expected = format!("a: hi a of w-0 in {path}\n");
+    until("the output", || log(&dir).matches(&expected).count() == 2);
+}
+
+#[test]
+fn a_program_that_is_not_ready_in_time_is_restarted() {
+    let dir = tempfile::tempdir().unwrap();
+    let up = dir.path().join("up");
+    let runner = format!(
+        "{{command: [sleep, '1000'], ready: {{exec: [test, -e, {}], timeout: 1500ms}}, \
+         restart: {{maxPause: 20ms}}}}",
+        up.display()
+    );
+    let _worker = running(&dir, &runner, &[]);
+    wait_for_log(&dir, "restarting it after a pause");
+    let reason = "WARN was not ready within 1.5s: test ended with exit code 1; restarting it";
+    assert_in_order(&log(&dir), &["INFO stopping: SIGTERM", reason]);
+    fs::write(up, "").unwrap();
+    wait_for_log(&dir, "INFO ready job=a");
+}
+
+#[test]
+fn every_line_of_a_json_log_is_json() {
+    let dir = tempfile::tempdir().unwrap();
+    let runner = "{command: [sh, -c, 'echo \"up {job}\"; exec sleep 1000']}";
+    let mut worker = running(&dir, runner, &["--log-format=json"]);
+    wait_for_log(&dir, r#"{"job":"a","output":"up a"}"#);
+    worker.hold = None;
+    assert_eq!(worker.ended().code(), Some(0));
+    for line in log(&dir).lines() {
+        let json: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(json["job"] == "a" || json["timestamp"].is_string(), "{line}");
+    }
 }

@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{getpid, set_child_subreaper};
 use swarm_core::{JobName, Token};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::keeper::{Ask, Keeper};
-use super::protocol::End;
+use super::protocol::{End, OutputFormat};
 
 /// The program of a guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,10 +33,12 @@ pub struct Identity {
     pub session: String,
     /// Where to write the run log.
     pub run_log: Option<PathBuf>,
+    /// How the output of jobs is written.
+    pub format: OutputFormat,
 }
 
 /// A job to start.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Start {
     /// Its name.
     pub job: JobName,
@@ -45,8 +48,21 @@ pub struct Start {
     pub argv: Vec<String>,
     /// Additional variables of the environment.
     pub env: BTreeMap<String, String>,
+    /// The directory it runs in; `None` stands for that of the worker.
+    pub dir: Option<PathBuf>,
     /// The time between SIGTERM and SIGKILL.
     pub grace: Duration,
+    /// A text to look for in its output.
+    pub line: Option<AwaitedLine>,
+}
+
+/// A text that the output of a job is searched for.
+#[derive(Clone, Debug)]
+pub struct AwaitedLine {
+    /// The text; it cannot span lines.
+    pub text: String,
+    /// Notified once, by the first line that has it.
+    pub seen: Arc<Notify>,
 }
 
 /// A worker's guard; see [the module](super). It is started with the first job. When the last
@@ -91,6 +107,19 @@ impl Guard {
         }
         let _ = self.asks.send(Ask::Stop(job, grace));
         ended.await.unwrap_or_else(|error| Err(lost(error)))
+    }
+
+    /// Runs a program beside a job that runs, with its directory and environment and as one of its
+    /// processes, and returns how it ended. There is one at a time for a job: another one takes the
+    /// place of the former.
+    ///
+    /// # Errors
+    ///
+    /// A sentence for a person if the job does not run, or ended before the program did.
+    pub async fn probe(&self, job: &JobName, argv: Vec<String>) -> Result<End, String> {
+        let (done, ended) = oneshot::channel();
+        let _ = self.asks.send(Ask::Probe(job.clone(), argv, done));
+        ended.await.unwrap_or_else(|_| Err("the job has ended".to_owned()))
     }
 
     /// Sets the time until which jobs may act, in nanoseconds of

@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use swarm_core::{JobName, Token};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-use super::client::{GuardCommand, Identity, Start};
+use super::client::{AwaitedLine, GuardCommand, Identity, Start};
 use super::protocol::{End, LINE_BYTES_MAX, Reply, Request, VERSION, name};
 use crate::runlog::{RunEvent, RunLog};
 use crate::sweep::{self, Marker};
@@ -34,6 +35,7 @@ type Done = oneshot::Sender<Result<End, String>>;
 pub(super) enum Ask {
     Start(Start, Done),
     Stop(JobName, Duration),
+    Probe(JobName, Vec<String>, Done),
     Deadline(u64),
     End(oneshot::Sender<()>),
 }
@@ -48,8 +50,14 @@ pub(super) struct Keeper {
 
 struct Run {
     token: Token,
+    /// The time between SIGTERM and SIGKILL.
+    grace: Duration,
     /// Set once the guard has started the job.
     group: Option<Pid>,
+    /// Notified when the output has the text that was asked for.
+    seen: Option<Arc<Notify>>,
+    /// The program that runs beside it, if one does.
+    probe: Option<Done>,
     done: Done,
 }
 
@@ -87,6 +95,7 @@ impl Keeper {
                 ask = inbox.recv() => match ask {
                     Some(Ask::Start(start, done)) => self.start(start, done),
                     Some(Ask::Stop(job, grace)) => self.stop(&job, grace),
+                    Some(Ask::Probe(job, argv, done)) => self.probe(&job, argv, done),
                     Some(Ask::Deadline(at)) => {
                         self.deadline = Some(at);
                         self.request(Request::Deadline { boottime_ns: at });
@@ -115,22 +124,38 @@ impl Keeper {
                     return;
                 }
             }
-            let Identity { worker, session, run_log } = self.identity.clone();
-            self.request(Request::Hello { version: VERSION, worker, session, run_log });
+            let Identity { worker, session, run_log, format } = self.identity.clone();
+            self.request(Request::Hello { version: VERSION, worker, session, run_log, format });
             if let Some(boottime_ns) = self.deadline {
                 self.request(Request::Deadline { boottime_ns });
             }
         }
-        let Start { job, token, argv, env, grace } = start;
+        let Start { job, token, argv, env, dir, grace, line } = start;
         let name = job.to_string();
-        self.runs.insert(job, Run { token, group: None, done });
-        let grace_ms = millis(grace);
-        self.request(Request::Start { job: name, token: token.0, argv, env, grace_ms });
+        let (line, seen) = line.map(|AwaitedLine { text, seen }| (text, seen)).unzip();
+        self.runs.insert(job, Run { token, grace, group: None, seen, probe: None, done });
+        let (token, grace_ms) = (token.0, millis(grace));
+        self.request(Request::Start { job: name, token, argv, env, grace_ms, dir, line });
     }
 
     fn stop(&mut self, job: &JobName, grace: Duration) {
-        if self.runs.contains_key(job) {
-            self.request(Request::Stop { job: job.to_string(), grace_ms: millis(grace) });
+        if let Some(run) = self.runs.get_mut(job) {
+            run.grace = grace;
+            let grace_ms = millis(grace);
+            tracing::info!(%job, grace_ms, "stopping: SIGTERM, and SIGKILL after the grace");
+            self.request(Request::Stop { job: job.to_string(), grace_ms });
+        }
+    }
+
+    fn probe(&mut self, job: &JobName, argv: Vec<String>, done: Done) {
+        match self.runs.get_mut(job) {
+            Some(run) => {
+                run.probe = Some(done);
+                self.request(Request::Probe { job: job.to_string(), argv });
+            }
+            None => {
+                let _ = done.send(Err(format!("{job} does not run")));
+            }
         }
     }
 
@@ -143,11 +168,28 @@ impl Keeper {
     fn handle(&mut self, reply: Reply) {
         match reply {
             Reply::Started { job, pid } => {
-                if let Some(run) = name(&job).and_then(|job| self.runs.get_mut(&job)) {
+                if let Some(run) = self.named(&job) {
                     run.group = Pid::from_raw(pid);
+                    tracing::info!(%job, token = run.token.0, pid, "started");
                 }
             }
             Reply::Refused { job, reason } => self.done(&job, Err(reason)),
+            Reply::Seen { job } => {
+                if let Some(seen) = self.named(&job).and_then(|run| run.seen.take()) {
+                    seen.notify_one();
+                }
+            }
+            Reply::Probed { job, end } => {
+                if let Some(done) = self.named(&job).and_then(|run| run.probe.take()) {
+                    let _ = done.send(Ok(end));
+                }
+            }
+            Reply::Killing { job } => {
+                if let Some(run) = self.named(&job) {
+                    let grace_ms = millis(run.grace);
+                    tracing::warn!(%job, grace_ms, "did not end after SIGTERM: killing it");
+                }
+            }
             Reply::Joined { job, end } => self.done(&job, Ok(end)),
             Reply::Pong { number: _ } => {
                 if let Some(process) = &mut self.process {
@@ -158,6 +200,10 @@ impl Keeper {
                 tracing::warn!("the run log cannot be written; jobs continue without it: {reason}");
             }
         }
+    }
+
+    fn named(&mut self, job: &str) -> Option<&mut Run> {
+        self.runs.get_mut(&name(job)?)
     }
 
     fn done(&mut self, job: &str, end: Result<End, String>) {
@@ -211,7 +257,7 @@ impl Keeper {
             tracing::error!(%error, "cannot check which processes of the jobs are left; retrying");
             sleep(RETRY).await;
         }
-        let Identity { worker, session, run_log } = &self.identity;
+        let Identity { worker, session, run_log, format: _ } = &self.identity;
         let log = run_log.as_ref().and_then(|path| RunLog::open(path, worker, session).ok());
         for (job, run) in std::mem::take(&mut self.runs) {
             if let (Some(log), Some(_)) = (&log, run.group) {

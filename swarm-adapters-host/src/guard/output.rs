@@ -7,50 +7,79 @@
 use std::io::{self, PipeReader, Write as _};
 use std::os::fd::OwnedFd;
 
+use rustix::process::Pid;
 use swarm_core::JobName;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::mpsc;
+
+use super::protocol::OutputFormat;
 
 /// The longest part of a line that is written, in bytes.
 const LINE_BYTES_MAX: usize = 4096;
 const READ_BYTES_MAX: usize = 16 << 10;
 
 /// Copies the outputs of jobs.
-pub(super) struct Output(mpsc::UnboundedSender<(JobName, PipeReader)>);
+pub(super) struct Output(mpsc::UnboundedSender<Followed>);
+
+/// A text to look for in the output of a job, and the first process of that job.
+pub(super) struct Awaited {
+    pub(super) text: String,
+    pub(super) leader: Pid,
+}
+
+/// The output of a job has the text that was asked for.
+pub(super) struct Seen {
+    pub(super) job: JobName,
+    pub(super) leader: Pid,
+}
+
+/// The output of a job.
+pub(super) struct Followed {
+    pub(super) job: JobName,
+    pub(super) pipe: PipeReader,
+    pub(super) format: OutputFormat,
+    pub(super) awaited: Option<Awaited>,
+}
 
 impl Output {
-    pub(super) fn open() -> io::Result<Self> {
+    /// Copies outputs, and sends the texts in them that were asked for.
+    pub(super) fn open(seen: mpsc::UnboundedSender<Seen>) -> io::Result<Self> {
         let (sender, mut pipes) = mpsc::unbounded_channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
         std::thread::spawn(move || {
             runtime.block_on(async move {
-                while let Some((job, pipe)) = pipes.recv().await {
-                    tokio::spawn(follow(job, pipe));
+                while let Some(followed) = pipes.recv().await {
+                    tokio::spawn(follow(followed, seen.clone()));
                 }
             });
         });
         Ok(Self(sender))
     }
 
-    /// Copies the output of `job` until all writers have closed it.
-    pub(super) fn follow(&self, job: JobName, pipe: PipeReader) {
-        let _ = self.0.send((job, pipe));
+    /// Copies the output of a job until all writers have closed it.
+    pub(super) fn follow(&self, followed: Followed) {
+        let _ = self.0.send(followed);
     }
 }
 
-async fn follow(job: JobName, pipe: PipeReader) {
+async fn follow(followed: Followed, seen: mpsc::UnboundedSender<Seen>) {
+    let Followed { job, pipe, format, mut awaited } = followed;
     let Ok(mut pipe) = Receiver::from_owned_fd(OwnedFd::from(pipe)) else { return };
     let mut lines = Lines::default();
     let mut buffer = vec![0; READ_BYTES_MAX];
     let mut shown = Vec::new();
     loop {
         let read = pipe.read(&mut buffer).await.unwrap_or(0);
-        lines.take(&buffer[..read], |line| {
-            shown.extend(format!("{job}: {line}\n").into_bytes());
-        });
+        let mut copy = |line: &str| {
+            shown.extend(written(&job, line, format).into_bytes());
+            if let Some(found) = awaited.take_if(|awaited| line.contains(&awaited.text)) {
+                let _ = seen.send(Seen { job: job.clone(), leader: found.leader });
+            }
+        };
+        lines.take(&buffer[..read], &mut copy);
         if read == 0 {
-            lines.end(|line| shown.extend(format!("{job}: {line}\n").into_bytes()));
+            lines.end(&mut copy);
         }
         // If standard error is closed, the output is lost.
         let _ = io::stderr().lock().write_all(&shown);
@@ -60,6 +89,16 @@ async fn follow(job: JobName, pipe: PipeReader) {
         }
         // The outputs of other jobs get their turn, too.
         tokio::task::yield_now().await;
+    }
+}
+
+/// A line of the log.
+fn written(job: &JobName, line: &str, format: OutputFormat) -> String {
+    match format {
+        OutputFormat::Text => format!("{job}: {line}\n"),
+        OutputFormat::Json => {
+            format!("{}\n", serde_json::json!({"job": job.as_str(), "output": line}))
+        }
     }
 }
 
@@ -137,6 +176,14 @@ mod tests {
             emitted(&[b"a", b"b\n\nc\xff\x1b[1m\td", b"\n", b"rest"]),
             ["ab", "", "c\\xff\\u{1b}[1m\td", "rest"]
         );
+    }
+
+    #[test]
+    fn lines_are_written_after_the_name_of_their_job_or_as_json() {
+        let job = JobName::new("a\"b").unwrap();
+        assert_eq!(written(&job, "x \"y\"", OutputFormat::Text), "a\"b: x \"y\"\n");
+        let json = "{\"job\":\"a\\\"b\",\"output\":\"x \\\"y\\\"\"}\n";
+        assert_eq!(written(&job, "x \"y\"", OutputFormat::Json), json);
     }
 
     #[test]

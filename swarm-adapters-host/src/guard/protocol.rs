@@ -13,6 +13,17 @@ pub const VERSION: u32 = 1;
 /// The longest line that is read, in bytes.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
 
+/// The signals that programs often end by; the numbers are those of every Linux.
+const SIGNALS: [(i32, &str); 7] = [
+    (1, "SIGHUP"),
+    (2, "SIGINT"),
+    (6, "SIGABRT"),
+    (9, "SIGKILL"),
+    (11, "SIGSEGV"),
+    (13, "SIGPIPE"),
+    (15, "SIGTERM"),
+];
+
 /// A request of the worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
@@ -27,6 +38,9 @@ pub enum Request {
         session: String,
         /// Where to write the run log.
         run_log: Option<PathBuf>,
+        /// How to write the output of jobs.
+        #[serde(default)]
+        format: OutputFormat,
     },
     /// Start a job. One of that name must not run. The answer is `started` or `refused`.
     Start {
@@ -40,6 +54,20 @@ pub enum Request {
         env: BTreeMap<String, String>,
         /// How long the job's other processes may take to end when its first one has ended by itself.
         grace_ms: u64,
+        /// The directory it runs in, unless the guard's own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        dir: Option<PathBuf>,
+        /// The text whose first line in the output is reported as `seen`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        line: Option<String>,
+    },
+    /// Run a program beside a job, among its processes, with the same directory and environment. The
+    /// answer is `probed`, unless the job does not run.
+    Probe {
+        /// The job.
+        job: String,
+        /// The program and its arguments.
+        argv: Vec<String>,
     },
     /// Stop a job: SIGTERM, then SIGKILL. The answer is `joined`, unless it does not run.
     Stop {
@@ -78,6 +106,23 @@ pub enum Reply {
         /// Why; a sentence for a person.
         reason: String,
     },
+    /// A line of a job's output has the text that was asked for.
+    Seen {
+        /// The job.
+        job: String,
+    },
+    /// The program that was run beside a job has ended.
+    Probed {
+        /// The job.
+        job: String,
+        /// How it ended.
+        end: End,
+    },
+    /// A job did not end in time after SIGTERM, and is killed.
+    Killing {
+        /// Its name.
+        job: String,
+    },
     /// No process of a job is left.
     Joined {
         /// Its name.
@@ -95,6 +140,17 @@ pub enum Reply {
         /// Why.
         reason: String,
     },
+}
+
+/// How lines of the output of jobs are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutputFormat {
+    /// After the name of the job, as in `camera-1: hello`.
+    #[default]
+    Text,
+    /// As JSON, as in `{"job":"camera-1","output":"hello"}`.
+    Json,
 }
 
 /// How a process ended.
@@ -121,13 +177,34 @@ impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Code(code) => write!(f, "ended with exit code {code}"),
-            Self::Signal(signal) => write!(f, "was ended by signal {signal}"),
+            Self::Signal(signal) => {
+                write!(f, "was ended by signal {signal}")?;
+                name_of(*signal).map_or(Ok(()), |name| write!(f, " ({name})"))
+            }
             Self::Unknown => f.write_str("ended"),
         }
     }
 }
 
+/// The name of a signal that programs often end by.
+fn name_of(signal: i32) -> Option<&'static str> {
+    let (_, name) = SIGNALS.into_iter().find(|(number, _)| *number == signal)?;
+    Some(name)
+}
+
 /// The job name in a line, which is not trusted.
 pub(super) fn name(job: &str) -> Option<JobName> {
     JobName::new(job).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_is_part_of_a_sentence() {
+        assert_eq!(End::Code(3).to_string(), "ended with exit code 3");
+        assert_eq!(End::Signal(9).to_string(), "was ended by signal 9 (SIGKILL)");
+        assert_eq!(End::Signal(64).to_string(), "was ended by signal 64");
+    }
 }

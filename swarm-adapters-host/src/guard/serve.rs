@@ -1,13 +1,9 @@
 //! The guard itself.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::process::CommandExt as _;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,9 +23,10 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use super::census::{self, Census};
+use super::launch::{Surroundings, raw};
 use super::outbox::Outbox;
-use super::output::Output;
-use super::protocol::{End, LINE_BYTES_MAX, Reply, Request, VERSION, name};
+use super::output::{Awaited, Followed, Output, Seen};
+use super::protocol::{End, LINE_BYTES_MAX, OutputFormat, Reply, Request, VERSION, name};
 use crate::runlog::{RunEvent, boottime_ns};
 use crate::sweep::SESSION;
 
@@ -75,13 +72,15 @@ async fn run() -> io::Result<()> {
     ];
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let (found, mut seen) = mpsc::unbounded_channel();
     let mut guard = Serving {
         worker: String::new(),
         session: String::new(),
+        format: OutputFormat::default(),
         runs: BTreeMap::new(),
         deadline: u64::MAX,
         outbox: Outbox::open(),
-        output: Output::open()?,
+        output: Output::open(found)?,
         check_at: None,
         pause: CHECK_MIN,
     };
@@ -106,7 +105,11 @@ async fn run() -> io::Result<()> {
                 Some(request) => guard.handle(request),
                 None => break,
             },
-            _ = children.recv() => guard.children_ended(),
+            _ = children.recv() => {
+                guard.probes_ended();
+                guard.children_ended();
+            }
+            Some(seen) = seen.recv() => guard.seen(&seen),
             () = next_check => guard.check(),
             _ = ticks.tick() => guard.tick(),
             _ = terminate.recv() => break,
@@ -171,6 +174,7 @@ async fn read(stdin: pipe::Receiver, requests: mpsc::Sender<Request>) {
 struct Serving {
     worker: String,
     session: String,
+    format: OutputFormat,
     runs: BTreeMap<JobName, Run>,
     deadline: u64,
     outbox: Outbox,
@@ -179,17 +183,32 @@ struct Serving {
     pause: Duration,
 }
 
+/// A job to start.
+struct Start {
+    job: String,
+    token: Token,
+    argv: Vec<String>,
+    surroundings: Surroundings,
+    grace: Duration,
+    line: Option<String>,
+}
+
 /// A running job. Its first process is reaped last, so that the id of that process, which is also the
 /// id of the group, is not reused before.
 struct Run {
     leader: Pid,
     token: Token,
     grace: Duration,
+    surroundings: Surroundings,
+    /// The program that runs beside the job, if one does.
+    probe: Option<Pid>,
     has_exited: bool,
     /// When the remaining processes are killed, once the job shall end.
     kill_at: Option<Instant>,
     /// The processes outside the group that were sent SIGTERM.
     terminated: BTreeSet<i32>,
+    /// Whether processes were killed since they did not end in time.
+    is_killed: bool,
     /// How many checks in a row found no process: a single check can miss one that is forked during
     /// the check.
     empty_checks: u32,
@@ -198,19 +217,23 @@ struct Run {
 impl Serving {
     fn handle(&mut self, request: Request) {
         match request {
-            Request::Hello { version: _, worker, session, run_log } => {
+            Request::Hello { version: _, worker, session, run_log, format } => {
+                self.format = format;
                 if let Some(path) = run_log {
                     self.outbox.keep_log(&path, &worker, &session);
                 }
                 (self.worker, self.session) = (worker, session);
             }
-            Request::Start { job, token, argv, env, grace_ms } => {
-                let grace = Duration::from_millis(grace_ms);
-                match self.start(&job, Token(token), &argv, &env, grace) {
+            Request::Start { job, token, argv, env, grace_ms, dir, line } => {
+                let (token, grace) = (Token(token), Duration::from_millis(grace_ms));
+                let surroundings = Surroundings { dir, env };
+                let start = Start { job: job.clone(), token, argv, surroundings, grace, line };
+                match self.start(start) {
                     Ok(pid) => self.outbox.reply(Reply::Started { job, pid: raw(pid) }),
                     Err(reason) => self.outbox.reply(Reply::Refused { job, reason }),
                 }
             }
+            Request::Probe { job, argv } => self.probe(&job, &argv),
             Request::Stop { job, grace_ms } => {
                 if let Some(run) = name(&job).and_then(|job| self.runs.get_mut(&job)) {
                     run.stop(Duration::from_millis(grace_ms));
@@ -222,56 +245,82 @@ impl Serving {
         }
     }
 
-    fn start(
-        &mut self,
-        job: &str,
-        token: Token,
-        argv: &[String],
-        env: &BTreeMap<String, String>,
-        grace: Duration,
-    ) -> Result<Pid, String> {
-        let name = JobName::new(job).map_err(|error| error.to_string())?;
+    fn start(&mut self, start: Start) -> Result<Pid, String> {
+        let Start { job, token, argv, mut surroundings, grace, line } = start;
+        let name = JobName::new(&job).map_err(|error| error.to_string())?;
         if self.runs.contains_key(&name) {
             return Err("it runs already".to_owned());
         }
         if self.deadline != u64::MAX && !boottime_ns_is_ahead(self.deadline) {
             return Err("the time until which jobs may act has passed".to_owned());
         }
-        let program = argv.first().map(String::as_str).unwrap_or_default();
-        can_be_run(program)?;
-        let failed = |error: io::Error| format!("{program} cannot be started: {error}");
-        let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-        arguments.extend(["exec".into(), raw(getpid()).to_string().into(), "--".into()]);
+        let own = [
+            (JOB, job),
+            (TOKEN, token.0.to_string()),
+            (WORKER, self.worker.clone()),
+            (SESSION, self.session.clone()),
+        ];
+        surroundings.env.extend(own.map(|(variable, value)| (variable.to_owned(), value)));
+        let failed = |error: io::Error| format!("its output cannot be read: {error}");
         let (reader, writer) = io::pipe().map_err(failed)?;
-        let child = Command::new("/proc/self/exe")
-            .args(arguments)
-            .args(argv)
-            .envs(env)
-            .env(JOB, job)
-            .env(TOKEN, token.0.to_string())
-            .env(WORKER, &self.worker)
-            .env(SESSION, &self.session)
-            .stdin(Stdio::null())
-            .stdout(writer.try_clone().map_err(failed)?)
-            .stderr(writer)
-            .process_group(0)
-            .spawn()
-            .map_err(failed)?;
-        let leader = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        let leader = leader.ok_or_else(|| "its process has no id".to_owned())?;
+        let output = (writer.try_clone().map_err(failed)?.into(), writer.into());
+        let leader = surroundings.start(&argv, None, output)?;
         self.outbox.record(&name, token, RunEvent::Start);
-        self.output.follow(name.clone(), reader);
+        self.output.follow(Followed {
+            job: name.clone(),
+            pipe: reader,
+            format: self.format,
+            awaited: line.map(|text| Awaited { text, leader }),
+        });
         let run = Run {
             leader,
             token,
             grace,
+            surroundings,
+            probe: None,
             has_exited: false,
             kill_at: None,
             terminated: BTreeSet::new(),
+            is_killed: false,
             empty_checks: 0,
         };
         self.runs.insert(name, run);
         Ok(leader)
+    }
+
+    /// Runs a program among the processes of a job. One that cannot be started has failed.
+    fn probe(&mut self, job: &str, argv: &[String]) {
+        let runs = name(job).and_then(|job| self.runs.get_mut(&job));
+        let Some(run) = runs.filter(|run| run.kill_at.is_none()) else { return };
+        let nowhere = (Stdio::null(), Stdio::null());
+        match run.surroundings.start(argv, Some(run.leader), nowhere) {
+            Ok(pid) => run.probe = Some(pid),
+            Err(_) => {
+                self.outbox.reply(Reply::Probed { job: job.to_owned(), end: End::Unknown });
+            }
+        }
+    }
+
+    /// Reports the programs beside jobs that have ended.
+    fn probes_ended(&mut self) {
+        for (job, run) in &mut self.runs {
+            let Some(pid) = run.probe else { continue };
+            let end = match waitpid(Some(pid), WaitOptions::NOHANG) {
+                Ok(None) => continue,
+                Ok(Some((_, status))) => end_of(status),
+                // A check was faster.
+                Err(_) => End::Unknown,
+            };
+            run.probe = None;
+            self.outbox.reply(Reply::Probed { job: job.to_string(), end });
+        }
+    }
+
+    /// Reports that the output of a job has the text that was asked for.
+    fn seen(&self, seen: &Seen) {
+        if self.runs.get(&seen.job).is_some_and(|run| run.leader == seen.leader) {
+            self.outbox.reply(Reply::Seen { job: seen.job.to_string() });
+        }
     }
 
     /// Marks the jobs whose first processes have ended. These are not reaped yet.
@@ -309,8 +358,12 @@ impl Serving {
         let now = Instant::now();
         let mut gone = Vec::new();
         for (job, run) in self.runs.iter_mut().filter(|(_, run)| run.kill_at.is_some()) {
+            let was_killed = run.is_killed;
             if census.as_ref().is_ok_and(|census| run.is_gone(census, now)) {
                 gone.push(job.clone());
+            }
+            if run.is_killed && !was_killed {
+                self.outbox.reply(Reply::Killing { job: job.to_string() });
             }
         }
         for job in gone {
@@ -326,14 +379,7 @@ impl Serving {
     }
 
     fn joined(&self, job: &JobName, token: Token, status: Option<WaitStatus>) {
-        let end = match status {
-            Some(status) => match (status.exit_status(), status.terminating_signal()) {
-                (Some(code), _) => End::Code(code),
-                (None, Some(signal)) => End::Signal(signal),
-                (None, None) => End::Unknown,
-            },
-            None => End::Unknown,
-        };
+        let end = status.map_or(End::Unknown, end_of);
         self.outbox.record(job, token, RunEvent::Stop);
         self.outbox.reply(Reply::Joined { job: job.to_string(), end });
     }
@@ -413,6 +459,7 @@ impl Run {
             }
         }
         if is_due && !is_empty {
+            self.is_killed = true;
             let _ = kill_process_group(self.leader, Signal::KILL);
         }
         self.empty_checks = if is_empty { self.empty_checks + 1 } else { 0 };
@@ -420,26 +467,10 @@ impl Run {
     }
 }
 
-fn raw(pid: Pid) -> i32 {
-    pid.as_raw_nonzero().get()
-}
-
-/// Whether there is such a program, as far as it can be checked without starting it.
-fn can_be_run(program: &str) -> Result<(), String> {
-    let is_program = |path: &Path| {
-        path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
-    };
-    if program.contains('/') {
-        return match Path::new(program) {
-            path if is_program(path) => Ok(()),
-            path if path.exists() => {
-                Err(format!("{program} is no executable program; run chmod +x, or name another"))
-            }
-            _ => Err(format!("there is no program {program}")),
-        };
+fn end_of(status: WaitStatus) -> End {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => End::Code(code),
+        (None, Some(signal)) => End::Signal(signal),
+        (None, None) => End::Unknown,
     }
-    let directories = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = std::env::split_paths(&directories).any(|dir| is_program(&dir.join(program)));
-    let missing = || format!("there is no program `{program}` in any directory of PATH");
-    is_there.then_some(()).ok_or_else(missing)
 }

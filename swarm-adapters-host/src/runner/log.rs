@@ -1,12 +1,12 @@
-//! A runner that only writes to the log.
+//! A runner that only writes to the worker's log.
 
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 
 use super::{Job, Outcome, Runner};
 
-/// Only writes lines to the log: that the job started, that it stopped, and at level `debug` a tick
-/// every second. For demonstrations; ten thousand such jobs are cheap.
+/// Runs nothing. The worker's log has a line when a job starts, one when it stops, and at level
+/// `debug` one for every second. For demonstrations; ten thousand such jobs are cheap.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Log;
 

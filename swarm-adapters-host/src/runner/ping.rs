@@ -18,6 +18,9 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{Job, Outcome, Runner};
 use crate::metrics::PingMetrics;
 
+/// What a ping asks for.
+const PATH: &str = "/ping";
+
 /// Sends `GET /ping` to `HOST:PORT`, which is the name of the job, at every interval.
 #[derive(Clone, Debug)]
 pub struct Ping {
@@ -61,7 +64,7 @@ impl Runner for Ping {
         let pings = async {
             loop {
                 ticks.tick().await;
-                let result = ask(&address, self.timeout).await;
+                let result = ask(&address, PATH, self.timeout).await;
                 self.metrics.pinged(result.as_ref().ok().map(|pong| pong.latency));
                 match result {
                     Ok(pong) => tracing::info!(job = %job.name, "{pong}"),
@@ -80,7 +83,21 @@ impl Runner for Ping {
 ///
 /// [`PingError`], a sentence for a person.
 pub async fn ping(address: &str, at_most: Duration) -> Result<Pong, PingError> {
-    ask(&address.parse()?, at_most).await
+    ask(&address.parse()?, PATH, at_most).await
+}
+
+/// Sends one `GET` to `url`, as in `http://127.0.0.1:8080/healthz`.
+///
+/// # Errors
+///
+/// [`PingError`], a sentence for a person.
+pub async fn fetch(url: &str, at_most: Duration) -> Result<Pong, PingError> {
+    let wrong = || AddressError(url.escape_default().to_string());
+    let rest = url.strip_prefix("http://").ok_or_else(wrong)?;
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let has_port = authority.rsplit(']').next().is_some_and(|end| end.contains(':'));
+    let address = if has_port { authority.to_owned() } else { format!("{authority}:80") };
+    ask(&address.parse()?, if path.is_empty() { "/" } else { path }, at_most).await
 }
 
 /// A successful response.
@@ -161,10 +178,10 @@ impl FromStr for Address {
     }
 }
 
-async fn ask(address: &Address, at_most: Duration) -> Result<Pong, PingError> {
+async fn ask(address: &Address, path: &str, at_most: Duration) -> Result<Pong, PingError> {
     let began = Instant::now();
     let shown = || address.shown.clone();
-    let answer = timeout(at_most, status(address)).await;
+    let answer = timeout(at_most, status(address, path)).await;
     let late = |_| PingError::Late { address: shown(), at_most };
     let status = answer.map_err(late)?.map_err(|error| {
         let reason = error.to_string();
@@ -177,11 +194,14 @@ async fn ask(address: &Address, at_most: Duration) -> Result<Pong, PingError> {
 }
 
 /// Opens a new connection for every request, since a ping shall test the connect, too.
-async fn status(address: &Address) -> Result<StatusCode, Box<dyn std::error::Error + Send + Sync>> {
+async fn status(
+    address: &Address,
+    path: &str,
+) -> Result<StatusCode, Box<dyn std::error::Error + Send + Sync>> {
     let stream = TcpStream::connect((address.host.as_str(), address.port)).await?;
     let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
     let _connection = AbortOnDropHandle::new(tokio::spawn(connection));
-    let request = Request::get("/ping")
+    let request = Request::get(path)
         .header(header::HOST, &address.shown)
         .header(header::CONNECTION, "close")
         .body(Empty::<Bytes>::new())?;
@@ -215,6 +235,18 @@ mod tests {
         }
         let message = parts("stream:cctv0:updated").unwrap_err().to_string();
         assert!(message.starts_with("`stream:cctv0:updated` cannot be pinged; write"), "{message}");
+    }
+
+    #[tokio::test]
+    async fn a_url_is_fetched_with_its_path() {
+        let address = served(Router::new().route("/a/b", get(|| async { "ok" }))).await;
+        assert!(fetch(&format!("http://{address}/a/b"), SECOND).await.is_ok());
+        let message = fetch(&format!("http://{address}"), SECOND).await.unwrap_err().to_string();
+        assert_eq!(message, format!("{address} answered 404 Not Found"));
+        for bad in ["", "127.0.0.1:80", "https://a:1/", "http://", "http://a:b/"] {
+            let error = fetch(bad, SECOND).await;
+            assert!(matches!(error, Err(PingError::Address(_))), "{bad}: {error:?}");
+        }
     }
 
     #[tokio::test]

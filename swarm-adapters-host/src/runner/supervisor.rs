@@ -4,6 +4,7 @@ mod task;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
 use swarm_core::{JobName, Params, Token};
@@ -15,6 +16,27 @@ use task::{Order, Task};
 
 /// The most events that are returned at once.
 const EVENTS_MAX: usize = 10_000;
+
+/// How jobs that ended by themselves are restarted.
+///
+/// The first pause is 0.1 s; each one after it is twice as long, up to half of `pause_max`, and jitter
+/// adds up to 100 %. After a run of 30 s or more, count and pauses start over.
+#[derive(Clone, Debug)]
+pub struct Restarts {
+    /// How often in a row a job is restarted; `None` stands for any number. After that it stays where
+    /// it is and does not run.
+    pub limit: Option<u32>,
+    /// The longest pause.
+    pub pause_max: Duration,
+    /// Counts the restarts of all jobs.
+    pub counter: Counter,
+}
+
+impl Default for Restarts {
+    fn default() -> Self {
+        Self { limit: None, pause_max: Duration::from_secs(30), counter: Counter::default() }
+    }
+}
 
 /// The specification of a job to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +80,8 @@ pub enum JobPhase {
     Running,
     /// It ended by itself and will be restarted after a pause.
     Waiting,
+    /// It ended by itself more often than it is restarted, and does not run.
+    Failed,
     /// It was asked to stop and has not ended yet.
     Stopping,
 }
@@ -84,10 +108,9 @@ impl Reports {
 
 impl Supervisor {
     /// A supervisor without jobs. It writes the events of its jobs to `run_log`, unless the runner does
-    /// so; `restarts` counts the restarts of jobs. It spawns a task, so it must be called within a
-    /// runtime.
+    /// so. It spawns a task, so it must be called within a runtime.
     #[must_use]
-    pub fn new(runner: Arc<dyn Runner>, run_log: Option<RunLog>, restarts: Counter) -> Self {
+    pub fn new(runner: Arc<dyn Runner>, run_log: Option<RunLog>, restarts: Restarts) -> Self {
         let (orders, inbox) = mpsc::unbounded_channel();
         let (outbox, events) = mpsc::unbounded_channel();
         let reports = Reports::default();

@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use prometheus_client::metrics::counter::Counter;
-
 use super::*;
 use crate::runlog::RunLog;
 
@@ -41,9 +39,14 @@ fn spec(name: &str, token: u64) -> JobSpec {
 }
 
 fn supervisor(ends: &[Outcome]) -> (Supervisor, Arc<Script>) {
+    limited(ends, None)
+}
+
+fn limited(ends: &[Outcome], limit: Option<u32>) -> (Supervisor, Arc<Script>) {
     let ends = Mutex::new(ends.iter().rev().cloned().collect());
     let script = Arc::new(Script { ends, runs: AtomicU64::new(0) });
-    (Supervisor::new(Arc::clone(&script) as Arc<dyn Runner>, None, Counter::default()), script)
+    let restarts = Restarts { limit, ..Restarts::default() };
+    (Supervisor::new(Arc::clone(&script) as Arc<dyn Runner>, None, restarts), script)
 }
 
 async fn event(supervisor: &mut Supervisor) -> Event {
@@ -94,6 +97,20 @@ async fn a_job_that_ends_by_itself_is_restarted_after_growing_pauses() {
     assert!((700..1_500).contains(&took), "{took} ms");
     supervisor.stop(&JobName::new("a").unwrap());
     event(&mut supervisor).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_is_not_restarted_more_often_than_the_limit_and_can_still_be_stopped() {
+    let (mut supervisor, script) = limited(&vec![Outcome::Failed("it broke".into()); 9], Some(2));
+    supervisor.start(spec("a", 7));
+    let report = until(&supervisor, |report| report.phase == JobPhase::Failed).await;
+    assert_eq!((report.restarts, report.last_exit.as_deref()), (2, Some("it broke")));
+    tokio::time::sleep(Duration::from_secs(1_000)).await;
+    assert_eq!(script.runs.load(Ordering::Relaxed), 3);
+    let a = JobName::new("a").unwrap();
+    supervisor.stop(&a);
+    assert_eq!(event(&mut supervisor).await, Event::Joined(a));
+    assert!(supervisor.reports().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -149,7 +166,7 @@ async fn every_run_is_in_the_run_log_from_start_to_stop() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("run.log");
     let log = RunLog::open(&path, "w-0", "s").unwrap();
-    let mut supervisor = Supervisor::new(Arc::new(Log), Some(log), Counter::default());
+    let mut supervisor = Supervisor::new(Arc::new(Log), Some(log), Restarts::default());
     supervisor.start(spec("a", 3));
     until(&supervisor, |report| report.phase == JobPhase::Running).await;
     let text = || std::fs::read_to_string(&path).unwrap();

@@ -47,6 +47,17 @@ fn every_link_leads_somewhere() {
     }
 }
 
+/// A test of `swarm-worker` compares the sentence with what is written.
+#[test]
+fn pages_agree_on_what_the_log_runner_writes() {
+    let sentence = "the worker's log has a line when a job starts and one when it stops";
+    for name in ["concepts.md", "reference/swarm.md"] {
+        assert!(page(name).contains(sentence), "{name}");
+    }
+    let readme = page("../README.md");
+    assert!(readme.contains("the logs of the workers, with a line for every start and stop"));
+}
+
 #[test]
 fn alerts_name_existing_metrics() {
     let reference = page("reference/metrics.md");

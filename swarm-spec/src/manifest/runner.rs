@@ -1,19 +1,31 @@
 //! What a worker does with a job, in words that know nothing of Kubernetes.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::convert::SpecError;
-use crate::spec::{PingRunnerSpec, RunnerSpec, WORD_MAX, WORDS_MAX};
+use crate::schema;
+use crate::spec::{
+    LogRunnerSpec, PingRunnerSpec, ReadySpec, RestartSpec, RunnerSpec, WORD_MAX, WORDS_MAX,
+};
+use crate::template::Template;
+use crate::yaml::{self, printable};
+
+const PLACE: &str = "spec.worker.runner";
+/// The most bytes of a runner as JSON: a system passes at most 128 KiB in one argument.
+const BYTES_MAX: usize = 100 << 10;
+/// The variables that every job finds in its environment begin like this.
+const RESERVED: &str = "SWARM_";
 
 /// What a worker does with a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Runner {
-    /// Writes a line a second.
+    /// Writes a line when the job starts and one when it stops.
     #[default]
     Log,
-    /// Runs a program with these arguments. `{job}` in them stands for the job's name; whoever runs
-    /// it replaces it.
-    Command(Vec<String>),
+    /// Runs a program.
+    Command(Box<Program>),
     /// Calls an HTTP endpoint `host:port`, which is the job's name, again and again.
     Ping {
         /// How long from one ping to the next.
@@ -23,43 +35,167 @@ pub enum Runner {
     },
 }
 
+/// A program that is run for every job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// The program, as it is, and its arguments.
+    pub command: Vec<Template>,
+    /// Where it runs; `None` stands for the worker's own directory.
+    pub working_dir: Option<PathBuf>,
+    /// Variables for its environment, by name.
+    pub env: BTreeMap<String, Template>,
+    /// When it is ready; `None` if as soon as it runs.
+    pub ready: Option<Ready>,
+    /// How it is restarted when it ended by itself.
+    pub restart: Restart,
+}
+
+/// When a program is ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ready {
+    /// How that is found out.
+    pub check: Check,
+    /// How long it may take from the start.
+    pub timeout: Duration,
+}
+
+/// How to find out that a program is ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Check {
+    /// A program ends with exit code 0.
+    Exec(Vec<Template>),
+    /// A URL answers with a status of success.
+    Http(Template),
+    /// A line of the output contains a text.
+    Line(Template),
+}
+
+/// How a job that ended by itself is restarted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Restart {
+    /// How often in a row; `None` stands for any number.
+    pub limit: Option<u32>,
+    /// The longest pause before a restart.
+    pub pause_max: Duration,
+}
+
+impl Default for Restart {
+    fn default() -> Self {
+        Self { limit: None, pause_max: Duration::from_secs(30) }
+    }
+}
+
 impl Runner {
     /// How long from one ping to the next, unless the manifest says otherwise.
     pub const PING_INTERVAL: Duration = Duration::from_secs(30);
     /// How long an answer is waited for, unless the manifest says otherwise.
     pub const PING_TIMEOUT: Duration = Duration::from_secs(5);
+    /// How long a program may take to be ready, unless the manifest says otherwise.
+    pub const READY_TIMEOUT: Duration = Duration::from_mins(1);
 
-    pub(crate) fn read(spec: Option<RunnerSpec>) -> Result<Self, SpecError> {
-        let Some(RunnerSpec { log, command, ping }) = spec else { return Ok(Self::Log) };
-        match (log, command, ping) {
-            (Some(_), None, None) => Ok(Self::Log),
-            (None, Some(words), None) => command_of(words),
-            (None, None, Some(PingRunnerSpec { interval, timeout })) => Ok(Self::Ping {
-                interval: longer_than_0(PING_INTERVAL_PLACE, interval, Self::PING_INTERVAL)?,
-                timeout: longer_than_0(PING_TIMEOUT_PLACE, timeout, Self::PING_TIMEOUT)?,
-            }),
-            (log, command, ping) => {
-                let count = [log.is_some(), command.is_some(), ping.is_some()];
-                let count = count.into_iter().filter(|is_some| *is_some).count();
-                Err(wrong(
-                    "spec.worker.runner",
-                    format!("it has {count} of `log`, `command` and `ping`; write exactly one"),
-                ))
-            }
+    /// Reads `spec`.
+    ///
+    /// # Errors
+    ///
+    /// [`SpecError`] names the field and says what to write instead.
+    pub fn read(spec: &RunnerSpec) -> Result<Self, SpecError> {
+        let RunnerSpec { log, command, ping, working_dir, env, ready, restart } = spec;
+        exactly_one(
+            PLACE,
+            &[("log", log.is_some()), ("command", command.is_some()), ("ping", ping.is_some())],
+        )?;
+        let rest = [working_dir.is_some(), env.is_some(), ready.is_some(), restart.is_some()];
+        if command.is_none() && rest.contains(&true) {
+            let reason = "`workingDir`, `env`, `ready` and `restart` belong to a command; write \
+                          `command` as well";
+            return Err(wrong(PLACE, reason.to_owned()));
         }
+        if let Some(PingRunnerSpec { interval, timeout }) = ping {
+            let (interval_at, timeout_at) = (at("ping.interval"), at("ping.timeout"));
+            return Ok(Self::Ping {
+                interval: longer_than_0(&interval_at, *interval, Self::PING_INTERVAL)?,
+                timeout: longer_than_0(&timeout_at, *timeout, Self::PING_TIMEOUT)?,
+            });
+        }
+        let Some(words) = command else { return Ok(Self::Log) };
+        let program = Program {
+            command: words_of("command", words)?,
+            working_dir: working_dir.as_deref().map(directory).transpose()?,
+            env: env.iter().flatten().map(variable).collect::<Result<_, _>>()?,
+            ready: ready.as_ref().map(ready_of).transpose()?,
+            restart: restart.as_ref().map_or_else(|| Ok(Restart::default()), restart_of)?,
+        };
+        if serde_json::to_vec(spec).map_or(usize::MAX, |json| json.len()) > BYTES_MAX {
+            return Err(wrong(PLACE, format!("it has more than {BYTES_MAX} bytes; write less")));
+        }
+        Ok(Self::Command(Box::new(program)))
+    }
+
+    /// Reads the YAML or JSON of a [`RunnerSpec`] that stands alone.
+    ///
+    /// # Errors
+    ///
+    /// A sentence for a person.
+    ///
+    /// ```
+    /// use swarm_spec::manifest::Runner;
+    ///
+    /// assert_eq!(Runner::parse("{log: {}}"), Ok(Runner::Log));
+    /// let error = Runner::parse("{comand: [ffmpeg]}").unwrap_err();
+    /// assert_eq!(error, "unknown field `comand`; did you mean `command`?");
+    /// ```
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let documents = yaml::documents(text).map_err(|error| error.to_string())?;
+        let [(_, value)] = documents.as_slice() else {
+            return Err("write one document".to_owned());
+        };
+        let known = schema::of::<RunnerSpec>().map_err(|error| error.to_string())?;
+        schema::check_alone(&known, value)?;
+        let spec = serde_path_to_error::deserialize(value)
+            .map_err(|error| printable(&format!("field `{}`: {}", error.path(), error.inner())))?;
+        let in_runner = |error: SpecError| match error.place.strip_prefix(PLACE) {
+            Some("") | None => error.reason,
+            Some(rest) => format!("{}: {}", rest.trim_start_matches('.'), error.reason),
+        };
+        Self::read(&spec).map_err(in_runner)
     }
 }
 
-const PING_INTERVAL_PLACE: &str = "spec.worker.runner.ping.interval";
-const PING_TIMEOUT_PLACE: &str = "spec.worker.runner.ping.timeout";
+/// The runner of a Swarm that names none.
+pub(super) fn default_spec() -> RunnerSpec {
+    RunnerSpec { log: Some(LogRunnerSpec {}), ..RunnerSpec::default() }
+}
 
-fn command_of(words: Vec<String>) -> Result<Runner, SpecError> {
-    let wrong = |reason: String| Err(wrong("spec.worker.runner.command", reason));
-    if words.first().is_none_or(String::is_empty) {
+/// The place of a field of the runner.
+fn at(field: &str) -> String {
+    format!("{PLACE}.{field}")
+}
+
+fn wrong(place: &str, reason: String) -> SpecError {
+    SpecError { place: place.to_owned(), reason }
+}
+
+fn exactly_one(place: &str, fields: &[(&str, bool)]) -> Result<(), SpecError> {
+    let count = fields.iter().filter(|(_, is_set)| *is_set).count();
+    if count == 1 {
+        return Ok(());
+    }
+    let names: Vec<_> = fields.iter().map(|(name, _)| format!("`{name}`")).collect();
+    let (last, rest) = names
+        .split_last()
+        .map_or_else(Default::default, |(last, rest)| (last.clone(), rest.join(", ")));
+    Err(wrong(place, format!("it has {count} of {rest} and {last}; write exactly one")))
+}
+
+/// A program and its arguments. The program is taken as it is: a job must not choose which one runs.
+fn words_of(field: &str, words: &[String]) -> Result<Vec<Template>, SpecError> {
+    let wrong = |reason: String| Err(wrong(&at(field), reason));
+    let Some((program, arguments)) = words.split_first().filter(|(first, _)| !first.is_empty())
+    else {
         return wrong(
             "it names no program; write for example [\"ffmpeg\", \"-i\", \"{job}\"]".into(),
         );
-    }
+    };
     if WORDS_MAX < words.len() {
         return wrong(format!("it has {} words; at most {WORDS_MAX} are allowed", words.len()));
     }
@@ -69,7 +205,66 @@ fn command_of(words: Vec<String>) -> Result<Runner, SpecError> {
             return wrong(format!("word {index} cannot be an argument; write {most}"));
         }
     }
-    Ok(Runner::Command(words))
+    let arguments = arguments.iter().map(|word| template(field, word));
+    std::iter::once(Ok(Template::literal(program))).chain(arguments).collect()
+}
+
+fn template(field: &str, text: &str) -> Result<Template, SpecError> {
+    Template::parse(text).map_err(|error| wrong(&at(field), error.to_string()))
+}
+
+fn directory(dir: &str) -> Result<PathBuf, SpecError> {
+    if dir.is_empty() || dir.contains('\0') {
+        return Err(wrong(&at("workingDir"), "write the path of a directory".to_owned()));
+    }
+    Ok(PathBuf::from(dir))
+}
+
+fn variable((name, value): (&String, &String)) -> Result<(String, Template), SpecError> {
+    let wrong = |reason: String| Err(wrong(&at("env"), reason));
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let is_name = !name.starts_with(|c: char| c.is_ascii_digit()) && name.chars().all(is_plain);
+    if name.is_empty() || !is_name {
+        let name = name.escape_default();
+        return wrong(format!("`{name}` cannot name a variable; use a-z, A-Z, 0-9 and `_`"));
+    }
+    if name.starts_with(RESERVED) {
+        return wrong(format!("`{name}` begins with {RESERVED}, which is the worker's; rename it"));
+    }
+    if value.contains('\0') {
+        return wrong(format!("the value of `{name}` has a NUL; write a text without it"));
+    }
+    Ok((name.clone(), template(&format!("env.{name}"), value)?))
+}
+
+fn ready_of(spec: &ReadySpec) -> Result<Ready, SpecError> {
+    let ReadySpec { exec, http, line, timeout } = spec;
+    exactly_one(
+        &at("ready"),
+        &[("exec", exec.is_some()), ("http", http.is_some()), ("line", line.is_some())],
+    )?;
+    let check = match (exec, http, line) {
+        (Some(words), _, _) => Check::Exec(words_of("ready.exec", words)?),
+        (_, Some(url), _) => Check::Http(template("ready.http", url)?),
+        (_, _, line) => Check::Line(template("ready.line", line.as_deref().unwrap_or_default())?),
+    };
+    let timeout = longer_than_0(&at("ready.timeout"), *timeout, Runner::READY_TIMEOUT)?;
+    Ok(Ready { check, timeout })
+}
+
+fn restart_of(spec: &RestartSpec) -> Result<Restart, SpecError> {
+    let RestartSpec { limit, max_pause } = spec;
+    let limit = limit.map(|limit| {
+        u32::try_from(limit).map_err(|_| {
+            wrong(
+                &at("restart.limit"),
+                format!("{limit} is no number of restarts; write 0 or more"),
+            )
+        })
+    });
+    let default = Restart::default().pause_max;
+    let pause_max = longer_than_0(&at("restart.maxPause"), *max_pause, default)?;
+    Ok(Restart { limit: limit.transpose()?, pause_max })
 }
 
 fn longer_than_0(
@@ -84,6 +279,67 @@ fn longer_than_0(
     Ok(duration)
 }
 
-fn wrong(place: &str, reason: String) -> SpecError {
-    SpecError { place: place.to_owned(), reason }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> String {
+        Runner::parse(text).unwrap_err()
+    }
+
+    #[test]
+    fn a_program_is_read_with_its_defaults() {
+        let Runner::Command(program) = Runner::parse("{command: [cat, '{job}']}").unwrap() else {
+            panic!("it runs a program");
+        };
+        let arguments = vec![Template::literal("cat"), Template::parse("{job}").unwrap()];
+        assert_eq!(program.command, arguments);
+        assert_eq!((&program.working_dir, &program.ready), (&None, &None));
+        let restart = Restart { limit: None, pause_max: Duration::from_secs(30) };
+        assert_eq!(program.restart, restart);
+    }
+
+    #[test]
+    fn everything_of_a_program_is_read() {
+        let text = "{command: [cat], workingDir: /srv, env: {PORT: '{param.port}'}, \
+                    ready: {http: 'http://127.0.0.1:{param.port}/'}, \
+                    restart: {limit: 0, maxPause: 1s}}";
+        let Runner::Command(program) = Runner::parse(text).unwrap() else {
+            panic!("it runs a program");
+        };
+        assert_eq!(program.working_dir, Some(PathBuf::from("/srv")));
+        assert_eq!(program.env["PORT"], Template::parse("{param.port}").unwrap());
+        let http = Template::parse("http://127.0.0.1:{param.port}/").unwrap();
+        let ready = Ready { check: Check::Http(http), timeout: Runner::READY_TIMEOUT };
+        assert_eq!(program.ready, Some(ready));
+        let restart = Restart { limit: Some(0), pause_max: Duration::from_secs(1) };
+        assert_eq!(program.restart, restart);
+    }
+
+    #[test]
+    fn mistakes_are_named_in_one_sentence() {
+        let cases = [
+            ("{}", "it has 0 of `log`, `command` and `ping`; write exactly one"),
+            ("{command: [a], ready: {}}", "ready: it has 0 of `exec`, `http` and `line`"),
+            ("{log: {}, env: {A: b}}", "`workingDir`, `env`, `ready` and `restart` belong to a"),
+            ("{command: [a, '{jbo}']}", "command: there is no placeholder `{jbo}`; write {job}"),
+            ("{command: [a], env: {A: '{x}'}}", "env.A: there is no placeholder `{x}`"),
+            ("{command: [a], env: {1A: b}}", "env: `1A` cannot name a variable"),
+            ("{command: [a], env: {SWARM_JOB: b}}", "env: `SWARM_JOB` begins with SWARM_"),
+            ("{command: [a], ready: {exec: [b, '{x}']}}", "ready.exec: there is no placeholder"),
+            ("{command: [a], ready: {http: 'ftp://a'}}", "field `ready.http` must match"),
+            ("{command: [a], restart: {limit: -1}}", "field `restart.limit` has -1; write 0 to"),
+            ("{command: [a], restart: {maxPause: 0s}}", "restart.maxPause: 0s is no time at all"),
+            ("{command: a}", "field `command` must be a list, not a text"),
+            ("[command]", "write a map of fields"),
+        ];
+        for (text, expected) in cases {
+            let error = refused(text);
+            assert!(error.starts_with(expected), "{text}: {error}");
+        }
+        let long = format!("{{command: [a{}]}}", ", aaaaaaaaaaaaaaaaaaaaaaaaaa".repeat(255));
+        assert!(Runner::parse(&long).is_ok());
+        let long = long.replace("aaaaaaaaa", &"a".repeat(400));
+        assert!(refused(&long).contains("it has more than 102400 bytes"), "{}", refused(&long));
+    }
 }

@@ -133,7 +133,10 @@ fn what_is_not_said_has_the_documented_default() {
     assert_eq!((lease.duration, lease.renew), (secs(20), secs(4)));
     assert_eq!((desired.batch_window, desired.paused), (secs(1), false));
     let replication = desired.replication;
-    assert_eq!((replication, runner, first_slot), (swarm_core::Replication::One, Runner::Log, 0));
+    assert_eq!(
+        (replication, Runner::read(&runner), first_slot),
+        (swarm_core::Replication::One, Ok(Runner::Log), 0)
+    );
 }
 
 /// The same cases that a scenario lays before a real API server.
@@ -258,6 +261,11 @@ fn json_and_lists_of_objects_are_read_like_yaml_documents() {
     assert_eq!(parse(&json, None).unwrap(), parse(FULL, None).unwrap());
 }
 
+/// Its runner.
+const COMMAND: &str = "command: [ffmpeg, -i, \"{job}\"], workingDir: /srv, \
+                       env: {PORT: \"{param.port}\"}, ready: {line: listening, timeout: 9s}, \
+                       restart: {limit: 3, maxPause: 1s}";
+
 #[test]
 fn every_mistake_of_a_full_manifest_is_named_in_one_sentence() {
     let mistakes = [
@@ -281,11 +289,16 @@ fn every_mistake_of_a_full_manifest_is_named_in_one_sentence() {
         ("replicas: 7", "replicas: 7000000"),
         ("pool: {deployment: ", "pool: {statefulSet: {name: x}, deployment: "),
         ("maxJobs: 9", "maxJobs: 0"),
-        ("command: [ffmpeg, -i, \"{job}\"]", "log: {}, ping: {}"),
-        ("command: [ffmpeg, -i, \"{job}\"]", ""),
+        (COMMAND, "log: {}, ping: {}"),
+        (COMMAND, ""),
         ("command: [ffmpeg, -i, \"{job}\"]", "command: []"),
         ("command: [ffmpeg, -i, \"{job}\"]", "command: ffmpeg"),
-        ("command: [ffmpeg, -i, \"{job}\"]", "ping: {interval: 0s}"),
+        (COMMAND, "ping: {interval: 0s}"),
+        ("ffmpeg, -i, \"{job}\"", "ffmpeg, -i, \"{jbo}\""),
+        ("workingDir: /srv", "workingDir: [/srv]"),
+        ("PORT: ", "SWARM_PORT: "),
+        ("line: listening, ", ""),
+        ("limit: 3", "limit: three"),
         ("policy: Exclusive", "policy: exclusive"),
         ("duration: 8s", "duration: 7s"),
         ("renew: 2s", "renew: 0s"),

@@ -28,6 +28,7 @@ fn a_job_that_ignores_sigterm_is_killed_after_its_grace_and_others_run_on() {
     guard.start_job("other", "exec sleep 600");
     until("it is deaf", || guard.path("deaf.ready").exists().then_some(()));
     guard.send(r#"{"do":"stop","job":"deaf","grace_ms":50}"#);
+    assert_eq!(guard.reply(), r#"{"is":"killing","job":"deaf"}"#);
     assert_eq!(guard.reply(), joined("deaf", r#"{"signal":9}"#));
     assert_eq!(guard.processes().len(), 2, "the guard and the other job");
     guard.end();

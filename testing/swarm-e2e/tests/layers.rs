@@ -11,7 +11,7 @@ const ARROWS: [(&str, &[&str]); 7] = [
     ("swarm-spec", &["swarm-core"]),
     ("swarm-adapters-k8s", &["swarm-core", "swarm-spec"]),
     ("swarm-adapters-host", &["swarm-core"]),
-    ("swarm-worker", &["swarm-adapters-host", "swarm-adapters-k8s", "swarm-core"]),
+    ("swarm-worker", &["swarm-adapters-host", "swarm-adapters-k8s", "swarm-core", "swarm-spec"]),
     ("swarm-local", &["swarm-adapters-host", "swarm-core", "swarm-spec", "swarm-worker"]),
     (
         "swarm-operator",

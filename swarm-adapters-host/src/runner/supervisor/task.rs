@@ -5,24 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
-use prometheus_client::metrics::counter::Counter;
 use swarm_core::JobName;
 use tokio::sync::mpsc;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::{Event, JobPhase, JobReport, JobSpec, Reports};
+use super::{Event, JobPhase, JobReport, JobSpec, Reports, Restarts};
 use crate::runlog::{RunEvent, RunLog};
 use crate::runner::{Job, Outcome, Permit, RunLogKeeper, Runner};
 
 /// How often a tick of a running job is recorded. One timer serves all jobs.
 const TICK: Duration = Duration::from_secs(1);
-/// The pauses before a job that ended by itself is restarted. Jitter adds up to 100 %, so the longest
-/// is 30 s.
+/// The shortest pause before a job that ended by itself is restarted.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
-const PAUSE_MAX: Duration = Duration::from_secs(15);
-/// How long a run has to last for the pauses to start over.
+/// How long a run has to last for count and pauses to start over.
 const RAN_WELL: Duration = Duration::from_secs(30);
 
 /// A request to the supervisor's task.
@@ -39,7 +36,7 @@ pub(super) struct Task {
     permit: Permit,
     reports: Reports,
     outbox: mpsc::UnboundedSender<Event>,
-    restarts: Counter,
+    restarts: Restarts,
     jobs: BTreeMap<JobName, Entry>,
     runs: JoinSet<Outcome>,
     names: HashMap<Id, JobName>,
@@ -51,12 +48,16 @@ struct Entry {
     job: Job,
     run_once: bool,
     pauses: ExponentialBackoff,
+    /// How often it was restarted in a row.
+    in_a_row: u32,
     state: State,
 }
 
 enum State {
     Running(Instant),
     Waiting(Instant),
+    /// It is not restarted any more.
+    Failed,
     /// The job to start once this one has ended.
     Stopping(Option<JobSpec>),
 }
@@ -68,7 +69,7 @@ impl Task {
         permit: Permit,
         reports: Reports,
         outbox: mpsc::UnboundedSender<Event>,
-        restarts: Counter,
+        restarts: Restarts,
     ) -> Self {
         let run_log = match runner.run_log_keeper() {
             RunLogKeeper::Supervisor => run_log,
@@ -128,7 +129,7 @@ impl Task {
     fn start(&mut self, spec: JobSpec) {
         if let Some(entry) = self.jobs.get_mut(&spec.name) {
             match &mut entry.state {
-                State::Running(_) | State::Waiting(_) => {}
+                State::Running(_) | State::Waiting(_) | State::Failed => {}
                 State::Stopping(next) => *next = Some(spec),
             }
             return;
@@ -141,7 +142,8 @@ impl Task {
         self.begin(Entry {
             job,
             run_once,
-            pauses: pauses(),
+            pauses: self.pauses(),
+            in_a_row: 0,
             state: State::Waiting(Instant::now()),
         });
     }
@@ -170,6 +172,10 @@ impl Task {
                 self.forget(name);
                 self.emit(Event::Joined(name.clone()));
             }
+            State::Failed => {
+                self.forget(name);
+                self.emit(Event::Joined(name.clone()));
+            }
             State::Stopping(next) => *next = None,
         }
     }
@@ -190,7 +196,7 @@ impl Task {
                     self.start(spec);
                 }
             }
-            State::Running(_) | State::Waiting(_)
+            State::Running(_) | State::Waiting(_) | State::Failed
                 if entry.run_once && outcome == Outcome::Ended =>
             {
                 tracing::info!(job = %name, "finished");
@@ -199,25 +205,54 @@ impl Task {
             }
             State::Running(since) | State::Waiting(since) => {
                 if RAN_WELL <= since.elapsed() {
-                    entry.pauses = pauses();
+                    (entry.pauses, entry.in_a_row) = (self.pauses(), 0);
                 }
-                let pause = entry.pauses.next().unwrap_or(PAUSE_MAX);
-                let exit = match outcome {
-                    Outcome::Ended => "ended by itself".to_owned(),
-                    Outcome::Failed(sentence) => sentence,
-                };
-                let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
-                tracing::warn!(job = %name, pause_ms, "{exit}; restarting it after a pause");
-                self.edit(&name, |report| {
-                    report.phase = JobPhase::Waiting;
-                    report.last_exit = Some(exit);
-                });
-                let at = Instant::now() + pause;
-                entry.state = State::Waiting(at);
-                self.due.insert((at, name.clone()));
-                self.jobs.insert(name, entry);
+                self.restart(name, entry, outcome);
             }
+            State::Failed => {}
         }
+    }
+
+    /// Schedules the next run of a job that ended by itself, unless it had all its restarts.
+    fn restart(&mut self, name: JobName, mut entry: Entry, outcome: Outcome) {
+        let exit = match outcome {
+            Outcome::Ended => "ended by itself".to_owned(),
+            Outcome::Failed(sentence) => sentence,
+        };
+        let Restarts { limit, pause_max, .. } = self.restarts;
+        let phase = if limit.is_some_and(|limit| limit <= entry.in_a_row) {
+            let restarts = entry.in_a_row;
+            tracing::error!(job = %name, restarts, "{exit}; it is not restarted any more");
+            entry.state = State::Failed;
+            JobPhase::Failed
+        } else {
+            entry.in_a_row += 1;
+            let pause = entry.pauses.next().unwrap_or(pause_max);
+            let (restart, pause_ms) = (entry.in_a_row, pause.as_millis());
+            let pause_ms = u64::try_from(pause_ms).unwrap_or(u64::MAX);
+            tracing::warn!(
+                job = %name, restart, limit, pause_ms, "{exit}; restarting it after a pause"
+            );
+            let at = Instant::now() + pause;
+            entry.state = State::Waiting(at);
+            self.due.insert((at, name.clone()));
+            JobPhase::Waiting
+        };
+        self.edit(&name, |report| {
+            report.phase = phase;
+            report.last_exit = Some(exit);
+        });
+        self.jobs.insert(name, entry);
+    }
+
+    fn pauses(&self) -> ExponentialBackoff {
+        let max = self.restarts.pause_max / 2;
+        ExponentialBuilder::default()
+            .with_min_delay(PAUSE_MIN.min(max))
+            .with_max_delay(max)
+            .without_max_times()
+            .with_jitter()
+            .build()
     }
 
     fn start_due(&mut self) {
@@ -229,7 +264,7 @@ impl Task {
                 report.phase = JobPhase::Running;
                 report.restarts += 1;
             });
-            self.restarts.inc();
+            self.restarts.counter.inc();
             self.begin(entry);
         }
     }
@@ -241,7 +276,7 @@ impl Task {
                     self.runner.tick(&entry.job);
                     self.record(&entry.job, RunEvent::Tick);
                 }
-                State::Waiting(_) => {}
+                State::Waiting(_) | State::Failed => {}
             }
         }
     }
@@ -267,13 +302,4 @@ impl Task {
         // The receiver is gone if the supervisor was dropped.
         let _ = self.outbox.send(event);
     }
-}
-
-fn pauses() -> ExponentialBackoff {
-    ExponentialBuilder::default()
-        .with_min_delay(PAUSE_MIN)
-        .with_max_delay(PAUSE_MAX)
-        .without_max_times()
-        .with_jitter()
-        .build()
 }

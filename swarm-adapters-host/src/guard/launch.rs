@@ -1,0 +1,83 @@
+//! Starts the processes of a job.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, getpid};
+
+/// Where the processes of a job run, and what they find there.
+#[derive(Clone, Debug)]
+pub(super) struct Surroundings {
+    /// The directory; `None` stands for the guard's own.
+    pub(super) dir: Option<PathBuf>,
+    /// Variables of the environment, beside the guard's own.
+    pub(super) env: BTreeMap<String, String>,
+}
+
+impl Surroundings {
+    /// Starts a program with an empty standard input, in the process group of `leader`, or else as
+    /// the first process of a group of its own.
+    ///
+    /// # Errors
+    ///
+    /// A sentence for a person.
+    pub(super) fn start(
+        &self,
+        argv: &[String],
+        leader: Option<Pid>,
+        (stdout, stderr): (Stdio, Stdio),
+    ) -> Result<Pid, String> {
+        let program = argv.first().map(String::as_str).unwrap_or_default();
+        self.can_be_run(program)?;
+        // The process becomes the program once it has asked the kernel to end with the guard.
+        let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+        arguments.extend(["exec".into(), raw(getpid()).to_string().into(), "--".into()]);
+        let mut command = Command::new("/proc/self/exe");
+        command.args(arguments).args(argv).envs(&self.env);
+        command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
+        command.process_group(leader.map_or(0, raw));
+        if let Some(dir) = &self.dir {
+            command.current_dir(dir);
+        }
+        let failed = |error: io::Error| format!("{program} cannot be started: {error}");
+        let child = command.spawn().map_err(failed)?;
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        pid.ok_or_else(|| "its process has no id".to_owned())
+    }
+
+    /// Whether there is such a program, as far as it can be checked without starting it.
+    fn can_be_run(&self, program: &str) -> Result<(), String> {
+        if let Some(dir) = self.dir.as_deref().filter(|dir| !dir.is_dir()) {
+            return Err(format!("there is no directory {}", dir.display()));
+        }
+        let is_program = |path: &Path| {
+            let file = path.metadata();
+            file.is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+        };
+        if program.contains('/') {
+            let path = self.dir.as_deref().unwrap_or(Path::new("")).join(program);
+            return match path.as_path() {
+                path if is_program(path) => Ok(()),
+                path if path.exists() => {
+                    let path = path.display();
+                    Err(format!("{path} is no executable program; run chmod +x, or name another"))
+                }
+                path => Err(format!("there is no program {}", path.display())),
+            };
+        }
+        let directories = std::env::var_os("PATH").unwrap_or_default();
+        let is_there =
+            std::env::split_paths(&directories).any(|dir| is_program(&dir.join(program)));
+        let missing = || format!("there is no program `{program}` in any directory of PATH");
+        is_there.then_some(()).ok_or_else(missing)
+    }
+}
+
+pub(super) fn raw(pid: Pid) -> i32 {
+    pid.as_raw_nonzero().get()
+}

@@ -1,0 +1,186 @@
+//! Texts with placeholders, which are filled for every job.
+//!
+//! A placeholder is a name in braces, as in `--name={job}`. A brace that follows `$` belongs to a
+//! shell (`${HOME}`), doubled braces stand for single ones (`{{job}}` for the text `{job}`), and
+//! braces around anything but a name mean themselves (`{"a": 1}`, `{1..3}`, `{ print }`).
+
+use std::collections::BTreeMap;
+
+/// The prefix of placeholders for params.
+const PARAM: &str = "param.";
+
+/// A text with placeholders.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Template(Vec<Part>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    Job,
+    Token,
+    Worker,
+    Param(String),
+}
+
+/// What placeholders stand for.
+#[derive(Clone, Copy, Debug)]
+pub struct Values<'a> {
+    /// The name of the job.
+    pub job: &'a str,
+    /// Its fencing token.
+    pub token: u64,
+    /// The name of the worker.
+    pub worker: &'a str,
+    /// The params of the job.
+    pub params: &'a BTreeMap<String, String>,
+}
+
+/// A placeholder that does not exist.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "there is no placeholder `{{{name}}}`; write {{job}}, {{token}}, {{worker}} or {{param.NAME}}, \
+     or {{{{{name}}}}} for the text itself"
+)]
+pub struct UnknownPlaceholder {
+    name: String,
+}
+
+/// A job without a param that a placeholder stands for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the job has no param `{0}`, which a placeholder stands for")]
+pub struct MissingParam(String);
+
+impl Template {
+    /// A text that is used as it is.
+    #[must_use]
+    pub fn literal(text: &str) -> Self {
+        Self(vec![Part::Text(text.to_owned())])
+    }
+
+    /// Reads a text. O(its length).
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownPlaceholder`] if a name in braces is not one of the known ones.
+    ///
+    /// ```
+    /// use swarm_spec::template::Template;
+    ///
+    /// assert!(Template::parse("--name={job}").is_ok());
+    /// let error = Template::parse("--name={jbo}").unwrap_err().to_string();
+    /// assert!(error.starts_with("there is no placeholder `{jbo}`; write {job}, {token}, "));
+    /// ```
+    pub fn parse(text: &str) -> Result<Self, UnknownPlaceholder> {
+        let (mut parts, mut literal) = (Vec::new(), String::new());
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once('{') {
+            literal.push_str(before);
+            let is_shell = before.ends_with('$');
+            if let Some((name, after)) = after.strip_prefix('{').and_then(|it| named(it, "}}")) {
+                literal.extend(["{", name, "}"]);
+                rest = after;
+            } else if let Some((name, after)) = named(after, "}").filter(|_| !is_shell) {
+                let part = Part::named(name)?;
+                parts.extend([Part::Text(std::mem::take(&mut literal)), part]);
+                rest = after;
+            } else {
+                literal.push('{');
+                rest = after;
+            }
+        }
+        literal.push_str(rest);
+        parts.push(Part::Text(literal));
+        Ok(Self(parts))
+    }
+
+    /// The text for a job. A value that looks like a placeholder is not filled in turn.
+    ///
+    /// # Errors
+    ///
+    /// [`MissingParam`] if the job has no such param.
+    pub fn fill(&self, values: &Values<'_>) -> Result<String, MissingParam> {
+        let mut filled = String::new();
+        for part in &self.0 {
+            match part {
+                Part::Text(text) => filled.push_str(text),
+                Part::Job => filled.push_str(values.job),
+                Part::Token => filled.push_str(&values.token.to_string()),
+                Part::Worker => filled.push_str(values.worker),
+                Part::Param(name) => {
+                    let value = values.params.get(name);
+                    filled.push_str(value.ok_or_else(|| MissingParam(name.clone()))?);
+                }
+            }
+        }
+        Ok(filled)
+    }
+}
+
+impl Part {
+    fn named(name: &str) -> Result<Self, UnknownPlaceholder> {
+        match (name, name.strip_prefix(PARAM)) {
+            ("job", _) => Ok(Self::Job),
+            ("token", _) => Ok(Self::Token),
+            ("worker", _) => Ok(Self::Worker),
+            (_, Some(param)) if !param.is_empty() => Ok(Self::Param(param.to_owned())),
+            _ => Err(UnknownPlaceholder { name: name.to_owned() }),
+        }
+    }
+}
+
+/// The name at the start of `text` and what follows its end, if there is one.
+fn named<'a>(text: &'a str, end: &str) -> Option<(&'a str, &'a str)> {
+    let is_inner = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+    let length = text.find(|c| !is_inner(c))?;
+    let (name, rest) = text.split_at(length);
+    let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    Some((name, rest.strip_prefix(end)?)).filter(|_| is_name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(text: &str) -> String {
+        let params = BTreeMap::from([("url".to_owned(), "rtsp://{job}".to_owned())]);
+        let values = Values { job: "a;$(b){token}", token: 7, worker: "w-0", params: &params };
+        Template::parse(text).unwrap().fill(&values).unwrap()
+    }
+
+    #[test]
+    fn placeholders_are_filled_once() {
+        assert_eq!(filled("--name={job}"), "--name=a;$(b){token}");
+        assert_eq!(filled("{token}{token} {worker}{"), "77 w-0{");
+        assert_eq!(filled("é{param.url}é"), "értsp://{job}é");
+    }
+
+    #[test]
+    fn other_braces_mean_themselves() {
+        for text in ["{", "{}", "{ print $1 }", "{1..3}", "{a,b}", r#"{"a": 1}"#, "é{job", "{{.A}}"]
+        {
+            assert_eq!(filled(text), text);
+        }
+        assert_eq!(filled("${job} ${HOME}"), "${job} ${HOME}");
+        assert_eq!(filled("{{job}} {{print}} {{{job}}}"), "{job} {print} {{job}}");
+        assert_eq!(filled("{jo{token}b}"), "{jo7b}");
+    }
+
+    #[test]
+    fn an_unknown_placeholder_is_refused_with_the_known_ones() {
+        let error = Template::parse("a {jbo}").unwrap_err().to_string();
+        let expected = "there is no placeholder `{jbo}`; write {job}, {token}, {worker} or \
+                        {param.NAME}, or {{jbo}} for the text itself";
+        assert_eq!(error, expected);
+        for text in ["{Job}", "{param.}", "{param}", "{job.name}", "{_}"] {
+            assert!(Template::parse(text).is_err(), "{text} was accepted");
+        }
+    }
+
+    #[test]
+    fn a_job_without_the_param_cannot_fill_it() {
+        let values = Values { job: "a", token: 1, worker: "w", params: &BTreeMap::new() };
+        let error = Template::parse("{param.port}").unwrap().fill(&values).unwrap_err();
+        let expected = "the job has no param `port`, which a placeholder stands for";
+        assert_eq!(error.to_string(), expected);
+    }
+}

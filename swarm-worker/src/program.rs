@@ -1,0 +1,201 @@
+//! A runner whose jobs are processes of a program.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use swarm_adapters_host::guard::{AwaitedLine, Guard, Start};
+use swarm_adapters_host::runner::{self, Job, Outcome, RunLogKeeper, Runner};
+use swarm_core::Params;
+use swarm_spec::manifest::{Check, Program, Ready};
+use swarm_spec::template::{MissingParam, Template, Values};
+use tokio::sync::Notify;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio_util::sync::CancellationToken;
+
+/// The time from one check of readiness to the next, and how long one of HTTP may take.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Runs a program for every job, under a [`Guard`].
+///
+/// The environment of its processes has `SWARM_JOB`, `SWARM_TOKEN`, `SWARM_WORKER`, `SWARM_SESSION`,
+/// and `SWARM_PARAM_NAME` for every param. Standard input is empty; output goes to the worker's log,
+/// line by line, after the job's name. A job's name may begin with a dash, so `--name={job}` is
+/// safer than `{job}` alone.
+pub(crate) struct ProgramRunner {
+    program: Program,
+    worker: String,
+    stop_timeout: Duration,
+    guard: Guard,
+}
+
+/// A program with everything filled in for one job.
+struct Filled {
+    start: Start,
+    check: Option<FilledCheck>,
+}
+
+enum FilledCheck {
+    Exec(Vec<String>),
+    Http(String),
+    Line(Arc<Notify>),
+}
+
+impl ProgramRunner {
+    /// Runs `program` for the jobs of `worker`. To stop a job, SIGTERM is sent, and SIGKILL after
+    /// `stop_timeout`.
+    pub(crate) fn new(
+        program: Program,
+        worker: &str,
+        stop_timeout: Duration,
+        guard: Guard,
+    ) -> Self {
+        Self { program, worker: worker.to_owned(), stop_timeout, guard }
+    }
+
+    fn filled(&self, job: &Job) -> Result<Filled, MissingParam> {
+        let Program { command, working_dir, env, ready, restart: _ } = &self.program;
+        let values = Values {
+            job: job.name.as_str(),
+            token: job.token.0,
+            worker: &self.worker,
+            params: &job.params,
+        };
+        let fill = |template: &Template| template.fill(&values);
+        let all = |words: &[Template]| words.iter().map(fill).collect::<Result<Vec<_>, _>>();
+        let (mut check, mut line) = (None, None);
+        if let Some(ready) = ready {
+            check = Some(match &ready.check {
+                Check::Exec(words) => FilledCheck::Exec(all(words)?),
+                Check::Http(url) => FilledCheck::Http(fill(url)?),
+                Check::Line(text) => {
+                    let seen = Arc::<Notify>::default();
+                    line = Some(AwaitedLine { text: fill(text)?, seen: Arc::clone(&seen) });
+                    FilledCheck::Line(seen)
+                }
+            });
+        }
+        let mut variables = params_as_variables(&job.params);
+        for (name, value) in env {
+            variables.insert(name.clone(), fill(value)?);
+        }
+        let start = Start {
+            job: job.name.clone(),
+            token: job.token,
+            argv: all(command)?,
+            env: variables,
+            dir: working_dir.clone(),
+            grace: self.stop_timeout,
+            line,
+        };
+        Ok(Filled { start, check })
+    }
+
+    /// Returns, with a sentence, if the job is not ready in time.
+    async fn watch_readiness(&self, job: &Job, check: Option<FilledCheck>) -> String {
+        let (Some(check), Some(Ready { timeout: limit, .. })) = (check, &self.program.ready) else {
+            return std::future::pending().await;
+        };
+        let (since, mut last) = (Instant::now(), None);
+        if timeout(*limit, self.until_ready(job, &check, &mut last)).await.is_ok() {
+            let after_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+            tracing::info!(job = %job.name, after_ms, "ready");
+            return std::future::pending().await;
+        }
+        let last = last.map(|reason| format!(": {reason}")).unwrap_or_default();
+        format!("was not ready within {limit:?}{last}")
+    }
+
+    /// Waits until the check passes; the reason why it last failed is in `last`.
+    async fn until_ready(&self, job: &Job, check: &FilledCheck, last: &mut Option<String>) {
+        let mut ticks = interval(CHECK_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let passed = match check {
+                FilledCheck::Line(seen) => {
+                    *last = Some("no line of its output had the text".to_owned());
+                    return seen.notified().await;
+                }
+                FilledCheck::Exec(argv) => {
+                    ticks.tick().await;
+                    match self.guard.probe(&job.name, argv.clone()).await {
+                        Ok(end) if end.is_success() => Ok(()),
+                        Ok(end) => Err(format!("{} {end}", argv[0])),
+                        Err(reason) => Err(reason),
+                    }
+                }
+                FilledCheck::Http(url) => {
+                    ticks.tick().await;
+                    let answer = runner::fetch(url, CHECK_INTERVAL).await;
+                    answer.map(|_| ()).map_err(|error| error.to_string())
+                }
+            };
+            match passed {
+                Ok(()) => return,
+                Err(reason) => *last = Some(reason),
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Runner for ProgramRunner {
+    async fn run(&self, job: &Job, stop: CancellationToken) -> Outcome {
+        let Filled { start, check } = match self.filled(job) {
+            Ok(filled) => filled,
+            Err(error) => return Outcome::Failed(error.to_string()),
+        };
+        let halt = stop.child_token();
+        // It must run to its end, whatever comes first.
+        let mut run = std::pin::pin!(self.guard.run(start, halt.clone()));
+        let mut late = None;
+        let end = tokio::select! {
+            end = &mut run => end,
+            reason = self.watch_readiness(job, check) => {
+                halt.cancel();
+                late = Some(reason);
+                run.await
+            }
+        };
+        if stop.is_cancelled() {
+            match &end {
+                Ok(end) => tracing::info!(job = %job.name, "stopped: it {end}"),
+                Err(reason) => tracing::warn!(job = %job.name, "stopped: {reason}"),
+            }
+        }
+        match (late, end) {
+            (Some(reason), _) | (None, Err(reason)) => Outcome::Failed(reason),
+            (None, Ok(end)) if end.is_success() => Outcome::Ended,
+            (None, Ok(end)) => Outcome::Failed(end.to_string()),
+        }
+    }
+
+    fn permit_until(&self, boottime_ns: u64) {
+        self.guard.permit_until(boottime_ns);
+    }
+
+    fn run_log_keeper(&self) -> RunLogKeeper {
+        RunLogKeeper::Runner
+    }
+}
+
+fn params_as_variables(params: &Params) -> BTreeMap<String, String> {
+    let of = |(name, value): (&String, &String)| {
+        let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+        (format!("SWARM_PARAM_{}", name.chars().map(letter).collect::<String>()), value.clone())
+    };
+    params.iter().map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn params_become_variables() {
+        let params = [("source-url".into(), "rtsp://a b".into())].into_iter().collect();
+        let expected = BTreeMap::from([("SWARM_PARAM_SOURCE_URL".into(), "rtsp://a b".into())]);
+        assert_eq!(params_as_variables(&params), expected);
+    }
+}
