@@ -359,6 +359,19 @@ fn what_all_ran_may_begin_late_where_a_worker_was_not_waited_for() {
 }
 
 #[test]
+fn whoever_was_not_waited_for_once_is_not_waited_for_when_all_release_a_job() {
+    let (policy, replication) = (Policy::AtLeastOnce, Replication::All);
+    let terms = FleetTerms { policy, replication, ..FleetTerms::default() };
+    let mut acts = vec![Act::Apply(0), Act::Apply(1), Act::Observe(1, 0), Act::Tick(0)];
+    acts.extend([Act::Turn(1, 0, None), Act::View(1, 0), Act::Start(1), Act::Tell(3)]);
+    acts.extend([Act::Scale(0), Act::Restart(1), Act::Turn(1, 0, None), Act::View(0, 0)]);
+    acts.extend([Act::Tick(0), Act::Tick(0), Act::Tick(0), Act::Tell(0), Act::Join(0)]);
+    acts.extend([Act::Calm(2), Act::Turn(1, 0, None), Act::Tell(1), Act::Observe(1, 0)]);
+    acts.push(Act::Turn(1, 0, None));
+    comes_right(terms, &acts);
+}
+
+#[test]
 fn a_session_whose_lease_was_never_seen_has_no_successor_but_one_that_names_it() {
     let mut acts = vec![Act::Calm(0), Act::Start(4), Act::Tick(0), Act::Calm(3), Act::Calm(0)];
     acts.extend([Act::Observe(1, 0), Act::Turn(1, 0, None), Act::Calm(0), Act::Calm(3)]);

@@ -256,8 +256,11 @@ impl Fleet {
             let runs = pod.worker.running.get(job) == Some(&cell.token());
             pod.is_up() && pod.honesty == Honesty::Honest && runs
         };
+        let is_waited_for = |session: &&SessionId| {
+            !is_excused(session) && !self.is_excused(job, cell.token(), session)
+        };
         let left = self.pods.iter().skip(self.elders).filter(runs).map(Pod::id);
-        let mut left = left.filter(|session| !is_excused(session));
+        let mut left = left.filter(is_waited_for);
         if let Some(session) = left.next() {
             return Some(format!("{job} is free while {session} still runs it"));
         }
