@@ -31,9 +31,10 @@ test:
 deny:
     cargo deny check bans licenses sources
 
-# Regenerate the CRDs and the reference pages from the code.
+# Regenerate the CRDs, the JSON Schema and the reference pages from the code.
 generate:
     cargo run --quiet --locked -p swarm-operator -- crd > deploy/crds/swarm.yaml
+    cargo run --quiet --locked -p swarm-operator -- schema > deploy/swarm.schema.json
     UPDATE=1 cargo test --quiet --locked -p swarm-operator --test reference
 
 # List the public API of the library anew, after a change that is meant.

@@ -1,5 +1,6 @@
 //! The HTTP endpoints of both programs.
 
+mod address;
 mod document;
 
 use std::env;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
-use axum::routing::get;
+use axum::routing::{MethodRouter, get};
 use axum::{Json, Router};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
@@ -22,7 +23,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::report::Report;
 
-pub use document::{Document, with_document};
+pub use address::address;
+pub use document::Document;
 
 /// How long requests in progress may take once the server shall end.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -48,6 +50,41 @@ impl Build {
     }
 }
 
+/// The endpoints of a program, with a list of them at `/`.
+#[derive(Clone, Debug, Default)]
+pub struct Endpoints {
+    router: Router,
+    list: String,
+}
+
+impl Endpoints {
+    /// Adds an endpoint; `about` says in a few words what it answers.
+    fn with(mut self, path: &str, about: &str, handler: MethodRouter) -> Self {
+        self.list.extend([format!("{path:18} {about}\n")]);
+        Self { router: self.router.route(path, handler), ..self }
+    }
+
+    /// Adds the latest `document` at `path`: 503 while there is none, 500 if it is too large.
+    #[must_use]
+    pub fn with_document(
+        self,
+        path: &str,
+        about: &str,
+        document: watch::Receiver<Document>,
+    ) -> Self {
+        let answer = move || async move {
+            let document = document.borrow().clone();
+            document.answer()
+        };
+        self.with(path, about, get(answer))
+    }
+
+    fn into_router(self) -> Router {
+        let Self { router, list } = self;
+        router.route("/", get(|| async move { list }))
+    }
+}
+
 /// The endpoints of a worker: `/internal/health`, `/internal/version`, `/metrics` and `/ping`.
 ///
 /// `report` is what the worker runs now. Its health is 503 until the worker is `ready` to be given
@@ -57,16 +94,17 @@ pub fn worker_router(
     report: watch::Receiver<Report>,
     ready: watch::Receiver<bool>,
     registry: Arc<Registry>,
-) -> Router {
+) -> Endpoints {
     let health = move || async move {
         let status = if *ready.borrow() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         (status, Json(build))
     };
-    Router::new()
-        .route("/internal/health", get(health))
-        .route("/internal/version", get(move || async move { Json(report.borrow().clone()) }))
-        .route("/ping", get(|| async { "pong\n" }))
-        .route("/metrics", get(metrics).with_state(registry))
+    let version = move || async move { Json(report.borrow().clone()) };
+    Endpoints::default()
+        .with("/internal/health", "the build; 503 until jobs can be granted", get(health))
+        .with("/internal/version", "the jobs that run, as JSON", get(version))
+        .with("/metrics", "metrics in the OpenMetrics format", get(metrics).with_state(registry))
+        .with("/ping", "pong", get(|| async { "pong\n" }))
 }
 
 /// The endpoints of an operator: `/healthz` with 503 while it is not `alive`, which says what is wrong,
@@ -75,7 +113,7 @@ pub fn operator_router(
     ready: watch::Receiver<bool>,
     alive: impl Fn() -> Result<(), String> + Clone + Send + Sync + 'static,
     registry: Arc<Registry>,
-) -> Router {
+) -> Endpoints {
     let healthz = move || async move {
         match alive() {
             Ok(()) => (StatusCode::OK, "ok\n".to_owned()),
@@ -92,10 +130,10 @@ pub fn operator_router(
             (StatusCode::SERVICE_UNAVAILABLE, "not ready yet\n")
         }
     };
-    Router::new()
-        .route("/healthz", get(healthz))
-        .route("/readyz", get(readyz))
-        .route("/metrics", get(metrics).with_state(registry))
+    Endpoints::default()
+        .with("/healthz", "200 while it makes progress", get(healthz))
+        .with("/readyz", "200 once it is ready", get(readyz))
+        .with("/metrics", "metrics in the OpenMetrics format", get(metrics).with_state(registry))
 }
 
 async fn metrics(State(registry): State<Arc<Registry>>) -> impl IntoResponse {
@@ -131,10 +169,10 @@ pub async fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
 /// If the listener fails.
 pub async fn serve(
     listener: TcpListener,
-    router: Router,
+    endpoints: Endpoints,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    let server = axum::serve(listener, router);
+    let server = axum::serve(listener, endpoints.into_router());
     let server = server.with_graceful_shutdown(shutdown.clone().cancelled_owned());
     // A client that keeps its connection open must not keep the program from ending.
     let overdue = async {
@@ -168,11 +206,11 @@ mod tests {
 
     const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
-    /// Serves `router` on a free port for as long as the test runs.
-    async fn served(router: Router) -> SocketAddr {
+    /// Serves `endpoints` on a free port for as long as the test runs.
+    async fn served(endpoints: Endpoints) -> SocketAddr {
         let listener = listen(ANY).await.unwrap();
         let address = listener.local_addr().unwrap();
-        tokio::spawn(serve(listener, router, CancellationToken::new()));
+        tokio::spawn(serve(listener, endpoints, CancellationToken::new()));
         address
     }
 
@@ -246,8 +284,30 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_list_at_the_root_names_every_endpoint() {
+        let build = Build { version: "0a1b2c3".into(), date: "2026-11-01".into() };
+        let (_sender, report) = watch::channel(Report::default());
+        let (_ready, is_ready) = watch::channel(true);
+        let (_pool, pool) = watch::channel(Document::of(&["a"]));
+        let worker = worker_router(build, report, is_ready.clone(), Arc::default());
+        let operator = operator_router(is_ready, || Ok(()), Arc::default());
+        let operator = operator.with_document("/api/v1/swarm", "the pool, as JSON", pool);
+        for (endpoints, count) in [(worker, 4), (operator, 4)] {
+            let address = served(endpoints).await;
+            let list = get(address, "/").await;
+            let (_, list) = list.split_once("\r\n\r\n").unwrap();
+            assert_eq!(list.lines().count(), count, "{list}");
+            for line in list.lines() {
+                let (path, about) = line.split_once(' ').unwrap();
+                assert!(get(address, path).await.starts_with("HTTP/1.1 200"), "{path}");
+                assert!(!about.trim().is_empty(), "{path}");
+            }
+        }
+    }
+
+    #[tokio::test]
     async fn a_port_in_use_is_reported_in_one_sentence() {
-        let address = served(Router::new()).await;
+        let address = served(Endpoints::default()).await;
         let message = listen(address).await.unwrap_err().to_string();
         let expected =
             format!("cannot listen on {address}: the port is in use; choose another one");
@@ -259,7 +319,7 @@ mod tests {
         let shutdown = CancellationToken::new();
         let listener = listen(ANY).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let server = tokio::spawn(serve(listener, Router::new(), shutdown.clone()));
+        let server = tokio::spawn(serve(listener, Endpoints::default(), shutdown.clone()));
         let _open = TcpStream::connect(address).await.unwrap();
         shutdown.cancel();
         tokio::time::timeout(10 * DRAIN, server).await.unwrap().unwrap().unwrap();

@@ -29,6 +29,7 @@ use swarm_adapters_host::http;
 use swarm_adapters_host::metrics::PoolMetrics;
 use swarm_adapters_host::processes::end_leftovers;
 use swarm_adapters_host::sweep::{self, Marker};
+use swarm_worker::LogFormat;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -56,9 +57,13 @@ pub struct LocalArgs {
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
     /// The address to serve /healthz, /readyz, /metrics, /api/v1/swarm and /api/v1/jobs on: `PORT`
-    /// on the loopback interface, or `IP:PORT`; port 0 means any free port [default: none]
-    #[arg(long, value_name = "ADDR", value_parser = web::address)]
+    /// or `localhost:PORT` on the loopback interface, `:PORT` on all interfaces, or `IP:PORT`; port 0
+    /// means any free port [default: none]
+    #[arg(long, value_name = "ADDR", value_parser = http::address)]
     pub listen: Option<SocketAddr>,
+    /// The format of log lines, of this program and of the workers
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
+    pub log_format: LogFormat,
     /// Print lines of events, on a terminal too, instead of the live view
     #[arg(long)]
     pub plain: bool,
@@ -94,7 +99,7 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
         Err(sentence) => return Ok(wrong_usage(&sentence)),
     };
     let dir = StateDir::claim(&dir)?;
-    log::start(dir.path())
+    log::start(dir.path(), args.log_format)
         .with_context(|| format!("the log cannot be written in {}", dir.path().display()))?;
     let listener = match args.listen {
         Some(address) => Some(http::listen(address).await?),
@@ -120,7 +125,7 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     let is_drawn = !args.plain && until == Until::Signalled && terminal::can_draw();
     let (view, voice) = viewed(is_drawn, &args.file, &snapshots, &shutdown);
     let outlets = Outlets { voice, snapshots, metrics };
-    let operation = Operation::start(dir.path(), input, wanted, since, outlets);
+    let operation = Operation::start(dir.path(), input, wanted, args.log_format, since, outlets);
     let outcome = async { operation.await?.run(until, &shutdown).await }.await;
     shutdown.cancel();
     let last = match view {

@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Mutex;
 
+use swarm_worker::LogFormat;
 use tracing_subscriber::EnvFilter;
 
 /// A log that is larger than this at the start becomes `operator.log.1`.
@@ -12,7 +13,7 @@ const BYTES_MAX: u64 = 16 << 20;
 
 /// Writes the log of the program to `DIR/logs/operator.log` instead of the terminal. `RUST_LOG`
 /// sets its level; the default is `info`.
-pub(super) fn start(dir: &Path) -> io::Result<()> {
+pub(super) fn start(dir: &Path, format: LogFormat) -> io::Result<()> {
     let logs = dir.join("logs");
     fs::create_dir_all(&logs)?;
     let path = logs.join("operator.log");
@@ -23,6 +24,10 @@ pub(super) fn start(dir: &Path) -> io::Result<()> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let lines =
         tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).with_target(false);
-    lines.with_writer(Mutex::new(file)).init();
+    let lines = lines.with_writer(Mutex::new(file));
+    match format {
+        LogFormat::Text => lines.init(),
+        LogFormat::Json => lines.json().flatten_event(true).init(),
+    }
     Ok(())
 }

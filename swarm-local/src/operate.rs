@@ -16,6 +16,7 @@ use swarm_adapters_host::runlog;
 use swarm_core::handover::{Evidence, LeaseTerms, SessionId};
 use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::{Assignment, Decider, Decision, Ledger, Observed, Presence, Progress, Slot, turn};
+use swarm_worker::LogFormat;
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -85,6 +86,7 @@ impl Operation {
         dir: &Path,
         input: Input,
         wanted: Wanted,
+        log_format: LogFormat,
         since: Instant,
         outlets: Outlets,
     ) -> anyhow::Result<Self> {
@@ -93,7 +95,8 @@ impl Operation {
         let views = PoolViews::open(dir).with_context(cannot)?;
         views.set_jobs(&wanted.desired.jobs);
         let sessions = Sessions::open(dir, wanted.lease).with_context(cannot)?;
-        let processes = Processes::open(dir, worker_command(dir, &wanted, sessions.terms())?);
+        let processes =
+            Processes::open(dir, worker_command(dir, &wanted, log_format, sessions.terms())?);
         let processes = processes.with_context(cannot)?;
         let settled = ledgers.load().await?.map(|(ledger, _)| ledger.assignment());
         Ok(Self {
@@ -360,6 +363,7 @@ fn key(observed: &Observed) -> ObservationKey {
 fn worker_command(
     dir: &Path,
     wanted: &Wanted,
+    log_format: LogFormat,
     terms: &LeaseTerms,
 ) -> anyhow::Result<WorkerCommand> {
     let program =
@@ -384,7 +388,7 @@ fn worker_command(
             format!("--stop-timeout={}", millis(terms.stop_timeout)),
             "--http-address=127.0.0.1".to_owned(),
             "--http-port=0".to_owned(),
-            "--log-format=text".to_owned(),
+            format!("--log-format={}", log_format.as_str()),
             "--until-stdin-closes".to_owned(),
             runner.clone(),
         ];

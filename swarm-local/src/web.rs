@@ -1,6 +1,5 @@
 //! The HTTP server of `local`: health, metrics, and the state of the pool as JSON.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
@@ -18,14 +17,6 @@ use super::snapshot::{JobRow, Snapshot};
 /// All states of workers, so that each has a count, even if it is zero.
 const WORKER_STATES: [&str; 4] = ["ready", "starting", "leaving", "away"];
 
-/// Parses an address to listen on: `IP:PORT`, or a port of the loopback interface.
-pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
-    if let Ok(port) = text.parse() {
-        return Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port));
-    }
-    text.parse().map_err(|_| "write a port, or IP:PORT such as 127.0.0.1:8080".to_owned())
-}
-
 /// Answers requests until `shutdown` is cancelled.
 pub(super) async fn serve(
     listener: TcpListener,
@@ -38,12 +29,12 @@ pub(super) async fn serve(
     metrics.register(&mut registry);
     let (ready, is_ready) = watch::channel(false);
     let (pool, jobs) = (watch::Sender::default(), watch::Sender::default());
-    let router = http::operator_router(is_ready, || Ok(()), Arc::new(registry));
-    let router = http::with_document(router, "/api/v1/swarm", pool.subscribe());
-    let router = http::with_document(router, "/api/v1/jobs", jobs.subscribe());
+    let endpoints = http::operator_router(is_ready, || Ok(()), Arc::new(registry))
+        .with_document("/api/v1/swarm", "the state of the pool, as JSON", pool.subscribe())
+        .with_document("/api/v1/jobs", "the worker of every job, as JSON", jobs.subscribe());
     let documents = Documents { metrics, moves: Moves::default(), ready, pool, jobs };
     tokio::select! {
-        served = http::serve(listener, router, shutdown) => served,
+        served = http::serve(listener, endpoints, shutdown) => served,
         () = documents.follow(snapshots) => Ok(()),
     }
 }

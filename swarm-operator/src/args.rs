@@ -1,9 +1,12 @@
 //! The command line. Exit codes: 0 success, 1 failure, 2 invalid usage or input, 3 the answer is
 //! "no".
 
+use std::path::PathBuf;
+
 use clap::{Parser, Subcommand};
 use swarm_local::LocalArgs;
 
+use crate::init::InitArgs;
 use crate::verify::VerifyArgs;
 
 /// Gives every job exactly one worker out of a pool: evenly, with the fewest moves.
@@ -24,8 +27,23 @@ pub(crate) enum Command {
     /// Print the CRDs (custom resource definitions) as YAML
     #[cfg(feature = "controller")]
     Crd,
+    /// Write a manifest with comments, to start from
+    Init(InitArgs),
+    /// Print the JSON Schema of manifests, with which editors complete and check fields
+    Schema,
     /// Check in run logs that every job was run by one worker at a time
     Verify(VerifyArgs),
+    /// Print a script with which a shell completes commands and options
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write man pages
+    Man {
+        /// The directory to write them to
+        #[arg(value_name = "DIR", default_value = ".")]
+        dir: PathBuf,
+    },
     /// Run a worker; `local` starts this program for every worker
     #[command(hide = true)]
     Worker {

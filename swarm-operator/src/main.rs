@@ -4,6 +4,8 @@
 mod args;
 #[cfg(feature = "controller")]
 mod crd;
+mod init;
+mod manual;
 #[cfg(feature = "controller")]
 mod run;
 mod verify;
@@ -22,6 +24,10 @@ async fn main() -> ExitCode {
         Command::Run(args) => run::run(args).await,
         #[cfg(feature = "controller")]
         Command::Crd => crd::print(),
+        Command::Init(args) => init::write(&args),
+        Command::Schema => manual::print_schema(),
+        Command::Completions { shell } => manual::print_completions(shell),
+        Command::Man { dir } => manual::write_pages(&dir),
         Command::Verify(args) => verify::verify(&args),
         Command::Worker { command } => swarm_worker::run(command).await,
     };

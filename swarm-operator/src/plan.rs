@@ -18,9 +18,10 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use swarm_adapters_host::file;
 use swarm_spec::manifest::WORKERS_MAX;
+use swarm_spec::yaml;
 
 use crate::{complain, print};
-use answer::{Answer, Question, Reach, Source};
+use answer::{Answer, Question, Reach, Source, with_causes};
 
 /// The path that means standard input.
 const STANDARD_INPUT: &str = "-";
@@ -46,11 +47,14 @@ Examples:
   kubectl get configmap swarm-worker-config -o 'jsonpath={.data.config\\.yml}' |
     kubectl swarm plan -f streams.yaml --from -       the moves that an edit would cause")]
 pub(crate) struct PlanArgs {
-    /// The manifest with the Swarm, as YAML or JSON; `-` reads standard input. The Swarm's jobSources
-    /// are read from ConfigMaps in it; no cluster is contacted
-    #[arg(long = "filename", short, value_name = "FILE")]
-    file: PathBuf,
-    /// The name of the Swarm, if FILE contains several
+    /// A manifest, as YAML or JSON; may be repeated; `-` reads standard input. One contains the Swarm;
+    /// its jobSources are read from ConfigMaps in any of them; no cluster is contacted
+    #[arg(long = "filename", short, value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// The namespace: objects that name another one are left out
+    #[arg(long, short, value_name = "NS")]
+    namespace: Option<String>,
+    /// The name of the Swarm, if there are several
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// The number of workers [default: replicas of the Swarm, or else of its workload in FILE]
@@ -107,18 +111,35 @@ pub(crate) fn run(args: &PlanArgs) -> ExitCode {
 /// person.
 fn ask(args: &PlanArgs) -> Result<Answer, String> {
     let stdin = Path::new(STANDARD_INPUT);
-    if args.file == stdin && args.from.as_deref() == Some(stdin) {
-        return Err("FILE and VIEW cannot both be standard input; name a file for one".into());
+    let inputs = args.files.iter().map(PathBuf::as_path).chain(args.from.as_deref());
+    if 1 < inputs.filter(|path| *path == stdin).count() {
+        return Err("only one of FILE and VIEW can be standard input; name files".into());
     }
-    let manifest = read(&args.file)?;
+    let manifest = joined(args.files.iter().map(|path| read(path)).collect::<Result<_, _>>()?)?;
     let view = args.from.as_deref().map(read).transpose()?;
     answer::answer(&Question {
         manifest: &manifest,
         name: args.name.as_deref(),
+        namespace: args.namespace.as_deref(),
         workers: args.workers,
         view: view.as_ref(),
         reach: if args.step { Reach::Step } else { Reach::Target },
     })
+}
+
+/// Several files as one. Each is read alone first, so that an error names its file.
+fn joined(mut files: Vec<Source>) -> Result<Source, String> {
+    if files.len() == 1 {
+        return Ok(files.remove(0));
+    }
+    let (mut text, mut shown) = (String::new(), Vec::new());
+    for file in files {
+        let read = yaml::documents(&file.text);
+        let documents = read.map_err(|error| format!("{}: {}", file.shown, with_causes(&error)))?;
+        text.extend(documents.into_iter().map(|(_, document)| format!("---\n{document}\n")));
+        shown.push(file.shown);
+    }
+    Ok(Source { shown: shown.join(", "), text })
 }
 
 fn read(path: &Path) -> Result<Source, String> {

@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use clap::ValueEnum;
 use prometheus_client::registry::Registry;
 use swarm_adapters_host::http::{self, Build};
 use swarm_adapters_host::metrics::register_build;
@@ -15,6 +14,7 @@ use swarm_adapters_k8s::client;
 use swarm_adapters_k8s::controller::{self, Scope};
 use swarm_adapters_k8s::health::Health;
 use swarm_adapters_k8s::metrics::Metrics;
+use swarm_worker::LogFormat;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -31,20 +31,13 @@ pub(crate) struct RunArgs {
     /// ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// The address to serve /healthz, /readyz and /metrics on
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
+    /// The address to serve /healthz, /readyz and /metrics on: `PORT` or `localhost:PORT` on the
+    /// loopback interface, `:PORT` on all interfaces, or `IP:PORT`
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = http::address)]
     pub(crate) listen: SocketAddr,
     /// The format of log lines; `RUST_LOG` sets the level [default level: info]
-    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
     pub(crate) log_format: LogFormat,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum LogFormat {
-    /// Text for people
-    Text,
-    /// One JSON object per line
-    Json,
 }
 
 /// Runs the operator until SIGTERM or Ctrl-C; turns in progress are completed.
@@ -92,8 +85,8 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         announced.await;
         ("the readiness", Ok(()))
     });
-    let router = http::operator_router(is_ready, move || health.check(), Arc::new(registry));
-    let served = http::serve(listener, router, shutdown.clone());
+    let endpoints = http::operator_router(is_ready, move || health.check(), Arc::new(registry));
+    let served = http::serve(listener, endpoints, shutdown.clone());
     tasks.spawn(async move { ("the HTTP server", served.await) });
 
     until_stopped(tasks, &shutdown).await?;

@@ -13,6 +13,7 @@
 
 pub mod convert;
 mod duration;
+mod json_schema;
 pub mod manifest;
 mod rule;
 mod schema;
@@ -21,3 +22,4 @@ pub mod template;
 pub mod yaml;
 
 pub use duration::Duration;
+pub use json_schema::json_schema;

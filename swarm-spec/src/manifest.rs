@@ -86,7 +86,21 @@ pub struct Manifest {
 /// # Ok::<(), swarm_spec::manifest::ManifestError>(())
 /// ```
 pub fn parse(text: &str, name: Option<&str>, home: Home) -> Result<Manifest, ManifestError> {
-    let objects = Objects::read(text)?;
+    parse_in(text, name, None, home)
+}
+
+/// As [`parse`], from the objects in `namespace` and those that name no namespace.
+///
+/// # Errors
+///
+/// As [`parse`].
+pub fn parse_in(
+    text: &str,
+    name: Option<&str>,
+    namespace: Option<&str>,
+    home: Home,
+) -> Result<Manifest, ManifestError> {
+    let objects = Objects::read(text, namespace)?;
     let swarm = objects.swarm(name)?;
     let name = swarm.name().to_owned();
     let wrong = |source| ManifestError::Spec { swarm: name.clone(), source };

@@ -161,6 +161,17 @@ pub enum LogFormat {
     Json,
 }
 
+impl LogFormat {
+    /// The value of the argument that selects it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        }
+    }
+}
+
 impl ViewArgs {
     /// The file of the view. A path that does not exist yet is a file if it has the extension of a
     /// YAML file.

@@ -58,9 +58,9 @@ pub(crate) async fn run(args: &RunArgs, runner: Option<Arc<dyn Runner>>) -> Resu
     let shared = Shared { metrics, reports, ready, watchdog };
     let listener = http::listen(args.address()).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    let router = http::worker_router(build, report, is_ready, Arc::new(registry));
+    let endpoints = http::worker_router(build, report, is_ready, Arc::new(registry));
     let done = CancellationToken::new();
-    let server = tokio::spawn(http::serve(listener, router, done.clone()));
+    let server = tokio::spawn(http::serve(listener, endpoints, done.clone()));
     tracing::info!(worker = name, http = %address, "started");
     match (pod, dir) {
         (Some(pod), _) => pod.run_sessions(&tools, &shared, &shutdown).await?,

@@ -1,12 +1,9 @@
 //! JSON documents that are serialised once per change, however often they are requested.
 
-use axum::Router;
 use axum::body::Bytes;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use serde::Serialize;
-use tokio::sync::watch;
 
 /// The largest document that is kept and served.
 const BYTES_MAX: usize = 64 << 20;
@@ -42,7 +39,7 @@ impl Document {
     }
 
     /// The response to a request. O(1).
-    fn answer(&self) -> Response {
+    pub(super) fn answer(&self) -> Response {
         let (code, body) = match &self.0 {
             State::Written(bytes) => (StatusCode::OK, bytes.clone()),
             State::Unknown => {
@@ -80,15 +77,6 @@ impl std::io::Write for Room {
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
-}
-
-/// Serves the latest `document` at `path`: 503 while there is none, 500 if it is too large.
-pub fn with_document(router: Router, path: &str, document: watch::Receiver<Document>) -> Router {
-    let answer = move || async move {
-        let document = document.borrow().clone();
-        document.answer()
-    };
-    router.route(path, get(answer))
 }
 
 #[cfg(test)]

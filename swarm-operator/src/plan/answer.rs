@@ -23,6 +23,8 @@ pub(super) struct Question<'a> {
     pub(super) manifest: &'a Source,
     /// The name of the Swarm in it.
     pub(super) name: Option<&'a str>,
+    /// The namespace, if only what is in it counts.
+    pub(super) namespace: Option<&'a str>,
     /// The number of workers, if it differs from the file's.
     pub(super) workers: Option<u32>,
     /// The current assignment, if there is one.
@@ -64,9 +66,12 @@ pub(super) struct Answer {
 ///
 /// A sentence that names the invalid text, the place in it, and what to write instead.
 pub(super) fn answer(question: &Question<'_>) -> Result<Answer, String> {
-    let Question { manifest: file, name, workers, view, reach } = *question;
-    let in_file = |reason: &str| format!("{}: {reason}", file.shown);
-    let manifest = manifest::parse(&file.text, name, Home::Cluster)
+    let Question { manifest: file, name, namespace, workers, view, reach } = *question;
+    let in_file = |reason: &str| match namespace {
+        Some(namespace) => format!("{}, namespace `{namespace}`: {reason}", file.shown),
+        None => format!("{}: {reason}", file.shown),
+    };
+    let manifest = manifest::parse_in(&file.text, name, namespace, Home::Cluster)
         .map_err(|error| in_file(&with_causes(&error)))?;
     let Manifest { name, desired, replicas, first_slot, worker_name, mut notes, .. } = manifest;
     match desired.replication {
@@ -140,7 +145,7 @@ fn enough(request: &Request<'_>, first_slot: u32, max_jobs: Option<u32>) -> Enou
 }
 
 /// An error and its causes in one line.
-fn with_causes(error: &(dyn Error + 'static)) -> String {
+pub(super) fn with_causes(error: &(dyn Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |&error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

@@ -54,8 +54,14 @@ fn written<'a>(entries: impl IntoIterator<Item = (u32, &'a str)>) -> Source {
 }
 
 fn ask(manifest: &Source, workers: u32, view: Option<&Source>) -> Answer {
-    let question =
-        Question { manifest, name: None, workers: Some(workers), view, reach: Reach::Target };
+    let question = Question {
+        manifest,
+        name: None,
+        namespace: None,
+        workers: Some(workers),
+        view,
+        reach: Reach::Target,
+    };
     answer(&question).unwrap()
 }
 
@@ -158,6 +164,7 @@ spec: {replicas: 2, ordinals: {start: 5}}
     let question = Question {
         manifest: &manifest,
         name: None,
+        namespace: None,
         workers: None,
         view: None,
         reach: Reach::Target,

@@ -111,7 +111,7 @@ fn wrong_files_are_named() {
     let message = refusal(&files.plan_of(&swarm(TWO), &["-f", "-"]));
     assert!(message.contains("it does not specify the number of workers"), "{message}");
     let message = refusal(&files.plan(&["-f", "-", "--from", "-"]));
-    assert!(message.contains("cannot both be standard input"), "{message}");
+    assert!(message.contains("only one of FILE and VIEW can be standard input"), "{message}");
 }
 
 #[test]
@@ -183,4 +183,30 @@ fn the_sample_is_planned_as_it_is_applied() {
     let slots = plan["assignment"].as_object().unwrap().values();
     let load = |slot: u64| slots.clone().filter(|value| value.as_u64() == Some(slot)).count();
     assert_eq!([load(0), load(1), load(2)], [9, 9, 9]);
+}
+
+#[test]
+fn several_files_are_one_and_a_namespace_leaves_out_the_others() {
+    let files = Files::new();
+    let swarm = swarm("jobs: [{name: a}, {name: b}, {name: c}]");
+    files.write("swarm.yaml", &swarm.replace("{name: any}", "{name: any, namespace: prod}"));
+    let set = |namespace: &str, replicas: u32| {
+        format!(
+            "apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {{name: w, namespace: {namespace}}}\n\
+             spec: {{replicas: {replicas}}}\n"
+        )
+    };
+    files.write("sets.yaml", &format!("{}---\n{}", set("test", 7), set("prod", 3)));
+    let args = ["-f", "sets.yaml", "-f", "swarm.yaml", "-n", "prod"];
+    let output = files.plan(&args);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("3 jobs on 3 workers"), "{text}");
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+
+    let message = refusal(&files.plan(&["-f", "sets.yaml", "-f", "swarm.yaml", "-n", "test"]));
+    let expected = "kubectl swarm: sets.yaml, swarm.yaml, namespace `test`: no Swarm in it; ";
+    assert!(message.starts_with(expected), "{message}");
+    files.write("broken.yaml", "a: [");
+    let message = refusal(&files.plan(&["-f", "swarm.yaml", "-f", "broken.yaml"]));
+    assert!(message.starts_with("kubectl swarm: broken.yaml: document 1 does not parse"));
 }

@@ -28,8 +28,9 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    /// Reads a text; the items of a `List`, as `kubectl get` prints it, count as documents.
-    pub(super) fn read(text: &str) -> Result<Self, ManifestError> {
+    /// Reads a text; the items of a `List`, as `kubectl get` prints it, count as documents. With a
+    /// namespace, objects that name another one are left out.
+    pub(super) fn read(text: &str, namespace: Option<&str>) -> Result<Self, ManifestError> {
         let mut all = Vec::new();
         for (document, mut value) in yaml::documents(text)? {
             match value.get_mut("items").map(Value::take) {
@@ -43,6 +44,10 @@ impl Objects {
                 None => all.push(Object { document, value }),
             }
         }
+        all.retain(|object| {
+            let its = object.text("/metadata/namespace");
+            namespace.is_none_or(|namespace| its.is_empty() || its == namespace)
+        });
         Ok(Self { all, place: "this file", is_a_file: true, used: RefCell::default() })
     }
 

@@ -1,0 +1,90 @@
+//! The JSON Schema of a manifest, for editors: it completes fields, shows what they mean, and marks
+//! misspelt ones.
+
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+
+use crate::spec::{API_VERSION, SwarmSpec};
+
+/// The schema of a file, in draft 7, which editors know. Every `Swarm` in it is checked, and any other
+/// object is accepted. What only code can check, such as durations, is not in it.
+#[must_use]
+pub fn json_schema() -> Value {
+    let settings = SchemaSettings::draft07().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let mut spec = settings.into_generator().into_root_schema_for::<SwarmSpec>().to_value();
+    for_editors(&mut spec);
+    let swarm = json!({
+        "properties": {
+            "apiVersion": {"const": API_VERSION},
+            "kind": {"const": "Swarm"},
+            "metadata": {
+                "type": "object",
+                "description": "The name of the Swarm, and on a cluster its namespace and labels.",
+                "properties": {"name": {"type": "string", "minLength": 1, "maxLength": 63}},
+                "required": ["name"],
+            },
+            "spec": spec,
+            "status": {"description": "Written by the operator."},
+        },
+        "required": ["apiVersion", "kind", "metadata", "spec"],
+        "additionalProperties": false,
+    });
+    json!({
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Swarm",
+        "description": "A manifest for `swarm-operator local` and `kubectl apply`.",
+        "type": "object",
+        "properties": {"apiVersion": {"type": "string"}, "kind": {"type": "string"}},
+        "if": {"properties": {"kind": {"const": "Swarm"}}, "required": ["kind"]},
+        "then": swarm,
+    })
+}
+
+/// Leaves out what only an API server reads, and refuses fields that do not exist.
+fn for_editors(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            fields.retain(|name, _| !name.starts_with("x-kubernetes-") && name != "title");
+            let has_fields = fields.get("properties").is_some_and(Value::is_object);
+            for (name, inner) in fields.iter_mut() {
+                // Here names are those of fields of the manifest.
+                match (name.as_str(), inner) {
+                    ("properties", Value::Object(properties)) => each(properties),
+                    (_, inner) => for_editors(inner),
+                }
+            }
+            if has_fields {
+                fields.entry("additionalProperties").or_insert(Value::Bool(false));
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(for_editors),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn each(properties: &mut Map<String, Value>) {
+    properties.values_mut().for_each(for_editors);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_that_do_not_exist_are_refused_and_rules_of_the_server_are_left_out() {
+        let schema = json_schema();
+        assert!(!schema.to_string().contains("x-kubernetes-"));
+        let spec = &schema["then"]["properties"]["spec"];
+        let runner = &spec["properties"]["worker"]["properties"]["runner"];
+        for object in [spec, &spec["properties"]["jobs"]["items"], runner] {
+            assert_eq!(object["additionalProperties"], false, "{object}");
+        }
+        assert_eq!(runner["properties"]["env"]["additionalProperties"]["type"], "string");
+        let about = spec["properties"]["replicas"]["description"].as_str().unwrap();
+        assert!(about.starts_with("How many workers."), "{about}");
+        assert_eq!(spec["required"], json!(["pool"]));
+    }
+}
