@@ -151,6 +151,8 @@ impl Runner for ProgramRunner {
         let mut run = std::pin::pin!(self.guard.run(start, halt.clone()));
         let mut late = None;
         let end = tokio::select! {
+            // The job is started before it is first checked.
+            biased;
             end = &mut run => end,
             reason = self.watch_readiness(job, check) => {
                 halt.cancel();
