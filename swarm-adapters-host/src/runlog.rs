@@ -16,7 +16,7 @@ mod lines;
 mod merged;
 
 pub use lines::Torn;
-pub use merged::{Entry, ReadError, judged, read};
+pub use merged::{Damage, Entry, ReadError, judged, read};
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};

@@ -1,14 +1,14 @@
 //! `verify`: checks in run logs whether every job was run by one worker at a time.
 
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ValueEnum;
 use serde_json::{Value, json};
 use swarm_adapters_host::runlog::judge::{Gap, Overlap, Regression, Replication, RunName, Verdict};
-use swarm_adapters_host::runlog::{Torn, judged};
+use swarm_adapters_host::runlog::{Damage, Torn, judged};
 
 /// Arguments of `verify`.
 #[derive(Debug, clap::Args)]
@@ -32,11 +32,11 @@ enum Output {
     Json,
 }
 
-/// Checks the logs. Exit codes: 0 if they are good, 1 if a log is damaged, 2 if a file is not a run
-/// log, 3 if two workers ran a job at once, or a token decreased.
+/// Checks the logs. Exit codes: 0 if they are good, 1 if they are empty, incomplete or damaged, 2 if a
+/// file is not a run log, 3 if two workers ran a job at once, or a token decreased.
 pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     let replication = if args.replication_all { Replication::All } else { Replication::One };
-    let (verdict, torn) = match judged(&args.logs, replication) {
+    let (verdict, damage) = match judged(&args.logs, replication) {
         Ok(found) => found,
         Err(error) => {
             complain(&error.to_string());
@@ -45,20 +45,40 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     };
     let mut stdout = io::stdout().lock();
     match args.output {
-        Output::Text => stdout.write_all(text(&verdict, torn).as_bytes())?,
-        Output::Json => writeln!(stdout, "{:#}", document(&verdict, torn))?,
+        Output::Text => stdout.write_all(text(&verdict, damage).as_bytes())?,
+        Output::Json => writeln!(stdout, "{:#}", document(&verdict, damage))?,
     }
-    if let Some(number) = torn.first {
-        let count = torn.unexplained;
+    if let Some(number) = damage.torn.first {
+        let count = counted(damage.torn.unexplained, "damaged line");
         complain(&format!(
-            "{count} damaged lines that a killed writer does not explain; the first is line {number}"
+            "{count} that a killed writer does not explain; the first is line {number}"
         ));
     }
-    Ok(match (verdict.is_good(), torn.unexplained) {
+    for log in args.logs.iter().filter(|_| 0 < verdict.runs_without_start) {
+        let before = rotated(log);
+        if before.exists() && !args.logs.contains(&before) {
+            let before = before.display();
+            complain(&format!("{before} has what was written before; check it as well"));
+        }
+    }
+    let is_whole = verdict.is_complete() && damage.torn.unexplained == 0;
+    Ok(match (verdict.is_good(), is_whole) {
         (false, _) => ExitCode::from(3),
-        (true, 0) => ExitCode::SUCCESS,
-        (true, _) => ExitCode::FAILURE,
+        (true, true) => ExitCode::SUCCESS,
+        (true, false) => ExitCode::FAILURE,
     })
+}
+
+/// Where the beginning of a log is once it was rotated.
+fn rotated(log: &Path) -> PathBuf {
+    let mut path = log.as_os_str().to_owned();
+    path.push(".1");
+    path.into()
+}
+
+/// A number with its noun.
+fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 fn complain(sentence: &str) {
@@ -71,10 +91,12 @@ fn ms(ns: u64) -> f64 {
     (Duration::from_nanos(ns).as_secs_f64() * 1e6).round() / 1e3
 }
 
-fn document(verdict: &Verdict, torn: Torn) -> Value {
+fn document(verdict: &Verdict, damage: Damage) -> Value {
     let Verdict {
         jobs,
         runs,
+        runs_without_start,
+        runs_without_stop,
         overlaps,
         regressions,
         overlaps_left_out,
@@ -97,10 +119,13 @@ fn document(verdict: &Verdict, torn: Torn) -> Value {
         let Regression { job, t, token, after, session } = regression;
         json!({"job": job, "t": t, "token": token, "after": after, "session": session})
     };
-    let Torn { lines, unexplained, first: _ } = torn;
+    let Damage { torn: Torn { lines, unexplained, first: _ }, repeated } = damage;
     json!({
         "jobs": jobs,
         "runs": runs,
+        "runs_without_start": runs_without_start,
+        "runs_without_stop": runs_without_stop,
+        "repeated_lines": repeated,
         "overlaps": overlaps.iter().map(overlap).collect::<Vec<_>>(),
         "overlaps_left_out": overlaps_left_out,
         "token_regressions": regressions.iter().map(regression).collect::<Vec<_>>(),
@@ -112,17 +137,20 @@ fn document(verdict: &Verdict, torn: Torn) -> Value {
     })
 }
 
-fn text(verdict: &Verdict, torn: Torn) -> String {
+fn text(verdict: &Verdict, damage: Damage) -> String {
     let Verdict {
         jobs,
         runs,
+        runs_without_start: _,
+        runs_without_stop: _,
         overlaps,
         regressions,
         overlaps_left_out,
         regressions_left_out,
         longest_gap,
     } = verdict;
-    let mut lines = vec![format!("{jobs} jobs, {runs} runs")];
+    let jobs = counted(u64::try_from(*jobs).unwrap_or(u64::MAX), "job");
+    let mut lines = vec![format!("{jobs}, {}", counted(*runs, "run"))];
     let run = |run: &RunName| {
         let RunName { worker, session, token } = run;
         format!("{worker} (session {session}, token {token})")
@@ -140,15 +168,40 @@ fn text(verdict: &Verdict, torn: Torn) -> String {
     if 0 < left_out {
         lines.push(format!("and {left_out} more"));
     }
-    if verdict.is_good() {
-        lines.push("no job was run by two workers at once, and no token decreased".to_owned());
+    match (verdict.is_good(), verdict.is_complete()) {
+        (true, true) => {
+            lines.push("no job was run by two workers at once, and no token decreased".to_owned())
+        }
+        (true, false) => lines.push("not judged: the logs are empty or incomplete".to_owned()),
+        (false, _) => {}
     }
+    lines.extend(unknown(verdict));
     if let Some(Gap { job, from: _, ns }) = longest_gap {
         lines.push(format!("longest gap: {} ms, {job}", ms(*ns)));
     }
+    let Damage { torn, repeated } = damage;
     if 0 < torn.lines {
-        lines.push(format!("{} damaged lines, {} unexplained", torn.lines, torn.unexplained));
+        let lines_torn = counted(torn.lines, "damaged line");
+        lines.push(format!("{lines_torn}, {} unexplained", torn.unexplained));
+    }
+    if 0 < repeated {
+        lines.push(format!("{} left out: read before", counted(repeated, "repeated line")));
     }
     lines.push(String::new());
     lines.join("\n")
+}
+
+/// What the logs do not show.
+fn unknown(verdict: &Verdict) -> impl Iterator<Item = String> {
+    let Verdict { runs_without_start, runs_without_stop, .. } = verdict;
+    let started =
+        (*runs_without_start, "without a start in the logs: nobody knows what ran before");
+    let stopped = (
+        *runs_without_stop,
+        "without a stop, as of a killed worker: it counts as ended after its last line",
+    );
+    [started, stopped]
+        .into_iter()
+        .filter(|(count, _)| 0 < *count)
+        .map(|(count, what)| format!("{} {what}", counted(count, "run")))
 }

@@ -46,11 +46,12 @@ fn a_good_log_is_0_and_one_document() {
     let expected = json!({
         "jobs": 1, "runs": 2, "overlaps": [], "token_regressions": [], "longest_gap_ms": 200.0,
         "overlaps_left_out": 0, "token_regressions_left_out": 0, "longest_gap_job": "a",
-        "torn_lines": 0, "torn_lines_unexplained": 0,
+        "torn_lines": 0, "torn_lines_unexplained": 0, "repeated_lines": 0,
+        "runs_without_start": 0, "runs_without_stop": 0,
     });
     assert_eq!((code(&output), document(&output)), (0, expected));
     let output = verify(&[log], &[]);
-    let expected = "1 jobs, 2 runs\nno job was run by two workers at once, and no token decreased\n\
+    let expected = "1 job, 2 runs\nno job was run by two workers at once, and no token decreased\n\
                     longest gap: 200 ms, a\n";
     assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
 }
@@ -102,6 +103,56 @@ fn a_file_that_is_not_a_run_log_is_2_without_standard_output() {
         assert!(complaint.contains(expected), "{complaint}");
     }
     assert_eq!(code(&verify(&[], &[])), 2);
-    let empty = verify(&[""], &["-o", "json"]);
-    assert_eq!((code(&empty), &document(&empty)["jobs"]), (0, &json!(0)));
+}
+
+#[test]
+fn what_the_logs_do_not_show_is_not_judged() {
+    let text = |output: &Output| String::from_utf8(output.stdout.clone()).unwrap();
+    let empty = verify(&[""], &[]);
+    let expected = "0 jobs, 0 runs\nnot judged: the logs are empty or incomplete\n";
+    assert_eq!((code(&empty), &text(&empty)[..]), (1, expected));
+    let cut = verify(&["1000 a s1 1 tick\n2000 b s1 1 start\n2500 a s1 1 stop"], &[]);
+    let expected = "2 jobs, 1 run\nnot judged: the logs are empty or incomplete\n\
+                    1 run without a start in the logs: nobody knows what ran before\n";
+    assert_eq!((code(&cut), &text(&cut)[..]), (1, expected));
+    let killed = verify(&["1000 a s1 1 start\n2000 a s1 1 tick\n2500 a s2 2 start"], &[]);
+    let expected = "1 job, 2 runs\nno job was run by two workers at once, and no token decreased\n\
+                    1 run without a stop, as of a killed worker: it counts as ended after its last \
+                    line\nlongest gap: 500 ms, a\n";
+    assert_eq!((code(&killed), &text(&killed)[..]), (0, expected));
+    let lowered = verify(&["1000 a s1 4 start\n2000 a s1 5 tick\n2500 a s1 5 stop"], &[]);
+    assert_eq!(code(&lowered), 1, "{}", text(&lowered));
+}
+
+#[test]
+fn the_rotated_beginning_of_a_log_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let line = |t: u32, event: &str| {
+        format!(r#"{{"t":{t},"job":"a","worker":"w","session":"s1","token":1,"event":"{event}"}}"#)
+            + "\n"
+    };
+    let (log, rotated) = (dir.path().join("run.log"), dir.path().join("run.log.1"));
+    fs::write(&rotated, line(1, "start")).unwrap();
+    fs::write(&log, line(2, "tick")).unwrap();
+    let verify = |logs: &[&std::path::PathBuf]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_swarm-operator"));
+        command.arg("verify").args(logs).output().unwrap()
+    };
+    let output = verify(&[&log]);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    let expected = "run.log.1 has what was written before; check it as well\n";
+    assert!(code(&output) == 1 && complaint.ends_with(expected), "{complaint}");
+    let output = verify(&[&log, &rotated]);
+    assert_eq!((code(&output), &output.stderr[..]), (0, &b""[..]));
+}
+
+#[test]
+fn a_log_that_is_given_twice_counts_once() {
+    let log = "1000 a s1 1 start\n2000 a s1 1 tick\n2500 a s1 1 stop\n2700 a s2 2 start";
+    let output = verify(&[log, log], &["-o", "json"]);
+    let found = document(&output);
+    assert_eq!(
+        (code(&output), &found["runs"], &found["repeated_lines"]),
+        (0, &json!(2), &json!(4))
+    );
 }

@@ -112,6 +112,10 @@ pub struct Verdict {
     pub jobs: usize,
     /// How many starts there were.
     pub runs: u64,
+    /// How many runs there were whose start is not in the logs.
+    pub runs_without_start: u64,
+    /// How many runs ended, as another run or silence shows, without a stop in the logs.
+    pub runs_without_stop: u64,
     /// The first thousand overlaps.
     pub overlaps: Vec<Overlap>,
     /// The first thousand regressions.
@@ -125,10 +129,18 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Whether every job was run by one at a time, with tokens that only rise.
+    /// Whether every job was run by one at a time, with tokens that only rise, as far as the logs
+    /// [show](Self::is_complete).
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.overlaps.is_empty() && self.regressions.is_empty()
+    }
+
+    /// Whether the logs have any runs, and the start of each. A stop may be missing: a killed worker
+    /// writes none.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        0 < self.runs && self.runs_without_start == 0
     }
 }
 
@@ -184,6 +196,17 @@ struct Run {
     overlap: Option<(usize, usize, u64)>,
 }
 
+impl Run {
+    fn is(&self, other: &Self) -> bool {
+        (self.session, self.token) == (other.session, other.token)
+    }
+
+    /// How many stops are missing, now that it has ended.
+    fn missing_stop(&self) -> u64 {
+        u64::from(!self.is_stopped)
+    }
+}
+
 impl Judge {
     /// A judge without any lines.
     #[must_use]
@@ -235,6 +258,12 @@ impl Judge {
                 let mut finder = Finder { job, names: &self.names, verdict: &mut self.verdict };
                 finder.silence(last, self.last_t);
             }
+            let has_ended = |run: &&Run| {
+                let is_newest = history.newest().is_some_and(|newest| newest.is(run));
+                !is_newest || SILENCE_NS < self.last_t.saturating_sub(run.last)
+            };
+            let ended = history.runs.iter().filter(has_ended);
+            self.verdict.runs_without_stop += ended.map(Run::missing_stop).sum::<u64>();
         }
         self.verdict.jobs = self.jobs.len();
         self.verdict
@@ -282,6 +311,7 @@ impl History {
         self.highest_token = self.highest_token.max(token);
         let index = found.unwrap_or_else(|| {
             // The beginning of a log may be missing; then the first line of a run counts as its start.
+            finder.verdict.runs_without_start += u64::from(event != Event::Start);
             let (first_start, start, last) = (t, t, t);
             let is_stopped = false;
             let overlap = None;
@@ -301,6 +331,9 @@ impl History {
         run.last = run.last.max(t);
         match event {
             Event::Start => {
+                if found.is_some() {
+                    finder.verdict.runs_without_stop += run.missing_stop();
+                }
                 run.start = run.start.max(t);
                 run.is_stopped = false;
             }
@@ -310,7 +343,8 @@ impl History {
         self.last = Some(self.last.map_or(t, |last| last.max(t)));
         self.find_overlaps(index, event, &mut finder);
         if RUNS_MAX < self.runs.len() {
-            self.forget_oldest();
+            let missing = self.forget_oldest().map_or(0, |run| run.missing_stop());
+            finder.verdict.runs_without_stop += missing;
         }
     }
 
@@ -349,11 +383,10 @@ impl History {
         }
     }
 
-    fn forget_oldest(&mut self) {
+    fn forget_oldest(&mut self) -> Option<Run> {
         let oldest = self.runs.iter().enumerate().min_by_key(|(_, run)| (run.token, run.start));
-        if let Some((index, _)) = oldest {
-            self.runs.swap_remove(index);
-        }
+        let (index, _) = oldest?;
+        Some(self.runs.swap_remove(index))
     }
 }
 

@@ -48,13 +48,23 @@ pub enum Entry<'a> {
 /// # Errors
 ///
 /// If a file cannot be read, or is not a run log.
-pub fn judged(paths: &[PathBuf], replication: Replication) -> Result<(Verdict, Torn), ReadError> {
+pub fn judged(paths: &[PathBuf], replication: Replication) -> Result<(Verdict, Damage), ReadError> {
     let mut judge = Judge::new(replication);
-    let torn = read(paths, |entry| match entry {
+    let damage = read(paths, |entry| match entry {
         Entry::Line(line) => judge.take(&line),
         Entry::MachineStarted => judge.machine_started(),
     })?;
-    Ok((judge.verdict(), torn))
+    Ok((judge.verdict(), damage))
+}
+
+/// What is wrong with the logs themselves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Damage {
+    /// Lines that are not complete.
+    pub torn: Torn,
+    /// How many lines were left out, since the same line had been read before: a file was given
+    /// twice, or with a copy of it.
+    pub repeated: u64,
 }
 
 /// Reads run logs of one machine to their ends, merged by time, in bounded memory.
@@ -62,21 +72,28 @@ pub fn judged(paths: &[PathBuf], replication: Replication) -> Result<(Verdict, T
 /// # Errors
 ///
 /// If a file cannot be read, or is not a run log.
-pub fn read(paths: &[PathBuf], mut take: impl FnMut(Entry<'_>)) -> Result<Torn, ReadError> {
+pub fn read(paths: &[PathBuf], mut take: impl FnMut(Entry<'_>)) -> Result<Damage, ReadError> {
     let failed = |path: &PathBuf, source| ReadError::File { path: path.clone(), source };
     let mut logs = Vec::new();
     for path in paths {
         logs.push(Log::open(path).map_err(|source| failed(path, source))?);
     }
     let mut held_back = BinaryHeap::new();
-    let mut epoch = 0;
+    let mut all = Damage::default();
+    let (mut epoch, mut last) = (0, None);
     let mut take_next = |held_back: &mut BinaryHeap<Reverse<Held>>| {
         let Some(Reverse(held)) = held_back.pop() else { return };
+        // A writer reads its clock for each line, so no two lines are the same.
+        if last.as_ref() == Some(&held) {
+            all.repeated += 1;
+            return;
+        }
         if epoch < held.epoch {
             epoch = held.epoch;
             take(Entry::MachineStarted);
         }
         take(Entry::Line(held.line.line()));
+        last = Some(held);
     };
     // The next line comes from the log that is furthest behind, so that all advance together.
     while let Some(at) =
@@ -91,15 +108,14 @@ pub fn read(paths: &[PathBuf], mut take: impl FnMut(Entry<'_>)) -> Result<Torn, 
     while !held_back.is_empty() {
         take_next(&mut held_back);
     }
-    let mut all = Torn::default();
     for (log, path) in logs.iter().zip(paths) {
         if !log.lines.is_run_log() {
             return Err(ReadError::NotARunLog { path: path.clone() });
         }
         let torn = log.lines.torn();
-        all.lines += torn.lines;
-        all.unexplained += torn.unexplained;
-        all.first = all.first.or(torn.first);
+        all.torn.lines += torn.lines;
+        all.torn.unexplained += torn.unexplained;
+        all.torn.first = all.torn.first.or(torn.first);
     }
     Ok(all)
 }

@@ -95,11 +95,12 @@ impl History {
     pub fn read(path: &Path) -> Result<Self> {
         let mut all = Vec::new();
         let mut is_rebooted = false;
-        let torn = read(&[path.to_owned()], |entry| match entry {
+        let damage = read(&[path.to_owned()], |entry| match entry {
             Entry::Line(line) => all.push(owned(&line)),
             Entry::MachineStarted => is_rebooted = true,
         })?;
         ensure!(!is_rebooted, "{} begins before this machine was booted", path.display());
+        let torn = damage.torn;
         ensure!(torn.unexplained == 0, "{}: torn line {:?}", path.display(), torn.first);
         Ok(Self(all))
     }

@@ -120,6 +120,25 @@ fn silence_of_more_than_three_ticks_is_a_gap_also_at_the_end() {
 }
 
 #[test]
+fn runs_without_a_start_or_a_stop_are_counted() {
+    let counts = |lines: &[&str]| {
+        let verdict = one(lines);
+        (verdict.runs_without_start, verdict.runs_without_stop, verdict.is_complete())
+    };
+    assert_eq!(counts(&[]), (0, 0, false));
+    assert_eq!(counts(&["1 a/s1/1 start", "2 a/s1/1 tick"]), (0, 0, true), "it still runs");
+    assert_eq!(counts(&["2 a/s1/1 tick", "3 a/s1/1 stop"]), (1, 0, false));
+    let killed = ["1 a/s1/1 start", "2 a/s2/2 start", "3 a/s2/2 stop"];
+    assert_eq!(counts(&killed), (0, 1, true));
+    let silent = ["1 a/s1/1 start", "1 b/s1/2 start", "5 b/s1/2 tick"];
+    assert_eq!(counts(&silent), (0, 1, true));
+    let again = ["1 a/s1/1 start", "2 a/s1/1 start", "3 a/s1/1 stop"];
+    assert_eq!(counts(&again), (0, 1, true));
+    let lowered = ["1 a/s1/4 start", "2 a/s1/5 tick", "3 a/s1/5 stop"];
+    assert_eq!(counts(&lowered), (1, 1, false), "the token of a start was lowered");
+}
+
+#[test]
 fn a_reboot_ends_every_run_and_keeps_the_tokens() {
     let mut judge = Judge::new(Replication::One);
     let line = |t, session, token, event| Line { t, job: "a", worker: "w", session, token, event };
