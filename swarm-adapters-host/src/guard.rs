@@ -31,6 +31,7 @@ mod client;
 mod exec;
 mod keeper;
 mod launch;
+mod meter;
 mod outbox;
 mod output;
 pub mod protocol;

@@ -3,7 +3,7 @@
 //! A worker is the leader of its own process group, so that Ctrl-C in a terminal reaches only the
 //! operator, which ends the workers in order. The operator holds a pipe to the worker's standard
 //! input: when it closes the pipe, or is killed, the worker stops its jobs and ends. The worker's
-//! output goes to `DIR/logs/WORKER.log`.
+//! output goes to `DIR/logs/WORKER.log`; see [`logs`].
 //!
 //! Each start of a worker is an *instance* with an identity of its own, which the worker and all
 //! processes that it starts have in their environment. When an instance has ended, every process
@@ -15,6 +15,7 @@
 
 mod instance;
 mod leftovers;
+mod logs;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -25,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use swarm_core::Slot;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use tokio::time::sleep;
 
 pub use leftovers::end_leftovers;
@@ -86,6 +87,8 @@ pub struct Processes {
     shared: Arc<Shared>,
     orders: BTreeMap<Slot, watch::Sender<Order>>,
     supervisors: JoinSet<()>,
+    /// The last rotation of logs.
+    rotation: Option<JoinHandle<()>>,
 }
 
 /// What a worker's supervisor shall ensure.
@@ -119,7 +122,8 @@ impl Processes {
         let workers = watch::Sender::new(Workers::new());
         let shared =
             Shared { dir: dir.to_owned(), logs, command, records: Records::open(dir), workers };
-        Ok(Self { shared: Arc::new(shared), orders: BTreeMap::new(), supervisors: JoinSet::new() })
+        let (orders, supervisors) = (BTreeMap::new(), JoinSet::new());
+        Ok(Self { shared: Arc::new(shared), orders, supervisors, rotation: None })
     }
 
     /// The workers, now and after every change.
@@ -185,6 +189,17 @@ impl Processes {
                 Order::End => false,
             });
         }
+    }
+
+    /// Rotates the logs of workers that have grown large, in the background.
+    pub fn rotate_logs(&mut self) {
+        if self.rotation.as_ref().is_some_and(|rotation| !rotation.is_finished()) {
+            return;
+        }
+        let names = |workers: &Workers| workers.values().map(|it| it.name.clone()).collect();
+        let names: Vec<_> = names(&self.shared.workers.borrow());
+        let dir = self.shared.logs.clone();
+        self.rotation = Some(spawn_blocking(move || logs::rotate_all(&dir, &names)));
     }
 
     /// Ends all workers, and returns when none is left.

@@ -1,5 +1,5 @@
 //! Copies the output of jobs to the guard's standard error, which is the worker's: complete lines,
-//! each prefixed with the job's name.
+//! each prefixed with the job's name, and not more of each job than a [`Meter`] admits.
 //!
 //! It runs in a thread of its own: if nobody reads that log, jobs have to wait, but the guard does
 //! not.
@@ -12,7 +12,9 @@ use swarm_core::JobName;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
 
+use super::meter::Meter;
 use super::protocol::OutputFormat;
 
 /// The longest part of a line that is written, in bytes.
@@ -46,7 +48,7 @@ impl Output {
     /// Copies outputs, and sends the texts in them that were asked for.
     pub(super) fn open(seen: mpsc::UnboundedSender<Seen>) -> io::Result<Self> {
         let (sender, mut pipes) = mpsc::unbounded_channel();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::spawn(move || {
             runtime.block_on(async move {
                 while let Some(followed) = pipes.recv().await {
@@ -69,22 +71,43 @@ async fn follow(followed: Followed, seen: mpsc::UnboundedSender<Seen>) {
     let mut lines = Lines::default();
     let mut buffer = vec![0; READ_BYTES_MAX];
     let mut shown = Vec::new();
+    let mut meter = Meter::new(Instant::now());
     loop {
-        let read = pipe.read(&mut buffer).await.unwrap_or(0);
+        let reports_at = meter.reports_at();
+        let report_is_due = async {
+            match reports_at {
+                Some(at) => sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        let read = tokio::select! {
+            read = pipe.read(&mut buffer) => Some(read.unwrap_or(0)),
+            () = report_is_due => None,
+        };
+        let report = meter.report(Instant::now(), false);
+        let (text, has_ended) = (&buffer[..read.unwrap_or(0)], read == Some(0));
+        let mut copied = Vec::new();
         let mut copy = |line: &str| {
-            shown.extend(written(&job, line, format).into_bytes());
+            // A line that is waited for is noticed, copied or not.
             if let Some(found) = awaited.take_if(|awaited| line.contains(&awaited.text)) {
                 let _ = seen.send(Seen { job: job.clone(), leader: found.leader });
             }
+            if meter.admits(line.len()) {
+                copied.push(line.to_owned());
+            }
         };
-        lines.take(&buffer[..read], &mut copy);
-        if read == 0 {
+        lines.take(text, &mut copy);
+        if has_ended {
             lines.end(&mut copy);
+        }
+        let last = meter.report(Instant::now(), has_ended);
+        for line in report.into_iter().chain(copied).chain(last) {
+            shown.extend(written(&job, &line, format).into_bytes());
         }
         // If standard error is closed, the output is lost.
         let _ = io::stderr().lock().write_all(&shown);
         shown.clear();
-        if read == 0 {
+        if has_ended {
             return;
         }
         // The outputs of other jobs get their turn, too.

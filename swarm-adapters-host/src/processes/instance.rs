@@ -1,6 +1,5 @@
 //! One instance of a worker: from its start until it has ended and was reaped.
 
-use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitStatus, Stdio};
@@ -11,12 +10,9 @@ use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::{Order, Phase, STOP_TIMEOUT, Shared};
+use super::{Order, Phase, STOP_TIMEOUT, Shared, logs};
 use crate::random;
 use crate::sweep::{self, Marker};
-
-/// A log that is larger than this when its worker starts becomes `WORKER.log.1`.
-const LOG_BYTES_MAX: u64 = 16 << 20;
 
 impl Shared {
     /// Starts the worker, waits until it has ended with all processes it had started, and returns
@@ -46,7 +42,7 @@ impl Shared {
         });
         let child = match self.spawn(&name, &instance) {
             Ok(child) => child,
-            Err(error) => return format!("cannot be started: {error}"),
+            Err(reason) => return format!("cannot be started: {reason}"),
         };
         let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         self.records.add(&name, pid);
@@ -111,21 +107,21 @@ impl Shared {
         }
     }
 
-    fn spawn(&self, name: &str, instance: &str) -> io::Result<Child> {
-        let log = self.logs.join(format!("{name}.log"));
-        if fs::metadata(&log).is_ok_and(|log| LOG_BYTES_MAX < log.len()) {
-            fs::rename(&log, log.with_extension("log.1"))?;
-        }
-        let log = File::options().create(true).append(true).open(&log)?;
-        Command::new(&self.command.program)
+    fn spawn(&self, name: &str, instance: &str) -> Result<Child, String> {
+        let path = logs::path(&self.logs, name);
+        let log = logs::open(&path).and_then(|log| Ok((log.try_clone()?, log)));
+        let (stdout, stderr) = log.map_err(|error| format!("{}: {error}", path.display()))?;
+        let program = &self.command.program;
+        Command::new(program)
             .args((self.command.arguments)(name, instance))
             .env(sweep::INSTANCE, instance)
             .env(sweep::DIR, &self.dir)
             .process_group(0)
             .stdin(Stdio::piped())
-            .stdout(log.try_clone()?)
-            .stderr(log)
+            .stdout(stdout)
+            .stderr(stderr)
             .spawn()
+            .map_err(|error| format!("{}: {error}", program.display()))
     }
 }
 

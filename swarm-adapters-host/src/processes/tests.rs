@@ -97,7 +97,38 @@ async fn a_worker_that_cannot_be_started_is_reported_too() {
     pool.start(Slot(0), "w-0");
     let workers = until(&pool, |workers| workers[&Slot(0)].deaths == 1).await;
     let reason = workers[&Slot(0)].last_death.clone().unwrap();
-    assert!(reason.starts_with("cannot be started: No such file"), "{reason}");
+    assert!(reason.starts_with("cannot be started: /no/such/program: No such file"), "{reason}");
+    pool.end().await;
+}
+
+#[tokio::test]
+async fn a_worker_starts_again_after_its_log_was_removed_with_the_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut pool = pool(dir.path(), GOOD);
+    pool.start(Slot(0), "w-0");
+    let first = until(&pool, is_up).await[&Slot(0)].instance.clone();
+    std::fs::remove_dir_all(dir.path().join("logs")).unwrap();
+    pool.kill(Slot(0), &first);
+    let restarted = |workers: &Workers| workers[&Slot(0)].deaths == 1 && is_up(workers);
+    let second = until(&pool, restarted).await[&Slot(0)].instance.clone();
+    pool.kill(Slot(0), &second);
+    let workers = until(&pool, |workers| workers[&Slot(0)].deaths == 2).await;
+    assert_eq!(workers[&Slot(0)].last_death.as_deref(), Some("was ended by signal 9"));
+    assert!(dir.path().join("logs/w-0.log").exists());
+    pool.end().await;
+}
+
+#[tokio::test]
+async fn a_log_that_cannot_be_written_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut pool = pool(dir.path(), GOOD);
+    std::fs::remove_dir_all(dir.path().join("logs")).unwrap();
+    std::fs::write(dir.path().join("logs"), "in the way").unwrap();
+    pool.start(Slot(0), "w-0");
+    let workers = until(&pool, |workers| workers[&Slot(0)].deaths == 1).await;
+    let (reason, log) =
+        (workers[&Slot(0)].last_death.clone().unwrap(), dir.path().join("logs/w-0.log"));
+    assert!(reason.starts_with(&format!("cannot be started: {}: ", log.display())), "{reason}");
     pool.end().await;
 }
 
