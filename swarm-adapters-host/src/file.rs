@@ -7,7 +7,10 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
 
 /// Replaces the contents of `path`, so that they survive a loss of power once this returns.
 ///
@@ -42,10 +45,25 @@ pub fn swap(path: &Path, contents: &[u8]) -> io::Result<()> {
 ///
 /// [`ReadError`] says whether there is no such file or why it cannot be used.
 pub fn read_text(path: &Path, bytes_max: u64) -> Result<String, ReadError> {
-    let file = File::open(path).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => ReadError::Missing,
-        _ => ReadError::Failed(error),
-    })?;
+    to_text(File::open(path)?, bytes_max)
+}
+
+/// Reads a text of at most `bytes_max` bytes as [`read_text`] does, from a regular file only: a named
+/// pipe or a device could keep its reader waiting for ever.
+///
+/// # Errors
+///
+/// [`ReadError`]
+pub fn read_regular_text(path: &Path, bytes_max: u64) -> Result<String, ReadError> {
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().try_into().unwrap_or_default();
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    if !file.metadata().map_err(ReadError::Failed)?.is_file() {
+        return Err(ReadError::Failed(io::Error::other("it is not a regular file")));
+    }
+    to_text(file, bytes_max)
+}
+
+fn to_text(file: File, bytes_max: u64) -> Result<String, ReadError> {
     let mut bytes = Vec::new();
     // Reading one byte more than allowed detects a file that is too large; the length in its
     // metadata may be wrong, as for pipes.
@@ -75,6 +93,15 @@ pub enum ReadError {
     /// The system reported an error.
     #[error("it cannot be read: {0}")]
     Failed(io::Error),
+}
+
+impl From<io::Error> for ReadError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::Missing,
+            _ => Self::Failed(error),
+        }
+    }
 }
 
 /// The directory that contains `path`.
@@ -122,5 +149,21 @@ mod tests {
         assert!(matches!(read_text(&path, 4), Err(ReadError::NotText)));
         assert!(matches!(read_text(&dir.path().join("none"), 4), Err(ReadError::Missing)));
         assert!(matches!(read_text(dir.path(), 4), Err(ReadError::Failed(_))));
+    }
+
+    #[test]
+    fn what_could_keep_its_reader_waiting_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, pipe) = (dir.path().join("text"), dir.path().join("pipe"));
+        fs::write(&path, "12345").unwrap();
+        assert_eq!(read_regular_text(&path, 5).unwrap(), "12345");
+        assert!(matches!(read_regular_text(&dir.path().join("none"), 5), Err(ReadError::Missing)));
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
+        for other in [&pipe, dir.path(), Path::new("/dev/tty"), Path::new("/dev/zero")] {
+            let error = read_regular_text(other, 5).unwrap_err();
+            assert!(matches!(error, ReadError::Failed(_)), "{}: {error}", other.display());
+        }
+        let error = read_regular_text(&pipe, 5).unwrap_err().to_string();
+        assert_eq!(error, "it cannot be read: it is not a regular file");
     }
 }

@@ -27,7 +27,7 @@ use crate::file::{self, ReadError};
 /// The format this program writes, and the newest it reads.
 const FORMAT: u64 = 2;
 
-/// The largest ledger that is read: about five million jobs.
+/// The largest ledger that is read or written: about five million jobs.
 const BYTES_MAX: u64 = 256 << 20;
 
 /// Keeps a ledger in a directory.
@@ -94,6 +94,18 @@ impl FileLedgerStore {
         Ok(seen(text))
     }
 
+    /// Refuses a ledger that could not be read again.
+    fn check_size(&self, bytes: usize, bytes_max: u64) -> Result<(), StoreError> {
+        if u64::try_from(bytes).is_ok_and(|bytes| bytes <= bytes_max) {
+            return Ok(());
+        }
+        let reason = format!(
+            "{} would have {bytes} bytes, more than {bytes_max}; divide the jobs among several Swarms",
+            self.what()
+        );
+        Err(StoreError::Refused { code: "LedgerTooLarge", reason })
+    }
+
     fn parsed<'a, T: Deserialize<'a>>(&self, text: &'a str) -> Result<T, StoreError> {
         serde_json::from_str(text).map_err(|error| self.unreadable(&error))
     }
@@ -136,6 +148,7 @@ impl LedgerStore for FileLedgerStore {
         let document = Document { format: FORMAT, ledger: Stored::from(ledger) };
         let document = serde_json::to_string(&document);
         let text = document.map_err(|error| self.unavailable(error))? + "\n";
+        self.check_size(text.len(), BYTES_MAX)?;
         let (store, before) = (self.clone(), seen.cloned());
         let written = spawn_blocking(move || store.write(&text, before.as_ref())).await;
         let seen = written.map_err(|error| self.unavailable(error))??;

@@ -11,7 +11,7 @@ use swarm_core::handover::SessionId;
 use swarm_core::overseer::{Publication, ViewMark, publications};
 use swarm_core::ports::{StoreError, ViewStore};
 use swarm_core::session::{WorkerView, details};
-use swarm_core::{Jobs, Ledger};
+use swarm_core::{Jobs, Ledger, SlotRecord};
 use tokio::task::spawn_blocking;
 
 use crate::view::FileViewStore;
@@ -79,13 +79,17 @@ impl PoolViews {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The views that say anything new, for sessions that speak the protocol.
-    fn due(&self, ledger: &Ledger) -> Vec<(ViewMark, WorkerView)> {
-        let mut state = self.state();
+    /// Forgets sessions that nothing will be published to any more.
+    fn forget_ended(&self, ledger: &Ledger) {
         let named = ledger.sessions();
-        state
+        self.state()
             .published
             .retain(|session, published| named.contains_key(session) || !published.is_empty);
+    }
+
+    /// The views that say anything new, for sessions that speak the protocol.
+    fn due(&self, ledger: &Ledger) -> Vec<(ViewMark, WorkerView)> {
+        let state = self.state();
         let marks = state.published.iter();
         let marks = marks.map(|(session, published)| (session.clone(), Some(published.mark)));
         let due = publications(ledger, &state.details, &marks.collect(), [], |_| true);
@@ -96,11 +100,26 @@ impl PoolViews {
 
 #[async_trait]
 impl ViewStore for PoolViews {
+    fn check(&self, ledger: &Ledger) -> Result<(), StoreError> {
+        // A view that says nothing new fitted when it was published.
+        for (_, view) in self.due(ledger) {
+            worker_view::check(&view).map_err(|reason| {
+                let is_its_own = |record: &&SlotRecord| record.session == view.session;
+                let worker = ledger.slots.values().find(is_its_own);
+                let worker = worker.map_or("a worker", |record| record.worker.as_str());
+                let reason = format!("the view of {worker} is too large: {reason}");
+                StoreError::Refused { code: "ViewTooLarge", reason }
+            })?;
+        }
+        Ok(())
+    }
+
     async fn version(&self) -> Result<u64, StoreError> {
         self.shared.version().await
     }
 
     async fn publish(&self, ledger: &Ledger) -> Result<(), StoreError> {
+        self.forget_ended(ledger);
         let (dir, due) = (self.dir.clone(), self.due(ledger));
         let write = move || {
             let publish =
@@ -135,9 +154,51 @@ impl ViewStore for PoolViews {
 #[cfg(test)]
 mod tests {
     use swarm_core::handover::{Cell, Record};
-    use swarm_core::{Slot, SlotRecord, Token};
+    use swarm_core::{Job, Slot, Token};
 
     use super::*;
+
+    /// A ledger that grants `jobs` to the one session `w-0`.
+    fn granting(session: &SessionId, jobs: usize) -> Ledger {
+        let mut ledger = Ledger::new(0);
+        (ledger.version, ledger.cells.revision) = (1, 1);
+        let (worker, cell) =
+            ("w-0".to_owned(), Cell::Granted { session: session.clone(), token: Token(1) });
+        let record = SlotRecord {
+            worker,
+            session: session.clone(),
+            joined: 0,
+            version: 1,
+            last_handoff_version: 0,
+        };
+        ledger.slots.insert(Slot(0), record);
+        for job in 0..jobs {
+            let record = Record { cell: cell.clone(), strikes: 0 };
+            ledger.cells.jobs.insert(format!("job-{job}").parse().unwrap(), record);
+        }
+        ledger
+    }
+
+    #[tokio::test]
+    async fn a_ledger_is_refused_if_a_view_would_be_too_large_for_its_worker() {
+        let dir = tempfile::tempdir().unwrap();
+        let views = PoolViews::open(dir.path()).unwrap();
+        let session = SessionId::new("w-0", 1);
+        assert!(views.check(&granting(&session, worker_view::JOBS_MAX)).is_ok());
+        let error = views.check(&granting(&session, worker_view::JOBS_MAX + 1)).unwrap_err();
+        assert!(matches!(error, StoreError::Refused { code: "ViewTooLarge", .. }), "{error:?}");
+        let expected = "the view of w-0 is too large: it has 100001 jobs, and one worker runs at most \
+                        100000; add workers";
+        assert_eq!(error.to_string(), expected);
+        let params = [("text".to_owned(), "x".repeat(1 << 20))].into_iter().collect();
+        let job = Job { params, ..Job::default() };
+        let jobs = |count| (0..count).map(|n| (format!("job-{n}").parse().unwrap(), job.clone()));
+        views.set_jobs(&jobs(63).collect());
+        assert!(views.check(&granting(&session, 63)).is_ok());
+        views.set_jobs(&jobs(64).collect());
+        let error = views.check(&granting(&session, 64)).unwrap_err().to_string();
+        assert!(error.contains("it would have more than 67108864 bytes"), "{error}");
+    }
 
     #[tokio::test]
     async fn a_session_that_the_ledger_no_longer_names_gets_an_empty_view() {

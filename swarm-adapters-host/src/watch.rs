@@ -94,19 +94,19 @@ impl FileWatch {
     }
 }
 
-/// Reads the file at `path` once, through one generation of a mounted `ConfigMap` if it is in one.
+/// Reads the regular file at `path` once, through one generation of a mounted `ConfigMap` if it is in one.
 #[must_use]
 pub fn read(path: &Path, bytes_max: u64) -> Contents {
     let directory = file::directory(path);
     let name = path.file_name().unwrap_or_default();
     for _ in 0..READS_MAX {
         let Ok(generation) = fs::read_link(directory.join("..data")) else { break };
-        match file::read_text(&directory.join(generation).join(name), bytes_max) {
+        match file::read_regular_text(&directory.join(generation).join(name), bytes_max) {
             Err(ReadError::Missing) => {}
             found => return found.into(),
         }
     }
-    file::read_text(path, bytes_max).into()
+    file::read_regular_text(path, bytes_max).into()
 }
 
 impl From<Result<String, ReadError>> for Contents {

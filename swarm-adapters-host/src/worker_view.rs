@@ -108,6 +108,25 @@ pub fn remove(dir: &Path, session: &SessionId) -> io::Result<()> {
     }
 }
 
+/// Whether `view` can be published, whatever the file system says. O(jobs).
+///
+/// # Errors
+///
+/// The rest of a sentence about the view: it has more than [`JOBS_MAX`] jobs or [`BYTES_MAX`] bytes.
+pub fn check(view: &WorkerView) -> Result<(), String> {
+    check_count(view.jobs.len())?;
+    // An upper bound is enough for all but the largest: no character takes more than six in JSON.
+    let param = |(name, value): (&String, &String)| 6 * (name.len() + value.len()) + 8;
+    let job = |(job, granted): (&JobName, &Granted)| {
+        6 * job.as_str().len() + 64 + granted.params.iter().map(param).sum::<usize>()
+    };
+    let bytes_at_most = 1_000 + view.jobs.iter().map(job).sum::<usize>();
+    if u64::try_from(bytes_at_most).is_ok_and(|bytes| bytes <= BYTES_MAX) {
+        return Ok(());
+    }
+    to_text(view).map(drop)
+}
+
 fn to_text(view: &WorkerView) -> Result<String, String> {
     let WorkerView { session, incarnation, revision, jobs } = view;
     check_count(jobs.len())?;

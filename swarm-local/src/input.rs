@@ -1,9 +1,12 @@
 //! Reads the user's file and its edits. Every refusal is one sentence that names the file.
 
 use std::error::Error;
-use std::io::Read as _;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::ops::Range;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use swarm_adapters_host::watch::{Contents, FileWatch};
@@ -12,13 +15,13 @@ use swarm_core::handover::LeaseTerms;
 use swarm_spec::convert::Home;
 use swarm_spec::manifest;
 use swarm_spec::spec::RunnerSpec;
-use tokio::task::spawn_blocking;
+use tokio::sync::oneshot;
 use tokio::time::sleep_until;
 
 use super::LocalArgs;
 
 /// The FILE that means standard input, by convention.
-pub(super) const STANDARD_INPUT: &str = "-";
+const STANDARD_INPUT: &str = "-";
 
 /// How long an editor may take to write the file in place.
 const GATHER: Duration = Duration::from_millis(20);
@@ -56,7 +59,7 @@ pub(super) struct Input {
     shown: String,
     name: Option<String>,
     workers: Option<u32>,
-    /// `None` for standard input, which is read once.
+    /// `None` for standard input and for a pipe, which are read once.
     watch: Option<FileWatch>,
     /// Until when further edits are collected.
     quiet_until: Instant,
@@ -77,10 +80,16 @@ impl Input {
         let is_stdin = args.file == Path::new(STANDARD_INPUT);
         let shown =
             if is_stdin { "standard input".into() } else { args.file.display().to_string() };
-        let mut watch = (!is_stdin).then(|| FileWatch::follow(&args.file, GATHER, BYTES_MAX));
-        let contents = match &mut watch {
-            Some(watch) => watch.changed().await.contents,
-            None => read_stdin().await,
+        let is_pipe = fs::metadata(&args.file).is_ok_and(|it| it.file_type().is_fifo());
+        let mut watch = None;
+        let contents = if is_stdin {
+            read_once(|| Ok(Box::new(io::stdin()))).await
+        } else if is_pipe {
+            let path = args.file.clone();
+            read_once(move || Ok(Box::new(File::open(path)?))).await
+        } else {
+            let watch = watch.insert(FileWatch::follow(&args.file, GATHER, BYTES_MAX));
+            watch.changed().await.contents
         };
         let input = Self {
             shown,
@@ -91,6 +100,11 @@ impl Input {
         };
         let wanted = input.wanted(&contents)?;
         Ok((input, wanted))
+    }
+
+    /// The file whose edits are followed, as the user wrote it.
+    pub(super) fn followed(&self) -> Option<&str> {
+        self.watch.as_ref().map(|_| self.shown.as_str())
     }
 
     /// Waits for an edit. `current` are the contents before it: an edit cannot turn them into
@@ -169,14 +183,21 @@ impl Input {
     }
 }
 
-async fn read_stdin() -> Contents {
-    let read = || {
+/// Reads what is not a file to its end, however long that takes: in a thread of its own, which the
+/// end of the program does not wait for.
+async fn read_once(
+    open: impl FnOnce() -> io::Result<Box<dyn io::Read>> + Send + 'static,
+) -> Contents {
+    let (sender, text) = oneshot::channel();
+    thread::spawn(move || {
         let mut text = String::new();
-        let length = std::io::stdin().lock().take(BYTES_MAX + 1).read_to_string(&mut text)?;
-        Ok::<_, std::io::Error>((u64::try_from(length).unwrap_or(u64::MAX), text))
-    };
-    match spawn_blocking(read).await {
-        Ok(Ok((length, text))) if length <= BYTES_MAX => Contents::Text(text.into()),
+        let read = open().and_then(|input| input.take(BYTES_MAX + 1).read_to_string(&mut text));
+        let _ = sender.send(read.map(|_| text));
+    });
+    match text.await {
+        Ok(Ok(text)) if u64::try_from(text.len()).is_ok_and(|length| length <= BYTES_MAX) => {
+            Contents::Text(text.into())
+        }
         Ok(Ok(_)) => Contents::Unreadable(format!("it has more than {BYTES_MAX} bytes")),
         Ok(Err(error)) => Contents::Unreadable(format!("it cannot be read: {error}")),
         Err(error) => Contents::Unreadable(error.to_string()),

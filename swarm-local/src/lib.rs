@@ -18,7 +18,7 @@ mod text;
 mod web;
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
@@ -34,7 +34,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use input::{Input, STANDARD_INPUT};
+use input::Input;
 use operate::Operation;
 use outlets::{Outlets, Voice};
 use screen::View;
@@ -67,7 +67,7 @@ pub struct LocalArgs {
     /// Print lines of events, on a terminal too, instead of the live view
     #[arg(long)]
     pub plain: bool,
-    /// End with exit code 0 as soon as every job runs on its worker
+    /// End as soon as every job runs on its worker, with exit code 0, or 3 if some jobs have none
     #[arg(long)]
     pub until_settled: bool,
 }
@@ -90,7 +90,11 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     let since = Instant::now();
     let shutdown = CancellationToken::new();
     cancel_on_signals(&shutdown)?;
-    let (input, wanted) = match Input::open(&args).await {
+    let opened = tokio::select! {
+        opened = Input::open(&args) => opened,
+        () = shutdown.cancelled() => anyhow::bail!("ended by a signal before FILE was read"),
+    };
+    let (input, wanted) = match opened {
         Ok(opened) => opened,
         Err(sentence) => return Ok(wrong_usage(&sentence)),
     };
@@ -106,7 +110,7 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
         None => None,
     };
     let bound = listener.as_ref().map(tokio::net::TcpListener::local_addr).transpose()?;
-    text::say(&text::opening(&wanted, dir.path(), &args.file, bound));
+    text::say(&text::opening(&wanted, dir.path(), input.followed(), bound));
     let leftovers = end_leftovers(dir.path()).await;
     // Jobs outlive worker and guard if all of them were killed at once.
     let swept = sweep::end_all(&Marker::Dir(dir.path().to_owned())).await;
@@ -123,7 +127,8 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
         tokio::spawn(web::serve(listener, snapshots, metrics, shutdown.clone()))
     });
     let is_drawn = !args.plain && until == Until::Signalled && terminal::can_draw();
-    let (view, voice) = viewed(is_drawn, &args.file, &snapshots, &shutdown);
+    let followed = input.followed().map(str::to_owned);
+    let (view, voice) = viewed(is_drawn, followed, &snapshots, &shutdown);
     let outlets = Outlets { voice, snapshots, metrics };
     let operation = Operation::start(dir.path(), input, wanted, args.log_format, since, outlets);
     let outcome = async { operation.await?.run(until, &shutdown).await }.await;
@@ -147,14 +152,13 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
 /// Opens the live view on the terminal if `is_drawn`; if that fails, uses plain lines.
 fn viewed(
     is_drawn: bool,
-    file: &Path,
+    file: Option<String>,
     snapshots: &watch::Sender<Arc<Snapshot>>,
     shutdown: &CancellationToken,
 ) -> (Option<View>, Voice) {
     if !is_drawn {
         return (None, Voice::Lines);
     }
-    let file = (file != Path::new(STANDARD_INPUT)).then(|| file.display().to_string());
     match View::open(file, snapshots.subscribe(), shutdown.clone()) {
         Ok((view, voice)) => (Some(view), voice),
         Err(error) => {

@@ -15,7 +15,9 @@ use swarm_adapters_host::processes::{Phase, Processes, WorkerCommand, Workers};
 use swarm_adapters_host::runlog;
 use swarm_core::handover::{Evidence, LeaseTerms, SessionId};
 use swarm_core::ports::{LedgerStore as _, StoreError};
-use swarm_core::{Assignment, Decider, Decision, Ledger, Observed, Presence, Progress, Slot, turn};
+use swarm_core::{
+    Decider, Decision, Desired, Ledger, Observed, Presence, Progress, Slot, Turn, WorkerSeen, turn,
+};
 use swarm_worker::LogFormat;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -25,11 +27,14 @@ use super::Until;
 use super::input::{Edit, Input, Wanted};
 use super::outlets::Outlets;
 use super::sessions::Sessions;
-use super::snapshot::Snapshot;
-use super::text::{self, Settled};
+use super::snapshot::{InvalidFile, Snapshot};
+use super::text::{self, Placed, Settled};
 
 /// The delay before a request to a store that did not answer is retried.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// The exit code for a settled pool in which jobs are without a worker, the same as that of `plan`.
+const UNASSIGNED: u8 = 3;
 
 /// The name of the run log in the state directory.
 const RUN_LOG: &str = "run.log";
@@ -55,14 +60,37 @@ pub(super) struct Operation {
     decider: Decider,
     /// What the last turn decided, and what it observed.
     decision: Option<(Decision, Observed)>,
+    /// What was wanted when a turn last delivered it to the workers.
+    delivered: Option<Desired>,
     /// Since when the pool has not been settled; `None` while it is.
     unsettled_since: Option<Instant>,
-    /// The assignment when the pool was last settled, for the report of moves.
-    settled: Assignment,
+    /// Where the jobs were when the pool was last settled, for the report of moves.
+    settled: Placed,
+    /// The workers that may be frozen, and since when.
+    silent: BTreeMap<Slot, Instant>,
     /// How many ends of each worker were reported.
     deaths_reported: BTreeMap<Slot, u32>,
-    /// The last reported problem with a store, which is not repeated every second.
-    problem: Option<String>,
+    /// Why what is wanted now is not delivered to the workers.
+    problem: Option<Problem>,
+    /// What is wrong with the file, while something is.
+    invalid_file: Option<InvalidFile>,
+}
+
+/// Why what is wanted is not delivered to the workers; a sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Problem {
+    /// A store did not answer; the turn is repeated.
+    Unavailable(String),
+    /// It is too much for so many workers, or for the ledger. Only an edit or more workers can help.
+    TooLarge(String, usize),
+}
+
+impl Problem {
+    fn sentence(&self) -> &str {
+        match self {
+            Self::Unavailable(sentence) | Self::TooLarge(sentence, _) => sentence,
+        }
+    }
 }
 
 /// The inputs of a turn, except for the manifest and the time.
@@ -98,7 +126,7 @@ impl Operation {
         let processes =
             Processes::open(dir, worker_command(dir, &wanted, log_format, sessions.terms())?);
         let processes = processes.with_context(cannot)?;
-        let settled = ledgers.load().await?.map(|(ledger, _)| ledger.assignment());
+        let settled = ledgers.load().await?.map(|(ledger, _)| Placed::of(&ledger));
         Ok(Self {
             workers: processes.watch(),
             input,
@@ -113,10 +141,13 @@ impl Operation {
             known: None,
             decider: Decider::default(),
             decision: None,
+            delivered: None,
             unsettled_since: Some(since),
             settled: settled.unwrap_or_default(),
+            silent: BTreeMap::new(),
             deaths_reported: BTreeMap::new(),
             problem: None,
+            invalid_file: None,
         })
     }
 
@@ -133,7 +164,9 @@ impl Operation {
         if until == Until::Settled && outcome.is_ok() && self.unsettled_since.is_some() {
             anyhow::bail!("ended by a signal before the pool was settled");
         }
-        outcome.map(|()| ExitCode::SUCCESS)
+        let unassigned = self.decision.map_or(0, |(decision, _)| decision.plan.unassigned.len());
+        let leaves_some = until == Until::Settled && 0 < unassigned;
+        outcome.map(|()| if leaves_some { ExitCode::from(UNASSIGNED) } else { ExitCode::SUCCESS })
     }
 
     async fn follow(&mut self, until: Until, shutdown: &CancellationToken) -> anyhow::Result<()> {
@@ -145,8 +178,11 @@ impl Operation {
                 self.tidy();
             }
             self.fill_slots();
-            let is_new = self.workers.has_changed().unwrap_or(true);
+            let has_changed = self.workers.has_changed().unwrap_or(true);
             let workers = self.workers.borrow_and_update().clone();
+            let silent = self.sessions.silent(&workers);
+            let is_new = has_changed || silent != self.silent;
+            self.silent = silent;
             self.report_deaths(&workers);
             self.sessions.revoke_silent(&self.processes, &workers, &self.outlets.voice);
             let due = recheck_at.is_some_and(|at| at <= Instant::now());
@@ -160,17 +196,24 @@ impl Operation {
             if until == Until::Settled && self.unsettled_since.is_none() {
                 return Ok(());
             }
+            if let Some(problem) = self.lasting_problem().filter(|_| until == Until::Settled) {
+                anyhow::bail!("{problem}");
+            }
             match self.wait(recheck_at, shutdown).await {
                 Woken::Observed => {}
                 Woken::Due => recheck_at = Some(Instant::now()),
                 Woken::Edited(Edit::Valid(wanted, noticed)) => {
                     self.wanted = *wanted;
+                    self.invalid_file = None;
+                    self.problem = None;
                     self.views.set_jobs(&self.wanted.desired.jobs);
                     self.unsettled_since.get_or_insert(noticed);
                     recheck_at = Some(Instant::now());
                 }
                 Woken::Edited(Edit::Invalid(sentence)) => {
                     self.outlets.voice.complain(&format!("{sentence}; the last valid state stays"));
+                    self.invalid_file = Some(InvalidFile::now(sentence));
+                    recheck_at = Some(Instant::now());
                 }
                 Woken::Signalled => break,
             }
@@ -187,7 +230,7 @@ impl Operation {
     ) -> anyhow::Result<Option<Option<Duration>>> {
         let ledger = match self.load().await {
             Ok(ledger) => ledger.unwrap_or_else(|| Ledger::new(0)),
-            Err(error) => return self.failed(error).map(|()| Some(Some(RETRY))),
+            Err(error) => return self.failed(error).map(Some),
         };
         let observed = {
             let Wanted { desired, slots, .. } = &self.wanted;
@@ -197,14 +240,10 @@ impl Operation {
         if !due && self.seen.as_ref() == Some(&key) {
             return Ok(None);
         }
-        let started = Instant::now();
-        let Self { ledgers, views, decider, wanted, .. } = self;
-        let turned = turn(&*ledgers, &*views, decider, &wanted.desired, &observed).await;
-        self.outlets.turned(started.elapsed(), &turned);
-        match turned {
+        match self.turn(&observed).await {
             Ok(turn) => {
-                self.problem = None;
                 self.seen = Some(key);
+                let Some(turn) = turn else { return Ok(Some(None)) };
                 let recheck_in = turn.decision.recheck_in;
                 self.sessions.published(self.views.marks());
                 self.decision = Some((turn.decision, observed));
@@ -213,12 +252,59 @@ impl Operation {
             Err(error) => {
                 if matches!(error, StoreError::Conflict { .. }) {
                     self.known = Some(ledger);
-                    self.seen = None;
-                    return Ok(Some(Some(Duration::ZERO)));
                 }
-                self.failed(error).map(|()| Some(Some(RETRY)))
+                self.failed(error).map(Some)
             }
         }
+    }
+
+    /// Takes a turn. What cannot be delivered to the workers is not saved; what was delivered last
+    /// stays then, so that its jobs go on when a worker ends. `None` if that cannot be delivered
+    /// either.
+    async fn turn(&mut self, observed: &Observed) -> Result<Option<Turn>, StoreError> {
+        let wanted = self.wanted.desired.clone();
+        let takers = takers(observed);
+        // With fewer workers than before less would be assigned, and what ran before be given up.
+        let is_hopeless =
+            matches!(self.problem, Some(Problem::TooLarge(_, most)) if takers <= most);
+        if !is_hopeless {
+            match self.turn_for(&wanted, observed).await {
+                Err(StoreError::Refused { code: "ViewTooLarge" | "LedgerTooLarge", reason }) => {
+                    self.complain(Problem::TooLarge(reason, takers), "what ran before stays");
+                }
+                turned => {
+                    let turn = turned?;
+                    self.problem = None;
+                    // While something is waited for, nothing of it was assigned.
+                    if turn.decision.waiting.is_none() {
+                        self.delivered = Some(wanted);
+                    }
+                    return Ok(Some(turn));
+                }
+            }
+        }
+        // Before the first delivery, nothing is moved.
+        let mut stays = self.delivered.as_ref().unwrap_or(&wanted).clone();
+        stays.paused |= self.delivered.is_none();
+        self.views.set_jobs(&stays.jobs);
+        let turned = self.turn_for(&stays, observed).await;
+        self.views.set_jobs(&wanted.jobs);
+        match turned {
+            Err(StoreError::Refused { code: "ViewTooLarge" | "LedgerTooLarge", .. }) => Ok(None),
+            turned => turned.map(Some),
+        }
+    }
+
+    /// Takes a turn with these jobs.
+    async fn turn_for(
+        &mut self,
+        desired: &Desired,
+        observed: &Observed,
+    ) -> Result<Turn, StoreError> {
+        let started = Instant::now();
+        let turned = turn(&self.ledgers, &self.views, &mut self.decider, desired, observed).await;
+        self.outlets.turned(started.elapsed(), &turned);
+        turned
     }
 
     /// The ledger. If it was removed or rolled back while this operator runs, it is written again
@@ -239,20 +325,27 @@ impl Operation {
         Ok(self.known.take())
     }
 
-    /// Reports a store that failed. An error means that a retry cannot help.
-    fn failed(&mut self, error: StoreError) -> anyhow::Result<()> {
+    /// Reports a store that failed, and returns after which time to retry. An error means that a
+    /// retry cannot help.
+    fn failed(&mut self, error: StoreError) -> anyhow::Result<Option<Duration>> {
         self.seen = None;
         match error {
-            StoreError::Conflict { .. } => Ok(()),
+            // What was settled before may not be any more: the next turn says so.
+            StoreError::Conflict { .. } => Ok(Some(Duration::ZERO)),
             error @ StoreError::Unavailable { .. } => {
-                let problem = format!("{:#}; retrying", anyhow::Error::from(error));
-                if self.problem.as_ref() != Some(&problem) {
-                    self.outlets.voice.complain(&problem);
-                    self.problem = Some(problem);
-                }
-                Ok(())
+                let sentence = format!("{:#}", anyhow::Error::from(error));
+                self.complain(Problem::Unavailable(sentence), "retrying");
+                Ok(Some(RETRY))
             }
             error @ StoreError::Refused { .. } => Err(error.into()),
+        }
+    }
+
+    /// Reports a problem with what is done about it, once and not at every turn.
+    fn complain(&mut self, problem: Problem, remedy: &str) {
+        if self.problem.as_ref() != Some(&problem) {
+            self.outlets.voice.complain(&format!("{}; {remedy}", problem.sentence()));
+            self.problem = Some(problem);
         }
     }
 
@@ -281,11 +374,12 @@ impl Operation {
         }
     }
 
-    /// Rotates a large run log, and removes files of sessions that no ledger names.
+    /// Rotates large logs, and removes files of sessions that no ledger names.
     fn tidy(&mut self) {
         if let Err(error) = runlog::rotate(&self.run_log, runlog::BYTES_MAX) {
             tracing::warn!(%error, "the run log cannot be rotated and keeps growing");
         }
+        self.processes.rotate_logs();
         let Some((decision, _)) = &self.decision else { return };
         if let Err(error) = self.sessions.collect_garbage(&decision.ledger, &self.workers) {
             tracing::warn!(%error, "files of ended sessions cannot be removed");
@@ -322,33 +416,53 @@ impl Operation {
         let Some((decision, observed)) = &self.decision else { return };
         let progress = self.sessions.progress(decision, &self.wanted.desired, observed);
         let is_settled = self.is_settled(&progress, workers);
-        let snapshot = Snapshot::of(&self.wanted.name, decision, workers, &progress, is_settled);
+        let mut snapshot =
+            Snapshot::of(&self.wanted.name, decision, workers, &progress, is_settled);
+        snapshot.undelivered = self.problem.as_ref().map(|it| it.sentence().to_owned());
+        snapshot.invalid_file.clone_from(&self.invalid_file);
+        snapshot.mark_silent(&self.silent);
         self.outlets.snapshots.send_replace(Arc::new(snapshot));
         if !is_settled {
             self.unsettled_since.get_or_insert_with(Instant::now);
             return;
         }
         let Some(since) = self.unsettled_since.take() else { return };
-        let assignment = decision.ledger.assignment();
+        let now = Placed::of(&decision.ledger);
         let settled = Settled {
             took: since.elapsed(),
             before: &self.settled,
             view: &decision.ledger.view(),
-            assignment: &assignment,
+            now: &now,
             unassigned: &decision.plan.unassigned,
         };
         self.outlets.voice.settled(&settled);
-        self.settled = assignment;
+        self.settled = now;
     }
 
-    /// Whether the pool is settled, all its workers are up, and no process of another worker is left:
-    /// this process starts and ends the workers itself, so it can wait for them. While turns fail,
-    /// what the last one observed of the workers is old, so they are looked at as they are.
+    /// Why the pool does not become settled, although all its workers are up.
+    fn lasting_problem(&self) -> Option<&str> {
+        let Some(Problem::TooLarge(sentence, takers)) = &self.problem else { return None };
+        (*takers == self.wanted.workers()).then_some(sentence)
+    }
+
+    /// Whether the pool is settled with what is wanted, all its workers are up, and no process of
+    /// another worker is left: this process starts and ends the workers itself, so it can wait for
+    /// them. While turns fail, what the last one observed of the workers is old, so they are looked
+    /// at as they are.
     fn is_settled(&self, progress: &Progress, workers: &Workers) -> bool {
+        // Progress is that of the last turn that was carried out, which may have been for other jobs.
+        let is_delivered = self.seen.is_some() && self.problem.is_none();
         let has_no_other = workers.len() == self.wanted.workers();
         let are_up = workers.values().all(|worker| worker.phase == Phase::Up);
-        progress.is_settled() && progress.has_all_workers() && has_no_other && are_up
+        let has_settled = progress.is_settled() && progress.has_all_workers();
+        is_delivered && has_settled && has_no_other && are_up
     }
+}
+
+/// How many workers can be given jobs.
+fn takers(observed: &Observed) -> usize {
+    let takes = |seen: &&WorkerSeen| seen.presence == Presence::Ready && seen.session.is_some();
+    observed.workers.values().filter(takes).count()
 }
 
 fn key(observed: &Observed) -> ObservationKey {

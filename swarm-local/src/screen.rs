@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::outlets::{Message, Voice};
 use super::snapshot::Snapshot;
-use super::terminal::{self, Input, Screen};
+use super::terminal::{self, Input, Key, Screen};
 use model::{Model, Wish};
 use palette::Palette;
 
@@ -108,6 +108,7 @@ impl Live {
                     None => break,
                 },
                 input = screen.input(), if has_input => match input {
+                    Some(Input::Key(Key::Redraw)) => screen.clear()?,
                     Some(Input::Key(key)) => match model.pressed(key) {
                         Wish::Nothing => {}
                         Wish::End => shutdown.cancel(),

@@ -37,6 +37,8 @@ pub(super) struct Sessions {
     overseer: Overseer,
     /// The order in which sessions appeared.
     order: BTreeMap<SessionId, u64>,
+    /// When a lease of each worker instance was last seen to be renewed.
+    heard: BTreeMap<String, Instant>,
     watched_since: Instant,
 }
 
@@ -52,6 +54,7 @@ impl Sessions {
             follower,
             overseer: Overseer::new(terms),
             order: BTreeMap::new(),
+            heard: BTreeMap::new(),
             watched_since: Instant::now(),
         })
     }
@@ -74,6 +77,7 @@ impl Sessions {
                 Ok(Some(lease)) => {
                     let next = self.order.len() as u64 + 1;
                     let order = *self.order.entry(session.clone()).or_insert(next);
+                    self.heard.insert(session.pod_uid().to_owned(), Instant::now());
                     let facts = LeaseFacts {
                         lease,
                         duration: self.overseer.terms().duration,
@@ -118,6 +122,22 @@ impl Sessions {
                 }
             }
         }
+    }
+
+    /// Since when workers that run have not renewed their leases, where that is longer than usual:
+    /// they may be frozen.
+    pub(super) fn silent(&self, workers: &Workers) -> BTreeMap<Slot, Instant> {
+        let since = |(slot, worker): (&Slot, &WorkerProcess)| {
+            let heard = *self.heard.get(&worker.instance)?;
+            let is_silent = worker.phase == Phase::Up && self.silent_after() <= heard.elapsed();
+            is_silent.then_some((*slot, heard))
+        };
+        workers.iter().filter_map(since).collect()
+    }
+
+    /// From when on a worker that has not renewed its lease is reported as silent.
+    fn silent_after(&self) -> Duration {
+        self.overseer.terms().renew * 3
     }
 
     /// The observation for a turn that starts from `ledger`. `wanted` are the slots that should be
@@ -188,6 +208,7 @@ impl Sessions {
         // Read after the list: an instance is known before its session has any file.
         let workers = &*workers.borrow();
         let (named, living) = (ledger.sessions(), running(workers));
+        self.heard.retain(|instance, _| living.contains(instance.as_str()));
         let is_done = |session: &SessionId| {
             !named.contains_key(session) && !living.contains(session.pod_uid())
         };
@@ -200,10 +221,13 @@ impl Sessions {
         Ok(())
     }
 
-    /// The delay after which the overseer has to be polled without any event.
+    /// The delay after which the overseer has to be polled, or a worker is
+    /// [silent](Self::silent), without any event.
     pub(super) fn wakes_in(&self) -> Option<Duration> {
-        let at = self.overseer.wakes_at()?;
-        Some(at.since(clock::now()).max(POLL_MIN))
+        let overseer = self.overseer.wakes_at().map(|at| at.since(clock::now()).max(POLL_MIN));
+        let left = |heard: &Instant| self.silent_after().checked_sub(heard.elapsed());
+        let silent = self.heard.values().filter_map(left);
+        silent.chain(overseer).min()
     }
 
     /// The timing of the workers' sessions.

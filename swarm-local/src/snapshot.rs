@@ -1,6 +1,7 @@
 //! The state of a pool at one moment, for the terminal and for HTTP.
 
 use std::collections::BTreeMap;
+use std::time::{Instant, SystemTime};
 
 use serde::Serialize;
 use swarm_adapters_host::processes::{Phase, WorkerProcess, Workers};
@@ -19,6 +20,10 @@ pub(super) struct Snapshot {
     pub(super) version: u64,
     /// Whether there is nothing to do and nothing is waited for.
     pub(super) settled: bool,
+    /// Why what is wanted is not delivered to the workers, if it is not; a sentence.
+    pub(super) undelivered: Option<String>,
+    /// What is wrong with the file, while something is; the last valid state stays.
+    pub(super) invalid_file: Option<InvalidFile>,
     /// The number of jobs in each state.
     pub(super) jobs: JobCounts,
     /// The workers, by slot.
@@ -28,6 +33,28 @@ pub(super) struct Snapshot {
     pub(super) holders: Vec<JobRow>,
     /// The jobs that no worker runs, with the reason.
     pub(super) unassigned: BTreeMap<String, &'static str>,
+}
+
+/// What is wrong with the file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct InvalidFile {
+    /// A sentence.
+    pub(super) message: String,
+    /// Since when, in seconds of Unix time.
+    pub(super) since_unix_s: u64,
+}
+
+impl InvalidFile {
+    /// A file that has just become invalid.
+    pub(super) fn now(message: String) -> Self {
+        Self { message, since_unix_s: unix_s() }
+    }
+}
+
+/// The time now, in seconds of Unix time.
+fn unix_s() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// The number of jobs in each state.
@@ -66,6 +93,11 @@ pub(super) struct WorkerRow {
     pub(super) releasing: usize,
     /// How often it ended without being asked to.
     pub(super) restarts: u32,
+    /// Since when it has not renewed its lease, in seconds of Unix time, if it may be frozen.
+    pub(super) silent_since_unix_s: Option<u64>,
+    /// The same for the terminal.
+    #[serde(skip)]
+    pub(super) silent_since: Option<Instant>,
 }
 
 /// One job.
@@ -103,6 +135,8 @@ impl WorkerRow {
             jobs,
             releasing,
             restarts: worker.deaths,
+            silent_since_unix_s: None,
+            silent_since: None,
         }
     }
 }
@@ -136,6 +170,15 @@ impl JobCounts {
 }
 
 impl Snapshot {
+    /// Sets since when these workers have been silent.
+    pub(super) fn mark_silent(&mut self, silent: &BTreeMap<Slot, Instant>) {
+        for row in &mut self.workers {
+            row.silent_since = silent.get(&Slot(row.slot)).copied();
+            let ago = |since: Instant| unix_s().saturating_sub(since.elapsed().as_secs());
+            row.silent_since_unix_s = row.silent_since.map(ago);
+        }
+    }
+
     /// The state of the pool after a turn. O(jobs).
     pub(super) fn of(
         name: &str,
@@ -189,6 +232,8 @@ impl Snapshot {
             revision: ledger.revision(),
             version: ledger.version,
             settled,
+            undelivered: None,
+            invalid_file: None,
             jobs: JobCounts::of(progress, ledger.cells.jobs.len()),
             workers: workers.iter().map(row).collect(),
             holders,

@@ -7,9 +7,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use swarm_core::{Assignment, JobName, Slot, Unassigned, View, ViewEntry};
+use swarm_core::handover::Cell;
+use swarm_core::{Assignment, JobName, Ledger, Slot, Unassigned, View, ViewEntry};
 
-use super::input::{STANDARD_INPUT, Wanted};
+use super::input::Wanted;
 
 /// How many workers are shown at once.
 const WORKERS_MAX: usize = 20;
@@ -33,7 +34,7 @@ pub(super) fn complain(sentence: &str) {
 pub(super) fn opening(
     wanted: &Wanted,
     dir: &Path,
-    file: &Path,
+    file: Option<&str>,
     http: Option<SocketAddr>,
 ) -> String {
     let Wanted { name, desired, notes, .. } = wanted;
@@ -44,8 +45,8 @@ pub(super) fn opening(
     if let Some(http) = http {
         let _ = writeln!(lines, "http:  http://{http}");
     }
-    if file != Path::new(STANDARD_INPUT) {
-        let _ = writeln!(lines, "edit {} and see what moves; Ctrl-C ends", file.display());
+    if let Some(file) = file {
+        let _ = writeln!(lines, "edit {file} and see what moves; Ctrl-C ends");
     }
     for note in notes {
         let _ = writeln!(lines, "note: {note}");
@@ -55,17 +56,57 @@ pub(super) fn opening(
 
 /// The last line.
 pub(super) fn ending(workers: usize, took: Duration) -> String {
-    let took = took.as_millis();
-    format!("ended in {took} ms: {} stopped, no process is left", counted(workers, "worker"))
+    let workers = counted(workers, "worker");
+    format!("ended in {}: {workers} stopped, no process is left", span(took))
 }
 
 /// A pool that became settled, and the changes since it was settled before.
 pub(super) struct Settled<'a> {
     pub(super) took: Duration,
-    pub(super) before: &'a Assignment,
+    pub(super) before: &'a Placed,
     pub(super) view: &'a View,
-    pub(super) assignment: &'a Assignment,
+    pub(super) now: &'a Placed,
     pub(super) unassigned: &'a BTreeMap<JobName, Unassigned>,
+}
+
+/// Where the jobs are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Placed {
+    /// The jobs that one worker runs.
+    pub(super) assignment: Assignment,
+    /// The jobs that every worker runs.
+    pub(super) everywhere: BTreeSet<JobName>,
+    /// The jobs that have run to completion.
+    pub(super) done: BTreeSet<JobName>,
+}
+
+impl Placed {
+    /// Where the jobs are in `ledger`. O(jobs).
+    pub(super) fn of(ledger: &Ledger) -> Self {
+        let mut placed = Self { assignment: ledger.assignment(), ..Self::default() };
+        for (job, record) in &ledger.cells.jobs {
+            match &record.cell {
+                Cell::Everywhere { .. } => placed.everywhere.insert(job.clone()),
+                Cell::Done { .. } => placed.done.insert(job.clone()),
+                Cell::Granted { .. }
+                | Cell::Releasing { .. }
+                | Cell::ReleasingAll { .. }
+                | Cell::Hold { .. }
+                | Cell::Free { .. }
+                | Cell::Quarantined { .. } => continue,
+            };
+        }
+        placed
+    }
+
+    /// The jobs that run.
+    fn running(&self) -> impl Iterator<Item = &JobName> {
+        self.assignment.iter().map(|(job, _)| job).chain(&self.everywhere)
+    }
+
+    fn runs(&self, job: &JobName) -> bool {
+        self.assignment.holder(job).is_some() || self.everywhere.contains(job)
+    }
 }
 
 impl Settled<'_> {
@@ -73,15 +114,16 @@ impl Settled<'_> {
     /// permit it. For a large pool it shows only workers whose jobs changed.
     pub(super) fn report(&self, columns: usize) -> String {
         let mut lines = self.headline_with(" (marked +)");
-        if self.before == self.assignment {
+        if self.before == self.now {
             return lines;
         }
         let width = self.view.workers.keys().map(String::len).max().unwrap_or_default();
-        let by_slot = (self.before.by_slot(), self.assignment.by_slot());
+        let by_slot = (self.before.assignment.by_slot(), self.now.assignment.by_slot());
         let is_large = WORKERS_MAX < self.view.workers.len();
+        let all_differ = self.before.everywhere != self.now.everywhere;
         let differs = |worker: &str, entry: &ViewEntry| {
             let slot = entry.slot.or_else(|| View::slot_in_name(worker));
-            slot.is_none_or(|slot| by_slot.0.get(&slot) != by_slot.1.get(&slot))
+            all_differ || slot.is_none_or(|slot| by_slot.0.get(&slot) != by_slot.1.get(&slot))
         };
         let mut shown: Vec<_> = self.view.workers.iter().collect();
         shown.retain(|(worker, entry)| !is_large || differs(worker, entry));
@@ -107,31 +149,35 @@ impl Settled<'_> {
 
     /// `mark` explains the mark of jobs that are new among old ones or have moved.
     fn headline_with(&self, mark: &str) -> String {
-        let Self { took, before, view, assignment, unassigned } = self;
-        let jobs = counted(assignment.len(), "job");
+        let Self { took, before, view, now, unassigned } = self;
+        let jobs = counted(now.running().count(), "job");
         let workers = counted(view.workers.len(), "worker");
-        let new = assignment.iter().filter(|(job, _)| before.holder(job).is_none()).count();
-        let moved = assignment.iter().filter(|(job, _)| self.is_moved(job)).count();
-        let wanted = |job| assignment.holder(job).is_some() || unassigned.contains_key(job);
-        let removed = before.iter().filter(|(job, _)| !wanted(job)).count();
-        let mut changes = vec![(new, "new"), (removed, "removed"), (moved, "moved")];
+        let workers =
+            if now.everywhere.is_empty() { workers } else { format!("each of {workers}") };
+        let new = now.running().filter(|job| !before.runs(job)).count();
+        let moved = now.assignment.iter().filter(|(job, _)| self.is_moved(job)).count();
+        let is_done = |job: &JobName| now.done.contains(job);
+        let wanted = |job| now.runs(job) || is_done(job) || unassigned.contains_key(job);
+        let removed = before.running().filter(|job| !wanted(job)).count();
+        let done = now.done.iter().filter(|job| !before.done.contains(*job)).count();
+        let mut changes =
+            vec![(new, "new"), (removed, "removed"), (done, "done"), (moved, "moved")];
         changes.retain(|(count, _)| 0 < *count);
-        let is_marked = !before.is_empty() && 0 < new + moved;
+        let is_marked = before.running().next().is_some() && 0 < new + moved;
         let mark = if is_marked { mark } else { "" };
         let changes: Vec<_> =
-            changes.iter().map(|(count, what)| format!("{count} {what}")).collect();
+            changes.iter().map(|(count, what)| format!("{} {what}", number(*count))).collect();
         let changes = match changes.join(", ") {
             none if none.is_empty() => none,
             some => format!(", {some}{mark}"),
         };
-        let took = took.as_millis();
-        let mut line = format!("settled in {took} ms: {jobs} on {workers}{changes}");
+        let mut line = format!("settled in {}: {jobs} on {workers}{changes}", span(*took));
         let reasons: BTreeSet<_> = unassigned.values().map(|reason| reason.as_str()).collect();
         for reason in reasons {
             let count = unassigned.values().filter(|r| r.as_str() == reason).count();
-            let _ = write!(line, ", {count} without a worker ({reason})");
+            let _ = write!(line, ", {} without a worker ({reason})", number(count));
         }
-        if before == assignment && unassigned.is_empty() {
+        if before == now && unassigned.is_empty() {
             line.push_str(", nothing moved");
         }
         line
@@ -139,14 +185,15 @@ impl Settled<'_> {
 
     /// The name of a job, marked if it moved or is new among old ones.
     fn marked(&self, job: &JobName) -> String {
-        let is_new = !self.before.is_empty() && self.before.holder(job).is_none();
+        let is_new = self.before.running().next().is_some() && !self.before.runs(job);
         let mark = if is_new || self.is_moved(job) { "+" } else { "" };
         format!("{mark}{job}")
     }
 
     fn is_moved(&self, job: &JobName) -> bool {
-        let differs = |before: Slot| self.assignment.holder(job).is_some_and(|now| now != before);
-        self.before.holder(job).is_some_and(differs)
+        let now = self.now.assignment.holder(job);
+        let differs = |before: Slot| now.is_some_and(|now| now != before);
+        self.before.assignment.holder(job).is_some_and(differs)
     }
 }
 
@@ -154,14 +201,14 @@ impl Settled<'_> {
 pub(super) fn wrapped(words: &[String], indent: usize, columns: usize) -> String {
     let mut lines = vec![String::new()];
     for (shown, word) in words.iter().enumerate() {
-        let line = lines.last().map_or(0, String::len);
-        if line == 0 || indent + line + 1 + word.len() <= columns {
+        let line = lines.last().map_or(0, |line| line.chars().count());
+        if line == 0 || indent + line + 1 + word.chars().count() <= columns {
             let gap = if line == 0 { "" } else { " " };
             let _ = lines.last_mut().map(|last| write!(last, "{gap}{word}"));
         } else if lines.len() < LINES_MAX {
             lines.push(word.clone());
         } else {
-            lines.push(format!("… and {} more", words.len() - shown));
+            lines.push(format!("… and {} more", number(words.len() - shown)));
             break;
         }
     }
@@ -171,7 +218,23 @@ pub(super) fn wrapped(words: &[String], indent: usize, columns: usize) -> String
 /// A number with its noun.
 pub(super) fn counted(count: usize, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {noun}{plural}")
+    format!("{} {noun}{plural}", number(count))
+}
+
+/// A number with a comma between thousands.
+pub(super) fn number(number: usize) -> String {
+    let digits = number.to_string();
+    let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
+    groups.join(",")
+}
+
+/// How long something took.
+fn span(took: Duration) -> String {
+    if took < Duration::from_secs(10) {
+        format!("{} ms", took.as_millis())
+    } else {
+        format!("{:.1} s", took.as_secs_f64())
+    }
 }
 
 #[cfg(test)]

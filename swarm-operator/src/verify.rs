@@ -168,12 +168,13 @@ fn text(verdict: &Verdict, damage: Damage) -> String {
     if 0 < left_out {
         lines.push(format!("and {left_out} more"));
     }
-    match (verdict.is_good(), verdict.is_complete()) {
-        (true, true) => {
-            lines.push("no job was run by two workers at once, and no token decreased".to_owned())
-        }
-        (true, false) => lines.push("not judged: the logs are empty or incomplete".to_owned()),
-        (false, _) => {}
+    if verdict.is_good() {
+        let judgement = if verdict.is_complete() {
+            "no job was run by two workers at once, and no token decreased"
+        } else {
+            "not judged: the logs are empty or incomplete"
+        };
+        lines.push(judgement.to_owned());
     }
     lines.extend(unknown(verdict));
     if let Some(Gap { job, from: _, ns }) = longest_gap {

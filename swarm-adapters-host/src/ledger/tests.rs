@@ -86,3 +86,13 @@ async fn a_file_that_is_not_a_ledger_is_refused_with_a_reason_and_kept() {
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
     }
 }
+
+#[test]
+fn a_ledger_that_could_not_be_read_again_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = FileLedgerStore::open(dir.path()).unwrap();
+    assert!(store.check_size(10, 10).is_ok());
+    let error = store.check_size(11, 10).unwrap_err();
+    assert!(matches!(error, StoreError::Refused { code: "LedgerTooLarge", .. }), "{error:?}");
+    assert!(error.to_string().contains("would have 11 bytes, more than 10;"), "{error}");
+}

@@ -7,7 +7,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::super::text::{counted, wrapped};
+use super::super::text::{counted, number, wrapped};
 use super::model::{Model, Tone};
 use super::palette::{FAINT, Palette, STRONG};
 use super::{head, rows};
@@ -20,6 +20,9 @@ const AGE: usize = 6;
 
 /// The mark of a job that its worker is releasing.
 const MARK: &str = " …";
+
+/// How wide the mark and the gap after a job are.
+const GAP: usize = 4;
 
 /// The areas of the parts of the screen. A part without room has no height.
 struct Parts {
@@ -34,7 +37,7 @@ struct Parts {
 pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, now: Instant, palette: Palette) {
     let parts = Parts::of(frame.area(), model);
     head::draw(frame, parts.head, model, palette);
-    rows::draw(frame, parts.workers, model, palette);
+    rows::draw(frame, parts.workers, model, now, palette);
     draw_jobs(frame, parts.jobs, model, palette);
     draw_log(frame, parts.log, model, now, palette);
     put(frame, parts.foot, 0, &foot(model, palette));
@@ -44,7 +47,8 @@ impl Parts {
     /// It depends on the pool and not on the selected worker, so that the parts do not move with
     /// the selection.
     fn of(area: Rect, model: &Model) -> Self {
-        let (head, rest) = cut(area, if area.height < 5 { 1 } else { 2 });
+        let head = head::height(model, area.width).min((area.height / 3).max(2));
+        let (head, rest) = cut(area, if area.height < 5 { 1 } else { head });
         let (body, foot) = cut(rest, rest.height.saturating_sub(u16::from(3 < area.height)));
         let log = if body.height < 6 { 0 } else { (body.height / 3).clamp(3, 14) };
         let room = body.height - log;
@@ -101,9 +105,10 @@ pub(super) fn put_title(frame: &mut Frame<'_>, area: Rect, title: &str, more: &s
 
 /// The width of a column of jobs, and how many fit.
 fn columns(model: &Model, width: u16) -> (usize, usize) {
-    // The mark, and a gap.
-    let column = model.longest_job + 4;
-    (column, (usize::from(width).saturating_sub(2) / column).max(1))
+    let width = usize::from(width).saturating_sub(2);
+    // The mark, and a gap. A name that is longer than the line is shortened.
+    let column = (model.longest_job + GAP).min(width.max(GAP));
+    (column, (width / column).max(1))
 }
 
 /// How many rows the jobs of any worker need, with the title.
@@ -128,11 +133,12 @@ fn draw_jobs(frame: &mut Frame<'_>, area: Rect, model: &Model, palette: Palette)
                 "releasing" => (MARK, palette.busy()),
                 _ => ("", Style::new()),
             };
-            Span::styled(format!("{:column$}", format!("{}{mark}", job.name)), style)
+            let name = rows::fitted(&job.name, column - GAP);
+            Span::styled(format!("{:column$}", format!("{name}{mark}")), style)
         })
         .collect();
     if is_cut && 0 < rows {
-        let rest = format!("… {} more", jobs.len() - shown);
+        let rest = format!("… {} more", number(jobs.len() - shown));
         spans.push(Span::styled(format!("{rest:column$}"), FAINT));
     }
     for (row, spans) in (1..).zip(spans.chunks(columns)) {
@@ -156,7 +162,7 @@ fn draw_log(frame: &mut Frame<'_>, area: Rect, model: &Model, now: Instant, pale
             Tone::Bad => palette.bad(),
             Tone::Move => palette.moved(),
         };
-        let words: Vec<_> = entry.text.split_whitespace().map(str::to_owned).collect();
+        let words = words(&entry.text, width);
         let mut age = age(now.saturating_duration_since(entry.at));
         for text in wrapped(&words, 0, width).lines() {
             let line = Line::from(vec![
@@ -170,8 +176,17 @@ fn draw_log(frame: &mut Frame<'_>, area: Rect, model: &Model, now: Instant, pale
     }
 }
 
+/// The words of a text, with those longer than `width` characters broken.
+pub(super) fn words(text: &str, width: usize) -> Vec<String> {
+    let broken = |word: &str| {
+        let signs: Vec<char> = word.chars().collect();
+        signs.chunks(width.max(1)).map(|piece| piece.iter().collect()).collect::<Vec<String>>()
+    };
+    text.split_whitespace().flat_map(broken).collect()
+}
+
 /// How long ago something was.
-fn age(age: Duration) -> String {
+pub(super) fn age(age: Duration) -> String {
     match age.as_secs() {
         0 => "now".to_owned(),
         s @ 1..60 => format!("{s} s"),

@@ -6,8 +6,8 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::super::snapshot::{JobCounts, Snapshot};
-use super::super::text::counted;
-use super::draw::put;
+use super::super::text::{counted, wrapped};
+use super::draw::{put, words};
 use super::model::Model;
 use super::palette::{FAINT, Palette, STRONG};
 
@@ -27,16 +27,39 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, palette: Pa
     }
     put(frame, area, 0, &line);
     put(frame, area, 1, &Line::from(format!(" {}", counts(model))));
+    for (row, line) in (2..).zip(problems(model, area.width)) {
+        put(frame, area, row, &Line::styled(format!(" {line}"), palette.bad()));
+    }
+}
+
+/// How many rows the head has, if there is room.
+pub(super) fn height(model: &Model, width: u16) -> u16 {
+    2 + u16::try_from(problems(model, width).len()).unwrap_or(u16::MAX)
+}
+
+/// What somebody has to mend, for as long as it is so, in lines.
+fn problems(model: &Model, width: u16) -> Vec<String> {
+    let Snapshot { undelivered, invalid_file, revision, .. } = &*model.snapshot;
+    let invalid = invalid_file.as_ref().map(|file| &file.message);
+    let problems = [undelivered.as_ref(), invalid].into_iter().flatten();
+    let width = usize::from(width).saturating_sub(2);
+    let lines = problems.flat_map(|problem| {
+        let text = format!("✗ {problem}; revision {revision} keeps running");
+        wrapped(&words(&text, width), 0, width).lines().map(str::to_owned).collect::<Vec<_>>()
+    });
+    lines.collect()
 }
 
 /// The status in a few words.
 fn status(model: &Model, palette: Palette) -> (String, Style) {
-    let Snapshot { name, settled, jobs, workers, .. } = &*model.snapshot;
+    let Snapshot { name, settled, undelivered, jobs, workers, .. } = &*model.snapshot;
     let coming = workers.iter().filter(|worker| worker.state != "ready").count();
     if model.is_ending {
         ("ending".to_owned(), palette.busy())
     } else if name.is_empty() {
         ("starting".to_owned(), palette.busy())
+    } else if undelivered.is_some() {
+        ("not delivered to the workers".to_owned(), palette.bad())
     } else if *settled && jobs.unassigned == 0 {
         ("settled".to_owned(), palette.good())
     } else if *settled {

@@ -83,7 +83,7 @@ impl Model {
     pub(super) fn on_snapshot(&mut self, snapshot: Arc<Snapshot>, now: Instant) {
         let moves = self.moves.seen(&snapshot);
         let before = std::mem::replace(&mut self.snapshot, snapshot);
-        let names = self.snapshot.holders.iter().map(|job| job.name.len());
+        let names = self.snapshot.holders.iter().map(|job| job.name.chars().count());
         self.longest_job = names.max().unwrap_or_default();
         let loads = self.snapshot.workers.iter().map(|worker| worker.jobs + worker.releasing);
         self.most = loads.max().unwrap_or_default();
@@ -130,7 +130,7 @@ impl Model {
             Key::PageDown => at + PAGE,
             Key::Home => 0,
             Key::End => last,
-            Key::Char(_) => at,
+            Key::Redraw | Key::Char(_) => at,
         };
         if let Some(worker) = self.snapshot.workers.get(wanted.min(last)) {
             self.selected = worker.slot;
@@ -160,8 +160,9 @@ impl Model {
 
     /// The delay after which the displayed ages are outdated.
     pub(super) fn ages_in(&self, now: Instant) -> Duration {
-        let newest = self.log.front().map(|entry| now.saturating_duration_since(entry.at));
-        match newest {
+        let silent = self.snapshot.workers.iter().filter_map(|worker| worker.silent_since);
+        let newest = self.log.front().map(|entry| entry.at).into_iter().chain(silent).max();
+        match newest.map(|at| now.saturating_duration_since(at)) {
             Some(age) if age < Duration::from_mins(1) => Duration::from_secs(1),
             Some(_) | None => Duration::from_secs(10),
         }

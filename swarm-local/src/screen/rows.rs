@@ -1,5 +1,7 @@
 //! A row for each worker: its name, its state, and its jobs relative to the fullest worker's.
 
+use std::time::Instant;
+
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -7,7 +9,7 @@ use ratatui::text::{Line, Span};
 
 use super::super::snapshot::WorkerRow;
 use super::super::text::counted;
-use super::draw::{put, put_title};
+use super::draw::{age, put, put_title};
 use super::model::Model;
 use super::palette::{Palette, STRONG};
 
@@ -30,7 +32,13 @@ struct Widths {
 }
 
 /// Draws as many workers as fit, around the selected one.
-pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, palette: Palette) {
+pub(super) fn draw(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    model: &Model,
+    now: Instant,
+    palette: Palette,
+) {
     let workers = &model.snapshot.workers;
     let rows = usize::from(area.height.saturating_sub(1));
     let at = model.position();
@@ -42,19 +50,20 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, palette: Pa
     };
     put_title(frame, area, "workers", &which);
     let most = model.most;
-    let widths = Widths::of(shown, most, usize::from(area.width));
+    let widths = Widths::of(shown, most, now, usize::from(area.width));
     for ((row, worker), position) in (1..).zip(shown).zip(first..) {
-        put(frame, area, row, &line(worker, position == at, most, &widths, palette));
+        let besides = besides(worker, now);
+        put(frame, area, row, &line(worker, position == at, most, &widths, &besides, palette));
     }
 }
 
 impl Widths {
-    fn of(shown: &[WorkerRow], most: usize, width: usize) -> Self {
+    fn of(shown: &[WorkerRow], most: usize, now: Instant, width: usize) -> Self {
         let longest = |length: &dyn Fn(&WorkerRow) -> usize| shown.iter().map(length).max();
         let name = longest(&|worker| worker.name.chars().count()).unwrap_or_default();
         let name = name.min(width * 2 / 5);
         let state = if width < STATE_FROM { 0 } else { STATE + 2 };
-        let (count, besides) = (most.to_string().len(), longest(&|w| besides(w).len()));
+        let (count, besides) = (most.to_string().len(), longest(&|w| besides(w, now).len()));
         let used = 2 + name + 2 + state + 1 + count + 2 + besides.unwrap_or_default();
         let bar = width.saturating_sub(used);
         Self { name, state, bar: if bar < BAR_MIN { 0 } else { bar }, count }
@@ -66,6 +75,7 @@ fn line(
     is_selected: bool,
     most: usize,
     widths: &Widths,
+    besides: &str,
     palette: Palette,
 ) -> Line<'static> {
     let Widths { name, state, bar, count } = *widths;
@@ -87,13 +97,16 @@ fn line(
         Span::styled(granted, palette.bar()),
         Span::styled(releasing, palette.busy()),
         Span::raw(format!("{:rest$} {:>count$}", "", worker.jobs)),
-        Span::styled(format!("  {}", besides(worker)), palette.busy()),
+        Span::styled(format!("  {besides}"), palette.busy()),
     ])
 }
 
 /// The columns of a worker besides its jobs.
-fn besides(worker: &WorkerRow) -> String {
+fn besides(worker: &WorkerRow, now: Instant) -> String {
     let mut parts = Vec::new();
+    if let Some(since) = worker.silent_since {
+        parts.push(format!("silent for {}", age(now.saturating_duration_since(since))));
+    }
     if 0 < worker.releasing {
         parts.push(format!("{} releasing", worker.releasing));
     }
@@ -104,7 +117,7 @@ fn besides(worker: &WorkerRow) -> String {
 }
 
 /// A name, with its middle left out if it is too long: names of a pool differ at the end.
-fn fitted(name: &str, width: usize) -> String {
+pub(super) fn fitted(name: &str, width: usize) -> String {
     let signs: Vec<char> = name.chars().collect();
     if signs.len() <= width {
         return name.to_owned();

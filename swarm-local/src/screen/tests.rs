@@ -10,7 +10,7 @@ use ratatui::backend::TestBackend;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::Color;
 
-use super::super::snapshot::{JobCounts, JobRow, WorkerRow};
+use super::super::snapshot::{InvalidFile, JobCounts, JobRow, WorkerRow};
 use super::super::terminal::Key;
 use super::*;
 
@@ -27,6 +27,8 @@ fn pool(workers: &[&[&str]]) -> Snapshot {
             jobs: jobs.len() - releasing,
             releasing,
             restarts: 0,
+            silent_since_unix_s: None,
+            silent_since: None,
         });
         snapshot.holders.extend(jobs.iter().map(|job| JobRow {
             name: job.trim_start_matches('-').to_owned(),
@@ -196,6 +198,53 @@ fn a_screen_without_colours_has_the_same_text() {
     assert!(coloured.content().iter().any(|cell| cell.fg != Color::Reset));
     let is_plain = |cell: &Cell| (cell.fg, cell.bg) == (Color::Reset, Color::Reset);
     assert!(plain.content().iter().all(is_plain));
+}
+
+#[test]
+fn what_has_to_be_mended_stays_in_sight_until_it_is() {
+    let time = Instant::now();
+    let mut snapshot = pool(&[&["a1"]]);
+    snapshot.settled = false;
+    let message = "streams.yaml: unknown field `spec.jbos`; did you mean `jobs`?".to_owned();
+    snapshot.invalid_file = Some(InvalidFile { message, since_unix_s: 0 });
+    snapshot.undelivered = Some("the view of swarm-worker-0 is too large".to_owned());
+    let shown = text(&model(snapshot, time), time, (61, 20));
+    let expected = "
+ streams  ● not delivered to the workers          revision 3
+ 1 job on 1 worker
+ ✗ the view of swarm-worker-0 is too large; revision 3 keeps
+ running
+ ✗ streams.yaml: unknown field `spec.jbos`; did you mean
+ `jobs`?; revision 3 keeps running
+── workers 1 ────────────────────────────────────────────────
+";
+    assert!(format!("\n{shown}").starts_with(expected), "{shown}");
+}
+
+#[test]
+fn a_name_that_is_longer_than_the_line_is_shortened_and_a_sentence_broken() {
+    assert_eq!(draw::words("a äbcdefg h", 3), ["a", "äbc", "def", "g", "h"]);
+    assert_eq!(draw::words("abc", 0), ["a", "b", "c"]);
+    let time = Instant::now();
+    let name = format!("{}-end", "x".repeat(90));
+    let mut model = model(pool(&[&[&name]]), time);
+    model.on_message(Message::Info(format!("{name} is gone")), time);
+    let shown = text(&model, time, (80, 20));
+    assert_eq!(shown.matches("-end").count(), 2, "{shown}");
+    assert!(shown.lines().all(|line| line.chars().count() <= 80), "{shown}");
+}
+
+#[test]
+fn a_worker_that_may_be_frozen_shows_for_how_long_it_has_been_silent() {
+    let time = Instant::now();
+    let mut snapshot = pool(&[&["a1"], &["b2"]]);
+    snapshot.workers[1].silent_since = Some(time);
+    let model = model(snapshot, time);
+    let shown = text(&model, time + Duration::from_secs(7), (80, 12));
+    let line = shown.lines().find(|line| line.contains("swarm-worker-1")).unwrap();
+    assert!(line.ends_with(" 1  silent for 7 s"), "{shown}");
+    assert_eq!(shown.matches("silent").count(), 1);
+    assert_eq!(model.ages_in(time + Duration::from_secs(7)), Duration::from_secs(1));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crossterm::cursor::{Hide, Show};
 use crossterm::event::{Event, EventStream, KeyCode, KeyEventKind, KeyModifiers};
 use crossterm::execute;
 use crossterm::terminal::{
-    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 use futures::StreamExt as _;
 use ratatui::backend::CrosstermBackend;
@@ -41,6 +41,8 @@ pub(crate) enum Key {
     Char(char),
     /// Ctrl-C, which does not send a signal while a screen is open.
     Interrupt,
+    /// Ctrl-L.
+    Redraw,
     /// The arrow up.
     Up,
     /// The arrow down.
@@ -72,7 +74,8 @@ impl Screen {
         });
         enable_raw_mode()?;
         *IS_OPEN.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        let opened = execute!(stdout(), EnterAlternateScreen, Hide)
+        // A program that was killed may have left the terminal in this mode, with what it had drawn.
+        let opened = execute!(stdout(), EnterAlternateScreen, Clear(ClearType::All), Hide)
             .and_then(|()| Terminal::new(CrosstermBackend::new(Pen::default())));
         match opened {
             Ok(terminal) => Ok(Self { terminal, events: EventStream::new() }),
@@ -90,6 +93,18 @@ impl Screen {
     /// If the terminal is gone.
     pub(crate) fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         self.terminal.draw(draw).map(|_| ())
+    }
+
+    /// Clears the terminal, whatever others wrote on it; the next draw writes everything.
+    ///
+    /// # Errors
+    ///
+    /// If the terminal is gone.
+    pub(crate) fn clear(&mut self) -> io::Result<()> {
+        // Compares the next draw with an empty screen. `Terminal::clear` would ask the terminal where
+        // its cursor is, and wait for the answer.
+        self.terminal = Terminal::new(CrosstermBackend::new(Pen::default()))?;
+        execute!(self.terminal.backend_mut(), Clear(ClearType::All))
     }
 
     /// Waits for the next input from the terminal; `None` if the terminal is gone.
@@ -120,6 +135,7 @@ impl Drop for Screen {
 fn known(code: KeyCode, is_control: bool) -> Option<Key> {
     match code {
         KeyCode::Char('c') if is_control => Some(Key::Interrupt),
+        KeyCode::Char('l') if is_control => Some(Key::Redraw),
         KeyCode::Char(_) if is_control => None,
         KeyCode::Char(sign) => Some(Key::Char(sign)),
         KeyCode::Up => Some(Key::Up),

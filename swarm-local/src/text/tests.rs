@@ -16,16 +16,44 @@ fn pool(workers: &[&[&str]]) -> (Assignment, View) {
 fn report(before: &[&[&str]], after: &[&[&str]], unassigned: &[&str], columns: usize) -> String {
     let (before, _) = pool(before);
     let (assignment, view) = pool(after);
-    let unassigned = swarm_core::jobs(unassigned.iter().copied()).unwrap().into_keys();
-    let unassigned = unassigned.map(|job| (job, Unassigned::NoWorkers)).collect();
-    let settled = Settled {
-        took: Duration::from_millis(41),
-        before: &before,
-        view: &view,
-        assignment: &assignment,
-        unassigned: &unassigned,
+    let now = Placed { assignment, ..Placed::default() };
+    let before = Placed { assignment: before, ..Placed::default() };
+    let unassigned = names(unassigned).into_iter().map(|job| (job, Unassigned::NoWorkers));
+    let unassigned = unassigned.collect();
+    let took = Duration::from_millis(41);
+    Settled { took, before: &before, view: &view, now: &now, unassigned: &unassigned }
+        .report(columns)
+}
+
+fn names(names: &[&str]) -> BTreeSet<JobName> {
+    swarm_core::jobs(names.iter().copied()).unwrap().into_keys().collect()
+}
+
+#[test]
+fn jobs_that_every_worker_runs_are_counted_and_done_ones_are_not_removed() {
+    let all = Placed { everywhere: names(&["a", "b", "c"]), ..Placed::default() };
+    let (_, view) = pool(&[&["a", "b", "c"], &["a", "b", "c"]]);
+    let report = |before: &Placed, now: &Placed, view: &View| {
+        let took = Duration::from_millis(23_681);
+        Settled { took, before, view, now, unassigned: &BTreeMap::new() }.report(80)
     };
-    settled.report(columns)
+    let expected = "\
+settled in 23.7 s: 3 jobs on each of 2 workers, 3 new
+  w-0     3  a b c
+  w-1     3  a b c";
+    assert_eq!(report(&Placed::default(), &all, &view), expected);
+    let (assignment, _) = pool(&[&["a", "b"]]);
+    let before = Placed { assignment, ..Placed::default() };
+    let (assignment, view) = pool(&[&["a"]]);
+    let now = Placed { assignment, done: names(&["b"]), ..Placed::default() };
+    let expected = "settled in 23.7 s: 1 job on 1 worker, 1 done\n  w-0     1  a";
+    assert_eq!(report(&before, &now, &view), expected);
+}
+
+#[test]
+fn numbers_can_be_read() {
+    assert_eq!(counted(1_000_000, "job"), "1,000,000 jobs");
+    assert_eq!(counted(1, "job") + &counted(999, "job") + &number(1_234), "1 job999 jobs1,234");
 }
 
 #[test]

@@ -11,9 +11,10 @@ mod terminal;
 mod web;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::Output;
+use std::process::{Command, Output};
 
 use operator::{Machine, signal, until};
+use rustix::fs::{CWD, Mode, mkfifoat};
 use rustix::process::Signal;
 
 /// How many jobs each worker runs, once every stream runs exactly once.
@@ -152,7 +153,60 @@ fn a_settled_pool_ends_with_0_where_that_was_asked_for() {
     assert_eq!(machine.processes(), []);
     assert!(String::from_utf8_lossy(&output.stdout).contains("27 jobs on 2 workers, 27 new"));
     let none = machine.output(&["--until-settled", "--workers", "0"]);
+    assert_eq!(none.status.code(), Some(3), "as `plan` does");
     assert!(String::from_utf8_lossy(&none.stdout).contains("27 without a worker (no-workers)"));
+}
+
+/// Puts a named pipe in place of the file.
+fn make_pipe(machine: &Machine) {
+    std::fs::remove_file(machine.file()).unwrap();
+    mkfifoat(CWD, machine.file(), Mode::RUSR | Mode::WUSR).unwrap();
+}
+
+#[test]
+fn a_pipe_in_place_of_the_file_does_not_keep_it_from_following_edits_or_ending() {
+    let machine = Machine::new();
+    let good = std::fs::read_to_string(machine.file()).unwrap();
+    let mut operator = machine.settled();
+    make_pipe(&machine);
+    until("a complaint", || operator.complaints().contains("not a regular file").then_some(()));
+    std::fs::remove_file(machine.file()).unwrap();
+    machine.write(&good.replace("replicas: 3", "replicas: 4"));
+    operator.prints("27 jobs on 4 workers, 6 moved");
+    make_pipe(&machine);
+    operator.signal(Signal::INT);
+    assert_eq!(operator.ended().code(), Some(0));
+    assert_eq!(machine.processes(), []);
+}
+
+#[test]
+fn a_pipe_that_is_there_from_the_start_is_read_once_or_until_a_signal() {
+    let machine = Machine::new();
+    let good = std::fs::read_to_string(machine.file()).unwrap();
+    make_pipe(&machine);
+    let mut operator = machine.started();
+    operator.signal_once_it_waits(Signal::TERM);
+    assert_eq!(operator.ended().code(), Some(1));
+    assert!(operator.complaints().contains("before FILE was read"), "{}", operator.complaints());
+    let operator = machine.started();
+    std::fs::write(machine.file(), good).unwrap();
+    let output = operator.prints("27 jobs on 3 workers, 27 new");
+    assert!(!output.contains("see what moves"), "{output}");
+}
+
+#[test]
+fn the_command_that_kills_a_worker_in_the_readme_means_that_worker_alone() {
+    let readme = include_str!("../../../README.md");
+    let line = readme.lines().find_map(|line| line.strip_prefix("pkill -KILL ")).unwrap();
+    let machine = Machine::new();
+    let _operator = machine.settled_with(&["--workers", "12"]);
+    let line = line.replace("swarm/streams ", "/state ");
+    let found = Command::new("sh").args(["-c", &format!("exec pgrep {line}")]).output().unwrap();
+    let found = String::from_utf8(found.stdout).unwrap();
+    let workers = machine.workers();
+    let is_ours = |pid: &i32| workers.values().any(|ours| ours == pid);
+    let found: Vec<_> = found.lines().map(|pid| pid.parse().unwrap()).filter(is_ours).collect();
+    assert_eq!((found, workers.len()), (vec![workers["swarm-worker-1"]], 12));
 }
 
 #[test]

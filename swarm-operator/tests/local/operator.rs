@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 /// The limit for every wait, on a machine that is busy with other things.
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_mins(1);
 
 const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/samples/streams.yaml");
 
@@ -79,13 +79,22 @@ impl Machine {
 
     /// The same, with further arguments.
     pub(crate) fn settled_with(&self, args: &[&str]) -> Operator<'_> {
+        let operator = self.started_with(args);
+        operator.prints("settled in");
+        operator
+    }
+
+    /// Starts an operator.
+    pub(crate) fn started(&self) -> Operator<'_> {
+        self.started_with(&[])
+    }
+
+    fn started_with(&self, args: &[&str]) -> Operator<'_> {
         let number = (0..100).find(|n| !self.dir.path().join(format!("out.{n}")).exists()).unwrap();
         let file = |name: &str| File::create(self.dir.path().join(format!("{name}.{number}")));
         let mut command = self.command(args);
         command.stdout(file("out").unwrap()).stderr(file("err").unwrap());
-        let operator = Operator { machine: self, child: command.spawn().unwrap(), number };
-        operator.prints("settled in");
-        operator
+        Operator { machine: self, child: command.spawn().unwrap(), number }
     }
 
     /// The workers' processes, by worker.
@@ -157,6 +166,12 @@ impl Operator<'_> {
         signal(i32::try_from(self.child.id()).unwrap(), kind);
     }
 
+    /// Sends a signal as soon as the operator handles it.
+    pub(crate) fn signal_once_it_waits(&self, kind: Signal) {
+        until_handled(&self.child, kind);
+        self.signal(kind);
+    }
+
     /// Waits until the operator has ended.
     pub(crate) fn ended(&mut self) -> ExitStatus {
         until("the operator ended", || self.child.try_wait().unwrap())
@@ -168,6 +183,19 @@ impl Drop for Operator<'_> {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Waits until a program handles a signal.
+pub(crate) fn until_handled(program: &Child, kind: Signal) {
+    let mask = |status: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
+        u64::from_str_radix(line.trim(), 16).ok()
+    };
+    let bit = 1_u64 << (kind.as_raw() - 1);
+    until("the signal is handled", || {
+        let status = fs::read_to_string(format!("/proc/{}/status", program.id())).ok()?;
+        (mask(&status)? & bit != 0).then_some(())
+    });
 }
 
 pub(crate) fn signal(pid: i32, kind: Signal) {

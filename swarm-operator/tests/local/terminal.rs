@@ -1,5 +1,6 @@
 //! `swarm-operator local` on a real terminal: a pseudo terminal that is its controlling one.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::num::NonZero;
@@ -12,7 +13,7 @@ use rustix::process::Signal;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
-use crate::operator::{Machine, signal, until};
+use crate::operator::{Machine, signal, until, until_handled};
 
 /// A terminal and the operator on it.
 struct Tty<'a> {
@@ -32,17 +33,30 @@ struct Screen {
 
 impl<'a> Tty<'a> {
     fn start(machine: &'a Machine, args: &[&str], envs: &[(&str, &str)]) -> Self {
+        let mut words = vec![machine.file().into_os_string()];
+        words.extend(args.iter().map(OsString::from));
+        Self::start_with(machine, &words, envs, "")
+    }
+
+    /// The same with any words of the command line, on a terminal on which `before` was written.
+    fn start_with(
+        machine: &'a Machine,
+        words: &[OsString],
+        envs: &[(&str, &str)],
+        before: &str,
+    ) -> Self {
         let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&keyboard).unwrap();
         unlockpt(&keyboard).unwrap();
         let name = ptsname(&keyboard, Vec::new()).unwrap();
         let line = open(&name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
-        let (keyboard, line) = (File::from(keyboard), File::from(line));
+        let (keyboard, mut line) = (File::from(keyboard), File::from(line));
+        line.write_all(before.as_bytes()).unwrap();
         tcsetwinsize(&line, size(24, 80)).unwrap();
         // Makes it the terminal of a new session; the tests' own is not affected.
         let mut command = Command::new("setsid");
         command.args(["--ctty", env!("CARGO_BIN_EXE_swarm-operator"), "local"]);
-        command.arg(machine.file()).arg("--dir").arg(machine.path().join("state")).args(args);
+        command.args(words).arg("--dir").arg(machine.path().join("state"));
         command.env("TERM", "xterm-256color").env_remove("NO_COLOR").envs(envs.iter().copied());
         let side = || line.try_clone().unwrap();
         let child = command.stdin(side()).stdout(side()).stderr(side()).spawn().unwrap();
@@ -139,6 +153,7 @@ fn a_terminal_shows_how_the_pool_stands_follows_keys_and_is_given_back() {
     assert_eq!(tty.shown().matches(" → swarm-worker-3").count(), 6);
     machine.edit("  jobs:", "  jbos:");
     tty.shows("did you mean `jobs`?");
+    tty.shows(" ✗ ");
     tty.resize(8, 50);
     until("drawn in eight rows", || {
         let shown = tty.shown();
@@ -172,6 +187,46 @@ fn a_terminal_that_goes_away_ends_everything() {
     signal(i32::try_from(tty.child.id()).unwrap(), Signal::HUP);
     tty.ended();
     until("no process is left", || machine.processes().is_empty().then_some(()));
+}
+
+#[test]
+fn what_others_left_on_the_terminal_is_cleared_at_the_start_and_by_ctrl_l() {
+    let machine = Machine::new();
+    // As of a program that was killed while it had the whole terminal.
+    let left = "\x1b[?1049h\x1b[?25l\x1b[23;1H left by a killed program";
+    let words = [machine.file().into_os_string()];
+    let mut tty = Tty::start_with(&machine, &words, &[], left);
+    let shown = tty.shows("settled in");
+    assert!(!shown.contains("killed program"), "{shown}");
+    tty.line.write_all(b"\x1b[20;1H written by another program").unwrap();
+    tty.shows("another program");
+    tty.type_in(b"\x0c");
+    until("the terminal is drawn again", || {
+        let shown = tty.shown();
+        (!shown.contains("another program") && shown.contains("settled in")).then_some(())
+    });
+    tty.type_in(b"q");
+    assert_eq!(tty.ended().code(), Some(0));
+}
+
+#[test]
+fn a_manifest_that_is_typed_in_is_waited_for_until_a_signal() {
+    let machine = Machine::new();
+    let mut tty = Tty::start_with(&machine, &["-".into()], &[], "");
+    tty.type_in(b"apiVersion: swarm.k8slab.info/v1alpha1\n");
+    tty.shows("apiVersion");
+    until_handled(&tty.child, Signal::INT);
+    tty.type_in(b"\x03");
+    assert_eq!(tty.ended().code(), Some(1));
+    tty.shows("ended by a signal before FILE was read");
+    let mut tty = Tty::start_with(&machine, &["-".into()], &[], "");
+    let manifest = std::fs::read(machine.file()).unwrap();
+    tty.type_in(&manifest);
+    tty.type_in(b"\x04");
+    let shown = tty.shows("27 jobs on 3 workers, 27 new");
+    assert!(shown.starts_with(" streams  ● settled"), "{shown}");
+    tty.type_in(b"q");
+    assert_eq!(tty.ended().code(), Some(0));
 }
 
 #[test]

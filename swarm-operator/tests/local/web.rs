@@ -1,10 +1,12 @@
 //! The answers of `local --listen`.
 
+use std::fs;
 use std::net::TcpListener;
 
+use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::operator::{Machine, Operator, get, until};
+use crate::operator::{Machine, Operator, get, signal, until};
 use crate::refusal;
 
 /// The address on which an operator listens.
@@ -60,6 +62,83 @@ fn how_the_pool_stands_is_answered_as_json_and_follows_edits() {
     assert!(get(&address, "/healthz").unwrap().starts_with("HTTP/1.1 200"));
     assert!(get(&address, "/readyz").unwrap().starts_with("HTTP/1.1 200"));
     assert!(get(&address, "/api/v1/nothing").unwrap().starts_with("HTTP/1.1 404"));
+}
+
+/// More jobs than one worker runs.
+fn too_many() -> String {
+    (0..=100_000).map(|n| format!("    - name: j{n}\n")).collect::<Vec<_>>().concat()
+}
+
+#[test]
+fn what_cannot_be_delivered_is_not_saved_and_not_settled_and_what_ran_before_goes_on() {
+    let machine = Machine::new();
+    let operator = machine.settled_with(&["--listen", "0", "--workers", "1"]);
+    let address = address(&operator);
+    let good = fs::read_to_string(machine.file()).unwrap();
+    let before = json(&address, "/api/v1/swarm", |swarm| swarm["settled"] == true);
+    let (head, _) = good.split_once("  jobs:\n").unwrap();
+    machine.write(&format!("{head}  jobs:\n{}", too_many()));
+    let is_refused = |swarm: &Value| !swarm["undelivered"].is_null();
+    let refused = json(&address, "/api/v1/swarm", is_refused);
+    let why = "the view of swarm-worker-0 is too large: it has 100001 jobs, and one worker runs at \
+               most 100000; add workers";
+    assert_eq!(refused["undelivered"], why);
+    let same = |swarm: &Value| (swarm["revision"].clone(), swarm["jobs"]["total"].clone());
+    assert_eq!((same(&refused), &refused["settled"]), (same(&before), &false.into()));
+    let complaint = format!("{why}; what ran before stays\n");
+    assert!(operator.complaints().ends_with(&complaint), "{}", operator.complaints());
+    assert_eq!(operator.prints("settled").matches("settled").count(), 1);
+    signal(machine.workers()["swarm-worker-0"], Signal::KILL);
+    operator.prints("was ended by signal 9");
+    until("the jobs run again", || {
+        let running = machine.running()?;
+        (running.len() == 1 && running["swarm-worker-0"].len() == 27).then_some(())
+    });
+    machine.write(&good);
+    let swarm = json(&address, "/api/v1/swarm", |swarm| swarm["settled"] == true);
+    assert_eq!((&swarm["undelivered"], &swarm["jobs"]["granted"]), (&Value::Null, &27.into()));
+}
+
+#[test]
+fn an_invalid_file_is_reported_until_it_is_mended() {
+    let machine = Machine::new();
+    let operator = machine.settled_with(&["--listen", "0"]);
+    let address = address(&operator);
+    machine.edit("  jobs:", "  jbos:");
+    let swarm = json(&address, "/api/v1/swarm", |swarm| !swarm["invalidFile"].is_null());
+    let message = swarm["invalidFile"]["message"].as_str().unwrap();
+    assert!(message.ends_with("unknown field `spec.jbos`; did you mean `jobs`?"), "{message}");
+    assert!(swarm["invalidFile"]["sinceUnixS"].is_u64() && swarm["settled"] == true, "{swarm}");
+    machine.edit("  jbos:", "  jobs:");
+    json(&address, "/api/v1/swarm", |swarm| swarm["invalidFile"].is_null());
+}
+
+#[test]
+fn a_frozen_worker_is_reported_as_silent_before_it_is_replaced() {
+    let machine = Machine::new();
+    machine.edit("spec:\n", "spec:\n  handover: {lease: {duration: 30s, renew: 300ms}}\n");
+    let operator = machine.settled_with(&["--listen", "0"]);
+    let address = address(&operator);
+    let frozen = machine.workers()["swarm-worker-1"];
+    signal(frozen, Signal::STOP);
+    let is_silent = |swarm: &Value| swarm["workers"][1]["silentSinceUnixS"].is_u64();
+    let swarm = json(&address, "/api/v1/swarm", is_silent);
+    assert!(swarm["workers"][0]["silentSinceUnixS"].is_null(), "{swarm}");
+    signal(frozen, Signal::CONT);
+    json(&address, "/api/v1/swarm", |swarm| !is_silent(swarm));
+}
+
+#[test]
+fn a_pool_that_cannot_become_settled_is_not_waited_for() {
+    let machine = Machine::new();
+    let good = fs::read_to_string(machine.file()).unwrap();
+    let (head, _) = good.split_once("  jobs:\n").unwrap();
+    machine.write(&format!("{head}  jobs:\n{}", too_many()));
+    let output = machine.output(&["--until-settled", "--workers", "1"]);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("one worker runs at most 100000; add workers"), "{message}");
+    assert_eq!(machine.processes(), []);
 }
 
 #[test]

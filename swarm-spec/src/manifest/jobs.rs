@@ -286,7 +286,16 @@ pub(crate) fn check_params(params: &BTreeMap<String, String>) -> Result<(), Stri
     if PARAMS_MAX < params.len() {
         return Err(format!("it has {} params; at most {PARAMS_MAX} are allowed", params.len()));
     }
+    let mut variables = BTreeMap::new();
     for (name, value) in params {
+        if let Some(other) = variables.insert(name.to_ascii_uppercase(), name) {
+            return Err(format!(
+                "the params `{}` and `{}` differ in case only, and a program would get one of them; \
+                 rename one",
+                Shortened(other),
+                Shortened(name)
+            ));
+        }
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let is_name = !name.starts_with(|c: char| c.is_ascii_digit()) && name.chars().all(is_plain);
         if name.is_empty() || !is_name || PARAM_NAME_MAX < name.len() {
@@ -330,6 +339,17 @@ mod tests {
             assert_eq!(read(name), (name.to_owned(), None));
         }
         assert_eq!(from_text("cnbc:100".into(), false).name, "cnbc:100");
+    }
+
+    #[test]
+    fn params_that_would_be_one_variable_of_a_program_are_refused() {
+        let params = |names: &[&str]| {
+            let params = names.iter().map(|name| ((*name).to_owned(), "x".to_owned()));
+            check_params(&params.collect())
+        };
+        assert_eq!(params(&["url", "uri", "URL_2"]), Ok(()));
+        let message = params(&["a", "url", "URL"]).unwrap_err();
+        assert!(message.starts_with("the params `URL` and `url` differ in case only"), "{message}");
     }
 
     #[test]

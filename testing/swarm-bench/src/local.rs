@@ -198,8 +198,11 @@ impl Operator {
     fn settled(&self) -> io::Result<Duration> {
         until("the pool is settled", || {
             let said = fs::read_to_string(self.dir.join("out"))?;
-            let took = said.split_once("settled in ").and_then(|(_, rest)| rest.split_once(" ms"));
-            Ok(took.and_then(|(took, _)| Some(Duration::from_millis(took.parse().ok()?))))
+            let took = said.split_once("settled in ").and_then(|(_, rest)| rest.split_once(':'));
+            Ok(took.and_then(|(took, _)| match took.split_once(' ')? {
+                (millis, "ms") => Some(Duration::from_millis(millis.parse().ok()?)),
+                (seconds, _) => Some(Duration::from_secs_f64(seconds.parse().ok()?)),
+            }))
         })
     }
 }
