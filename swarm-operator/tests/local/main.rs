@@ -5,6 +5,7 @@
     reason = "clippy allows it in test functions only, and all of this is a test"
 )]
 
+mod documented;
 mod operator;
 #[cfg(feature = "terminal")]
 mod terminal;

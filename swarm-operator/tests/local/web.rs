@@ -10,14 +10,14 @@ use crate::operator::{Machine, Operator, get, signal, until};
 use crate::refusal;
 
 /// The address on which an operator listens.
-fn address(operator: &Operator<'_>) -> String {
+pub(crate) fn address(operator: &Operator<'_>) -> String {
     let output = operator.prints("http:  http://");
     let (_, address) = output.split_once("http:  http://").unwrap();
     address.lines().next().unwrap().to_owned()
 }
 
 /// A JSON answer, once it meets the condition.
-fn json(address: &str, path: &str, is_it: impl Fn(&Value) -> bool) -> Value {
+pub(crate) fn json(address: &str, path: &str, is_it: impl Fn(&Value) -> bool) -> Value {
     until(&format!("an answer of {path}"), || {
         let answer = get(address, path)?;
         let (headers, body) = answer.split_once("\r\n\r\n")?;
