@@ -30,6 +30,7 @@ use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use tokio::time::sleep;
 
 pub use leftovers::end_leftovers;
+pub use logs::open as open_log;
 
 use leftovers::Records;
 

@@ -158,11 +158,17 @@ impl RunLog {
 /// If it cannot be moved.
 pub fn rotate(path: &Path, bytes_max: u64) -> io::Result<()> {
     if fs::metadata(path).is_ok_and(|found| bytes_max < found.len()) {
-        let mut aside = path.as_os_str().to_owned();
-        aside.push(".1");
-        fs::rename(path, aside)?;
+        fs::rename(path, rotated(path))?;
     }
     Ok(())
+}
+
+/// Where the beginning of the log at `path` is once it was rotated.
+#[must_use]
+pub fn rotated(path: &Path) -> PathBuf {
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(".1");
+    aside.into()
 }
 
 #[cfg(test)]

@@ -269,7 +269,7 @@ impl Operation {
             matches!(self.problem, Some(Problem::TooLarge(_, most)) if takers <= most);
         if !is_hopeless {
             match self.turn_for(&wanted, observed).await {
-                Err(StoreError::Refused { code: "ViewTooLarge" | "LedgerTooLarge", reason }) => {
+                Err(StoreError::Refused { code, reason }) if is_too_large(code) => {
                     self.complain(Problem::TooLarge(reason, takers), "what ran before stays");
                 }
                 turned => {
@@ -290,7 +290,7 @@ impl Operation {
         let turned = self.turn_for(&stays, observed).await;
         self.views.set_jobs(&wanted.jobs);
         match turned {
-            Err(StoreError::Refused { code: "ViewTooLarge" | "LedgerTooLarge", .. }) => Ok(None),
+            Err(StoreError::Refused { code, .. }) if is_too_large(code) => Ok(None),
             turned => turned.map(Some),
         }
     }
@@ -457,6 +457,11 @@ impl Operation {
         let has_settled = progress.is_settled() && progress.has_all_workers();
         is_delivered && has_settled && has_no_other && are_up
     }
+}
+
+/// Whether a store refused something because of its size.
+fn is_too_large(code: &str) -> bool {
+    matches!(code, "ViewTooLarge" | "LedgerTooLarge")
 }
 
 /// How many workers can be given jobs.

@@ -1,14 +1,14 @@
 //! `verify`: checks in run logs whether every job was run by one worker at a time.
 
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ValueEnum;
 use serde_json::{Value, json};
 use swarm_adapters_host::runlog::judge::{Gap, Overlap, Regression, Replication, RunName, Verdict};
-use swarm_adapters_host::runlog::{Damage, Torn, judged};
+use swarm_adapters_host::runlog::{self, Damage, Torn, judged};
 
 /// Arguments of `verify`.
 #[derive(Debug, clap::Args)]
@@ -55,7 +55,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
         ));
     }
     for log in args.logs.iter().filter(|_| 0 < verdict.runs_without_start) {
-        let before = rotated(log);
+        let before = runlog::rotated(log);
         if before.exists() && !args.logs.contains(&before) {
             let before = before.display();
             complain(&format!("{before} has what was written before; check it as well"));
@@ -67,13 +67,6 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
         (true, true) => ExitCode::SUCCESS,
         (true, false) => ExitCode::FAILURE,
     })
-}
-
-/// Where the beginning of a log is once it was rotated.
-fn rotated(log: &Path) -> PathBuf {
-    let mut path = log.as_os_str().to_owned();
-    path.push(".1");
-    path.into()
 }
 
 /// A number with its noun.

@@ -2,7 +2,7 @@
 //! misspelt ones.
 
 use schemars::generate::SchemaSettings;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::spec::{API_VERSION, SwarmSpec};
 
@@ -52,7 +52,9 @@ fn for_editors(schema: &mut Value) {
             for (name, inner) in fields.iter_mut() {
                 // Here names are those of fields of the manifest.
                 match (name.as_str(), inner) {
-                    ("properties", Value::Object(properties)) => each(properties),
+                    ("properties", Value::Object(properties)) => {
+                        properties.values_mut().for_each(for_editors);
+                    }
                     (_, inner) => for_editors(inner),
                 }
             }
@@ -63,10 +65,6 @@ fn for_editors(schema: &mut Value) {
         Value::Array(items) => items.iter_mut().for_each(for_editors),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
-}
-
-fn each(properties: &mut Map<String, Value>) {
-    properties.values_mut().for_each(for_editors);
 }
 
 #[cfg(test)]

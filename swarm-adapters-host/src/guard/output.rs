@@ -84,25 +84,25 @@ async fn follow(followed: Followed, seen: mpsc::UnboundedSender<Seen>) {
             read = pipe.read(&mut buffer) => Some(read.unwrap_or(0)),
             () = report_is_due => None,
         };
-        let report = meter.report(Instant::now(), false);
         let (text, has_ended) = (&buffer[..read.unwrap_or(0)], read == Some(0));
-        let mut copied = Vec::new();
+        if let Some(report) = meter.report(Instant::now(), false) {
+            show(&mut shown, &job, &report, format);
+        }
         let mut copy = |line: &str| {
             // A line that is waited for is noticed, copied or not.
             if let Some(found) = awaited.take_if(|awaited| line.contains(&awaited.text)) {
                 let _ = seen.send(Seen { job: job.clone(), leader: found.leader });
             }
             if meter.admits(line.len()) {
-                copied.push(line.to_owned());
+                show(&mut shown, &job, line, format);
             }
         };
         lines.take(text, &mut copy);
         if has_ended {
             lines.end(&mut copy);
         }
-        let last = meter.report(Instant::now(), has_ended);
-        for line in report.into_iter().chain(copied).chain(last) {
-            shown.extend(written(&job, &line, format).into_bytes());
+        if let Some(report) = meter.report(Instant::now(), has_ended) {
+            show(&mut shown, &job, &report, format);
         }
         // If standard error is closed, the output is lost.
         let _ = io::stderr().lock().write_all(&shown);
@@ -115,14 +115,15 @@ async fn follow(followed: Followed, seen: mpsc::UnboundedSender<Seen>) {
     }
 }
 
-/// A line of the log.
-fn written(job: &JobName, line: &str, format: OutputFormat) -> String {
-    match format {
-        OutputFormat::Text => format!("{job}: {line}\n"),
+/// Adds a line to what is to be shown.
+fn show(shown: &mut Vec<u8>, job: &JobName, line: &str, format: OutputFormat) {
+    // Writing to memory does not fail.
+    let _ = match format {
+        OutputFormat::Text => writeln!(shown, "{job}: {line}"),
         OutputFormat::Json => {
-            format!("{}\n", serde_json::json!({"job": job.as_str(), "output": line}))
+            writeln!(shown, "{}", serde_json::json!({"job": job.as_str(), "output": line}))
         }
-    }
+    };
 }
 
 /// Splits the output into lines.
@@ -204,6 +205,11 @@ mod tests {
     #[test]
     fn lines_are_written_after_the_name_of_their_job_or_as_json() {
         let job = JobName::new("a\"b").unwrap();
+        let written = |job: &JobName, line: &str, format: OutputFormat| {
+            let mut shown = Vec::new();
+            show(&mut shown, job, line, format);
+            String::from_utf8(shown).unwrap()
+        };
         assert_eq!(written(&job, "x \"y\"", OutputFormat::Text), "a\"b: x \"y\"\n");
         let json = "{\"job\":\"a\\\"b\",\"output\":\"x \\\"y\\\"\"}\n";
         assert_eq!(written(&job, "x \"y\"", OutputFormat::Json), json);

@@ -18,8 +18,13 @@ pub(super) fn path(logs: &Path, name: &str) -> PathBuf {
     logs.join(format!("{name}.log"))
 }
 
-/// Opens the log of a worker that starts. Somebody may have removed its directory.
-pub(super) fn open(path: &Path) -> io::Result<File> {
+/// Opens a log to append to it. Its directory is made if somebody removed it, and a log that has
+/// grown large is moved aside first, so nobody else may have it open.
+///
+/// # Errors
+///
+/// If the directory cannot be made, or the log cannot be moved or opened.
+pub fn open(path: &Path) -> io::Result<File> {
     fs::create_dir_all(file::directory(path))?;
     if fs::metadata(path).is_ok_and(|log| BYTES_MAX < log.len()) {
         fs::rename(path, aside(path))?;

@@ -282,6 +282,14 @@ fn from_map(number: usize, schema: &ValueSchema, item: &Value) -> Result<spec::J
 }
 
 /// Params become arguments and environment of programs, so their names are plain.
+/// Whether a variable of the environment can have this name.
+pub(super) fn is_variable_name(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    !name.is_empty()
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.chars().all(is_plain)
+}
+
 pub(crate) fn check_params(params: &BTreeMap<String, String>) -> Result<(), String> {
     if PARAMS_MAX < params.len() {
         return Err(format!("it has {} params; at most {PARAMS_MAX} are allowed", params.len()));
@@ -296,9 +304,7 @@ pub(crate) fn check_params(params: &BTreeMap<String, String>) -> Result<(), Stri
                 Shortened(name)
             ));
         }
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        let is_name = !name.starts_with(|c: char| c.is_ascii_digit()) && name.chars().all(is_plain);
-        if name.is_empty() || !is_name || PARAM_NAME_MAX < name.len() {
+        if !is_variable_name(name) || PARAM_NAME_MAX < name.len() {
             return Err(format!(
                 "`{}` cannot name a param; use a-z, A-Z, 0-9 and `_`, at most {PARAM_NAME_MAX}",
                 Shortened(name)

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::jobs::is_variable_name;
 use crate::convert::SpecError;
 use crate::schema;
 use crate::spec::{
@@ -222,9 +223,7 @@ fn directory(dir: &str) -> Result<PathBuf, SpecError> {
 
 fn variable((name, value): (&String, &String)) -> Result<(String, Template), SpecError> {
     let wrong = |reason: String| Err(wrong(&at("env"), reason));
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let is_name = !name.starts_with(|c: char| c.is_ascii_digit()) && name.chars().all(is_plain);
-    if name.is_empty() || !is_name {
+    if !is_variable_name(name) {
         let name = name.escape_default();
         return wrong(format!("`{name}` cannot name a variable; use a-z, A-Z, 0-9 and `_`"));
     }

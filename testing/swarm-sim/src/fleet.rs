@@ -28,6 +28,7 @@ use swarm_core::{
 };
 
 use crate::bounds::TICK;
+use crate::wanted;
 use crate::worker::Worker;
 use crate::{Bounds, Life};
 
@@ -328,10 +329,8 @@ impl Fleet {
     }
 
     fn toggle_job(&mut self, n: usize) {
-        let Ok(name) = JobName::new(&format!("job-{n}")) else { return };
-        if self.desired.jobs.remove(&name).is_none() {
-            self.desired.jobs.insert(name, Job { run_once: n.is_multiple_of(2), ..Job::default() });
-        }
+        let first = Job { run_once: n.is_multiple_of(2), ..Job::default() };
+        wanted::toggle(&mut self.desired, n, first);
     }
 }
 

@@ -24,6 +24,7 @@ mod worker;
 
 mod fleet;
 mod plain;
+mod wanted;
 mod written;
 
 mod check;

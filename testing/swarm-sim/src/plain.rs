@@ -21,6 +21,7 @@ use swarm_core::{
 };
 
 use crate::bounds::TICK;
+use crate::wanted;
 
 /// Something that may happen. Everything is named by numbers that are taken modulo what there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,7 +144,7 @@ impl PlainPool {
             moved: None,
             wrong: None,
         };
-        (0..6).for_each(|n| pool.toggle(n));
+        (0..6).for_each(|n| wanted::toggle(&mut pool.desired, n, Job::default()));
         (0..3).for_each(|n| pool.start(Slot(n)));
         pool
     }
@@ -176,9 +177,11 @@ impl PlainPool {
             }
             PlainAct::Scale(wanted) => self.wanted = wanted % 5,
             PlainAct::Replicas(count) => desired.replicas = count.map(|count| count % 5),
-            PlainAct::Toggle(n) => self.toggle(n % 8),
-            PlainAct::Pin(n, slot) => self.change(n, |job| job.pin = slot.map(|n| Slot(n % 5))),
-            PlainAct::Share(n, share) => self.change(n, |job| {
+            PlainAct::Toggle(n) => wanted::toggle(desired, n % 8, Job::default()),
+            PlainAct::Pin(n, slot) => {
+                wanted::change(desired, n, |job| job.pin = slot.map(|n| Slot(n % 5)));
+            }
+            PlainAct::Share(n, share) => wanted::change(desired, n, |job| {
                 job.share = share.and_then(|percent| Share::new(percent).ok());
             }),
             PlainAct::MaxJobs(max) => desired.max_jobs = max,
@@ -200,20 +203,6 @@ impl PlainPool {
     fn ledger(&self) -> &Arc<Ledger> {
         // There always is a first one.
         &self.history[self.history.len() - 1]
-    }
-
-    fn toggle(&mut self, n: usize) {
-        let Ok(name) = JobName::new(&format!("job-{n}")) else { return };
-        if self.desired.jobs.remove(&name).is_none() {
-            self.desired.jobs.insert(name, Job::default());
-        }
-    }
-
-    fn change(&mut self, n: usize, change: impl FnOnce(&mut Job)) {
-        let count = self.desired.jobs.len().max(1);
-        if let Some(job) = self.desired.jobs.values_mut().nth(n % count) {
-            change(job);
-        }
     }
 
     /// The pod that fills a slot now.

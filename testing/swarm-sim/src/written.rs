@@ -1,6 +1,23 @@
 //! What must hold for every write of a ledger, whoever is in the pool.
 
+use std::time::Duration;
+
+use swarm_core::handover::SessionId;
 use swarm_core::{JobName, Ledger, stored::Stored};
+
+/// Longer than anything that is waited for.
+const LONG: Duration = Duration::from_hours(24);
+
+/// How long an operator still sleeps just before it looks again: when the turn said, or the overseer.
+pub(crate) fn just_before(recheck_in: Option<Duration>, wakes_in: Option<Duration>) -> Duration {
+    let sleeps = recheck_in.into_iter().chain(wakes_in).min();
+    sleeps.map_or(LONG, |wait| wait.saturating_sub(Duration::from_nanos(1)))
+}
+
+/// The session that holds a job.
+pub(crate) fn holder<'a>(ledger: &'a Ledger, job: &JobName) -> Option<&'a SessionId> {
+    ledger.cells.jobs.get(job)?.cell.holder()
+}
 
 pub(crate) fn numbers(before: &Ledger, after: &Ledger) -> Option<String> {
     let forward = after.revision() == before.revision() + 1

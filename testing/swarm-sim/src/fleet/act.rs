@@ -11,6 +11,7 @@ use swarm_core::{Ledger, Replication, Share};
 use super::{BOUNDS, Fleet, Lie, Operator, Stuck, grace};
 use crate::Life;
 use crate::bounds::TICK;
+use crate::wanted;
 use crate::worker::Ask;
 
 /// Something that may happen. One that cannot happen now changes nothing.
@@ -172,15 +173,17 @@ impl Fleet {
             Act::Toggle(n) => self.toggle_job(n % 8),
             Act::Pin(n, slot) => {
                 let slot = slot.map(|n| self.slot(n % 5));
-                self.change_job(n, |job| job.pin = slot);
+                wanted::change(&mut self.desired, n, |job| job.pin = slot);
             }
-            Act::Share(n, share) => self.change_job(n, |job| {
+            Act::Share(n, share) => wanted::change(&mut self.desired, n, |job| {
                 job.share = share.and_then(|percent| Share::new(percent).ok());
             }),
-            Act::RunOnce(n) => self.change_job(n, |job| job.run_once ^= true),
+            Act::RunOnce(n) => wanted::change(&mut self.desired, n, |job| job.run_once ^= true),
             Act::Pause(is_paused) => self.desired.paused = is_paused,
             Act::Replicas(count) => self.desired.replicas = count.map(|count| count % 5),
-            Act::Priority(n, priority) => self.change_job(n, |job| job.priority = priority),
+            Act::Priority(n, priority) => {
+                wanted::change(&mut self.desired, n, |job| job.priority = priority);
+            }
             Act::Batch(ticks) => self.desired.batch_window = TICK * (ticks % 4),
             Act::Change(policy) => self.desired.policy = policy,
             Act::Lease(ticks) => self.ask_for_leases(BOUNDS.lease + ticks % 5),
@@ -267,13 +270,6 @@ impl Fleet {
         let is_known = self.pods[n].claims <= self.lease_terms().duration;
         if is_known && self.pods[n].lease().is_some() {
             self.pods[n].leases.push(None);
-        }
-    }
-
-    fn change_job(&mut self, n: usize, change: impl FnOnce(&mut swarm_core::Job)) {
-        let count = self.desired.jobs.len().max(1);
-        if let Some(job) = self.desired.jobs.values_mut().nth(n % count) {
-            change(job);
         }
     }
 

@@ -198,8 +198,7 @@ impl Fleet {
             let timing = &self.desired.timing;
             let age = seen.ages.get(job).copied().unwrap_or_default();
             let waited = !is_proved
-                && (since.is_some() && timing.release_timeout <= age
-                    || known.gone_for.is_some_and(|gone| timing.return_grace <= gone));
+                && (since.is_some() && timing.release_timeout <= age || self.is_gone(seen, holder));
             if self.desired.policy == Policy::Exclusive || !waited {
                 return Some(format!("{job} left {holder} without proof"));
             }
@@ -221,9 +220,7 @@ impl Fleet {
                     |ledger: &Ledger| ledger.cells.jobs.get(job).map(|it| it.cell.is_for_all());
                 of(before) == Some(true) && of(after) == Some(true)
             };
-            let gone = seen.evidence.get(session).and_then(|known| known.gone_for);
-            let is_gone = gone.is_some_and(|gone| self.desired.timing.return_grace <= gone);
-            if self.desired.policy == Policy::AtLeastOnce && is_gone {
+            if self.desired.policy == Policy::AtLeastOnce && self.is_gone(seen, session) {
                 // Also one that reads an old view only now.
                 let shared = before.cells.jobs.iter().filter(|(job, _)| is_shared(job));
                 let excused =
@@ -245,12 +242,9 @@ impl Fleet {
         let age = seen.ages.get(job).copied().unwrap_or_default();
         let is_released = matches!(cell, Cell::ReleasingAll { .. });
         let has_waited = is_released && self.desired.timing.release_timeout <= age;
-        let is_gone = |session: &SessionId| {
-            let gone = seen.evidence.get(session).and_then(|known| known.gone_for);
-            gone.is_some_and(|gone| self.desired.timing.return_grace <= gone)
-        };
         let is_excused = |session: &SessionId| {
-            self.desired.policy == Policy::AtLeastOnce && (has_waited || is_gone(session))
+            let is_given_up = has_waited || self.is_gone(seen, session);
+            self.desired.policy == Policy::AtLeastOnce && is_given_up
         };
         let runs = |pod: &&Pod| {
             let runs = pod.worker.running.get(job) == Some(&cell.token());
@@ -269,6 +263,12 @@ impl Fleet {
         let excused = may_run.map(|session| (job.clone(), cell.token(), session.clone()));
         self.excused.extend(excused.collect::<Vec<_>>());
         None
+    }
+
+    /// Whether a session has been gone for as long as its return is waited for.
+    fn is_gone(&self, seen: &Observed, session: &SessionId) -> bool {
+        let gone = seen.evidence.get(session).and_then(|known| known.gone_for);
+        gone.is_some_and(|gone| self.desired.timing.return_grace <= gone)
     }
 
     fn has_released(&self, holder: &SessionId, cell: &Cell) -> bool {

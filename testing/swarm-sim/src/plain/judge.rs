@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use swarm_core::handover::{Cell, Policy, SessionId};
 use swarm_core::{
@@ -10,14 +9,12 @@ use swarm_core::{
 };
 
 use super::{PlainAct, PlainPool};
-use crate::written::{numbers, publication, sessions, stored};
+use crate::written::{holder, just_before, numbers, publication, sessions, stored};
 
 /// Rounds of one tick in which everything must have come right.
 const ROUNDS_MAX: usize = 200;
 /// Rounds in which nothing must be written any more. Longer than any span that is waited for.
 const ROUNDS_AT_REST: usize = 20;
-/// Longer than anything that is waited for.
-const LONG: Duration = Duration::from_hours(24);
 
 impl PlainPool {
     pub(super) fn judge_write(&mut self, before: &Ledger, made: &Decision) {
@@ -60,24 +57,18 @@ impl PlainPool {
             return None;
         }
         let there: BTreeSet<_> = up().map(|pod| SessionId::plain(&pod.uid)).collect();
-        let holder = |ledger: &Ledger, job: &JobName| {
-            ledger.cells.jobs.get(job).and_then(|record| record.cell.holder().cloned())
-        };
         // A release that has begun goes on.
-        let is_there = |job: &&JobName| match &before.cells.jobs[*job].cell {
-            Cell::Granted { session, .. } => there.contains(session),
-            _ => false,
+        let is_there = |job: &&JobName| {
+            let cell = &before.cells.jobs[*job].cell;
+            matches!(cell, Cell::Granted { session, .. } if there.contains(session))
         };
-        let held = before.cells.jobs.keys().filter(|job| is_free(job)).filter(is_there);
-        let left = held.into_iter().find(|job| holder(before, job) != holder(after, job))?;
+        let mut held = before.cells.jobs.keys().filter(|job| is_free(job)).filter(is_there);
+        let left = held.find(|job| holder(before, job) != holder(after, job))?;
         Some(format!("{left} left its worker, and nobody is ready to take it"))
     }
 
     /// What a plain worker is given under `Exclusive` could never be taken from it again.
     fn granted_for_good(&self, before: &Ledger, after: &Ledger) -> Option<String> {
-        let holder = |ledger: &Ledger, job: &JobName| {
-            ledger.cells.jobs.get(job).and_then(|record| record.cell.holder().cloned())
-        };
         let is_new = |job: &&JobName| {
             let now = holder(after, job);
             now.is_some() && now != holder(before, job)
@@ -129,8 +120,7 @@ impl PlainPool {
     pub(super) fn judge_wake(&mut self, decision: &Decision) {
         let mut operator = self.operator.clone();
         let wakes_in = operator.overseer.wakes_at().map(|at| at.since(self.now));
-        let sleeps = decision.recheck_in.iter().copied().chain(wakes_in).min();
-        let sleeps = sleeps.map_or(LONG, |wait| wait.saturating_sub(Duration::from_nanos(1)));
+        let sleeps = just_before(decision.recheck_in, wakes_in);
         let seen = self.observed_by(&mut operator, self.now.after(sleeps));
         let later = decide(&decision.ledger, &self.desired, &seen);
         if later.ledger != decision.ledger || later.replicas != decision.replicas {

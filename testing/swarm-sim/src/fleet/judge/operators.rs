@@ -2,16 +2,12 @@
 //! is not there, nothing moves in a pause, few sessions are revoked at once, what waits is looked at
 //! again, and a pool shrinks only where nothing runs.
 
-use std::time::Duration;
-
 use swarm_core::handover::{Cell, Policy, STRIKES_MAX, SessionId};
 use swarm_core::overseer::Effect;
 use swarm_core::{Decision, JobName, Ledger, Observed, Replication, Token, decide};
 
 use super::super::{Fleet, Honesty};
-
-/// Longer than anything that is waited for.
-const LONG: Duration = Duration::from_hours(24);
+use crate::written::just_before;
 
 impl Fleet {
     /// No worker lets a job act that it was told to stop.
@@ -116,9 +112,7 @@ impl Fleet {
         let _ = operator.overseer.due(now, self.unix_time(), |it| shown.contains(it));
         let wakes_in = operator.overseer.wakes_at().map(|at| at.since(now));
         let Decision { ledger, recheck_in, .. } = decision;
-        let sleeps = recheck_in.iter().copied().chain(wakes_in).min();
-        let sleeps = sleeps.map_or(LONG, |wait| wait.saturating_sub(Duration::from_nanos(1)));
-        operator.clock = now.after(sleeps);
+        operator.clock = now.after(just_before(*recheck_in, wakes_in));
         let seen = self.observed_by(&mut operator);
         let later = decide(ledger, &self.desired, &seen).ledger;
         if later != *ledger {
