@@ -1,15 +1,20 @@
 //! The HTTP endpoints of both programs.
 
 mod address;
+mod client;
 mod document;
+mod socket;
 
+use std::convert::Infallible;
 use std::env;
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, get};
@@ -19,12 +24,16 @@ use prometheus_client::registry::Registry;
 use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use crate::report::Report;
 
 pub use address::address;
+pub use axum::serve::Listener;
+pub use client::{Answer, AnswerError, get as request};
 pub use document::Document;
+pub use socket::{Socket, connect};
 
 /// How long requests in progress may take once the server shall end.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -59,22 +68,58 @@ pub struct Endpoints {
 
 impl Endpoints {
     /// Adds an endpoint; `about` says in a few words what it answers.
-    fn with(mut self, path: &str, about: &str, handler: MethodRouter) -> Self {
-        self.list.extend([format!("{path:18} {about}\n")]);
-        Self { router: self.router.route(path, handler), ..self }
+    fn with(self, path: &str, about: &str, handler: MethodRouter) -> Self {
+        Self { router: self.router.route(path, handler), list: self.list }.listed(path, about)
     }
 
-    /// Adds the latest `document` at `path`: 503 while there is none, 500 if it is too large.
+    fn listed(mut self, path: &str, about: &str) -> Self {
+        self.list.extend([format!("{path:18} {about}\n")]);
+        self
+    }
+
+    /// Adds at `path` the document that is made for each request: 503 while nothing is known, 500 if
+    /// it is too large. It may take a while to make.
     #[must_use]
     pub fn with_document(
         self,
         path: &str,
         about: &str,
-        document: watch::Receiver<Document>,
+        document: impl Fn() -> Document + Clone + Send + Sync + 'static,
     ) -> Self {
+        self.with(path, about, get(move || answered(document)))
+    }
+
+    /// Adds the documents below `path`, each by its name; 404 for a name without one.
+    #[must_use]
+    pub fn with_documents(
+        self,
+        path: &str,
+        about: &str,
+        document: impl Fn(&str) -> Document + Clone + Send + Sync + 'static,
+    ) -> Self {
+        let answer =
+            |Path(name): Path<String>| async move { answered(move || document(&name)).await };
+        let router = self.router.route(&format!("{path}/{{*name}}"), get(answer));
+        Self { router, list: self.list }.listed(&format!("{path}/NAME"), about)
+    }
+
+    /// Adds a JSON document of any size, which is made piece by piece while it is sent; 503 while
+    /// there is none.
+    #[must_use]
+    pub fn with_pieces<P>(
+        self,
+        path: &str,
+        about: &str,
+        pieces: impl Fn() -> Option<P> + Clone + Send + Sync + 'static,
+    ) -> Self
+    where
+        P: Iterator<Item = Vec<u8>> + Send + 'static,
+    {
         let answer = move || async move {
-            let document = document.borrow().clone();
-            document.answer()
+            let Some(pieces) = pieces() else { return Document::default().answer() };
+            let pieces = pieces.map(|piece| Ok::<_, Infallible>(Bytes::from(piece)));
+            let body = Body::from_stream(futures::stream::iter(pieces));
+            (document::HEADERS, body).into_response()
         };
         self.with(path, about, get(answer))
     }
@@ -136,6 +181,16 @@ pub fn operator_router(
         .with("/metrics", "metrics in the OpenMetrics format", get(metrics).with_state(registry))
 }
 
+/// The answer to a request for a document.
+async fn answered(
+    document: impl FnOnce() -> Document + Send + 'static,
+) -> axum::response::Response {
+    match spawn_blocking(document).await {
+        Ok(document) => document.answer(),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
 async fn metrics(State(registry): State<Arc<Registry>>) -> impl IntoResponse {
     let mut text = String::new();
     match encode(&mut text, &registry) {
@@ -167,11 +222,14 @@ pub async fn listen(address: SocketAddr) -> Result<TcpListener, ListenError> {
 /// # Errors
 ///
 /// If the listener fails.
-pub async fn serve(
-    listener: TcpListener,
+pub async fn serve<L>(
+    listener: L,
     endpoints: Endpoints,
     shutdown: CancellationToken,
-) -> io::Result<()> {
+) -> io::Result<()>
+where
+    L: Listener<Addr: fmt::Debug>,
+{
     let server = axum::serve(listener, endpoints.into_router());
     let server = server.with_graceful_shutdown(shutdown.clone().cancelled_owned());
     // A client that keeps its connection open must not keep the program from ending.
@@ -288,7 +346,7 @@ mod tests {
         let build = Build { version: "0a1b2c3".into(), date: "2026-11-01".into() };
         let (_sender, report) = watch::channel(Report::default());
         let (_ready, is_ready) = watch::channel(true);
-        let (_pool, pool) = watch::channel(Document::of(&["a"]));
+        let pool = || Document::of(&["a"]);
         let worker = worker_router(build, report, is_ready.clone(), Arc::default());
         let operator = operator_router(is_ready, || Ok(()), Arc::default());
         let operator = operator.with_document("/api/v1/swarm", "the pool, as JSON", pool);

@@ -16,6 +16,7 @@
 mod instance;
 mod leftovers;
 mod logs;
+mod peer;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -31,6 +32,7 @@ use tokio::time::sleep;
 
 pub use leftovers::end_leftovers;
 pub use logs::open as open_log;
+pub use peer::Peer;
 
 use leftovers::Records;
 

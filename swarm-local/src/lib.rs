@@ -3,6 +3,7 @@
 //! All decisions are the core's: this crate wires the file stores and the processes to the same
 //! turn that runs on a cluster, and shows its results to a person.
 
+mod commands;
 mod input;
 mod log;
 mod moves;
@@ -12,27 +13,34 @@ mod outlets;
 mod screen;
 mod sessions;
 mod snapshot;
+mod standing;
 mod state;
 mod terminal;
 mod text;
 mod web;
+mod worker_log;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context as _;
 use clap::Args;
-use swarm_adapters_host::http;
+use swarm_adapters_host::http::{self, Socket};
 use swarm_adapters_host::metrics::PoolMetrics;
 use swarm_adapters_host::processes::end_leftovers;
 use swarm_adapters_host::sweep::{self, Marker};
 use swarm_worker::LogFormat;
+use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+
+pub use commands::{
+    LogsArgs, Output, PoolArgs, PsArgs, StatusArgs, StopArgs, logs, ps, status, stop,
+};
 
 use input::Input;
 use operate::Operation;
@@ -40,6 +48,7 @@ use outlets::{Outlets, Voice};
 use screen::View;
 use snapshot::Snapshot;
 use state::StateDir;
+use web::Listeners;
 
 /// Arguments of `local`.
 #[derive(Clone, Debug, Args)]
@@ -109,8 +118,16 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
         Some(address) => Some(http::listen(address).await?),
         None => None,
     };
+    let (_socket, socket) = listen_in(dir.path());
     let bound = listener.as_ref().map(tokio::net::TcpListener::local_addr).transpose()?;
     text::say(&text::opening(&wanted, dir.path(), input.followed(), bound));
+    let snapshots = watch::Sender::<Arc<Snapshot>>::default();
+    let metrics = PoolMetrics::default();
+    let listeners = Listeners { address: listener, socket };
+    // Until the workers have ended, as long as that takes.
+    let has_ended = CancellationToken::new();
+    let answers = web::serve(listeners, snapshots.subscribe(), metrics.clone(), has_ended.clone());
+    let server = tokio::spawn(answers);
     let leftovers = end_leftovers(dir.path()).await;
     // Jobs outlive worker and guard if all of them were killed at once.
     let swept = sweep::end_all(&Marker::Dir(dir.path().to_owned())).await;
@@ -120,12 +137,6 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
         text::say(&format!("ended {workers} left over from an earlier run"));
     }
     let until = if args.until_settled { Until::Settled } else { Until::Signalled };
-    let snapshots = watch::Sender::<Arc<Snapshot>>::default();
-    let metrics = PoolMetrics::default();
-    let server = listener.map(|listener| {
-        let (snapshots, metrics) = (snapshots.subscribe(), metrics.clone());
-        tokio::spawn(web::serve(listener, snapshots, metrics, shutdown.clone()))
-    });
     let is_drawn = !args.plain && until == Until::Signalled && terminal::can_draw();
     let followed = input.followed().map(str::to_owned);
     let (view, voice) = viewed(is_drawn, followed, &snapshots, &shutdown);
@@ -133,20 +144,34 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     let operation = Operation::start(dir.path(), input, wanted, args.log_format, since, outlets);
     let outcome = async { operation.await?.run(until, &shutdown).await }.await;
     shutdown.cancel();
+    has_ended.cancel();
     let last = match view {
         Some(view) => view.ended().await,
         None => Ok(None),
     };
-    let answered = match server {
-        Some(server) => server.await?.context("the HTTP server failed"),
-        None => Ok(()),
-    };
+    let answered = server.await?.context("the HTTP server failed");
     // The first error is the one that a person needs.
     let code = outcome?;
     if let Some(last) = last? {
         text::say(&last);
     }
     answered.map(|()| code)
+}
+
+/// Listens on the socket in the state directory. Without it the pool runs, and other terminals
+/// cannot ask it.
+fn listen_in(dir: &Path) -> (Option<Socket>, Option<UnixListener>) {
+    match Socket::listen(dir) {
+        Ok((socket, listener)) => (Some(socket), Some(listener)),
+        Err(error) => {
+            let dir = dir.display();
+            let sentence =
+                format!("status, ps, logs and stop cannot use a socket in {dir}: {error}");
+            tracing::warn!("{sentence}");
+            text::complain(&sentence);
+            (None, None)
+        }
+    }
 }
 
 /// Opens the live view on the terminal if `is_drawn`; if that fails, uses plain lines.

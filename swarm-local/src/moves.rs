@@ -1,13 +1,27 @@
 //! Detects moves of jobs from one worker to another in snapshots.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::snapshot::Snapshot;
+
+/// How many moves between two snapshots are described; the others are only counted.
+const DESCRIBED_MAX: usize = 100;
 
 /// The last known holder of each job.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
-    held: BTreeMap<String, u32>,
+    before: Arc<Snapshot>,
+    /// The last slot that each of its jobs was granted to.
+    held: Vec<Option<u32>>,
+}
+
+/// What moved between two snapshots.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Moved {
+    /// How many jobs moved.
+    pub(super) count: usize,
+    /// The first of them, by name.
+    pub(super) first: Vec<Move>,
 }
 
 /// A job that has another worker than before.
@@ -19,29 +33,29 @@ pub(super) struct Move {
 }
 
 impl Moves {
-    /// The jobs that were granted to another worker than their last one, in the order of their
-    /// names. New jobs do not count. O(jobs · log jobs).
-    pub(super) fn seen(&mut self, snapshot: &Snapshot) -> Vec<Move> {
-        let mut moves = Vec::new();
-        // While a job is being released, it still belongs to its old worker.
-        for row in snapshot.holders.iter().filter(|row| row.state == "granted") {
-            let Some(to) = row.slot else { continue };
-            match self.held.get_mut(&row.name) {
-                Some(slot) => {
-                    let from = std::mem::replace(slot, to);
-                    if from != to {
-                        moves.push(Move { job: row.name.clone(), from, to });
-                    }
-                }
-                None => {
-                    self.held.insert(row.name.clone(), to);
+    /// The jobs that were granted to another worker than their last one. New jobs do not count.
+    /// O(jobs).
+    pub(super) fn seen(&mut self, snapshot: &Arc<Snapshot>) -> Moved {
+        let mut moved = Moved::default();
+        let mut held = Vec::with_capacity(snapshot.holders.len());
+        // Both are in the order of their names.
+        let mut before = self.before.holders.iter().zip(&self.held).peekable();
+        for row in &snapshot.holders {
+            while before.next_if(|(old, _)| old.name < row.name).is_some() {}
+            let from = before.next_if(|(old, _)| old.name == row.name).and_then(|(_, slot)| *slot);
+            // While a job is being released, it still belongs to its old worker.
+            let to = row.slot.filter(|_| row.state == "granted");
+            if let (Some(from), Some(to)) = (from, to)
+                && from != to
+            {
+                moved.count += 1;
+                if moved.first.len() < DESCRIBED_MAX {
+                    moved.first.push(Move { job: row.name.clone(), from, to });
                 }
             }
+            held.push(to.or(from));
         }
-        let is_known = |job: &String| {
-            snapshot.holders.binary_search_by(|row| row.name.as_str().cmp(job)).is_ok()
-        };
-        self.held.retain(|job, _| is_known(job));
-        moves
+        (self.before, self.held) = (Arc::clone(snapshot), held);
+        moved
     }
 }

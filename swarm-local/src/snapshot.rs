@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime};
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 use swarm_adapters_host::processes::{Phase, WorkerProcess, Workers};
 use swarm_core::handover::{Cell, SessionId};
 use swarm_core::{Decision, Progress, Slot, SlotRecord};
 
 /// The state of a pool.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Snapshot {
     /// The Swarm's name.
@@ -32,11 +32,49 @@ pub(super) struct Snapshot {
     #[serde(skip)]
     pub(super) holders: Vec<JobRow>,
     /// The jobs that no worker runs, with the reason.
-    pub(super) unassigned: BTreeMap<String, &'static str>,
+    #[serde(deserialize_with = "words")]
+    pub(super) unassigned: BTreeMap<String, Word>,
+}
+
+/// A word of ours, such as the state of a worker.
+pub(super) type Word = &'static str;
+
+/// All of them.
+const WORDS: [Word; 17] = [
+    "away",
+    "capacity",
+    "done",
+    "everywhere",
+    "free",
+    "granted",
+    "hold",
+    "leaving",
+    "no-workers",
+    "paused",
+    "pin",
+    "plain-workers",
+    "pool-incomplete",
+    "quarantined",
+    "ready",
+    "releasing",
+    "starting",
+];
+
+/// Reads a word. One of a newer program is not known.
+pub(super) fn word<'de, D: Deserializer<'de>>(from: D) -> Result<Word, D::Error> {
+    let text = std::borrow::Cow::<'de, str>::deserialize(from)?;
+    Ok(WORDS.into_iter().find(|word| *word == text).unwrap_or("unknown"))
+}
+
+fn words<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, Word>, D::Error> {
+    #[derive(Deserialize)]
+    struct Known(#[serde(deserialize_with = "word")] Word);
+    let all = BTreeMap::<String, Known>::deserialize(from)?;
+    Ok(all.into_iter().map(|(name, Known(word))| (name, word)).collect())
 }
 
 /// What is wrong with the file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct InvalidFile {
     /// A sentence.
@@ -58,7 +96,7 @@ fn unix_s() -> u64 {
 }
 
 /// The number of jobs in each state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct JobCounts {
     /// All jobs that are wanted or still held.
@@ -78,13 +116,14 @@ pub(super) struct JobCounts {
 }
 
 /// One worker.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct WorkerRow {
     pub(super) name: String,
     pub(super) slot: u32,
     /// `ready`, `starting`, `leaving` or `away`.
-    pub(super) state: &'static str,
+    #[serde(deserialize_with = "word")]
+    pub(super) state: Word,
     /// Its session, once it has one.
     pub(super) session: Option<String>,
     /// How many jobs it was granted.
@@ -101,12 +140,11 @@ pub(super) struct WorkerRow {
 }
 
 /// One job.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct JobRow {
     pub(super) name: String,
     /// Its state, as in the ledger.
-    pub(super) state: &'static str,
+    pub(super) state: Word,
     /// The slot that holds it.
     pub(super) slot: Option<u32>,
     pub(super) token: u64,
@@ -170,6 +208,23 @@ impl JobCounts {
 }
 
 impl Snapshot {
+    /// Whether a turn was taken, so that there is something to show.
+    pub(super) fn is_known(&self) -> bool {
+        !self.name.is_empty()
+    }
+
+    /// The worker in a slot. O(log workers).
+    pub(super) fn worker(&self, slot: u32) -> Option<&WorkerRow> {
+        let at = self.workers.binary_search_by_key(&slot, |worker| worker.slot).ok()?;
+        self.workers.get(at)
+    }
+
+    /// The job with this name. O(log jobs).
+    pub(super) fn job(&self, name: &str) -> Option<&JobRow> {
+        let at = self.holders.binary_search_by(|row| row.name.as_str().cmp(name)).ok()?;
+        self.holders.get(at)
+    }
+
     /// Sets since when these workers have been silent.
     pub(super) fn mark_silent(&mut self, silent: &BTreeMap<Slot, Instant>) {
         for row in &mut self.workers {

@@ -48,10 +48,15 @@ pub(super) fn default_dir(name: &str) -> Result<PathBuf, String> {
         let name = name.escape_default();
         return Err(format!("`{name}` cannot be the name of a directory; set one with --dir"));
     }
+    Ok(default_home()?.join(name))
+}
+
+/// The directory of all default directories.
+pub(super) fn default_home() -> Result<PathBuf, String> {
     // A relative path in the variable is to be ignored, says its specification.
     let given = env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let state = given.or_else(|| env::home_dir().map(|home| home.join(".local/state")));
     let state = state.filter(|path| path.is_absolute());
     let state = state.ok_or("there is no home directory; set the state directory with --dir")?;
-    Ok(state.join("swarm").join(name))
+    Ok(state.join("swarm"))
 }

@@ -229,11 +229,22 @@ pub(super) fn number(number: usize) -> String {
 }
 
 /// How long something took.
-fn span(took: Duration) -> String {
+pub(super) fn span(took: Duration) -> String {
     if took < Duration::from_secs(10) {
         format!("{} ms", took.as_millis())
     } else {
         format!("{:.1} s", took.as_secs_f64())
+    }
+}
+
+/// How long ago something was.
+pub(super) fn age(age: Duration) -> String {
+    match age.as_secs() {
+        0 => "now".to_owned(),
+        s @ 1..60 => format!("{s} s"),
+        s @ 60..3_600 => format!("{} min", s / 60),
+        s @ 3_600..172_800 => format!("{} h", s / 3_600),
+        s => format!("{} d", s / 86_400),
     }
 }
 

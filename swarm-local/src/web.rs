@@ -1,85 +1,194 @@
 //! The HTTP server of `local`: health, metrics, and the state of the pool as JSON.
 
+use std::fmt;
+use std::io::{self, Write as _};
+use std::iter;
 use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
-use serde::Serialize;
-use swarm_adapters_host::http::{self, Build, Document};
+use serde::{Deserialize, Serialize};
+use swarm_adapters_host::http::{self, Build, Document, Endpoints};
 use swarm_adapters_host::metrics::{PoolMetrics, register_build};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use super::moves::Moves;
-use super::snapshot::{JobRow, Snapshot};
+use super::snapshot::{JobRow, Snapshot, Word, word};
+
+/// The paths of the state of the pool, of all jobs, and of one job below the latter.
+pub(super) const SWARM: &str = "/api/v1/swarm";
+pub(super) const JOBS: &str = "/api/v1/jobs";
 
 /// All states of workers, so that each has a count, even if it is zero.
 const WORKER_STATES: [&str; 4] = ["ready", "starting", "leaving", "away"];
 
+/// About how much of a long document is made at once, in bytes.
+const PIECE: usize = 64 << 10;
+
+/// Where requests arrive.
+pub(super) struct Listeners {
+    /// The address that was asked for.
+    pub(super) address: Option<TcpListener>,
+    /// The socket in the state directory.
+    pub(super) socket: Option<UnixListener>,
+}
+
 /// Answers requests until `shutdown` is cancelled.
 pub(super) async fn serve(
-    listener: TcpListener,
+    listeners: Listeners,
     snapshots: watch::Receiver<Arc<Snapshot>>,
     metrics: PoolMetrics,
     shutdown: CancellationToken,
-) -> std::io::Result<()> {
+) -> io::Result<()> {
     let mut registry = Registry::default();
     register_build(&mut registry, &Build::from_env());
     metrics.register(&mut registry);
     let (ready, is_ready) = watch::channel(false);
-    let (pool, jobs) = (watch::Sender::default(), watch::Sender::default());
+    let [swarm, jobs, job] = [(); 3].map(|()| snapshots.clone());
     let endpoints = http::operator_router(is_ready, || Ok(()), Arc::new(registry))
-        .with_document("/api/v1/swarm", "the state of the pool, as JSON", pool.subscribe())
-        .with_document("/api/v1/jobs", "the worker of every job, as JSON", jobs.subscribe());
-    let documents = Documents { metrics, moves: Moves::default(), ready, pool, jobs };
-    tokio::select! {
-        served = http::serve(listener, endpoints, shutdown) => served,
-        () = documents.follow(snapshots) => Ok(()),
-    }
-}
-
-/// Prepares the documents once for each change, so that a request costs next to nothing.
-struct Documents {
-    metrics: PoolMetrics,
-    moves: Moves,
-    ready: watch::Sender<bool>,
-    pool: watch::Sender<Document>,
-    jobs: watch::Sender<Document>,
-}
-
-/// The answer of `/api/v1/jobs`.
-#[derive(Serialize)]
-struct Jobs<'a> {
-    revision: u64,
-    jobs: &'a [JobRow],
-}
-
-impl Documents {
-    /// Changes that arrive while one is being prepared are combined.
-    async fn follow(mut self, mut snapshots: watch::Receiver<Arc<Snapshot>>) {
-        while snapshots.changed().await.is_ok() {
-            let snapshot = Arc::clone(&snapshots.borrow_and_update());
-            // A large pool takes a while, which must not delay other tasks.
-            let Ok(documents) = spawn_blocking(move || self.prepared(&snapshot)).await else {
-                return;
-            };
-            self = documents;
-        }
-        // Requests are answered while the workers end.
-        std::future::pending::<()>().await;
-    }
-
-    fn prepared(mut self, snapshot: &Snapshot) -> Self {
-        self.metrics.moved(self.moves.seen(snapshot).len());
-        let workers = WORKER_STATES.map(|state| {
-            (state, snapshot.workers.iter().filter(|worker| worker.state == state).count())
+        .with_document(SWARM, "the state of the pool, as JSON", move || match known(&swarm) {
+            Some(snapshot) => Document::of(&*snapshot),
+            None => Document::default(),
+        })
+        .with_pieces(JOBS, "the worker of every job, as JSON", move || {
+            known(&jobs).map(JobList::pieces)
+        })
+        .with_documents(JOBS, "the worker of one job, as JSON", move |name| {
+            job_document(known(&job).as_deref(), name)
         });
-        self.metrics.observe_pool(&snapshot.jobs.by_state(), &workers, snapshot.settled);
-        let jobs = Jobs { revision: snapshot.revision, jobs: &snapshot.holders };
-        self.jobs.send_replace(Document::of(&jobs));
-        self.pool.send_replace(Document::of(snapshot));
-        self.ready.send_replace(true);
-        self
+    let Listeners { address, socket } = listeners;
+    let answered = async {
+        tokio::try_join!(
+            serve_on(address, endpoints.clone(), shutdown.clone()),
+            serve_on(socket, endpoints, shutdown)
+        )
+    };
+    tokio::select! {
+        answered = answered => answered.map(|_| ()),
+        () = measure(snapshots, metrics, ready) => Ok(()),
     }
+}
+
+async fn serve_on<L>(
+    listener: Option<L>,
+    endpoints: Endpoints,
+    shutdown: CancellationToken,
+) -> io::Result<()>
+where
+    L: http::Listener<Addr: fmt::Debug>,
+{
+    match listener {
+        Some(listener) => http::serve(listener, endpoints, shutdown).await,
+        None => Ok(()),
+    }
+}
+
+/// The latest snapshot, if there is any.
+fn known(snapshots: &watch::Receiver<Arc<Snapshot>>) -> Option<Arc<Snapshot>> {
+    let snapshot = Arc::clone(&snapshots.borrow());
+    snapshot.is_known().then_some(snapshot)
+}
+
+/// Brings the metrics up to date after every change. Changes that arrive meanwhile are combined.
+async fn measure(
+    mut snapshots: watch::Receiver<Arc<Snapshot>>,
+    metrics: PoolMetrics,
+    ready: watch::Sender<bool>,
+) {
+    let mut moves = Moves::default();
+    while snapshots.changed().await.is_ok() {
+        let snapshot = Arc::clone(&snapshots.borrow_and_update());
+        let metrics = metrics.clone();
+        // A large pool takes a while, which must not delay other tasks.
+        let measured = spawn_blocking(move || {
+            metrics.moved(moves.seen(&snapshot).count);
+            let count = |state| snapshot.workers.iter().filter(|it| it.state == state).count();
+            let workers = WORKER_STATES.map(|state| (state, count(state)));
+            metrics.observe_pool(&snapshot.jobs.by_state(), &workers, snapshot.settled);
+            moves
+        });
+        let Ok(measured) = measured.await else { return };
+        moves = measured;
+        ready.send_replace(true);
+    }
+    // Requests are answered while the workers end.
+    std::future::pending::<()>().await;
+}
+
+/// A job as the API shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct JobEntry<S> {
+    pub(super) name: S,
+    #[serde(deserialize_with = "word")]
+    pub(super) state: Word,
+    pub(super) slot: Option<u32>,
+    /// The name of the worker in that slot.
+    pub(super) worker: Option<S>,
+    pub(super) token: u64,
+    /// Why no worker runs it, if none does.
+    pub(super) unassigned: Option<S>,
+}
+
+impl<'a> JobEntry<&'a str> {
+    fn of(snapshot: &'a Snapshot, row: &'a JobRow) -> Self {
+        let worker = row.slot.and_then(|slot| snapshot.worker(slot));
+        Self {
+            name: &row.name,
+            state: row.state,
+            slot: row.slot,
+            worker: worker.map(|worker| worker.name.as_str()),
+            token: row.token,
+            unassigned: snapshot.unassigned.get(&row.name).copied(),
+        }
+    }
+}
+
+fn job_document(snapshot: Option<&Snapshot>, name: &str) -> Document {
+    let Some(snapshot) = snapshot else { return Document::default() };
+    match snapshot.job(name) {
+        Some(row) => Document::of(&JobEntry::of(snapshot, row)),
+        None => Document::missing(format!("there is no job `{}`", name.escape_default())),
+    }
+}
+
+/// The answer of `/api/v1/jobs`, with a line for each job.
+struct JobList {
+    snapshot: Arc<Snapshot>,
+    next: usize,
+}
+
+impl JobList {
+    fn pieces(snapshot: Arc<Snapshot>) -> impl Iterator<Item = Vec<u8>> + Send {
+        let start = format!("{{\"revision\":{},\"jobs\":[", snapshot.revision).into_bytes();
+        let list = Self { snapshot, next: 0 };
+        iter::once(start).chain(list).chain(iter::once(b"\n]}\n".to_vec()))
+    }
+}
+
+impl Iterator for JobList {
+    type Item = Vec<u8>;
+
+    fn next(&mut self) -> Option<Vec<u8>> {
+        let mut piece = Vec::with_capacity(PIECE + 1024);
+        while let Some(row) = self.snapshot.holders.get(self.next)
+            && piece.len() < PIECE
+        {
+            piece.extend_from_slice(if self.next == 0 { b"\n" } else { b",\n" });
+            let entry = serde_json::to_string(&JobEntry::of(&self.snapshot, row));
+            // Strings and numbers can always be written.
+            let _ = piece.write_all(entry.unwrap_or_default().as_bytes());
+            self.next += 1;
+        }
+        (!piece.is_empty()).then_some(piece)
+    }
+}
+
+/// The entry in a line of that answer; `None` if the line has none.
+pub(super) fn job_line(line: &[u8]) -> Option<serde_json::Result<(&[u8], JobEntry<String>)>> {
+    let entry = line.strip_suffix(b",").unwrap_or(line);
+    let is_entry = entry.starts_with(b"{\"name\"");
+    is_entry.then(|| Ok((entry, serde_json::from_slice(entry)?)))
 }

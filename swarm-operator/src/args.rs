@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
-use swarm_local::LocalArgs;
+use swarm_local::{LocalArgs, LogsArgs, PsArgs, StatusArgs, StopArgs};
 
 use crate::init::InitArgs;
 use crate::verify::VerifyArgs;
@@ -21,6 +21,14 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Run the whole system on this machine: the workers are child processes
     Local(LocalArgs),
+    /// Print the state of a pool that `local` runs
+    Status(StatusArgs),
+    /// List the jobs of a pool that `local` runs, and their workers
+    Ps(PsArgs),
+    /// Print what is in the logs of a pool of `local` about one job
+    Logs(LogsArgs),
+    /// End a pool that `local` runs; returns when no process is left
+    Stop(StopArgs),
     /// Run the operator on a Kubernetes cluster
     #[cfg(feature = "controller")]
     Run(crate::run::RunArgs),

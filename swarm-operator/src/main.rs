@@ -20,6 +20,10 @@ use args::{Args, Command};
 async fn main() -> ExitCode {
     let outcome = match Args::parse().command {
         Command::Local(args) => swarm_local::local(args).await,
+        Command::Status(args) => swarm_local::status(args).await,
+        Command::Ps(args) => swarm_local::ps(args).await,
+        Command::Logs(args) => swarm_local::logs(args).await,
+        Command::Stop(args) => swarm_local::stop(args).await,
         #[cfg(feature = "controller")]
         Command::Run(args) => run::run(args).await,
         #[cfg(feature = "controller")]

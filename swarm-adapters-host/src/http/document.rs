@@ -1,12 +1,16 @@
-//! JSON documents that are serialised once per change, however often they are requested.
+//! JSON documents.
 
 use axum::body::Bytes;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 /// The largest document that is kept and served.
 const BYTES_MAX: usize = 64 << 20;
+
+/// The headers of every document. It may be out of date in a moment, so no cache may keep it.
+pub(super) const HEADERS: [(HeaderName, &str); 2] =
+    [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store")];
 
 /// A JSON document, or why there is none. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -18,13 +22,14 @@ enum State {
     #[default]
     Unknown,
     Written(Bytes),
+    /// There is none under the name that was asked for, a sentence.
+    Missing(String),
     /// It cannot be served, for this reason.
     Failed(String),
 }
 
 impl Document {
-    /// Serialises `value` as JSON. O(size). A document of more than 64 MiB is not kept: requests are
-    /// answered with an error.
+    /// Serialises `value` as JSON. O(size). A document of more than 64 MiB is answered with an error.
     pub fn of(value: &impl Serialize) -> Self {
         Self::within(value, BYTES_MAX)
     }
@@ -38,6 +43,12 @@ impl Document {
         })
     }
 
+    /// There is none under the name that was asked for; `why` is a sentence.
+    #[must_use]
+    pub fn missing(why: String) -> Self {
+        Self(State::Missing(why))
+    }
+
     /// The response to a request. O(1).
     pub(super) fn answer(&self) -> Response {
         let (code, body) = match &self.0 {
@@ -46,16 +57,15 @@ impl Document {
                 let body = r#"{"error":"nothing is known yet; ask again"}"#;
                 (StatusCode::SERVICE_UNAVAILABLE, Bytes::from_static(body.as_bytes()))
             }
-            State::Failed(reason) => {
-                let body = serde_json::json!({ "error": reason }).to_string();
-                (StatusCode::INTERNAL_SERVER_ERROR, body.into())
-            }
+            State::Missing(reason) => (StatusCode::NOT_FOUND, error(reason)),
+            State::Failed(reason) => (StatusCode::INTERNAL_SERVER_ERROR, error(reason)),
         };
-        // The document may be out of date in a moment, so no cache may keep it.
-        let headers =
-            [(header::CONTENT_TYPE, "application/json"), (header::CACHE_CONTROL, "no-store")];
-        (code, headers, body).into_response()
+        (code, HEADERS, body).into_response()
     }
+}
+
+fn error(reason: &str) -> Bytes {
+    serde_json::json!({ "error": reason }).to_string().into()
 }
 
 /// A writer that accepts at most `bytes_max` bytes.
@@ -106,5 +116,7 @@ mod tests {
         assert_eq!(answered(&fits).await.0, 200);
         let (code, body) = answered(&Document::within(&"123456789", 10)).await;
         assert_eq!((code, &*body), (500, r#"{"error":"the document is larger than 10 bytes"}"#));
+        let missing = answered(&Document::missing("there is no \"a\"".into())).await;
+        assert_eq!(missing, (404, r#"{"error":"there is no \"a\""}"#.to_owned()));
     }
 }

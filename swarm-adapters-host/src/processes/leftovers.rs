@@ -118,7 +118,7 @@ fn end(record: Record) -> bool {
 }
 
 /// Waits at most `at_most` for a process to end.
-fn has_ended(process: &OwnedFd, at_most: Duration) -> bool {
+pub(super) fn has_ended(process: &OwnedFd, at_most: Duration) -> bool {
     let mut fds = [PollFd::new(process, PollFlags::IN)];
     let at_most = Timespec::try_from(at_most).ok();
     poll(&mut fds, at_most.as_ref()).is_ok_and(|ready| 0 < ready)

@@ -1,13 +1,13 @@
 //! The drawing: a function of the model, the time, and how large the terminal is.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::super::text::{counted, number, wrapped};
+use super::super::text::{age, counted, number, wrapped};
 use super::model::{Model, Tone};
 use super::palette::{FAINT, Palette, STRONG};
 use super::{head, rows};
@@ -183,17 +183,6 @@ pub(super) fn words(text: &str, width: usize) -> Vec<String> {
         signs.chunks(width.max(1)).map(|piece| piece.iter().collect()).collect::<Vec<String>>()
     };
     text.split_whitespace().flat_map(broken).collect()
-}
-
-/// How long ago something was.
-pub(super) fn age(age: Duration) -> String {
-    match age.as_secs() {
-        0 => "now".to_owned(),
-        s @ 1..60 => format!("{s} s"),
-        s @ 60..3_600 => format!("{} min", s / 60),
-        s @ 3_600..172_800 => format!("{} h", s / 3_600),
-        s => format!("{} d", s / 86_400),
-    }
 }
 
 fn foot(model: &Model, palette: Palette) -> Line<'static> {

@@ -6,15 +6,12 @@ use std::time::{Duration, Instant};
 
 use super::super::moves::{Move, Moves};
 use super::super::outlets::Message;
-use super::super::snapshot::{JobRow, Snapshot, WorkerRow};
+use super::super::snapshot::{JobRow, Snapshot, Word, WorkerRow};
 use super::super::terminal::Key;
 use super::super::text::counted;
 
 /// How many entries the log keeps.
 const LOG_MAX: usize = 1_000;
-
-/// How many moves of one snapshot are listed one by one.
-const MOVES_MAX: usize = 100;
 
 /// How many workers a page has, whatever fits on the screen.
 const PAGE: usize = 10;
@@ -26,7 +23,7 @@ pub(super) struct Model {
     /// The newest first.
     pub(super) log: VecDeque<Entry>,
     /// How many jobs have no worker, by reason.
-    pub(super) unassigned: BTreeMap<&'static str, usize>,
+    pub(super) unassigned: BTreeMap<Word, usize>,
     /// The length of the longest name of a job.
     pub(super) longest_job: usize,
     /// The most jobs of any worker, including those that it is releasing.
@@ -79,25 +76,22 @@ impl Model {
         }
     }
 
-    /// Stores the state of the pool at `now`, and logs the moves. O(jobs · log jobs).
+    /// Stores the state of the pool at `now`, and logs the moves. O(jobs).
     pub(super) fn on_snapshot(&mut self, snapshot: Arc<Snapshot>, now: Instant) {
-        let moves = self.moves.seen(&snapshot);
+        let moved = self.moves.seen(&snapshot);
         let before = std::mem::replace(&mut self.snapshot, snapshot);
         let names = self.snapshot.holders.iter().map(|job| job.name.chars().count());
         self.longest_job = names.max().unwrap_or_default();
         let loads = self.snapshot.workers.iter().map(|worker| worker.jobs + worker.releasing);
         self.most = loads.max().unwrap_or_default();
-        self.unassigned.clear();
-        for reason in self.snapshot.unassigned.values().copied() {
-            *self.unassigned.entry(reason).or_default() += 1;
-        }
+        self.unassigned = self.snapshot.unassigned_by_reason();
         // The newest come first, so the last is logged first.
-        let rest = moves.len().saturating_sub(MOVES_MAX);
+        let rest = moved.count - moved.first.len();
         if 0 < rest {
             let text = format!("… and {} moved", counted(rest, "more job"));
             self.log(Entry { at: now, tone: Tone::Move, text });
         }
-        for one in moves.iter().take(MOVES_MAX).rev() {
+        for one in moved.first.iter().rev() {
             let text = described(one, &[&self.snapshot, &before]);
             self.log(Entry { at: now, tone: Tone::Move, text });
         }

@@ -8,8 +8,7 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::super::snapshot::WorkerRow;
-use super::super::text::counted;
-use super::draw::{age, put, put_title};
+use super::draw::{put, put_title};
 use super::model::Model;
 use super::palette::{Palette, STRONG};
 
@@ -103,17 +102,7 @@ fn line(
 
 /// The columns of a worker besides its jobs.
 fn besides(worker: &WorkerRow, now: Instant) -> String {
-    let mut parts = Vec::new();
-    if let Some(since) = worker.silent_since {
-        parts.push(format!("silent for {}", age(now.saturating_duration_since(since))));
-    }
-    if 0 < worker.releasing {
-        parts.push(format!("{} releasing", worker.releasing));
-    }
-    if 0 < worker.restarts {
-        parts.push(counted(worker.restarts.try_into().unwrap_or(usize::MAX), "restart"));
-    }
-    parts.join(", ")
+    worker.remarks(worker.silent_since.map(|since| now.saturating_duration_since(since)))
 }
 
 /// A name, with its middle left out if it is too long: names of a pool differ at the end.

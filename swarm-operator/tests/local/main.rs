@@ -7,6 +7,7 @@
 
 mod documented;
 mod operator;
+mod remote;
 #[cfg(feature = "terminal")]
 mod terminal;
 mod web;

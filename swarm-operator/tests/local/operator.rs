@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -54,22 +54,26 @@ impl Machine {
         self.write(&text.replacen(from, to, 1));
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    /// The state directory of its pool.
+    pub(crate) fn state(&self) -> PathBuf {
+        self.path().join("state")
+    }
+
+    fn command(&self, state: &Path, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_swarm-operator"));
-        command.arg("local").arg(self.file()).arg("--dir").arg(self.dir.path().join("state"));
+        command.arg("local").arg(self.file()).arg("--dir").arg(state);
         command.args(args).process_group(0).stdin(Stdio::null());
         command
     }
 
     /// The directory of everything.
-    #[cfg(feature = "terminal")]
-    pub(crate) fn path(&self) -> &std::path::Path {
+    pub(crate) fn path(&self) -> &Path {
         self.dir.path()
     }
 
     /// Runs an operator to its end.
     pub(crate) fn output(&self, args: &[&str]) -> Output {
-        self.command(args).output().unwrap()
+        self.command(&self.state(), args).output().unwrap()
     }
 
     /// Starts an operator and waits until its pool is settled.
@@ -79,20 +83,27 @@ impl Machine {
 
     /// The same, with further arguments.
     pub(crate) fn settled_with(&self, args: &[&str]) -> Operator<'_> {
-        let operator = self.started_with(args);
+        let operator = self.started_with(&self.state(), args);
         operator.prints("settled in");
         operator
     }
 
     /// Starts an operator.
     pub(crate) fn started(&self) -> Operator<'_> {
-        self.started_with(&[])
+        self.started_with(&self.state(), &[])
     }
 
-    fn started_with(&self, args: &[&str]) -> Operator<'_> {
+    /// Starts an operator with its state in another directory, and waits until its pool is settled.
+    pub(crate) fn settled_in(&self, state: &Path) -> Operator<'_> {
+        let operator = self.started_with(state, &[]);
+        operator.prints("settled in");
+        operator
+    }
+
+    fn started_with(&self, state: &Path, args: &[&str]) -> Operator<'_> {
         let number = (0..100).find(|n| !self.dir.path().join(format!("out.{n}")).exists()).unwrap();
         let file = |name: &str| File::create(self.dir.path().join(format!("{name}.{number}")));
-        let mut command = self.command(args);
+        let mut command = self.command(state, args);
         command.stdout(file("out").unwrap()).stderr(file("err").unwrap());
         Operator { machine: self, child: command.spawn().unwrap(), number }
     }
@@ -206,7 +217,8 @@ pub(crate) fn signal(pid: i32, kind: Signal) {
 /// The answer to a request over HTTP, with its headers; `None` if there is none.
 pub(crate) fn get(address: &str, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
-    let request = format!("GET {path} HTTP/1.1\r\nHost: w\r\nConnection: close\r\n\r\n");
+    // In this version, long answers are not sent in chunks.
+    let request = format!("GET {path} HTTP/1.0\r\nHost: w\r\n\r\n");
     stream.write_all(request.as_bytes()).ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;

@@ -59,9 +59,9 @@ fn how_the_pool_stands_is_answered_as_json_and_follows_edits() {
     for line in lines {
         assert!(metrics.contains(line), "{line} is not in {metrics}");
     }
-    assert!(get(&address, "/healthz").unwrap().starts_with("HTTP/1.1 200"));
-    assert!(get(&address, "/readyz").unwrap().starts_with("HTTP/1.1 200"));
-    assert!(get(&address, "/api/v1/nothing").unwrap().starts_with("HTTP/1.1 404"));
+    assert!(get(&address, "/healthz").unwrap().starts_with("HTTP/1.0 200"));
+    assert!(get(&address, "/readyz").unwrap().starts_with("HTTP/1.0 200"));
+    assert!(get(&address, "/api/v1/nothing").unwrap().starts_with("HTTP/1.0 404"));
 }
 
 /// More jobs than one worker runs.

@@ -1,0 +1,157 @@
+//! A client for the endpoints of this crate: one request for each connection.
+
+use std::io;
+
+use axum::body::Bytes;
+use axum::http::{Request, StatusCode, header};
+use http_body_util::{BodyExt as _, Empty};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::handshake;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::task::AbortOnDropHandle;
+
+/// The longest answer that is kept as a whole, and the longest line of one that is read in lines.
+const BYTES_MAX: usize = 64 << 20;
+
+/// The answer to a request, whose body is still to be read.
+pub struct Answer {
+    status: StatusCode,
+    body: Incoming,
+    _connection: AbortOnDropHandle<hyper::Result<()>>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum AnswerError {
+    /// The connection ended early.
+    #[error("the connection failed: {0}")]
+    Connection(#[from] hyper::Error),
+    /// A request cannot be written this way.
+    #[error("the request is invalid: {0}")]
+    Request(#[from] axum::http::Error),
+    /// More was sent than is read.
+    #[error("the answer is larger than {BYTES_MAX} bytes")]
+    TooLarge,
+}
+
+impl From<AnswerError> for io::Error {
+    fn from(error: AnswerError) -> Self {
+        Self::other(error)
+    }
+}
+
+/// Sends one `GET` for `path` on a new connection. What is no letter, digit, or one of `-._~/` must
+/// have been escaped with `%`.
+///
+/// # Errors
+///
+/// [`AnswerError`], a sentence for a person.
+pub async fn get(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    path: &str,
+) -> Result<Answer, AnswerError> {
+    let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
+    let connection = AbortOnDropHandle::new(tokio::spawn(connection));
+    let request = Request::get(path)
+        .header(header::HOST, "localhost")
+        .header(header::CONNECTION, "close")
+        .body(Empty::<Bytes>::new())?;
+    let (parts, body) = sender.send_request(request).await?.into_parts();
+    Ok(Answer { status: parts.status, body, _connection: connection })
+}
+
+impl Answer {
+    /// The status.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// Reads all of it.
+    ///
+    /// # Errors
+    ///
+    /// [`AnswerError`], also if it has more than 64 MiB.
+    pub async fn whole(mut self) -> Result<Vec<u8>, AnswerError> {
+        let mut whole = Vec::new();
+        while let Some(piece) = self.piece().await? {
+            if BYTES_MAX - whole.len() < piece.len() {
+                return Err(AnswerError::TooLarge);
+            }
+            whole.extend_from_slice(&piece);
+        }
+        Ok(whole)
+    }
+
+    /// Reads it line by line, which takes no more memory than the longest line. It ends early if
+    /// `each` returns an error.
+    ///
+    /// # Errors
+    ///
+    /// That of `each`, or an [`AnswerError`].
+    pub async fn lines(mut self, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        let mut line = Vec::new();
+        while let Some(piece) = self.piece().await? {
+            for part in piece.split_inclusive(|byte| *byte == b'\n') {
+                line.extend_from_slice(part);
+                if BYTES_MAX < line.len() {
+                    return Err(AnswerError::TooLarge.into());
+                }
+                if let Some(whole) = line.strip_suffix(b"\n") {
+                    each(whole)?;
+                    line.clear();
+                }
+            }
+        }
+        if line.is_empty() { Ok(()) } else { each(&line) }
+    }
+
+    async fn piece(&mut self) -> Result<Option<Bytes>, AnswerError> {
+        while let Some(frame) = self.body.frame().await {
+            if let Ok(data) = frame?.into_data() {
+                return Ok(Some(data));
+            }
+        }
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio_util::sync::CancellationToken;
+
+    use super::super::{Document, Endpoints, Socket, connect, serve};
+    use super::*;
+
+    #[tokio::test]
+    async fn documents_are_fetched_from_a_socket_as_a_whole_or_in_lines() {
+        let dir = tempfile::tempdir().unwrap();
+        let (_socket, listener) = Socket::listen(dir.path()).unwrap();
+        let many = || (0..3).map(|n| vec![b'a' + n; 70_000]);
+        let pieces = move || Some(many().flat_map(|piece| [piece, b"\n".to_vec()]));
+        let endpoints = Endpoints::default()
+            .with_document("/one", "a document", || Document::of(&["a"]))
+            .with_documents("/jobs", "a document for each name", |name| match name {
+                "a/b%c" => Document::of(&name),
+                _ => Document::missing(format!("there is no {name}")),
+            })
+            .with_pieces("/many", "many lines", pieces);
+        tokio::spawn(serve(listener, endpoints, CancellationToken::default()));
+        let stream = || async { connect(dir.path()).await.unwrap().unwrap() };
+        let one = get(stream().await, "/one").await.unwrap();
+        assert_eq!((one.status(), one.whole().await.unwrap()), (StatusCode::OK, b"[\"a\"]".into()));
+        let named = get(stream().await, "/jobs/a%2Fb%25c").await.unwrap();
+        assert_eq!(named.whole().await.unwrap(), b"\"a/b%c\"");
+        let missing = get(stream().await, "/jobs/b").await.unwrap();
+        assert_eq!(missing.status(), StatusCode::NOT_FOUND);
+        let mut lines = Vec::new();
+        let answer = get(stream().await, "/many").await.unwrap();
+        let keep = |line: &[u8]| {
+            lines.push(line.to_owned());
+            Ok(())
+        };
+        answer.lines(keep).await.unwrap();
+        assert_eq!(lines, many().collect::<Vec<_>>());
+    }
+}

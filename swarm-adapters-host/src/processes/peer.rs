@@ -1,0 +1,51 @@
+//! The process at the other end of a socket, to end it.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use tokio::net::UnixStream;
+use tokio::task::spawn_blocking;
+
+use super::leftovers::has_ended;
+
+/// The process that listens at the other end of a socket.
+#[derive(Debug)]
+pub struct Peer(OwnedFd);
+
+impl Peer {
+    /// The process that accepts, or will accept, this connection; `None` if it has ended.
+    ///
+    /// # Errors
+    ///
+    /// If the process is not visible from here, for example in another container.
+    pub fn of(stream: &UnixStream) -> io::Result<Option<Self>> {
+        let pid = stream.peer_cred()?.pid().and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| io::Error::other("its process is not visible from here"))?;
+        let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return Ok(None) };
+        // A process that still has the connection had not ended when it was opened by its id, so the
+        // id meant this process and no later one.
+        let mut fds = [PollFd::new(stream, PollFlags::empty())];
+        let is_closed = 0 < poll(&mut fds, Some(&Timespec::default()))?;
+        Ok((!is_closed).then_some(Self(process)))
+    }
+
+    /// Asks it to end, also if it is stopped.
+    ///
+    /// # Errors
+    ///
+    /// If it is another user's.
+    pub fn ask_to_end(&self) -> io::Result<()> {
+        match pidfd_send_signal(&self.0, Signal::TERM) {
+            Err(rustix::io::Errno::SRCH) => Ok(()),
+            sent => Ok(sent.and_then(|()| pidfd_send_signal(&self.0, Signal::CONT))?),
+        }
+    }
+
+    /// Waits at most `at_most` for its end, and returns whether it has ended.
+    pub async fn ends_within(self, at_most: Duration) -> bool {
+        spawn_blocking(move || has_ended(&self.0, at_most)).await.unwrap_or_default()
+    }
+}

@@ -1,0 +1,72 @@
+//! Commands from another terminal, about a pool that [`local`](super::local) runs: they ask its
+//! socket, and read its logs.
+//!
+//! Exit codes: 0 success, 1 failure, 2 invalid usage, 3 the answer is "no": no such pool runs, or it
+//! has no such job.
+
+mod logs;
+mod pool;
+mod ps;
+mod status;
+mod stop;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+
+use super::text;
+
+pub use logs::{LogsArgs, logs};
+pub use pool::PoolArgs;
+pub use ps::{PsArgs, ps};
+pub use status::{StatusArgs, status};
+pub use stop::{StopArgs, stop};
+
+/// The output format.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// Text for people
+    #[default]
+    Text,
+    /// JSON
+    Json,
+}
+
+/// Why a command has no answer.
+#[derive(Debug)]
+enum Failure {
+    /// The answer is "no", a sentence.
+    No(String),
+    /// The arguments are not enough, a sentence.
+    Usage(String),
+    Failed(anyhow::Error),
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// The exit code of a command. What failed is complained about, except for a reader that closed the
+/// pipe, as `head` does.
+fn ended(result: Result<(), Failure>) -> anyhow::Result<ExitCode> {
+    let (sentence, code) = match result {
+        Ok(()) => return Ok(ExitCode::SUCCESS),
+        Err(Failure::No(sentence)) => (sentence, 3),
+        Err(Failure::Usage(sentence)) => (sentence, 2),
+        Err(Failure::Failed(error)) => {
+            let cause = error.root_cause().downcast_ref::<io::Error>();
+            let is_closed = cause.is_some_and(|it| it.kind() == io::ErrorKind::BrokenPipe);
+            return if is_closed { Ok(ExitCode::SUCCESS) } else { Err(error) };
+        }
+    };
+    text::complain(&sentence);
+    Ok(ExitCode::from(code))
+}
+
+/// Standard output. Whatever has arrived is written when this is dropped.
+fn standard_output() -> impl Write {
+    io::BufWriter::new(io::stdout())
+}

@@ -1,0 +1,266 @@
+//! `logs`: the lines about one job, out of the log of its worker. They can be followed, over the
+//! rotation of the log and when the job moves.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use super::super::text::complain;
+use super::super::web::{self, JobEntry};
+use super::super::worker_log::{JobLines, Line, WorkerLog};
+use super::pool::Pool;
+use super::{Failure, Output, PoolArgs, ended, standard_output};
+
+/// How often new lines are looked for.
+const READ_EVERY: Duration = Duration::from_millis(100);
+
+/// How often the worker of the job is asked for.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+
+/// Arguments of `logs`.
+#[derive(Clone, Debug, Args)]
+pub struct LogsArgs {
+    /// The job
+    #[arg(value_name = "JOB")]
+    pub job: String,
+    /// The pool
+    #[command(flatten)]
+    pub pool: PoolArgs,
+    /// Print new lines until the pool ends, also when the job moves to another worker
+    #[arg(long, short)]
+    pub follow: bool,
+    /// Begin with the last N lines
+    #[arg(long, short = 'n', value_name = "N")]
+    pub tail: Option<usize>,
+    /// Read the log of this worker [default: the one that runs the job, or else all]
+    #[arg(long, short, value_name = "WORKER")]
+    pub worker: Option<String>,
+    /// The output format: the lines of the output without the name of the job and those of the
+    /// worker as they are, or a JSON object for each
+    #[arg(long, short, value_enum, default_value_t)]
+    pub output: Output,
+}
+
+/// Prints the lines about a job. Exit code 3 if there is no such job.
+///
+/// # Errors
+///
+/// If the pool does not answer, or its logs cannot be read.
+pub async fn logs(args: LogsArgs) -> anyhow::Result<ExitCode> {
+    ended(print(args).await)
+}
+
+async fn print(args: LogsArgs) -> Result<(), Failure> {
+    let found = match args.pool.find().await {
+        Ok(pool) => Some(pool),
+        // The logs of a pool that has ended can still be read.
+        Err(Failure::No(_)) if !args.follow && args.pool.named_dir()?.is_some() => None,
+        Err(failure) => return Err(failure),
+    };
+    let logs = match &found {
+        Some(pool) => pool.logs(),
+        None => args.pool.named_dir()?.unwrap_or_default().join("logs"),
+    };
+    let holder = match &found {
+        Some(pool) => holder(pool, &args.job).await?,
+        None => None,
+    };
+    let lines = JobLines::of(&args.job);
+    let to = Box::new(standard_output());
+    let printer = Printer { job: args.job, output: args.output, to, has_printed: false };
+    let mut reader = Reader { logs, lines, printer };
+    let at = args.worker.as_ref().or(holder.as_ref());
+    let workers = at.map_or_else(|| workers_of(&reader.logs), |one| Ok(vec![one.clone()]))?;
+    // Those that the job moves to later; what is in them now is old then.
+    let mut others = BTreeMap::new();
+    for worker in workers_of(&reader.logs)? {
+        let log = WorkerLog::from_end(&reader.logs, &worker)?;
+        others.insert(worker, log);
+    }
+    let mut last = None;
+    for worker in workers {
+        last = Some(reader.read_all(&worker, args.tail)?);
+    }
+    if found.is_none() && !reader.printer.has_printed {
+        let (logs, job) = (reader.logs.display(), reader.printer.job.escape_default());
+        return Err(Failure::No(format!(
+            "no pool runs there, and nothing in {logs} is about `{job}`"
+        )));
+    }
+    match found {
+        Some(pool) if args.follow => {
+            let is_chosen = args.worker.is_some();
+            let at = at.cloned().zip(last);
+            Following { pool, reader, at, others, is_chosen }.run().await
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// The worker that has the job, if one has.
+async fn holder(pool: &Pool, job: &str) -> Result<Option<String>, Failure> {
+    let answer = pool.get(&format!("{}/{}", web::JOBS, escaped(job))).await?;
+    if answer.status() == 404 {
+        let (job, dir) = (job.escape_default(), pool.dir.display());
+        return Err(Failure::No(format!("the pool in {dir} has no job `{job}`")));
+    }
+    let entry: JobEntry<String> = serde_json::from_slice(&answer.whole().await?)?;
+    Ok(entry.worker)
+}
+
+/// A name as a part of a path.
+fn escaped(name: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let escape = |byte: u8| {
+        if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }
+    };
+    name.bytes().map(escape).collect()
+}
+
+/// The workers that have logs; those whose logs were written last come last.
+fn workers_of(logs: &Path) -> io::Result<Vec<String>> {
+    let mut found = Vec::new();
+    // A pool that never ran has none.
+    for entry in fs::read_dir(logs).into_iter().flatten() {
+        let entry = entry?;
+        let worker =
+            entry.file_name().to_str().and_then(|it| it.strip_suffix(".log")).map(str::to_owned);
+        if let Some(worker) = worker.filter(|it| it != "operator") {
+            found.push((entry.metadata()?.modified()?, worker));
+        }
+    }
+    found.sort();
+    Ok(found.into_iter().map(|(_, worker)| worker).collect())
+}
+
+/// Prints lines.
+struct Printer {
+    job: String,
+    output: Output,
+    to: Box<dyn Write>,
+    has_printed: bool,
+}
+
+impl Printer {
+    fn print(&mut self, worker: &str, line: &Line<'_>) -> io::Result<()> {
+        self.has_printed = true;
+        match (self.output, line) {
+            (Output::Text, line) => writeln!(self.to, "{}", line.text()),
+            (Output::Json, Line::Output(text)) => {
+                let object = json!({"job": self.job, "worker": worker, "output": text});
+                writeln!(self.to, "{object}")
+            }
+            (Output::Json, Line::Event(text)) => {
+                let object = json!({"job": self.job, "worker": worker, "event": text});
+                writeln!(self.to, "{object}")
+            }
+        }
+    }
+}
+
+/// Reads the lines about the job.
+struct Reader {
+    logs: PathBuf,
+    lines: JobLines,
+    printer: Printer,
+}
+
+impl Reader {
+    /// Prints the whole log of a worker, or the last lines of it, and returns it to be read on.
+    fn read_all(&mut self, worker: &str, tail: Option<usize>) -> io::Result<WorkerLog> {
+        let Self { logs, lines, printer } = self;
+        let mut log = WorkerLog::from_beginning(logs, worker)?;
+        let mut kept = VecDeque::new();
+        let mut each = |text: &str| {
+            let Some(line) = lines.find(text) else { return Ok(()) };
+            let Some(tail) = tail else { return printer.print(worker, &line) };
+            kept.push_back(text.to_owned());
+            if tail < kept.len() {
+                kept.pop_front();
+            }
+            Ok(())
+        };
+        log.read_rotated(&mut each)?;
+        log.read(&mut each)?;
+        for line in kept.iter().filter_map(|text| lines.find(text)) {
+            printer.print(worker, &line)?;
+        }
+        printer.to.flush()?;
+        Ok(log)
+    }
+
+    /// Prints what is new.
+    fn read_on(&mut self, worker: &str, log: &mut WorkerLog) -> io::Result<()> {
+        let Self { logs: _, lines, printer } = self;
+        log.read(&mut |text| match lines.find(text) {
+            Some(line) => printer.print(worker, &line),
+            None => Ok(()),
+        })?;
+        printer.to.flush()
+    }
+}
+
+/// Follows a job from worker to worker.
+struct Following {
+    pool: Pool,
+    reader: Reader,
+    /// The worker whose log is read.
+    at: Option<(String, WorkerLog)>,
+    /// The logs of the other workers, as far as they are old.
+    others: BTreeMap<String, WorkerLog>,
+    /// Whether the worker was named, so that no other one is meant.
+    is_chosen: bool,
+}
+
+impl Following {
+    async fn run(mut self) -> Result<(), Failure> {
+        let mut ask_at = Instant::now();
+        loop {
+            if let Some((worker, log)) = &mut self.at {
+                self.reader.read_on(worker, log)?;
+            }
+            if ask_at <= Instant::now() {
+                ask_at = Instant::now() + ASK_EVERY;
+                match holder(&self.pool, &self.reader.printer.job).await {
+                    Ok(Some(holder)) if !self.is_chosen => self.turn_to(holder)?,
+                    Ok(_) => {}
+                    Err(Failure::No(sentence)) => {
+                        if let Some((worker, log)) = &mut self.at {
+                            self.reader.read_on(worker, log)?;
+                        }
+                        complain(&sentence);
+                        return Ok(());
+                    }
+                    Err(failure) => return Err(failure),
+                }
+            }
+            sleep(READ_EVERY).await;
+        }
+    }
+
+    /// Reads the log of the worker that has the job now.
+    fn turn_to(&mut self, worker: String) -> io::Result<()> {
+        if self.at.as_ref().is_some_and(|(current, _)| *current == worker) {
+            return Ok(());
+        }
+        if let Some((before, mut log)) = self.at.take() {
+            // It has stopped there by now.
+            self.reader.read_on(&before, &mut log)?;
+            self.others.insert(before, log);
+            complain(&format!("{} runs on {worker} now", self.reader.printer.job));
+        }
+        let log = match self.others.remove(&worker) {
+            Some(log) => log,
+            None => WorkerLog::from_beginning(&self.reader.logs, &worker)?,
+        };
+        self.at = Some((worker, log));
+        Ok(())
+    }
+}

@@ -1,0 +1,147 @@
+//! `ps`: the jobs of a pool, a line for each. It takes the memory of a thousand lines, however many
+//! there are.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::super::web::{self, JobEntry, job_line};
+use super::{Failure, Output, PoolArgs, ended, standard_output};
+
+/// How many lines are looked at for the widths of the columns.
+const MEASURED: usize = 1_000;
+
+/// Arguments of `ps`.
+#[derive(Clone, Debug, Args)]
+pub struct PsArgs {
+    /// The pool
+    #[command(flatten)]
+    pub pool: PoolArgs,
+    /// Only jobs of this worker
+    #[arg(long, short, value_name = "WORKER")]
+    pub worker: Option<String>,
+    /// Only jobs with this text in their names
+    #[arg(long, short, value_name = "TEXT")]
+    pub job: Option<String>,
+    /// Only jobs that no worker runs, with the reason
+    #[arg(long, short)]
+    pub unassigned: bool,
+    /// The output format
+    #[arg(long, short, value_enum, default_value_t)]
+    pub output: Output,
+}
+
+impl PsArgs {
+    fn shows(&self, entry: &JobEntry<String>) -> bool {
+        let Self { pool: _, worker, job, unassigned, output: _ } = self;
+        worker.as_ref().is_none_or(|worker| entry.worker.as_ref() == Some(worker))
+            && job.as_ref().is_none_or(|text| entry.name.contains(text.as_str()))
+            && (!unassigned || entry.unassigned.is_some())
+    }
+}
+
+/// Prints the jobs of a pool that runs. Exit code 3 if none does.
+///
+/// # Errors
+///
+/// If the pool does not answer.
+pub async fn ps(args: PsArgs) -> anyhow::Result<ExitCode> {
+    ended(print(&args).await)
+}
+
+async fn print(args: &PsArgs) -> Result<(), Failure> {
+    let pool = args.pool.find().await?;
+    let answer = pool.get(web::JOBS).await?;
+    let mut output = standard_output();
+    let mut rows: Box<dyn Rows> = match args.output {
+        Output::Text => Box::<Table>::default(),
+        Output::Json => Box::<List>::default(),
+    };
+    let each = |line: &[u8]| match job_line(line).transpose()? {
+        Some((raw, entry)) if args.shows(&entry) => rows.put(&mut output, raw, entry),
+        Some(_) | None => Ok(()),
+    };
+    answer.lines(each).await?;
+    rows.end(&mut output)?;
+    Ok(output.flush()?)
+}
+
+/// A way to print jobs.
+trait Rows {
+    /// Prints a job, now or later; `raw` is how it was sent.
+    fn put(&mut self, to: &mut dyn Write, raw: &[u8], entry: JobEntry<String>) -> io::Result<()>;
+    fn end(&mut self, to: &mut dyn Write) -> io::Result<()>;
+}
+
+/// One JSON document with a line for each job.
+#[derive(Default)]
+struct List {
+    is_begun: bool,
+}
+
+impl Rows for List {
+    fn put(&mut self, to: &mut dyn Write, raw: &[u8], _: JobEntry<String>) -> io::Result<()> {
+        let before: &[u8] = if self.is_begun { b",\n" } else { b"{\"jobs\":[\n" };
+        self.is_begun = true;
+        to.write_all(before)?;
+        to.write_all(raw)
+    }
+
+    fn end(&mut self, to: &mut dyn Write) -> io::Result<()> {
+        to.write_all(if self.is_begun { b"\n]}\n" } else { b"{\"jobs\":[]}\n" })
+    }
+}
+
+/// Columns, as wide as the first jobs need.
+#[derive(Default)]
+struct Table {
+    first: Vec<[String; 4]>,
+    widths: Option<[usize; 4]>,
+}
+
+impl Table {
+    /// Prints the rows that were kept.
+    fn measure(&mut self, to: &mut dyn Write) -> io::Result<[usize; 4]> {
+        if let Some(widths) = self.widths {
+            return Ok(widths);
+        }
+        let heads = ["JOB", "WORKER", "STATE", "TOKEN"].map(str::to_owned);
+        self.first.insert(0, heads);
+        let width = |column: usize| self.first.iter().map(|row| row[column].len()).max();
+        let widths = [0, 1, 2, 3].map(|column| width(column).unwrap_or_default());
+        for row in self.first.drain(..) {
+            write_row(to, &row, widths)?;
+        }
+        self.widths = Some(widths);
+        Ok(widths)
+    }
+}
+
+impl Rows for Table {
+    fn put(&mut self, to: &mut dyn Write, _: &[u8], entry: JobEntry<String>) -> io::Result<()> {
+        let JobEntry { name, state, slot: _, worker, token, unassigned } = entry;
+        let state = match unassigned {
+            Some(reason) => format!("unassigned ({reason})"),
+            None => state.to_owned(),
+        };
+        let worker = worker.unwrap_or_else(|| "-".to_owned());
+        let row = [name, worker, state, token.to_string()];
+        if self.widths.is_none() && self.first.len() < MEASURED {
+            self.first.push(row);
+            return Ok(());
+        }
+        let widths = self.measure(to)?;
+        write_row(to, &row, widths)
+    }
+
+    fn end(&mut self, to: &mut dyn Write) -> io::Result<()> {
+        self.measure(to).map(|_| ())
+    }
+}
+
+fn write_row(to: &mut dyn Write, row: &[String; 4], widths: [usize; 4]) -> io::Result<()> {
+    let [job, worker, state, token] = row;
+    let [for_job, for_worker, for_state, _] = widths;
+    writeln!(to, "{job:for_job$}  {worker:for_worker$}  {state:for_state$}  {token}")
+}

@@ -1,0 +1,73 @@
+//! `status`: the state of a pool.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use clap::Args;
+
+use super::super::snapshot::{Snapshot, WorkerRow};
+use super::super::text::counted;
+use super::{Failure, Output, PoolArgs, ended, standard_output};
+
+/// Arguments of `status`.
+#[derive(Clone, Debug, Args)]
+pub struct StatusArgs {
+    /// The pool
+    #[command(flatten)]
+    pub pool: PoolArgs,
+    /// The output format
+    #[arg(long, short, value_enum, default_value_t)]
+    pub output: Output,
+}
+
+/// Prints the state of a pool that runs. Exit code 3 if none does.
+///
+/// # Errors
+///
+/// If the pool does not answer.
+pub async fn status(args: StatusArgs) -> anyhow::Result<ExitCode> {
+    ended(print(&args).await)
+}
+
+async fn print(args: &StatusArgs) -> Result<(), Failure> {
+    let pool = args.pool.find().await?;
+    let (mut document, snapshot) = pool.swarm().await?;
+    let mut output = standard_output();
+    match args.output {
+        Output::Text => output.write_all(text(&snapshot, &pool.dir).as_bytes())?,
+        Output::Json => {
+            document["dir"] = pool.dir.to_string_lossy().into();
+            writeln!(output, "{document:#}")?;
+        }
+    }
+    Ok(output.flush()?)
+}
+
+fn text(snapshot: &Snapshot, dir: &Path) -> String {
+    let (standing, _) = snapshot.standing();
+    let counts = snapshot.counts(&snapshot.unassigned_by_reason());
+    let (name, revision, dir) = (&snapshot.name, snapshot.revision, dir.display());
+    let mut text = format!("{name}: {standing}\n{counts}, revision {revision}\n");
+    for problem in snapshot.problems() {
+        let _ = writeln!(text, "✗ {problem}");
+    }
+    let _ = writeln!(text, "state: {dir}\nlogs:  {dir}/logs");
+    let width = snapshot.workers.iter().map(|worker| worker.name.len()).max().unwrap_or_default();
+    for worker in &snapshot.workers {
+        let WorkerRow { name, state, jobs, .. } = worker;
+        let remarks = worker.remarks(silent_for(worker));
+        let gap = if remarks.is_empty() { "" } else { ", " };
+        let jobs = counted(*jobs, "job");
+        let _ = writeln!(text, "  {name:width$}  {state:8}  {jobs}{gap}{remarks}");
+    }
+    text
+}
+
+/// For how long a worker has been silent, if it has.
+fn silent_for(worker: &WorkerRow) -> Option<Duration> {
+    let since = SystemTime::UNIX_EPOCH + Duration::from_secs(worker.silent_since_unix_s?);
+    Some(since.elapsed().unwrap_or_default())
+}

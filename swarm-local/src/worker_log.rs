@@ -1,0 +1,290 @@
+//! Reads the log of a worker, and finds in it what is about one job.
+//!
+//! A log is `WORKER.log`, and what came before it is `WORKER.log.1`. It is rotated while it is read:
+//! a worker that starts renames a large one, and that of a worker that runs is copied aside and then
+//! emptied. A reader goes on with the part that it has not read, wherever that is by then.
+
+use std::borrow::Cow;
+use std::fs::{self, File};
+use std::io::{self, BufRead as _, BufReader, Read, Seek as _, SeekFrom};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+/// The longest line that is kept together, in bytes.
+const LINE_MAX: usize = 64 << 10;
+
+/// A log that is read from some place on, also while it grows.
+#[derive(Debug)]
+pub(super) struct WorkerLog {
+    path: PathBuf,
+    /// How much of it was read.
+    at: u64,
+    /// What was rotated away when it was last looked at.
+    rotated: Option<Rotated>,
+    /// The beginning of a line whose end was not written yet.
+    begun: Vec<u8>,
+}
+
+/// Tells one rotated log from the next.
+#[derive(Debug, PartialEq, Eq)]
+struct Rotated {
+    length: u64,
+    inode: u64,
+    modified: (i64, i64),
+}
+
+impl WorkerLog {
+    /// The log of `worker` in the directory `logs`, from its beginning on.
+    pub(super) fn from_beginning(logs: &Path, worker: &str) -> io::Result<Self> {
+        let path = logs.join(format!("{worker}.log"));
+        let rotated = rotated(&path)?;
+        Ok(Self { path, at: 0, rotated, begun: Vec::new() })
+    }
+
+    /// The same from its present end on.
+    pub(super) fn from_end(logs: &Path, worker: &str) -> io::Result<Self> {
+        let log = Self::from_beginning(logs, worker)?;
+        Ok(Self { at: length(&log.path)?, ..log })
+    }
+
+    /// Reads the lines before its beginning, if they were rotated away.
+    pub(super) fn read_rotated(
+        &self,
+        each: &mut impl FnMut(&str) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut begun = Vec::new();
+        if let Some(file) = existing(File::open(aside(&self.path)))? {
+            read_lines(file, &mut begun, each)?;
+        }
+        if begun.is_empty() { Ok(()) } else { each(&shown(&String::from_utf8_lossy(&begun))) }
+    }
+
+    /// Reads the lines that were written since. A log that does not exist has none.
+    pub(super) fn read(&mut self, each: &mut impl FnMut(&str) -> io::Result<()>) -> io::Result<()> {
+        let Self { path, at, rotated: known, begun } = self;
+        let (rotated, length) = (rotated(path)?, length(path)?);
+        // While it is being copied aside, the copy is not longer than the log.
+        let is_new = |it: &Rotated| Some(it) != known.as_ref() && length < it.length;
+        let has_rotated = rotated.as_ref().is_some_and(is_new);
+        if has_rotated || length < *at {
+            if has_rotated && let Some(mut rest) = existing(File::open(aside(path)))? {
+                rest.seek(SeekFrom::Start(*at))?;
+                read_lines(rest, begun, each)?;
+            }
+            (*known, *at) = (rotated, 0);
+        }
+        if let Some(mut file) = existing(File::open(path))? {
+            file.seek(SeekFrom::Start(*at))?;
+            *at += read_lines(file, begun, each)?;
+        }
+        Ok(())
+    }
+}
+
+/// What was rotated away of the log at `path`.
+fn rotated(path: &Path) -> io::Result<Option<Rotated>> {
+    let found = existing(fs::metadata(aside(path)))?;
+    Ok(found.map(|it| Rotated {
+        length: it.len(),
+        inode: it.ino(),
+        modified: (it.mtime(), it.mtime_nsec()),
+    }))
+}
+
+fn length(path: &Path) -> io::Result<u64> {
+    Ok(existing(fs::metadata(path))?.map_or(0, |it| it.len()))
+}
+
+fn aside(path: &Path) -> PathBuf {
+    path.with_extension("log.1")
+}
+
+/// What exists; `None` if it does not.
+fn existing<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        found => found.map(Some),
+    }
+}
+
+/// Reads complete lines to the end, and returns how many bytes there were. `begun` is what there is
+/// of a line.
+fn read_lines(
+    from: impl Read,
+    begun: &mut Vec<u8>,
+    each: &mut impl FnMut(&str) -> io::Result<()>,
+) -> io::Result<u64> {
+    let mut from = BufReader::with_capacity(1 << 16, from);
+    let mut read = 0;
+    loop {
+        let room = u64::try_from(LINE_MAX.saturating_sub(begun.len())).unwrap_or_default();
+        let length = from.by_ref().take(room.max(1)).read_until(b'\n', begun)?;
+        read += u64::try_from(length).unwrap_or_default();
+        let is_whole = begun.last() == Some(&b'\n');
+        if is_whole || LINE_MAX <= begun.len() {
+            let line = begun.strip_suffix(b"\n").unwrap_or(begun);
+            each(&shown(&String::from_utf8_lossy(line)))?;
+            begun.clear();
+        } else if length == 0 {
+            return Ok(read);
+        }
+    }
+}
+
+/// A line without control characters, which could confuse a terminal.
+fn shown(line: &str) -> Cow<'_, str> {
+    let is_shown = |c: char| !c.is_control() || c == '\t';
+    if line.chars().all(is_shown) {
+        return line.into();
+    }
+    let escaped = |c: char| -> Box<dyn Iterator<Item = char>> {
+        if is_shown(c) { Box::new(std::iter::once(c)) } else { Box::new(c.escape_default()) }
+    };
+    line.chars().flat_map(escaped).collect()
+}
+
+/// The lines that are about one job.
+#[derive(Clone, Debug)]
+pub(super) struct JobLines {
+    job: String,
+    /// What its worker's own lines have.
+    field: String,
+}
+
+/// A line about a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Line<'a> {
+    /// A line of its output.
+    Output(Cow<'a, str>),
+    /// What its worker did.
+    Event(&'a str),
+}
+
+impl Line<'_> {
+    /// The text of it.
+    pub(super) fn text(&self) -> &str {
+        match self {
+            Self::Output(text) => text,
+            Self::Event(text) => text,
+        }
+    }
+}
+
+/// The fields of a line in JSON that matter.
+#[derive(Deserialize)]
+struct Fields<'a> {
+    #[serde(borrow)]
+    job: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    output: Option<Cow<'a, str>>,
+}
+
+impl JobLines {
+    pub(super) fn of(job: &str) -> Self {
+        Self { job: job.to_owned(), field: format!(" job={job}") }
+    }
+
+    /// The line, if it is about the job.
+    pub(super) fn find<'a>(&self, line: &'a str) -> Option<Line<'a>> {
+        if line.starts_with('{') {
+            let fields: Fields<'a> = serde_json::from_str(line).ok()?;
+            let is_its_own = fields.job.as_deref() == Some(&self.job);
+            return is_its_own.then(|| fields.output.map_or(Line::Event(line), Line::Output));
+        }
+        // A name has no spaces, so the first word is all of it, and no line of output is taken for
+        // an event.
+        let first = line.split(' ').next().unwrap_or_default();
+        if let Some(name) = first.strip_suffix(':') {
+            let output = line.strip_prefix(first)?;
+            let output = output.strip_prefix(' ').unwrap_or(output);
+            return (name == self.job).then_some(Line::Output(output.into()));
+        }
+        let is_field = |(at, field): (usize, &str)| {
+            let after = &line[at + field.len()..];
+            after.is_empty() || after.starts_with(' ')
+        };
+        line.match_indices(&self.field).any(is_field).then_some(Line::Event(line))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    fn all(log: &mut WorkerLog) -> Vec<String> {
+        let mut lines = Vec::new();
+        let keep = &mut |line: &str| {
+            lines.push(line.to_owned());
+            Ok(())
+        };
+        log.read(keep).unwrap();
+        lines
+    }
+
+    #[test]
+    fn a_log_is_read_on_while_it_grows_and_over_both_kinds_of_rotation() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("w-0.log");
+        let mut log = WorkerLog::from_beginning(dir.path(), "w-0").unwrap();
+        assert_eq!(all(&mut log), [""; 0], "it does not exist yet");
+        let open = || File::options().create(true).append(true).open(&path).unwrap();
+        let mut file = open();
+        file.write_all(b"one\ntw").unwrap();
+        assert_eq!(all(&mut log), ["one"]);
+        file.write_all(b"o\nbefore it was emptied\n").unwrap();
+        fs::copy(&path, aside(&path)).unwrap();
+        let mut other = WorkerLog::from_end(dir.path(), "w-0").unwrap();
+        file.set_len(0).unwrap();
+        file.write_all(b"after\x1b\n").unwrap();
+        assert_eq!(all(&mut log), ["two", "before it was emptied", "after\\u{1b}"]);
+        assert_eq!(all(&mut other), ["after\\u{1b}"]);
+        file.write_all(b"before it was renamed\n").unwrap();
+        fs::rename(&path, aside(&path)).unwrap();
+        open().write_all(b"new\n").unwrap();
+        assert_eq!(all(&mut log), ["before it was renamed", "new"]);
+        let mut rotated = Vec::new();
+        let keep = &mut |line: &str| {
+            rotated.push(line.to_owned());
+            Ok(())
+        };
+        log.read_rotated(keep).unwrap();
+        assert_eq!(rotated, ["after\\u{1b}", "before it was renamed"]);
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_cut() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("w-0.log"), "x".repeat(LINE_MAX + 1) + "\n").unwrap();
+        let lines = all(&mut WorkerLog::from_beginning(dir.path(), "w-0").unwrap());
+        assert_eq!(lines.iter().map(String::len).collect::<Vec<_>>(), [LINE_MAX, 1]);
+    }
+
+    #[test]
+    fn the_lines_of_a_job_are_its_output_and_what_its_worker_did_with_it() {
+        let text = "2026-11-23T01:40:00.000000Z  INFO started job=a token=7 pid=4242";
+        let other = "2026-11-23T01:40:00.000000Z  INFO started job=a:b token=7";
+        let json = r#"{"timestamp":"2026","level":"INFO","message":"started","job":"a","token":7}"#;
+        let output = |text: &'static str| Some(Line::Output(text.into()));
+        for (line, expected) in [
+            (text, Some(Line::Event(text))),
+            (json, Some(Line::Event(json))),
+            ("a: said  this", output("said  this")),
+            ("a: ", output("")),
+            ("a: started job=b token=7", output("started job=b token=7")),
+            (r#"{"job":"a","output":"said \"this\""}"#, output("said \"this\"")),
+            (r#"{"job":"b","output":"a: said"}"#, None),
+            (other, None),
+            ("a:b: said this", None),
+            ("b: started job=a token=7", None),
+            ("{ no json", None),
+            ("", None),
+        ] {
+            assert_eq!(JobLines::of("a").find(line), expected, "{line}");
+        }
+        assert_eq!(JobLines::of("a:").find("a:: said"), output("said"));
+    }
+}
