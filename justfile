@@ -64,7 +64,7 @@ mutants SHARD="0/1":
 
 # The 27 streams on this machine.
 local *ARGS:
-    cargo run --release --locked -p swarm-operator -- local deploy/samples/streams.yaml {{ARGS}}
+    cargo swarm local deploy/samples/streams.yaml {{ARGS}}
 
 # Run the cluster scenarios, or those whose name contains one of the words (root, Debian packages).
 e2e *SCENARIOS:

@@ -14,12 +14,14 @@ use swarm_adapters_k8s::client;
 use swarm_adapters_k8s::controller::{self, Scope};
 use swarm_adapters_k8s::health::Health;
 use swarm_adapters_k8s::metrics::Metrics;
-use swarm_worker::LogFormat;
+use swarm_worker::{LogFormat, log_filter};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// How the operator runs on a cluster.
 #[derive(Debug, clap::Args)]
@@ -161,11 +163,12 @@ fn log_panics() {
 }
 
 fn init_logging(format: LogFormat) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let filter = log_filter("info");
+    let lines =
+        tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_writer(std::io::stderr);
     match format {
-        LogFormat::Text => lines.init(),
-        LogFormat::Json => lines.json().with_span_list(false).init(),
+        LogFormat::Text => lines.finish().with(filter).init(),
+        LogFormat::Json => lines.json().with_span_list(false).finish().with(filter).init(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::str::FromStr;
 use std::time;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -67,20 +68,24 @@ impl Serialize for Duration {
 }
 
 /// The error shows how to write one.
-impl<'de> Deserialize<'de> for Duration {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(from)?;
+impl FromStr for Duration {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
         let shown = || text.chars().take(40).flat_map(char::escape_default).collect::<String>();
-        match parsed(&text) {
-            None => Err(D::Error::custom(format!(
-                "`{}` is not a duration; write for example 30s or 1m30s",
-                shown()
-            ))),
+        match parsed(text) {
+            None => Err(format!("`{}` is not a duration; write for example 30s or 1m30s", shown())),
             Some(duration) if LONGEST < duration => {
-                Err(D::Error::custom(format!("`{}` is too long; at most 24h is allowed", shown())))
+                Err(format!("`{}` is too long; at most 24h is allowed", shown()))
             }
             Some(duration) => Ok(Self(duration)),
         }
+    }
+}
+
+impl<'de> Deserialize<'de> for Duration {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
     }
 }
 

@@ -64,6 +64,7 @@ use swarm_adapters_host::guard;
 pub use args::{
     Command, GuardArgs, GuardStep, LogFormat, PingArgs, Protocol, RunArgs, SessionArgs, ViewArgs,
 };
+pub use log::log_filter;
 pub use runner::{RunnerArg, RunnerArgs, runner_argument};
 pub use swarm_adapters_host::runner::{Job, Outcome, Runner};
 

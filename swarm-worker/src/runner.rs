@@ -97,13 +97,11 @@ pub fn runner_argument(spec: &RunnerSpec) -> serde_json::Result<String> {
     Ok(format!("--runner={}", serde_json::to_string(spec)?))
 }
 
-/// Reads a time such as `30s`, `500ms` or `2m`.
+/// Reads a time above zero, as a Swarm writes it: `30s`, `500ms` or `1m30s`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let parsed = text.parse::<jiff::SignedDuration>().ok();
-    let positive = parsed.and_then(|span| Duration::try_from(span).ok());
-    positive
-        .filter(|span| !span.is_zero())
-        .ok_or_else(|| "write a time above zero, such as 500ms, 30s or 2m".to_owned())
+    let span = Duration::from(text.parse::<swarm_spec::Duration>()?);
+    let too_short = || "write a time above zero, such as 500ms, 30s or 2m".to_owned();
+    (!span.is_zero()).then_some(span).ok_or_else(too_short)
 }
 
 #[cfg(test)]

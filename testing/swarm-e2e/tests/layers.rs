@@ -133,6 +133,8 @@ fn what_reads_files_has_no_kubernetes_client() {
     assert_eq!(found(&operator, &CLIENT), CLIENT);
     let alone = [&operator[..], &["--no-default-features", "--features", "terminal"]].concat();
     assert_eq!(found(&alone, &SCREEN), SCREEN);
+    let aliases = std::fs::read_to_string(root().join(".cargo/config.toml")).unwrap();
+    assert!(aliases.contains(&alone.join(" ")), "`cargo swarm` builds something else: {aliases}");
     for build in [&["-p", "swarm-spec"], &["-p", "swarm-local"], &alone[..]] {
         assert!(found(build, &CLIENT).is_empty(), "{build:?}: {:?}", found(build, &CLIENT));
     }
