@@ -37,7 +37,7 @@ mod output;
 pub mod protocol;
 mod serve;
 
-pub use client::{AwaitedLine, Guard, GuardCommand, Identity, Start};
+pub use client::{AwaitedLine, Ended, Guard, GuardCommand, Identity, Start};
 pub use exec::exec;
 pub use protocol::{End, OutputFormat};
 pub use serve::serve;

@@ -152,10 +152,23 @@ pub fn worker_router(
         .with("/ping", "pong", get(|| async { "pong\n" }))
 }
 
+/// Whether an operator is ready, which decides whether it is sent requests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Readiness {
+    /// Its first state is not known yet.
+    #[default]
+    NotYet,
+    /// It is.
+    Ready,
+    /// It is, and a person has to mend something: a sentence.
+    ToMend(String),
+}
+
 /// The endpoints of an operator: `/healthz` with 503 while it is not `alive`, which says what is wrong,
-/// `/readyz` with 503 until `ready`, and `/metrics`.
+/// `/readyz` with 503 until it is `ready`, and then with a line more if there is something to mend, and
+/// `/metrics`.
 pub fn operator_router(
-    ready: watch::Receiver<bool>,
+    ready: watch::Receiver<Readiness>,
     alive: impl Fn() -> Result<(), String> + Clone + Send + Sync + 'static,
     registry: Arc<Registry>,
 ) -> Endpoints {
@@ -169,10 +182,10 @@ pub fn operator_router(
         }
     };
     let readyz = move || async move {
-        if *ready.borrow() {
-            (StatusCode::OK, "ok\n")
-        } else {
-            (StatusCode::SERVICE_UNAVAILABLE, "not ready yet\n")
+        match &*ready.borrow() {
+            Readiness::NotYet => (StatusCode::SERVICE_UNAVAILABLE, "not ready yet\n".to_owned()),
+            Readiness::Ready => (StatusCode::OK, "ok\n".to_owned()),
+            Readiness::ToMend(what) => (StatusCode::OK, format!("ok\n{what}\n")),
         }
     };
     Endpoints::default()
@@ -320,18 +333,21 @@ mod tests {
 
     #[tokio::test]
     async fn readyz_fails_until_the_operator_is_ready() {
-        let (sender, ready) = watch::channel(false);
+        let (sender, ready) = watch::channel(Readiness::NotYet);
         let address = served(operator_router(ready, || Ok(()), Arc::default())).await;
         assert!(get(address, "/readyz").await.starts_with("HTTP/1.1 503"));
-        sender.send_replace(true);
+        sender.send_replace(Readiness::Ready);
         assert!(get(address, "/readyz").await.starts_with("HTTP/1.1 200"));
+        sender.send_replace(Readiness::ToMend("s.yaml is invalid".into()));
+        let answer = get(address, "/readyz").await;
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("ok\ns.yaml is invalid\n"));
         assert!(get(address, "/healthz").await.starts_with("HTTP/1.1 200"));
         assert!(get(address, "/metrics").await.ends_with("# EOF\n"));
     }
 
     #[tokio::test]
     async fn healthz_fails_while_the_loop_hangs() {
-        let (_sender, ready) = watch::channel(true);
+        let (_sender, ready) = watch::channel(Readiness::Ready);
         let hangs = || Err("the loop hangs".to_owned());
         let address = served(operator_router(ready, hangs, Arc::default())).await;
         let answer = get(address, "/healthz").await;
@@ -346,9 +362,10 @@ mod tests {
         let build = Build { version: "0a1b2c3".into(), date: "2026-11-01".into() };
         let (_sender, report) = watch::channel(Report::default());
         let (_ready, is_ready) = watch::channel(true);
+        let (_readiness, readiness) = watch::channel(Readiness::Ready);
         let pool = || Document::of(&["a"]);
-        let worker = worker_router(build, report, is_ready.clone(), Arc::default());
-        let operator = operator_router(is_ready, || Ok(()), Arc::default());
+        let worker = worker_router(build, report, is_ready, Arc::default());
+        let operator = operator_router(readiness, || Ok(()), Arc::default());
         let operator = operator.with_document("/api/v1/swarm", "the pool, as JSON", pool);
         for (endpoints, count) in [(worker, 4), (operator, 4)] {
             let address = served(endpoints).await;

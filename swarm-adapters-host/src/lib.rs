@@ -4,7 +4,8 @@
 //!   ports; [`mod@file`] has two ways to write a file so that no reader sees a part of it.
 //! - [`leases`] and [`worker_view`] carry the messages between a worker's session and the operator;
 //!   [`clock`] is the clock that leases expire by; [`session`] is the store of a worker's session.
-//!   [`pool_views`] publishes to all workers of a pool.
+//!   [`failing`] is what a session tells of jobs that fail. [`pool_views`] publishes to all workers of
+//!   a pool.
 //! - [`watch`] watches one file through its directory, including the swaps of a mounted `ConfigMap`.
 //! - [`processes`] runs the workers of a pool as child processes, and ends them.
 //! - [`runner`] runs jobs inside a worker; [`guard`] and [`sweep`] ensure that no process of a job
@@ -21,6 +22,7 @@ pub mod ledger;
 pub mod view;
 
 pub mod clock;
+pub mod failing;
 pub mod leases;
 pub mod pool_views;
 pub mod random;

@@ -12,6 +12,8 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::http::Build;
 
+const FAILING_HELP: &str = "Jobs that ended by themselves and have not run for half a minute since";
+
 /// The metrics of a worker.
 #[derive(Clone, Debug, Default)]
 pub struct WorkerMetrics {
@@ -20,6 +22,7 @@ pub struct WorkerMetrics {
     job_starts: Counter,
     job_stops: Counter,
     job_restarts: Counter,
+    failing_jobs: Gauge,
     view_errors: Counter,
 }
 
@@ -28,8 +31,15 @@ impl WorkerMetrics {
     #[must_use]
     pub fn registered(registry: &mut Registry) -> Self {
         let metrics = Self::default();
-        let Self { jobs, view_version, job_starts, job_stops, job_restarts, view_errors } =
-            metrics.clone();
+        let Self {
+            jobs,
+            view_version,
+            job_starts,
+            job_stops,
+            job_restarts,
+            failing_jobs,
+            view_errors,
+        } = metrics.clone();
         registry.register("swarm_worker_jobs", "Jobs that run now", jobs);
         registry.register(
             "swarm_worker_view_version",
@@ -43,6 +53,7 @@ impl WorkerMetrics {
             "Restarts of jobs that had ended by themselves",
             job_restarts,
         );
+        registry.register("swarm_worker_failing_jobs", FAILING_HELP, failing_jobs);
         registry.register(
             "swarm_worker_view_errors",
             "Views that could not be read, were invalid, or were older than the current one, \
@@ -73,6 +84,11 @@ impl WorkerMetrics {
         self.jobs.set(0);
     }
 
+    /// Records how many jobs fail.
+    pub fn failing(&self, jobs: usize) {
+        self.failing_jobs.set(jobs.try_into().unwrap_or(i64::MAX));
+    }
+
     /// Records a view that was ignored.
     pub fn view_error(&self) {
         self.view_errors.inc();
@@ -96,7 +112,9 @@ pub struct PoolMetrics {
     moves: Counter,
     jobs: Family<StateLabels, Gauge>,
     workers: Family<StateLabels, Gauge>,
+    failing_jobs: Gauge,
     settled: Gauge,
+    file_invalid: Gauge,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -119,7 +137,9 @@ impl Default for PoolMetrics {
             moves: Counter::default(),
             jobs: Family::default(),
             workers: Family::default(),
+            failing_jobs: Gauge::default(),
             settled: Gauge::default(),
+            file_invalid: Gauge::default(),
         }
     }
 }
@@ -127,8 +147,17 @@ impl Default for PoolMetrics {
 impl PoolMetrics {
     /// Shows the metrics in `registry`.
     pub fn register(&self, registry: &mut Registry) {
-        let Self { turns, turn_duration, ledger_writes, moves, jobs, workers, settled } =
-            self.clone();
+        let Self {
+            turns,
+            turn_duration,
+            ledger_writes,
+            moves,
+            jobs,
+            workers,
+            failing_jobs,
+            settled,
+            file_invalid,
+        } = self.clone();
         let registry = registry.sub_registry_with_prefix("swarm");
         registry.register("turns", "Turns carried out, by how they ended", turns);
         registry.register_with_unit(
@@ -141,6 +170,12 @@ impl PoolMetrics {
         registry.register("job_moves", "Jobs that changed their holder", moves);
         registry.register("jobs", "Jobs, by state", jobs);
         registry.register("workers", "Workers, by state", workers);
+        registry.register("failing_jobs", FAILING_HELP, failing_jobs);
+        registry.register(
+            "file_invalid",
+            "1 while the manifest is invalid and its last valid contents stay, otherwise 0",
+            file_invalid,
+        );
         registry.register("settled", "1 while the pool is settled, otherwise 0", settled);
     }
 
@@ -158,6 +193,12 @@ impl PoolMetrics {
     /// Records that this many jobs moved from one worker to another.
     pub fn moved(&self, jobs: usize) {
         self.moves.inc_by(jobs as u64);
+    }
+
+    /// Records how many jobs fail, and whether the manifest is invalid.
+    pub fn observe_health(&self, failing: usize, file_invalid: bool) {
+        self.failing_jobs.set(failing.try_into().unwrap_or(i64::MAX));
+        self.file_invalid.set(i64::from(file_invalid));
     }
 
     /// Records the state of the pool. Each call has all states, so that none keeps an old count.

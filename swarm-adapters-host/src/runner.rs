@@ -30,8 +30,9 @@ mod log;
 mod ping;
 mod supervisor;
 
-use std::sync::Arc;
+use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use swarm_core::{JobName, Params, Token};
@@ -95,9 +96,20 @@ pub struct Job {
     pub params: Params,
     permit: Permit,
     stop: CancellationToken,
+    output: Arc<Mutex<Vec<String>>>,
 }
 
 impl Job {
+    /// Keeps the last lines of the job's output, which are shown to people if the run turns out to
+    /// have failed. A runner calls it before it returns, if there is such an output.
+    pub fn keep_output(&self, lines: Vec<String>) {
+        *self.output.lock().unwrap_or_else(PoisonError::into_inner) = lines;
+    }
+
+    fn take_output(&self) -> Vec<String> {
+        mem::take(&mut self.output.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Whether the job may still act: it was not asked to stop, and its worker's lease is valid. Long
     /// loops check it before every effect; it costs one reading of the clock.
     #[must_use]

@@ -2,13 +2,15 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use swarm_core::Position;
 use swarm_core::handover::{Lease, LeaseVersion, LeaseWrite, SessionId};
 use swarm_core::ports::{BoxError, LedgerStore as _, SessionStore, StoreError};
+use swarm_core::{Failing, Position};
 use tokio::task::spawn_blocking;
 
+use crate::failing;
 use crate::leases::{LeaseWriteError, Leases};
 use crate::ledger::FileLedgerStore;
 
@@ -18,6 +20,8 @@ pub struct FileSession {
     id: SessionId,
     dir: PathBuf,
     leases: Leases,
+    /// What is to be told with the next write.
+    untold: Arc<Mutex<Option<Arc<Failing>>>>,
 }
 
 impl FileSession {
@@ -27,7 +31,19 @@ impl FileSession {
     ///
     /// If [its lease cannot be kept](Leases::open) there.
     pub fn open(dir: &Path, id: &SessionId) -> io::Result<Self> {
-        Ok(Self { id: id.clone(), dir: dir.to_owned(), leases: Leases::open(dir)? })
+        let (id, dir, untold) = (id.clone(), dir.to_owned(), Arc::default());
+        Ok(Self { leases: Leases::open(&dir)?, id, dir, untold })
+    }
+
+    /// Writes what is to be told. It is for people: a failure delays it to the next write.
+    fn write_untold(&self) {
+        let mut untold = self.untold.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(failing) = untold.take()
+            && let Err(error) = failing::write(&self.dir, &self.id, &failing)
+        {
+            tracing::warn!(%error, "nobody is told which jobs fail");
+            *untold = Some(failing);
+        }
     }
 
     fn what(&self) -> String {
@@ -42,8 +58,12 @@ impl FileSession {
 #[async_trait]
 impl SessionStore for FileSession {
     async fn write(&self, write: &LeaseWrite) -> Result<LeaseVersion, StoreError> {
-        let (leases, id, write) = (self.leases.clone(), self.id.clone(), write.clone());
-        match spawn_blocking(move || leases.write(&id, &write)).await {
+        let (session, write) = (self.clone(), write.clone());
+        let written = spawn_blocking(move || {
+            session.write_untold();
+            session.leases.write(&session.id, &write)
+        });
+        match written.await {
             Ok(Ok(version)) => Ok(version),
             Ok(Err(LeaseWriteError::Conflict)) => Err(StoreError::Conflict { what: self.what() }),
             Ok(Err(LeaseWriteError::Failed(error))) => Err(self.unavailable(error)),
@@ -68,5 +88,9 @@ impl SessionStore for FileSession {
             incarnation: ledger.cells.incarnation,
             revision: ledger.cells.revision,
         }))
+    }
+
+    fn tell(&self, failing: Arc<Failing>) {
+        *self.untold.lock().unwrap_or_else(PoisonError::into_inner) = Some(failing);
     }
 }

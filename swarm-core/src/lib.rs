@@ -59,6 +59,7 @@ mod merge;
 mod planner;
 mod shared;
 
+mod failing;
 mod ledger;
 mod view;
 mod worker;
@@ -76,6 +77,7 @@ pub mod session;
 
 pub use assignment::{Assignment, Change, diff};
 pub use binding::{Binding, Candidate, bind};
+pub use failing::{Failing, FailingJob, FailingState};
 pub use hash::{digest_jobs, hash_job, home};
 pub use job::{Job, JobName, JobNameError, Jobs, JobsError, Params, Share, ShareError, jobs};
 pub use ledger::{Filled, Ledger, LedgerStep, Position, SlotRecord, Token, parts, stored};

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 
 use crate::handover::{Lease, LeaseVersion, LeaseWrite};
 use crate::session::WorkerView;
-use crate::{Ledger, Position};
+use crate::{Failing, Ledger, Position};
 
 /// The cause of a failure, as the adapter knows it.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -108,6 +108,12 @@ pub trait SessionStore: Send + Sync {
     ///
     /// [`StoreError::Unavailable`] or [`StoreError::Refused`].
     async fn position(&self) -> Result<Option<Position>, StoreError>;
+
+    /// Tells which of the session's jobs fail. It goes out with the next write, and is for people: a
+    /// store may leave it out.
+    fn tell(&self, failing: Arc<Failing>) {
+        let _ = failing;
+    }
 }
 
 /// Follows what one session is to run.

@@ -4,6 +4,7 @@
 //! turn that runs on a cluster, and shows its results to a person.
 
 mod commands;
+mod failures;
 mod input;
 mod log;
 mod moves;

@@ -16,7 +16,8 @@ use swarm_adapters_host::runlog;
 use swarm_core::handover::{Evidence, LeaseTerms, SessionId};
 use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::{
-    Decider, Decision, Desired, Ledger, Observed, Presence, Progress, Slot, Turn, WorkerSeen, turn,
+    Decider, Decision, Desired, Failing, Ledger, Observed, Presence, Progress, Slot, Turn,
+    WorkerSeen, turn,
 };
 use swarm_worker::LogFormat;
 use tokio::sync::watch;
@@ -24,6 +25,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::Until;
+use super::failures::Failures;
 use super::input::{Edit, Input, Wanted};
 use super::outlets::Outlets;
 use super::sessions::Sessions;
@@ -68,6 +70,10 @@ pub(super) struct Operation {
     settled: Placed,
     /// The workers that may be frozen, and since when.
     silent: BTreeMap<Slot, Instant>,
+    /// What the workers tell of jobs that fail.
+    failing: BTreeMap<Slot, Failing>,
+    /// What was said of them.
+    failures: Failures,
     /// How many ends of each worker were reported.
     deaths_reported: BTreeMap<Slot, u32>,
     /// Why what is wanted now is not delivered to the workers.
@@ -145,6 +151,8 @@ impl Operation {
             unsettled_since: Some(since),
             settled: settled.unwrap_or_default(),
             silent: BTreeMap::new(),
+            failing: BTreeMap::new(),
+            failures: Failures::default(),
             deaths_reported: BTreeMap::new(),
             problem: None,
             invalid_file: None,
@@ -181,8 +189,9 @@ impl Operation {
             let has_changed = self.workers.has_changed().unwrap_or(true);
             let workers = self.workers.borrow_and_update().clone();
             let silent = self.sessions.silent(&workers);
-            let is_new = has_changed || silent != self.silent;
-            self.silent = silent;
+            let failing = self.sessions.failing(&workers);
+            let is_new = has_changed || silent != self.silent || failing != self.failing;
+            (self.silent, self.failing) = (silent, failing);
             self.report_deaths(&workers);
             self.sessions.revoke_silent(&self.processes, &workers, &self.outlets.voice);
             let due = recheck_at.is_some_and(|at| at <= Instant::now());
@@ -421,6 +430,10 @@ impl Operation {
         snapshot.undelivered = self.problem.as_ref().map(|it| it.sentence().to_owned());
         snapshot.invalid_file.clone_from(&self.invalid_file);
         snapshot.mark_silent(&self.silent);
+        snapshot.mark_failing(&self.failing);
+        for sentence in self.failures.news(&snapshot) {
+            self.outlets.voice.say(&sentence);
+        }
         self.outlets.snapshots.send_replace(Arc::new(snapshot));
         if !is_settled {
             self.unsettled_since.get_or_insert_with(Instant::now);

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context as _;
 use swarm_adapters_host::clock;
+use swarm_adapters_host::failing;
 use swarm_adapters_host::leases::{LeaseFollower, Leases};
 use swarm_adapters_host::processes::{Phase, Processes, WorkerProcess, Workers};
 use swarm_adapters_host::worker_view;
@@ -21,7 +22,7 @@ use swarm_core::overseer::{
     ViewMark, WorkerFacts,
 };
 use swarm_core::session::Former;
-use swarm_core::{Decision, Desired, Ledger, Observed, Presence, Progress, Slot};
+use swarm_core::{Decision, Desired, Failing, Ledger, Observed, Presence, Progress, Slot};
 use tokio::sync::watch;
 
 use super::outlets::Voice;
@@ -37,6 +38,8 @@ pub(super) struct Sessions {
     overseer: Overseer,
     /// The order in which sessions appeared.
     order: BTreeMap<SessionId, u64>,
+    /// What sessions tell of jobs that fail.
+    failing: BTreeMap<SessionId, Failing>,
     /// When a lease of each worker instance was last seen to be renewed.
     heard: BTreeMap<String, Instant>,
     watched_since: Instant,
@@ -54,6 +57,7 @@ impl Sessions {
             follower,
             overseer: Overseer::new(terms),
             order: BTreeMap::new(),
+            failing: BTreeMap::new(),
             heard: BTreeMap::new(),
             watched_since: Instant::now(),
         })
@@ -78,6 +82,7 @@ impl Sessions {
                     let next = self.order.len() as u64 + 1;
                     let order = *self.order.entry(session.clone()).or_insert(next);
                     self.heard.insert(session.pod_uid().to_owned(), Instant::now());
+                    self.failing.insert(session.clone(), failing::read(&self.dir, session));
                     let facts = LeaseFacts {
                         lease,
                         duration: self.overseer.terms().duration,
@@ -122,6 +127,16 @@ impl Sessions {
                 }
             }
         }
+    }
+
+    /// What the sessions of workers that run tell of jobs that fail.
+    pub(super) fn failing(&self, workers: &Workers) -> BTreeMap<Slot, Failing> {
+        let told = self.failing.iter().filter(|(_, failing)| 0 < failing.count);
+        let of = |(session, failing): (&SessionId, &Failing)| {
+            let (slot, worker) = worker_of(session, workers)?;
+            (worker.phase == Phase::Up).then(|| (*slot, failing.clone()))
+        };
+        told.filter_map(of).collect()
     }
 
     /// Since when workers that run have not renewed their leases, where that is longer than usual:
@@ -215,6 +230,8 @@ impl Sessions {
         for session in sessions.into_iter().filter(is_done) {
             self.leases.remove(&session)?;
             worker_view::remove(&self.dir, &session)?;
+            failing::remove(&self.dir, &session)?;
+            self.failing.remove(&session);
         }
         self.order.retain(|session, _| !is_done(session));
         self.overseer.forget(|session| !is_done(session));

@@ -1,12 +1,14 @@
 //! The state of a pool at one moment, for the terminal and for HTTP.
 
 use std::collections::BTreeMap;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use httpdate::fmt_http_date;
 use serde::{Deserialize, Deserializer, Serialize};
+use swarm_adapters_host::failing::WORST_MAX;
 use swarm_adapters_host::processes::{Phase, WorkerProcess, Workers};
 use swarm_core::handover::{Cell, SessionId};
-use swarm_core::{Decision, Progress, Slot, SlotRecord};
+use swarm_core::{Decision, Failing, FailingJob, Progress, Slot, SlotRecord};
 
 /// The state of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +22,8 @@ pub(super) struct Snapshot {
     pub(super) version: u64,
     /// Whether there is nothing to do and nothing is waited for.
     pub(super) settled: bool,
+    /// Whether no job fails and no worker is silent.
+    pub(super) healthy: bool,
     /// Why what is wanted is not delivered to the workers, if it is not; a sentence.
     pub(super) undelivered: Option<String>,
     /// What is wrong with the file, while something is; the last valid state stays.
@@ -31,6 +35,8 @@ pub(super) struct Snapshot {
     /// The holder of every job, by name. Served separately, since there may be many.
     #[serde(skip)]
     pub(super) holders: Vec<JobRow>,
+    /// The worst of the jobs that fail.
+    pub(super) failing: Vec<FailingRow>,
     /// The jobs that no worker runs, with the reason.
     #[serde(deserialize_with = "words")]
     pub(super) unassigned: BTreeMap<String, Word>,
@@ -40,11 +46,12 @@ pub(super) struct Snapshot {
 pub(super) type Word = &'static str;
 
 /// All of them.
-const WORDS: [Word; 17] = [
+const WORDS: [Word; 19] = [
     "away",
     "capacity",
     "done",
     "everywhere",
+    "failed",
     "free",
     "granted",
     "hold",
@@ -57,6 +64,7 @@ const WORDS: [Word; 17] = [
     "quarantined",
     "ready",
     "releasing",
+    "restarting",
     "starting",
 ];
 
@@ -73,6 +81,29 @@ fn words<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, Word>, D
     Ok(all.into_iter().map(|(name, Known(word))| (name, word)).collect())
 }
 
+/// A job that fails.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct FailingRow {
+    pub(super) job: String,
+    /// The worker that it fails on.
+    pub(super) worker: String,
+    /// `restarting`, or `failed` if it is not restarted any more.
+    #[serde(deserialize_with = "word")]
+    pub(super) state: Word,
+    /// How often it was restarted in a row.
+    pub(super) restarts: u64,
+    /// When it first ended, in seconds of Unix time.
+    pub(super) since_unix_s: u64,
+    /// How it last ended.
+    pub(super) last_exit: String,
+    /// The last lines of its output before that.
+    pub(super) last_output: Vec<String>,
+}
+
+/// The end of the year 9999, the last time that is written.
+const UNIX_S_MAX: u64 = 253_402_300_799;
+
 /// What is wrong with the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -88,11 +119,19 @@ impl InvalidFile {
     pub(super) fn now(message: String) -> Self {
         Self { message, since_unix_s: unix_s() }
     }
+
+    /// What is wrong, since when, and what runs meanwhile.
+    pub(super) fn sentence(&self, revision: u64) -> String {
+        let Self { message, since_unix_s } = self;
+        let since = Duration::from_secs((*since_unix_s).min(UNIX_S_MAX));
+        let since = fmt_http_date(UNIX_EPOCH + since);
+        format!("{message}; invalid since {since}, revision {revision} keeps running")
+    }
 }
 
 /// The time now, in seconds of Unix time.
 fn unix_s() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// The number of jobs in each state.
@@ -113,6 +152,8 @@ pub(super) struct JobCounts {
     pub(super) quarantined: usize,
     /// Without a worker, for a reason.
     pub(super) unassigned: usize,
+    /// Granted, and failing.
+    pub(super) failing: usize,
 }
 
 /// One worker.
@@ -130,6 +171,8 @@ pub(super) struct WorkerRow {
     pub(super) jobs: usize,
     /// How many it is asked to release.
     pub(super) releasing: usize,
+    /// How many of its jobs fail.
+    pub(super) failing: usize,
     /// How often it ended without being asked to.
     pub(super) restarts: u32,
     /// Since when it has not renewed its lease, in seconds of Unix time, if it may be frozen.
@@ -172,10 +215,19 @@ impl WorkerRow {
             session: session.map(ToString::to_string),
             jobs,
             releasing,
+            failing: 0,
             restarts: worker.deaths,
             silent_since_unix_s: None,
             silent_since: None,
         }
+    }
+}
+
+impl FailingRow {
+    fn of(failing: FailingJob, worker: &str) -> Self {
+        let FailingJob { job, state, restarts, since_unix_s, last_exit, last_output } = failing;
+        let (job, worker, state) = (job.to_string(), worker.to_owned(), state.as_str());
+        Self { job, worker, state, restarts, since_unix_s, last_exit, last_output }
     }
 }
 
@@ -190,12 +242,14 @@ impl JobCounts {
             done: jobs.done,
             quarantined: jobs.quarantined + jobs.recovering,
             unassigned: jobs.unassigned,
+            failing: 0,
         }
     }
 
     /// The numbers with the names of their states.
     pub(super) fn by_state(&self) -> [(&'static str, usize); 6] {
-        let Self { total: _, granted, moving, waiting, done, quarantined, unassigned } = *self;
+        let Self { total: _, granted, moving, waiting, done, quarantined, unassigned, failing: _ } =
+            *self;
         [
             ("granted", granted),
             ("moving", moving),
@@ -225,6 +279,32 @@ impl Snapshot {
         self.holders.get(at)
     }
 
+    /// Sets which jobs fail, as the workers in these slots tell. What a worker says of jobs that it does
+    /// not hold is ignored.
+    pub(super) fn mark_failing(&mut self, told: &BTreeMap<Slot, Failing>) {
+        let mut parts = Vec::new();
+        for row in &mut self.workers {
+            let Some(told) = told.get(&Slot(row.slot)) else { continue };
+            let part = told.clone().limited(row.jobs + row.releasing, WORST_MAX);
+            row.failing = part.count;
+            parts.push((row.name.clone(), row.slot, part));
+        }
+        self.jobs.failing = parts.iter().map(|(_, _, part)| part.count).sum();
+        let holders = &self.holders;
+        let holds = |job: &FailingJob, slot: u32| {
+            let found = holders.binary_search_by(|row| row.name.as_str().cmp(job.job.as_str()));
+            found.is_ok_and(|at| holders[at].slot.is_none_or(|holder| holder == slot))
+        };
+        let all = parts.into_iter().flat_map(|(name, slot, part)| {
+            let held = part.worst.into_iter().filter(move |job| holds(job, slot));
+            held.map(move |job| (job.worst_first(), FailingRow::of(job, &name)))
+        });
+        let mut all: Vec<_> = all.collect();
+        all.sort_by(|(one, _), (other, _)| one.cmp(other));
+        self.failing = all.into_iter().map(|(_, row)| row).take(WORST_MAX).collect();
+        self.healthy &= self.jobs.failing == 0;
+    }
+
     /// Sets since when these workers have been silent.
     pub(super) fn mark_silent(&mut self, silent: &BTreeMap<Slot, Instant>) {
         for row in &mut self.workers {
@@ -232,6 +312,7 @@ impl Snapshot {
             let ago = |since: Instant| unix_s().saturating_sub(since.elapsed().as_secs());
             row.silent_since_unix_s = row.silent_since.map(ago);
         }
+        self.healthy &= silent.is_empty();
     }
 
     /// The state of the pool after a turn. O(jobs).
@@ -287,11 +368,13 @@ impl Snapshot {
             revision: ledger.revision(),
             version: ledger.version,
             settled,
+            healthy: true,
             undelivered: None,
             invalid_file: None,
             jobs: JobCounts::of(progress, ledger.cells.jobs.len()),
             workers: workers.iter().map(row).collect(),
             holders,
+            failing: Vec::new(),
             unassigned,
         }
     }

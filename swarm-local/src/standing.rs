@@ -26,8 +26,11 @@ impl Snapshot {
             ("starting".to_owned(), Mood::Busy)
         } else if undelivered.is_some() {
             ("not delivered to the workers".to_owned(), Mood::Bad)
-        } else if *settled && jobs.unassigned == 0 {
+        } else if *settled && jobs.unassigned == 0 && jobs.failing == 0 {
             ("settled".to_owned(), Mood::Good)
+        } else if *settled && jobs.unassigned == 0 {
+            let verb = if jobs.failing == 1 { "fails" } else { "fail" };
+            (format!("settled, but {} {verb}", counted(jobs.failing, "job")), Mood::Bad)
         } else if *settled {
             let left = counted(jobs.unassigned, "job");
             (format!("settled, but {left} without a worker"), Mood::Bad)
@@ -56,7 +59,8 @@ impl Snapshot {
     /// The numbers of jobs and workers, and of jobs that do not run, with the reasons.
     pub(super) fn counts(&self, unassigned_by_reason: &BTreeMap<Word, usize>) -> String {
         let Self { jobs, workers, .. } = self;
-        let JobCounts { total, granted: _, moving, waiting, done, quarantined, unassigned } = *jobs;
+        let JobCounts { total, moving, waiting, done, quarantined, unassigned, failing, .. } =
+            *jobs;
         let (jobs, workers) = (counted(total, "job"), counted(workers.len(), "worker"));
         let mut parts = vec![format!("{jobs} on {workers}")];
         let states = [
@@ -64,6 +68,7 @@ impl Snapshot {
             (waiting, "waiting"),
             (done, "done"),
             (quarantined, "quarantined"),
+            (failing, "failing"),
             (unassigned, "unassigned"),
         ];
         let some = states.iter().filter(|(count, _)| 0 < *count);
@@ -80,9 +85,10 @@ impl Snapshot {
     /// What somebody has to mend, in sentences, for as long as it is so.
     pub(super) fn problems(&self) -> Vec<String> {
         let Self { undelivered, invalid_file, revision, .. } = self;
-        let invalid = invalid_file.as_ref().map(|file| &file.message);
-        let problems = [undelivered.as_ref(), invalid].into_iter().flatten();
-        problems.map(|problem| format!("{problem}; revision {revision} keeps running")).collect()
+        let keeps = |problem| format!("{problem}; revision {revision} keeps running");
+        let undelivered = undelivered.as_ref().map(keeps);
+        let invalid = invalid_file.as_ref().map(|file| file.sentence(*revision));
+        [undelivered, invalid].into_iter().flatten().collect()
     }
 }
 
@@ -95,6 +101,9 @@ impl WorkerRow {
         }
         if 0 < self.releasing {
             parts.push(format!("{} releasing", self.releasing));
+        }
+        if 0 < self.failing {
+            parts.push(format!("{} failing", self.failing));
         }
         if 0 < self.restarts {
             parts.push(counted(self.restarts.try_into().unwrap_or(usize::MAX), "restart"));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use prometheus_client::registry::Registry;
 use serde::{Deserialize, Serialize};
-use swarm_adapters_host::http::{self, Build, Document, Endpoints};
+use swarm_adapters_host::http::{self, Build, Document, Endpoints, Readiness};
 use swarm_adapters_host::metrics::{PoolMetrics, register_build};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
@@ -45,7 +45,7 @@ pub(super) async fn serve(
     let mut registry = Registry::default();
     register_build(&mut registry, &Build::from_env());
     metrics.register(&mut registry);
-    let (ready, is_ready) = watch::channel(false);
+    let (ready, is_ready) = watch::channel(Readiness::NotYet);
     let [swarm, jobs, job] = [(); 3].map(|()| snapshots.clone());
     let endpoints = http::operator_router(is_ready, || Ok(()), Arc::new(registry))
         .with_document(SWARM, "the state of the pool, as JSON", move || match known(&swarm) {
@@ -95,11 +95,17 @@ fn known(snapshots: &watch::Receiver<Arc<Snapshot>>) -> Option<Arc<Snapshot>> {
 async fn measure(
     mut snapshots: watch::Receiver<Arc<Snapshot>>,
     metrics: PoolMetrics,
-    ready: watch::Sender<bool>,
+    ready: watch::Sender<Readiness>,
 ) {
     let mut moves = Moves::default();
     while snapshots.changed().await.is_ok() {
         let snapshot = Arc::clone(&snapshots.borrow_and_update());
+        let invalid = snapshot.invalid_file.as_ref();
+        let readiness = match invalid {
+            Some(file) => Readiness::ToMend(file.sentence(snapshot.revision)),
+            None => Readiness::Ready,
+        };
+        metrics.observe_health(snapshot.jobs.failing, invalid.is_some());
         let metrics = metrics.clone();
         // A large pool takes a while, which must not delay other tasks.
         let measured = spawn_blocking(move || {
@@ -111,7 +117,7 @@ async fn measure(
         });
         let Ok(measured) = measured.await else { return };
         moves = measured;
-        ready.send_replace(true);
+        ready.send_replace(readiness);
     }
     // Requests are answered while the workers end.
     std::future::pending::<()>().await;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use prometheus_client::registry::Registry;
-use swarm_adapters_host::http::{self, Build};
+use swarm_adapters_host::http::{self, Build, Readiness};
 use swarm_adapters_host::metrics::register_build;
 use swarm_adapters_k8s::client;
 use swarm_adapters_k8s::controller::{self, Scope};
@@ -81,7 +81,7 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
             ("a controller", Ok(()))
         });
     }
-    let (ready, is_ready) = watch::channel(false);
+    let (ready, is_ready) = watch::channel(Readiness::NotYet);
     let announced = announce(all_ready, ready, shutdown.clone());
     tasks.spawn(async move {
         announced.await;
@@ -113,7 +113,7 @@ async fn until_stopped(
 /// Reports the operator as ready once all its controllers are; runs until `shutdown`.
 async fn announce(
     all: Vec<watch::Receiver<bool>>,
-    ready: watch::Sender<bool>,
+    ready: watch::Sender<Readiness>,
     shutdown: CancellationToken,
 ) {
     let all_ready = async {
@@ -121,7 +121,7 @@ async fn announce(
             // A controller that has ended ends the process, too.
             let _ = one.wait_for(|is_ready| *is_ready).await;
         }
-        ready.send_replace(true);
+        ready.send_replace(Readiness::Ready);
     };
     shutdown.run_until_cancelled(all_ready).await;
     shutdown.cancelled().await;

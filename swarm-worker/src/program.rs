@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use swarm_adapters_host::guard::{AwaitedLine, Guard, Start};
+use swarm_adapters_host::guard::{AwaitedLine, Ended, Guard, Start};
 use swarm_adapters_host::runner::{self, Job, Outcome, RunLogKeeper, Runner};
 use swarm_core::Params;
 use swarm_spec::manifest::{Check, Program, Ready};
@@ -160,6 +160,10 @@ impl Runner for ProgramRunner {
                 run.await
             }
         };
+        let end = end.map(|Ended { end, output }| {
+            job.keep_output(output);
+            end
+        });
         if stop.is_cancelled() {
             match &end {
                 Ok(end) => tracing::info!(job = %job.name, "stopped: it {end}"),

@@ -159,6 +159,7 @@ impl Driver<'_> {
         shutdown: &Shutdown,
     ) -> Result<Ended, Failure> {
         let mut resumed = signal(SignalKind::from_raw(CONT)).map_err(|e| failed(&e))?;
+        let mut failing = self.setup.jobs.supervisor.failing();
         let (mut drains, mut ends) = (false, false);
         let mut todo = VecDeque::from(effects);
         let mut ended = Ended::Closed;
@@ -204,6 +205,12 @@ impl Driver<'_> {
                 }
                 ended = self.setup.jobs.supervisor.next_events() => {
                     ended.into_iter().map(session_event).collect()
+                }
+                Ok(()) = failing.changed() => {
+                    let failing = Arc::clone(&failing.borrow_and_update());
+                    self.setup.shared.metrics.failing(failing.count);
+                    self.setup.store.tell(failing);
+                    Vec::new()
                 }
                 update = self.setup.views.changed() => self.on_view(update).into_iter().collect(),
                 () = until(wakes_at) => vec![SessionEvent::Tick],

@@ -56,6 +56,15 @@ pub struct Start {
     pub line: Option<AwaitedLine>,
 }
 
+/// A run of a job that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// How its first process ended.
+    pub end: End,
+    /// The last lines of its output, at most five, each of 256 bytes at most.
+    pub output: Vec<String>,
+}
+
 /// A text that the output of a job is searched for.
 #[derive(Clone, Debug)]
 pub struct AwaitedLine {
@@ -96,7 +105,7 @@ impl Guard {
     ///
     /// A sentence for a person if the job could not be started, or the guard was lost. In these cases,
     /// too, none of the job's processes is left.
-    pub async fn run(&self, start: Start, stop: CancellationToken) -> Result<End, String> {
+    pub async fn run(&self, start: Start, stop: CancellationToken) -> Result<Ended, String> {
         let lost = |_| "the guard of the worker has ended".to_owned();
         let (done, mut ended) = oneshot::channel();
         let (job, grace) = (start.job.clone(), start.grace);

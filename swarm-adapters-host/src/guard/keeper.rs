@@ -13,7 +13,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-use super::client::{AwaitedLine, GuardCommand, Identity, Start};
+use super::client::{AwaitedLine, Ended, GuardCommand, Identity, Start};
 use super::protocol::{End, LINE_BYTES_MAX, Reply, Request, VERSION, name};
 use crate::runlog::{RunEvent, RunLog};
 use crate::sweep::{self, Marker};
@@ -28,14 +28,14 @@ const END_TIMEOUT: Duration = Duration::from_secs(2);
 const CHECK_PAUSE: Duration = Duration::from_millis(10);
 const RETRY: Duration = Duration::from_secs(1);
 
-type Done = oneshot::Sender<Result<End, String>>;
+type Done<T> = oneshot::Sender<Result<T, String>>;
 
 /// A request to the keeper.
 #[derive(Debug)]
 pub(super) enum Ask {
-    Start(Start, Done),
+    Start(Start, Done<Ended>),
     Stop(JobName, Duration),
-    Probe(JobName, Vec<String>, Done),
+    Probe(JobName, Vec<String>, Done<End>),
     Deadline(u64),
     End(oneshot::Sender<()>),
 }
@@ -57,8 +57,8 @@ struct Run {
     /// Notified when the output has the text that was asked for.
     seen: Option<Arc<Notify>>,
     /// The program that runs beside it, if one does.
-    probe: Option<Done>,
-    done: Done,
+    probe: Option<Done<End>>,
+    done: Done<Ended>,
 }
 
 /// A running guard.
@@ -111,7 +111,7 @@ impl Keeper {
         }
     }
 
-    fn start(&mut self, start: Start, done: Done) {
+    fn start(&mut self, start: Start, done: Done<Ended>) {
         if self.runs.contains_key(&start.job) {
             let _ = done.send(Err(format!("{} runs already", start.job)));
             return;
@@ -147,7 +147,7 @@ impl Keeper {
         }
     }
 
-    fn probe(&mut self, job: &JobName, argv: Vec<String>, done: Done) {
+    fn probe(&mut self, job: &JobName, argv: Vec<String>, done: Done<End>) {
         match self.runs.get_mut(job) {
             Some(run) => {
                 run.probe = Some(done);
@@ -190,7 +190,7 @@ impl Keeper {
                     tracing::warn!(%job, grace_ms, "did not end after SIGTERM: killing it");
                 }
             }
-            Reply::Joined { job, end } => self.done(&job, Ok(end)),
+            Reply::Joined { job, end, output } => self.done(&job, Ok(Ended { end, output })),
             Reply::Pong { number: _ } => {
                 if let Some(process) = &mut self.process {
                     process.unanswered = 0;
@@ -206,7 +206,7 @@ impl Keeper {
         self.runs.get_mut(&name(job)?)
     }
 
-    fn done(&mut self, job: &str, end: Result<End, String>) {
+    fn done(&mut self, job: &str, end: Result<Ended, String>) {
         if let Some(run) = name(job).and_then(|job| self.runs.remove(&job)) {
             let _ = run.done.send(end);
         }

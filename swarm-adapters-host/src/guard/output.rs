@@ -4,8 +4,10 @@
 //! It runs in a thread of its own: if nobody reads that log, jobs have to wait, but the guard does
 //! not.
 
+use std::collections::VecDeque;
 use std::io::{self, PipeReader, Write as _};
 use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::process::Pid;
 use swarm_core::JobName;
@@ -20,6 +22,10 @@ use super::protocol::OutputFormat;
 /// The longest part of a line that is written, in bytes.
 const LINE_BYTES_MAX: usize = 4096;
 const READ_BYTES_MAX: usize = 16 << 10;
+
+/// The last lines of a job's output that are kept, and how much of each, in bytes.
+const TAIL_LINES: usize = 5;
+const TAIL_LINE_BYTES: usize = 256;
 
 /// Copies the outputs of jobs.
 pub(super) struct Output(mpsc::UnboundedSender<Followed>);
@@ -42,6 +48,42 @@ pub(super) struct Followed {
     pub(super) pipe: PipeReader,
     pub(super) format: OutputFormat,
     pub(super) awaited: Option<Awaited>,
+    pub(super) tail: Tail,
+}
+
+/// The end of a job's output, which its copier fills.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tail(Arc<Mutex<TailLines>>);
+
+#[derive(Debug, Default)]
+struct TailLines {
+    lines: VecDeque<String>,
+    has_ended: bool,
+}
+
+impl Tail {
+    /// The last lines so far.
+    pub(super) fn lines(&self) -> Vec<String> {
+        self.lock().lines.iter().cloned().collect()
+    }
+
+    /// Whether nothing comes after them.
+    pub(super) fn has_ended(&self) -> bool {
+        self.lock().has_ended
+    }
+
+    fn push(&self, line: &str) {
+        let lines = &mut self.lock().lines;
+        if lines.len() == TAIL_LINES {
+            lines.pop_front();
+        }
+        lines.push_back(line[..line.floor_char_boundary(TAIL_LINE_BYTES)].to_owned());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, TailLines> {
+        // A thread that panicked while holding the lock cannot have left an incomplete line.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Output {
@@ -66,7 +108,7 @@ impl Output {
 }
 
 async fn follow(followed: Followed, seen: mpsc::UnboundedSender<Seen>) {
-    let Followed { job, pipe, format, mut awaited } = followed;
+    let Followed { job, pipe, format, mut awaited, tail } = followed;
     let Ok(mut pipe) = Receiver::from_owned_fd(OwnedFd::from(pipe)) else { return };
     let mut lines = Lines::default();
     let mut buffer = vec![0; READ_BYTES_MAX];
@@ -93,6 +135,7 @@ async fn follow(followed: Followed, seen: mpsc::UnboundedSender<Seen>) {
             if let Some(found) = awaited.take_if(|awaited| line.contains(&awaited.text)) {
                 let _ = seen.send(Seen { job: job.clone(), leader: found.leader });
             }
+            tail.push(line);
             if meter.admits(line.len()) {
                 show(&mut shown, &job, line, format);
             }
@@ -100,6 +143,7 @@ async fn follow(followed: Followed, seen: mpsc::UnboundedSender<Seen>) {
         lines.take(text, &mut copy);
         if has_ended {
             lines.end(&mut copy);
+            tail.lock().has_ended = true;
         }
         if let Some(report) = meter.report(Instant::now(), has_ended) {
             show(&mut shown, &job, &report, format);

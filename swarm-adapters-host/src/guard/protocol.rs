@@ -129,6 +129,9 @@ pub enum Reply {
         job: String,
         /// How its first process ended.
         end: End,
+        /// The last lines of its output.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        output: Vec<String>,
     },
     /// The answer to a ping.
     Pong {

@@ -25,7 +25,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use super::census::{self, Census};
 use super::launch::{Surroundings, raw};
 use super::outbox::Outbox;
-use super::output::{Awaited, Followed, Output, Seen};
+use super::output::{Awaited, Followed, Output, Seen, Tail};
 use super::protocol::{End, LINE_BYTES_MAX, OutputFormat, Reply, Request, VERSION, name};
 use crate::runlog::{RunEvent, boottime_ns};
 use crate::sweep::SESSION;
@@ -40,6 +40,8 @@ const TICK: Duration = Duration::from_secs(1);
 /// The shortest and the longest pause between two checks of an ending job.
 const CHECK_MIN: Duration = Duration::from_millis(5);
 const CHECK_MAX: Duration = Duration::from_millis(200);
+/// How long the end of the output of a job that ended by itself is waited for.
+const TAIL_MAX: Duration = Duration::from_millis(200);
 /// How long ended orphans may wait to be reaped while no job ends.
 const REAP: Duration = Duration::from_secs(1);
 
@@ -212,6 +214,9 @@ struct Run {
     /// How many checks in a row found no process: a single check can miss one that is forked during
     /// the check.
     empty_checks: u32,
+    tail: Tail,
+    /// Until when the end of its output is waited for, if it ended by itself.
+    tail_until: Option<Instant>,
 }
 
 impl Serving {
@@ -266,11 +271,13 @@ impl Serving {
         let output = (writer.try_clone().map_err(failed)?.into(), writer.into());
         let leader = surroundings.start(&argv, None, output)?;
         self.outbox.record(&name, token, RunEvent::Start);
+        let tail = Tail::default();
         self.output.follow(Followed {
             job: name.clone(),
             pipe: reader,
             format: self.format,
             awaited: line.map(|text| Awaited { text, leader }),
+            tail: tail.clone(),
         });
         let run = Run {
             leader,
@@ -283,6 +290,8 @@ impl Serving {
             terminated: BTreeSet::new(),
             is_killed: false,
             empty_checks: 0,
+            tail,
+            tail_until: None,
         };
         self.runs.insert(name, run);
         Ok(leader)
@@ -332,6 +341,7 @@ impl Serving {
             if run.has_exited {
                 is_any_job = true;
                 if run.kill_at.is_none() {
+                    run.tail_until = Some(Instant::now() + TAIL_MAX);
                     run.stop(run.grace);
                 }
             }
@@ -359,7 +369,7 @@ impl Serving {
         let mut gone = Vec::new();
         for (job, run) in self.runs.iter_mut().filter(|(_, run)| run.kill_at.is_some()) {
             let was_killed = run.is_killed;
-            if census.as_ref().is_ok_and(|census| run.is_gone(census, now)) {
+            if census.as_ref().is_ok_and(|census| run.is_gone(census, now)) && run.is_told(now) {
                 gone.push(job.clone());
             }
             if run.is_killed && !was_killed {
@@ -369,7 +379,7 @@ impl Serving {
         for job in gone {
             let Some(run) = self.runs.remove(&job) else { continue };
             let end = waitpid(Some(run.leader), WaitOptions::empty());
-            self.joined(&job, run.token, end.ok().flatten().map(|(_, status)| status));
+            self.joined(&job, &run, end.ok().flatten().map(|(_, status)| status));
         }
         if self.runs.values().any(|run| run.kill_at.is_some()) {
             let is_near = self.runs.values().any(|run| 0 < run.empty_checks);
@@ -378,10 +388,10 @@ impl Serving {
         }
     }
 
-    fn joined(&self, job: &JobName, token: Token, status: Option<WaitStatus>) {
+    fn joined(&self, job: &JobName, run: &Run, status: Option<WaitStatus>) {
         let end = status.map_or(End::Unknown, end_of);
-        self.outbox.record(job, token, RunEvent::Stop);
-        self.outbox.reply(Reply::Joined { job: job.to_string(), end });
+        self.outbox.record(job, run.token, RunEvent::Stop);
+        self.outbox.reply(Reply::Joined { job: job.to_string(), end, output: run.tail.lines() });
     }
 
     fn deadline_passed(&mut self) {
@@ -421,7 +431,7 @@ impl Serving {
             std::thread::sleep(CHECK_MIN);
         }
         for (job, run) in std::mem::take(&mut self.runs) {
-            self.joined(&job, run.token, ends.remove(&raw(run.leader)));
+            self.joined(&job, &run, ends.remove(&raw(run.leader)));
         }
     }
 
@@ -442,6 +452,11 @@ impl Run {
         let _ = kill_process_group(self.leader, Signal::TERM);
         // A stopped process cannot end before it continues.
         let _ = kill_process_group(self.leader, Signal::CONT);
+    }
+
+    /// Whether the end of its output was read, or was waited for long enough.
+    fn is_told(&self, now: Instant) -> bool {
+        self.tail.has_ended() || self.tail_until.is_none_or(|until| until <= now)
     }
 
     /// Whether no process is left. Terminates, and later kills, the processes that are.

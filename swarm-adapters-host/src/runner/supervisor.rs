@@ -1,5 +1,6 @@
 //! Owns the running jobs: starts them, stops them, and restarts those that ended by themselves.
 
+mod failing;
 mod task;
 
 use std::collections::BTreeMap;
@@ -7,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
-use swarm_core::{JobName, Params, Token};
-use tokio::sync::mpsc;
+use swarm_core::{Failing, JobName, Params, Token};
+use tokio::sync::{mpsc, watch};
 
 use super::{Permit, Runner};
 use crate::runlog::RunLog;
@@ -93,6 +94,7 @@ pub struct Supervisor {
     orders: mpsc::UnboundedSender<Order>,
     events: mpsc::UnboundedReceiver<Event>,
     reports: Reports,
+    failing: watch::Receiver<Arc<Failing>>,
 }
 
 /// The states of the jobs, by job.
@@ -115,9 +117,10 @@ impl Supervisor {
         let (outbox, events) = mpsc::unbounded_channel();
         let reports = Reports::default();
         let permit = Permit::unlimited();
-        let task = Task::new(runner, run_log, permit, reports.clone(), outbox, restarts);
+        let (told, failing) = watch::channel(Arc::default());
+        let task = Task::new(runner, run_log, permit, reports.clone(), outbox, told, restarts);
         tokio::spawn(task.run(inbox));
-        Self { orders, events, reports }
+        Self { orders, events, reports, failing }
     }
 
     /// Starts a job. A job that already runs is left alone; a job that is stopping is started when it
@@ -153,6 +156,12 @@ impl Supervisor {
     #[must_use]
     pub fn reports(&self) -> BTreeMap<JobName, JobReport> {
         self.reports.lock().clone()
+    }
+
+    /// Which jobs fail, the worst hundred one by one. It changes at most once a second.
+    #[must_use]
+    pub fn failing(&self) -> watch::Receiver<Arc<Failing>> {
+        self.failing.clone()
     }
 
     fn order(&self, order: Order) {

@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
+use swarm_core::{Failing, FailingState};
 use tokio::time::timeout;
 
 use super::*;
@@ -22,7 +23,10 @@ impl Runner for Script {
         let end = self.ends.lock().unwrap().pop();
         match end {
             Some(Outcome::Failed(sentence)) if sentence == "panic" => panic!("on purpose"),
-            Some(end) => end,
+            Some(end) => {
+                job.keep_output(vec!["no such camera".to_owned()]);
+                end
+            }
             None => {
                 assert!(job.is_permitted());
                 stop.cancelled().await;
@@ -114,6 +118,33 @@ async fn a_job_is_not_restarted_more_often_than_the_limit_and_can_still_be_stopp
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_job_fails_until_it_has_run_for_half_a_minute_and_what_it_last_said_is_told() {
+    let (supervisor, _) = supervisor(&[Outcome::Failed("it broke".into())]);
+    let mut failing = supervisor.failing();
+    supervisor.start(spec("a", 7));
+    let before = tokio::time::Instant::now();
+    timeout(Duration::from_secs(20), failing.wait_for(|it| it.count == 1)).await.unwrap().unwrap();
+    let told = failing.borrow().worst[0].clone();
+    assert_eq!((told.state, told.restarts), (FailingState::Restarting, 1));
+    assert_eq!((told.last_exit.as_str(), told.last_output.len()), ("it broke", 1));
+    timeout(Duration::from_secs(90), failing.wait_for(|it| it.count == 0)).await.unwrap().unwrap();
+    let took = before.elapsed().as_secs();
+    assert!((30..=33).contains(&took), "{took} s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_was_given_up_fails_until_it_is_stopped() {
+    let (mut supervisor, _) = limited(&vec![Outcome::Failed("it broke".into()); 9], Some(1));
+    let mut failing = supervisor.failing();
+    supervisor.start(spec("a", 7));
+    let is_failed = |it: &Arc<Failing>| it.worst.iter().any(|it| it.state == FailingState::Failed);
+    timeout(Duration::from_secs(20), failing.wait_for(is_failed)).await.unwrap().unwrap();
+    supervisor.stop(&JobName::new("a").unwrap());
+    event(&mut supervisor).await;
+    timeout(Duration::from_secs(20), failing.wait_for(|it| it.count == 0)).await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_job_that_waits_for_its_restart_is_joined_at_once() {
     let (mut supervisor, script) = supervisor(&vec![Outcome::Failed("it broke".into()); 9]);
     supervisor.start(spec("a", 7));
@@ -150,8 +181,8 @@ async fn a_job_that_is_started_while_it_stops_runs_again_under_its_new_token() {
 async fn a_permit_ends_with_its_time() {
     let permit = Permit::unlimited();
     let (name, stop) = (JobName::new("a").unwrap(), CancellationToken::new());
-    let job =
-        Job { name, token: Token(1), params: Params::default(), permit: permit.clone(), stop };
+    let (params, output) = (Params::default(), Arc::default());
+    let job = Job { name, token: Token(1), params, permit: permit.clone(), stop, output };
     assert!(job.is_permitted());
     permit.set(boottime_ns());
     assert!(!job.is_permitted());

@@ -26,6 +26,7 @@ fn pool(workers: &[&[&str]]) -> Snapshot {
             session: None,
             jobs: jobs.len() - releasing,
             releasing,
+            failing: 0,
             restarts: 0,
             silent_since_unix_s: None,
             silent_since: None,
@@ -208,14 +209,15 @@ fn what_has_to_be_mended_stays_in_sight_until_it_is() {
     let message = "streams.yaml: unknown field `spec.jbos`; did you mean `jobs`?".to_owned();
     snapshot.invalid_file = Some(InvalidFile { message, since_unix_s: 0 });
     snapshot.undelivered = Some("the view of swarm-worker-0 is too large".to_owned());
-    let shown = text(&model(snapshot, time), time, (61, 20));
+    let shown = text(&model(snapshot, time), time, (61, 24));
     let expected = "
  streams  ● not delivered to the workers          revision 3
  1 job on 1 worker
  ✗ the view of swarm-worker-0 is too large; revision 3 keeps
  running
  ✗ streams.yaml: unknown field `spec.jbos`; did you mean
- `jobs`?; revision 3 keeps running
+ `jobs`?; invalid since Thu, 01 Jan 1970 00:00:00 GMT,
+ revision 3 keeps running
 ── workers 1 ────────────────────────────────────────────────
 ";
     assert!(format!("\n{shown}").starts_with(expected), "{shown}");

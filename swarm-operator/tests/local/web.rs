@@ -160,3 +160,60 @@ fn what_is_no_address_is_refused_with_an_example() {
     assert_eq!(output.status.code(), Some(2), "{message}");
     assert!(message.contains("write a port, or IP:PORT such as 127.0.0.1:8080"), "{message}");
 }
+
+/// Two jobs on one worker, one of which fails and is given up.
+pub(crate) const ONE_FAILS: &str = "\
+apiVersion: swarm.k8slab.info/v1alpha1
+kind: Swarm
+metadata: {name: streams}
+spec:
+  replicas: 1
+  pool: {statefulSet: {name: w}}
+  worker:
+    protocol: Session
+    runner:
+      command: [sh, -c, 'test $1 = good && exec sleep 600; echo no such camera; exit 3', '-', '{job}']
+      restart: {limit: 1}
+  jobs: [{name: good}, {name: bad}]
+";
+
+#[test]
+fn a_job_that_fails_is_told_wherever_one_looks() {
+    let machine = Machine::new();
+    machine.write(ONE_FAILS);
+    let operator = machine.settled_with(&["--listen", "0"]);
+    let address = address(&operator);
+    let has_failed = |swarm: &Value| swarm["failing"][0]["state"] == "failed";
+    let swarm = json(&address, "/api/v1/swarm", has_failed);
+    assert_eq!((&swarm["settled"], &swarm["healthy"]), (&true.into(), &false.into()));
+    assert_eq!(
+        (&swarm["jobs"]["failing"], &swarm["workers"][0]["failing"]),
+        (&1.into(), &1.into())
+    );
+    let failing = &swarm["failing"][0];
+    assert_eq!((&failing["job"], &failing["worker"]), (&"bad".into(), &"w-0".into()));
+    assert_eq!(
+        (&failing["restarts"], &failing["lastExit"]),
+        (&1.into(), &"ended with exit code 3".into())
+    );
+    assert_eq!(failing["lastOutput"][0], "no such camera");
+    operator.prints(
+        "bad on w-0 ended with exit code 3 (`no such camera`); it is not restarted any more",
+    );
+    until("the metrics show it", || {
+        get(&address, "/metrics")?.contains("\nswarm_failing_jobs 1\n").then_some(())
+    });
+    machine.edit("{name: bad}", "{name: better}");
+    machine.edit("$1 = good", "$1 = $1");
+    let readyz = until("readiness tells it", || {
+        get(&address, "/readyz").filter(|answer| answer.contains("invalid since "))
+    });
+    assert!(readyz.contains(" 200 OK\r\n"), "{readyz}");
+    until("the metrics show it", || {
+        get(&address, "/metrics")?.contains("\nswarm_file_invalid 1\n").then_some(())
+    });
+    machine.edit("$1 = $1", "$1 = good");
+    machine.edit(", {name: better}", "");
+    json(&address, "/api/v1/swarm", |swarm| swarm["healthy"] == true);
+    operator.prints("no job fails any more");
+}

@@ -17,6 +17,10 @@ use machine::{Machine, Who, until};
 /// A first process with a child in a session of its own, whose parent has ended.
 const DAEMON: &str = "(setsid sleep 600 & :); exec sleep 600";
 
+fn joined_with(job: &str, end: &str, output: &str) -> String {
+    format!(r#"{{"is":"joined","job":"{job}","end":{end},"output":{output}}}"#)
+}
+
 fn joined(job: &str, end: &str) -> String {
     format!(r#"{{"is":"joined","job":"{job}","end":{end}}}"#)
 }
@@ -57,7 +61,17 @@ fn a_job_that_floods_its_output_can_be_stopped() {
     guard.send(r#"{"do":"ping","number":7}"#);
     assert_eq!(guard.reply(), r#"{"is":"pong","number":7}"#);
     guard.send(r#"{"do":"stop","job":"loud","grace_ms":5000}"#);
-    assert_eq!(guard.reply(), joined("loud", r#"{"signal":15}"#));
+    let last = r#"["y","y","y","y","y"]"#;
+    assert_eq!(guard.reply(), joined_with("loud", r#"{"signal":15}"#, last));
+    guard.end();
+}
+
+#[test]
+fn a_job_that_fails_is_joined_with_the_last_lines_of_its_output() {
+    let mut guard = Line::start("last");
+    guard.start_job("f", "seq 9; printf 'no such camera' >&2; exit 3");
+    let last = r#"["6","7","8","9","no such camera"]"#;
+    assert_eq!(guard.reply(), joined_with("f", r#"{"code":3}"#, last));
     guard.end();
 }
 
@@ -79,7 +93,8 @@ fn a_program_that_does_not_exist_is_refused_in_a_sentence() {
 fn a_job_finds_what_it_needs_in_its_environment() {
     let mut guard = Line::start("environment");
     guard.start_job("e", "echo $SWARM_JOB $SWARM_TOKEN $SWARM_WORKER $SWARM_SESSION; cat");
-    assert_eq!(guard.reply(), joined("e", r#"{"code":0}"#));
+    let said = format!(r#"["e 7 w-0 {}"]"#, guard.session);
+    assert_eq!(guard.reply(), joined_with("e", r#"{"code":0}"#, &said));
     let expected = format!("e: e 7 w-0 {}\n", guard.session);
     until("the reply", || guard.log().contains(&expected).then_some(()));
     guard.end();

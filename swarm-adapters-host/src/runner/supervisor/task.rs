@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
-use swarm_core::JobName;
-use tokio::sync::mpsc;
+use swarm_core::{Failing, FailingState, JobName};
+use tokio::sync::{mpsc, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::failing::Failures;
 use super::{Event, JobPhase, JobReport, JobSpec, Reports, Restarts};
 use crate::runlog::{RunEvent, RunLog};
 use crate::runner::{Job, Outcome, Permit, RunLogKeeper, Runner};
@@ -36,6 +37,7 @@ pub(super) struct Task {
     permit: Permit,
     reports: Reports,
     outbox: mpsc::UnboundedSender<Event>,
+    failures: Failures,
     restarts: Restarts,
     jobs: BTreeMap<JobName, Entry>,
     runs: JoinSet<Outcome>,
@@ -69,6 +71,7 @@ impl Task {
         permit: Permit,
         reports: Reports,
         outbox: mpsc::UnboundedSender<Event>,
+        told: watch::Sender<Arc<Failing>>,
         restarts: Restarts,
     ) -> Self {
         let run_log = match runner.run_log_keeper() {
@@ -81,6 +84,7 @@ impl Task {
             permit,
             reports,
             outbox,
+            failures: Failures::new(told),
             restarts,
             jobs: BTreeMap::new(),
             runs: JoinSet::new(),
@@ -120,7 +124,9 @@ impl Task {
                 Some(ended) = self.runs.join_next_with_id(), if !self.runs.is_empty() => {
                     self.ended(ended);
                 }
-                _ = ticks.tick(), if !self.runs.is_empty() => self.tick(),
+                _ = ticks.tick(), if !self.runs.is_empty() || !self.failures.is_told() => {
+                    self.tick();
+                }
                 () = next_due => self.start_due(),
             }
         }
@@ -136,7 +142,8 @@ impl Task {
         }
         let JobSpec { name, token, params, run_once } = spec;
         let stop = CancellationToken::new();
-        let job = Job { name, token, params, permit: self.permit.clone(), stop };
+        let (permit, output) = (self.permit.clone(), Arc::default());
+        let job = Job { name, token, params, permit, stop, output };
         let report = JobReport { token, phase: JobPhase::Running, restarts: 0, last_exit: None };
         self.reports.lock().insert(job.name.clone(), report);
         self.begin(Entry {
@@ -238,6 +245,12 @@ impl Task {
             self.due.insert((at, name.clone()));
             JobPhase::Waiting
         };
+        let state = match phase {
+            JobPhase::Failed => FailingState::Failed,
+            JobPhase::Running | JobPhase::Waiting | JobPhase::Stopping => FailingState::Restarting,
+        };
+        let restarts = u64::from(entry.in_a_row);
+        self.failures.ended(&name, state, restarts, exit.clone(), entry.job.take_output());
         self.edit(&name, |report| {
             report.phase = phase;
             report.last_exit = Some(exit);
@@ -269,7 +282,12 @@ impl Task {
         }
     }
 
-    fn tick(&self) {
+    fn tick(&mut self) {
+        self.failures.recover(|job| {
+            let state = self.jobs.get(job).map(|entry| &entry.state);
+            matches!(state, Some(State::Running(since)) if RAN_WELL <= since.elapsed())
+        });
+        self.failures.tell();
         for entry in self.jobs.values() {
             match entry.state {
                 State::Running(_) | State::Stopping(_) => {
@@ -295,6 +313,7 @@ impl Task {
 
     fn forget(&mut self, job: &JobName) {
         self.jobs.remove(job);
+        self.failures.forget(job);
         self.reports.lock().remove(job);
     }
 

@@ -1,0 +1,191 @@
+//! What workers tell of jobs that do not run as they should.
+//!
+//! It is for people: no decision rests on it, and a worker that lies can only mislead its reader. So
+//! whoever reads it from a worker takes only so much ([`Failing::limited`]).
+
+use std::cmp::Reverse;
+
+use crate::JobName;
+
+/// The most characters of a reason or of a line of output.
+const TEXT_MAX: usize = 256;
+
+/// The most lines of output of one job.
+const LINES_MAX: usize = 5;
+
+/// The failing jobs of a worker, or of a pool.
+///
+/// A job fails from when it ended by itself until it has run for half a minute, or is stopped.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
+pub struct Failing {
+    /// How many there are.
+    pub count: usize,
+    /// The worst of them: first those that are not restarted any more, then by the number of
+    /// restarts, then by name.
+    pub worst: Vec<FailingJob>,
+}
+
+/// A job that ended by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
+pub struct FailingJob {
+    /// The job.
+    pub job: JobName,
+    /// What is done about it.
+    pub state: FailingState,
+    /// How often it was restarted in a row.
+    pub restarts: u64,
+    /// When it first ended, in seconds of Unix time.
+    pub since_unix_s: u64,
+    /// How it last ended; part of a sentence, such as `ended with exit code 3`.
+    pub last_exit: String,
+    /// The last lines of its output before that, at most five.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
+    pub last_output: Vec<String>,
+}
+
+/// What is done about a failing job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
+pub enum FailingState {
+    /// It had all its restarts and does not run.
+    Failed,
+    /// It is restarted, or was restarted less than half a minute ago.
+    Restarting,
+}
+
+impl FailingState {
+    /// `failed` or `restarting`.
+    ///
+    /// ```
+    /// assert_eq!(swarm_core::FailingState::Failed.as_str(), "failed");
+    /// ```
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::Restarting => "restarting",
+        }
+    }
+}
+
+impl FailingJob {
+    /// The order in which the worst come first.
+    #[must_use]
+    pub fn worst_first(&self) -> (FailingState, Reverse<u64>, JobName) {
+        (self.state, Reverse(self.restarts), self.job.clone())
+    }
+}
+
+impl Failing {
+    /// Some jobs, of which the worst `most` are kept one by one. O(jobs · log jobs).
+    ///
+    /// ```
+    /// use swarm_core::{Failing, FailingJob, FailingState};
+    ///
+    /// let job = |name: &str, restarts| FailingJob {
+    ///     job: name.parse().unwrap(),
+    ///     state: FailingState::Restarting,
+    ///     restarts,
+    ///     since_unix_s: 0,
+    ///     last_exit: "ended with exit code 3".into(),
+    ///     last_output: Vec::new(),
+    /// };
+    /// let failing = Failing::of([job("a", 1), job("b", 7)], 1);
+    /// assert_eq!((failing.count, failing.worst[0].job.as_str()), (2, "b"));
+    /// ```
+    #[must_use]
+    pub fn of(jobs: impl IntoIterator<Item = FailingJob>, most: usize) -> Self {
+        let mut worst: Vec<_> = jobs.into_iter().collect();
+        let count = worst.len();
+        worst.sort_by_cached_key(FailingJob::worst_first);
+        worst.truncate(most);
+        Self { count, worst }
+    }
+
+    /// The failing jobs of several workers together, of which the worst `most` are kept.
+    ///
+    /// ```
+    /// use swarm_core::Failing;
+    ///
+    /// let one = Failing { count: 2, ..Failing::default() };
+    /// assert_eq!(Failing::sum([&one, &one], 10).count, 4);
+    /// ```
+    #[must_use]
+    pub fn sum<'a>(parts: impl IntoIterator<Item = &'a Self>, most: usize) -> Self {
+        let (mut count, mut jobs) = (0_usize, Vec::new());
+        for part in parts {
+            count = count.saturating_add(part.count);
+            jobs.extend(part.worst.iter().cloned());
+        }
+        Self { count, ..Self::of(jobs, most) }
+    }
+
+    /// The same within bounds: of `granted` jobs no more can fail, `most` are kept, and texts are
+    /// short and printable.
+    ///
+    /// ```
+    /// use swarm_core::Failing;
+    ///
+    /// let told = Failing { count: 1_000_000, ..Failing::default() };
+    /// assert_eq!(told.limited(3, 10).count, 3);
+    /// ```
+    #[must_use]
+    pub fn limited(self, granted: usize, most: usize) -> Self {
+        let jobs = self.worst.into_iter().map(|mut job| {
+            job.last_exit = printable(&job.last_exit);
+            job.last_output.truncate(LINES_MAX);
+            job.last_output = job.last_output.iter().map(|line| printable(line)).collect();
+            job
+        });
+        Self { count: self.count.min(granted), ..Self::of(jobs, most.min(granted)) }
+    }
+}
+
+/// The beginning of a text, without control characters.
+fn printable(text: &str) -> String {
+    text.chars().take(TEXT_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(name: &str, state: FailingState, restarts: u64) -> FailingJob {
+        let (since_unix_s, last_exit) = (7, "ended".to_owned());
+        let job = name.parse().unwrap();
+        FailingJob { job, state, restarts, since_unix_s, last_exit, last_output: Vec::new() }
+    }
+
+    #[test]
+    fn the_worst_come_first() {
+        use FailingState::{Failed, Restarting};
+        let all =
+            [("d", Restarting, 9), ("c", Restarting, 1), ("b", Restarting, 1), ("a", Failed, 0)];
+        let failing = Failing::of(all.map(|(name, state, n)| job(name, state, n)), 3);
+        let names: Vec<_> = failing.worst.iter().map(|job| job.job.as_str()).collect();
+        assert_eq!((failing.count, names), (4, vec!["a", "d", "b"]));
+        let twice = Failing::sum([&failing, &Failing::of([job("e", Failed, 5)], 1)], 2);
+        let names: Vec<_> = twice.worst.iter().map(|job| job.job.as_str()).collect();
+        assert_eq!((twice.count, names), (5, vec!["e", "a"]));
+    }
+
+    #[test]
+    fn a_worker_that_lies_cannot_tell_more_than_that() {
+        let mut lie = job("a", FailingState::Failed, u64::MAX);
+        lie.last_exit = "ä\n\u{1b}[2J".repeat(1_000);
+        lie.last_output = vec!["x".repeat(10_000); 100];
+        let told = Failing { count: usize::MAX, worst: vec![lie; 1_000] }.limited(10, 3);
+        assert_eq!((told.count, told.worst.len()), (10, 3));
+        let job = &told.worst[0];
+        assert_eq!(job.last_exit.chars().count(), TEXT_MAX);
+        assert!(!job.last_exit.contains(char::is_control));
+        assert!(job.last_output.iter().all(|line| line.len() == TEXT_MAX));
+        assert_eq!(job.last_output.len(), LINES_MAX);
+        assert_eq!(Failing::sum([&told; 3], 0).count, 30);
+    }
+}

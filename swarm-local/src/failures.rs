@@ -1,0 +1,91 @@
+//! What is said of jobs that begin to fail, are given up, and run again.
+
+use std::collections::BTreeMap;
+
+use super::snapshot::{FailingRow, Snapshot};
+use super::text::counted;
+
+/// How many jobs are named at once.
+const NAMED_MAX: usize = 3;
+
+/// What was said.
+#[derive(Debug, Default)]
+pub(super) struct Failures {
+    /// The state in which each failing job was last seen.
+    known: BTreeMap<String, &'static str>,
+    /// How many jobs failed.
+    count: usize,
+}
+
+impl Failures {
+    /// What is new in `snapshot`, in sentences. A job is named once when it begins to fail, and once
+    /// more when it is given up.
+    pub(super) fn news(&mut self, snapshot: &Snapshot) -> Vec<String> {
+        let is_news = |row: &&FailingRow| self.known.get(&row.job) != Some(&row.state);
+        let news: Vec<_> = snapshot.failing.iter().filter(is_news).collect();
+        let mut sentences: Vec<_> = news.iter().take(NAMED_MAX).map(|row| sentence(row)).collect();
+        if NAMED_MAX < news.len() {
+            let rest = counted(news.len() - NAMED_MAX, "more job");
+            sentences.push(format!("… and {rest}: {} in all fail", snapshot.jobs.failing));
+        }
+        if 0 < self.count && snapshot.jobs.failing == 0 {
+            sentences.push("no job fails any more".to_owned());
+        }
+        self.count = snapshot.jobs.failing;
+        let rows = snapshot.failing.iter();
+        self.known = rows.map(|row| (row.job.clone(), row.state)).collect();
+        sentences
+    }
+}
+
+fn sentence(row: &FailingRow) -> String {
+    let FailingRow { job, worker, last_exit, last_output, .. } = row;
+    let what = if row.state == "failed" { "it is not restarted any more" } else { "restarting it" };
+    let last = last_output.last().map(|line| format!(" (`{line}`)")).unwrap_or_default();
+    format!("{job} on {worker} {last_exit}{last}; {what}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn snapshot(failing: &[(&str, &'static str)]) -> Snapshot {
+        let row = |(job, state): &(&str, &'static str)| FailingRow {
+            job: (*job).to_owned(),
+            worker: "w-0".to_owned(),
+            state,
+            restarts: 1,
+            since_unix_s: 0,
+            last_exit: "ended with exit code 3".to_owned(),
+            last_output: vec!["no such camera".to_owned()],
+        };
+        let failing_rows = failing.iter().map(row).collect();
+        let mut snapshot = Snapshot { failing: failing_rows, ..Snapshot::default() };
+        snapshot.jobs.failing = failing.len();
+        snapshot
+    }
+
+    #[test]
+    fn a_job_is_named_when_it_begins_to_fail_and_when_it_is_given_up() {
+        let mut failures = Failures::default();
+        let said = failures.news(&snapshot(&[("a", "restarting")]));
+        assert_eq!(said, ["a on w-0 ended with exit code 3 (`no such camera`); restarting it"]);
+        assert!(failures.news(&snapshot(&[("a", "restarting")])).is_empty());
+        let said = failures.news(&snapshot(&[("a", "failed")]));
+        let given_up = "it is not restarted any more";
+        assert_eq!(
+            said,
+            [format!("a on w-0 ended with exit code 3 (`no such camera`); {given_up}")]
+        );
+        assert_eq!(failures.news(&snapshot(&[])), ["no job fails any more"]);
+        assert!(failures.news(&snapshot(&[])).is_empty());
+    }
+
+    #[test]
+    fn many_are_counted() {
+        let names: Vec<_> = (0..9).map(|n| format!("job-{n}")).collect();
+        let all: Vec<_> = names.iter().map(|name| (name.as_str(), "restarting")).collect();
+        let said = Failures::default().news(&snapshot(&all));
+        assert_eq!((said.len(), said[3].as_str()), (4, "… and 6 more jobs: 9 in all fail"));
+    }
+}
