@@ -19,8 +19,10 @@ mod state;
 mod terminal;
 mod text;
 mod web;
+mod worker;
 mod worker_log;
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -50,6 +52,7 @@ use screen::View;
 use snapshot::Snapshot;
 use state::StateDir;
 use web::Listeners;
+use worker::WorkerProgram;
 
 /// Arguments of `local`.
 #[derive(Clone, Debug, Args)]
@@ -80,6 +83,13 @@ pub struct LocalArgs {
     /// End as soon as every job runs on its worker, with exit code 0, or 3 if some jobs have none
     #[arg(long)]
     pub until_settled: bool,
+    /// The program to start for every worker, one that embeds the library `swarm-worker` [default:
+    /// this program, which runs the jobs as `spec.worker.runner` says]
+    #[arg(long, value_name = "PROGRAM")]
+    pub worker: Option<PathBuf>,
+    /// Arguments of the program of `--worker`, before those that every worker gets
+    #[arg(last = true, value_name = "ARGUMENT", requires = "worker")]
+    pub worker_args: Vec<OsString>,
 }
 
 /// When to end.
@@ -90,7 +100,7 @@ enum Until {
 }
 
 /// Runs a Swarm on this machine until a signal ends it, or until it is settled. The process's own
-/// program is started again, as `worker run`, for every worker.
+/// program is started again, as `worker run`, for every worker, unless `args` name another one.
 ///
 /// # Errors
 ///
@@ -106,6 +116,10 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     };
     let (input, wanted) = match opened {
         Ok(opened) => opened,
+        Err(sentence) => return Ok(wrong_usage(&sentence)),
+    };
+    let worker = match WorkerProgram::of(&args) {
+        Ok(worker) => worker,
         Err(sentence) => return Ok(wrong_usage(&sentence)),
     };
     let dir = match args.dir.map_or_else(|| state::default_dir(&wanted.name), Ok) {
@@ -142,7 +156,7 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     let followed = input.followed().map(str::to_owned);
     let (view, voice) = viewed(is_drawn, followed, &snapshots, &shutdown);
     let outlets = Outlets { voice, snapshots, metrics };
-    let operation = Operation::start(dir.path(), input, wanted, args.log_format, since, outlets);
+    let operation = Operation::start(dir.path(), input, wanted, worker, since, outlets);
     let outcome = async { operation.await?.run(until, &shutdown).await }.await;
     shutdown.cancel();
     has_ended.cancel();

@@ -1,7 +1,6 @@
 //! The loop: takes a turn after every change, and reports when the pool is settled.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::mem::{Discriminant, discriminant};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,15 +10,14 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use swarm_adapters_host::ledger::FileLedgerStore;
 use swarm_adapters_host::pool_views::PoolViews;
-use swarm_adapters_host::processes::{Phase, Processes, WorkerCommand, Workers};
+use swarm_adapters_host::processes::{Phase, Processes, Workers};
 use swarm_adapters_host::runlog;
-use swarm_core::handover::{Evidence, LeaseTerms, SessionId};
+use swarm_core::handover::{Evidence, SessionId};
 use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::{
     Decider, Decision, Desired, Failing, Ledger, Observed, Presence, Progress, Slot, Turn,
     WorkerSeen, turn,
 };
-use swarm_worker::LogFormat;
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -31,6 +29,7 @@ use super::outlets::Outlets;
 use super::sessions::Sessions;
 use super::snapshot::{InvalidFile, Snapshot};
 use super::text::{self, Placed, Settled};
+use super::worker::WorkerProgram;
 
 /// The delay before a request to a store that did not answer is retried.
 const RETRY: Duration = Duration::from_secs(1);
@@ -39,7 +38,7 @@ const RETRY: Duration = Duration::from_secs(1);
 const UNASSIGNED: u8 = 3;
 
 /// The name of the run log in the state directory.
-const RUN_LOG: &str = "run.log";
+pub(super) const RUN_LOG: &str = "run.log";
 
 /// How often files in the state directory that grow are rotated or removed.
 const TIDY: Duration = Duration::from_secs(10);
@@ -120,7 +119,7 @@ impl Operation {
         dir: &Path,
         input: Input,
         wanted: Wanted,
-        log_format: LogFormat,
+        worker: WorkerProgram,
         since: Instant,
         outlets: Outlets,
     ) -> anyhow::Result<Self> {
@@ -129,9 +128,8 @@ impl Operation {
         let views = PoolViews::open(dir).with_context(cannot)?;
         views.set_jobs(&wanted.desired.jobs);
         let sessions = Sessions::open(dir, wanted.lease).with_context(cannot)?;
-        let processes =
-            Processes::open(dir, worker_command(dir, &wanted, log_format, sessions.terms())?);
-        let processes = processes.with_context(cannot)?;
+        let command = worker.command(dir, &wanted.runner, sessions.terms())?;
+        let processes = Processes::open(dir, command).with_context(cannot)?;
         let settled = ledgers.load().await?.map(|(ledger, _)| Placed::of(&ledger));
         Ok(Self {
             workers: processes.watch(),
@@ -489,45 +487,4 @@ fn key(observed: &Observed) -> ObservationKey {
         .map(|(slot, seen)| (*slot, discriminant(&seen.presence), seen.session.clone()))
         .collect();
     (workers, observed.evidence.clone())
-}
-
-/// The command of a worker: this program, with other arguments.
-fn worker_command(
-    dir: &Path,
-    wanted: &Wanted,
-    log_format: LogFormat,
-    terms: &LeaseTerms,
-) -> anyhow::Result<WorkerCommand> {
-    let program =
-        std::env::current_exe().context("the path of this program cannot be determined")?;
-    let runner = swarm_worker::runner_argument(&wanted.runner);
-    let runner = runner.context("the runner cannot be passed to workers")?;
-    let (dir, terms) = (dir.to_owned(), *terms);
-    let arguments = move |name: &str, instance: &str| {
-        let path = |option: &str, path: &Path| {
-            let mut word = OsString::from(option);
-            word.push(path);
-            word
-        };
-        let run_log = path("--run-log=", &dir.join(RUN_LOG));
-        let millis = |span: Duration| format!("{}ms", span.as_millis());
-        // Sets everything that the environment could set as well.
-        let options = [
-            format!("--name={name}"),
-            format!("--instance={instance}"),
-            format!("--lease={}", millis(terms.duration)),
-            format!("--renew={}", millis(terms.renew)),
-            format!("--stop-timeout={}", millis(terms.stop_timeout)),
-            "--http-address=127.0.0.1".to_owned(),
-            "--http-port=0".to_owned(),
-            format!("--log-format={}", log_format.as_str()),
-            "--until-stdin-closes".to_owned(),
-            runner.clone(),
-        ];
-        let session_dir = path("--session-dir=", &dir);
-        let mut arguments = vec!["worker".into(), "run".into(), session_dir, run_log];
-        arguments.extend(options.into_iter().map(OsString::from));
-        arguments
-    };
-    Ok(WorkerCommand { program, arguments: Box::new(arguments) })
 }

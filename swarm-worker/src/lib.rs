@@ -41,6 +41,11 @@
 //! program that selects another one (a feature of `k8s-openapi`) disables it and enables
 //! `kubernetes`. With neither, a worker has no Kubernetes client and no session in a pod.
 
+/// The examples of the page about the library are compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/library.md")]
+struct LibraryPage;
+
 mod args;
 mod follow;
 mod jobs;

@@ -228,6 +228,10 @@ fn wrong_input_is_exit_code_2_one_sentence_and_nothing_on_standard_output() {
         assert!(message.contains("streams.yaml: ") && message.contains(expected), "{message}");
     }
     let machine = Machine::new();
+    for program in ["/no/such/worker", "./no-such-worker", "no-such-worker", "/"] {
+        let message = refusal(&machine.output(&["--worker", program]), 2);
+        assert!(message.contains(&format!("there is no program {program}; write")), "{message}");
+    }
     std::fs::remove_file(machine.file()).unwrap();
     let message = refusal(&machine.output(&[]), 2);
     assert!(message.ends_with("streams.yaml: there is no such file\n"), "{message}");

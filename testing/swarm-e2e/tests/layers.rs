@@ -120,6 +120,24 @@ fn found<'a>(build: &[&str], names: &[&'a str]) -> Vec<&'a str> {
     names.iter().copied().filter(|name| below.contains(*name)).collect()
 }
 
+/// The page lists what a program that embeds the worker gets, with and without Kubernetes.
+#[test]
+fn the_dependencies_of_a_worker_are_those_of_the_page_about_the_library() {
+    let page = std::fs::read_to_string(root().join("docs/library.md")).unwrap();
+    let list = page.split("```text\n").nth(1).unwrap().split("```").next().unwrap();
+    let mut listed: BTreeSet<_> = list.split_whitespace().map(str::to_owned).collect();
+    assert!(page.contains("and on `swarm-adapters-k8s` and `k8s-openapi` with that feature"));
+    listed.extend(["swarm-adapters-k8s", "k8s-openapi"].map(str::to_owned));
+    assert_eq!(dependencies()["swarm-worker"], listed);
+    for (features, about) in [(&["--no-default-features"][..], 100), (&[], 170)] {
+        let linked = below(&[&["-p", "swarm-worker"], features].concat()).len();
+        assert!(
+            page.contains(&format!("about {about}")) && linked.abs_diff(about) < 10,
+            "{linked}"
+        );
+    }
+}
+
 #[test]
 fn nothing_below_the_core_is_impure() {
     let core = ["-p", "swarm-core"];

@@ -1,0 +1,91 @@
+//! The program of the workers: this one, or one of the user's that embeds the library
+//! `swarm-worker`. Both get the same arguments; `docs/library.md` describes them.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use swarm_adapters_host::processes::WorkerCommand;
+use swarm_core::handover::LeaseTerms;
+use swarm_spec::spec::RunnerSpec;
+use swarm_worker::LogFormat;
+
+use super::LocalArgs;
+use super::operate::RUN_LOG;
+
+/// A program that is started for every worker.
+#[derive(Debug)]
+pub(super) struct WorkerProgram {
+    program: PathBuf,
+    /// What comes before the arguments of the worker.
+    first: Vec<OsString>,
+    log_format: LogFormat,
+}
+
+impl WorkerProgram {
+    /// The program that the arguments name, or else this one. The error is a sentence.
+    pub(super) fn of(args: &LocalArgs) -> Result<Self, String> {
+        let log_format = args.log_format;
+        let Some(program) = &args.worker else {
+            let cannot = |error| format!("the path of this program cannot be determined: {error}");
+            let program = env::current_exe().map_err(cannot)?;
+            return Ok(Self { program, first: vec!["worker".into(), "run".into()], log_format });
+        };
+        // Otherwise every worker would be restarted for ever, and only the screen would say why.
+        if !is_found(program) {
+            let shown = program.display();
+            return Err(format!("--worker: there is no program {shown}; write a path to it"));
+        }
+        Ok(Self { program: program.clone(), first: args.worker_args.clone(), log_format })
+    }
+
+    /// The command of a worker whose pool keeps its state in `dir`.
+    pub(super) fn command(
+        self,
+        dir: &Path,
+        runner: &RunnerSpec,
+        terms: &LeaseTerms,
+    ) -> anyhow::Result<WorkerCommand> {
+        let runner = swarm_worker::runner_argument(runner);
+        let runner = runner.context("the runner cannot be passed to workers")?;
+        let Self { program, first, log_format } = self;
+        let (dir, terms) = (dir.to_owned(), *terms);
+        let arguments = move |name: &str, instance: &str| {
+            let path = |option: &str, path: &Path| {
+                let mut word = OsString::from(option);
+                word.push(path);
+                word
+            };
+            let run_log = path("--run-log=", &dir.join(RUN_LOG));
+            let millis = |span: Duration| format!("{}ms", span.as_millis());
+            // Sets everything that the environment could set as well.
+            let options = [
+                format!("--name={name}"),
+                format!("--instance={instance}"),
+                format!("--lease={}", millis(terms.duration)),
+                format!("--renew={}", millis(terms.renew)),
+                format!("--stop-timeout={}", millis(terms.stop_timeout)),
+                "--http-address=127.0.0.1".to_owned(),
+                "--http-port=0".to_owned(),
+                format!("--log-format={}", log_format.as_str()),
+                "--until-stdin-closes".to_owned(),
+                runner.clone(),
+            ];
+            let mut arguments = first.clone();
+            arguments.extend([path("--session-dir=", &dir), run_log]);
+            arguments.extend(options.into_iter().map(OsString::from));
+            arguments
+        };
+        Ok(WorkerCommand { program, arguments: Box::new(arguments) })
+    }
+}
+
+/// Whether a program can be started by this name: a path, or a name in a directory of `PATH`.
+fn is_found(program: &Path) -> bool {
+    let is_path = 1 < program.components().count() || program.is_absolute();
+    let path = env::var_os("PATH").filter(|_| !is_path);
+    let in_path = |path: OsString| env::split_paths(&path).any(|dir| dir.join(program).is_file());
+    path.map_or_else(|| program.is_file(), in_path)
+}
