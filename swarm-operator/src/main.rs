@@ -19,7 +19,7 @@ use args::{Args, Command};
 #[tokio::main]
 async fn main() -> ExitCode {
     let outcome = match Args::parse().command {
-        Command::Local(args) => swarm_local::local(args).await,
+        Command::Local(args) => Box::pin(swarm_local::local(args)).await,
         Command::Status(args) => swarm_local::status(args).await,
         Command::Ps(args) => swarm_local::ps(args).await,
         Command::Logs(args) => swarm_local::logs(args).await,
