@@ -23,6 +23,10 @@ oldest-rust:
 docs:
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
 
+# Write docs/ as a book with a search to book/ (needs mdbook; `mdbook serve` shows it).
+book:
+    mdbook build
+
 # All tests that need no cluster.
 test:
     cargo test --workspace --locked

@@ -39,6 +39,26 @@ fn document(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
+/// The page shows a log before each command, and its answer after it.
+#[test]
+fn the_logs_of_the_page_are_judged_as_it_shows() {
+    let page = include_str!("../../docs/run-log.md");
+    let blocks = |start: &str| -> Vec<String> {
+        let parts = page.split(start).skip(1);
+        parts.map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
+    };
+    let (logs, answers) =
+        (blocks("```json\n"), blocks("```console\n$ swarm-operator verify run.log\n"));
+    assert_eq!((logs.len(), answers.len()), (2, 2));
+    for ((log, answer), expected) in logs.iter().zip(answers).zip([0, 3]) {
+        let output = verify(&[log], &[]);
+        assert_eq!(
+            (code(&output), &*String::from_utf8_lossy(&output.stdout)),
+            (expected, &*answer)
+        );
+    }
+}
+
 #[test]
 fn a_good_log_is_0_and_one_document() {
     let log = "1000 a s1 1 start\n2000 a s1 1 tick\n2500 a s1 1 stop\n2700 a s2 2 start";

@@ -1,6 +1,7 @@
 //! Checks hand-written pages: names of metrics, examples with their output, and
 //! links to other pages.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -27,15 +28,20 @@ fn anchors(page: &str) -> Vec<String> {
     anchors.map(|anchor| anchor.to_lowercase().replace(' ', "-")).collect()
 }
 
+/// What a page links to, except other sites.
+fn links(page: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(page).unwrap();
+    let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    links.filter(|link| !link.contains("://")).map(str::to_owned).collect()
+}
+
 #[test]
 fn every_link_leads_somewhere() {
     let pages = pages();
     assert!(15 < pages.len(), "only {pages:?}");
     for page in pages {
-        let text = std::fs::read_to_string(&page).unwrap();
-        let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-        for link in links.filter(|link| !link.contains("://")) {
-            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+        for link in links(&page) {
+            let (file, anchor) = link.split_once('#').unwrap_or((&link, ""));
             let target = if file.is_empty() { page.clone() } else { page.with_file_name(file) };
             assert!(target.exists(), "{} links to {link}", page.display());
             if !anchor.is_empty() {
@@ -43,6 +49,29 @@ fn every_link_leads_somewhere() {
                 let is_there = anchors.iter().any(|it| it == anchor);
                 assert!(is_there, "{} links to {link}", page.display());
             }
+        }
+    }
+}
+
+/// The book has the files of `docs` only, and its pages are `.html`: a link to a page that it does not
+/// have, or to a folder's `README.md`, which becomes `index.html`, would lead nowhere.
+#[test]
+fn the_book_has_every_page_and_can_follow_every_link() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").canonicalize().unwrap();
+    let summary = docs.join("SUMMARY.md");
+    let listed: BTreeSet<_> = links(&summary).into_iter().map(|link| docs.join(link)).collect();
+    let pages = pages().into_iter().map(|page| page.canonicalize().unwrap());
+    let pages: BTreeSet<_> = pages.filter(|page| page.starts_with(&docs)).collect();
+    let own: BTreeSet<_> = pages.iter().filter(|page| **page != summary).cloned().collect();
+    assert_eq!(listed, own, "docs/SUMMARY.md lists every page once");
+    for page in own {
+        for link in links(&page) {
+            let file = link.split('#').next().unwrap();
+            let target = page.with_file_name(file);
+            let is_page = target.extension().is_some_and(|extension| extension == "md");
+            let is_known = || listed.contains(&target.canonicalize().unwrap());
+            let is_found = !is_page || is_known() && !file.ends_with("README.md");
+            assert!(is_found, "the book cannot follow {link} in {}", page.display());
         }
     }
 }
