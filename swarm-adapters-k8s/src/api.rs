@@ -141,6 +141,10 @@ pub struct SwarmStatus {
     /// How many jobs are kept away from workers for a while, since they crashed several.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub quarantined: i32,
+    /// How many jobs end by themselves, by what their workers tell, and have not run for half a minute
+    /// since.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub failing: i32,
     /// While jobs have no worker: how many workers would be enough for all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired_workers: Option<i32>,
@@ -151,8 +155,8 @@ pub struct SwarmStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
     /// `Ready`, `PoolReady`, `AllJobsAssigned` and `Converged` always; `Reconciling`, `Stalled`,
-    /// `RefreshBlocked`, `LeaseTooLong`, `WorkersSuspect`, `RevocationHeld` and `ReleaseUnanswered` only while they are
-    /// true.
+    /// `RefreshBlocked`, `LeaseTooLong`, `WorkersSuspect`, `RevocationHeld`, `ReleaseUnanswered` and
+    /// `JobsFailing` only while they are true.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend(
         "x-kubernetes-list-type" = "map",

@@ -28,6 +28,8 @@ pub struct Metrics {
     pub sessions: Gauge,
     /// Jobs whose release is not acknowledged yet.
     pub releases_under_way: Gauge,
+    /// Jobs that fail, by what their workers tell.
+    pub failing_jobs: Gauge,
     /// Requests that the API server refused for good, by what they were for.
     pub refusals: Family<RefusalLabels, Counter>,
     /// Pods replaced so that they read their view, by what became of it.
@@ -70,6 +72,7 @@ impl Metrics {
             revocations: Counter::default(),
             sessions: Gauge::default(),
             releases_under_way: Gauge::default(),
+            failing_jobs: Gauge::default(),
             refusals: Family::default(),
             refreshes: Family::default(),
         };
@@ -101,6 +104,11 @@ impl Metrics {
             metrics.releases_under_way.clone(),
         );
         registry.register(
+            "failing_jobs",
+            "Jobs that ended by themselves and have not run for half a minute since",
+            metrics.failing_jobs.clone(),
+        );
+        registry.register(
             "refusals",
             "Requests that the API server refused for good, by what they were for",
             metrics.refusals.clone(),
@@ -117,21 +125,22 @@ impl Metrics {
 /// How much one Swarm adds to the gauges of all; what it added goes with it.
 #[derive(Debug)]
 pub struct Counted {
-    gauges: [Gauge; 2],
-    counts: [i64; 2],
+    gauges: [Gauge; 3],
+    counts: [i64; 3],
 }
 
 impl Counted {
     /// Nothing so far.
     #[must_use]
     pub fn of(metrics: &Metrics) -> Self {
-        let gauges = [metrics.sessions.clone(), metrics.releases_under_way.clone()];
-        Self { gauges, counts: [0; 2] }
+        let Metrics { sessions, releases_under_way, failing_jobs, .. } = metrics.clone();
+        Self { gauges: [sessions, releases_under_way, failing_jobs], counts: [0; 3] }
     }
 
-    /// Now it has so many sessions, and so many releases under way.
-    pub fn set(&mut self, sessions: usize, releases: usize) {
-        let now = [sessions, releases].map(|count| i64::try_from(count).unwrap_or(i64::MAX));
+    /// Now it has so many sessions, so many releases under way, and so many jobs that fail.
+    pub fn set(&mut self, sessions: usize, releases: usize, failing: usize) {
+        let now =
+            [sessions, releases, failing].map(|count| i64::try_from(count).unwrap_or(i64::MAX));
         for ((gauge, count), now) in self.gauges.iter().zip(&mut self.counts).zip(now) {
             gauge.inc_by(now - *count);
             *count = now;
@@ -141,7 +150,7 @@ impl Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.set(0, 0);
+        self.set(0, 0, 0);
     }
 }
 
@@ -154,10 +163,11 @@ mod tests {
         let metrics = Metrics::register(&mut Registry::default());
         let mut one = Counted::of(&metrics);
         let mut other = Counted::of(&metrics);
-        one.set(3, 2);
-        other.set(4, 0);
-        one.set(2, 0);
+        one.set(3, 2, 1);
+        other.set(4, 0, 5);
+        one.set(2, 0, 1);
         assert_eq!((metrics.sessions.get(), metrics.releases_under_way.get()), (6, 0));
+        assert_eq!(metrics.failing_jobs.get(), 6);
         drop(one);
         assert_eq!(metrics.sessions.get(), 4);
     }

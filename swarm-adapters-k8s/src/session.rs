@@ -20,7 +20,7 @@ use kube::api::ObjectMeta;
 use serde::{Deserialize, Serialize};
 use swarm_core::handover::{Ack, Holder, Lease, LeaseTerms, LeaseVersion, LeaseWrite, SessionId};
 use swarm_core::session::Former;
-use swarm_core::{JobName, Token};
+use swarm_core::{Failing, JobName, Token};
 
 pub use follow::KubeSessionViews;
 pub use store::KubeSession;
@@ -31,6 +31,12 @@ pub const SESSION_LABEL: &str = "swarm.k8slab.info/session";
 pub const ACK_ANNOTATION: &str = "swarm.k8slab.info/ack";
 /// Names the session before this one in the same place, of which certainly nothing is left.
 pub const PREDECESSOR_ANNOTATION: &str = "swarm.k8slab.info/predecessor";
+/// Which jobs of the session fail, as JSON: [`Failing`]. It is for people, and missing while none does.
+pub const FAILING_ANNOTATION: &str = "swarm.k8slab.info/failing";
+/// How many failing jobs are told one by one.
+const FAILING_MAX: usize = 3;
+/// The most bytes of that annotation that are read: three jobs with the longest names and texts.
+const FAILING_BYTES_MAX: usize = 64 << 10;
 /// The most bytes of an acknowledgement that are read. The API server takes 256 KiB of annotations.
 pub const ACK_BYTES_MAX: usize = 160 << 10;
 /// The most finished jobs in one acknowledgement. A session that has more names the others once
@@ -82,6 +88,8 @@ pub struct SeenLease {
     pub duration: Duration,
     /// What it says of the session before it in the same place.
     pub former: Former,
+    /// What it says of jobs that fail.
+    pub failing: Failing,
 }
 
 /// The object after `write`; the API server compares and sets by the version it replaces.
@@ -125,6 +133,26 @@ pub fn written(
             ..LeaseSpec::default()
         }),
     }
+}
+
+/// The same object, which tells which jobs fail.
+#[must_use]
+pub fn telling(mut object: Object, failing: &Failing) -> Object {
+    if 0 < failing.count {
+        let told = Failing::sum([failing], FAILING_MAX);
+        let told = serde_json::to_string(&told).unwrap_or_default();
+        object.annotations_mut().insert(FAILING_ANNOTATION.to_owned(), told);
+    }
+    object
+}
+
+/// What a session tells of jobs that fail. What makes no sense tells nothing: it is for people, and no
+/// session loses its lease over it.
+fn told(object: &Object) -> Failing {
+    let text = object.annotations().get(FAILING_ANNOTATION);
+    let text = text.filter(|text| text.len() <= FAILING_BYTES_MAX);
+    let told: Option<Failing> = text.and_then(|text| serde_json::from_str(text).ok());
+    told.unwrap_or_default().limited(usize::MAX, FAILING_MAX)
 }
 
 /// As many finished jobs as one acknowledgement holds, in the order of their names.
@@ -218,11 +246,14 @@ pub fn seen(object: &Object) -> Result<SeenLease, String> {
         lease: Lease { version, holder, number: stored.write, ack },
         duration: Duration::from_millis(stored.duration_ms),
         former,
+        failing: told(object),
     })
 }
 
 #[cfg(test)]
 mod tests {
+    use swarm_core::{FailingJob, FailingState};
+
     use super::*;
 
     fn write(holder: Holder) -> LeaseWrite {
@@ -244,8 +275,34 @@ mod tests {
             object.metadata.resource_version = Some("42".to_owned());
             let lease = Lease { version: LeaseVersion(42), holder, number: 3, ack: write.ack };
             let (session, former) = (session.clone(), former.clone());
-            let expected = SeenLease { session, lease, duration: terms.duration, former };
+            let (duration, failing) = (terms.duration, Failing::default());
+            let expected = SeenLease { session, lease, duration, former, failing };
             assert_eq!(seen(&object), Ok(expected));
+        }
+    }
+
+    #[test]
+    fn what_a_session_tells_of_failing_jobs_is_read_and_nonsense_is_ignored() {
+        let job = |n: usize| FailingJob {
+            job: format!("job-{n}").parse().unwrap(),
+            state: FailingState::Restarting,
+            restarts: 9,
+            since_unix_s: 7,
+            last_exit: "ended with exit code 3".into(),
+            last_output: vec!["no such camera".into()],
+        };
+        let session = SessionId::new("6f1c-42", 1234);
+        let (terms, former) = (LeaseTerms::default(), Former::default());
+        let plain = || written(&session, &write(Holder::Session), &terms, &former);
+        let failing = Failing::of((0..9).map(job), 100);
+        let mut object = telling(plain(), &failing);
+        assert_eq!(told(&object), Failing { count: 9, worst: (0..3).map(job).collect() });
+        assert_eq!(told(&telling(plain(), &Failing::default())), Failing::default());
+        object.metadata.resource_version = Some("42".to_owned());
+        for nonsense in ["", "{}", "{\"count\": -1}", &"x".repeat(FAILING_BYTES_MAX + 1)] {
+            let annotations = object.annotations_mut();
+            annotations.insert(FAILING_ANNOTATION.to_owned(), nonsense.to_owned());
+            assert_eq!(seen(&object).unwrap().failing, Failing::default());
         }
     }
 

@@ -10,6 +10,7 @@ mod tests;
 pub(crate) use overdue::{NOT_READY_TOO_LONG, NotReadyTooLong};
 pub use refreshed::Refreshed;
 pub use refusals::{Refusals, RefusedRequest};
+use sessions::JOBS_FAILING;
 pub use sessions::{SessionReport, Unanswered};
 
 use std::cmp::Ordering;
@@ -363,6 +364,7 @@ pub fn after_turn(
         moving: count(progress.jobs.releasing),
         done: count(progress.jobs.done),
         quarantined: count(progress.jobs.quarantined),
+        failing: count(sessions.failing_jobs()),
         desired_workers: workers_enough(decision, desired, facts.observed),
         replicas: pool.pods,
         selector: pool.selector.clone(),
@@ -512,7 +514,17 @@ fn count(n: usize) -> i32 {
 /// The message of the condition about refused writes, while it is true.
 #[must_use]
 pub fn refused_writes(status: &SwarmStatus) -> Option<&str> {
-    let found = status.conditions.iter().find(|condition| condition.type_ == refusals::REFUSED);
+    message_of(status, refusals::REFUSED)
+}
+
+/// The message of the condition about failing jobs, while it is true.
+#[must_use]
+pub fn failing_jobs(status: &SwarmStatus) -> Option<&str> {
+    message_of(status, JOBS_FAILING)
+}
+
+fn message_of<'a>(status: &'a SwarmStatus, kind: &str) -> Option<&'a str> {
+    let found = status.conditions.iter().find(|condition| condition.type_ == kind);
     found.map(|condition| condition.message.as_str())
 }
 

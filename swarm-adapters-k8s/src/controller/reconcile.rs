@@ -292,7 +292,7 @@ mod tests {
         let mut vanished = (*stays).clone();
         vanished.metadata.uid = Some("an earlier one of this name".into());
         for (swarm, sessions) in [(&*stays, 2), (&vanished, 3)] {
-            operator.memory(swarm).lock().await.counted.set(sessions, 1);
+            operator.memory(swarm).lock().await.counted.set(sessions, 1, 0);
             operator.memories.count_failure(swarm.uid().unwrap_or_default());
         }
         operator.forget_vanished();

@@ -169,6 +169,12 @@ impl Context {
             let note = refused.to_owned();
             self.publish_event(swarm, EventType::Warning, "WriteRefused", note).await;
         }
+        if let Some(failing) = status::failing_jobs(&status)
+            && before.and_then(status::failing_jobs).is_none()
+        {
+            let note = failing.to_owned();
+            self.publish_event(swarm, EventType::Warning, "JobsFailing", note).await;
+        }
         reports.status = Some(status);
         Ok(())
     }

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kube::ResourceExt;
+use swarm_core::Failing;
 use swarm_core::handover::{Life, Moment, SessionId};
 use swarm_core::overseer::{Fact, Overseer, PoolFacts, Suspicion};
 use swarm_core::ports::{LedgerStore as _, StoreError};
@@ -21,6 +22,7 @@ use super::seen::Known;
 use super::stores::Stores;
 use crate::api::Swarm;
 use crate::convert;
+use crate::session::SeenLease;
 use crate::slots::Slots;
 use crate::workload::Workload;
 
@@ -38,6 +40,8 @@ pub(super) struct Sessions {
     pods: BTreeSet<String>,
     /// On which node each pod was seen: the node's name and UID, by the pod's UID.
     nodes: BTreeMap<String, (String, String)>,
+    /// What sessions tell of jobs that fail.
+    failing: BTreeMap<SessionId, Failing>,
     /// Since when a release has been waiting for its answer, for people.
     owed: report::Since,
 }
@@ -49,6 +53,8 @@ pub(super) struct SessionSummary {
     pub(super) living: usize,
     /// The workers that are given nothing because of what they claim.
     pub(super) suspects: Vec<(String, Suspicion)>,
+    /// The sessions of workers that tell of failing jobs, with the worker's name.
+    pub(super) failing: BTreeMap<SessionId, (String, Failing)>,
     /// How many sessions are silent and not revoked, since many are silent at once.
     pub(super) held_back: usize,
     /// After which time to look again.
@@ -60,7 +66,12 @@ pub(super) struct SessionSummary {
 impl Sessions {
     /// Takes in what the Leases say, each since this process first saw it say so.
     fn learn_leases(&mut self, leases: Vec<Known>) {
+        self.failing.clear();
         for known in leases {
+            let SeenLease { session, failing, .. } = &known.seen;
+            if 0 < failing.count {
+                self.failing.insert(session.clone(), failing.clone());
+            }
             let lease = Fact::Lease(known.seen.session.clone(), known.facts());
             self.overseer.learn(known.since, lease);
         }
@@ -80,7 +91,12 @@ impl Sessions {
         };
         for worker in pool.workers.values() {
             let pod = worker.pod.as_deref().unwrap_or_default();
-            summary.living += usize::from(self.overseer.living(pod).is_some());
+            let living = self.overseer.living(pod);
+            summary.living += usize::from(living.is_some());
+            if let Some((session, failing)) = living.and_then(|it| self.failing.get_key_value(it)) {
+                let told = (worker.name.clone(), failing.clone());
+                summary.failing.insert(session.clone(), told);
+            }
             let suspicion = by_pod.get(pod);
             summary.suspects.extend(suspicion.map(|why| (worker.name.clone(), *why)));
         }

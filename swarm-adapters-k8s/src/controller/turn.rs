@@ -209,7 +209,8 @@ impl Context {
             self.refresh_workers(swarm, &refreshing, &mut memory.pods, refusals).await?;
         refreshed.add_sessions(&sessions.stale);
         let progress = Progress::of(&turn.decision, desired, &observed, refreshed.stale.clone());
-        memory.counted.set(sessions.living, progress.jobs.releasing);
+        let failing = sessions.failing_jobs();
+        memory.counted.set(sessions.living, progress.jobs.releasing, failing);
         self.set_deletion_cost(swarm, pool, &slots, turn.decision.replicas).await?;
         if let Some(replicas) = turn.decision.replicas {
             self.scale(swarm, pool, replicas, &mut memory.scaling).await?;

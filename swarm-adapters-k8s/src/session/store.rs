@@ -4,18 +4,18 @@
 //! that is gone is never recreated, which a PUT of a Lease would do otherwise. Every request is
 //! sent once.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use k8s_openapi::api::coordination::v1::Lease as Object;
 use kube::Api;
 use kube::api::PostParams;
-use swarm_core::Position;
 use swarm_core::handover::{Lease, LeaseTerms, LeaseVersion, LeaseWrite, SessionId};
 use swarm_core::ports::{SessionStore, StoreError};
 use swarm_core::session::Former;
+use swarm_core::{Failing, Position};
 
-use super::{seen, version, written};
+use super::{seen, telling, version, written};
 use crate::api::WorkerView;
 use crate::client::Clients;
 
@@ -29,6 +29,8 @@ pub struct KubeSession {
     views: Api<WorkerView>,
     /// The UID of our Lease, once it was seen.
     uid: Mutex<Option<String>>,
+    /// What every write tells.
+    failing: Mutex<Arc<Failing>>,
 }
 
 impl KubeSession {
@@ -45,7 +47,8 @@ impl KubeSession {
         let client = clients.control();
         let leases = Api::namespaced(client.clone(), namespace);
         let views = Api::namespaced(client.clone(), namespace);
-        Self { session, terms, former, leases, views, uid: Mutex::default() }
+        let (uid, failing) = Default::default();
+        Self { session, terms, former, leases, views, uid, failing }
     }
 
     fn what(&self) -> String {
@@ -66,7 +69,9 @@ impl KubeSession {
 #[async_trait]
 impl SessionStore for KubeSession {
     async fn write(&self, write: &LeaseWrite) -> Result<LeaseVersion, StoreError> {
-        let mut object = written(&self.session, write, &self.terms, &self.former);
+        let failing = Arc::clone(&self.failing.lock().unwrap_or_else(PoisonError::into_inner));
+        let object = written(&self.session, write, &self.terms, &self.former);
+        let mut object = telling(object, &failing);
         let params = PostParams::default();
         let answer = if write.expected.is_some() {
             // Whoever expects a version has seen the object. Without its UID nothing would keep
@@ -105,6 +110,10 @@ impl SessionStore for KubeSession {
         };
         let (incarnation, revision) = (number(spec.incarnation)?, number(spec.revision)?);
         Ok(Some(Position { incarnation, revision }))
+    }
+
+    fn tell(&self, failing: Arc<Failing>) {
+        *self.failing.lock().unwrap_or_else(PoisonError::into_inner) = failing;
     }
 }
 

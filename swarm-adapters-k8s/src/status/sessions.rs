@@ -4,8 +4,15 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use swarm_core::overseer::Suspicion;
+use swarm_core::{Failing, FailingJob, FailingState};
 
 use super::{Part, Reason, Verdict, shortened};
+
+/// The condition while jobs fail.
+pub(crate) const JOBS_FAILING: &str = "JobsFailing";
+
+/// How many failing jobs the message describes.
+const SHOWN: usize = 3;
 
 /// A worker that does not release its jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +36,8 @@ pub struct SessionReport {
     pub stale: Vec<String>,
     /// The workers that get no jobs because of what they claim.
     pub suspects: Vec<(String, Suspicion)>,
+    /// The workers with jobs that fail.
+    pub failing: Vec<(String, Failing)>,
     /// How long a Lease may last.
     pub lease: Duration,
     /// How many silent sessions are not revoked, since many are silent at once.
@@ -50,7 +59,32 @@ impl SessionReport {
         let part = |Verdict { reason, message }: Verdict| {
             Part::new(reason.as_str(), true, reason.as_str(), message)
         };
-        self.all().map(part).collect()
+        self.all().map(part).chain(self.jobs_failing()).collect()
+    }
+
+    /// How many jobs fail.
+    #[must_use]
+    pub fn failing_jobs(&self) -> usize {
+        self.failing.iter().map(|(_, failing)| failing.count).sum()
+    }
+
+    /// Jobs that end by themselves. They have a worker, so the Swarm is ready all the same.
+    fn jobs_failing(&self) -> Option<Part> {
+        let all = self
+            .failing
+            .iter()
+            .flat_map(|(worker, failing)| failing.worst.iter().map(move |job| (worker, job)));
+        let mut all: Vec<_> = all.collect();
+        all.sort_by_cached_key(|(_, job)| job.worst_first());
+        let shown: Vec<_> = all.iter().take(SHOWN).map(|(on, job)| failing(on, job)).collect();
+        let count = self.failing_jobs();
+        let jobs = if count == 1 { "1 job fails".to_owned() } else { format!("{count} jobs fail") };
+        let message = match (shown.is_empty(), count > shown.len()) {
+            (true, _) => jobs,
+            (false, false) => format!("{jobs}: {}", shown.join("; ")),
+            (false, true) => format!("{jobs}, among them {}", shown.join("; ")),
+        };
+        (0 < count).then(|| Part::new(JOBS_FAILING, true, JOBS_FAILING, message))
     }
 
     fn all(&self) -> impl Iterator<Item = Verdict> {
@@ -142,6 +176,17 @@ impl SessionReport {
     }
 }
 
+/// A failing job, for a person.
+fn failing(worker: &str, failing: &FailingJob) -> String {
+    let FailingJob { job, state, last_exit, last_output, .. } = failing;
+    let last = last_output.last().map(|line| format!(" (`{line}`)")).unwrap_or_default();
+    let then = match state {
+        FailingState::Failed => " and is not restarted any more",
+        FailingState::Restarting => "",
+    };
+    format!("`{job}` on `{worker}` {last_exit}{last}{then}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,7 +222,32 @@ mod tests {
         assert!(words(1, &suspect), "{all:?}");
         assert!(words(2, &["RevocationHeld=True 4 workers are silent"]), "{all:?}");
         assert!(words(3, &["w-1", "since 10:20:30 UTC, 2 jobs", "Delete the pod"]), "{all:?}");
+        assert_eq!(all.len(), 4);
         let weaker = SessionReport { is_exclusive: false, ..sessions };
         assert!(told(&weaker)[3].contains("after handover.releaseTimeout"));
+    }
+
+    #[test]
+    fn jobs_that_fail_are_counted_and_the_worst_described() {
+        let job = |name: &str, state, restarts| FailingJob {
+            job: name.parse().unwrap(),
+            state,
+            restarts,
+            since_unix_s: 7,
+            last_exit: "ended with exit code 3".into(),
+            last_output: vec!["opening".into(), "no such camera".into()],
+        };
+        let one = Failing::of([job("a", FailingState::Restarting, 9)], 3);
+        let sessions = SessionReport { failing: vec![("w-0".into(), one)], ..Default::default() };
+        let expected = "JobsFailing=True 1 job fails: `a` on `w-0` ended with exit code 3 \
+                        (`no such camera`)";
+        assert_eq!(told(&sessions), [expected]);
+        assert_eq!(sessions.verdict(), None, "it is ready all the same");
+        let many = Failing { count: 7, ..Failing::of([job("b", FailingState::Failed, 1)], 3) };
+        let failing = [sessions.failing, vec![("w-1".into(), many)]].concat();
+        let all = told(&SessionReport { failing, ..Default::default() });
+        let expected = "JobsFailing=True 8 jobs fail, among them `b` on `w-1` ended";
+        assert!(all[0].starts_with(expected), "{all:?}");
+        assert!(all[0].contains("and is not restarted any more; `a` on `w-0`"), "{all:?}");
     }
 }

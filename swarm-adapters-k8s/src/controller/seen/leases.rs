@@ -13,6 +13,7 @@ use futures::{Stream, StreamExt, stream};
 use k8s_openapi::api::coordination::v1::Lease as Object;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, ResourceExt};
+use swarm_core::FailingState;
 use swarm_core::handover::{Moment, SessionId};
 use swarm_core::overseer::{Began, LeaseFacts};
 
@@ -43,8 +44,11 @@ impl Known {
 
     fn has_news_for(&self, before: &Self) -> bool {
         let news = |known: &Self| {
-            let SeenLease { lease, former, duration, .. } = &known.seen;
-            (lease.holder, lease.ack.clone(), former.clone(), *duration)
+            let SeenLease { session: _, lease, former, duration, failing } = &known.seen;
+            // Restarts alone are no news, or a job that fails again and again would cause turns.
+            let given_up = failing.worst.iter().filter(|it| it.state == FailingState::Failed);
+            let told = (failing.count, given_up.count());
+            (lease.holder, lease.ack.clone(), former.clone(), *duration, told)
         };
         news(self) != news(before)
     }

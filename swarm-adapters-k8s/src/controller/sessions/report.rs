@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use swarm_core::handover::{Cell, Policy, SessionId};
-use swarm_core::{JobName, Ledger};
+use swarm_core::{Failing, JobName, Ledger};
 
 use super::{SessionSummary, Sessions};
 use crate::status::{SessionReport, Unanswered};
@@ -32,6 +32,7 @@ impl Sessions {
             is_exclusive: policy == Policy::Exclusive,
             ..SessionReport::default()
         };
+        report.failing = held(ledger, summary.failing);
         let mut owed = BTreeMap::<&SessionId, (Duration, usize)>::new();
         for (job, record) in &ledger.cells.jobs {
             if record.is_quarantined() {
@@ -61,4 +62,15 @@ impl Sessions {
         }
         report
     }
+}
+
+/// What workers tell of the failing jobs that they hold.
+fn held(ledger: &Ledger, told: BTreeMap<SessionId, (String, Failing)>) -> Vec<(String, Failing)> {
+    let of = |(session, (worker, mut failing)): (SessionId, (String, Failing))| {
+        let jobs = ledger.cells.view(&session).jobs;
+        failing.worst.retain(|it| jobs.contains_key(&it.job));
+        let most = failing.worst.len();
+        (worker, failing.limited(jobs.len(), most))
+    };
+    told.into_iter().map(of).filter(|(_, failing)| 0 < failing.count).collect()
 }

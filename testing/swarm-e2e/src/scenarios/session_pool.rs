@@ -63,6 +63,8 @@ pub(crate) enum Runner {
     Process,
     /// It is a process that ends successfully at once.
     Done,
+    /// It is a process that fails at once.
+    Fails,
 }
 
 /// A Swarm, its workload and the objects they need, in one namespace. All have the pool's name.
@@ -247,6 +249,7 @@ impl SessionPool {
                 &["--runner=command", "--", "/swarm-worker", "run", "--http-port=0"][..]
             }
             Runner::Done => &["--runner=command", "--", "/swarm-worker", "--version"][..],
+            Runner::Fails => &["--runner=command", "--", "/swarm-worker", "--no-such-option"][..],
         });
         let field = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
         let mut mounts = vec![json!({"name": "run-logs", "mountPath": MOUNT})];

@@ -1,5 +1,6 @@
 //! The reports about sessions that cannot continue as usual: workers with Leases that are too long
-//! for their Swarm, a ledger that was deleted by hand, and run-to-completion jobs that are done.
+//! for their Swarm, a ledger that was deleted by hand, run-to-completion jobs that are done, and jobs
+//! that fail.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::DeleteParams;
 use swarm_adapters_host::runlog::judge::Event;
 use swarm_adapters_k8s::api::{Swarm, SwarmLedger};
-use swarm_adapters_k8s::status::ready_reason;
+use swarm_adapters_k8s::status::{failing_jobs, ready_reason};
 
 use super::pool::Reasons;
 use super::session_pool::{LEASE, Policy, REST_WITHIN, Runner, SILENCE, SessionPool, TICK};
@@ -19,8 +20,34 @@ use crate::until::until;
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
-    tokio::try_join!(a_long_lease(&context), a_deleted_ledger(&context), jobs_that_end(&context))
-        .map(drop)
+    tokio::try_join!(
+        a_long_lease(&context),
+        a_deleted_ledger(&context),
+        jobs_that_end(&context),
+        jobs_that_fail(&context)
+    )
+    .map(drop)
+}
+
+/// They have workers, so that the Swarm is ready, and it says how they end.
+async fn jobs_that_fail(context: &Context) -> Result<()> {
+    let mut pool = SessionPool::new(context, "failing");
+    pool.runner = Runner::Fails;
+    pool.apply().await?;
+    let swarms = context.api::<Swarm>();
+    let message = until("all jobs to fail", REST_WITHIN, || async {
+        let status = swarms.get("failing").await?.status.unwrap_or_default();
+        let all = usize::try_from(status.failing)? == pool.jobs.len();
+        ensure!(all && ready_reason(Some(&status)) == Some("Settled"), "{status:?}");
+        Ok(failing_jobs(&status).map(str::to_owned))
+    })
+    .await?;
+    for part in ["6 jobs fail, among them `failing:", "ended with exit code 2", "--no-such-option"]
+    {
+        ensure!(message.contains(part), "`{part}` is not in: {message}");
+    }
+    context.laps.lap(message);
+    Ok(())
 }
 
 /// No job is granted, since the operator would not wait for their Leases long enough.

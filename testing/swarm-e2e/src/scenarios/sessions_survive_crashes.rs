@@ -46,7 +46,9 @@ async fn stand_still(pool: &SessionPool) -> Result<()> {
     let mark = Moment::now();
     let frozen = match pool.runner {
         Runner::Task => cluster.freeze_pod(&pod).await?,
-        Runner::Process | Runner::Done => cluster.freeze_first_process(&pod).await?,
+        Runner::Process | Runner::Done | Runner::Fails => {
+            cluster.freeze_first_process(&pod).await?
+        }
     };
     pool.at_rest_on(pool.workers - 1).await?;
     pool.judge("a worker is frozen", mark, SILENCE + TICK)?;
