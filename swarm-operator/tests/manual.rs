@@ -85,6 +85,23 @@ fn the_schema_in_the_repository_is_the_one_that_is_printed() {
     assert!(committed == schema, "deploy/swarm.schema.json is stale: run `just generate`");
 }
 
+/// The manifest with which the README begins, as somebody would copy it.
+#[test]
+fn the_manifest_of_the_readme_is_a_plan_for_two_workers() {
+    let readme = fs::read_to_string(repository().join("README.md")).unwrap();
+    let manifest = readme.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
+    assert!(manifest.lines().count() < 16, "a dozen lines or so");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("cameras.yaml");
+    fs::write(&file, manifest).unwrap();
+    let plan = Command::new(env!("CARGO_BIN_EXE_kubectl-swarm"));
+    let output = { plan }.args(["plan", "-f"]).arg(&file).output().unwrap();
+    let plan = String::from_utf8_lossy(&output.stdout);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), &*message), (Some(0), ""));
+    assert!(plan.contains("recorder-0") && plan.contains("recorder-1"), "{plan}");
+}
+
 /// Every sample that has a Swarm names the schema, by a path from its own folder.
 #[test]
 fn samples_name_the_schema_for_editors() {

@@ -83,8 +83,9 @@ fn pages_agree_on_what_the_log_runner_writes() {
     for name in ["concepts.md", "reference/swarm.md"] {
         assert!(page(name).contains(sentence), "{name}");
     }
-    let readme = page("../README.md");
-    assert!(readme.contains("the logs of the workers, with a line for every start and stop"));
+    assert!(
+        page("local.md").contains("the logs of the workers, with a line for every start and stop")
+    );
 }
 
 #[test]

@@ -153,6 +153,9 @@ fn what_reads_files_has_no_kubernetes_client() {
     assert_eq!(found(&alone, &SCREEN), SCREEN);
     let aliases = std::fs::read_to_string(root().join(".cargo/config.toml")).unwrap();
     assert!(aliases.contains(&alone.join(" ")), "`cargo swarm` builds something else: {aliases}");
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let install = format!("cargo install --locked --path {}\n", alone[1..].join(" "));
+    assert!(readme.contains(&install), "the README does not say {install}");
     for build in [&["-p", "swarm-spec"], &["-p", "swarm-local"], &alone[..]] {
         assert!(found(build, &CLIENT).is_empty(), "{build:?}: {:?}", found(build, &CLIENT));
     }
