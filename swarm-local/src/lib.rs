@@ -47,7 +47,7 @@ pub use commands::{
 
 use input::Input;
 use operate::Operation;
-use outlets::{Outlets, Voice};
+use outlets::{Outlets, Paths, Voice};
 use screen::View;
 use snapshot::Snapshot;
 use state::StateDir;
@@ -153,8 +153,9 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     }
     let until = if args.until_settled { Until::Settled } else { Until::Signalled };
     let is_drawn = !args.plain && until == Until::Signalled && terminal::can_draw();
-    let followed = input.followed().map(str::to_owned);
-    let (view, voice) = viewed(is_drawn, followed, &snapshots, &shutdown);
+    let file = input.followed().map(str::to_owned);
+    let paths = Paths { file, dir: dir.path().display().to_string() };
+    let (view, voice) = viewed(is_drawn, paths, &snapshots, &shutdown);
     let outlets = Outlets { voice, snapshots, metrics };
     let operation = Operation::start(dir.path(), input, wanted, worker, since, outlets);
     let outcome = async { operation.await?.run(until, &shutdown).await }.await;
@@ -192,14 +193,14 @@ fn listen_in(dir: &Path) -> (Option<Socket>, Option<UnixListener>) {
 /// Opens the live view on the terminal if `is_drawn`; if that fails, uses plain lines.
 fn viewed(
     is_drawn: bool,
-    file: Option<String>,
+    paths: Paths,
     snapshots: &watch::Sender<Arc<Snapshot>>,
     shutdown: &CancellationToken,
 ) -> (Option<View>, Voice) {
     if !is_drawn {
         return (None, Voice::Lines);
     }
-    match View::open(file, snapshots.subscribe(), shutdown.clone()) {
+    match View::open(paths, snapshots.subscribe(), shutdown.clone()) {
         Ok((view, voice)) => (Some(view), voice),
         Err(error) => {
             tracing::warn!(%error, "the terminal cannot be drawn on; printing lines");

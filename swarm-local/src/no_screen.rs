@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::outlets::Voice;
+use super::outlets::{Paths, Voice};
 use super::snapshot::Snapshot;
 
 /// A view on the terminal, which cannot be opened.
@@ -15,7 +15,7 @@ pub(super) struct View(Infallible);
 
 impl View {
     pub(super) fn open(
-        _: Option<String>,
+        _: Paths,
         _: watch::Receiver<Arc<Snapshot>>,
         _: CancellationToken,
     ) -> io::Result<(Self, Voice)> {

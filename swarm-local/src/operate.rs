@@ -432,6 +432,7 @@ impl Operation {
         for sentence in self.failures.news(&snapshot) {
             self.outlets.voice.say(&sentence);
         }
+        snapshot.wanted = self.wanted.desired.jobs.clone();
         self.outlets.snapshots.send_replace(Arc::new(snapshot));
         if !is_settled {
             self.unsettled_since.get_or_insert_with(Instant::now);

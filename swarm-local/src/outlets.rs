@@ -43,6 +43,15 @@ pub(super) enum Message {
     Settled(String),
 }
 
+/// Where the pool is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Paths {
+    /// The file to edit, as the user wrote it, if edits are followed.
+    pub(super) file: Option<String>,
+    /// The state directory.
+    pub(super) dir: String,
+}
+
 impl Outlets {
     /// Counts a turn.
     pub(super) fn turned(&self, took: Duration, turned: &Result<Turn, StoreError>) {

@@ -5,11 +5,17 @@
 
 mod draw;
 mod head;
+mod help;
+mod job;
+mod jobs;
+mod keys;
 mod model;
 mod palette;
+mod reader;
 mod rows;
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,14 +26,19 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::outlets::{Message, Voice};
+use super::outlets::{Message, Paths, Voice};
 use super::snapshot::Snapshot;
 use super::terminal::{self, Input, Key, Screen};
-use model::{Model, Wish};
+use keys::Wish;
+use model::Model;
 use palette::Palette;
+use reader::Reader;
 
 /// The least time between two drawings.
-const FRAME: Duration = Duration::from_millis(50);
+const FRAME: Duration = Duration::from_millis(30);
+
+/// How often it is checked whether a suspended screen has its terminal again.
+const RECHECK: Duration = Duration::from_millis(250);
 
 /// How many messages may wait to be drawn.
 const QUEUE_MAX: usize = 1_000;
@@ -41,10 +52,9 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Takes over the terminal. `file` is the file to edit. The key `q` cancels `shutdown`, and so
-    /// does the end of the terminal.
+    /// Takes over the terminal. The key `q` cancels `shutdown`, and so does the end of the terminal.
     pub(super) fn open(
-        file: Option<String>,
+        paths: Paths,
         snapshots: watch::Receiver<Arc<Snapshot>>,
         shutdown: CancellationToken,
     ) -> io::Result<(Self, Voice)> {
@@ -52,7 +62,9 @@ impl View {
         let (voice, messages) = mpsc::channel(QUEUE_MAX);
         let (result, ended) = oneshot::channel();
         let handle = Handle::current();
-        let live = Live { model: Model::new(file), screen, snapshots, messages };
+        let logs = Reader::start(Path::new(&paths.dir).join("logs"))?;
+        let (model, standing) = (Model::new(paths), Standing::Drawn);
+        let live = Live { model, screen, standing, snapshots, messages, logs };
         thread::Builder::new().name("screen".to_owned()).spawn(move || {
             // However it ends, in a panic too: without the screen the workers must not run on.
             let _ends = shutdown.clone().drop_guard();
@@ -76,8 +88,21 @@ impl View {
 struct Live {
     model: Model,
     screen: Screen,
+    standing: Standing,
     snapshots: watch::Receiver<Arc<Snapshot>>,
     messages: mpsc::Receiver<Message>,
+    logs: Reader,
+}
+
+/// Who has the terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// The screen is drawn on it.
+    Drawn,
+    /// Plain text is on it, until a key is pressed.
+    Text,
+    /// The shell, until it gives it back.
+    Suspended,
 }
 
 impl Live {
@@ -86,16 +111,28 @@ impl Live {
         let (mut has_snapshots, mut has_input) = (true, true);
         let (mut is_stale, mut drawn) = (true, Instant::now());
         loop {
-            let Self { model, screen, snapshots, messages } = &mut self;
-            let due = drawn + if is_stale { FRAME } else { model.ages_in(drawn) };
+            self.logs.ask(self.model.log_wanted());
+            let Self { model, screen, standing, snapshots, messages, logs } = &mut self;
+            let due = drawn
+                + match standing {
+                    Standing::Drawn if is_stale => FRAME,
+                    Standing::Drawn => model.ages_in(drawn),
+                    Standing::Text | Standing::Suspended => RECHECK,
+                };
             // Drawing comes first, or many messages would prevent it. Snapshots come before
             // messages, since the moves in a snapshot are older than the messages after it.
             tokio::select! {
                 biased;
                 () = sleep_until(due.into()) => {
                     drawn = Instant::now();
-                    screen.draw(|frame| draw::draw(frame, model, drawn, palette))?;
-                    is_stale = false;
+                    if *standing == Standing::Suspended && terminal::can_draw() {
+                        screen.resume()?;
+                        *standing = Standing::Drawn;
+                    }
+                    if *standing == Standing::Drawn {
+                        screen.draw(|frame| draw::draw(frame, model, drawn, palette))?;
+                        is_stale = false;
+                    }
                     continue;
                 }
                 changed = snapshots.changed(), if has_snapshots => {
@@ -103,27 +140,51 @@ impl Live {
                     let snapshot = Arc::clone(&snapshots.borrow_and_update());
                     model.on_snapshot(snapshot, Instant::now());
                 }
+                Ok(()) = logs.logs.changed() => {
+                    let log = Arc::clone(&logs.logs.borrow_and_update());
+                    model.on_log(log);
+                }
                 message = messages.recv() => match message {
                     Some(message) => model.on_message(message, Instant::now()),
                     None => break,
                 },
-                input = screen.input(), if has_input => match input {
-                    Some(Input::Key(Key::Redraw)) => screen.clear()?,
-                    Some(Input::Key(key)) => match model.pressed(key) {
-                        Wish::Nothing => {}
-                        Wish::End => shutdown.cancel(),
-                    },
-                    Some(Input::Resized) => {}
-                    None => {
-                        has_input = false;
-                        shutdown.cancel();
+                input = screen.input(), if has_input => {
+                    has_input = input.is_some();
+                    match input {
+                        Some(input) => self.on_input(input, shutdown)?,
+                        None => shutdown.cancel(),
                     }
-                },
+                }
                 () = shutdown.cancelled(), if !model.is_ending => model.is_ending = true,
             }
             is_stale = true;
         }
-        Ok(self.model.log.pop_front().map(|entry| entry.text))
+        Ok(self.model.events.pop_front().map(|entry| entry.text))
+    }
+
+    fn on_input(&mut self, input: Input, shutdown: &CancellationToken) -> io::Result<()> {
+        let Input::Key(key) = input else { return Ok(()) };
+        if self.standing == Standing::Text {
+            self.standing = Standing::Drawn;
+            return self.screen.resume();
+        }
+        if key == Key::Redraw {
+            return self.screen.clear();
+        }
+        match self.model.pressed(key) {
+            Wish::Nothing => {}
+            Wish::End => shutdown.cancel(),
+            Wish::Suspend => {
+                self.standing = Standing::Suspended;
+                self.screen.leave();
+                terminal::suspend();
+            }
+            Wish::Text(text) => {
+                self.standing = Standing::Text;
+                self.screen.leave_for(&text)?;
+            }
+        }
+        Ok(())
     }
 }
 

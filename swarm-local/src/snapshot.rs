@@ -8,7 +8,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 use swarm_adapters_host::failing::WORST_MAX;
 use swarm_adapters_host::processes::{Phase, WorkerProcess, Workers};
 use swarm_core::handover::{Cell, SessionId};
-use swarm_core::{Decision, Failing, FailingJob, Progress, Slot, SlotRecord};
+use swarm_core::{Decision, Failing, FailingJob, Jobs, Progress, Slot, SlotRecord};
+
+use super::text::{age, counted};
 
 /// The state of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +39,9 @@ pub(super) struct Snapshot {
     pub(super) holders: Vec<JobRow>,
     /// The worst of the jobs that fail.
     pub(super) failing: Vec<FailingRow>,
+    /// The jobs that are wanted, with their params.
+    #[serde(skip)]
+    pub(super) wanted: Jobs,
     /// The jobs that no worker runs, with the reason.
     #[serde(deserialize_with = "words")]
     pub(super) unassigned: BTreeMap<String, Word>,
@@ -224,6 +229,15 @@ impl WorkerRow {
 }
 
 impl FailingRow {
+    /// How it fails, without its output.
+    pub(super) fn sentence(&self) -> String {
+        let Self { state, restarts, last_exit, .. } = self;
+        let restarts = counted((*restarts).try_into().unwrap_or(usize::MAX), "restart");
+        let since = UNIX_EPOCH + Duration::from_secs(self.since_unix_s);
+        let since = age(since.elapsed().unwrap_or_default());
+        format!("{state}, {restarts} in {since}: {last_exit}")
+    }
+
     fn of(failing: FailingJob, worker: &str) -> Self {
         let FailingJob { job, state, restarts, since_unix_s, last_exit, last_output } = failing;
         let (job, worker, state) = (job.to_string(), worker.to_owned(), state.as_str());
@@ -273,10 +287,14 @@ impl Snapshot {
         self.workers.get(at)
     }
 
+    /// The place of the job with this name among all. O(log jobs).
+    pub(super) fn place(&self, name: &str) -> Option<usize> {
+        self.holders.binary_search_by(|row| row.name.as_str().cmp(name)).ok()
+    }
+
     /// The job with this name. O(log jobs).
     pub(super) fn job(&self, name: &str) -> Option<&JobRow> {
-        let at = self.holders.binary_search_by(|row| row.name.as_str().cmp(name)).ok()?;
-        self.holders.get(at)
+        self.holders.get(self.place(name)?)
     }
 
     /// Sets which jobs fail, as the workers in these slots tell. What a worker says of jobs that it does
@@ -375,6 +393,7 @@ impl Snapshot {
             workers: workers.iter().map(row).collect(),
             holders,
             failing: Vec::new(),
+            wanted: Jobs::default(),
             unassigned,
         }
     }

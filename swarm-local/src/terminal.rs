@@ -7,6 +7,8 @@ use std::env;
 use std::io::{IsTerminal as _, stdout};
 
 use rustix::process::getpgrp;
+#[cfg(feature = "terminal")]
+use rustix::process::{Signal, kill_current_process_group};
 use rustix::termios::{Winsize, tcgetpgrp, tcgetwinsize};
 
 #[cfg(feature = "terminal")]
@@ -36,6 +38,15 @@ pub(super) fn can_draw() -> bool {
 #[cfg(feature = "terminal")]
 pub(super) fn has_colours() -> bool {
     env::var_os("NO_COLOR").is_none_or(|said| said.is_empty())
+}
+
+/// Stops this process and the others of its job, such as `cargo`, as Ctrl-Z does without a screen;
+/// returns when the shell continues them. Workers are not of this job.
+#[cfg(feature = "terminal")]
+pub(super) fn suspend() {
+    if let Err(error) = kill_current_process_group(Signal::TSTP) {
+        tracing::warn!(%error, "the program cannot be suspended");
+    }
 }
 
 fn size() -> Option<Winsize> {

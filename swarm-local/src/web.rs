@@ -1,5 +1,6 @@
 //! The HTTP server of `local`: health, metrics, and the state of the pool as JSON.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Write as _};
 use std::iter;
@@ -15,7 +16,7 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use super::moves::Moves;
-use super::snapshot::{JobRow, Snapshot, Word, word};
+use super::snapshot::{FailingRow, JobRow, Snapshot, Word, word};
 
 /// The paths of the state of the pool, of all jobs, and of one job below the latter.
 pub(super) const SWARM: &str = "/api/v1/swarm";
@@ -136,10 +137,28 @@ pub(super) struct JobEntry<S> {
     pub(super) token: u64,
     /// Why no worker runs it, if none does.
     pub(super) unassigned: Option<S>,
+    /// How it fails, if it is among the worst of those that do.
+    pub(super) failing: Option<JobFailure<S>>,
+}
+
+/// How a job fails.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct JobFailure<S> {
+    pub(super) restarts: u64,
+    pub(super) last_exit: S,
+}
+
+/// The jobs that fail, by name.
+type Failing<'a> = BTreeMap<&'a str, &'a FailingRow>;
+
+fn failing(snapshot: &Snapshot) -> Failing<'_> {
+    snapshot.failing.iter().map(|row| (row.job.as_str(), row)).collect()
 }
 
 impl<'a> JobEntry<&'a str> {
-    fn of(snapshot: &'a Snapshot, row: &'a JobRow) -> Self {
+    fn of(snapshot: &'a Snapshot, failing: &Failing<'a>, row: &'a JobRow) -> Self {
+        let failing = failing.get(row.name.as_str());
         let worker = row.slot.and_then(|slot| snapshot.worker(slot));
         Self {
             name: &row.name,
@@ -148,6 +167,10 @@ impl<'a> JobEntry<&'a str> {
             worker: worker.map(|worker| worker.name.as_str()),
             token: row.token,
             unassigned: snapshot.unassigned.get(&row.name).copied(),
+            failing: failing.map(|row| JobFailure {
+                restarts: row.restarts,
+                last_exit: row.last_exit.as_str(),
+            }),
         }
     }
 }
@@ -155,7 +178,7 @@ impl<'a> JobEntry<&'a str> {
 fn job_document(snapshot: Option<&Snapshot>, name: &str) -> Document {
     let Some(snapshot) = snapshot else { return Document::default() };
     match snapshot.job(name) {
-        Some(row) => Document::of(&JobEntry::of(snapshot, row)),
+        Some(row) => Document::of(&JobEntry::of(snapshot, &failing(snapshot), row)),
         None => Document::missing(format!("there is no job `{}`", name.escape_default())),
     }
 }
@@ -179,11 +202,12 @@ impl Iterator for JobList {
 
     fn next(&mut self) -> Option<Vec<u8>> {
         let mut piece = Vec::with_capacity(PIECE + 1024);
+        let failing = failing(&self.snapshot);
         while let Some(row) = self.snapshot.holders.get(self.next)
             && piece.len() < PIECE
         {
             piece.extend_from_slice(if self.next == 0 { b"\n" } else { b",\n" });
-            let entry = serde_json::to_string(&JobEntry::of(&self.snapshot, row));
+            let entry = serde_json::to_string(&JobEntry::of(&self.snapshot, &failing, row));
             // Strings and numbers can always be written.
             let _ = piece.write_all(entry.unwrap_or_default().as_bytes());
             self.next += 1;

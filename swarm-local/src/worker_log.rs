@@ -83,6 +83,22 @@ impl WorkerLog {
     }
 }
 
+/// The workers that have logs in the directory `logs`; those whose logs were written last come last.
+pub(super) fn workers(logs: &Path) -> io::Result<Vec<String>> {
+    let mut found = Vec::new();
+    // A pool that never ran has none.
+    for entry in fs::read_dir(logs).into_iter().flatten() {
+        let entry = entry?;
+        let name = entry.file_name();
+        let worker = name.to_str().and_then(|it| it.strip_suffix(".log"));
+        if let Some(worker) = worker.filter(|it| *it != "operator") {
+            found.push((entry.metadata()?.modified()?, worker.to_owned()));
+        }
+    }
+    found.sort();
+    Ok(found.into_iter().map(|(_, worker)| worker).collect())
+}
+
 /// What was rotated away of the log at `path`.
 fn rotated(path: &Path) -> io::Result<Option<Rotated>> {
     let found = existing(fs::metadata(aside(path)))?;

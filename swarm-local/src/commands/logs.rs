@@ -2,9 +2,8 @@
 //! rotation of the log and when the job moves.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use super::super::text::complain;
 use super::super::web::{self, JobEntry};
-use super::super::worker_log::{JobLines, Line, WorkerLog};
+use super::super::worker_log::{self, JobLines, Line, WorkerLog};
 use super::pool::Pool;
 use super::{Failure, Output, PoolArgs, ended, standard_output};
 
@@ -77,10 +76,11 @@ async fn print(args: LogsArgs) -> Result<(), Failure> {
     let printer = Printer { job: args.job, output: args.output, to, has_printed: false };
     let mut reader = Reader { logs, lines, printer };
     let at = args.worker.as_ref().or(holder.as_ref());
-    let workers = at.map_or_else(|| workers_of(&reader.logs), |one| Ok(vec![one.clone()]))?;
+    let workers =
+        at.map_or_else(|| worker_log::workers(&reader.logs), |one| Ok(vec![one.clone()]))?;
     // Those that the job moves to later; what is in them now is old then.
     let mut others = BTreeMap::new();
-    for worker in workers_of(&reader.logs)? {
+    for worker in worker_log::workers(&reader.logs)? {
         let log = WorkerLog::from_end(&reader.logs, &worker)?;
         others.insert(worker, log);
     }
@@ -122,22 +122,6 @@ fn escaped(name: &str) -> String {
         if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }
     };
     name.bytes().map(escape).collect()
-}
-
-/// The workers that have logs; those whose logs were written last come last.
-fn workers_of(logs: &Path) -> io::Result<Vec<String>> {
-    let mut found = Vec::new();
-    // A pool that never ran has none.
-    for entry in fs::read_dir(logs).into_iter().flatten() {
-        let entry = entry?;
-        let worker =
-            entry.file_name().to_str().and_then(|it| it.strip_suffix(".log")).map(str::to_owned);
-        if let Some(worker) = worker.filter(|it| it != "operator") {
-            found.push((entry.metadata()?.modified()?, worker));
-        }
-    }
-    found.sort();
-    Ok(found.into_iter().map(|(_, worker)| worker).collect())
 }
 
 /// Prints lines.

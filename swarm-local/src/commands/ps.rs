@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::super::web::{self, JobEntry, job_line};
+use super::super::text::counted;
+use super::super::web::{self, JobEntry, JobFailure, job_line};
 use super::{Failure, Output, PoolArgs, ended, standard_output};
 
 /// How many lines are looked at for the widths of the columns.
@@ -27,6 +28,9 @@ pub struct PsArgs {
     /// Only jobs that no worker runs, with the reason
     #[arg(long, short)]
     pub unassigned: bool,
+    /// Only jobs that fail, of which at most the worst hundred are known
+    #[arg(long, short)]
+    pub failing: bool,
     /// The output format
     #[arg(long, short, value_enum, default_value_t)]
     pub output: Output,
@@ -34,10 +38,11 @@ pub struct PsArgs {
 
 impl PsArgs {
     fn shows(&self, entry: &JobEntry<String>) -> bool {
-        let Self { pool: _, worker, job, unassigned, output: _ } = self;
+        let Self { pool: _, worker, job, unassigned, failing, output: _ } = self;
         worker.as_ref().is_none_or(|worker| entry.worker.as_ref() == Some(worker))
             && job.as_ref().is_none_or(|text| entry.name.contains(text.as_str()))
             && (!unassigned || entry.unassigned.is_some())
+            && (!failing || entry.failing.is_some())
     }
 }
 
@@ -96,20 +101,20 @@ impl Rows for List {
 /// Columns, as wide as the first jobs need.
 #[derive(Default)]
 struct Table {
-    first: Vec<[String; 4]>,
-    widths: Option<[usize; 4]>,
+    first: Vec<[String; 5]>,
+    widths: Option<[usize; 5]>,
 }
 
 impl Table {
     /// Prints the rows that were kept.
-    fn measure(&mut self, to: &mut dyn Write) -> io::Result<[usize; 4]> {
+    fn measure(&mut self, to: &mut dyn Write) -> io::Result<[usize; 5]> {
         if let Some(widths) = self.widths {
             return Ok(widths);
         }
-        let heads = ["JOB", "WORKER", "STATE", "TOKEN"].map(str::to_owned);
+        let heads = ["JOB", "WORKER", "STATE", "TOKEN", "LAST EXIT"].map(str::to_owned);
         self.first.insert(0, heads);
         let width = |column: usize| self.first.iter().map(|row| row[column].len()).max();
-        let widths = [0, 1, 2, 3].map(|column| width(column).unwrap_or_default());
+        let widths = [0, 1, 2, 3, 4].map(|column| width(column).unwrap_or_default());
         for row in self.first.drain(..) {
             write_row(to, &row, widths)?;
         }
@@ -120,13 +125,17 @@ impl Table {
 
 impl Rows for Table {
     fn put(&mut self, to: &mut dyn Write, _: &[u8], entry: JobEntry<String>) -> io::Result<()> {
-        let JobEntry { name, state, slot: _, worker, token, unassigned } = entry;
+        let JobEntry { name, state, slot: _, worker, token, unassigned, failing } = entry;
         let state = match unassigned {
             Some(reason) => format!("unassigned ({reason})"),
             None => state.to_owned(),
         };
         let worker = worker.unwrap_or_else(|| "-".to_owned());
-        let row = [name, worker, state, token.to_string()];
+        let end = failing.map(|JobFailure { restarts, last_exit }| {
+            let restarts = restarts.try_into().unwrap_or(usize::MAX);
+            format!("{last_exit}, {}", counted(restarts, "restart"))
+        });
+        let row = [name, worker, state, token.to_string(), end.unwrap_or_default()];
         if self.widths.is_none() && self.first.len() < MEASURED {
             self.first.push(row);
             return Ok(());
@@ -140,8 +149,11 @@ impl Rows for Table {
     }
 }
 
-fn write_row(to: &mut dyn Write, row: &[String; 4], widths: [usize; 4]) -> io::Result<()> {
-    let [job, worker, state, token] = row;
-    let [for_job, for_worker, for_state, _] = widths;
-    writeln!(to, "{job:for_job$}  {worker:for_worker$}  {state:for_state$}  {token}")
+fn write_row(to: &mut dyn Write, row: &[String; 5], widths: [usize; 5]) -> io::Result<()> {
+    let [job, worker, state, token, end] = row;
+    let [for_job, for_worker, for_state, for_token, _] = widths;
+    let line = format!(
+        "{job:for_job$}  {worker:for_worker$}  {state:for_state$}  {token:for_token$}  {end}"
+    );
+    writeln!(to, "{}", line.trim_end())
 }

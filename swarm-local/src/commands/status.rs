@@ -12,6 +12,9 @@ use super::super::snapshot::{Snapshot, WorkerRow};
 use super::super::text::counted;
 use super::{Failure, Output, PoolArgs, ended, standard_output};
 
+/// How many jobs that fail are listed.
+const FAILING_MAX: usize = 10;
+
 /// Arguments of `status`.
 #[derive(Clone, Debug, Args)]
 pub struct StatusArgs {
@@ -62,6 +65,13 @@ fn text(snapshot: &Snapshot, dir: &Path) -> String {
         let gap = if remarks.is_empty() { "" } else { ", " };
         let jobs = counted(*jobs, "job");
         let _ = writeln!(text, "  {name:width$}  {state:8}  {jobs}{gap}{remarks}");
+    }
+    for failing in snapshot.failing.iter().take(FAILING_MAX) {
+        let _ = writeln!(text, "✗ {}: {}", failing.job, failing.sentence());
+    }
+    if FAILING_MAX < snapshot.jobs.failing {
+        let rest = counted(snapshot.jobs.failing - FAILING_MAX, "more job");
+        let _ = writeln!(text, "… and {rest}; list them with `ps --failing`");
     }
     text
 }

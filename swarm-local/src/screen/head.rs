@@ -11,6 +11,7 @@ use super::super::text::wrapped;
 use super::draw::{put, words};
 use super::model::Model;
 use super::palette::{FAINT, Palette, STRONG};
+use super::rows::fitted;
 
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, palette: Palette) {
     let Snapshot { name, revision, .. } = &*model.snapshot;
@@ -29,14 +30,22 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, palette: Pa
     put(frame, area, 0, &line);
     let counts = model.snapshot.counts(&model.unassigned);
     put(frame, area, 1, &Line::from(format!(" {counts}")));
-    for (row, line) in (2..).zip(problems(model, area.width)) {
+    put(frame, area, 2, &Line::styled(format!(" {}", paths(model, area.width)), FAINT));
+    for (row, line) in (3..).zip(problems(model, area.width)) {
         put(frame, area, row, &Line::styled(format!(" {line}"), palette.bad()));
     }
 }
 
 /// How many rows the head has, if there is room.
 pub(super) fn height(model: &Model, width: u16) -> u16 {
-    2 + u16::try_from(problems(model, width).len()).unwrap_or(u16::MAX)
+    3 + u16::try_from(problems(model, width).len()).unwrap_or(u16::MAX)
+}
+
+/// Where state and logs are, as far as there is room.
+fn paths(model: &Model, width: u16) -> String {
+    let (dir, width) = (&model.paths.dir, usize::from(width).saturating_sub(2));
+    let both = format!("state: {dir}   logs: {dir}/logs");
+    if both.chars().count() <= width { both } else { fitted(&format!("logs: {dir}/logs"), width) }
 }
 
 /// What somebody has to mend, for as long as it is so, in lines.

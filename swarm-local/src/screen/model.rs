@@ -1,43 +1,103 @@
-//! The model of the screen, and the effect of keys on it. Draws nothing and reads no clock.
+//! The model of the screen: what was learned, and what of it is looked at. Draws nothing and reads no
+//! clock.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::super::moves::{Move, Moves};
-use super::super::outlets::Message;
+use super::super::outlets::{Message, Paths};
 use super::super::snapshot::{JobRow, Snapshot, Word, WorkerRow};
-use super::super::terminal::Key;
 use super::super::text::counted;
+use super::reader::{Asked, JobLog};
 
-/// How many entries the log keeps.
-const LOG_MAX: usize = 1_000;
-
-/// How many workers a page has, whatever fits on the screen.
-const PAGE: usize = 10;
+/// How many events are kept.
+const EVENTS_MAX: usize = 1_000;
 
 /// Everything the screen shows.
 #[derive(Debug)]
 pub(super) struct Model {
     pub(super) snapshot: Arc<Snapshot>,
     /// The newest first.
-    pub(super) log: VecDeque<Entry>,
+    pub(super) events: VecDeque<Entry>,
+    /// How many of them are above those that are shown.
+    pub(super) events_above: usize,
     /// How many jobs have no worker, by reason.
     pub(super) unassigned: BTreeMap<Word, usize>,
-    /// The length of the longest name of a job.
-    pub(super) longest_job: usize,
     /// The most jobs of any worker, including those that it is releasing.
     pub(super) most: usize,
-    /// The file to edit, as the user wrote it.
-    pub(super) file: Option<String>,
+    /// Where the pool is.
+    pub(super) paths: Paths,
     /// Whether the workers are being ended.
     pub(super) is_ending: bool,
+    pub(super) page: Page,
+    /// The part of the page of the pool that keys are for.
+    pub(super) focus: Focus,
+    /// Whether keys are text: of the filter, or of a search in a log.
+    pub(super) is_typing: bool,
+    /// The jobs that are listed.
+    pub(super) jobs: Jobs,
     /// The slot of the selected worker, which may have gone since.
-    selected: u32,
+    pub(super) selected: u32,
     moves: Moves,
 }
 
-/// A log entry, with its time.
+/// What fills the screen.
+#[derive(Debug, Default)]
+pub(super) enum Page {
+    /// The pool: workers, jobs, events.
+    #[default]
+    Pool,
+    /// The keys.
+    Help,
+    /// One job, and its log.
+    Job(JobPage),
+}
+
+/// A part of the page of the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Focus {
+    Workers,
+    Jobs,
+    Events,
+}
+
+/// Which jobs are listed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Which {
+    /// Those of the selected worker.
+    #[default]
+    OfWorker,
+    /// Those with this text in their names.
+    Named(String),
+    /// Those that no worker runs.
+    Unassigned,
+    /// Those that fail, the worst first.
+    Failing,
+}
+
+/// The list of jobs.
+#[derive(Debug, Default)]
+pub(super) struct Jobs {
+    pub(super) which: Which,
+    /// Their places among all jobs.
+    pub(super) places: Vec<usize>,
+    /// Which of them is selected.
+    pub(super) at: usize,
+}
+
+/// A page about one job.
+#[derive(Debug)]
+pub(super) struct JobPage {
+    pub(super) job: String,
+    pub(super) log: Arc<JobLog>,
+    /// The number of the line that is at the bottom; `None` for the last one, whichever that is.
+    pub(super) bottom: Option<u64>,
+    /// The text that is searched for.
+    pub(super) search: String,
+}
+
+/// An event, with its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) at: Instant,
@@ -54,23 +114,20 @@ pub(super) enum Tone {
     Move,
 }
 
-/// What a key asks for beyond the screen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
-    Nothing,
-    End,
-}
-
 impl Model {
-    pub(super) fn new(file: Option<String>) -> Self {
+    pub(super) fn new(paths: Paths) -> Self {
         Self {
             snapshot: Arc::default(),
-            log: VecDeque::new(),
+            events: VecDeque::new(),
+            events_above: 0,
             unassigned: BTreeMap::new(),
-            longest_job: 0,
             most: 0,
-            file,
+            paths,
             is_ending: false,
+            page: Page::default(),
+            focus: Focus::Workers,
+            is_typing: false,
+            jobs: Jobs::default(),
             selected: 0,
             moves: Moves::default(),
         }
@@ -79,12 +136,15 @@ impl Model {
     /// Stores the state of the pool at `now`, and logs the moves. O(jobs).
     pub(super) fn on_snapshot(&mut self, snapshot: Arc<Snapshot>, now: Instant) {
         let moved = self.moves.seen(&snapshot);
+        let selected = self.selected_job().map(|job| job.name.clone());
         let before = std::mem::replace(&mut self.snapshot, snapshot);
-        let names = self.snapshot.holders.iter().map(|job| job.name.chars().count());
-        self.longest_job = names.max().unwrap_or_default();
         let loads = self.snapshot.workers.iter().map(|worker| worker.jobs + worker.releasing);
         self.most = loads.max().unwrap_or_default();
         self.unassigned = self.snapshot.unassigned_by_reason();
+        self.list_jobs();
+        if let Some(name) = selected {
+            self.select_job(&name);
+        }
         // The newest come first, so the last is logged first.
         let rest = moved.count - moved.first.len();
         if 0 < rest {
@@ -107,29 +167,22 @@ impl Model {
         self.log(Entry { at: now, tone, text });
     }
 
-    fn log(&mut self, entry: Entry) {
-        self.log.push_front(entry);
-        self.log.truncate(LOG_MAX);
+    /// Stores what was read of a log.
+    pub(super) fn on_log(&mut self, log: Arc<JobLog>) {
+        if let Page::Job(page) = &mut self.page
+            && page.job == log.job
+        {
+            page.log = log;
+        }
     }
 
-    /// Handles a key.
-    pub(super) fn pressed(&mut self, key: Key) -> Wish {
-        let last = self.snapshot.workers.len().saturating_sub(1);
-        let at = self.position();
-        let wanted = match key {
-            Key::Interrupt | Key::Char('q') => return Wish::End,
-            Key::Up | Key::Char('k') => at.saturating_sub(1),
-            Key::Down | Key::Char('j') => at + 1,
-            Key::PageUp => at.saturating_sub(PAGE),
-            Key::PageDown => at + PAGE,
-            Key::Home => 0,
-            Key::End => last,
-            Key::Redraw | Key::Char(_) => at,
-        };
-        if let Some(worker) = self.snapshot.workers.get(wanted.min(last)) {
-            self.selected = worker.slot;
+    fn log(&mut self, entry: Entry) {
+        self.events.push_front(entry);
+        self.events.truncate(EVENTS_MAX);
+        // Events that are being read stay where they are.
+        if 0 < self.events_above {
+            self.events_above = (self.events_above + 1).min(self.events.len() - 1);
         }
-        Wish::Nothing
     }
 
     /// The index of the selected worker, or of the one that took its place.
@@ -144,18 +197,59 @@ impl Model {
         self.snapshot.workers.get(self.position())
     }
 
-    /// The jobs of the selected worker, by name. O(jobs).
-    pub(super) fn jobs(&self) -> impl Iterator<Item = &JobRow> {
+    /// The selected job, if any is listed.
+    pub(super) fn selected_job(&self) -> Option<&JobRow> {
+        self.snapshot.holders.get(*self.jobs.places.get(self.jobs.at)?)
+    }
+
+    /// Selects a job, if it is listed; otherwise what is selected stays about where it was.
+    fn select_job(&mut self, name: &str) {
+        let (holders, jobs) = (&self.snapshot.holders, &mut self.jobs);
+        let named = |place: &usize| holders.get(*place).is_some_and(|job| job.name == name);
+        if let Some(at) = jobs.places.iter().position(named) {
+            jobs.at = at;
+        }
+        jobs.at = jobs.at.min(jobs.places.len().saturating_sub(1));
+    }
+
+    /// Finds the jobs that are to be listed. O(jobs).
+    pub(super) fn list_jobs(&mut self) {
         let slot = self.selected().map(|worker| worker.slot);
-        let is_its_own =
-            move |job: &&JobRow| slot.is_some() && (job.slot == slot || job.state == "everywhere");
-        self.snapshot.holders.iter().filter(is_its_own)
+        let Snapshot { holders, unassigned, failing, .. } = &*self.snapshot;
+        let all = holders.iter().enumerate();
+        self.jobs.places = match &self.jobs.which {
+            Which::OfWorker => {
+                let is_its_own = |job: &JobRow| {
+                    slot.is_some() && (job.slot == slot || job.state == "everywhere")
+                };
+                all.filter(|(_, job)| is_its_own(job)).map(|(place, _)| place).collect()
+            }
+            Which::Named(text) => {
+                let named = all.filter(|(_, job)| job.name.contains(text.as_str()));
+                named.map(|(place, _)| place).collect()
+            }
+            Which::Unassigned => {
+                unassigned.keys().filter_map(|name| self.snapshot.place(name)).collect()
+            }
+            Which::Failing => {
+                failing.iter().filter_map(|row| self.snapshot.place(&row.job)).collect()
+            }
+        };
+        self.jobs.at = self.jobs.at.min(self.jobs.places.len().saturating_sub(1));
+    }
+
+    /// The log that is needed: that of the job that fills the screen.
+    pub(super) fn log_wanted(&self) -> Option<Asked> {
+        let Page::Job(page) = &self.page else { return None };
+        let slot = self.snapshot.job(&page.job).and_then(|job| job.slot);
+        let worker = slot.and_then(|slot| self.snapshot.worker(slot));
+        Some(Asked { job: page.job.clone(), worker: worker.map(|worker| worker.name.clone()) })
     }
 
     /// The delay after which the displayed ages are outdated.
     pub(super) fn ages_in(&self, now: Instant) -> Duration {
         let silent = self.snapshot.workers.iter().filter_map(|worker| worker.silent_since);
-        let newest = self.log.front().map(|entry| entry.at).into_iter().chain(silent).max();
+        let newest = self.events.front().map(|entry| entry.at).into_iter().chain(silent).max();
         match newest.map(|at| now.saturating_duration_since(at)) {
             Some(age) if age < Duration::from_mins(1) => Duration::from_secs(1),
             Some(_) | None => Duration::from_secs(10),
@@ -166,9 +260,8 @@ impl Model {
 /// A move in words; the names of workers are those in the first of the `snapshots` that has them.
 fn described(one: &Move, snapshots: &[&Snapshot]) -> String {
     let name = |slot: u32| {
-        let rows = snapshots.iter().flat_map(|snapshot| &snapshot.workers);
-        let mut named = rows.filter(|worker| worker.slot == slot).map(|worker| &worker.name);
-        named.next().cloned().unwrap_or_else(|| format!("slot {slot}"))
+        let mut found = snapshots.iter().filter_map(|snapshot| snapshot.worker(slot));
+        found.next().map_or_else(|| format!("slot {slot}"), |worker| worker.name.clone())
     };
     format!("{}: {} → {}", one.job, name(one.from), name(one.to))
 }

@@ -8,8 +8,8 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
 use super::super::snapshot::WorkerRow;
-use super::draw::{put, put_title};
-use super::model::Model;
+use super::draw::{put, put_title, window};
+use super::model::{Focus, Model};
 use super::palette::{Palette, STRONG};
 
 /// The longest name of a state, and the narrowest screen that shows states.
@@ -41,13 +41,9 @@ pub(super) fn draw(
     let workers = &model.snapshot.workers;
     let rows = usize::from(area.height.saturating_sub(1));
     let at = model.position();
-    let first = at.saturating_sub(rows / 2).min(workers.len().saturating_sub(rows));
+    let (first, which) = window(at, workers.len(), rows);
     let shown = &workers[first..workers.len().min(first + rows)];
-    let which = match (first + 1, first + shown.len()) {
-        (from, to) if to - first < workers.len() => format!("{from}–{to} of {}", workers.len()),
-        (_, all) => all.to_string(),
-    };
-    put_title(frame, area, "workers", &which);
+    put_title(frame, area, "workers", &which, model.focus == Focus::Workers);
     let most = model.most;
     let widths = Widths::of(shown, most, now, usize::from(area.width));
     for ((row, worker), position) in (1..).zip(shown).zip(first..) {

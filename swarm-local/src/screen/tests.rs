@@ -10,7 +10,7 @@ use ratatui::backend::TestBackend;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::Color;
 
-use super::super::snapshot::{InvalidFile, JobCounts, JobRow, WorkerRow};
+use super::super::snapshot::{FailingRow, InvalidFile, JobCounts, JobRow, WorkerRow};
 use super::super::terminal::Key;
 use super::*;
 
@@ -46,9 +46,13 @@ fn pool(workers: &[&[&str]]) -> Snapshot {
     snapshot
 }
 
+fn paths(file: &str) -> Paths {
+    Paths { file: Some(file.to_owned()), dir: "/home/me/streams".to_owned() }
+}
+
 /// The model of a pool at the beginning of `time`.
 fn model(snapshot: Snapshot, time: Instant) -> Model {
-    let mut model = Model::new(Some("streams.yaml".into()));
+    let mut model = Model::new(paths("streams.yaml"));
     model.on_snapshot(snapshot.into(), time);
     model
 }
@@ -89,22 +93,23 @@ fn the_screen_shows_the_state_of_the_pool_and_its_events() {
     let expected = "
  streams  ● moving 1 job                          revision 3
  5 jobs on 2 workers · 1 moving · 1 unassigned (pin 1)
-── workers 2 ────────────────────────────────────────────────
+ state: /home/me/streams   logs: /home/me/streams/logs
+━━ workers 2 ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━
 ▸ swarm-worker-0  ready     ████████████░░░░░░ 2  1 releasing
   swarm-worker-1  starting  ████████████       2  2 restarts
-── jobs of swarm-worker-0 ───────────────────────────────────
-  a1    b2    c3 …
+── jobs of swarm-worker-0 3 ─────────────────────────────────
+  a1
+  b2
+  c3  releasing
 ── events newest first ──────────────────────────────────────
    3 s  d4: swarm-worker-0 → swarm-worker-1
   23 s  streams.yaml: unknown field `spec.jbos`; did you
         mean `jobs`?
  1 min  settled in 9 ms: 5 jobs on 2 workers
-
-
- q end   ↑ ↓ worker   edit streams.yaml and see what moves
+ q end   ? keys   Tab ↑ ↓ Enter   / find   edit streams.yaml
 ";
     let now = time + Duration::from_secs(93);
-    let shown = text(&busy(time), now, (61, 15));
+    let shown = text(&busy(time), now, (61, 16));
     assert_eq!(format!("\n{shown}"), expected);
 }
 
@@ -128,11 +133,11 @@ fn keys_select_the_worker_whose_jobs_are_shown_and_scroll_it_into_view() {
         (Key::End, 999),
     ];
     for (key, at) in steps {
-        assert_eq!((model.pressed(key), model.position()), (Wish::Nothing, at), "{key:?}");
+        assert_eq!((model.pressed(key), model.position()), (keys::Wish::Nothing, at), "{key:?}");
         let shown = text(&model, time, (80, 24));
         assert!(shown.contains(&format!("▸ swarm-worker-{at} ")), "{shown}");
         assert!(shown.contains(&format!("jobs of swarm-worker-{at} ")), "{shown}");
-        assert!(shown.contains(&format!("  job-{at}\n")), "{shown}");
+        assert!(shown.contains(&format!("\n  job-{at}\n")), "{shown}");
     }
     // The pool shrinks: the selected worker is gone.
     model.on_snapshot(pool(&jobs[..2]).into(), time);
@@ -146,17 +151,17 @@ fn a_job_has_moved_when_it_has_another_worker_and_not_before() {
     let time = Instant::now();
     let mut model = model(pool(&[&["a", "b"], &[]]), time);
     model.on_snapshot(pool(&[&["a", "-b"], &["new"]]).into(), time);
-    assert_eq!(model.log, []);
+    assert_eq!(model.events, []);
     let mut free = pool(&[&["a"], &["new"]]);
     free.holders.insert(1, JobRow { name: "b".into(), state: "free", slot: None, token: 1 });
     model.on_snapshot(free.into(), time);
     model.on_snapshot(pool(&[&["a"], &["b", "new"]]).into(), time);
-    let texts: Vec<_> = model.log.iter().map(|entry| entry.text.as_str()).collect();
+    let texts: Vec<_> = model.events.iter().map(|entry| entry.text.as_str()).collect();
     assert_eq!(texts, ["b: swarm-worker-0 → swarm-worker-1"]);
     // A job that was removed and is added again is a new one.
     model.on_snapshot(pool(&[&["a"], &["b"]]).into(), time);
     model.on_snapshot(pool(&[&["a", "new"], &["b"]]).into(), time);
-    assert_eq!(model.log.len(), 1);
+    assert_eq!(model.events.len(), 1);
 }
 
 #[test]
@@ -166,23 +171,235 @@ fn many_moves_and_messages_are_kept_within_bounds() {
     let jobs: Vec<_> = names.iter().map(String::as_str).collect();
     let mut model = model(pool(&[&jobs, &[]]), time);
     model.on_snapshot(pool(&[&[], &jobs]).into(), time);
-    assert_eq!(model.log.len(), 101);
-    assert_eq!(model.log[0].text, "job-000: swarm-worker-0 → swarm-worker-1");
-    assert_eq!(model.log[100].text, "… and 400 more jobs moved");
+    assert_eq!(model.events.len(), 101);
+    assert_eq!(model.events[0].text, "job-000: swarm-worker-0 → swarm-worker-1");
+    assert_eq!(model.events[100].text, "… and 400 more jobs moved");
     for n in 0..2_000 {
         model.on_message(Message::Info(n.to_string()), time);
     }
-    assert_eq!((model.log.len(), &*model.log[0].text), (1_000, "1999"));
+    assert_eq!((model.events.len(), &*model.events[0].text), (1_000, "1999"));
+}
+
+/// Presses keys, one for each letter, and `⏎` for Enter, `⇥` for Tab, `␛` for Esc and arrows.
+fn press(model: &mut Model, keys: &str) -> keys::Wish {
+    let key = |sign| match sign {
+        '⏎' => Key::Enter,
+        '⇥' => Key::Tab,
+        '␛' => Key::Esc,
+        '⌫' => Key::Backspace,
+        '↑' => Key::Up,
+        '↓' => Key::Down,
+        sign => Key::Char(sign),
+    };
+    let wishes = keys.chars().map(|sign| model.pressed(key(sign)));
+    wishes.collect::<Vec<_>>().pop().unwrap_or(keys::Wish::Nothing)
 }
 
 #[test]
-fn jobs_that_do_not_fit_are_counted() {
+fn jobs_scroll_when_they_have_the_focus() {
     let time = Instant::now();
     let names: Vec<_> = (0..100).map(|n| format!("job-{n:02}")).collect();
     let jobs: Vec<_> = names.iter().map(String::as_str).collect();
-    let shown = text(&model(pool(&[&jobs, &[]]), time), time, (40, 20));
-    let listed = shown.matches("job-").count();
-    assert!(0 < listed && shown.contains(&format!("… {} more", 100 - listed)), "{shown}");
+    let mut model = model(pool(&[&jobs, &[]]), time);
+    let size = (40, 20);
+    let shown = text(&model, time, size);
+    assert!(shown.contains("── jobs of swarm-worker-0 1–7 of 100 ─"), "{shown}");
+    press(&mut model, "⇥G");
+    let shown = text(&model, time, size);
+    assert!(shown.contains("━━ jobs of swarm-worker-0 94–100 of 100"), "{shown}");
+    assert!(shown.contains("▸ job-99"), "{shown}");
+    press(&mut model, "↑↑");
+    assert_eq!(model.selected_job().unwrap().name, "job-97");
+    // It stays selected where others come before it.
+    let mut more = vec!["aaa"];
+    more.extend(&jobs);
+    model.on_snapshot(pool(&[&more, &[]]).into(), time);
+    assert_eq!(model.selected_job().unwrap().name, "job-97");
+}
+
+#[test]
+fn jobs_of_all_workers_are_found_by_a_part_of_their_names() {
+    let time = Instant::now();
+    let mut model = model(pool(&[&["cars:new", "foo"], &["cars:old", "-bar"]]), time);
+    press(&mut model, "/cars");
+    let shown = text(&model, time, (60, 20));
+    assert!(shown.contains("━━ jobs with `cars` 2 ━"), "{shown}");
+    assert!(
+        shown.contains("\n▸ cars:new  swarm-worker-0\n  cars:old  swarm-worker-1\n"),
+        "{shown}"
+    );
+    assert!(shown.ends_with("\n /cars▏  Enter open   Esc clear\n"), "{shown}");
+    press(&mut model, "x");
+    assert!(text(&model, time, (60, 20)).contains("jobs with `carsx` 0"));
+    press(&mut model, "⌫⌫⌫⌫⌫bar");
+    assert!(text(&model, time, (60, 20)).contains("▸ bar  swarm-worker-1  releasing"));
+    // Letters are text, not keys, until Esc.
+    assert_eq!(press(&mut model, "q?u/"), keys::Wish::Nothing);
+    press(&mut model, "␛");
+    assert!(text(&model, time, (60, 20)).contains("━━ jobs of swarm-worker-0 2 ━"));
+    assert_eq!(press(&mut model, "q"), keys::Wish::End);
+}
+
+#[test]
+fn jobs_without_a_worker_are_listed_with_the_reason() {
+    let time = Instant::now();
+    let mut snapshot = pool(&[&["a", "b"]]);
+    snapshot.holders.push(JobRow { name: "c".into(), state: "free", slot: None, token: 0 });
+    snapshot.unassigned = BTreeMap::from([("c".to_owned(), "capacity")]);
+    let mut model = model(snapshot, time);
+    press(&mut model, "u");
+    let shown = text(&model, time, (60, 20));
+    assert!(shown.contains("━━ jobs without a worker 1 ━"), "{shown}");
+    assert!(shown.contains("▸ c  -               unassigned: capacity"), "{shown}");
+    press(&mut model, "⏎");
+    let shown = text(&model, time, (60, 20));
+    assert!(
+        shown.contains(" worker: none · state: free · token: 0\n unassigned: capacity\n"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn jobs_that_fail_are_listed_with_how_they_end() {
+    let time = Instant::now();
+    let mut snapshot = pool(&[&["a", "b"], &["c"]]);
+    let failing = |job: &str, restarts| FailingRow {
+        job: job.to_owned(),
+        worker: "swarm-worker-0".to_owned(),
+        state: "restarting",
+        restarts,
+        since_unix_s: 0,
+        last_exit: "ended with exit code 3".to_owned(),
+        last_output: vec!["no camera".to_owned()],
+    };
+    snapshot.failing = vec![failing("b", 7), failing("a", 1)];
+    snapshot.jobs.failing = 2;
+    let mut model = model(snapshot, time);
+    press(&mut model, "e");
+    let shown = text(&model, time, (100, 20));
+    assert!(shown.contains("━━ jobs that fail 2 ━"), "{shown}");
+    assert!(shown.contains("▸ b  swarm-worker-0  restarting, 7 restarts in "), "{shown}");
+    press(&mut model, "⏎");
+    let shown = text(&model, time, (100, 20));
+    assert!(shown.contains(": ended with exit code 3\n last output: no camera\n"), "{shown}");
+}
+
+#[test]
+fn the_events_scroll_and_stay_where_they_are_while_new_ones_come() {
+    let time = Instant::now();
+    let mut model = model(pool(&[&["a"]]), time);
+    for n in 0..50 {
+        model.on_message(Message::Info(format!("event {n}.")), time);
+    }
+    press(&mut model, "⇥⇥↓↓↓");
+    assert!(text(&model, time, (60, 20)).contains("━━ events from 4 of 50 on ━"));
+    model.on_message(Message::Info("one more".into()), time);
+    let shown = text(&model, time, (60, 20));
+    assert!(shown.contains("now  event 46.") && !shown.contains("event 47."), "{shown}");
+    press(&mut model, "g");
+    assert!(text(&model, time, (60, 20)).contains("now  one more"));
+}
+
+/// The page of a job with this log.
+fn job_page(time: Instant, lines: &[&str]) -> Model {
+    let mut snapshot = pool(&[&["a"], &["cars"]]);
+    let params = [("url".to_owned(), "rtsp://camera".to_owned())].into_iter().collect();
+    let wanted = swarm_core::Job { params, ..swarm_core::Job::default() };
+    snapshot.wanted = [(swarm_core::JobName::new("cars").unwrap(), wanted)].into_iter().collect();
+    let mut model = model(snapshot, time);
+    assert_eq!(model.log_wanted(), None);
+    press(&mut model, "/ars⏎");
+    let asked = model.log_wanted().unwrap();
+    assert_eq!((&*asked.job, asked.worker.as_deref()), ("cars", Some("swarm-worker-1")));
+    on_log(&mut model, lines, 0);
+    model
+}
+
+fn on_log(model: &mut Model, lines: &[&str], dropped: u64) {
+    let lines = lines.iter().map(|line| (*line).to_owned()).collect();
+    model.on_log(Arc::new(reader::JobLog { job: "cars".into(), lines, dropped }));
+}
+
+#[test]
+fn a_job_has_a_page_with_its_worker_its_params_and_its_log() {
+    let time = Instant::now();
+    let mut model = job_page(time, &["started job=cars", "a line that is longer than the screen"]);
+    let expected = "
+ streams  ● settled      revision 3
+ 2 jobs on 2 workers
+ logs: /home/me/streams/logs
+── job cars ────────────────────────
+ worker: swarm-worker-1 (ready) ·
+ state: granted · token: 1
+ params: url=rtsp://camera
+ log:   /home/me/streams/logs/swarm
+ -worker-1.log
+━━ log 2 lines ━━━━━━━━━━━━━━━━━━━━━
+started job=cars
+a line that is longer than the scree
+n
+
+ Esc back   ↑ ↓ scroll   / search
+";
+    let shown = text(&model, time, (36, 15));
+    assert!(format!("\n{shown}").starts_with(expected.trim_end()), "{shown}");
+    let copied = "started job=cars\na line that is longer than the screen\n";
+    assert_eq!(press(&mut model, "c"), keys::Wish::Text(copied.into()));
+    on_log(&mut model, &["of another page"], 0);
+    press(&mut model, "␛");
+    assert!(text(&model, time, (36, 15)).contains("jobs with `ars`"), "back to where it was");
+    assert_eq!(model.log_wanted(), None);
+}
+
+#[test]
+fn a_log_scrolls_is_searched_and_stays_where_it_is_while_it_grows() {
+    let time = Instant::now();
+    let lines: Vec<_> = (0..100).map(|n| format!("line {n}.")).collect();
+    let mut lines: Vec<_> = lines.iter().map(String::as_str).collect();
+    let mut model = job_page(time, &lines);
+    let last = |model: &Model| {
+        let shown = text(model, time, (60, 20));
+        shown.lines().rfind(|line| line.starts_with("line ")).map(str::to_owned)
+    };
+    assert_eq!(last(&model).unwrap(), "line 99.");
+    lines.push("line new");
+    on_log(&mut model, &lines, 0);
+    assert_eq!(last(&model).unwrap(), "line new", "it follows");
+    press(&mut model, "↑↑");
+    assert_eq!(last(&model).unwrap(), "line 98.");
+    on_log(&mut model, &lines[50..], 50);
+    assert_eq!(last(&model).unwrap(), "line 98.", "lines were dropped at the beginning");
+    press(&mut model, "/5.");
+    assert_eq!(last(&model).unwrap(), "line 95.");
+    assert!(text(&model, time, (60, 20)).ends_with("\n /5.▏  Enter done\n"));
+    press(&mut model, "⏎nn");
+    assert_eq!(last(&model).unwrap(), "line 75.");
+    press(&mut model, "N");
+    assert_eq!(last(&model).unwrap(), "line 85.");
+    press(&mut model, "/no such⏎n");
+    assert_eq!(last(&model).unwrap(), "line new", "the end, where a search begins");
+    press(&mut model, "gj");
+    assert_eq!(last(&model).unwrap(), "line 51.");
+    press(&mut model, "G");
+    assert_eq!(last(&model).unwrap(), "line new");
+    assert_eq!(press(&mut model, "q"), keys::Wish::Nothing);
+    assert_eq!(press(&mut model, "q"), keys::Wish::End);
+}
+
+#[test]
+fn the_keys_are_listed_and_ctrl_z_and_ctrl_c_work_everywhere() {
+    let time = Instant::now();
+    let mut model = model(pool(&[&["a"]]), time);
+    for keys in ["", "?", "/a", "⏎", "/b"] {
+        press(&mut model, keys);
+        assert_eq!(model.pressed(Key::Suspend), keys::Wish::Suspend);
+        assert_eq!(model.pressed(Key::Interrupt), keys::Wish::End);
+        if keys == "?" {
+            let shown = text(&model, time, (80, 24));
+            assert!(shown.contains("━━ keys ━") && shown.contains(" Esc, q  "), "{shown}");
+            press(&mut model, "x");
+        }
+    }
 }
 
 #[test]
@@ -213,12 +430,13 @@ fn what_has_to_be_mended_stays_in_sight_until_it_is() {
     let expected = "
  streams  ● not delivered to the workers          revision 3
  1 job on 1 worker
+ state: /home/me/streams   logs: /home/me/streams/logs
  ✗ the view of swarm-worker-0 is too large; revision 3 keeps
  running
  ✗ streams.yaml: unknown field `spec.jbos`; did you mean
  `jobs`?; invalid since Thu, 01 Jan 1970 00:00:00 GMT,
  revision 3 keeps running
-── workers 1 ────────────────────────────────────────────────
+━━ workers 1 ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━
 ";
     assert!(format!("\n{shown}").starts_with(expected), "{shown}");
 }
@@ -294,6 +512,13 @@ proptest! {
         for height in 0..30 {
             drawn(&model, time, (width, height), Palette::Colours);
         }
-        drawn(&Model::new(None), time, (width, 9), Palette::Plain);
+        drawn(&Model::new(Paths::default()), time, (width, 9), Palette::Plain);
+        for keys in ["?", "x/1", "⏎", "/1"] {
+            press(&mut model, keys);
+            on_log(&mut model, &["", "x", &"x".repeat(300)], 0);
+            for height in 0..30 {
+                drawn(&model, time, (width, height), Palette::Colours);
+            }
+        }
     }
 }

@@ -22,7 +22,8 @@ static IS_OPEN: Mutex<bool> = Mutex::new(false);
 /// printed. There is one at a time.
 pub(crate) struct Screen {
     terminal: Terminal<CrosstermBackend<Pen>>,
-    events: EventStream,
+    /// `None` while the shell has the terminal.
+    events: Option<EventStream>,
 }
 
 /// An input from the terminal.
@@ -43,6 +44,14 @@ pub(crate) enum Key {
     Interrupt,
     /// Ctrl-L.
     Redraw,
+    /// Ctrl-Z, which does not send a signal either.
+    Suspend,
+    Enter,
+    Esc,
+    Backspace,
+    Tab,
+    /// Tab with the shift key.
+    BackTab,
     /// The arrow up.
     Up,
     /// The arrow down.
@@ -72,18 +81,39 @@ impl Screen {
                 print_panic(panic);
             }));
         });
-        enable_raw_mode()?;
-        *IS_OPEN.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        // A program that was killed may have left the terminal in this mode, with what it had drawn.
-        let opened = execute!(stdout(), EnterAlternateScreen, Clear(ClearType::All), Hide)
-            .and_then(|()| Terminal::new(CrosstermBackend::new(Pen::default())));
-        match opened {
-            Ok(terminal) => Ok(Self { terminal, events: EventStream::new() }),
-            Err(error) => {
-                restore();
-                Err(error)
-            }
-        }
+        Ok(Self { terminal: take()?, events: Some(EventStream::new()) })
+    }
+
+    /// Gives the terminal back, until [`resume`](Self::resume).
+    pub(crate) fn leave(&mut self) {
+        // What is typed now is for others.
+        self.events = None;
+        restore();
+    }
+
+    /// Leaves the terminal with a text on it, until [`resume`](Self::resume). Keys are read on, once
+    /// Enter is pressed.
+    ///
+    /// # Errors
+    ///
+    /// If the terminal is gone.
+    pub(crate) fn leave_for(&mut self, text: &str) -> io::Result<()> {
+        restore();
+        self.events.get_or_insert_with(EventStream::new);
+        let mut stdout = stdout().lock();
+        write!(stdout, "{text}-- Enter: back to the screen --")?;
+        stdout.flush()
+    }
+
+    /// Takes the terminal again.
+    ///
+    /// # Errors
+    ///
+    /// If that fails; the terminal is restored.
+    pub(crate) fn resume(&mut self) -> io::Result<()> {
+        self.terminal = take()?;
+        self.events.get_or_insert_with(EventStream::new);
+        Ok(())
     }
 
     /// Draws the whole screen; only what differs from the last draw is written, in one write.
@@ -109,8 +139,9 @@ impl Screen {
 
     /// Waits for the next input from the terminal; `None` if the terminal is gone.
     pub(crate) async fn input(&mut self) -> Option<Input> {
+        let Some(events) = &mut self.events else { return std::future::pending().await };
         loop {
-            match self.events.next().await? {
+            match events.next().await? {
                 Ok(Event::Resize(..)) => return Some(Input::Resized),
                 Ok(Event::Key(key)) if key.kind != KeyEventKind::Release => {
                     let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
@@ -136,6 +167,7 @@ fn known(code: KeyCode, is_control: bool) -> Option<Key> {
     match code {
         KeyCode::Char('c') if is_control => Some(Key::Interrupt),
         KeyCode::Char('l') if is_control => Some(Key::Redraw),
+        KeyCode::Char('z') if is_control => Some(Key::Suspend),
         KeyCode::Char(_) if is_control => None,
         KeyCode::Char(sign) => Some(Key::Char(sign)),
         KeyCode::Up => Some(Key::Up),
@@ -144,8 +176,26 @@ fn known(code: KeyCode, is_control: bool) -> Option<Key> {
         KeyCode::PageDown => Some(Key::PageDown),
         KeyCode::Home => Some(Key::Home),
         KeyCode::End => Some(Key::End),
+        KeyCode::Enter => Some(Key::Enter),
+        KeyCode::Esc => Some(Key::Esc),
+        KeyCode::Backspace => Some(Key::Backspace),
+        KeyCode::Tab => Some(Key::Tab),
+        KeyCode::BackTab => Some(Key::BackTab),
         _ => None,
     }
+}
+
+/// Takes the whole terminal, and clears it.
+fn take() -> io::Result<Terminal<CrosstermBackend<Pen>>> {
+    enable_raw_mode()?;
+    *IS_OPEN.lock().unwrap_or_else(PoisonError::into_inner) = true;
+    // A program that was killed may have left the terminal in this mode, with what it had drawn.
+    let taken = execute!(stdout(), EnterAlternateScreen, Clear(ClearType::All), Hide)
+        .and_then(|()| Terminal::new(CrosstermBackend::new(Pen::default())));
+    if taken.is_err() {
+        restore();
+    }
+    taken
 }
 
 /// Restores the terminal, once.

@@ -9,6 +9,8 @@ mod documented;
 mod operator;
 mod remote;
 #[cfg(feature = "terminal")]
+mod tasks;
+#[cfg(feature = "terminal")]
 mod terminal;
 mod web;
 

@@ -15,24 +15,26 @@ use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use crate::operator::{Machine, signal, until, until_handled};
 
+pub(crate) const OPERATOR: &str = env!("CARGO_BIN_EXE_swarm-operator");
+
 /// A terminal and the operator on it.
-struct Tty<'a> {
+pub(crate) struct Tty<'a> {
     machine: &'a Machine,
     keyboard: File,
     /// The other side, kept open to check the state in which it is left.
     line: File,
-    screen: Arc<Mutex<Screen>>,
-    child: Child,
+    pub(crate) screen: Arc<Mutex<Screen>>,
+    pub(crate) child: Child,
 }
 
 /// The screen of a terminal after the output so far.
-struct Screen {
+pub(crate) struct Screen {
     parser: vt100::Parser,
-    written: Vec<u8>,
+    pub(crate) written: Vec<u8>,
 }
 
 impl<'a> Tty<'a> {
-    fn start(machine: &'a Machine, args: &[&str], envs: &[(&str, &str)]) -> Self {
+    pub(crate) fn start(machine: &'a Machine, args: &[&str], envs: &[(&str, &str)]) -> Self {
         let mut words = vec![machine.file().into_os_string()];
         words.extend(args.iter().map(OsString::from));
         Self::start_with(machine, &words, envs, "")
@@ -42,6 +44,19 @@ impl<'a> Tty<'a> {
     fn start_with(
         machine: &'a Machine,
         words: &[OsString],
+        envs: &[(&str, &str)],
+        before: &str,
+    ) -> Self {
+        let mut program: Vec<OsString> = vec![OPERATOR.into(), "local".into()];
+        program.extend_from_slice(words);
+        program.extend(["--dir".into(), machine.state().into_os_string()]);
+        Self::run(machine, &program, envs, before)
+    }
+
+    /// The same with any program.
+    pub(crate) fn run(
+        machine: &'a Machine,
+        program: &[OsString],
         envs: &[(&str, &str)],
         before: &str,
     ) -> Self {
@@ -55,8 +70,7 @@ impl<'a> Tty<'a> {
         tcsetwinsize(&line, size(24, 80)).unwrap();
         // Makes it the terminal of a new session; the tests' own is not affected.
         let mut command = Command::new("setsid");
-        command.args(["--ctty", env!("CARGO_BIN_EXE_swarm-operator"), "local"]);
-        command.args(words).arg("--dir").arg(machine.path().join("state"));
+        command.arg("--ctty").args(program);
         command.env("TERM", "xterm-256color").env_remove("NO_COLOR").envs(envs.iter().copied());
         let side = || line.try_clone().unwrap();
         let child = command.stdin(side()).stdout(side()).stderr(side()).spawn().unwrap();
@@ -75,28 +89,28 @@ impl<'a> Tty<'a> {
         Self { machine, keyboard, line, screen, child }
     }
 
-    fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         self.screen.lock().unwrap().parser.screen().contents()
     }
 
     /// Waits until the terminal shows these words.
-    fn shows(&self, words: &str) -> String {
+    pub(crate) fn shows(&self, words: &str) -> String {
         until(&format!("{words:?} on the terminal"), || {
             Some(self.shown()).filter(|shown| shown.contains(words))
         })
     }
 
-    fn type_in(&mut self, keys: &[u8]) {
+    pub(crate) fn type_in(&mut self, keys: &[u8]) {
         self.keyboard.write_all(keys).unwrap();
     }
 
-    fn resize(&self, rows: u16, columns: u16) {
+    pub(crate) fn resize(&self, rows: u16, columns: u16) {
         self.screen.lock().unwrap().parser.screen_mut().set_size(some(rows), some(columns));
         tcsetwinsize(&self.line, size(rows, columns)).unwrap();
     }
 
     /// Whether the program has the whole terminal to itself.
-    fn is_taken(&self) -> bool {
+    pub(crate) fn is_taken(&self) -> bool {
         let seen = self.screen.lock().unwrap();
         let screen = seen.parser.screen();
         assert_eq!(screen.alternate_screen(), screen.hide_cursor());
@@ -107,7 +121,7 @@ impl<'a> Tty<'a> {
         tcgetattr(&self.line).unwrap().local_modes
     }
 
-    fn ended(&mut self) -> ExitStatus {
+    pub(crate) fn ended(&mut self) -> ExitStatus {
         until("the operator ended", || self.child.try_wait().unwrap())
     }
 
@@ -150,7 +164,10 @@ fn a_terminal_shows_how_the_pool_stands_follows_keys_and_is_given_back() {
     tty.shows("jobs of swarm-worker-1 ");
     machine.edit("replicas: 3", "replicas: 4");
     tty.shows("27 jobs on 4 workers, 6 moved");
-    assert_eq!(tty.shown().matches(" → swarm-worker-3").count(), 6);
+    tty.resize(40, 80);
+    until("all moves are listed", || {
+        (tty.shown().matches(" → swarm-worker-3").count() == 6).then_some(())
+    });
     machine.edit("  jobs:", "  jbos:");
     tty.shows("did you mean `jobs`?");
     tty.shows(" ✗ ");

@@ -55,7 +55,7 @@ fn drawn_sample() -> Buffer {
     };
     let time = Instant::now();
     let at = |seconds| time + Duration::from_secs(seconds);
-    let mut model = Model::new(Some("deploy/samples/streams.yaml".into()));
+    let mut model = Model::new(paths("deploy/samples/streams.yaml"));
     let three = planned(&Assignment::default(), 3);
     model.on_snapshot(stands(&three, 3).into(), at(0));
     let settled = |text: &str| Message::Settled(text.to_owned());
@@ -97,9 +97,9 @@ fn svg(buffer: &Buffer) -> String {
             match kind(cell) {
                 Kind::Gap => {}
                 Kind::Text => draw_text(&mut svg, left, top, &row[x..x + run]),
-                Kind::Rule => {
+                Kind::Rule(thick) => {
                     let (middle, width) = (top + CELL.1 / 2, run * CELL.0);
-                    draw_box(&mut svg, (left, middle), (width, 1), cell);
+                    draw_box(&mut svg, (left, middle), (width, thick), cell);
                 }
                 Kind::Bar(eighths) => {
                     let width = (run - 1) * CELL.0 + (CELL.0 * eighths).div_ceil(8);
@@ -118,7 +118,8 @@ fn svg(buffer: &Buffer) -> String {
 enum Kind {
     Gap,
     Text,
-    Rule,
+    /// So thick.
+    Rule(usize),
     /// So many eighths of a cell from the left.
     Bar(usize),
 }
@@ -126,7 +127,8 @@ enum Kind {
 fn kind(cell: &Cell) -> Kind {
     match cell.symbol() {
         " " => Kind::Gap,
-        "─" => Kind::Rule,
+        "─" => Kind::Rule(1),
+        "━" => Kind::Rule(3),
         "█" => Kind::Bar(8),
         part => match ["▏", "▎", "▍", "▌", "▋", "▊", "▉"].iter().position(|sign| *sign == part)
         {

@@ -1,0 +1,36 @@
+//! The page of keys.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+
+use super::draw::{put, put_title};
+use super::palette::STRONG;
+
+/// The keys, and what they do.
+const KEYS: [(&str, &str); 15] = [
+    ("q, Ctrl-C", "end the pool: workers and jobs"),
+    ("Tab", "go to the next part: workers, jobs, events"),
+    ("↑ ↓, PgUp PgDn", "move in that part; Home and End go to its ends"),
+    ("Enter", "open: the jobs of a worker, the page of a job"),
+    ("/", "find jobs of all workers by a part of their names"),
+    ("u", "list the jobs that no worker runs, with the reasons"),
+    ("e", "list the jobs that fail, the worst first, and how they end"),
+    ("Esc", "go back, to the jobs of the selected worker"),
+    ("Ctrl-Z", "suspend; workers and jobs go on, `fg` comes back"),
+    ("Ctrl-L", "draw again"),
+    ("", ""),
+    ("/", "on the page of a job: search in its log"),
+    ("n, N", "the next older line with that text, the next newer"),
+    ("c", "show the log as plain text, to select, copy and scroll"),
+    ("Esc, q", "back to the pool"),
+];
+
+/// Draws as many as fit.
+pub(super) fn draw(frame: &mut Frame<'_>, area: Rect) {
+    put_title(frame, area, "keys", "", true);
+    for (row, (key, effect)) in (1..).zip(KEYS) {
+        let line = Line::from(vec![Span::styled(format!(" {key:16}"), STRONG), Span::raw(effect)]);
+        put(frame, area, row, &line);
+    }
+}

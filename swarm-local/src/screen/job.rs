@@ -1,0 +1,108 @@
+//! The page of one job: where it is, what was given to it, and its log.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+use ratatui::text::Line;
+
+use super::super::text::wrapped;
+use super::draw::{cut, pieces, put, put_title, words};
+use super::jobs::{failure_of, remark};
+use super::model::{JobPage, Model};
+use super::palette::Palette;
+
+/// A line with the text that is searched for; it needs no colour.
+const FOUND: Style = Style::new().add_modifier(Modifier::REVERSED);
+
+/// Draws the page.
+pub(super) fn draw(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    model: &Model,
+    page: &JobPage,
+    palette: Palette,
+) {
+    put_title(frame, area, &format!("job {}", page.job), "", false);
+    let (_, rest) = cut(area, 1);
+    let details = details(model, page, usize::from(area.width).saturating_sub(2), palette);
+    let height = u16::try_from(details.len()).unwrap_or(u16::MAX);
+    let (top, log) = cut(rest, height.min(rest.height / 2));
+    for (row, (text, style)) in (0..).zip(details) {
+        put(frame, top, row, &Line::styled(format!(" {text}"), style));
+    }
+    draw_log(frame, log, page);
+}
+
+/// What is known about the job, in lines.
+fn details(model: &Model, page: &JobPage, width: usize, palette: Palette) -> Vec<(String, Style)> {
+    let snapshot = &model.snapshot;
+    let Some(job) = snapshot.job(&page.job) else {
+        return vec![("it was removed".to_owned(), palette.busy())];
+    };
+    let worker = job.slot.and_then(|slot| snapshot.worker(slot));
+    let place = match worker {
+        Some(worker) => format!("worker: {} ({})", worker.name, worker.state),
+        None if job.state == "everywhere" => "worker: all of them".to_owned(),
+        None => "worker: none".to_owned(),
+    };
+    let sentence = |text: &str, style: Style| -> Vec<(String, Style)> {
+        wrapped(&words(text, width), 0, width)
+            .lines()
+            .map(|line| (line.to_owned(), style))
+            .collect()
+    };
+    let state = format!("{place} · state: {} · token: {}", job.state, job.token);
+    let mut lines = sentence(&state, Style::new());
+    let (remark, style) = remark(model, job, palette);
+    if remark != job.state {
+        lines.extend(sentence(&remark, style));
+    }
+    if let Some(failing) = failure_of(snapshot, &page.job) {
+        for line in &failing.last_output {
+            lines.extend(
+                pieces(&format!("last output: {line}"), width).into_iter().map(|it| (it, style)),
+            );
+        }
+    }
+    if let Some(wanted) = snapshot.wanted.get(job.name.as_str())
+        && !wanted.params.is_empty()
+    {
+        let params = wanted.params.iter().map(|(name, value)| format!("{name}={value}"));
+        let params = format!("params: {}", params.collect::<Vec<_>>().join("  "));
+        lines.extend(pieces(&params, width).into_iter().map(|piece| (piece, Style::new())));
+    }
+    let log = match worker {
+        Some(worker) => format!("log:   {}/logs/{}.log", model.paths.dir, worker.name),
+        None => format!("logs:  {}/logs", model.paths.dir),
+    };
+    lines.extend(pieces(&log, width).into_iter().map(|piece| (piece, Style::new())));
+    lines
+}
+
+/// Draws the log upwards from the line that is at the bottom.
+fn draw_log(frame: &mut Frame<'_>, area: Rect, page: &JobPage) {
+    let (lines, bottom) = (&page.log.lines, page.at_bottom());
+    let place = match page.bottom {
+        None => format!("{} lines", lines.len()),
+        Some(_) => format!("line {} of {}", bottom + 1, lines.len()),
+    };
+    put_title(frame, area, "log", &place, true);
+    let (_, area) = cut(area, 1);
+    let width = usize::from(area.width);
+    // From the top while all of it fits.
+    let mut rows: Vec<(String, Style)> = Vec::new();
+    for at in (0..lines.len().min(bottom + 1)).rev() {
+        if usize::from(area.height) <= rows.len() {
+            break;
+        }
+        let style = if page.is_found(at) { FOUND } else { Style::new() };
+        let line = lines.get(at).map(String::as_str).unwrap_or_default();
+        let pieces = pieces(line, width);
+        let pieces = if pieces.is_empty() { vec![String::new()] } else { pieces };
+        rows.extend(pieces.into_iter().rev().map(|piece| (piece, style)));
+    }
+    rows.truncate(usize::from(area.height));
+    for (row, (text, style)) in (0..).zip(rows.into_iter().rev()) {
+        put(frame, area, row, &Line::styled(text, style));
+    }
+}

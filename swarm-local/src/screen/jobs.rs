@@ -1,0 +1,79 @@
+//! The list of jobs: those of a worker, or those that were asked for.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use super::super::snapshot::{FailingRow, JobRow, Snapshot};
+use super::draw::{put, put_title, window};
+use super::model::{Focus, Model, Which};
+use super::palette::{FAINT, Palette, STRONG};
+use super::rows::fitted;
+
+/// Draws as many jobs as fit, around the selected one.
+pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, model: &Model, palette: Palette) {
+    let places = &model.jobs.places;
+    let rows = usize::from(area.height.saturating_sub(1));
+    let (first, which) = window(model.jobs.at, places.len(), rows);
+    let has_focus = model.focus == Focus::Jobs;
+    put_title(frame, area, &title(model), &which, has_focus);
+    let shown: Vec<_> = places.iter().skip(first).take(rows).collect();
+    let shown = shown.into_iter().filter_map(|place| model.snapshot.holders.get(*place));
+    let shown: Vec<&JobRow> = shown.collect();
+    let width = usize::from(area.width);
+    let longest = shown.iter().map(|job| job.name.len()).max().unwrap_or_default();
+    let (name, worker) = (longest.min(width * 3 / 5), widest_worker(model));
+    for ((row, job), at) in (1..).zip(shown).zip(first..) {
+        let is_selected = has_focus && at == model.jobs.at;
+        let (sign, style) = if is_selected { ("▸ ", STRONG) } else { ("  ", Style::new()) };
+        let mut line =
+            Line::from(Span::styled(format!("{sign}{:name$}  ", fitted(&job.name, name)), style));
+        if model.jobs.which != Which::OfWorker {
+            let of = job.slot.and_then(|slot| model.snapshot.worker(slot));
+            let of = of.map_or("-", |worker| worker.name.as_str());
+            line.push_span(Span::styled(format!("{:worker$}  ", fitted(of, worker)), FAINT));
+        }
+        let (text, style) = remark(model, job, palette);
+        line.push_span(Span::styled(text, style));
+        put(frame, area, row, &line);
+    }
+}
+
+fn title(model: &Model) -> String {
+    match &model.jobs.which {
+        Which::OfWorker => match model.selected() {
+            Some(worker) => format!("jobs of {}", worker.name),
+            None => "jobs".to_owned(),
+        },
+        Which::Named(text) if text.is_empty() => "all jobs".to_owned(),
+        Which::Named(text) => format!("jobs with `{text}`"),
+        Which::Unassigned => "jobs without a worker".to_owned(),
+        Which::Failing => "jobs that fail".to_owned(),
+    }
+}
+
+fn widest_worker(model: &Model) -> usize {
+    model.snapshot.workers.iter().map(|worker| worker.name.len()).max().unwrap_or(1)
+}
+
+/// What is unusual about a job, if anything is.
+pub(super) fn remark(model: &Model, job: &JobRow, palette: Palette) -> (String, Style) {
+    if let Some(reason) = model.snapshot.unassigned.get(&job.name) {
+        return (format!("unassigned: {reason}"), palette.bad());
+    }
+    if let Some(failing) = failure_of(&model.snapshot, &job.name) {
+        return (failing.sentence(), palette.bad());
+    }
+    match job.state {
+        "granted" | "everywhere" => (String::new(), Style::new()),
+        "done" => ("done".to_owned(), palette.good()),
+        "quarantined" => ("quarantined".to_owned(), palette.bad()),
+        state => (state.to_owned(), palette.busy()),
+    }
+}
+
+/// How a job fails, if it is among the worst of those that do.
+pub(super) fn failure_of<'a>(snapshot: &'a Snapshot, job: &str) -> Option<&'a FailingRow> {
+    snapshot.failing.iter().find(|row| row.job == job)
+}

@@ -1,0 +1,150 @@
+//! Reads the log of the job that is looked at, in a thread of its own: neither a large log nor a slow
+//! disk delays drawing.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::super::worker_log::{self, JobLines, WorkerLog};
+
+/// How many lines are kept, and how much of each.
+const LINES_MAX: usize = 5_000;
+const LINE_MAX: usize = 4_096;
+
+/// How often new lines are looked for.
+const READ_EVERY: Duration = Duration::from_millis(100);
+
+/// Which log is needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Asked {
+    pub(super) job: String,
+    /// Whose log it is in; all of them are read if nobody has the job.
+    pub(super) worker: Option<String>,
+}
+
+/// The last lines about a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct JobLog {
+    pub(super) job: String,
+    pub(super) lines: VecDeque<String>,
+    /// How many lines before them are not kept.
+    pub(super) dropped: u64,
+}
+
+/// The thread that reads.
+pub(super) struct Reader {
+    asks: mpsc::Sender<Option<Asked>>,
+    asked: Option<Asked>,
+    pub(super) logs: watch::Receiver<Arc<JobLog>>,
+}
+
+impl Reader {
+    /// Starts to read logs in the directory `logs`, once one is asked for.
+    pub(super) fn start(logs: PathBuf) -> io::Result<Self> {
+        let (asks, inbox) = mpsc::channel();
+        let (outbox, read) = watch::channel(Arc::default());
+        let name = "job log".to_owned();
+        thread::Builder::new().name(name).spawn(move || follow(&logs, &inbox, &outbox))?;
+        Ok(Self { asks, asked: None, logs: read })
+    }
+
+    /// Reads this log from now on, or none.
+    pub(super) fn ask(&mut self, wanted: Option<Asked>) {
+        if wanted != self.asked {
+            self.asked.clone_from(&wanted);
+            // The thread ends only with this.
+            let _ = self.asks.send(wanted);
+        }
+    }
+}
+
+fn follow(logs: &Path, inbox: &mpsc::Receiver<Option<Asked>>, outbox: &watch::Sender<Arc<JobLog>>) {
+    let mut reading: Option<Reading> = None;
+    loop {
+        let asked = match &reading {
+            Some(_) => inbox.recv_timeout(READ_EVERY),
+            None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match asked {
+            Ok(asked) => reading = asked.map(|asked| Reading::of(logs, asked)),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        if let Some(reading) = &mut reading
+            && reading.has_more()
+        {
+            outbox.send_replace(Arc::new(reading.log.clone()));
+        }
+    }
+}
+
+/// A log that is being read.
+struct Reading {
+    lines: JobLines,
+    sources: Vec<WorkerLog>,
+    log: JobLog,
+    is_new: bool,
+}
+
+impl Reading {
+    fn of(logs: &Path, asked: Asked) -> Self {
+        let Asked { job, worker } = asked;
+        let workers = worker.map_or_else(|| worker_log::workers(logs), |worker| Ok(vec![worker]));
+        let source = |worker: String| WorkerLog::from_beginning(logs, &worker);
+        let sources =
+            workers.and_then(|all| all.into_iter().map(source).collect::<io::Result<Vec<_>>>());
+        let lines = JobLines::of(&job);
+        let mut log = JobLog { job, ..JobLog::default() };
+        if let Err(error) = &sources {
+            log.push(&format!("the logs cannot be read: {error}"));
+        }
+        Self { lines, sources: sources.unwrap_or_default(), log, is_new: true }
+    }
+
+    /// Reads on, and returns whether there is something to show.
+    fn has_more(&mut self) -> bool {
+        let Self { lines, sources, log, is_new } = self;
+        let was_new = std::mem::take(is_new);
+        let before = log.end();
+        let mut failed = None;
+        let mut each = |text: &str| {
+            if let Some(line) = lines.find(text) {
+                log.push(line.text());
+            }
+            Ok(())
+        };
+        for source in sources.iter_mut() {
+            let rotated = if was_new { source.read_rotated(&mut each) } else { Ok(()) };
+            if let Err(error) = rotated.and_then(|()| source.read(&mut each)) {
+                failed = Some(format!("the log cannot be read: {error}"));
+            }
+        }
+        if let Some(sentence) = failed {
+            // Once is enough.
+            sources.clear();
+            log.push(&sentence);
+        }
+        was_new || before < log.end()
+    }
+}
+
+impl JobLog {
+    fn push(&mut self, line: &str) {
+        let end = line.floor_char_boundary(LINE_MAX);
+        self.lines.push_back(line[..end].to_owned());
+        if LINES_MAX < self.lines.len() {
+            self.lines.pop_front();
+            self.dropped += 1;
+        }
+    }
+
+    fn end(&self) -> u64 {
+        self.dropped + self.lines.len() as u64
+    }
+}
