@@ -225,10 +225,10 @@ fn an_unanswered_write_that_landed_is_recognised() {
 }
 
 #[test]
-fn a_revoked_or_vanished_lease_ends_everything_at_once() {
-    let revoked =
-        Lease { version: LeaseVersion(9), holder: Holder::Revoked, number: 1, ack: Ack::default() };
-    for lease in [Some(revoked), None] {
+fn a_lease_that_others_revoked_closed_or_deleted_ends_everything_at_once() {
+    let final_lease =
+        |holder| Lease { version: LeaseVersion(9), holder, number: 1, ack: Ack::default() };
+    for lease in [Some(final_lease(Holder::Revoked)), Some(final_lease(Holder::Closed)), None] {
         let mut session = open();
         session.step(at(1), view(3, &[("a", 7)]));
         session.step(at(2), SessionEvent::Conflict { number: 2 });
@@ -309,4 +309,100 @@ fn a_first_write_that_landed_unheard_is_taken_up() {
     let renewal =
         writes(&session.step(at(6), SessionEvent::Tick)).into_iter().chain(writes(&effects));
     assert_eq!(renewal.map(|write| write.expected).next(), Some(Some(LeaseVersion(1))));
+}
+
+#[test]
+fn a_view_of_a_later_incarnation_ends_the_session_whatever_it_grants() {
+    let mut session = open();
+    session.step(at(1), view(3, &[("a", 7)]));
+    session.step(at(1), written(2));
+    let jobs = [(job("b"), Token(9))].into();
+    let later = SessionView { session: id(), incarnation: 1, revision: 4, jobs };
+    let effects = session.step(at(2), SessionEvent::View(later));
+    assert_eq!(effects[..2], [SessionEffect::ReportRollback { seen: 3 }, stop("a")]);
+    assert!(session.is_ending() && !effects.contains(&start("b", 9)));
+}
+
+#[test]
+fn what_is_being_stopped_is_still_running_under_its_token() {
+    let mut session = open();
+    session.step(at(1), view(3, &[("a", 7), ("b", 8)]));
+    session.step(at(1), written(2));
+    session.step(at(2), view(4, &[("b", 8)]));
+    let running = |session: &Session| -> Vec<_> {
+        session.running().map(|(job, token)| (job.clone(), token)).collect()
+    };
+    assert_eq!(running(&session), [(job("a"), Token(7)), (job("b"), Token(8))]);
+    session.step(at(3), SessionEvent::Joined(job("a")));
+    assert_eq!(running(&session), [(job("b"), Token(8))]);
+}
+
+#[test]
+fn a_session_that_waits_for_jobs_to_stop_wakes_at_its_deadline() {
+    let mut session = open();
+    session.step(at(1), view(3, &[("a", 7)]));
+    assert_eq!(session.step(at(15), SessionEvent::Tick), [stop("a")]);
+    assert_eq!(session.wakes_at(), Some(at(20)), "no answer and no joining need come");
+    session.step(at(16), SessionEvent::Joined(job("a")));
+    assert_eq!(session.wakes_at(), None, "nothing runs, and a write has no answer yet");
+}
+
+#[test]
+fn a_worker_asked_to_end_wakes_when_its_time_is_over() {
+    for ends in [false, true] {
+        let mut session = open();
+        session.step(at(1), view(3, &[("a", 7)]));
+        session.step(at(1), written(2));
+        session.step(at(2), SessionEvent::Terminate { grace: Duration::from_secs(10) });
+        session.step(at(2), written(3));
+        session.step(at(6), SessionEvent::Tick);
+        if ends {
+            session.step(at(6), SessionEvent::Finished(job("a")));
+        }
+        assert_eq!(session.wakes_at(), Some(at(7)), "whether or not anything runs: {ends}");
+    }
+}
+
+#[test]
+fn a_lease_that_was_closed_unheard_ends_the_session_without_an_abort() {
+    let mut session = open();
+    let terminate = SessionEvent::Terminate { grace: Duration::from_secs(30) };
+    let close = writes(&session.step(at(2), terminate)).remove(0);
+    assert_eq!(close.holder, Holder::Closed);
+    session.step(at(3), SessionEvent::Lost { number: close.number });
+    let again = writes(&session.step(at(4), SessionEvent::Tick)).remove(0);
+    session.step(at(4), SessionEvent::Conflict { number: again.number });
+    let lease = Lease {
+        version: LeaseVersion(2),
+        holder: close.holder,
+        number: close.number,
+        ack: close.ack,
+    };
+    let read = SessionEvent::LeaseRead(Some(lease));
+    assert_eq!(session.step(at(4), read), [SessionEffect::Over]);
+    assert!(session.is_over());
+}
+
+#[test]
+fn a_lease_that_was_never_made_is_asked_for_again() {
+    let (mut session, _) = Session::open(id(), LeaseTerms::default(), at(0));
+    assert_eq!(
+        session.step(at(1), SessionEvent::Conflict { number: 1 }),
+        [SessionEffect::ReadLease]
+    );
+    assert_eq!(session.step(at(1), SessionEvent::LeaseRead(None)), []);
+    assert_eq!(session.wakes_at(), Some(at(2)), "a quarter of the renewal interval later");
+    assert_eq!(writes(&session.step(at(2), SessionEvent::Tick))[0].expected, None);
+}
+
+#[test]
+fn a_lease_that_others_touched_is_renewed_from_its_new_version() {
+    let mut session = open();
+    session.step(at(1), view(3, &[("a", 7)]));
+    session.step(at(1), SessionEvent::Conflict { number: 2 });
+    let (version, ack) = (LeaseVersion(9), Ack::default());
+    let touched = Lease { version, holder: Holder::Session, number: 1, ack };
+    let effects = session.step(at(1), SessionEvent::LeaseRead(Some(touched)));
+    assert_eq!((effects.len(), writes(&effects)[0].expected), (1, Some(version)));
+    assert!(session.permits(at(2), &job("a"), Token(7)));
 }

@@ -1,7 +1,7 @@
 //! When a turn asks to be looked at again: never later than time alone changes what is decided.
 
 use super::*;
-use crate::handover::Evidence;
+use crate::handover::{Evidence, Proof};
 use crate::{Timing, Token, jobs};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -66,6 +66,21 @@ fn at_least_once_a_pool_is_looked_at_again_when_a_holder_has_been_gone_for_long_
         Observed { evidence: [(gone.clone(), known)].into(), ..observed(age) }
     };
     wakes_after(SECOND * 30, &releasing, &desired(), seen);
+}
+
+#[test]
+fn nothing_is_looked_at_again_for_a_holder_that_only_a_proof_ends_or_that_has_ended() {
+    let gone = SessionId::new("gone", 2);
+    let releasing = ledger(|token| Cell::Releasing { session: gone.clone(), token, since: 9 });
+    let seen = |ended| {
+        let gone_for = Some(SECOND);
+        let known = Evidence { ended, gone_for, ..Evidence::default() };
+        Observed { evidence: [(gone.clone(), known)].into(), ..observed(SECOND) }
+    };
+    let exclusive = Desired { policy: Policy::Exclusive, ..desired() };
+    assert_eq!(decide(&releasing, &exclusive, &seen(None)).recheck_in, None);
+    let ended = decide(&releasing, &desired(), &seen(Some(Proof::Closed)));
+    assert_eq!((ended.ledger.assignment().len(), ended.recheck_in), (2, None));
 }
 
 #[test]

@@ -531,3 +531,62 @@ fn sessions_that_let_go_are_not_waited_for_like_workers_that_only_read() {
     };
     assert_eq!((moves(&plain), moves(&sessions)), (0, 1));
 }
+
+/// Four jobs of one session, of which a second worker is to get two.
+fn growing(rules: Rules) -> (Desired, Ledger) {
+    let want = Desired { policy: Policy::Exclusive, rules, ..desired(&["a", "b", "c", "d"]) };
+    let ledger = decide(&Ledger::new(1), &want, &acked(&[0])).ledger;
+    (want, ledger)
+}
+
+#[test]
+fn a_job_that_is_being_released_is_told_as_moving_from_its_holder() {
+    let (want, one) = growing(Rules::default());
+    let first = decide(&one, &want, &acked(&[1, 0]));
+    assert_eq!((first.plan.moves.len(), first.ledger.releases().len()), (2, 1));
+    let next = decide(&first.ledger, &want, &acked(&[1, 0]));
+    assert_eq!((next.ledger, next.plan.moves), (first.ledger, first.plan.moves));
+}
+
+#[test]
+fn a_job_that_goes_back_to_its_holder_is_told_as_not_moving() {
+    let (want, one) = growing(Rules::default());
+    let releasing = decide(&one, &want, &acked(&[1, 0])).ledger;
+    let back = decide(&releasing, &want, &acked(&[1]));
+    assert_eq!((back.plan.moves, back.plan.assignment.len()), (vec![], 4));
+}
+
+#[test]
+fn a_budget_counts_jobs_that_are_still_being_released() {
+    let (want, one) = growing(Rules { moves_max: Some(1), ..Rules::default() });
+    let first = decide(&one, &want, &acked(&[1, 0])).ledger;
+    let waits = decide(&first, &want, &acked(&[1, 0]));
+    assert_eq!((&waits.ledger, waits.plan.deferred.len()), (&first, 1));
+    let second = decide(&first, &want, &acked(&[2, 0])).ledger;
+    assert_eq!(second.assignment().by_slot()[&Slot(1)].len(), 1);
+    let third = decide(&second, &want, &acked(&[2, 0])).ledger;
+    assert_eq!(third.releases().into_values().collect::<Vec<_>>(), [third.revision()]);
+}
+
+#[test]
+fn a_job_that_is_done_takes_no_room_and_others_that_run_to_completion_take_it() {
+    let once = Job { run_once: true, ..Job::default() };
+    let jobs = ["a", "b", "c"].map(|name| (name.parse().unwrap(), once.clone()));
+    let want = Desired { jobs: jobs.into(), max_jobs: Some(2), ..Desired::default() };
+    let mut seen = acked(&[0]);
+    let first = decide(&Ledger::new(1), &want, &seen).ledger;
+    assert_eq!(first.assignment().len(), 2);
+    let (job, token) = first.session_views()[&SessionId::new("pod", 0)]
+        .jobs
+        .iter()
+        .map(|(job, token)| (job.clone(), *token))
+        .next()
+        .unwrap();
+    let known = seen.evidence.values_mut().next().unwrap();
+    known.finished = [(job.clone(), token)].into();
+    let done = decide(&first, &want, &seen).ledger;
+    let next = decide(&done, &want, &seen);
+    let others: BTreeSet<_> = want.jobs.keys().filter(|name| **name != job).cloned().collect();
+    assert_eq!(next.ledger.assignment().by_slot()[&Slot(0)], others);
+    assert!(next.plan.unassigned.is_empty(), "{:?}", next.plan);
+}
