@@ -1,7 +1,8 @@
 //! Adapters for the host: files, processes, HTTP. Nothing here depends on Kubernetes.
 //!
 //! - [`ledger`] and [`view`] store the ledger and the view in files, as adapters of the core's
-//!   ports; [`mod@file`] has two ways to write a file so that no reader sees a part of it.
+//!   ports; [`mod@file`] has two ways to write a file so that no reader sees a part of it, and
+//!   [`named_file`] one that is appended to whatever becomes of it.
 //! - [`leases`] and [`worker_view`] carry the messages between a worker's session and the operator;
 //!   [`clock`] is the clock that leases expire by; [`session`] is the store of a worker's session.
 //!   [`failing`] is what a session tells of jobs that fail. [`pool_views`] publishes to all workers of
@@ -17,6 +18,7 @@
 mod procs;
 
 pub mod file;
+pub mod named_file;
 
 pub mod ledger;
 pub mod view;

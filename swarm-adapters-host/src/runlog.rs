@@ -20,7 +20,6 @@ pub use merged::{Damage, Entry, ReadError, judged, read};
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -30,6 +29,7 @@ use swarm_core::handover::Moment;
 use swarm_core::{JobName, Token};
 
 use crate::clock;
+use crate::named_file::NamedFile;
 
 /// What happened to a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -58,33 +58,13 @@ pub fn as_boottime_ns(Moment(since): Moment) -> u64 {
 /// The size above which a log is rotated.
 pub const BYTES_MAX: u64 = 256 << 20;
 
-/// How long a writer may continue in a rotated file, in nanoseconds.
-const REOPEN_NS: u64 = 1_000_000_000;
-
 /// Writes for one session of one worker. Several processes may write to the same file.
 #[derive(Debug)]
 pub struct RunLog {
-    path: PathBuf,
-    open: Mutex<Open>,
+    file: Mutex<NamedFile>,
     worker: String,
     session: String,
     errors: AtomicU64,
-}
-
-#[derive(Debug)]
-struct Open {
-    file: File,
-    /// The file, whatever its name is by now.
-    inode: u64,
-    /// When its name was last checked.
-    checked: u64,
-}
-
-impl Open {
-    fn at(path: &Path) -> io::Result<Self> {
-        let file = File::options().create(true).append(true).open(path)?;
-        Ok(Self { inode: file.metadata()?.ino(), file, checked: boottime_ns() })
-    }
 }
 
 #[derive(Serialize)]
@@ -104,9 +84,10 @@ impl RunLog {
     ///
     /// If it cannot be opened for writing.
     pub fn open(path: &Path, worker: &str, session: &str) -> io::Result<Self> {
-        let open = Mutex::new(Open::at(path)?);
+        let appended = |path: &Path| File::options().create(true).append(true).open(path);
+        let file = Mutex::new(NamedFile::open(path, appended)?);
         let (worker, session) = (worker.to_owned(), session.to_owned());
-        Ok(Self { path: path.to_owned(), open, worker, session, errors: AtomicU64::new(0) })
+        Ok(Self { file, worker, session, errors: AtomicU64::new(0) })
     }
 
     /// Records that `event` happened to `job` now.
@@ -115,24 +96,14 @@ impl RunLog {
     ///
     /// The first failure is returned, for a warning; later ones are only counted.
     pub fn write(&self, job: &JobName, token: Token, event: RunEvent) -> io::Result<()> {
-        let Self { path, open, worker, session, errors } = self;
-        let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
+        let Self { file, worker, session, errors } = self;
+        let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
         let t = boottime_ns();
-        if open.checked + REOPEN_NS <= t {
-            open.checked = t;
-            let inode = fs::metadata(path).map(|found| found.ino());
-            // If no new file can be opened, the old one is better than none.
-            if inode.is_ok_and(|inode| inode == open.inode) {
-                // It still has its name.
-            } else if let Ok(new) = Open::at(path) {
-                *open = new;
-            }
-        }
         let line = Line { t, job: job.as_str(), worker, session, token: token.0, event };
         let written = serde_json::to_vec(&line).map_err(io::Error::from).and_then(|mut line| {
             line.push(b'\n');
             // A single write: lines of several writers would mix, so a short write is not continued.
-            match open.file.write(&line)? {
+            match file.current(t).write(&line)? {
                 whole if whole == line.len() => Ok(()),
                 part => Err(io::Error::other(format!("{part} of {} bytes written", line.len()))),
             }
@@ -174,6 +145,7 @@ pub fn rotated(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::named_file::REOPEN_NS;
 
     #[test]
     fn a_line_records_who_ran_what_when() {
@@ -221,7 +193,7 @@ mod tests {
         write();
         let aside = dir.path().join("run.log.1");
         assert_eq!((fs::metadata(&aside).unwrap().len() / bytes, path.exists()), (2, false));
-        log.open.lock().unwrap().checked -= REOPEN_NS;
+        log.file.lock().unwrap().checked -= REOPEN_NS;
         write();
         assert_eq!(fs::metadata(&path).unwrap().len() / bytes, 1);
     }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Mutex;
 
+use swarm_adapters_host::named_file::NamedFile;
 use swarm_adapters_host::processes::open_log;
 use swarm_worker::{LogFormat, log_filter};
 use tracing_subscriber::filter::LevelFilter;
@@ -13,7 +14,8 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 /// Writes the log of the program to `DIR/logs/operator.log` instead of the terminal. `RUST_LOG`
 /// sets its level; the default is `info`.
 pub(super) fn start(dir: &Path, format: LogFormat) -> io::Result<()> {
-    let file = open_log(&dir.join("logs/operator.log"))?;
+    // It is made again if somebody removes it, as the workers' logs are when they start.
+    let file = NamedFile::open(&dir.join("logs/operator.log"), open_log)?;
     let filter = log_filter("info");
     let lines = tracing_subscriber::fmt()
         .with_max_level(LevelFilter::TRACE)

@@ -1,0 +1,84 @@
+//! A file that is appended to by its name. When the file is renamed or removed meanwhile, writing
+//! goes on in a new one of that name, within a second.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use crate::runlog::boottime_ns;
+
+/// How long a writer may continue in a file that has lost its name, in nanoseconds.
+pub(crate) const REOPEN_NS: u64 = 1_000_000_000;
+
+/// Opens a file to append to it.
+pub type Opener = fn(&Path) -> io::Result<File>;
+
+/// A file that is open to append to, and its name.
+#[derive(Debug)]
+pub struct NamedFile {
+    path: PathBuf,
+    opener: Opener,
+    file: File,
+    /// The file, whatever its name is by now.
+    inode: u64,
+    /// When its name was last checked.
+    pub(crate) checked: u64,
+}
+
+impl NamedFile {
+    /// Opens the file at `path` by `opener`, now and whenever it has lost that name.
+    ///
+    /// # Errors
+    ///
+    /// Those of `opener`.
+    pub fn open(path: &Path, opener: Opener) -> io::Result<Self> {
+        let file = opener(path)?;
+        let inode = file.metadata()?.ino();
+        Ok(Self { path: path.to_owned(), opener, file, inode, checked: boottime_ns() })
+    }
+
+    /// The file of that name, which is looked up about once a second. `now` is the time since boot.
+    pub(crate) fn current(&mut self, now: u64) -> &mut File {
+        if self.checked + REOPEN_NS <= now {
+            self.checked = now;
+            let inode = fs::metadata(&self.path).map(|found| found.ino());
+            // If no new file can be opened, the old one is better than none.
+            if inode.is_ok_and(|inode| inode == self.inode) {
+                // It still has its name.
+            } else if let Ok(new) = Self::open(&self.path, self.opener) {
+                *self = new;
+            }
+        }
+        &mut self.file
+    }
+}
+
+impl Write for NamedFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.current(boottime_ns()).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writing_goes_on_in_a_new_file_when_the_directory_was_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("logs/operator.log");
+        let mut file = NamedFile::open(&path, crate::processes::open_log).unwrap();
+        file.write_all(b"one").unwrap();
+        fs::remove_dir_all(dir.path().join("logs")).unwrap();
+        file.write_all(b"lost").unwrap();
+        assert!(!path.exists(), "it was just checked");
+        file.checked -= REOPEN_NS;
+        file.write_all(b"two").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "two");
+    }
+}
