@@ -3,12 +3,13 @@
 //!
 //! Exit codes: 0 success, 1 failure, 2 invalid usage or input, 3 the answer is "no".
 
+mod complete;
 mod plan;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use plan::PlanArgs;
 
@@ -24,11 +25,25 @@ struct Args {
 enum Command {
     /// Show what would run where, and what would move, without changing anything
     Plan(PlanArgs),
+    /// Print what could stand in place of the last word, for kubectl
+    #[command(name = "__complete", hide = true)]
+    Complete {
+        /// The words after `kubectl swarm`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    },
 }
 
 fn main() -> ExitCode {
-    let Command::Plan(args) = Args::parse().command;
-    plan::run(&args)
+    match Args::parse().command {
+        Command::Plan(args) => plan::run(&args),
+        Command::Complete { words } => {
+            let mut command = Args::command();
+            command.build();
+            print(&complete::candidates(&command, &words))
+                .map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS)
+        }
+    }
 }
 
 /// Prints a document. It is no error if the reader closes the pipe, as `head` does.

@@ -135,6 +135,14 @@ fn shells_get_scripts_and_man_gets_pages() {
         let script = printed(&["completions", shell]);
         assert!(script.contains("until-settled"), "{shell}");
     }
+    // kubectl finds both programs in PATH.
+    let bin = Path::new(env!("CARGO_BIN_EXE_kubectl-swarm")).parent().unwrap();
+    let script = repository().join("swarm-operator/kubectl_complete-swarm");
+    for (words, answer) in [(&["plan", "--fi"][..], "--filename\tA manifest, "), (&[""], "plan\t")]
+    {
+        let completed = Command::new(&script).args(words).env("PATH", bin).output().unwrap();
+        assert!(String::from_utf8_lossy(&completed.stdout).starts_with(answer), "{completed:?}");
+    }
     let dir = tempfile::tempdir().unwrap();
     printed(&["man", dir.path().to_str().unwrap()]);
     let page = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
