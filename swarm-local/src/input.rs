@@ -1,6 +1,5 @@
 //! Reads the user's file and its edits. Every refusal is one sentence that names the file.
 
-use std::error::Error;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::ops::Range;
@@ -13,7 +12,7 @@ use swarm_adapters_host::watch::{Contents, FileWatch};
 use swarm_core::Desired;
 use swarm_core::handover::LeaseTerms;
 use swarm_spec::convert::Home;
-use swarm_spec::manifest;
+use swarm_spec::manifest::{self, Explained};
 use swarm_spec::spec::RunnerSpec;
 use tokio::sync::oneshot;
 use tokio::time::sleep_until;
@@ -70,13 +69,13 @@ pub(super) struct Input {
 pub(super) enum Edit {
     /// The new contents, and when the edit was noticed.
     Valid(Box<Wanted>, Instant),
-    /// It is invalid; a sentence with the reason.
-    Invalid(String),
+    /// It is invalid, for this reason.
+    Invalid(Explained),
 }
 
 impl Input {
     /// Opens the input and reads it for the first time.
-    pub(super) async fn open(args: &LocalArgs) -> Result<(Self, Wanted), String> {
+    pub(super) async fn open(args: &LocalArgs) -> Result<(Self, Wanted), Explained> {
         let is_stdin = args.file == Path::new(STANDARD_INPUT);
         let shown =
             if is_stdin { "standard input".into() } else { args.file.display().to_string() };
@@ -120,13 +119,13 @@ impl Input {
                 self.quiet_until = Instant::now() + wanted.batch_window;
                 Edit::Valid(Box::new(wanted), found.noticed)
             }
-            Err(sentence) => Edit::Invalid(sentence),
+            Err(explained) => Edit::Invalid(explained),
         }
     }
 
     /// Parses `contents`.
-    fn wanted(&self, contents: &Contents) -> Result<Wanted, String> {
-        let wrong = |reason: &str| format!("{}: {reason}", self.shown);
+    fn wanted(&self, contents: &Contents) -> Result<Wanted, Explained> {
+        let wrong = |reason: &str| Explained::from(format!("{}: {reason}", self.shown));
         let text = match contents {
             Contents::Text(text) => text,
             Contents::Missing => return Err(wrong("there is no such file")),
@@ -142,7 +141,7 @@ impl Input {
             lease,
             notes,
         } = manifest::parse(text, self.name.as_deref(), Home::Machine)
-            .map_err(|error| wrong(&with_causes(&error)))?;
+            .map_err(|error| error.explained(&self.shown, text))?;
         let workers = self
             .workers
             .or(replicas)
@@ -165,7 +164,7 @@ impl Input {
     }
 
     /// Refuses an edit that would make the running workers those of another pool.
-    fn same(&self, current: &Wanted, edited: Wanted) -> Result<Wanted, String> {
+    fn same(&self, current: &Wanted, edited: Wanted) -> Result<Wanted, Explained> {
         let fixed = [
             (current.name == edited.name, "the name of the Swarm"),
             (current.worker_name == edited.worker_name, "the name of its pool"),
@@ -175,10 +174,10 @@ impl Input {
         ];
         match fixed.iter().find(|(is_same, _)| !is_same) {
             None => Ok(edited),
-            Some((_, what)) => Err(format!(
+            Some((_, what)) => Err(Explained::from(format!(
                 "{}: {what} cannot change while the pool runs; stop it and start it again",
                 self.shown
-            )),
+            ))),
         }
     }
 }
@@ -202,12 +201,6 @@ async fn read_once(
         Ok(Err(error)) => Contents::Unreadable(format!("it cannot be read: {error}")),
         Err(error) => Contents::Unreadable(error.to_string()),
     }
-}
-
-/// An error and its causes in one line.
-fn with_causes(error: &(dyn Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |&error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// Whether a name is fit to be part of a path.

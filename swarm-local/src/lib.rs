@@ -116,7 +116,7 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     };
     let (input, wanted) = match opened {
         Ok(opened) => opened,
-        Err(sentence) => return Ok(wrong_usage(&sentence)),
+        Err(explained) => return Ok(wrong_usage(&explained.to_string())),
     };
     let worker = match WorkerProgram::of(&args) {
         Ok(worker) => worker,

@@ -217,9 +217,9 @@ impl Operation {
                     self.unsettled_since.get_or_insert(noticed);
                     recheck_at = Some(Instant::now());
                 }
-                Woken::Edited(Edit::Invalid(sentence)) => {
-                    self.outlets.voice.complain(&format!("{sentence}; the last valid state stays"));
-                    self.invalid_file = Some(InvalidFile::now(sentence));
+                Woken::Edited(Edit::Invalid(explained)) => {
+                    self.outlets.voice.refuse(&explained);
+                    self.invalid_file = Some(InvalidFile::now(explained));
                     recheck_at = Some(Instant::now());
                 }
                 Woken::Signalled => break,

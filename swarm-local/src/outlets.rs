@@ -10,6 +10,7 @@ use std::time::Duration;
 use swarm_adapters_host::metrics::PoolMetrics;
 use swarm_core::Turn;
 use swarm_core::ports::StoreError;
+use swarm_spec::manifest::Explained;
 use tokio::sync::{mpsc, watch};
 
 use super::snapshot::Snapshot;
@@ -84,6 +85,15 @@ impl Voice {
         match self {
             Self::Lines => text::complain(sentence),
             Self::Screen(_) => self.show(Message::Problem(sentence.to_owned())),
+        }
+    }
+
+    /// Says that an edit is refused, with the line that is wrong.
+    pub(super) fn refuse(&self, explained: &Explained) {
+        let Explained { sentence, excerpt } = explained;
+        self.complain(&format!("{sentence}; the last valid state stays"));
+        if let (Self::Lines, Some(excerpt)) = (self, excerpt) {
+            text::show_excerpt(excerpt);
         }
     }
 

@@ -9,6 +9,7 @@ use swarm_adapters_host::failing::WORST_MAX;
 use swarm_adapters_host::processes::{Phase, WorkerProcess, Workers};
 use swarm_core::handover::{Cell, SessionId};
 use swarm_core::{Decision, Failing, FailingJob, Jobs, Progress, Slot, SlotRecord};
+use swarm_spec::manifest::Explained;
 
 use super::text::{age, counted};
 
@@ -115,19 +116,22 @@ const UNIX_S_MAX: u64 = 253_402_300_799;
 pub(super) struct InvalidFile {
     /// A sentence.
     pub(super) message: String,
+    /// The line that is wrong, and a mark below the place, if there is such a line.
+    pub(super) excerpt: Option<String>,
     /// Since when, in seconds of Unix time.
     pub(super) since_unix_s: u64,
 }
 
 impl InvalidFile {
     /// A file that has just become invalid.
-    pub(super) fn now(message: String) -> Self {
-        Self { message, since_unix_s: unix_s() }
+    pub(super) fn now(explained: Explained) -> Self {
+        let Explained { sentence: message, excerpt } = explained;
+        Self { message, excerpt, since_unix_s: unix_s() }
     }
 
     /// What is wrong, since when, and what runs meanwhile.
     pub(super) fn sentence(&self, revision: u64) -> String {
-        let Self { message, since_unix_s } = self;
+        let Self { message, since_unix_s, excerpt: _ } = self;
         let since = Duration::from_secs((*since_unix_s).min(UNIX_S_MAX));
         let since = fmt_http_date(UNIX_EPOCH + since);
         format!("{message}; invalid since {since}, revision {revision} keeps running")

@@ -30,6 +30,11 @@ pub(super) fn complain(sentence: &str) {
     let _ = writeln!(io::stderr(), "swarm-operator: {sentence}");
 }
 
+/// Prints a line of a file, with a mark below a place in it, on standard error.
+pub(super) fn show_excerpt(excerpt: &str) {
+    let _ = writeln!(io::stderr(), "{excerpt}");
+}
+
 /// The first lines: the pool that is about to run, and its directories.
 pub(super) fn opening(
     wanted: &Wanted,

@@ -17,11 +17,11 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use swarm_adapters_host::file;
-use swarm_spec::manifest::WORKERS_MAX;
+use swarm_spec::manifest::{self, WORKERS_MAX};
 use swarm_spec::yaml;
 
 use crate::{complain, print};
-use answer::{Answer, Question, Reach, Source, with_causes};
+use answer::{Answer, Question, Reach, Source};
 
 /// The path that means standard input.
 const STANDARD_INPUT: &str = "-";
@@ -135,11 +135,12 @@ fn joined(mut files: Vec<Source>) -> Result<Source, String> {
     let (mut text, mut shown) = (String::new(), Vec::new());
     for file in files {
         let read = yaml::documents(&file.text);
-        let documents = read.map_err(|error| format!("{}: {}", file.shown, with_causes(&error)))?;
+        let documents =
+            read.map_err(|error| format!("{}: {}", file.shown, manifest::in_full(&error)))?;
         text.extend(documents.into_iter().map(|(_, document)| format!("---\n{document}\n")));
         shown.push(file.shown);
     }
-    Ok(Source { shown: shown.join(", "), text })
+    Ok(Source { shown: shown.join(", "), text, is_joined: true })
 }
 
 fn read(path: &Path) -> Result<Source, String> {
@@ -150,7 +151,7 @@ fn read(path: &Path) -> Result<Source, String> {
         (path.display().to_string(), text)
     };
     let text = text.map_err(|reason| format!("{shown}: {reason}"))?;
-    Ok(Source { shown, text })
+    Ok(Source { shown, text, is_joined: false })
 }
 
 fn read_stdin() -> Result<String, String> {

@@ -5,6 +5,7 @@
 //! - [`convert`]: what a spec asks for, in the terms of `swarm-core`; here a value that makes no sense
 //!   is refused.
 //! - [`manifest`]: a file with one `Swarm`, checked as strictly as an API server would, offline.
+//! - [`place`]: where a field stands in a text, for errors.
 //! - [`template`]: arguments of programs, with placeholders for the job.
 //! - [`yaml`]: the documents of a text, read with a limit on what their aliases may repeat.
 //!
@@ -15,6 +16,7 @@ pub mod convert;
 mod duration;
 mod json_schema;
 pub mod manifest;
+pub mod place;
 mod rule;
 mod schema;
 pub mod spec;

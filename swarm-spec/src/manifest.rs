@@ -18,7 +18,7 @@ use serde::Deserialize;
 use swarm_core::Desired;
 use swarm_core::handover::LeaseTerms;
 
-pub use error::ManifestError;
+pub use error::{Explained, ManifestError, in_full};
 pub use online::{SourceError, jobs_in_namespace};
 pub use runner::{Check, Program, Ready, Restart, Runner};
 

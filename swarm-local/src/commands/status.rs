@@ -57,6 +57,9 @@ fn text(snapshot: &Snapshot, dir: &Path) -> String {
     for problem in snapshot.problems() {
         let _ = writeln!(text, "✗ {problem}");
     }
+    if let Some(excerpt) = snapshot.invalid_file.as_ref().and_then(|file| file.excerpt.as_ref()) {
+        let _ = writeln!(text, "{excerpt}");
+    }
     let _ = writeln!(text, "state: {dir}\nlogs:  {dir}/logs");
     let width = snapshot.workers.iter().map(|worker| worker.name.len()).max().unwrap_or_default();
     for worker in &snapshot.workers {

@@ -55,7 +55,9 @@ fn problems(model: &Model, width: u16) -> Vec<String> {
         let words = words(&format!("✗ {problem}"), width);
         wrapped(&words, 0, width).lines().map(str::to_owned).collect::<Vec<_>>()
     });
-    lines.collect()
+    let excerpt = model.snapshot.invalid_file.as_ref().and_then(|file| file.excerpt.as_deref());
+    let excerpt = excerpt.into_iter().flat_map(str::lines).map(|line| format!("  {line}"));
+    lines.chain(excerpt).collect()
 }
 
 /// The status in a few words.

@@ -424,9 +424,10 @@ fn what_has_to_be_mended_stays_in_sight_until_it_is() {
     let mut snapshot = pool(&[&["a1"]]);
     snapshot.settled = false;
     let message = "streams.yaml: unknown field `spec.jbos`; did you mean `jobs`?".to_owned();
-    snapshot.invalid_file = Some(InvalidFile { message, since_unix_s: 0 });
+    snapshot.invalid_file =
+        Some(InvalidFile { message, excerpt: Some("7 | jbos:\n  | ^".into()), since_unix_s: 0 });
     snapshot.undelivered = Some("the view of swarm-worker-0 is too large".to_owned());
-    let shown = text(&model(snapshot, time), time, (61, 24));
+    let shown = text(&model(snapshot, time), time, (61, 27));
     let expected = "
  streams  ● not delivered to the workers          revision 3
  1 job on 1 worker
@@ -436,6 +437,8 @@ fn what_has_to_be_mended_stays_in_sight_until_it_is() {
  ✗ streams.yaml: unknown field `spec.jbos`; did you mean
  `jobs`?; invalid since Thu, 01 Jan 1970 00:00:00 GMT,
  revision 3 keeps running
+   7 | jbos:
+     | ^
 ━━ workers 1 ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━
 ";
     assert!(format!("\n{shown}").starts_with(expected), "{shown}");

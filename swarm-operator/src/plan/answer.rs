@@ -1,7 +1,5 @@
 //! Computes the answer of `plan` from texts.
 
-use std::error::Error;
-
 use swarm_core::{Assignment, Jobs, Pool, Replication, Request, Rules, Slot};
 use swarm_spec::convert::Home;
 use swarm_spec::manifest::{self, Manifest};
@@ -14,6 +12,15 @@ use super::view;
 pub(super) struct Source {
     pub(super) shown: String,
     pub(super) text: String,
+    /// Whether the text is that of several files, so that nobody knows its lines.
+    pub(super) is_joined: bool,
+}
+
+impl Source {
+    /// The text as its author knows it.
+    fn own_text(&self) -> &str {
+        if self.is_joined { "" } else { &self.text }
+    }
 }
 
 /// The question that `plan` answers.
@@ -67,12 +74,14 @@ pub(super) struct Answer {
 /// A sentence that names the invalid text, the place in it, and what to write instead.
 pub(super) fn answer(question: &Question<'_>) -> Result<Answer, String> {
     let Question { manifest: file, name, namespace, workers, view, reach } = *question;
-    let in_file = |reason: &str| match namespace {
-        Some(namespace) => format!("{}, namespace `{namespace}`: {reason}", file.shown),
-        None => format!("{}: {reason}", file.shown),
+    let shown = match namespace {
+        Some(namespace) => format!("{}, namespace `{namespace}`", file.shown),
+        None => file.shown.clone(),
     };
-    let manifest = manifest::parse_in(&file.text, name, namespace, Home::Cluster)
-        .map_err(|error| in_file(&with_causes(&error)))?;
+    let manifest = manifest::parse_in(&file.text, name, namespace, Home::Cluster);
+    let manifest =
+        manifest.map_err(|error| error.explained(&shown, file.own_text()).to_string())?;
+    let in_file = |reason: &str| format!("{shown}: {reason}");
     let Manifest { name, desired, replicas, first_slot, worker_name, mut notes, .. } = manifest;
     match desired.replication {
         Replication::One => {}
@@ -142,10 +151,4 @@ fn enough(request: &Request<'_>, first_slot: u32, max_jobs: Option<u32>) -> Enou
     let pool = pool(0, workers, max_jobs);
     let request = Request { jobs: &jobs, held: &held, pool: &pool, rules: request.rules };
     request.workers_enough().map_or(Enough::Never, Enough::Workers)
-}
-
-/// An error and its causes in one line.
-pub(super) fn with_causes(error: &(dyn Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |&error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

@@ -40,7 +40,7 @@ fn manifest(wishes: &[Wish], mode: &str, max_jobs: Option<u8>) -> Source {
     if wishes.is_empty() {
         text.push_str("  - {name: only}\n");
     }
-    Source { shown: "FILE".into(), text }
+    Source { shown: "FILE".into(), text, is_joined: false }
 }
 
 /// A view as the operator would write it.
@@ -50,7 +50,7 @@ fn written<'a>(entries: impl IntoIterator<Item = (u32, &'a str)>) -> Source {
         let entry = workers.entry(format!("w-{slot}")).or_default();
         entry.jobs.insert(job.parse().unwrap());
     }
-    Source { shown: "VIEW".into(), text: View { version: 1, workers }.to_yaml() }
+    Source { shown: "VIEW".into(), text: View { version: 1, workers }.to_yaml(), is_joined: false }
 }
 
 fn ask(manifest: &Source, workers: u32, view: Option<&Source>) -> Answer {
@@ -147,6 +147,7 @@ proptest! {
 fn slots_start_at_the_first_ordinal_of_the_statefulset() {
     let manifest = Source {
         shown: "FILE".into(),
+        is_joined: false,
         text: "
 apiVersion: swarm.k8slab.info/v1alpha1
 kind: Swarm

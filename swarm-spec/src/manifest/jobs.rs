@@ -212,6 +212,7 @@ impl Gathering<'_> {
         if let Some(pair) = self.entries.windows(2).find(|pair| pair[0].name == pair[1].name) {
             let place = |entry: &Entry| self.lists[entry.place.0].place(entry.place.1);
             return Err(ManifestError::DuplicateJob {
+                swarm: self.swarm.name().to_owned(),
                 name: pair[0].name.clone(),
                 first: place(&pair[0]),
                 second: place(&pair[1]),
