@@ -62,7 +62,7 @@ soak FIRST="100" COUNT="30":
     for n in $(seq {{FIRST}} $(({{FIRST}} + {{COUNT}} - 1))); do echo "seed $n" && PROPTEST_RNG_SEED=$n cargo test --quiet --locked -p swarm-sim --test fleet --test plain || exit 1; done
 
 # Break the library in many small ways, one at a time, and list what no unit test notices (needs
-# cargo-mutants; hours on two cores, so SHARD takes a part, such as 3/40).
+# cargo-mutants; one to two hours on one core, so SHARD takes a part, such as 3/40).
 mutants SHARD="0/1":
     cargo mutants --package swarm-core --shard {{SHARD}}
 

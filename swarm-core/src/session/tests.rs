@@ -261,6 +261,20 @@ fn a_worker_asked_to_end_stops_by_itself_before_it_is_killed() {
 }
 
 #[test]
+fn a_lease_is_closed_only_when_nothing_is_left_of_the_jobs() {
+    let mut session = open();
+    session.step(at(1), view(3, &[("a", 7)]));
+    session.step(at(1), written(2));
+    session.step(at(2), SessionEvent::Terminate { grace: Duration::from_secs(10) });
+    session.step(at(2), written(3));
+    assert_eq!(writes(&session.step(at(6), SessionEvent::Tick))[0].holder, Holder::Session);
+    session.step(at(6), written(4));
+    assert_eq!(session.step(at(7), SessionEvent::Tick), [stop("a")]);
+    let effects = session.step(at(8), SessionEvent::Joined(job("a")));
+    assert_eq!(writes(&effects)[0].holder, Holder::Closed);
+}
+
+#[test]
 fn jobs_that_end_together_are_reported_together() {
     let mut session = open();
     session.step(at(1), view(3, &[("a", 7), ("b", 7), ("c", 7)]));
