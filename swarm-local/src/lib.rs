@@ -45,6 +45,8 @@ pub use commands::{
     LogsArgs, Output, PoolArgs, PsArgs, StatusArgs, StopArgs, logs, ps, status, stop,
 };
 
+pub use text::complain;
+
 use input::Input;
 use operate::Operation;
 use outlets::{Outlets, Paths, Voice};

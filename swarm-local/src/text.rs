@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use anstyle::AnsiColor;
 use swarm_core::handover::Cell;
 use swarm_core::{Assignment, JobName, Ledger, Slot, Unassigned, View, ViewEntry};
 
@@ -25,9 +26,11 @@ pub(super) fn say(lines: &str) {
     let _ = writeln!(stdout, "{}", lines.trim_end()).and_then(|()| stdout.flush());
 }
 
-/// Prints a sentence on standard error.
-pub(super) fn complain(sentence: &str) {
-    let _ = writeln!(io::stderr(), "swarm-operator: {sentence}");
+/// Prints a sentence on standard error, with the program's name in red where there are colours.
+pub fn complain(sentence: &str) {
+    let red = AnsiColor::Red.on_default();
+    // If standard error is closed, nobody reads it.
+    let _ = writeln!(anstream::stderr(), "{red}swarm-operator:{red:#} {sentence}");
 }
 
 /// Prints a line of a file, with a mark below a place in it, on standard error.

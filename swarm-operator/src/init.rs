@@ -33,7 +33,7 @@ pub(crate) fn write(args: &InitArgs) -> anyhow::Result<ExitCode> {
     let mut file = match File::create_new(&args.file) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            crate::complain(&anyhow::anyhow!("{shown} exists already; name another file"));
+            swarm_local::complain(&format!("{shown} exists already; name another file"));
             return Ok(ExitCode::from(2));
         }
         Err(error) => return Err(error).with_context(|| format!("{shown} cannot be written")),

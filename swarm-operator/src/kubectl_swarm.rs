@@ -9,6 +9,7 @@ mod plan;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
+use anstyle::AnsiColor;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
 use plan::PlanArgs;
@@ -46,9 +47,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints a document. It is no error if the reader closes the pipe, as `head` does.
+/// Prints a document, without its styles where there are no colours. It is no error if the reader closes the pipe, as `head` does.
 fn print(document: &str) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
+    let mut stdout = anstream::stdout().lock();
     match stdout.write_all(document.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written,
@@ -58,10 +59,11 @@ fn print(document: &str) -> io::Result<()> {
 /// Prints a message other than the answer, in one line. Control characters, which may come from a
 /// file, are escaped.
 fn complain(sentence: &str) {
-    let mut line = String::from("kubectl swarm: ");
+    let mut line = String::new();
     for c in sentence.chars() {
         if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }
     }
     // If standard error is closed, the message is lost.
-    let _ = writeln!(io::stderr(), "{line}");
+    let red = AnsiColor::Red.on_default();
+    let _ = writeln!(anstream::stderr(), "{red}kubectl swarm:{red:#} {line}");
 }

@@ -36,13 +36,7 @@ async fn main() -> ExitCode {
         Command::Worker { command } => swarm_worker::run(command).await,
     };
     outcome.unwrap_or_else(|error| {
-        complain(&error);
+        swarm_local::complain(&format!("{error:#}"));
         ExitCode::FAILURE
     })
-}
-
-/// Prints an error and its causes in one line.
-#[expect(clippy::print_stderr, reason = "stderr is where a command line complains")]
-fn complain(error: &anyhow::Error) {
-    eprintln!("swarm-operator: {error:#}");
 }

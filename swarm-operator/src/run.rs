@@ -50,7 +50,7 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         && let Err(error) = std::fs::File::open(file)
     {
         let sentence = format!("kubeconfig {} cannot be read", file.display());
-        crate::complain(&anyhow::Error::new(error).context(sentence));
+        swarm_local::complain(&format!("{sentence}: {error}"));
         return Ok(ExitCode::from(2));
     }
     let listener = http::listen(args.listen).await?;

@@ -9,6 +9,7 @@ use clap::ValueEnum;
 use serde_json::{Value, json};
 use swarm_adapters_host::runlog::judge::{Gap, Overlap, Regression, Replication, RunName, Verdict};
 use swarm_adapters_host::runlog::{self, Damage, Torn, judged};
+use swarm_local::complain;
 
 /// Arguments of `verify`.
 #[derive(Debug, clap::Args)]
@@ -72,11 +73,6 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
 /// A number with its noun.
 fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
-}
-
-fn complain(sentence: &str) {
-    // If standard error is closed, the message is lost.
-    let _ = writeln!(io::stderr(), "swarm-operator: {sentence}");
 }
 
 fn ms(ns: u64) -> f64 {

@@ -3,10 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use anstyle::Style;
 use swarm_core::Slot;
 
 use super::answer::Answer;
 use super::document::{Document, Enough, Step, Without};
+
+/// The style of titles and of the names of columns, which only a terminal shows.
+const HEADER: Style = Style::new().bold();
 
 /// The most rows of a table; the JSON document has all of them.
 const ROWS_MAX: usize = 100;
@@ -134,17 +138,18 @@ fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
 fn add(text: &mut String, title: &str, rows: &[Vec<String>], what: &str) {
     text.push('\n');
     if !title.is_empty() {
-        let _ = writeln!(text, "{title} ({})", rows.len() - 1);
+        let _ = writeln!(text, "{HEADER}{title} ({}){HEADER:#}", rows.len() - 1);
     }
     let shown = &rows[..rows.len().min(ROWS_MAX + 1)];
     let columns = shown.first().map_or(0, Vec::len);
     let cell = |row: &[String], column: usize| row.get(column).map_or(0, String::len);
     let width = |column| shown.iter().map(|row| cell(row, column)).max().unwrap_or_default();
     let widths: Vec<_> = (0..columns).map(width).collect();
-    for row in shown {
+    for (row, number) in shown.iter().zip(0..) {
         let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
-        text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
-        text.push('\n');
+        let line = cells.collect::<Vec<_>>().join("  ");
+        let style = if number == 0 { HEADER } else { Style::new() };
+        let _ = writeln!(text, "{style}{}{style:#}", line.trim_end());
     }
     if shown.len() < rows.len() {
         let rest = rows.len() - shown.len();

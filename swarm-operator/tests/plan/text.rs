@@ -73,3 +73,24 @@ fn a_plan_that_cannot_be_printed_is_a_failure() {
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(message.starts_with("kubectl swarm: the plan cannot be printed: "), "{message}");
 }
+
+/// A pipe gets none, as all other tests show.
+#[test]
+fn colours_are_only_where_a_terminal_has_them_and_nobody_objects() {
+    let files = Files::new();
+    let good = files.write("good.yaml", &swarm("jobs: [{name: a}]"));
+    let printed = |args: &[&str], variables: &[(&str, &str)]| {
+        let output = command(args).envs(variables.iter().copied()).output().unwrap();
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    };
+    let terminal = ("CLICOLOR_FORCE", "1");
+    let plan = ["-f", &good, "--workers", "1"];
+    assert!(printed(&plan, &[terminal]).contains("\u{1b}[1mWORKER  JOBS\u{1b}[0m\n"));
+    let wrong = ["-f", "/no/such/file"];
+    assert!(printed(&wrong, &[terminal]).starts_with("\u{1b}[31mkubectl swarm:\u{1b}[0m /no/such"));
+    for args in [&plan[..], &wrong, &["--help"]] {
+        let uncoloured = printed(args, &[terminal, ("NO_COLOR", "1")]);
+        assert!(!uncoloured.contains('\u{1b}'), "{uncoloured}");
+        assert!(printed(args, &[terminal]).contains('\u{1b}'));
+    }
+}
