@@ -67,10 +67,6 @@ fn cell(cells: &Cells) -> &Cell {
     &cells.jobs[&job()].cell
 }
 
-fn acked(revision: u64) -> Evidence {
-    Evidence { acked: revision, ..Evidence::default() }
-}
-
 fn ended(proof: Proof) -> Evidence {
     Evidence { ended: Some(proof), ..Evidence::default() }
 }
@@ -83,8 +79,8 @@ fn a_move_is_a_release_an_acknowledgement_and_a_grant_with_the_next_token() {
     assert_eq!(*cell(&second), Cell::Releasing { session: id(1), token: Token(1), since: 2 });
     let to_two =
         |evidence| go(&second, Some(at(&id(2))), &[(id(1), evidence)], 0, Policy::Exclusive);
-    assert_eq!(to_two(acked(1)), None, "an acknowledgement from before the release");
-    let third = to_two(acked(2)).unwrap();
+    assert_eq!(to_two(Evidence::acked(1)), None, "an acknowledgement from before the release");
+    let third = to_two(Evidence::acked(2)).unwrap();
     assert_eq!(*cell(&third), Cell::Granted { session: id(2), token: Token(2) });
 }
 
@@ -148,7 +144,8 @@ fn a_hold_that_is_over_binds_the_job_to_its_slot_no_longer() {
 #[test]
 fn a_job_that_goes_is_released_first_and_its_tokens_stay_used() {
     let releasing = go(&granted(&id(1)), None, &[], 0, Policy::Exclusive).unwrap();
-    let removed = go(&releasing, None, &[(id(1), acked(2))], 0, Policy::Exclusive).unwrap();
+    let removed =
+        go(&releasing, None, &[(id(1), Evidence::acked(2))], 0, Policy::Exclusive).unwrap();
     assert!(removed.jobs.is_empty());
     let back = go(&removed, Some(at(&id(2))), &[], 0, Policy::Exclusive).unwrap();
     assert_eq!(*cell(&back), Cell::Granted { session: id(2), token: Token(2) });
@@ -212,7 +209,7 @@ fn a_job_that_does_not_run_to_completion_is_never_done_but_released_and_granted_
     let releasing = go(&granted(&id(1)), finished(1)).unwrap();
     assert_eq!(*cell(&releasing), Cell::Releasing { session: id(1), token: Token(1), since: 2 });
     assert_eq!(go(&releasing, finished(1)), None, "nothing proves yet that it let go");
-    let again = go(&releasing, acked(2)).unwrap();
+    let again = go(&releasing, Evidence::acked(2)).unwrap();
     assert_eq!(*cell(&again), Cell::Granted { session: id(1), token: Token(2) });
 }
 
@@ -227,7 +224,7 @@ fn one_write_grants_everything_that_was_acknowledged() {
     };
     let first = turn(&Cells::new(0), 1, &BTreeMap::new()).next;
     let second = turn(&first, 2, &BTreeMap::new()).next;
-    let third = turn(&second, 2, &[(id(1), acked(2))].into());
+    let third = turn(&second, 2, &[(id(1), Evidence::acked(2))].into());
     assert_eq!((third.next.revision, third.next.view(&id(2)).jobs.len()), (3, 3));
     assert_eq!(third.touched, [id(1), id(2)].into());
     assert!(third.onto(&first).is_err(), "made from another ledger");
@@ -303,4 +300,137 @@ fn a_revocation_whose_answer_was_lost_is_waited_out_from_the_last_renewal() {
     let mut renewed = silent();
     renewed.step(at(25), &WatchEvent::Seen(lease(3, Holder::Revoked, 8)), &terms);
     assert_eq!(renewed.life, Life::Revoked { since: at(25) });
+}
+
+fn now(policy: Policy) -> StepContext {
+    StepContext { revision: 5, age: Duration::from_secs(9), policy }
+}
+
+/// A job that `session` holds, and one that it is asked to release since revision 3.
+fn held_and_releasing(session: &SessionId) -> [Cell; 2] {
+    let (session, token) = (session.clone(), Token(7));
+    let held = Cell::Granted { session: session.clone(), token };
+    [held, Cell::Releasing { session, token, since: 3 }]
+}
+
+#[test]
+fn what_somebody_may_run_is_granted_to_nobody_else() {
+    let (now, token) = (now(Policy::AtLeastOnce), Token(7));
+    let [held, releasing] = held_and_releasing(&id(1));
+    let grant = |to| CellEvent::Grant { session: id(to), slot: Slot(0) };
+    assert_eq!(held.step(&grant(1), &now), Ok(held.clone()), "it is there already");
+    for (cell, event) in [
+        (&held, grant(2)),
+        (&held, CellEvent::GrantToAll),
+        (&releasing, grant(1)),
+        (&releasing, grant(2)),
+        (&releasing, CellEvent::GrantToAll),
+    ] {
+        assert_eq!(cell.step(&event, &now), Err(Refusal::Held { session: id(1) }), "{event:?}");
+    }
+    let everywhere = Cell::Everywhere { token };
+    assert_eq!(everywhere.step(&CellEvent::GrantToAll, &now), Ok(everywhere.clone()));
+    for cell in [everywhere, Cell::ReleasingAll { token, since: 3 }] {
+        assert_eq!(cell.step(&grant(1), &now), Err(Refusal::Everywhere));
+    }
+    for event in [grant(1), CellEvent::GrantToAll] {
+        assert_eq!(Cell::Done { token }.step(&event, &now), Err(Refusal::Done));
+    }
+}
+
+#[test]
+fn a_job_that_waits_is_granted_in_its_slot_at_once_and_elsewhere_when_its_time_is_over() {
+    let (now, token) = (now(Policy::Exclusive), Token(7));
+    let grant = |slot| CellEvent::Grant { session: id(1), slot: Slot(slot) };
+    let granted = Ok(Cell::Granted { session: id(1), token: Token(8) });
+    let second = Duration::from_secs(1);
+    let waiting = Err(Refusal::Waiting { left: second });
+    let hold = |secs| Cell::Hold { slot: Slot(0), span: second * secs, token };
+    let quarantined = |secs| Cell::Quarantined { span: second * secs, token };
+    assert_eq!(hold(10).step(&grant(0), &now), granted);
+    for [over, waits] in [[hold(9), hold(10)], [quarantined(9), quarantined(10)]] {
+        assert_eq!(over.step(&grant(1), &now), granted);
+        assert_eq!(waits.step(&grant(1), &now), waiting);
+    }
+}
+
+#[test]
+fn only_a_proof_that_the_policy_takes_ends_an_ownership() {
+    let proofs = [Proof::Closed, Proof::Fenced, Proof::ProcessEnded]
+        .into_iter()
+        .chain([2, 3].map(|revision| Proof::Acknowledged { revision }))
+        .chain([Proof::TimedOut, Proof::Gone, Proof::Published]);
+    let ending = |cell: &Cell, policy| {
+        let session = cell.holder().unwrap().clone();
+        let end = |proof| CellEvent::End { session: session.clone(), proof, then: Then::Free };
+        let ends = |proof: &Proof| cell.step(&end(*proof), &now(policy)).is_ok();
+        // The first three are taken of everybody.
+        proofs.clone().filter(ends).skip(3).collect::<Vec<_>>()
+    };
+    let acked = Proof::Acknowledged { revision: 3 };
+    let [held, releasing] = held_and_releasing(&id(1));
+    let [plain, plain_releasing] = held_and_releasing(&SessionId::plain("pod"));
+    for (cell, at_least_once) in [
+        (&held, &[Proof::Gone][..]),
+        (&releasing, &[acked, Proof::TimedOut, Proof::Gone]),
+        (&plain, &[Proof::Gone, Proof::Published]),
+        (&plain_releasing, &[acked, Proof::TimedOut, Proof::Gone, Proof::Published]),
+    ] {
+        assert_eq!(ending(cell, Policy::AtLeastOnce), at_least_once, "{cell:?}");
+        let exclusive = at_least_once.iter().copied().filter(|proof| *proof == acked);
+        assert_eq!(ending(cell, Policy::Exclusive), exclusive.collect::<Vec<_>>(), "{cell:?}");
+    }
+    let end = CellEvent::End { session: id(2), proof: Proof::Closed, then: Then::Free };
+    let refusal = Err(Refusal::NotHolder { session: id(2) });
+    assert_eq!(held.step(&end, &now(Policy::AtLeastOnce)), refusal);
+}
+
+#[test]
+fn what_all_ran_is_free_when_all_have_released_it_or_the_time_is_over_at_least_once() {
+    let (token, since) = (Token(7), 3);
+    let end = |cell: &Cell, proof, policy| cell.step(&CellEvent::EndAll { proof }, &now(policy));
+    let releasing = Cell::ReleasingAll { token, since };
+    let acked = |revision| Proof::Acknowledged { revision };
+    let free = Ok(Cell::Free { token });
+    assert_eq!(end(&releasing, acked(2), Policy::Exclusive), Err(Refusal::NotAcknowledged));
+    assert_eq!(end(&releasing, acked(3), Policy::Exclusive), free);
+    assert_eq!(end(&releasing, Proof::TimedOut, Policy::AtLeastOnce), free);
+    assert!(end(&releasing, Proof::TimedOut, Policy::Exclusive).is_err());
+    assert!(end(&releasing, Proof::Gone, Policy::AtLeastOnce).is_err());
+    let everywhere = Cell::Everywhere { token };
+    assert_eq!(end(&everywhere, acked(9), Policy::AtLeastOnce), Err(Refusal::Everywhere));
+}
+
+#[test]
+fn a_job_is_finished_by_its_holder_under_its_token_alone() {
+    let finish = |by, token| CellEvent::Finish { session: id(by), token: Token(token) };
+    let done = Cell::Done { token: Token(7) };
+    let [held, releasing] = held_and_releasing(&id(1));
+    for cell in [held, releasing] {
+        assert_eq!(cell.step(&finish(1, 7), &now(Policy::Exclusive)), Ok(done.clone()));
+        for (by, token) in [(1, 6), (2, 7)] {
+            let refusal = Err(Refusal::NotHolder { session: id(by) });
+            assert_eq!(cell.step(&finish(by, token), &now(Policy::Exclusive)), refusal);
+        }
+    }
+    assert_eq!(done.step(&finish(1, 7), &now(Policy::Exclusive)), Ok(done.clone()), "twice");
+    assert!(done.step(&finish(1, 8), &now(Policy::Exclusive)).is_err());
+}
+
+#[test]
+fn who_came_with_the_write_that_asked_all_to_release_is_not_waited_for() {
+    let mut cells = Cells { revision: 3, ..Cells::new(0) };
+    let releasing = Cell::ReleasingAll { token: Token(7), since: 3 };
+    cells.jobs.insert(job(), Record { cell: releasing, strikes: 0 });
+    let next = |joined| {
+        let seats = [(id(1), 0), (id(2), joined)];
+        let seats = seats.map(|(id, joined)| (id, Seat { max_jobs: None, joined })).into();
+        let goal = [(job(), at(&id(1)))].into();
+        let evidence = [(id(1), Evidence::acked(3))].into();
+        let (ages, jobs, seats) = (&BTreeMap::new(), &for_ever(), &seats);
+        let sight = StepInputs { goal: &goal, evidence: &evidence, ages, jobs, seats };
+        advance(&cells, &sight, &terms(Policy::Exclusive)).map(|save| save.next)
+    };
+    assert_eq!(next(2), None);
+    assert_eq!(*cell(&next(3).unwrap()), Cell::Granted { session: id(1), token: Token(8) });
 }

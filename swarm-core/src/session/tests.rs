@@ -420,3 +420,12 @@ fn a_lease_that_others_touched_is_renewed_from_its_new_version() {
     assert_eq!((effects.len(), writes(&effects)[0].expected), (1, Some(version)));
     assert!(session.permits(at(2), &job("a"), Token(7)));
 }
+
+#[test]
+fn only_jobs_of_which_workers_need_more_than_the_name_have_details() {
+    let mut all = crate::jobs(["plain", "once", "told"]).unwrap();
+    all.get_mut("once").unwrap().run_once = true;
+    all.get_mut("told").unwrap().params =
+        [("key".to_owned(), "value".to_owned())].into_iter().collect();
+    assert_eq!(details(&all).into_keys().collect::<Vec<_>>(), [job("once"), job("told")]);
+}

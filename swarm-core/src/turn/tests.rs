@@ -590,3 +590,15 @@ fn a_job_that_is_done_takes_no_room_and_others_that_run_to_completion_take_it() 
     assert_eq!(next.ledger.assignment().by_slot()[&Slot(0)], others);
     assert!(next.plan.unassigned.is_empty(), "{:?}", next.plan);
 }
+
+#[test]
+fn a_session_that_leaves_without_jobs_is_forgotten_where_nothing_runs_everywhere() {
+    let want = desired(&["a"]);
+    let mut seen = acked(&[0, 0]);
+    let first = decide(&Ledger::new(1), &want, &seen).ledger;
+    assert!(first.slots.values().all(|record| record.joined == 0), "{first:?}");
+    let held = first.assignment();
+    seen.workers.retain(|slot, _| held.iter().any(|(_, holder)| holder == *slot));
+    let left = decide(&first, &want, &seen).ledger;
+    assert_eq!((left.slots.len(), left.former.len()), (1, 0));
+}
