@@ -9,6 +9,7 @@ mod help;
 mod job;
 mod jobs;
 mod keys;
+mod learn;
 mod model;
 mod palette;
 mod reader;
@@ -23,13 +24,15 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::spawn_blocking;
 use tokio::time::{sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::outlets::{Message, Paths, Voice};
+use super::outlets::{Paths, Voice};
 use super::snapshot::Snapshot;
 use super::terminal::{self, Input, Key, Screen};
 use keys::Wish;
+use learn::Learned;
 use model::Model;
 use palette::Palette;
 use reader::Reader;
@@ -64,7 +67,8 @@ impl View {
         let handle = Handle::current();
         let logs = Reader::start(Path::new(&paths.dir).join("logs"))?;
         let (model, standing) = (Model::new(paths), Standing::Drawn);
-        let live = Live { model, screen, standing, snapshots, messages, logs };
+        let learned = learn::start(snapshots, messages);
+        let live = Live { model, screen, standing, learned, logs };
         thread::Builder::new().name("screen".to_owned()).spawn(move || {
             // However it ends, in a panic too: without the screen the workers must not run on.
             let _ends = shutdown.clone().drop_guard();
@@ -89,8 +93,7 @@ struct Live {
     model: Model,
     screen: Screen,
     standing: Standing,
-    snapshots: watch::Receiver<Arc<Snapshot>>,
-    messages: mpsc::Receiver<Message>,
+    learned: mpsc::Receiver<Learned>,
     logs: Reader,
 }
 
@@ -108,19 +111,17 @@ enum Standing {
 impl Live {
     async fn run(mut self, shutdown: &CancellationToken) -> io::Result<Option<String>> {
         let palette = if terminal::has_colours() { Palette::Colours } else { Palette::Plain };
-        let (mut has_snapshots, mut has_input) = (true, true);
-        let (mut is_stale, mut drawn) = (true, Instant::now());
+        let (mut has_input, mut is_stale, mut drawn) = (true, true, Instant::now());
         loop {
             self.logs.ask(self.model.log_wanted());
-            let Self { model, screen, standing, snapshots, messages, logs } = &mut self;
+            let Self { model, screen, standing, learned, logs } = &mut self;
             let due = drawn
                 + match standing {
                     Standing::Drawn if is_stale => FRAME,
                     Standing::Drawn => model.ages_in(drawn),
                     Standing::Text | Standing::Suspended => RECHECK,
                 };
-            // Drawing comes first, or many messages would prevent it. Snapshots come before
-            // messages, since the moves in a snapshot are older than the messages after it.
+            // Drawing comes first, or many messages would prevent it; then keys.
             tokio::select! {
                 biased;
                 () = sleep_until(due.into()) => {
@@ -135,19 +136,6 @@ impl Live {
                     }
                     continue;
                 }
-                changed = snapshots.changed(), if has_snapshots => {
-                    has_snapshots = changed.is_ok();
-                    let snapshot = Arc::clone(&snapshots.borrow_and_update());
-                    model.on_snapshot(snapshot, Instant::now());
-                }
-                Ok(()) = logs.logs.changed() => {
-                    let log = Arc::clone(&logs.logs.borrow_and_update());
-                    model.on_log(log);
-                }
-                message = messages.recv() => match message {
-                    Some(message) => model.on_message(message, Instant::now()),
-                    None => break,
-                },
                 input = screen.input(), if has_input => {
                     has_input = input.is_some();
                     match input {
@@ -155,6 +143,18 @@ impl Live {
                         None => shutdown.cancel(),
                     }
                 }
+                Ok(()) = logs.logs.changed() => {
+                    let log = Arc::clone(&logs.logs.borrow_and_update());
+                    model.on_log(log);
+                }
+                one = learned.recv() => match one {
+                    Some(Learned::Pool(digest)) => {
+                        let before = model.on_snapshot(digest, Instant::now());
+                        spawn_blocking(move || drop(before));
+                    }
+                    Some(Learned::Message(message)) => model.on_message(message, Instant::now()),
+                    None => break,
+                },
                 () = shutdown.cancelled(), if !model.is_ending => model.is_ending = true,
             }
             is_stale = true;

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::super::moves::{Move, Moves};
+use super::super::moves::Move;
 use super::super::outlets::{Message, Paths};
 use super::super::snapshot::{JobRow, Snapshot, Word, WorkerRow};
 use super::super::text::counted;
+use super::learn::Digest;
 use super::reader::{Asked, JobLog};
 
 /// How many events are kept.
@@ -39,7 +40,6 @@ pub(super) struct Model {
     pub(super) jobs: Jobs,
     /// The slot of the selected worker, which may have gone since.
     pub(super) selected: u32,
-    moves: Moves,
 }
 
 /// What fills the screen.
@@ -129,18 +129,16 @@ impl Model {
             is_typing: false,
             jobs: Jobs::default(),
             selected: 0,
-            moves: Moves::default(),
         }
     }
 
-    /// Stores the state of the pool at `now`, and logs the moves. O(jobs).
-    pub(super) fn on_snapshot(&mut self, snapshot: Arc<Snapshot>, now: Instant) {
-        let moved = self.moves.seen(&snapshot);
+    /// Stores the state of the pool at `now`, logs the moves, and returns the state before, which may
+    /// take a while to free. O(jobs).
+    pub(super) fn on_snapshot(&mut self, digest: Digest, now: Instant) -> Arc<Snapshot> {
+        let Digest { snapshot, moved, most, unassigned } = digest;
         let selected = self.selected_job().map(|job| job.name.clone());
         let before = std::mem::replace(&mut self.snapshot, snapshot);
-        let loads = self.snapshot.workers.iter().map(|worker| worker.jobs + worker.releasing);
-        self.most = loads.max().unwrap_or_default();
-        self.unassigned = self.snapshot.unassigned_by_reason();
+        (self.most, self.unassigned) = (most, unassigned);
         self.list_jobs();
         if let Some(name) = selected {
             self.select_job(&name);
@@ -155,6 +153,7 @@ impl Model {
             let text = described(one, &[&self.snapshot, &before]);
             self.log(Entry { at: now, tone: Tone::Move, text });
         }
+        before
     }
 
     /// Logs a message of `now`.

@@ -10,8 +10,11 @@ use ratatui::backend::TestBackend;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::Color;
 
+use super::super::moves::Moves;
+use super::super::outlets::Message;
 use super::super::snapshot::{FailingRow, InvalidFile, JobCounts, JobRow, WorkerRow};
 use super::super::terminal::Key;
+use super::learn::Digest;
 use super::*;
 
 /// A pool in which worker n has these jobs; `-` before a name means that it is releasing the job.
@@ -53,8 +56,15 @@ fn paths(file: &str) -> Paths {
 /// The model of a pool at the beginning of `time`.
 fn model(snapshot: Snapshot, time: Instant) -> Model {
     let mut model = Model::new(paths("streams.yaml"));
-    model.on_snapshot(snapshot.into(), time);
+    on_snapshot(&mut model, snapshot, time);
     model
+}
+
+/// Shows the model another state, which it compares with the one before.
+fn on_snapshot(model: &mut Model, snapshot: Snapshot, time: Instant) {
+    let mut moves = Moves::default();
+    moves.seen(&model.snapshot);
+    model.on_snapshot(Digest::of(&mut moves, snapshot.into()), time);
 }
 
 fn drawn(model: &Model, now: Instant, size: (u16, u16), palette: Palette) -> Buffer {
@@ -83,7 +93,7 @@ fn busy(time: Instant) -> Model {
     snapshot.workers[1].state = "starting";
     snapshot.unassigned = BTreeMap::from([("f6".to_owned(), "pin")]);
     snapshot.jobs.unassigned = 1;
-    model.on_snapshot(snapshot.into(), later + Duration::from_secs(20));
+    on_snapshot(&mut model, snapshot, later + Duration::from_secs(20));
     model
 }
 
@@ -140,7 +150,7 @@ fn keys_select_the_worker_whose_jobs_are_shown_and_scroll_it_into_view() {
         assert!(shown.contains(&format!("\n  job-{at}\n")), "{shown}");
     }
     // The pool shrinks: the selected worker is gone.
-    model.on_snapshot(pool(&jobs[..2]).into(), time);
+    on_snapshot(&mut model, pool(&jobs[..2]), time);
     assert_eq!(model.selected().unwrap().slot, 1);
     assert_eq!(model.pressed(Key::Char('q')), Wish::End);
     assert_eq!(model.pressed(Key::Interrupt), Wish::End);
@@ -149,18 +159,23 @@ fn keys_select_the_worker_whose_jobs_are_shown_and_scroll_it_into_view() {
 #[test]
 fn a_job_has_moved_when_it_has_another_worker_and_not_before() {
     let time = Instant::now();
-    let mut model = model(pool(&[&["a", "b"], &[]]), time);
-    model.on_snapshot(pool(&[&["a", "-b"], &["new"]]).into(), time);
+    let mut moves = Moves::default();
+    let mut model = Model::new(Paths::default());
+    let mut see = |model: &mut Model, snapshot: Snapshot| {
+        model.on_snapshot(Digest::of(&mut moves, snapshot.into()), time);
+    };
+    see(&mut model, pool(&[&["a", "b"], &[]]));
+    see(&mut model, pool(&[&["a", "-b"], &["new"]]));
     assert_eq!(model.events, []);
     let mut free = pool(&[&["a"], &["new"]]);
     free.holders.insert(1, JobRow { name: "b".into(), state: "free", slot: None, token: 1 });
-    model.on_snapshot(free.into(), time);
-    model.on_snapshot(pool(&[&["a"], &["b", "new"]]).into(), time);
+    see(&mut model, free);
+    see(&mut model, pool(&[&["a"], &["b", "new"]]));
     let texts: Vec<_> = model.events.iter().map(|entry| entry.text.as_str()).collect();
     assert_eq!(texts, ["b: swarm-worker-0 → swarm-worker-1"]);
     // A job that was removed and is added again is a new one.
-    model.on_snapshot(pool(&[&["a"], &["b"]]).into(), time);
-    model.on_snapshot(pool(&[&["a", "new"], &["b"]]).into(), time);
+    see(&mut model, pool(&[&["a"], &["b"]]));
+    see(&mut model, pool(&[&["a", "new"], &["b"]]));
     assert_eq!(model.events.len(), 1);
 }
 
@@ -170,7 +185,7 @@ fn many_moves_and_messages_are_kept_within_bounds() {
     let names: Vec<_> = (0..500).map(|n| format!("job-{n:03}")).collect();
     let jobs: Vec<_> = names.iter().map(String::as_str).collect();
     let mut model = model(pool(&[&jobs, &[]]), time);
-    model.on_snapshot(pool(&[&[], &jobs]).into(), time);
+    on_snapshot(&mut model, pool(&[&[], &jobs]), time);
     assert_eq!(model.events.len(), 101);
     assert_eq!(model.events[0].text, "job-000: swarm-worker-0 → swarm-worker-1");
     assert_eq!(model.events[100].text, "… and 400 more jobs moved");
@@ -213,7 +228,7 @@ fn jobs_scroll_when_they_have_the_focus() {
     // It stays selected where others come before it.
     let mut more = vec!["aaa"];
     more.extend(&jobs);
-    model.on_snapshot(pool(&[&more, &[]]).into(), time);
+    on_snapshot(&mut model, pool(&[&more, &[]]), time);
     assert_eq!(model.selected_job().unwrap().name, "job-97");
 }
 

@@ -57,7 +57,7 @@ fn drawn_sample() -> Buffer {
     let at = |seconds| time + Duration::from_secs(seconds);
     let mut model = Model::new(paths("deploy/samples/streams.yaml"));
     let three = planned(&Assignment::default(), 3);
-    model.on_snapshot(stands(&three, 3).into(), at(0));
+    on_snapshot(&mut model, stands(&three, 3), at(0));
     let settled = |text: &str| Message::Settled(text.to_owned());
     model.on_message(settled("settled in 11 ms: 27 jobs on 3 workers, 27 new"), at(0));
     let killed = "swarm-worker-1 was ended by signal 9; restarting it";
@@ -67,7 +67,7 @@ fn drawn_sample() -> Buffer {
     let mut snapshot = stands(&four, 4);
     snapshot.workers[1].restarts = 1;
     snapshot.revision = 5;
-    model.on_snapshot(snapshot.into(), at(68));
+    on_snapshot(&mut model, snapshot, at(68));
     model.on_message(settled("settled in 14 ms: 27 jobs on 4 workers, 6 moved"), at(68));
     model.pressed(Key::End);
     drawn(&model, at(75), SIZE, Palette::Colours)
