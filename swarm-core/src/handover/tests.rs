@@ -434,3 +434,12 @@ fn who_came_with_the_write_that_asked_all_to_release_is_not_waited_for() {
     assert_eq!(next(2), None);
     assert_eq!(*cell(&next(3).unwrap()), Cell::Granted { session: id(1), token: Token(8) });
 }
+
+#[test]
+fn a_job_that_is_done_is_forgotten_once_it_is_not_wanted_and_its_tokens_stay_used() {
+    let mut cells = Cells { revision: 1, ..Cells::new(0) };
+    let done = Record { cell: Cell::Done { token: Token(7) }, strikes: 0 };
+    cells.jobs.insert(job(), done);
+    let next = go_with(&Jobs::new(), &cells, None, &[], 0, Policy::Exclusive).unwrap();
+    assert_eq!((next.jobs.len(), next.first_token), (0, Token(7)));
+}
