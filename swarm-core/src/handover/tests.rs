@@ -443,3 +443,23 @@ fn a_job_that_is_done_is_forgotten_once_it_is_not_wanted_and_its_tokens_stay_use
     let next = go_with(&Jobs::new(), &cells, None, &[], 0, Policy::Exclusive).unwrap();
     assert_eq!((next.jobs.len(), next.first_token), (0, Token(7)));
 }
+
+#[test]
+fn whoever_may_run_what_all_run_is_waited_for_unless_it_ended_or_is_excused() {
+    let (once, exclusive) = (terms(Policy::AtLeastOnce), terms(Policy::Exclusive));
+    let gone_for = |gone| Evidence { gone_for: Some(gone), ..Evidence::default() };
+    let nearly = once.return_grace.checked_sub(Duration::from_nanos(1)).unwrap();
+    let (nearly, long) = (gone_for(nearly), gone_for(once.return_grace));
+    let plain = SessionId::plain("pod");
+    for (session, known, waits_once, waits_exclusive) in [
+        (id(1), None, true, true),
+        (id(1), Some(&nearly), true, true),
+        (id(1), Some(&long), false, true),
+        (plain, None, false, true),
+        (id(1), Some(&ended(Proof::Closed)), false, false),
+    ] {
+        let case = format!("{session} {known:?}");
+        assert_eq!(once.waits_for(&session, known), waits_once, "at least once: {case}");
+        assert_eq!(exclusive.waits_for(&session, known), waits_exclusive, "exclusive: {case}");
+    }
+}
