@@ -463,3 +463,26 @@ fn whoever_may_run_what_all_run_is_waited_for_unless_it_ended_or_is_excused() {
         assert_eq!(exclusive.waits_for(&session, known), waits_exclusive, "exclusive: {case}");
     }
 }
+
+#[test]
+fn what_all_were_asked_to_release_is_free_by_time_only_at_least_once() {
+    let seats = [(id(1), Seat::default()), (id(2), Seat::default())].into();
+    let next = |cells: &Cells, place: Option<Place>, waited, policy| {
+        let goal = place.map(|place| (job(), place)).into_iter().collect();
+        let ages = [(job(), Duration::from_secs(waited))].into();
+        let (evidence, jobs) = (&BTreeMap::new(), &for_ever());
+        let sight = StepInputs { goal: &goal, evidence, ages: &ages, jobs, seats: &seats };
+        advance(cells, &sight, &terms(policy)).map(|save| save.next)
+    };
+    for policy in [Policy::AtLeastOnce, Policy::Exclusive] {
+        let all = next(&Cells::new(0), Some(Place::Everywhere), 0, policy).unwrap();
+        let releasing = next(&all, Some(at(&id(2))), 0, policy).unwrap();
+        assert!(matches!(cell(&releasing), Cell::ReleasingAll { since: 2, .. }), "{releasing:?}");
+        assert_eq!(next(&releasing, Some(at(&id(2))), 59, policy), None);
+        let granted = next(&releasing, Some(at(&id(2))), 60, policy);
+        let removed = next(&releasing, None, 60, policy);
+        let is_over = policy == Policy::AtLeastOnce;
+        assert_eq!(granted.map(|it| it.view(&id(2)).jobs.len()), is_over.then_some(1));
+        assert_eq!(removed.map(|it| it.jobs.len()), is_over.then_some(0), "it is forgotten");
+    }
+}
