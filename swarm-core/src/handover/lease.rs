@@ -441,6 +441,25 @@ mod tests {
     }
 
     #[test]
+    fn terms_at_their_limits_are_good() {
+        let terms = LeaseTerms::default();
+        let least = terms.renew * 3 + terms.stop_timeout;
+        assert_eq!(LeaseTerms { duration: least, ..terms }.check(), Ok(()));
+        assert_eq!(LeaseTerms { drift_permille: 500, ..terms }.check(), Ok(()));
+        let error = LeaseTerms { drift_permille: 501, ..terms }.check();
+        assert_eq!(error, Err(LeaseTermsError::Drift { permille: 501 }));
+    }
+
+    #[test]
+    fn only_sixteen_hexadecimal_digits_make_a_session_of_a_name() {
+        for plain in ["worker-0", "worker-00000000000000000", "worker-000000000000000g", "w", ""] {
+            assert_eq!(SessionId::from_stored(plain), SessionId::plain(plain));
+        }
+        let session = SessionId::from_stored("worker-000000000000000a");
+        assert_eq!(session, SessionId::new("worker", 10));
+    }
+
+    #[test]
     fn a_lease_without_holder_is_final() {
         let held = Lease {
             version: LeaseVersion(1),

@@ -486,3 +486,10 @@ fn what_all_were_asked_to_release_is_free_by_time_only_at_least_once() {
         assert_eq!(removed.map(|it| it.jobs.len()), is_over.then_some(0), "it is forgotten");
     }
 }
+
+#[test]
+fn a_job_is_quarantined_for_its_strikes_and_not_while_a_ledger_recovers() {
+    let cell = Cell::Quarantined { span: Duration::from_secs(60), token: Token(1) };
+    let is_quarantined = |strikes| Record { cell: cell.clone(), strikes }.is_quarantined();
+    assert_eq!([0, 1, 3].map(is_quarantined), [false, true, true]);
+}
