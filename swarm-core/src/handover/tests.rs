@@ -493,3 +493,16 @@ fn a_job_is_quarantined_for_its_strikes_and_not_while_a_ledger_recovers() {
     let is_quarantined = |strikes| Record { cell: cell.clone(), strikes }.is_quarantined();
     assert_eq!([0, 1, 3].map(is_quarantined), [false, true, true]);
 }
+
+#[test]
+fn where_no_job_has_a_share_a_new_one_starts_beside_one_that_leaves() {
+    let b: JobName = "b".parse().unwrap();
+    let jobs: Jobs = [(b.clone(), Job::default())].into();
+    let goal = [(b.clone(), at(&id(1)))].into();
+    let seats = [(id(1), Seat { max_jobs: Some(2), ..Seat::default() })].into();
+    let (evidence, ages) = (&BTreeMap::new(), &BTreeMap::new());
+    let sight = StepInputs { goal: &goal, evidence, ages, jobs: &jobs, seats: &seats };
+    let next = advance(&granted(&id(1)), &sight, &terms(Policy::Exclusive)).unwrap().next;
+    assert!(matches!(cell(&next), Cell::Releasing { .. }), "{next:?}");
+    assert_eq!(next.jobs[&b].cell.holder(), Some(&id(1)));
+}
