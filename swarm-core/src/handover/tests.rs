@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::*;
-use crate::{Job, JobName, Jobs, Slot, Token};
+use crate::{Job, JobName, Jobs, Share, Slot, Token};
 
 fn id(n: u64) -> SessionId {
     SessionId::new("pod", n)
@@ -505,4 +505,31 @@ fn where_no_job_has_a_share_a_new_one_starts_beside_one_that_leaves() {
     let next = advance(&granted(&id(1)), &sight, &terms(Policy::Exclusive)).unwrap().next;
     assert!(matches!(cell(&next), Cell::Releasing { .. }), "{next:?}");
     assert_eq!(next.jobs[&b].cell.holder(), Some(&id(1)));
+}
+
+#[test]
+fn a_job_that_leaves_takes_its_share_while_that_is_known() {
+    let share = |percent| Job { share: Share::new(percent).ok(), ..Job::default() };
+    let (b, cells): (JobName, _) = ("b".parse().unwrap(), granted(&id(1)));
+    let goal = [(b.clone(), at(&id(1)))].into();
+    let (evidence, ages, seats) = (&BTreeMap::new(), &BTreeMap::new(), &BTreeMap::new());
+    for (percent, fits) in [(60, true), (61, false)] {
+        // It is still wanted, and has no place for now.
+        let jobs: Jobs = [(job(), share(40)), (b.clone(), share(percent))].into();
+        let sight = StepInputs { goal: &goal, evidence, ages, jobs: &jobs, seats };
+        let next = advance(&cells, &sight, &terms(Policy::Exclusive)).unwrap().next;
+        assert_eq!(next.jobs[&b].cell.holder().is_some(), fits, "{percent}: {next:?}");
+    }
+}
+
+#[test]
+fn a_lease_that_is_seen_again_unchanged_was_not_renewed() {
+    let terms = LeaseTerms::default();
+    let now = |s| Moment(Duration::from_secs(s));
+    let version = LeaseVersion(7);
+    let lease = Lease { version, holder: Holder::Session, number: 1, ack: Ack::default() };
+    let mut watch = Watch::begin(now(0), &lease);
+    watch.step(now(10), &WatchEvent::Seen(lease), &terms);
+    let revoke = watch.step(now(20), &WatchEvent::Suspect, &terms);
+    assert_eq!(revoke, Some(WatchEffect::Revoke(version)));
 }
