@@ -533,3 +533,11 @@ fn a_lease_that_is_seen_again_unchanged_was_not_renewed() {
     let revoke = watch.step(now(20), &WatchEvent::Suspect, &terms);
     assert_eq!(revoke, Some(WatchEffect::Revoke(version)));
 }
+
+#[test]
+fn what_a_lease_calls_finished_is_known_of_its_session() {
+    let ack = Ack { finished: [(job(), Token(4))].into(), ..Ack::default() };
+    let lease = Lease { version: LeaseVersion(1), holder: Holder::Session, number: 1, ack };
+    let watch = Watch::begin(Moment::default(), &lease);
+    assert_eq!(watch.evidence(0).finished, lease.ack.finished);
+}
