@@ -11,13 +11,13 @@ mod view;
 #[cfg(test)]
 mod tests;
 
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use swarm_adapters_host::file;
-use swarm_spec::manifest::{self, WORKERS_MAX};
+use swarm_spec::manifest::{self, Explained, WORKERS_MAX};
 use swarm_spec::yaml;
 
 use crate::{complain, print};
@@ -83,8 +83,12 @@ enum Output {
 pub(crate) fn run(args: &PlanArgs) -> ExitCode {
     let answer = match ask(args) {
         Ok(answer) => answer,
-        Err(sentence) => {
+        Err(Explained { sentence, excerpt }) => {
             complain(&sentence);
+            if let Some(excerpt) = excerpt {
+                // If standard error is closed, nobody reads it.
+                let _ = writeln!(io::stderr(), "{excerpt}");
+            }
             return ExitCode::from(WRONG);
         }
     };
@@ -109,11 +113,12 @@ pub(crate) fn run(args: &PlanArgs) -> ExitCode {
 
 /// Reads the files that the arguments name, and computes the answer. The error is a sentence for a
 /// person.
-fn ask(args: &PlanArgs) -> Result<Answer, String> {
+fn ask(args: &PlanArgs) -> Result<Answer, Explained> {
     let stdin = Path::new(STANDARD_INPUT);
     let inputs = args.files.iter().map(PathBuf::as_path).chain(args.from.as_deref());
     if 1 < inputs.filter(|path| *path == stdin).count() {
-        return Err("only one of FILE and VIEW can be standard input; name files".into());
+        let sentence = "only one of FILE and VIEW can be standard input; name files";
+        return Err(sentence.to_owned().into());
     }
     let manifest = joined(args.files.iter().map(|path| read(path)).collect::<Result<_, _>>()?)?;
     let view = args.from.as_deref().map(read).transpose()?;

@@ -2,7 +2,7 @@
 
 use swarm_core::{Assignment, Jobs, Pool, Replication, Request, Rules, Slot};
 use swarm_spec::convert::Home;
-use swarm_spec::manifest::{self, Manifest};
+use swarm_spec::manifest::{self, Explained, Manifest};
 
 use super::document::{Document, Enough};
 use super::view;
@@ -72,15 +72,14 @@ pub(super) struct Answer {
 /// # Errors
 ///
 /// A sentence that names the invalid text, the place in it, and what to write instead.
-pub(super) fn answer(question: &Question<'_>) -> Result<Answer, String> {
+pub(super) fn answer(question: &Question<'_>) -> Result<Answer, Explained> {
     let Question { manifest: file, name, namespace, workers, view, reach } = *question;
     let shown = match namespace {
         Some(namespace) => format!("{}, namespace `{namespace}`", file.shown),
         None => file.shown.clone(),
     };
     let manifest = manifest::parse_in(&file.text, name, namespace, Home::Cluster);
-    let manifest =
-        manifest.map_err(|error| error.explained(&shown, file.own_text()).to_string())?;
+    let manifest = manifest.map_err(|error| error.explained(&shown, file.own_text()))?;
     let in_file = |reason: &str| format!("{shown}: {reason}");
     let Manifest { name, desired, replicas, first_slot, worker_name, mut notes, .. } = manifest;
     match desired.replication {
@@ -91,7 +90,7 @@ pub(super) fn answer(question: &Question<'_>) -> Result<Answer, String> {
                  there is nothing to plan",
                 name.escape_default()
             );
-            return Err(in_file(&sentence));
+            return Err(in_file(&sentence).into());
         }
     }
     if desired.paused {

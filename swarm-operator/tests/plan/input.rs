@@ -84,6 +84,7 @@ fn invalid_input_is_one_sentence_that_names_the_cause() {
         assert!(message.contains(expected), "{message}");
         let (_, excerpt) = message.split_once('\n').unwrap();
         assert!(excerpt.is_empty() || excerpt.lines().count() == 2, "{message}");
+        assert!(!message.contains("\\n"), "the line stands below: {message}");
         assert!(!message.replace('\n', "").contains(char::is_control), "{message}");
     }
 }
