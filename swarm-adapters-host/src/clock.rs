@@ -6,7 +6,7 @@
 
 use std::io;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::io::Errno;
 use rustix::thread::clock_nanosleep_absolute;
@@ -25,6 +25,12 @@ pub fn now() -> Moment {
     // The clock starts at zero and is never negative.
     let part = |part: i64| u64::try_from(part).unwrap_or(0);
     Moment(Duration::from_secs(part(tv_sec)) + Duration::from_nanos(part(tv_nsec)))
+}
+
+/// The time now, in seconds of Unix time: for people, since it can be set.
+#[must_use]
+pub fn unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// The boot id of the machine: a random text that stays the same until the next boot.

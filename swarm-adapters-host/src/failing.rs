@@ -52,10 +52,7 @@ pub fn read(dir: &Path, session: &SessionId) -> Failing {
 ///
 /// If the file exists and cannot be removed.
 pub fn remove(dir: &Path, session: &SessionId) -> io::Result<()> {
-    match fs::remove_file(path(dir, session)?) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        Ok(()) | Err(_) => Ok(()),
-    }
+    file::existing(fs::remove_file(path(dir, session)?)).map(|_| ())
 }
 
 #[cfg(test)]
@@ -76,7 +73,7 @@ mod tests {
             last_exit: "ended with exit code 3".into(),
             last_output: vec!["no such camera".into()],
         };
-        let failing = Failing::of([job], WORST_MAX);
+        let failing = Failing::of(&[job], WORST_MAX);
         assert_eq!(read(dir.path(), &session), Failing::default());
         write(dir.path(), &session, &failing).unwrap();
         assert_eq!(read(dir.path(), &session), failing);

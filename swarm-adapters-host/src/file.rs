@@ -39,6 +39,25 @@ pub fn swap(path: &Path, contents: &[u8]) -> io::Result<()> {
     fs::rename(&beside, path)
 }
 
+/// What exists; `None` if it does not.
+///
+/// # Errors
+///
+/// Any other error of the file system.
+///
+/// ```
+/// use swarm_adapters_host::file::existing;
+///
+/// let gone = std::fs::remove_file("/no/such/file");
+/// assert_eq!(existing(gone).unwrap(), None);
+/// ```
+pub fn existing<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+    match found {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        found => found.map(Some),
+    }
+}
+
 /// Reads a text of at most `bytes_max` bytes.
 ///
 /// # Errors

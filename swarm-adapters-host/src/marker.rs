@@ -145,10 +145,7 @@ impl Marker {
     ///
     /// If the file exists and cannot be removed.
     pub fn clear(&self) -> io::Result<()> {
-        match fs::remove_file(&self.path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            Ok(()) | Err(_) => Ok(()),
-        }
+        file::existing(fs::remove_file(&self.path)).map(|_| ())
     }
 
     fn write(&self, now: Moment) -> io::Result<()> {

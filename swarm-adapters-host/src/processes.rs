@@ -31,7 +31,7 @@ use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use tokio::time::sleep;
 
 pub use leftovers::end_leftovers;
-pub use logs::open as open_log;
+pub use logs::{aside as rotated_log, open as open_log, path as log_path};
 pub use peer::Peer;
 
 use leftovers::Records;

@@ -102,10 +102,7 @@ pub fn publish(dir: &Path, view: &WorkerView) -> io::Result<()> {
 ///
 /// If the view exists and cannot be removed.
 pub fn remove(dir: &Path, session: &SessionId) -> io::Result<()> {
-    match fs::remove_dir_all(file::directory(&path(dir, session)?)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        Ok(()) | Err(_) => Ok(()),
-    }
+    file::existing(fs::remove_dir_all(file::directory(&path(dir, session)?))).map(|_| ())
 }
 
 /// Whether `view` can be published, whatever the file system says. O(jobs).

@@ -294,7 +294,7 @@ mod tests {
         let session = SessionId::new("6f1c-42", 1234);
         let (terms, former) = (LeaseTerms::default(), Former::default());
         let plain = || written(&session, &write(Holder::Session), &terms, &former);
-        let failing = Failing::of((0..9).map(job), 100);
+        let failing = Failing::of(&(0..9).map(job).collect::<Vec<_>>(), 100);
         let mut object = telling(plain(), &failing);
         assert_eq!(told(&object), Failing { count: 9, worst: (0..3).map(job).collect() });
         assert_eq!(told(&telling(plain(), &Failing::default())), Failing::default());

@@ -10,7 +10,7 @@ mod tests;
 pub(crate) use overdue::{NOT_READY_TOO_LONG, NotReadyTooLong};
 pub use refreshed::Refreshed;
 pub use refusals::{Refusals, RefusedRequest};
-use sessions::JOBS_FAILING;
+pub(crate) use sessions::JOBS_FAILING;
 pub use sessions::{SessionReport, Unanswered};
 
 use std::cmp::Ordering;

@@ -95,16 +95,15 @@ impl Failing {
     ///     last_exit: "ended with exit code 3".into(),
     ///     last_output: Vec::new(),
     /// };
-    /// let failing = Failing::of([job("a", 1), job("b", 7)], 1);
+    /// let failing = Failing::of(&[job("a", 1), job("b", 7)], 1);
     /// assert_eq!((failing.count, failing.worst[0].job.as_str()), (2, "b"));
     /// ```
     #[must_use]
-    pub fn of(jobs: impl IntoIterator<Item = FailingJob>, most: usize) -> Self {
+    pub fn of<'a>(jobs: impl IntoIterator<Item = &'a FailingJob>, most: usize) -> Self {
         let mut worst: Vec<_> = jobs.into_iter().collect();
         let count = worst.len();
-        worst.sort_by_cached_key(FailingJob::worst_first);
-        worst.truncate(most);
-        Self { count, worst }
+        worst.sort_by_cached_key(|job| job.worst_first());
+        Self { count, worst: worst.into_iter().take(most).cloned().collect() }
     }
 
     /// The failing jobs of several workers together, of which the worst `most` are kept.
@@ -120,7 +119,7 @@ impl Failing {
         let (mut count, mut jobs) = (0_usize, Vec::new());
         for part in parts {
             count = count.saturating_add(part.count);
-            jobs.extend(part.worst.iter().cloned());
+            jobs.extend(&part.worst);
         }
         Self { count, ..Self::of(jobs, most) }
     }
@@ -135,14 +134,14 @@ impl Failing {
     /// assert_eq!(told.limited(3, 10).count, 3);
     /// ```
     #[must_use]
-    pub fn limited(self, granted: usize, most: usize) -> Self {
-        let jobs = self.worst.into_iter().map(|mut job| {
+    pub fn limited(&self, granted: usize, most: usize) -> Self {
+        let mut worst = Self::of(&self.worst, most.min(granted)).worst;
+        for job in &mut worst {
             job.last_exit = printable(&job.last_exit);
             job.last_output.truncate(LINES_MAX);
             job.last_output = job.last_output.iter().map(|line| printable(line)).collect();
-            job
-        });
-        Self { count: self.count.min(granted), ..Self::of(jobs, most.min(granted)) }
+        }
+        Self { count: self.count.min(granted), worst }
     }
 }
 
@@ -166,10 +165,10 @@ mod tests {
         use FailingState::{Failed, Restarting};
         let all =
             [("d", Restarting, 9), ("c", Restarting, 1), ("b", Restarting, 1), ("a", Failed, 0)];
-        let failing = Failing::of(all.map(|(name, state, n)| job(name, state, n)), 3);
+        let failing = Failing::of(&all.map(|(name, state, n)| job(name, state, n)), 3);
         let names: Vec<_> = failing.worst.iter().map(|job| job.job.as_str()).collect();
         assert_eq!((failing.count, names), (4, vec!["a", "d", "b"]));
-        let twice = Failing::sum([&failing, &Failing::of([job("e", Failed, 5)], 1)], 2);
+        let twice = Failing::sum([&failing, &Failing::of(&[job("e", Failed, 5)], 1)], 2);
         let names: Vec<_> = twice.worst.iter().map(|job| job.job.as_str()).collect();
         assert_eq!((twice.count, names), (5, vec!["e", "a"]));
     }

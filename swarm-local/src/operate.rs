@@ -70,7 +70,7 @@ pub(super) struct Operation {
     /// The workers that may be frozen, and since when.
     silent: BTreeMap<Slot, Instant>,
     /// What the workers tell of jobs that fail.
-    failing: BTreeMap<Slot, Failing>,
+    failing: BTreeMap<Slot, Arc<Failing>>,
     /// What was said of them.
     failures: Failures,
     /// How many ends of each worker were reported.

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context as _;
@@ -38,8 +39,8 @@ pub(super) struct Sessions {
     overseer: Overseer,
     /// The order in which sessions appeared.
     order: BTreeMap<SessionId, u64>,
-    /// What sessions tell of jobs that fail.
-    failing: BTreeMap<SessionId, Failing>,
+    /// What each worker instance tells of jobs that fail, if any do.
+    failing: BTreeMap<String, Arc<Failing>>,
     /// When a lease of each worker instance was last seen to be renewed.
     heard: BTreeMap<String, Instant>,
     watched_since: Instant,
@@ -82,7 +83,13 @@ impl Sessions {
                     let next = self.order.len() as u64 + 1;
                     let order = *self.order.entry(session.clone()).or_insert(next);
                     self.heard.insert(session.pod_uid().to_owned(), Instant::now());
-                    self.failing.insert(session.clone(), failing::read(&self.dir, session));
+                    let failing = failing::read(&self.dir, session);
+                    let instance = session.pod_uid().to_owned();
+                    if 0 < failing.count {
+                        self.failing.insert(instance, Arc::new(failing));
+                    } else {
+                        self.failing.remove(&instance);
+                    }
                     let facts = LeaseFacts {
                         lease,
                         duration: self.overseer.terms().duration,
@@ -130,13 +137,12 @@ impl Sessions {
     }
 
     /// What the sessions of workers that run tell of jobs that fail.
-    pub(super) fn failing(&self, workers: &Workers) -> BTreeMap<Slot, Failing> {
-        let told = self.failing.iter().filter(|(_, failing)| 0 < failing.count);
-        let of = |(session, failing): (&SessionId, &Failing)| {
-            let (slot, worker) = worker_of(session, workers)?;
-            (worker.phase == Phase::Up).then(|| (*slot, failing.clone()))
+    pub(super) fn failing(&self, workers: &Workers) -> BTreeMap<Slot, Arc<Failing>> {
+        let up = workers.iter().filter(|(_, worker)| worker.phase == Phase::Up);
+        let of = |(slot, worker): (&Slot, &WorkerProcess)| {
+            Some((*slot, Arc::clone(self.failing.get(&worker.instance)?)))
         };
-        told.filter_map(of).collect()
+        up.filter_map(of).collect()
     }
 
     /// Since when workers that run have not renewed their leases, where that is longer than usual:
@@ -224,6 +230,7 @@ impl Sessions {
         let workers = &*workers.borrow();
         let (named, living) = (ledger.sessions(), running(workers));
         self.heard.retain(|instance, _| living.contains(instance.as_str()));
+        self.failing.retain(|instance, _| living.contains(instance.as_str()));
         let is_done = |session: &SessionId| {
             !named.contains_key(session) && !living.contains(session.pod_uid())
         };
@@ -231,7 +238,6 @@ impl Sessions {
             self.leases.remove(&session)?;
             worker_view::remove(&self.dir, &session)?;
             failing::remove(&self.dir, &session)?;
-            self.failing.remove(&session);
         }
         self.order.retain(|session, _| !is_done(session));
         self.overseer.forget(|session| !is_done(session));

@@ -1,10 +1,12 @@
 //! The state of a pool at one moment, for the terminal and for HTTP.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use httpdate::fmt_http_date;
 use serde::{Deserialize, Deserializer, Serialize};
+use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::failing::WORST_MAX;
 use swarm_adapters_host::processes::{Phase, WorkerProcess, Workers};
 use swarm_core::handover::{Cell, SessionId};
@@ -136,11 +138,6 @@ impl InvalidFile {
         let since = fmt_http_date(UNIX_EPOCH + since);
         format!("{message}; invalid since {since}, revision {revision} keeps running")
     }
-}
-
-/// The time now, in seconds of Unix time.
-fn unix_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// The number of jobs in each state.
@@ -303,19 +300,18 @@ impl Snapshot {
 
     /// Sets which jobs fail, as the workers in these slots tell. What a worker says of jobs that it does
     /// not hold is ignored.
-    pub(super) fn mark_failing(&mut self, told: &BTreeMap<Slot, Failing>) {
+    pub(super) fn mark_failing(&mut self, told: &BTreeMap<Slot, Arc<Failing>>) {
         let mut parts = Vec::new();
         for row in &mut self.workers {
             let Some(told) = told.get(&Slot(row.slot)) else { continue };
-            let part = told.clone().limited(row.jobs + row.releasing, WORST_MAX);
+            let part = told.limited(row.jobs + row.releasing, WORST_MAX);
             row.failing = part.count;
             parts.push((row.name.clone(), row.slot, part));
         }
         self.jobs.failing = parts.iter().map(|(_, _, part)| part.count).sum();
-        let holders = &self.holders;
         let holds = |job: &FailingJob, slot: u32| {
-            let found = holders.binary_search_by(|row| row.name.as_str().cmp(job.job.as_str()));
-            found.is_ok_and(|at| holders[at].slot.is_none_or(|holder| holder == slot))
+            let found = self.job(job.job.as_str());
+            found.is_some_and(|row| row.slot.is_none_or(|holder| holder == slot))
         };
         let all = parts.into_iter().flat_map(|(name, slot, part)| {
             let held = part.worst.into_iter().filter(move |job| holds(job, slot));

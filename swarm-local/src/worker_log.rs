@@ -11,6 +11,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use swarm_adapters_host::file::existing;
+use swarm_adapters_host::processes::{log_path, rotated_log};
 
 /// The longest line that is kept together, in bytes.
 const LINE_MAX: usize = 64 << 10;
@@ -38,7 +40,7 @@ struct Rotated {
 impl WorkerLog {
     /// The log of `worker` in the directory `logs`, from its beginning on.
     pub(super) fn from_beginning(logs: &Path, worker: &str) -> io::Result<Self> {
-        let path = logs.join(format!("{worker}.log"));
+        let path = log_path(logs, worker);
         let rotated = rotated(&path)?;
         Ok(Self { path, at: 0, rotated, begun: Vec::new() })
     }
@@ -55,7 +57,7 @@ impl WorkerLog {
         each: &mut impl FnMut(&str) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut begun = Vec::new();
-        if let Some(file) = existing(File::open(aside(&self.path)))? {
+        if let Some(file) = existing(File::open(rotated_log(&self.path)))? {
             read_lines(file, &mut begun, each)?;
         }
         if begun.is_empty() { Ok(()) } else { each(&shown(&String::from_utf8_lossy(&begun))) }
@@ -69,7 +71,7 @@ impl WorkerLog {
         let is_new = |it: &Rotated| Some(it) != known.as_ref() && length < it.length;
         let has_rotated = rotated.as_ref().is_some_and(is_new);
         if has_rotated || length < *at {
-            if has_rotated && let Some(mut rest) = existing(File::open(aside(path)))? {
+            if has_rotated && let Some(mut rest) = existing(File::open(rotated_log(path)))? {
                 rest.seek(SeekFrom::Start(*at))?;
                 read_lines(rest, begun, each)?;
             }
@@ -101,7 +103,7 @@ pub(super) fn workers(logs: &Path) -> io::Result<Vec<String>> {
 
 /// What was rotated away of the log at `path`.
 fn rotated(path: &Path) -> io::Result<Option<Rotated>> {
-    let found = existing(fs::metadata(aside(path)))?;
+    let found = existing(fs::metadata(rotated_log(path)))?;
     Ok(found.map(|it| Rotated {
         length: it.len(),
         inode: it.ino(),
@@ -111,18 +113,6 @@ fn rotated(path: &Path) -> io::Result<Option<Rotated>> {
 
 fn length(path: &Path) -> io::Result<u64> {
     Ok(existing(fs::metadata(path))?.map_or(0, |it| it.len()))
-}
-
-fn aside(path: &Path) -> PathBuf {
-    path.with_extension("log.1")
-}
-
-/// What exists; `None` if it does not.
-fn existing<T>(found: io::Result<T>) -> io::Result<Option<T>> {
-    match found {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        found => found.map(Some),
-    }
 }
 
 /// Reads complete lines to the end, and returns how many bytes there were. `begun` is what there is
@@ -252,14 +242,14 @@ mod tests {
         file.write_all(b"one\ntw").unwrap();
         assert_eq!(all(&mut log), ["one"]);
         file.write_all(b"o\nbefore it was emptied\n").unwrap();
-        fs::copy(&path, aside(&path)).unwrap();
+        fs::copy(&path, rotated_log(&path)).unwrap();
         let mut other = WorkerLog::from_end(dir.path(), "w-0").unwrap();
         file.set_len(0).unwrap();
         file.write_all(b"after\x1b\n").unwrap();
         assert_eq!(all(&mut log), ["two", "before it was emptied", "after\\u{1b}"]);
         assert_eq!(all(&mut other), ["after\\u{1b}"]);
         file.write_all(b"before it was renamed\n").unwrap();
-        fs::rename(&path, aside(&path)).unwrap();
+        fs::rename(&path, rotated_log(&path)).unwrap();
         open().write_all(b"new\n").unwrap();
         assert_eq!(all(&mut log), ["before it was renamed", "new"]);
         let mut rotated = Vec::new();

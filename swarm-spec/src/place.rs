@@ -18,13 +18,6 @@ pub struct Place {
     pub column: usize,
 }
 
-/// As in `line 25, column 3`.
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}, column {}", self.line, self.column)
-    }
-}
-
 impl Place {
     /// The line of `text`, and a mark below the place; nothing if the line does not exist.
     ///

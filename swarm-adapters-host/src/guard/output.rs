@@ -72,17 +72,20 @@ impl Tail {
         self.lock().has_ended
     }
 
-    fn push(&self, line: &str) {
-        let lines = &mut self.lock().lines;
-        if lines.len() == TAIL_LINES {
-            lines.pop_front();
-        }
-        lines.push_back(line[..line.floor_char_boundary(TAIL_LINE_BYTES)].to_owned());
-    }
-
     fn lock(&self) -> MutexGuard<'_, TailLines> {
         // A thread that panicked while holding the lock cannot have left an incomplete line.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl TailLines {
+    /// Keeps a line in place of the oldest one, in the memory of that.
+    fn push(&mut self, line: &str) {
+        let oldest = (self.lines.len() == TAIL_LINES).then(|| self.lines.pop_front()).flatten();
+        let mut kept = oldest.unwrap_or_default();
+        kept.clear();
+        kept.push_str(&line[..line.floor_char_boundary(TAIL_LINE_BYTES)]);
+        self.lines.push_back(kept);
     }
 }
 
@@ -130,20 +133,23 @@ async fn follow(followed: Followed, seen: mpsc::UnboundedSender<Seen>) {
         if let Some(report) = meter.report(Instant::now(), false) {
             show(&mut shown, &job, &report, format);
         }
-        let mut copy = |line: &str| {
-            // A line that is waited for is noticed, copied or not.
-            if let Some(found) = awaited.take_if(|awaited| line.contains(&awaited.text)) {
-                let _ = seen.send(Seen { job: job.clone(), leader: found.leader });
+        {
+            let mut last = tail.lock();
+            let mut copy = |line: &str| {
+                // A line that is waited for is noticed, copied or not.
+                if let Some(found) = awaited.take_if(|awaited| line.contains(&awaited.text)) {
+                    let _ = seen.send(Seen { job: job.clone(), leader: found.leader });
+                }
+                last.push(line);
+                if meter.admits(line.len()) {
+                    show(&mut shown, &job, line, format);
+                }
+            };
+            lines.take(text, &mut copy);
+            if has_ended {
+                lines.end(&mut copy);
+                last.has_ended = true;
             }
-            tail.push(line);
-            if meter.admits(line.len()) {
-                show(&mut shown, &job, line, format);
-            }
-        };
-        lines.take(text, &mut copy);
-        if has_ended {
-            lines.end(&mut copy);
-            tail.lock().has_ended = true;
         }
         if let Some(report) = meter.report(Instant::now(), has_ended) {
             show(&mut shown, &job, &report, format);

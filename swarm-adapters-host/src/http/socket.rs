@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags, fchmod, open};
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
 
+use crate::file;
+
 /// The name of the socket in its directory.
 const NAME: &str = "api.sock";
 
@@ -33,10 +35,7 @@ impl Socket {
     pub fn listen(dir: &Path) -> io::Result<(Self, UnixListener)> {
         let dir = opened(dir)?;
         let path = path(&dir);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            Ok(()) | Err(_) => {}
-        }
+        file::existing(fs::remove_file(&path))?;
         let socket = UnixSocket::new_stream()?;
         // Before it has a name, so that at no time anybody else can connect.
         fchmod(&socket, Mode::RUSR | Mode::WUSR)?;

@@ -100,20 +100,13 @@ impl Names for Disk {
     }
 
     fn unlink(&self, name: &str) -> io::Result<()> {
-        match fs::remove_file(self.dir.join(name)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            Ok(()) | Err(_) => Ok(()),
-        }
+        file::existing(fs::remove_file(self.dir.join(name))).map(|_| ())
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        let entries = match fs::read_dir(&self.dir) {
-            // Somebody removed the directory with its contents; the next writer recreates it.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(names),
-            entries => entries?,
-        };
-        for entry in entries {
+        // Somebody may have removed the directory with its contents; the next writer recreates it.
+        for entry in file::existing(fs::read_dir(&self.dir))?.into_iter().flatten() {
             // swarm only creates names that are UTF-8.
             names.extend(entry?.file_name().into_string());
         }

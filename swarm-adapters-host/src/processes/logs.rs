@@ -13,8 +13,9 @@ use crate::file;
 /// A log that is larger is rotated.
 const BYTES_MAX: u64 = 16 << 20;
 
-/// The log of the worker `name`.
-pub(super) fn path(logs: &Path, name: &str) -> PathBuf {
+/// The log of the worker `name` in the directory `logs`.
+#[must_use]
+pub fn path(logs: &Path, name: &str) -> PathBuf {
     logs.join(format!("{name}.log"))
 }
 
@@ -52,7 +53,9 @@ fn rotate(path: &Path, bytes_max: u64) -> io::Result<()> {
     Ok(())
 }
 
-fn aside(path: &Path) -> PathBuf {
+/// Where the beginning of the log at `path` is once it was rotated.
+#[must_use]
+pub fn aside(path: &Path) -> PathBuf {
     path.with_extension("log.1")
 }
 

@@ -18,8 +18,8 @@ use crate::api::{API_VERSION, FIELD_MANAGER, Swarm, SwarmStatus};
 use crate::ledger::{REQUEST_TIMEOUT, bounded};
 use crate::rollback::Epoch;
 use crate::status::{
-    self, NOT_READY_TOO_LONG, NotReadyTooLong, Reason, Refreshed, Refusals, RefusedRequest,
-    SessionReport, TurnSummary, Verdict,
+    self, JOBS_FAILING, NOT_READY_TOO_LONG, NotReadyTooLong, Reason, Refreshed, Refusals,
+    RefusedRequest, SessionReport, TurnSummary, Verdict,
 };
 use crate::version;
 use crate::workload::Workload;
@@ -173,7 +173,7 @@ impl Context {
             && before.and_then(status::failing_jobs).is_none()
         {
             let note = failing.to_owned();
-            self.publish_event(swarm, EventType::Warning, "JobsFailing", note).await;
+            self.publish_event(swarm, EventType::Warning, JOBS_FAILING, note).await;
         }
         reports.status = Some(status);
         Ok(())

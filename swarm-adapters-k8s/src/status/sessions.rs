@@ -237,13 +237,13 @@ mod tests {
             last_exit: "ended with exit code 3".into(),
             last_output: vec!["opening".into(), "no such camera".into()],
         };
-        let one = Failing::of([job("a", FailingState::Restarting, 9)], 3);
+        let one = Failing::of(&[job("a", FailingState::Restarting, 9)], 3);
         let sessions = SessionReport { failing: vec![("w-0".into(), one)], ..Default::default() };
         let expected = "JobsFailing=True 1 job fails: `a` on `w-0` ended with exit code 3 \
                         (`no such camera`)";
         assert_eq!(told(&sessions), [expected]);
         assert_eq!(sessions.verdict(), None, "it is ready all the same");
-        let many = Failing { count: 7, ..Failing::of([job("b", FailingState::Failed, 1)], 3) };
+        let many = Failing { count: 7, ..Failing::of(&[job("b", FailingState::Failed, 1)], 3) };
         let failing = [sessions.failing, vec![("w-1".into(), many)]].concat();
         let all = told(&SessionReport { failing, ..Default::default() });
         let expected = "JobsFailing=True 8 jobs fail, among them `b` on `w-1` ended";

@@ -1,5 +1,6 @@
 //! What one turn decides.
 
+mod in_flight;
 mod maxima;
 
 use super::*;
@@ -530,42 +531,6 @@ fn sessions_that_let_go_are_not_waited_for_like_workers_that_only_read() {
         decide(&before, &desired, &after_handover(&seen, Duration::ZERO)).plan.moves.len()
     };
     assert_eq!((moves(&plain), moves(&sessions)), (0, 1));
-}
-
-/// Four jobs of one session, of which a second worker is to get two.
-fn growing(rules: Rules) -> (Desired, Ledger) {
-    let want = Desired { policy: Policy::Exclusive, rules, ..desired(&["a", "b", "c", "d"]) };
-    let ledger = decide(&Ledger::new(1), &want, &acked(&[0])).ledger;
-    (want, ledger)
-}
-
-#[test]
-fn a_job_that_is_being_released_is_told_as_moving_from_its_holder() {
-    let (want, one) = growing(Rules::default());
-    let first = decide(&one, &want, &acked(&[1, 0]));
-    assert_eq!((first.plan.moves.len(), first.ledger.releases().len()), (2, 1));
-    let next = decide(&first.ledger, &want, &acked(&[1, 0]));
-    assert_eq!((next.ledger, next.plan.moves), (first.ledger, first.plan.moves));
-}
-
-#[test]
-fn a_job_that_goes_back_to_its_holder_is_told_as_not_moving() {
-    let (want, one) = growing(Rules::default());
-    let releasing = decide(&one, &want, &acked(&[1, 0])).ledger;
-    let back = decide(&releasing, &want, &acked(&[1]));
-    assert_eq!((back.plan.moves, back.plan.assignment.len()), (vec![], 4));
-}
-
-#[test]
-fn a_budget_counts_jobs_that_are_still_being_released() {
-    let (want, one) = growing(Rules { moves_max: Some(1), ..Rules::default() });
-    let first = decide(&one, &want, &acked(&[1, 0])).ledger;
-    let waits = decide(&first, &want, &acked(&[1, 0]));
-    assert_eq!((&waits.ledger, waits.plan.deferred.len()), (&first, 1));
-    let second = decide(&first, &want, &acked(&[2, 0])).ledger;
-    assert_eq!(second.assignment().by_slot()[&Slot(1)].len(), 1);
-    let third = decide(&second, &want, &acked(&[2, 0])).ledger;
-    assert_eq!(third.releases().into_values().collect::<Vec<_>>(), [third.revision()]);
 }
 
 #[test]

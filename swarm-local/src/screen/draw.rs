@@ -148,18 +148,22 @@ fn draw_events(frame: &mut Frame<'_>, area: Rect, model: &Model, now: Instant, p
             Tone::Bad => palette.bad(),
             Tone::Move => palette.moved(),
         };
-        let words = words(&entry.text, width);
         let mut age = age(now.saturating_duration_since(entry.at));
-        for text in wrapped(&words, 0, width).lines() {
+        for text in paragraph(&entry.text, width) {
             let line = Line::from(vec![
                 Span::styled(format!("{age:>AGE$}  "), FAINT),
-                Span::styled(text.to_owned(), style),
+                Span::styled(text, style),
             ]);
             put(frame, area, row, &line);
             age.clear();
             row += 1;
         }
     }
+}
+
+/// A text in lines of at most `width` characters.
+pub(super) fn paragraph(text: &str, width: usize) -> Vec<String> {
+    wrapped(&words(text, width), 0, width).lines().map(str::to_owned).collect()
 }
 
 /// The words of a text, with those longer than `width` characters broken.

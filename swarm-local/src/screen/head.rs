@@ -7,8 +7,7 @@ use ratatui::text::{Line, Span};
 
 use super::super::snapshot::Snapshot;
 use super::super::standing::Mood;
-use super::super::text::wrapped;
-use super::draw::{put, words};
+use super::draw::{paragraph, put};
 use super::model::Model;
 use super::palette::{FAINT, Palette, STRONG};
 use super::rows::fitted;
@@ -51,10 +50,8 @@ fn paths(model: &Model, width: u16) -> String {
 /// What somebody has to mend, for as long as it is so, in lines.
 fn problems(model: &Model, width: u16) -> Vec<String> {
     let width = usize::from(width).saturating_sub(2);
-    let lines = model.snapshot.problems().into_iter().flat_map(|problem| {
-        let words = words(&format!("✗ {problem}"), width);
-        wrapped(&words, 0, width).lines().map(str::to_owned).collect::<Vec<_>>()
-    });
+    let problems = model.snapshot.problems().into_iter();
+    let lines = problems.flat_map(|problem| paragraph(&format!("✗ {problem}"), width));
     let excerpt = model.snapshot.invalid_file.as_ref().and_then(|file| file.excerpt.as_deref());
     let excerpt = excerpt.into_iter().flat_map(str::lines).map(|line| format!("  {line}"));
     lines.chain(excerpt).collect()

@@ -5,8 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 
-use super::super::text::wrapped;
-use super::draw::{cut, pieces, put, put_title, words};
+use super::draw::{cut, paragraph, pieces, put, put_title};
 use super::jobs::{failure_of, remark};
 use super::model::{JobPage, Model};
 use super::palette::Palette;
@@ -46,10 +45,7 @@ fn details(model: &Model, page: &JobPage, width: usize, palette: Palette) -> Vec
         None => "worker: none".to_owned(),
     };
     let sentence = |text: &str, style: Style| -> Vec<(String, Style)> {
-        wrapped(&words(text, width), 0, width)
-            .lines()
-            .map(|line| (line.to_owned(), style))
-            .collect()
+        paragraph(text, width).into_iter().map(|line| (line, style)).collect()
     };
     let state = format!("{place} · state: {} · token: {}", job.state, job.token);
     let mut lines = sentence(&state, Style::new());

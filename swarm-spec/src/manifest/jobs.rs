@@ -282,7 +282,6 @@ fn from_map(number: usize, schema: &ValueSchema, item: &Value) -> Result<spec::J
     })
 }
 
-/// Params become arguments and environment of programs, so their names are plain.
 /// Whether a variable of the environment can have this name.
 pub(super) fn is_variable_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -291,6 +290,7 @@ pub(super) fn is_variable_name(name: &str) -> bool {
         && name.chars().all(is_plain)
 }
 
+/// Params become arguments and environment of programs, so their names are plain.
 pub(crate) fn check_params(params: &BTreeMap<String, String>) -> Result<(), String> {
     if PARAMS_MAX < params.len() {
         return Err(format!("it has {} params; at most {PARAMS_MAX} are allowed", params.len()));

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use swarm_core::{Failing, FailingJob, FailingState, JobName};
 use tokio::sync::watch;
+
+use crate::clock::unix_s;
 
 /// How many failing jobs are told one by one.
 const WORST_MAX: usize = 100;
@@ -60,13 +61,8 @@ impl Failures {
     /// Tells what is new, if anything is.
     pub(super) fn tell(&mut self) {
         if !std::mem::replace(&mut self.is_told, true) {
-            let failing = Failing::of(self.jobs.values().cloned(), WORST_MAX);
+            let failing = Failing::of(self.jobs.values(), WORST_MAX);
             self.told.send_replace(Arc::new(failing));
         }
     }
-}
-
-/// The time now, in seconds of Unix time.
-fn unix_s() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
 }

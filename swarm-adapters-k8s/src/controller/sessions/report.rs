@@ -64,13 +64,35 @@ impl Sessions {
     }
 }
 
-/// What workers tell of the failing jobs that they hold.
+/// What workers tell of the failing jobs that they hold. O(jobs), where any fail.
 fn held(ledger: &Ledger, told: BTreeMap<SessionId, (String, Failing)>) -> Vec<(String, Failing)> {
+    if told.is_empty() {
+        return Vec::new();
+    }
+    let (mut counts, mut for_all) = (BTreeMap::<&SessionId, usize>::new(), 0);
+    for record in ledger.cells.jobs.values() {
+        match &record.cell {
+            Cell::Granted { session, .. } => *counts.entry(session).or_default() += 1,
+            Cell::Everywhere { .. } => for_all += 1,
+            Cell::Releasing { .. }
+            | Cell::ReleasingAll { .. }
+            | Cell::Free { .. }
+            | Cell::Hold { .. }
+            | Cell::Quarantined { .. }
+            | Cell::Done { .. } => {}
+        }
+    }
+    let runs = |job: &JobName, session: &SessionId| {
+        let cell = ledger.cells.jobs.get(job).map(|record| &record.cell);
+        match cell {
+            Some(Cell::Granted { session: holder, .. }) => holder == session,
+            cell => matches!(cell, Some(Cell::Everywhere { .. })),
+        }
+    };
     let of = |(session, (worker, mut failing)): (SessionId, (String, Failing))| {
-        let jobs = ledger.cells.view(&session).jobs;
-        failing.worst.retain(|it| jobs.contains_key(&it.job));
-        let most = failing.worst.len();
-        (worker, failing.limited(jobs.len(), most))
+        failing.worst.retain(|it| runs(&it.job, &session));
+        let granted = counts.get(&session).copied().unwrap_or_default() + for_all;
+        (worker, failing.limited(granted, failing.worst.len()))
     };
     told.into_iter().map(of).filter(|(_, failing)| 0 < failing.count).collect()
 }
