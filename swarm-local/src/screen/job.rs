@@ -5,6 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 
+use super::super::text::counted;
 use super::draw::{cut, paragraph, pieces, put, put_title};
 use super::jobs::{failure_of, remark};
 use super::model::{JobPage, Model};
@@ -79,7 +80,7 @@ fn details(model: &Model, page: &JobPage, width: usize, palette: Palette) -> Vec
 fn draw_log(frame: &mut Frame<'_>, area: Rect, page: &JobPage) {
     let (lines, bottom) = (&page.log.lines, page.at_bottom());
     let place = match page.bottom {
-        None => format!("{} lines", lines.len()),
+        None => counted(lines.len(), "line"),
         Some(_) => format!("line {} of {}", bottom + 1, lines.len()),
     };
     put_title(frame, area, "log", &place, true);
