@@ -35,6 +35,9 @@ const AT_A_TIME: usize = 16;
 pub(super) struct KnownPods {
     /// Each of them by its UID.
     pub(super) by_uid: BTreeMap<String, KnownPod>,
+    /// By name the UIDs of the pods that were replaced, and for which publication, while that is the
+    /// newest one.
+    replaced: BTreeMap<String, (String, u64)>,
     /// Why a pod could not be replaced, and when.
     blocked: Option<(Instant, String)>,
 }
@@ -103,7 +106,8 @@ impl Context {
         }
         self.nudge(pool, &live, &plan, pods).await?;
         self.mark_started(pool, &live, pods).await?;
-        let retry_in = self.replace(pool, terms.mode, &live, &plan, pods).await?;
+        let version = turn.decision.ledger.version;
+        let retry_in = self.replace(pool, terms.mode, &live, &plan, version, pods).await?;
         let after = self::workers(&live, refreshing, &answers, pods, Instant::now());
         // A second look shows what remains after these attempts.
         let next = refresh(&terms, &after, unavailable, since_change);

@@ -244,7 +244,7 @@ impl Context {
             return;
         }
         if let Some(published) = memory.stores.views(self, swarm).published().await {
-            note_started(&published, slots.pods.values(), &mut memory.pods.by_uid);
+            note_started(&published, slots.pods.values(), &mut memory.pods);
         }
     }
 

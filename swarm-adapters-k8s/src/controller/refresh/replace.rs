@@ -34,15 +34,18 @@ enum Outcome {
 }
 
 impl Context {
-    /// Replaces the pods of `plan`, until one cannot be. Returns when to try again.
+    /// Replaces the pods of `plan`, which were told of publication `version`, until one cannot be.
+    /// Returns when to try again.
     pub(super) async fn replace(
         &self,
         pool: &Workload,
         mode: RefreshMode,
         live: &[Live],
         plan: &Refresh,
+        version: u64,
         pods: &mut KnownPods,
     ) -> Result<Option<Duration>, StoreError> {
+        pods.replaced.retain(|_, (_, of)| *of == version);
         if plan.replace.is_empty() {
             // While all that may be unavailable are, nothing is known of the budget.
             pods.blocked.take_if(|_| !plan.is_full);
@@ -70,6 +73,7 @@ impl Context {
             }
             pods.blocked = None;
             pods.by_uid.entry(it.uid.clone()).or_default().is_replaced = true;
+            pods.replaced.insert(it.pod.name_any(), (it.uid.clone(), version));
             tracing::info!(pod = it.pod.name_any(), result, "pod replaced, to read its new jobs");
         }
         Ok(None)
@@ -132,19 +136,57 @@ async fn evict(api: &Api<Pod>, name: &str, params: &DeleteParams) -> kube::Resul
 pub(in crate::controller) fn note_started<'a>(
     published: &Published,
     pods: impl IntoIterator<Item = &'a Arc<Pod>>,
-    known: &mut BTreeMap<String, KnownPod>,
+    known: &mut KnownPods,
 ) {
     for pod in pods {
         let (Some(uid), Some(created)) = (pod.uid(), pod.creation_timestamp()) else { continue };
-        let is_marked = pod.annotations().contains_key(crate::refresh::STARTED_ANNOTATION);
-        // Both times are the API server's, in whole seconds: within one second the order is unknown.
-        if is_marked || created.0 <= published.at {
+        if pod.annotations().contains_key(crate::refresh::STARTED_ANNOTATION) {
             continue;
         }
-        let known = known.entry(uid).or_default();
-        if known.has < published.version {
-            known.has = published.version;
-            known.started = Some(published.version);
+        let predecessor = known.replaced.get(&pod.name_any()).filter(|(of, _)| *of != uid);
+        // Both times are the API server's, in whole seconds: within one second the order is unknown,
+        // but for a pod whose name was in use until its predecessor was replaced.
+        let version = match predecessor {
+            _ if published.at < created.0 => published.version,
+            Some((_, version)) => *version,
+            None => continue,
+        };
+        let known = known.by_uid.entry(uid).or_default();
+        if known.has < version {
+            known.has = version;
+            known.started = Some(version);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: &str = "2026-03-01T12:00:07Z";
+
+    fn pod(uid: &str, created: &str) -> Arc<Pod> {
+        let metadata = json!({"name": "plain-0", "uid": uid, "creationTimestamp": created});
+        Arc::new(serde_json::from_value(json!({"metadata": metadata})).unwrap())
+    }
+
+    fn started(known: &mut KnownPods, pod: &Arc<Pod>) -> u64 {
+        let published = Published { version: 4, at: SECOND.parse().unwrap() };
+        note_started(&published, [pod], known);
+        known.by_uid.get(&pod.uid().unwrap()).map_or(0, |known| known.has)
+    }
+
+    #[test]
+    fn a_pod_of_the_second_of_a_publication_may_not_have_it() {
+        assert_eq!(started(&mut KnownPods::default(), &pod("b", SECOND)), 0);
+        assert_eq!(started(&mut KnownPods::default(), &pod("b", "2026-03-01T12:00:08Z")), 4);
+    }
+
+    #[test]
+    fn the_successor_of_a_replaced_pod_has_what_was_published_before() {
+        let mut known = KnownPods::default();
+        known.replaced.insert("plain-0".into(), ("a".into(), 4));
+        assert_eq!(started(&mut known, &pod("a", SECOND)), 0, "the one that was replaced");
+        assert_eq!(started(&mut known, &pod("b", SECOND)), 4);
     }
 }
