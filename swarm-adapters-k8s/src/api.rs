@@ -21,7 +21,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, CustomResourceExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use swarm_spec::spec::{self, ONLY_LOCAL};
+use swarm_spec::spec::{self, Kind, MANAGED_NAME_MAX, Meant, ONLY_LOCAL, managed_name_rule};
 
 pub use ledger::{Claimant, Holdings, SwarmLedger, SwarmLedgerSpec};
 pub use part::{PartName, PartNameError, SwarmLedgerPart, SwarmLedgerPartSpec};
@@ -44,6 +44,7 @@ pub const FIELD_MANAGER: &str = "swarm-operator";
     shortname = "sw",
     doc = "Jobs, and the pool of workers that shares them: each job is run by exactly one worker.",
     validation = name_fits(),
+    validation = managed_name_fits(),
     status = "SwarmStatus",
     derive = "PartialEq",
     scale(
@@ -93,6 +94,15 @@ fn name_fits() -> kube::core::Rule {
     .message(format!(
         "the name of a Swarm has at most {NAME_MAX} characters: it is a label of what is made for it"
     ).as_str())
+}
+
+/// What is made for a managed pool has longer names, and those of Services are the strictest.
+fn managed_name_fits() -> kube::core::Rule {
+    let rule = format!(
+        "!has(self.spec.pool.managed) || (self.metadata.name.size() <= {MANAGED_NAME_MAX} \
+         && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$'))"
+    );
+    kube::core::Rule::new(rule).message(managed_name_rule().as_str())
 }
 
 /// What the operator tells about a Swarm. Counts only, never one entry per job.
@@ -175,6 +185,12 @@ impl Swarm {
     #[must_use]
     pub fn protocol(&self) -> ProtocolSpec {
         self.spec.protocol()
+    }
+
+    /// What kind of pool it has, and which workload, where there is one.
+    #[must_use]
+    pub fn pool(&self) -> (Kind, Option<Meant<'_>>) {
+        self.spec.pool.workload(self.metadata.name.as_deref().unwrap_or_default())
     }
 
     /// The name of the view's ConfigMap.

@@ -8,8 +8,8 @@ use swarm_core::{Desired, Job, JobName, Jobs, Mode, Replication, Rules, Share, S
 
 use crate::manifest::{Runner, WORKERS_MAX, check_params};
 use crate::spec::{
-    self, ModeSpec, NAME_MAX, PolicySpec, PoolSpec, ProtocolSpec, RebalanceSpec, RefreshMode,
-    ReplicationSpec, SwarmSpec, WORKLOAD_NAME_MAX,
+    self, Kind, ManagedSpec, ModeSpec, NAME_MAX, PolicySpec, PoolSpec, ProtocolSpec, RebalanceSpec,
+    RefreshMode, ReplicationSpec, SwarmSpec, WORKLOAD_NAME_MAX, managed_name_fits,
 };
 
 /// For how long changes that follow a change are gathered, unless the Swarm says otherwise.
@@ -63,6 +63,9 @@ pub fn desired(name: &str, spec: &SwarmSpec) -> Result<Desired, SpecError> {
     // Plain workers have no object that could not be named after it.
     if spec.protocol() == ProtocolSpec::Session {
         name_fits(name)?;
+    }
+    if spec.pool.managed.is_some() {
+        managed_name_fits(name).or_else(|reason| wrong("metadata.name", reason))?;
     }
     let mut jobs = Jobs::new();
     for (index, listed) in spec.jobs.iter().enumerate() {
@@ -129,12 +132,22 @@ pub(crate) fn name_fits(name: &str) -> Result<(), SpecError> {
 
 /// Checks the pool, and what other fields may say beside it.
 fn check_pool(spec: &SwarmSpec) -> Result<(), SpecError> {
-    let PoolSpec { stateful_set, deployment, pods } = &spec.pool;
-    let named = [stateful_set.is_some(), deployment.is_some(), pods.is_some()];
+    let PoolSpec { stateful_set, deployment, pods, managed } = &spec.pool;
+    let named = [stateful_set.is_some(), deployment.is_some(), pods.is_some(), managed.is_some()];
     if named.into_iter().filter(|it| *it).count() != 1 {
-        let one = "write exactly one of `statefulSet: {name}`, `deployment: {name}` and \
-                   `pods: {matchLabels}`";
+        let one = "write exactly one of `statefulSet: {name}`, `deployment: {name}`, \
+                   `pods: {matchLabels}` and `managed: {}`";
         return wrong("spec.pool", one);
+    }
+    if managed.as_ref().is_some_and(|managed| managed.image.is_some())
+        && spec.worker.as_ref().and_then(|worker| worker.protocol).is_none()
+    {
+        let reason = "an image of your own in pool.managed needs it: write Plain if its program \
+                      reads its jobs from a file, or Session if swarm-worker is to run its programs";
+        return wrong("spec.worker.protocol", reason);
+    }
+    if let Some(Err(reason)) = managed.as_ref().map(ManagedSpec::check_env) {
+        return wrong("spec.pool.managed.env", reason);
     }
     if pods.is_some() && spec.replicas.is_some() {
         let reason = "nothing scales pods that go by labels; leave it out and add or delete pods";
@@ -147,8 +160,9 @@ fn check_pool(spec: &SwarmSpec) -> Result<(), SpecError> {
         return wrong("spec.pool", most);
     }
     let mode = spec.refresh.as_ref().and_then(|refresh| refresh.mode).unwrap_or_default();
-    if stateful_set.is_none() && matches!(mode, RefreshMode::Evict | RefreshMode::Delete) {
-        let reason = "Evict and Delete need pool.statefulSet: elsewhere the successor of a pod has \
+    let keeps_names = spec.pool.workload("").0 == Kind::StatefulSet;
+    if !keeps_names && matches!(mode, RefreshMode::Evict | RefreshMode::Delete) {
+        let reason = "Evict and Delete need pods of a StatefulSet: elsewhere the successor of a pod has \
                       another name and finds no jobs under it when it starts; write HotReload or \
                       None";
         return wrong("spec.refresh.mode", reason);

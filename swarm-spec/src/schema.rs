@@ -25,6 +25,9 @@ pub(crate) struct ValueSchema {
     #[serde(rename = "type")]
     kind: String,
     nullable: bool,
+    /// Whether it may have any fields; whoever reads them checks them.
+    #[serde(rename = "x-kubernetes-preserve-unknown-fields")]
+    is_free_form: bool,
     properties: BTreeMap<String, ValueSchema>,
     required: Vec<String>,
     additional_properties: Option<Box<ValueSchema>>,
@@ -200,6 +203,7 @@ fn value(path: Path<'_>, schema: &ValueSchema, value: &Value) -> Result<(), Stri
     }
     let wanted = schema.kind();
     match (wanted, value) {
+        ("object", Value::Object(_)) if schema.is_free_form => Ok(()),
         ("object", Value::Object(_)) => object(path, schema, value, &[]),
         ("array", Value::Array(items)) => {
             let Some(item) = &schema.items else { return Ok(()) };

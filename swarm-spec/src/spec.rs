@@ -4,6 +4,7 @@
 //! `kubectl explain` shows.
 
 mod handover;
+mod managed;
 mod pool;
 mod refresh;
 mod runner;
@@ -16,7 +17,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 pub use handover::{HandoverSpec, LeaseTermsSpec, PolicySpec, ProtocolSpec};
-pub use pool::{Kind, PodsRef, PoolSpec, WORKLOAD_NAME_MAX, WorkloadRef};
+pub use managed::{
+    DisruptionMode, DisruptionSpec, EnvVarSpec, FilesSpec, IntOrString, MANAGED_NAME_MAX,
+    ManagedKind, ManagedSpec, ResourcesSpec, ServiceSpec, ServiceType, managed_name_fits,
+    managed_name_rule,
+};
+pub use pool::{Kind, Meant, PodsRef, PoolSpec, WORKLOAD_NAME_MAX, WorkloadRef};
 pub use refresh::{RefreshMode, RefreshSpec, VersionEndpoint};
 pub use runner::{LogRunnerSpec, PingRunnerSpec, ReadySpec, RestartSpec, RunnerSpec};
 pub(crate) use runner::{WORD_MAX, WORDS_MAX};
@@ -39,6 +45,7 @@ pub const NAME_MAX: usize = 63;
     run_once_needs_sessions(),
     pool::nobody_scales_pods(),
     pool::pods_keep_their_names(),
+    managed::image_needs_protocol(),
 ]))]
 #[serde(rename_all = "camelCase")]
 pub struct SwarmSpec {
@@ -64,7 +71,7 @@ pub struct SwarmSpec {
     #[schemars(range(min = 0, max = 100_000))]
     pub replicas: Option<i32>,
 
-    /// The workers that share the jobs. Cannot be changed later.
+    /// The workers that share the jobs. Which ones cannot be changed later.
     pub pool: PoolSpec,
 
     /// What the workers are.
@@ -132,8 +139,9 @@ fn run_once_needs_sessions() -> Rule {
 
 /// What only workers of sessions can do.
 fn needs_sessions(unless: &str, message: &str) -> Rule {
-    let session =
-        "has(self.worker) && has(self.worker.protocol) && self.worker.protocol == 'Session'";
+    let session = "has(self.worker) && has(self.worker.protocol) \
+                   ? self.worker.protocol == 'Session' \
+                   : has(self.pool.managed) && !has(self.pool.managed.image)";
     Rule::new(format!("{unless} || ({session})"), message)
 }
 
@@ -242,9 +250,12 @@ pub enum ModeSpec {
 }
 
 impl SwarmSpec {
-    /// How its workers are spoken to.
+    /// How its workers are spoken to. Those that the operator makes in its own image take part in
+    /// sessions unless the spec says otherwise.
     #[must_use]
     pub fn protocol(&self) -> ProtocolSpec {
-        self.worker.as_ref().and_then(|worker| worker.protocol).unwrap_or_default()
+        let written = self.worker.as_ref().and_then(|worker| worker.protocol);
+        let is_ours = self.pool.managed.as_ref().is_some_and(|managed| managed.image.is_none());
+        written.unwrap_or(if is_ours { ProtocolSpec::Session } else { ProtocolSpec::default() })
     }
 }

@@ -23,6 +23,8 @@ use super::STATEFUL_PODS;
 use super::deletion_cost::DELETION_COST;
 use super::node_health::{LedgerMeta, NamespaceMeta};
 use super::non_statefulset::ReplicaSetMeta;
+use swarm_spec::spec::Meant;
+
 use crate::api::Swarm;
 use crate::rollback::Rollbacks;
 use crate::workload::Kind;
@@ -62,8 +64,12 @@ impl Cached for Swarm {
     fn keys(&self) -> Vec<String> {
         let namespace = self.namespace().unwrap_or_default();
         let mut keys = vec![with_uid(self.metadata.uid.as_deref().unwrap_or_default())];
-        let (kind, workload) = self.spec.pool.workload();
-        keys.push(with_pool(kind, &namespace, workload.and_then(|it| it.name.as_deref())));
+        let (kind, workload) = self.pool();
+        let named = workload.and_then(|it| match it {
+            Meant::Named(name) => Some(name),
+            Meant::Labelled(_) => None,
+        });
+        keys.push(with_pool(kind, &namespace, named));
         for source in &self.spec.job_sources {
             let named = source.config_map.as_ref().map(|named| named.name.as_str());
             keys.extend(named.map(|name| with_source(&namespace, Some(name))));

@@ -80,7 +80,7 @@ impl Context {
     /// longer, since a turn that waits keeps others from theirs.
     pub(super) async fn is_filled_for(&self, swarm: &Swarm) -> bool {
         const WITHIN: Duration = Duration::from_millis(500);
-        if swarm.spec.pool.workload().0 == Kind::StatefulSet {
+        if swarm.pool().0 == Kind::StatefulSet {
             return true;
         }
         self.caches.pools.non_statefulset.ask();

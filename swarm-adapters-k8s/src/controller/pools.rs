@@ -6,12 +6,13 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
+use swarm_spec::spec::Meant;
 
 use super::cached::{self, Cache, Cached, of_pool};
 use super::caches::{Caches, Pools};
 use super::claims::{self, Members};
 use super::non_statefulset::{ReplicaSetMeta, controller, deployment_of_set};
-use crate::api::{Swarm, WorkloadRef};
+use crate::api::Swarm;
 use crate::observe;
 use crate::status::{Reason, Verdict};
 use crate::workload::{Kind, Workload};
@@ -20,7 +21,7 @@ impl Caches {
     /// The workload that is the pool of `swarm`.
     pub(super) fn pool_of(&self, swarm: &Swarm) -> Result<Workload, Verdict> {
         let namespace = swarm.namespace().unwrap_or_default();
-        match swarm.spec.pool.workload() {
+        match swarm.pool() {
             (Kind::StatefulSet, Some(named)) => {
                 let found = find(&self.pools.sets, Kind::StatefulSet, &namespace, named)?;
                 Ok(Workload::from(&*found))
@@ -58,18 +59,18 @@ fn find<K: Cached>(
     cache: &Cache<K>,
     kind: Kind,
     namespace: &str,
-    meant: &WorkloadRef,
+    meant: Meant<'_>,
 ) -> Result<Arc<K>, Verdict> {
     let not_found = |message| Verdict { reason: Reason::PoolNotFound, message };
-    let WorkloadRef { name, match_labels } = meant;
-    if let Some(name) = name {
-        let found = cache.get(namespace, name);
-        return found
-            .ok_or_else(|| not_found(format!("no {kind} `{name}` in this namespace; create it")));
-    }
-    let labels = match_labels.clone().unwrap_or_default();
+    let labels = match meant {
+        Meant::Named(name) => {
+            let missing = || not_found(format!("no {kind} `{name}` in this namespace; create it"));
+            return cache.get(namespace, name).ok_or_else(missing);
+        }
+        Meant::Labelled(labels) => labels,
+    };
     let mut found = cache.with(namespace);
-    found.retain(|pool| has_labels(&**pool, &labels));
+    found.retain(|pool| has_labels(&**pool, labels));
     let pairs: Vec<_> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let wanted = pairs.join(",");
     match found.as_slice() {
@@ -159,8 +160,8 @@ impl Pools {
     ) -> Vec<ObjectRef<Swarm>> {
         let mut meant = swarms.with(&cached::with_pool(kind, namespace, None));
         meant.retain(|swarm| {
-            let labels = swarm.spec.pool.workload().1.and_then(|it| it.match_labels.as_ref());
-            labels.is_some_and(|labels| self.has_labels(kind, namespace, name, labels))
+            let Some(Meant::Labelled(labels)) = swarm.pool().1 else { return false };
+            self.has_labels(kind, namespace, name, labels)
         });
         meant.extend(swarms.with(&cached::with_pool(kind, namespace, Some(name))));
         meant.iter().map(|swarm| ObjectRef::from_obj(&**swarm)).collect()

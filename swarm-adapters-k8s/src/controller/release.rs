@@ -6,6 +6,7 @@ use kube::{Api, ResourceExt};
 use swarm_core::handover::Policy;
 use swarm_core::ports::{LedgerStore as _, StoreError, ViewStore};
 use swarm_core::{Desired, Ledger, Waiting};
+use swarm_spec::spec::Meant;
 use tokio::time::Instant;
 
 use super::context::Context;
@@ -110,11 +111,10 @@ impl Context {
     /// `swarm` has claimed remembers it.
     async fn pool_that_is_gone(&self, swarm: &Swarm) -> Result<Option<Workload>, StoreError> {
         let namespace = swarm.namespace().unwrap_or_default();
-        let (kind, named) = swarm.spec.pool.workload();
-        let named = named.and_then(|it| it.name.as_deref());
-        let ledgers = match named {
-            Some(pool) => vec![format!("{}.{pool}", kind.as_str().to_lowercase())],
-            None => self.caches.ledgers_of(&namespace, kind),
+        let (kind, meant) = swarm.pool();
+        let ledgers = match meant {
+            Some(Meant::Named(pool)) => vec![format!("{}.{pool}", kind.as_str().to_lowercase())],
+            Some(Meant::Labelled(_)) | None => self.caches.ledgers_of(&namespace, kind),
         };
         let api = Api::namespaced(self.client.clone(), &namespace);
         for name in ledgers {

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::documents::{Object, Objects};
 use super::{ManifestError, bounded, jobs};
 use crate::convert::SpecError;
-use crate::spec::{PodsRef, PoolSpec, WorkloadRef};
+use crate::spec::{PodsRef, PoolSpec, WorkloadRef, managed_name_fits};
 
 /// The workers of a pool, as far as the file tells.
 pub(super) struct WorkerPool {
@@ -24,7 +24,10 @@ impl WorkerPool {
         swarm: &Object,
         pool: PoolSpec,
     ) -> Result<Self, ManifestError> {
-        let PoolSpec { stateful_set, deployment, pods } = pool;
+        let PoolSpec { stateful_set, deployment, pods, managed } = pool;
+        if managed.is_some() {
+            return Self::managed(swarm);
+        }
         match (stateful_set, deployment, pods) {
             (Some(set), _, _) => Self::of_workload(objects, swarm, "StatefulSet", set),
             (_, Some(deployment), _) => Self::of_workload(objects, swarm, "Deployment", deployment),
@@ -44,6 +47,13 @@ impl WorkerPool {
         };
         let (workers, first_slot) = size_of(kind, workload).map_err(wrong(swarm))?;
         Ok(Self { name, workers: Some(workers), first_slot })
+    }
+
+    /// A workload that the operator would make; it begins with one worker, as Kubernetes has it.
+    fn managed(swarm: &Object) -> Result<Self, ManifestError> {
+        let fits = managed_name_fits(swarm.name());
+        fits.map_err(|reason| wrong(swarm)(SpecError { place: "metadata.name".into(), reason }))?;
+        Ok(Self { name: swarm.name().to_owned(), workers: Some(1), first_slot: 0 })
     }
 
     /// The pods in the same file count, if any stand there.

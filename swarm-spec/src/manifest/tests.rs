@@ -76,7 +76,7 @@ fn every_mistake_is_named_in_one_sentence() {
     job `stream:cars:new` stands twice: spec.jobs[0] and spec.jobs[1]; remove one
     Swarm `streams`: spec.jobs[1]: job name `two words` has the character ' ' at position 3; use printable ASCII without spaces
     Swarm `streams`: unknown field `spec.worker.runner.logg`; did you mean `log`?
-    Swarm `streams`: spec.pool: write exactly one of `statefulSet: {name}`, `deployment: {name}` and `pods: {matchLabels}`
+    Swarm `streams`: spec.pool: write exactly one of `statefulSet: {name}`, `deployment: {name}`, `pods: {matchLabels}` and `managed: {}`
     Swarm `streams`: field `spec.pool` must be a map of fields, not a number
     Swarm in document 1 has apiVersion `swarm.k8slab.info/v9`; write `swarm.k8slab.info/v1alpha1`
     no Swarm in it; a Swarm starts with `apiVersion: swarm.k8slab.info/v1alpha1` and `kind: Swarm`

@@ -6,19 +6,33 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{ManagedKind, ManagedSpec};
 use crate::rule::Rule;
+
+const CANNOT_CHANGE: &str =
+    "spec.pool cannot be changed: create another Swarm for the other pool and delete this one";
 
 /// The pool: the pods that are the workers. Exactly one of these.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [
     Rule::new(
-        "[has(self.statefulSet), has(self.deployment), has(self.pods)].filter(it, it).size() == 1",
-        "write exactly one of statefulSet, deployment and pods"
+        "[has(self.statefulSet), has(self.deployment), has(self.pods), has(self.managed)]\
+         .filter(it, it).size() == 1",
+        "write exactly one of statefulSet, deployment, pods and managed"
     ),
     Rule::new(
-        "self == oldSelf",
-        "spec.pool cannot be changed: create another Swarm for the other pool and delete this one"
+        "has(self.statefulSet) == has(oldSelf.statefulSet) \
+         && has(self.deployment) == has(oldSelf.deployment) \
+         && has(self.pods) == has(oldSelf.pods) && has(self.managed) == has(oldSelf.managed)",
+        CANNOT_CHANGE
+    ),
+    Rule::new(
+        "!has(self.managed) || !has(oldSelf.managed) \
+         || (has(self.managed.kind) ? self.managed.kind : 'Deployment') \
+         == (has(oldSelf.managed.kind) ? oldSelf.managed.kind : 'Deployment')",
+        "pool.managed.kind cannot be changed: create another Swarm with the other kind and delete \
+         this one"
     ),
 ]))]
 pub struct PoolSpec {
@@ -33,16 +47,35 @@ pub struct PoolSpec {
     /// StatefulSets and those that another Swarm has. There are as many workers as pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods: Option<PodsRef>,
+    /// Pods that the operator makes, with all that they need. `pool: {managed: {}}` is enough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub managed: Option<ManagedSpec>,
+}
+
+/// Which workload is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meant<'a> {
+    /// The one of this name.
+    Named(&'a str),
+    /// The only one with these labels.
+    Labelled(&'a BTreeMap<String, String>),
 }
 
 impl PoolSpec {
-    /// What kind of pool it is, and the workload, where there is one.
+    /// What kind of pool the Swarm of this name has, and which workload, where there is one.
     #[must_use]
-    pub fn workload(&self) -> (Kind, Option<&WorkloadRef>) {
-        match (&self.stateful_set, &self.deployment) {
-            (Some(set), _) => (Kind::StatefulSet, Some(set)),
-            (None, Some(deployment)) => (Kind::Deployment, Some(deployment)),
-            (None, None) => (Kind::Pods, None),
+    pub fn workload<'a>(&'a self, swarm: &'a str) -> (Kind, Option<Meant<'a>>) {
+        match (&self.stateful_set, &self.deployment, &self.managed) {
+            (Some(set), _, _) => (Kind::StatefulSet, Some(set.meant())),
+            (None, Some(deployment), _) => (Kind::Deployment, Some(deployment.meant())),
+            (None, None, Some(managed)) => {
+                let kind = match managed.kind.unwrap_or_default() {
+                    ManagedKind::Deployment => Kind::Deployment,
+                    ManagedKind::StatefulSet => Kind::StatefulSet,
+                };
+                (kind, Some(Meant::Named(swarm)))
+            }
+            (None, None, None) => (Kind::Pods, None),
         }
     }
 }
@@ -90,10 +123,13 @@ impl fmt::Display for Kind {
 /// A workload: by its name, or by labels that exactly one has.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = [Rule::new(
-    "has(self.name) != has(self.matchLabels)",
-    "write either name or matchLabels, not both and not neither"
-)]))]
+#[schemars(extend("x-kubernetes-validations" = [
+    Rule::new(
+        "has(self.name) != has(self.matchLabels)",
+        "write either name or matchLabels, not both and not neither"
+    ),
+    Rule::new("self == oldSelf", CANNOT_CHANGE),
+]))]
 pub struct WorkloadRef {
     /// The workload's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -105,6 +141,17 @@ pub struct WorkloadRef {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minProperties" = 1, "maxProperties" = 16))]
     pub match_labels: Option<BTreeMap<String, String>>,
+}
+
+impl WorkloadRef {
+    /// Which one is meant.
+    fn meant(&self) -> Meant<'_> {
+        static NONE: BTreeMap<String, String> = BTreeMap::new();
+        match &self.name {
+            Some(name) => Meant::Named(name),
+            None => Meant::Labelled(self.match_labels.as_ref().unwrap_or(&NONE)),
+        }
+    }
 }
 
 /// The most characters of a workload's name. The names of the ledger and of its parts begin with its
@@ -124,6 +171,7 @@ fn workload_name_fits() -> Rule {
 /// Pods, by labels.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [Rule::new("self == oldSelf", CANNOT_CHANGE)]))]
 pub struct PodsRef {
     /// The labels that a pod must have, all of them.
     #[schemars(extend("minProperties" = 1, "maxProperties" = 16))]
@@ -143,8 +191,9 @@ pub(super) fn nobody_scales_pods() -> Rule {
 pub(super) fn pods_keep_their_names() -> Rule {
     Rule::new(
         "!has(self.refresh) || !has(self.refresh.mode) || has(self.pool.statefulSet) \
-         || !(self.refresh.mode in ['Evict', 'Delete'])",
-        "refresh.mode Evict and Delete need pool.statefulSet: elsewhere the successor of a pod has \
+         || (has(self.pool.managed) && has(self.pool.managed.kind) \
+         && self.pool.managed.kind == 'StatefulSet') || !(self.refresh.mode in ['Evict', 'Delete'])",
+        "refresh.mode Evict and Delete need pods of a StatefulSet: elsewhere the successor of a pod has \
          another name and finds no jobs under it when it starts; use HotReload or None",
     )
 }

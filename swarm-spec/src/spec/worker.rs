@@ -9,11 +9,12 @@ use super::{ProtocolSpec, RunnerSpec, VersionEndpoint};
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerSpec {
-    /// How workers are spoken to. Default: `Plain`.
+    /// How workers are spoken to. Default: `Plain`; `Session` for `pool.managed` without an image of
+    /// your own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<ProtocolSpec>,
-    /// What `swarm-worker` does with a job. In a cluster the command line of the worker decides; this
-    /// field serves `swarm-operator local`.
+    /// What `swarm-worker` does with a job, in `swarm-operator local` and in managed pools, where a
+    /// change of it replaces the pods. In other pools the command line of the worker decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runner: Option<RunnerSpec>,
     /// Where workers report which jobs they run. With it the operator knows when a worker has

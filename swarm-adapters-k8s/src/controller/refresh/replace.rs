@@ -1,6 +1,5 @@
 //! Replaces pods that run old jobs: by eviction, which asks disruption budgets, or by deletion.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use swarm_core::ports::StoreError;
 use tokio::time::Instant;
 
 use super::super::live::Live;
-use super::{Context, KnownPod, KnownPods};
+use super::{Context, KnownPods};
 use crate::api::RefreshMode;
 use crate::ledger::bounded;
 use crate::metrics::RefreshLabels;
