@@ -30,8 +30,8 @@
 //! ```
 //!
 //! The feature `ports`, on by default, has the traits of stores and [`turn`](fn@turn), and with them
-//! the dependency on `async-trait`. With the feature `serde`, jobs, plans, ledgers, views and leases
-//! are written, and read again:
+//! the dependency on `async-trait`. With the feature `serde`, jobs, plans, what a user
+//! asks for ([`Desired`]), ledgers, views and leases are written, and read again:
 #![cfg_attr(
     feature = "serde",
     doc = r##"

@@ -55,18 +55,31 @@ pub enum Presence {
 
 /// How long an absent or leaving worker keeps its jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Timing {
     /// How long a cold pool may stay incomplete before the workers that exist are given the jobs.
+    #[cfg_attr(feature = "serde", serde(rename = "initialWaitMs", with = "crate::wire::millis"))]
     pub initial_wait: Duration,
     /// How long the jobs of an absent worker wait for its slot to be filled again.
+    #[cfg_attr(feature = "serde", serde(rename = "returnGraceMs", with = "crate::wire::millis"))]
     pub return_grace: Duration,
     /// How long a plain worker that is not ready keeps jobs that a ready one can take; `None` for as
     /// long as it exists.
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "notReadyGraceMs", with = "crate::wire::some_millis")
+    )]
     pub not_ready_grace: Option<Duration>,
     /// How long to wait for a leaving worker that does not end.
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "releaseTimeoutMs", with = "crate::wire::millis")
+    )]
     pub release_timeout: Duration,
     /// The time after which a session that could not renew its lease has certainly stopped; see
     /// [`LeaseTerms::fence_wait`](crate::handover::LeaseTerms::fence_wait).
+    #[cfg_attr(feature = "serde", serde(rename = "fenceWaitMs", with = "crate::wire::millis"))]
     pub fence_wait: Duration,
 }
 

@@ -8,17 +8,23 @@ use crate::{Assignment, Change, JobName, Slot};
 
 /// The published map from workers to jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
 pub struct View {
     /// Counts publications.
     pub version: u64,
     /// The entry of each worker, by the worker's name.
+    #[cfg_attr(feature = "serde", serde(rename = "workloads"))]
     pub workers: BTreeMap<String, ViewEntry>,
 }
 
 /// The jobs that one worker shall run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
 pub struct ViewEntry {
     /// The worker's slot; only written if the worker's name does not end in it.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::wire::is_default"))]
     pub slot: Option<Slot>,
     /// The publication that last changed this worker's set of jobs.
     pub version: u64,

@@ -2,17 +2,53 @@
 //! number or the map that they stand for. What is read is checked like any other input.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::handover::SessionId;
-use crate::ledger::stored::Stored;
+use crate::ledger::stored::{Stored, whole_millis};
 use crate::{JobName, Ledger, Params, Share, SharedMap};
 
 /// Whether a field can be left out.
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
+}
+
+/// A time in whole milliseconds.
+pub(crate) mod millis {
+    use super::{Deserialize, Deserializer, Duration, Serializer, whole_millis};
+
+    pub(crate) fn serialize<S: Serializer>(
+        it: &Duration,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(whole_millis(*it))
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        u64::deserialize(from).map(Duration::from_millis)
+    }
+}
+
+/// A time in whole milliseconds, or none.
+pub(crate) mod some_millis {
+    use super::{Deserialize, Deserializer, Duration, Serialize, Serializer, whole_millis};
+
+    #[expect(clippy::ref_option, reason = "serde calls it with a reference to the field")]
+    pub(crate) fn serialize<S: Serializer>(
+        it: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        it.map(whole_millis).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        Option::<u64>::deserialize(from).map(|it| it.map(Duration::from_millis))
+    }
 }
 
 /// The name as text.

@@ -7,13 +7,16 @@ use std::fmt::Debug;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, from_value, json, to_value};
-use swarm_core::handover::{Ack, Holder, Lease, LeaseVersion, LeaseWrite, SessionId, SessionView};
+use std::time::Duration;
+use swarm_core::handover::{
+    Ack, Holder, Lease, LeaseVersion, LeaseWrite, Policy, SessionId, SessionView,
+};
 use swarm_core::session::WorkerView;
 use swarm_core::stored::Stored;
 use swarm_core::{
-    Assignment, Desired, Job, JobName, Jobs, Ledger, Move, MoveReason, Observed, Params, Plan,
-    Pool, Position, Presence, Request, Rules, Share, Slot, Token, Unassigned, WorkerSeen, decide,
-    jobs,
+    Assignment, Desired, Job, JobName, Jobs, Ledger, Mode, Move, MoveReason, Observed, Params,
+    Plan, Pool, Position, Presence, Replication, Request, Rules, Share, Slot, Timing, Token,
+    Unassigned, View, WorkerSeen, decide, jobs,
 };
 
 /// Checks what is written, and that the same value is read from it.
@@ -104,6 +107,86 @@ fn a_job_is_written_with_what_it_asks_for() {
 }
 
 #[test]
+fn what_is_asked_for_is_written_with_what_differs_from_the_defaults() {
+    let mut desired = Desired::new(jobs(["a"]).unwrap());
+    let fence = json!(swarm_core::handover::LeaseTerms::default().fence_wait().as_millis() + 1);
+    let timing = json!({
+        "initialWaitMs": 60_000, "returnGraceMs": 30_000, "notReadyGraceMs": 300_000,
+        "releaseTimeoutMs": 60_000, "fenceWaitMs": fence,
+    });
+    let written = json!({ "jobs": { "a": {} }, "timing": timing });
+    assert_eq!(to_value(&desired).unwrap(), written);
+    assert_eq!(from_value::<Desired>(json!({ "jobs": { "a": {} } })).unwrap(), desired);
+
+    desired.replication = Replication::All;
+    desired.rules = Rules { mode: Mode::Canonical, moves_max: Some(0), share_tolerance: Some(10) };
+    desired.max_jobs = Some(0);
+    desired.max_jobs_by_slot = [(Slot(12), 40)].into();
+    let millis = Duration::from_millis;
+    desired.timing = Timing {
+        initial_wait: millis(0),
+        return_grace: millis(1),
+        not_ready_grace: None,
+        release_timeout: millis(2),
+        fence_wait: millis(3),
+    };
+    desired.policy = Policy::Exclusive;
+    desired.paused = true;
+    desired.batch_window = millis(4);
+    desired.replicas = Some(0);
+    let written = json!({
+        "jobs": { "a": {} },
+        "replication": "all",
+        "rules": { "mode": "canonical", "movesMax": 0, "shareTolerance": 10 },
+        "maxJobs": 0,
+        "maxJobsBySlot": { "12": 40 },
+        "timing": {
+            "initialWaitMs": 0, "returnGraceMs": 1, "notReadyGraceMs": null,
+            "releaseTimeoutMs": 2, "fenceWaitMs": 3,
+        },
+        "policy": "exclusive",
+        "paused": true,
+        "batchWindowMs": 4,
+        "replicas": 0,
+    });
+    is_written_as(&desired, &written);
+    is_written_as(&Rules::default(), &json!({}));
+    for (policy, word) in [(Policy::AtLeastOnce, "atLeastOnce"), (Policy::Exclusive, "exclusive")] {
+        is_written_as(&policy, &json!(word));
+    }
+    is_written_as(&Mode::Sticky, &json!("sticky"));
+    is_written_as(&Replication::One, &json!("one"));
+}
+
+#[test]
+fn a_time_that_is_written_is_no_shorter_when_it_is_read() {
+    let return_grace = Duration::new(3, 1);
+    let written = to_value(Timing { return_grace, ..Timing::default() }).unwrap();
+    assert_eq!(from_value::<Timing>(written).unwrap().return_grace, Duration::from_millis(3001));
+    let most = to_value(Timing { return_grace: Duration::MAX, ..Timing::default() }).unwrap();
+    let read = from_value::<Timing>(most).unwrap().return_grace;
+    assert_eq!(read, Duration::from_millis(u64::MAX));
+}
+
+#[test]
+fn a_view_of_plain_workers_has_the_fields_of_its_yaml() {
+    let view = Ledger::new(0).next(&[(name("a"), Slot(0))].into_iter().collect(), &Pool::ready(1));
+    let mut view = view.view();
+    let written =
+        json!({ "workloads": { "worker-0": { "jobs": ["a"], "version": 1 } }, "version": 1 });
+    is_written_as(&view, &written);
+    view.workers.values_mut().for_each(|entry| entry.slot = Some(Slot(3)));
+    let written = json!({
+        "workloads": { "worker-0": { "jobs": ["a"], "slot": 3, "version": 1 } }, "version": 1,
+    });
+    is_written_as(&view, &written);
+    // As of the predecessors, which had no versions.
+    let older = json!({ "workloads": { "w-0": { "jobs": ["a"] } } });
+    assert_eq!(from_value::<View>(older).unwrap().workers["w-0"].version, 0);
+    assert_eq!(from_value::<View>(json!({})).unwrap(), View::default());
+}
+
+#[test]
 fn what_breaks_an_invariant_is_refused_with_a_sentence() {
     let message = refusal::<JobName>(json!("two words"));
     assert!(message.starts_with("job name `two words` has the character ' '"), "{message}");
@@ -121,6 +204,12 @@ fn what_breaks_an_invariant_is_refused_with_a_sentence() {
     ]);
     let ledger = json!({ "revision": 1, "version": 1, "firstToken": 0, "holders": holders });
     assert_eq!(refusal::<Ledger>(ledger), "job `a` occurs twice");
+    // To ask for nothing would stop everything, and what is misspelt would not be done.
+    assert!(refusal::<Desired>(json!({})).starts_with("missing field `jobs`"));
+    let misspelt = json!({ "jobs": {}, "max_jobs": 3 });
+    assert!(refusal::<Desired>(misspelt).starts_with("unknown field `max_jobs`"));
+    assert!(refusal::<Rules>(json!({ "moves": 3 })).starts_with("unknown field `moves`"));
+    assert!(refusal::<Timing>(json!({ "returnGrace": 3 })).starts_with("unknown field"));
     // A lease that says nothing acknowledges nothing.
     assert!(refusal::<Ack>(json!({})).starts_with("missing field"));
 }

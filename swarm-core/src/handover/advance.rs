@@ -15,6 +15,8 @@ use crate::{JobName, Jobs, Slot, Token};
 
 /// What it takes to end an ownership.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
 pub enum Policy {
     /// A proof, or having waited long enough. Two workers may run a job for a while.
     #[default]

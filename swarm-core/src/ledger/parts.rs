@@ -320,9 +320,9 @@ fn continued(digest: u64, job: &JobName, record: &Record, bytes: &mut Vec<u8>) -
         Cell::Granted { session, token } => (1, Some(session), [token.0, 0, 0]),
         Cell::Releasing { session, token, since } => (2, Some(session), [token.0, *since, 0]),
         Cell::Hold { slot, span, token } => {
-            (3, None, [token.0, slot.0.into(), stored::millis(*span)])
+            (3, None, [token.0, slot.0.into(), stored::whole_millis(*span)])
         }
-        Cell::Quarantined { span, token } => (4, None, [token.0, stored::millis(*span), 0]),
+        Cell::Quarantined { span, token } => (4, None, [token.0, stored::whole_millis(*span), 0]),
         Cell::Done { token } => (5, None, [token.0, 0, 0]),
         Cell::Everywhere { token } => (6, None, [token.0, 0, 0]),
         Cell::ReleasingAll { token, since } => (7, None, [token.0, *since, 0]),
@@ -376,9 +376,9 @@ impl Ledger {
                 Cell::Releasing { since, .. } => 19 + digits(*since),
                 Cell::Free { .. } | Cell::Done { .. } => 19,
                 Cell::Hold { slot, span, .. } => {
-                    36 + digits(slot.0.into()) + digits(stored::millis(*span))
+                    36 + digits(slot.0.into()) + digits(stored::whole_millis(*span))
                 }
-                Cell::Quarantined { span, .. } => 36 + digits(stored::millis(*span)),
+                Cell::Quarantined { span, .. } => 36 + digits(stored::whole_millis(*span)),
                 Cell::Everywhere { .. } => 25,
                 Cell::ReleasingAll { since, .. } => 36 + digits(*since),
             };

@@ -140,8 +140,9 @@ pub enum StoredError {
     TwoInSlot(Slot),
 }
 
-pub(super) fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+/// A span in whole milliseconds, rounded up: whoever reads it waits no shorter.
+pub(crate) fn whole_millis(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
 impl From<&Ledger> for Stored {
@@ -273,10 +274,10 @@ pub(super) fn waits(cell: &Cell) -> Option<Waits> {
         Cell::Granted { .. } | Cell::Releasing { .. } => None,
         Cell::Free { token } => Some(Waits::Free { token: token.0 }),
         Cell::Hold { slot, span, token } => {
-            Some(Waits::Hold { slot: slot.0, span_ms: millis(*span), token: token.0 })
+            Some(Waits::Hold { slot: slot.0, span_ms: whole_millis(*span), token: token.0 })
         }
         Cell::Quarantined { span, token } => {
-            Some(Waits::Quarantined { span_ms: millis(*span), token: token.0 })
+            Some(Waits::Quarantined { span_ms: whole_millis(*span), token: token.0 })
         }
         Cell::Done { token } => Some(Waits::Done { token: token.0 }),
         Cell::Everywhere { token } => Some(Waits::Everywhere { token: token.0 }),

@@ -8,28 +8,47 @@ use crate::{JobName, Jobs, Position, Presence, Rules, Slot, Timing};
 
 /// What the user asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase", deny_unknown_fields))]
 #[non_exhaustive]
 pub struct Desired {
     /// The jobs, each to be run by one worker, or by all.
     pub jobs: Jobs,
     /// By how many workers each job is run.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub replication: Replication,
     /// How to plan.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub rules: Rules,
     /// The most jobs one worker may have; `None` for any number.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub max_jobs: Option<u32>,
     /// The most jobs of the workers in single slots, in place of [`max_jobs`](Self::max_jobs). It is
     /// asked for, not seen, so that it holds while a worker is away or has just started.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub max_jobs_by_slot: BTreeMap<Slot, u32>,
     /// How long to wait for absent workers.
+    #[cfg_attr(feature = "serde", serde(default))]
     pub timing: Timing,
     /// What it takes to end an ownership.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub policy: Policy,
     /// Whether everything is to stay as it is.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub paused: bool,
     /// For how long after a change of the ledger further changes are gathered.
+    #[cfg_attr(
+        feature = "serde",
+        serde(
+            rename = "batchWindowMs",
+            with = "crate::wire::millis",
+            default,
+            skip_serializing_if = "crate::wire::is_default"
+        )
+    )]
     pub batch_window: Duration,
     /// How many workers the pool is to have; `None` if the workload decides, not the user.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub replicas: Option<u32>,
 }
 
@@ -70,6 +89,8 @@ impl Desired {
 
 /// By how many workers each job is run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
 pub enum Replication {
     /// By exactly one.
     #[default]
