@@ -73,6 +73,13 @@ pub enum Scope {
     Namespace(String),
 }
 
+/// What the operator is told about the cluster that it cannot see there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The image of workers of managed pools.
+    pub worker_image: String,
+}
+
 impl Scope {
     fn api<K>(&self, client: &Client) -> Api<K>
     where
@@ -91,6 +98,7 @@ impl Scope {
 pub async fn run(
     clients: Clients,
     scope: Scope,
+    options: Options,
     metrics: Metrics,
     health: Health,
     ready: watch::Sender<bool>,
@@ -103,7 +111,7 @@ pub async fn run(
     let reporter = Reporter { controller: FIELD_MANAGER.into(), instance: None };
     let recorder = Recorder::new(clients.control().clone(), reporter);
     let control = clients.control().clone();
-    let mut context = Context::new(control, caches, recorder, metrics, seen, ready);
+    let mut context = Context::new(control, options, caches, recorder, metrics, seen, ready);
     context.health = health.clone();
     let context = Arc::new(context);
     let operator = Arc::new(Operator::new(context.clone()));

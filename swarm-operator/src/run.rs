@@ -11,7 +11,7 @@ use prometheus_client::registry::Registry;
 use swarm_adapters_host::http::{self, Build, Readiness};
 use swarm_adapters_host::metrics::register_build;
 use swarm_adapters_k8s::client;
-use swarm_adapters_k8s::controller::{self, Scope};
+use swarm_adapters_k8s::controller::{self, Options, Scope};
 use swarm_adapters_k8s::health::Health;
 use swarm_adapters_k8s::metrics::Metrics;
 use swarm_worker::{LogFormat, log_filter};
@@ -37,6 +37,9 @@ pub(crate) struct RunArgs {
     /// loopback interface, `:PORT` on all interfaces, or `IP:PORT`
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = http::address)]
     pub(crate) listen: SocketAddr,
+    /// The image of the workers of managed pools (`spec.pool.managed`) that name none of their own
+    #[arg(long, value_name = "IMAGE", env = "SWARM_WORKER_IMAGE", default_value = "swarm-worker:dev", value_parser = image)]
+    pub(crate) worker_image: String,
     /// The format of log lines; `RUST_LOG` sets the level [default level: info]
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
     pub(crate) log_format: LogFormat,
@@ -67,6 +70,7 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let metrics = Metrics::register(&mut registry);
     let clients = client::connect(args.kubeconfig.as_deref()).await?;
 
+    let options = Options { worker_image: args.worker_image };
     let health = Health::default();
     let mut all_ready = Vec::new();
     for scope in scopes(args.namespaces) {
@@ -74,8 +78,9 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         all_ready.push(is_ready);
         tracing::info!(?scope, "watching Swarms");
         let stop = shutdown.clone().cancelled_owned();
-        let (clients, metrics, health) = (clients.clone(), metrics.clone(), health.clone());
-        let controller = controller::run(clients, scope, metrics, health, ready, stop);
+        let (clients, options) = (clients.clone(), options.clone());
+        let (metrics, health) = (metrics.clone(), health.clone());
+        let controller = controller::run(clients, scope, options, metrics, health, ready, stop);
         tasks.spawn(async move {
             controller.await;
             ("a controller", Ok(()))
@@ -125,6 +130,17 @@ async fn announce(
     };
     shutdown.run_until_cancelled(all_ready).await;
     shutdown.cancelled().await;
+}
+
+/// An image as a pod may name it. Whether there is one is for the kubelet to find out.
+fn image(text: &str) -> Result<String, String> {
+    if text.is_empty() {
+        return Err("it is empty; write an image, such as swarm-worker:dev".to_owned());
+    }
+    if text.contains(|it: char| it.is_whitespace() || it.is_control()) {
+        return Err("an image has no spaces; write one, such as swarm-worker:dev".to_owned());
+    }
+    Ok(text.to_owned())
 }
 
 /// One scope for each namespace, or one for the cluster.
@@ -201,6 +217,16 @@ mod tests {
         assert!(panicked.contains("a bug"), "{panicked}");
         shutdown.cancel();
         assert_eq!(outcome(async { Ok(()) }, &shutdown).await, Ok(()));
+    }
+
+    #[test]
+    fn an_image_has_a_name_and_no_spaces() {
+        let named = "registry.example.com:5000/swarm/swarm-worker@sha256:0000";
+        assert_eq!(image(named), Ok(named.to_owned()));
+        assert!(image("").unwrap_err().starts_with("it is empty"));
+        for wrong in [" ", "swarm-worker:dev ", "swarm worker", "swarm-worker:dev\n", "a\0"] {
+            assert!(image(wrong).unwrap_err().starts_with("an image has no spaces"), "{wrong:?}");
+        }
     }
 
     #[derive(Clone, Default)]

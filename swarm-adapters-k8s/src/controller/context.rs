@@ -8,6 +8,7 @@ use kube::Client;
 use kube::runtime::events::Recorder;
 use tokio::sync::watch;
 
+use super::Options;
 use super::alarms::Alarms;
 use super::caches::Caches;
 use super::questions::Questions;
@@ -22,6 +23,9 @@ use crate::workload::Kind;
 pub(super) struct Context {
     /// Never retries on its own.
     pub(super) client: Client,
+    /// The image of workers of managed pools.
+    #[expect(dead_code, reason = "what makes managed pools reads it")]
+    pub(super) worker_image: String,
     pub(super) caches: Arc<Caches>,
     pub(super) recorder: Recorder,
     pub(super) metrics: Metrics,
@@ -46,16 +50,19 @@ pub(super) struct Context {
 impl Context {
     pub(super) fn new(
         client: Client,
+        options: Options,
         caches: Caches,
         recorder: Recorder,
         metrics: Metrics,
         seen: SeenSessions,
         filled: watch::Sender<bool>,
     ) -> Self {
+        let Options { worker_image } = options;
         let SeenSessions { leases, views, ended } = seen;
         let (caches, filled_wide) = (Arc::new(caches), watch::Sender::new(false));
         Self {
             client,
+            worker_image,
             caches,
             recorder,
             metrics,

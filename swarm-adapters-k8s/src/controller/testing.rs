@@ -16,6 +16,7 @@ use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use super::Options;
 use super::cached::Cache;
 use super::caches::{Caches, Pools};
 use super::context::Context;
@@ -26,6 +27,9 @@ use super::seen::SeenSessions;
 use crate::api::Swarm;
 use crate::metrics::Metrics;
 use crate::rollback::Rollbacks;
+
+/// The image of workers of managed pools.
+pub(super) const WORKER_IMAGE: &str = "registry.example.com/swarm-worker:1";
 
 /// A request as the API server saw it.
 #[derive(Clone, Debug)]
@@ -101,8 +105,9 @@ impl World {
         let reporter = Reporter { controller: "test".into(), instance: None };
         let recorder = Recorder::new(client.clone(), reporter);
         let metrics = Metrics::register(&mut Registry::default());
-        let context =
-            Context::new(client, caches, recorder, metrics, seen, watch::Sender::new(true));
+        let (options, filled) =
+            (Options { worker_image: WORKER_IMAGE.into() }, watch::Sender::new(true));
+        let context = Context::new(client, options, caches, recorder, metrics, seen, filled);
         let context = Arc::new(context);
         let operator = Arc::new(Operator::new(context.clone()));
         Scene { context, operator, asked }

@@ -22,9 +22,10 @@ const JOB_LISTS: &str = "deploy/samples/job-lists";
 
 /// The purpose of an overlay, in its rendered text: a patch that matches nothing is ignored
 /// silently.
-const RENDERED: [(&str, &str); 5] = [
+const RENDERED: [(&str, &str); 6] = [
     ("overlays/dev", "imagePullPolicy: Never"),
     ("overlays/prod", "/swarm-operator@sha256:"),
+    ("overlays/prod", "value: registry.example.com/swarm/swarm-worker@sha256:"),
     ("overlays/prod", "priorityClassName: system-cluster-critical"),
     ("overlays/namespaced", "kind: RoleBinding"),
     ("overlays/namespaced", "--namespace=$(NAMESPACE)"),
