@@ -21,7 +21,8 @@ use crate::output::say;
 /// Everything that was built, by path.
 #[derive(Debug, Clone)]
 pub struct Binaries {
-    /// Folder with etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kubectl.
+    /// Folder with etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy, kubelet
+    /// and kubectl.
     pub control_plane: PathBuf,
     /// Folder with swarm-operator, kubectl-swarm, swarm-worker, pause, go-worker and
     /// examples/session, all static.

@@ -1,14 +1,16 @@
-//! One Kubernetes cluster of two nodes: etcd, the control plane, and containerd and kubelet twice.
+//! One Kubernetes cluster of two nodes: etcd, the control plane, one kube-proxy for both nodes, and
+//! containerd and kubelet twice.
 //!
 //! Everything lies below [`FOLDER`], in memory and in namespaces of its own, so a boot starts from
-//! nothing and a cluster needs no shutdown. There is no DNS and no service proxy: address pods by
-//! IP or through [`Cluster::pod_http`].
+//! nothing and a cluster needs no shutdown. Services have their addresses and node ports, for pods
+//! and for this process. There is no DNS.
 
 mod audit;
 mod boot;
 mod components;
 mod faults;
 mod node;
+mod services;
 
 pub use audit::{Audit, Mark, Request};
 pub use boot::{Setup, takes_pods};
@@ -31,10 +33,12 @@ use crate::until::until;
 
 /// Where the cluster keeps everything, inside.
 pub const FOLDER: &str = "/run/swarm-e2e";
-/// The address of the `kubernetes` service, which every pod gets.
+/// The address of the `kubernetes` Service, which every pod gets.
 pub const SERVICE_ADDRESS: &str = "10.96.0.1";
 /// How long it may take until everything that a scenario has broken runs again.
 const MENDED_WITHIN: Duration = Duration::from_secs(90);
+/// Where pods have their addresses: each node has a range of 256 in it.
+pub const POD_ADDRESSES: &str = "10.88.0.0/16";
 /// The numbers of the nodes; node 1 also lends its address to the API server.
 pub const NODES: [u8; 2] = [1, 2];
 

@@ -73,12 +73,13 @@ pub fn require() -> Result<()> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_there =
         |program: &str| std::env::split_paths(&path).any(|dir| dir.join(program).exists());
-    let programs = ["unshare", "setpriv", "mount", "ip", "containerd", "ctr", "runc", "buildah"];
+    let programs =
+        ["unshare", "setpriv", "mount", "ip", "iptables", "containerd", "ctr", "runc", "buildah"];
     let missing: Vec<_> = programs.into_iter().filter(|program| !is_there(program)).collect();
     if !missing.is_empty() {
         bail!(
-            "not found: {}; on Debian: apt-get install util-linux iproute2 containerd runc buildah \
-             containernetworking-plugins (and Go and Rust)",
+            "not found: {}; on Debian: apt-get install util-linux iproute2 iptables containerd runc \
+             buildah containernetworking-plugins (and Go and Rust)",
             missing.join(", ")
         );
     }

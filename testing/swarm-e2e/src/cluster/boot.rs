@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use super::{
     Audit, Cluster, Components, FOLDER, NODES, SERVICE_ADDRESS, node, node_address, node_name,
-    server_address,
+    server_address, services,
 };
 use crate::binaries::Binaries;
 use crate::output::Laps;
@@ -20,7 +20,7 @@ use crate::pki::{Authority, Identity};
 use crate::until::until;
 
 /// Longest time for each stage of the boot; many times what this takes on two cores.
-const STAGE_WITHIN: Duration = Duration::from_secs(90);
+pub(super) const STAGE_WITHIN: Duration = Duration::from_secs(90);
 /// Where all but the nodes find the API server.
 const SERVER: &str = "https://127.0.0.1:443";
 const ETCD: &str = "http://127.0.0.1:2379";
@@ -60,6 +60,7 @@ impl Cluster {
 
         controller_manager(&cluster, &authority)?;
         scheduler(&cluster, &authority)?;
+        services::kube_proxy(&cluster, &authority).await?;
         for imported in runtimes.join_all().await {
             let node = imported?;
             node::kubelet(&cluster, &authority, node)?;
@@ -112,6 +113,7 @@ fn certificates(authority: &Authority) -> Result<PathBuf> {
     client("apiserver-to-kubelet", "apiserver-to-kubelet", masters)?;
     client("controller-manager", "system:kube-controller-manager", None)?;
     client("scheduler", "system:kube-scheduler", None)?;
+    client("kube-proxy", "system:kube-proxy", None)?;
     for node in NODES {
         let (name, group) = (node_name(node), Some("system:nodes"));
         let identity = Identity { user: &format!("system:node:{name}"), group };
@@ -147,7 +149,7 @@ fn api_server(cluster: &Cluster, authority: &Authority) -> Result<()> {
         "--bind-address=0.0.0.0".to_owned(),
         "--secure-port=443".to_owned(),
         format!("--advertise-address={}", node_address(NODES[0])),
-        // The service's address is on our loopback device; an endpoint would be no use.
+        // The Service's address is on our loopback device; an endpoint would be no use.
         "--endpoint-reconciler-type=none".to_owned(),
         "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
         "--authorization-mode=Node,RBAC".to_owned(),
@@ -158,7 +160,7 @@ fn api_server(cluster: &Cluster, authority: &Authority) -> Result<()> {
         "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
         file("service-account-key-file", "service-accounts.pub"),
         file("service-account-signing-key-file", "service-accounts.key"),
-        // For logs, exec and port-forward; node names have no DNS here.
+        // For logs, exec and port-forward; names of nodes cannot be resolved.
         "--kubelet-preferred-address-types=InternalIP".to_owned(),
         file("kubelet-client-certificate", "apiserver-to-kubelet.crt"),
         file("kubelet-client-key", "apiserver-to-kubelet.key"),

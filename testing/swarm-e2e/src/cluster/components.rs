@@ -9,8 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// All processes of a cluster by name: `etcd`, `apiserver`, `controller-manager`, `scheduler`, and
-/// per node `containerd-1`, `kubelet-1`.
+/// All processes of a cluster by name: `etcd`, `apiserver`, `controller-manager`, `scheduler`,
+/// `kube-proxy`, and per node `containerd-1`, `kubelet-1`.
 #[derive(Debug)]
 pub struct Components {
     logs: PathBuf,

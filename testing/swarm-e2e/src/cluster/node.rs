@@ -57,7 +57,8 @@ conf_dir = "{folder}/cni"
     ))
 }
 
-/// A bridge and a subnet per node. They meet in one network stack, so pods reach each other.
+/// A bridge and a subnet per node. They meet in one network stack, so pods reach each other; and
+/// a pod may reach itself through a Service, which takes a port that sends back what it has sent.
 fn pod_network(node: u8) -> serde_json::Value {
     json!({
         "cniVersion": "0.4.0",
@@ -66,6 +67,7 @@ fn pod_network(node: u8) -> serde_json::Value {
             "type": "bridge",
             "bridge": format!("pods-{node}"),
             "isGateway": true,
+            "hairpinMode": true,
             "ipam": {
                 "type": "host-local",
                 "ranges": [[{"subnet": format!("10.88.{node}.0/24")}]],

@@ -1,0 +1,70 @@
+//! What makes Services work: one kube-proxy for both nodes, which share one network stack.
+//!
+//! The Service `kubernetes` is left out. Its address is one of our own, and stays in force when
+//! kube-proxy is down.
+
+use std::fs;
+
+use anyhow::Result;
+use k8s_openapi::api::core::v1::Service;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::boot::STAGE_WITHIN;
+use super::{Cluster, FOLDER, NODES, POD_ADDRESSES, node_name};
+use crate::pki::Authority;
+use crate::until::until;
+
+/// The addresses of the nodes, where node ports are open.
+const NODE_ADDRESSES: &str = "10.90.0.0/24";
+/// A Service with this label is left to another proxy than kube-proxy.
+const PROXY_LABEL: &str = "service.kubernetes.io/service-proxy-name";
+
+/// Starts kube-proxy.
+pub(super) async fn kube_proxy(cluster: &Cluster, authority: &Authority) -> Result<()> {
+    until("the kubernetes Service", STAGE_WITHIN, || leave_out_api_server(cluster)).await?;
+    let config = format!("{FOLDER}/kube-proxy.json");
+    fs::write(&config, kube_proxy_config(authority).to_string())?;
+    let program = cluster.binaries.control_plane.join("kube-proxy");
+    cluster.components.start("kube-proxy", &program, vec![format!("--config={config}")])
+}
+
+/// It has no endpoints, and kube-proxy would refuse connections to it.
+async fn leave_out_api_server(cluster: &Cluster) -> Result<Option<()>> {
+    let services: Api<Service> = Api::namespaced(cluster.client.clone(), "default");
+    let label = json!({"metadata": {"labels": {PROXY_LABEL: "none"}}});
+    services.patch("kubernetes", &PatchParams::default(), &Patch::Merge(label)).await?;
+    Ok(Some(()))
+}
+
+fn kube_proxy_config(authority: &Authority) -> Value {
+    json!({
+        "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
+        "kind": "KubeProxyConfiguration",
+        "clientConnection": {"kubeconfig": authority.path("kube-proxy.kubeconfig")},
+        // It matters only to Services that are kept to the pods of one node.
+        "hostnameOverride": node_name(NODES[0]),
+        "mode": "iptables",
+        "iptables": {
+            // Without this, two pods on one bridge depend on a kernel that filters bridges: the
+            // answer would go past the rules, with an address that nobody has asked.
+            "masqueradeAll": true,
+            "localhostNodePorts": false,
+            // Nobody else changes the rules: they are written when Services change.
+            "syncPeriod": "1h",
+        },
+        "detectLocalMode": "ClusterCIDR",
+        "clusterCIDR": POD_ADDRESSES,
+        "nodePortAddresses": [NODE_ADDRESSES],
+        "healthzBindAddress": "127.0.0.1:10256",
+        "metricsBindAddress": "127.0.0.1:10249",
+        // Limits that belong to the whole machine stay as they are.
+        "conntrack": {
+            "maxPerCore": 0,
+            "min": 0,
+            "tcpEstablishedTimeout": "0s",
+            "tcpCloseWaitTimeout": "0s",
+        },
+    })
+}
