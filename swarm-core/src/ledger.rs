@@ -12,6 +12,7 @@ mod any;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 pub use step::{Filled, LedgerStep};
 
@@ -50,6 +51,11 @@ pub struct Ledger {
     pub slots: BTreeMap<Slot, SlotRecord>,
     /// The sessions that no longer fill a slot but still hold jobs, with the slot they filled.
     pub former: BTreeMap<SessionId, Slot>,
+    /// The longest Lease by which a session may live that the ledger names, or that a lost ledger
+    /// named. So an operator that starts after the Lease was shortened still knows how long to wait
+    /// for a session whose Lease was deleted. Zero if there is no session, or in a ledger of before
+    /// this was kept.
+    pub longest_lease: Duration,
 }
 
 /// Who fills a slot.
@@ -87,6 +93,7 @@ impl Ledger {
             version: 0,
             slots: BTreeMap::new(),
             former: BTreeMap::new(),
+            longest_lease: Duration::ZERO,
         }
     }
 

@@ -56,7 +56,7 @@ pub use proofs::{Known, Proofs, Suspicion};
 pub use publications::{Publication, ViewMarks, publications};
 
 use crate::handover::{
-    Ages, Brake, Cell, Evidence, Health, LeaseTerms, Moment, Policy, Proof, SessionId,
+    Ages, Brake, CLAIM_MAX, Cell, Evidence, Health, LeaseTerms, Moment, Policy, Proof, SessionId,
 };
 use crate::{JobName, Jobs, Ledger, Observed, Position, Slot, Token};
 
@@ -113,8 +113,8 @@ use crate::{JobName, Jobs, Ledger, Observed, Position, Slot, Token};
 pub struct Overseer {
     proofs: Proofs,
     terms: LeaseTerms,
-    /// The longest that the Swarm ever asked for, as far as this process knows: sessions of before
-    /// live by it.
+    /// The longest that the Swarm ever asked for, as far as this process knows, or the ledger:
+    /// sessions of before live by it.
     longest: Duration,
     brake: Brake,
     /// What was due last and could not be done.
@@ -264,6 +264,8 @@ impl Overseer {
         }
         let named = ledger.sessions().into_keys().cloned().collect();
         self.noted = Some(Noted { position, named, is_current: true });
+        // Nobody is waited for longer than the longest claim, whatever somebody wrote into the ledger.
+        self.longest = self.longest.max(ledger.longest_lease.min(CLAIM_MAX));
         // One that was rolled back is read like any other.
         self.furthest = self.furthest.max(Some(position));
     }
@@ -468,6 +470,8 @@ impl Overseer {
             ages: self.ages.at(now),
             // Plain workers act on no ledger: they read the view that they share.
             positions: if is_plain { BTreeSet::new() } else { self.positions(now, known) },
+            lease: self.terms.duration,
+            longest_lease: self.longest,
             fence_wait: self.longest_terms().fence_wait(),
         }
     }

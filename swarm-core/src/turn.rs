@@ -8,6 +8,7 @@ mod begun;
 mod decider;
 mod incarnation;
 mod input;
+mod longest_lease;
 mod overdue;
 mod pace;
 mod plain;
@@ -149,7 +150,7 @@ pub fn decide(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decisi
         jobs: &desired.jobs,
         terms: &terms(desired),
     };
-    let next = ledger.step(&step);
+    let next = longest_lease::keep(ledger, ledger.step(&step), observed);
     let batch = pace::next_batch_in(&plan, since_handover);
     // Where nothing is written, time changes the plan, which people see.
     let at_rest = || recheck_in(ledger, ledger, desired, observed).into_iter().chain(batch);
@@ -217,14 +218,15 @@ fn paused(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decision {
         if ledger.version == 0 || incarnation::has_foreign_sessions(ledger, desired, observed) {
             ledger.clone()
         } else {
-            ledger.step(&LedgerStep {
+            let step = LedgerStep {
                 workers: &workers,
                 goal: &goal,
                 evidence: &observed.evidence,
                 ages: &observed.ages,
                 jobs: &desired.jobs,
                 terms: &terms(desired),
-            })
+            };
+            longest_lease::keep(ledger, ledger.step(&step), observed)
         };
     let (plan, waiting) = (current_plan(desired, &held), Some(Waiting::Paused));
     let recheck_in = recheck_in(ledger, &next, desired, observed);

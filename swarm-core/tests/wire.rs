@@ -229,7 +229,13 @@ fn ledger() -> Ledger {
 fn a_ledger_is_written_in_its_stored_form() {
     let ledger = ledger();
     assert_eq!(ledger.assignment().len(), 2);
-    is_written_as(&ledger, &to_value(Stored::from(&ledger)).unwrap());
+    let mut written = to_value(Stored::from(&ledger)).unwrap();
+    is_written_as(&ledger, &written);
+    // One of before it was kept how long Leases were.
+    assert_eq!((ledger.longest_lease, written.get("longestLeaseMs")), (Duration::ZERO, None));
+    let ledger = Ledger { longest_lease: Duration::from_secs(20), ..ledger };
+    written["longestLeaseMs"] = json!(20_000);
+    is_written_as(&ledger, &written);
     is_written_as(
         &Position { incarnation: 5, revision: 1 },
         &json!({ "incarnation": 5, "revision": 1 }),

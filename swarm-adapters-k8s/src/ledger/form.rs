@@ -159,14 +159,23 @@ pub(super) fn to_spec(
     swarm: &Claimant,
     pool: &Claimant,
 ) -> SwarmLedgerSpec {
-    let Stored { incarnation, revision, version, first_token, holders, waits, strikes } = stored;
+    let Stored {
+        incarnation,
+        revision,
+        version,
+        first_token,
+        longest_lease_ms,
+        holders,
+        waits,
+        strikes,
+    } = stored;
     SwarmLedgerSpec {
         swarm: swarm.clone(),
         pool: pool.clone(),
         revision: number(revision),
         version: number(version),
         first_token: number(first_token),
-        holdings: Holdings { incarnation, parts, holders, waits, strikes },
+        holdings: Holdings { incarnation, longest_lease_ms, parts, holders, waits, strikes },
     }
 }
 
@@ -174,7 +183,8 @@ fn from_spec(spec: SwarmLedgerSpec, parts: Vec<Part>) -> Result<Ledger, StoreErr
     let unreadable = |detail: String| unreadable(&spec.pool.name, &detail);
     let number =
         |value: i64| u64::try_from(value).map_err(|_| unreadable(format!("{value} is no counter")));
-    let Holdings { incarnation, parts: named, holders, waits, strikes } = spec.holdings;
+    let Holdings { incarnation, longest_lease_ms, parts: named, holders, waits, strikes } =
+        spec.holdings;
     if !named.is_empty() && !named.len().is_power_of_two() {
         return Err(unreadable(format!("it names {} parts, and no power of two", named.len())));
     }
@@ -183,6 +193,7 @@ fn from_spec(spec: SwarmLedgerSpec, parts: Vec<Part>) -> Result<Ledger, StoreErr
         revision: number(spec.revision)?,
         version: number(spec.version)?,
         first_token: number(spec.first_token)?,
+        longest_lease_ms,
         holders,
         waits,
         strikes,

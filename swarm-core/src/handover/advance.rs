@@ -74,6 +74,8 @@ pub struct Evidence {
     pub gone_for: Option<Duration>,
     /// The job that crashed it, if it crashed and one job is known to be at fault.
     pub culprit: Option<JobName>,
+    /// For how long it may act after a renewal, by its own Lease; `None` if that was never seen.
+    pub lease: Option<Duration>,
 }
 
 impl Evidence {

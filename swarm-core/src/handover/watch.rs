@@ -374,6 +374,7 @@ impl Watch {
             acked: if same_life { self.ack.revision } else { 0 },
             finished: self.ack.finished.clone(),
             ended,
+            lease: self.longest,
             ..Evidence::default()
         }
     }

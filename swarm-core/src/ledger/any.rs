@@ -37,11 +37,13 @@ prop_compose! {
         cells in prop::collection::btree_map("[a-z:/\"]{1,9}", (any_cell(), 0..3_u32), 0..90),
         counters in any::<[u32; 4]>(),
         former in 0..6_u8,
+        longest_lease_ms in any::<u32>(),
     ) -> Ledger {
         let mut ledger = Ledger::new(counters[0].into());
         let [_, incarnation, revision, version] = counters.map(u64::from);
         (ledger.cells.incarnation, ledger.cells.revision) = (incarnation, revision);
         ledger.version = version;
+        ledger.longest_lease = Duration::from_millis(longest_lease_ms.into());
         for n in 0..12 {
             let slot = Slot(n.into());
             if n < former {

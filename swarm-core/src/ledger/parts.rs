@@ -343,13 +343,14 @@ fn continued(digest: u64, job: &JobName, record: &Record, bytes: &mut Vec<u8>) -
 
 impl Ledger {
     fn without_jobs(&self) -> Self {
-        let Self { cells, version, slots, former } = self;
+        let Self { cells, version, slots, former, longest_lease } = self;
         let Cells { incarnation, revision, first_token, jobs: _ } = *cells;
         Self {
             cells: Cells { incarnation, revision, first_token, jobs: SharedMap::new() },
             version: *version,
             slots: slots.clone(),
             former: former.clone(),
+            longest_lease: *longest_lease,
         }
     }
 

@@ -96,7 +96,8 @@ impl Ledger {
         }
         let cells = save.map_or_else(|| self.cells.clone(), |save| save.next);
         let former = self.former(&slots, &cells, step);
-        let mut next = Self { cells, slots, former, version: self.version };
+        let (version, longest_lease) = (self.version, self.longest_lease);
+        let mut next = Self { cells, version, slots, former, longest_lease };
         next.count_publication(self);
         if next != *self && next.cells.revision == self.cells.revision {
             next.cells.revision += 1;

@@ -21,6 +21,9 @@ pub struct Stored {
     pub version: u64,
     /// The token that new jobs begin with.
     pub first_token: u64,
+    /// The longest Lease by which a session may live that is not seen, in milliseconds.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
+    pub longest_lease_ms: u64,
     /// Sessions, with what they hold: those that fill a slot, and former ones.
     #[cfg_attr(feature = "serde", serde(default))]
     pub holders: Vec<StoredHolder>,
@@ -147,7 +150,7 @@ pub(crate) fn whole_millis(span: Duration) -> u64 {
 
 impl From<&Ledger> for Stored {
     fn from(ledger: &Ledger) -> Self {
-        let Ledger { cells, version, slots, former } = ledger;
+        let Ledger { cells, version, slots, former, longest_lease } = ledger;
         let mut holders = BTreeMap::<&SessionId, StoredHolder>::new();
         for (slot, SlotRecord { worker, session, joined, version, last_handoff_version }) in slots {
             let holder = StoredHolder {
@@ -172,6 +175,7 @@ impl From<&Ledger> for Stored {
             revision: *revision,
             version: *version,
             first_token: first_token.0,
+            longest_lease_ms: whole_millis(*longest_lease),
             ..Self::default()
         };
         for (job, Record { cell, strikes }) in jobs {
@@ -216,6 +220,7 @@ impl TryFrom<Stored> for Ledger {
     fn try_from(stored: Stored) -> Result<Self, StoredError> {
         let mut ledger = Self::new(stored.first_token);
         ledger.version = stored.version;
+        ledger.longest_lease = Duration::from_millis(stored.longest_lease_ms);
         ledger.cells.incarnation = stored.incarnation;
         ledger.cells.revision = stored.revision;
         let mut strikes = stored.strikes;

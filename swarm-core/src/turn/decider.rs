@@ -103,10 +103,14 @@ impl Observed {
             first_slot,
             since_change,
             since_handover,
+            lease,
+            longest_lease,
             fence_wait,
         } = self;
-        let is_same = (workers_desired, first_slot, fence_wait)
-            == (&before.workers_desired, &before.first_slot, &before.fence_wait)
+        let is_same = (workers_desired, first_slot)
+            == (&before.workers_desired, &before.first_slot)
+            && (lease, longest_lease, fence_wait)
+                == (&before.lease, &before.longest_lease, &before.fence_wait)
             && *positions == before.positions;
         let all = [
             grown(Some(*watched_for), Some(before.watched_for)),
@@ -170,8 +174,9 @@ fn worker_grown(now: &WorkerSeen, then: &WorkerSeen) -> Option<Duration> {
 }
 
 fn evidence_grown(now: &Evidence, then: &Evidence) -> Option<Duration> {
-    let Evidence { acked, finished, ended, gone_for, culprit } = now;
-    let is_same = (acked, ended, culprit) == (&then.acked, &then.ended, &then.culprit)
+    let Evidence { acked, finished, ended, gone_for, culprit, lease } = now;
+    let is_same = (acked, ended, culprit, lease)
+        == (&then.acked, &then.ended, &then.culprit, &then.lease)
         && *finished == then.finished;
     grown(*gone_for, then.gone_for).filter(|_| is_same)
 }

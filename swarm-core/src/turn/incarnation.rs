@@ -21,6 +21,7 @@ impl Ledger {
         known: Position,
         unix_time_us: u64,
         span: Duration,
+        longest_lease: Duration,
     ) -> Self {
         let mut next = self.clone();
         let latest = self.cells.incarnation.max(known.incarnation);
@@ -41,6 +42,7 @@ impl Ledger {
             record.cell =
                 if stays_done { Cell::Done { token } } else { Cell::Quarantined { span, token } };
         }
+        next.longest_lease = self.longest_lease.max(longest_lease);
         next.former.clear();
         next.count_publication(self);
         next
@@ -61,7 +63,10 @@ pub(super) fn reset(ledger: &Ledger, desired: &Desired, observed: &Observed) -> 
         Policy::Exclusive => desired.timing.fence_wait.max(observed.fence_wait),
         Policy::AtLeastOnce => Duration::ZERO,
     };
-    is_behind.then(|| ledger.next_incarnation(&desired.jobs, known, observed.unix_time_us, span))
+    is_behind.then(|| {
+        let Observed { unix_time_us, longest_lease, .. } = *observed;
+        ledger.next_incarnation(&desired.jobs, known, unix_time_us, span, longest_lease)
+    })
 }
 
 /// Whether sessions of another incarnation are still live, so that nothing may be granted.

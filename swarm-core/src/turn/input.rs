@@ -129,6 +129,10 @@ pub struct Observed {
     pub since_change: Option<Duration>,
     /// How long ago plain workers last had to release a job; `None` if none can have.
     pub since_handover: Option<Duration>,
+    /// The Lease that the user asks sessions for now, which no session that is given jobs exceeds.
+    pub lease: Duration,
+    /// The longest Lease that was ever asked for, as far as is known.
+    pub longest_lease: Duration,
     /// How long a session that nobody knows may go on, by the longest Lease that was ever asked for.
     /// What [`Timing::fence_wait`] says counts if that is more.
     pub fence_wait: Duration,
@@ -178,6 +182,8 @@ impl Observed {
             first_slot: 0,
             since_change: None,
             since_handover: None,
+            lease: Duration::ZERO,
+            longest_lease: Duration::ZERO,
             fence_wait: Duration::ZERO,
         }
     }

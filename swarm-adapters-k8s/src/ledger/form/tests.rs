@@ -41,7 +41,8 @@ fn divided(ledger: &Ledger) -> (SwarmLedgerSpec, Texts) {
 
 #[test]
 fn a_ledger_survives_the_way_into_objects_and_back() {
-    let ledger = ledger(100, 3, &empty());
+    let longest_lease = std::time::Duration::from_secs(20);
+    let ledger = Ledger { longest_lease, ..ledger(100, 3, &empty()) };
     let whole = to_spec(Stored::from(&ledger), Vec::new(), &claimant(), &claimant());
     assert_eq!(head(&whole).ledger(&Texts::new()).unwrap(), ledger);
     let (spec, texts) = divided(&ledger);

@@ -186,3 +186,25 @@ fn what_was_acknowledged_in_another_incarnation_acknowledges_nothing_in_this_one
     let acked = |incarnation| overseer.proofs().get(&id(1)).unwrap().evidence(incarnation).acked;
     assert_eq!((acked(START), acked(START - 1)), (0, 3));
 }
+
+#[test]
+fn the_ledger_says_how_long_to_wait_for_a_lease_that_is_gone() {
+    let wait_by = |longest_lease| {
+        let mut overseer = overseer();
+        let ledger = Ledger { longest_lease, ..naming(id(1)) };
+        overseer.note(at(0), &ledger);
+        overseer.learn(at(0), Fact::LeaseMissing(id(1)));
+        let observed = overseer.observed(at(0), Policy::Exclusive, PoolFacts::default());
+        let long = LeaseTerms { duration: observed.longest_lease, ..LeaseTerms::default() };
+        assert_eq!(observed.fence_wait, long.fence_wait());
+        assert_eq!(observed.lease, LeaseTerms::default().duration);
+        assert_eq!(overseer.wakes_at(), Some(at(0).after(long.fence_wait())));
+        observed.longest_lease
+    };
+    // Of before that was kept, and of a shorter one that is asked for no more.
+    assert_eq!(wait_by(Duration::ZERO), LeaseTerms::default().duration);
+    assert_eq!(wait_by(Duration::from_secs(5)), LeaseTerms::default().duration);
+    let minute = Duration::from_secs(60);
+    assert_eq!(wait_by(minute), minute);
+    assert_eq!(wait_by(Duration::MAX), CLAIM_MAX, "whatever somebody wrote there");
+}

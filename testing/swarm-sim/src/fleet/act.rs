@@ -8,7 +8,7 @@ use swarm_core::overseer::Fact;
 use swarm_core::session::SessionEvent;
 use swarm_core::{Ledger, Replication, Share};
 
-use super::{BOUNDS, Fleet, Lie, Operator, Stuck, grace};
+use super::{BOUNDS, Fleet, Honesty, Lie, Operator, Stuck, grace};
 use crate::Life;
 use crate::bounds::TICK;
 use crate::wanted;
@@ -71,7 +71,7 @@ pub enum Act {
     Batch(u32),
     /// From now on it takes this to end an ownership.
     Change(Policy),
-    /// Leases of workers that start from now on last so many ticks and four, as far as that is safe.
+    /// Leases of workers that start from now on last so many ticks and four.
     Lease(u32),
     /// Each job is for one worker from now on, or for all.
     Replicate(Replication),
@@ -216,7 +216,13 @@ impl Fleet {
         let is_forgotten = self.pods.iter().enumerate().any(|(n, pod)| {
             !pod.views.is_empty() && workers.get(n).is_none_or(|(_, view)| view.is_none())
         });
-        let shortest = if is_forgotten { self.longest_lease + BOUNDS.drift } else { 0 };
+        // With the ledger it is lost how long the Leases of those were who started before an edit.
+        let asked = self.lease_terms().duration;
+        let is_longer = |pod: &super::Pod| {
+            !pod.is_dead() && pod.honesty == Honesty::Honest && asked < pod.claims
+        };
+        let waits = is_forgotten || self.pods.iter().any(is_longer);
+        let shortest = if waits { self.longest_lease + BOUNDS.drift } else { 0 };
         // No two ledgers are made in the same moment, or their tokens would begin alike.
         (0..=outage.max(shortest)).for_each(|_| self.tick(0));
         let fresh = Ledger::new(self.unix_time());
@@ -252,11 +258,6 @@ impl Fleet {
     }
 
     fn ask_for_leases(&mut self, ticks: u32) {
-        let is_unseen = |pod: &super::Pod| !pod.is_dead() && pod.lease().is_none();
-        // How long those whose Leases are missing may go on, only an operator knows that asked for it.
-        if ticks < self.bounds.lease && self.pods.iter().any(is_unseen) {
-            return;
-        }
         self.bounds.lease = ticks;
         self.longest_lease = self.longest_lease.max(ticks);
         let terms = self.lease_terms();
@@ -267,8 +268,7 @@ impl Fleet {
     }
 
     fn delete_lease(&mut self, n: usize) {
-        let is_known = self.pods[n].claims <= self.lease_terms().duration;
-        if is_known && self.pods[n].lease().is_some() {
+        if self.pods[n].lease().is_some() {
             self.pods[n].leases.push(None);
         }
     }

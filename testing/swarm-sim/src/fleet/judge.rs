@@ -114,6 +114,7 @@ impl Fleet {
             .or_else(|| sessions(after))
             .or_else(|| stored(after))
             .or_else(|| self.jobs(after))
+            .or_else(|| self.leases(after))
             .or_else(|| self.budget(before, made))
             .or_else(|| if is_another_life { None } else { self.endings(before, after, seen) });
         if let Some(complaint) = complaint {
@@ -139,6 +140,19 @@ impl Fleet {
             self.tokens.get(*job).is_some_and(|highest| record.cell.token() < *highest)
         };
         after.cells.jobs.iter().find(falls).map(|(job, _)| format!("a token of {job} fell"))
+    }
+
+    /// The ledger knows how long each of its sessions may act, also when nobody sees its Lease.
+    fn leases(&self, after: &Ledger) -> Option<String> {
+        let holders = after.cells.jobs.values().filter_map(|record| record.cell.holder());
+        let holders: BTreeSet<_> = holders.collect();
+        let is_too_short = |pod: &&Pod| {
+            let lives = !pod.is_dead() && pod.honesty == Honesty::Honest;
+            lives && holders.contains(pod.id()) && after.longest_lease < pod.claims
+        };
+        let pod = self.pods.iter().find(is_too_short)?;
+        let (id, claims, known) = (pod.id(), pod.claims, after.longest_lease);
+        Some(format!("{id} may act for {claims:?}, and the ledger knows of {known:?}"))
     }
 
     /// No more jobs are taken from workers for balance than the budget has left.
