@@ -235,6 +235,16 @@ mod tests {
     }
 
     #[test]
+    fn one_that_is_silent_again_counts_once_when_it_is_told_when_few_are_left() {
+        let (mut brake, terms) = (Brake::default(), LeaseTerms::default());
+        assert_eq!(brake.allow(at(0), &sessions(3), 5, Health::Good, &terms).len(), 3);
+        // Two of them are heard again; the other and a fourth are four with these, in one lease.
+        let silent = [0, 3].map(|nonce| SessionId::new("pod", nonce)).into();
+        assert!(brake.allow(at(5), &silent, 5, Health::Good, &terms).is_empty());
+        assert_eq!(brake.opens_at(&silent, 5, at(0), &terms), Some(at(20)));
+    }
+
+    #[test]
     fn an_observer_that_is_unwell_revokes_nobody_at_first() {
         let (mut brake, terms) = (Brake::default(), LeaseTerms::default());
         let allowed = brake.allow(at(0), &sessions(1), 100, Health::Poor, &terms);

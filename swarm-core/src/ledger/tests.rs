@@ -116,6 +116,30 @@ fn to(
 }
 
 #[test]
+fn whoever_fills_a_slot_without_any_job_is_a_revision_and_its_first_publication() {
+    let first = step(&step(&Ledger::new(1), &["a"], &Pool::ready(1)), &["b"], &Pool::ready(1));
+    let second = step(&first, &["b"], &Pool::ready(2));
+    assert_eq!((first.revision(), second.revision(), second.version), (2, 3, 3));
+    assert_eq!(second.cells.jobs, first.cells.jobs);
+}
+
+#[test]
+fn a_session_that_comes_while_all_run_a_job_may_run_it_from_that_revision_on() {
+    let [first, second] = ["pod-a", "pod-b"].map(|uid| SessionId::new(uid, 1));
+    let before = to(&Ledger::new(0), &first, &Place::Everywhere, &[]);
+    let after = to(&before, &second, &Place::Everywhere, &[]);
+    let joined = [&before, &after].map(|ledger| ledger.slots[&Slot(0)].joined);
+    assert_eq!((joined, after.revision()), ([0, 2], 2));
+}
+
+#[test]
+fn a_recreated_ledger_that_published_nothing_is_still_cold() {
+    let mut ledger = Ledger::new(0);
+    ledger.count_on_from(6);
+    assert_eq!(ledger.version, 0);
+}
+
+#[test]
 fn a_new_session_in_a_slot_gets_its_jobs_once_the_old_one_has_ended() {
     let [old, new] = [1, 2].map(|nonce| SessionId::new("pod", nonce));
     let here = Place::Slot(Slot(0));
@@ -212,6 +236,26 @@ fn a_stored_ledger_is_the_same_ledger() {
         ledger.cells.jobs.insert(format!("job-{n}").parse().unwrap(), record);
     }
     assert_eq!(Ledger::try_from(stored::Stored::from(&ledger)), Ok(ledger));
+}
+
+#[test]
+fn a_stored_ledger_has_no_job_among_the_strikes_that_has_none() {
+    let ledger = to(&Ledger::new(7), &SessionId::new("pod", 1), &Place::Slot(Slot(0)), &[]);
+    assert!(stored::Stored::from(&ledger).strikes.is_empty());
+}
+
+#[test]
+fn a_holder_whose_slot_is_not_known_is_stored_all_the_same() {
+    let (mut ledger, session) = (Ledger::new(7), SessionId::new("pod", 1));
+    let granted = Cell::Granted { session: session.clone(), token: Token(8) };
+    let releasing = Cell::Releasing { session: session.clone(), token: Token(9), since: 1 };
+    for (job, cell) in [("a", granted), ("b", releasing)] {
+        let record = crate::handover::Record { cell, strikes: 0 };
+        ledger.cells.jobs.insert(job.parse().unwrap(), record);
+    }
+    let read = Ledger::try_from(stored::Stored::from(&ledger)).unwrap();
+    assert_eq!(read.cells, ledger.cells);
+    assert_eq!(read.former, [(session, Slot::NOBODY)].into());
 }
 
 #[test]

@@ -87,6 +87,12 @@ proptest! {
 }
 
 #[test]
+fn there_are_fewer_parts_when_they_are_small_on_average() {
+    let least = 64 * PART_BYTES_MIN;
+    assert_eq!([count(least, 64), count(least - 1, 64)], [64, 32]);
+}
+
+#[test]
 fn digests_are_frozen() {
     let record = |cell, strikes| Record { cell, strikes };
     let (session, plain) = (SessionId::new("uid", 7), SessionId::plain("uid"));
