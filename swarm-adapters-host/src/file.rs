@@ -5,9 +5,9 @@
 //! one temporary file for each name, so a file must have one writer at a time.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs::{self, File, Permissions};
+use std::io::{self, Read, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
@@ -21,8 +21,34 @@ pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
     let beside = beside(path)?;
     let mut file = File::create(&beside)?;
     file.write_all(contents)?;
+    put(&file, &beside, path)
+}
+
+/// Replaces `path` by a program that everybody may run, with the bytes that `from` yields, as
+/// [`replace`] does. Processes that run the old one go on with it.
+///
+/// # Errors
+///
+/// Any error of the file system; `path` is then what it was, and no part of the new one is left.
+pub fn replace_program(path: &Path, mut from: impl Read) -> io::Result<()> {
+    let beside = beside(path)?;
+    let mut write = || {
+        let mut file = File::create(&beside)?;
+        // Whatever the mask of this process is.
+        file.set_permissions(Permissions::from_mode(0o755))?;
+        io::copy(&mut from, &mut file)?;
+        put(&file, &beside, path)
+    };
+    write().inspect_err(|_| {
+        // A program is large: what is left of one would keep a full disk full.
+        let _ = fs::remove_file(&beside);
+    })
+}
+
+/// Makes the complete file at `beside` durable as `path`.
+fn put(file: &File, beside: &Path, path: &Path) -> io::Result<()> {
     file.sync_all()?;
-    fs::rename(&beside, path)?;
+    fs::rename(beside, path)?;
     // The new name is an entry of the directory and is durable only with it.
     File::open(directory(path))?.sync_all()
 }
@@ -153,6 +179,18 @@ mod tests {
         assert_eq!(read_text(&path, 100).unwrap(), "first");
         swap(&path, b"third").unwrap();
         assert_eq!(read_text(&path, 100).unwrap(), "third");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_program_that_could_not_be_read_to_its_end_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("program");
+        replace_program(&path, &b"first"[..]).unwrap();
+        // A directory opens as a file does, and cannot be read.
+        let half = b"sec".chain(File::open(dir.path()).unwrap());
+        replace_program(&path, half).unwrap_err();
+        assert_eq!(read_text(&path, 100).unwrap(), "first");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 

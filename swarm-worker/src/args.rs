@@ -22,6 +22,10 @@ pub enum Command {
     View(ViewArgs),
     /// Send one `GET /ping` and print how long the response took
     Ping(PingArgs),
+    /// Copy this program into a directory, as `swarm-worker`
+    ///
+    /// An init container copies it into a volume, from which a container with another image runs it.
+    Install(InstallArgs),
     /// Run a guard, which `run` starts so that no process of a job outlives the worker
     #[command(hide = true)]
     Guard(GuardArgs),
@@ -36,6 +40,14 @@ pub struct PingArgs {
     /// How long to wait for the response, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..=600_000))]
     pub timeout_ms: u64,
+}
+
+/// Arguments of `install`.
+#[derive(Clone, Debug, Args)]
+pub struct InstallArgs {
+    /// The directory, which must exist
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
 }
 
 /// Arguments of `guard`.

@@ -48,6 +48,7 @@ struct LibraryPage;
 
 mod args;
 mod follow;
+mod install;
 mod jobs;
 mod log;
 mod ping;
@@ -67,7 +68,8 @@ use std::sync::Arc;
 use swarm_adapters_host::guard;
 
 pub use args::{
-    Command, GuardArgs, GuardStep, LogFormat, PingArgs, Protocol, RunArgs, SessionArgs, ViewArgs,
+    Command, GuardArgs, GuardStep, InstallArgs, LogFormat, PingArgs, Protocol, RunArgs,
+    SessionArgs, ViewArgs,
 };
 pub use log::log_filter;
 pub use runner::{RunnerArg, RunnerArgs, runner_argument};
@@ -84,6 +86,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Run(args) => run::run(&args, None).await,
         Command::View(args) => view::print(&args),
         Command::Ping(args) => ping::ping(&args).await,
+        Command::Install(args) => install::install(&args),
         Command::Guard(GuardArgs { step: None }) => guard::serve().map_err(|error| failed(&error)),
         Command::Guard(GuardArgs { step: Some(GuardStep::Exec { guard, argv }) }) => {
             Err(failed(&guard::exec(guard, &argv)))
