@@ -16,6 +16,8 @@ mod finalizer;
 mod followed;
 mod live;
 mod locks;
+mod made;
+mod managed;
 mod memory;
 mod node_health;
 mod non_statefulset;
@@ -127,6 +129,7 @@ pub async fn run(
         .trigger(controller, &context.caches, context.ended.clone())
         .reconcile_on(leases)
         .reconcile_on(context.views.follow(scope.api(clients.watching()), &rollbacks))
+        .reconcile_on(context.made.follow(&scope, clients.watching(), &rollbacks))
         .reconcile_on(context.alarms.follow(&context.leases))
         .reconcile_on(context.questions.follow())
         .reconcile_on(health.beats())

@@ -6,6 +6,7 @@
 //! - [`session`]: the Lease of a session, which its worker writes and the operator reads.
 //! - [`convert`]: what a `Swarm` asks for, in the terms of `swarm-core`.
 //! - [`workload`] and [`slots`]: what makes the pods of a pool, and which pod fills which slot.
+//! - [`managed`]: what a managed pool is made of; [`trouble`]: why a pod of any pool does not run.
 //! - [`controller`]: the operator; [`health`] knows whether its loop makes progress. [`observe`], [`ledger`], [`view`], [`nudge`], [`refresh`] and [`status`] are
 //!   its parts: what it sees, and what it writes, in this order.
 //!
@@ -27,6 +28,8 @@ pub mod health;
 #[cfg(feature = "controller")]
 pub mod ledger;
 #[cfg(feature = "controller")]
+pub mod managed;
+#[cfg(feature = "controller")]
 pub mod metrics;
 #[cfg(feature = "controller")]
 pub mod nudge;
@@ -40,6 +43,8 @@ pub mod rollback;
 pub mod slots;
 #[cfg(feature = "controller")]
 pub mod status;
+#[cfg(feature = "controller")]
+pub mod trouble;
 #[cfg(feature = "controller")]
 mod version;
 #[cfg(feature = "controller")]

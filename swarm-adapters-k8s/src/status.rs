@@ -78,6 +78,16 @@ pub enum Reason {
     SourceInvalid,
     /// Somebody keeps scaling the pool although the Swarm decides.
     ScaleContested,
+    /// The operator makes the pool, or what is in its way goes.
+    PoolBeingMade,
+    /// The API server refuses the pool as it is asked for.
+    PoolRefused,
+    /// The operator has no rights to make pools.
+    ManagedForbidden,
+    /// An object that is to be made exists, and is somebody else's.
+    NameTaken,
+    /// Somebody keeps changing what the operator has made.
+    Contested,
     /// The spec cannot be used.
     InvalidSpec,
     /// A turn panicked, which is a defect of the operator.
@@ -114,6 +124,11 @@ impl Reason {
             Self::SourceForbidden => "SourceForbidden",
             Self::SourceInvalid => "SourceInvalid",
             Self::ScaleContested => "ScaleContested",
+            Self::PoolBeingMade => "PoolBeingMade",
+            Self::PoolRefused => "PoolRefused",
+            Self::ManagedForbidden => "ManagedForbidden",
+            Self::NameTaken => "NameTaken",
+            Self::Contested => "Contested",
             Self::InvalidSpec => "InvalidSpec",
             Self::TurnPanicked => "TurnPanicked",
             Self::Refused(code) => code,
@@ -137,6 +152,7 @@ impl Reason {
             | Self::RefreshBlocked
             | Self::RevocationHeld
             | Self::ReleaseUnanswered
+            | Self::PoolBeingMade
             | Self::Paused { .. } => false,
             Self::LeaseTooLong
             | Self::WorkersSuspect
@@ -147,6 +163,10 @@ impl Reason {
             | Self::SourceForbidden
             | Self::SourceInvalid
             | Self::ScaleContested
+            | Self::PoolRefused
+            | Self::ManagedForbidden
+            | Self::NameTaken
+            | Self::Contested
             | Self::InvalidSpec
             | Self::TurnPanicked
             | Self::Refused(_) => true,
@@ -182,6 +202,25 @@ impl Verdict {
     /// The verdict on a turn that was carried out.
     #[must_use]
     pub fn of(facts: &TurnSummary<'_>) -> Self {
+        let of_turn = Self::of_turn(facts);
+        let waits_for_pods = [
+            Reason::PoolIncomplete,
+            Reason::NoWorkers,
+            Reason::JobsUnassigned,
+            Reason::WorkersNotReady,
+            Reason::Scaling,
+        ];
+        match &facts.pool.trouble {
+            Some(trouble) if waits_for_pods.contains(&of_turn.reason) => {
+                let message = format!("{}; {trouble}", of_turn.message);
+                Self { message, ..of_turn }
+            }
+            _ => of_turn,
+        }
+    }
+
+    /// The same without what is wrong with single pods.
+    fn of_turn(facts: &TurnSummary<'_>) -> Self {
         let TurnSummary { decision, desired, progress, refreshed, sessions, refusals, .. } = *facts;
         if let Some(verdict) = refusals.verdict() {
             return verdict;
@@ -370,7 +409,7 @@ pub fn after_turn(
         selector: pool.selector.clone(),
         conditions: Vec::new(),
     };
-    let mut extra = vec![pool_ready(progress), all_assigned(decision)];
+    let mut extra = vec![pool_ready(progress, pool), all_assigned(decision)];
     extra.extend(refreshed.parts());
     extra.extend(sessions.parts());
     extra.extend(NotReadyTooLong::of(facts).map(NotReadyTooLong::part));
@@ -386,7 +425,10 @@ pub fn after_refusal(
     verdict: &Verdict,
 ) -> SwarmStatus {
     let status = before.cloned().unwrap_or_default();
-    let has_pool = !matches!(verdict.reason, Reason::PoolNotFound | Reason::PoolAmbiguous);
+    let has_pool = !matches!(
+        verdict.reason,
+        Reason::PoolNotFound | Reason::PoolAmbiguous | Reason::PoolBeingMade
+    );
     let as_before = |kind: &'static str| {
         let before = status.conditions.iter().find(|old| old.type_ == kind);
         let known = before.filter(|_| has_pool || kind != POOL_READY);
@@ -432,11 +474,14 @@ impl Part {
     }
 }
 
-fn pool_ready(progress: &Progress) -> Part {
+fn pool_ready(progress: &Progress, pool: &Workload) -> Part {
     let Progress { workers_ready: ready, workers_wanted: wanted, .. } = progress;
     let is_ready = progress.has_all_workers();
     let reason = if is_ready { "AllWorkersReady" } else { "WorkersMissing" };
-    Part::new(POOL_READY, is_ready, reason, format!("{ready} of {wanted} workers are ready"))
+    let trouble = pool.trouble.iter().filter(|_| !is_ready).map(|why| format!("; {why}"));
+    let trouble: String = trouble.collect();
+    let message = format!("{ready} of {wanted} workers are ready{trouble}");
+    Part::new(POOL_READY, is_ready, reason, message)
 }
 
 fn all_assigned(decision: &Decision) -> Part {

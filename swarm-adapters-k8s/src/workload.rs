@@ -9,6 +9,10 @@ use kube::{Resource, ResourceExt};
 pub use swarm_spec::spec::Kind;
 
 use crate::api::{Claimant, Swarm};
+use crate::trouble;
+
+/// The condition of a Deployment whose pods are refused.
+pub(crate) const FAILURE: &str = "ReplicaFailure";
 
 /// The workload of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +35,8 @@ pub struct Workload {
     pub selector: Option<String>,
     /// The version of what was read; `None` for pods that go by labels.
     pub resource_version: Option<String>,
+    /// Why pods are missing, or do not run, if that is known.
+    pub trouble: Option<String>,
 }
 
 impl Workload {
@@ -56,6 +62,7 @@ impl Workload {
             first_slot: 0,
             selector: Some(labels.join(",")),
             resource_version: None,
+            trouble: None,
         }
     }
 
@@ -72,6 +79,7 @@ impl Workload {
             first_slot: 0,
             selector: None,
             resource_version: None,
+            trouble: None,
         }
     }
 
@@ -86,6 +94,7 @@ impl Workload {
             first_slot: 0,
             selector: None,
             resource_version: object.meta().resource_version.clone(),
+            trouble: None,
         }
     }
 }
@@ -108,10 +117,19 @@ impl From<&Deployment> for Workload {
         let spec = deployment.spec.as_ref();
         Self {
             pods: deployment.status.as_ref().and_then(|status| status.replicas).unwrap_or(0),
+            trouble: refused_pods(deployment),
             selector: spec.and_then(|spec| selector(&spec.selector)),
             ..Self::named(Kind::Deployment, deployment, spec.and_then(|spec| spec.replicas))
         }
     }
+}
+
+/// Why pods of a Deployment are refused, as by a quota.
+fn refused_pods(deployment: &Deployment) -> Option<String> {
+    let conditions = deployment.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let mut failures = conditions.filter(|it| it.type_ == FAILURE && it.status == "True");
+    let failure = failures.next()?;
+    Some(format!("pods are refused: {}", trouble::quoted(failure.message.as_deref())))
 }
 
 fn selector(selector: &LabelSelector) -> Option<String> {

@@ -27,8 +27,9 @@ use swarm_spec::spec::Meant;
 
 use crate::api::Swarm;
 use crate::rollback::Rollbacks;
+use crate::workload::FAILURE;
 use crate::workload::Kind;
-use crate::{view, watch};
+use crate::{trouble, view, watch};
 
 /// How many objects a list has a page. A page is held twice, as text and as objects, and a Swarm
 /// with 1,000 jobs has 150 kB of it, most of which is about who wrote what.
@@ -117,7 +118,7 @@ impl Cached for Deployment {
         let DeploymentSpec { replicas, selector, .. } = spec;
         self.spec = Some(DeploymentSpec { replicas, selector, ..DeploymentSpec::default() });
         if let Some(status) = &mut self.status {
-            status.conditions = None;
+            status.conditions.iter_mut().for_each(|all| all.retain(|it| it.type_ == FAILURE));
         }
     }
 
@@ -161,7 +162,7 @@ impl Cached for Pod {
         self.metadata.labels.take_if(|labels| labels.contains_key(STATEFUL_PODS));
         let is_read = |name: &str| name.starts_with(OURS) || name == DELETION_COST;
         self.annotations_mut().retain(|name, _| is_read(name));
-        let several = several_containers(self);
+        let (several, trouble) = (several_containers(self), trouble::of(self));
         let node_name = self.spec.take().and_then(|spec| spec.node_name);
         self.spec = Some(PodSpec { node_name, ..PodSpec::default() });
         if let Some(status) = self.status.take() {
@@ -169,6 +170,8 @@ impl Cached for Pod {
                 phase: status.phase,
                 conditions: status.conditions,
                 pod_ip: status.pod_ip,
+                // In place of the states that tell it.
+                message: trouble,
                 ..Default::default()
             };
             // Of the others nobody asks; their times alone are a quarter of a pod.

@@ -11,6 +11,8 @@ use tokio::sync::watch;
 use super::Options;
 use super::alarms::Alarms;
 use super::caches::Caches;
+use super::made::MadeObjects;
+use super::managed::Rolls;
 use super::questions::Questions;
 use super::seen::{Ended, Leases, SeenSessions, Views};
 use crate::api::Swarm;
@@ -24,7 +26,6 @@ pub(super) struct Context {
     /// Never retries on its own.
     pub(super) client: Client,
     /// The image of workers of managed pools.
-    #[expect(dead_code, reason = "what makes managed pools reads it")]
     pub(super) worker_image: String,
     pub(super) caches: Arc<Caches>,
     pub(super) recorder: Recorder,
@@ -35,6 +36,10 @@ pub(super) struct Context {
     pub(super) views: Views,
     /// The pods that were seen to have ended.
     pub(super) ended: Ended,
+    /// What was made for managed pools.
+    pub(super) made: MadeObjects,
+    /// The pools that roll because of the operator.
+    pub(super) rolls: Rolls,
     /// What wakes pools at rest.
     pub(super) alarms: Alarms,
     /// What plain workers are asked.
@@ -69,6 +74,8 @@ impl Context {
             leases,
             views,
             ended,
+            made: MadeObjects::default(),
+            rolls: Rolls::default(),
             alarms: Alarms::default(),
             questions: Questions::default(),
             health: Health::default(),
@@ -87,12 +94,22 @@ impl Context {
     /// longer, since a turn that waits keeps others from theirs.
     pub(super) async fn is_filled_for(&self, swarm: &Swarm) -> bool {
         const WITHIN: Duration = Duration::from_millis(500);
-        if swarm.pool().0 == Kind::StatefulSet {
-            return true;
-        }
-        self.caches.pools.non_statefulset.ask();
-        let mut filled = self.filled_wide.subscribe();
-        matches!(tokio::time::timeout(WITHIN, filled.wait_for(|filled| *filled)).await, Ok(Ok(_)))
+        let wide = async {
+            if swarm.pool().0 == Kind::StatefulSet {
+                return true;
+            }
+            self.caches.pools.non_statefulset.ask();
+            self.filled_wide.subscribe().wait_for(|filled| *filled).await.is_ok()
+        };
+        let made = async {
+            // A pool that is released may be one that the operator has no rights for.
+            if swarm.spec.pool.managed.is_some() && swarm.metadata.deletion_timestamp.is_none() {
+                self.made.ask();
+                self.made.wait_until_filled().await;
+            }
+        };
+        let both = async { tokio::join!(wide, made).0 };
+        tokio::time::timeout(WITHIN, both).await.unwrap_or(false)
     }
 
     /// Forgets what runs beside the turns of a Swarm.

@@ -9,6 +9,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::locks::unpoisoned;
+use super::managed::Making;
 use super::publications::Publications;
 use super::refresh::KnownPods;
 use super::report::Reports;
@@ -34,6 +35,7 @@ pub(super) struct Memory {
     pub(super) publications: Publications,
     pub(super) pods: KnownPods,
     pub(super) scaling: Scaling,
+    pub(super) making: Making,
     pub(super) reports: Reports,
     /// Since when the workers of a deleted Swarm are asked to stop.
     pub(super) releasing: Option<Instant>,
@@ -53,6 +55,7 @@ impl Memory {
             publications: Publications::since(now),
             pods: KnownPods::default(),
             scaling: Scaling::default(),
+            making: Making::default(),
             reports: Reports::default(),
             releasing: None,
         }
@@ -67,6 +70,7 @@ impl Memory {
         self.stores = Stores::default();
         self.pods = KnownPods::default();
         self.scaling.forget_undone();
+        self.making.forget_undone();
         self.reports.forget_status();
         true
     }

@@ -61,7 +61,7 @@ pub(super) fn non_statefulset(
 }
 
 /// A watch asks the API server for nothing before its stream is polled.
-fn once_asked<T: Send + 'static>(
+pub(super) fn once_asked<T: Send + 'static>(
     mut asked: watch::Receiver<bool>,
     stream: impl Stream<Item = T> + Send + 'static,
 ) -> BoxStream<'static, T> {

@@ -13,9 +13,9 @@ use super::caches::{Caches, Pools};
 use super::claims::{self, Members};
 use super::non_statefulset::{ReplicaSetMeta, controller, deployment_of_set};
 use crate::api::Swarm;
-use crate::observe;
 use crate::status::{Reason, Verdict};
 use crate::workload::{Kind, Workload};
+use crate::{managed, observe};
 
 impl Caches {
     /// The workload that is the pool of `swarm`.
@@ -24,11 +24,13 @@ impl Caches {
         match swarm.pool() {
             (Kind::StatefulSet, Some(named)) => {
                 let found = find(&self.pools.sets, Kind::StatefulSet, &namespace, named)?;
+                is_own(swarm, &*found)?;
                 Ok(Workload::from(&*found))
             }
             (Kind::Deployment, Some(named)) => {
                 let deployments = &self.pools.non_statefulset.deployments;
                 let found = find(deployments, Kind::Deployment, &namespace, named)?;
+                is_own(swarm, &*found)?;
                 Ok(Workload::from(&*found))
             }
             (Kind::Pods | Kind::StatefulSet | Kind::Deployment, _) => {
@@ -52,6 +54,15 @@ impl Caches {
             Kind::Pods => self.members(swarm).own,
         }
     }
+}
+
+/// Refuses a workload that has the name of a managed pool and was made by somebody else.
+fn is_own(swarm: &Swarm, workload: &impl ResourceExt) -> Result<(), Verdict> {
+    let is_own = swarm.spec.pool.managed.is_none()
+        || managed::is_made_for(workload.labels(), &swarm.name_any());
+    let name = workload.name_any();
+    let message = || format!("`{name}` was not made for this Swarm");
+    is_own.then_some(()).ok_or_else(|| Verdict { reason: Reason::PoolNotFound, message: message() })
 }
 
 /// The workload that is meant.

@@ -83,6 +83,7 @@ impl Operator {
             self.forget_vanished();
             self.context.sweep_ledgers(&mut kept).await;
             self.context.sweep_leases().await;
+            self.context.sweep_pools().await;
         }
     }
 
@@ -103,9 +104,7 @@ impl Operator {
             return Ok(Action::await_change());
         }
         if !context.is_filled_for(swarm).await {
-            let name = swarm.name_any();
-            tracing::info!(swarm = %name, "Deployments and their pods are not listed yet");
-            return Ok(Action::requeue(LISTED_IN));
+            return self.not_filled(swarm).await;
         }
         let is_deleted = swarm.metadata.deletion_timestamp.is_some();
         if is_deleted && !has_finalizer(swarm) {
@@ -138,6 +137,17 @@ impl Operator {
                 Ok(Action::await_change())
             }
         }
+    }
+
+    /// What becomes of a Swarm whose caches are not filled yet, or never can be.
+    async fn not_filled(&self, swarm: &Swarm) -> Result<Action, StoreError> {
+        let is_made = swarm.spec.pool.managed.is_some() && !self.context.made.is_filled();
+        if is_made && let Some(verdict) = self.context.managed_forbidden(swarm).await {
+            return self.report_refusal(swarm, verdict).await;
+        }
+        let name = swarm.name_any();
+        tracing::info!(swarm = %name, "what its pool needs is not listed yet");
+        Ok(Action::requeue(LISTED_IN))
     }
 
     /// Discards what is remembered of a Swarm whose turn panicked, and reports it: the next turn begins

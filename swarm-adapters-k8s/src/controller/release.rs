@@ -37,7 +37,8 @@ pub(super) enum Released {
 
 impl Context {
     /// Releases everything a deleted Swarm held: publishes empty lists and waits for the workers; then
-    /// the Swarm goes, and its ledger after it. The pool and the emptied view stay.
+    /// the Swarm goes, and its ledger after it. The pool and the emptied view stay, unless they were
+    /// made for it.
     ///
     /// # Errors
     ///
@@ -62,6 +63,7 @@ impl Context {
             }
             Err(error) => return Err(error),
         }
+        self.remove_managed_pool(swarm).await?;
         self.remove_finalizer(swarm).await?;
         // After the finalizer: a ledger that is missing before was lost, and is no release.
         if let Some(ledgers) = memory.stores.ledgers.take()

@@ -49,6 +49,13 @@ impl Reports {
 pub(super) enum Outcome {
     Done(Box<Done>),
     Refused(Verdict),
+    /// The pool is not there yet.
+    Awaited {
+        /// What it waits for.
+        verdict: Verdict,
+        /// After which time to look again.
+        look_in: Duration,
+    },
 }
 
 /// A turn that was carried out.
@@ -110,7 +117,7 @@ impl Context {
                 };
                 (status::after_turn(generation, before, &facts, &verdict), verdict)
             }
-            Outcome::Refused(verdict) => {
+            Outcome::Refused(verdict) | Outcome::Awaited { verdict, .. } => {
                 (status::after_refusal(generation, before, verdict), verdict.clone())
             }
         };

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::alarms::Alarm;
 use super::clock;
 use super::context::Context;
+use super::managed::Kept;
 use super::memory::Memory;
 use super::refresh::{Refreshing, note_started};
 use super::report::{Done, Outcome, REFUSED_AGAIN};
@@ -30,6 +31,7 @@ use crate::metrics::TurnLabels;
 use crate::refresh::RefreshTerms;
 use crate::slots::Slots;
 use crate::status::{Reason, Refreshed, Refusals, RefusedRequest, SessionReport, Verdict};
+use crate::trouble;
 use crate::view::ConfigMapViewStore;
 use crate::workload::{Kind, Workload};
 
@@ -68,7 +70,7 @@ impl Context {
         let outcome = self.outcome(swarm, memory).await;
         let result = match &outcome {
             Ok(Outcome::Done(_)) => "ok",
-            Ok(Outcome::Refused(_)) => "refused",
+            Ok(Outcome::Refused(_) | Outcome::Awaited { .. }) => "refused",
             Err(StoreError::Conflict { .. }) => "conflict",
             Err(_) => "unavailable",
         };
@@ -83,17 +85,23 @@ impl Context {
                 done.next.unwrap_or(RESYNC).min(RESYNC)
             }
             Outcome::Refused(_) => REFUSED_AGAIN,
+            Outcome::Awaited { look_in, .. } => look_in,
         }))
     }
 
     /// The stages of a turn; a refusal is an outcome, since the last good state keeps running.
     async fn outcome(&self, swarm: &Swarm, memory: &mut Memory) -> Result<Outcome, StoreError> {
         let mut refusals = Refusals::default();
+        let kept = self.keep_pool(swarm, memory).await?;
         let Resolved { pool, desired, complaint } =
             match self.resolve(swarm, &mut memory.loaded, &mut refusals).await? {
                 Ok(resolved) => resolved,
+                Err(verdict) if swarm.spec.pool.managed.is_some() => {
+                    return Ok(not_made(verdict, kept));
+                }
                 Err(verdict) => return Ok(Outcome::Refused(verdict)),
             };
+        let complaint = kept.complaint.or(complaint);
         let carried = match self.carry_out(swarm, &pool, &desired, memory, &mut refusals).await {
             Ok(carried) => carried,
             Err(StoreError::Refused { code, reason }) => {
@@ -108,7 +116,7 @@ impl Context {
         let is_refused = complaint.is_some() || !refusals.is_empty();
         let again = is_refused.then_some(REFUSED_AGAIN);
         let look_in = look_in.filter(|_| alarm.is_none());
-        let next = [look_in, refreshed.look_in, turn.decision.recheck_in, again];
+        let next = [look_in, refreshed.look_in, turn.decision.recheck_in, again, kept.look_in];
         let next = next.into_iter().flatten().min();
         let contest = memory.scaling.contest(swarm, &pool);
         Ok(Outcome::Done(Box::new(Done {
@@ -142,10 +150,12 @@ impl Context {
                 return Ok(Err(Verdict { reason: Reason::InvalidSpec, message }));
             }
         };
-        let pool = match self.caches.pool_of(swarm) {
+        let mut pool = match self.caches.pool_of(swarm) {
             Ok(pool) => pool,
             Err(verdict) => return Ok(Err(verdict)),
         };
+        let pods = self.caches.pods_of(swarm, &pool);
+        pool.trouble = trouble::shown(pods.iter().map(|pod| &**pod)).or(pool.trouble);
         let mut complaint = None;
         if pool.kind == Kind::Pods {
             let members = self.caches.members(swarm);
@@ -284,6 +294,17 @@ impl Context {
         }
         Ok(turn)
     }
+}
+
+/// What a turn comes to whose managed pool is not there yet.
+fn not_made(verdict: Verdict, kept: Kept) -> Outcome {
+    if verdict.reason != Reason::PoolNotFound {
+        return Outcome::Refused(verdict);
+    }
+    let look_in = kept.look_in.unwrap_or(REFUSED_AGAIN).min(REFUSED_AGAIN);
+    let being_made =
+        || Verdict { reason: Reason::PoolBeingMade, message: "the pool is being made".to_owned() };
+    Outcome::Awaited { verdict: kept.complaint.unwrap_or_else(being_made), look_in }
 }
 
 /// What a turn goes by, and what there is to report of sessions. Writes nothing.

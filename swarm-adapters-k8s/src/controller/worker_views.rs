@@ -19,7 +19,9 @@ use swarm_core::{JobName, Jobs, Ledger, Token};
 
 use super::context::Context;
 use super::seen::{CONTENT_ANNOTATION, SWARM_LABEL, to_text};
-use crate::api::{API_VERSION, FIELD_MANAGER, GrantedJob, Swarm, WorkerView, WorkerViewSpec};
+use crate::api::{
+    API_VERSION, FIELD_MANAGER, GrantedJob, ProtocolSpec, Swarm, WorkerView, WorkerViewSpec,
+};
 use crate::ledger::bounded;
 use crate::observe::unix_time_us;
 use crate::version;
@@ -68,6 +70,14 @@ struct Due {
 impl PoolViews<'_> {
     fn namespace(&self) -> String {
         self.swarm.namespace().unwrap_or_default()
+    }
+
+    /// Whether nobody could read the shared view: the operator makes all pods of the pool, they are in
+    /// sessions, and no pod was given a view to mount.
+    fn has_no_plain_reader(&self) -> bool {
+        self.swarm.spec.pool.managed.is_some()
+            && self.swarm.protocol() == ProtocolSpec::Session
+            && !self.context.caches.has_view_of(self.swarm)
     }
 
     /// The views that say anything new to a session that can read it: releases come first.
@@ -168,6 +178,9 @@ impl ViewStore for PoolViews<'_> {
         let mut failure = None;
         while let Some(written) = writes.next().await {
             failure = written.err().or(failure);
+        }
+        if self.has_no_plain_reader() {
+            return failure.map_or(Ok(()), Err);
         }
         match self.shared.publish(ledger).await {
             // Another Swarm's: nobody reads there what this one published.

@@ -1,0 +1,283 @@
+//! What is known of the objects of managed pools: by whom, and in which state, they were last seen.
+//!
+//! Of each only metadata is watched. Whoever changes a field that the operator applied takes it over, and
+//! the operator's entry in `managedFields` shrinks: so an object is in shape while that entry is as it was
+//! after the last apply. The watches begin when the first Swarm asks for such a pool: nobody else needs the
+//! rights for them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use futures::stream::{self, BoxStream};
+use futures::{Stream, StreamExt};
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use k8s_openapi::api::core::v1::{ConfigMap, Service, ServiceAccount};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::api::rbac::v1::RoleBinding;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use kube::core::{NamespaceResourceScope, PartialObjectMeta};
+use kube::runtime::reflector::ObjectRef;
+use kube::runtime::watcher::{self, Event};
+use kube::{Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+use twox_hash::XxHash3_64;
+
+use super::Scope;
+use super::followed::Followed;
+use super::non_statefulset::once_asked;
+use crate::api::Swarm;
+use crate::managed::{MADE_ANNOTATION, MANAGER, ObjectKind, SELECTOR, SWARM_LABEL};
+use crate::rollback::Rollbacks;
+use crate::{version, watch as watches};
+
+/// An object of a managed pool as it was last seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) uid: String,
+    pub(super) version: u64,
+    /// Whether it is being deleted.
+    pub(super) is_going: bool,
+    /// Tells apart which fields are the operator's; `None` if none is.
+    pub(super) ours: Option<u64>,
+    /// Who else changed a field last.
+    pub(super) other: Option<String>,
+    /// Of a workload, what it was made of.
+    pub(super) made_of: Option<String>,
+}
+
+impl Seen {
+    pub(super) fn of(object: &impl Resource) -> Self {
+        let meta = object.meta();
+        let fields = meta.managed_fields.as_deref().unwrap_or_default();
+        let (ours, others): (Vec<_>, Vec<_>) = fields
+            .iter()
+            .filter(|entry| entry.subresource.is_none())
+            .partition(|entry| entry.manager.as_deref() == Some(MANAGER));
+        let ours = ours.first().and_then(|entry| entry.fields_v1.as_ref());
+        let last = others.iter().max_by_key(|entry| entry.time.as_ref().map(|time| time.0));
+        Self {
+            uid: meta.uid.clone().unwrap_or_default(),
+            version: version::of(object),
+            is_going: meta.deletion_timestamp.is_some(),
+            ours: ours.map(|fields| XxHash3_64::oneshot(fields.0.to_string().as_bytes())),
+            other: last.and_then(|entry: &&ManagedFieldsEntry| entry.manager.clone()),
+            made_of: object.annotations().get(MADE_ANNOTATION).cloned(),
+        }
+    }
+
+    /// Whether a turn would see no difference.
+    fn is_as(&self, other: &Self) -> bool {
+        let (version, by) = (other.version, other.other.clone());
+        Self { version, other: by, ..self.clone() } == *other
+    }
+}
+
+/// Where an object is.
+type Place = (ObjectKind, String, String);
+/// A namespace and the name of a Swarm.
+type Owner = (String, String);
+
+/// The objects of all managed pools. Its clones share one state.
+#[derive(Clone, Default)]
+pub(super) struct MadeObjects {
+    followed: Followed<State>,
+    asked: Arc<Asked>,
+}
+
+struct Asked(watch::Sender<bool>);
+
+impl Default for Asked {
+    fn default() -> Self {
+        Self(watch::Sender::new(false))
+    }
+}
+
+#[derive(Default)]
+struct State {
+    there: BTreeMap<Place, (String, Seen)>,
+    /// The complete state of one kind while it is being listed.
+    fresh: BTreeMap<Place, (String, Seen)>,
+    listed: BTreeSet<ObjectKind>,
+    of_swarm: BTreeMap<Owner, BTreeSet<(ObjectKind, String)>>,
+}
+
+impl MadeObjects {
+    /// Begins to watch, unless that has begun.
+    pub(super) fn ask(&self) {
+        self.asked.0.send_if_modified(|asked| !std::mem::replace(asked, true));
+    }
+
+    /// Whether all kinds were listed.
+    pub(super) fn is_filled(&self) -> bool {
+        self.followed.is_filled()
+    }
+
+    /// Returns once all kinds were listed.
+    pub(super) async fn wait_until_filled(&self) {
+        self.followed.wait_until_filled().await;
+    }
+
+    /// An object that was made for a managed pool.
+    pub(super) fn get(&self, kind: ObjectKind, namespace: &str, name: &str) -> Option<Seen> {
+        let place = (kind, namespace.to_owned(), name.to_owned());
+        self.followed.state().there.get(&place).map(|(_, seen)| seen.clone())
+    }
+
+    /// All that was made for the Swarm of this name.
+    pub(super) fn of_swarm(&self, namespace: &str, swarm: &str) -> Vec<(ObjectKind, String)> {
+        let owner = (namespace.to_owned(), swarm.to_owned());
+        self.followed.state().of_swarm.get(&owner).into_iter().flatten().cloned().collect()
+    }
+
+    /// Every Swarm, there or not, for which something was made.
+    pub(super) fn owners(&self) -> Vec<Owner> {
+        self.followed.state().of_swarm.keys().cloned().collect()
+    }
+
+    /// Follows all kinds in `scope` once somebody asks, for as long as the stream is polled, which gives
+    /// the Swarms of those that changed.
+    pub(super) fn follow(
+        &self,
+        scope: &Scope,
+        client: &Client,
+        rollbacks: &Rollbacks,
+    ) -> impl Stream<Item = ObjectRef<Swarm>> + Send + use<> {
+        let all = ObjectKind::ALL.map(|kind| match kind {
+            ObjectKind::ServiceAccount => {
+                self.follow_kind::<ServiceAccount>(kind, scope, client, rollbacks)
+            }
+            ObjectKind::RoleBinding => {
+                self.follow_kind::<RoleBinding>(kind, scope, client, rollbacks)
+            }
+            ObjectKind::ConfigMap => self.follow_kind::<ConfigMap>(kind, scope, client, rollbacks),
+            ObjectKind::Service => self.follow_kind::<Service>(kind, scope, client, rollbacks),
+            ObjectKind::Budget => {
+                self.follow_kind::<PodDisruptionBudget>(kind, scope, client, rollbacks)
+            }
+            ObjectKind::Deployment => {
+                self.follow_kind::<Deployment>(kind, scope, client, rollbacks)
+            }
+            ObjectKind::StatefulSet => {
+                self.follow_kind::<StatefulSet>(kind, scope, client, rollbacks)
+            }
+        });
+        stream::select_all(all)
+    }
+
+    fn follow_kind<K>(
+        &self,
+        kind: ObjectKind,
+        scope: &Scope,
+        client: &Client,
+        rollbacks: &Rollbacks,
+    ) -> BoxStream<'static, ObjectRef<Swarm>>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + Debug
+            + DeserializeOwned
+            + Send
+            + Sync
+            + 'static,
+    {
+        let noted = self.clone();
+        let labelled = watcher::Config::default().labels(SELECTOR);
+        let api = scope.api::<PartialObjectMeta<K>>(client);
+        let events = watches::events(api, labelled, rollbacks).flat_map(move |event| {
+            stream::iter(match event {
+                Ok(event) => noted.note(kind, event),
+                Err(error) => {
+                    tracing::warn!(%error, %kind, "a watch failed and is tried again");
+                    Vec::new()
+                }
+            })
+        });
+        once_asked(self.asked.0.subscribe(), events)
+    }
+
+    fn note<K>(&self, kind: ObjectKind, event: Event<PartialObjectMeta<K>>) -> Vec<ObjectRef<Swarm>>
+    where
+        K: Resource<DynamicType = ()>,
+        PartialObjectMeta<K>: Resource,
+    {
+        let mut guard = self.followed.state();
+        let state = &mut *guard;
+        match event {
+            Event::Init => {
+                state.fresh.retain(|(of, _, _), _| *of != kind);
+                Vec::new()
+            }
+            Event::InitApply(object) => {
+                state.fresh.insert(place(kind, &object), (swarm_of(&object), Seen::of(&object)));
+                Vec::new()
+            }
+            Event::InitDone => {
+                let is_of = |(of, _, _): &Place| *of == kind;
+                let fresh: Vec<_> = state.fresh.extract_if(.., |place, _| is_of(place)).collect();
+                let kept: BTreeSet<_> = fresh.iter().map(|(place, _)| place.clone()).collect();
+                let gone = state.there.keys().filter(|it| is_of(it) && !kept.contains(*it));
+                let gone: Vec<_> = gone.cloned().collect();
+                let mut changed: Vec<_> =
+                    gone.iter().filter_map(|place| state.gone(place)).collect();
+                for (place, (swarm, seen)) in fresh {
+                    changed.extend(state.seen(place, swarm, seen));
+                }
+                state.listed.insert(kind);
+                if state.listed.len() == ObjectKind::ALL.len() {
+                    self.followed.fill();
+                }
+                changed
+            }
+            Event::Apply(object) => {
+                let (swarm, seen) = (swarm_of(&object), Seen::of(&object));
+                state.seen(place(kind, &object), swarm, seen).into_iter().collect()
+            }
+            Event::Delete(object) => state.gone(&place(kind, &object)).into_iter().collect(),
+        }
+    }
+}
+
+fn place(kind: ObjectKind, object: &impl ResourceExt) -> Place {
+    (kind, object.namespace().unwrap_or_default(), object.name_any())
+}
+
+/// The Swarm that an object was made for.
+fn swarm_of(object: &impl ResourceExt) -> String {
+    object.labels().get(SWARM_LABEL).cloned().unwrap_or_default()
+}
+
+impl State {
+    /// An object is there. Whose turn it is if a turn could see a difference.
+    fn seen(&mut self, place: Place, swarm: String, seen: Seen) -> Option<ObjectRef<Swarm>> {
+        let before = self.there.get(&place);
+        let is_news = before.is_none_or(|(of, before)| *of != swarm || !before.is_as(&seen));
+        if before.is_some_and(|(of, _)| *of != swarm) {
+            self.forget(&place);
+        }
+        let owner = (place.1.clone(), swarm.clone());
+        self.of_swarm.entry(owner).or_default().insert((place.0, place.2.clone()));
+        let meant = ObjectRef::new(&swarm).within(&place.1);
+        self.there.insert(place, (swarm, seen));
+        is_news.then_some(meant)
+    }
+
+    /// An object is gone. Whose turn it is.
+    fn gone(&mut self, place: &Place) -> Option<ObjectRef<Swarm>> {
+        let swarm = self.forget(place)?;
+        Some(ObjectRef::new(&swarm).within(&place.1))
+    }
+
+    fn forget(&mut self, place: &Place) -> Option<String> {
+        let (swarm, _) = self.there.remove(place)?;
+        let owner = (place.1.clone(), swarm.clone());
+        if let Some(made) = self.of_swarm.get_mut(&owner) {
+            made.remove(&(place.0, place.2.clone()));
+            if made.is_empty() {
+                self.of_swarm.remove(&owner);
+            }
+        }
+        Some(swarm)
+    }
+}

@@ -1,0 +1,635 @@
+//! Makes managed pools and keeps them in shape: what is missing or changed is applied again, what is not
+//! wanted any more is removed, what somebody else made is never touched.
+//!
+//! Nothing that a pool is made of has an owner reference: a Swarm that is deleted with
+//! `--cascade=foreground` would lose its workers, and their rights, before they have let go of their jobs.
+//! The operator removes everything itself, after the release.
+
+mod contest;
+mod rolls;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use contest::Repairs;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::ResourceExt;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, Preconditions};
+use kube::core::{DynamicObject, PartialObjectMeta};
+use kube::runtime::events::EventType;
+use swarm_core::ports::StoreError;
+use tokio::time::Instant;
+
+pub(super) use rolls::Rolls;
+
+use super::context::Context;
+use super::made::Seen;
+use super::memory::Memory;
+use super::report::REFUSED_AGAIN;
+use super::scaling::Scaling;
+use crate::api::Swarm;
+use crate::ledger::bounded;
+use crate::managed::{self, MANAGER, MadeOf, ObjectKind, SELECTOR, SWARM_LABEL, Wanted};
+use crate::status::{Reason, RefusedRequest, Verdict};
+use crate::view::VIEW_LABEL;
+use crate::workload::Workload;
+
+/// How long the watch may take to show what was made.
+const SHOWN_WITHIN: Duration = Duration::from_secs(5);
+/// When to look again whether a name is free.
+const TAKEN_AGAIN: Duration = Duration::from_secs(5);
+/// When to look again whether what is being deleted is gone.
+const GOING_AGAIN: Duration = Duration::from_secs(1);
+/// When to look again whether it is a pool's turn to roll.
+const ROLL_AGAIN: Duration = Duration::from_secs(2);
+
+/// What this process remembers of the objects of one managed pool.
+#[derive(Default)]
+pub(super) struct Making {
+    applied: BTreeMap<(ObjectKind, String), Applied>,
+    repairs: BTreeMap<(ObjectKind, String), Repairs>,
+    /// What is wrong with the pool as it is asked for, by the digest of that, and when it was asked.
+    refused: Option<(u64, Verdict, Instant)>,
+}
+
+/// An object as it was after it was last applied.
+#[derive(Clone, Debug)]
+struct Applied {
+    wanted: u64,
+    seen: Seen,
+    at: Instant,
+    /// Whether the watch has shown it since.
+    is_shown: bool,
+}
+
+impl Making {
+    /// Forgets what was applied before a rollback of the store.
+    pub(super) fn forget_undone(&mut self) {
+        self.applied.clear();
+    }
+}
+
+/// What came of keeping a pool in shape.
+#[derive(Default)]
+pub(super) struct Kept {
+    /// What is wrong, so that it is not as asked for.
+    pub(super) complaint: Option<Verdict>,
+    /// After which time to look again.
+    pub(super) look_in: Option<Duration>,
+}
+
+impl Kept {
+    fn complain(&mut self, verdict: Verdict) {
+        self.complaint.get_or_insert(verdict);
+    }
+
+    fn look_in(&mut self, time: Duration) {
+        self.look_in = Some(self.look_in.map_or(time, |before| before.min(time)));
+    }
+}
+
+/// What is to be done about one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Due {
+    Nothing,
+    /// It does not exist.
+    Create {
+        /// Whether it did, so that somebody has deleted it.
+        was_there: bool,
+    },
+    /// The one that is there is to be as wanted.
+    Apply {
+        uid: String,
+        /// Who is the cause, if it is not a change of the wish.
+        drift: Option<Drift>,
+    },
+    /// The one that is there is being deleted.
+    AwaitEnd,
+    /// The one that is there is somebody else's.
+    Taken,
+}
+
+/// Somebody changed or deleted what was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Drift {
+    /// The field manager that changed it; `None` if it was deleted.
+    by: Option<String>,
+}
+
+/// One object, what is to be done about it, and how the watch last showed it.
+struct Todo<'a> {
+    wanted: &'a Wanted,
+    due: Due,
+    there: Option<Seen>,
+}
+
+/// What is to be done about `wanted`, which the watch last showed as `there`.
+fn due(wanted: &Wanted, there: Option<&Seen>, applied: Option<&mut Applied>) -> Due {
+    let Some(there) = there else {
+        return match applied {
+            // The watch may not have shown it yet.
+            Some(it) if !it.is_shown && it.at.elapsed() < SHOWN_WITHIN => {
+                let is_same = it.wanted == wanted.digest;
+                if is_same { Due::Nothing } else { Due::Create { was_there: false } }
+            }
+            applied => Due::Create { was_there: applied.is_some() },
+        };
+    };
+    if there.is_going {
+        return Due::AwaitEnd;
+    }
+    let apply = |drift| Due::Apply { uid: there.uid.clone(), drift };
+    let Some(applied) = applied.filter(|it| it.seen.uid == there.uid) else { return apply(None) };
+    if applied.wanted != wanted.digest {
+        return apply(None);
+    }
+    if there.version < applied.seen.version {
+        return Due::Nothing;
+    }
+    applied.is_shown = true;
+    if there.ours == applied.seen.ours {
+        Due::Nothing
+    } else {
+        apply(Some(Drift { by: there.other.clone() }))
+    }
+}
+
+impl Context {
+    /// Brings the managed pool of `swarm` into shape. Writes nothing if it is.
+    pub(super) async fn keep_pool(
+        &self,
+        swarm: &Swarm,
+        memory: &mut Memory,
+    ) -> Result<Kept, StoreError> {
+        let mut kept = Kept::default();
+        let wanted = match managed::wanted(swarm, &self.worker_image) {
+            Ok(wanted) => wanted,
+            Err(error) => {
+                let message = error.to_string();
+                kept.complain(Verdict { reason: Reason::InvalidSpec, message });
+                return Ok(kept);
+            }
+        };
+        let namespace = swarm.namespace().unwrap_or_default();
+        let todo = self.todo(swarm, &wanted, &mut memory.making).await?;
+        let surplus = self.surplus(&namespace, swarm, &wanted);
+        if (todo.is_empty() && surplus.is_empty())
+            || !self.is_acceptable(&namespace, &todo, memory, &mut kept).await?
+        {
+            return Ok(kept);
+        }
+        let mut has_all = true;
+        for todo in todo {
+            let is_new = matches!(todo.due, Due::Create { .. });
+            if has_all || !is_new || !todo.wanted.kind.is_workload() {
+                let done = self.bring_about(swarm, todo, memory, &mut kept);
+                has_all &= Box::pin(done).await?;
+            }
+        }
+        for (kind, name) in surplus {
+            self.remove_made(kind, &namespace, &name, &swarm.name_any()).await?;
+        }
+        Ok(kept)
+    }
+
+    /// The objects about which something is to be done, in the order in which it is.
+    async fn todo<'a>(
+        &self,
+        swarm: &Swarm,
+        wanted: &'a [Wanted],
+        making: &mut Making,
+    ) -> Result<Vec<Todo<'a>>, StoreError> {
+        let (namespace, name) = (swarm.namespace().unwrap_or_default(), swarm.name_any());
+        let mut todo = Vec::new();
+        for wanted in wanted {
+            let there = self.made.get(wanted.kind, &namespace, &wanted.name);
+            let applied = making.applied.get_mut(&(wanted.kind, wanted.name.clone()));
+            let due = match due(wanted, there.as_ref(), applied) {
+                Due::Nothing => continue,
+                Due::Create { was_there } => {
+                    self.namesake(&namespace, wanted, &name, was_there).await?
+                }
+                due => due,
+            };
+            todo.push(Todo { wanted, due, there });
+        }
+        Ok(todo)
+    }
+
+    /// What was made for `swarm` and is not wanted any more.
+    fn surplus(
+        &self,
+        namespace: &str,
+        swarm: &Swarm,
+        wanted: &[Wanted],
+    ) -> Vec<(ObjectKind, String)> {
+        let mut made = self.made.of_swarm(namespace, &swarm.name_any());
+        made.retain(|(kind, name)| !wanted.iter().any(|it| it.kind == *kind && it.name == *name));
+        made.retain(|(kind, name)| {
+            self.made.get(*kind, namespace, name).is_some_and(|seen| !seen.is_going)
+        });
+        made
+    }
+
+    /// Whether the API server would take the workload as it is wanted now, before anything is written.
+    /// What it refuses is asked again after a while: the cause may be gone unseen.
+    async fn is_acceptable(
+        &self,
+        namespace: &str,
+        todo: &[Todo<'_>],
+        memory: &mut Memory,
+        kept: &mut Kept,
+    ) -> Result<bool, StoreError> {
+        let mut workloads = todo.iter().filter(|it| it.wanted.kind.is_workload());
+        let Some(Todo { wanted, due, .. }) = workloads.next() else { return Ok(true) };
+        let uid = match due {
+            Due::Create { .. } => None,
+            Due::Apply { uid, drift: None } => Some(uid.as_str()),
+            Due::Apply { .. } | Due::AwaitEnd | Due::Taken | Due::Nothing => return Ok(true),
+        };
+        let refused = memory.making.refused.as_ref();
+        let is_known = |(of, _, at): &&(u64, Verdict, Instant)| {
+            *of == wanted.digest && at.elapsed() < REFUSED_AGAIN
+        };
+        if let Some((_, verdict, _)) = refused.filter(is_known) {
+            kept.complain(verdict.clone());
+            return Ok(false);
+        }
+        match self.apply_made(namespace, wanted, uid, true).await {
+            Ok(_) => Ok(true),
+            Err(StoreError::Refused { reason, .. }) => {
+                let verdict = Verdict { reason: Reason::PoolRefused, message: reason };
+                memory.making.refused = Some((wanted.digest, verdict.clone(), Instant::now()));
+                kept.complain(verdict);
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Does what is due about one object. Returns whether pods that need it may be made.
+    async fn bring_about(
+        &self,
+        swarm: &Swarm,
+        todo: Todo<'_>,
+        memory: &mut Memory,
+        kept: &mut Kept,
+    ) -> Result<bool, StoreError> {
+        let namespace = swarm.namespace().unwrap_or_default();
+        let Todo { wanted, due, there } = todo;
+        let Wanted { kind, name, .. } = wanted;
+        let (uid, drift) = match due {
+            Due::Nothing => return Ok(true),
+            Due::AwaitEnd => {
+                let message = format!("{kind} `{name}` is being deleted; another is made then");
+                kept.complain(Verdict { reason: Reason::PoolBeingMade, message });
+                // The watch does not show the end of what others have made.
+                kept.look_in(GOING_AGAIN);
+                return Ok(false);
+            }
+            Due::Taken => {
+                kept.complain(taken(wanted));
+                kept.look_in(TAKEN_AGAIN);
+                return Ok(false);
+            }
+            Due::Create { was_there } => (None, was_there.then_some(Drift { by: None })),
+            Due::Apply { uid, drift } => (Some(uid), drift),
+        };
+        if let Some(Drift { by }) = drift {
+            let repairs = memory.making.repairs.entry((*kind, name.clone())).or_default();
+            if let Some(contested) = repairs.contested(wanted, by.as_deref()) {
+                kept.look_in(repairs.again_in());
+                kept.complain(contested);
+                return Ok(there.is_some());
+            }
+            repairs.note();
+            tracing::info!(namespace, %kind, name, by, "repaired");
+        }
+        if self.must_wait_to_roll(swarm, wanted, there.as_ref()) {
+            kept.look_in(ROLL_AGAIN);
+            return Ok(true);
+        }
+        let object = match self.apply_made(&namespace, wanted, uid.as_deref(), false).await {
+            Ok(object) => object,
+            Err(StoreError::Refused { code, reason }) => {
+                self.count_refused(RefusedRequest::Turn);
+                kept.complain(Verdict { reason: Reason::Refused(code), message: reason });
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
+        let seen = Seen::of(&object);
+        if there.as_ref().is_none_or(|there| there.version != seen.version) {
+            let version = seen.version;
+            tracing::info!(namespace, %kind, name, version, "written for a managed pool");
+        }
+        let (wanted, at, is_shown) = (wanted.digest, Instant::now(), there.is_some());
+        let applied = Applied { wanted, seen, at, is_shown };
+        memory.making.applied.insert((*kind, name.clone()), applied);
+        if uid.is_none() && kind.is_workload() {
+            self.scale_new(swarm, *kind, object, &mut memory.scaling).await?;
+        }
+        Ok(true)
+    }
+
+    /// Gives a workload that was just made its number of workers, without which it has one.
+    async fn scale_new(
+        &self,
+        swarm: &Swarm,
+        kind: ObjectKind,
+        object: DynamicObject,
+        scaling: &mut Scaling,
+    ) -> Result<(), StoreError> {
+        let wanted = swarm.spec.replicas.and_then(|count| u32::try_from(count).ok());
+        let parsed = match kind {
+            ObjectKind::Deployment => {
+                object.try_parse::<Deployment>().ok().map(|it| Workload::from(&it))
+            }
+            _ => object.try_parse::<StatefulSet>().ok().map(|it| Workload::from(&it)),
+        };
+        match (wanted, parsed) {
+            (Some(wanted), Some(pool)) if pool.replicas != wanted => {
+                match self.scale(swarm, &pool, wanted, scaling).await {
+                    // The next turn scales it.
+                    Err(StoreError::Conflict { .. }) => Ok(()),
+                    scaled => scaled,
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes `wanted` by server-side apply; the one of this UID, or one that does not exist yet.
+    async fn apply_made(
+        &self,
+        namespace: &str,
+        wanted: &Wanted,
+        uid: Option<&str>,
+        is_dry: bool,
+    ) -> Result<DynamicObject, StoreError> {
+        let Wanted { kind, name, .. } = wanted;
+        let mut object = wanted.object.clone();
+        // Without it another one that took the name would be changed, or one made anew.
+        object.metadata.uid = uid.map(ToOwned::to_owned);
+        let mut params = PatchParams::apply(MANAGER);
+        // Of an object that is ours, the fields that we write are, too. Where there is none, somebody
+        // else may make one at this moment.
+        params.force = uid.is_some();
+        params.dry_run = is_dry;
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(self.client.clone(), namespace, &kind.resource());
+        let what = format!("{kind} `{name}`");
+        bounded(what, api.patch(name, &params, &Patch::Apply(&object))).await
+    }
+
+    /// What is due about an object that the watch does not show: another may have its name.
+    async fn namesake(
+        &self,
+        namespace: &str,
+        wanted: &Wanted,
+        swarm: &str,
+        was_there: bool,
+    ) -> Result<Due, StoreError> {
+        let Wanted { kind, name, .. } = wanted;
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(self.client.clone(), namespace, &kind.resource());
+        let found = bounded(format!("{kind} `{name}`"), api.get_metadata_opt(name)).await?;
+        Ok(match found {
+            None => Due::Create { was_there },
+            Some(found) if found.metadata.deletion_timestamp.is_some() => Due::AwaitEnd,
+            Some(found) if managed::is_made_for(found.labels(), swarm) => {
+                Due::Apply { uid: found.uid().unwrap_or_default(), drift: None }
+            }
+            Some(_) => Due::Taken,
+        })
+    }
+
+    /// Removes one object that was made for the Swarm of this name, if it still is that.
+    async fn remove_made(
+        &self,
+        kind: ObjectKind,
+        namespace: &str,
+        name: &str,
+        swarm: &str,
+    ) -> Result<(), StoreError> {
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(self.client.clone(), namespace, &kind.resource());
+        let what = format!("{kind} `{name}`");
+        let found = bounded(what.clone(), api.get_metadata_opt(name)).await?;
+        let Some(found) = found.filter(|it| managed::is_made_for(it.labels(), swarm)) else {
+            return Ok(());
+        };
+        self.delete_made(&api, &found, what).await
+    }
+
+    async fn delete_made(
+        &self,
+        api: &Api<DynamicObject>,
+        found: &PartialObjectMeta<DynamicObject>,
+        what: String,
+    ) -> Result<(), StoreError> {
+        if found.metadata.deletion_timestamp.is_some() {
+            return Ok(());
+        }
+        let (uid, resource_version) = (found.uid(), None);
+        let params = DeleteParams {
+            preconditions: Some(Preconditions { uid, resource_version }),
+            ..DeleteParams::background()
+        };
+        tracing::info!(what, namespace = found.namespace(), "removed from a managed pool");
+        match bounded(what, api.delete(&found.name_any(), &params)).await {
+            // It is gone, or another one has its name.
+            Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes all that was made for the Swarm of this name, workloads first.
+    pub(super) async fn remove_pool(&self, namespace: &str, swarm: &str) -> Result<(), StoreError> {
+        let of_swarm = ListParams::default().labels(&format!(
+            "{},{SWARM_LABEL}={swarm}",
+            SELECTOR.split(',').next().unwrap_or_default()
+        ));
+        for kind in ObjectKind::ALL.into_iter().rev() {
+            let api: Api<DynamicObject> =
+                Api::namespaced_with(self.client.clone(), namespace, &kind.resource());
+            let what = format!("each {kind} of Swarm `{swarm}`");
+            let found = bounded(what, api.list_metadata(&of_swarm)).await?;
+            for object in found.items {
+                let what = format!("{kind} `{}`", object.name_any());
+                self.delete_made(&api, &object, what).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes all that was made for a Swarm that was released. What may not be removed is left, and said
+    /// so: the Swarm does not stay for it.
+    pub(super) async fn remove_managed_pool(&self, swarm: &Swarm) -> Result<(), StoreError> {
+        if swarm.spec.pool.managed.is_none() {
+            return Ok(());
+        }
+        let (namespace, name) = (swarm.namespace().unwrap_or_default(), swarm.name_any());
+        let mut removed = self.remove_pool(&namespace, &name).await;
+        if removed.is_ok() {
+            removed = self.remove_view(swarm, &namespace).await;
+        }
+        let Err(StoreError::Refused { reason, .. }) = removed else { return removed };
+        self.count_refused(RefusedRequest::Cleanup);
+        let note = format!(
+            "the pool is left, since {reason}; remove it with `kubectl delete \
+             deployments,statefulsets,services,serviceaccounts,rolebindings,configmaps,\
+             poddisruptionbudgets -l {SWARM_LABEL}={name}`"
+        );
+        tracing::warn!(namespace, swarm = name, note, "a managed pool is left");
+        self.publish_event(swarm, EventType::Warning, "PoolLeft", note).await;
+        Ok(())
+    }
+
+    /// Removes the view that was made for the pods of a managed pool.
+    async fn remove_view(&self, swarm: &Swarm, namespace: &str) -> Result<(), StoreError> {
+        if swarm.spec.view.as_ref().is_some_and(|view| view.config_map_name.is_some()) {
+            return Ok(());
+        }
+        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), namespace);
+        let name = swarm.view_config_map();
+        let what = format!("ConfigMap `{name}`");
+        let found = bounded(what.clone(), api.get_metadata_opt(&name)).await?;
+        let Some(found) = found.filter(|it| it.labels().contains_key(VIEW_LABEL)) else {
+            return Ok(());
+        };
+        let (uid, resource_version) = (found.uid(), None);
+        let preconditions = Some(Preconditions { uid, resource_version });
+        let params = DeleteParams { preconditions, ..DeleteParams::default() };
+        match bounded(what, api.delete(&name, &params)).await {
+            Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes what was made for Swarms that do not exist any more.
+    pub(super) async fn sweep_pools(&self) {
+        let swarms = &self.caches.swarms;
+        if !swarms.is_filled() || !self.made.is_filled() {
+            return;
+        }
+        for (namespace, swarm) in self.made.owners() {
+            let is_managed = |it: &Swarm| it.spec.pool.managed.is_some();
+            if swarms.get(&namespace, &swarm).is_some_and(|it| is_managed(&it)) {
+                continue;
+            }
+            if let Err(error) = self.sweep_pool(&namespace, &swarm).await {
+                tracing::warn!(namespace, swarm, %error, "what is left of a managed pool stays");
+            }
+        }
+    }
+
+    async fn sweep_pool(&self, namespace: &str, swarm: &str) -> Result<(), StoreError> {
+        let api: Api<Swarm> = Api::namespaced(self.client.clone(), namespace);
+        let named = ListParams::default().fields(&format!("metadata.name={swarm}"));
+        // The cache may be late: a Swarm that is there keeps what was made for one of its name.
+        let found = bounded(format!("Swarm `{swarm}`"), api.list(&named)).await?;
+        if found.items.iter().any(|it| it.spec.pool.managed.is_some()) {
+            return Ok(());
+        }
+        tracing::info!(namespace, swarm, "a managed pool is left of a Swarm that is gone");
+        self.remove_pool(namespace, swarm).await
+    }
+
+    /// Whether the change of `wanted` comes from the operator, and enough pools roll for that already.
+    fn must_wait_to_roll(&self, swarm: &Swarm, wanted: &Wanted, there: Option<&Seen>) -> bool {
+        let uid = swarm.uid().unwrap_or_default();
+        let made_of = there.and_then(|there| MadeOf::parse(there.made_of.as_deref()?));
+        let is_by_operator = made_of.is_some_and(|before| {
+            before.asked == wanted.made_of.asked && before.pods != wanted.made_of.pods
+        });
+        if !is_by_operator || !wanted.kind.is_workload() {
+            return false;
+        }
+        let has_rolled = |uid: &str| self.has_rolled(uid);
+        !self.rolls.may_begin(&uid, has_rolled)
+    }
+
+    /// Whether all pods of the managed Swarm with this UID are of the newest template, or it is gone.
+    fn has_rolled(&self, uid: &str) -> bool {
+        let swarms = self.caches.swarms.with(&super::cached::with_uid(uid));
+        let Some(swarm) = swarms.first() else { return true };
+        let (namespace, name) = (swarm.namespace().unwrap_or_default(), swarm.name_any());
+        let deployment = self.caches.pools.non_statefulset.deployments.get(&namespace, &name);
+        let set = self.caches.pools.sets.get(&namespace, &name);
+        deployment.is_some_and(|it| rolls::is_rolled_out(&it))
+            || set.is_some_and(|it| rolls::is_set_rolled_out(&it))
+    }
+
+    /// The verdict on a managed pool for which the operator has no rights, if that is why it knows
+    /// nothing of it.
+    pub(super) async fn managed_forbidden(&self, swarm: &Swarm) -> Option<Verdict> {
+        let namespace = swarm.namespace().unwrap_or_default();
+        let api: Api<PodDisruptionBudget> = Api::namespaced(self.client.clone(), &namespace);
+        let one = ListParams::default().limit(1);
+        let asked = bounded("the rights for managed pools".into(), api.list_metadata(&one)).await;
+        let Err(StoreError::Refused { .. }) = asked else { return None };
+        let message = "the operator has no rights for managed pools: apply \
+                       deploy/components/managed-pools with it, as deploy/overlays/managed does, or \
+                       name a statefulSet or a deployment in spec.pool of another Swarm"
+            .to_owned();
+        Some(Verdict { reason: Reason::ManagedForbidden, message })
+    }
+}
+
+fn taken(wanted: &Wanted) -> Verdict {
+    let Wanted { kind, name, .. } = wanted;
+    let message = format!(
+        "{kind} `{name}` exists, and the operator did not make it: delete or rename it, or give the \
+         Swarm another name"
+    );
+    Verdict { reason: Reason::NameTaken, message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::managed::tests::wanted;
+
+    fn seen(uid: &str, version: u64, ours: u64) -> Seen {
+        let (uid, other) = (uid.to_owned(), Some("kubectl-edit".to_owned()));
+        Seen { uid, version, is_going: false, ours: Some(ours), other, made_of: None }
+    }
+
+    fn applied(wanted: &Wanted, version: u64) -> Applied {
+        let seen = seen("u", version, 1);
+        Applied { wanted: wanted.digest, seen, at: Instant::now(), is_shown: false }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_just_made_is_not_made_again_while_the_watch_is_late() {
+        let wanted = wanted().remove(0);
+        let mut ours = applied(&wanted, 7);
+        assert_eq!(due(&wanted, None, Some(&mut ours)), Due::Nothing);
+        tokio::time::advance(SHOWN_WITHIN).await;
+        let again = due(&wanted, None, Some(&mut ours));
+        assert_eq!(again, Due::Create { was_there: true });
+        let older = seen("u", 6, 9);
+        assert_eq!(due(&wanted, Some(&older), Some(&mut ours)), Due::Nothing, "from before");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_is_written_where_it_is_missing_changed_or_wanted_otherwise() {
+        let wanted = wanted().remove(0);
+        let mut ours = applied(&wanted, 7);
+        let there = seen("u", 8, 1);
+        let apply = |drift| Due::Apply { uid: "u".into(), drift };
+        assert_eq!(due(&wanted, Some(&there), Some(&mut ours)), Due::Nothing);
+        assert_eq!(due(&wanted, None, Some(&mut ours)), Due::Create { was_there: true });
+        let edited = seen("u", 9, 2);
+        let by = Drift { by: Some("kubectl-edit".to_owned()) };
+        assert_eq!(due(&wanted, Some(&edited), Some(&mut ours)), apply(Some(by)));
+        let other = Wanted { digest: wanted.digest + 1, ..wanted.clone() };
+        assert_eq!(due(&other, Some(&there), Some(&mut ours)), apply(None));
+        assert_eq!(due(&wanted, Some(&there), None), apply(None), "an orphan is adopted");
+        let going = Seen { is_going: true, ..there };
+        assert_eq!(due(&wanted, Some(&going), Some(&mut ours)), Due::AwaitEnd);
+    }
+}

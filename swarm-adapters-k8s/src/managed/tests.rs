@@ -1,0 +1,179 @@
+use serde_json::Value;
+
+use super::*;
+
+fn swarm(spec: &Value) -> Swarm {
+    let metadata = json!({"name": "streams", "namespace": "n", "uid": "u"});
+    let version = crate::api::API_VERSION;
+    let object =
+        json!({"apiVersion": version, "kind": "Swarm", "metadata": metadata, "spec": spec});
+    serde_json::from_value(object).unwrap()
+}
+
+pub(crate) fn wanted() -> Vec<Wanted> {
+    super::wanted(&swarm(&json!({"pool": {"managed": {}}})), "swarm-worker:1").unwrap()
+}
+
+fn made(spec: &Value) -> Result<Vec<Wanted>, String> {
+    super::wanted(&swarm(spec), "swarm-worker:1").map_err(|error| error.to_string())
+}
+
+fn with(managed: &Value) -> Result<Vec<Wanted>, String> {
+    made(&json!({"pool": {"managed": managed}, "worker": {"protocol": "Session"}}))
+}
+
+fn names(all: &[Wanted]) -> Vec<String> {
+    all.iter().map(|it| format!("{} {}", it.kind, it.name)).collect()
+}
+
+fn workload(all: &[Wanted]) -> Value {
+    let found = all.iter().find(|it| it.kind.is_workload()).unwrap();
+    serde_json::to_value(&found.object).unwrap()
+}
+
+#[test]
+fn a_managed_pool_without_a_word_more_is_a_deployment_of_sessions() {
+    let all = wanted();
+    let expected = [
+        "ServiceAccount streams",
+        "RoleBinding streams",
+        "Service streams-pods",
+        "PodDisruptionBudget streams",
+        "Deployment streams",
+    ];
+    assert_eq!(names(&all), expected);
+    let objects: Vec<_> = all.iter().map(|it| &it.object).collect();
+    insta::assert_snapshot!(serde_yaml::to_string(&objects).unwrap());
+}
+
+#[test]
+fn everything_that_can_be_asked_for_is_in_what_is_made() {
+    let spec = json!({
+        "replicas": 4,
+        "pool": {"managed": {
+            "kind": "StatefulSet", "image": "ffmpeg:7", "port": 8080,
+            "env": [{"name": "TZ", "value": "UTC"}],
+            "resources": {"requests": {"cpu": 1}, "limits": {"memory": "1Gi"}},
+            "service": {"type": "NodePort", "port": 80},
+            "files": {"data": {"a.txt": "b"}, "mountPath": "/data"},
+            "disruption": {"maxUnavailable": "50%"},
+            "serviceAccountName": "other",
+            "podTemplate": {
+                "metadata": {"annotations": {"team": "x"}},
+                "spec": {
+                    "terminationGracePeriodSeconds": 90,
+                    "imagePullSecrets": [{"name": "registry"}],
+                    "containers": [
+                        {"name": "worker", "volumeMounts": [{"name": "cache", "mountPath": "/cache"}]},
+                        {"name": "side", "image": "side:1"},
+                    ],
+                    "volumes": [{"name": "cache", "emptyDir": {}}],
+                },
+            },
+        }},
+        "worker": {"protocol": "Session", "runner": {"command": ["ffmpeg", "$(x)", "{job}"]}},
+        "handover": {"lease": {"duration": "30s", "renew": "5s"}, "stopTimeout": "9s"},
+    });
+    let all = made(&spec).unwrap();
+    let expected = [
+        "ConfigMap streams-files",
+        "Service streams-pods",
+        "Service streams",
+        "PodDisruptionBudget streams",
+        "StatefulSet streams",
+    ];
+    assert_eq!(names(&all), expected);
+    assert!(!workload(&all).to_string().contains("replicas"), "they are set by /scale only");
+    let objects: Vec<_> = all.iter().map(|it| &it.object).collect();
+    insta::assert_snapshot!(serde_yaml::to_string(&objects).unwrap());
+}
+
+#[test]
+fn a_plain_program_reads_the_view_and_has_no_token() {
+    let managed = json!({"image": "reader:1", "disruption": {"mode": "None"}});
+    let all =
+        made(&json!({"pool": {"managed": managed}, "worker": {"protocol": "Plain"}})).unwrap();
+    let expected = ["ServiceAccount streams", "Service streams-pods", "Deployment streams"];
+    assert_eq!(names(&all), expected);
+    let pod = &workload(&all)["spec"]["template"]["spec"];
+    assert_eq!(pod["automountServiceAccountToken"], false);
+    assert_eq!(pod["volumes"][0]["configMap"]["name"], "streams-config");
+    let container = &pod["containers"][0];
+    assert_eq!(container["volumeMounts"][0]["mountPath"], "/app/config");
+    assert!(container["command"].is_null() && container["readinessProbe"].is_null());
+    assert!(pod["initContainers"].is_null());
+}
+
+#[test]
+fn a_program_that_speaks_the_protocol_itself_is_left_as_it_is() {
+    let all = with(&json!({"image": "own:1", "command": ["/own"]})).unwrap();
+    let pod = &workload(&all)["spec"]["template"]["spec"];
+    assert!(pod["initContainers"].is_null());
+    assert_eq!(pod["containers"][0]["command"], json!(["/own"]));
+    assert!(pod["containers"][0]["args"].is_null());
+}
+
+#[test]
+fn only_what_changes_pods_changes_their_digest() {
+    let made_of = |managed: &Value| {
+        let all = with(managed).unwrap();
+        all.into_iter().find(|it| it.kind.is_workload()).unwrap().made_of
+    };
+    let before = made_of(&json!({}));
+    let service = made_of(&json!({"service": {"type": "ClusterIP"}}));
+    assert_eq!((before.pods == service.pods, before.asked == service.asked), (true, false));
+    let files = |text: &str| made_of(&json!({"files": {"data": {"a": text}}}));
+    assert_ne!(files("1").pods, files("2").pods);
+    let image = |image: &str| {
+        let spec = swarm(&json!({"pool": {"managed": {}}}));
+        super::wanted(&spec, image).unwrap().pop().unwrap().made_of
+    };
+    assert_eq!(image("w:1").asked, image("w:2").asked, "the operator changed it");
+    assert_ne!(image("w:1").pods, image("w:2").pods);
+    assert_eq!(MadeOf::parse(&before.to_string()), Some(before));
+}
+
+#[test]
+fn a_template_that_takes_from_the_workers_what_they_need_is_refused() {
+    let container = |fields: Value| {
+        let mut container = fields;
+        container["name"] = "worker".into();
+        json!({"spec": {"containers": [container]}})
+    };
+    let cases = [
+        (
+            json!({"spec": {"volumes": [{"name": "state", "hostPath": {"path": "/x"}}]}}),
+            "volume `state`",
+        ),
+        (json!({"metadata": {"labels": {SWARM_LABEL: "other"}}}), "by which the workers are found"),
+        (json!({"spec": {"serviceAccountName": "x"}}), "serviceAccountName instead"),
+        (json!({"spec": {"automountServiceAccountToken": false}}), "need their token"),
+        (container(json!({"image": "x"})), "spec.pool.managed.image in place"),
+        (container(json!({"env": [{"name": "POD_UID", "value": "x"}]})), "variable `POD_UID`"),
+        (container(json!({"ports": [{"name": "again", "containerPort": 9090}]})), "port 9090"),
+        (
+            container(json!({"volumeMounts": [{"name": "x", "mountPath": "/var/lib/swarm"}]})),
+            "`/var/lib/swarm` is mounted there already",
+        ),
+        (
+            json!({"spec": {"containers": [{"name": "side", "ports": [{"containerPort": 9090}]}]}}),
+            "port 9090 stands twice",
+        ),
+        (
+            json!({"spec": {"nodeSelektor": {"a": "b"}}}),
+            "podTemplate.spec.nodeSelektor is no field",
+        ),
+        (
+            json!({"spec": {"containers": [{"name": "a", "new": 1}]}}),
+            ".spec.containers[0].new is no",
+        ),
+        (json!({"spec": {"nodeSelector": 7}}), "podTemplate.spec"),
+    ];
+    for (template, expected) in cases {
+        let error = with(&json!({"podTemplate": template})).unwrap_err();
+        assert!(error.contains(expected), "{error}, not: {expected}");
+        assert!(error.contains("podTemplate"), "{error}");
+    }
+    let error = with(&json!({"env": [{"name": "POD_UID", "value": "x"}]})).unwrap_err();
+    assert!(error.contains("the operator sets `POD_UID` itself"), "{error}");
+}

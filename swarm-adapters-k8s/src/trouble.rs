@@ -1,0 +1,134 @@
+//! Why a pod of a pool does not run, in one sentence: an image that cannot be pulled, no node that takes
+//! it, a container that ends at once. Kubernetes says so in several places; a user looks into the Swarm.
+
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use kube::ResourceExt as _;
+
+/// The longest quotation of a message.
+const QUOTED_MAX: usize = 240;
+
+/// Why `pod` does not run, if it tells; `None` for one that runs or has ended.
+#[must_use]
+pub fn of(pod: &Pod) -> Option<String> {
+    let status = pod.status.as_ref()?;
+    let has_ended = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
+    if has_ended || pod.metadata.deletion_timestamp.is_some() {
+        return None;
+    }
+    let containers = [&status.init_container_statuses, &status.container_statuses];
+    let waiting = containers.into_iter().flatten().flatten().find_map(|it| waiting(pod, it));
+    waiting.or_else(|| {
+        let conditions = status.conditions.iter().flatten();
+        let mut scheduled = conditions.filter(|it| it.type_ == "PodScheduled");
+        let unscheduled = scheduled.find(|it| it.status == "False")?;
+        Some(format!("no node takes it: {}", quoted(unscheduled.message.as_deref())))
+    })
+}
+
+fn waiting(pod: &Pod, container: &ContainerStatus) -> Option<String> {
+    let waiting = container.state.as_ref()?.waiting.as_ref()?;
+    let (name, image) = (&container.name, &container.image);
+    let why = quoted(waiting.message.as_deref());
+    match waiting.reason.as_deref()? {
+        "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" => {
+            let secrets = pod.spec.iter().flat_map(|spec| spec.image_pull_secrets.iter().flatten());
+            let secrets: Vec<_> = secrets.map(|secret| format!("`{}`", secret.name)).collect();
+            let secrets = match secrets.as_slice() {
+                [] => "it has no pull secret".to_owned(),
+                some => format!("its pull secrets are {}: each must exist here", some.join(", ")),
+            };
+            Some(format!("image `{image}` cannot be pulled, {secrets}: {why}"))
+        }
+        "CrashLoopBackOff" => Some(format!("container `{name}` ends again and again: {why}")),
+        reason @ ("CreateContainerConfigError" | "CreateContainerError" | "RunContainerError") => {
+            Some(format!("container `{name}` cannot be started, {reason}: {why}"))
+        }
+        _ => None,
+    }
+}
+
+/// A message of bounded length, without line breaks.
+#[must_use]
+pub fn quoted(message: Option<&str>) -> String {
+    let message = message.unwrap_or("no reason is given");
+    let printable = message.chars().map(|c| if c.is_control() { ' ' } else { c });
+    let mut quoted: String = printable.take(QUOTED_MAX).collect();
+    if message.chars().nth(QUOTED_MAX).is_some() {
+        quoted.push('…');
+    }
+    quoted
+}
+
+/// The pods that do not run, in one sentence: the first by name, and how many more.
+#[must_use]
+pub fn shown<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> Option<String> {
+    let told = |pod: &'a Pod| {
+        // Where the cache keeps what `of` says.
+        let why = pod.status.as_ref()?.message.clone()?;
+        Some((pod.name_any(), why))
+    };
+    let mut troubled: Vec<_> = pods.into_iter().filter_map(told).collect();
+    troubled.sort();
+    let (name, why) = troubled.first()?;
+    let more = match troubled.len() {
+        1 => String::new(),
+        count => format!(" ({} more pods do not run)", count - 1),
+    };
+    Some(format!("pod `{name}`: {why}{more}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn pod(spec: &Value, status: &Value) -> Pod {
+        let metadata = json!({"name": "w-1"});
+        serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status}))
+            .unwrap()
+    }
+
+    fn waits(reason: &str, message: &str) -> Value {
+        let state = json!({"waiting": {"reason": reason, "message": message}});
+        json!({"phase": "Pending", "containerStatuses": [{
+            "name": "worker", "image": "w:9", "imageID": "", "ready": false, "restartCount": 0,
+            "state": state,
+        }]})
+    }
+
+    #[test]
+    fn an_image_that_cannot_be_pulled_is_named_with_its_pull_secrets() {
+        let status = waits("ImagePullBackOff", "Back-off pulling image");
+        let none = of(&pod(&json!({"containers": []}), &status));
+        let expected =
+            "image `w:9` cannot be pulled, it has no pull secret: Back-off pulling image";
+        assert_eq!(none.as_deref(), Some(expected));
+        let spec = json!({"containers": [], "imagePullSecrets": [{"name": "registry"}]});
+        let secret = of(&pod(&spec, &status)).unwrap();
+        assert!(secret.contains("its pull secrets are `registry`: each must exist"), "{secret}");
+    }
+
+    #[test]
+    fn a_pod_that_only_starts_is_no_trouble() {
+        let spec = json!({"containers": []});
+        assert_eq!(of(&pod(&spec, &waits("ContainerCreating", ""))), None);
+        let unscheduled = json!({"phase": "Pending", "conditions": [
+            {"type": "PodScheduled", "status": "False", "message": "0/2 nodes are available"},
+        ]});
+        let why = of(&pod(&spec, &unscheduled));
+        assert_eq!(why.as_deref(), Some("no node takes it: 0/2 nodes are available"));
+        assert_eq!(quoted(Some(&"x".repeat(999))).chars().count(), QUOTED_MAX + 1);
+    }
+
+    #[test]
+    fn the_first_pod_is_named_and_the_others_are_counted() {
+        let kept = |name: &str| -> Pod {
+            let status = json!({"message": "no node takes it: full"});
+            serde_json::from_value(json!({"metadata": {"name": name}, "status": status})).unwrap()
+        };
+        let pods = [kept("b"), kept("a"), Pod::default()];
+        let expected = "pod `a`: no node takes it: full (1 more pods do not run)";
+        assert_eq!(shown(&pods).as_deref(), Some(expected));
+        assert_eq!(shown(&pods[2..]), None);
+    }
+}
