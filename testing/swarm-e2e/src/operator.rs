@@ -33,7 +33,8 @@ pub async fn install_operator(cluster: &Cluster) -> Result<bool> {
 
 /// Installs them, also again after they were removed.
 pub(crate) async fn install(cluster: &Cluster) -> Result<bool> {
-    let base = repository().join("deploy/base");
+    // With the rights for managed pools; everything else is as in the base.
+    let base = repository().join("deploy/overlays/managed");
     if !base.is_dir() || !install_resources(cluster).await? {
         return Ok(false);
     }

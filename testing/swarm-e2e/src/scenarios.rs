@@ -23,6 +23,7 @@ mod go_pool;
 mod jobs_come_from_config_maps;
 mod ledgers_in_parts;
 mod list_changes_arrive;
+mod managed_pools;
 mod manifests_are_accepted;
 mod moves_are_bounded;
 mod nodes;
@@ -109,6 +110,17 @@ pub fn all() -> Vec<Scenario> {
         scenario!(pods_of_several_kinds_share_jobs as pods_of_several_kinds::run),
         scenario!(sessions_report_problems),
         scenario!(pools_move_over_to_sessions),
+        // Pools that the operator makes.
+        scenario!(managed_pools_are_made as managed_pools::made),
+        scenario!(managed_pools_are_kept_in_shape as managed_pools::kept)
+            .within(Duration::from_mins(4)),
+        scenario!(managed_pools_roll_over as managed_pools::rolled).within(Duration::from_mins(5)),
+        scenario!(managed_pools_say_what_is_wrong as managed_pools::refused)
+            .within(Duration::from_mins(5)),
+        scenario!(operator_dies_while_it_makes_a_pool as managed_pools::killed)
+            .within(Duration::from_mins(5)),
+        scenario!(managed_pools_go_with_their_swarm as managed_pools::gone)
+            .within(Duration::from_mins(4)),
         // Session workers, as their operators see them.
         scenario!(a_worker_keeps_to_its_own_session),
         scenario!(a_lying_worker_harms_nobody_else),

@@ -22,7 +22,8 @@ const JOB_LISTS: &str = "deploy/samples/job-lists";
 
 /// The purpose of an overlay, in its rendered text: a patch that matches nothing is ignored
 /// silently.
-const RENDERED: [(&str, &str); 6] = [
+const RENDERED: [(&str, &str); 7] = [
+    ("overlays/managed", "name: swarm-operator-managed-pools"),
     ("overlays/dev", "imagePullPolicy: Never"),
     ("overlays/prod", "/swarm-operator@sha256:"),
     ("overlays/prod", "value: registry.example.com/swarm/swarm-worker@sha256:"),

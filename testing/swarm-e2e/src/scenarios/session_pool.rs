@@ -27,7 +27,7 @@ pub(crate) const TICK: Duration = Duration::from_secs(1);
 /// How long any change may take until the pool is at rest.
 pub(crate) const REST_WITHIN: Duration = Duration::from_mins(1);
 /// The folder that a worker writes to, in its container.
-const MOUNT: &str = "/run-logs";
+pub(crate) const MOUNT: &str = "/run-logs";
 
 /// How workers get their jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +45,17 @@ pub(crate) enum Kind {
     Deployment,
     /// By a label. The pods are created [one by one](SessionPool::make_pod).
     Pods,
+    /// The operator makes a Deployment.
+    Managed,
+    /// The operator makes a StatefulSet.
+    ManagedSet,
+}
+
+impl Kind {
+    /// Whether the operator makes the workload, and all that it needs.
+    fn is_managed(self) -> bool {
+        matches!(self, Self::Managed | Self::ManagedSet)
+    }
 }
 
 /// The policy for the end of an ownership.
@@ -93,6 +104,8 @@ pub(crate) struct SessionPool {
     pub(crate) batch_window: Option<&'static str>,
     /// `rebalance.returnGrace`.
     pub(crate) return_grace: &'static str,
+    /// More fields of `pool.managed`, where the operator makes the workload.
+    pub(crate) managed: Value,
     /// Whether its pods must be on all schedulable nodes: they wait rather than share one.
     pub(crate) must_spread: bool,
 }
@@ -117,6 +130,7 @@ impl SessionPool {
             pins: BTreeMap::new(),
             batch_window: None,
             return_grace: "1s",
+            managed: json!({}),
             must_spread: false,
         }
     }
@@ -124,6 +138,9 @@ impl SessionPool {
     /// Applies the present state of this value.
     pub(crate) async fn apply(&self) -> Result<()> {
         make_folder(&self.context.namespace)?;
+        if self.kind.is_managed() {
+            return self.apply_all(&[self.swarm()]).await;
+        }
         let mut items = vec![self.account()];
         items.extend((self.protocol == Protocol::Session).then(|| self.binding()));
         items.extend((self.kind != Kind::Pods).then(|| self.workload()));
@@ -190,9 +207,14 @@ impl SessionPool {
                 Kind::StatefulSet => json!({"statefulSet": {"name": self.name}}),
                 Kind::Deployment => json!({"deployment": {"name": self.name}}),
                 Kind::Pods => json!({"pods": {"matchLabels": {"app": self.name}}}),
+                Kind::Managed | Kind::ManagedSet => json!({"managed": self.managed()}),
             },
             "rebalance": {"returnGrace": self.return_grace},
         });
+        if self.kind.is_managed() {
+            spec["replicas"] = self.workers.into();
+            spec["worker"] = json!({"protocol": "Plain"});
+        }
         if let Some(window) = self.batch_window {
             spec["rebalance"]["batchWindow"] = window.into();
         }
@@ -213,6 +235,28 @@ impl SessionPool {
             "apiVersion": "swarm.k8slab.info/v1alpha1", "kind": "Swarm",
             "metadata": {"name": self.name}, "spec": spec,
         })
+    }
+
+    /// What the operator is asked to make; the workers write a run log.
+    fn managed(&self) -> Value {
+        let logs = folder(&self.context.namespace);
+        let mut managed = json!({
+            "kind": if self.kind == Kind::Managed { "Deployment" } else { "StatefulSet" },
+            "env": [{"name": "RUN_LOG", "value": format!("{MOUNT}/{}.log", self.name)}],
+            "podTemplate": {"spec": {
+                "terminationGracePeriodSeconds": 10,
+                "containers": [{
+                    "name": "worker", "volumeMounts": [{"name": "run-logs", "mountPath": MOUNT}],
+                }],
+                "volumes": [{
+                    "name": "run-logs", "hostPath": {"path": logs, "type": "Directory"},
+                }],
+            }},
+        });
+        for (field, value) in self.managed.as_object().into_iter().flatten() {
+            managed[field] = value.clone();
+        }
+        managed
     }
 
     fn workload(&self) -> Value {
@@ -311,7 +355,7 @@ impl SessionPool {
         History::read(&self.log())
     }
 
-    fn log(&self) -> PathBuf {
+    pub(crate) fn log(&self) -> PathBuf {
         folder(&self.context.namespace).join(format!("{}.log", self.name))
     }
 

@@ -59,7 +59,7 @@ async fn base_goes_first(context: &Context) -> Result<()> {
     cluster.apply(operator::NAMESPACE, &sample(2)?).await?;
     ready(context, operator::NAMESPACE).await?;
     ready(context, &context.namespace).await?;
-    let base = repository().join("deploy/base").display().to_string();
+    let base = repository().join("deploy/overlays/managed").display().to_string();
     let change = Instant::now();
     let deleted = cluster.kubectl(&["delete", "--kustomize", &base, "--timeout=40s"]).await;
     let took = change.elapsed().as_millis();

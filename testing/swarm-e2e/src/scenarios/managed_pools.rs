@@ -1,0 +1,68 @@
+//! Pools that the operator makes: one object is all that a user writes. What it makes is there, is kept
+//! as it is, rolls over once, says what is wrong, and goes with its Swarm.
+
+mod gone;
+mod kept;
+mod killed;
+mod made;
+mod refused;
+mod rolled;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use kube::api::ListParams;
+use kube::core::DynamicObject;
+use kube::{Api, ResourceExt as _};
+use swarm_adapters_k8s::managed::{ObjectKind, SWARM_LABEL};
+
+use crate::scenario::Context;
+use crate::until::until;
+
+pub(super) use gone::run as gone;
+pub(super) use kept::run as kept;
+pub(super) use killed::run as killed;
+pub(super) use made::run as made;
+pub(super) use refused::run as refused;
+pub(super) use rolled::run as rolled;
+
+/// How long a change of one object may take.
+const WITHIN: Duration = Duration::from_secs(30);
+
+/// All objects of one kind in the namespace of the scenario.
+fn api(context: &Context, kind: ObjectKind) -> Api<DynamicObject> {
+    Api::namespaced_with(context.client.clone(), &context.namespace, &kind.resource())
+}
+
+/// What was made for a Swarm, as `Kind name`.
+async fn objects(context: &Context, swarm: &str) -> Result<BTreeSet<String>> {
+    let made = ListParams::default().labels(&format!("{SWARM_LABEL}={swarm}"));
+    let mut found = BTreeSet::new();
+    for kind in ObjectKind::ALL {
+        for object in api(context, kind).list_metadata(&made).await?.items {
+            found.insert(format!("{kind} {}", object.name_any()));
+        }
+    }
+    Ok(found)
+}
+
+/// Waits until a condition of a Swarm has this status and reason, and returns its message.
+async fn condition(
+    context: &Context,
+    swarm: &str,
+    kind: &str,
+    (status, reason): (&str, &str),
+) -> Result<String> {
+    until(&format!("{kind} of {swarm} to be {status} {reason}"), WITHIN, || async {
+        let path = format!(
+            "-o=jsonpath={{range .status.conditions[?(@.type=='{kind}')]}}{{.status}} {{.reason}} \
+             {{.message}}{{end}}"
+        );
+        let found = context.kubectl(&["get", "swarm", swarm, &path]).await?;
+        let message = found.strip_prefix(&format!("{status} {reason} "));
+        ensure!(message.is_some(), "it is: {found}");
+        Ok(message.map(str::to_owned))
+    })
+    .await
+}

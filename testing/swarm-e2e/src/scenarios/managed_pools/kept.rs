@@ -1,0 +1,184 @@
+//! What the operator has made comes back when it is deleted, and is put back when it is edited; what
+//! others add to it stays theirs.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::ResourceExt as _;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::{Value, json};
+use swarm_adapters_k8s::managed::ObjectKind;
+
+use super::{WITHIN, api, condition, objects};
+use crate::run_log::Moment;
+use crate::scenario::Context;
+use crate::scenarios::session_pool::{GRACEFUL, Kind, SessionPool, TICK};
+use crate::until::until;
+
+/// Somebody else who writes to objects of the pool.
+const OTHER: &str = "somebody";
+/// The objects of the pool below, but for the workload.
+const PARTS: [(ObjectKind, &str); 5] = [
+    (ObjectKind::ServiceAccount, "kept"),
+    (ObjectKind::RoleBinding, "kept"),
+    (ObjectKind::ConfigMap, "kept-files"),
+    (ObjectKind::Service, "kept-pods"),
+    (ObjectKind::Budget, "kept"),
+];
+
+pub(crate) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    let mut pool = SessionPool::new(&context, "kept");
+    pool.kind = Kind::Managed;
+    pool.managed = json!({"files": {"data": {"a.txt": "b"}}, "service": {}});
+    pool.apply().await?;
+    pool.at_rest().await?;
+    let mark = Moment::now();
+    let before = objects(&context, "kept").await?;
+    let mut took = Vec::new();
+    for (kind, name) in PARTS.into_iter().chain([(ObjectKind::Service, "kept")]) {
+        took.push(comes_back(&context, kind, name).await?);
+    }
+    for (kind, name, edit, field) in edits() {
+        took.push(put_back(&context, kind, name, &edit, field).await?);
+    }
+    took.sort();
+    let (median, worst) = (took[took.len() / 2], took[took.len() - 1]);
+    let (count, median, worst) = (took.len(), median.as_millis(), worst.as_millis());
+    context.laps.lap(format!("{count} repairs, p50 {median} ms, worst {worst} ms"));
+    ensure!(objects(&context, "kept").await? == before, "something is missing or too much");
+    pool.judge("repairs of all but the workload", mark, GRACEFUL + TICK)?;
+    foreign_fields_stay(&context).await?;
+    the_workload_comes_back(&context, &pool).await?;
+    a_contest_is_reported(&context).await
+}
+
+/// Each field that is edited: the object, a merge patch, and where it is.
+fn edits() -> Vec<(ObjectKind, &'static str, Value, &'static str)> {
+    let account = json!({"automountServiceAccountToken": true});
+    // A port that somebody adds is theirs; this is a change of ours.
+    let ports = json!({"spec": {"ports": [{"name": "http", "port": 9090, "targetPort": 1}]}});
+    let surge = json!({"spec": {"strategy": {"rollingUpdate": {"maxUnavailable": 1}}}});
+    let label = json!({"metadata": {"labels": {"app.kubernetes.io/name": "mine"}}});
+    vec![
+        (ObjectKind::ServiceAccount, "kept", account, "/automountServiceAccountToken"),
+        (ObjectKind::RoleBinding, "kept", json!({"subjects": []}), "/subjects"),
+        (ObjectKind::ConfigMap, "kept-files", json!({"data": {"a.txt": "other"}}), "/data"),
+        (ObjectKind::Service, "kept-pods", ports.clone(), "/spec/ports"),
+        (
+            ObjectKind::Service,
+            "kept",
+            json!({"spec": {"selector": {"app": "other"}}}),
+            "/spec/selector",
+        ),
+        (ObjectKind::Service, "kept", ports, "/spec/ports"),
+        (
+            ObjectKind::Budget,
+            "kept",
+            json!({"spec": {"maxUnavailable": "50%"}}),
+            "/spec/maxUnavailable",
+        ),
+        (ObjectKind::Deployment, "kept", surge, "/spec/strategy"),
+        (ObjectKind::Deployment, "kept", label, "/metadata/labels"),
+    ]
+}
+
+/// Deletes an object; returns how long it was gone.
+async fn comes_back(context: &Context, kind: ObjectKind, name: &str) -> Result<Duration> {
+    let api = api(context, kind);
+    let uid = api.get_metadata(name).await?.uid();
+    let deleted = Instant::now();
+    api.delete(name, &DeleteParams::default()).await?;
+    until(&format!("{kind} {name} to come back"), WITHIN, || async {
+        let found = api.get_metadata(name).await?;
+        ensure!(found.uid() != uid, "it is the old one");
+        Ok(Some(deleted.elapsed()))
+    })
+    .await
+}
+
+/// Edits a field as somebody else; returns how long the edit stayed.
+async fn put_back(
+    context: &Context,
+    kind: ObjectKind,
+    name: &str,
+    edit: &Value,
+    field: &str,
+) -> Result<Duration> {
+    let api = api(context, kind);
+    let value = async || -> Result<Value> {
+        let object = serde_json::to_value(api.get(name).await?)?;
+        object.pointer(field).cloned().with_context(|| format!("{kind} {name} has no {field}"))
+    };
+    let before = value().await?;
+    let params = PatchParams { field_manager: Some(OTHER.into()), ..PatchParams::default() };
+    let patched = api.patch(name, &params, &Patch::Merge(edit)).await?;
+    let patched = serde_json::to_value(patched)?;
+    ensure!(patched.pointer(field) != Some(&before), "{kind} {name}: {edit} changes nothing");
+    let edited = Instant::now();
+    until(&format!("{field} of {kind} {name} to be put back"), WITHIN, || async {
+        let now = value().await?;
+        ensure!(now == before, "it is {now}");
+        Ok(Some(edited.elapsed()))
+    })
+    .await
+}
+
+/// Labels, annotations and containers of others, and the number of replicas where the Swarm does not say
+/// it, are left alone, also while fields of ours are put back.
+async fn foreign_fields_stay(context: &Context) -> Result<()> {
+    let theirs = json!({"metadata": {"annotations": {"team": "x"}, "labels": {"team": "x"}}});
+    let params = PatchParams { field_manager: Some(OTHER.into()), ..PatchParams::default() };
+    let api = api(context, ObjectKind::Deployment);
+    api.patch("kept", &params, &Patch::Merge(&theirs)).await?;
+    let no_replicas = json!({"spec": {"replicas": null}});
+    context
+        .kubectl(&["patch", "swarm", "kept", "--type=merge", "--patch", &no_replicas.to_string()])
+        .await?;
+    // As an autoscaler does.
+    context.kubectl(&["scale", "deployment", "kept", "--replicas=3"]).await?;
+    let surge = json!({"spec": {"strategy": {"rollingUpdate": {"maxUnavailable": 1}}}});
+    put_back(context, ObjectKind::Deployment, "kept", &surge, "/spec/strategy").await?;
+    let found = context.api::<Deployment>().get("kept").await?;
+    let replicas = found.spec.as_ref().and_then(|spec| spec.replicas);
+    ensure!(replicas == Some(3), "the autoscaler's replicas became {replicas:?}");
+    let (label, note) = (found.labels().get("team"), found.annotations().get("team"));
+    ensure!(label.is_some() && note.is_some(), "what others wrote is gone: {:?}", found.metadata);
+    context.kubectl(&["wait", "--for=condition=Ready", "swarm/kept", "--timeout=30s"]).await?;
+    Ok(())
+}
+
+/// A Deployment that somebody deletes comes back with as many workers as there were asked for, and the
+/// jobs run again.
+async fn the_workload_comes_back(context: &Context, pool: &SessionPool) -> Result<()> {
+    let replicas = json!({"spec": {"replicas": 2}});
+    context
+        .kubectl(&["patch", "swarm", "kept", "--type=merge", "--patch", &replicas.to_string()])
+        .await?;
+    pool.at_rest().await?;
+    let gone = comes_back(context, ObjectKind::Deployment, "kept").await?;
+    pool.at_rest().await?;
+    context.laps.lap(format!("the Deployment was gone for {} ms", gone.as_millis()));
+    let overlaps = pool.history()?.overlaps()?;
+    context.laps.lap(format!("{} overlaps under AtLeastOnce", overlaps.len()));
+    Ok(())
+}
+
+/// Somebody who writes the same field again and again wins for a while, and is named.
+async fn a_contest_is_reported(context: &Context) -> Result<()> {
+    let api = api(context, ObjectKind::Budget);
+    let params = PatchParams { field_manager: Some(OTHER.into()), ..PatchParams::default() };
+    let edit = json!({"spec": {"maxUnavailable": "50%"}});
+    let message = until("a contest", WITHIN, || async {
+        api.patch("kept", &params, &Patch::Merge(&edit)).await?;
+        let path = "-o=jsonpath={.status.conditions[?(@.reason=='Contested')].message}";
+        let found = context.kubectl(&["get", "swarm", "kept", path]).await?;
+        ensure!(!found.is_empty(), "none is reported");
+        Ok(Some(found))
+    })
+    .await?;
+    ensure!(message.contains(&format!("`{OTHER}` changes fields")), "{message}");
+    condition(context, "kept", "Stalled", ("True", "Contested")).await?;
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! The operator is killed right before and right after each write by which it makes and removes a pool; the
+//! next one goes on where it was.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use kube::api::DeleteParams;
+use serde_json::json;
+use swarm_adapters_k8s::api::Swarm;
+
+use super::{condition, objects};
+use crate::operator::{self, Process};
+use crate::proxy::{Proxy, Side};
+use crate::scenario::Context;
+use crate::scenarios::session_pool::{Kind, Policy, SessionPool};
+use crate::until::until;
+
+/// How long one step may take, with all its kills.
+const STEP_WITHIN: Duration = Duration::from_secs(50);
+/// More kills in one step mean that the operator makes no progress.
+const KILLS_MAX: usize = 60;
+
+/// What happens to the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Made,
+    Changed,
+    Deleted,
+}
+
+pub(crate) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    let cluster = context.cluster.clone();
+    operator::replaced(&cluster, |proxy| async move {
+        for (name, side) in [("before", Side::Before), ("after", Side::After)] {
+            walk(&context, &proxy, name, side).await.with_context(|| name.to_owned())?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+async fn walk(context: &Context, proxy: &Proxy, name: &str, side: Side) -> Result<()> {
+    let mut pool = SessionPool::new(context, name);
+    (pool.kind, pool.policy) = (Kind::Managed, Policy::Exclusive);
+    let mut process = start(context, proxy)?;
+    for step in [Step::Made, Step::Changed, Step::Deleted] {
+        let mut stopped = BTreeSet::new();
+        // Each write once: the next operator begins with the one that the last did not complete.
+        proxy.set_trap(Box::new(move |write| stopped.insert(write.clone()).then_some(side)));
+        change(&mut pool, step).await?;
+        let done = tokio::time::timeout(STEP_WITHIN, finish(&pool, proxy, step, process)).await;
+        let done = done.map_err(anyhow::Error::from).flatten();
+        let kills;
+        (process, kills) = done.with_context(|| format!("{step:?}"))?;
+        ensure!(2 < kills, "{step:?}: only {kills} writes");
+        context.laps.lap(format!("{step:?}: {kills} operators killed {side:?} a write"));
+    }
+    process.kill().await
+}
+
+fn start(context: &Context, proxy: &Proxy) -> Result<Process> {
+    Process::start(&context.cluster, proxy.address, &context.namespace)
+}
+
+/// Kills each operator at the write where it is stopped, until the end of the step is reached; returns the
+/// last one, and how many were killed.
+async fn finish(
+    pool: &SessionPool,
+    proxy: &Proxy,
+    step: Step,
+    mut process: Process,
+) -> Result<(Process, usize)> {
+    let mut kills = 0;
+    loop {
+        tokio::select! {
+            _ = proxy.stopped() => {}
+            reached = reached(pool, step) => return reached.map(|()| (process, kills)),
+        }
+        process.kill().await?;
+        kills += 1;
+        ensure!(kills < KILLS_MAX, "no progress");
+        proxy.reopen();
+        process = start(&pool.context, proxy)?;
+    }
+}
+
+async fn change(pool: &mut SessionPool, step: Step) -> Result<()> {
+    match step {
+        Step::Made => {
+            pool.managed = json!({"service": {}, "files": {"data": {"a": "b"}}});
+            pool.apply().await
+        }
+        Step::Changed => {
+            pool.managed = json!({"files": {"data": {"a": "c"}}});
+            pool.apply().await
+        }
+        Step::Deleted => {
+            let swarms = pool.context.api::<Swarm>();
+            swarms.delete(&pool.name, &DeleteParams::default()).await?;
+            Ok(())
+        }
+    }
+}
+
+/// Waits for the end of a step.
+async fn reached(pool: &SessionPool, step: Step) -> Result<()> {
+    let (context, name) = (&pool.context, pool.name.as_str());
+    until(&format!("the end of {step:?}"), STEP_WITHIN, || async {
+        let made = objects(context, name).await?;
+        let service = made.contains(&format!("Service {name}"));
+        match step {
+            Step::Made => ensure!(service && made.len() == 7, "made: {made:?}"),
+            Step::Changed => ensure!(!service && made.len() == 6, "made: {made:?}"),
+            Step::Deleted => {
+                ensure!(made.is_empty(), "left: {made:?}");
+                let swarm = context.api::<Swarm>().get_metadata_opt(name).await?;
+                ensure!(swarm.is_none(), "the Swarm is left");
+                return Ok(Some(()));
+            }
+        }
+        pool.at_rest().await?;
+        condition(context, name, "Ready", ("True", "Settled")).await?;
+        Ok(Some(()))
+    })
+    .await
+}

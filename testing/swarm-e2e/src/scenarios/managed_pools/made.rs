@@ -1,0 +1,73 @@
+//! One `Swarm` of a dozen lines makes everything that it needs, and its jobs run.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::ResourceExt;
+use kube::api::ListParams;
+use swarm_adapters_k8s::managed::SWARM_LABEL;
+
+use super::objects;
+use crate::scenario::Context;
+use crate::scenarios::session_pool::REST_WITHIN;
+use crate::until::until;
+
+const MANIFEST: &str = "
+apiVersion: swarm.k8slab.info/v1alpha1
+kind: Swarm
+metadata: {name: streams}
+spec:
+  replicas: 3
+  pool:
+    managed: {}
+  worker:
+    runner: {log: {}}
+  jobs:
+    - name: stream:xxrtve1
+    - name: stream:cars:new
+    - name: stream:cctv0:updated
+    - name: stream:sportnews0:updated
+";
+
+pub(crate) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    let applied = Instant::now();
+    context.apply(MANIFEST).await?;
+    let loads = until("four jobs to run on three pods", REST_WITHIN, || async {
+        let loads = running(&context).await?;
+        ensure!(loads.len() == 3 && loads.values().sum::<usize>() == 4, "running: {loads:?}");
+        Ok(Some(loads))
+    })
+    .await?;
+    ensure!(loads.values().max() == Some(&2), "uneven: {loads:?}");
+    context.laps.lap(format!("four jobs run {} ms after the apply", applied.elapsed().as_millis()));
+    context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=30s"]).await?;
+    let expected = [
+        "Deployment streams",
+        "PodDisruptionBudget streams",
+        "RoleBinding streams",
+        "Service streams-pods",
+        "ServiceAccount streams",
+    ];
+    let found = objects(&context, "streams").await?;
+    ensure!(found.iter().eq(&expected), "there are {found:?}");
+    let maps = context.api::<ConfigMap>().list_metadata(&ListParams::default()).await?;
+    let maps: Vec<_> = maps.iter().map(ResourceExt::name_any).collect();
+    ensure!(maps == ["kube-root-ca.crt"], "sessions need no ConfigMap: {maps:?}");
+    Ok(())
+}
+
+/// How many jobs each ready pod says that it has started.
+async fn running(context: &Context) -> Result<BTreeMap<String, usize>> {
+    let pods = ListParams::default().labels(&format!("{SWARM_LABEL}=streams"));
+    let mut loads = BTreeMap::new();
+    for pod in context.api::<Pod>().list(&pods).await? {
+        let log = context.cluster.pod_log(&context.namespace, &pod.name_any()).await?;
+        let (started, stopped) =
+            (log.matches("started job=").count(), log.matches("stopped job=").count());
+        loads.insert(pod.name_any(), started.saturating_sub(stopped));
+    }
+    Ok(loads)
+}

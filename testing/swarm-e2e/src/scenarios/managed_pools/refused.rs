@@ -1,0 +1,164 @@
+//! A managed pool that cannot be as it is asked for says why, and what to do about it; what runs keeps
+//! running.
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use super::{WITHIN, condition, objects};
+use crate::cluster::FOLDER;
+use crate::operator;
+use crate::scenario::Context;
+use crate::scenarios::session_pool::{Kind, REST_WITHIN, SessionPool};
+use crate::until::until;
+
+pub(crate) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    a_taken_name_is_left_alone(&context).await?;
+    a_wrong_template_changes_nothing(&context).await?;
+    a_missing_image_is_named(&context).await?;
+    a_quota_is_named(&context).await?;
+    who_may_not_make_workloads_cannot_ask_for_them(&context).await?;
+    missing_rights_are_named(&context).await
+}
+
+/// A minimal managed Swarm.
+fn swarm(name: &str, managed: &Value) -> String {
+    json!({
+        "apiVersion": "swarm.k8slab.info/v1alpha1", "kind": "Swarm", "metadata": {"name": name},
+        "spec": {"replicas": 2, "pool": {"managed": managed}, "jobs": [{"name": "a"}, {"name": "b"}],
+                 "worker": {"protocol": "Session"}},
+    })
+    .to_string()
+}
+
+async fn a_taken_name_is_left_alone(context: &Context) -> Result<()> {
+    context.kubectl(&["create", "serviceaccount", "taken"]).await?;
+    context.kubectl(&["create", "deployment", "theirs", "--image=x:1", "--replicas=0"]).await?;
+    context.apply(&swarm("taken", &json!({}))).await?;
+    let message = condition(context, "taken", "Ready", ("False", "NameTaken")).await?;
+    ensure!(message.contains("ServiceAccount `taken` exists"), "{message}");
+    ensure!(!objects(context, "taken").await?.contains("Deployment taken"), "pods would be others");
+    context.apply(&swarm("theirs", &json!({}))).await?;
+    let message = condition(context, "theirs", "Ready", ("False", "NameTaken")).await?;
+    ensure!(message.contains("Deployment `theirs` exists"), "{message}");
+    // Once the name is free, the pool is made.
+    context.kubectl(&["delete", "serviceaccount", "taken"]).await?;
+    condition(context, "taken", "Ready", ("True", "Settled")).await?;
+    for name in ["taken", "theirs"] {
+        context.kubectl(&["delete", "swarm", name]).await?;
+    }
+    let theirs = context.kubectl(&["get", "deployment", "theirs", "-o=name"]).await?;
+    ensure!(theirs.contains("theirs"), "it was not made for the Swarm, and is gone");
+    Ok(())
+}
+
+async fn a_wrong_template_changes_nothing(context: &Context) -> Result<()> {
+    let mut pool = SessionPool::new(context, "wrong");
+    pool.kind = Kind::Managed;
+    pool.apply().await?;
+    let runs = pool.at_rest().await?;
+    let resources = json!({"requests": {"memory": "2Gi"}, "limits": {"memory": "1Gi"}});
+    let with = |template: Value| json!({"podTemplate": template});
+    let cases = [
+        (with(json!({"spec": {"nodeSelektor": {}, "x": 1}})), "InvalidSpec", "podTemplate.spec.x"),
+        (
+            with(json!({"spec": {"volumes": [{"name": "state"}, {"name": "A b"}]}})),
+            "PoolRefused",
+            "A b",
+        ),
+        (json!({"resources": resources}), "PoolRefused", "must be less than"),
+        (json!({"serviceAccountName": "Not A Name"}), "PoolRefused", "serviceAccountName"),
+    ];
+    for (managed, reason, part) in cases {
+        pool.managed = managed;
+        pool.apply().await?;
+        let message = condition(context, "wrong", "Stalled", ("True", reason)).await?;
+        ensure!(message.contains(part), "{message}, not: {part}");
+        ensure!(pool.at_rest().await? == runs, "{part}: jobs moved");
+    }
+    pool.managed = json!({});
+    pool.apply().await?;
+    condition(context, "wrong", "Ready", ("True", "Settled")).await?;
+    ensure!(pool.at_rest().await? == runs, "jobs moved");
+    context.kubectl(&["delete", "swarm", "wrong"]).await.map(drop)
+}
+
+async fn a_missing_image_is_named(context: &Context) -> Result<()> {
+    let template = json!({"spec": {"imagePullSecrets": [{"name": "registry"}]}});
+    let image = json!({"image": "127.0.0.1:1/none:1", "podTemplate": template});
+    context.apply(&swarm("missing", &image)).await?;
+    let expected = "image `127.0.0.1:1/none:1` cannot be pulled, its pull secrets are `registry`";
+    let message = until("the image to be named", WITHIN, || async {
+        let message =
+            condition(context, "missing", "PoolReady", ("False", "WorkersMissing")).await?;
+        ensure!(message.contains(expected), "{message}");
+        Ok(Some(message))
+    })
+    .await?;
+    context.laps.lap(message);
+    context.kubectl(&["delete", "swarm", "missing"]).await.map(drop)
+}
+
+async fn a_quota_is_named(context: &Context) -> Result<()> {
+    context.kubectl(&["create", "quota", "few", "--hard=pods=1"]).await?;
+    context.apply(&swarm("bounded", &json!({}))).await?;
+    let message = until("the quota to be named", WITHIN, || async {
+        let message =
+            condition(context, "bounded", "PoolReady", ("False", "WorkersMissing")).await?;
+        ensure!(message.contains("exceeded quota: few"), "{message}");
+        Ok(Some(message))
+    })
+    .await?;
+    context.laps.lap(message);
+    context.kubectl(&["delete", "swarm", "bounded"]).await.map(drop)
+}
+
+/// The operator makes pods with its own rights, so whoever asks for them needs the same.
+async fn who_may_not_make_workloads_cannot_ask_for_them(context: &Context) -> Result<()> {
+    let role = ["create", "role", "swarms", "--verb=*", "--resource=swarms.swarm.k8slab.info"];
+    context.kubectl(&role).await?;
+    context.kubectl(&["create", "rolebinding", "swarms", "--role=swarms", "--user=writer"]).await?;
+    context
+        .kubectl(&["create", "rolebinding", "both", "--clusterrole=edit", "--user=maker"])
+        .await?;
+    context.kubectl(&["create", "rolebinding", "both2", "--role=swarms", "--user=maker"]).await?;
+    let folder = tempfile::tempdir_in(FOLDER)?;
+    let file = folder.path().join("asked.yaml");
+    std::fs::write(&file, swarm("asked", &json!({"service": {}})))?;
+    let file = file.display().to_string();
+    let apply = ["apply", "--server-side", "-f", &file];
+    until("the policy to be in force", WITHIN, || async {
+        let refused = context.kubectl(&[&apply[..], &["--as=writer"]].concat()).await;
+        let refused = format!("{:#}", refused.err().context("writer may ask for pods")?);
+        ensure!(refused.contains("a managed pool is made of deployments, and writer"), "{refused}");
+        Ok(Some(()))
+    })
+    .await?;
+    context.kubectl(&[&apply[..], &["--as=maker"]].concat()).await?;
+    // What changes no pods is nobody's business.
+    let replicas = ["patch", "swarm", "asked", "--type=merge", "-p", r#"{"spec":{"replicas":1}}"#];
+    context.kubectl(&[&replicas[..], &["--as=writer"]].concat()).await?;
+    let image = r#"{"spec":{"pool":{"managed":{"image":"other:1"}}}}"#;
+    let image = ["patch", "swarm", "asked", "--type=merge", "-p", image, "--as=writer"];
+    ensure!(context.kubectl(&image).await.is_err(), "writer may change what pods run");
+    context.kubectl(&["delete", "swarm", "asked"]).await.map(drop)
+}
+
+/// Without the component, the Swarm says so, and goes on when it is there.
+async fn missing_rights_are_named(context: &Context) -> Result<()> {
+    let cluster = &context.cluster;
+    let binding = ["clusterrolebinding", "swarm-operator-managed-pools"];
+    cluster.kubectl(&[&["delete"], &binding[..]].concat()).await?;
+    operator::stop(cluster).await?;
+    operator::go_on(cluster).await?;
+    context.apply(&swarm("forbidden", &json!({}))).await?;
+    let message = condition(context, "forbidden", "Ready", ("False", "ManagedForbidden")).await;
+    operator::install(cluster).await?;
+    let message = message?;
+    ensure!(message.contains("deploy/components/managed-pools"), "{message}");
+    until("the pool to be made", REST_WITHIN, || async {
+        condition(context, "forbidden", "Ready", ("True", "Settled")).await.map(Some)
+    })
+    .await?;
+    context.kubectl(&["delete", "swarm", "forbidden"]).await.map(drop)
+}

@@ -1,0 +1,109 @@
+//! A rollout of a managed pool moves each job once; what needs no new pods makes none.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::api::ListParams;
+use serde_json::{Value, json};
+use swarm_adapters_host::runlog::judge::RunName;
+use swarm_adapters_k8s::managed::SWARM_LABEL;
+
+use super::WITHIN;
+use crate::run_log::Moment;
+use crate::scenario::Context;
+use crate::scenarios::session_pool::{Kind, Policy, REST_WITHIN, SessionPool, TICK};
+use crate::until::until;
+
+pub(crate) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    for (name, kind, idle) in [
+        ("deployment", Kind::Managed, Duration::from_secs(1)),
+        ("set", Kind::ManagedSet, Duration::from_secs(5)),
+    ] {
+        let mut pool = SessionPool::new(&context, name);
+        (pool.kind, pool.policy, pool.workers) = (kind, Policy::Exclusive, 3);
+        // A successor may take a while to be ready.
+        pool.return_grace = "30s";
+        pool.apply().await?;
+        let runs = pool.at_rest().await?;
+        let before = pods(&context, name).await?;
+        pool.managed = json!({"service": {"port": 80}});
+        pool.apply().await?;
+        until("the Service to be made", WITHIN, || async {
+            context.kubectl(&["get", "service", name]).await.map(Some)
+        })
+        .await?;
+        ensure!(pods(&context, name).await? == before, "a Service needs no new pods");
+        let runs =
+            rolls(&mut pool, json!({"service": {"port": 80}, "port": 9191}), runs, idle, "port")
+                .await?;
+        let after = pods(&context, name).await?;
+        ensure!(before.is_disjoint(&after), "some pods are the old ones");
+        let files = json!({"port": 9191, "files": {"data": {"a": "b"}}});
+        let runs = rolls(&mut pool, files, runs, idle, "files").await?;
+        restarts(&pool, name, runs, idle).await?;
+    }
+    Ok(())
+}
+
+/// Changes the pool, and judges the rollout that comes of it.
+async fn rolls(
+    pool: &mut SessionPool,
+    managed: Value,
+    runs: BTreeMap<String, RunName>,
+    idle: Duration,
+    what: &str,
+) -> Result<BTreeMap<String, RunName>> {
+    let mark = Moment::now();
+    pool.managed = managed;
+    pool.apply().await?;
+    judged(pool, &runs, mark, idle, what).await
+}
+
+async fn restarts(
+    pool: &SessionPool,
+    name: &str,
+    runs: BTreeMap<String, RunName>,
+    idle: Duration,
+) -> Result<()> {
+    let kind = if pool.kind == Kind::Managed { "deployment" } else { "statefulset" };
+    let mark = Moment::now();
+    pool.context.kubectl(&["rollout", "restart", &format!("{kind}/{name}")]).await?;
+    judged(pool, &runs, mark, idle, "kubectl rollout restart").await.map(drop)
+}
+
+/// Waits until every job runs elsewhere; each was granted once more, and stood still for no longer than
+/// `idle`.
+async fn judged(
+    pool: &SessionPool,
+    runs: &BTreeMap<String, RunName>,
+    mark: Moment,
+    idle: Duration,
+    what: &str,
+) -> Result<BTreeMap<String, RunName>> {
+    let after = until(&format!("every job to have moved: {what}"), REST_WITHIN, || async {
+        let after = pool.at_rest().await?;
+        let stays = |(job, was): (&String, &RunName)| after[job].session == was.session;
+        ensure!(!runs.iter().any(stays), "some jobs are where they were: {after:?}");
+        Ok(Some(after))
+    })
+    .await?;
+    pool.judge(what, mark, idle + TICK)?;
+    // Each pod of a StatefulSet has to go before its successor comes: its jobs go to others meanwhile.
+    for (job, was) in runs.iter().filter(|_| pool.kind == Kind::Managed) {
+        let grants = after[job].token.saturating_sub(was.token);
+        ensure!(grants == 1, "{what}: {job} was granted {grants} times: {was:?}, {:?}", after[job]);
+    }
+    Ok(after)
+}
+
+/// The UIDs of the pods of a Swarm.
+async fn pods(context: &Context, swarm: &str) -> Result<BTreeSet<String>> {
+    let made = ListParams::default().labels(&format!("{SWARM_LABEL}={swarm}"));
+    let pods = context.api::<Pod>().list_metadata(&made).await?;
+    let stay = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
+    Ok(stay.filter_map(ResourceExt::uid).collect())
+}
