@@ -36,9 +36,7 @@ deny:
     cargo deny check bans licenses sources
 
 # Regenerate the CRDs, the JSON Schema and the reference pages from the code.
-generate:
-    cargo run --quiet --locked -p swarm-operator -- crd > deploy/crds/swarm.yaml
-    cargo run --quiet --locked -p swarm-operator -- schema > deploy/swarm.schema.json
+generate: manifests
     UPDATE=1 cargo test --quiet --locked -p swarm-operator --test reference
 
 # List the public API of the library anew, after a change that is meant.
@@ -78,15 +76,30 @@ e2e *SCENARIOS:
 cluster:
     cargo run --locked -p swarm-e2e -- shell
 
-# Install CRDs and operator, or a variant such as overlays/prod, into kubectl's cluster.
-install VARIANT="base":
+# Write the CRDs and the JSON Schema anew, from the types.
+manifests:
+    cargo run --quiet --locked -p swarm-operator -- crd > deploy/crds/swarm.yaml
+    cargo run --quiet --locked -p swarm-operator -- schema > deploy/swarm.schema.json
+
+# Install the CRDs into kubectl's cluster.
+install:
     kubectl apply --server-side -k deploy/crds
+
+# Remove the CRDs, and with them every Swarm: undeploy comes first.
+uninstall:
+    kubectl delete -k deploy/crds --ignore-not-found --timeout=60s
+
+# Install CRDs and operator, or a variant such as overlays/prod, into kubectl's cluster.
+deploy VARIANT="overlays/managed": install
     kubectl apply -k deploy/{{VARIANT}}
+
+# The operator on this machine, for kubectl's cluster; install comes first.
+run *ARGS:
+    cargo run --locked -p swarm-operator -- run {{ARGS}}
 
 # Stops where something does not go in time; docs/operations.md says what to do then.
 #
-# Uninstall everything: first the Swarms, then the operator, then the CRDs.
-uninstall VARIANT="base":
+# Remove the Swarms, then the operator; uninstall removes the CRDs.
+undeploy VARIANT="overlays/managed":
     kubectl delete swarms --all --all-namespaces --ignore-not-found --timeout=60s
     kubectl delete -k deploy/{{VARIANT}} --ignore-not-found --timeout=120s
-    kubectl delete -k deploy/crds --ignore-not-found --timeout=60s
