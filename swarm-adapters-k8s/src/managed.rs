@@ -186,6 +186,12 @@ pub fn wanted(swarm: &Swarm, worker_image: &str) -> Result<Vec<Wanted>, ManagedE
     Ok(all)
 }
 
+/// What was made for the Swarm of this name, as a selector.
+#[must_use]
+pub fn selector_of(swarm: &str) -> String {
+    format!("{MANAGED_BY}={OPERATOR},{SWARM_LABEL}={swarm}")
+}
+
 /// Whether an object with these labels was made for a Swarm of this name.
 #[must_use]
 pub fn is_made_for(labels: &BTreeMap<String, String>, swarm: &str) -> bool {

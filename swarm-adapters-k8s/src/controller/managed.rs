@@ -6,6 +6,7 @@
 //! The operator removes everything itself, after the release.
 
 mod contest;
+mod removal;
 mod rolls;
 
 use std::collections::BTreeMap;
@@ -13,12 +14,10 @@ use std::time::Duration;
 
 use contest::Repairs;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
-use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, Preconditions};
-use kube::core::{DynamicObject, PartialObjectMeta};
-use kube::runtime::events::EventType;
+use kube::api::{Api, ListParams, Patch, PatchParams};
+use kube::core::DynamicObject;
 use swarm_core::ports::StoreError;
 use tokio::time::Instant;
 
@@ -31,9 +30,8 @@ use super::report::REFUSED_AGAIN;
 use super::scaling::Scaling;
 use crate::api::Swarm;
 use crate::ledger::bounded;
-use crate::managed::{self, MANAGER, MadeOf, ObjectKind, SELECTOR, SWARM_LABEL, Wanted};
+use crate::managed::{self, MANAGER, MadeOf, ObjectKind, Wanted};
 use crate::status::{Reason, RefusedRequest, Verdict};
-use crate::view::VIEW_LABEL;
 use crate::workload::Workload;
 
 /// How long the watch may take to show what was made.
@@ -43,7 +41,7 @@ const TAKEN_AGAIN: Duration = Duration::from_secs(5);
 /// When to look again whether what is being deleted is gone.
 const GOING_AGAIN: Duration = Duration::from_secs(1);
 /// When to look again whether it is a pool's turn to roll.
-const ROLL_AGAIN: Duration = Duration::from_secs(2);
+const ROLL_AGAIN: Duration = Duration::from_secs(5);
 
 /// What this process remembers of the objects of one managed pool.
 #[derive(Default)]
@@ -406,139 +404,8 @@ impl Context {
         })
     }
 
-    /// Removes one object that was made for the Swarm of this name, if it still is that.
-    async fn remove_made(
-        &self,
-        kind: ObjectKind,
-        namespace: &str,
-        name: &str,
-        swarm: &str,
-    ) -> Result<(), StoreError> {
-        let api: Api<DynamicObject> =
-            Api::namespaced_with(self.client.clone(), namespace, &kind.resource());
-        let what = format!("{kind} `{name}`");
-        let found = bounded(what.clone(), api.get_metadata_opt(name)).await?;
-        let Some(found) = found.filter(|it| managed::is_made_for(it.labels(), swarm)) else {
-            return Ok(());
-        };
-        self.delete_made(&api, &found, what).await
-    }
-
-    async fn delete_made(
-        &self,
-        api: &Api<DynamicObject>,
-        found: &PartialObjectMeta<DynamicObject>,
-        what: String,
-    ) -> Result<(), StoreError> {
-        if found.metadata.deletion_timestamp.is_some() {
-            return Ok(());
-        }
-        let (uid, resource_version) = (found.uid(), None);
-        let params = DeleteParams {
-            preconditions: Some(Preconditions { uid, resource_version }),
-            ..DeleteParams::background()
-        };
-        tracing::info!(what, namespace = found.namespace(), "removed from a managed pool");
-        match bounded(what, api.delete(&found.name_any(), &params)).await {
-            // It is gone, or another one has its name.
-            Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Removes all that was made for the Swarm of this name, workloads first.
-    pub(super) async fn remove_pool(&self, namespace: &str, swarm: &str) -> Result<(), StoreError> {
-        let of_swarm = ListParams::default().labels(&format!(
-            "{},{SWARM_LABEL}={swarm}",
-            SELECTOR.split(',').next().unwrap_or_default()
-        ));
-        for kind in ObjectKind::ALL.into_iter().rev() {
-            let api: Api<DynamicObject> =
-                Api::namespaced_with(self.client.clone(), namespace, &kind.resource());
-            let what = format!("each {kind} of Swarm `{swarm}`");
-            let found = bounded(what, api.list_metadata(&of_swarm)).await?;
-            for object in found.items {
-                let what = format!("{kind} `{}`", object.name_any());
-                self.delete_made(&api, &object, what).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Removes all that was made for a Swarm that was released. What may not be removed is left, and said
-    /// so: the Swarm does not stay for it.
-    pub(super) async fn remove_managed_pool(&self, swarm: &Swarm) -> Result<(), StoreError> {
-        if swarm.spec.pool.managed.is_none() {
-            return Ok(());
-        }
-        let (namespace, name) = (swarm.namespace().unwrap_or_default(), swarm.name_any());
-        let mut removed = self.remove_pool(&namespace, &name).await;
-        if removed.is_ok() {
-            removed = self.remove_view(swarm, &namespace).await;
-        }
-        let Err(StoreError::Refused { reason, .. }) = removed else { return removed };
-        self.count_refused(RefusedRequest::Cleanup);
-        let note = format!(
-            "the pool is left, since {reason}; remove it with `kubectl delete \
-             deployments,statefulsets,services,serviceaccounts,rolebindings,configmaps,\
-             poddisruptionbudgets -l {SWARM_LABEL}={name}`"
-        );
-        tracing::warn!(namespace, swarm = name, note, "a managed pool is left");
-        self.publish_event(swarm, EventType::Warning, "PoolLeft", note).await;
-        Ok(())
-    }
-
-    /// Removes the view that was made for the pods of a managed pool.
-    async fn remove_view(&self, swarm: &Swarm, namespace: &str) -> Result<(), StoreError> {
-        if swarm.spec.view.as_ref().is_some_and(|view| view.config_map_name.is_some()) {
-            return Ok(());
-        }
-        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), namespace);
-        let name = swarm.view_config_map();
-        let what = format!("ConfigMap `{name}`");
-        let found = bounded(what.clone(), api.get_metadata_opt(&name)).await?;
-        let Some(found) = found.filter(|it| it.labels().contains_key(VIEW_LABEL)) else {
-            return Ok(());
-        };
-        let (uid, resource_version) = (found.uid(), None);
-        let preconditions = Some(Preconditions { uid, resource_version });
-        let params = DeleteParams { preconditions, ..DeleteParams::default() };
-        match bounded(what, api.delete(&name, &params)).await {
-            Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Removes what was made for Swarms that do not exist any more.
-    pub(super) async fn sweep_pools(&self) {
-        let swarms = &self.caches.swarms;
-        if !swarms.is_filled() || !self.made.is_filled() {
-            return;
-        }
-        for (namespace, swarm) in self.made.owners() {
-            let is_managed = |it: &Swarm| it.spec.pool.managed.is_some();
-            if swarms.get(&namespace, &swarm).is_some_and(|it| is_managed(&it)) {
-                continue;
-            }
-            if let Err(error) = self.sweep_pool(&namespace, &swarm).await {
-                tracing::warn!(namespace, swarm, %error, "what is left of a managed pool stays");
-            }
-        }
-    }
-
-    async fn sweep_pool(&self, namespace: &str, swarm: &str) -> Result<(), StoreError> {
-        let api: Api<Swarm> = Api::namespaced(self.client.clone(), namespace);
-        let named = ListParams::default().fields(&format!("metadata.name={swarm}"));
-        // The cache may be late: a Swarm that is there keeps what was made for one of its name.
-        let found = bounded(format!("Swarm `{swarm}`"), api.list(&named)).await?;
-        if found.items.iter().any(|it| it.spec.pool.managed.is_some()) {
-            return Ok(());
-        }
-        tracing::info!(namespace, swarm, "a managed pool is left of a Swarm that is gone");
-        self.remove_pool(namespace, swarm).await
-    }
-
-    /// Whether the change of `wanted` comes from the operator, and enough pools roll for that already.
+    /// Whether the change of `wanted` comes from the operator, and enough pools roll for that already, or
+    /// nothing of this one is to move.
     fn must_wait_to_roll(&self, swarm: &Swarm, wanted: &Wanted, there: Option<&Seen>) -> bool {
         let uid = swarm.uid().unwrap_or_default();
         let made_of = there.and_then(|there| MadeOf::parse(there.made_of.as_deref()?));
@@ -548,8 +415,9 @@ impl Context {
         if !is_by_operator || !wanted.kind.is_workload() {
             return false;
         }
-        let has_rolled = |uid: &str| self.has_rolled(uid);
-        !self.rolls.may_begin(&uid, has_rolled)
+        let rebalance = swarm.spec.rebalance.as_ref();
+        let is_paused = rebalance.and_then(|it| it.paused).unwrap_or_default();
+        is_paused || !self.rolls.may_begin(&uid, |uid| self.has_rolled(uid))
     }
 
     /// Whether all pods of the managed Swarm with this UID are of the newest template, or it is gone.

@@ -18,11 +18,12 @@ use swarm_core::session::Granted;
 use swarm_core::{JobName, Jobs, Ledger, Token};
 
 use super::context::Context;
-use super::seen::{CONTENT_ANNOTATION, SWARM_LABEL, to_text};
+use super::seen::{CONTENT_ANNOTATION, to_text};
 use crate::api::{
     API_VERSION, FIELD_MANAGER, GrantedJob, ProtocolSpec, Swarm, WorkerView, WorkerViewSpec,
 };
 use crate::ledger::bounded;
+use crate::managed::SWARM_LABEL;
 use crate::observe::unix_time_us;
 use crate::version;
 use crate::view::ConfigMapViewStore;

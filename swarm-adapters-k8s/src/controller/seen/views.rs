@@ -14,11 +14,10 @@ use swarm_core::overseer::ViewMark;
 
 use super::super::followed::Followed;
 use crate::api::{FIELD_MANAGER, Swarm, WorkerView};
+use crate::managed::SWARM_LABEL;
 use crate::rollback::Rollbacks;
 use crate::{version, watch};
 
-/// Names the Swarm that a view belongs to.
-pub(in crate::controller) const SWARM_LABEL: &str = "swarm.k8slab.info/swarm";
 /// What a view says, in short: [`ViewMark`].
 pub(in crate::controller) const CONTENT_ANNOTATION: &str = "swarm.k8slab.info/content";
 
