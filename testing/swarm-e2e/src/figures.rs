@@ -8,6 +8,7 @@ mod cpu;
 mod large;
 mod large_sessions;
 mod ledger;
+mod managed;
 mod outside;
 mod process;
 mod scale;
@@ -41,6 +42,9 @@ pub enum Part {
     Ledger,
     /// Handovers between sessions, faults, and what their heartbeats cost.
     Sessions,
+    /// Pools that the operator makes: from one object to running jobs, writes at rest, and memory for a
+    /// thousand of them.
+    Managed,
     /// Memory and CPU for hundreds of Swarms, on pools that no kubelet runs.
     Scale,
 }
@@ -92,6 +96,7 @@ pub async fn measure(cluster: &Arc<Cluster>, options: &Options) -> Result<()> {
             Part::LargeSessions => large_sessions::measure(cluster).await,
             Part::Ledger => ledger::measure(cluster).await,
             Part::Sessions => sessions::measure(cluster).await,
+            Part::Managed => managed::measure(cluster, program, Duration::from_mins(*rest)).await,
             Part::Scale => scale::measure(cluster, program, *jobs, *swarms_max).await,
         };
         measured.with_context(|| format!("cannot measure {part:?}"))?;

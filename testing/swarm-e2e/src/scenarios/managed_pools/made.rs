@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::ResourceExt;
 use kube::api::ListParams;
+use serde_json::json;
 use swarm_adapters_k8s::managed::SWARM_LABEL;
 
 use super::objects;
@@ -56,7 +57,31 @@ pub(crate) async fn run(context: Context) -> Result<()> {
     let maps = context.api::<ConfigMap>().list_metadata(&ListParams::default()).await?;
     let maps: Vec<_> = maps.iter().map(ResourceExt::name_any).collect();
     ensure!(maps == ["kube-root-ca.crt"], "sessions need no ConfigMap: {maps:?}");
-    Ok(())
+    a_program_of_another_image_runs(&context).await
+}
+
+/// Our worker is put into an image that knows nothing of it, and runs a program of that image.
+async fn a_program_of_another_image_runs(context: &Context) -> Result<()> {
+    let command = ["sh", "-c", "echo \"running $0\"; exec sleep 1000", "{job}"];
+    let swarm = json!({
+        "apiVersion": "swarm.k8slab.info/v1alpha1", "kind": "Swarm", "metadata": {"name": "other"},
+        "spec": {
+            "replicas": 1,
+            "pool": {"managed": {"image": "busybox:stable"}},
+            "worker": {"protocol": "Session", "runner": {"command": command}},
+            "jobs": [{"name": "feed:0"}],
+        },
+    });
+    context.apply(&swarm.to_string()).await?;
+    until("the program to run", REST_WITHIN, || async {
+        let pods = ListParams::default().labels(&format!("{SWARM_LABEL}=other"));
+        let pods = context.api::<Pod>().list_metadata(&pods).await?;
+        let pod = pods.items.first().context("no pod")?.name_any();
+        let log = context.cluster.pod_log(&context.namespace, &pod).await?;
+        ensure!(log.contains("running feed:0"), "{log}");
+        Ok(Some(()))
+    })
+    .await
 }
 
 /// How many jobs each ready pod says that it has started.
