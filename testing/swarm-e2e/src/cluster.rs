@@ -3,7 +3,7 @@
 //!
 //! Everything lies below [`FOLDER`], in memory and in namespaces of its own, so a boot starts from
 //! nothing and a cluster needs no shutdown. Services have their addresses and node ports, for pods
-//! and for this process. There is no DNS.
+//! and for this process; pods have their names as well ([`dns`](crate::dns)).
 
 mod audit;
 mod boot;
@@ -13,10 +13,11 @@ mod node;
 mod services;
 
 pub use audit::{Audit, Mark, Request};
-pub use boot::{Setup, takes_pods};
+pub use boot::{Setup, client, takes_pods};
 pub use components::Components;
 pub use faults::{CutOff, EtcdCopy, Frozen};
 
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -35,6 +36,9 @@ use crate::until::until;
 pub const FOLDER: &str = "/run/swarm-e2e";
 /// The address of the `kubernetes` Service, which every pod gets.
 pub const SERVICE_ADDRESS: &str = "10.96.0.1";
+/// Where pods find names. No Service is given this address by chance: those without a wish for one
+/// get higher ones.
+pub const DNS_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 10);
 /// How long it may take until everything that a scenario has broken runs again.
 const MENDED_WITHIN: Duration = Duration::from_secs(90);
 /// Where pods have their addresses: each node has a range of 256 in it.

@@ -3,7 +3,7 @@
 //! Reading order is the order of a run:
 //! 1. [`binaries`] and [`images`] build everything first, into the [`cache`];
 //! 2. [`sandbox`] restarts the program in namespaces of its own, which end with it;
-//! 3. [`cluster`] boots etcd, the control plane and two nodes in there;
+//! 3. [`cluster`] boots etcd, the control plane and two nodes in there, with a [`dns`] responder;
 //! 4. [`scenario`] runs the [`scenarios`] one after another and keeps evidence of those that fail;
 //! 5. [`proxy`] runs in front of the API server for scenarios that stop at a write;
 //! 6. [`run_log`] judges which worker ran which job when;
@@ -20,6 +20,7 @@ pub mod cache;
 pub mod cluster;
 pub mod command;
 pub mod contract;
+pub mod dns;
 pub mod figures;
 pub mod gone;
 pub mod images;

@@ -1,7 +1,7 @@
 //! Runs scenarios in a real two-node cluster that exists as long as this program runs.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Parser, Subcommand};
 
 use swarm_e2e::cache::Cache;
-use swarm_e2e::cluster::{Cluster, FOLDER, Setup};
+use swarm_e2e::cluster::{Cluster, DNS_ADDRESS, FOLDER, Setup};
+use swarm_e2e::dns;
 use swarm_e2e::figures;
 use swarm_e2e::output::{Laps, complain, say};
 use swarm_e2e::sandbox::{self, Stage};
@@ -54,6 +55,12 @@ enum Command {
         #[arg(long)]
         panic: bool,
     },
+    /// Answers queries for names; started inside, as a part of the cluster.
+    #[command(hide = true)]
+    Dns {
+        /// Who it is for the API server.
+        kubeconfig: PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
@@ -88,6 +95,7 @@ fn outside(cache: &Cache, command: &Command) -> Result<i32> {
             gone::check(cache)?;
             return Ok(0);
         }
+        Command::Dns { .. } => bail!("this command runs inside of a cluster only"),
         Command::Shell { .. } | Command::Figures(_) | Command::Hold { .. } => (),
     }
     sandbox::require()?;
@@ -107,6 +115,9 @@ fn build(cache: &Cache) -> Result<()> {
 }
 
 async fn inside(cache: &Cache, command: Command) -> Result<i32> {
+    if let Command::Dns { kubeconfig } = &command {
+        return dns::serve(kubeconfig, DNS_ADDRESS).await.map(|()| 0);
+    }
     let cluster = boot(cache).await?;
     match command {
         Command::Scenarios { filters } => {
@@ -120,7 +131,9 @@ async fn inside(cache: &Cache, command: Command) -> Result<i32> {
         }
         Command::Shell { command } => shell(&cluster, &command).await,
         Command::Hold { panic } => gone::hold(cache, &cluster, panic).await.map(|()| 0),
-        Command::List | Command::Gone => bail!("this command needs no cluster"),
+        Command::List | Command::Gone | Command::Dns { .. } => {
+            bail!("this command needs no cluster")
+        }
     }
 }
 

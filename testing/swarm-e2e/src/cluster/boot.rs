@@ -61,6 +61,7 @@ impl Cluster {
         controller_manager(&cluster, &authority)?;
         scheduler(&cluster, &authority)?;
         services::kube_proxy(&cluster, &authority).await?;
+        services::dns(&cluster, &authority)?;
         for imported in runtimes.join_all().await {
             let node = imported?;
             node::kubelet(&cluster, &authority, node)?;
@@ -114,6 +115,7 @@ fn certificates(authority: &Authority) -> Result<PathBuf> {
     client("controller-manager", "system:kube-controller-manager", None)?;
     client("scheduler", "system:kube-scheduler", None)?;
     client("kube-proxy", "system:kube-proxy", None)?;
+    client("dns", "dns", masters)?;
     for node in NODES {
         let (name, group) = (node_name(node), Some("system:nodes"));
         let identity = Identity { user: &format!("system:node:{name}"), group };
@@ -122,7 +124,12 @@ fn certificates(authority: &Authority) -> Result<PathBuf> {
     client("admin", "admin", masters)
 }
 
-async fn client(kubeconfig: &Path) -> Result<Client> {
+/// A client with the identity of a kubeconfig.
+///
+/// # Errors
+///
+/// When it cannot be read.
+pub async fn client(kubeconfig: &Path) -> Result<Client> {
     let file = Kubeconfig::read_from(kubeconfig)?;
     let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
     Client::try_from(config).context("cannot make a client")

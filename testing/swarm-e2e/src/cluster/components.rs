@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// All processes of a cluster by name: `etcd`, `apiserver`, `controller-manager`, `scheduler`,
-/// `kube-proxy`, and per node `containerd-1`, `kubelet-1`.
+/// `kube-proxy`, `dns`, and per node `containerd-1`, `kubelet-1`.
 #[derive(Debug)]
 pub struct Components {
     logs: PathBuf,

@@ -8,7 +8,7 @@ use anyhow::Result;
 use serde_json::json;
 use tokio::process::Command;
 
-use super::{Cluster, FOLDER, node_address, node_name, plugins_folder};
+use super::{Cluster, DNS_ADDRESS, FOLDER, node_address, node_name, plugins_folder};
 use crate::command::stdout_of;
 use crate::images::PAUSE;
 use crate::pki::Authority;
@@ -155,8 +155,7 @@ fn kubelet_config(authority: &Authority, node: u8) -> serde_json::Value {
         "failSwapOn": false,
         "localStorageCapacityIsolation": false,
         "makeIPTablesUtilChains": false,
-        // No DNS server exists, but pods need the address of one.
-        "clusterDNS": ["10.96.0.10"],
+        "clusterDNS": [DNS_ADDRESS],
         "clusterDomain": "cluster.local",
         "resolvConf": "",
         // The images were imported and there is nowhere to pull them from again.

@@ -1,9 +1,10 @@
-//! What makes Services work: one kube-proxy for both nodes, which share one network stack.
+//! What makes Services work: one kube-proxy for both nodes, which share one network stack, and DNS.
 //!
 //! The Service `kubernetes` is left out. Its address is one of our own, and stays in force when
 //! kube-proxy is down.
 
 use std::fs;
+use std::path::Path;
 
 use anyhow::Result;
 use k8s_openapi::api::core::v1::Service;
@@ -28,6 +29,13 @@ pub(super) async fn kube_proxy(cluster: &Cluster, authority: &Authority) -> Resu
     fs::write(&config, kube_proxy_config(authority).to_string())?;
     let program = cluster.binaries.control_plane.join("kube-proxy");
     cluster.components.start("kube-proxy", &program, vec![format!("--config={config}")])
+}
+
+/// Starts the DNS responder, which is this same program.
+pub(super) fn dns(cluster: &Cluster, authority: &Authority) -> Result<()> {
+    let args = vec!["dns".to_owned(), authority.path("dns.kubeconfig")];
+    // Not by path, which may be covered.
+    cluster.components.start("dns", Path::new("/proc/self/exe"), args)
 }
 
 /// It has no endpoints, and kube-proxy would refuse connections to it.

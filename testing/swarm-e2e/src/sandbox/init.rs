@@ -124,13 +124,14 @@ fn mount(args: &[&str]) -> Result<()> {
     command::run("mount", args).map(drop)
 }
 
-/// Addresses without any outside: the `kubernetes` Service and two nodes.
+/// Addresses without any outside: the `kubernetes` Service, DNS and two nodes.
 fn network() -> Result<()> {
     let ip = |line: &str| command::run("ip", &line.split(' ').collect::<Vec<_>>()).map(drop);
     ip("link set lo up")?;
     // Together with an API server on port 443 this needs no kube-proxy, so that a node can be cut
     // off from the API server by this address.
     ip(&format!("addr add {}/32 dev lo", crate::cluster::SERVICE_ADDRESS))?;
+    ip(&format!("addr add {}/32 dev lo", crate::cluster::DNS_ADDRESS))?;
     for node in crate::cluster::NODES {
         ip(&format!("addr add {}/32 dev lo", crate::cluster::server_address(node)))?;
     }

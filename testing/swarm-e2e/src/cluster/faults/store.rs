@@ -75,7 +75,7 @@ impl Cluster {
     /// When it does not come back.
     pub async fn restore_etcd(&self, EtcdCopy(copy): EtcdCopy) -> Result<()> {
         let mut others =
-            ["controller-manager", "scheduler", "kube-proxy"].map(str::to_owned).to_vec();
+            ["controller-manager", "scheduler", "kube-proxy", "dns"].map(str::to_owned).to_vec();
         others.extend(NODES.map(|node| format!("kubelet-{node}")));
         for name in others.iter().map(String::as_str).chain(["apiserver", "etcd"]) {
             self.components.kill(name)?;
