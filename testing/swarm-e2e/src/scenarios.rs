@@ -2,6 +2,7 @@
 
 mod cluster_runs_pods;
 mod faults_do_what_they_say;
+mod services_are_reached;
 
 mod a_deployment_is_a_pool;
 mod a_deployment_of_sessions_rolls_over;
@@ -76,6 +77,7 @@ macro_rules! scenario {
 pub fn all() -> Vec<Scenario> {
     vec![
         scenario!(cluster_runs_pods),
+        scenario!(services_are_reached),
         // It sets the cluster back, so it comes before anything that would be confused by that.
         scenario!(faults_do_what_they_say),
         scenario!(streams_walk_through)
