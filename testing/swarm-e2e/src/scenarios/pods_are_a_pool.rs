@@ -72,7 +72,7 @@ async fn make(context: &Context, template: &Value, name: &str) -> Result<()> {
 async fn refused(context: &Context, swarm: &str) -> Result<()> {
     let wrong = [
         ("  pool:\n", "  replicas: 2\n  pool:\n", "nothing scales pods that go by labels"),
-        ("  pool:\n", "  refresh: {mode: Evict}\n  pool:\n", "need pool.statefulSet"),
+        ("  pool:\n", "  refresh: {mode: Evict}\n  pool:\n", "need pods of a StatefulSet"),
         ("    pods:", "    deployment: {name: x}\n    pods:", "write exactly one of"),
         ("{app: swarm-worker}", "{}", "at least 1 properties"),
     ];
