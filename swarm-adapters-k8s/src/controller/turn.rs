@@ -2,6 +2,7 @@
 //! and observed, the core decides, what it decided is saved and published, workers are refreshed, and
 //! what came of it is reported. Each stage takes what the one before it made.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -53,6 +54,8 @@ pub(super) struct Carried {
     pub(super) progress: Progress,
     pub(super) refreshed: Refreshed,
     pub(super) sessions: SessionReport,
+    /// Why pods do not run, if any do not.
+    pub(super) trouble: Option<String>,
     /// After which time to look at sessions again.
     pub(super) look_in: Option<Duration>,
     /// What makes that look unnecessary: nothing is under way.
@@ -93,7 +96,7 @@ impl Context {
     async fn outcome(&self, swarm: &Swarm, memory: &mut Memory) -> Result<Outcome, StoreError> {
         let mut refusals = Refusals::default();
         let kept = self.keep_pool(swarm, memory).await?;
-        let Resolved { pool, desired, complaint } =
+        let Resolved { mut pool, desired, complaint } =
             match self.resolve(swarm, &mut memory.loaded, &mut refusals).await? {
                 Ok(resolved) => resolved,
                 Err(verdict) if swarm.spec.pool.managed.is_some() => {
@@ -111,7 +114,9 @@ impl Context {
             }
             Err(error) => return Err(error),
         };
-        let Carried { turn, observed, progress, refreshed, sessions, look_in, alarm } = carried;
+        let Carried { turn, observed, progress, refreshed, sessions, trouble, look_in, alarm } =
+            carried;
+        pool.trouble = trouble.or(pool.trouble);
         // That another Swarm is gone, or that something is allowed now, no watch shows.
         let is_refused = complaint.is_some() || !refusals.is_empty();
         let again = is_refused.then_some(REFUSED_AGAIN);
@@ -150,12 +155,10 @@ impl Context {
                 return Ok(Err(Verdict { reason: Reason::InvalidSpec, message }));
             }
         };
-        let mut pool = match self.caches.pool_of(swarm) {
+        let pool = match self.caches.pool_of(swarm) {
             Ok(pool) => pool,
             Err(verdict) => return Ok(Err(verdict)),
         };
-        let pods = self.caches.pods_of(swarm, &pool);
-        pool.trouble = trouble::shown(pods.iter().map(|pod| &**pod)).or(pool.trouble);
         let mut complaint = None;
         if pool.kind == Kind::Pods {
             let members = self.caches.members(swarm);
@@ -196,7 +199,9 @@ impl Context {
         if memory.stores.drop_others(swarm, pool) {
             memory.sessions.overseer.forget_ledger();
         }
-        let slots = self.slots(swarm, pool, desired, &mut memory.stores).await?;
+        let pods = self.caches.pods_of(swarm, pool);
+        let trouble = trouble::shown(pods.iter().map(|pod| &**pod));
+        let slots = self.slots(swarm, pool, pods, desired, &mut memory.stores).await?;
         self.note_started(swarm, &slots, memory).await;
         self.learn_sessions(swarm, pool, &slots, &mut memory.sessions, &mut memory.stores).await?;
         self.revoke_due(swarm, &mut memory.sessions, refusals).await?;
@@ -228,18 +233,18 @@ impl Context {
         let look_in = if is_more_garbage { Some(Duration::ZERO) } else { again_in };
         let is_idle = !turn.changed && progress.jobs.releasing == 0 && !is_more_garbage;
         let alarm = alarm.filter(|_| is_idle);
-        Ok(Carried { turn, observed, progress, refreshed, sessions, look_in, alarm })
+        Ok(Carried { turn, observed, progress, refreshed, sessions, trouble, look_in, alarm })
     }
 
-    /// Who fills which slot of `pool`.
+    /// Which of `pods` fills which slot of `pool`.
     async fn slots(
         &self,
         swarm: &Swarm,
         pool: &Workload,
+        pods: Vec<Arc<Pod>>,
         desired: &Desired,
         stores: &mut Stores,
     ) -> Result<Slots, StoreError> {
-        let pods = self.caches.pods_of(swarm, pool);
         if pool.kind == Kind::StatefulSet {
             return Ok(Slots::by_ordinal(pool, pods));
         }
