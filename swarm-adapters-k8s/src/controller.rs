@@ -21,6 +21,7 @@ mod managed;
 mod memory;
 mod node_health;
 mod non_statefulset;
+mod on_demand;
 mod orphans;
 mod panics;
 mod pools;

@@ -7,7 +7,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
-use std::sync::Arc;
 
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt};
@@ -21,16 +20,15 @@ use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher::{self, Event};
 use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
-use tokio::sync::watch;
 use twox_hash::XxHash3_64;
 
 use super::Scope;
 use super::followed::Followed;
-use super::non_statefulset::once_asked;
+use super::on_demand::OnDemand;
 use crate::api::Swarm;
 use crate::managed::{MADE_ANNOTATION, MANAGER, ObjectKind, SELECTOR, SWARM_LABEL};
 use crate::rollback::Rollbacks;
-use crate::{version, watch as watches};
+use crate::{version, watch};
 
 /// An object of a managed pool as it was last seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,15 +81,7 @@ type Owner = (String, String);
 #[derive(Clone, Default)]
 pub(super) struct MadeObjects {
     followed: Followed<State>,
-    asked: Arc<Asked>,
-}
-
-struct Asked(watch::Sender<bool>);
-
-impl Default for Asked {
-    fn default() -> Self {
-        Self(watch::Sender::new(false))
-    }
+    asked: OnDemand,
 }
 
 #[derive(Default)]
@@ -106,7 +96,7 @@ struct State {
 impl MadeObjects {
     /// Begins to watch, unless that has begun.
     pub(super) fn ask(&self) {
-        self.asked.0.send_if_modified(|asked| !std::mem::replace(asked, true));
+        self.asked.ask();
     }
 
     /// Whether all kinds were listed.
@@ -185,7 +175,7 @@ impl MadeObjects {
         let noted = self.clone();
         let labelled = watcher::Config::default().labels(SELECTOR);
         let api = scope.api::<PartialObjectMeta<K>>(client);
-        let events = watches::events(api, labelled, rollbacks).flat_map(move |event| {
+        let events = watch::events(api, labelled, rollbacks).flat_map(move |event| {
             stream::iter(match event {
                 Ok(event) => noted.note(kind, event),
                 Err(error) => {
@@ -194,7 +184,7 @@ impl MadeObjects {
                 }
             })
         });
-        once_asked(self.asked.0.subscribe(), events)
+        self.asked.once_asked(events)
     }
 
     fn note<K>(&self, kind: ObjectKind, event: Event<PartialObjectMeta<K>>) -> Vec<ObjectRef<Swarm>>

@@ -4,17 +4,15 @@
 
 use std::sync::Arc;
 
-use futures::stream::BoxStream;
-use futures::{FutureExt, Stream, StreamExt};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::Pod;
 use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::store::WriterDropped;
 use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
-use tokio::sync::watch;
 
 use super::cached::{Cache, Cached, Changes, cached, in_namespace, owned_by};
+use super::on_demand::OnDemand;
 use super::{STATEFUL_PODS, Scope};
 use crate::rollback::Rollbacks;
 use crate::workload::Workload;
@@ -29,7 +27,7 @@ pub(super) struct NonStatefulSet {
     replica_sets: Cache<ReplicaSetMeta>,
     /// The pods that no StatefulSet makes.
     pub(super) pods: Cache<Pod>,
-    asked: watch::Sender<bool>,
+    asked: OnDemand,
 }
 
 /// The changes that the watches report.
@@ -45,7 +43,7 @@ pub(super) fn non_statefulset(
     client: &Client,
     rollbacks: &Rollbacks,
 ) -> (NonStatefulSet, Streams) {
-    let asked = watch::Sender::new(false);
+    let asked = OnDemand::default();
     let everything = watcher::Config::default;
     let (deployments, of_deployments) = cached(scope.api(client), everything(), rollbacks);
     let (replica_sets, of_replica_sets) =
@@ -53,32 +51,17 @@ pub(super) fn non_statefulset(
     let others = everything().labels(&format!("!{STATEFUL_PODS}"));
     let (pods, of_pods) = cached(scope.api(client), others, rollbacks);
     let streams = Streams {
-        deployments: once_asked(asked.subscribe(), of_deployments),
-        replica_sets: once_asked(asked.subscribe(), of_replica_sets),
-        pods: once_asked(asked.subscribe(), of_pods),
+        deployments: asked.once_asked(of_deployments),
+        replica_sets: asked.once_asked(of_replica_sets),
+        pods: asked.once_asked(of_pods),
     };
     (NonStatefulSet { deployments, replica_sets, pods, asked }, streams)
-}
-
-/// A watch asks the API server for nothing before its stream is polled.
-pub(super) fn once_asked<T: Send + 'static>(
-    mut asked: watch::Receiver<bool>,
-    stream: impl Stream<Item = T> + Send + 'static,
-) -> BoxStream<'static, T> {
-    async move {
-        if asked.wait_for(|asked| *asked).await.is_err() {
-            return futures::stream::empty().boxed();
-        }
-        stream.boxed()
-    }
-    .flatten_stream()
-    .boxed()
 }
 
 impl NonStatefulSet {
     /// Begins to watch, unless that has begun.
     pub(super) fn ask(&self) {
-        self.asked.send_if_modified(|asked| !std::mem::replace(asked, true));
+        self.asked.ask();
     }
 
     /// Returns when every cache has its first complete state. To be awaited by one task only.
@@ -130,7 +113,7 @@ impl NonStatefulSet {
             deployments: Cache::holding([]),
             replica_sets: Cache::holding([]),
             pods: Cache::holding(pods),
-            asked: watch::Sender::new(true),
+            asked: OnDemand::default(),
         }
     }
 }
