@@ -171,7 +171,7 @@ impl Context {
             }
         };
         let namespace = swarm.namespace().unwrap_or_default();
-        let todo = self.todo(swarm, &wanted, &mut memory.making).await?;
+        let todo = self.todo(swarm, &wanted, &mut memory.making, &mut kept).await?;
         let surplus = self.surplus(&namespace, swarm, &wanted);
         if (todo.is_empty() && surplus.is_empty())
             || !self.is_acceptable(&namespace, &todo, memory, &mut kept).await?
@@ -192,12 +192,13 @@ impl Context {
         Ok(kept)
     }
 
-    /// The objects about which something is to be done, in the order in which it is.
+    /// The objects about which something is to be done now, in the order in which it is.
     async fn todo<'a>(
         &self,
         swarm: &Swarm,
         wanted: &'a [Wanted],
         making: &mut Making,
+        kept: &mut Kept,
     ) -> Result<Vec<Todo<'a>>, StoreError> {
         let (namespace, name) = (swarm.namespace().unwrap_or_default(), swarm.name_any());
         let mut todo = Vec::new();
@@ -208,6 +209,10 @@ impl Context {
                 Due::Nothing => continue,
                 Due::Create { was_there } => {
                     self.namesake(&namespace, wanted, &name, was_there).await?
+                }
+                Due::Apply { .. } if self.must_wait_to_roll(swarm, wanted, there.as_ref()) => {
+                    kept.look_in(ROLL_AGAIN);
+                    continue;
                 }
                 due => due,
             };
@@ -304,10 +309,6 @@ impl Context {
             }
             repairs.note();
             tracing::info!(namespace, %kind, name, by, "repaired");
-        }
-        if self.must_wait_to_roll(swarm, wanted, there.as_ref()) {
-            kept.look_in(ROLL_AGAIN);
-            return Ok(true);
         }
         let object = match self.apply_made(&namespace, wanted, uid.as_deref(), false).await {
             Ok(object) => object,

@@ -1,11 +1,14 @@
 //! Removes what was made for managed pools: one object that is not wanted any more, all of a Swarm that was
 //! released, and what is left of Swarms that are gone. What somebody else made is never removed.
 
+use std::fmt::Debug;
+
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Preconditions};
 use kube::core::{DynamicObject, PartialObjectMeta};
 use kube::runtime::events::EventType;
+use serde::de::DeserializeOwned;
 use swarm_core::ports::StoreError;
 
 use super::Context;
@@ -34,12 +37,17 @@ impl Context {
         self.delete_made(&api, &found, what).await
     }
 
-    async fn delete_made(
+    /// Deletes the very object that was found, unless it is going already.
+    async fn delete_made<K>(
         &self,
-        api: &Api<DynamicObject>,
-        found: &PartialObjectMeta<DynamicObject>,
+        api: &Api<K>,
+        found: &PartialObjectMeta<K>,
         what: String,
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), StoreError>
+    where
+        K: Clone + Debug + DeserializeOwned,
+        PartialObjectMeta<K>: ResourceExt,
+    {
         if found.metadata.deletion_timestamp.is_some() {
             return Ok(());
         }
@@ -110,13 +118,7 @@ impl Context {
         let Some(found) = found.filter(|it| it.labels().contains_key(VIEW_LABEL)) else {
             return Ok(());
         };
-        let (uid, resource_version) = (found.uid(), None);
-        let preconditions = Some(Preconditions { uid, resource_version });
-        let params = DeleteParams { preconditions, ..DeleteParams::default() };
-        match bounded(what, api.delete(&name, &params)).await {
-            Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
-            Err(error) => Err(error),
-        }
+        self.delete_made(&api, &found, what).await
     }
 
     /// Removes what was made for Swarms that do not exist any more.
