@@ -52,10 +52,23 @@ pub(crate) enum Command {
         #[arg(value_name = "DIR", default_value = ".")]
         dir: PathBuf,
     },
+    /// A verb of the Go operator
+    #[command(hide = true, disable_help_flag = true)]
+    Internal(FormerArgs),
+    /// A verb of the Go operator
+    #[command(hide = true, disable_help_flag = true)]
+    External(FormerArgs),
     /// Run a worker; `local` starts this program for every worker
     #[command(hide = true)]
     Worker {
         #[command(subcommand)]
         command: swarm_worker::Command,
     },
+}
+
+/// Whatever a verb of the Go operator was given.
+#[derive(Debug, clap::Args)]
+pub(crate) struct FormerArgs {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) words: Vec<String>,
 }

@@ -26,6 +26,8 @@ pub(crate) fn candidates(command: &Command, words: &[String]) -> String {
             push(&mut lines, last, word.as_deref(), option.get_help());
         }
         push(&mut lines, last, Some("--help"), None);
+    } else if within.get_positionals().any(|it| it.get_value_hint() == ValueHint::AnyPath) {
+        return FILES.to_owned();
     } else {
         for found in within.get_subcommands().filter(|found| !found.is_hide_set()) {
             push(&mut lines, last, Some(found.get_name()), found.get_about());
@@ -90,7 +92,8 @@ mod tests {
         assert!(!words("").contains(&"__complete".to_owned()));
         assert_eq!(words("plan --f"), ["--filename", "--from", ":4"]);
         assert_eq!(words("plan -f a.yaml --work"), ["--workers", ":4"]);
-        for files in ["plan -f ", "plan --filename a", "plan -f a --from "] {
+        for files in ["plan -f ", "plan --filename a", "plan -f a --from ", "import ", "import a "]
+        {
             assert_eq!(words(files), [":0"], "{files}");
         }
         assert_eq!(words("plan --workers "), [":4"]);

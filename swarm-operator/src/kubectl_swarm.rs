@@ -4,6 +4,8 @@
 //! Exit codes: 0 success, 1 failure, 2 invalid usage or input, 3 the answer is "no".
 
 mod complete;
+mod import;
+mod input;
 mod plan;
 
 use std::io::{self, Write as _};
@@ -12,6 +14,7 @@ use std::process::ExitCode;
 use anstyle::AnsiColor;
 use clap::{CommandFactory as _, Parser, Subcommand};
 
+use import::ImportArgs;
 use plan::PlanArgs;
 
 /// Inspect and control Swarms: jobs, and the pools of workers that share them.
@@ -26,6 +29,8 @@ struct Args {
 enum Command {
     /// Show what would run where, and what would move, without changing anything
     Plan(PlanArgs),
+    /// Write Swarms that do what manifests of swarm's predecessors did
+    Import(ImportArgs),
     /// Print what could stand in place of the last word, for kubectl
     #[command(name = "__complete", hide = true)]
     Complete {
@@ -38,6 +43,7 @@ enum Command {
 fn main() -> ExitCode {
     match Args::parse().command {
         Command::Plan(args) => plan::run(&args),
+        Command::Import(args) => import::run(&args),
         Command::Complete { words } => {
             let mut command = Args::command();
             command.build();

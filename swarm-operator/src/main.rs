@@ -6,6 +6,7 @@ mod args;
 mod crd;
 mod init;
 mod manual;
+mod predecessor;
 #[cfg(feature = "controller")]
 mod run;
 mod verify;
@@ -15,6 +16,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use args::{Args, Command};
+use predecessor::Verb;
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -33,6 +35,8 @@ async fn main() -> ExitCode {
         Command::Completions { shell } => manual::print_completions(shell),
         Command::Man { dir } => manual::write_pages(&dir),
         Command::Verify(args) => verify::verify(&args),
+        Command::Internal(args) => Ok(predecessor::refuse(Verb::Internal, &args.words)),
+        Command::External(args) => Ok(predecessor::refuse(Verb::External, &args.words)),
         Command::Worker { command } => swarm_worker::run(command).await,
     };
     outcome.unwrap_or_else(|error| {

@@ -11,7 +11,7 @@ mod view;
 #[cfg(test)]
 mod tests;
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -20,11 +20,9 @@ use swarm_adapters_host::file;
 use swarm_spec::manifest::{self, Explained, WORKERS_MAX};
 use swarm_spec::yaml;
 
+use crate::input::{STANDARD_INPUT, read_stdin};
 use crate::{complain, print};
 use answer::{Answer, Question, Reach, Source};
-
-/// The path that means standard input.
-const STANDARD_INPUT: &str = "-";
 
 /// The largest file that is read.
 const BYTES_MAX: u64 = 64 << 20;
@@ -150,24 +148,11 @@ fn joined(mut files: Vec<Source>) -> Result<Source, String> {
 
 fn read(path: &Path) -> Result<Source, String> {
     let (shown, text) = if path == Path::new(STANDARD_INPUT) {
-        ("standard input".to_owned(), read_stdin())
+        ("standard input".to_owned(), read_stdin(BYTES_MAX))
     } else {
         let text = file::read_text(path, BYTES_MAX).map_err(|error| error.to_string());
         (path.display().to_string(), text)
     };
     let text = text.map_err(|reason| format!("{shown}: {reason}"))?;
     Ok(Source { shown, text, is_joined: false })
-}
-
-fn read_stdin() -> Result<String, String> {
-    let mut bytes = Vec::new();
-    io::stdin()
-        .lock()
-        .take(BYTES_MAX + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| format!("it cannot be read: {error}"))?;
-    if u64::try_from(bytes.len()).is_ok_and(|length| BYTES_MAX < length) {
-        return Err(format!("it has more than {BYTES_MAX} bytes, the largest size that is read"));
-    }
-    String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())
 }

@@ -75,6 +75,18 @@ fn every_line_of_the_first_manifest_may_be_switched_on() {
 }
 
 #[test]
+fn the_verbs_of_the_go_operator_are_answered_with_ours() {
+    let program = Command::new(env!("CARGO_BIN_EXE_swarm-operator"));
+    let args = ["internal", "--http-port", "9090", "--help"];
+    let output = { program }.args(args).env_clear().env("NAMESPACE", "swarm").output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{message}");
+    let command = "`swarm-operator run --namespace swarm --listen :9090`";
+    assert!(message.contains(command), "{message}");
+    assert_eq!(run(&["external"]).status.code(), Some(2));
+}
+
+#[test]
 fn the_schema_in_the_repository_is_the_one_that_is_printed() {
     let file = repository().join("deploy/swarm.schema.json");
     let schema = printed(&["schema"]);

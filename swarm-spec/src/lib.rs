@@ -4,6 +4,7 @@
 //!   Kubernetes makes the resource of them.
 //! - [`convert`]: what a spec asks for, in the terms of `swarm-core`; here a value that makes no sense
 //!   is refused.
+//! - [`hostport`]: jobs that are addresses, as lines `host,port`.
 //! - [`manifest`]: a file with one `Swarm`, checked as strictly as an API server would, offline.
 //! - [`place`]: where a field stands in a text, for errors.
 //! - [`template`]: arguments of programs, with placeholders for the job.
@@ -14,6 +15,7 @@
 
 pub mod convert;
 mod duration;
+pub mod hostport;
 mod json_schema;
 pub mod manifest;
 pub mod place;

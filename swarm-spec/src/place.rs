@@ -42,8 +42,8 @@ impl Place {
     }
 }
 
-/// The place of a field, such as `spec.jobs[3].share`, in a document of `text`, counted from 1; of
-/// what it would be in, if it is missing. O(text).
+/// The place of a field, such as `spec.jobs[3].share` or `data["config.yml"]`, in a document of `text`,
+/// counted from 1; of what it would be in, if it is missing. O(text).
 ///
 /// ```
 /// use swarm_spec::place::{Place, find};
@@ -71,16 +71,28 @@ enum Step<'p> {
     Item(usize),
 }
 
-/// The steps of a path such as `spec.jobs[3].share`.
+/// The steps of a path such as `spec.jobs[3].share` or `data["config.yml"]`.
 fn steps(path: &str) -> Option<Vec<Step<'_>>> {
-    let mut steps = Vec::new();
-    for part in path.split('.') {
-        let (name, items) = part.split_once('[').map_or((part, None), |(a, b)| (a, Some(b)));
-        if !name.is_empty() {
+    let (mut steps, mut rest) = (Vec::new(), path);
+    while !rest.is_empty() {
+        if let Some(quoted) = rest.strip_prefix("[\"") {
+            let (name, after) = quoted.split_once("\"]")?;
             steps.push(Step::Field(name));
-        }
-        for item in items.into_iter().flat_map(|items| items.split('[')) {
-            steps.push(Step::Item(item.strip_suffix(']')?.parse().ok()?));
+            rest = after;
+        } else if let Some(bracketed) = rest.strip_prefix('[') {
+            let (index, after) = bracketed.split_once(']')?;
+            steps.push(Step::Item(index.parse().ok()?));
+            rest = after;
+        } else {
+            rest = rest.strip_prefix('.').unwrap_or(rest);
+            let (name, after) = rest.split_at(rest.find(['.', '[']).unwrap_or(rest.len()));
+            if name.is_empty() && !after.starts_with('[') {
+                return None;
+            }
+            if !name.is_empty() {
+                steps.push(Step::Field(name));
+            }
+            rest = after;
         }
     }
     Some(steps)
@@ -188,6 +200,11 @@ spec:
         assert_eq!(at("spec.jobs[1].share"), Some((9, 17)));
         assert_eq!(at("spec.jobs[1]"), Some((9, 7)));
         assert_eq!(at("spec.jobs[2].params.url"), Some((12, 9)));
+        let map = "data:\n  config.yml: |\n    jobs: []\n  other: x\n";
+        let key = |path| find(map, 1, path).map(|it| (it.line, it.column));
+        assert_eq!(key("data[\"config.yml\"]"), Some((2, 3)));
+        assert_eq!(key("data[\"other\"]"), Some((4, 3)));
+        assert_eq!(key("data.[\"open"), None);
     }
 
     #[test]

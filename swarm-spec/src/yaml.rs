@@ -71,6 +71,21 @@ pub fn documents(text: &str) -> Result<Vec<(usize, Value)>, YamlError> {
     Ok(documents)
 }
 
+/// A value as one YAML document.
+///
+/// # Errors
+///
+/// If the value cannot be written as YAML, as a map whose keys are maps.
+///
+/// ```
+/// let jobs = std::collections::BTreeMap::from([("jobs", ["stream:cars:new"])]);
+/// assert_eq!(swarm_spec::yaml::written(&jobs)?, "jobs:\n- stream:cars:new\n");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn written(value: &impl serde::Serialize) -> Result<String, serde_yaml::Error> {
+    serde_yaml::to_string(value)
+}
+
 /// The text without the byte order mark that some editors put before it: the parser takes a mark
 /// before a key for a document of its own.
 pub(crate) fn without_mark(text: &str) -> &str {

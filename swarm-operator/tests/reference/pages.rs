@@ -110,7 +110,9 @@ fn the_conversion_of_an_old_list_prints_what_the_page_shows() {
     assert!(!examples.is_empty(), "migration.md shows no example");
     for example in examples {
         let (command, shown) = example.split_once('\n').unwrap();
-        let output = Command::new("sh").args(["-ec", command]).output().unwrap();
+        let command =
+            command.replace("kubectl swarm ", concat!(env!("CARGO_BIN_EXE_kubectl-swarm"), " "));
+        let output = Command::new("sh").args(["-ec", &command]).output().unwrap();
         assert_eq!(String::from_utf8(output.stdout).unwrap(), shown, "{command}");
     }
 }

@@ -9,6 +9,7 @@ use swarm_core::{Job, JobName, Jobs, Share};
 use super::ManifestError;
 use super::documents::{Object, Objects};
 use crate::convert::{self, SpecError};
+use crate::hostport;
 use crate::schema::{self, ValueSchema};
 use crate::spec::{self, ConfigMapKey, JobSource, SourceFormat};
 use crate::yaml;
@@ -188,7 +189,7 @@ impl Gathering<'_> {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let Some(name) = hostport(line) else {
+            let Some(name) = hostport::job_of(line) else {
                 let line: String = line.chars().take(40).flat_map(char::escape_default).collect();
                 let reason = format!("line {} is `{line}`; write `host,port`", number + 1);
                 return Err(self.wrong(place, reason));
@@ -256,18 +257,6 @@ fn from_text(text: String, has_suffixes: bool) -> spec::Job {
         None => (text, None),
     };
     spec::Job { name, share, ..spec::Job::default() }
-}
-
-/// The name of the job that `host,port` stands for, `None` if it is nothing of the kind.
-fn hostport(line: &str) -> Option<String> {
-    let (host, port) = line.split_once(',')?;
-    let (host, port) = (host.trim(), port.trim().parse::<u16>().ok().filter(|port| 0 < *port)?);
-    match host {
-        "" => None,
-        // Only an address of IPv6 has colons of its own.
-        host if host.contains(':') && !host.starts_with('[') => Some(format!("[{host}]:{port}")),
-        host => Some(format!("{host}:{port}")),
-    }
 }
 
 fn job_schema(place: &str) -> Result<ValueSchema, SpecError> {
@@ -357,14 +346,5 @@ mod tests {
         assert_eq!(params(&["url", "uri", "URL_2"]), Ok(()));
         let message = params(&["a", "url", "URL"]).unwrap_err();
         assert!(message.starts_with("the params `URL` and `url` differ in case only"), "{message}");
-    }
-
-    #[test]
-    fn a_line_is_a_host_and_a_port() {
-        assert_eq!(hostport("example.com,80").as_deref(), Some("example.com:80"));
-        assert_eq!(hostport("::1 , 8080").as_deref(), Some("[::1]:8080"));
-        for bad in ["example.com", "example.com:80", ",80", "a,0", "a,65536", "a,b", "a,1,2"] {
-            assert_eq!(hostport(bad), None, "{bad}");
-        }
     }
 }

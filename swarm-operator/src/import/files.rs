@@ -1,0 +1,190 @@
+//! Reads what the arguments name: files, standard input, and directories that are kustomizations of
+//! plain files. Nothing outside of such a directory is read, and nothing is fetched.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+use std::rc::Rc;
+
+use serde_json::Value;
+use swarm_adapters_host::file;
+use swarm_spec::manifest::in_full;
+use swarm_spec::yaml;
+
+use super::report::{Report, Spot, Text};
+use crate::input;
+
+/// The names of a kustomization's file.
+const KUSTOMIZATIONS: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
+/// The largest file that is read. An object of a cluster has at most 3 MiB.
+const BYTES_MAX: u64 = 16 << 20;
+/// The most bytes of all files.
+const ALL_BYTES_MAX: usize = 64 << 20;
+/// The most files.
+const FILES_MAX: usize = 1_000;
+/// What a kustomization may do that is not done here.
+const NOT_APPLIED: [&str; 12] = [
+    "components",
+    "generators",
+    "helmCharts",
+    "namePrefix",
+    "nameSuffix",
+    "patches",
+    "patchesJson6902",
+    "patchesStrategicMerge",
+    "replacements",
+    "replicas",
+    "transformers",
+    "vars",
+];
+
+/// The texts that were read so far.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    texts: Vec<Rc<Text>>,
+    bytes: usize,
+}
+
+impl Files {
+    /// All texts, in the order in which they were named.
+    pub(super) fn into_texts(self) -> Vec<Rc<Text>> {
+        self.texts
+    }
+
+    /// Reads what one argument names.
+    ///
+    /// # Errors
+    ///
+    /// A sentence about what cannot be read.
+    pub(super) fn read(&mut self, path: &Path, report: &mut Report) -> Result<(), String> {
+        if path == Path::new(input::STANDARD_INPUT) {
+            let text = input::read_stdin(BYTES_MAX);
+            let text = text.map_err(|reason| format!("standard input: {reason}"))?;
+            let shown = "standard input".to_owned();
+            return self.add(Text { shown, content: text, ..Text::default() });
+        }
+        if path.is_dir() {
+            let named = KUSTOMIZATIONS.map(|name| path.join(name));
+            let found = named.iter().find(|file| file.is_file()).ok_or_else(|| {
+                let shown = path.display();
+                format!("{shown}: the directory has no kustomization.yaml; name its files instead")
+            })?;
+            return self.kustomization(path, found, report);
+        }
+        let is_kustomization = KUSTOMIZATIONS.iter().any(|name| path.ends_with(name));
+        if let Some(directory) = path.parent().filter(|_| is_kustomization) {
+            return self.kustomization(directory, path, report);
+        }
+        self.file(path, None, None)
+    }
+
+    /// Adds a text that is no file.
+    pub(super) fn add(&mut self, text: Text) -> Result<(), String> {
+        let text = self.counted(text)?;
+        self.texts.push(text);
+        Ok(())
+    }
+
+    /// A text, unless with it there are too many.
+    fn counted(&mut self, text: Text) -> Result<Rc<Text>, String> {
+        self.bytes = self.bytes.saturating_add(text.content.len());
+        if ALL_BYTES_MAX < self.bytes || FILES_MAX <= self.texts.len() {
+            return Err(format!(
+                "{}: with it the input has more than {FILES_MAX} files or {ALL_BYTES_MAX} bytes; \
+                 import it in parts",
+                text.shown
+            ));
+        }
+        Ok(Rc::new(Text { number: self.texts.len(), ..text }))
+    }
+
+    /// Reads a file.
+    fn file(
+        &mut self,
+        path: &Path,
+        namespace: Option<String>,
+        config_map: Option<String>,
+    ) -> Result<(), String> {
+        let shown = path.display().to_string();
+        let text = file::read_text(path, BYTES_MAX).map_err(|error| format!("{shown}: {error}"))?;
+        self.add(Text { shown, content: text, namespace, config_map, ..Text::default() })
+    }
+
+    /// Reads the files that a kustomization in `directory` names.
+    fn kustomization(
+        &mut self,
+        directory: &Path,
+        path: &Path,
+        report: &mut Report,
+    ) -> Result<(), String> {
+        let shown = path.display().to_string();
+        let text = file::read_text(path, BYTES_MAX).map_err(|error| format!("{shown}: {error}"))?;
+        let documents = yaml::documents(&text);
+        let mut documents = documents.map_err(|error| format!("{shown}: {}", in_full(&error)))?;
+        let (number, value) = match (documents.pop(), documents.is_empty()) {
+            (Some((number, value)), true) if value.is_object() => (number, value),
+            _ => return Err(format!("{shown}: a kustomization is one map; this is none")),
+        };
+        let text = self.counted(Text { shown, content: text, ..Text::default() })?;
+        let spot = Spot::new(&text, number, "");
+        let namespace = value["namespace"].as_str().map(str::to_owned);
+        for field in NOT_APPLIED.iter().filter(|field| value.get(field).is_some()) {
+            let sentence = format!(
+                "`{field}` is not applied; run `kubectl kustomize` and import what it prints"
+            );
+            report.note(&spot.at(&format!(".{field}")), sentence);
+        }
+        for field in ["resources", "bases"] {
+            for (index, entry) in value[field].as_array().into_iter().flatten().enumerate() {
+                let spot = spot.at(&format!(".{field}[{index}]"));
+                if let Some(path) = beside(directory, entry, &spot, report) {
+                    self.file(&path, namespace.clone(), None)?;
+                }
+            }
+        }
+        for (index, generator) in
+            value["configMapGenerator"].as_array().into_iter().flatten().enumerate()
+        {
+            let name = generator["name"].as_str().map(str::to_owned);
+            for (file, entry) in generator["files"].as_array().into_iter().flatten().enumerate() {
+                let spot = spot.at(&format!(".configMapGenerator[{index}].files[{file}]"));
+                // `key=path`, or a path alone.
+                let entry =
+                    entry.as_str().map(|it| it.split_once('=').map_or(it, |(_, path)| path));
+                let entry = entry.map_or(Value::Null, Value::from);
+                if let Some(path) = beside(directory, &entry, &spot, report) {
+                    self.file(&path, namespace.clone(), name.clone())?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The path of a file that a kustomization names, if the file is in its directory.
+fn beside(directory: &Path, entry: &Value, spot: &Spot, report: &mut Report) -> Option<PathBuf> {
+    let Some(entry) = entry.as_str() else {
+        report.mistake(spot, "this is no path of a file");
+        return None;
+    };
+    let path = directory.join(entry);
+    let is_remote = entry.contains("://") || entry.contains("?ref=") || entry.starts_with("git@");
+    let is_inside = Path::new(entry)
+        .components()
+        .all(|it| matches!(it, Component::Normal(_) | Component::CurDir));
+    // A symbolic link may lead elsewhere.
+    let real = |path: &Path| fs::canonicalize(path).ok();
+    let why = if is_remote {
+        "it is fetched from elsewhere"
+    } else if path.is_dir() {
+        "it is a directory"
+    } else if !is_inside
+        || real(&path).zip(real(directory)).is_some_and(|(path, dir)| !path.starts_with(dir))
+    {
+        "it is outside of the directory of the kustomization"
+    } else {
+        return Some(path);
+    };
+    let entry = entry.escape_default();
+    report.note(spot, format!("`{entry}` is not read, since {why}; name its files as FILE"));
+    None
+}

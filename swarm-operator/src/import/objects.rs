@@ -1,0 +1,421 @@
+//! Recognizes what each document of the input is: an object of one of the predecessors, what stood
+//! beside it, or something that none of them had.
+
+use std::rc::Rc;
+
+use serde_json::{Map, Value};
+use swarm_adapters_host::view::parse_view;
+use swarm_core::View;
+use swarm_spec::manifest::in_full;
+use swarm_spec::spec::API_VERSION;
+use swarm_spec::yaml;
+
+use super::jobs::{self, Job};
+use super::report::{Report, Spot, Text};
+
+/// The API group of the resources of both stages of the Go operator.
+const GO_GROUP: &str = "k8slab.info/";
+/// The API group of the peering operator.
+const PEERING_GROUP: &str = "groupsp.measutosh.dev/";
+/// The key of the peering operator's list of addresses.
+const HOSTPORTS: &str = "hostports";
+/// The container of the Go operator, which its Deployment is called like, too.
+const CONTROLLER: &str = "swarm-controller";
+
+/// An object, without what does not matter here.
+#[derive(Debug)]
+pub(super) struct Named {
+    pub(super) name: String,
+    pub(super) namespace: Option<String>,
+    pub(super) spot: Spot,
+}
+
+/// A `Swarm` of the group `k8slab.info`.
+#[derive(Debug)]
+pub(super) struct GoSwarm {
+    pub(super) object: Named,
+    /// Only the second stage has it.
+    pub(super) stateful_set: Option<String>,
+    pub(super) config_map: Option<String>,
+    /// What the list of jobs says, or what is left of it: the jobs of its members.
+    pub(super) jobs: Vec<Job>,
+    pub(super) replicas: Option<u64>,
+}
+
+/// A list of jobs in a ConfigMap or a file of its own.
+#[derive(Debug)]
+pub(super) struct List {
+    pub(super) namespace: Option<String>,
+    pub(super) spot: Spot,
+    pub(super) jobs: Vec<Job>,
+}
+
+/// A view that workers read.
+#[derive(Debug)]
+pub(super) struct Published {
+    pub(super) namespace: Option<String>,
+    /// The ConfigMap, if it is in one.
+    pub(super) config_map: Option<String>,
+    pub(super) key: String,
+    pub(super) spot: Spot,
+    pub(super) view: View,
+}
+
+/// A StatefulSet.
+#[derive(Debug)]
+pub(super) struct Set {
+    pub(super) object: Named,
+    /// The ConfigMaps that its pods mount.
+    pub(super) mounts: Vec<String>,
+}
+
+/// A `KindCustomHttp`.
+#[derive(Debug)]
+pub(super) struct Peering {
+    pub(super) object: Named,
+    pub(super) jobs: Vec<Job>,
+    pub(super) port: Option<u64>,
+    pub(super) replicas: Option<u64>,
+    /// The other files of its pods.
+    pub(super) files: Map<String, Value>,
+}
+
+/// What was recognized.
+#[derive(Debug, Default)]
+pub(super) struct Objects {
+    pub(super) swarms: Vec<GoSwarm>,
+    pub(super) lists: Vec<List>,
+    pub(super) views: Vec<Published>,
+    pub(super) sets: Vec<Set>,
+    pub(super) peerings: Vec<Peering>,
+}
+
+impl Objects {
+    /// Recognizes the documents of a text. With a namespace, objects that name another one are left
+    /// out.
+    pub(super) fn read(&mut self, text: &Rc<Text>, namespace: Option<&str>, report: &mut Report) {
+        let documents = match yaml::documents(&text.content) {
+            Ok(documents) => documents,
+            Err(error) => {
+                // A text that does not parse has no fields; the sentence has the line.
+                return report.mistake(&Spot::new(text, 0, ""), in_full(&error));
+            }
+        };
+        for (number, value) in documents {
+            let spot = Spot::new(text, number, "");
+            match value.get("items").and_then(Value::as_array) {
+                Some(items) if text_at(&value, "/kind").ends_with("List") => {
+                    for (index, item) in items.iter().enumerate() {
+                        let spot = spot.at(&format!(".items[{index}]"));
+                        self.document(item, text, spot, namespace, report);
+                    }
+                }
+                Some(_) | None => self.document(&value, text, spot, namespace, report),
+            }
+        }
+    }
+
+    fn document(
+        &mut self,
+        value: &Value,
+        text: &Rc<Text>,
+        spot: Spot,
+        wanted: Option<&str>,
+        report: &mut Report,
+    ) {
+        let kind = text_at(value, "/kind");
+        let (group, name) = (text_at(value, "/apiVersion"), text_at(value, "/metadata/name"));
+        let own = Some(text_at(value, "/metadata/namespace")).filter(|name| !name.is_empty());
+        let namespace = own.map(str::to_owned).or_else(|| text.namespace.clone());
+        if wanted.is_some_and(|wanted| namespace.as_deref().is_some_and(|own| own != wanted)) {
+            return report.note(&spot, "this is in another namespace; left out");
+        }
+        let object = Named { name: name.to_owned(), namespace, spot };
+        match kind {
+            _ if group.starts_with(GO_GROUP) && kind == "Swarm" => {
+                self.swarms.extend(go_swarm(value, object, report));
+            }
+            _ if group.starts_with(PEERING_GROUP) && kind == "KindCustomHttp" => {
+                self.peerings.extend(peering(value, object, report));
+            }
+            "Swarm" if group == API_VERSION => {
+                report.note(&object.spot, "this is a Swarm of ours already; left out");
+            }
+            "ConfigMap" => self.config_map(value, &object, report),
+            "StatefulSet" => {
+                let sentence = format!("StatefulSet `{name}` stays as it is; keep its manifest");
+                report.note(&object.spot, sentence);
+                self.sets.push(Set { mounts: mounts(value), object });
+            }
+            "Deployment" => deployment(value, &object, report),
+            "" => {
+                let Named { namespace, spot, .. } = object;
+                let place =
+                    Place { namespace, config_map: text.config_map.clone(), key: "config.yml" };
+                if !self.content(value, place, &spot, report) {
+                    let sentence =
+                        "this is no object and has neither `jobs` nor `workloads`; left out";
+                    report.note(&spot, sentence);
+                }
+            }
+            "CustomResourceDefinition" => {
+                report.note(
+                    &object.spot,
+                    "a CRD of before; delete it when nothing of its kind is left",
+                );
+            }
+            kind => {
+                let (kind, name) = (kind.escape_default(), name.escape_default());
+                report.note(
+                    &object.spot,
+                    format!("{kind} `{name}` says nothing about jobs; it stays as it is"),
+                );
+            }
+        }
+    }
+
+    fn config_map(&mut self, value: &Value, object: &Named, report: &mut Report) {
+        let mut is_used = false;
+        for (key, text) in value["data"].as_object().into_iter().flatten() {
+            let spot = object.spot.at(&format!(".data[\"{key}\"]"));
+            let Some(text) = text.as_str() else {
+                report.mistake(&spot, "the value of a key of a ConfigMap is a text; add `|`");
+                continue;
+            };
+            let documents = match yaml::documents(text) {
+                Ok(documents) => documents,
+                // Files of other programs may be anything.
+                Err(error) if text.contains("jobs:") || text.contains("workloads:") => {
+                    report.mistake(&spot, in_full(&error));
+                    continue;
+                }
+                Err(_) => continue,
+            };
+            for (number, value) in documents {
+                let spot = spot.within(text, number);
+                let (namespace, config_map) = (object.namespace.clone(), Some(object.name.clone()));
+                let place = Place { namespace, config_map, key };
+                is_used |= self.content(&value, place, &spot, report);
+            }
+        }
+        if !is_used {
+            let name = object.name.escape_default();
+            let sentence =
+                format!("ConfigMap `{name}` has neither `jobs` nor `workloads`; left out");
+            report.note(&object.spot, sentence);
+        }
+    }
+
+    /// Recognizes what a ConfigMap holds, or a file that one was made of. Returns whether it is
+    /// something.
+    fn content(
+        &mut self,
+        value: &Value,
+        place: Place<'_>,
+        spot: &Spot,
+        report: &mut Report,
+    ) -> bool {
+        let Place { namespace, config_map, key } = place;
+        let has = |key: &str| value.get(key).is_some();
+        if value.is_array() {
+            let jobs = jobs::of_list(value, spot, report);
+            self.lists.push(List { namespace, spot: spot.clone(), jobs });
+        } else if has("jobs") {
+            let jobs = jobs::of_list(&value["jobs"], &spot.at(".jobs"), report);
+            for field in value.as_object().into_iter().flat_map(Map::keys) {
+                match field.as_str() {
+                    "jobs" => {}
+                    "version" => report.note(&spot.at(".version"), VERSION),
+                    field => report.note(&spot.at(&format!(".{field}")), unknown(field)),
+                }
+            }
+            self.lists.push(List { namespace, spot: spot.clone(), jobs });
+        } else if has("workloads") {
+            let text = yaml::written(value).unwrap_or_default();
+            match parse_view(&text) {
+                Ok(view) => {
+                    let (key, spot) = (key.to_owned(), spot.clone());
+                    self.views.push(Published { namespace, config_map, key, spot, view });
+                }
+                Err(error) => report.mistake(spot, error.to_string()),
+            }
+        } else if has("ControllerManagerDefault")
+            || has("ControllerManagerInstances")
+            || has("controller-manager-type")
+        {
+            let sentence = "controller managers have no counterpart yet: one operator serves all \
+                            Swarms, and several of them cannot share Swarms; left out";
+            report.note(spot, sentence);
+        } else {
+            return false;
+        }
+        true
+    }
+}
+
+/// Where a list or a view is.
+struct Place<'a> {
+    namespace: Option<String>,
+    config_map: Option<String>,
+    key: &'a str,
+}
+
+/// What there is to say about each `version`.
+const VERSION: &str = "`version` has no counterpart: the operator counts publications itself";
+
+fn unknown(field: &str) -> String {
+    format!("`{}` is unknown and has no counterpart; left out", field.escape_default())
+}
+
+fn go_swarm(value: &Value, object: Named, report: &mut Report) -> Option<GoSwarm> {
+    let spot = object.spot.at(".spec");
+    let Some(spec) = value.get("spec").and_then(Value::as_object) else {
+        report.mistake(&object.spot, "this Swarm has no `spec`");
+        return None;
+    };
+    let (mut stateful_set, mut config_map, mut replicas) = (None, None, None);
+    let (mut jobs, mut of_members) = (None, Vec::new());
+    for (field, value) in spec {
+        let at = spot.at(&format!(".{field}"));
+        match field.as_str() {
+            "statefulset-name" => stateful_set = named(value, &at, report),
+            "configmap-name" => config_map = named(value, &at, report),
+            "workload" => jobs = Some(jobs::of_list(value, &at, report)),
+            "version" => report.note(&at, VERSION),
+            "size" if spec.contains_key("expected-size") => {
+                report.note(&at, "`size` was a count of workers; `kubectl get sw` shows it");
+            }
+            "size" => {
+                replicas = count(value, &at, report);
+                report.note(&at, "`size` becomes `replicas`: the Swarm scales its workload; remove it to scale the StatefulSet yourself");
+            }
+            "expected-size" => report.note(&at, "`expected-size` has no counterpart: the StatefulSet decides, unless you write `replicas`"),
+            "members" => {
+                report.note(&at, "`members` have no counterpart: the view lists the jobs of each worker");
+                if !spec.contains_key("workload") {
+                    of_members = members(value, &at, report);
+                }
+            }
+            field => report.note(&at, unknown(field)),
+        }
+    }
+    if value.get("status").is_some() {
+        report.note(
+            &object.spot.at(".status"),
+            "`status` has no counterpart: conditions say more than `phase`",
+        );
+    }
+    for field in ["annotations", "finalizers", "labels", "ownerReferences"] {
+        if value["metadata"].get(field).is_some() {
+            let at = object.spot.at(&format!(".metadata.{field}"));
+            report.note(&at, format!("`{field}` are not carried over"));
+        }
+    }
+    // The second stage has all three; without them its controller did nothing.
+    if stateful_set.is_some() != config_map.is_some() {
+        let (has, lacks) = match &stateful_set {
+            Some(_) => ("statefulset-name", "configmap-name"),
+            None => ("configmap-name", "statefulset-name"),
+        };
+        report.mistake(&spot, format!("`{has}` is written and `{lacks}` is not; write both"));
+    }
+    Some(GoSwarm { object, stateful_set, config_map, jobs: jobs.unwrap_or(of_members), replicas })
+}
+
+/// The jobs of all members: of the first stage nothing else may be left.
+fn members(value: &Value, at: &Spot, report: &mut Report) -> Vec<Job> {
+    let mut jobs = Vec::new();
+    for (index, member) in value.as_array().into_iter().flatten().enumerate() {
+        // It may be their number.
+        let Some(of_member) = member.get("jobs").filter(|jobs| jobs.is_array()) else { continue };
+        // Their lists overlapped where jobs did not divide evenly.
+        let spot = at.at(&format!("[{index}].jobs"));
+        let more = jobs::of_list(of_member, &spot, report);
+        let more: Vec<_> = more.into_iter().filter(|job| !jobs.contains(job)).collect();
+        jobs.extend(more);
+    }
+    jobs
+}
+
+fn peering(value: &Value, object: Named, report: &mut Report) -> Option<Peering> {
+    let spot = object.spot.at(".spec");
+    let Some(spec) = value.get("spec").and_then(Value::as_object) else {
+        report.mistake(&object.spot, "this KindCustomHttp has no `spec`");
+        return None;
+    };
+    let (mut jobs, mut port, mut replicas, mut files) = (Vec::new(), None, None, Map::new());
+    for (field, value) in spec {
+        let at = spot.at(&format!(".{field}"));
+        match field.as_str() {
+            "port" => port = count(value, &at, report),
+            "replicaCount" => replicas = count(value, &at, report),
+            "configMapData" => {
+                for (key, text) in value.as_object().into_iter().flatten() {
+                    let at = at.at(&format!("[\"{key}\"]"));
+                    let Some(text) = text.as_str() else {
+                        report
+                            .mistake(&at, "a value of `configMapData` is a text; put it in quotes");
+                        continue;
+                    };
+                    if key == HOSTPORTS {
+                        jobs = jobs::of_hostports(text, &at, report);
+                    } else {
+                        report.note(
+                            &at,
+                            format!("`{key}` becomes a file in /config, by `managed.files`"),
+                        );
+                        files.insert(key.clone(), text.into());
+                    }
+                }
+            }
+            field => report.note(&at, unknown(field)),
+        }
+    }
+    let name = &object.name;
+    let sentence = format!(
+        "the pods are made by the operator now, with its own server: delete KindCustomHttp, \
+         Deployment and Service `{name}` before this is applied; ConfigMap `{name}-configmap` is \
+         not needed any more"
+    );
+    report.note(&object.spot, sentence);
+    Some(Peering { object, jobs, port, replicas, files })
+}
+
+fn deployment(value: &Value, object: &Named, report: &mut Report) {
+    let containers = value.pointer("/spec/template/spec/containers").and_then(Value::as_array);
+    let mut names = containers.into_iter().flatten().map(|it| text_at(it, "/name"));
+    let name = object.name.escape_default();
+    let sentence = if object.name == CONTROLLER || names.any(|name| name == CONTROLLER) {
+        format!("Deployment `{name}` is the operator of before: delete it, then apply deploy/base")
+    } else {
+        format!("Deployment `{name}` says nothing about jobs; it stays as it is")
+    };
+    report.note(&object.spot, sentence);
+}
+
+/// The ConfigMaps that the pods of a workload mount.
+fn mounts(value: &Value) -> Vec<String> {
+    let volumes = value.pointer("/spec/template/spec/volumes").and_then(Value::as_array);
+    let name = |volume: &Value| Some(volume.pointer("/configMap/name")?.as_str()?.to_owned());
+    volumes.into_iter().flatten().filter_map(name).collect()
+}
+
+fn named(value: &Value, at: &Spot, report: &mut Report) -> Option<String> {
+    let name = value.as_str().map(str::trim).filter(|name| !name.is_empty());
+    if name.is_none() {
+        report.mistake(at, "write a name");
+    }
+    name.map(str::to_owned)
+}
+
+fn count(value: &Value, at: &Spot, report: &mut Report) -> Option<u64> {
+    let count = value.as_u64().filter(|count| *count <= 100_000);
+    if count.is_none() {
+        report.mistake(at, "write a whole number from 0 to 100000");
+    }
+    count
+}
+
+fn text_at<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}

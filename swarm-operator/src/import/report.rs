@@ -1,0 +1,142 @@
+//! What there is to say about the input, each sentence with its line.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use swarm_spec::place;
+
+/// How many sentences about the entries of one list are printed.
+const SHOWN_OF_A_LIST: usize = 20;
+
+/// A text that was read.
+#[derive(Debug, Default)]
+pub(super) struct Text {
+    /// Which of all texts it is, in the order in which they were named.
+    pub(super) number: usize,
+    /// Its name for messages.
+    pub(super) shown: String,
+    pub(super) content: String,
+    /// The namespace of objects that name none.
+    pub(super) namespace: Option<String>,
+    /// The `ConfigMap` that a kustomization makes of it.
+    pub(super) config_map: Option<String>,
+}
+
+/// A place in a text.
+#[derive(Clone, Debug)]
+pub(super) struct Spot {
+    text: Rc<Text>,
+    /// Which document, from 1.
+    document: usize,
+    /// The path of a field in it.
+    path: String,
+    /// The place in the text that this field holds.
+    within: Option<Within>,
+}
+
+/// A place in a text that is the value of a field.
+#[derive(Clone, Debug)]
+enum Within {
+    /// A field of its YAML documents.
+    Field { text: Rc<str>, document: usize, path: String },
+    /// A line, from 1.
+    Line(usize),
+}
+
+impl Spot {
+    /// A field of a document.
+    pub(super) fn new(text: &Rc<Text>, document: usize, path: &str) -> Self {
+        Self { text: Rc::clone(text), document, path: path.to_owned(), within: None }
+    }
+
+    /// A field or an entry of this one, such as `.name` or `[3]`.
+    pub(super) fn at(&self, step: &str) -> Self {
+        let mut spot = self.clone();
+        match &mut spot.within {
+            Some(Within::Field { path, .. }) => path.push_str(step),
+            Some(Within::Line(_)) => {}
+            None => spot.path.push_str(step),
+        }
+        spot
+    }
+
+    /// The text that this field holds.
+    pub(super) fn within(&self, text: &str, document: usize) -> Self {
+        let within = Within::Field { text: text.into(), document, path: String::new() };
+        Self { within: Some(within), ..self.clone() }
+    }
+
+    /// A line of the text that this field holds.
+    pub(super) fn line_within(&self, line: usize) -> Self {
+        Self { within: Some(Within::Line(line)), ..self.clone() }
+    }
+
+    /// The line in the text that was read, if known. O(text).
+    fn line(&self) -> Option<usize> {
+        let path = self.path.trim_start_matches('.');
+        let outer = place::find(&self.text.content, self.document, path)?.line;
+        let within = match &self.within {
+            None => return Some(outer),
+            Some(Within::Line(line)) => Some(*line),
+            Some(Within::Field { text, document, path }) => {
+                place::find(text, *document, path.trim_start_matches('.')).map(|it| it.line)
+            }
+        };
+        // Elsewhere the lines of a text are not those of the file.
+        let first = self.text.content.lines().nth(outer.checked_sub(1)?)?;
+        let is_block = first.rsplit_once(": |").is_some_and(|(_, rest)| rest.trim().len() < 3);
+        Some(if is_block { outer + within.unwrap_or(0) } else { outer })
+    }
+}
+
+/// What was said so far.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    notes: Vec<(Spot, String)>,
+    mistakes: Vec<(Spot, String)>,
+    of_lists: BTreeMap<(usize, usize, String), usize>,
+}
+
+impl Report {
+    /// Says what was changed, left out, or has no counterpart.
+    pub(super) fn note(&mut self, spot: &Spot, sentence: impl Into<String>) {
+        self.notes.push((spot.clone(), sentence.into()));
+    }
+
+    /// Says the same of an entry of `list`, unless much was said of that list already.
+    pub(super) fn note_entry(&mut self, list: &Spot, entry: &Spot, sentence: impl Into<String>) {
+        let key = (list.text.number, list.document, list.path.clone());
+        let count = self.of_lists.entry(key).or_default();
+        *count += 1;
+        if *count <= SHOWN_OF_A_LIST {
+            self.notes.push((entry.clone(), sentence.into()));
+        } else if *count == SHOWN_OF_A_LIST + 1 {
+            self.notes.push((list.clone(), "more entries of this list were changed".to_owned()));
+        }
+    }
+
+    /// Says what has to be corrected before anything can be written.
+    pub(super) fn mistake(&mut self, spot: &Spot, sentence: impl Into<String>) {
+        if self.mistakes.len() < SHOWN_OF_A_LIST {
+            self.mistakes.push((spot.clone(), sentence.into()));
+        }
+    }
+
+    /// Whether something has to be corrected.
+    pub(super) fn has_mistakes(&self) -> bool {
+        !self.mistakes.is_empty()
+    }
+
+    /// The mistakes if there are any, or else the notes, in the order of the texts and their lines.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let said = if self.has_mistakes() { &self.mistakes } else { &self.notes };
+        let placed = said.iter().map(|(spot, sentence)| (spot, spot.line(), sentence));
+        let mut placed: Vec<_> = placed.collect();
+        placed.sort_by_key(|(spot, line, _)| (spot.text.number, *line));
+        let shown = placed.into_iter().map(|(spot, line, sentence)| {
+            let line = line.map(|line| format!(":{line}")).unwrap_or_default();
+            format!("{}{line}: {sentence}", spot.text.shown)
+        });
+        shown.collect()
+    }
+}

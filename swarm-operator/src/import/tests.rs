@@ -1,0 +1,126 @@
+//! Each manifest of the predecessors, and variants with mistakes.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use clap::Parser as _;
+use swarm_spec::convert::Home;
+use swarm_spec::manifest;
+
+use super::*;
+
+/// What `import` prints of files of `testing/predecessors`: first what it says, then the Swarms.
+fn imported(line: &str) -> String {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testing/predecessors");
+    let dir = format!("{}/", dir.display());
+    let words = line.split(' ').map(|word| match word.strip_prefix('@') {
+        Some(file) => format!("{dir}{file}"),
+        None => word.to_owned(),
+    });
+    let command = ["kubectl-swarm", "import"].map(str::to_owned).into_iter().chain(words);
+    let crate::Command::Import(args) = crate::Args::parse_from(command).command else {
+        panic!("another command");
+    };
+    let Imported { said, result } = import(&args);
+    let mut text = String::new();
+    for line in &said {
+        writeln!(text, "# {}", line.replace(&dir, "")).unwrap();
+    }
+    match result {
+        Ok(manifests) => text + &manifests,
+        Err(sentence) => {
+            text + &sentence
+                .map(|it| format!("error: {}\n", it.replace(&dir, "")))
+                .unwrap_or_default()
+        }
+    }
+}
+
+#[test]
+fn the_first_stage_is_a_list_a_stateful_set_and_a_view() {
+    insta::assert_snapshot!("first_stage", imported("@first-stage"));
+    insta::assert_snapshot!("first_stage_list", imported("@first-stage/config.yml --name streams"));
+    insta::assert_snapshot!("first_stage_state", imported("@first-stage/swarm.yaml"));
+    insta::assert_snapshot!("view", imported("@view.yaml @first-stage/worker.yaml"));
+}
+
+#[test]
+fn the_second_stage_is_a_resource() {
+    insta::assert_snapshot!("second_stage", imported("@second-stage/swarm.yaml @view.yaml"));
+    insta::assert_snapshot!("json", imported("@second-stage/swarm.yaml -o json"));
+}
+
+#[test]
+fn peering_is_a_managed_pool_in_which_every_worker_has_every_job() {
+    insta::assert_snapshot!("peering", imported("@peering.yaml"));
+}
+
+#[test]
+fn what_has_no_counterpart_is_said_and_what_is_wrong_is_not_guessed() {
+    insta::assert_snapshot!("controller_managers", imported("@controller-managers.yaml"));
+    insta::assert_snapshot!("changed", imported("@mistakes/changed.yaml"));
+    insta::assert_snapshot!("wrong", imported("@mistakes/wrong.yaml"));
+    insta::assert_snapshot!("no_view", imported("@mistakes/no-view.yaml"));
+    insta::assert_snapshot!("syntax", imported("@mistakes/syntax.yaml"));
+    insta::assert_snapshot!("second_list", imported("@first-stage/config.yml @first-stage"));
+    insta::assert_snapshot!("other_namespace", imported("@second-stage/swarm.yaml -n other"));
+    insta::assert_snapshot!("missing", imported("@no-such-file.yaml"));
+    insta::assert_snapshot!("no_kustomization", imported("@mistakes"));
+}
+
+fn written(text: &str) -> (tempfile::TempDir, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("config.yml");
+    std::fs::write(&file, text).unwrap();
+    let path = file.display().to_string();
+    (dir, path)
+}
+
+#[test]
+fn a_long_list_becomes_config_maps_and_reads_as_it_was() {
+    let lines: Vec<_> = (0..40_000).map(|n| format!("- stream:camera{n:06}:updated\n")).collect();
+    let lines = lines.concat();
+    let (_dir, file) =
+        written(&format!("jobs:\n{lines}- cnbc:100\n- stream:camera000001:updated\n"));
+    let text = imported(&file);
+    let manifest = manifest::parse(&text, None, Home::Cluster).unwrap();
+    assert_eq!(manifest.desired.jobs.len(), 40_001);
+    assert_eq!(manifest.desired.jobs["cnbc"].share.map(swarm_core::Share::percent), Some(100));
+    assert_eq!(text.matches("kind: ConfigMap").count(), 2);
+    assert!(text.contains(":40003: job `stream:camera000001:updated` is in the list before"));
+}
+
+#[test]
+fn a_kustomization_reads_nothing_outside_of_its_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let inner = dir.path().join("inner");
+    std::fs::create_dir(&inner).unwrap();
+    std::fs::write(dir.path().join("config.yml"), "jobs: [outside]\n").unwrap();
+    std::fs::write(inner.join("config.yml"), "jobs: [inside]\n").unwrap();
+    std::os::unix::fs::symlink("../config.yml", inner.join("link.yml")).unwrap();
+    let resources =
+        "resources: [config.yml, ../config.yml, link.yml, https://x.example/y.yaml, .]\n";
+    std::fs::write(inner.join("kustomization.yaml"), format!("namePrefix: x-\n{resources}"))
+        .unwrap();
+    let text = imported(&inner.display().to_string());
+    let text = text.replace(&inner.display().to_string(), "DIR");
+    insta::assert_snapshot!("kustomization", text);
+}
+
+#[test]
+fn whatever_is_read_nothing_panics_and_what_is_printed_is_a_plan() {
+    use proptest::prelude::*;
+    let jobs = prop::collection::vec("[ -~]{0,12}", 0..6);
+    let text = prop_oneof![
+        any::<String>(),
+        "[a-z:\\-\\[\\]{}|&*\" \n]{0,80}",
+        jobs.prop_map(|jobs| serde_json::json!({"jobs": jobs}).to_string()),
+    ];
+    proptest!(|(text in text)| {
+        let (_dir, file) = written(&text);
+        let out = imported(&file);
+        if out.contains("kind: Swarm") {
+            manifest::parse(&out, None, Home::Cluster).unwrap();
+        }
+    });
+}
