@@ -208,6 +208,12 @@ impl Swarm {
         let key = self.spec.view.as_ref().and_then(|view| view.key.as_deref());
         key.unwrap_or("config.yml")
     }
+
+    /// Whether the first ledger takes over what the running workers run by the view that is there.
+    #[must_use]
+    pub fn adopts(&self) -> bool {
+        self.spec.view.as_ref().and_then(|view| view.adopt).unwrap_or_default()
+    }
 }
 
 /// All custom resource definitions, in the order in which they are applied.

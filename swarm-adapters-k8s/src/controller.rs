@@ -5,6 +5,7 @@
 //! status. An acknowledgement in a Lease triggers one, too, and so does a session that has fallen
 //! silent; a mere renewal does not. A turn that finds everything as it should be writes nothing.
 
+mod adoption;
 mod alarms;
 mod cached;
 mod caches;

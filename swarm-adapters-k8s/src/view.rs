@@ -125,7 +125,38 @@ impl ConfigMapViewStore {
         }
         // Not labelled, hence not cached: one that a person made, or none.
         let found = bounded(self.what(), self.api.get_opt(&self.name)).await?;
+        if let Some(found) = &found
+            && !found.annotations().contains_key(OWNER_ANNOTATION)
+        {
+            self.read(found)?;
+        }
         Ok(found.map(slimmed))
+    }
+
+    /// The view that is there, whoever wrote it; `None` if the key is missing or empty.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Refused`] if it is another Swarm's, or no view.
+    pub async fn running(&self) -> Result<Option<View>, StoreError> {
+        let found = bounded(self.what(), self.api.get_opt(&self.name)).await?;
+        let Some(found) = found else { return Ok(None) };
+        self.refuse_foreign_claim(&found)?;
+        self.read(&found).map(|view| view.filter(|view| *view != View::default()))
+    }
+
+    /// What the key holds. A text of somebody else is never overwritten, unless it is a view.
+    fn read(&self, found: &ConfigMap) -> Result<Option<View>, StoreError> {
+        let text = found.data.as_ref().and_then(|data| data.get(&self.key));
+        let view = text.map(|text| swarm_spec::view::read(text)).transpose();
+        view.map_err(|why| {
+            let reason = format!(
+                "key `{}` of ConfigMap `{}` holds something else than a view, which is left as it \
+                 is: {why}; set spec.view to another ConfigMap or key, or remove this one",
+                self.key, self.name
+            );
+            StoreError::Refused { code: "ViewOccupied", reason }
+        })
     }
 
     fn refuse_foreign_claim(&self, existing: &ConfigMap) -> Result<(), StoreError> {

@@ -89,7 +89,7 @@ pub use planner::{
 pub use pool::{Member, Pool, Presence, Slot, Standing, Timing};
 pub use shared::SharedMap;
 pub use turn::{
-    Decider, Decision, Desired, JobCounts, Observed, Overdue, PLAIN_HANDOVER, Progress,
+    Adoption, Decider, Decision, Desired, JobCounts, Observed, Overdue, PLAIN_HANDOVER, Progress,
     Replication, Waiting, WorkerSeen, decide,
 };
 #[cfg(feature = "ports")]

@@ -473,6 +473,7 @@ impl Overseer {
             lease: self.terms.duration,
             longest_lease: self.longest,
             fence_wait: self.longest_terms().fence_wait(),
+            adoptable: None,
         }
     }
 

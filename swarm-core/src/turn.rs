@@ -4,6 +4,7 @@
 //! between any two awaits and repeat the turn: every write is either a compare-and-set or derived
 //! from the ledger.
 
+mod adopt;
 mod begun;
 mod decider;
 mod incarnation;
@@ -34,6 +35,7 @@ use crate::{
     Presence, Request, Rules, Slot, Standing, Unassigned, check, everywhere,
 };
 
+pub use adopt::Adoption;
 pub use decider::Decider;
 pub use input::{Desired, Observed, Replication, WorkerSeen};
 pub use overdue::Overdue;
@@ -57,6 +59,8 @@ pub struct Decision {
     pub recheck_in: Option<Duration>,
     /// How many workers the workload is to have from now on, if it is meant to have another number.
     pub replicas: Option<u32>,
+    /// What was taken over from whoever assigned the jobs before, in the turn that does so.
+    pub adopted: Option<Adoption>,
 }
 
 /// Why a turn assigns nothing.
@@ -86,6 +90,9 @@ pub enum Waiting {
 /// given none, since nothing could be taken from them again; jobs that therefore have no worker are
 /// [`Unassigned::PlainWorkers`].
 ///
+/// The first ledger of a pool that somebody else assigned takes over what its running workers run,
+/// as far as [`Observed::adoptable`] says that.
+///
 /// Changes that follow a change within the `batch_window` are gathered. Under a budget, plain
 /// workers get one batch of voluntary moves at a time, with [`PLAIN_HANDOVER`] in between. Where the
 /// user decides on the number of workers, surplus slots are emptied first; the workload gets fewer
@@ -109,12 +116,22 @@ pub enum Waiting {
 /// # Ok::<(), swarm_core::JobsError>(())
 /// ```
 pub fn decide(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decision {
+    match adopt::adopt(ledger, desired, observed) {
+        Some((first, adoption)) => {
+            Decision { adopted: Some(adoption), ..decide_upon(&first, desired, observed) }
+        }
+        None => decide_upon(ledger, desired, observed),
+    }
+}
+
+/// The decision, once the ledger is the one to go by.
+fn decide_upon(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decision {
     if let Some(ledger) = incarnation::reset(ledger, desired, observed) {
         let plan = current_plan(desired, &ledger.assignment());
         let recheck_in = recheck_in(&ledger, &ledger, desired, observed);
         let (recheck_in, waiting) =
             (recheck_in.or(Some(Duration::ZERO)), Some(Waiting::LedgerReset));
-        return Decision { ledger, plan, waiting, recheck_in, replicas: None };
+        return Decision { ledger, plan, waiting, recheck_in, replicas: None, adopted: None };
     }
     let is_cold = ledger.version == 0;
     let since_handover = since_handover(ledger, observed);
@@ -129,7 +146,7 @@ pub fn decide(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decisi
         let recheck = recheck_in(ledger, ledger, desired, observed);
         let (ledger, waiting) = (ledger.clone(), Some(waiting));
         let recheck_in = recheck.into_iter().chain(look).min();
-        return Decision { ledger, plan, waiting, recheck_in, replicas };
+        return Decision { ledger, plan, waiting, recheck_in, replicas, adopted: None };
     }
     let pool = pool(is_cold, desired, observed);
     let (mut plan, goal) = match desired.replication {
@@ -157,19 +174,19 @@ pub fn decide(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decisi
     if incarnation::has_foreign_sessions(ledger, desired, observed) {
         let recheck_in = at_rest().min();
         let (ledger, waiting) = (ledger.clone(), Some(Waiting::LedgerReset));
-        return Decision { ledger, plan, waiting, recheck_in, replicas: None };
+        return Decision { ledger, plan, waiting, recheck_in, replicas: None, adopted: None };
     }
     let is_news = || next != *ledger && !pace::goes_on(ledger, &next);
     if let Some(left) = pace::gathers_for(desired, observed).filter(|_| is_news()) {
         // What goes on at once may be due before.
         let recheck_in = at_rest().chain([left]).min();
         let (ledger, waiting) = (ledger.clone(), Some(Waiting::Gathering));
-        return Decision { ledger, plan, waiting, recheck_in, replicas: None };
+        return Decision { ledger, plan, waiting, recheck_in, replicas: None, adopted: None };
     }
     let (replicas, look) = scale::replicas([ledger, &next], desired, observed, since_handover);
     let recheck = recheck_in(ledger, &next, desired, observed);
     let recheck_in = recheck.into_iter().chain(look).chain(batch).min();
-    Decision { ledger: next, plan, waiting: None, recheck_in, replicas }
+    Decision { ledger: next, plan, waiting: None, recheck_in, replicas, adopted: None }
 }
 
 /// How long ago plain workers last had to release a job. Where none of them holds anything, nobody
@@ -230,7 +247,7 @@ fn paused(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decision {
         };
     let (plan, waiting) = (current_plan(desired, &held), Some(Waiting::Paused));
     let recheck_in = recheck_in(ledger, &next, desired, observed);
-    Decision { ledger: next, plan, waiting, recheck_in, replicas: None }
+    Decision { ledger: next, plan, waiting, recheck_in, replicas: None, adopted: None }
 }
 
 /// The plan of a pool in which nothing is planned: who holds what, and who is without a worker.

@@ -6,6 +6,9 @@ use std::fmt::Write as _;
 
 use crate::{Assignment, Change, JobName, Slot};
 
+/// Every reader can represent it, and no view reaches it.
+pub(crate) const VERSION_MAX: u64 = 1 << 53;
+
 /// The published map from workers to jobs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -112,8 +115,6 @@ impl View {
     /// ```
     #[must_use]
     pub fn version_in(text: &str) -> u64 {
-        /// Every reader can represent it, and no view reaches it.
-        const VERSION_MAX: u64 = 1 << 53;
         let version = |line: &str| line.strip_prefix("version:")?.trim().parse().ok();
         let version = text.lines().rev().find_map(version);
         version.filter(|version| *version < VERSION_MAX).unwrap_or_default()

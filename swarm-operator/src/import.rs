@@ -6,6 +6,7 @@
 
 mod files;
 mod jobs;
+mod live;
 mod objects;
 mod report;
 mod write;
@@ -18,10 +19,13 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum, ValueHint};
 
+use crate::plan::answer::{self, Question, Reach, Source};
 use crate::{complain, print};
 use files::Files;
+use live::Cluster;
 use objects::Objects;
 use report::Report;
+use write::Swarm;
 
 /// The exit code for invalid usage or input.
 const WRONG: u8 = 2;
@@ -39,13 +43,24 @@ are printed), 1 for any other failure.
 Examples:
   kubectl swarm import config.yml > swarm.yaml             the list of the first operator
   kubectl swarm import kubernetes/                         a directory with a kustomization.yaml
+  kubectl swarm import --live -n swarm > swarm.yaml        what runs, to be taken over as it runs
   kubectl get swarms.k8slab.info -o yaml |
     kubectl swarm import - | kubectl swarm plan -f - --workers 3")]
 pub(crate) struct ImportArgs {
     /// A file, as YAML or JSON, or a directory with a kustomization of plain files; `-` reads standard
     /// input
-    #[arg(value_name = "FILE", required = true, value_hint = ValueHint::AnyPath)]
+    #[arg(value_name = "FILE", required_unless_present = "live", value_hint = ValueHint::AnyPath)]
     files: Vec<PathBuf>,
+    /// Write Swarms that take over what the workers run now; asks the cluster by kubectl for the view,
+    /// and without FILE for everything else
+    #[arg(long)]
+    live: bool,
+    /// The kubeconfig file for --live [default: as for kubectl]
+    #[arg(long, value_name = "FILE", requires = "live", value_hint = ValueHint::FilePath)]
+    kubeconfig: Option<PathBuf>,
+    /// The context in it for --live [default: as for kubectl]
+    #[arg(long, value_name = "CONTEXT", requires = "live")]
+    context: Option<String>,
     /// The namespace: objects that name another one are left out
     #[arg(long, short, value_name = "NS")]
     namespace: Option<String>,
@@ -73,11 +88,14 @@ pub(crate) fn run(args: &ImportArgs) -> ExitCode {
         complain(&line);
     }
     match result {
-        Err(sentence) => {
-            if let Some(sentence) = sentence {
-                complain(&sentence);
-            }
+        Err(Failure::Said) => ExitCode::from(WRONG),
+        Err(Failure::Wrong(sentence)) => {
+            complain(&sentence);
             ExitCode::from(WRONG)
+        }
+        Err(Failure::Unreached(sentence)) => {
+            complain(&sentence);
+            ExitCode::FAILURE
         }
         Ok(manifests) => match print(&manifests) {
             Ok(()) => ExitCode::SUCCESS,
@@ -94,40 +112,121 @@ pub(crate) fn run(args: &ImportArgs) -> ExitCode {
 struct Imported {
     /// Sentences about the input, each with its line.
     said: Vec<String>,
-    /// The manifests. The error may be a sentence; if it is none, everything was said.
-    result: Result<String, Option<String>>,
+    /// The manifests.
+    result: Result<String, Failure>,
+}
+
+/// Why there are no manifests.
+#[derive(Debug)]
+enum Failure {
+    /// It was said already, line by line.
+    Said,
+    /// The input cannot be used.
+    Wrong(String),
+    /// The cluster did not answer.
+    Unreached(String),
 }
 
 fn import(args: &ImportArgs) -> Imported {
-    let (mut files, mut report) = (Files::default(), Report::default());
+    let mut report = Report::default();
+    let result = manifests(args, &mut report);
+    Imported { said: report.lines(), result }
+}
+
+fn manifests(args: &ImportArgs, report: &mut Report) -> Result<String, Failure> {
+    let mut files = Files::default();
     let stdin = args.files.iter().filter(|path| path.as_os_str() == crate::input::STANDARD_INPUT);
     if 1 < stdin.count() {
-        let sentence = "only one FILE can be standard input; name files".to_owned();
-        return Imported { said: Vec::new(), result: Err(Some(sentence)) };
+        return Err(Failure::Wrong("only one FILE can be standard input; name files".to_owned()));
     }
-    let read = args.files.iter().try_for_each(|path| files.read(path, &mut report));
-    if let Err(sentence) = read {
-        return Imported { said: Vec::new(), result: Err(Some(sentence)) };
+    for path in &args.files {
+        files.read(path, report).map_err(Failure::Wrong)?;
+    }
+    let cluster = args.live.then(|| cluster(args));
+    if let Some(cluster) = cluster.as_ref().filter(|_| args.files.is_empty()) {
+        cluster.read(args.namespace.as_deref(), &mut files).map_err(Failure::Unreached)?;
     }
     let mut objects = Objects::default();
     for text in files.into_texts() {
-        objects.read(&text, args.namespace.as_deref(), &mut report);
+        objects.read(&text, args.namespace.as_deref(), report);
     }
-    let swarms = write::swarms(objects, args.name.as_deref(), &mut report);
-    let result = if report.has_mistakes() {
-        Err(None)
-    } else if swarms.is_empty() {
-        Err(Some(
-            "there is nothing to import: no Swarm of k8slab.info, no `jobs:`, no `workloads:` with \
-             jobs, and no KindCustomHttp"
-                .to_owned(),
-        ))
-    } else {
-        let written = match args.output {
-            Output::Yaml => write::yaml(&swarms),
-            Output::Json => write::json(&swarms),
-        };
-        written.map_err(Some)
+    let mut swarms = write::swarms(objects, args.name.as_deref(), report);
+    if report.has_mistakes() {
+        return Err(Failure::Said);
+    }
+    if swarms.is_empty() {
+        let sentence = "there is nothing to import: no Swarm of k8slab.info, no `jobs:`, no \
+                        `workloads:` with jobs, and no KindCustomHttp";
+        return Err(Failure::Wrong(sentence.to_owned()));
+    }
+    if let Some(cluster) = cluster {
+        for swarm in &mut swarms {
+            adopt(swarm, &cluster, args.namespace.as_deref(), report)?;
+        }
+    }
+    let written = match args.output {
+        Output::Yaml => write::yaml(&swarms),
+        Output::Json => write::json(&swarms),
     };
-    Imported { said: report.lines(), result }
+    written.map_err(Failure::Wrong)
+}
+
+/// The cluster that the arguments choose.
+fn cluster(args: &ImportArgs) -> Cluster {
+    let file = args.kubeconfig.as_ref().map(|file| format!("--kubeconfig={}", file.display()));
+    let context = args.context.as_ref().map(|context| format!("--context={context}"));
+    Cluster { options: file.into_iter().chain(context).collect() }
+}
+
+/// Makes a Swarm take over what its workers run, and says what that comes to.
+fn adopt(
+    swarm: &mut Swarm,
+    cluster: &Cluster,
+    namespace: Option<&str>,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    // Nothing runs yet that a managed pool could take over.
+    let Some((config_map, key, _)) = swarm.view() else { return Ok(()) };
+    let place = format!("ConfigMap `{config_map}`, key `{key}`");
+    let namespace = swarm.namespace().or(namespace);
+    let view = cluster.view(namespace, config_map, key).map_err(Failure::Unreached)?;
+    let view =
+        view.map_err(|why| Failure::Wrong(format!("{place}: no view to take over: {why}")))?;
+    let former = cluster.former_operators(namespace).map_err(Failure::Unreached)?;
+    swarm.adopt(view.as_ref(), report);
+    if let Some(view) = view {
+        let manifest = write::yaml(std::slice::from_ref(swarm)).map_err(Failure::Wrong)?;
+        let sentence = moves(&place, manifest, &view).map_err(Failure::Wrong)?;
+        report.note(&swarm.spot, sentence);
+    }
+    for name in former {
+        let sentence = format!(
+            "Deployment `{name}` runs the operator of before: delete it, or nothing is taken over"
+        );
+        report.note(&swarm.spot, sentence);
+    }
+    Ok(())
+}
+
+/// What taking over a view moves.
+fn moves(place: &str, manifest: String, view: &swarm_core::View) -> Result<String, String> {
+    let source = |shown: &str, text| Source { shown: shown.to_owned(), text, is_joined: false };
+    let workers = u32::try_from(view.workers.len()).unwrap_or(u32::MAX);
+    let question = Question {
+        manifest: &source("the Swarm", manifest),
+        name: None,
+        namespace: None,
+        workers: Some(workers),
+        view: Some(&source(place, view.to_yaml())),
+        reach: Reach::Target,
+    };
+    let answer = answer::answer(&question).map_err(|explained| explained.to_string())?;
+    let entries: usize = view.workers.values().map(|entry| entry.jobs.len()).sum();
+    let held = answer.held.map_or(0, |held| held.len());
+    let (doubled, moved) =
+        (entries - held, answer.document.moves.iter().filter(|step| step.from.is_some()).count());
+    Ok(format!(
+        "{workers} workers run {held} jobs by {place}, {doubled} of them twice; taking over moves \
+         {moved} of them"
+    ))
 }

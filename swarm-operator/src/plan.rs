@@ -3,7 +3,7 @@
 //! This file reads files and prints. The module [`answer`] computes the answer from their texts, and
 //! the core's planner alone decides where each job goes.
 
-mod answer;
+pub(crate) mod answer;
 mod document;
 mod table;
 mod view;

@@ -85,6 +85,7 @@ pub fn desired(name: &str, spec: &SwarmSpec) -> Result<Desired, SpecError> {
 pub(crate) fn with_jobs(spec: &SwarmSpec, jobs: Jobs, home: Home) -> Result<Desired, SpecError> {
     check_pool(spec)?;
     check_run_once(&jobs, spec.protocol())?;
+    check_adoption(spec)?;
     let worker = spec.worker.clone().unwrap_or_default();
     worker.runner.as_ref().map(Runner::read).transpose()?;
     let rebalance = spec.rebalance.clone().unwrap_or_default();
@@ -168,6 +169,19 @@ fn check_pool(spec: &SwarmSpec) -> Result<(), SpecError> {
         return wrong("spec.refresh.mode", reason);
     }
     Ok(())
+}
+
+/// Only plain workers read a view.
+fn check_adoption(spec: &SwarmSpec) -> Result<(), SpecError> {
+    let adopts = spec.view.as_ref().and_then(|view| view.adopt).unwrap_or_default();
+    match spec.protocol() {
+        ProtocolSpec::Session if adopts => {
+            let reason = "it is for workers that read a view; write worker.protocol: Plain, or \
+                          leave it out";
+            wrong("spec.view.adopt", reason)
+        }
+        ProtocolSpec::Session | ProtocolSpec::Plain => Ok(()),
+    }
 }
 
 /// Only workers of sessions can report that they finished a job.

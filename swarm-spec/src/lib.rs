@@ -8,6 +8,7 @@
 //! - [`manifest`]: a file with one `Swarm`, checked as strictly as an API server would, offline.
 //! - [`place`]: where a field stands in a text, for errors.
 //! - [`template`]: arguments of programs, with placeholders for the job.
+//! - [`view`]: the view that plain workers read, for whoever has to judge one.
 //! - [`yaml`]: the documents of a text, read with a limit on what their aliases may repeat.
 //!
 //! What is refused here and by the schema in a cluster is the same; `testing/specs.yaml` is the table
@@ -23,6 +24,7 @@ mod rule;
 mod schema;
 pub mod spec;
 pub mod template;
+pub mod view;
 pub mod yaml;
 
 pub use duration::Duration;

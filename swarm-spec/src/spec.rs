@@ -43,6 +43,7 @@ pub const NAME_MAX: usize = 63;
 #[schemars(extend("x-kubernetes-validations" = [
     exclusive_needs_sessions(),
     run_once_needs_sessions(),
+    adoption_is_of_views(),
     pool::nobody_scales_pods(),
     pool::pods_keep_their_names(),
     managed::image_needs_protocol(),
@@ -137,12 +138,21 @@ fn run_once_needs_sessions() -> Rule {
     )
 }
 
+/// Whether workers take part in sessions.
+const IN_SESSIONS: &str = "has(self.worker) && has(self.worker.protocol) \
+                           ? self.worker.protocol == 'Session' \
+                           : has(self.pool.managed) && !has(self.pool.managed.image)";
+
+fn adoption_is_of_views() -> Rule {
+    Rule::new(
+        format!("!has(self.view) || !has(self.view.adopt) || !self.view.adopt || !({IN_SESSIONS})"),
+        "view.adopt is for workers that read a view: write worker.protocol: Plain, or leave adopt out",
+    )
+}
+
 /// What only workers of sessions can do.
 fn needs_sessions(unless: &str, message: &str) -> Rule {
-    let session = "has(self.worker) && has(self.worker.protocol) \
-                   ? self.worker.protocol == 'Session' \
-                   : has(self.pool.managed) && !has(self.pool.managed.image)";
-    Rule::new(format!("{unless} || ({session})"), message)
+    Rule::new(format!("{unless} || ({IN_SESSIONS})"), message)
 }
 
 /// One job.
@@ -185,6 +195,12 @@ pub struct ViewSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub config_map_name: Option<String>,
+    /// Whether the first assignment takes over what the running workers run by the view that is there
+    /// already, of a former operator or of this one: then only those jobs move that balance requires
+    /// elsewhere. It counts until the pool has a ledger, and is for `worker.protocol: Plain`.
+    /// Default: false, and all jobs are assigned anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adopt: Option<bool>,
     /// The key in it. Default: `config.yml`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = "^[-._a-zA-Z0-9]+$"))]

@@ -205,7 +205,8 @@ impl Context {
         self.note_started(swarm, &slots, memory).await;
         self.learn_sessions(swarm, pool, &slots, &mut memory.sessions, &mut memory.stores).await?;
         self.revoke_due(swarm, &mut memory.sessions, refusals).await?;
-        let (observed, summary) = observe(swarm, pool, desired, &slots, memory);
+        let (mut observed, summary) = observe(swarm, pool, desired, &slots, memory);
+        observed.adoptable = self.adoptable(swarm, pool, &mut memory.stores).await?;
         let turn = self.decide_and_publish(swarm, pool, desired, &observed, memory).await?;
         let ledger = &turn.decision.ledger;
         let (again_in, alarm) = (summary.again_in, summary.alarm.clone());
@@ -296,6 +297,9 @@ impl Context {
             tracing::info!(namespace, name, revision, version, moves, "ledger written");
             self.metrics.ledger_writes.inc();
             self.metrics.moves.inc_by(moves as u64);
+            if let Some(adoption) = turn.decision.adopted {
+                self.report_adoption(swarm, adoption, moves).await;
+            }
         }
         Ok(turn)
     }

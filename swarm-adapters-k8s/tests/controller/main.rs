@@ -10,6 +10,7 @@ mod transcript;
 #[allow(dead_code, reason = "the same")]
 mod worker;
 
+mod adoption;
 mod faults;
 mod health;
 mod not_ready;

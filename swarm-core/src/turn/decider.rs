@@ -106,12 +106,13 @@ impl Observed {
             lease,
             longest_lease,
             fence_wait,
+            adoptable,
         } = self;
         let is_same = (workers_desired, first_slot)
             == (&before.workers_desired, &before.first_slot)
             && (lease, longest_lease, fence_wait)
                 == (&before.lease, &before.longest_lease, &before.fence_wait)
-            && *positions == before.positions;
+            && (positions, adoptable) == (&before.positions, &before.adoptable);
         let all = [
             grown(Some(*watched_for), Some(before.watched_for)),
             grown(*since_change, before.since_change),

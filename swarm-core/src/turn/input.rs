@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::handover::{Evidence, Policy, SessionId};
-use crate::{JobName, Jobs, Position, Presence, Rules, Slot, Timing};
+use crate::{JobName, Jobs, Position, Presence, Rules, Slot, Timing, View};
 
 /// What the user asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -136,6 +136,9 @@ pub struct Observed {
     /// How long a session that nobody knows may go on, by the longest Lease that was ever asked for.
     /// What [`Timing::fence_wait`] says counts if that is more.
     pub fence_wait: Duration,
+    /// The view by which somebody else assigned the jobs of the pool, if the first ledger is to take
+    /// that over; `None` otherwise. A pool that has assigned jobs does not look at it.
+    pub adoptable: Option<View>,
 }
 
 impl Observed {
@@ -185,6 +188,7 @@ impl Observed {
             lease: Duration::ZERO,
             longest_lease: Duration::ZERO,
             fence_wait: Duration::ZERO,
+            adoptable: None,
         }
     }
 

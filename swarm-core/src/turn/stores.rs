@@ -101,7 +101,7 @@ pub async fn turn(
     let mut decision = decider.decide(&ledger, desired, observed);
     // The version that a ledger before this one published; workers may still run its jobs.
     let published = if ledger.version == 0 { views.version().await? } else { 0 };
-    if ledger.version == 0 && decision.ledger.version > 0 {
+    if ledger.version == 0 && decision.ledger.version > 0 && decision.adopted.is_none() {
         // A new view under a version that workers have already would never be read.
         decision.ledger.count_on_from(published);
     }
@@ -110,8 +110,10 @@ pub async fn turn(
         views.check(&decision.ledger)?;
         ledgers.save(&decision.ledger, seen.as_ref()).await?;
     }
-    // A ledger that has nothing to publish yet releases nothing of the workers either.
-    if decision.ledger.version > 0 || published == 0 {
+    // A ledger that has nothing to publish yet releases nothing of the workers either, whoever gave
+    // them what they run.
+    let is_vacant = published == 0 && observed.adoptable.is_none();
+    if decision.ledger.version > 0 || is_vacant {
         views.publish(&decision.ledger).await?;
     }
     Ok(Turn { decision, changed })

@@ -16,7 +16,7 @@ use crate::input;
 /// The names of a kustomization's file.
 const KUSTOMIZATIONS: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
 /// The largest file that is read. An object of a cluster has at most 3 MiB.
-const BYTES_MAX: u64 = 16 << 20;
+pub(super) const BYTES_MAX: u64 = 16 << 20;
 /// The most bytes of all files.
 const ALL_BYTES_MAX: usize = 64 << 20;
 /// The most files.

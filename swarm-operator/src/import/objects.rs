@@ -4,11 +4,10 @@
 use std::rc::Rc;
 
 use serde_json::{Map, Value};
-use swarm_adapters_host::view::parse_view;
 use swarm_core::View;
 use swarm_spec::manifest::in_full;
 use swarm_spec::spec::API_VERSION;
-use swarm_spec::yaml;
+use swarm_spec::{view, yaml};
 
 use super::jobs::{self, Job};
 use super::report::{Report, Spot, Text};
@@ -231,13 +230,12 @@ impl Objects {
             }
             self.lists.push(List { namespace, spot: spot.clone(), jobs });
         } else if has("workloads") {
-            let text = yaml::written(value).unwrap_or_default();
-            match parse_view(&text) {
+            match view::of(value) {
                 Ok(view) => {
                     let (key, spot) = (key.to_owned(), spot.clone());
                     self.views.push(Published { namespace, config_map, key, spot, view });
                 }
-                Err(error) => report.mistake(spot, error.to_string()),
+                Err(sentence) => report.mistake(spot, sentence),
             }
         } else if has("ControllerManagerDefault")
             || has("ControllerManagerInstances")

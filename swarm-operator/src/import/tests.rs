@@ -28,10 +28,9 @@ fn imported(line: &str) -> String {
     }
     match result {
         Ok(manifests) => text + &manifests,
-        Err(sentence) => {
-            text + &sentence
-                .map(|it| format!("error: {}\n", it.replace(&dir, "")))
-                .unwrap_or_default()
+        Err(Failure::Said) => text,
+        Err(Failure::Wrong(sentence) | Failure::Unreached(sentence)) => {
+            text + &format!("error: {}\n", sentence.replace(&dir, ""))
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use swarm_core::View;
 use swarm_spec::convert::Home;
 use swarm_spec::manifest::{self, in_full};
 use swarm_spec::spec::{API_VERSION, MANAGED_NAME_MAX, NAME_MAX, SwarmSpec};
@@ -41,6 +42,25 @@ pub(super) struct Swarm {
 }
 
 impl Swarm {
+    /// Takes over what runs by `view`, and says what that comes to.
+    pub(super) fn adopt(&mut self, view: Option<&View>, report: &mut Report) {
+        self.spec["view"]["adopt"] = true.into();
+        let Some(view) = view else {
+            let sentence =
+                format!("no worker reads a view; Swarm `{}` assigns all jobs", self.name);
+            return report.note(&self.spot, sentence);
+        };
+        let is_running = |name: &str| view.workers.values().any(|entry| entry.jobs.contains(name));
+        for job in self.jobs.iter_mut().filter(|job| job.share == Some(100)) {
+            let former = format!("{}:100", job.name);
+            if is_running(&former) {
+                let sentence = format!("job `{former}` keeps its name, since it runs under that");
+                report.note(&self.spot, sentence);
+                job.name = former;
+            }
+        }
+    }
+
     /// The ConfigMap and the key of its view, and the StatefulSet whose pods read it; `None` for a
     /// managed pool.
     pub(super) fn view(&self) -> Option<(&str, &str, &str)> {

@@ -9,11 +9,11 @@ use super::view;
 
 /// A text, and its name for error messages.
 #[derive(Clone, Debug)]
-pub(super) struct Source {
-    pub(super) shown: String,
-    pub(super) text: String,
+pub(crate) struct Source {
+    pub(crate) shown: String,
+    pub(crate) text: String,
     /// Whether the text is that of several files, so that nobody knows its lines.
-    pub(super) is_joined: bool,
+    pub(crate) is_joined: bool,
 }
 
 impl Source {
@@ -25,24 +25,24 @@ impl Source {
 
 /// The question that `plan` answers.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Question<'a> {
+pub(crate) struct Question<'a> {
     /// The file with the Swarm.
-    pub(super) manifest: &'a Source,
+    pub(crate) manifest: &'a Source,
     /// The name of the Swarm in it.
-    pub(super) name: Option<&'a str>,
+    pub(crate) name: Option<&'a str>,
     /// The namespace, if only what is in it counts.
-    pub(super) namespace: Option<&'a str>,
+    pub(crate) namespace: Option<&'a str>,
     /// The number of workers, if it differs from the file's.
-    pub(super) workers: Option<u32>,
+    pub(crate) workers: Option<u32>,
     /// The current assignment, if there is one.
-    pub(super) view: Option<&'a Source>,
+    pub(crate) view: Option<&'a Source>,
     /// How far to plan.
-    pub(super) reach: Reach,
+    pub(crate) reach: Reach,
 }
 
 /// How far to plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reach {
+pub(crate) enum Reach {
     /// The final assignment.
     Target,
     /// One step: as many moves as the budget allows at once.
@@ -51,20 +51,20 @@ pub(super) enum Reach {
 
 /// The answer, and what is needed to print it.
 #[derive(Clone, Debug)]
-pub(super) struct Answer {
-    pub(super) document: Document,
+pub(crate) struct Answer {
+    pub(crate) document: Document,
     /// The Swarm's name.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// The name of the workers, without the slot.
-    pub(super) worker_name: String,
+    pub(crate) worker_name: String,
     /// The lowest slot.
-    pub(super) first_slot: u32,
+    pub(crate) first_slot: u32,
     /// The holder of every job before.
-    pub(super) held: Option<Assignment>,
+    pub(crate) held: Option<Assignment>,
     /// The jobs and their wishes.
-    pub(super) jobs: Jobs,
+    pub(crate) jobs: Jobs,
     /// Sentences about the input.
-    pub(super) notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 /// Answers the question.
@@ -72,7 +72,7 @@ pub(super) struct Answer {
 /// # Errors
 ///
 /// A sentence that names the invalid text, the place in it, and what to write instead.
-pub(super) fn answer(question: &Question<'_>) -> Result<Answer, Explained> {
+pub(crate) fn answer(question: &Question<'_>) -> Result<Answer, Explained> {
     let Question { manifest: file, name, namespace, workers, view, reach } = *question;
     let shown = match namespace {
         Some(namespace) => format!("{}, namespace `{namespace}`", file.shown),

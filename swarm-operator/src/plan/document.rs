@@ -8,29 +8,29 @@ use swarm_core::{Move, Plan, Slot, Unassigned};
 
 /// The plan: what would run where, and what would move.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Document {
+pub(crate) struct Document {
     /// How many workers there are.
-    pub(super) workers: u32,
+    pub(crate) workers: u32,
     /// The slot of every job that has one.
-    pub(super) assignment: BTreeMap<String, u32>,
+    pub(crate) assignment: BTreeMap<String, u32>,
     /// The jobs that have none, by name.
-    pub(super) unassigned: Vec<Without>,
+    pub(crate) unassigned: Vec<Without>,
     /// The difference to what was held, by name of the job.
-    pub(super) moves: Vec<Step>,
+    pub(crate) moves: Vec<Step>,
     /// The fewest moves between existing workers that balance needs; `None` if any job has a share.
-    pub(super) minimum_moves: Option<usize>,
+    pub(crate) minimum_moves: Option<usize>,
     /// Only with `--step`: the jobs that balance will move once the budget allows it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) deferred: Option<Vec<String>>,
+    pub(crate) deferred: Option<Vec<String>>,
     /// Only if jobs are unassigned.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) workers_enough: Option<Enough>,
+    pub(crate) workers_enough: Option<Enough>,
 }
 
 /// How many workers would leave no job out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
-pub(super) enum Enough {
+pub(crate) enum Enough {
     /// This many workers.
     Workers(u32),
     /// No number of workers: `null`.
@@ -39,23 +39,23 @@ pub(super) enum Enough {
 
 /// A job without a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Without {
-    pub(super) job: String,
-    pub(super) reason: &'static str,
+pub(crate) struct Without {
+    pub(crate) job: String,
+    pub(crate) reason: &'static str,
 }
 
 /// A job that changes its holder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Step {
-    pub(super) job: String,
-    pub(super) from: Option<u32>,
-    pub(super) to: Option<u32>,
-    pub(super) reason: &'static str,
+pub(crate) struct Step {
+    pub(crate) job: String,
+    pub(crate) from: Option<u32>,
+    pub(crate) to: Option<u32>,
+    pub(crate) reason: &'static str,
 }
 
 impl Document {
     /// The document of a plan for this many workers.
-    pub(super) fn new(workers: u32, plan: &Plan) -> Self {
+    pub(crate) fn new(workers: u32, plan: &Plan) -> Self {
         let number = |slot: Option<Slot>| slot.map(|slot| slot.0);
         let step = |step: &Move| Step {
             job: step.job.to_string(),
@@ -77,7 +77,7 @@ impl Document {
     }
 
     /// The document as text that ends in a line break.
-    pub(super) fn to_json(&self) -> serde_json::Result<String> {
+    pub(crate) fn to_json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self).map(|json| json + "\n")
     }
 }

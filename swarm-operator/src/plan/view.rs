@@ -1,8 +1,7 @@
 //! Reads the current assignment from a view.
 
-use swarm_adapters_host::view::parse_view;
 use swarm_core::{Assignment, Pool, Slot, View};
-use swarm_spec::yaml;
+use swarm_spec::view::read;
 
 /// Reads the current assignment. A job under several workers counts as held by the lowest of their
 /// slots that `pool` has, or else by the lowest slot.
@@ -37,25 +36,6 @@ fn slot_in_name(worker: &str) -> Option<Slot> {
     let has_digits = name.contains(|c: char| c.is_ascii_digit());
     let bare = || worker[name.len()..].parse().ok().filter(|_| !has_digits).map(Slot);
     View::slot_in_name(worker).or_else(bare)
-}
-
-fn read(text: &str) -> Result<View, String> {
-    let documents =
-        |text| yaml::documents(text).map_err(|error| format!("{error}: {}", error.source));
-    // Parse with a limit on aliases first.
-    if text.contains('*') {
-        documents(text)?;
-    }
-    let view = parse_view(text).map_err(|error| error.to_string())?;
-    // A whole Kubernetes object would be taken for an empty view, and all jobs for new ones.
-    if view.workers.is_empty()
-        && documents(text)?.iter().any(|(_, document)| document.get("kind").is_some())
-    {
-        return Err("it is a Kubernetes object; use the text of its key, as printed by \
-                    `kubectl get configmap NAME -o 'jsonpath={.data.config\\.yml}'`"
-            .to_owned());
-    }
-    Ok(view)
 }
 
 #[cfg(test)]

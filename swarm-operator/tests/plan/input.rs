@@ -141,9 +141,9 @@ fn an_invalid_view_is_refused_and_never_taken_for_an_empty_one() {
     let cases = [
         ("workloads: {worker: {jobs: [a]}}", "worker `worker` has no slot"),
         ("workloads: {w-4294967295: {jobs: [a]}}", "worker `w-4294967295` has no slot"),
-        ("workloads: [a]", "the view does not parse"),
+        ("workloads: [a]", "field `workloads`: invalid type"),
         ("workloads: {w-0: {jobs: [\"a b\"]}}", "job name `a b` has the character"),
-        ("workloads: {w-0: {jobs: []}, w-0: {jobs: []}}", "worker `w-0` occurs twice"),
+        ("workloads: {w-0: {jobs: []}, w-0: {jobs: []}}", "the key `w-0` stands twice"),
         ("kind: ConfigMap\ndata: {config.yml: x}", "it is a Kubernetes object"),
     ];
     let files = Files::new();

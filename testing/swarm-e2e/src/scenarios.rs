@@ -50,6 +50,7 @@ mod stores_keep_their_contract;
 mod streams_walk_through;
 mod the_api_in_memory_answers_as_the_real_one;
 mod the_api_server_is_away;
+mod the_predecessors_move_over;
 mod the_store_is_rolled_back;
 mod the_swarm_scales_its_pool;
 mod uninstall_never_hangs;
@@ -105,6 +106,8 @@ pub fn all() -> Vec<Scenario> {
         scenario!(workers_report_what_they_run),
         scenario!(workers_that_read_once_are_replaced).within(Duration::from_mins(6)),
         scenario!(manifests_are_accepted),
+        scenario!(the_predecessors_move_over),
+        scenario!(manifests_of_the_predecessors as the_predecessors_move_over::manifests),
         scenario!(uninstall_never_hangs).within(Duration::from_mins(5)),
         // Sessions.
         scenario!(sessions_hand_over).within(Duration::from_mins(5)),

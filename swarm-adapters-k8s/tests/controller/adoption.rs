@@ -1,0 +1,136 @@
+//! A pool whose jobs somebody else assigned is taken over as it runs, or left as it is.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::scenario::{NAMESPACE, SWARMS, Scenario, on_w};
+
+/// As the Go operator sliced five jobs for two workers.
+const UNEVEN: &str = "workloads:\n  w-0:\n    jobs: [a, b, c]\n    version: 0\n  \
+                      w-1:\n    jobs: [c, d]\n    version: 0\nversion: 3\n";
+
+fn config_map(text: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "data": {"config.yml": text},
+        "metadata": {"name": "s-config", "namespace": NAMESPACE},
+    })
+}
+
+fn adopting(jobs: &[&str]) -> Value {
+    let mut spec = on_w(jobs);
+    spec["view"] = json!({"adopt": true});
+    spec
+}
+
+fn former_operator(replicas: i32) -> Value {
+    let container = json!({"name": "swarm-controller", "image": "old", "args": ["internal"]});
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "swarm-controller", "namespace": NAMESPACE},
+        "spec": {
+            "replicas": replicas, "selector": {"matchLabels": {"app": "old"}},
+            "template": {
+                "metadata": {"labels": {"app": "old"}}, "spec": {"containers": [container]},
+            },
+        },
+    })
+}
+
+async fn pool_of_two(view: &str) -> Scenario {
+    let mut s = Scenario::start().await;
+    s.put("a view of before", config_map(view));
+    s.stateful_set("w", 2);
+    s.pod("w-0");
+    s.pod("w-1");
+    s
+}
+
+fn message(s: &Scenario) -> String {
+    let status = s.status("s");
+    let all = status["conditions"].as_array().into_iter().flatten();
+    let found = all.into_iter().find(|it| it["type"] == "Ready");
+    found.map_or_else(String::new, |it| it["message"].as_str().unwrap_or_default().to_owned())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_workers_run_is_taken_over_and_nothing_else_moves() {
+    let mut s = pool_of_two(UNEVEN).await;
+    s.swarm("s", adopting(&["a", "b", "c", "d", "e"]));
+    s.until("it is settled", |s| s.is_settled("s")).await;
+    insta::assert_snapshot!(s.view("s"), @r#"
+    workloads:
+      w-0:
+        jobs: ["a", "b", "c"]
+        version: 0
+      w-1:
+        jobs: ["d", "e"]
+        version: 5
+    version: 5
+    "#);
+    // From now on the ledger counts, whatever the field says.
+    s.server.edit(SWARMS, NAMESPACE, "s", |it| {
+        it["spec"]["jobs"] = json!([{"name": "a"}, {"name": "b"}, {"name": "c"}, {"name": "d"}]);
+    });
+    s.until("the list is shorter", |s| s.is_settled("s") && s.status("s")["assigned"] == 4).await;
+    assert!(s.view("s").contains("version: 6"), "{}", s.view("s"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_being_asked_for_it_all_jobs_are_assigned_anew() {
+    let mut s = pool_of_two("workloads:\n  w-0:\n    jobs: [a, b, c, d]\nversion: 3\n").await;
+    s.swarm("s", on_w(&["a", "b", "c", "d"]));
+    s.until("it is settled", |s| s.is_settled("s")).await;
+    assert!(s.view("s").contains("version: 4"), "{}", s.view("s"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_key_and_an_empty_view_are_filled() {
+    for text in ["", "workloads:\n"] {
+        let mut s = pool_of_two(text).await;
+        s.swarm("s", adopting(&["a", "b"]));
+        s.until("it is settled", |s| s.is_settled("s")).await;
+        assert!(s.view("s").contains("w-1:"), "{}", s.view("s"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_view_is_never_overwritten() {
+    for spec in [adopting(&["a"]), on_w(&["a"])] {
+        let mut s = pool_of_two("listen: 8080\n").await;
+        s.swarm("s", spec);
+        s.until("it is refused", |s| s.condition("s", "Ready") == "False/ViewOccupied").await;
+        s.pass(Duration::from_mins(3)).await;
+        assert_eq!(s.view("s"), "listen: 8080\n");
+        assert!(message(&s).starts_with("key `config.yml` of ConfigMap `s-config` holds"));
+        s.put("it is removed", config_map(""));
+        s.until("it is settled", |s| s.is_settled("s")).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_taken_over_while_the_operator_of_before_runs() {
+    let mut s = pool_of_two(UNEVEN).await;
+    s.put("the operator of before", former_operator(1));
+    s.swarm("s", adopting(&["a", "b", "c", "d", "e"]));
+    s.until("it is refused", |s| s.condition("s", "Ready") == "False/FormerOperatorRuns").await;
+    assert_eq!(s.view("s"), UNEVEN);
+    assert!(message(&s).starts_with("Deployment `swarm-controller` runs the operator of before"));
+    s.put("it is scaled to 0", former_operator(0));
+    s.until("it is settled", |s| s.is_settled("s")).await;
+    assert!(s.view("s").contains(r#"jobs: ["a", "b", "c"]"#), "{}", s.view("s"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn until_the_pool_is_complete_the_view_of_before_stays() {
+    let mut s = Scenario::start().await;
+    s.put("a view of before", config_map(&UNEVEN.replace("version: 3\n", "")));
+    s.stateful_set("w", 2);
+    s.pod("w-0");
+    s.swarm("s", adopting(&["a", "b", "c", "d"]));
+    s.until("it waits", |s| s.condition("s", "Ready").ends_with("PoolIncomplete")).await;
+    assert!(!s.view("s").contains("version: 1"), "{}", s.view("s"));
+    s.pod("w-1");
+    s.until("it is settled", |s| s.is_settled("s")).await;
+    assert!(s.view("s").contains(r#"jobs: ["a", "b"]"#), "{}", s.view("s"));
+}

@@ -1,0 +1,122 @@
+//! What runs on the cluster now: the view that the workers read, and whether the operator of before
+//! still writes it. kubectl is asked, so that the user's own kubeconfig, context and rights count.
+
+use std::io;
+use std::process::Command;
+
+use serde_json::Value;
+use swarm_core::View;
+use swarm_spec::view;
+
+use super::files::{BYTES_MAX, Files};
+use super::report::Text;
+
+/// How long kubectl may wait for an answer.
+const REQUEST_TIMEOUT: &str = "--request-timeout=30s";
+/// What the first stage had, by the names that everybody knew.
+const KNOWN: [[&str; 2]; 4] = [
+    ["configmap", "swarm-controller-config"],
+    ["configmap", "swarm-worker-config"],
+    ["statefulset", "swarm-worker"],
+    ["swarms.k8slab.info", ""],
+];
+/// The container of the Go operator, and of ours.
+const CONTROLLER: &str = "swarm-controller";
+/// The verb of ours.
+const OUR_VERB: &str = "run";
+
+/// A cluster, as kubectl reaches it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cluster {
+    /// Options of kubectl that choose it.
+    pub(super) options: Vec<String>,
+}
+
+impl Cluster {
+    /// Reads what the predecessors left in a namespace.
+    ///
+    /// # Errors
+    ///
+    /// A sentence about what could not be asked, or is too large.
+    pub(super) fn read(&self, namespace: Option<&str>, files: &mut Files) -> Result<(), String> {
+        for [kind, name] in KNOWN {
+            let words: Vec<_> = ["get", kind, name, "--output=yaml"]
+                .into_iter()
+                .filter(|it| !it.is_empty())
+                .collect();
+            let shown = [kind, name].join(" ").trim().to_owned();
+            let content = self.ask(namespace, &words)?;
+            let namespace = namespace.map(str::to_owned);
+            files.add(Text { shown, content, namespace, ..Text::default() })?;
+        }
+        Ok(())
+    }
+
+    /// The view in a key of a ConfigMap; `None` if there is none, or if it names no worker.
+    ///
+    /// # Errors
+    ///
+    /// `Ok(Err(_))` says what is no view, `Err` what could not be asked.
+    pub(super) fn view(
+        &self,
+        namespace: Option<&str>,
+        config_map: &str,
+        key: &str,
+    ) -> Result<Result<Option<View>, String>, String> {
+        let text = self.ask(namespace, &["get", "configmap", config_map, "--output=json"])?;
+        let object: Value = serde_json::from_str(&text).unwrap_or_default();
+        let Some(text) = object["data"][key].as_str() else { return Ok(Ok(None)) };
+        Ok(view::read(text).map(|view| Some(view).filter(|view| !view.workers.is_empty())))
+    }
+
+    /// The Deployments that run the operator of before.
+    ///
+    /// # Errors
+    ///
+    /// A sentence about what could not be asked.
+    pub(super) fn former_operators(&self, namespace: Option<&str>) -> Result<Vec<String>, String> {
+        let text = self.ask(namespace, &["get", "deployments", "--output=json"])?;
+        let all: Value = serde_json::from_str(&text).unwrap_or_default();
+        let former = all["items"].as_array().into_iter().flatten().filter(|it| is_former(it));
+        let name = |it: &Value| it["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        Ok(former.map(name).collect())
+    }
+
+    /// What kubectl prints; nothing if there is no such object or kind.
+    fn ask(&self, namespace: Option<&str>, words: &[&str]) -> Result<String, String> {
+        let mut command = Command::new("kubectl");
+        command.args(words).args([REQUEST_TIMEOUT, "--ignore-not-found"]).args(&self.options);
+        command.args(namespace.map(|namespace| format!("--namespace={namespace}")));
+        let shown = words.join(" ");
+        let output = command.output().map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                "kubectl is not in PATH, and --live asks the cluster through it".to_owned()
+            }
+            _ => format!("kubectl {shown} cannot be run: {error}"),
+        })?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        if said.contains("the server doesn't have a resource type") {
+            return Ok(String::new());
+        }
+        if !output.status.success() {
+            return Err(format!("kubectl {shown} failed: {}", said.trim()));
+        }
+        if u64::try_from(output.stdout.len()).is_ok_and(|length| BYTES_MAX < length) {
+            return Err(format!("kubectl {shown} printed more than {BYTES_MAX} bytes"));
+        }
+        String::from_utf8(output.stdout).map_err(|_| format!("kubectl {shown} printed no text"))
+    }
+}
+
+/// Whether a Deployment has pods of the Go operator: its container has the name of ours, and other
+/// arguments.
+fn is_former(deployment: &Value) -> bool {
+    let is_off = deployment["spec"]["replicas"] == 0;
+    let containers = deployment.pointer("/spec/template/spec/containers").and_then(Value::as_array);
+    let is_its = |container: &Value| {
+        let words = ["command", "args"].map(|field| container[field].as_array());
+        let mut words = words.into_iter().flatten().flatten();
+        container["name"] == CONTROLLER && !words.any(|word| word == OUR_VERB)
+    };
+    !is_off && containers.into_iter().flatten().any(is_its)
+}

@@ -1,0 +1,250 @@
+//! A pool of the Go operator moves over: its workers run by a view that the operator of before wrote,
+//! sliced unevenly, with one job under two workers. `import --live` writes a Swarm, and by the workers'
+//! own words no job stops, and none moves that balance leaves where it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use tokio::process::Command;
+
+use super::pool::{REST_WITHIN, Report, Reports, at_rest, moved, reports};
+use super::session_pool::MOUNT;
+use crate::binaries::repository;
+use crate::run_log::{History, Moment, make_folder};
+use crate::scenario::Context;
+use crate::until::until;
+
+/// The predecessors' manifests.
+const MANIFESTS: &str = "testing/predecessors";
+/// Workers of the sample.
+const WORKERS: usize = 2;
+/// For how long nothing may move once the pool has moved over.
+const WATCHED: Duration = Duration::from_secs(5);
+
+pub(super) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    let jobs = streams()?;
+    // 14 and 14 of 27: the Go operator gave the one in the middle to both.
+    let view = sliced(&jobs, 14);
+    let before = former_pool(&context, &view).await?;
+    let log = make_folder(&context.namespace)?.join("workers.log");
+
+    let ns = format!("--namespace={}", context.namespace);
+    let second = format!("{MANIFESTS}/second-stage/swarm.yaml");
+    let manifest = import(&context, &["--live", &ns, &second]).await;
+    ensure!(manifest.is_err(), "its namespace is another one: {manifest:?}");
+    let list = "testing/predecessors/first-stage/config.yml";
+    let (manifest, said) = import(&context, &["--live", &ns, "--name=streams", list]).await?;
+    let expected = "2 workers run 27 jobs by ConfigMap `swarm-worker-config`, key `config.yml`, 1 of \
+                    them twice; taking over moves 0 of them";
+    ensure!(said.contains(expected), "{said}");
+    ensure!(said.contains("Deployment `swarm-controller` runs the operator of before"), "{said}");
+
+    // While it runs, nothing is taken over.
+    context.apply(&manifest).await?;
+    let is_refused = || async {
+        let path = "-o=jsonpath={.status.conditions[?(@.type=='Ready')].reason}";
+        let reason = context.kubectl(&["get", "swarm", "streams", path]).await?;
+        ensure!(reason == "FormerOperatorRuns", "{reason}");
+        Ok(Some(()))
+    };
+    until("the operator of before to be noticed", REST_WITHIN, is_refused).await?;
+    ensure!(view_text(&context).await? == view, "the view of before stays");
+    context.kubectl(&["delete", "deployment", "swarm-controller"]).await?;
+
+    let (start, mark) = (Instant::now(), Moment::now());
+    let all: BTreeSet<_> = jobs.iter().cloned().collect();
+    // A refusal is looked at again after half a minute, or when the Swarm changes.
+    let touch = Patch::Merge(json!({"spec": {"rebalance": {"batchWindow": "2s"}}}));
+    let api = context.api::<swarm_adapters_k8s::api::Swarm>();
+    api.patch("streams", &PatchParams::default(), &touch).await?;
+    let after = at_rest(&context, &all, WORKERS, start).await?;
+    ready(&context).await?;
+    until("every job to have run on for a while", REST_WITHIN, || async {
+        let history = History::read(&log)?;
+        let is_late = |at: Moment| WATCHED <= at.since(mark);
+        let late: BTreeSet<_> =
+            history.since(mark).filter(|line| is_late(line.at)).map(|line| &line.job).collect();
+        Ok((late.len() == all.len()).then_some(()))
+    })
+    .await?;
+    judge(&context, &before, &after, &all, &log, mark)
+}
+
+async fn ready(context: &Context) -> Result<()> {
+    context.kubectl(&["wait", "--for=condition=Ready", "swarm/streams", "--timeout=60s"]).await?;
+    let events = context.kubectl(&["get", "events.events.k8s.io", "-o=wide"]).await?;
+    let line = events.lines().find(|line| line.contains("Adopted")).context("no Event Adopted")?;
+    ensure!(line.contains("took over 27 jobs as 2 workers ran them, 1 of which"), "{line}");
+    Ok(())
+}
+
+/// What the workers themselves say of the move.
+fn judge(
+    context: &Context,
+    before: &Reports,
+    after: &Reports,
+    jobs: &BTreeSet<String>,
+    log: &Path,
+    mark: Moment,
+) -> Result<()> {
+    let history = History::read(log)?;
+    let started: Vec<_> = history
+        .since(mark)
+        .filter(|line| line.event == swarm_adapters_host::runlog::judge::Event::Start)
+        .map(|line| &line.job)
+        .collect();
+    let stopped: Vec<_> = history
+        .since(mark)
+        .filter(|line| line.event == swarm_adapters_host::runlog::judge::Event::Stop)
+        .map(|line| (&line.job, &line.run.worker))
+        .collect();
+    let idle = history.gaps(jobs, mark).into_values().filter(|gap| Duration::from_secs(2) < *gap);
+    let (idle, moved) = (idle.count(), moved_of_single(before, after));
+    context.laps.lap(format!(
+        "import with adoption: jobs moved {moved}, jobs idle {idle}, started {}, stopped {}",
+        started.len(),
+        stopped.len()
+    ));
+    ensure!(moved == 0 && idle == 0, "{moved} jobs moved, {idle} stood still");
+    ensure!(started.is_empty(), "these were started: {started:?}");
+    let [(job, worker)] = stopped.as_slice() else { bail!("these were stopped: {stopped:?}") };
+    ensure!(worker.as_str() == "swarm-worker-1", "{worker} stopped {job}");
+    ensure!(before["swarm-worker-0"].jobs.contains(*job), "{job} ran twice");
+    ensure!(after["swarm-worker-0"] == before["swarm-worker-0"], "it has nothing to read");
+    Ok(())
+}
+
+/// How many jobs moved, of those that one worker ran.
+fn moved_of_single(before: &Reports, after: &Reports) -> usize {
+    let mut single = before.clone();
+    let twice: BTreeSet<_> = before["swarm-worker-0"]
+        .jobs
+        .intersection(&before["swarm-worker-1"].jobs)
+        .cloned()
+        .collect();
+    if let Some(report) = single.get_mut("swarm-worker-1") {
+        report.jobs.retain(|job| !twice.contains(job));
+    }
+    moved(&single, after)
+}
+
+/// Other manifests of the predecessors, and variants with mistakes, through import and apply.
+pub(super) async fn manifests(context: Context) -> Result<()> {
+    context.operator().await?;
+    for file in [
+        "second-stage/swarm.yaml",
+        "first-stage/swarm.yaml",
+        "first-stage",
+        "view.yaml",
+        "mistakes/changed.yaml",
+        "first-stage/config.yml",
+    ] {
+        let (manifest, said) =
+            import(&context, &[&format!("{MANIFESTS}/{file}"), "--name=s"]).await?;
+        ensure!(!said.is_empty(), "{file}: something is said of each");
+        let namespace = format!("namespace: {}\n", context.namespace);
+        let manifest = manifest.replace("namespace: swarm\n", &namespace);
+        context.apply(&manifest).await.with_context(|| file.to_owned())?;
+        context.kubectl(&["delete", "swarms.swarm.k8slab.info", "--all", "--timeout=30s"]).await?;
+        context.laps.lap(format!("{file} is accepted"));
+    }
+    for file in ["wrong.yaml", "no-view.yaml", "syntax.yaml"] {
+        let refused = import(&context, &[&format!("{MANIFESTS}/mistakes/{file}")]).await;
+        let error = refused.err().context("a mistake is no manifest")?.to_string();
+        ensure!(error.contains("exit status: 2") && error.contains(file), "{error}");
+    }
+    Ok(())
+}
+
+/// Runs `kubectl swarm import`; returns what it printed, and what it said.
+async fn import(context: &Context, args: &[&str]) -> Result<(String, String)> {
+    // kubectl is the one that was built for the cluster.
+    let program = context.cluster.environment().into_iter().find(|(name, _)| *name == "PATH");
+    let path = program.map(|(_, path)| path).context("a path")?;
+    let kubectl = std::env::split_paths(&path).map(|folder| folder.join("kubectl"));
+    let kubectl = kubectl.into_iter().find(|file| file.is_file()).context("no kubectl")?;
+    let mut command = Command::new(kubectl);
+    command.args(["swarm", "import"]).args(args);
+    command.current_dir(repository()).envs(context.cluster.environment()).kill_on_drop(true);
+    let output = command.output().await?;
+    let said = String::from_utf8(output.stderr)?;
+    ensure!(output.status.success(), "{}: {said}", output.status);
+    Ok((String::from_utf8(output.stdout)?, said))
+}
+
+/// The list of the predecessors.
+fn streams() -> Result<Vec<String>> {
+    let file = repository().join(MANIFESTS).join("first-stage/config.yml");
+    let text = std::fs::read_to_string(file)?;
+    let jobs = text.lines().filter_map(|line| line.trim().strip_prefix("- ").map(str::to_owned));
+    Ok(jobs.collect())
+}
+
+/// The view as the Go operator wrote it: slices of one size, of which the last two overlap.
+fn sliced(jobs: &[String], size: usize) -> String {
+    let mut lines = vec!["workloads:".to_owned()];
+    for (worker, slice) in [&jobs[..size], &jobs[jobs.len() - size..]].iter().enumerate() {
+        lines.push(format!("  swarm-worker-{worker}:\n    jobs:"));
+        lines.extend(slice.iter().map(|job| format!("    - {job}")));
+        lines.push("    version: 0".to_owned());
+    }
+    lines.join("\n") + "\nversion: 3\n"
+}
+
+/// The pool as the Go operator left it: its StatefulSet, whose workers run by the view, and its own
+/// Deployment, which here only seems to run.
+async fn former_pool(context: &Context, view: &str) -> Result<Reports> {
+    make_folder(&context.namespace)?;
+    let data = json!({"config.yml": view});
+    let metadata = json!({"name": "swarm-worker-config"});
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
+    context.apply(&map.to_string()).await?;
+    let file = repository().join(MANIFESTS).join("first-stage/worker.yaml");
+    let folder = make_folder(&context.namespace)?;
+    let text = std::fs::read_to_string(file)?;
+    let text = text
+        .replace("env:\n", &format!("args: [run, --runner=log, --run-log={MOUNT}/workers.log]\n          env:\n"))
+        .replace(
+            "volumeMounts: [",
+            &format!("volumeMounts: [{{name: run-log, mountPath: {MOUNT}}}, "),
+        )
+        .replace(
+            "      volumes:\n",
+            &format!(
+                "      volumes:\n        - {{name: run-log, hostPath: {{path: {}, type: Directory}}}}\n",
+                folder.display()
+            ),
+        );
+    context.apply(&text).await?;
+    let controller =
+        std::fs::read_to_string(repository().join(MANIFESTS).join("first-stage/controller.yaml"))?;
+    context.apply(&controller).await?;
+    let want: BTreeMap<_, _> = wanted(view)?;
+    until("the workers of before to run by their view", REST_WITHIN, || async {
+        let found = reports(context).await?;
+        let jobs: BTreeMap<_, _> =
+            found.iter().map(|(name, Report { jobs, .. })| (name.clone(), jobs.clone())).collect();
+        ensure!(jobs == want, "{jobs:?}");
+        Ok(Some(found))
+    })
+    .await
+}
+
+/// The jobs of each worker in a view.
+fn wanted(view: &str) -> Result<BTreeMap<String, BTreeSet<String>>> {
+    let view = swarm_adapters_host::view::parse_view(view)?;
+    let jobs =
+        |jobs: &BTreeSet<swarm_core::JobName>| jobs.iter().map(ToString::to_string).collect();
+    Ok(view.workers.iter().map(|(name, entry)| (name.clone(), jobs(&entry.jobs))).collect())
+}
+
+async fn view_text(context: &Context) -> Result<String> {
+    let map = context.api::<ConfigMap>().get("swarm-worker-config").await?;
+    Ok(map.data.unwrap_or_default().remove("config.yml").unwrap_or_default())
+}
