@@ -59,6 +59,7 @@ mod merge;
 mod planner;
 mod shared;
 
+mod autoscale;
 mod failing;
 mod ledger;
 mod view;
@@ -76,15 +77,16 @@ pub mod overseer;
 pub mod session;
 
 pub use assignment::{Assignment, Change, diff};
+pub use autoscale::{Autoscale, Autoscaler, Need, Needs, PerWorker, Scale};
 pub use binding::{Binding, Candidate, bind};
 pub use failing::{Failing, FailingJob, FailingState};
 pub use hash::{digest_jobs, hash_job, home};
 pub use job::{Job, JobName, JobNameError, Jobs, JobsError, Params, Share, ShareError, jobs};
 pub use ledger::{Filled, Ledger, LedgerStep, Position, SlotRecord, Token, parts, stored};
 pub use planner::{
-    Everywhere, JobTable, Load, Mode, Move, MoveReason, Plan, Request, Rules, TableMove, TablePlan,
-    Unassigned, Violation, WORKERS_ENOUGH_MAX, check, everywhere, lowest_maximum, minimum_moves,
-    plan,
+    Everywhere, JobTable, Load, Mode, Move, MoveReason, Needed, Plan, Request, Rules, TableMove,
+    TablePlan, Unassigned, Violation, WORKERS_ENOUGH_MAX, check, everywhere, lowest_maximum,
+    minimum_moves, plan,
 };
 pub use pool::{Member, Pool, Presence, Slot, Standing, Timing};
 pub use shared::SharedMap;

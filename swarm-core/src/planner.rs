@@ -35,7 +35,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use check::{Violation, check};
-pub use enough::WORKERS_ENOUGH_MAX;
+pub use enough::{Needed, WORKERS_ENOUGH_MAX};
 pub use everywhere::{Everywhere, everywhere};
 pub use quota::{Load, lowest_maximum, minimum_moves};
 pub use reason::{MoveReason, Unassigned};

@@ -335,7 +335,7 @@ fn is_moving(record: &Record) -> bool {
 }
 
 /// The jobs without the run-to-completion jobs that are done: those take no worker's room.
-fn unfinished<'a>(ledger: &Ledger, jobs: &'a Jobs) -> Cow<'a, Jobs> {
+pub(crate) fn unfinished<'a>(ledger: &Ledger, jobs: &'a Jobs) -> Cow<'a, Jobs> {
     let is_done = |record: &Record| matches!(record.cell, Cell::Done { .. });
     if !ledger.cells.jobs.values().any(is_done) {
         return Cow::Borrowed(jobs);

@@ -6,7 +6,7 @@ use super::columns::{Columns, number};
 use super::engine::solve;
 use super::roster::Roster;
 use super::{Request, Unassigned};
-use crate::{Slot, Standing};
+use crate::{Job, Slot, Standing};
 
 /// The largest number of workers that [`Request::workers_enough`] tries.
 pub const WORKERS_ENOUGH_MAX: u32 = 100_000;
@@ -47,7 +47,7 @@ impl Request<'_> {
         let pinned = columns.pins.iter().map(|(_, slot)| slot.0.saturating_add(1)).max();
         let pinned = pinned.unwrap_or(0);
         let jobs = number(self.jobs.len());
-        let mut low = pinned.max(least(&columns, max));
+        let mut low = pinned.max(fewest(&columns, max));
         if self.pool.0.values().all(|member| member.standing == Standing::Takes) {
             let lacks_room = |(_, why): &(u32, Unassigned)| *why == Unassigned::Capacity;
             if out(Roster::new(self.pool)).iter().any(lacks_room) {
@@ -64,10 +64,78 @@ impl Request<'_> {
         }
         is_enough(high).then(|| between(low, high, is_enough))
     }
+
+    /// The least number of workers from `least` to `most`, in the slots 0, 1, 2, …, with which no more
+    /// jobs have no place than with `most`; and how many have none even so.
+    ///
+    /// The workers are assumed as in [`workers_enough`](Self::workers_enough). So a job that has no
+    /// place whatever the number, as one with a pin beyond `most`, does not count. The answer is
+    /// verified, and the least unless adding a worker can leave more jobs out. Numbers of workers above
+    /// one for each job and each slot with a pin are not tried; nor is anything above
+    /// [`WORKERS_ENOUGH_MAX`]. Time: O(jobs) without shares, pins and maxima; else that of a plan if
+    /// the least number that the sums allow is enough, else of up to about 30.
+    ///
+    /// ```
+    /// use swarm_core::{Assignment, Job, Jobs, Needed, Pool, Request, Rules, Share, Slot};
+    ///
+    /// let job = |share, pin| Job { share: Share::new(share).ok(), pin, ..Job::default() };
+    /// let jobs: Jobs = [("a", job(60, None)), ("b", job(60, None)), ("c", job(1, Some(Slot(70))))]
+    ///     .into_iter()
+    ///     .filter_map(|(name, job)| Some((name.parse().ok()?, job)))
+    ///     .collect();
+    /// let (held, pool) = (Assignment::default(), Pool::ready(1));
+    /// let request = Request { jobs: &jobs, held: &held, pool: &pool, rules: Rules::default() };
+    /// assert_eq!(request.workers_needed(0, 10), Needed { workers: 2, left_out: 1 });
+    /// assert_eq!(request.workers_needed(5, 10), Needed { workers: 5, left_out: 1 });
+    /// assert_eq!(request.workers_needed(0, 100), Needed { workers: 71, left_out: 0 });
+    /// ```
+    #[must_use]
+    pub fn workers_needed(&self, least: u32, most: u32) -> Needed {
+        let most = most.min(WORKERS_ENOUGH_MAX);
+        let least = least.min(most);
+        let max = self.pool.0.values().map(|member| member.max_jobs);
+        let max = max.max_by_key(|max| max.map_or(u64::MAX, u64::from)).flatten();
+        let asks = |job: &Job| job.share.is_some() || job.pin.is_some();
+        if max.is_none() && !self.jobs.values().any(asks) {
+            // Any worker has room for all.
+            let workers = least.max(number(self.jobs.len()).min(1)).min(most);
+            let left_out = if workers == 0 { self.jobs.len() } else { 0 };
+            return Needed { workers, left_out };
+        }
+        let columns = Columns::from(self.jobs);
+        let held = self.held.holders_of(self.jobs).map(|(_, slot)| slot.unwrap_or(Slot::NOBODY));
+        let held: Vec<_> = held.collect();
+        let out = |workers: u32| {
+            let mut roster = Roster::ready(workers, max);
+            solve(&columns, &mut roster, Cow::Borrowed(&held), self.rules).unassigned.len()
+        };
+        let pins = || columns.pins.iter().map(|(_, slot)| slot.0.saturating_add(1));
+        let low = fewest(&columns, max).max(pins().max().unwrap_or(0)).max(least);
+        if low <= most && out(low) == 0 {
+            return Needed { workers: low, left_out: 0 };
+        }
+        let pinned = pins().filter(|end| *end <= most).max().unwrap_or(0);
+        let high = number(self.jobs.len()).saturating_add(pinned).max(least).min(most);
+        let left_out = out(high);
+        let is_enough = |workers: u32| out(workers) <= left_out;
+        if is_enough(least) {
+            return Needed { workers: least, left_out };
+        }
+        Needed { workers: between(least, high, is_enough), left_out }
+    }
+}
+
+/// How many workers jobs need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Needed {
+    /// The number of workers.
+    pub workers: u32,
+    /// How many jobs have no place on them, as on any other number that was asked about.
+    pub left_out: usize,
 }
 
 /// The fewest workers on which the jobs could fit, by their sum.
-fn least(columns: &Columns, max: Option<u32>) -> u32 {
+fn fewest(columns: &Columns, max: Option<u32>) -> u32 {
     let percent: u64 = columns.shares.iter().map(|(_, share)| u64::from(*share)).sum();
     let by_share = percent.div_ceil(100);
     let jobs = columns.len() as u64;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::handover::{Evidence, Policy, SessionId};
-use crate::{JobName, Jobs, Position, Presence, Rules, Slot, Timing, View};
+use crate::{Autoscale, JobName, Jobs, Position, Presence, Rules, Slot, Timing, View};
 
 /// What the user asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,6 +50,10 @@ pub struct Desired {
     /// How many workers the pool is to have; `None` if the workload decides, not the user.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub replicas: Option<u32>,
+    /// How that number follows the jobs, where it does. [`decide`](crate::decide) goes by
+    /// [`replicas`](Self::replicas) alone, which an [`Autoscaler`](crate::Autoscaler) decides on.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
+    pub autoscale: Option<Autoscale>,
 }
 
 impl Desired {

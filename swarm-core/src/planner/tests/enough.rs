@@ -25,6 +25,30 @@ proptest! {
             prop_assert!(workers as usize > case.pool.0.len());
         }
     }
+
+    /// Scope: the same, for all bounds. Judged by the planner itself on every number of workers.
+    #[test]
+    fn the_workers_that_are_needed_leave_out_as_few_jobs_as_the_most(
+        case in any_case_with_shares(),
+        least in 0..8_u32,
+        more in 0..16_u32,
+    ) {
+        let max = case.pool.0.values().map(|member| member.max_jobs);
+        let max = max.max_by_key(|max| max.map_or(u64::MAX, u64::from)).flatten();
+        let most = least + more;
+        let out = |workers: u32| {
+            let mut pool = Pool::ready(workers);
+            pool.0.values_mut().for_each(|member| member.max_jobs = max);
+            Case { pool, ..case.clone() }.plan().unassigned.len()
+        };
+        let Needed { workers, left_out } = case.request().workers_needed(least, most);
+        prop_assert!((least..=most).contains(&workers));
+        prop_assert!(left_out <= out(most), "{left_out} for {workers}, {} for {most}", out(most));
+        prop_assert!(out(workers) <= left_out, "{workers}: {}, not {left_out}", out(workers));
+        if least < workers {
+            prop_assert!((least..workers).any(|fewer| left_out < out(fewer)));
+        }
+    }
 }
 
 #[test]

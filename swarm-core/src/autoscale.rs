@@ -1,0 +1,271 @@
+//! How many workers a pool is to have, where the number follows the jobs.
+//!
+//! [`Need::of`] says how many workers the jobs need, by the jobs and where they are alone: not by how
+//! many workers are there or ready. So what is decided changes nothing of the need, and a cluster that
+//! has no room for more workers does not make it smaller. An [`Autoscaler`] makes of it, turn after
+//! turn, the number that the pool is to have. It grows at once, and shrinks when a lower need has
+//! lasted: so between growing and shrinking there is at least a cooldown, whatever the jobs do.
+//!
+//! The result is [`Desired::replicas`], and [`decide`](crate::decide) empties surplus workers before
+//! they go, as ever.
+
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use crate::turn::unfinished;
+use crate::{
+    Assignment, Desired, Job, JobName, Jobs, Ledger, Pool, Replication, Request, Slot,
+    WORKERS_ENOUGH_MAX,
+};
+
+/// What the number of workers goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase", deny_unknown_fields))]
+pub struct Autoscale {
+    /// The fewest workers.
+    pub min: u32,
+    /// The most workers; not less than `min`, which counts if it is.
+    pub max: u32,
+    /// How much of the jobs one worker is for.
+    pub per_worker: PerWorker,
+    /// For how long fewer workers must have been enough before there are fewer.
+    #[cfg_attr(feature = "serde", serde(rename = "cooldownMs", with = "crate::wire::millis"))]
+    pub cooldown: Duration,
+}
+
+impl Autoscale {
+    /// `workers`, or the nearest number within the bounds.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use swarm_core::{Autoscale, PerWorker};
+    ///
+    /// let (per_worker, cooldown) = (PerWorker::Jobs(10), Duration::from_secs(300));
+    /// let terms = Autoscale { min: 2, max: 5, per_worker, cooldown };
+    /// assert_eq!([0, 3, 9].map(|workers| terms.bounded(workers)), [2, 3, 5]);
+    /// ```
+    #[must_use]
+    pub fn bounded(&self, workers: u32) -> u32 {
+        workers.min(self.max).max(self.min)
+    }
+}
+
+/// How much of the jobs one worker is for, so that more workers are asked for when there is more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
+pub enum PerWorker {
+    /// So many jobs, with a share or without. 0 counts as 1.
+    Jobs(u32),
+    /// Jobs whose shares come to so many percent of a worker. 0 counts as 1. Jobs without a share count
+    /// for nothing, but one worker.
+    Share(u32),
+}
+
+impl PerWorker {
+    /// How many workers `jobs` ask for. O(jobs) by shares, else O(1).
+    fn workers(self, jobs: &Jobs) -> u32 {
+        let all = jobs.len() as u64;
+        let workers = match self {
+            Self::Jobs(count) => all.div_ceil(u64::from(count.max(1))),
+            Self::Share(percent) => {
+                let percents = jobs.values().filter_map(|job| job.share);
+                let sum: u64 = percents.map(|share| u64::from(share.percent())).sum();
+                sum.div_ceil(u64::from(percent.max(1))).max(all.min(1))
+            }
+        };
+        u32::try_from(workers).unwrap_or(u32::MAX)
+    }
+}
+
+/// How many workers the jobs of a pool need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// The number of workers, not more than [`Autoscale::max`] if that is asked for. With fewer there
+    /// would be more for each than is asked for, or more jobs without a place.
+    pub workers: u32,
+    /// The same without a maximum. If it is more than `workers`, the maximum is too low.
+    pub enough: u32,
+}
+
+impl Need {
+    /// What the unfinished jobs of `desired` need in slots from `first_slot` on, where they are held as
+    /// `ledger` says: as many workers as [`Desired::autoscale`] asks for, and room for all jobs that any
+    /// number of workers has room for. `None` if every worker runs all jobs: then their number says
+    /// nothing.
+    ///
+    /// Time: as [`Request::workers_needed`], plus O(jobs · log jobs).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use swarm_core::{Autoscale, Desired, Ledger, Need, PerWorker, jobs};
+    ///
+    /// let mut desired = Desired::new(jobs(["a", "b", "c", "d", "e"])?);
+    /// let (per_worker, cooldown) = (PerWorker::Jobs(2), Duration::from_secs(300));
+    /// desired.autoscale = Some(Autoscale { min: 1, max: 2, per_worker, cooldown });
+    /// let need = Need::of(&Ledger::new(1), &desired, 0);
+    /// assert_eq!(need, Some(Need { workers: 2, enough: 3 }));
+    /// # Ok::<(), swarm_core::JobsError>(())
+    /// ```
+    #[must_use]
+    pub fn of(ledger: &Ledger, desired: &Desired, first_slot: u32) -> Option<Self> {
+        match desired.replication {
+            Replication::One => {}
+            Replication::All => return None,
+        }
+        let jobs = &*unfinished(ledger, &desired.jobs);
+        let by_target = desired.autoscale.map_or(0, |terms| terms.per_worker.workers(jobs));
+        let held = ledger.unreleased_assignment();
+        let (jobs, held) = from_zero(jobs, held, first_slot);
+        let mut pool = Pool::ready(1);
+        pool.0.values_mut().for_each(|member| member.max_jobs = greatest_max(desired));
+        let request = Request { jobs: &jobs, held: &held, pool: &pool, rules: desired.rules };
+        let most = desired.autoscale.map_or(WORKERS_ENOUGH_MAX, |terms| terms.bounded(u32::MAX));
+        let needed = request.workers_needed(by_target, most);
+        let enough = match (needed.left_out, most) {
+            (0, _) | (_, WORKERS_ENOUGH_MAX) => needed.workers,
+            (left_out, _) => {
+                let more = request.workers_needed(by_target, WORKERS_ENOUGH_MAX);
+                if more.left_out < left_out { more.workers } else { needed.workers }
+            }
+        };
+        Some(Self { workers: needed.workers, enough: enough.max(by_target) })
+    }
+}
+
+/// The most jobs of the worker that may have most: what all that are needed are assumed to be.
+fn greatest_max(desired: &Desired) -> Option<u32> {
+    let Desired { max_jobs, max_jobs_by_slot, .. } = desired;
+    max_jobs.map(|max| max_jobs_by_slot.values().copied().max().unwrap_or(0).max(max))
+}
+
+/// What [`Need::of`] says, which is not asked again while nothing that it goes by has changed.
+///
+/// ```
+/// use swarm_core::{Desired, Ledger, Need, Needs, jobs};
+///
+/// let (desired, ledger) = (Desired::new(jobs(["a"])?), Ledger::new(1));
+/// let mut needs = Needs::default();
+/// assert_eq!(needs.of(&ledger, &desired, 0), Need::of(&ledger, &desired, 0));
+/// # Ok::<(), swarm_core::JobsError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Needs {
+    last: Option<Box<Asked>>,
+}
+
+/// What was asked, and the answer.
+#[derive(Clone, Debug)]
+struct Asked {
+    ledger: Ledger,
+    desired: Desired,
+    first_slot: u32,
+    need: Option<Need>,
+}
+
+impl Needs {
+    /// As [`Need::of`]. O(workers) if ledger and jobs are clones of those of the last time.
+    pub fn of(&mut self, ledger: &Ledger, desired: &Desired, first_slot: u32) -> Option<Need> {
+        let is_same = |asked: &&Asked| {
+            (asked.first_slot, &asked.ledger, &asked.desired) == (first_slot, ledger, desired)
+        };
+        if let Some(asked) = self.last.as_deref().filter(is_same) {
+            return asked.need;
+        }
+        let need = Need::of(ledger, desired, first_slot);
+        let (ledger, desired) = (ledger.clone(), desired.clone());
+        self.last = Some(Box::new(Asked { ledger, desired, first_slot, need }));
+        need
+    }
+}
+
+/// The jobs and their holders where the lowest slot is 0. A pin below the first slot can never be
+/// followed.
+fn from_zero(jobs: &Jobs, held: Assignment, first_slot: u32) -> (Cow<'_, Jobs>, Assignment) {
+    if first_slot == 0 {
+        return (Cow::Borrowed(jobs), held);
+    }
+    let shifted = |slot: Slot| slot.0.checked_sub(first_slot).map_or(Slot::NOBODY, Slot);
+    let job = |(name, job): (&JobName, &Job)| {
+        (name.clone(), Job { pin: job.pin.map(shifted), ..job.clone() })
+    };
+    let held = held.iter().map(|(job, slot)| (job.clone(), shifted(slot))).collect();
+    (Cow::Owned(jobs.iter().map(job).collect()), held)
+}
+
+/// The number of workers that one pool is to have, from turn to turn.
+///
+/// It keeps a few numbers. Whoever loses them begins with the workers that are there, and waits a whole
+/// cooldown before there are fewer.
+///
+/// ```
+/// use std::time::Duration;
+/// use swarm_core::{Autoscale, Autoscaler, PerWorker, Scale};
+///
+/// let (per_worker, cooldown) = (PerWorker::Jobs(10), Duration::from_secs(300));
+/// let terms = Autoscale { min: 1, max: 9, per_worker, cooldown };
+/// let (mut scaler, at) = (Autoscaler::default(), Duration::from_secs);
+/// let mut workers = |need, now| scaler.step(&terms, need, 2, at(now)).workers;
+///
+/// assert_eq!(workers(2, 0), 2);
+/// assert_eq!(workers(8, 1), 8); // at once
+/// assert_eq!((workers(3, 2), workers(5, 60), workers(3, 301)), (8, 8, 8));
+/// assert_eq!(workers(3, 302), 5); // the most that was needed meanwhile
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Autoscaler {
+    workers: Option<u32>,
+    lower: Option<Lower>,
+}
+
+/// A time in which fewer workers have been enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Lower {
+    /// When it began.
+    since: Duration,
+    /// How many workers were needed at most since then.
+    most: u32,
+}
+
+/// What an [`Autoscaler`] says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct Scale {
+    /// How many workers the pool is to have, within the bounds.
+    pub workers: u32,
+    /// After which time it is to have fewer if the need stays as it is; `None` if it will not.
+    pub look_in: Option<Duration>,
+}
+
+impl Autoscaler {
+    /// How many workers a pool is to have that needs `need` workers `now`, on any clock that never goes
+    /// back. How many it has counts only when nothing is known yet: then these are what it begins with.
+    ///
+    /// The number grows as soon as the need is more. It shrinks once less was needed for a whole
+    /// cooldown, to the most that was needed meanwhile. So it shrinks at most once in a cooldown, and not
+    /// within one after it grew; and how often this is asked makes no difference. New bounds hold at
+    /// once. O(1).
+    pub fn step(&mut self, terms: &Autoscale, need: u32, present: u32, now: Duration) -> Scale {
+        let need = terms.bounded(need);
+        let before = terms.bounded(self.workers.unwrap_or(present));
+        if before <= need {
+            *self = Self { workers: Some(need), lower: None };
+            return Scale { workers: need, look_in: None };
+        }
+        let Lower { since, most } = self.lower.unwrap_or(Lower { since: now, most: need });
+        let most = most.max(need).min(before);
+        let left = terms.cooldown.saturating_sub(now.saturating_sub(since));
+        if left.is_zero() {
+            // From now on a time counts in which even fewer are enough.
+            let lower = (need < most).then_some(Lower { since: now, most: need });
+            *self = Self { workers: Some(most), lower };
+            return Scale { workers: most, look_in: lower.map(|_| terms.cooldown) };
+        }
+        *self = Self { workers: Some(before), lower: Some(Lower { since, most }) };
+        Scale { workers: before, look_in: Some(left) }
+    }
+}

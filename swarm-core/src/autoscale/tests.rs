@@ -1,0 +1,226 @@
+//! Rules of the number of workers under any sequence of needs, judged from what was asked and answered.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Share, jobs};
+
+const PER_WORKER: PerWorker = PerWorker::Jobs(1);
+
+fn secs(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn terms(min: u32, max: u32, cooldown: u64) -> Autoscale {
+    Autoscale { min, max, per_worker: PER_WORKER, cooldown: secs(cooldown) }
+}
+
+/// When an autoscaler was asked, with what, and what it said.
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    at: u64,
+    need: u32,
+    workers: u32,
+}
+
+/// Asks after so many seconds each, with these needs.
+fn asked(terms: &Autoscale, present: u32, needs: &[(u64, u32)]) -> Vec<Answer> {
+    let (mut scaler, mut at) = (Autoscaler::default(), 0);
+    let answer = |(after, need): &(u64, u32)| {
+        at += after;
+        let workers = scaler.step(terms, *need, present, secs(at)).workers;
+        Answer { at, need: *need, workers }
+    };
+    needs.iter().map(answer).collect()
+}
+
+/// Bounds of 0 to 20, up to 20 more; a cooldown of up to two minutes; up to 60 needs, which come from
+/// at once up to a minute and a half one after the other.
+fn any_sequence() -> impl Strategy<Value = (Autoscale, u32, Vec<(u64, u32)>)> {
+    let bounds = (0..20_u32, 0..20_u32, 0..120_u64);
+    let bounds = bounds.prop_map(|(min, more, cooldown)| terms(min, min + more, cooldown));
+    (bounds, 0..50_u32, prop::collection::vec((0..90_u64, 0..50_u32), 1..60))
+}
+
+proptest! {
+    #[test]
+    fn the_number_stays_within_its_bounds_and_grows_at_once(
+        (terms, present, needs) in any_sequence(),
+    ) {
+        for Answer { need, workers, .. } in asked(&terms, present, &needs) {
+            prop_assert!(terms.min <= workers && workers <= terms.max);
+            prop_assert!(need.min(terms.max) <= workers, "{need} are needed, {workers} are there");
+        }
+    }
+
+    #[test]
+    fn it_shrinks_only_to_what_was_enough_for_a_whole_cooldown(
+        (terms, present, needs) in any_sequence(),
+    ) {
+        let answers = asked(&terms, present, &needs);
+        for (n, pair) in answers.windows(2).enumerate() {
+            let [before, after] = [pair[0], pair[1]];
+            if before.workers <= after.workers {
+                continue;
+            }
+            let begin = after.at.checked_sub(terms.cooldown.as_secs());
+            prop_assert!(begin.is_some(), "within the first cooldown: {answers:?}");
+            let until_now = &answers[..=n + 1];
+            let lasted = until_now.iter().filter(|it| begin.is_some_and(|begin| begin < it.at));
+            for Answer { need, .. } in lasted.chain([&after]) {
+                prop_assert!(terms.bounded(*need) <= after.workers, "{answers:?}");
+            }
+            prop_assert!(until_now.iter().any(|it| terms.bounded(it.need) == after.workers));
+        }
+    }
+
+    /// Whatever the needs do, a cooldown lies between growing and shrinking, and between two times of
+    /// shrinking.
+    #[test]
+    fn it_never_flaps((terms, present, needs) in any_sequence()) {
+        let mut last_change = None;
+        for pair in asked(&terms, present, &needs).windows(2) {
+            let [before, after] = [pair[0], pair[1]];
+            if after.workers < before.workers {
+                let since = last_change.map_or(after.at, |at| after.at - at);
+                prop_assert!(terms.cooldown <= secs(since), "{since} s after the last change");
+            }
+            if after.workers != before.workers {
+                last_change = Some(after.at);
+            }
+        }
+    }
+
+    /// Whoever asks again when told to arrives at what is needed, after two cooldowns at the latest.
+    #[test]
+    fn a_need_that_stays_is_met((terms, present, needs) in any_sequence(), last in 0..50_u32) {
+        let mut scaler = Autoscaler::default();
+        let mut now = Duration::ZERO;
+        for (after, need) in needs {
+            now += secs(after);
+            let _ = scaler.step(&terms, need, present, now);
+        }
+        let end = now + terms.cooldown * 2;
+        let mut scale = scaler.step(&terms, last, present, now);
+        while let Some(look_in) = scale.look_in {
+            prop_assert!(!look_in.is_zero() || terms.cooldown.is_zero());
+            now += look_in;
+            scale = scaler.step(&terms, last, present, now);
+            prop_assert!(now <= end, "it takes longer than two cooldowns");
+        }
+        prop_assert_eq!(scale.workers, terms.bounded(last));
+    }
+
+    /// A turn may come for any reason, and more of them change nothing.
+    #[test]
+    fn how_often_it_is_asked_makes_no_difference(
+        (terms, present, needs) in any_sequence(),
+        more in 1..5_usize,
+    ) {
+        let often = needs.iter().flat_map(|(after, need)| {
+            let again = std::iter::repeat_n((0, *need), more);
+            [(*after, *need)].into_iter().chain(again)
+        });
+        let often: Vec<_> = often.collect();
+        let last = |needs: &[(u64, u32)]| asked(&terms, present, needs).pop().map(|it| it.workers);
+        prop_assert_eq!(last(&often), last(&needs));
+    }
+}
+
+/// A list that swings between 2 and 10 workers, with every period from one second to ten minutes: the
+/// pool changes at most twice in a cooldown, and a list that swings faster than that changes nothing.
+#[test]
+fn a_list_that_swings_does_not_swing_the_pool() {
+    let terms = terms(1, 20, 300);
+    for period in 1..=600_u64 {
+        let needs: Vec<_> =
+            (0..7200).map(|at| (1, if (2 * at / period) % 2 == 0 { 10 } else { 2 })).collect();
+        let answers = asked(&terms, 2, &needs);
+        let changes = answers.windows(2).filter(|pair| pair[0].workers != pair[1].workers).count();
+        let most = if period < 600 { 0 } else { 2 * 7200 / period };
+        assert!(changes as u64 <= most, "{changes} changes with a period of {period} s");
+    }
+}
+
+#[test]
+fn new_bounds_hold_at_once_and_the_wrong_way_round_the_fewest_count() {
+    let mut scaler = Autoscaler::default();
+    let mut workers = |terms: &Autoscale| scaler.step(terms, 6, 3, secs(1)).workers;
+    assert_eq!(workers(&terms(1, 9, 60)), 6);
+    assert_eq!(workers(&terms(8, 9, 60)), 8);
+    assert_eq!(workers(&terms(1, 4, 60)), 4);
+    assert_eq!(workers(&terms(7, 2, 60)), 7);
+}
+
+#[test]
+fn whoever_forgot_everything_begins_with_what_is_there() {
+    let terms = terms(1, 9, 60);
+    let mut scaler = Autoscaler::default();
+    let scale = scaler.step(&terms, 2, 7, secs(1000));
+    assert_eq!((scale.workers, scale.look_in), (7, Some(secs(60))));
+    let scale = scaler.step(&terms, 2, 7, secs(1060));
+    assert_eq!((scale.workers, scale.look_in), (2, None));
+}
+
+fn desired(jobs: Jobs, autoscale: Autoscale) -> Desired {
+    Desired { jobs, autoscale: Some(autoscale), ..Desired::default() }
+}
+
+fn need(desired: &Desired) -> Need {
+    Need::of(&Ledger::new(1), desired, 0).unwrap()
+}
+
+fn shares(shares: &[u8]) -> Jobs {
+    let job = |(n, share): (usize, &u8)| {
+        let job = Job { share: Share::new(*share).ok(), ..Job::default() };
+        (format!("job-{n}").parse().unwrap(), job)
+    };
+    shares.iter().enumerate().map(job).collect()
+}
+
+#[test]
+fn workers_are_needed_by_jobs_and_by_shares() {
+    let by_jobs = desired(jobs(["a", "b", "c", "d", "e"]).unwrap(), terms(0, 9, 1));
+    let two = |desired: &Desired, per_worker| {
+        let autoscale = desired.autoscale.map(|terms| Autoscale { per_worker, ..terms });
+        need(&Desired { autoscale, ..desired.clone() })
+    };
+    assert_eq!(two(&by_jobs, PerWorker::Jobs(2)).workers, 3);
+    assert_eq!(two(&by_jobs, PerWorker::Share(50)).workers, 1, "no job has a share");
+    let by_shares = desired(shares(&[30, 30, 30]), terms(0, 9, 1));
+    assert_eq!(two(&by_shares, PerWorker::Share(100)).workers, 1);
+    assert_eq!(two(&by_shares, PerWorker::Share(60)).workers, 2);
+    assert_eq!(need(&desired(Jobs::new(), terms(0, 9, 1))).workers, 0);
+}
+
+#[test]
+fn jobs_that_do_not_fit_need_more_workers_than_their_number_says() {
+    let mut whole = desired(shares(&[100, 100, 100, 100]), terms(1, 9, 1));
+    whole.autoscale = Some(Autoscale { per_worker: PerWorker::Jobs(10), ..terms(1, 9, 1) });
+    assert_eq!(need(&whole), Need { workers: 4, enough: 4 });
+    whole.autoscale = Some(Autoscale { per_worker: PerWorker::Jobs(10), ..terms(1, 3, 1) });
+    assert_eq!(need(&whole), Need { workers: 3, enough: 4 });
+    let limited = Desired { max_jobs: Some(2), ..whole };
+    let limited = Desired { jobs: jobs(["a", "b", "c", "d", "e"]).unwrap(), ..limited };
+    assert_eq!(need(&limited), Need { workers: 3, enough: 3 });
+}
+
+/// A mistaken pin does not make the pool as large as it may be.
+#[test]
+fn a_job_that_fits_nowhere_needs_nobody() {
+    let pinned = |slot| Job { pin: Some(Slot(slot)), ..Job::default() };
+    let mut all = jobs(["a", "b"]).unwrap();
+    all.insert("far".parse().unwrap(), pinned(90_000));
+    let mut pool = desired(all, terms(1, 9, 1));
+    pool.autoscale = Some(Autoscale { per_worker: PerWorker::Jobs(10), ..terms(1, 9, 1) });
+    assert_eq!(need(&pool), Need { workers: 1, enough: 90_001 });
+    pool.jobs.insert("near".parse().unwrap(), pinned(4));
+    assert_eq!(need(&pool).workers, 5);
+    // Where slots count from 3, the fifth of them is worker 1.
+    assert_eq!(Need::of(&Ledger::new(1), &pool, 3).unwrap().workers, 2);
+    pool.autoscale = None;
+    pool.jobs.remove("far");
+    assert_eq!(need(&pool), Need { workers: 5, enough: 5 });
+    let all = Desired { replication: Replication::All, ..pool };
+    assert_eq!(Need::of(&Ledger::new(1), &all, 0), None);
+}
