@@ -155,7 +155,8 @@ pub struct SwarmStatus {
     /// since.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failing: i32,
-    /// While jobs have no worker: how many workers would be enough for all of them.
+    /// How many workers the pool is to have by `autoscale`. Without it, how many would be enough for all
+    /// jobs by their shares, their pins and `worker.maxJobs`: for whoever scales the pool by other means.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired_workers: Option<i32>,
     /// How many pods the workload has; of the scale subresource.
@@ -165,8 +166,8 @@ pub struct SwarmStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
     /// `Ready`, `PoolReady`, `AllJobsAssigned` and `Converged` always; `Reconciling`, `Stalled`,
-    /// `RefreshBlocked`, `LeaseTooLong`, `WorkersSuspect`, `RevocationHeld`, `ReleaseUnanswered` and
-    /// `JobsFailing` only while they are true.
+    /// `AutoscaleLimited`, `RefreshBlocked`, `LeaseTooLong`, `WorkersSuspect`, `RevocationHeld`,
+    /// `ReleaseUnanswered` and `JobsFailing` only while they are true.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend(
         "x-kubernetes-list-type" = "map",

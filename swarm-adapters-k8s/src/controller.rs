@@ -7,6 +7,7 @@
 
 mod adoption;
 mod alarms;
+mod autoscale;
 mod cached;
 mod caches;
 mod claims;

@@ -1,4 +1,9 @@
-//! Every metric of the operator, with its unit and meaning. Labels come from closed sets only.
+//! Every metric of the operator, with its unit and meaning. Labels come from closed sets only, but for
+//! the namespace and the name of a Swarm, which go with it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -34,6 +39,8 @@ pub struct Metrics {
     pub refusals: Family<RefusalLabels, Counter>,
     /// Pods replaced so that they read their view, by what became of it.
     pub refreshes: Family<RefreshLabels, Counter>,
+    /// What each Swarm asks for.
+    of_swarms: OfSwarms,
 }
 
 /// What a refused request was for.
@@ -75,6 +82,7 @@ impl Metrics {
             failing_jobs: Gauge::default(),
             refusals: Family::default(),
             refreshes: Family::default(),
+            of_swarms: OfSwarms::default(),
         };
         let registry = registry.sub_registry_with_prefix("swarm");
         registry.register("turns", "Turns carried out, by how they ended", metrics.turns.clone());
@@ -118,7 +126,83 @@ impl Metrics {
             "Pods replaced to read their view, by what became of it",
             metrics.refreshes.clone(),
         );
+        registry.register(
+            "desired_workers",
+            "How many workers a Swarm asks for by autoscale, or needs for its jobs",
+            metrics.of_swarms.desired_workers.clone(),
+        );
+        registry.register("jobs", "How many jobs a Swarm has", metrics.of_swarms.jobs.clone());
         metrics
+    }
+
+    /// What one more Swarm asks for: nothing so far.
+    #[must_use]
+    pub fn asked(&self) -> Asked {
+        let number = self.of_swarms.numbers.fetch_add(1, Ordering::Relaxed);
+        Asked { of_swarms: self.of_swarms.clone(), number, labels: None }
+    }
+}
+
+/// A Swarm, as a label.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub struct SwarmLabels {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// The gauges of all Swarms.
+#[derive(Clone, Debug, Default)]
+struct OfSwarms {
+    desired_workers: Family<SwarmLabels, Gauge>,
+    jobs: Family<SwarmLabels, Gauge>,
+    /// Who last set the gauges of a name: another Swarm may have it by the time an earlier one is
+    /// forgotten.
+    set_by: Arc<Mutex<HashMap<SwarmLabels, u64>>>,
+    numbers: Arc<AtomicU64>,
+}
+
+impl OfSwarms {
+    fn set_by(&self) -> MutexGuard<'_, HashMap<SwarmLabels, u64>> {
+        self.set_by.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What one Swarm asks for, as gauges that go with it.
+#[derive(Debug)]
+pub struct Asked {
+    of_swarms: OfSwarms,
+    number: u64,
+    labels: Option<SwarmLabels>,
+}
+
+impl Asked {
+    /// Now the Swarm of this name asks for so many workers and has so many jobs.
+    pub fn set(&mut self, namespace: &str, name: &str, workers: i32, jobs: usize) {
+        let labels = self.labels.get_or_insert_with(|| SwarmLabels {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        });
+        let OfSwarms { desired_workers, jobs: all_jobs, .. } = &self.of_swarms;
+        let mut set_by = self.of_swarms.set_by();
+        desired_workers.get_or_create(labels).set(workers.into());
+        all_jobs.get_or_create(labels).set(i64::try_from(jobs).unwrap_or(i64::MAX));
+        if set_by.get(labels) != Some(&self.number) {
+            set_by.insert(labels.clone(), self.number);
+        }
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        let Some(labels) = &self.labels else { return };
+        let mut set_by = self.of_swarms.set_by();
+        if set_by.get(labels) == Some(&self.number) {
+            set_by.remove(labels);
+            self.of_swarms.desired_workers.remove(labels);
+            self.of_swarms.jobs.remove(labels);
+        }
     }
 }
 
@@ -170,5 +254,27 @@ mod tests {
         assert_eq!(metrics.failing_jobs.get(), 6);
         drop(one);
         assert_eq!(metrics.sessions.get(), 4);
+    }
+
+    #[test]
+    fn what_a_swarm_asks_for_goes_with_it_and_not_with_an_earlier_one_of_its_name() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::register(&mut registry);
+        let told = || {
+            let mut text = String::new();
+            prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+            let lines = text.lines().filter(|line| line.contains("name=\"s\""));
+            lines.map(ToOwned::to_owned).collect::<Vec<_>>()
+        };
+        let (mut earlier, mut later) = (metrics.asked(), metrics.asked());
+        earlier.set("n", "s", 2, 30);
+        later.set("n", "s", 3, 50);
+        drop(earlier);
+        let labels = "{namespace=\"n\",name=\"s\"}";
+        let expected =
+            [format!("swarm_desired_workers{labels} 3"), format!("swarm_jobs{labels} 50")];
+        assert_eq!(told(), expected);
+        drop(later);
+        assert!(told().is_empty());
     }
 }

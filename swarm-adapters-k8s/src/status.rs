@@ -1,5 +1,6 @@
 //! What a Swarm's status says: derived from one turn, written, and never read back for a decision.
 
+mod autoscale;
 mod overdue;
 mod refreshed;
 mod refusals;
@@ -7,6 +8,8 @@ mod sessions;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use autoscale::AUTOSCALE_LIMITED;
+pub use autoscale::desired_workers;
 pub(crate) use overdue::{NOT_READY_TOO_LONG, NotReadyTooLong};
 pub use refreshed::Refreshed;
 pub use refusals::{Refusals, RefusedRequest};
@@ -19,8 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use swarm_core::{
-    Decision, Desired, JobCounts, Observed, Pool, Progress, Request, Unassigned, Waiting,
-    digest_jobs,
+    Decision, Desired, JobCounts, Need, Observed, Progress, Unassigned, Waiting, digest_jobs,
 };
 
 use crate::api::SwarmStatus;
@@ -359,6 +361,8 @@ pub struct TurnSummary<'a> {
     pub decision: &'a Decision,
     /// What was wanted.
     pub desired: &'a Desired,
+    /// How many workers the jobs need; `None` if their number says nothing.
+    pub need: Option<Need>,
     /// What was seen.
     pub observed: &'a Observed,
     /// How far the pool is.
@@ -404,12 +408,13 @@ pub fn after_turn(
         done: count(progress.jobs.done),
         quarantined: count(progress.jobs.quarantined),
         failing: count(sessions.failing_jobs()),
-        desired_workers: workers_enough(decision, desired, facts.observed),
+        desired_workers: Some(desired_workers(facts)),
         replicas: pool.pods,
         selector: pool.selector.clone(),
         conditions: Vec::new(),
     };
     let mut extra = vec![pool_ready(progress, pool), all_assigned(decision)];
+    extra.extend(autoscale::part(facts));
     extra.extend(refreshed.parts());
     extra.extend(sessions.parts());
     extra.extend(NotReadyTooLong::of(facts).map(NotReadyTooLong::part));
@@ -497,23 +502,6 @@ fn all_assigned(decision: &Decision) -> Part {
     Part::new(ALL_ASSIGNED, false, "JobsUnassigned", message)
 }
 
-/// How many workers would be enough, where those that are there are not.
-fn workers_enough(decision: &Decision, desired: &Desired, observed: &Observed) -> Option<i32> {
-    if decision.waiting.is_some() || decision.plan.unassigned.is_empty() {
-        return None;
-    }
-    // Those that are not ready may be enough once they are.
-    let are_ready = observed.ready() == observed.workers_desired;
-    let workers = if are_ready { observed.workers_desired } else { 1 };
-    let mut pool = Pool::ready(u32::try_from(workers).unwrap_or(u32::MAX).max(1));
-    for (slot, member) in &mut pool.0 {
-        member.max_jobs = desired.max_jobs_of(*slot);
-    }
-    let (jobs, held, rules) = (&desired.jobs, &decision.plan.assignment, desired.rules);
-    let request = Request { jobs, held, pool: &pool, rules };
-    request.workers_enough().and_then(|enough| i32::try_from(enough).ok())
-}
-
 fn judged(
     generation: Option<i64>,
     before: Option<&SwarmStatus>,
@@ -560,6 +548,12 @@ fn count(n: usize) -> i32 {
 #[must_use]
 pub fn refused_writes(status: &SwarmStatus) -> Option<&str> {
     message_of(status, refusals::REFUSED)
+}
+
+/// The message of the condition about too few workers, while it is true.
+#[must_use]
+pub fn autoscale_limited(status: &SwarmStatus) -> Option<&str> {
+    message_of(status, AUTOSCALE_LIMITED)
 }
 
 /// The message of the condition about failing jobs, while it is true.

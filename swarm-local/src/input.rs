@@ -46,7 +46,8 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// How many workers there should be.
+    /// How many workers there should be. Where their number follows the jobs, it is decided again
+    /// before every turn.
     pub(super) fn workers(&self) -> usize {
         self.slots.len()
     }
@@ -133,7 +134,7 @@ impl Input {
         };
         let manifest::Manifest {
             name,
-            desired,
+            mut desired,
             replicas,
             first_slot,
             worker_name,
@@ -150,6 +151,12 @@ impl Input {
             let most =
                 format!("{workers} workers exceed the limit of {WORKERS_MAX} on one machine");
             return Err(wrong(&most));
+        }
+        if self.workers.is_some() {
+            desired.autoscale = None;
+        }
+        if let Some(terms) = &mut desired.autoscale {
+            terms.max = terms.max.min(WORKERS_MAX);
         }
         // Log files are named after workers, and Kubernetes would refuse other names as well.
         if !is_plain(&worker_name) {

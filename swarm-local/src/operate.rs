@@ -15,8 +15,8 @@ use swarm_adapters_host::runlog;
 use swarm_core::handover::{Evidence, SessionId};
 use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::{
-    Decider, Decision, Desired, Failing, Ledger, Observed, Presence, Progress, Slot, Turn,
-    WorkerSeen, turn,
+    Autoscaler, Decider, Decision, Desired, Failing, Ledger, Needs, Observed, Presence, Progress,
+    Slot, Turn, WorkerSeen, turn,
 };
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -59,6 +59,10 @@ pub(super) struct Operation {
     /// The ledger that this operator used when it found another one in the file.
     known: Option<Ledger>,
     decider: Decider,
+    /// How many workers the jobs need, and how many there are to be for that.
+    needs: Needs,
+    scaler: Autoscaler,
+    started: Instant,
     /// What the last turn decided, and what it observed.
     decision: Option<(Decision, Observed)>,
     /// What was wanted when a turn last delivered it to the workers.
@@ -144,6 +148,9 @@ impl Operation {
             seen: None,
             known: None,
             decider: Decider::default(),
+            needs: Needs::default(),
+            scaler: Autoscaler::default(),
+            started: Instant::now(),
             decision: None,
             delivered: None,
             unsettled_since: Some(since),
@@ -183,6 +190,12 @@ impl Operation {
                 tidy_at = Instant::now() + TIDY;
                 self.tidy();
             }
+            let slots = self.wanted.slots.clone();
+            let scale_at = self.follow_jobs().map(|scale_in| Instant::now() + scale_in);
+            if slots != self.wanted.slots {
+                self.unsettled_since.get_or_insert_with(Instant::now);
+                recheck_at = Some(Instant::now());
+            }
             self.fill_slots();
             let has_changed = self.workers.has_changed().unwrap_or(true);
             let workers = self.workers.borrow_and_update().clone();
@@ -206,7 +219,8 @@ impl Operation {
             if let Some(problem) = self.lasting_problem().filter(|_| until == Until::Settled) {
                 anyhow::bail!("{problem}");
             }
-            match self.wait(recheck_at, shutdown).await {
+            let wake_at = recheck_at.into_iter().chain(scale_at).min();
+            match self.wait(wake_at, shutdown).await {
                 Woken::Observed => {}
                 Woken::Due => recheck_at = Some(Instant::now()),
                 Woken::Edited(Edit::Valid(wanted, noticed)) => {
@@ -391,6 +405,23 @@ impl Operation {
         if let Err(error) = self.sessions.collect_garbage(&decision.ledger, &self.workers) {
             tracing::warn!(%error, "files of ended sessions cannot be removed");
         }
+    }
+
+    /// Decides how many workers there are to be, where their number follows the jobs. Returns after
+    /// which time there are to be fewer if nothing changes.
+    fn follow_jobs(&mut self) -> Option<Duration> {
+        let Wanted { desired, slots, .. } = &mut self.wanted;
+        let Some(terms) = desired.autoscale else {
+            self.scaler = Autoscaler::default();
+            return None;
+        };
+        let none = Ledger::new(0);
+        let ledger = self.decision.as_ref().map_or(&none, |(decision, _)| &decision.ledger);
+        let need = self.needs.of(ledger, desired, slots.start)?;
+        let present = slots.end.saturating_sub(slots.start);
+        let scale = self.scaler.step(&terms, need.workers, present, self.started.elapsed());
+        slots.end = slots.start.saturating_add(scale.workers);
+        scale.look_in
     }
 
     /// Starts missing workers and asks surplus workers to end.

@@ -1,19 +1,26 @@
 //! From a spec to the core's terms.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use swarm_core::handover::{LeaseTerms, Policy};
 use swarm_core::overseer::Protocol;
-use swarm_core::{Desired, Job, JobName, Jobs, Mode, Replication, Rules, Share, Slot, Timing};
+use swarm_core::{
+    Autoscale, Desired, Job, JobName, Jobs, Mode, PerWorker, Replication, Rules, Share, Slot,
+    Timing,
+};
 
 use crate::manifest::{Runner, WORKERS_MAX, check_params};
 use crate::spec::{
-    self, Kind, ManagedSpec, ModeSpec, NAME_MAX, PolicySpec, PoolSpec, ProtocolSpec, RebalanceSpec,
-    RefreshMode, ReplicationSpec, SwarmSpec, WORKLOAD_NAME_MAX, managed_name_fits,
+    self, AutoscaleSpec, Kind, ManagedSpec, ModeSpec, NAME_MAX, PolicySpec, PoolSpec, ProtocolSpec,
+    RebalanceSpec, RefreshMode, ReplicationSpec, SwarmSpec, WORKLOAD_NAME_MAX, managed_name_fits,
 };
 
 /// For how long changes that follow a change are gathered, unless the Swarm says otherwise.
 const BATCH_WINDOW: Duration = Duration::from_secs(1);
+
+/// For how long fewer workers must have been enough, unless the Swarm says otherwise.
+const COOLDOWN: Duration = Duration::from_mins(5);
 
 /// Why a spec makes no sense, in one sentence that names the place.
 ///
@@ -114,6 +121,7 @@ pub(crate) fn with_jobs(spec: &SwarmSpec, jobs: Jobs, home: Home) -> Result<Desi
     desired.paused = rebalance.paused.unwrap_or_default();
     desired.batch_window = rebalance.batch_window.map_or(BATCH_WINDOW, Into::into);
     desired.replicas = spec.replicas.map(replicas).transpose()?;
+    desired.autoscale = spec.autoscale.as_ref().map(|terms| autoscale(spec, terms)).transpose()?;
     Ok(desired)
 }
 
@@ -298,6 +306,54 @@ fn replicas(replicas: i32) -> Result<u32, SpecError> {
     })
 }
 
+/// How the number of workers follows the jobs.
+fn autoscale(spec: &SwarmSpec, terms: &AutoscaleSpec) -> Result<Autoscale, SpecError> {
+    let place = "spec.autoscale";
+    if spec.replicas.is_some() {
+        let reason = "it and spec.replicas exclude each other; leave one of them out";
+        return wrong(place, reason);
+    }
+    if spec.pool.pods.is_some() {
+        let reason = "nothing scales pods that go by labels; leave it out and add or delete pods";
+        return wrong(place, reason);
+    }
+    if spec.replication == Some(ReplicationSpec::All) {
+        let reason = "with `replication: All` every worker runs every job, so that more workers take \
+                      nothing from the others; write `replicas` in its place";
+        return wrong(place, reason);
+    }
+    let number = |field: &str, number: i32, range: RangeInclusive<u32>| {
+        let fits = u32::try_from(number).ok().filter(|number| range.contains(number));
+        fits.ok_or_else(|| SpecError {
+            place: format!("{place}.{field}"),
+            reason: format!(
+                "{number} is no such number; write {} to {}",
+                range.start(),
+                range.end()
+            ),
+        })
+    };
+    let AutoscaleSpec { min, max, jobs_per_worker, share_per_worker, cooldown } = terms;
+    let max = number("max", *max, 1..=WORKERS_MAX)?;
+    let min = number("min", min.unwrap_or(1), 0..=WORKERS_MAX)?;
+    if max < min {
+        let reason =
+            format!("min is {min} and max is {max}; write a min that is not more than max");
+        return wrong(place, reason);
+    }
+    let per_worker = match (*jobs_per_worker, *share_per_worker) {
+        (Some(jobs), None) => {
+            PerWorker::Jobs(number("jobsPerWorker", jobs, 1..=i32::MAX.unsigned_abs())?)
+        }
+        (None, Some(percent)) => PerWorker::Share(number("sharePerWorker", percent, 1..=100)?),
+        (Some(_), Some(_)) | (None, None) => {
+            return wrong(place, "write exactly one of `jobsPerWorker` and `sharePerWorker`");
+        }
+    };
+    let cooldown = cooldown.map_or(COOLDOWN, Into::into);
+    Ok(Autoscale { min, max, per_worker, cooldown })
+}
+
 /// How to plan.
 fn rules(rebalance: &RebalanceSpec) -> Rules {
     let mode = match rebalance.mode.unwrap_or_default() {
@@ -338,6 +394,18 @@ mod tests {
     }
 
     #[test]
+    fn autoscale_has_a_worker_at_least_and_shrinks_after_five_minutes_unless_it_says_otherwise() {
+        let terms = |text: &str| spec(&format!("{POOL}\nautoscale: {text}")).unwrap().autoscale;
+        let (per_worker, cooldown) = (PerWorker::Jobs(7), Duration::from_mins(5));
+        let by_jobs = Autoscale { min: 1, max: 4, per_worker, cooldown };
+        assert_eq!(terms("{max: 4, jobsPerWorker: 7}"), Some(by_jobs));
+        let (per_worker, cooldown) = (PerWorker::Share(80), Duration::from_secs(20));
+        let by_shares = Autoscale { min: 0, max: 4, per_worker, cooldown };
+        let text = "{min: 0, max: 4, sharePerWorker: 80, cooldown: 20s}";
+        assert_eq!(terms(text), Some(by_shares));
+    }
+
+    #[test]
     fn a_grace_of_zero_is_for_ever() {
         let grace = |text| spec(&format!("{POOL}\n{text}")).unwrap().timing.not_ready_grace;
         assert_eq!(grace("rebalance: {notReadyGrace: 0s}"), None);
@@ -353,6 +421,24 @@ mod tests {
             ("jobs: [{name: a, pin: -1}]", "spec.jobs[0]: job `a` has the pin -1"),
             ("jobs: [{name: a}, {name: a}]", "spec.jobs[1]: job `a` stands twice"),
             ("replicas: -1", "spec.replicas: -1 is no number of workers"),
+            (
+                "autoscale: {max: 2, min: 3, jobsPerWorker: 1}",
+                "spec.autoscale: min is 3 and max is 2",
+            ),
+            ("autoscale: {max: 2}", "spec.autoscale: write exactly one of `jobsPerWorker`"),
+            ("autoscale: {max: 0, jobsPerWorker: 1}", "spec.autoscale.max: 0 is no such number"),
+            (
+                "autoscale: {max: 2, sharePerWorker: 101}",
+                "spec.autoscale.sharePerWorker: 101 is no such number; write 1 to 100",
+            ),
+            (
+                "autoscale: {max: 2, jobsPerWorker: 1}\nreplicas: 2",
+                "spec.autoscale: it and spec.replicas exclude each other",
+            ),
+            (
+                "autoscale: {max: 2, jobsPerWorker: 1}\nreplication: All",
+                "spec.autoscale: with `replication: All` every worker runs every job",
+            ),
             ("worker: {maxJobs: 0}", "spec.worker.maxJobs: 0 is no number of jobs"),
             ("jobs: [{name: a, runOnce: true}]", "spec.jobs: job `a` has `runOnce`, which needs"),
             ("jobs: [{name: a, params: {\"-\": x}}]", "spec.jobs[0]: `-` cannot name a param"),

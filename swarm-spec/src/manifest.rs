@@ -15,8 +15,8 @@ mod runner;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use swarm_core::Desired;
 use swarm_core::handover::LeaseTerms;
+use swarm_core::{Desired, Ledger, Need};
 
 pub use error::{Explained, ManifestError, in_full};
 pub use online::{SourceError, jobs_in_namespace};
@@ -40,8 +40,8 @@ pub struct Manifest {
     pub name: String,
     /// What it asks for. `rules.moves_max` is `rebalance.maxMovesInFlight`.
     pub desired: Desired,
-    /// How many workers there are: `spec.replicas`, else what the pool's workload in the same file
-    /// says, or how many of its pods stand there.
+    /// How many workers there are: `spec.replicas`, else what the jobs ask for by `spec.autoscale`, else
+    /// what the pool's workload in the same file says, or how many of its pods stand there.
     pub replicas: Option<u32>,
     /// The lowest slot: 0, unless the pool's StatefulSet in the same file counts from elsewhere.
     pub first_slot: u32,
@@ -117,7 +117,8 @@ pub fn parse_in(
     schema::check_bounds(&schema, &swarm.value)
         .map_err(|reason| ManifestError::Field { swarm: name.clone(), reason })?;
     // Nothing scales the workers of a file but the file.
-    let replicas = desired.replicas.take().or(workers);
+    let replicas = desired.replicas.take();
+    let replicas = replicas.or_else(|| asked_for(&desired, first_slot)).or(workers);
     Ok(Manifest {
         replicas,
         desired,
@@ -128,6 +129,13 @@ pub fn parse_in(
         notes: objects.notes(),
         name,
     })
+}
+
+/// How many workers the jobs ask for, where their number follows the jobs.
+fn asked_for(desired: &Desired, first_slot: u32) -> Option<u32> {
+    let terms = desired.autoscale?;
+    let need = Need::of(&Ledger::new(0), desired, first_slot)?;
+    Some(terms.bounded(need.workers))
 }
 
 /// The Swarm, without what every object has.

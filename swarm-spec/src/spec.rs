@@ -3,6 +3,7 @@
 //! The schema and the CEL rules of the CRD come from these types; the doc comments are what
 //! `kubectl explain` shows.
 
+mod autoscale;
 mod handover;
 mod managed;
 mod pool;
@@ -16,6 +17,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
+pub use autoscale::AutoscaleSpec;
 pub use handover::{HandoverSpec, LeaseTermsSpec, PolicySpec, ProtocolSpec};
 pub use managed::{
     DisruptionMode, DisruptionSpec, EnvVarSpec, FilesSpec, IntOrString, MANAGED_NAME_MAX,
@@ -45,6 +47,8 @@ pub const NAME_MAX: usize = 63;
     run_once_needs_sessions(),
     adoption_is_of_views(),
     pool::nobody_scales_pods(),
+    autoscale::one_decides(),
+    autoscale::nobody_scales_pods(),
     pool::pods_keep_their_names(),
     managed::image_needs_protocol(),
 ]))]
@@ -71,6 +75,11 @@ pub struct SwarmSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 100_000))]
     pub replicas: Option<i32>,
+
+    /// How the number of workers follows the jobs: the Swarm scales the workload by itself, in place of
+    /// `replicas`. Workers that are too many are emptied before they go. Not with `pool.pods`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub autoscale: Option<AutoscaleSpec>,
 
     /// The workers that share the jobs. Which ones cannot be changed later.
     pub pool: PoolSpec,

@@ -9,7 +9,6 @@ use swarm_core::Slot;
 use swarm_core::ports::StoreError;
 
 use super::context::Context;
-use crate::api::Swarm;
 use crate::ledger::bounded;
 use crate::slots::Slots;
 use crate::workload::{Kind, Workload};
@@ -58,26 +57,25 @@ impl Price {
 
 impl Context {
     /// Makes the pods that were emptied the first to go, right before `pool` is given fewer
-    /// `replicas`; and takes that back where a pod is meant to stay after all.
+    /// `replicas` of the `wanted` ones; and takes that back where a pod is meant to stay after all.
     ///
     /// # Errors
     ///
     /// Also those of single pods: without their annotations nothing is to be scaled.
     pub(super) async fn set_deletion_cost(
         &self,
-        swarm: &Swarm,
         pool: &Workload,
         slots: &Slots,
+        wanted: Option<u32>,
         replicas: Option<u32>,
     ) -> Result<(), StoreError> {
         if pool.kind != Kind::Deployment {
             return Ok(());
         }
-        let end = swarm.spec.replicas.and_then(|count| u32::try_from(count).ok());
         let is_emptied = replicas.is_some_and(|count| count < pool.replicas);
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &pool.namespace);
         for (slot, pod) in &slots.pods {
-            let Some(price) = Price::of(pod, *slot, end, is_emptied) else { continue };
+            let Some(price) = Price::of(pod, *slot, wanted, is_emptied) else { continue };
             let name = pod.name_any();
             let patch = Patch::Merge(json!({
                 "metadata": {"uid": pod.uid(), "annotations": price.annotations()},

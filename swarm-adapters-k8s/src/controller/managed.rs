@@ -341,7 +341,10 @@ impl Context {
         object: DynamicObject,
         scaling: &mut Scaling,
     ) -> Result<(), StoreError> {
-        let wanted = swarm.spec.replicas.and_then(|count| u32::try_from(count).ok());
+        // Where the number follows the jobs, the first turn makes it more.
+        let least = || swarm.spec.autoscale.as_ref().map(|terms| terms.min.unwrap_or(1));
+        let wanted = swarm.spec.replicas.or_else(least);
+        let wanted = wanted.and_then(|count| u32::try_from(count).ok());
         let parsed = match kind {
             ObjectKind::Deployment => {
                 object.try_parse::<Deployment>().ok().map(|it| Workload::from(&it))

@@ -8,6 +8,7 @@ use swarm_core::Decider;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use super::autoscale::Autoscaling;
 use super::locks::unpoisoned;
 use super::managed::Making;
 use super::publications::Publications;
@@ -17,7 +18,7 @@ use super::scaling::Scaling;
 use super::sessions::Sessions;
 use super::sources::Loaded;
 use super::stores::Stores;
-use crate::metrics::{Counted, Metrics};
+use crate::metrics::{Asked, Counted, Metrics};
 use crate::observe::Sightings;
 use crate::rollback::Epoch;
 
@@ -31,10 +32,13 @@ pub(super) struct Memory {
     pub(super) decider: Decider,
     /// How many sessions and releases of it are counted among all.
     pub(super) counted: Counted,
+    /// What it needs, for autoscalers of others.
+    pub(super) asked: Asked,
     pub(super) loaded: Loaded,
     pub(super) publications: Publications,
     pub(super) pods: KnownPods,
     pub(super) scaling: Scaling,
+    pub(super) autoscaling: Autoscaling,
     pub(super) making: Making,
     pub(super) reports: Reports,
     /// Since when the workers of a deleted Swarm are asked to stop.
@@ -51,10 +55,12 @@ impl Memory {
             sessions: Sessions::default(),
             decider: Decider::default(),
             counted: Counted::of(metrics),
+            asked: metrics.asked(),
             loaded: Loaded::default(),
             publications: Publications::since(now),
             pods: KnownPods::default(),
             scaling: Scaling::default(),
+            autoscaling: Autoscaling::default(),
             making: Making::default(),
             reports: Reports::default(),
             releasing: None,

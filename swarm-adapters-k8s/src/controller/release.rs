@@ -106,7 +106,7 @@ impl Context {
             // Nothing was ever published.
             return Ok(None);
         }
-        self.release_pool(swarm, &pool, &nothing, memory, refusals).await
+        self.release_pool(swarm, &pool, &mut nothing, memory, refusals).await
     }
 
     /// The pool whose workload is gone, or cannot be distinguished from others: as the ledger that
@@ -136,7 +136,7 @@ impl Context {
         &self,
         swarm: &Swarm,
         pool: &Workload,
-        nothing: &Desired,
+        nothing: &mut Desired,
         memory: &mut Memory,
         refusals: &mut Refusals,
     ) -> Result<Option<Duration>, StoreError> {

@@ -10,7 +10,7 @@ use kube::runtime::events::{Event, EventType};
 use kube::{Resource, ResourceExt};
 use serde_json::json;
 use swarm_core::ports::StoreError;
-use swarm_core::{Desired, Observed, Progress, Turn, Waiting};
+use swarm_core::{Desired, Need, Observed, Progress, Turn, Waiting};
 
 use super::alarms::Alarm;
 use super::context::Context;
@@ -18,8 +18,8 @@ use crate::api::{API_VERSION, FIELD_MANAGER, Swarm, SwarmStatus};
 use crate::ledger::{REQUEST_TIMEOUT, bounded};
 use crate::rollback::Epoch;
 use crate::status::{
-    self, JOBS_FAILING, NOT_READY_TOO_LONG, NotReadyTooLong, Reason, Refreshed, Refusals,
-    RefusedRequest, SessionReport, TurnSummary, Verdict,
+    self, AUTOSCALE_LIMITED, JOBS_FAILING, NOT_READY_TOO_LONG, NotReadyTooLong, Reason, Refreshed,
+    Refusals, RefusedRequest, SessionReport, TurnSummary, Verdict,
 };
 use crate::version;
 use crate::workload::Workload;
@@ -62,6 +62,8 @@ pub(super) enum Outcome {
 pub(super) struct Done {
     pub(super) turn: Turn,
     pub(super) desired: Desired,
+    /// How many workers the jobs need.
+    pub(super) need: Option<Need>,
     pub(super) observed: Observed,
     pub(super) progress: Progress,
     pub(super) pool: Workload,
@@ -78,10 +80,19 @@ pub(super) struct Done {
 }
 
 impl Done {
-    fn summary(&self) -> TurnSummary<'_> {
+    pub(super) fn summary(&self) -> TurnSummary<'_> {
         let Self { desired, observed, progress, pool, refreshed, sessions, refusals, .. } = self;
-        let decision = &self.turn.decision;
-        TurnSummary { decision, desired, observed, progress, pool, refreshed, sessions, refusals }
+        TurnSummary {
+            decision: &self.turn.decision,
+            desired,
+            need: self.need,
+            observed,
+            progress,
+            pool,
+            refreshed,
+            sessions,
+            refusals,
+        }
     }
 }
 
@@ -175,6 +186,12 @@ impl Context {
         {
             let note = refused.to_owned();
             self.publish_event(swarm, EventType::Warning, "WriteRefused", note).await;
+        }
+        if let Some(limited) = status::autoscale_limited(&status)
+            && before.and_then(status::autoscale_limited).is_none()
+        {
+            let note = limited.to_owned();
+            self.publish_event(swarm, EventType::Warning, AUTOSCALE_LIMITED, note).await;
         }
         if let Some(failing) = status::failing_jobs(&status)
             && before.and_then(status::failing_jobs).is_none()

@@ -1,6 +1,7 @@
-//! Gives the pool of a Swarm with `replicas` its number of workers, and notices who scales against it.
+//! Gives the pool of a Swarm that decides on it its number of workers, and notices who scales against it.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
@@ -28,6 +29,25 @@ struct Scaled {
     version: u64,
 }
 
+/// By which of its fields a Swarm decides on the size of its pool.
+enum Decider {
+    Replicas,
+    Autoscale,
+}
+
+fn decider(swarm: &Swarm) -> Decider {
+    if swarm.spec.autoscale.is_some() { Decider::Autoscale } else { Decider::Replicas }
+}
+
+impl fmt::Display for Decider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Replicas => "spec.replicas",
+            Self::Autoscale => "spec.autoscale",
+        })
+    }
+}
+
 /// What this process remembers of the size of a pool.
 #[derive(Debug, Default)]
 pub(super) struct Scaling {
@@ -52,9 +72,9 @@ impl Scaling {
     }
 
     /// Remembers that somebody else scaled the pool of a Swarm that decides on it itself.
-    pub(super) fn note_takeover(&mut self, swarm: &Swarm, pool: &Workload) {
+    pub(super) fn note_takeover(&mut self, wanted: Option<u32>, pool: &Workload) {
         let now = pool.replicas;
-        let Some(wanted) = swarm.spec.replicas.and_then(|count| u32::try_from(count).ok()) else {
+        let Some(wanted) = wanted else {
             self.seen = None;
             self.takeovers.clear();
             return;
@@ -77,12 +97,20 @@ impl Scaling {
         self.contest_ends_in()?;
         let (count, name, kind, pool) =
             (self.takeovers.len(), swarm.name_any(), pool.kind, &pool.name);
+        let minutes = CONTEST.1.as_secs() / 60;
+        let remedy = match decider(swarm) {
+            field @ Decider::Replicas => format!(
+                "let the autoscaler point to Swarm `{name}` instead of the {kind}, or take \
+                 {field} out of the Swarm"
+            ),
+            field @ Decider::Autoscale => {
+                format!("remove the other autoscaler, or take {field} out of the Swarm")
+            }
+        };
         let message = format!(
-            "somebody set the replicas of {kind} `{pool}` {count} times within {} minutes, and \
-             each time they were put back, since spec.replicas of the Swarm decides: let the \
-             autoscaler point to Swarm `{name}` instead of the {kind}, or take spec.replicas \
-             out of the Swarm",
-            CONTEST.1.as_secs() / 60
+            "somebody set the replicas of {kind} `{pool}` {count} times within {minutes} minutes, \
+             and each time they were put back, since {} of the Swarm decides: {remedy}",
+            decider(swarm)
         );
         Some(Verdict { reason: Reason::ScaleContested, message })
     }
@@ -129,10 +157,17 @@ impl Context {
         if let Some(found) = scaling.taken_over.take() {
             scaling.takeovers.push(Instant::now());
             let (swarm_name, wanted) = (swarm.name_any(), replicas);
+            let remedy = match decider(swarm) {
+                field @ Decider::Replicas => format!(
+                    "use `kubectl scale swarm {swarm_name}`, or take {field} out of the Swarm"
+                ),
+                field @ Decider::Autoscale => {
+                    format!("change its bounds, or take {field} out of the Swarm")
+                }
+            };
             let note = format!(
                 "somebody set the replicas of {kind} `{name}` to {found}; they are {wanted} \
-                 again, since Swarm `{swarm_name}` decides: use \
-                 `kubectl scale swarm {swarm_name}`, or take spec.replicas out of the Swarm"
+                 again, since Swarm `{swarm_name}` decides: {remedy}"
             );
             self.publish_event(swarm, EventType::Warning, "ScaleTakenOver", note).await;
         }

@@ -11,7 +11,7 @@ use kube::runtime::controller::Action;
 use swarm_core::overseer::PoolFacts;
 use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::session::details;
-use swarm_core::{Decider, Desired, Observed, Progress, Turn};
+use swarm_core::{Decider, Desired, Need, Observed, Progress, Turn};
 use tokio::time::Instant;
 
 use super::alarms::Alarm;
@@ -31,7 +31,7 @@ use crate::ledger::LARGE_POOL_JOBS;
 use crate::metrics::TurnLabels;
 use crate::refresh::RefreshTerms;
 use crate::slots::Slots;
-use crate::status::{Reason, Refreshed, Refusals, RefusedRequest, SessionReport, Verdict};
+use crate::status::{self, Reason, Refreshed, Refusals, RefusedRequest, SessionReport, Verdict};
 use crate::trouble;
 use crate::view::ConfigMapViewStore;
 use crate::workload::{Kind, Workload};
@@ -58,6 +58,10 @@ pub(super) struct Carried {
     pub(super) trouble: Option<String>,
     /// After which time to look at sessions again.
     pub(super) look_in: Option<Duration>,
+    /// After which time the pool is to have fewer workers, if nothing changes.
+    pub(super) scale_in: Option<Duration>,
+    /// How many workers the jobs need.
+    pub(super) need: Option<Need>,
     /// What makes that look unnecessary: nothing is under way.
     pub(super) alarm: Option<Alarm>,
 }
@@ -96,7 +100,7 @@ impl Context {
     async fn outcome(&self, swarm: &Swarm, memory: &mut Memory) -> Result<Outcome, StoreError> {
         let mut refusals = Refusals::default();
         let kept = self.keep_pool(swarm, memory).await?;
-        let Resolved { mut pool, desired, complaint } =
+        let Resolved { mut pool, mut desired, complaint } =
             match self.resolve(swarm, &mut memory.loaded, &mut refusals).await? {
                 Ok(resolved) => resolved,
                 Err(verdict) if swarm.spec.pool.managed.is_some() => {
@@ -105,7 +109,8 @@ impl Context {
                 Err(verdict) => return Ok(Outcome::Refused(verdict)),
             };
         let complaint = kept.complaint.or(complaint);
-        let carried = match self.carry_out(swarm, &pool, &desired, memory, &mut refusals).await {
+        let carried = match self.carry_out(swarm, &pool, &mut desired, memory, &mut refusals).await
+        {
             Ok(carried) => carried,
             Err(StoreError::Refused { code, reason }) => {
                 self.count_refused(RefusedRequest::Turn);
@@ -114,19 +119,20 @@ impl Context {
             }
             Err(error) => return Err(error),
         };
-        let Carried { turn, observed, progress, refreshed, sessions, trouble, look_in, alarm } =
-            carried;
+        let Carried { turn, observed, progress, refreshed, sessions, trouble, .. } = carried;
+        let Carried { look_in, scale_in, need, alarm, .. } = carried;
         pool.trouble = trouble.or(pool.trouble);
         // That another Swarm is gone, or that something is allowed now, no watch shows.
         let is_refused = complaint.is_some() || !refusals.is_empty();
         let again = is_refused.then_some(REFUSED_AGAIN);
         let look_in = look_in.filter(|_| alarm.is_none());
-        let next = [look_in, refreshed.look_in, turn.decision.recheck_in, again, kept.look_in];
-        let next = next.into_iter().flatten().min();
+        let next = [look_in, scale_in, refreshed.look_in, turn.decision.recheck_in, again];
+        let next = next.into_iter().chain([kept.look_in]).flatten().min();
         let contest = memory.scaling.contest(swarm, &pool);
-        Ok(Outcome::Done(Box::new(Done {
+        let done = Done {
             turn,
             desired,
+            need,
             observed,
             progress,
             pool,
@@ -137,7 +143,12 @@ impl Context {
             alarm,
             contest,
             complaint,
-        })))
+        };
+        let facts = done.summary();
+        let (workers, jobs) = (status::desired_workers(&facts), done.desired.jobs.len());
+        let namespace = swarm.namespace().unwrap_or_default();
+        memory.asked.set(&namespace, &swarm.name_any(), workers, jobs);
+        Ok(Outcome::Done(Box::new(done)))
     }
 
     /// What the Swarm asks for, and for which pool; a sentence if that cannot be used. Of a pool by
@@ -185,20 +196,23 @@ impl Context {
     /// is learned of sessions comes before what is seen of their pods, since a session that renews
     /// keeps its pod. Revocations are answered before the decision, which may count on them. Nothing
     /// is published before the ledger is saved, nobody is nudged before the view is published, and
-    /// the pool is scaled last, when the workers that go were asked to stop.
+    /// the pool is scaled last, when the workers that go were asked to stop. How many workers there are
+    /// to be comes before all that goes by it.
     pub(super) async fn carry_out(
         &self,
         swarm: &Swarm,
         pool: &Workload,
-        desired: &Desired,
+        desired: &mut Desired,
         memory: &mut Memory,
         refusals: &mut Refusals,
     ) -> Result<Carried, StoreError> {
         let pool = &*memory.scaling.as_scaled(pool);
-        memory.scaling.note_takeover(swarm, pool);
         if memory.stores.drop_others(swarm, pool) {
             memory.sessions.overseer.forget_ledger();
         }
+        let scale_in = self.autoscale(swarm, pool, desired, memory).await?;
+        let desired = &*desired;
+        memory.scaling.note_takeover(desired.replicas, pool);
         let pods = self.caches.pods_of(swarm, pool);
         let trouble = trouble::shown(pods.iter().map(|pod| &**pod));
         let slots = self.slots(swarm, pool, pods, desired, &mut memory.stores).await?;
@@ -227,14 +241,26 @@ impl Context {
         let progress = Progress::of(&turn.decision, desired, &observed, refreshed.stale.clone());
         let failing = sessions.failing_jobs();
         memory.counted.set(sessions.living, progress.jobs.releasing, failing);
-        self.set_deletion_cost(swarm, pool, &slots, turn.decision.replicas).await?;
+        self.set_deletion_cost(pool, &slots, desired.replicas, turn.decision.replicas).await?;
         if let Some(replicas) = turn.decision.replicas {
             self.scale(swarm, pool, replicas, &mut memory.scaling).await?;
         }
+        let need = memory.autoscaling.need(&turn.decision.ledger, desired, pool);
         let look_in = if is_more_garbage { Some(Duration::ZERO) } else { again_in };
         let is_idle = !turn.changed && progress.jobs.releasing == 0 && !is_more_garbage;
         let alarm = alarm.filter(|_| is_idle);
-        Ok(Carried { turn, observed, progress, refreshed, sessions, trouble, look_in, alarm })
+        Ok(Carried {
+            turn,
+            observed,
+            progress,
+            refreshed,
+            sessions,
+            trouble,
+            look_in,
+            scale_in,
+            need,
+            alarm,
+        })
     }
 
     /// Which of `pods` fills which slot of `pool`.

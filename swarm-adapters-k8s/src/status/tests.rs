@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::*;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use swarm_core::handover::{Cell, Record};
-use swarm_core::{Ledger, Presence, Slot, Token, WorkerSeen, decide, jobs};
+use swarm_core::{Autoscale, Ledger, PerWorker, Presence, Slot, Token, WorkerSeen, decide, jobs};
 
 fn observed(presences: &[Presence]) -> Observed {
     let worker = |(n, presence): (u32, &Presence)| {
@@ -40,8 +40,18 @@ fn status_of(
     let (pool, refreshed) = (&pool, &refreshed);
     let refusals = &Refusals::default();
     let progress = &Progress::of(decision, desired, observed, vec![]);
-    let facts =
-        TurnSummary { decision, desired, observed, progress, pool, refreshed, sessions, refusals };
+    let need = Need::of(&decision.ledger, desired, 0);
+    let facts = TurnSummary {
+        decision,
+        desired,
+        need,
+        observed,
+        progress,
+        pool,
+        refreshed,
+        sessions,
+        refusals,
+    };
     let status = after_turn(Some(7), None, &facts, &Verdict::of(&facts));
     let told = status.conditions.iter();
     let told = told.map(|it| format!("{}={} {}", it.type_, it.status, it.reason)).collect();
@@ -123,6 +133,36 @@ fn jobs_without_a_worker_tell_how_many_workers_would_be_enough() {
     let (status, told) = status(&desired, &observed(&[Presence::Ready; 2]));
     assert_eq!((status.assigned, status.desired_workers), (2, Some(5)));
     assert_eq!(told[..2], ["Ready=False JobsUnassigned", "Reconciling=True JobsUnassigned"]);
+}
+
+#[test]
+fn a_pool_that_may_have_too_few_workers_says_how_many_its_jobs_need() {
+    let mut desired = Desired::new(jobs(["a", "b", "c", "d", "e"]).unwrap());
+    desired.max_jobs = Some(1);
+    let (per_worker, cooldown) = (PerWorker::Jobs(5), Duration::from_mins(5));
+    desired.autoscale = Some(Autoscale { min: 1, max: 2, per_worker, cooldown });
+    desired.replicas = Some(2);
+    let (status, told) = status(&desired, &observed(&[Presence::Ready; 2]));
+    assert_eq!(status.desired_workers, Some(2));
+    assert!(told.contains(&"AutoscaleLimited=True AtMaximum".to_owned()), "{told:?}");
+    let expected =
+        "5 jobs need 5 workers, and spec.autoscale.max is 2; 3 jobs have no worker".to_owned();
+    assert_eq!(autoscale_limited(&status), Some(expected.as_str()));
+    desired.max_jobs = None;
+    let (status, _) = self::status(&desired, &observed(&[Presence::Ready; 2]));
+    assert_eq!(autoscale_limited(&status), None);
+}
+
+#[test]
+fn what_the_jobs_need_is_told_at_all_times() {
+    let needed = |desired: &Desired, presences: &[Presence]| {
+        status(desired, &observed(presences)).0.desired_workers
+    };
+    let mut desired = Desired::new(jobs(["a", "b"]).unwrap());
+    assert_eq!(needed(&desired, &[Presence::Ready; 2]), Some(1));
+    desired.max_jobs = Some(1);
+    assert_eq!(needed(&desired, &[Presence::Ready; 3]), Some(2));
+    assert_eq!(needed(&desired, &[]), Some(2));
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod transcript;
 mod worker;
 
 mod adoption;
+mod autoscale;
 mod faults;
 mod health;
 mod not_ready;

@@ -72,6 +72,21 @@ fn an_edit_of_the_file_moves_the_fewest_jobs() {
     assert_eq!(loads(&machine, 2).into_values().collect::<Vec<_>>(), [14, 13]);
 }
 
+/// Two seconds are long enough to see that workers are not stopped before.
+#[test]
+fn workers_are_started_and_stopped_as_the_jobs_need_them() {
+    let machine = Machine::new();
+    let terms = "  autoscale: {max: 9, jobsPerWorker: 9, cooldown: 2s}\n  pool:\n";
+    machine.edit("  pool:\n", terms);
+    let operator = machine.settled();
+    assert!(operator.prints("settled").contains("27 jobs on 3 workers, 27 new"));
+    machine.edit("jobsPerWorker: 9", "jobsPerWorker: 6");
+    operator.prints("27 jobs on 5 workers, ");
+    machine.edit("jobsPerWorker: 6", "jobsPerWorker: 14");
+    operator.prints("27 jobs on 2 workers, ");
+    assert_eq!(loads(&machine, 2).into_values().collect::<Vec<_>>(), [14, 13]);
+}
+
 #[test]
 fn a_broken_edit_says_what_is_wrong_and_keeps_the_last_good_state() {
     let machine = Machine::new();

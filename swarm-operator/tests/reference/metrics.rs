@@ -16,7 +16,7 @@ const OPENING: &str = "\
 
 Operator and workers serve `/metrics` in the OpenMetrics format, from the same registries that this page is generated from.
 Names are as Prometheus stores them: a counter ends in `_total`; a histogram has `_bucket`, `_sum` and `_count`.
-No label names a job, a worker or a Swarm, so their number does not grow with yours.
+No label names a job or a worker. Two gauges have the namespace and the name of each Swarm, for autoscalers; they go with it.
 What to watch, and when to alert: [operations](../operations.md#metrics-and-alerts).
 ";
 
@@ -39,6 +39,8 @@ fn the_page_of_metrics_is_what_the_registries_serve() {
     for result in ["evicted", "deleted", "blocked", "past"] {
         drop(metrics.refreshes.get_or_create(&RefreshLabels { result }));
     }
+    let mut asked = metrics.asked();
+    asked.set("NAMESPACE", "NAME", 1, 1);
 
     let mut worker = Registry::default();
     register_build(&mut worker, &build);

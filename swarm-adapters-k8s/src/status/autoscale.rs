@@ -1,0 +1,43 @@
+//! What the status says of the number of workers that the jobs need.
+
+use super::{Part, TurnSummary, count};
+
+/// The type of the condition while the pool has fewer workers than its jobs need.
+pub(crate) const AUTOSCALE_LIMITED: &str = "AutoscaleLimited";
+
+/// How many workers the pool is to have by its terms of autoscaling, or else by its jobs: for whoever
+/// scales it by other means.
+#[must_use]
+pub fn desired_workers(facts: &TurnSummary<'_>) -> i32 {
+    let TurnSummary { desired, progress, need, .. } = *facts;
+    let follows = desired.autoscale.is_some();
+    match need.filter(|_| !follows) {
+        Some(need) => i32::try_from(need.workers).unwrap_or(i32::MAX),
+        // Where every worker runs all jobs, any number is as good as another.
+        None => count(progress.workers_wanted),
+    }
+}
+
+/// The condition, only while it is true.
+pub(super) fn part(facts: &TurnSummary<'_>) -> Option<Part> {
+    let TurnSummary { decision, desired, progress, pool, need, .. } = *facts;
+    let (terms, need) = (desired.autoscale?, need?);
+    let (ready, wanted) = (progress.workers_ready, progress.workers_wanted);
+    let trouble = pool.trouble.as_ref().filter(|_| ready < wanted);
+    let missing = trouble
+        .map(|why| format!("autoscale asks for {wanted} workers and {ready} are ready; {why}"));
+    let (reason, message) = if terms.max < need.enough {
+        let (jobs, without) = (desired.jobs.len(), decision.plan.unassigned.len());
+        let enough = need.enough;
+        let at_most = format!(
+            "{jobs} jobs need {enough} workers, and spec.autoscale.max is {}; {without} jobs have \
+             no worker",
+            terms.max
+        );
+        let missing = missing.map(|missing| format!("; {missing}")).unwrap_or_default();
+        ("AtMaximum", format!("{at_most}{missing}"))
+    } else {
+        ("WorkersMissing", missing?)
+    };
+    Some(Part::new(AUTOSCALE_LIMITED, true, reason, message))
+}

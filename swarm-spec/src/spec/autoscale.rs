@@ -1,0 +1,71 @@
+//! How the number of workers follows the jobs.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::duration::{self, Duration};
+use crate::rule::Rule;
+
+/// How the number of workers follows the jobs. One of `jobsPerWorker` and `sharePerWorker` says how much
+/// of them one worker is for; where jobs find no room, there are more workers than that.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-validations" = [bounds_are_in_order(), goes_by_one()]))]
+pub struct AutoscaleSpec {
+    /// The fewest workers. 0 takes the last one away when there are no jobs. Default: 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 100_000))]
+    pub min: Option<i32>,
+    /// The most workers. If that is not enough, the condition `AutoscaleLimited` says so.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub max: i32,
+    /// How many jobs a worker is for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 2_147_483_647))]
+    pub jobs_per_worker: Option<i32>,
+    /// How many percent of a worker the shares of its jobs are to come to: 80 leaves a fifth of each
+    /// worker free on average. Jobs without a share do not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100))]
+    pub share_per_worker: Option<i32>,
+    /// For how long fewer workers must have been enough before there are fewer. More workers are asked
+    /// for at once. Default: `5m`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-validations" = [duration::bounded()]))]
+    pub cooldown: Option<Duration>,
+}
+
+/// A schema checks one field at a time.
+fn bounds_are_in_order() -> Rule {
+    Rule::new(
+        "(has(self.min) ? self.min : 1) <= self.max",
+        "autoscale.min is more than autoscale.max: write a min that is not more than max (without one \
+         it is 1)",
+    )
+}
+
+fn goes_by_one() -> Rule {
+    Rule::new(
+        "has(self.jobsPerWorker) != has(self.sharePerWorker)",
+        "write exactly one of autoscale.jobsPerWorker and autoscale.sharePerWorker: how many jobs a \
+         worker is for, or how many percent of it their shares come to",
+    )
+}
+
+/// Only one decides on the number.
+pub(super) fn one_decides() -> Rule {
+    Rule::new(
+        "!has(self.autoscale) || !has(self.replicas)",
+        "autoscale and replicas exclude each other: with autoscale the number of workers follows the \
+         jobs; leave one of them out",
+    )
+}
+
+/// Nobody makes or ends the pods of a pool by labels.
+pub(super) fn nobody_scales_pods() -> Rule {
+    Rule::new(
+        "!has(self.autoscale) || !has(self.pool.pods)",
+        "autoscale and pool.pods exclude each other: nothing scales pods that go by labels; leave \
+         autoscale out, or name a statefulSet or a deployment",
+    )
+}
