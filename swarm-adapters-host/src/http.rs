@@ -132,9 +132,10 @@ impl Endpoints {
 
 /// The endpoints of a worker: `/internal/health`, `/internal/version`, `/metrics` and `/ping`.
 ///
-/// `report` is what the worker runs now. Its health is 503 until the worker is `ready` to be given
+/// `name` is the worker's, and `report` is what it runs now. Its health is 503 until the worker is `ready` to be given
 /// jobs.
 pub fn worker_router(
+    name: &str,
     build: Build,
     report: watch::Receiver<Report>,
     ready: watch::Receiver<bool>,
@@ -145,11 +146,12 @@ pub fn worker_router(
         (status, Json(build))
     };
     let version = move || async move { Json(report.borrow().clone()) };
+    let pong = format!("pong from {name}\n");
     Endpoints::default()
         .with("/internal/health", "the build; 503 until jobs can be granted", get(health))
         .with("/internal/version", "the jobs that run, as JSON", get(version))
         .with("/metrics", "metrics in the OpenMetrics format", get(metrics).with_state(registry))
-        .with("/ping", "pong", get(|| async { "pong\n" }))
+        .with("/ping", "pong, and from whom", get(|| async { pong }))
 }
 
 /// Whether an operator is ready, which decides whether it is sent requests.
@@ -304,7 +306,7 @@ mod tests {
         let metrics = WorkerMetrics::registered(&mut registry);
         register_build(&mut registry, &build);
         let registry = Arc::new(registry);
-        let address = served(worker_router(build, report, is_ready, registry)).await;
+        let address = served(worker_router("w-0", build, report, is_ready, registry)).await;
         assert!(get(address, "/internal/health").await.starts_with("HTTP/1.1 503"));
         ready.send_replace(true);
         let health = get(address, "/internal/health").await;
@@ -364,7 +366,7 @@ mod tests {
         let (_ready, is_ready) = watch::channel(true);
         let (_readiness, readiness) = watch::channel(Readiness::Ready);
         let pool = || Document::of(&["a"]);
-        let worker = worker_router(build, report, is_ready, Arc::default());
+        let worker = worker_router("w-0", build, report, is_ready, Arc::default());
         let operator = operator_router(readiness, || Ok(()), Arc::default());
         let operator = operator.with_document("/api/v1/swarm", "the pool, as JSON", pool);
         for (endpoints, count) in [(worker, 4), (operator, 4)] {

@@ -1,5 +1,7 @@
 //! The metrics of worker and pool: name, unit and meaning.
 
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -218,19 +220,37 @@ impl PoolMetrics {
     }
 }
 
-/// The metrics of a worker's pings.
+/// The most targets with metrics of their own.
+const TARGETS_MAX: usize = 500;
+/// What the others are counted as.
+const OTHER_TARGETS: &str = "others";
+
+/// Whom a ping is for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Target {
+    target: String,
+}
+
+/// The metrics of a worker's pings, by their targets.
 #[derive(Clone, Debug)]
 pub struct PingMetrics {
-    answered: Counter,
-    failed: Counter,
-    seconds: Histogram,
+    answered: Family<Target, Counter>,
+    failed: Family<Target, Counter>,
+    seconds: Family<Target, Histogram>,
+    /// The targets with metrics of their own.
+    targets: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl Default for PingMetrics {
     fn default() -> Self {
         // 0.25 ms to 1 s and above.
-        let seconds = Histogram::new(exponential_buckets(0.000_25, 2.0, 13));
-        Self { answered: Counter::default(), failed: Counter::default(), seconds }
+        let seconds = || Histogram::new(exponential_buckets(0.000_25, 2.0, 13));
+        Self {
+            answered: Family::default(),
+            failed: Family::default(),
+            seconds: Family::new_with_constructor(seconds),
+            targets: Arc::default(),
+        }
     }
 }
 
@@ -238,7 +258,7 @@ impl PingMetrics {
     /// The metrics, shown in `registry`.
     pub fn registered(registry: &mut Registry) -> Self {
         let metrics = Self::default();
-        let Self { answered, failed, seconds } = metrics.clone();
+        let Self { answered, failed, seconds, targets: _ } = metrics.clone();
         registry.register("swarm_pings_answered", "Pings that succeeded", answered);
         registry.register("swarm_pings_failed", "Pings that failed", failed);
         registry.register(
@@ -249,16 +269,81 @@ impl PingMetrics {
         metrics
     }
 
+    /// The metrics of one target, until what is returned is dropped. All targets beyond the first 500
+    /// share theirs, as `others`.
+    #[must_use]
+    pub fn of(&self, target: &str) -> TargetMetrics {
+        let mut targets = self.targets.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_own = targets.len() < TARGETS_MAX && targets.insert(target.to_owned());
+        let target = Target { target: if is_own { target } else { OTHER_TARGETS }.to_owned() };
+        TargetMetrics { all: self.clone(), target, is_own }
+    }
+}
+
+/// The metrics of the pings of one target.
+#[derive(Debug)]
+pub struct TargetMetrics {
+    all: PingMetrics,
+    target: Target,
+    is_own: bool,
+}
+
+impl TargetMetrics {
     /// Records a ping: how long it took if it succeeded, or `None`.
     pub fn pinged(&self, latency: Option<Duration>) {
+        let (all, target) = (&self.all, &self.target);
         match latency {
             Some(latency) => {
-                self.answered.inc();
-                self.seconds.observe(latency.as_secs_f64());
+                all.answered.get_or_create(target).inc();
+                all.seconds.get_or_create(target).observe(latency.as_secs_f64());
             }
             None => {
-                self.failed.inc();
+                all.failed.get_or_create(target).inc();
             }
         }
+    }
+}
+
+impl Drop for TargetMetrics {
+    fn drop(&mut self) {
+        let Self { all, target, is_own } = self;
+        if !*is_own {
+            return;
+        }
+        all.targets.lock().unwrap_or_else(PoisonError::into_inner).remove(&target.target);
+        all.answered.remove(target);
+        all.failed.remove(target);
+        all.seconds.remove(target);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(registry: &Registry) -> String {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
+        text
+    }
+
+    #[test]
+    fn targets_have_metrics_while_they_are_pinged_and_a_thousand_of_them_have_not_more_than_500() {
+        let mut registry = Registry::default();
+        let metrics = PingMetrics::registered(&mut registry);
+        let targets: Vec<_> = (0..1_000).map(|n| metrics.of(&format!("h:{n}"))).collect();
+        for target in &targets {
+            target.pinged(None);
+        }
+        let text = shown(&registry);
+        let lines = text.lines().filter(|line| line.starts_with("swarm_pings_failed_total{"));
+        assert_eq!(lines.count(), 501);
+        assert!(text.contains("swarm_pings_failed_total{target=\"others\"} 500"), "{text}");
+        drop(targets);
+        let one = metrics.of("h:1");
+        one.pinged(Some(Duration::from_millis(1)));
+        let text = shown(&registry);
+        assert!(text.contains("swarm_pings_answered_total{target=\"h:1\"} 1"), "{text}");
+        assert!(!text.contains("h:2\""), "{text}");
     }
 }

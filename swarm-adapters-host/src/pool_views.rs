@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use swarm_core::handover::SessionId;
 use swarm_core::overseer::{Publication, ViewMark, publications};
 use swarm_core::ports::{StoreError, ViewStore};
-use swarm_core::session::{WorkerView, details};
-use swarm_core::{Jobs, Ledger, SlotRecord};
+use swarm_core::session::{Details, WorkerView};
+use swarm_core::{Ledger, SlotRecord};
 use tokio::task::spawn_blocking;
 
 use crate::view::FileViewStore;
@@ -31,8 +31,8 @@ pub struct PoolViews {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The jobs with more than a name.
-    details: Jobs,
+    /// What workers are told beside the names of their jobs.
+    details: Details,
     published: BTreeMap<SessionId, Published>,
 }
 
@@ -61,9 +61,9 @@ impl PoolViews {
         self.shared.path()
     }
 
-    /// Sets the wanted jobs. Views contain what workers need of them besides the names. O(jobs).
-    pub fn set_jobs(&self, jobs: &Jobs) {
-        self.state().details = details(jobs);
+    /// Sets what workers are told beside the names of their jobs.
+    pub fn set_details(&self, details: Details) {
+        self.state().details = details;
     }
 
     /// What was last published to each session, in short.
@@ -193,9 +193,9 @@ mod tests {
         let params = [("text".to_owned(), "x".repeat(1 << 20))].into_iter().collect();
         let job = Job { params, ..Job::default() };
         let jobs = |count| (0..count).map(|n| (format!("job-{n}").parse().unwrap(), job.clone()));
-        views.set_jobs(&jobs(63).collect());
+        views.set_details(Details::of(&jobs(63).collect()));
         assert!(views.check(&granting(&session, 63)).is_ok());
-        views.set_jobs(&jobs(64).collect());
+        views.set_details(Details::of(&jobs(64).collect()));
         let error = views.check(&granting(&session, 64)).unwrap_err().to_string();
         assert!(error.contains("it would have more than 67108864 bytes"), "{error}");
     }

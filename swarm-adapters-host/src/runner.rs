@@ -132,11 +132,13 @@ impl Permit {
         self.0.store(boottime_ns, Ordering::Release);
     }
 
+    /// The limit, if there is one.
+    fn limit(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::Acquire)).filter(|until| *until != u64::MAX)
+    }
+
     fn holds(&self) -> bool {
-        match self.0.load(Ordering::Acquire) {
-            u64::MAX => true,
-            until => boottime_ns() < until,
-        }
+        self.limit().is_none_or(|until| boottime_ns() < until)
     }
 }
 

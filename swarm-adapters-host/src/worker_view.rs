@@ -55,6 +55,8 @@ struct Document {
     revision: u64,
     #[serde(deserialize_with = "crate::unique::map")]
     jobs: BTreeMap<String, Entry>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    runner: Option<String>,
 }
 
 /// The one field that every format has.
@@ -117,7 +119,8 @@ pub fn check(view: &WorkerView) -> Result<(), String> {
     let job = |(job, granted): (&JobName, &Granted)| {
         6 * job.as_str().len() + 64 + granted.params.iter().map(param).sum::<usize>()
     };
-    let bytes_at_most = 1_000 + view.jobs.iter().map(job).sum::<usize>();
+    let runner = view.runner.as_ref().map_or(0, |it| 6 * it.len());
+    let bytes_at_most = 1_000 + runner + view.jobs.iter().map(job).sum::<usize>();
     if u64::try_from(bytes_at_most).is_ok_and(|bytes| bytes <= BYTES_MAX) {
         return Ok(());
     }
@@ -125,7 +128,7 @@ pub fn check(view: &WorkerView) -> Result<(), String> {
 }
 
 fn to_text(view: &WorkerView) -> Result<String, String> {
-    let WorkerView { session, incarnation, revision, jobs } = view;
+    let WorkerView { session, incarnation, revision, jobs, runner } = view;
     check_count(jobs.len())?;
     let jobs = jobs.iter().map(|(job, granted)| {
         let Granted { token: Token(token), run_once, params } = granted;
@@ -138,6 +141,7 @@ fn to_text(view: &WorkerView) -> Result<String, String> {
         incarnation: *incarnation,
         revision: *revision,
         jobs: jobs.collect(),
+        runner: runner.clone(),
     };
     let text = serde_json::to_string(&document).map_err(|error| error.to_string())? + "\n";
     let fits = u64::try_from(text.len()).is_ok_and(|length| length <= BYTES_MAX);
@@ -150,7 +154,7 @@ fn parse(text: &str, session: &SessionId) -> Result<WorkerView, String> {
         return Err(format!("it has format {format} and this program knows format {FORMAT}"));
     }
     let document: Document = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    let Document { format: _, session: whose, incarnation, revision, jobs } = document;
+    let Document { format: _, session: whose, incarnation, revision, jobs, runner } = document;
     if whose != session.to_string() {
         return Err(format!("it is for session `{}`", whose.escape_debug()));
     }
@@ -161,7 +165,7 @@ fn parse(text: &str, session: &SessionId) -> Result<WorkerView, String> {
     };
     let jobs = jobs.into_iter().map(named).collect::<Result<_, swarm_core::JobNameError>>();
     let jobs = jobs.map_err(|error| error.to_string())?;
-    Ok(WorkerView { session: session.clone(), incarnation, revision, jobs })
+    Ok(WorkerView { session: session.clone(), incarnation, revision, jobs, runner })
 }
 
 fn check_count(jobs: usize) -> Result<(), String> {
@@ -237,7 +241,13 @@ mod tests {
         let once = Granted { token: Token(u64::MAX), run_once: true, params };
         let plain = Token(3).into();
         let jobs = [("a:\"b\"".parse().unwrap(), once), ("c".parse().unwrap(), plain)].into();
-        WorkerView { session: id(), incarnation: 1, revision, jobs }
+        WorkerView {
+            session: id(),
+            incarnation: 1,
+            revision,
+            jobs,
+            runner: Some("{log: {}}".into()),
+        }
     }
 
     async fn next_update(watch: &mut WorkerViewWatch) -> ViewUpdate {

@@ -21,7 +21,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, CustomResourceExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use swarm_spec::spec::{self, Kind, MANAGED_NAME_MAX, Meant, ONLY_LOCAL, managed_name_rule};
+use swarm_spec::spec::{
+    self, Kind, MANAGED_NAME_MAX, Meant, ONLY_LOCAL, RunnerSpec, managed_name_rule,
+};
 
 pub use ledger::{Claimant, Holdings, SwarmLedger, SwarmLedgerSpec};
 pub use part::{PartName, PartNameError, SwarmLedgerPart, SwarmLedgerPartSpec};
@@ -186,6 +188,12 @@ impl Swarm {
     #[must_use]
     pub fn protocol(&self) -> ProtocolSpec {
         self.spec.protocol()
+    }
+
+    /// What workers of sessions are told to do with their jobs, if they ask for it.
+    #[must_use]
+    pub fn runner(&self) -> Option<RunnerSpec> {
+        self.spec.runner()
     }
 
     /// What kind of pool it has, and which workload, where there is one.

@@ -105,6 +105,7 @@ impl From<&StatefulSet> for Workload {
         let start = spec.and_then(|spec| spec.ordinals.as_ref()?.start);
         Self {
             pods: set.status.as_ref().map_or(0, |status| status.replicas),
+            trouble: missing_pods(set),
             first_slot: start.and_then(|start| u32::try_from(start).ok()).unwrap_or(0),
             selector: spec.and_then(|spec| selector(&spec.selector)),
             ..Self::named(Kind::StatefulSet, set, spec.and_then(|spec| spec.replicas))
@@ -122,6 +123,22 @@ impl From<&Deployment> for Workload {
             ..Self::named(Kind::Deployment, deployment, spec.and_then(|spec| spec.replicas))
         }
     }
+}
+
+/// That pods of a StatefulSet are not made, as when a quota refuses them: unlike a Deployment it has no
+/// condition for it, only Events. All of its pods are ready, and it has seen that there are to be more.
+fn missing_pods(set: &StatefulSet) -> Option<String> {
+    let (spec, status) = (set.spec.as_ref()?, set.status.as_ref()?);
+    let (wanted, made) = (spec.replicas.unwrap_or(1), status.replicas);
+    let is_seen = set.metadata.generation == status.observed_generation;
+    if !is_seen || wanted <= made || status.ready_replicas.unwrap_or_default() < made {
+        return None;
+    }
+    let name = set.metadata.name.as_deref().unwrap_or_default();
+    Some(format!(
+        "{made} of {wanted} pods are made; if it stays so, `kubectl describe statefulset {name}` says why, \
+         such as a quota"
+    ))
 }
 
 /// Why pods of a Deployment are refused, as by a quota.
@@ -148,7 +165,8 @@ mod tests {
             "serviceName": "", "replicas": 3, "ordinals": {"start": 5}, "template": {},
             "selector": {"matchLabels": {"app": "w"}},
         });
-        let object = json!({"metadata": metadata, "spec": spec, "status": {"replicas": 2}});
+        let status = json!({"replicas": 2, "readyReplicas": 1});
+        let object = json!({"metadata": metadata, "spec": spec, "status": status});
         let set: StatefulSet = serde_json::from_value(object.clone()).unwrap();
         let deployment: Deployment = serde_json::from_value(object).unwrap();
         let (set, deployment) = (Workload::from(&set), Workload::from(&deployment));
@@ -158,6 +176,21 @@ mod tests {
         );
         assert_eq!(deployment, Workload { kind: Kind::Deployment, first_slot: 0, ..set });
         assert_eq!(deployment.selector.as_deref(), Some("app=w"));
+    }
+
+    #[test]
+    fn pods_that_a_statefulset_does_not_make_are_missed_once_the_others_are_ready() {
+        let trouble = |generation: i64, ready: i32| {
+            let object = json!({
+                "metadata": {"name": "w", "generation": 2},
+                "spec": {"serviceName": "", "replicas": 3, "template": {}, "selector": {}},
+                "status": {"replicas": 2, "readyReplicas": ready, "observedGeneration": generation},
+            });
+            Workload::from(&serde_json::from_value::<StatefulSet>(object).unwrap()).trouble
+        };
+        assert_eq!((trouble(1, 2), trouble(2, 1)), (None, None));
+        let told = trouble(2, 2).unwrap();
+        assert!(told.starts_with("2 of 3 pods are made; if it stays so"), "{told}");
     }
 
     #[test]

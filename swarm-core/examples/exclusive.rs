@@ -15,8 +15,8 @@ use swarm_core::handover::{
 use swarm_core::overseer::{
     Answer, Began, Effect, Fact, LeaseFacts, Overseer, PoolFacts, WorkerFacts,
 };
-use swarm_core::session::{Former, Session, SessionEffect, SessionEvent};
-use swarm_core::{Desired, Jobs, JobsError, Ledger, Presence, Slot, decide, jobs};
+use swarm_core::session::{Details, Former, Session, SessionEffect, SessionEvent};
+use swarm_core::{Desired, JobsError, Ledger, Presence, Slot, decide, jobs};
 
 /// What workers and scheduler share.
 struct Store {
@@ -132,7 +132,7 @@ fn schedule(now: Moment, overseer: &mut Overseer, desired: &Desired, store: &mut
     // Where several schedulers may run, this is a compare-and-set, and one that fails ends the turn.
     store.ledger = decide(&store.ledger, desired, &observed).ledger;
     overseer.note(now, &store.ledger);
-    for due in overseer.publications(&store.ledger, &Jobs::new(), 1) {
+    for due in overseer.publications(&store.ledger, &Details::default(), 1) {
         let session = due.view.session.clone();
         store.views.insert(session.clone(), due.view);
         overseer.learn(now, Fact::View(session, Some(due.mark)));

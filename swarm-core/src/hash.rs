@@ -81,6 +81,11 @@ pub(crate) fn digest_grants(granted: &BTreeMap<JobName, Token>, details: &Jobs) 
     })
 }
 
+/// A digest of something and of a text beside it. O(bytes).
+pub(crate) fn digest_and(digest: u64, text: &str) -> u64 {
+    mix(digest ^ digest_bytes(text.as_bytes()))
+}
+
 /// Mixes 64 bits reversibly: the finalizer of SplitMix64 (Steele, Lea, Flood, 2014).
 #[inline]
 pub(crate) const fn mix(mut x: u64) -> u64 {

@@ -69,8 +69,8 @@ use crate::{JobName, Jobs, Ledger, Observed, Position, Slot, Token};
 /// use std::time::Duration;
 /// use swarm_core::handover::*;
 /// use swarm_core::overseer::*;
-/// use swarm_core::session::Former;
-/// use swarm_core::{Desired, Jobs, Ledger, Presence, Slot, decide, jobs};
+/// use swarm_core::session::{Details, Former};
+/// use swarm_core::{Desired, Ledger, Presence, Slot, decide, jobs};
 ///
 /// let at = |secs| Moment(Duration::from_secs(secs));
 /// let session = SessionId::new("pod", 1);
@@ -97,7 +97,7 @@ use crate::{JobName, Jobs, Ledger, Observed, Position, Slot, Token};
 /// let decision = decide(&stored, &desired, &observed);
 /// // Here its ledger is saved. Nothing is published before.
 /// overseer.note(at(0), &decision.ledger);
-/// for publication in overseer.publications(&decision.ledger, &Jobs::new(), 1) {
+/// for publication in overseer.publications(&decision.ledger, &Details::default(), 1) {
 ///     overseer.learn(at(0), Fact::View(publication.view.session, Some(publication.mark)));
 /// }
 /// assert_eq!(overseer.stale(&decision.ledger), ["w-0"]);
@@ -106,7 +106,7 @@ use crate::{JobName, Jobs, Ledger, Observed, Position, Slot, Token};
 /// // The worker has read its view.
 /// overseer.learn(at(1), lease(2, decision.ledger.revision()));
 /// assert!(overseer.progress(&decision, &desired, &observed).is_settled());
-/// assert!(overseer.publications(&decision.ledger, &Jobs::new(), 1).is_empty());
+/// assert!(overseer.publications(&decision.ledger, &Details::default(), 1).is_empty());
 /// # Ok::<(), swarm_core::JobsError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -23,7 +23,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use event::{SessionEffect, SessionEvent};
-pub use view::{Granted, WorkerView, details};
+pub use view::{Details, Granted, WorkerView};
 
 use crate::handover::{
     Ack, Grants, Holder, Lease, LeaseTerms, LeaseVersion, Moment, Rule, Rules, SessionId,

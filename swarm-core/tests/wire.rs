@@ -11,7 +11,7 @@ use std::time::Duration;
 use swarm_core::handover::{
     Ack, Holder, Lease, LeaseVersion, LeaseWrite, Policy, SessionId, SessionView,
 };
-use swarm_core::session::WorkerView;
+use swarm_core::session::{Details, WorkerView};
 use swarm_core::stored::Stored;
 use swarm_core::{
     Assignment, Desired, Job, JobName, Jobs, Ledger, Mode, Move, MoveReason, Observed, Params,
@@ -244,9 +244,10 @@ fn a_ledger_is_written_in_its_stored_form() {
 
 #[test]
 fn a_view_names_its_session_as_stores_do() {
-    let mut details = Jobs::new();
+    let mut jobs = Jobs::new();
     let params = Params::from_iter([("url".to_owned(), "http://a".to_owned())]);
-    details.insert(name("b"), Job { run_once: true, params, ..Job::default() });
+    jobs.insert(name("b"), Job { run_once: true, params, ..Job::default() });
+    let details = Details::of(&jobs);
     let grants = [(name("a"), Token(8)), (name("b"), Token(u64::MAX))];
     let session = SessionId::new("pod", 7);
     let view = SessionView { session, incarnation: 5, revision: 3, jobs: grants.into() };

@@ -9,8 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use swarm_adapters_host::watch::{Contents, FileWatch};
-use swarm_core::Desired;
 use swarm_core::handover::LeaseTerms;
+use swarm_core::session::Details;
+use swarm_core::{Desired, Jobs};
 use swarm_spec::convert::Home;
 use swarm_spec::manifest::{self, Explained};
 use swarm_spec::spec::RunnerSpec;
@@ -50,6 +51,16 @@ impl Wanted {
     /// before every turn.
     pub(super) fn workers(&self) -> usize {
         self.slots.len()
+    }
+
+    /// What workers are told beside the names of their jobs.
+    pub(super) fn details(&self) -> Details {
+        self.details_of(&self.desired.jobs)
+    }
+
+    /// As [`details`](Self::details), of other jobs.
+    pub(super) fn details_of(&self, jobs: &Jobs) -> Details {
+        Details::of(jobs).with_runner(self.runner.to_json())
     }
 }
 
@@ -175,7 +186,6 @@ impl Input {
         let fixed = [
             (current.name == edited.name, "the name of the Swarm"),
             (current.worker_name == edited.worker_name, "the name of its pool"),
-            (current.runner == edited.runner, "spec.worker.runner"),
             (current.lease == edited.lease, "spec.handover.lease and stopTimeout"),
             (current.desired.replication == edited.desired.replication, "spec.replication"),
         ];

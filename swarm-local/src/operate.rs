@@ -130,9 +130,9 @@ impl Operation {
         let cannot = || format!("the state directory {} cannot be used", dir.display());
         let ledgers = FileLedgerStore::open(dir).with_context(cannot)?;
         let views = PoolViews::open(dir).with_context(cannot)?;
-        views.set_jobs(&wanted.desired.jobs);
+        views.set_details(wanted.details());
         let sessions = Sessions::open(dir, wanted.lease).with_context(cannot)?;
-        let command = worker.command(dir, &wanted.runner, sessions.terms())?;
+        let command = worker.command(dir, sessions.terms());
         let processes = Processes::open(dir, command).with_context(cannot)?;
         let settled = ledgers.load().await?.map(|(ledger, _)| Placed::of(&ledger));
         Ok(Self {
@@ -227,7 +227,7 @@ impl Operation {
                     self.wanted = *wanted;
                     self.invalid_file = None;
                     self.problem = None;
-                    self.views.set_jobs(&self.wanted.desired.jobs);
+                    self.views.set_details(self.wanted.details());
                     self.unsettled_since.get_or_insert(noticed);
                     recheck_at = Some(Instant::now());
                 }
@@ -307,9 +307,9 @@ impl Operation {
         // Before the first delivery, nothing is moved.
         let mut stays = self.delivered.as_ref().unwrap_or(&wanted).clone();
         stays.paused |= self.delivered.is_none();
-        self.views.set_jobs(&stays.jobs);
+        self.views.set_details(self.wanted.details_of(&stays.jobs));
         let turned = self.turn_for(&stays, observed).await;
-        self.views.set_jobs(&wanted.jobs);
+        self.views.set_details(self.wanted.details());
         match turned {
             Err(StoreError::Refused { code, .. }) if is_too_large(code) => Ok(None),
             turned => turned.map(Some),

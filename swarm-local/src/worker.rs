@@ -6,10 +6,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Context as _;
 use swarm_adapters_host::processes::WorkerCommand;
 use swarm_core::handover::LeaseTerms;
-use swarm_spec::spec::RunnerSpec;
 use swarm_worker::LogFormat;
 
 use super::LocalArgs;
@@ -42,14 +40,7 @@ impl WorkerProgram {
     }
 
     /// The command of a worker whose pool keeps its state in `dir`.
-    pub(super) fn command(
-        self,
-        dir: &Path,
-        runner: &RunnerSpec,
-        terms: &LeaseTerms,
-    ) -> anyhow::Result<WorkerCommand> {
-        let runner = swarm_worker::runner_argument(runner);
-        let runner = runner.context("the runner cannot be passed to workers")?;
+    pub(super) fn command(self, dir: &Path, terms: &LeaseTerms) -> WorkerCommand {
         let Self { program, first, log_format } = self;
         let (dir, terms) = (dir.to_owned(), *terms);
         let arguments = move |name: &str, instance: &str| {
@@ -71,14 +62,14 @@ impl WorkerProgram {
                 "--http-port=0".to_owned(),
                 format!("--log-format={}", log_format.as_str()),
                 "--until-stdin-closes".to_owned(),
-                runner.clone(),
+                "--runner=swarm".to_owned(),
             ];
             let mut arguments = first.clone();
             arguments.extend([path("--session-dir=", &dir), run_log]);
             arguments.extend(options.into_iter().map(OsString::from));
             arguments
         };
-        Ok(WorkerCommand { program, arguments: Box::new(arguments) })
+        WorkerCommand { program, arguments: Box::new(arguments) }
     }
 }
 

@@ -110,7 +110,7 @@ pub fn parse_in(
     let mut desired = convert::with_jobs(&spec, jobs, home).map_err(wrong)?;
     let lease = convert::lease_terms(&spec, home).map_err(wrong)?;
     let runner = spec.worker.as_mut().and_then(|worker| worker.runner.take());
-    let runner = runner.unwrap_or_else(runner::default_spec);
+    let runner = runner.unwrap_or_else(RunnerSpec::log);
     let WorkerPool { name: worker_name, workers, first_slot } =
         WorkerPool::read(&objects, swarm, spec.pool)?;
     // What nothing here gives a meaning to: the API server would refuse it all the same.

@@ -188,8 +188,8 @@ pub struct Job {
     /// `worker.protocol: Session`. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_once: Option<bool>,
-    /// What the worker is told beside the job's name; workers that read a file are not. Names are of
-    /// `a-z`, `A-Z`, `0-9` and `_`.
+    /// What the worker is told beside the job's name; workers that read a file are not. A job that runs
+    /// begins again when they change. Names are of `a-z`, `A-Z`, `0-9` and `_`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = 32))]
     pub params: Option<BTreeMap<String, String>>,
@@ -282,5 +282,13 @@ impl SwarmSpec {
         let written = self.worker.as_ref().and_then(|worker| worker.protocol);
         let is_ours = self.pool.managed.as_ref().is_some_and(|managed| managed.image.is_none());
         written.unwrap_or(if is_ours { ProtocolSpec::Session } else { ProtocolSpec::default() })
+    }
+
+    /// What workers of sessions are told to do with their jobs, if they ask for it. Those that the
+    /// operator makes are told in any case, since nobody else tells them anything.
+    #[must_use]
+    pub fn runner(&self) -> Option<RunnerSpec> {
+        let written = self.worker.as_ref().and_then(|worker| worker.runner.clone());
+        written.or_else(|| self.pool.managed.as_ref().map(|_| RunnerSpec::log()))
     }
 }

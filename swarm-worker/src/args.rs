@@ -184,6 +184,13 @@ impl LogFormat {
     }
 }
 
+impl SessionArgs {
+    /// Whether the worker takes part in sessions, in a cluster or on one machine.
+    pub(crate) fn takes_part(&self) -> bool {
+        self.protocol == Protocol::Session || self.session_dir.is_some()
+    }
+}
+
 impl ViewArgs {
     /// The file of the view. A path that does not exist yet is a file if it has the extension of a
     /// YAML file.

@@ -7,14 +7,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use swarm_adapters_host::guard::{Guard, GuardCommand, Identity, OutputFormat};
 use swarm_adapters_host::metrics::PingMetrics;
 use swarm_adapters_host::runlog::RunLog;
-use swarm_adapters_host::runner::{Event, JobSpec, Log, Ping, Restarts, Runner, Supervisor};
+use swarm_adapters_host::runner::{
+    Event, Job, JobSpec, Log, Outcome, Ping, Restarts, Runner, Supervisor,
+};
 use swarm_core::{JobName, Params, Token};
 use swarm_spec::manifest::{self, Program};
+use tokio_util::sync::CancellationToken;
 
 use crate::Failure;
 use crate::args::{LogFormat, RunArgs};
@@ -24,26 +28,36 @@ use crate::program::ProgramRunner;
 const TOKEN: Token = Token(0);
 
 /// The runner and logs for all jobs of a process, shared by all its sessions.
+#[derive(Clone)]
 pub(crate) struct Tools {
     worker: String,
     kind: Kind,
+    stop_timeout: Duration,
     run_log: Option<PathBuf>,
     format: OutputFormat,
-    restarts: Restarts,
+    restarts: Counter,
+    pings: PingMetrics,
 }
 
-/// How the jobs are run.
+/// What runs the jobs.
+#[derive(Clone)]
 enum Kind {
-    /// One runner for all sessions.
-    Shared(Arc<dyn Runner>),
-    /// A program, whose processes are marked with their session.
-    Program { program: Box<Program>, stop_timeout: Duration },
+    /// The program that the worker is a part of.
+    Own(Arc<dyn Runner>),
+    /// One runner for good.
+    Fixed(manifest::Runner),
+    /// What the Swarm says, also when that changes.
+    Swarm,
 }
 
 /// The running jobs, and their guard.
 pub(crate) struct Jobs {
     pub(crate) supervisor: Supervisor,
     guard: Option<Guard>,
+    tools: Tools,
+    session: String,
+    /// What the Swarm last said that runs them.
+    said: Option<String>,
 }
 
 impl Tools {
@@ -55,26 +69,27 @@ impl Tools {
         registry: &mut Registry,
         restarts: Counter,
     ) -> Result<Self, Failure> {
-        let mut restarts = Restarts { counter: restarts, ..Restarts::default() };
         let kind = match (runner, args.runner.runner()?) {
-            (Some(runner), _) => Kind::Shared(runner),
-            (None, manifest::Runner::Log) => Kind::Shared(Arc::new(Log)),
-            (None, manifest::Runner::Ping { interval, timeout }) => {
-                let ping = Ping::new(PingMetrics::registered(registry));
-                Kind::Shared(Arc::new(ping.every(interval).within(timeout)))
+            (Some(runner), _) => Kind::Own(runner),
+            (None, Some(runner)) => Kind::Fixed(runner),
+            (None, None) if !args.session.takes_part() => {
+                let sentence = "only workers of sessions are told the Swarm's runner; write \
+                                --protocol session as well, or another --runner";
+                return Err(Failure::Usage(sentence.to_owned()));
             }
-            (None, manifest::Runner::Command(program)) => {
-                let manifest::Restart { limit, pause_max } = program.restart;
-                (restarts.limit, restarts.pause_max) = (limit, pause_max);
-                Kind::Program { program, stop_timeout: args.runner.stop_timeout }
-            }
+            (None, None) => Kind::Swarm,
         };
+        // Counters that nothing ever counts would only raise questions.
+        let may_ping = matches!(kind, Kind::Swarm | Kind::Fixed(manifest::Runner::Ping { .. }));
+        let pings =
+            if may_ping { PingMetrics::registered(registry) } else { PingMetrics::default() };
         let format = match args.log_format {
             LogFormat::Text => OutputFormat::Text,
             LogFormat::Json => OutputFormat::Json,
         };
         let (worker, run_log) = (worker.to_owned(), args.run_log.clone());
-        Ok(Self { worker, kind, run_log, format, restarts })
+        let stop_timeout = args.runner.stop_timeout;
+        Ok(Self { worker, kind, stop_timeout, run_log, format, restarts, pings })
     }
 
     /// The jobs of the worker's session `session`. Every process of a job is marked with it.
@@ -82,25 +97,96 @@ impl Tools {
         let open = |path: &PathBuf| RunLog::open(path, &self.worker, session);
         let log = self.run_log.as_ref().map(open).transpose();
         let log = log.map_err(|error| failed("the run log cannot be opened", &error))?;
-        let (runner, guard) = match &self.kind {
-            Kind::Shared(runner) => (Arc::clone(runner), None),
-            Kind::Program { program, stop_timeout } => {
-                let (worker, session) = (self.worker.clone(), session.to_owned());
-                let (run_log, format) = (self.run_log.clone(), self.format);
-                let identity = Identity { worker, session, run_log, format };
-                let guard = Guard::new(guard_command(), identity)
-                    .map_err(|error| failed("the guard cannot be set up", &error))?;
-                let program = Program::clone(program);
-                let runner =
-                    ProgramRunner::new(program, &self.worker, *stop_timeout, guard.clone());
-                (Arc::new(runner) as Arc<dyn Runner>, Some(guard))
+        let mut guard = None;
+        let (runner, restarts) = match &self.kind {
+            Kind::Own(runner) => (Arc::clone(runner), self.restarts(manifest::Restart::default())),
+            Kind::Fixed(runner) => self.made(runner, session, &mut guard)?,
+            Kind::Swarm => {
+                (Arc::new(NotSaid) as Arc<_>, self.restarts(manifest::Restart::default()))
             }
         };
-        Ok(Jobs { supervisor: Supervisor::new(runner, log, self.restarts.clone()), guard })
+        let supervisor = Supervisor::new(runner, log, restarts);
+        let (tools, session) = (self.clone(), session.to_owned());
+        Ok(Jobs { supervisor, guard, tools, session, said: None })
+    }
+
+    /// What runs jobs as `runner` says. Programs run under the `guard` of the session.
+    fn made(
+        &self,
+        runner: &manifest::Runner,
+        session: &str,
+        guard: &mut Option<Guard>,
+    ) -> Result<(Arc<dyn Runner>, Restarts), Failure> {
+        let runner: Arc<dyn Runner> = match runner {
+            manifest::Runner::Log => Arc::new(Log),
+            manifest::Runner::Ping { interval, timeout } => {
+                Arc::new(Ping::new(self.pings.clone()).every(*interval).within(*timeout))
+            }
+            manifest::Runner::Command(program) => {
+                let guard = match guard {
+                    Some(guard) => guard,
+                    none => none.insert(self.guard(session)?),
+                };
+                let program = Program::clone(program);
+                let restarts = self.restarts(program.restart);
+                let (worker, stop_timeout) = (&self.worker, self.stop_timeout);
+                let runner = ProgramRunner::new(program, worker, stop_timeout, guard.clone());
+                return Ok((Arc::new(runner), restarts));
+            }
+        };
+        Ok((runner, self.restarts(manifest::Restart::default())))
+    }
+
+    fn guard(&self, session: &str) -> Result<Guard, Failure> {
+        let (worker, session) = (self.worker.clone(), session.to_owned());
+        let (run_log, format) = (self.run_log.clone(), self.format);
+        let identity = Identity { worker, session, run_log, format };
+        Guard::new(guard_command(), identity)
+            .map_err(|error| failed("the guard cannot be set up", &error))
+    }
+
+    fn restarts(&self, of: manifest::Restart) -> Restarts {
+        let manifest::Restart { limit, pause_max } = of;
+        Restarts { limit, pause_max, counter: self.restarts.clone() }
+    }
+}
+
+/// Runs jobs as long as nobody has said how: each fails with what to write.
+struct NotSaid;
+
+#[async_trait]
+impl Runner for NotSaid {
+    async fn run(&self, _: &Job, _: CancellationToken) -> Outcome {
+        let sentence = "the Swarm does not say how jobs are run; write spec.worker.runner there, or \
+                        start the worker with another --runner than swarm";
+        Outcome::Failed(sentence.to_owned())
     }
 }
 
 impl Jobs {
+    /// Takes note of what the Swarm says that runs the jobs. If that is news, every job is stopped and
+    /// begins again. What cannot be understood changes nothing.
+    pub(crate) fn run_as_said(&mut self, said: Option<&str>) {
+        let Some(said) = said.filter(|_| matches!(self.tools.kind, Kind::Swarm)) else { return };
+        if self.said.as_deref() == Some(said) {
+            return;
+        }
+        self.said = Some(said.to_owned());
+        let made = manifest::Runner::parse(said).and_then(|runner| {
+            let made = self.tools.made(&runner, &self.session, &mut self.guard);
+            made.map_err(|error| error.to_string())
+        });
+        match made {
+            Ok((runner, restarts)) => {
+                tracing::info!(runner = said, "jobs are run as the Swarm says");
+                self.supervisor.run_by(runner, restarts);
+            }
+            Err(reason) => {
+                tracing::error!("spec.worker.runner of the Swarm: {reason}; jobs run as before");
+            }
+        }
+    }
+
     pub(crate) fn start(&self, job: &JobName) {
         let (name, params) = (job.clone(), Params::default());
         self.supervisor.start(JobSpec { name, token: TOKEN, params, run_once: false });

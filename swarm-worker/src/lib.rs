@@ -72,7 +72,7 @@ pub use args::{
     SessionArgs, ViewArgs,
 };
 pub use log::log_filter;
-pub use runner::{RunnerArg, RunnerArgs, runner_argument};
+pub use runner::{RunnerArg, RunnerArgs};
 pub use swarm_adapters_host::runner::{Job, Outcome, Runner};
 
 /// Carries out a command and returns the exit code of the program: 0 for success, 2 for wrong usage

@@ -18,6 +18,7 @@ use swarm_core::handover::{LeaseTerms, SessionId};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::args::{Protocol, RunArgs};
 use crate::follow::Follower;
@@ -31,6 +32,9 @@ use crate::{Failure, log};
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a draining worker on one machine keeps its jobs running while they are moved away.
 const DRAIN_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// For how long after SIGTERM a pod answers requests: as long as a Service may lead to it.
+const LINGER: Duration = Duration::from_secs(3);
 
 /// Runs a worker until a signal, or the end of standard input. Its jobs are run by `runner`, or as
 /// `args` select.
@@ -58,12 +62,21 @@ pub(crate) async fn run(args: &RunArgs, runner: Option<Arc<dyn Runner>>) -> Resu
     let shared = Shared { metrics, reports, ready, watchdog };
     let listener = http::listen(args.address()).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    let endpoints = http::worker_router(build, report, is_ready, Arc::new(registry));
+    let endpoints = http::worker_router(&name, build, report, is_ready, Arc::new(registry));
     let done = CancellationToken::new();
     let server = tokio::spawn(http::serve(listener, endpoints, done.clone()));
+    let asked = shutdown.drain.clone();
+    let lingers = AbortOnDropHandle::new(tokio::spawn(async move {
+        asked.cancelled().await;
+        tokio::time::sleep(LINGER).await;
+    }));
     tracing::info!(worker = name, http = %address, "started");
     match (pod, dir) {
-        (Some(pod), _) => pod.run_sessions(&tools, &shared, &shutdown).await?,
+        (Some(pod), _) => {
+            pod.run_sessions(&tools, &shared, &shutdown).await?;
+            // Nothing runs any more, and others have the jobs. Nodes take a moment to learn it.
+            lingers.await.map_err(failed)?;
+        }
         (None, Some(dir)) => on_this_machine(args, dir, &tools, &shared, &shutdown).await?,
         (None, None) => {
             let jobs = tools.jobs(&format!("{name}.{}-{:016x}", std::process::id(), nonce()?))?;

@@ -14,7 +14,8 @@ use crate::Failure;
 #[derive(Clone, Debug, Args)]
 pub struct RunnerArgs {
     /// How to run a job: `log` runs nothing and writes lines to the worker's log, `command` runs the
-    /// program after `--`, `ping` sends HTTP requests to HOST:PORT, which is the job's name. Or a
+    /// program after `--`, `ping` sends HTTP requests to HOST:PORT, which is the job's name; `swarm`
+    /// does what `spec.worker.runner` of the Swarm says, also when that changes (with sessions). Or a
     /// runner as in `spec.worker.runner` of a Swarm, as YAML or JSON
     #[arg(long, value_name = "RUNNER", env = "RUNNER", default_value = "log")]
     pub runner: RunnerArg,
@@ -55,13 +56,13 @@ impl FromStr for RunnerArg {
 }
 
 impl RunnerArgs {
-    /// The runner that the arguments select.
+    /// The runner that the arguments select; `None` if the Swarm does.
     ///
     /// # Errors
     ///
     /// [`Failure::Usage`] if a program is given without `--runner command`, or vice versa, or has an
     /// unknown placeholder.
-    pub(crate) fn runner(&self) -> Result<Runner, Failure> {
+    pub(crate) fn runner(&self) -> Result<Option<Runner>, Failure> {
         let is_command = self.runner == RunnerArg::Kind(RunnerKind::Command);
         if is_command && self.command.is_empty() {
             let example = "--runner command -- ffmpeg -i {job}";
@@ -73,28 +74,21 @@ impl RunnerArgs {
             let sentence = "a program is given without its runner; write --runner command as well";
             return Err(Failure::Usage(sentence.to_owned()));
         }
-        match &self.runner {
-            RunnerArg::Kind(RunnerKind::Log) => Ok(Runner::Log),
+        let runner = match &self.runner {
+            RunnerArg::Kind(RunnerKind::Swarm) => return Ok(None),
+            RunnerArg::Kind(RunnerKind::Log) => Runner::Log,
             RunnerArg::Kind(RunnerKind::Command) => {
                 let command = Some(self.command.clone());
                 let spec = RunnerSpec { command, ..RunnerSpec::default() };
-                Runner::read(&spec).map_err(|error| Failure::Usage(error.reason))
+                Runner::read(&spec).map_err(|error| Failure::Usage(error.reason))?
             }
             RunnerArg::Kind(RunnerKind::Ping) => {
-                Ok(Runner::Ping { interval: self.ping_interval, timeout: self.ping_timeout })
+                Runner::Ping { interval: self.ping_interval, timeout: self.ping_timeout }
             }
-            RunnerArg::Whole(runner) => Ok(runner.clone()),
-        }
+            RunnerArg::Whole(runner) => runner.clone(),
+        };
+        Ok(Some(runner))
     }
-}
-
-/// The argument of a command line that selects this runner.
-///
-/// # Errors
-///
-/// If it cannot be written as JSON, which all that were read can.
-pub fn runner_argument(spec: &RunnerSpec) -> serde_json::Result<String> {
-    Ok(format!("--runner={}", serde_json::to_string(spec)?))
 }
 
 /// Reads a time above zero, as a Swarm writes it: `30s`, `500ms` or `1m30s`.
@@ -116,7 +110,7 @@ mod tests {
         runner: RunnerArgs,
     }
 
-    fn parsed(words: &[&str]) -> Result<Runner, String> {
+    fn parsed(words: &[&str]) -> Result<Option<Runner>, String> {
         let words = ["w"].iter().chain(words);
         let cli = Cli::try_parse_from(words).map_err(|error| error.to_string())?;
         cli.runner.runner().map_err(|error| error.to_string())
@@ -133,19 +127,20 @@ mod tests {
             let spec: RunnerSpec =
                 serde_json::from_value(swarm_spec::yaml::documents(text).unwrap().remove(0).1)
                     .unwrap();
-            let argument = runner_argument(&spec).unwrap();
-            assert_eq!(parsed(&[&argument]).unwrap(), Runner::read(&spec).unwrap());
+            let argument = format!("--runner={}", spec.to_json());
+            assert_eq!(parsed(&[&argument]), Ok(Runner::read(&spec).ok()));
         }
     }
 
     #[test]
     fn runners_are_selected_by_name_too() {
-        assert_eq!(parsed(&[]), Ok(Runner::Log));
+        assert_eq!(parsed(&[]), Ok(Some(Runner::Log)));
+        assert_eq!(parsed(&["--runner=swarm"]), Ok(None));
         let ping =
             Runner::Ping { interval: Duration::from_millis(1500), timeout: Duration::from_secs(5) };
-        assert_eq!(parsed(&["--runner=ping", "--ping-interval=1500ms"]), Ok(ping));
+        assert_eq!(parsed(&["--runner=ping", "--ping-interval=1500ms"]), Ok(Some(ping)));
         let program = Runner::parse("{command: [cat, '{job}']}");
-        assert_eq!(parsed(&["--runner=command", "--", "cat", "{job}"]), program);
+        assert_eq!(parsed(&["--runner=command", "--", "cat", "{job}"]), program.map(Some));
     }
 
     #[test]

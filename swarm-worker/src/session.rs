@@ -249,15 +249,27 @@ impl Driver<'_> {
                 return None;
             }
         };
-        let WorkerView { revision, jobs, .. } = &*view;
+        let WorkerView { revision, jobs, runner, .. } = &*view;
         if *revision < self.revision {
             tracing::info!(revision, newest = self.revision, "an older view is ignored");
         } else {
             tracing::info!(revision, jobs = jobs.len(), "view");
             self.revision = *revision;
+            self.setup.jobs.run_as_said(runner.as_deref());
             self.details.clone_from(jobs);
+            self.tell_running();
         }
         Some(SessionEvent::View((&*view).into()))
+    }
+
+    /// Jobs whose params have changed begin again with the new ones.
+    fn tell_running(&self) {
+        for (job, token) in self.session.running() {
+            let Some(granted) = self.details.get(job).filter(|it| it.token == token) else {
+                continue;
+            };
+            self.setup.jobs.supervisor.update(job_spec(job.clone(), granted.clone()));
+        }
     }
 
     fn carry_out(&mut self, effect: SessionEffect) -> Result<(), Failure> {
@@ -265,11 +277,9 @@ impl Driver<'_> {
         let store = Arc::clone(&self.setup.store);
         match effect {
             SessionEffect::Start { job, token } => {
-                let details = self.details.get(&job);
-                let (run_once, params) = details
-                    .map(|granted| (granted.run_once, granted.params.clone()))
-                    .unwrap_or_default();
-                self.setup.jobs.supervisor.start(JobSpec { name: job, token, params, run_once });
+                let granted = self.details.get(&job).cloned().unwrap_or(token.into());
+                let spec = JobSpec { token, ..job_spec(job, granted) };
+                self.setup.jobs.supervisor.start(spec);
                 self.started += 1;
             }
             SessionEffect::Stop(job) => {
@@ -343,6 +353,11 @@ impl Driver<'_> {
             differs
         });
     }
+}
+
+fn job_spec(name: JobName, granted: Granted) -> JobSpec {
+    let Granted { token, run_once, params } = granted;
+    JobSpec { name, token, params, run_once }
 }
 
 fn session_event(event: JobEvent) -> SessionEvent {

@@ -13,10 +13,12 @@ pub enum RunnerKind {
     Command,
     /// It sends an HTTP request every second.
     Ping,
+    /// What the Swarm says, also when that changes.
+    Swarm,
 }
 
 impl RunnerKind {
-    const ALL: [Self; 3] = [Self::Log, Self::Command, Self::Ping];
+    const ALL: [Self; 4] = [Self::Log, Self::Command, Self::Ping, Self::Swarm];
 }
 
 impl FromStr for RunnerKind {
@@ -34,13 +36,14 @@ impl fmt::Display for RunnerKind {
             Self::Log => "log",
             Self::Command => "command",
             Self::Ping => "ping",
+            Self::Swarm => "swarm",
         })
     }
 }
 
 /// The name of a runner that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no runner `{0}`; write `log`, `command` or `ping`")]
+#[error("there is no runner `{0}`; write `log`, `command`, `ping` or `swarm`")]
 pub struct UnknownRunner(String);
 
 #[cfg(test)]
@@ -53,7 +56,7 @@ mod tests {
             assert_eq!(kind.to_string().parse(), Ok(kind));
         }
         let error = "lgo".parse::<RunnerKind>().unwrap_err();
-        let expected = "there is no runner `lgo`; write `log`, `command` or `ping`";
+        let expected = "there is no runner `lgo`; write `log`, `command`, `ping` or `swarm`";
         assert_eq!(error.to_string(), expected);
     }
 }

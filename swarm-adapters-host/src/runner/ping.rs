@@ -59,13 +59,14 @@ impl Runner for Ping {
             Ok(address) => address,
             Err(error) => return Outcome::Failed(AddressError::to_string(&error)),
         };
+        let metrics = self.metrics.of(job.name.as_str());
         let mut ticks = interval(self.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let pings = async {
             loop {
                 ticks.tick().await;
                 let result = ask(&address, PATH, self.timeout).await;
-                self.metrics.pinged(result.as_ref().ok().map(|pong| pong.latency));
+                metrics.pinged(result.as_ref().ok().map(|pong| pong.latency));
                 match result {
                     Ok(pong) => tracing::info!(job = %job.name, "{pong}"),
                     Err(error) => tracing::warn!(job = %job.name, "{error}"),

@@ -129,6 +129,19 @@ impl Supervisor {
         self.order(Order::Start(job));
     }
 
+    /// Tells a job that runs how it is to run now, by its token: if its parameters differ, it is stopped
+    /// and begins again at once. No event follows, since the job was never given up. The call has no
+    /// effect on a job that does not run, is stopping or has another token.
+    pub fn update(&self, job: JobSpec) {
+        self.order(Order::Update(job));
+    }
+
+    /// Sets what runs the jobs from now on. Every job is stopped, and begins again at once, as with
+    /// [`update`](Self::update).
+    pub fn run_by(&self, runner: Arc<dyn Runner>, restarts: Restarts) {
+        self.order(Order::RunBy(runner, restarts));
+    }
+
     /// Asks a job to stop; [`Event::Joined`] follows. Jobs stop concurrently. The call has no effect on
     /// a job that does not run or is already stopping.
     pub fn stop(&self, job: &JobName) {

@@ -177,6 +177,86 @@ async fn a_job_that_is_started_while_it_stops_runs_again_under_its_new_token() {
     until(&supervisor, |report| report.token == Token(2)).await;
 }
 
+fn with_param(value: &str) -> JobSpec {
+    let params = [("url".to_owned(), value.to_owned())].into_iter().collect();
+    JobSpec { params, ..spec("a", 7) }
+}
+
+#[tokio::test]
+async fn a_job_whose_params_changed_begins_again_and_was_never_given_up() {
+    let (mut supervisor, script) = supervisor(&[]);
+    supervisor.start(with_param("x"));
+    until(&supervisor, |_| script.runs.load(Ordering::Relaxed) == 1).await;
+    supervisor.update(with_param("x"));
+    supervisor.update(JobSpec { token: Token(6), ..with_param("y") });
+    supervisor.update(with_param("z"));
+    until(&supervisor, |it| it.phase == JobPhase::Running).await;
+    until(&supervisor, |_| script.runs.load(Ordering::Relaxed) == 2).await;
+    // One that is to stop is not kept by any change.
+    supervisor.update(with_param("w"));
+    supervisor.stop(&JobName::new("a").unwrap());
+    supervisor.update(with_param("v"));
+    assert_eq!(event(&mut supervisor).await, Event::Joined(JobName::new("a").unwrap()));
+    assert_eq!(script.runs.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_was_given_up_begins_again_with_new_params_or_another_runner() {
+    let broke = || Outcome::Failed("it broke".into());
+    let (supervisor, script) = limited(&[broke(), broke()], Some(0));
+    supervisor.start(with_param("x"));
+    until(&supervisor, |it| it.phase == JobPhase::Failed).await;
+    supervisor.update(with_param("y"));
+    until(&supervisor, |_| script.runs.load(Ordering::Relaxed) == 2).await;
+    until(&supervisor, |it| it.phase == JobPhase::Failed).await;
+    let other = Arc::new(Script::default());
+    supervisor.run_by(Arc::clone(&other) as Arc<dyn Runner>, Restarts::default());
+    until(&supervisor, |it| it.phase == JobPhase::Running).await;
+    until(&supervisor, |_| other.runs.load(Ordering::Relaxed) == 1).await;
+}
+
+/// Ends its run when it is told to, whatever it was asked.
+#[derive(Default)]
+struct Slow {
+    end: tokio::sync::Notify,
+    permits: Mutex<Vec<u64>>,
+}
+
+#[async_trait]
+impl Runner for Slow {
+    async fn run(&self, _: &Job, _: CancellationToken) -> Outcome {
+        self.end.notified().await;
+        Outcome::Ended
+    }
+
+    fn permit_until(&self, boottime_ns: u64) {
+        self.permits.lock().unwrap().push(boottime_ns);
+    }
+}
+
+#[tokio::test]
+async fn another_runner_begins_when_the_last_one_has_ended_and_both_know_until_when_jobs_may_act() {
+    let slow = Arc::new(Slow::default());
+    let supervisor =
+        Supervisor::new(Arc::clone(&slow) as Arc<dyn Runner>, None, Restarts::default());
+    let far = u64::MAX - 1;
+    supervisor.start(spec("a", 7));
+    supervisor.permit_until(far);
+    let (next, late) = (Arc::new(Slow::default()), far - 1);
+    supervisor.run_by(Arc::clone(&next) as Arc<dyn Runner>, Restarts::default());
+    supervisor.permit_until(late);
+    until(&supervisor, |_| next.permits.lock().unwrap().len() == 2).await;
+    assert_eq!(*slow.permits.lock().unwrap(), [far, late]);
+    assert_eq!(*next.permits.lock().unwrap(), [far, late]);
+    slow.end.notify_one();
+    // A run of the new one has begun once it ends by itself.
+    next.end.notify_one();
+    until(&supervisor, |it| it.last_exit.is_some()).await;
+    supervisor.permit_until(far);
+    until(&supervisor, |_| next.permits.lock().unwrap().len() == 3).await;
+    assert_eq!(slow.permits.lock().unwrap().len(), 2, "nothing of it runs any more");
+}
+
 #[tokio::test]
 async fn a_permit_ends_with_its_time() {
     let permit = Permit::unlimited();

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
+use swarm_spec::spec::RunnerSpec;
 
 /// What one session is to run. Named like the session, and like its Lease.
 ///
@@ -46,6 +47,10 @@ pub struct WorkerViewSpec {
     #[serde(default)]
     #[schemars(schema_with = "jobs")]
     pub jobs: BTreeMap<String, GrantedJob>,
+    /// How to run them, for workers that were started with `--runner swarm`: `spec.worker.runner` of the
+    /// Swarm.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runner: Option<RunnerSpec>,
 }
 
 /// One granted job.

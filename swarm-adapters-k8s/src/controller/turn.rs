@@ -10,7 +10,7 @@ use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use swarm_core::overseer::PoolFacts;
 use swarm_core::ports::{LedgerStore as _, StoreError};
-use swarm_core::session::details;
+use swarm_core::session::Details;
 use swarm_core::{Decider, Desired, Need, Observed, Progress, Turn};
 use tokio::time::Instant;
 
@@ -300,7 +300,11 @@ impl Context {
         memory: &mut Memory,
     ) -> Result<Turn, StoreError> {
         let Memory { stores, sessions, publications, decider, .. } = memory;
-        let details = &details(&desired.jobs);
+        let details = Details::of(&desired.jobs);
+        let details = &match swarm.runner() {
+            Some(runner) => details.with_runner(runner.to_json()),
+            None => details,
+        };
         let (ledgers, shared) = stores.both(self, swarm, pool);
         let overseer = &mut sessions.overseer;
         let views = PoolViews { context: self, swarm, details, shared, overseer };

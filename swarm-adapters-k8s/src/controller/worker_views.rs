@@ -14,8 +14,8 @@ use serde_json::json;
 use swarm_core::handover::{SessionId, SessionView};
 use swarm_core::overseer::{Overseer, Publication, ViewMark, ViewMarks};
 use swarm_core::ports::{StoreError, ViewStore};
-use swarm_core::session::Granted;
-use swarm_core::{JobName, Jobs, Ledger, Token};
+use swarm_core::session::{Details, Granted};
+use swarm_core::{JobName, Ledger, Token};
 
 use super::context::Context;
 use super::seen::{CONTENT_ANNOTATION, to_text};
@@ -34,7 +34,7 @@ const AT_A_TIME: usize = 32;
 const VIEW_BYTES_MAX: usize = 900_000;
 
 /// The whole of a view, for the session of `worker`.
-fn spec(view: SessionView, details: &Jobs, worker: &str) -> WorkerViewSpec {
+fn spec(view: SessionView, details: &Details, worker: &str) -> WorkerViewSpec {
     let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     let granted = |(job, granted): (JobName, Granted)| {
         let Granted { token: Token(token), run_once, params } = granted;
@@ -48,6 +48,8 @@ fn spec(view: SessionView, details: &Jobs, worker: &str) -> WorkerViewSpec {
         revision: number(view.revision),
         count: i32::try_from(view.jobs.len()).unwrap_or(i32::MAX),
         jobs: view.jobs.into_iter().map(granted).collect(),
+        // It was a runner before it was a text.
+        runner: view.runner.and_then(|runner| serde_json::from_str(&runner).ok()),
     }
 }
 
@@ -55,8 +57,8 @@ fn spec(view: SessionView, details: &Jobs, worker: &str) -> WorkerViewSpec {
 pub(super) struct PoolViews<'a> {
     pub(super) context: &'a Context,
     pub(super) swarm: &'a Swarm,
-    /// The jobs with more than a name.
-    pub(super) details: &'a Jobs,
+    /// What workers are told beside the names of their jobs.
+    pub(super) details: &'a Details,
     pub(super) shared: &'a ConfigMapViewStore,
     /// Knows which views are news, and who can read them.
     pub(super) overseer: &'a Overseer,
@@ -213,7 +215,7 @@ mod tests {
                  jobs: [{{name: a{details}}}, {{name: b}}]"
             );
             let swarm = Swarm::new("s", serde_yaml::from_str(&text).unwrap());
-            swarm_core::session::details(&convert::desired(&swarm).unwrap().jobs)
+            Details::of(&convert::desired(&swarm).unwrap().jobs)
         };
         let [bare, once, with_params] = ["", ", runOnce: true", ", params: {url: x}"].map(details);
         assert!(ViewMark::of(&view, &bare) != ViewMark::of(&view, &once));

@@ -221,7 +221,11 @@ fn env(pool: &Pool<'_>) -> Result<Vec<Value>, ManagedError> {
     let mut set = |name: &str, value: String| ours.push(json!({"name": name, "value": value}));
     set("HTTP_ADDRESS", "0.0.0.0".into());
     set("HTTP_PORT", managed.port().to_string());
-    if let Some(runner) = pool.swarm.spec.worker.as_ref().and_then(|it| it.runner.as_ref()) {
+    let protocol = pool.swarm.protocol();
+    if protocol == ProtocolSpec::Session && managed.runs_our_worker(protocol) {
+        // The runner itself is in the views, so that another one needs no other pods.
+        set("RUNNER", "swarm".into());
+    } else if let Some(runner) = pool.swarm.spec.worker.as_ref().and_then(|it| it.runner.as_ref()) {
         set("RUNNER", runner_text(runner));
     }
     let handover = pool.swarm.spec.handover.clone().unwrap_or_default();

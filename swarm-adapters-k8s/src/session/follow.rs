@@ -111,7 +111,7 @@ fn parse(object: DynamicObject, session: &SessionId) -> Result<WorkerView, Strin
     let mut data = object.data;
     let spec = data.get_mut("spec").map(serde_json::Value::take).unwrap_or_default();
     let spec: WorkerViewSpec = serde_json::from_value(spec).map_err(|error| error.to_string())?;
-    let WorkerViewSpec { session: whose, worker: _, incarnation, revision, count: _, jobs } = spec;
+    let WorkerViewSpec { session: whose, incarnation, revision, jobs, runner, .. } = spec;
     if whose != session.to_string() {
         return Err(format!("it is for session `{}`", whose.escape_debug()));
     }
@@ -127,6 +127,7 @@ fn parse(object: DynamicObject, session: &SessionId) -> Result<WorkerView, Strin
         incarnation: number(incarnation)?,
         revision: number(revision)?,
         jobs: jobs.into_iter().map(granted).collect::<Result<_, String>>()?,
+        runner: runner.map(|runner| runner.to_json()),
     })
 }
 

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use crate::handover::{Evidence, HandoverTerms, Place, Policy, Proof};
 use crate::overseer::{ViewMark, ViewMarks};
+use crate::session::Details;
 use crate::{Jobs, Member, Pool, Standing, jobs, plan};
 
 fn member(name: &str, standing: Standing) -> Member {
@@ -273,7 +274,7 @@ proptest! {
         let views = ledger.session_views();
         prop_assert!(views.keys().eq(ledger.sessions().into_keys()));
         let of_all = ledger.cells.view(&SessionId::new("nobody", 1)).jobs;
-        let (mut shared, details) = (Vec::new(), Jobs::new());
+        let (mut shared, details) = (Vec::new(), Details::default());
         let mut marks = ViewMarks::new(&details);
         for (session, view) in &views {
             prop_assert_eq!(marks.of(view), ViewMark::of(view, &details));

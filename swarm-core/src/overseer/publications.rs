@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::facts::ViewMark;
+use crate::Ledger;
 use crate::handover::{Grants, SessionId, SessionView};
-use crate::{Jobs, Ledger};
+use crate::session::Details;
 
 /// A view that is to be published.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,20 +19,20 @@ pub struct Publication {
 }
 
 impl ViewMark {
-    /// What `view` says, in short. `details` are the jobs with more than a name, by
-    /// [`details`](crate::session::details). O(jobs · log details).
+    /// What `view` says, in short. O(jobs · log details).
     ///
     /// ```
     /// use swarm_core::handover::SessionId;
     /// use swarm_core::overseer::ViewMark;
-    /// use swarm_core::{Jobs, Ledger};
+    /// use swarm_core::Ledger;
+    /// use swarm_core::session::Details;
     ///
     /// let view = Ledger::new(7).cells.view(&SessionId::new("pod", 1));
-    /// let mark = ViewMark::of(&view, &Jobs::new());
+    /// let mark = ViewMark::of(&view, &Details::default());
     /// assert_eq!((mark.incarnation, mark.revision), (7, 0));
     /// ```
     #[must_use]
-    pub fn of(view: &SessionView, details: &Jobs) -> Self {
+    pub fn of(view: &SessionView, details: &Details) -> Self {
         let SessionView { incarnation, revision, .. } = *view;
         Self { incarnation, revision, digest: view.content_digest(details) }
     }
@@ -62,9 +63,10 @@ impl ViewMark {
 ///
 /// ```
 /// use swarm_core::overseer::ViewMarks;
-/// use swarm_core::{Assignment, Jobs, Ledger, Pool, Slot};
+/// use swarm_core::session::Details;
+/// use swarm_core::{Assignment, Ledger, Pool, Slot};
 ///
-/// let (one, details) = (Assignment::from_iter([("a".parse()?, Slot(0))]), Jobs::new());
+/// let (one, details) = (Assignment::from_iter([("a".parse()?, Slot(0))]), Details::default());
 /// let ledger = Ledger::new(0).next(&one, &Pool::ready(2));
 /// let mut marks = ViewMarks::new(&details);
 /// let of_all: Vec<_> = ledger.session_views().values().map(|view| marks.of(view)).collect();
@@ -73,7 +75,7 @@ impl ViewMark {
 /// ```
 #[derive(Debug)]
 pub struct ViewMarks<'a> {
-    details: &'a Jobs,
+    details: &'a Details,
     /// The jobs of the last view, and their digest.
     last: Option<(Grants, u64)>,
 }
@@ -81,7 +83,7 @@ pub struct ViewMarks<'a> {
 impl<'a> ViewMarks<'a> {
     /// For views of jobs with these `details`, as for [`ViewMark::of`].
     #[must_use]
-    pub fn new(details: &'a Jobs) -> Self {
+    pub fn new(details: &'a Details) -> Self {
         Self { details, last: None }
     }
 
@@ -106,14 +108,15 @@ impl<'a> ViewMarks<'a> {
 /// ```
 /// use std::collections::BTreeMap;
 /// use swarm_core::overseer::publications;
-/// use swarm_core::{Jobs, Ledger};
+/// use swarm_core::Ledger;
+/// use swarm_core::session::Details;
 ///
-/// let nobody = publications(&Ledger::new(1), &Jobs::new(), &BTreeMap::new(), [], |_| true);
+/// let nobody = publications(&Ledger::new(1), &Details::default(), &BTreeMap::new(), [], |_| true);
 /// assert!(nobody.is_empty());
 /// ```
 pub fn publications(
     ledger: &Ledger,
-    details: &Jobs,
+    details: &Details,
     published: &BTreeMap<SessionId, Option<ViewMark>>,
     others: impl IntoIterator<Item = SessionId>,
     can_read: impl Fn(&SessionId) -> bool,
@@ -167,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_session_that_the_ledger_names_no_more_is_told_once_to_run_nothing() {
-        let (gone, details) = (SessionId::new("pod", 1), Jobs::new());
+        let (gone, details) = (SessionId::new("pod", 1), Details::default());
         let mut ledger = Ledger::new(1);
         ledger.cells.revision = 5;
         let mark = ViewMark { incarnation: 1, revision: 4, digest: u64::MAX };

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::{Held, Known, Overseer, Publication, Suspicion, publications};
 use crate::handover::{Life, Moment, SessionId, Watch};
-use crate::{Decision, Desired, Jobs, Ledger, Observed, Progress, SlotRecord};
+use crate::session::Details;
+use crate::{Decision, Desired, Ledger, Observed, Progress, SlotRecord};
 
 impl Overseer {
     /// The sessions that are not believed at `now`, and why, until they have ended.
@@ -39,28 +40,27 @@ impl Overseer {
 
     /// The views that have to be published once `ledger` was saved, or loaded: never before.
     ///
-    /// `details` are the jobs with more than a name, by [`details`](crate::session::details).
-    ///
     /// ```
     /// use swarm_core::handover::*;
     /// use swarm_core::overseer::*;
-    /// use swarm_core::{Assignment, Jobs, Ledger, Pool};
+    /// use swarm_core::session::Details;
+    /// use swarm_core::{Assignment, Ledger, Pool};
     ///
     /// let (now, session) = (Moment::default(), SessionId::new("pod", 1));
     /// let mut overseer = Overseer::new(LeaseTerms::default());
     /// let ledger = Ledger::new(1).next(&Assignment::default(), &Pool::ready(1));
     /// // The store has a view of a session that the ledger does not name: it is told to run nothing.
     /// overseer.learn(now, Fact::View(session.clone(), None));
-    /// let due = overseer.publications(&ledger, &Jobs::new(), 1);
+    /// let due = overseer.publications(&ledger, &Details::default(), 1);
     /// assert_eq!((&due[0].view.session, due[0].view.jobs.len()), (&session, 0));
     /// overseer.learn(now, Fact::View(session, Some(due[0].mark)));
-    /// assert!(overseer.publications(&ledger, &Jobs::new(), 1).is_empty());
+    /// assert!(overseer.publications(&ledger, &Details::default(), 1).is_empty());
     /// ```
     #[must_use]
     pub fn publications(
         &self,
         ledger: &Ledger,
-        details: &Jobs,
+        details: &Details,
         unix_time_us: u64,
     ) -> Vec<Publication> {
         let known = Known { position: ledger.position(), unix_time_us };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::handover::{Ack, Holder, Lease, LeaseVersion, Record};
-use crate::session::Former;
+use crate::session::{Details, Former};
 use crate::{Desired, JobName, Presence, SlotRecord, Timing, Waiting, WorkerSeen, decide, jobs};
 
 const NOT_READY: Presence = Presence::NotReady(Duration::ZERO);
@@ -410,9 +410,9 @@ fn a_view_that_was_edited_is_published_again_and_one_that_is_missing_is_no_mark(
     overseer.learn(at(0), Fact::Lease(id(1), new(1)));
     let mut next = ledger(START, 1);
     next.version = 1;
-    let due = |overseer: &Overseer| overseer.publications(&next, &Jobs::new(), START).len();
+    let due = |overseer: &Overseer| overseer.publications(&next, &Details::default(), START).len();
     assert_eq!(due(&overseer), 0, "it is not named, and never was");
-    let says = ViewMark::of(&next.cells.view(&id(1)), &Jobs::new());
+    let says = ViewMark::of(&next.cells.view(&id(1)), &Details::default());
     overseer.learn(at(0), Fact::View(id(1), Some(says)));
     assert_eq!(due(&overseer), 0);
     overseer.learn(at(0), Fact::View(id(1), None));

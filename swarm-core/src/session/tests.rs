@@ -427,5 +427,8 @@ fn only_jobs_of_which_workers_need_more_than_the_name_have_details() {
     all.get_mut("once").unwrap().run_once = true;
     all.get_mut("told").unwrap().params =
         [("key".to_owned(), "value".to_owned())].into_iter().collect();
-    assert_eq!(details(&all).into_keys().collect::<Vec<_>>(), [job("once"), job("told")]);
+    assert_eq!(
+        Details::of(&all).jobs().keys().cloned().collect::<Vec<_>>(),
+        [job("once"), job("told")]
+    );
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::handover::{SessionId, SessionView};
-use crate::hash::digest_grants;
+use crate::hash::{digest_and, digest_grants};
 use crate::{JobName, Jobs, Params, Token};
 
 /// What one session shall run, with everything it needs to do so.
@@ -22,6 +22,9 @@ pub struct WorkerView {
     pub revision: u64,
     /// The jobs to run.
     pub jobs: BTreeMap<JobName, Granted>,
+    /// How to run them, in words of the worker; `None` if nobody said so.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
+    pub runner: Option<String>,
 }
 
 /// One granted job.
@@ -48,7 +51,7 @@ impl From<Token> for Granted {
 
 impl From<&WorkerView> for SessionView {
     fn from(view: &WorkerView) -> Self {
-        let WorkerView { session, incarnation, revision, jobs } = view;
+        let WorkerView { session, incarnation, revision, jobs, runner: _ } = view;
         Self {
             session: session.clone(),
             incarnation: *incarnation,
@@ -61,35 +64,66 @@ impl From<&WorkerView> for SessionView {
 /// Every job runs until it is stopped, and has no parameters.
 impl From<SessionView> for WorkerView {
     fn from(view: SessionView) -> Self {
-        view.with_details(&Jobs::new())
+        view.with_details(&Details::default())
     }
 }
 
-/// The jobs of which workers need more than the name: usually a small part of `jobs`. O(jobs).
+/// What workers are told beside the names and tokens of their jobs.
 ///
 /// ```
-/// use swarm_core::{Job, session::details};
+/// use swarm_core::{Job, session::Details};
 ///
 /// let mut jobs = swarm_core::jobs(["camera", "export"])?;
 /// jobs.insert("export".parse()?, Job { run_once: true, ..Job::default() });
-/// assert_eq!(details(&jobs).len(), 1);
+/// let details = Details::of(&jobs).with_runner("ping");
+/// assert_eq!((details.jobs().len(), details.runner()), (1, Some("ping")));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[must_use]
-pub fn details(jobs: &Jobs) -> Jobs {
-    let detailed = jobs.iter().filter(|(_, job)| job.run_once || !job.params.is_empty());
-    detailed.map(|(name, job)| (name.clone(), job.clone())).collect()
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Details {
+    jobs: Jobs,
+    runner: Option<String>,
+}
+
+impl Details {
+    /// The details of `jobs`. O(jobs).
+    #[must_use]
+    pub fn of(jobs: &Jobs) -> Self {
+        let detailed = jobs.iter().filter(|(_, job)| job.run_once || !job.params.is_empty());
+        let jobs = detailed.map(|(name, job)| (name.clone(), job.clone())).collect();
+        Self { jobs, runner: None }
+    }
+
+    /// Sets how all jobs are to be run, in words that the workers understand: nothing else reads them.
+    #[must_use]
+    pub fn with_runner(self, runner: impl Into<String>) -> Self {
+        Self { runner: Some(runner.into()), ..self }
+    }
+
+    /// The jobs of which workers need more than the name: usually a small part of all.
+    #[must_use]
+    pub fn jobs(&self) -> &Jobs {
+        &self.jobs
+    }
+
+    /// How jobs are to be run.
+    #[must_use]
+    pub fn runner(&self) -> Option<&str> {
+        self.runner.as_deref()
+    }
 }
 
 impl SessionView {
-    /// The whole view, as a worker reads it. `details` are the jobs with more than a name, from
-    /// [`details`]. Any other job runs until it is stopped, without parameters.
+    /// The whole view, as a worker reads it. A job without details runs until it is stopped, without
+    /// parameters.
     ///
     /// ```
     /// use swarm_core::handover::{SessionId, SessionView};
+    /// use swarm_core::session::Details;
     /// use swarm_core::{Job, Token};
     ///
-    /// let details = [("export".parse()?, Job { run_once: true, ..Job::default() })].into();
+    /// let once = Job { run_once: true, ..Job::default() };
+    /// let details = Details::of(&[("export".parse()?, once)].into());
     /// let jobs = [("camera".parse()?, Token(1)), ("export".parse()?, Token(2))].into();
     /// let session = SessionId::new("pod", 1);
     /// let view = SessionView { session, incarnation: 1, revision: 1, jobs };
@@ -98,24 +132,26 @@ impl SessionView {
     /// # Ok::<(), swarm_core::JobNameError>(())
     /// ```
     #[must_use]
-    pub fn with_details(self, details: &Jobs) -> WorkerView {
+    pub fn with_details(self, details: &Details) -> WorkerView {
         let Self { session, incarnation, revision, jobs } = self;
         let granted = |(name, token): (&JobName, &Token)| {
-            let detail = details.get(name);
+            let detail = details.jobs.get(name);
             let run_once = detail.is_some_and(|job| job.run_once);
             let params = detail.map(|job| job.params.clone()).unwrap_or_default();
             (name.clone(), Granted { token: *token, run_once, params })
         };
-        WorkerView { session, incarnation, revision, jobs: jobs.iter().map(granted).collect() }
+        let (jobs, runner) = (jobs.iter().map(granted).collect(), details.runner.clone());
+        WorkerView { session, incarnation, revision, jobs, runner }
     }
 
     /// A digest of what the view lets its session run: jobs, tokens and `details`, as for
-    /// [`with_details`](Self::with_details). It is the same on every machine and in every release.
-    /// O(jobs · log details).
+    /// [`with_details`](Self::with_details). How jobs are to be run counts only where there are any. It
+    /// is the same on every machine and in every release. O(jobs · log details).
     ///
     /// ```
+    /// use swarm_core::Token;
     /// use swarm_core::handover::{SessionId, SessionView};
-    /// use swarm_core::{Jobs, Token};
+    /// use swarm_core::session::Details;
     ///
     /// let granted = |token| SessionView {
     ///     session: SessionId::new("pod", 1),
@@ -123,10 +159,14 @@ impl SessionView {
     ///     revision: 1,
     ///     jobs: [("camera".parse().unwrap(), Token(token))].into(),
     /// };
-    /// assert_ne!(granted(1).content_digest(&Jobs::new()), granted(2).content_digest(&Jobs::new()));
+    /// let (none, ping) = (Details::default(), Details::default().with_runner("ping"));
+    /// assert_ne!(granted(1).content_digest(&none), granted(2).content_digest(&none));
+    /// assert_ne!(granted(1).content_digest(&none), granted(1).content_digest(&ping));
     /// ```
     #[must_use]
-    pub fn content_digest(&self, details: &Jobs) -> u64 {
-        digest_grants(&self.jobs, details)
+    pub fn content_digest(&self, details: &Details) -> u64 {
+        let digest = digest_grants(&self.jobs, &details.jobs);
+        let runner = details.runner.as_deref().filter(|_| !self.jobs.is_empty());
+        runner.map_or(digest, |runner| digest_and(digest, runner))
     }
 }

@@ -88,6 +88,40 @@ fn workers_are_started_and_stopped_as_the_jobs_need_them() {
 }
 
 #[test]
+fn another_runner_and_other_params_reach_jobs_where_they_run() {
+    let machine = Machine::new();
+    let run = |word: &str| {
+        format!("command: [sh, -c, 'echo \"{word} $SWARM_PARAM_URL\"; exec sleep 600']")
+    };
+    machine.edit("stream:foo:new\n", "stream:foo:new\n      params: {url: one}\n");
+    let operator = machine.settled();
+    let (before, workers) = (machine.running().unwrap(), machine.workers());
+    let logs = || {
+        let log = |worker: &String| {
+            std::fs::read_to_string(machine.state().join(format!("logs/{worker}.log"))).unwrap()
+        };
+        let logs = workers.keys().map(log).collect::<String>();
+        // Not those that quote the runner.
+        logs.split_inclusive('\n')
+            .filter(|line| !line.contains("as the Swarm says"))
+            .collect::<String>()
+    };
+    machine.edit("log: {}", &run("first"));
+    until("the program to run", || (logs().matches("first").count() == 27).then_some(()));
+    assert!(logs().contains("first one\n"), "{}", logs());
+    machine.edit("url: one", "url: two");
+    until("the new param", || logs().contains("first two\n").then_some(()));
+    assert_eq!(logs().matches("first").count(), 28, "the others run on");
+    // One that ends at once is restarted like any other, and its successor begins all the same.
+    machine.edit(&run("first"), "command: [sh, -c, 'echo broken; exit 3']");
+    until("failures", || logs().contains("ended with exit code 3").then_some(()));
+    machine.edit("command: [sh, -c, 'echo broken; exit 3']", &run("last"));
+    until("the last program to run", || (logs().matches("last").count() == 27).then_some(()));
+    assert_eq!((machine.running().unwrap(), machine.workers()), (before, workers.clone()));
+    operator.signal(Signal::TERM);
+}
+
+#[test]
 fn a_broken_edit_says_what_is_wrong_and_keeps_the_last_good_state() {
     let machine = Machine::new();
     let operator = machine.settled();

@@ -45,7 +45,10 @@ fn the_page_of_metrics_is_what_the_registries_serve() {
     let mut worker = Registry::default();
     register_build(&mut worker, &build);
     drop(WorkerMetrics::registered(&mut worker));
-    drop(PingMetrics::registered(&mut worker));
+    let pings = PingMetrics::registered(&mut worker);
+    let target = pings.of("host:port");
+    target.pinged(None);
+    target.pinged(Some(std::time::Duration::ZERO));
 
     let mut page = OPENING.to_owned();
     page += &section("Operator, port 8080", &operator);

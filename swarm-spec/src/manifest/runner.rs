@@ -7,9 +7,7 @@ use std::time::Duration;
 use super::jobs::is_variable_name;
 use crate::convert::SpecError;
 use crate::schema;
-use crate::spec::{
-    LogRunnerSpec, PingRunnerSpec, ReadySpec, RestartSpec, RunnerSpec, WORD_MAX, WORDS_MAX,
-};
+use crate::spec::{PingRunnerSpec, ReadySpec, RestartSpec, RunnerSpec, WORD_MAX, WORDS_MAX};
 use crate::template::Template;
 use crate::yaml::{self, printable};
 
@@ -160,11 +158,6 @@ impl Runner {
         };
         Self::read(&spec).map_err(in_runner)
     }
-}
-
-/// The runner of a Swarm that names none.
-pub(super) fn default_spec() -> RunnerSpec {
-    RunnerSpec { log: Some(LogRunnerSpec {}), ..RunnerSpec::default() }
 }
 
 /// The place of a field of the runner.

@@ -68,6 +68,21 @@ pub struct RunnerSpec {
     pub restart: Option<RestartSpec>,
 }
 
+impl RunnerSpec {
+    /// Runs nothing: the runner of a Swarm that names none.
+    #[must_use]
+    pub fn log() -> Self {
+        Self { log: Some(LogRunnerSpec {}), ..Self::default() }
+    }
+
+    /// The runner on one line of JSON, as workers are told of it and
+    /// [`Runner::parse`](crate::manifest::Runner::parse) reads it.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::json!(self).to_string()
+    }
+}
+
 /// The `log` runner has no settings.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LogRunnerSpec {}

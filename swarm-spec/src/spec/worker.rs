@@ -13,8 +13,10 @@ pub struct WorkerSpec {
     /// your own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol: Option<ProtocolSpec>,
-    /// What `swarm-worker` does with a job, in `swarm-operator local` and in managed pools, where a
-    /// change of it replaces the pods. In other pools the command line of the worker decides.
+    /// What `swarm-worker` does with a job: in `swarm-operator local`, in managed pools, and in any
+    /// other worker of sessions that runs with `--runner swarm`. When it changes, every worker stops its
+    /// jobs and begins them again, at once; no pod is replaced. (With `protocol: Plain` a managed pool
+    /// replaces them.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runner: Option<RunnerSpec>,
     /// Where workers report which jobs they run. With it the operator knows when a worker has

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use swarm_core::handover::{LeaseTerms, LeaseVersion, Moment, SessionId, SessionView};
 use swarm_core::overseer::publications;
-use swarm_core::session::{Session, SessionEvent};
+use swarm_core::session::{Details, Session, SessionEvent};
 use swarm_core::{
     Assignment, Decider, Desired, Job, JobName, JobTable, Jobs, JobsError, Ledger, Member,
     Observed, Pool, Presence, Replication, Request, Rules, Share, Slot, Token, WorkerSeen, decide,
@@ -239,7 +239,7 @@ fn views_of_all() -> Result<(), JobsError> {
         let mut desired = desired(count)?;
         desired.replication = Replication::All;
         let ledger = decide(&Ledger::new(1), &desired, &observed(1_000)).ledger;
-        let (details, none) = (Jobs::new(), BTreeMap::new());
+        let (details, none) = (Details::default(), BTreeMap::new());
         let what = format!("{count} jobs on all of 1000 workers");
         views.measure(count, &format!("{what}: views"), "", || ledger.session_views());
         let publications = || publications(&ledger, &details, &none, [], |_| true);

@@ -10,6 +10,7 @@ mod large_sessions;
 mod ledger;
 mod managed;
 mod outside;
+mod peering;
 mod process;
 mod scale;
 mod sessions;
@@ -45,6 +46,8 @@ pub enum Part {
     /// Pools that the operator makes: from one object to running jobs, writes at rest, and memory for a
     /// thousand of them.
     Managed,
+    /// Twenty workers that ping twenty targets each: CPU and memory of one.
+    Peering,
     /// Memory and CPU for hundreds of Swarms, on pools that no kubelet runs.
     Scale,
 }
@@ -97,6 +100,7 @@ pub async fn measure(cluster: &Arc<Cluster>, options: &Options) -> Result<()> {
             Part::Ledger => ledger::measure(cluster).await,
             Part::Sessions => sessions::measure(cluster).await,
             Part::Managed => managed::measure(cluster, program, Duration::from_mins(*rest)).await,
+            Part::Peering => peering::measure(cluster, Duration::from_mins(*rest)).await,
             Part::Scale => scale::measure(cluster, program, *jobs, *swarms_max).await,
         };
         measured.with_context(|| format!("cannot measure {part:?}"))?;

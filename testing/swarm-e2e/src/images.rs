@@ -23,6 +23,9 @@ pub const OPERATOR: &str = "swarm-operator:dev";
 /// The worker's image.
 pub const WORKER: &str = "swarm-worker:dev";
 
+/// The same, by the name of a later release.
+pub const NEXT_WORKER: &str = "swarm-worker:next";
+
 /// A worker of the handover protocol in another language.
 pub const GO_WORKER: &str = "registry.local/go-worker:1";
 

@@ -16,21 +16,30 @@ pub fn complain(line: impl Display) {
 }
 
 /// A stopwatch that prints how far a run has come.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Laps {
     start: Instant,
+    /// What runs, where others may run beside it.
+    of: String,
 }
 
 impl Laps {
     /// Starts the stopwatch.
     #[must_use]
     pub fn start() -> Self {
-        Self { start: Instant::now() }
+        Self::of("")
+    }
+
+    /// Starts the stopwatch of one among several.
+    #[must_use]
+    pub fn of(name: &str) -> Self {
+        Self { start: Instant::now(), of: name.trim_start_matches("scenario-").to_owned() }
     }
 
     /// Prints `what` and the milliseconds since the start.
     pub fn lap(&self, what: impl Display) {
         let what = what.to_string();
-        say(format_args!("{what:<40} {:>7} ms", self.start.elapsed().as_millis()));
+        let (of, took) = (&self.of, self.start.elapsed().as_millis());
+        say(format_args!("{what:<40} {took:>7} ms  {of}"));
     }
 }

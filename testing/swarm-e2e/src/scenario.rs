@@ -1,4 +1,5 @@
-//! Runs scenarios one after another, each bounded, and keeps evidence of those that fail.
+//! Runs scenarios one after another, or side by side where they allow it, each bounded, and keeps evidence
+//! of those that fail.
 
 mod evidence;
 
@@ -9,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
+use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{DeleteParams, ObjectMeta, PostParams};
 use kube::{Api, Client};
@@ -20,6 +22,8 @@ use crate::output::{Laps, say};
 
 /// How long a scenario may take unless it sets another bound.
 const WITHIN: Duration = Duration::from_mins(3);
+/// How many scenarios run at a time that allow it. They mostly wait.
+const SIDE_BY_SIDE: usize = 3;
 /// How long a fresh namespace may take to accept pods. After the API server was unavailable, the controllers that
 /// fill the namespace retry after half a minute or more.
 const NAMESPACE_WITHIN: Duration = Duration::from_secs(90);
@@ -38,13 +42,14 @@ pub struct Scenario {
     within: Duration,
     namespace: Option<&'static str>,
     needs_all: bool,
+    beside_others: bool,
 }
 
 impl Scenario {
     /// A scenario of 180 seconds at most, in a fresh namespace.
     #[must_use]
     pub const fn new(name: &'static str, run: fn(Context) -> Run) -> Self {
-        Self { name, run, within: WITHIN, namespace: None, needs_all: false }
+        Self { name, run, within: WITHIN, namespace: None, needs_all: false, beside_others: false }
     }
 
     /// Bounds the scenario differently.
@@ -66,6 +71,14 @@ impl Scenario {
     #[must_use]
     pub const fn after_all_others(mut self) -> Self {
         self.needs_all = true;
+        self
+    }
+
+    /// Lets others run beside it: it does nothing to what they share, such as nodes and the operator, and
+    /// judges no times that a busy machine would spoil.
+    #[must_use]
+    pub const fn beside_others(mut self) -> Self {
+        self.beside_others = true;
         self
     }
 
@@ -102,7 +115,7 @@ impl Context {
             cluster: Arc::clone(cluster),
             client: cluster.client.clone(),
             namespace: namespace.to_owned(),
-            laps: Laps::start(),
+            laps: Laps::of(namespace),
         })
     }
 
@@ -167,21 +180,37 @@ pub async fn run_all(
 ) -> usize {
     let start = Instant::now();
     let mut done = Vec::new();
-    for scenario in scenarios {
-        say(format_args!("\nscenario {}", scenario.name));
-        let start = Instant::now();
-        let result = bounded(cluster, scenario).await;
-        if let Err(err) = &result {
-            say(format_args!("FAILED: {err:#}"));
-            keep_evidence(cache, cluster, scenario).await;
+    for group in scenarios.chunk_by(|one, next| one.beside_others && next.beside_others) {
+        let runs = group.iter().map(|scenario| run_one(cache, cluster, scenario));
+        let mut runs = stream::iter(runs).buffer_unordered(SIDE_BY_SIDE);
+        while let Some(ended) = runs.next().await {
+            done.push(ended);
         }
-        let passed = result.is_ok();
-        if let Err(err) = tidy(cluster, scenario, passed).await {
+        if let Err(err) = cluster.mend().await {
             say(format_args!("the next scenario may suffer: {err:#}"));
         }
-        done.push((scenario.name, start.elapsed(), passed));
     }
     summary(&done, filtered_out, start.elapsed())
+}
+
+/// Runs one scenario: its name, how long it took, and whether it passed.
+async fn run_one(
+    cache: &Cache,
+    cluster: &Arc<Cluster>,
+    scenario: &Scenario,
+) -> (&'static str, Duration, bool) {
+    say(format_args!("\nscenario {}", scenario.name));
+    let start = Instant::now();
+    let result = bounded(cluster, scenario).await;
+    if let Err(err) = &result {
+        say(format_args!("FAILED: {}: {err:#}", scenario.name));
+        keep_evidence(cache, cluster, scenario).await;
+    }
+    let passed = result.is_ok();
+    if passed && let Err(err) = tidy(cluster, scenario).await {
+        say(format_args!("{}: its namespace stays: {err:#}", scenario.name));
+    }
+    (scenario.name, start.elapsed(), passed)
 }
 
 fn summary(done: &[(&str, Duration, bool)], filtered_out: usize, took: Duration) -> usize {
@@ -217,10 +246,9 @@ async fn bounded(cluster: &Arc<Cluster>, scenario: &Scenario) -> Result<()> {
     }
 }
 
-/// Repairs the cluster for the next scenario and removes the namespace of one that passed.
-async fn tidy(cluster: &Cluster, scenario: &Scenario, passed: bool) -> Result<()> {
-    cluster.mend().await?;
-    if passed && scenario.namespace.is_none() {
+/// Removes the namespace of a scenario that passed.
+async fn tidy(cluster: &Cluster, scenario: &Scenario) -> Result<()> {
+    if scenario.namespace.is_none() {
         // Its end is not awaited: that takes seconds, and no other scenario uses it.
         let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
         namespaces.delete(&scenario.namespace(), &DeleteParams::background()).await?;

@@ -34,6 +34,7 @@ mod nothing_is_written_at_rest;
 mod operator_dies_at_any_write;
 mod operator_dies_in_a_handover;
 mod parts_restart;
+mod peers_ping_each_other;
 mod pods_are_a_pool;
 mod pods_of_several_kinds;
 mod poison_jobs_are_set_aside;
@@ -85,9 +86,28 @@ pub fn all() -> Vec<Scenario> {
             .in_namespace(operator::NAMESPACE)
             .within(Duration::from_mins(4)),
         scenario!(list_changes_arrive),
-        scenario!(cold_start_waits),
-        scenario!(bad_input_is_refused),
-        scenario!(claims_are_kept).within(Duration::from_mins(4)),
+        // They mostly wait, so several of them run at a time; the longest begin first.
+        scenario!(a_deployment_is_a_pool).within(Duration::from_mins(6)).beside_others(),
+        scenario!(workers_that_read_once_are_replaced)
+            .within(Duration::from_mins(6))
+            .beside_others(),
+        scenario!(claims_are_kept).within(Duration::from_mins(4)).beside_others(),
+        scenario!(cold_start_waits).beside_others(),
+        scenario!(bad_input_is_refused).beside_others(),
+        scenario!(jobs_come_from_config_maps).beside_others(),
+        scenario!(moves_are_bounded).beside_others(),
+        scenario!(the_swarm_scales_its_pool).beside_others(),
+        scenario!(pods_are_a_pool).beside_others(),
+        scenario!(workers_report_what_they_run).beside_others(),
+        scenario!(manifests_are_accepted).beside_others(),
+        scenario!(pods_of_several_kinds_share_jobs as pods_of_several_kinds::run).beside_others(),
+        scenario!(sessions_report_problems).beside_others(),
+        scenario!(pools_move_over_to_sessions).beside_others(),
+        scenario!(managed_pools_are_made as managed_pools::made).beside_others(),
+        scenario!(managed_pools_go_with_their_swarm as managed_pools::gone)
+            .within(Duration::from_mins(4))
+            .beside_others(),
+        scenario!(a_worker_keeps_to_its_own_session).beside_others(),
         scenario!(a_lost_ledger_is_recreated),
         scenario!(views_are_reconciled),
         scenario!(refusals_are_reported),
@@ -98,36 +118,23 @@ pub fn all() -> Vec<Scenario> {
         scenario!(ledgers_in_parts_keep_the_contract as ledgers_in_parts::run)
             .within(Duration::from_mins(10)),
         scenario!(a_ledger_grows_while_it_runs).within(Duration::from_mins(6)),
-        scenario!(jobs_come_from_config_maps),
-        scenario!(moves_are_bounded),
-        scenario!(the_swarm_scales_its_pool),
-        scenario!(a_deployment_is_a_pool).within(Duration::from_mins(6)),
-        scenario!(pods_are_a_pool),
-        scenario!(workers_report_what_they_run),
-        scenario!(workers_that_read_once_are_replaced).within(Duration::from_mins(6)),
-        scenario!(manifests_are_accepted),
         scenario!(the_predecessors_move_over),
         scenario!(manifests_of_the_predecessors as the_predecessors_move_over::manifests),
         scenario!(uninstall_never_hangs).within(Duration::from_mins(5)),
         // Sessions.
         scenario!(sessions_hand_over).within(Duration::from_mins(5)),
         scenario!(a_deployment_of_sessions_rolls_over),
-        scenario!(pods_of_several_kinds_share_jobs as pods_of_several_kinds::run),
-        scenario!(sessions_report_problems),
-        scenario!(pools_move_over_to_sessions),
-        // Pools that the operator makes.
-        scenario!(managed_pools_are_made as managed_pools::made),
         scenario!(managed_pools_are_kept_in_shape as managed_pools::kept)
             .within(Duration::from_mins(4)),
         scenario!(managed_pools_roll_over as managed_pools::rolled).within(Duration::from_mins(5)),
+        scenario!(managed_pools_follow_their_runner as managed_pools::runners),
+        scenario!(managed_pools_roll_after_an_upgrade as managed_pools::upgraded)
+            .within(Duration::from_mins(5)),
         scenario!(managed_pools_say_what_is_wrong as managed_pools::refused)
             .within(Duration::from_mins(5)),
         scenario!(operator_dies_while_it_makes_a_pool as managed_pools::killed)
             .within(Duration::from_mins(5)),
-        scenario!(managed_pools_go_with_their_swarm as managed_pools::gone)
-            .within(Duration::from_mins(4)),
-        // Session workers, as their operators see them.
-        scenario!(a_worker_keeps_to_its_own_session),
+        scenario!(peers_ping_each_other).within(Duration::from_mins(5)),
         scenario!(a_lying_worker_harms_nobody_else),
         scenario!(session_workers_live_by_their_leases).within(Duration::from_mins(5)),
         // Crashes.

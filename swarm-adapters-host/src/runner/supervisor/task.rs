@@ -1,6 +1,7 @@
 //! The task behind a supervisor.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,15 +25,19 @@ const PAUSE_MIN: Duration = Duration::from_millis(100);
 const RAN_WELL: Duration = Duration::from_secs(30);
 
 /// A request to the supervisor's task.
-#[derive(Debug)]
 pub(super) enum Order {
     Start(JobSpec),
+    Update(JobSpec),
+    RunBy(Arc<dyn Runner>, Restarts),
     Stop(JobName),
     PermitUntil(u64),
 }
 
 pub(super) struct Task {
+    /// What runs jobs that begin now.
     runner: Arc<dyn Runner>,
+    /// What ran jobs before, as long as some of them have not ended.
+    former: Vec<Arc<dyn Runner>>,
     run_log: Option<RunLog>,
     permit: Permit,
     reports: Reports,
@@ -48,6 +53,8 @@ pub(super) struct Task {
 
 struct Entry {
     job: Job,
+    /// What runs it.
+    runner: Arc<dyn Runner>,
     run_once: bool,
     pauses: ExponentialBackoff,
     /// How often it was restarted in a row.
@@ -60,6 +67,8 @@ enum State {
     Waiting(Instant),
     /// It is not restarted any more.
     Failed,
+    /// It was asked to end, and begins again once it has.
+    Renewing,
     /// The job to start once this one has ended.
     Stopping(Option<JobSpec>),
 }
@@ -74,12 +83,9 @@ impl Task {
         told: watch::Sender<Arc<Failing>>,
         restarts: Restarts,
     ) -> Self {
-        let run_log = match runner.run_log_keeper() {
-            RunLogKeeper::Supervisor => run_log,
-            RunLogKeeper::Runner => None,
-        };
         Self {
             runner,
+            former: Vec::new(),
             run_log,
             permit,
             reports,
@@ -108,11 +114,10 @@ impl Task {
             tokio::select! {
                 order = inbox.recv(), if is_open => match order {
                     Some(Order::Start(spec)) => self.start(spec),
+                    Some(Order::Update(spec)) => self.update(spec),
+                    Some(Order::RunBy(runner, restarts)) => self.run_by(runner, restarts),
                     Some(Order::Stop(job)) => self.stop(&job),
-                    Some(Order::PermitUntil(at)) => {
-                        self.permit.set(at);
-                        self.runner.permit_until(at);
-                    }
+                    Some(Order::PermitUntil(at)) => self.permit_until(at),
                     None => {
                         is_open = false;
                         let jobs: Vec<_> = self.jobs.keys().cloned().collect();
@@ -135,7 +140,7 @@ impl Task {
     fn start(&mut self, spec: JobSpec) {
         if let Some(entry) = self.jobs.get_mut(&spec.name) {
             match &mut entry.state {
-                State::Running(_) | State::Waiting(_) | State::Failed => {}
+                State::Running(_) | State::Waiting(_) | State::Failed | State::Renewing => {}
                 State::Stopping(next) => *next = Some(spec),
             }
             return;
@@ -148,6 +153,7 @@ impl Task {
         self.reports.lock().insert(job.name.clone(), report);
         self.begin(Entry {
             job,
+            runner: Arc::clone(&self.runner),
             run_once,
             pauses: self.pauses(),
             in_a_row: 0,
@@ -155,10 +161,73 @@ impl Task {
         });
     }
 
+    fn update(&mut self, spec: JobSpec) {
+        let JobSpec { name, token, params, run_once } = spec;
+        let Some(entry) = self.jobs.get_mut(&name).filter(|it| it.job.token == token) else {
+            return;
+        };
+        if matches!(entry.state, State::Stopping(_)) {
+            return;
+        }
+        entry.run_once = run_once;
+        if entry.job.params != params {
+            entry.job.params = params;
+            self.renew(&name);
+        }
+    }
+
+    fn run_by(&mut self, runner: Arc<dyn Runner>, restarts: Restarts) {
+        if let Some(until) = self.permit.limit() {
+            runner.permit_until(until);
+        }
+        self.former.push(mem::replace(&mut self.runner, runner));
+        self.restarts = restarts;
+        let jobs: Vec<_> = self.jobs.keys().cloned().collect();
+        for job in &jobs {
+            self.renew(job);
+        }
+    }
+
+    /// Ends the run of a job, if there is one, and begins another, with count and pauses from the start.
+    fn renew(&mut self, name: &JobName) {
+        let Some(entry) = self.jobs.get_mut(name) else { return };
+        match entry.state {
+            State::Running(_) => {
+                entry.job.stop.cancel();
+                entry.state = State::Renewing;
+            }
+            State::Waiting(at) => {
+                self.due.remove(&(at, name.clone()));
+                self.begin_anew(name);
+            }
+            State::Failed => self.begin_anew(name),
+            State::Renewing | State::Stopping(_) => {}
+        }
+    }
+
+    fn begin_anew(&mut self, name: &JobName) {
+        let Some(mut entry) = self.jobs.remove(name) else { return };
+        (entry.job.stop, entry.runner) = (CancellationToken::new(), Arc::clone(&self.runner));
+        (entry.pauses, entry.in_a_row) = (self.pauses(), 0);
+        self.edit(name, |report| report.phase = JobPhase::Running);
+        self.begin(entry);
+    }
+
+    /// Jobs that have not ended may act no longer, whoever runs them.
+    fn permit_until(&mut self, boottime_ns: u64) {
+        self.permit.set(boottime_ns);
+        let jobs = &self.jobs;
+        let runs_any = |it: &Arc<_>| jobs.values().any(|entry| Arc::ptr_eq(&entry.runner, it));
+        self.former.retain(runs_any);
+        for runner in self.former.iter().chain([&self.runner]) {
+            runner.permit_until(boottime_ns);
+        }
+    }
+
     /// Starts a run of a job that does not run.
     fn begin(&mut self, mut entry: Entry) {
-        self.record(&entry.job, RunEvent::Start);
-        let (runner, job) = (Arc::clone(&self.runner), entry.job.clone());
+        self.record(&entry, RunEvent::Start);
+        let (runner, job) = (Arc::clone(&entry.runner), entry.job.clone());
         let run = async move { runner.run(&job, job.stop.clone()).await };
         entry.state = State::Running(Instant::now());
         let name = entry.job.name.clone();
@@ -169,7 +238,7 @@ impl Task {
     fn stop(&mut self, name: &JobName) {
         let Some(entry) = self.jobs.get_mut(name) else { return };
         match &mut entry.state {
-            State::Running(_) => {
+            State::Running(_) | State::Renewing => {
                 entry.job.stop.cancel();
                 entry.state = State::Stopping(None);
                 self.edit(name, |report| report.phase = JobPhase::Stopping);
@@ -194,8 +263,12 @@ impl Task {
         };
         let Some(name) = self.names.remove(&id) else { return };
         let Some(mut entry) = self.jobs.remove(&name) else { return };
-        self.record(&entry.job, RunEvent::Stop);
+        self.record(&entry, RunEvent::Stop);
         match entry.state {
+            State::Renewing => {
+                self.jobs.insert(name.clone(), entry);
+                self.begin_anew(&name);
+            }
             State::Stopping(next) => {
                 self.forget(&name);
                 self.emit(Event::Joined(name));
@@ -290,17 +363,21 @@ impl Task {
         self.failures.tell();
         for entry in self.jobs.values() {
             match entry.state {
-                State::Running(_) | State::Stopping(_) => {
-                    self.runner.tick(&entry.job);
-                    self.record(&entry.job, RunEvent::Tick);
+                State::Running(_) | State::Renewing | State::Stopping(_) => {
+                    entry.runner.tick(&entry.job);
+                    self.record(entry, RunEvent::Tick);
                 }
                 State::Waiting(_) | State::Failed => {}
             }
         }
     }
 
-    /// Writes to the run log, if the supervisor keeps it.
-    fn record(&self, job: &Job, event: RunEvent) {
+    /// Writes to the run log, unless the job's runner does so.
+    fn record(&self, entry: &Entry, event: RunEvent) {
+        if entry.runner.run_log_keeper() == RunLogKeeper::Runner {
+            return;
+        }
+        let job = &entry.job;
         let written = self.run_log.as_ref().map(|log| log.write(&job.name, job.token, event));
         if let Some(Err(error)) = written {
             tracing::warn!(%error, "the run log cannot be written; jobs continue without it");

@@ -10,7 +10,7 @@ use tokio::process::Command;
 
 use super::{Cluster, DNS_ADDRESS, FOLDER, node_address, node_name, plugins_folder};
 use crate::command::stdout_of;
-use crate::images::PAUSE;
+use crate::images::{NEXT_WORKER, PAUSE, WORKER};
 use crate::pki::Authority;
 
 fn folder(node: u8) -> String {
@@ -89,7 +89,7 @@ pub(super) async fn import(node: u8, images: &[PathBuf]) -> Result<()> {
         let image = image.display().to_string();
         ctr(node, &["--namespace", "k8s.io", "images", "import", &image]).await?;
     }
-    Ok(())
+    ctr(node, &["--namespace", "k8s.io", "images", "tag", WORKER, NEXT_WORKER]).await.map(drop)
 }
 
 /// The processes of a node's running containers, by container.

@@ -95,6 +95,7 @@ pub async fn publish(client: &Client, namespace: &str, view: &WorkerView) -> Res
         revision: i64::try_from(view.revision)?,
         count: i32::try_from(view.jobs.len())?,
         jobs: jobs.collect(),
+        runner: view.runner.as_deref().map(serde_json::from_str).transpose()?,
     };
     let object = api::WorkerView::new(&view.session.to_string(), spec);
     let apply = PatchParams::apply("scenario").force();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::json;
 use swarm_core::Position;
 use swarm_core::Token;
 use swarm_core::handover::{Ack, Holder, Lease, LeaseVersion, LeaseWrite, SessionId};
@@ -116,7 +117,8 @@ async fn a_view_is_followed(place: &dyn SessionPlace, session: &SessionId) -> Re
     let params = [("url".to_owned(), "rtsp://\"x\"".to_owned())].into_iter().collect();
     let once = Granted { token: Token(1_790_000_000_000_007), run_once: true, params };
     let jobs = [("a:\"b\"".parse()?, once), ("c".parse()?, Token(3).into())].into();
-    let mut view = WorkerView { session: session.clone(), incarnation: 1, revision: 5, jobs };
+    let (session, runner) = (session.clone(), None);
+    let mut view = WorkerView { session, incarnation: 1, revision: 5, jobs, runner };
     for revision in 5..8 {
         view.revision = revision;
         place.publish(&view).await?;
@@ -124,7 +126,11 @@ async fn a_view_is_followed(place: &dyn SessionPlace, session: &SessionId) -> Re
         let position = store.position().await?;
         ensure!(position == Some(Position { incarnation: 1, revision }), "it is at {position:?}");
     }
-    place.spoil(session).await?;
+    // How jobs are run may change while nothing of the ledger does.
+    view.runner = Some(json!({"ping": {"interval": "1s"}}).to_string());
+    place.publish(&view).await?;
+    followed(&mut *views, &view).await?;
+    place.spoil(&view.session).await?;
     let update = tokio::time::timeout(ARRIVES_WITHIN, views.changed()).await?;
     let ViewUpdate::Unreadable(sentence) = update else { bail!("{update:?} is not an error") };
     ensure!(sentence.contains("is no view of this session"), "{sentence}");

@@ -139,6 +139,7 @@ async fn other_kinds(context: &Context, client: Client, them: &SessionId) -> Res
         incarnation: 0,
         revision: 1,
         jobs: [].into(),
+        runner: None,
     };
     publish(context, &view).await?;
     let views = Api::<WorkerView>::namespaced(client.clone(), &context.namespace);

@@ -7,14 +7,17 @@ mod killed;
 mod made;
 mod refused;
 mod rolled;
+mod runners;
+mod upgraded;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::core::DynamicObject;
-use kube::{Api, ResourceExt as _};
+use kube::{Api, ResourceExt};
 use swarm_adapters_k8s::managed::{ObjectKind, SWARM_LABEL};
 
 use crate::scenario::Context;
@@ -26,18 +29,27 @@ pub(super) use killed::run as killed;
 pub(super) use made::run as made;
 pub(super) use refused::run as refused;
 pub(super) use rolled::run as rolled;
+pub(super) use runners::run as runners;
+pub(super) use upgraded::run as upgraded;
 
 /// How long a change of one object may take.
 const WITHIN: Duration = Duration::from_secs(30);
+/// How long a job may stand still while a Deployment of sessions rolls over.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// All objects of one kind in the namespace of the scenario.
 fn api(context: &Context, kind: ObjectKind) -> Api<DynamicObject> {
     Api::namespaced_with(context.client.clone(), &context.namespace, &kind.resource())
 }
 
+/// Selects what was made for a Swarm.
+fn made_for(swarm: &str) -> ListParams {
+    ListParams::default().labels(&format!("{SWARM_LABEL}={swarm}"))
+}
+
 /// What was made for a Swarm, as `Kind name`.
 async fn objects(context: &Context, swarm: &str) -> Result<BTreeSet<String>> {
-    let made = ListParams::default().labels(&format!("{SWARM_LABEL}={swarm}"));
+    let made = made_for(swarm);
     let mut found = BTreeSet::new();
     for kind in ObjectKind::ALL {
         for object in api(context, kind).list_metadata(&made).await?.items {
@@ -45,6 +57,14 @@ async fn objects(context: &Context, swarm: &str) -> Result<BTreeSet<String>> {
         }
     }
     Ok(found)
+}
+
+/// The UIDs of the pods of a Swarm.
+async fn pods_of(context: &Context, swarm: &str) -> Result<BTreeSet<String>> {
+    let made = made_for(swarm);
+    let pods = context.api::<Pod>().list_metadata(&made).await?;
+    let stay = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
+    Ok(stay.filter_map(ResourceExt::uid).collect())
 }
 
 /// Waits until a condition of a Swarm has this status and reason, and returns its message.

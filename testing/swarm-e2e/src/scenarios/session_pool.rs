@@ -104,6 +104,10 @@ pub(crate) struct SessionPool {
     pub(crate) batch_window: Option<&'static str>,
     /// `rebalance.returnGrace`.
     pub(crate) return_grace: &'static str,
+    /// `worker.runner`, where the workers do what the Swarm says.
+    pub(crate) says: Value,
+    /// The `params` of jobs that have some.
+    pub(crate) params: BTreeMap<String, Value>,
     /// More fields of `pool.managed`, where the operator makes the workload.
     pub(crate) managed: Value,
     /// Whether its pods must be on all schedulable nodes: they wait rather than share one.
@@ -130,6 +134,8 @@ impl SessionPool {
             pins: BTreeMap::new(),
             batch_window: None,
             return_grace: "1s",
+            says: Value::Null,
+            params: BTreeMap::new(),
             managed: json!({}),
             must_spread: false,
         }
@@ -199,6 +205,9 @@ impl SessionPool {
             if self.are_finite {
                 job["runOnce"] = true.into();
             }
+            if let Some(params) = self.params.get(name) {
+                job["params"] = params.clone();
+            }
             job
         };
         let mut spec = json!({
@@ -224,6 +233,9 @@ impl SessionPool {
                 Policy::Exclusive => "Exclusive",
             };
             spec["worker"] = json!({"protocol": "Session"});
+            if !self.says.is_null() {
+                spec["worker"]["runner"] = self.says.clone();
+            }
             spec["handover"] = json!({
                 "policy": policy,
                 "releaseTimeout": "20s",

@@ -35,7 +35,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
 fn view(session: &SessionId, revision: u64, jobs: &[(&str, u64)]) -> Result<WorkerView> {
     let named = |(job, token): &(&str, u64)| Ok((job.parse::<JobName>()?, Token(*token).into()));
     let jobs = jobs.iter().map(named).collect::<Result<BTreeMap<_, _>>>()?;
-    Ok(WorkerView { session: session.clone(), incarnation: 0, revision, jobs })
+    Ok(WorkerView { session: session.clone(), incarnation: 0, revision, jobs, runner: None })
 }
 
 /// The worker's report of its jobs, from its own address: it answers without an API server too.

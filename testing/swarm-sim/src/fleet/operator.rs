@@ -9,8 +9,8 @@ use swarm_core::overseer::{
     Answer, Began, Containers, Effect, Fact, LeaseFacts, PodFacts, PoolFacts, Protocol, ViewMark,
     WorkerFacts,
 };
-use swarm_core::session::Former;
-use swarm_core::{Jobs, Ledger, Observed, Presence, Slot};
+use swarm_core::session::{Details, Former};
+use swarm_core::{Ledger, Observed, Presence, Slot};
 
 use super::{Fleet, Operator, Pod, Stop};
 
@@ -44,7 +44,7 @@ impl Fleet {
         let now = self.operators[o].clock;
         for pod in &self.pods {
             if let Some(view) = pod.views.last() {
-                let mark = ViewMark::of(view, &Jobs::new());
+                let mark = ViewMark::of(view, &Details::default());
                 self.operators[o].overseer.learn(now, Fact::View(pod.id().clone(), Some(mark)));
             }
         }
@@ -166,7 +166,7 @@ impl Fleet {
     fn publish(&mut self, o: usize, ledger: &Ledger) {
         let unix_time = self.unix_time();
         self.read_views(o);
-        let due = self.operators[o].overseer.publications(ledger, &Jobs::new(), unix_time);
+        let due = self.operators[o].overseer.publications(ledger, &Details::default(), unix_time);
         for publication in due {
             let session = &publication.view.session;
             if let Some(pod) = self.pods.iter_mut().find(|pod| pod.id() == session) {

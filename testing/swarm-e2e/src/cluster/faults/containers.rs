@@ -96,6 +96,16 @@ impl Cluster {
         Ok(frozen)
     }
 
+    /// The first process of the container of `pod`.
+    ///
+    /// # Errors
+    ///
+    /// When it has no running container, or several.
+    pub async fn process(&self, pod: &Pod) -> Result<u32> {
+        let [process] = first_processes(pod).await?[..] else { bail!("it has several containers") };
+        Ok(process)
+    }
+
     /// Stops the first process of every container of `pod`, and none of those it has started.
     ///
     /// # Errors

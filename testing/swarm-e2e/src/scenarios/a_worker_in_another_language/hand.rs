@@ -113,6 +113,7 @@ impl Hand {
             revision: self.revision,
             count: i32::try_from(jobs.len())?,
             jobs,
+            runner: None,
         };
         let name = session.to_string();
         let metadata = ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() };

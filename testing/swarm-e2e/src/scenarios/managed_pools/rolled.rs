@@ -1,17 +1,15 @@
 //! A rollout of a managed pool moves each job once; what needs no new pods makes none.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt;
-use kube::api::ListParams;
 use serde_json::{Value, json};
 use swarm_adapters_host::runlog::judge::RunName;
-use swarm_adapters_k8s::managed::SWARM_LABEL;
 
-use super::WITHIN;
+use super::{IDLE, WITHIN, made_for, pods_of};
+use crate::images::NEXT_WORKER;
 use crate::run_log::Moment;
 use crate::scenario::Context;
 use crate::scenarios::session_pool::{Kind, Policy, REST_WITHIN, SessionPool, TICK};
@@ -19,33 +17,76 @@ use crate::until::until;
 
 pub(crate) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
-    for (name, kind, idle) in [
-        ("deployment", Kind::Managed, Duration::from_secs(1)),
-        ("set", Kind::ManagedSet, Duration::from_secs(5)),
-    ] {
+    for (name, kind, idle) in
+        [("deployment", Kind::Managed, IDLE), ("set", Kind::ManagedSet, Duration::from_secs(5))]
+    {
         let mut pool = SessionPool::new(&context, name);
         (pool.kind, pool.policy, pool.workers) = (kind, Policy::Exclusive, 3);
         // A successor may take a while to be ready.
         pool.return_grace = "30s";
         pool.apply().await?;
         let runs = pool.at_rest().await?;
-        let before = pods(&context, name).await?;
+        let before = pods_of(&context, name).await?;
         pool.managed = json!({"service": {"port": 80}});
         pool.apply().await?;
         until("the Service to be made", WITHIN, || async {
             context.kubectl(&["get", "service", name]).await.map(Some)
         })
         .await?;
-        ensure!(pods(&context, name).await? == before, "a Service needs no new pods");
+        ensure!(pods_of(&context, name).await? == before, "a Service needs no new pods");
         let runs =
             rolls(&mut pool, json!({"service": {"port": 80}, "port": 9191}), runs, idle, "port")
                 .await?;
-        let after = pods(&context, name).await?;
+        let after = pods_of(&context, name).await?;
         ensure!(before.is_disjoint(&after), "some pods are the old ones");
         let files = json!({"port": 9191, "files": {"data": {"a": "b"}}});
         let runs = rolls(&mut pool, files, runs, idle, "files").await?;
         restarts(&pool, name, runs, idle).await?;
     }
+    changes_while_it_rolls(&context).await
+}
+
+/// Port, files and image change one after the other, each while the pods of the one before are still
+/// coming: each job ends up on a pod of the last, and none stands still meanwhile.
+async fn changes_while_it_rolls(context: &Context) -> Result<()> {
+    let mut pool = SessionPool::new(context, "hasty");
+    (pool.kind, pool.policy, pool.workers) = (Kind::Managed, Policy::Exclusive, 3);
+    pool.return_grace = "30s";
+    pool.apply().await?;
+    let runs = pool.at_rest().await?;
+    let (mut before, mark) = (pods_of(context, "hasty").await?, Moment::now());
+    let changes = [
+        ("port", json!(9191)),
+        ("files", json!({"data": {"a": "b"}})),
+        ("image", json!(NEXT_WORKER)),
+    ];
+    for (field, value) in changes {
+        pool.managed[field] = value;
+        pool.apply().await?;
+        before = until(&format!("pods with another {field}"), WITHIN, || {
+            let before = before.clone();
+            async move {
+                let now = pods_of(context, "hasty").await?;
+                ensure!(!now.is_subset(&before), "there are none");
+                Ok(Some(now))
+            }
+        })
+        .await?;
+    }
+    until("the last rollout to end", REST_WITHIN, || async {
+        let pods = context.api::<Pod>().list(&made_for("hasty")).await?;
+        let image = |pod: &Pod| pod.spec.as_ref()?.containers.first()?.image.clone();
+        let old = pods.iter().filter(|pod| image(pod).as_deref() != Some(NEXT_WORKER));
+        ensure!(pods.items.len() == 3, "there are {} pods", pods.items.len());
+        ensure!(old.count() == 0, "some are of another image");
+        Ok(Some(()))
+    })
+    .await?;
+    let after = pool.at_rest().await?;
+    pool.judge("changes while it rolls", mark, IDLE + TICK)?;
+    let most = runs.iter().map(|(job, was)| after[job].token.saturating_sub(was.token)).max();
+    context.laps.lap(format!("three changes in a row: a job was granted {most:?} times at most"));
+    ensure!(most.is_some_and(|most| (1..=3).contains(&most)), "{most:?} grants: {after:?}");
     Ok(())
 }
 
@@ -98,12 +139,4 @@ async fn judged(
         ensure!(grants == 1, "{what}: {job} was granted {grants} times: {was:?}, {:?}", after[job]);
     }
     Ok(after)
-}
-
-/// The UIDs of the pods of a Swarm.
-async fn pods(context: &Context, swarm: &str) -> Result<BTreeSet<String>> {
-    let made = ListParams::default().labels(&format!("{SWARM_LABEL}={swarm}"));
-    let pods = context.api::<Pod>().list_metadata(&made).await?;
-    let stay = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
-    Ok(stay.filter_map(ResourceExt::uid).collect())
 }

@@ -1,0 +1,71 @@
+//! Another runner, and other params, reach jobs where they run: same pods, same tokens, nobody else.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+use swarm_adapters_host::runlog::judge::{Event, RunName};
+
+use super::pods_of;
+use crate::run_log::Moment;
+use crate::scenario::Context;
+use crate::scenarios::session_pool::{GRACEFUL, Kind, Policy, REST_WITHIN, SessionPool, TICK};
+use crate::until::until;
+
+/// A program that runs until SIGTERM.
+fn program() -> Value {
+    json!({"command": ["/swarm-worker", "run", "--http-port=0", "--name={job}"]})
+}
+
+pub(crate) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    let mut pool = SessionPool::new(&context, "streams");
+    (pool.kind, pool.policy, pool.says) = (Kind::Managed, Policy::Exclusive, json!({"log": {}}));
+    pool.apply().await?;
+    let (runs, pods) = (pool.at_rest().await?, pods_of(&context, "streams").await?);
+    let all = pool.jobs.len();
+
+    began_again(&mut pool, &runs, all, "a program", |it| it.says = program()).await?;
+    let one = pool.jobs.first().cloned().unwrap_or_default();
+    let told = |it: &mut SessionPool| drop(it.params.insert(one.clone(), json!({"url": "x"})));
+    began_again(&mut pool, &runs, 1, "params of one job", told).await?;
+
+    pool.says = json!({"command": ["/swarm-worker", "--no-such-option"]});
+    pool.apply().await?;
+    until("the jobs to fail", REST_WITHIN, || async {
+        let lists = "-o=jsonpath={.status}";
+        let status = context.kubectl(&["get", "swarm", "streams", lists]).await?;
+        ensure!(status.contains("exit code 2"), "{status}");
+        Ok(Some(()))
+    })
+    .await?;
+    pool.says = program();
+    pool.apply().await?;
+    let after = pool.at_rest().await?;
+    ensure!(after == runs, "jobs have moved: {after:?}, not {runs:?}");
+    ensure!(pods_of(&context, "streams").await? == pods, "a runner needs no other pods");
+    Ok(())
+}
+
+/// Changes the pool; so many of its jobs begin once more, where they are, under the tokens they had.
+async fn began_again(
+    pool: &mut SessionPool,
+    runs: &BTreeMap<String, RunName>,
+    jobs: usize,
+    what: &str,
+    change: impl FnOnce(&mut SessionPool),
+) -> Result<()> {
+    let mark = Moment::now();
+    change(pool);
+    pool.apply().await?;
+    until(&format!("{jobs} jobs to begin again: {what}"), REST_WITHIN, || async {
+        let history = pool.history()?;
+        let began = history.since(mark).filter(|line| line.event == Event::Start).count();
+        ensure!(began == jobs, "{began} began");
+        Ok(Some(()))
+    })
+    .await?;
+    let after = pool.at_rest().await?;
+    ensure!(after == *runs, "{what}: jobs have moved: {after:?}, not {runs:?}");
+    pool.judge(what, mark, GRACEFUL + TICK)
+}
