@@ -29,7 +29,7 @@ pub use ledger::{Claimant, Holdings, SwarmLedger, SwarmLedgerSpec};
 pub use part::{PartName, PartNameError, SwarmLedgerPart, SwarmLedgerPartSpec};
 pub use swarm_spec::spec::{
     API_VERSION, JobSource, NAME_MAX, PolicySpec, ProtocolSpec, RefreshMode, VersionEndpoint,
-    WorkloadRef,
+    ViewFormat, WorkloadRef,
 };
 pub use worker_view::{GrantedJob, WorkerView, WorkerViewSpec};
 
@@ -216,6 +216,12 @@ impl Swarm {
     pub fn view_key(&self) -> &str {
         let key = self.spec.view.as_ref().and_then(|view| view.key.as_deref());
         key.unwrap_or("config.yml")
+    }
+
+    /// How the view is written.
+    #[must_use]
+    pub fn view_format(&self) -> ViewFormat {
+        self.spec.view.as_ref().and_then(|view| view.format).unwrap_or_default()
     }
 
     /// Whether the first ledger takes over what the running workers run by the view that is there.

@@ -1,5 +1,6 @@
 //! The view of one Swarm as a key of a ConfigMap, for pods that mount it.
 
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::PoisonError;
 
@@ -13,10 +14,11 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use swarm_core::ports::{StoreError, ViewStore};
 use swarm_core::{Ledger, View};
+use swarm_spec::hostport;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::api::{FIELD_MANAGER, Swarm};
+use crate::api::{FIELD_MANAGER, Swarm, ViewFormat};
 use crate::ledger::bounded;
 use crate::version;
 
@@ -50,6 +52,7 @@ pub struct ConfigMapViewStore {
     namespace: String,
     name: String,
     key: String,
+    format: ViewFormat,
     swarm: String,
     exists: Exists,
     cache: Store<ConfigMap>,
@@ -70,6 +73,7 @@ impl ConfigMapViewStore {
             namespace,
             name: swarm.view_config_map(),
             key: swarm.view_key().to_owned(),
+            format: swarm.view_format(),
             swarm: swarm.name_any(),
             exists,
             cache,
@@ -88,7 +92,9 @@ impl ConfigMapViewStore {
     /// Whether this is still the place that `swarm` asks for.
     #[must_use]
     pub fn is_for(&self, swarm: &Swarm) -> bool {
-        self.name == swarm.view_config_map() && self.key == swarm.view_key()
+        self.name == swarm.view_config_map()
+            && self.key == swarm.view_key()
+            && self.format == swarm.view_format()
     }
 
     /// The newest view known to be there; `None` if there is none, or if nobody knows when it was
@@ -148,7 +154,12 @@ impl ConfigMapViewStore {
     /// What the key holds. A text of somebody else is never overwritten, unless it is a view.
     fn read(&self, found: &ConfigMap) -> Result<Option<View>, StoreError> {
         let text = found.data.as_ref().and_then(|data| data.get(&self.key));
-        let view = text.map(|text| swarm_spec::view::read(text)).transpose();
+        let read = |text: &String| match self.format {
+            // Whoever changes the format had a view before.
+            ViewFormat::Hostports if is_hostports(text) => Ok(View::default()),
+            ViewFormat::Hostports | ViewFormat::Workloads => swarm_spec::view::read(text),
+        };
+        let view = text.map(read).transpose();
         view.map_err(|why| {
             let reason = format!(
                 "key `{}` of ConfigMap `{}` holds something else than a view, which is left as it \
@@ -220,10 +231,39 @@ fn of_plain_workers(ledger: &Ledger) -> View {
     view
 }
 
+/// The jobs of all workers as lines `host,port`.
+fn hostports(view: &View) -> Result<String, StoreError> {
+    let jobs: BTreeSet<_> = view.workers.values().flat_map(|entry| &entry.jobs).collect();
+    let mut lines = String::new();
+    for job in jobs {
+        let Some(line) = hostport::line_of(job.as_str()) else {
+            let reason = format!(
+                "job `{job}` is no address `host:port`, and spec.view.format is hostports; rename \
+                 the job, or leave the format out"
+            );
+            return Err(StoreError::Refused { code: "ViewNotAddresses", reason });
+        };
+        lines.push_str(&line);
+        lines.push('\n');
+    }
+    Ok(lines)
+}
+
+/// Whether a text is nothing but lines `host,port`.
+fn is_hostports(text: &str) -> bool {
+    let lines = text.lines().map(str::trim);
+    let mut lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines.all(|line| hostport::job_of(line).is_some())
+}
+
 /// The view that follows from a ledger, if it is not too large.
-fn view_of(ledger: &Ledger) -> Result<(String, u64), StoreError> {
+fn view_of(ledger: &Ledger, format: ViewFormat) -> Result<(String, u64), StoreError> {
     let view = of_plain_workers(ledger);
-    let (yaml, version) = (view.to_yaml(), view.version);
+    let version = view.version;
+    let yaml = match format {
+        ViewFormat::Workloads => view.to_yaml(),
+        ViewFormat::Hostports => hostports(&view)?,
+    };
     if yaml.len() > VIEW_BYTES_MAX {
         let reason = format!(
             "the view would have {} bytes, more than the {VIEW_BYTES_MAX} that fit into a \
@@ -240,7 +280,7 @@ impl ViewStore for ConfigMapViewStore {
     fn check(&self, ledger: &Ledger) -> Result<(), StoreError> {
         let cached = self.cache.get(&ObjectRef::new(&self.name).within(&self.namespace));
         cached.map_or(Ok(()), |cached| self.refuse_immutable(&cached))?;
-        view_of(ledger).map(drop)
+        view_of(ledger, self.format).map(drop)
     }
 
     async fn version(&self) -> Result<u64, StoreError> {
@@ -255,7 +295,7 @@ impl ViewStore for ConfigMapViewStore {
     }
 
     async fn publish(&self, ledger: &Ledger) -> Result<(), StoreError> {
-        let (yaml, version) = view_of(ledger)?;
+        let (yaml, version) = view_of(ledger, self.format)?;
         let version = version.to_string();
         let mut last = self.last.lock().await;
         let existing = self.existing(last.as_ref()).await?;
@@ -332,10 +372,29 @@ mod tests {
             let plan = plan(&jobs, &Assignment::default(), &Pool::ready(9));
             Ledger::new(0).next(&plan.assignment, &Pool::ready(9))
         };
-        assert!(view_of(&ledger(20_000)).is_ok());
-        let error = view_of(&ledger(40_000)).unwrap_err().to_string();
+        let view_of = |count| view_of(&ledger(count), ViewFormat::Workloads);
+        assert!(view_of(20_000).is_ok());
+        let error = view_of(40_000).unwrap_err().to_string();
         assert!(error.starts_with("the view would have 12"), "{error}");
         assert!(error.ends_with("divide the jobs among several Swarms"), "{error}");
+    }
+
+    #[test]
+    fn addresses_are_written_as_lines_and_nothing_else_is() {
+        let ledger = |names: &[&str]| {
+            let names = jobs(names.iter().copied()).unwrap();
+            let plan = plan(&names, &Assignment::default(), &Pool::ready(2));
+            Ledger::new(0).next(&plan.assignment, &Pool::ready(2))
+        };
+        let view = |names| view_of(&ledger(names), ViewFormat::Hostports);
+        assert_eq!(
+            view(&["b:80", "a.example:443", "[::1]:1"]).unwrap().0,
+            "::1,1\na.example,443\nb,80\n"
+        );
+        assert_eq!(view(&[]).unwrap().0, "");
+        let error = view(&["b:80", "stream:cars:new"]).unwrap_err().to_string();
+        assert!(error.starts_with("job `stream:cars:new` is no address"), "{error}");
+        assert!(is_hostports("a,1\n\n# b\n") && !is_hostports("listen: 8080\n"));
     }
 
     #[test]

@@ -67,6 +67,10 @@ pub(crate) struct ImportArgs {
     /// The name of the Swarm that is made of a list of jobs [default: that of its StatefulSet]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
+    /// The image of the peering operator's server, to keep it: it reads a list of all addresses in place
+    /// of taking part in sessions [default: swarm's own server]
+    #[arg(long, value_name = "IMAGE")]
+    peering_image: Option<String>,
     /// The output format
     #[arg(long, short, value_enum, value_name = "FORMAT", default_value_t)]
     output: Output,
@@ -150,7 +154,8 @@ fn manifests(args: &ImportArgs, report: &mut Report) -> Result<String, Failure> 
     for text in files.into_texts() {
         objects.read(&text, args.namespace.as_deref(), report);
     }
-    let mut swarms = write::swarms(objects, args.name.as_deref(), report);
+    let mut swarms =
+        write::swarms(objects, args.name.as_deref(), args.peering_image.as_deref(), report);
     if report.has_mistakes() {
         return Err(Failure::Said);
     }

@@ -13,7 +13,8 @@ use swarm_core::{
 use crate::manifest::{Runner, WORKERS_MAX, check_params};
 use crate::spec::{
     self, AutoscaleSpec, Kind, ManagedSpec, ModeSpec, NAME_MAX, PolicySpec, PoolSpec, ProtocolSpec,
-    RebalanceSpec, RefreshMode, ReplicationSpec, SwarmSpec, WORKLOAD_NAME_MAX, managed_name_fits,
+    RebalanceSpec, RefreshMode, ReplicationSpec, SwarmSpec, ViewFormat, WORKLOAD_NAME_MAX,
+    managed_name_fits,
 };
 
 /// For how long changes that follow a change are gathered, unless the Swarm says otherwise.
@@ -93,6 +94,7 @@ pub(crate) fn with_jobs(spec: &SwarmSpec, jobs: Jobs, home: Home) -> Result<Desi
     check_pool(spec)?;
     check_run_once(&jobs, spec.protocol())?;
     check_adoption(spec)?;
+    check_format(spec)?;
     let worker = spec.worker.clone().unwrap_or_default();
     worker.runner.as_ref().map(Runner::read).transpose()?;
     let rebalance = spec.rebalance.clone().unwrap_or_default();
@@ -190,6 +192,31 @@ fn check_adoption(spec: &SwarmSpec) -> Result<(), SpecError> {
         }
         ProtocolSpec::Session | ProtocolSpec::Plain => Ok(()),
     }
+}
+
+/// A list of addresses is the same for all workers.
+fn check_format(spec: &SwarmSpec) -> Result<(), SpecError> {
+    let view = spec.view.clone().unwrap_or_default();
+    match view.format.unwrap_or_default() {
+        ViewFormat::Workloads => return Ok(()),
+        ViewFormat::Hostports => {}
+    }
+    let place = "spec.view.format";
+    if spec.replication.unwrap_or_default() != ReplicationSpec::All {
+        let reason = "a list `host,port` is the same for all workers; write replication: All as \
+                      well, or leave it out";
+        return wrong(place, reason);
+    }
+    if spec.protocol() == ProtocolSpec::Session {
+        let reason = "workers in sessions read no such list; write worker.protocol: Plain, or leave \
+                      it out";
+        return wrong(place, reason);
+    }
+    if view.adopt.unwrap_or_default() {
+        let reason = "a list `host,port` does not say who runs what; leave adopt out";
+        return wrong("spec.view.adopt", reason);
+    }
+    Ok(())
 }
 
 /// Only workers of sessions can report that they finished a job.

@@ -21,6 +21,24 @@ pub fn job_of(line: &str) -> Option<String> {
     }
 }
 
+/// The line `host,port` that stands for the job of this name; `None` if the job is no address.
+///
+/// ```
+/// use swarm_spec::hostport::{job_of, line_of};
+///
+/// assert_eq!(line_of("example.com:80").as_deref(), Some("example.com,80"));
+/// assert_eq!(line_of("[::1]:8080").as_deref(), Some("::1,8080"));
+/// assert_eq!(line_of("stream:cars:new"), None);
+/// ```
+#[must_use]
+pub fn line_of(job: &str) -> Option<String> {
+    let (host, port) = job.rsplit_once(':')?;
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let line = format!("{bare},{port}");
+    // Only what is read back as the same job stands for it.
+    (job_of(&line).as_deref() == Some(job)).then_some(line)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -30,5 +48,13 @@ mod tests {
         for bad in ["example.com", "example.com:80", ",80", "a,0", "a,65536", "a,b", "a,1,2"] {
             assert_eq!(job_of(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn a_job_that_is_no_address_has_no_line() {
+        for bad in ["example.com", "a:0", "a:080", "a:b:80", "a,b:80", ":80", "[a]:80"] {
+            assert_eq!(line_of(bad), None, "{bad}");
+        }
+        assert_eq!(line_of("a:80").as_deref(), Some("a,80"));
     }
 }

@@ -46,6 +46,7 @@ pub const NAME_MAX: usize = 63;
     exclusive_needs_sessions(),
     run_once_needs_sessions(),
     adoption_is_of_views(),
+    lists_are_for_views(),
     pool::nobody_scales_pods(),
     autoscale::one_decides(),
     autoscale::nobody_scales_pods(),
@@ -159,6 +160,16 @@ fn adoption_is_of_views() -> Rule {
     )
 }
 
+fn lists_are_for_views() -> Rule {
+    let is_list = "has(self.view) && has(self.view.format) && self.view.format == 'hostports'";
+    let adopts = "has(self.view.adopt) && self.view.adopt";
+    Rule::new(
+        format!("!({is_list}) || (!({adopts}) && !({IN_SESSIONS}))"),
+        "view.format: hostports is a list for workers that read a view, and does not say who runs \
+         what: write worker.protocol: Plain, and leave view.adopt out",
+    )
+}
+
 /// What only workers of sessions can do.
 fn needs_sessions(unless: &str, message: &str) -> Rule {
     Rule::new(format!("{unless} || ({IN_SESSIONS})"), message)
@@ -210,10 +221,27 @@ pub struct ViewSpec {
     /// Default: false, and all jobs are assigned anew.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adopt: Option<bool>,
+    /// How it is written. `workloads`, the default: the jobs of each worker, by the names of the workers.
+    /// `hostports`: lines `host,port`, one for each job `host:port`, for programs that run all of
+    /// them; it needs `replication: All`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<ViewFormat>,
     /// The key in it. Default: `config.yml`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = "^[-._a-zA-Z0-9]+$"))]
     pub key: Option<String>,
+}
+
+/// How a view is written. `workloads`, the default: the jobs of each worker. `hostports`: lines
+/// `host,port`.
+#[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ViewFormat {
+    /// The jobs of each worker.
+    #[default]
+    Workloads,
+    /// Lines `host,port`.
+    Hostports,
 }
 
 /// When jobs move. Durations are texts such as `30s` or `1m30s`.

@@ -14,6 +14,7 @@ mod adoption;
 mod autoscale;
 mod faults;
 mod health;
+mod hostports;
 mod not_ready;
 mod plain;
 mod refusals;

@@ -358,10 +358,7 @@ fn peering(value: &Value, object: Named, report: &mut Report) -> Option<Peering>
                     if key == HOSTPORTS {
                         jobs = jobs::of_hostports(text, &at, report);
                     } else {
-                        report.note(
-                            &at,
-                            format!("`{key}` becomes a file in /config, by `managed.files`"),
-                        );
+                        report.note(&at, format!("`{key}` becomes a file by `managed.files`"));
                         files.insert(key.clone(), text.into());
                     }
                 }
@@ -371,9 +368,9 @@ fn peering(value: &Value, object: Named, report: &mut Report) -> Option<Peering>
     }
     let name = &object.name;
     let sentence = format!(
-        "the pods are made by the operator now, with its own server: delete KindCustomHttp, \
-         Deployment and Service `{name}` before this is applied; ConfigMap `{name}-configmap` is \
-         not needed any more"
+        "the pods are made by the operator now, with its own server unless --peering-image names \
+         one: delete KindCustomHttp, Deployment and Service `{name}` before this is applied, and \
+         ConfigMap `{name}-configmap`"
     );
     report.note(&object.spot, sentence);
     Some(Peering { object, jobs, port, replicas, files })

@@ -52,6 +52,8 @@ fn the_second_stage_is_a_resource() {
 #[test]
 fn peering_is_a_managed_pool_in_which_every_worker_has_every_job() {
     insta::assert_snapshot!("peering", imported("@peering.yaml"));
+    let kept = imported("@peering.yaml --peering-image server:1");
+    insta::assert_snapshot!("peering_image", kept);
 }
 
 #[test]

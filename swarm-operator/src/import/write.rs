@@ -71,7 +71,12 @@ impl Swarm {
 }
 
 /// The Swarms that follow from what was recognized. `name` is for the one that has none.
-pub(super) fn swarms(objects: Objects, name: Option<&str>, report: &mut Report) -> Vec<Swarm> {
+pub(super) fn swarms(
+    objects: Objects,
+    name: Option<&str>,
+    server_image: Option<&str>,
+    report: &mut Report,
+) -> Vec<Swarm> {
     let Objects { swarms, lists, views, sets, peerings } = objects;
     let (second, first): (Vec<_>, Vec<_>) =
         swarms.into_iter().partition(|swarm| swarm.stateful_set.is_some());
@@ -82,7 +87,7 @@ pub(super) fn swarms(objects: Objects, name: Option<&str>, report: &mut Report) 
     for swarm in &made {
         compare(swarm, &views, report);
     }
-    made.extend(peerings.into_iter().map(|peering| of_peering(peering, report)));
+    made.extend(peerings.into_iter().map(|it| of_peering(it, server_image, report)));
     refuse_doubled(&made, report);
     made
 }
@@ -219,7 +224,8 @@ fn of_first_stage(
     Swarm { name, namespace, jobs, spec, spot }
 }
 
-fn of_peering(peering: Peering, report: &mut Report) -> Swarm {
+/// A managed pool, with our own server, or with that of before, which reads a list of all addresses.
+fn of_peering(peering: Peering, server_image: Option<&str>, report: &mut Report) -> Swarm {
     let Peering { object, jobs, port, replicas, files } = peering;
     let name = fitting(&object, MANAGED_NAME_MAX, report);
     let mut managed = json!({"port": PEERING_PORT});
@@ -228,12 +234,28 @@ fn of_peering(peering: Peering, report: &mut Report) -> Swarm {
     }
     if !files.is_empty() {
         managed["files"] = json!({"data": files});
+        if server_image.is_some() {
+            let sentence =
+                "the other files are in /config-files, since the list alone is in /config";
+            report.note(&object.spot, sentence);
+            managed["files"]["mountPath"] = "/config-files".into();
+        }
     }
-    let mut spec = json!({
-        "pool": {"managed": managed},
-        "worker": {"runner": {"ping": {}}},
-        "replication": "All",
-    });
+    let mut spec = json!({"replication": "All"});
+    if let Some(image) = server_image {
+        // Where the server looks for its list.
+        let mount = json!({"name": "config", "mountPath": "/config", "readOnly": true});
+        let worker = json!({"name": "worker", "volumeMounts": [mount]});
+        managed["image"] = image.into();
+        managed["podTemplate"] = json!({"spec": {"containers": [worker]}});
+        let config_map = format!("{}-configmap", object.name);
+        spec["view"] =
+            json!({"configMapName": config_map, "key": "hostports", "format": "hostports"});
+        spec["worker"] = json!({"protocol": "Plain"});
+    } else {
+        spec["worker"] = json!({"runner": {"ping": {}}});
+    }
+    spec["pool"] = json!({"managed": managed});
     if let Some(replicas) = replicas {
         spec["replicas"] = replicas.into();
     }

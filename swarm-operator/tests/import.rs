@@ -1,0 +1,121 @@
+//! `kubectl swarm import` as a program: exit codes, what goes where, and `--live` with a kubectl that a
+//! test scripts.
+
+#![expect(clippy::unwrap_used, reason = "clippy allows it in test functions only")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn predecessors(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../testing/predecessors").join(file)
+}
+
+fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-swarm"));
+    command.stdin(Stdio::null()).env("NO_COLOR", "1");
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn what_it_prints_is_a_plan_and_what_it_says_goes_elsewhere() {
+    let list = predecessors("first-stage/config.yml");
+    let output = program().arg("import").arg(&list).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("config.yml:29: `version` has no counterpart"), "{said}");
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("swarm.yaml");
+    fs::write(&file, &output.stdout).unwrap();
+    let plan = program().args(["plan", "--workers=2", "-f"]).arg(&file).output().unwrap();
+    assert_eq!((plan.status.code(), text(&plan.stderr)), (Some(0), String::new()));
+}
+
+#[test]
+fn a_mistake_prints_nothing_but_what_to_correct() {
+    let wrong = predecessors("mistakes/wrong.yaml");
+    let output = program().arg("import").arg(&wrong).output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    assert_eq!(text(&output.stderr).lines().count(), 7);
+    let nothing = program().arg("import").output().unwrap();
+    assert_eq!((nothing.status.code(), nothing.stdout.len()), (Some(2), 0));
+}
+
+/// Runs `import` where kubectl is a script that answers each request with what `answers` has for a part
+/// of it, and fails on others.
+fn live(args: &[&str], answers: &[(&str, &str)]) -> Output {
+    let dir = tempfile::tempdir().unwrap();
+    let mut script = "#!/bin/sh\ncase \"$*\" in\n".to_owned();
+    for (number, (part, answer)) in answers.iter().enumerate() {
+        fs::write(dir.path().join(number.to_string()), format!("{answer}\n")).unwrap();
+        let file = dir.path().join(number.to_string());
+        script += &[
+            "*\"",
+            part,
+            "\"*) while IFS= read -r line; do printf '%s\\n' \"$line\"; done <",
+            &file.display().to_string(),
+            ";;\n",
+        ]
+        .concat();
+    }
+    script += "*) echo \"error: You must be logged in to the server\" >&2; exit 1;;\nesac\n";
+    let kubectl = dir.path().join("kubectl");
+    fs::write(&kubectl, script).unwrap();
+    fs::set_permissions(&kubectl, fs::Permissions::from_mode(0o755)).unwrap();
+    program().args(["import", "--live"]).args(args).env("PATH", dir.path()).output().unwrap()
+}
+
+const VIEW: &str = r#"{"data": {"config.yml": "workloads:\n  swarm-worker-0: {jobs: [a, b, c]}\n  swarm-worker-1: {jobs: [c, d]}\nversion: 3\n"}}"#;
+const LIST: &str = "kind: ConfigMap\nmetadata: {name: swarm-controller-config, namespace: video}\n\
+                    data:\n  config.yml: |\n    jobs: [a, b, c, d, e]\n";
+
+#[test]
+fn live_writes_a_swarm_that_takes_over_what_runs() {
+    let deployments = r#"{"items": [{"metadata": {"name": "old"}, "spec": {"template": {"spec": {"containers": [{"name": "swarm-controller", "args": ["internal"]}]}}}}]}"#;
+    let output = live(
+        &["-n", "video", "--context=there"],
+        &[
+            (
+                "get configmap swarm-controller-config --output=yaml --request-timeout=30s --ignore-not-found --context=there --namespace=video",
+                LIST,
+            ),
+            ("get configmap swarm-worker-config --output=yaml", ""),
+            ("get statefulset swarm-worker", ""),
+            ("get swarms.k8slab.info", ""),
+            ("get configmap swarm-worker-config --output=json", VIEW),
+            ("get deployments", deployments),
+        ],
+    );
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("2 workers run 4 jobs by ConfigMap `swarm-worker-config`, key `config.yml`, 1 of them twice; taking over moves 0 of them"), "{said}");
+    assert!(said.contains("Deployment `old` runs the operator of before"), "{said}");
+    let manifest = text(&output.stdout);
+    assert!(
+        manifest.contains("adopt: true") && manifest.contains("namespace: video"),
+        "{manifest}"
+    );
+}
+
+#[test]
+fn live_says_what_kubectl_says_and_what_is_no_view() {
+    let refused = live(&[], &[]);
+    assert_eq!((refused.status.code(), refused.stdout.len()), (Some(1), 0));
+    assert!(text(&refused.stderr).contains("failed: error: You must be logged in"));
+    let list = predecessors("first-stage/config.yml");
+    let other = r#"{"data": {"config.yml": "listen: 8080"}}"#;
+    let answers = [("get configmap swarm-worker-config --output=json", other)];
+    let output = live(&[list.to_str().unwrap()], &answers);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    let said = text(&output.stderr);
+    assert!(said.contains("no view to take over: it has neither `workloads` nor"), "{said}");
+    let missing =
+        program().args(["import", "--live"]).env("PATH", "/nonexistent").output().unwrap();
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(text(&missing.stderr).contains("kubectl is not in PATH"));
+}
