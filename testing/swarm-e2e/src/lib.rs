@@ -7,9 +7,10 @@
 //! 4. [`scenario`] runs the [`scenarios`] one after another and keeps evidence of those that fail;
 //! 5. [`proxy`] runs in front of the API server for scenarios that stop at a write;
 //! 6. [`run_log`] judges which worker ran which job when;
-//! 7. [`figures`] measures the operator in it;
-//! 8. [`contract`] checks what every adapter of a port must do, on files and on the cluster;
-//! 9. [`gone`] proves that nothing is left, however a run ends.
+//! 7. [`external_metrics`] answers an autoscaler with a gauge of the operator;
+//! 8. [`figures`] measures the operator in it;
+//! 9. [`contract`] checks what every adapter of a port must do, on files and on the cluster;
+//! 10. [`gone`] proves that nothing is left, however a run ends.
 //!
 //! This crate is never shipped, and no crate of the product depends on it.
 #![cfg(feature = "harness")]
@@ -21,6 +22,7 @@ pub mod cluster;
 pub mod command;
 pub mod contract;
 pub mod dns;
+pub mod external_metrics;
 pub mod figures;
 pub mod gone;
 pub mod images;

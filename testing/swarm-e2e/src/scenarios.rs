@@ -8,6 +8,7 @@ mod a_deployment_is_a_pool;
 mod a_deployment_of_sessions_rolls_over;
 mod a_lost_ledger_is_recreated;
 mod a_node_is_lost;
+mod a_real_autoscaler_scales_the_pool;
 mod a_worker_in_another_language;
 mod a_worker_keeps_to_its_own_session;
 mod claims_are_kept;
@@ -53,6 +54,7 @@ mod the_api_in_memory_answers_as_the_real_one;
 mod the_api_server_is_away;
 mod the_predecessors_move_over;
 mod the_store_is_rolled_back;
+mod the_swarm_follows_its_jobs;
 mod the_swarm_scales_its_pool;
 mod uninstall_never_hangs;
 mod workers_report_what_they_run;
@@ -135,6 +137,9 @@ pub fn all() -> Vec<Scenario> {
         scenario!(operator_dies_while_it_makes_a_pool as managed_pools::killed)
             .within(Duration::from_mins(5)),
         scenario!(peers_ping_each_other).within(Duration::from_mins(5)),
+        // Pools whose number of workers follows the jobs.
+        scenario!(the_swarm_follows_its_jobs).within(Duration::from_mins(8)),
+        scenario!(a_real_autoscaler_scales_the_pool).within(Duration::from_mins(6)),
         scenario!(a_lying_worker_harms_nobody_else),
         scenario!(session_workers_live_by_their_leases).within(Duration::from_mins(5)),
         // Crashes.

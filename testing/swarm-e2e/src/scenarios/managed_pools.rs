@@ -38,7 +38,7 @@ const WITHIN: Duration = Duration::from_secs(30);
 const IDLE: Duration = Duration::from_secs(1);
 
 /// All objects of one kind in the namespace of the scenario.
-fn api(context: &Context, kind: ObjectKind) -> Api<DynamicObject> {
+pub(super) fn api(context: &Context, kind: ObjectKind) -> Api<DynamicObject> {
     Api::namespaced_with(context.client.clone(), &context.namespace, &kind.resource())
 }
 

@@ -58,7 +58,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
         }
         accepted(&context, &["--kustomize", &folder]).await?;
     }
-    for sample in ["streams.yaml", "plain/plain.yaml"] {
+    for sample in ["streams.yaml", "autoscale.yaml", "plain/plain.yaml"] {
         let sample = repository().join("deploy/samples").join(sample).display().to_string();
         accepted(&context, &["--filename", &sample]).await?;
     }

@@ -78,6 +78,20 @@ pub(crate) enum Runner {
     Fails,
 }
 
+/// Merges `more` into `value`, as a JSON merge patch.
+fn lay_over(value: &mut Value, more: &Value) {
+    let Value::Object(fields) = more else {
+        *value = more.clone();
+        return;
+    };
+    for (field, more) in fields {
+        match value.as_object_mut() {
+            Some(object) if more.is_null() => drop(object.remove(field)),
+            Some(_) | None => lay_over(&mut value[field.as_str()], more),
+        }
+    }
+}
+
 /// A Swarm, its workload and the objects they need, in one namespace. All have the pool's name.
 #[derive(Clone)]
 pub(crate) struct SessionPool {
@@ -110,6 +124,8 @@ pub(crate) struct SessionPool {
     pub(crate) params: BTreeMap<String, Value>,
     /// More fields of `pool.managed`, where the operator makes the workload.
     pub(crate) managed: Value,
+    /// More fields of the spec, which are laid over the others; null takes one away.
+    pub(crate) spec: Value,
     /// Whether its pods must be on all schedulable nodes: they wait rather than share one.
     pub(crate) must_spread: bool,
 }
@@ -137,6 +153,7 @@ impl SessionPool {
             says: Value::Null,
             params: BTreeMap::new(),
             managed: json!({}),
+            spec: json!({}),
             must_spread: false,
         }
     }
@@ -243,10 +260,16 @@ impl SessionPool {
                 "lease": {"duration": format!("{}s", self.lease_allowed.as_secs()), "renew": "1s"},
             });
         }
+        lay_over(&mut spec, &self.spec);
         json!({
             "apiVersion": "swarm.k8slab.info/v1alpha1", "kind": "Swarm",
             "metadata": {"name": self.name}, "spec": spec,
         })
+    }
+
+    /// Applies the Swarm alone: whoever scales the workload is left alone.
+    pub(crate) async fn apply_swarm(&self) -> Result<()> {
+        self.apply_all(&[self.swarm()]).await
     }
 
     /// What the operator is asked to make; the workers write a run log.

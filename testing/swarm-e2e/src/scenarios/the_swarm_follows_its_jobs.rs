@@ -1,0 +1,210 @@
+//! `spec.autoscale`: the number of workers follows the jobs, from two to ten and back; a list that
+//! swings, jobs that find no room and a cluster that takes no more pods leave it within its bounds, and
+//! no job is lost on the way.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use serde_json::{Value, json};
+use swarm_adapters_k8s::api::Swarm;
+
+use super::session_pool::{GRACEFUL, Kind, Policy, REST_WITHIN, SessionPool, TICK};
+use crate::run_log::Moment;
+use crate::scenario::Context;
+use crate::until::until;
+
+/// For how long fewer workers must have been enough.
+const COOLDOWN: Duration = Duration::from_secs(12);
+/// How many jobs a worker is for.
+const PER_WORKER: usize = 3;
+/// The fewest workers, and the most.
+const BOUNDS: [usize; 2] = [2, 10];
+
+pub(super) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    let mut pool = pool(&context, "follows", Kind::Managed);
+    pool.apply().await?;
+    pool.at_rest_on(BOUNDS[0]).await?;
+    grows_and_shrinks(&pool, BOUNDS[1]).await?;
+    swings(&pool).await?;
+    finds_no_room(&pool).await?;
+    gets_no_pods(&pool).await?;
+    context.kubectl(&["delete", "swarm", "follows"]).await?;
+    of_a_stateful_set(&context, &mut pool).await
+}
+
+/// A pool under `Exclusive`, whose six jobs need two workers.
+fn pool(context: &Context, name: &str, kind: Kind) -> SessionPool {
+    let mut pool = SessionPool::new(context, name);
+    (pool.kind, pool.policy) = (kind, Policy::Exclusive);
+    pool.spec = json!({"replicas": null, "autoscale": {
+        "min": BOUNDS[0], "max": BOUNDS[1], "jobsPerWorker": PER_WORKER,
+        "cooldown": format!("{}s", COOLDOWN.as_secs()),
+    }});
+    pool
+}
+
+/// The same pool with so many jobs.
+fn with_jobs(pool: &SessionPool, count: usize) -> SessionPool {
+    let jobs: BTreeSet<_> = (0..count).map(|n| format!("{}:{n}", pool.name)).collect();
+    SessionPool { jobs, ..pool.clone() }
+}
+
+/// The replicas of the workload, and how often its spec was changed.
+async fn workload(pool: &SessionPool) -> Result<(usize, i64)> {
+    let (replicas, metadata) = if matches!(pool.kind, Kind::Managed | Kind::Deployment) {
+        let found = pool.context.api::<Deployment>().get(&pool.name).await?;
+        (found.spec.and_then(|spec| spec.replicas), found.metadata)
+    } else {
+        let found = pool.context.api::<StatefulSet>().get(&pool.name).await?;
+        (found.spec.and_then(|spec| spec.replicas), found.metadata)
+    };
+    let replicas = usize::try_from(replicas.context("no replicas")?)?;
+    Ok((replicas, metadata.generation.unwrap_or_default()))
+}
+
+/// Waits until the workload has so many replicas, and returns how long that took since `change`.
+async fn scaled(pool: &SessionPool, replicas: usize, change: Instant) -> Result<Duration> {
+    until(&format!("{} to have {replicas} replicas", pool.name), REST_WITHIN, || async {
+        let (found, _) = workload(pool).await?;
+        ensure!(found == replicas, "{found}");
+        Ok(Some(change.elapsed()))
+    })
+    .await
+}
+
+/// A list that grows to as many jobs as take `most` workers, and shrinks again.
+async fn grows_and_shrinks(pool: &SessionPool, most: usize) -> Result<()> {
+    let (mark, change) = (Moment::now(), Instant::now());
+    let large = with_jobs(pool, most * PER_WORKER);
+    large.apply_swarm().await?;
+    let grown = scaled(pool, most, change).await?;
+    large.at_rest_on(most).await?;
+    let running = change.elapsed();
+    large.judge(&format!("2 → {most} workers"), mark, 2 * GRACEFUL + TICK)?;
+
+    let (back, change) = (Moment::now(), Instant::now());
+    pool.apply_swarm().await?;
+    let shrunk = scaled(pool, BOUNDS[0], change).await?;
+    ensure!(COOLDOWN <= shrunk, "{shrunk:?} is no cooldown of {COOLDOWN:?}");
+    pool.at_rest_on(BOUNDS[0]).await?;
+    pool.judge(&format!("{most} → 2 workers"), back, GRACEFUL + TICK)?;
+    pool.judge(&format!("2 → {most} → 2 workers"), mark, 2 * GRACEFUL + TICK)?;
+    let [grown, running, shrunk] = [grown, running, shrunk].map(|it| it.as_millis());
+    pool.context.laps.lap(format!(
+        "{} {most} asked for after {grown} ms, all run after {running} ms, fewer after {shrunk} ms",
+        pool.name
+    ));
+    let swarm = pool.context.api::<Swarm>().get(&pool.name).await?;
+    ensure!(swarm.spec.replicas.is_none(), "the Swarm's own number was written");
+    Ok(())
+}
+
+/// A list that swings with periods of one second to eight; each change is applied in time.
+async fn swings(pool: &SessionPool) -> Result<()> {
+    let mark = Moment::now();
+    let (_, before) = workload(pool).await?;
+    let large = with_jobs(pool, 8 * PER_WORKER);
+    large.apply_swarm().await?;
+    scaled(&large, 8, Instant::now()).await?;
+    for (half_ms, times) in [(500, 8), (1_500, 4), (4_000, 2)] {
+        let mut ticks = tokio::time::interval(Duration::from_millis(half_ms));
+        ticks.tick().await;
+        for _ in 0..times {
+            for list in [pool, &large] {
+                list.apply_swarm().await?;
+                ticks.tick().await;
+                let (replicas, generation) = workload(pool).await?;
+                ensure!(replicas == 8, "{replicas} replicas while the list swings");
+                ensure!(generation <= before + 1, "the pool was scaled more than once");
+            }
+        }
+    }
+    pool.apply_swarm().await?;
+    scaled(pool, BOUNDS[0], Instant::now()).await?;
+    pool.at_rest_on(BOUNDS[0]).await?;
+    let (_, after) = workload(pool).await?;
+    ensure!(after == before + 2, "up once and down once, not {}", after - before);
+    pool.judge("a list that swings", mark, 2 * GRACEFUL + TICK)
+}
+
+/// Jobs that take a worker each, of which there may be fewer.
+async fn finds_no_room(pool: &SessionPool) -> Result<()> {
+    let whole = |count: usize| {
+        let job = |n| json!({"name": format!("{}:{n}", pool.name), "share": 100});
+        json!({"spec": {"jobs": (0..count).map(job).collect::<Vec<_>>()}}).to_string()
+    };
+    let patch = async |patch: String| {
+        let args = ["patch", "swarm", &pool.name, "--type=merge", "--patch", &patch];
+        pool.context.kubectl(&args).await
+    };
+    patch(whole(12)).await?;
+    scaled(pool, BOUNDS[1], Instant::now()).await?;
+    until("ten jobs to run", REST_WITHIN, || async {
+        let status = pool.context.api::<Swarm>().get(&pool.name).await?.status.unwrap_or_default();
+        let found = (status.desired_workers, status.workers_ready, status.assigned);
+        ensure!(found == (Some(10), 10, 10), "{found:?}");
+        Ok(Some(()))
+    })
+    .await?;
+    let told = limited(pool, "AtMaximum").await?;
+    let expected = "12 jobs need 12 workers, and spec.autoscale.max is 10; 2 jobs have no worker";
+    ensure!(told == expected, "{told}");
+    // By their number two workers would do, but each takes one.
+    patch(whole(4)).await?;
+    scaled(pool, 4, Instant::now()).await?;
+    pool.apply_swarm().await?;
+    scaled(pool, BOUNDS[0], Instant::now()).await?;
+    pool.at_rest_on(BOUNDS[0]).await.map(drop)
+}
+
+/// The message of the condition, once it is there for this reason.
+async fn limited(pool: &SessionPool, reason: &str) -> Result<String> {
+    until(&format!("AutoscaleLimited to be {reason}"), REST_WITHIN, || async {
+        let swarm = pool.context.api::<Swarm>().get(&pool.name).await?;
+        let conditions = swarm.status.map(|status| status.conditions).unwrap_or_default();
+        let found = conditions.into_iter().find(|it| it.type_ == "AutoscaleLimited");
+        let found = found.context("there is none")?;
+        ensure!(found.reason == reason, "{}: {}", found.reason, found.message);
+        Ok(Some(found.message))
+    })
+    .await
+}
+
+/// A namespace that may have four pods: six are asked for, and it stays so.
+async fn gets_no_pods(pool: &SessionPool) -> Result<()> {
+    let quota = |hard: Value| {
+        json!({
+            "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"},
+            "spec": {"hard": hard},
+        })
+    };
+    pool.context.apply(&quota(json!({"pods": "4"})).to_string()).await?;
+    let large = with_jobs(pool, 6 * PER_WORKER);
+    let mark = Moment::now();
+    large.apply_swarm().await?;
+    scaled(pool, 6, Instant::now()).await?;
+    let told = limited(pool, "WorkersMissing").await?;
+    ensure!(told.contains("autoscale asks for 6 workers and "), "{told}");
+    ensure!(told.contains("pods are refused: ") && told.contains("exceeded quota"), "{told}");
+    large.at_rest_on(4).await?;
+    let (_, before) = workload(pool).await?;
+    tokio::time::sleep(COOLDOWN + Duration::from_secs(3)).await;
+    let (replicas, after) = workload(pool).await?;
+    ensure!((replicas, after) == (6, before), "{replicas} replicas, changed {}", after - before);
+    large.judge("a quota", mark, 2 * GRACEFUL + TICK)?;
+    pool.apply_swarm().await?;
+    scaled(pool, BOUNDS[0], Instant::now()).await?;
+    pool.at_rest_on(BOUNDS[0]).await?;
+    pool.context.kubectl(&["delete", "resourcequota", "few"]).await.map(drop)
+}
+
+/// A StatefulSet of the user's own, whose top slots are emptied.
+async fn of_a_stateful_set(context: &Context, before: &mut SessionPool) -> Result<()> {
+    *before = pool(context, "rows", Kind::StatefulSet);
+    before.apply().await?;
+    before.at_rest_on(BOUNDS[0]).await?;
+    grows_and_shrinks(before, 4).await
+}
