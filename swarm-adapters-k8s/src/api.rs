@@ -21,9 +21,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, CustomResourceExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use swarm_spec::spec::{
-    self, Kind, MANAGED_NAME_MAX, Meant, ONLY_LOCAL, RunnerSpec, managed_name_rule,
-};
+use swarm_spec::spec::{self, Kind, MANAGED_NAME_MAX, Meant, RunnerSpec, managed_name_rule};
 
 pub use ledger::{Claimant, Holdings, SwarmLedger, SwarmLedgerSpec};
 pub use part::{PartName, PartNameError, SwarmLedgerPart, SwarmLedgerPartSpec};
@@ -234,30 +232,22 @@ impl Swarm {
 /// All custom resource definitions, in the order in which they are applied.
 #[must_use]
 pub fn crds() -> [CustomResourceDefinition; 4] {
-    let mut swarm = Swarm::crd();
-    let schemas = swarm.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut());
-    let roots =
-        schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut()?.properties.as_mut());
-    for spec in roots.filter_map(|fields| fields.get_mut("spec")?.properties.as_mut()) {
-        spec.retain(|field, _| !ONLY_LOCAL.contains(&field.as_str()));
-    }
-    [swarm, SwarmLedger::crd(), SwarmLedgerPart::crd(), WorkerView::crd()]
+    [Swarm::crd(), SwarmLedger::crd(), SwarmLedgerPart::crd(), WorkerView::crd()]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A field that works on one machine only is not in the CRD, and no other is left out.
+    /// No field is lost between the types that files are read with and the CRD.
     #[test]
-    fn the_crd_has_every_field_but_those_for_one_machine() {
+    fn the_crd_has_every_field_of_a_file() {
         let [swarm, ..] = crds();
         let schema = swarm.spec.versions.into_iter().next().unwrap().schema.unwrap();
         let root = schema.open_api_v3_schema.unwrap().properties.unwrap();
         let of_crd: Vec<_> = root["spec"].properties.iter().flatten().map(|it| it.0).collect();
         let ours = schemars::schema_for!(spec::SwarmSpec).to_value();
         let mut ours: Vec<_> = ours["properties"].as_object().unwrap().keys().collect();
-        ours.retain(|field| !ONLY_LOCAL.contains(&field.as_str()));
         ours.sort();
         assert_eq!(of_crd, ours);
     }

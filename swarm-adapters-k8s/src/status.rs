@@ -21,8 +21,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use swarm_core::handover::Cell;
 use swarm_core::{
-    Decision, Desired, JobCounts, Need, Observed, Progress, Unassigned, Waiting, digest_jobs,
+    Decision, Desired, JobCounts, JobName, Need, Observed, Progress, Replication, Unassigned,
+    Waiting, digest_jobs,
 };
 
 use crate::api::SwarmStatus;
@@ -228,7 +230,7 @@ impl Verdict {
             return verdict;
         }
         let plan = &decision.plan;
-        let jobs = plan.assignment.len() + plan.unassigned.len();
+        let jobs = Wanted::of(facts).jobs;
         match decision.waiting {
             // Workers that get nothing do not count as ready, so this is the reason behind it.
             Some(Waiting::PoolIncomplete { .. }) if let Some(verdict) = sessions.excluded() => {
@@ -315,8 +317,10 @@ impl Verdict {
     /// The verdict on a Swarm where everything stays as it is.
     fn paused(decision: &Decision, desired: &Desired, progress: &Progress) -> Self {
         let without = decision.plan.unassigned.len();
-        let held = decision.ledger.assignment();
-        let gone = held.iter().filter(|(job, _)| !desired.jobs.contains_key(*job)).count();
+        let is_run =
+            |cell: &Cell| cell.holder().is_some() || matches!(cell, Cell::Everywhere { .. });
+        let run = decision.ledger.cells.jobs.iter().filter(|(_, record)| is_run(&record.cell));
+        let gone = run.filter(|(job, _)| !desired.jobs.contains_key(*job)).count();
         let not_ready = progress.not_ready.len();
         let is_ready = without == 0 && gone == 0 && not_ready == 0;
         let message = if is_ready {
@@ -377,6 +381,32 @@ pub struct TurnSummary<'a> {
     pub refusals: &'a Refusals,
 }
 
+/// How many jobs there are to run, those apart that are done.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    jobs: usize,
+    /// How many of them have no worker.
+    without: usize,
+}
+
+impl Wanted {
+    /// A plan for all workers names no job but those that nobody runs.
+    fn of(facts: &TurnSummary<'_>) -> Self {
+        let TurnSummary { decision, desired, progress, .. } = *facts;
+        let is_done = |job: &&JobName| {
+            let record = decision.ledger.cells.jobs.get(*job);
+            record.is_some_and(|record| matches!(record.cell, Cell::Done { .. }))
+        };
+        let has_done = 0 < progress.jobs.done;
+        let done = if has_done { desired.jobs.keys().filter(is_done).count() } else { 0 };
+        Self { jobs: desired.jobs.len() - done, without: decision.plan.unassigned.len() }
+    }
+
+    fn assigned(self) -> usize {
+        self.jobs.saturating_sub(self.without)
+    }
+}
+
 /// The status after a turn.
 #[must_use]
 pub fn after_turn(
@@ -387,7 +417,7 @@ pub fn after_turn(
 ) -> SwarmStatus {
     let TurnSummary { decision, desired, progress, pool, refreshed, sessions, refusals, .. } =
         *facts;
-    let plan = &decision.plan;
+    let (plan, wanted) = (&decision.plan, Wanted::of(facts));
     let mut unassigned = BTreeMap::<String, i32>::new();
     for reason in plan.unassigned.values() {
         *unassigned.entry(reason.as_str().to_owned()).or_default() += 1;
@@ -397,8 +427,8 @@ pub fn after_turn(
         revision: number(decision.ledger.revision()),
         version: number(decision.ledger.version),
         source_digest: Some(format!("{:016x}", digest_jobs(&desired.jobs))),
-        jobs: count(plan.assignment.len() + plan.unassigned.len()),
-        assigned: count(plan.assignment.len()),
+        jobs: count(wanted.jobs),
+        assigned: count(wanted.assigned()),
         unassigned,
         ready: format!("{}/{}", progress.workers_ready, progress.workers_wanted),
         workers_ready: count(progress.workers_ready),
@@ -413,7 +443,7 @@ pub fn after_turn(
         selector: pool.selector.clone(),
         conditions: Vec::new(),
     };
-    let mut extra = vec![pool_ready(progress, pool), all_assigned(decision)];
+    let mut extra = vec![pool_ready(progress, pool), all_assigned(facts)];
     extra.extend(autoscale::part(facts));
     extra.extend(refreshed.parts());
     extra.extend(sessions.parts());
@@ -489,11 +519,13 @@ fn pool_ready(progress: &Progress, pool: &Workload) -> Part {
     Part::new(POOL_READY, is_ready, reason, message)
 }
 
-fn all_assigned(decision: &Decision) -> Part {
-    let (without, with) = (decision.plan.unassigned.len(), decision.plan.assignment.len());
-    let all = without + with;
+fn all_assigned(facts: &TurnSummary<'_>) -> Part {
+    let (decision, Wanted { jobs: all, without }) = (facts.decision, Wanted::of(facts));
     if without == 0 {
-        let message = format!("each of {all} jobs has a worker");
+        let message = match facts.desired.replication {
+            Replication::One => format!("each of {all} jobs has a worker"),
+            Replication::All => format!("each of {all} jobs is for every worker"),
+        };
         return Part::new(ALL_ASSIGNED, true, "AllAssigned", message);
     }
     let words: BTreeSet<_> = decision.plan.unassigned.values().map(|why| why.as_str()).collect();

@@ -13,7 +13,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use swarm_core::ports::{StoreError, ViewStore};
-use swarm_core::{Ledger, View};
+use swarm_core::{Ledger, SlotRecord, View};
 use swarm_spec::hostport;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -224,6 +224,10 @@ fn has_only_sessions(ledger: &Ledger) -> bool {
 
 /// What plain workers read: sessions have views of their own.
 fn of_plain_workers(ledger: &Ledger) -> View {
+    if has_only_sessions(ledger) {
+        // Whatever they run, which may be all jobs each.
+        return View { version: ledger.version, ..View::default() };
+    }
     let mut view = ledger.view();
     for record in ledger.slots.values().filter(|record| !record.session.is_plain()) {
         view.workers.remove(&record.worker);
@@ -256,8 +260,39 @@ fn is_hostports(text: &str) -> bool {
     lines.all(|line| hostport::job_of(line).is_some())
 }
 
+/// How many bytes of the view are names of jobs that all workers run: each entry has all of them. It
+/// may be too many to make the view and measure it.
+fn bytes_of_all(ledger: &Ledger) -> usize {
+    let is_plain = |record: &&SlotRecord| record.session.is_plain();
+    let entries = ledger.slots.values().filter(is_plain).count();
+    let of_all = ledger.cells.jobs.iter().filter(|(_, record)| record.cell.is_for_all());
+    // Two quotes, a comma and a space.
+    let names = of_all.fold(0_usize, |sum, (job, _)| sum + job.as_str().len() + 4);
+    entries.saturating_mul(names)
+}
+
 /// The view that follows from a ledger, if it is not too large.
 fn view_of(ledger: &Ledger, format: ViewFormat) -> Result<(String, u64), StoreError> {
+    let of_all = match format {
+        ViewFormat::Workloads => bytes_of_all(ledger),
+        ViewFormat::Hostports => 0,
+    };
+    let refused = |bytes: usize| {
+        let instead = if of_all == 0 {
+            "divide the jobs among several Swarms"
+        } else {
+            "with replication: All each worker's entry has all jobs, so let the workers take part in \
+             sessions, each with a view of its own (worker.protocol: Session), or have fewer"
+        };
+        let reason = format!(
+            "the view would have {bytes} bytes, more than the {VIEW_BYTES_MAX} that fit into a \
+             ConfigMap; {instead}"
+        );
+        StoreError::Refused { code: "ViewTooLarge", reason }
+    };
+    if of_all > VIEW_BYTES_MAX {
+        return Err(refused(of_all));
+    }
     let view = of_plain_workers(ledger);
     let version = view.version;
     let yaml = match format {
@@ -265,12 +300,7 @@ fn view_of(ledger: &Ledger, format: ViewFormat) -> Result<(String, u64), StoreEr
         ViewFormat::Hostports => hostports(&view)?,
     };
     if yaml.len() > VIEW_BYTES_MAX {
-        let reason = format!(
-            "the view would have {} bytes, more than the {VIEW_BYTES_MAX} that fit into a \
-             ConfigMap; divide the jobs among several Swarms",
-            yaml.len()
-        );
-        return Err(StoreError::Refused { code: "ViewTooLarge", reason });
+        return Err(refused(yaml.len()));
     }
     Ok((yaml, version))
 }
@@ -361,7 +391,7 @@ fn digest(text: &str) -> String {
 mod tests {
     use super::*;
     use serde_json::Value;
-    use swarm_core::{Assignment, Pool, jobs, plan};
+    use swarm_core::{Assignment, Pool, Token, jobs, plan};
 
     #[test]
     fn a_view_that_fits_into_no_config_map_is_refused_with_its_size() {
@@ -395,6 +425,31 @@ mod tests {
         let error = view(&["b:80", "stream:cars:new"]).unwrap_err().to_string();
         assert!(error.starts_with("job `stream:cars:new` is no address"), "{error}");
         assert!(is_hostports("a,1\n\n# b\n") && !is_hostports("listen: 8080\n"));
+    }
+
+    #[test]
+    fn a_view_in_which_all_workers_have_all_jobs_is_measured_before_it_is_made() {
+        use swarm_core::handover::{Cell, Record};
+        let ledger = |workers: u32, count: usize| {
+            let pool = Pool::ready(workers);
+            let mut ledger = Ledger::new(0).next(&Assignment::default(), &pool);
+            let cell = |n| {
+                (format!("host-{n:05}:9090").parse().unwrap(), Cell::Everywhere { token: Token(1) })
+            };
+            let jobs = (0..count).map(cell).map(|(job, cell)| (job, Record { cell, strikes: 0 }));
+            ledger.cells.jobs = jobs.collect();
+            ledger
+        };
+        let workloads = |ledger: &Ledger| view_of(ledger, ViewFormat::Workloads);
+        assert!(workloads(&ledger(100, 400)).is_ok());
+        let error = workloads(&ledger(1_000, 100_000)).unwrap_err().to_string();
+        assert!(error.starts_with("the view would have 1900000000 bytes"), "{error}");
+        assert!(error.contains("worker.protocol: Session"), "{error}");
+        let mut of_sessions = ledger(1_000, 100_000);
+        for (record, nonce) in of_sessions.slots.values_mut().zip(0..) {
+            record.session = swarm_core::handover::SessionId::new("pod", nonce);
+        }
+        assert!(workloads(&of_sessions).is_ok(), "nobody reads it");
     }
 
     #[test]

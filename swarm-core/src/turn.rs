@@ -127,7 +127,7 @@ pub fn decide(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decisi
 /// The decision, once the ledger is the one to go by.
 fn decide_upon(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decision {
     if let Some(ledger) = incarnation::reset(ledger, desired, observed) {
-        let plan = current_plan(desired, &ledger.assignment());
+        let plan = current_plan(desired, &ledger);
         let recheck_in = recheck_in(&ledger, &ledger, desired, observed);
         let (recheck_in, waiting) =
             (recheck_in.or(Some(Duration::ZERO)), Some(Waiting::LedgerReset));
@@ -245,20 +245,23 @@ fn paused(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decision {
             };
             longest_lease::keep(ledger, ledger.step(&step), observed)
         };
-    let (plan, waiting) = (current_plan(desired, &held), Some(Waiting::Paused));
+    let (plan, waiting) = (current_plan(desired, ledger), Some(Waiting::Paused));
     let recheck_in = recheck_in(ledger, &next, desired, observed);
     Decision { ledger: next, plan, waiting, recheck_in, replicas: None, adopted: None }
 }
 
 /// The plan of a pool in which nothing is planned: who holds what, and who is without a worker.
-fn current_plan(desired: &Desired, held: &Assignment) -> Plan {
+fn current_plan(desired: &Desired, ledger: &Ledger) -> Plan {
+    let held = ledger.assignment();
     let kept = held.iter().filter(|(job, _)| desired.jobs.contains_key(*job));
     let assignment: Assignment = kept.map(|(job, slot)| (job.clone(), slot)).collect();
-    let mut without: Vec<_> = Vec::new();
-    if desired.replication == Replication::One {
-        without = desired.jobs.keys().filter(|job| assignment.holder(job).is_none()).collect();
-    }
-    let unassigned = without.into_iter().map(|job| (job.clone(), Unassigned::Paused)).collect();
+    let is_everywhere = |job: &JobName| {
+        let record = ledger.cells.jobs.get(job);
+        record.is_some_and(|record| matches!(record.cell, Cell::Everywhere { .. }))
+    };
+    let has_none = |job: &&JobName| assignment.holder(job).is_none() && !is_everywhere(job);
+    let without = desired.jobs.keys().filter(has_none);
+    let unassigned = without.map(|job| (job.clone(), Unassigned::Paused)).collect();
     Plan { assignment, unassigned, ..Plan::default() }
 }
 

@@ -187,7 +187,6 @@ impl Input {
             (current.name == edited.name, "the name of the Swarm"),
             (current.worker_name == edited.worker_name, "the name of its pool"),
             (current.lease == edited.lease, "spec.handover.lease and stopTimeout"),
-            (current.desired.replication == edited.desired.replication, "spec.replication"),
         ];
         match fixed.iter().find(|(is_same, _)| !is_same) {
             None => Ok(edited),

@@ -23,6 +23,20 @@ pub(crate) struct VerifyArgs {
     /// Expect every worker to run every job: only runs on the same worker count as overlaps
     #[arg(long)]
     replication_all: bool,
+    /// Expect that at some times one worker ran each job, and every worker at others: a job may run on
+    /// several workers under one token, and never under two tokens at once
+    #[arg(long, conflicts_with = "replication_all")]
+    replication_changes: bool,
+}
+
+impl VerifyArgs {
+    fn replication(&self) -> Replication {
+        match (self.replication_all, self.replication_changes) {
+            (false, false) => Replication::One,
+            (true, _) => Replication::All,
+            (false, true) => Replication::Changing,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -36,8 +50,7 @@ enum Output {
 /// Checks the logs. Exit codes: 0 if they are good, 1 if they are empty, incomplete or damaged, 2 if a
 /// file is not a run log, 3 if two workers ran a job at once, or a token decreased.
 pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
-    let replication = if args.replication_all { Replication::All } else { Replication::One };
-    let (verdict, damage) = match judged(&args.logs, replication) {
+    let (verdict, damage) = match judged(&args.logs, args.replication()) {
         Ok(found) => found,
         Err(error) => {
             complain(&error.to_string());

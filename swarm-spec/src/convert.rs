@@ -92,7 +92,7 @@ pub fn desired(name: &str, spec: &SwarmSpec) -> Result<Desired, SpecError> {
 /// the same.
 pub(crate) fn with_jobs(spec: &SwarmSpec, jobs: Jobs, home: Home) -> Result<Desired, SpecError> {
     check_pool(spec)?;
-    check_run_once(&jobs, spec.protocol())?;
+    check_jobs(&jobs, spec)?;
     check_adoption(spec)?;
     check_format(spec)?;
     let worker = spec.worker.clone().unwrap_or_default();
@@ -112,10 +112,7 @@ pub(crate) fn with_jobs(spec: &SwarmSpec, jobs: Jobs, home: Home) -> Result<Desi
         fence_wait: lease_terms(spec, home)?.fence_wait(),
     };
     let mut desired = Desired::new(jobs);
-    desired.replication = match spec.replication.unwrap_or_default() {
-        ReplicationSpec::One => Replication::One,
-        ReplicationSpec::All => Replication::All,
-    };
+    desired.replication = replication(spec)?;
     desired.rules = rules(&rebalance);
     desired.max_jobs = worker.max_jobs.map(max_jobs).transpose()?;
     desired.timing = timing;
@@ -219,8 +216,51 @@ fn check_format(spec: &SwarmSpec) -> Result<(), SpecError> {
     Ok(())
 }
 
+/// Checks what jobs from anywhere ask for against the rest of the spec.
+///
+/// # Errors
+///
+/// [`SpecError`] for a job that only sessions can run in a pool without, and one that only a single
+/// worker can run with `replication: All`. O(jobs).
+pub fn check_jobs(jobs: &Jobs, spec: &SwarmSpec) -> Result<(), SpecError> {
+    check_run_once(jobs, spec.protocol())?;
+    match spec.replication.unwrap_or_default() {
+        ReplicationSpec::One => Ok(()),
+        ReplicationSpec::All => check_alike(jobs),
+    }
+}
+
+/// A pin, a share and the end of a job are about one worker.
+fn check_alike(jobs: &Jobs) -> Result<(), SpecError> {
+    let fields = |job: &Job| {
+        [(job.pin.is_some(), "pin"), (job.share.is_some(), "share"), (job.run_once, "runOnce")]
+    };
+    let first = |job| fields(job).into_iter().find_map(|(has, field)| has.then_some(field));
+    let Some((name, field)) = jobs.iter().find_map(|(name, job)| Some((name, first(job)?))) else {
+        return Ok(());
+    };
+    let reason = format!(
+        "job `{name}` has `{field}`, but with replication: All every worker runs every job: leave it \
+         out, or write replication: One"
+    );
+    wrong("spec.jobs", reason)
+}
+
+fn replication(spec: &SwarmSpec) -> Result<Replication, SpecError> {
+    let has_maximum = spec.worker.as_ref().is_some_and(|worker| worker.max_jobs.is_some());
+    match spec.replication.unwrap_or_default() {
+        ReplicationSpec::One => Ok(Replication::One),
+        ReplicationSpec::All if has_maximum => {
+            let reason = "with replication: All every worker runs every job, whatever it says: leave it \
+                          out, or write replication: One";
+            wrong("spec.worker.maxJobs", reason)
+        }
+        ReplicationSpec::All => Ok(Replication::All),
+    }
+}
+
 /// Only workers of sessions can report that they finished a job.
-pub(crate) fn check_run_once(jobs: &Jobs, protocol: ProtocolSpec) -> Result<(), SpecError> {
+fn check_run_once(jobs: &Jobs, protocol: ProtocolSpec) -> Result<(), SpecError> {
     let run_once = jobs.iter().find(|(_, job)| job.run_once);
     match (protocol, run_once) {
         (ProtocolSpec::Session, _) | (_, None) => Ok(()),

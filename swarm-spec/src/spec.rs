@@ -47,6 +47,8 @@ pub const NAME_MAX: usize = 63;
     run_once_needs_sessions(),
     adoption_is_of_views(),
     lists_are_for_views(),
+    one_job_is_no_different_for_all(),
+    all_jobs_fit_everywhere(),
     pool::nobody_scales_pods(),
     autoscale::one_decides(),
     autoscale::nobody_scales_pods(),
@@ -105,16 +107,15 @@ pub struct SwarmSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rebalance: Option<RebalanceSpec>,
 
-    /// By how many workers each job is run. Default: `One`.
+    /// By how many workers each job is run. It can be changed at any time: a job that one worker ran is
+    /// released by it, and one that all ran by all of them, before it is granted anew. With `All`
+    /// nothing is shared out: priorities have no effect, and jobs can have no `share`, `pin` or
+    /// `runOnce`, nor workers `maxJobs`. Default: `One`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replication: Option<ReplicationSpec>,
 }
 
-/// Fields of the spec that only `swarm-operator local` knows so far: the CRD has none of them, and a
-/// field leaves this list in the change that makes it work in a cluster.
-pub const ONLY_LOCAL: [&str; 1] = ["replication"];
-
-/// By how many workers each job is run.
+/// By how many workers each job is run. It can be changed at any time.
 #[derive(JsonSchema, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReplicationSpec {
     /// By exactly one.
@@ -167,6 +168,25 @@ fn lists_are_for_views() -> Rule {
         format!("!({is_list}) || (!({adopts}) && !({IN_SESSIONS}))"),
         "view.format: hostports is a list for workers that read a view, and does not say who runs \
          what: write worker.protocol: Plain, and leave view.adopt out",
+    )
+}
+
+/// A pin, a share and the end of a job are about one worker.
+fn one_job_is_no_different_for_all() -> Rule {
+    Rule::new(
+        "!has(self.replication) || self.replication != 'All' || !has(self.jobs) || \
+         !self.jobs.exists(job, has(job.pin) || has(job.share) || (has(job.runOnce) && job.runOnce))",
+        "with replication: All every worker runs every job, so no job can have a pin, a share or \
+         runOnce: leave them out, or write replication: One",
+    )
+}
+
+fn all_jobs_fit_everywhere() -> Rule {
+    Rule::new(
+        "!has(self.replication) || self.replication != 'All' || !has(self.worker) || \
+         !has(self.worker.maxJobs)",
+        "with replication: All every worker runs every job, whatever worker.maxJobs says: leave that \
+         out, or write replication: One",
     )
 }
 

@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, HashMap};
 const SILENCE_NS: u64 = 3_000_000_000;
 /// How many runs of a job are kept: late lines of older runs are compared with the newest.
 const RUNS_MAX: usize = 8;
+/// The same where the runs of several workers are compared: as many as a pool may have workers.
+const RUNS_OF_ALL_MAX: usize = 256;
 /// How many findings of each kind are listed; all are counted.
 const LISTED_MAX: usize = 1_000;
 /// The token of workers that have none; it is never a regression.
@@ -51,6 +53,27 @@ pub enum Replication {
     One,
     /// Every worker, each at most once at a time.
     All,
+    /// One worker at some times, and every worker at others. Several run it only under one and the
+    /// same token, and nobody under a token before while somebody does under a later one.
+    Changing,
+}
+
+impl Replication {
+    /// Whether several workers may run a job under one token.
+    fn shares_tokens(self) -> bool {
+        match self {
+            Self::One => false,
+            Self::All | Self::Changing => true,
+        }
+    }
+
+    /// How many runs of a job are kept.
+    fn runs_max(self) -> usize {
+        match self {
+            Self::One | Self::All => RUNS_MAX,
+            Self::Changing => RUNS_OF_ALL_MAX,
+        }
+    }
 }
 
 /// The identity of a run.
@@ -234,9 +257,9 @@ impl Judge {
         let Line { t, job, worker, session, token, event } = line.clone();
         self.last_t = self.last_t.max(t);
         let (worker, session) = (self.names.number(worker), self.names.number(session));
-        let (copy, is_token_shared) = match self.replication {
-            Replication::One => (0, false),
-            Replication::All => (worker + 1, true),
+        let copy = match self.replication {
+            Replication::One | Replication::Changing => 0,
+            Replication::All => worker + 1,
         };
         if !self.jobs.contains_key(job) {
             self.jobs.insert(job.to_owned(), HashMap::new());
@@ -244,7 +267,8 @@ impl Judge {
         let Some(copies) = self.jobs.get_mut(job) else { return };
         let history = copies.entry(copy).or_default();
         let finder = Finder { job, names: &self.names, verdict: &mut self.verdict };
-        history.take(Seen { t, worker, session, token, is_token_shared, event }, finder);
+        let replication = self.replication;
+        history.take(Seen { t, worker, session, token, replication, event }, finder);
     }
 
     /// The findings in all lines.
@@ -276,8 +300,7 @@ struct Seen {
     worker: usize,
     session: usize,
     token: u64,
-    /// Whether all workers, and all their sessions, run the job under one token.
-    is_token_shared: bool,
+    replication: Replication,
     event: Event,
 }
 
@@ -287,12 +310,12 @@ impl History {
     }
 
     fn take(&mut self, seen: Seen, mut finder: Finder<'_>) {
-        let Seen { t, worker, session, token, is_token_shared, event } = seen;
+        let Seen { t, worker, session, token, replication, event } = seen;
         let found = self.runs.iter().position(|run| (run.session, run.token) == (session, token));
         match event {
             Event::Start => {
                 finder.verdict.runs += 1;
-                let is_grant_of_its_own = token != NO_TOKEN && !is_token_shared;
+                let is_grant_of_its_own = token != NO_TOKEN && !replication.shares_tokens();
                 let is_other = |run: &Run| run.session != session && is_grant_of_its_own;
                 let is_reused = self.runs.iter().any(|run| is_other(run) && run.token == token);
                 if token < self.highest_token || (is_reused && found.is_none()) {
@@ -341,18 +364,27 @@ impl History {
             Event::Stop => run.is_stopped = true,
         }
         self.last = Some(self.last.map_or(t, |last| last.max(t)));
-        self.find_overlaps(index, event, &mut finder);
-        if RUNS_MAX < self.runs.len() {
+        self.find_overlaps(index, event, replication, &mut finder);
+        if replication.runs_max() < self.runs.len() {
             let missing = self.forget_oldest().map_or(0, |run| run.missing_stop());
             finder.verdict.runs_without_stop += missing;
         }
     }
 
     /// Compares the run with all others, in both directions, since its line may be late.
-    fn find_overlaps(&mut self, index: usize, event: Event, finder: &mut Finder<'_>) {
+    fn find_overlaps(
+        &mut self,
+        index: usize,
+        event: Event,
+        replication: Replication,
+        finder: &mut Finder<'_>,
+    ) {
         for other in 0..self.runs.len() {
             let (this, that) = (self.runs[index], self.runs[other]);
-            if other == index {
+            let are_meant = replication.shares_tokens()
+                && this.token == that.token
+                && this.worker != that.worker;
+            if other == index || are_meant {
                 continue;
             }
             if this.token < that.token || (this.token == that.token && this.start < that.start) {

@@ -12,6 +12,7 @@ use swarm_core::overseer::PoolFacts;
 use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::session::Details;
 use swarm_core::{Decider, Desired, Need, Observed, Progress, Turn};
+use swarm_spec::convert::check_jobs;
 use tokio::time::Instant;
 
 use super::alarms::Alarm;
@@ -186,6 +187,11 @@ impl Context {
                 (None, Some(verdict)) => return Ok(Err(verdict)),
                 (None, None) => {}
             }
+        }
+        // An older list may not suit what the rest of the spec asks for by now.
+        if let Err(error) = check_jobs(&desired.jobs, &swarm.spec) {
+            let message = error.to_string();
+            return Ok(Err(Verdict { reason: Reason::InvalidSpec, message }));
         }
         Ok(Ok(Resolved { pool, desired, complaint }))
     }

@@ -108,31 +108,55 @@ fn a_finite_job_is_done_once_and_for_all() {
     pool.judged();
 }
 
+/// Waits until each of so many workers runs `a` and `b`.
+fn everywhere(pool: &Pool, workers: usize) {
+    pool.until("every worker runs all", || {
+        let runs = pool.runs();
+        let is_everywhere = |job: &str| {
+            let mut sessions: Vec<_> = runs.get(job)?.iter().map(|run| &run.0).collect();
+            sessions.sort();
+            sessions.dedup();
+            (sessions.len() == workers && runs[job].len() == workers).then_some(())
+        };
+        is_everywhere("a").and(is_everywhere("b"))
+    });
+}
+
+#[test]
+fn replication_changes_while_jobs_run() {
+    let mut pool = pool("replicas: 2\n  replication: One", &["a", "b"]);
+    pool.settled(&["a", "b"]);
+    pool.edit("replication: One", "replication: All");
+    everywhere(&pool, 2);
+    pool.edit("replicas: 2", "replicas: 3");
+    everywhere(&pool, 3);
+    pool.edit("replication: All", "replication: One");
+    pool.until("each job on one worker", || pool.at_rest(&["a", "b"]));
+    // A worker that is killed while everybody is asked to release is not waited for longer than that.
+    pool.edit("replication: One", "replication: All");
+    everywhere(&pool, 3);
+    let killed = pool.worker(1);
+    pool.edit("replication: All", "replication: One");
+    signal(killed.unwrap(), Signal::KILL);
+    pool.until("each job on one worker", || pool.at_rest(&["a", "b"]));
+    pool.runs_on(&["a", "b"]);
+    pool.end();
+    pool.judged_as(&["--replication-changes"]);
+}
+
 #[test]
 fn what_all_workers_run_runs_on_every_worker_once() {
     let mut pool = pool("replicas: 2\n  replication: All", &["a", "b"]);
-    let everywhere = |workers: usize| {
-        pool.until("every worker runs all", || {
-            let runs = pool.runs();
-            let is_everywhere = |job: &str| {
-                let mut sessions: Vec<_> = runs.get(job)?.iter().map(|run| &run.0).collect();
-                sessions.sort();
-                sessions.dedup();
-                (sessions.len() == workers && runs[job].len() == workers).then_some(())
-            };
-            is_everywhere("a").and(is_everywhere("b"))
-        });
-    };
-    everywhere(2);
+    everywhere(&pool, 2);
     pool.edit("replicas: 2", "replicas: 3");
-    everywhere(3);
+    everywhere(&pool, 3);
     let killed = pool.worker(1);
     signal(killed.unwrap(), Signal::KILL);
     pool.until("another worker", || pool.worker(1).filter(|now| Some(*now) != killed));
-    everywhere(3);
+    everywhere(&pool, 3);
     let since = Instant::now();
     pool.edit("replicas: 3", "replicas: 2");
-    everywhere(2);
+    everywhere(&pool, 2);
     assert!(since.elapsed() < Duration::from_secs(20), "it does not wait for its jobs to be taken");
     pool.runs_on(&["a", "b"]);
     pool.end();

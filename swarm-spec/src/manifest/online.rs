@@ -36,8 +36,7 @@ pub fn jobs_in_namespace(
     let owner = Object { document: 0, value };
     let inline = spec.jobs.clone();
     let jobs = jobs::read(&owner, &objects, inline, &spec.job_sources).map_err(classify_error)?;
-    convert::check_run_once(&jobs, spec.protocol())
-        .map_err(|error| SourceError::Invalid(error.reason))?;
+    convert::check_jobs(&jobs, spec).map_err(|error| SourceError::Invalid(error.reason))?;
     Ok(jobs)
 }
 

@@ -217,6 +217,29 @@ impl History {
         Ok(found)
     }
 
+    /// The sessions that run each of `jobs` now, and nothing else. Several may run a job.
+    ///
+    /// # Errors
+    ///
+    /// When a session that runs any job does not run all of them, or runs another one.
+    pub fn running_everywhere(&self, jobs: &BTreeSet<String>) -> Result<BTreeSet<String>> {
+        let now = Moment::now();
+        let mut runs = BTreeMap::<_, &LogLine>::new();
+        for line in &self.0 {
+            runs.insert((&line.job, &line.run.session), line);
+        }
+        let is_up =
+            |line: &&LogLine| line.event != Event::Stop && now.since(line.at) <= SILENT_AFTER;
+        let mut found = BTreeMap::<_, BTreeSet<String>>::new();
+        for line in runs.into_values().filter(is_up) {
+            found.entry(line.run.session.clone()).or_default().insert(line.job.clone());
+        }
+        for (session, running) in &found {
+            ensure!(running == jobs, "{session} runs {running:?}");
+        }
+        Ok(found.into_keys().collect())
+    }
+
     /// When a job was started last.
     ///
     /// # Errors

@@ -21,6 +21,7 @@ mod bad_input_is_refused;
 mod cold_start_waits;
 mod documented_commands_work;
 mod every_right_is_used;
+mod every_worker_runs_every_job;
 mod go_pool;
 mod jobs_come_from_config_maps;
 mod ledgers_in_parts;
@@ -126,6 +127,7 @@ pub fn all() -> Vec<Scenario> {
         // Sessions.
         scenario!(sessions_hand_over).within(Duration::from_mins(5)),
         scenario!(a_deployment_of_sessions_rolls_over),
+        scenario!(every_worker_runs_every_job).within(Duration::from_mins(5)),
         scenario!(managed_pools_are_kept_in_shape as managed_pools::kept)
             .within(Duration::from_mins(4)),
         scenario!(managed_pools_roll_over as managed_pools::rolled).within(Duration::from_mins(5)),

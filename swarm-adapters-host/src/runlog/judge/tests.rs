@@ -109,6 +109,23 @@ fn every_worker_may_run_a_job_where_all_do_but_each_only_once() {
 }
 
 #[test]
+fn where_replication_changes_no_worker_runs_a_job_under_one_token_while_another_has_a_later_one() {
+    let changing = |lines: &[&str]| judged(Replication::Changing, lines);
+    let all = ["1 a/s1/1 start", "1 a/s2/1 start", "2 a/s1/1 tick", "2 a/s2/1 tick"];
+    assert!(changing(&all).is_good());
+    let to_one = ["2.1 a/s1/1 stop", "2.2 a/s2/1 stop", "2.3 a/s1/2 start", "3 a/s1/2 tick"];
+    assert!(changing(&[all, to_one].concat()).is_good());
+    let too_early = ["2.1 a/s1/1 stop", "2.2 a/s1/2 start", "2.3 a/s2/1 stop"];
+    assert_eq!(changing(&[&all[..], &too_early].concat()).overlaps.len(), 1);
+    let to_all = ["1 a/s1/1 start", "2 a/s2/2 start", "2.1 a/s1/1 stop", "2.2 a/s1/2 start"];
+    assert_eq!(changing(&to_all).overlaps.len(), 1);
+    let twice = ["1 a/s1/1 start", "2 a/t1/1 start", "3 a/s1/1 tick"];
+    assert_eq!(changing(&twice).overlaps.len(), 1, "one worker, in two sessions");
+    let back = ["3 a/s1/2 start", "3.1 a/s1/2 stop", "4 a/s2/1 start"];
+    assert_eq!(changing(&back).regressions.len(), 1);
+}
+
+#[test]
 fn silence_of_more_than_three_ticks_is_a_gap_also_at_the_end() {
     assert_eq!(gap_ms(&one(&["1 a/s1/1 start", "4 a/s1/1 tick"])), None);
     assert_eq!(gap_ms(&one(&["1 a/s1/1 start", "4.1 a/s1/1 tick"])), Some(3_100));

@@ -9,7 +9,9 @@ use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use swarm_adapters_host::runlog::judge::RunName;
+use tokio::process::Command;
 
+use crate::command::stdout_of;
 use crate::images::WORKER;
 use crate::run_log::{History, LogLine, Moment, folder, make_folder};
 use crate::scenario::Context;
@@ -114,6 +116,8 @@ pub(crate) struct SessionPool {
     pub(crate) are_finite: bool,
     /// Jobs that are pinned to a slot.
     pub(crate) pins: BTreeMap<String, usize>,
+    /// `replication`, where it is written.
+    pub(crate) replication: Option<&'static str>,
     /// `rebalance.batchWindow`, where it is not the default.
     pub(crate) batch_window: Option<&'static str>,
     /// `rebalance.returnGrace`.
@@ -148,6 +152,7 @@ impl SessionPool {
             jobs: (0..6).map(|n| format!("{name}:{n}")).collect(),
             are_finite: false,
             pins: BTreeMap::new(),
+            replication: None,
             batch_window: None,
             return_grace: "1s",
             says: Value::Null,
@@ -240,6 +245,9 @@ impl SessionPool {
         if self.kind.is_managed() {
             spec["replicas"] = self.workers.into();
             spec["worker"] = json!({"protocol": "Plain"});
+        }
+        if let Some(replication) = self.replication {
+            spec["replication"] = replication.into();
         }
         if let Some(window) = self.batch_window {
             spec["rebalance"]["batchWindow"] = window.into();
@@ -383,6 +391,15 @@ impl SessionPool {
             }],
             "volumes": volumes,
         })
+    }
+
+    /// The verdict of `swarm-operator verify` on the run log of its workers, as text.
+    pub(crate) async fn verified(&self, options: &[&str]) -> Result<String> {
+        let mut command = Command::new(self.context.cluster.binaries.ours.join("swarm-operator"));
+        command.arg("verify").args(options).arg(self.log());
+        // With findings its exit code is 3.
+        let verdict = stdout_of("swarm-operator verify", &command.output().await?)?;
+        Ok(verdict.trim().replace('\n', ", "))
     }
 
     /// The run log of its workers.
