@@ -401,6 +401,10 @@ impl<'a> Turn<'a> {
             Some((slot, Some(session))) if strikes <= self.record.strikes => {
                 Ok(Next::Grant { slot, session })
             }
+            // In the same write: nothing else may happen that would cause the next one.
+            None if self.is_for_all() && strikes <= self.record.strikes => {
+                self.rest(change, &CellEvent::GrantToAll)
+            }
             Some(_) | None if self.is_wanted() => Ok(Next::Rest),
             Some(_) | None => self.forget(change),
         }

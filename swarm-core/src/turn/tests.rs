@@ -116,6 +116,23 @@ fn what_all_ran_goes_to_one_once_all_have_released_it() {
 }
 
 #[test]
+fn what_one_ran_is_granted_to_all_in_the_write_that_follows_its_release() {
+    let one = Desired { policy: Policy::Exclusive, ..desired(&["a", "b"]) };
+    let all = Desired { replication: Replication::All, ..one.clone() };
+    let held = decide(&Ledger::new(1), &one, &acked(&[0, 0])).ledger;
+    let asked = decide(&held, &all, &acked(&[1, 1])).ledger;
+    assert_eq!(asked.releases().len(), 2);
+    let half = decide(&asked, &all, &acked(&[2, 1])).ledger;
+    let copies = |ledger: &Ledger| -> usize {
+        ledger.session_views().values().map(|view| view.jobs.len()).sum()
+    };
+    assert_eq!((copies(&asked), copies(&half)), (0, 2), "one of them may still be running");
+    let both = decide(&asked, &all, &acked(&[2, 2]));
+    assert_eq!((copies(&both.ledger), both.recheck_in), (4, None));
+    assert_eq!(decide(&both.ledger, &all, &acked(&[2, 2])).ledger, both.ledger);
+}
+
+#[test]
 fn plain_workers_are_not_waited_for_when_jobs_of_all_go_to_one() {
     let all = Desired { replication: Replication::All, ..desired(&["a", "b"]) };
     let one = Desired { replication: Replication::One, ..all.clone() };
