@@ -11,6 +11,7 @@
 //! file. [`judged`] merges several files by time, and checks whether every job was run by one worker
 //! at a time.
 
+pub mod alone;
 pub mod judge;
 mod lines;
 mod merged;

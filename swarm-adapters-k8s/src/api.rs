@@ -142,6 +142,12 @@ pub struct SwarmStatus {
     /// How many workers do not have their newest jobs yet, as far as that is known.
     #[serde(default)]
     pub workers_stale: i32,
+    /// What jobs with a share reserve of the workers; only while there are such jobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shares: Option<SharesStatus>,
+    /// How many of the jobs are suspended, so that nobody runs them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub suspended: i32,
     /// How many jobs are on their way: their workers were asked to let go and have not answered yet.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub moving: i32,
@@ -174,6 +180,43 @@ pub struct SwarmStatus {
         "x-kubernetes-list-map-keys" = ["type"]
     ))]
     pub conditions: Vec<Condition>,
+}
+
+/// What jobs with a share reserve, in percent of one worker of the largest size: three such workers
+/// offer 300.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SharesStatus {
+    /// What the workers that take jobs offer.
+    pub capacity: i32,
+    /// What of that is reserved.
+    pub reserved: i32,
+    /// What of that is free.
+    pub free: i32,
+    /// The largest share that a worker has room for: what is free may be spread over many.
+    pub largest_free: i32,
+    /// The jobs with a share by priority, the most important ones first. Of more than 10 priorities the
+    /// last entry has all that are lower, too.
+    #[schemars(length(max = 10))]
+    pub classes: Vec<ShareClassStatus>,
+}
+
+/// The jobs with a share of one priority.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ShareClassStatus {
+    /// Their priority.
+    pub priority: i32,
+    /// How many of them have a worker.
+    pub jobs: i32,
+    /// The sum of their shares.
+    pub reserved: i32,
+    /// How many have none, since they do not fit.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub waiting: i32,
+    /// The sum of their shares.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub waiting_percent: i32,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]

@@ -5,6 +5,7 @@ mod overdue;
 mod refreshed;
 mod refusals;
 mod sessions;
+mod shares;
 #[cfg(test)]
 mod tests;
 
@@ -15,6 +16,7 @@ pub use refreshed::Refreshed;
 pub use refusals::{Refusals, RefusedRequest};
 pub(crate) use sessions::JOBS_FAILING;
 pub use sessions::{SessionReport, Unanswered};
+pub(crate) use shares::displaced;
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,6 +65,8 @@ pub enum Reason {
     RevocationHeld,
     /// Workers do not release jobs that they were asked to release.
     ReleaseUnanswered,
+    /// Nobody is to run any job for now, and nobody does.
+    Suspended,
     /// Somebody asked for everything to stay as it is.
     Paused {
         /// Whether every job has a worker that is ready all the same, and none has another.
@@ -120,6 +124,7 @@ impl Reason {
             Self::WorkersSuspect => "WorkersSuspect",
             Self::RevocationHeld => "RevocationHeld",
             Self::ReleaseUnanswered => "ReleaseUnanswered",
+            Self::Suspended => "Suspended",
             Self::Paused { .. } => "Paused",
             Self::PoolNotFound => "PoolNotFound",
             Self::PoolAmbiguous => "PoolAmbiguous",
@@ -157,6 +162,7 @@ impl Reason {
             | Self::RevocationHeld
             | Self::ReleaseUnanswered
             | Self::PoolBeingMade
+            | Self::Suspended
             | Self::Paused { .. } => false,
             Self::LeaseTooLong
             | Self::WorkersSuspect
@@ -185,7 +191,7 @@ impl Reason {
     }
 
     fn is_ready(self) -> bool {
-        matches!(self, Self::Settled | Self::Paused { is_ready: true })
+        matches!(self, Self::Settled | Self::Suspended | Self::Paused { is_ready: true })
     }
 
     fn is_reconciling(self) -> bool {
@@ -229,8 +235,8 @@ impl Verdict {
         if let Some(verdict) = refusals.verdict() {
             return verdict;
         }
-        let plan = &decision.plan;
-        let jobs = Wanted::of(facts).jobs;
+        let all = Wanted::of(facts);
+        let jobs = all.jobs;
         match decision.waiting {
             // Workers that get nothing do not count as ready, so this is the reason behind it.
             Some(Waiting::PoolIncomplete { .. }) if let Some(verdict) = sessions.excluded() => {
@@ -253,8 +259,8 @@ impl Verdict {
         if let Some(verdict) = sessions.verdict() {
             return verdict;
         }
-        if !plan.unassigned.is_empty() {
-            return Self::without_worker(decision, jobs);
+        if 0 < all.without {
+            return Self::without_worker(decision, all);
         }
         let names: Vec<_> = progress.not_ready.iter().map(String::as_str).collect();
         if !names.is_empty() {
@@ -285,8 +291,7 @@ impl Verdict {
             Ordering::Equal => {
                 let is_settled = progress.is_settled() || decision.waiting.is_some();
                 debug_assert!(is_settled, "no verdict on {progress:?}");
-                let message = format!("{jobs} jobs on {} workers", progress.workers_ready);
-                Self { reason: Reason::Settled, message }
+                all.settled(progress.workers_ready)
             }
         }
     }
@@ -316,7 +321,7 @@ impl Verdict {
 
     /// The verdict on a Swarm where everything stays as it is.
     fn paused(decision: &Decision, desired: &Desired, progress: &Progress) -> Self {
-        let without = decision.plan.unassigned.len();
+        let without = progress.jobs.unassigned;
         let is_run =
             |cell: &Cell| cell.holder().is_some() || matches!(cell, Cell::Everywhere { .. });
         let run = decision.ledger.cells.jobs.iter().filter(|(_, record)| is_run(&record.cell));
@@ -335,9 +340,10 @@ impl Verdict {
     }
 
     /// The verdict when some of `jobs` jobs have no worker.
-    fn without_worker(decision: &Decision, jobs: usize) -> Self {
-        let without = decision.plan.unassigned.len();
-        let reasons: BTreeSet<_> = decision.plan.unassigned.values().copied().collect();
+    fn without_worker(decision: &Decision, wanted: Wanted) -> Self {
+        let Wanted { jobs, without, .. } = wanted;
+        let mut reasons: BTreeSet<_> = decision.plan.unassigned.values().copied().collect();
+        reasons.remove(&Unassigned::Suspended);
         if reasons.iter().eq([&Unassigned::NoWorkers]) {
             let message = format!("{without} of {jobs} jobs have no worker: none is ready");
             return Self { reason: Reason::NoWorkers, message };
@@ -385,8 +391,10 @@ pub struct TurnSummary<'a> {
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
     jobs: usize,
-    /// How many of them have no worker.
+    /// How many of them have no worker, and should have one.
     without: usize,
+    /// How many of them nobody is to run for now.
+    suspended: usize,
 }
 
 impl Wanted {
@@ -399,11 +407,33 @@ impl Wanted {
         };
         let has_done = 0 < progress.jobs.done;
         let done = if has_done { desired.jobs.keys().filter(is_done).count() } else { 0 };
-        Self { jobs: desired.jobs.len() - done, without: decision.plan.unassigned.len() }
+        let JobCounts { unassigned: without, suspended, .. } = progress.jobs;
+        Self { jobs: desired.jobs.len() - done, without, suspended }
     }
 
     fn assigned(self) -> usize {
-        self.jobs.saturating_sub(self.without)
+        self.jobs.saturating_sub(self.without + self.suspended)
+    }
+
+    /// The verdict where there is nothing else to say.
+    fn settled(self, workers: usize) -> Verdict {
+        let Self { jobs, suspended, .. } = self;
+        if 0 < jobs && suspended == jobs {
+            let message = format!("all {jobs} jobs are suspended");
+            return Verdict { reason: Reason::Suspended, message };
+        }
+        let (run, beside) = (jobs - suspended, self.are_suspended());
+        let message = format!("{run} jobs on {workers} workers{beside}");
+        Verdict { reason: Reason::Settled, message }
+    }
+
+    /// The end of a sentence.
+    fn are_suspended(self) -> String {
+        if self.suspended == 0 {
+            String::new()
+        } else {
+            format!("; {} are suspended", self.suspended)
+        }
     }
 }
 
@@ -419,7 +449,8 @@ pub fn after_turn(
         *facts;
     let (plan, wanted) = (&decision.plan, Wanted::of(facts));
     let mut unassigned = BTreeMap::<String, i32>::new();
-    for reason in plan.unassigned.values() {
+    let without = plan.unassigned.values().filter(|why| **why != Unassigned::Suspended);
+    for reason in without {
         *unassigned.entry(reason.as_str().to_owned()).or_default() += 1;
     }
     let status = SwarmStatus {
@@ -434,6 +465,8 @@ pub fn after_turn(
         workers_ready: count(progress.workers_ready),
         workers_desired: count(progress.workers_wanted),
         workers_stale: count(progress.stale.len()),
+        suspended: count(wanted.suspended),
+        shares: shares::status(facts),
         moving: count(progress.jobs.releasing),
         done: count(progress.jobs.done),
         quarantined: count(progress.jobs.quarantined),
@@ -520,17 +553,22 @@ fn pool_ready(progress: &Progress, pool: &Workload) -> Part {
 }
 
 fn all_assigned(facts: &TurnSummary<'_>) -> Part {
-    let (decision, Wanted { jobs: all, without }) = (facts.decision, Wanted::of(facts));
+    let (decision, wanted) = (facts.decision, Wanted::of(facts));
+    let Wanted { jobs: all, without, suspended } = wanted;
+    let beside = wanted.are_suspended();
     if without == 0 {
+        let run = all - suspended;
         let message = match facts.desired.replication {
-            Replication::One => format!("each of {all} jobs has a worker"),
-            Replication::All => format!("each of {all} jobs is for every worker"),
+            Replication::One => format!("each of {run} jobs has a worker{beside}"),
+            Replication::All => format!("each of {run} jobs is for every worker{beside}"),
         };
         return Part::new(ALL_ASSIGNED, true, "AllAssigned", message);
     }
-    let words: BTreeSet<_> = decision.plan.unassigned.values().map(|why| why.as_str()).collect();
-    let words: Vec<_> = words.into_iter().collect();
-    let message = format!("{without} of {all} jobs have no worker: {}", words.join(", "));
+    let mut reasons: BTreeSet<_> = decision.plan.unassigned.values().copied().collect();
+    reasons.remove(&Unassigned::Suspended);
+    let words: Vec<_> = reasons.into_iter().map(Unassigned::as_str).collect();
+    let (words, waits) = (words.join(", "), shares::waits(facts));
+    let message = format!("{without} of {all} jobs have no worker: {words}{waits}{beside}");
     Part::new(ALL_ASSIGNED, false, "JobsUnassigned", message)
 }
 

@@ -15,6 +15,7 @@ mod tests;
 use std::borrow::Cow;
 use std::time::Duration;
 
+use crate::planner::active;
 use crate::turn::unfinished;
 use crate::{
     Assignment, Desired, Job, JobName, Jobs, Ledger, Pool, Replication, Request, Slot,
@@ -93,8 +94,8 @@ pub struct Need {
 }
 
 impl Need {
-    /// What the unfinished jobs of `desired` need in slots from `first_slot` on, where they are held as
-    /// `ledger` says: as many workers as [`Desired::autoscale`] asks for, and room for all jobs that any
+    /// What the unfinished jobs of `desired` need, those apart that are suspended, in slots from
+    /// `first_slot` on, where they are held as `ledger` says: as many workers as [`Desired::autoscale`] asks for, and room for all jobs that any
     /// number of workers has room for. `None` if every worker runs all jobs: then their number says
     /// nothing.
     ///
@@ -117,7 +118,8 @@ impl Need {
             Replication::One => {}
             Replication::All => return None,
         }
-        let jobs = &*unfinished(ledger, &desired.jobs);
+        let jobs = unfinished(ledger, desired);
+        let jobs = &*active(&jobs);
         let by_target = desired.autoscale.map_or(0, |terms| terms.per_worker.workers(jobs));
         let held = ledger.unreleased_assignment();
         let (jobs, held) = from_zero(jobs, held, first_slot);

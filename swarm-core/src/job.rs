@@ -150,6 +150,10 @@ pub struct Job {
     /// Whether it runs to completion: once it has ended well it is done and never runs again.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::wire::is_default"))]
     pub run_once: bool,
+    /// Whether nobody is to run it for now. It stays a job: one that is done stays done, and one that
+    /// is held is released.
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::wire::is_default"))]
+    pub suspend: bool,
     /// What its user gives it besides its name. Workers get it with the grant; no decision depends
     /// on it.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "crate::wire::is_default"))]

@@ -92,7 +92,7 @@ pub use pool::{Member, Pool, Presence, Slot, Standing, Timing};
 pub use shared::SharedMap;
 pub use turn::{
     Adoption, Decider, Decision, Desired, JobCounts, Observed, Overdue, PLAIN_HANDOVER, Progress,
-    Replication, Waiting, WorkerSeen, decide,
+    Replication, Reservations, ShareClass, Waiting, WorkerSeen, decide,
 };
 #[cfg(feature = "ports")]
 pub use turn::{Turn, turn};

@@ -26,6 +26,7 @@ mod enough;
 mod everywhere;
 mod reason;
 mod rules;
+mod suspended;
 mod table;
 mod table_plan;
 
@@ -45,6 +46,7 @@ pub use table_plan::{TableMove, TablePlan};
 
 use crate::{Assignment, JobName, Jobs, Pool, Slot};
 use columns::Columns;
+pub(crate) use suspended::active;
 
 /// Where every job should be, and what changes on the way there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -114,6 +116,7 @@ pub fn plan(jobs: &Jobs, held: &Assignment, pool: &Pool) -> Plan {
 impl Request<'_> {
     /// Finds the flattest assignment that wishes and workers allow, with the fewest moves.
     ///
+    /// - A suspended job is unassigned, whoever held it, and takes no room.
     /// - Workers that [keep](crate::Standing::Keeps) retain exactly their jobs and take no part.
     /// - A pinned job goes to its slot, or is unassigned if no worker takes jobs there.
     /// - Jobs with a share are placed before all others: pinned ones first, then by priority. A job
@@ -153,6 +156,11 @@ impl Request<'_> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn plan(&self) -> Plan {
+        suspended::plan(self)
+    }
+
+    /// The plan for jobs none of which is suspended.
+    fn plan_active(&self) -> Plan {
         let names: Vec<_> = self.jobs.keys().collect();
         let columns = Columns::from(self.jobs);
         let held = self.held.holders_of(self.jobs).map(|(_, slot)| slot.unwrap_or(Slot::NOBODY));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use crate::Share;
 use crate::handover::LeaseTerms;
 
 /// The place a worker fills in its pool; the ordinal of a StatefulSet pod.
@@ -160,6 +161,8 @@ pub struct Member {
     pub standing: Standing,
     /// The most jobs it may have; `None` for any number.
     pub max_jobs: Option<u32>,
+    /// How much of it jobs can reserve, in percent of the largest workers; `None` for all of it.
+    pub capacity: Option<Share>,
 }
 
 impl Member {
@@ -175,7 +178,7 @@ impl Member {
     /// ```
     #[must_use]
     pub fn new(name: impl Into<String>, standing: Standing) -> Self {
-        Self { name: name.into(), standing, max_jobs: None }
+        Self { name: name.into(), standing, max_jobs: None, capacity: None }
     }
 }
 

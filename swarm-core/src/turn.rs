@@ -15,6 +15,7 @@ mod pace;
 mod plain;
 mod progress;
 mod scale;
+mod shares;
 
 #[cfg(feature = "ports")]
 mod stores;
@@ -30,8 +31,9 @@ use std::time::Duration;
 
 use crate::handover::{Cell, HandoverTerms, Place, Policy, Record, SessionId};
 use crate::merge::beside;
+use crate::planner::active;
 use crate::{
-    Assignment, Filled, JobName, Jobs, Ledger, LedgerStep, Member, MoveReason, Plan, Pool,
+    Assignment, Filled, Job, JobName, Jobs, Ledger, LedgerStep, Member, MoveReason, Plan, Pool,
     Presence, Request, Rules, Slot, Standing, Unassigned, check, everywhere,
 };
 
@@ -41,6 +43,7 @@ pub use input::{Desired, Observed, Replication, WorkerSeen};
 pub use overdue::Overdue;
 pub use pace::PLAIN_HANDOVER;
 pub use progress::{JobCounts, Progress};
+pub use shares::{Reservations, ShareClass};
 #[cfg(feature = "ports")]
 pub use stores::{Turn, turn};
 
@@ -139,8 +142,7 @@ fn decide_upon(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decis
         return paused(ledger, desired, observed);
     }
     if let Some(waiting) = incomplete(desired, observed).filter(|_| is_cold) {
-        let incomplete = |job: &JobName| (job.clone(), Unassigned::PoolIncomplete);
-        let unassigned = desired.jobs.keys().map(incomplete).collect();
+        let unassigned = all_unassigned(desired, Unassigned::PoolIncomplete);
         let plan = Plan { unassigned, ..Plan::default() };
         let (replicas, look) = scale::replicas([ledger, ledger], desired, observed, since_handover);
         let recheck = recheck_in(ledger, ledger, desired, observed);
@@ -226,7 +228,7 @@ fn paused(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decision {
     // is granted nothing: nobody sees it.
     let before = ledger.slots.iter().map(|(slot, record)| {
         let worker = record.worker.clone();
-        (*slot, Filled { worker, session: None, takes: false, max_jobs: None })
+        (*slot, Filled { worker, session: None, takes: false, max_jobs: None, capacity: None })
     });
     let mut workers: BTreeMap<_, _> = before.collect();
     workers.extend(filled(&pool(false, desired, observed), desired, observed));
@@ -260,9 +262,18 @@ fn current_plan(desired: &Desired, ledger: &Ledger) -> Plan {
         record.is_some_and(|record| matches!(record.cell, Cell::Everywhere { .. }))
     };
     let has_none = |job: &&JobName| assignment.holder(job).is_none() && !is_everywhere(job);
-    let without = desired.jobs.keys().filter(has_none);
-    let unassigned = without.map(|job| (job.clone(), Unassigned::Paused)).collect();
+    let mut unassigned = all_unassigned(desired, Unassigned::Paused);
+    unassigned.retain(|job, _| has_none(&job));
     Plan { assignment, unassigned, ..Plan::default() }
+}
+
+/// All jobs, for this reason or since they are suspended.
+fn all_unassigned(desired: &Desired, why: Unassigned) -> BTreeMap<JobName, Unassigned> {
+    let reason = |(name, job): (&JobName, &Job)| {
+        let is_suspended = desired.suspend || job.suspend;
+        (name.clone(), if is_suspended { Unassigned::Suspended } else { why })
+    };
+    desired.jobs.iter().map(reason).collect()
 }
 
 /// The plan that answers `request`, which debug builds check.
@@ -285,7 +296,7 @@ fn plan_one(
     let moves_max = desired.rules.moves_max.map(|most| most.saturating_sub(in_flight));
     let moves_max = moves_max.map(|most| if pace::may_move(since_handover) { most } else { 0 });
     let rules = Rules { moves_max, ..desired.rules };
-    let jobs = unfinished(ledger, &desired.jobs);
+    let jobs = unfinished(ledger, desired);
     let request = Request { jobs: &jobs, held: &held, pool, rules };
     let plan = begun::keep(&request, checked(&request));
     let mut plan = overdue.plan(&request, plan);
@@ -303,13 +314,16 @@ fn plan_one(
 fn plan_all(ledger: &Ledger, desired: &Desired, pool: &Pool) -> (Plan, BTreeMap<JobName, Place>) {
     let nobody_takes = pool.takers().is_empty();
     let held = if nobody_takes { ledger.granted() } else { BTreeMap::new() };
-    let everywhere = everywhere(&desired.jobs, &held, pool);
-    let place = |job: &JobName| match everywhere.unassigned.get(job) {
+    let mut unassigned = all_unassigned(desired, Unassigned::NoWorkers);
+    unassigned.retain(|_, why| *why == Unassigned::Suspended);
+    let jobs = with_suspended(desired);
+    unassigned.extend(everywhere(&active(&jobs), &held, pool).unassigned);
+    let place = |job: &JobName| match unassigned.get(job) {
         Some(_) => Place::Nowhere,
         None => Place::Everywhere,
     };
     let goal = desired.jobs.keys().map(|job| (job.clone(), place(job))).collect();
-    (Plan { unassigned: everywhere.unassigned, ..Plan::default() }, goal)
+    (Plan { unassigned, ..Plan::default() }, goal)
 }
 
 /// For how long each job has waited. Where the plan wants a job in another slot than the one it
@@ -337,13 +351,23 @@ fn is_moving(record: &Record) -> bool {
     matches!(record.cell, Cell::Releasing { .. })
 }
 
+/// The jobs, each marked if it is suspended; of a Swarm that is, all are.
+fn with_suspended(desired: &Desired) -> Cow<'_, Jobs> {
+    let mut jobs = Cow::Borrowed(&desired.jobs);
+    if desired.suspend {
+        jobs.to_mut().values_mut().for_each(|job| job.suspend = true);
+    }
+    jobs
+}
+
 /// The jobs without the run-to-completion jobs that are done: those take no worker's room.
-pub(crate) fn unfinished<'a>(ledger: &Ledger, jobs: &'a Jobs) -> Cow<'a, Jobs> {
+pub(crate) fn unfinished<'a>(ledger: &Ledger, desired: &'a Desired) -> Cow<'a, Jobs> {
+    let jobs = with_suspended(desired);
     let is_done = |record: &Record| matches!(record.cell, Cell::Done { .. });
     if !ledger.cells.jobs.values().any(is_done) {
-        return Cow::Borrowed(jobs);
+        return jobs;
     }
-    let all = beside(jobs, &ledger.cells.jobs);
+    let all = beside(&*jobs, &ledger.cells.jobs);
     let left = all.filter(|(_, job, record)| !(job.run_once && record.is_some_and(is_done)));
     Cow::Owned(left.map(|(name, job, _)| (name.clone(), job.clone())).collect())
 }
@@ -401,7 +425,8 @@ fn pool(is_cold: bool, desired: &Desired, observed: &Observed) -> Pool {
             return None;
         }
         let (name, standing) = (seen.name.clone(), standing(seen)?);
-        Some((*slot, Member { name, standing, max_jobs: desired.max_jobs_of(*slot) }))
+        let (max_jobs, capacity) = (desired.max_jobs_of(*slot), desired.capacity_of(*slot));
+        Some((*slot, Member { name, standing, max_jobs, capacity }))
     };
     Pool(observed.workers.iter().filter_map(member).collect())
 }
@@ -412,8 +437,8 @@ fn filled(pool: &Pool, desired: &Desired, observed: &Observed) -> BTreeMap<Slot,
         let seen = observed.workers.get(slot);
         let session = seen.and_then(|seen| plain::session(desired, seen)).cloned();
         let takes = member.standing == Standing::Takes;
-        let (worker, max_jobs) = (member.name.clone(), member.max_jobs);
-        (*slot, Filled { worker, session, takes, max_jobs })
+        let Member { name, standing: _, max_jobs, capacity } = member.clone();
+        (*slot, Filled { worker: name, session, takes, max_jobs, capacity })
     };
     pool.0.iter().map(filled).collect()
 }

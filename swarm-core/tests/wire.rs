@@ -96,9 +96,10 @@ fn every_reason_is_its_documented_word() {
 fn a_job_is_written_with_what_it_asks_for() {
     let params = Params::from_iter([("url".to_owned(), "http://a".to_owned())]);
     let (pin, share) = (Some(Slot(2)), Some(Share::new(50).unwrap()));
-    let all = Job { pin, priority: -3, share, run_once: true, params };
+    let all = Job { pin, priority: -3, share, run_once: true, suspend: true, params };
     let written = json!({
-        "pin": 2, "priority": -3, "share": 50, "runOnce": true, "params": { "url": "http://a" },
+        "pin": 2, "priority": -3, "share": 50, "runOnce": true, "suspend": true,
+        "params": { "url": "http://a" },
     });
     is_written_as(&all, &written);
     is_written_as(&Job::default(), &json!({}));
@@ -122,6 +123,7 @@ fn what_is_asked_for_is_written_with_what_differs_from_the_defaults() {
     desired.rules = Rules { mode: Mode::Canonical, moves_max: Some(0), share_tolerance: Some(10) };
     desired.max_jobs = Some(0);
     desired.max_jobs_by_slot = [(Slot(12), 40)].into();
+    desired.capacity_by_slot = [(Slot(12), Share::new(50).unwrap())].into();
     let millis = Duration::from_millis;
     desired.timing = Timing {
         initial_wait: millis(0),
@@ -132,6 +134,7 @@ fn what_is_asked_for_is_written_with_what_differs_from_the_defaults() {
     };
     desired.policy = Policy::Exclusive;
     desired.paused = true;
+    desired.suspend = true;
     desired.batch_window = millis(4);
     desired.replicas = Some(0);
     let written = json!({
@@ -140,12 +143,14 @@ fn what_is_asked_for_is_written_with_what_differs_from_the_defaults() {
         "rules": { "mode": "canonical", "movesMax": 0, "shareTolerance": 10 },
         "maxJobs": 0,
         "maxJobsBySlot": { "12": 40 },
+        "capacityBySlot": { "12": 50 },
         "timing": {
             "initialWaitMs": 0, "returnGraceMs": 1, "notReadyGraceMs": null,
             "releaseTimeoutMs": 2, "fenceWaitMs": 3,
         },
         "policy": "exclusive",
         "paused": true,
+        "suspend": true,
         "batchWindowMs": 4,
         "replicas": 0,
     });

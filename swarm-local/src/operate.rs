@@ -16,7 +16,7 @@ use swarm_core::handover::{Evidence, SessionId};
 use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::{
     Autoscaler, Decider, Decision, Desired, Failing, Ledger, Needs, Observed, Presence, Progress,
-    Slot, Turn, WorkerSeen, turn,
+    Slot, Turn, Unassigned, WorkerSeen, turn,
 };
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -177,7 +177,11 @@ impl Operation {
         if until == Until::Settled && outcome.is_ok() && self.unsettled_since.is_some() {
             anyhow::bail!("ended by a signal before the pool was settled");
         }
-        let unassigned = self.decision.map_or(0, |(decision, _)| decision.plan.unassigned.len());
+        let without = |decision: &Decision| {
+            let reasons = decision.plan.unassigned.values();
+            reasons.filter(|why| **why != Unassigned::Suspended).count()
+        };
+        let unassigned = self.decision.map_or(0, |(decision, _)| without(&decision));
         let leaves_some = until == Until::Settled && 0 < unassigned;
         outcome.map(|()| if leaves_some { ExitCode::from(UNASSIGNED) } else { ExitCode::SUCCESS })
     }

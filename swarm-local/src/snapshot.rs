@@ -54,7 +54,7 @@ pub(super) struct Snapshot {
 pub(super) type Word = &'static str;
 
 /// All of them.
-const WORDS: [Word; 19] = [
+const WORDS: [Word; 20] = [
     "away",
     "capacity",
     "done",
@@ -74,6 +74,7 @@ const WORDS: [Word; 19] = [
     "releasing",
     "restarting",
     "starting",
+    "suspended",
 ];
 
 /// Reads a word. One of a newer program is not known.
@@ -156,7 +157,10 @@ pub(super) struct JobCounts {
     pub(super) done: usize,
     /// Not granted for a while, since they crashed their workers.
     pub(super) quarantined: usize,
-    /// Without a worker, for a reason.
+    /// Suspended, so that nobody runs them.
+    #[serde(default)]
+    pub(super) suspended: usize,
+    /// Without a worker, for another reason.
     pub(super) unassigned: usize,
     /// Granted, and failing.
     pub(super) failing: usize,
@@ -256,21 +260,32 @@ impl JobCounts {
             waiting: jobs.held + jobs.free,
             done: jobs.done,
             quarantined: jobs.quarantined + jobs.recovering,
+            suspended: jobs.suspended,
             unassigned: jobs.unassigned,
             failing: 0,
         }
     }
 
     /// The numbers with the names of their states.
-    pub(super) fn by_state(&self) -> [(&'static str, usize); 6] {
-        let Self { total: _, granted, moving, waiting, done, quarantined, unassigned, failing: _ } =
-            *self;
+    pub(super) fn by_state(&self) -> [(&'static str, usize); 7] {
+        let Self {
+            total: _,
+            granted,
+            moving,
+            waiting,
+            done,
+            quarantined,
+            suspended,
+            unassigned,
+            failing: _,
+        } = *self;
         [
             ("granted", granted),
             ("moving", moving),
             ("waiting", waiting),
             ("done", done),
             ("quarantined", quarantined),
+            ("suspended", suspended),
             ("unassigned", unassigned),
         ]
     }

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use swarm_core::Unassigned;
+
 use super::snapshot::{JobCounts, Snapshot, Word, WorkerRow};
 use super::text::{age, counted};
 
@@ -50,7 +52,8 @@ impl Snapshot {
     /// How many jobs have no worker, by reason. O(jobs without a worker).
     pub(super) fn unassigned_by_reason(&self) -> BTreeMap<Word, usize> {
         let mut counts = BTreeMap::new();
-        for reason in self.unassigned.values().copied() {
+        let suspended = Unassigned::Suspended.as_str();
+        for reason in self.unassigned.values().copied().filter(|why| *why != suspended) {
             *counts.entry(reason).or_default() += 1;
         }
         counts
@@ -59,8 +62,17 @@ impl Snapshot {
     /// The numbers of jobs and workers, and of jobs that do not run, with the reasons.
     pub(super) fn counts(&self, unassigned_by_reason: &BTreeMap<Word, usize>) -> String {
         let Self { jobs, workers, .. } = self;
-        let JobCounts { total, moving, waiting, done, quarantined, unassigned, failing, .. } =
-            *jobs;
+        let JobCounts {
+            total,
+            moving,
+            waiting,
+            done,
+            quarantined,
+            suspended,
+            unassigned,
+            failing,
+            ..
+        } = *jobs;
         let (jobs, workers) = (counted(total, "job"), counted(workers.len(), "worker"));
         let mut parts = vec![format!("{jobs} on {workers}")];
         let states = [
@@ -68,6 +80,7 @@ impl Snapshot {
             (waiting, "waiting"),
             (done, "done"),
             (quarantined, "quarantined"),
+            (suspended, "suspended"),
             (failing, "failing"),
             (unassigned, "unassigned"),
         ];

@@ -104,8 +104,8 @@ pub(crate) fn run(args: &PlanArgs) -> ExitCode {
             complain(&format!("the plan cannot be printed: {error}"));
             ExitCode::FAILURE
         }
-        Ok(()) if answer.document.unassigned.is_empty() => ExitCode::SUCCESS,
-        Ok(()) => ExitCode::from(UNASSIGNED),
+        Ok(()) if answer.document.leaves_some() => ExitCode::from(UNASSIGNED),
+        Ok(()) => ExitCode::SUCCESS,
     }
 }
 

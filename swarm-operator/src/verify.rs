@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use serde_json::{Value, json};
+use swarm_adapters_host::runlog::alone::{Company, Solitude};
 use swarm_adapters_host::runlog::judge::{Gap, Overlap, Regression, Replication, RunName, Verdict};
-use swarm_adapters_host::runlog::{self, Damage, Torn, judged};
+use swarm_adapters_host::runlog::{self, Damage, Entry, ReadError, Torn, judged};
 use swarm_local::complain;
 
 /// Arguments of `verify`.
@@ -27,6 +28,10 @@ pub(crate) struct VerifyArgs {
     /// several workers under one token, and never under two tokens at once
     #[arg(long, conflicts_with = "replication_all")]
     replication_changes: bool,
+    /// Expect no other job on a worker while it runs JOB, as beside one with a share of 100; may be
+    /// given several times
+    #[arg(long, value_name = "JOB")]
+    alone: Vec<String>,
 }
 
 impl VerifyArgs {
@@ -50,7 +55,9 @@ enum Output {
 /// Checks the logs. Exit codes: 0 if they are good, 1 if they are empty, incomplete or damaged, 2 if a
 /// file is not a run log, 3 if two workers ran a job at once, or a token decreased.
 pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
-    let (verdict, damage) = match judged(&args.logs, args.replication()) {
+    let found = judged(&args.logs, args.replication())
+        .and_then(|found| Ok((found, company(&args.logs, &args.alone)?)));
+    let ((verdict, damage), company) = match found {
         Ok(found) => found,
         Err(error) => {
             complain(&error.to_string());
@@ -59,8 +66,8 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
     };
     let mut stdout = io::stdout().lock();
     match args.output {
-        Output::Text => stdout.write_all(text(&verdict, damage).as_bytes())?,
-        Output::Json => writeln!(stdout, "{:#}", document(&verdict, damage))?,
+        Output::Text => stdout.write_all(text(&verdict, damage, &company).as_bytes())?,
+        Output::Json => writeln!(stdout, "{:#}", document(&verdict, damage, &company))?,
     }
     if let Some(number) = damage.torn.first {
         let count = counted(damage.torn.unexplained, "damaged line");
@@ -76,11 +83,23 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
         }
     }
     let is_whole = verdict.is_complete() && damage.torn.unexplained == 0;
-    Ok(match (verdict.is_good(), is_whole) {
+    Ok(match (verdict.is_good() && company.is_empty(), is_whole) {
         (false, _) => ExitCode::from(3),
         (true, true) => ExitCode::SUCCESS,
         (true, false) => ExitCode::FAILURE,
     })
+}
+
+/// What ran beside the jobs that are to run alone.
+fn company(logs: &[PathBuf], alone: &[String]) -> Result<Vec<Company>, ReadError> {
+    let mut solitude = Solitude::of(alone.iter().cloned());
+    if !alone.is_empty() {
+        runlog::read(logs, |entry| match entry {
+            Entry::Line(line) => solitude.take(&line),
+            Entry::MachineStarted => solitude.machine_started(),
+        })?;
+    }
+    Ok(solitude.company())
 }
 
 /// A number with its noun.
@@ -93,7 +112,7 @@ fn ms(ns: u64) -> f64 {
     (Duration::from_nanos(ns).as_secs_f64() * 1e6).round() / 1e3
 }
 
-fn document(verdict: &Verdict, damage: Damage) -> Value {
+fn document(verdict: &Verdict, damage: Damage, company: &[Company]) -> Value {
     let Verdict {
         jobs,
         runs,
@@ -121,6 +140,11 @@ fn document(verdict: &Verdict, damage: Damage) -> Value {
         let Regression { job, t, token, after, session } = regression;
         json!({"job": job, "t": t, "token": token, "after": after, "session": session})
     };
+    let beside = |company: &Company| {
+        let Company { worker, job, other, from, until } = company;
+        let ms = ms(until - from);
+        json!({"worker": worker, "job": job, "other": other, "from": from, "until": until, "ms": ms})
+    };
     let Damage { torn: Torn { lines, unexplained, first: _ }, repeated } = damage;
     json!({
         "jobs": jobs,
@@ -132,6 +156,7 @@ fn document(verdict: &Verdict, damage: Damage) -> Value {
         "overlaps_left_out": overlaps_left_out,
         "token_regressions": regressions.iter().map(regression).collect::<Vec<_>>(),
         "token_regressions_left_out": regressions_left_out,
+        "beside": company.iter().map(beside).collect::<Vec<_>>(),
         "longest_gap_ms": longest_gap.as_ref().map_or(0.0, |gap| ms(gap.ns)),
         "longest_gap_job": longest_gap.as_ref().map(|gap| &gap.job),
         "torn_lines": lines,
@@ -139,7 +164,7 @@ fn document(verdict: &Verdict, damage: Damage) -> Value {
     })
 }
 
-fn text(verdict: &Verdict, damage: Damage) -> String {
+fn text(verdict: &Verdict, damage: Damage, company: &[Company]) -> String {
     let Verdict {
         jobs,
         runs,
@@ -165,6 +190,10 @@ fn text(verdict: &Verdict, damage: Damage) -> String {
     lines.extend(regressions.iter().map(|regression| {
         let Regression { job, t, token, after, session } = regression;
         format!("token decreased: {job} started with {token} after {after} in {session} at {t}")
+    }));
+    lines.extend(company.iter().map(|company| {
+        let Company { worker, job, other, from, until } = company;
+        format!("not alone: {other} ran on {worker} beside {job} for {} ms", ms(until - from))
     }));
     let left_out = overlaps_left_out + regressions_left_out;
     if 0 < left_out {

@@ -1,5 +1,6 @@
 //! From a spec to the core's terms.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -12,8 +13,9 @@ use swarm_core::{
 
 use crate::manifest::{Runner, WORKERS_MAX, check_params};
 use crate::spec::{
-    self, AutoscaleSpec, Kind, ManagedSpec, ModeSpec, NAME_MAX, PolicySpec, PoolSpec, ProtocolSpec,
-    RebalanceSpec, RefreshMode, ReplicationSpec, SwarmSpec, ViewFormat, WORKLOAD_NAME_MAX,
+    self, AutoscaleSpec, CapacitySpec, Kind, ManagedSpec, ModeSpec, NAME_MAX, PolicySpec, PoolSpec,
+    ProtocolSpec, RebalanceSpec, RefreshMode, ReplicationSpec, SwarmSpec, ViewFormat,
+    WORKLOAD_NAME_MAX,
     managed_name_fits,
 };
 
@@ -115,8 +117,11 @@ pub(crate) fn with_jobs(spec: &SwarmSpec, jobs: Jobs, home: Home) -> Result<Desi
     desired.replication = replication(spec)?;
     desired.rules = rules(&rebalance);
     desired.max_jobs = worker.max_jobs.map(max_jobs).transpose()?;
+    check_capacity(spec)?;
+    size_workers(&mut desired, spec, named_slots(spec).into_iter().map(|slot| (slot, None)));
     desired.timing = timing;
     desired.policy = policy(spec)?;
+    desired.suspend = spec.suspend.unwrap_or_default();
     desired.paused = rebalance.paused.unwrap_or_default();
     desired.batch_window = rebalance.batch_window.map_or(BATCH_WINDOW, Into::into);
     desired.replicas = spec.replicas.map(replicas).transpose()?;
@@ -247,16 +252,78 @@ fn check_alike(jobs: &Jobs) -> Result<(), SpecError> {
 }
 
 fn replication(spec: &SwarmSpec) -> Result<Replication, SpecError> {
-    let has_maximum = spec.worker.as_ref().is_some_and(|worker| worker.max_jobs.is_some());
-    match spec.replication.unwrap_or_default() {
-        ReplicationSpec::One => Ok(Replication::One),
-        ReplicationSpec::All if has_maximum => {
+    let worker = spec.worker.clone().unwrap_or_default();
+    let fields = [
+        (worker.max_jobs.is_some(), "spec.worker.maxJobs"),
+        (worker.capacity.is_some(), "spec.worker.capacity"),
+    ];
+    let limit = fields.into_iter().find_map(|(has, field)| has.then_some(field));
+    match (spec.replication.unwrap_or_default(), limit) {
+        (ReplicationSpec::One, _) => Ok(Replication::One),
+        (ReplicationSpec::All, None) => Ok(Replication::All),
+        (ReplicationSpec::All, Some(field)) => {
             let reason = "with replication: All every worker runs every job, whatever it says: leave it \
                           out, or write replication: One";
-            wrong("spec.worker.maxJobs", reason)
+            wrong(field, reason)
         }
-        ReplicationSpec::All => Ok(Replication::All),
     }
+}
+
+/// Checks what is said of workers that are unlike the others.
+fn check_capacity(spec: &SwarmSpec) -> Result<(), SpecError> {
+    let listed = spec.worker.iter().flat_map(|worker| worker.capacity.iter().flatten());
+    for (index, entry) in listed.enumerate() {
+        let CapacitySpec { slots, match_labels, percent, max_jobs } = entry;
+        let place = format!("spec.worker.capacity[{index}]");
+        let has_bad_slot = slots.iter().flatten().any(|slot| *slot < 0);
+        let reason = if slots.is_some() == match_labels.is_some() {
+            "write which workers are meant: either slots: [0, 1], or matchLabels: {LABEL: VALUE}"
+        } else if percent.is_none() && max_jobs.is_none() {
+            "write what they can take: percent, maxJobs or both"
+        } else if percent.is_some_and(|percent| !(1..=100).contains(&percent)) {
+            "write a percent from 1 to 100"
+        } else if max_jobs.is_some_and(|most| most < 1) {
+            "write a maxJobs of 1 or more"
+        } else if has_bad_slot || slots.as_ref().is_some_and(Vec::is_empty) {
+            "write the slots that are meant: 0, 1, 2, …"
+        } else {
+            continue;
+        };
+        return wrong(&place, reason);
+    }
+    Ok(())
+}
+
+/// Adds to `desired` what the workers in these slots can take. `labels` are those of their pods, if
+/// known; what is said by slot counts without.
+pub fn size_workers<'a>(
+    desired: &mut Desired,
+    spec: &SwarmSpec,
+    workers: impl IntoIterator<Item = (Slot, Option<&'a BTreeMap<String, String>>)>,
+) {
+    let listed = spec.worker.as_ref().and_then(|worker| worker.capacity.as_deref());
+    let listed = listed.unwrap_or_default();
+    for (slot, labels) in workers {
+        let Some(entry) = listed.iter().find(|entry| entry.fits(slot, labels)) else { continue };
+        let percent = entry.percent.and_then(|percent| u8::try_from(percent).ok());
+        let share = percent.and_then(|percent| Share::new(percent).ok());
+        let most = entry.max_jobs.and_then(|most| u32::try_from(most).ok());
+        match share {
+            Some(share) => drop(desired.capacity_by_slot.insert(slot, share)),
+            None => drop(desired.capacity_by_slot.remove(&slot)),
+        }
+        match most {
+            Some(most) => drop(desired.max_jobs_by_slot.insert(slot, most)),
+            None => drop(desired.max_jobs_by_slot.remove(&slot)),
+        }
+    }
+}
+
+/// The slots that are named in `worker.capacity`.
+fn named_slots(spec: &SwarmSpec) -> BTreeSet<Slot> {
+    let listed = spec.worker.iter().flat_map(|worker| worker.capacity.iter().flatten());
+    let slots = listed.flat_map(|entry| entry.slots.iter().flatten());
+    slots.filter_map(|slot| u32::try_from(*slot).ok().map(Slot)).collect()
 }
 
 /// Only workers of sessions can report that they finished a job.
@@ -330,7 +397,7 @@ impl From<ProtocolSpec> for Protocol {
 
 /// A job and its wishes, or the sentence that says what is wrong with it.
 pub(crate) fn job(spec: &spec::Job) -> Result<(JobName, Job), String> {
-    let spec::Job { name, share, pin, priority, run_once, params } = spec;
+    let spec::Job { name, share, pin, priority, run_once, suspend, params } = spec;
     let name = JobName::new(name).map_err(|error| error.to_string())?;
     let share = share.map(|percent| {
         let share = u8::try_from(percent).ok().and_then(|percent| Share::new(percent).ok());
@@ -352,7 +419,8 @@ pub(crate) fn job(spec: &spec::Job) -> Result<(JobName, Job), String> {
         ));
     }
     let (share, pin) = (share.transpose()?, pin.transpose()?);
-    Ok((name, Job { pin, priority, share, run_once, params: params.into() }))
+    let suspend = suspend.unwrap_or_default();
+    Ok((name, Job { pin, priority, share, run_once, suspend, params: params.into() }))
 }
 
 /// The most jobs of a worker.

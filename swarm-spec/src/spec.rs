@@ -29,7 +29,7 @@ pub use refresh::{RefreshMode, RefreshSpec, VersionEndpoint};
 pub use runner::{LogRunnerSpec, PingRunnerSpec, ReadySpec, RestartSpec, RunnerSpec};
 pub(crate) use runner::{WORD_MAX, WORDS_MAX};
 pub use source::{ConfigMapKey, JobSource, SourceFormat, SourceSelector};
-pub use worker::WorkerSpec;
+pub use worker::{CapacitySpec, WorkerSpec};
 
 use crate::duration::{self, Duration};
 use crate::rule::Rule;
@@ -84,6 +84,12 @@ pub struct SwarmSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autoscale: Option<AutoscaleSpec>,
 
+    /// Whether nobody is to run any job for now: all are released, and granted again once this is
+    /// false. The workers stay. To keep everything where it is, use `rebalance.paused` instead, which
+    /// comes before this. Default: false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspend: Option<bool>,
+
     /// The workers that share the jobs. Which ones cannot be changed later.
     pub pool: PoolSpec,
 
@@ -110,7 +116,7 @@ pub struct SwarmSpec {
     /// By how many workers each job is run. It can be changed at any time: a job that one worker ran is
     /// released by it, and one that all ran by all of them, before it is granted anew. With `All`
     /// nothing is shared out: priorities have no effect, and jobs can have no `share`, `pin` or
-    /// `runOnce`, nor workers `maxJobs`. Default: `One`.
+    /// `runOnce`, nor workers `maxJobs` or a `capacity`. Default: `One`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replication: Option<ReplicationSpec>,
 }
@@ -184,9 +190,9 @@ fn one_job_is_no_different_for_all() -> Rule {
 fn all_jobs_fit_everywhere() -> Rule {
     Rule::new(
         "!has(self.replication) || self.replication != 'All' || !has(self.worker) || \
-         !has(self.worker.maxJobs)",
-        "with replication: All every worker runs every job, whatever worker.maxJobs says: leave that \
-         out, or write replication: One",
+         (!has(self.worker.maxJobs) && !has(self.worker.capacity))",
+        "with replication: All every worker runs every job, whatever worker.maxJobs and \
+         worker.capacity say: leave them out, or write replication: One",
     )
 }
 
@@ -219,6 +225,10 @@ pub struct Job {
     /// `worker.protocol: Session`. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_once: Option<bool>,
+    /// Whether nobody is to run the job for now: it is released, and granted again once this is false.
+    /// A job that is done stays done. Default: false.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspend: Option<bool>,
     /// What the worker is told beside the job's name; workers that read a file are not. A job that runs
     /// begins again when they change. Names are of `a-z`, `A-Z`, `0-9` and `_`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -105,6 +105,9 @@ impl Context {
         reports: &mut Reports,
         seen_in: Epoch,
     ) -> Result<(), StoreError> {
+        if let Outcome::Done(done) = outcome {
+            self.report_displaced(swarm, done).await;
+        }
         let before = reports.status.as_ref().or(swarm.status.as_ref());
         let generation = swarm.metadata.generation;
         let (status, verdict) = match outcome {
@@ -213,6 +216,13 @@ impl Context {
         let before = std::mem::replace(&mut reports.not_ready, workers.iter().cloned().collect());
         if workers.iter().any(|worker| !before.contains(worker)) {
             self.publish_event(swarm, EventType::Warning, NOT_READY_TOO_LONG, message).await;
+        }
+    }
+
+    /// An Event about jobs that lost their workers to more important ones in this turn.
+    async fn report_displaced(&self, swarm: &Swarm, done: &Done) {
+        if let Some(note) = status::displaced(&done.summary()).filter(|_| done.turn.changed) {
+            self.publish_event(swarm, EventType::Normal, "JobsDisplaced", note).await;
         }
     }
 

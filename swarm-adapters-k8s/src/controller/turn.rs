@@ -2,6 +2,7 @@
 //! and observed, the core decides, what it decided is saved and published, workers are refreshed, and
 //! what came of it is reported. Each stage takes what the one before it made.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use swarm_core::overseer::PoolFacts;
 use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::session::Details;
 use swarm_core::{Decider, Desired, Need, Observed, Progress, Turn};
-use swarm_spec::convert::check_jobs;
+use swarm_spec::convert::{check_jobs, size_workers};
 use tokio::time::Instant;
 
 use super::alarms::Alarm;
@@ -222,6 +223,7 @@ impl Context {
         let pods = self.caches.pods_of(swarm, pool);
         let trouble = trouble::shown(pods.iter().map(|pod| &**pod));
         let slots = self.slots(swarm, pool, pods, desired, &mut memory.stores).await?;
+        let desired = &*sized(swarm, desired, &slots);
         self.note_started(swarm, &slots, memory).await;
         self.learn_sessions(swarm, pool, &slots, &mut memory.sessions, &mut memory.stores).await?;
         self.revoke_due(swarm, &mut memory.sessions, refusals).await?;
@@ -339,6 +341,18 @@ impl Context {
         }
         Ok(turn)
     }
+}
+
+/// What is asked for, with what the workers can take by the labels of their pods.
+fn sized<'a>(swarm: &Swarm, desired: &'a Desired, slots: &Slots) -> Cow<'a, Desired> {
+    let listed = swarm.spec.worker.as_ref().and_then(|worker| worker.capacity.as_ref());
+    if !listed.is_some_and(|all| all.iter().any(|it| it.match_labels.is_some())) {
+        return Cow::Borrowed(desired);
+    }
+    let mut sized = desired.clone();
+    let workers = slots.pods.iter().map(|(slot, pod)| (*slot, Some(pod.labels())));
+    size_workers(&mut sized, &swarm.spec, workers);
+    Cow::Owned(sized)
 }
 
 /// What a turn comes to whose managed pool is not there yet.

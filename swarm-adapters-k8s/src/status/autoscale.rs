@@ -1,6 +1,6 @@
 //! What the status says of the number of workers that the jobs need.
 
-use super::{Part, TurnSummary, count};
+use super::{Part, TurnSummary, Wanted, count};
 
 /// The type of the condition while the pool has fewer workers than its jobs need.
 pub(crate) const AUTOSCALE_LIMITED: &str = "AutoscaleLimited";
@@ -20,14 +20,14 @@ pub fn desired_workers(facts: &TurnSummary<'_>) -> i32 {
 
 /// The condition, only while it is true.
 pub(super) fn part(facts: &TurnSummary<'_>) -> Option<Part> {
-    let TurnSummary { decision, desired, progress, pool, need, .. } = *facts;
+    let TurnSummary { desired, progress, pool, need, .. } = *facts;
     let (terms, need) = (desired.autoscale?, need?);
     let (ready, wanted) = (progress.workers_ready, progress.workers_wanted);
     let trouble = pool.trouble.as_ref().filter(|_| ready < wanted);
     let missing = trouble
         .map(|why| format!("autoscale asks for {wanted} workers and {ready} are ready; {why}"));
     let (reason, message) = if terms.max < need.enough {
-        let (jobs, without) = (desired.jobs.len(), decision.plan.unassigned.len());
+        let Wanted { jobs, without, .. } = Wanted::of(facts);
         let enough = need.enough;
         let at_most = format!(
             "{jobs} jobs need {enough} workers, and spec.autoscale.max is {}; {without} jobs have \

@@ -187,3 +187,65 @@ fn a_refusal_keeps_the_counts_and_what_it_does_not_speak_of() {
     assert_eq!(told.take(4).collect::<Vec<_>>(), expected);
     assert_eq!((after.jobs, after.assigned), (2, 2));
 }
+
+#[test]
+fn where_all_run_all_jobs_each_counts_once() {
+    let mut all = Desired::new(jobs(["a", "b", "c"]).unwrap());
+    all.replication = swarm_core::Replication::All;
+    let (status, told) = status(&all, &observed(&[Presence::Ready; 2]));
+    assert_eq!((status.jobs, status.assigned, status.shares), (3, 3, None));
+    assert_eq!(told[..2], ["Ready=True Settled", "PoolReady=True AllWorkersReady"]);
+    let message = |n: usize| status.conditions[n].message.as_str();
+    assert_eq!(message(0), "3 jobs on 2 workers");
+    assert_eq!(message(2), "each of 3 jobs is for every worker");
+}
+
+#[test]
+fn suspended_jobs_are_counted_and_are_no_trouble() {
+    let mut some = Desired::new(jobs(["a", "b", "c"]).unwrap());
+    some.jobs.get_mut("c").unwrap().suspend = true;
+    let seen = observed(&[Presence::Ready; 2]);
+    let (found, told) = status(&some, &seen);
+    assert_eq!((found.jobs, found.assigned, found.suspended), (3, 2, 1));
+    assert_eq!((found.unassigned.len(), found.desired_workers), (0, None));
+    assert_eq!(told[0], "Ready=True Settled");
+    assert_eq!(found.conditions[0].message, "2 jobs on 2 workers; 1 are suspended");
+    some.suspend = true;
+    some.jobs.insert("d".parse().unwrap(), swarm_core::Job::default());
+    let ledger = decide(&Ledger::new(1), &some, &seen).ledger;
+    let (found, told) =
+        status_of(&decide(&ledger, &some, &seen), &some, &seen, &SessionReport::default());
+    assert_eq!((found.assigned, found.suspended), (0, 4));
+    assert_eq!(told[0], "Ready=True Suspended");
+    assert_eq!(told[2], "AllJobsAssigned=True AllAssigned");
+}
+
+#[test]
+fn what_shares_come_to_is_counted_by_priority_and_stays_small() {
+    let share = |percent, priority| swarm_core::Job {
+        share: swarm_core::Share::new(percent).ok(),
+        priority,
+        ..swarm_core::Job::default()
+    };
+    let mut desired = Desired::new(jobs(["a"]).unwrap());
+    let mut add = |name: &str, job| drop(desired.jobs.insert(name.parse().unwrap(), job));
+    add("whole", share(100, 5));
+    add("most", share(70, 3));
+    add("more", share(40, 3));
+    for n in 0..20 {
+        add(&format!("low-{n:02}"), share(90, -n));
+    }
+    let (status, told) = status(&desired, &observed(&[Presence::Ready; 2]));
+    let shares = status.shares.unwrap();
+    let sums = [shares.capacity, shares.reserved, shares.free, shares.largest_free];
+    assert_eq!(sums, [200, 170, 30, 30]);
+    let of = |it: &crate::api::ShareClassStatus| (it.priority, it.jobs, it.reserved, it.waiting);
+    let classes: Vec<_> = shares.classes.iter().map(of).collect();
+    assert_eq!(classes.len(), 10);
+    assert_eq!(classes[..3], [(5, 1, 100, 0), (3, 1, 70, 1), (0, 0, 0, 1)]);
+    assert_eq!(classes[9], (-7, 0, 0, 13), "all lower ones are in the last");
+    assert_eq!(shares.classes[9].waiting_percent, 13 * 90);
+    assert_eq!(told[0], "Ready=False JobsUnassigned");
+    let message = &status.conditions[3].message;
+    assert!(message.contains("come before 1 of priority 3, 1 of priority 0"), "{message}");
+}

@@ -11,7 +11,7 @@ use super::{
     Cell, CellEvent, Cells, Change, Proof, Record, Refusal, Save, SessionId, Then, strikes,
 };
 use crate::merge::side_by_side;
-use crate::{JobName, Jobs, Slot, Token};
+use crate::{JobName, Jobs, Share, Slot, Token};
 
 /// What it takes to end an ownership.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -116,6 +116,8 @@ pub struct StepInputs<'a> {
 pub struct Seat {
     /// The most jobs that it may hold; `None` for any number.
     pub max_jobs: Option<u32>,
+    /// How much of its worker jobs can reserve; `None` for all of it.
+    pub capacity: Option<Share>,
     /// The ledger's revision from which on it has been in the pool. It never ran what all were asked
     /// to release before.
     pub joined: u64,
@@ -149,8 +151,8 @@ impl HandoverTerms {
 /// now: the goal is reached, or somebody has to answer first.
 ///
 /// A grant waits until the session has room for it beside everything that it still holds, also what
-/// it is asked to release: nobody holds more jobs than it may, shares of more than 100 percent, or
-/// any other job beside shares of 100 percent. That cannot end in a deadlock, since a release waits
+/// it is asked to release: nobody holds more jobs than it may, shares of more than its capacity (100
+/// percent, or less), or any other job beside shares of all of that. That cannot end in a deadlock, since a release waits
 /// for no room. A job that is not wanted any more may have had any share.
 ///
 /// Repeating it with the same arguments gives the same write. O(jobs · log sessions), and O(log

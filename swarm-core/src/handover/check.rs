@@ -104,7 +104,9 @@ fn has_room(before: &Cells, after: &Cells, sight: &StepInputs<'_>) -> Result<(),
     }
     let has_shares = sight.jobs.values().any(|job| job.share.is_some());
     for (session, jobs) in held {
-        let max = sight.seats.get(session).and_then(|seat| seat.max_jobs).unwrap_or(u32::MAX);
+        let seat = sight.seats.get(session).copied().unwrap_or_default();
+        let max = seat.max_jobs.unwrap_or(u32::MAX);
+        let whole = seat.capacity.map_or(100, |capacity| u32::from(capacity.percent()));
         let known = jobs.iter().filter_map(|job| sight.jobs.get(*job));
         let shares: Vec<_> = known.filter_map(|job| job.share).collect();
         let sum: u32 = shares.iter().map(|share| u32::from(share.percent())).sum();
@@ -112,7 +114,7 @@ fn has_room(before: &Cells, after: &Cells, sight: &StepInputs<'_>) -> Result<(),
         let goes =
             |job: &&&JobName| !sight.jobs.contains_key(**job) && !sight.goal.contains_key(**job);
         let is_alone = shares.len() == jobs.len();
-        let fits = sum < 100 || (sum == 100 && is_alone);
+        let fits = sum < whole || (sum == whole && is_alone);
         let is_known = !jobs.iter().any(|job| goes(&job));
         if (max as usize) < jobs.len() || (has_shares && !(fits && is_known)) {
             return Err(StepViolation::Overfull(session.clone()));

@@ -54,8 +54,11 @@ impl<'a> Room<'a> {
     pub(super) fn has(&self, job: &JobName, session: &SessionId) -> bool {
         let Some(load) = self.loads.get(session) else { return true };
         let Load { jobs, percent, has_others } = self.with(*load, job);
-        let max_jobs = self.sight.seats.get(session).and_then(|seat| seat.max_jobs);
-        let has_shares_fit = percent < WHOLE || (percent == WHOLE && !has_others);
+        let seat = self.sight.seats.get(session);
+        let max_jobs = seat.and_then(|seat| seat.max_jobs);
+        let capacity = seat.and_then(|seat| seat.capacity);
+        let capacity = capacity.map_or(WHOLE, |part| u32::from(part.percent()));
+        let has_shares_fit = percent < capacity || (percent == capacity && !has_others);
         max_jobs.is_none_or(|max| jobs <= max) && (has_shares_fit || !self.has_shares)
     }
 
@@ -115,7 +118,7 @@ mod tests {
     impl Scene {
         fn new(goal: &[u32], shares: &[Option<u8>], max_jobs: Option<u32>) -> Self {
             let jobs = shares.iter().enumerate().map(|(n, share)| (name(n), job(*share)));
-            let seats = (0..9).map(|n| (id(n), Seat { max_jobs, joined: 0 }));
+            let seats = (0..9).map(|n| (id(n), Seat { max_jobs, capacity: None, joined: 0 }));
             Self {
                 goal: goal.to_vec(),
                 jobs: jobs.collect(),

@@ -424,7 +424,7 @@ fn who_came_with_the_write_that_asked_all_to_release_is_not_waited_for() {
     cells.jobs.insert(job(), Record { cell: releasing, strikes: 0 });
     let next = |joined| {
         let seats = [(id(1), 0), (id(2), joined)];
-        let seats = seats.map(|(id, joined)| (id, Seat { max_jobs: None, joined })).into();
+        let seats = seats.map(|(id, joined)| (id, Seat { joined, ..Seat::default() })).into();
         let goal = [(job(), at(&id(1)))].into();
         let evidence = [(id(1), Evidence::acked(3))].into();
         let (ages, jobs, seats) = (&BTreeMap::new(), &for_ever(), &seats);

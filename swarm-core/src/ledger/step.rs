@@ -10,7 +10,7 @@ use crate::handover::{
     check_step,
 };
 use crate::merge::side_by_side;
-use crate::{Assignment, JobName, Jobs, Member, Pool, Slot, Standing};
+use crate::{Assignment, JobName, Jobs, Member, Pool, Share, Slot, Standing};
 
 /// Who fills a slot now, if known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub struct Filled {
     pub takes: bool,
     /// The most jobs it may hold, those included that it is asked to release.
     pub max_jobs: Option<u32>,
+    /// How much of it jobs can reserve; `None` for all of it.
+    pub capacity: Option<Share>,
 }
 
 /// The input of a step: what the ledger shall become, and what is known.
@@ -59,7 +61,7 @@ impl Ledger {
     ///
     /// let session = Some(SessionId::new("pod-uid", 1));
     /// let worker =
-    ///     Filled { worker: "worker-0".into(), session, takes: true, max_jobs: None };
+    ///     Filled { worker: "worker-0".into(), session, takes: true, max_jobs: None, capacity: None };
     /// let step = LedgerStep {
     ///     workers: &BTreeMap::from([(Slot(0), worker)]),
     ///     goal: &BTreeMap::from([("a".parse()?, Place::Slot(Slot(0)))]),
@@ -125,6 +127,7 @@ impl Ledger {
             session: Some(SessionId::plain(&member.name)),
             takes: member.standing == Standing::Takes,
             max_jobs: member.max_jobs,
+            capacity: member.capacity,
         };
         let workers = pool.0.iter().map(|(slot, member)| (*slot, filled(member))).collect();
         let goal = assignment.iter().map(|(job, slot)| (job.clone(), Place::Slot(slot))).collect();
@@ -173,8 +176,10 @@ impl Ledger {
         workers: &BTreeMap<Slot, Filled>,
     ) -> BTreeMap<SessionId, Seat> {
         let seat = |(slot, record): (&Slot, &SlotRecord)| {
-            let max_jobs = workers.get(slot).and_then(|now| now.max_jobs);
-            (record.session.clone(), Seat { max_jobs, joined: record.joined })
+            let now = workers.get(slot);
+            let max_jobs = now.and_then(|now| now.max_jobs);
+            let capacity = now.and_then(|now| now.capacity);
+            (record.session.clone(), Seat { max_jobs, capacity, joined: record.joined })
         };
         // Whoever leaves may still run what all run.
         let left = self.former.keys().map(|session| (session.clone(), Seat::default()));

@@ -94,6 +94,7 @@ fn filled(session: &SessionId) -> BTreeMap<Slot, Filled> {
         session: Some(session.clone()),
         takes: true,
         max_jobs: None,
+        capacity: None,
     };
     [(Slot(0), worker(session))].into()
 }
@@ -162,7 +163,13 @@ fn a_new_session_in_a_slot_gets_its_jobs_once_the_old_one_has_ended() {
 #[test]
 fn an_absent_worker_keeps_what_its_session_holds_and_is_granted_nothing() {
     let session = SessionId::new("pod", 1);
-    let away = Filled { worker: "w-0".into(), session: None, takes: false, max_jobs: None };
+    let away = Filled {
+        worker: "w-0".into(),
+        session: None,
+        takes: false,
+        max_jobs: None,
+        capacity: None,
+    };
     let away = [(Slot(0), away)].into();
     let terms = HandoverTerms { policy: Policy::Exclusive, ..HandoverTerms::default() };
     let step = |ledger: &Ledger, evidence: &BTreeMap<_, _>| {

@@ -110,6 +110,9 @@ impl<'a> Seats<'a> {
         let mut reserved = BTreeMap::new();
         for (job, slot) in plan.assignment.iter() {
             let misplaced = || Violation::Misplaced(job.clone(), slot);
+            if request.jobs.get(job).is_some_and(|job| job.suspend) {
+                return Err(misplaced());
+            }
             let held = request.held.holder(job);
             let is_kept = |slot| request.pool.standing(slot) == Some(Standing::Keeps);
             if held.is_some_and(is_kept) || is_kept(slot) {
@@ -144,7 +147,7 @@ impl<'a> Seats<'a> {
     fn max(&self, request: &Request<'_>, slot: Slot) -> usize {
         let jobs = self.reserved.get(&slot).map_or(0, Vec::len);
         let left = max(request, slot).saturating_sub(jobs);
-        if self.percent(slot) == 100 { 0 } else { left }
+        if self.percent(slot) == size(request, slot) { 0 } else { left }
     }
 
     /// How much of a worker is reserved.
@@ -166,7 +169,7 @@ impl<'a> Seats<'a> {
             let others = self.reserved.get(slot).into_iter().flatten().filter(comes_before);
             let (sum, jobs) =
                 others.fold((0, 0), |(sum, jobs), job| (sum + percent(job), jobs + 1));
-            sum + percent(wish) <= 100 && jobs < max(request, *slot)
+            sum + percent(wish) <= size(request, *slot) && jobs < max(request, *slot)
         };
         match wish.pin {
             Some(pin) => self.jobs.contains_key(&pin) && fits(&pin),
@@ -178,7 +181,7 @@ impl<'a> Seats<'a> {
         let is_overfull = |slot: &&Slot| {
             let reserved = self.reserved.get(slot).map_or(0, Vec::len);
             reserved > max(request, **slot)
-                || self.percent(**slot) > 100
+                || self.percent(**slot) > size(request, **slot)
                 || self.load(**slot) > self.max(request, **slot)
         };
         let overfull = self.jobs.keys().find(is_overfull);
@@ -211,8 +214,10 @@ impl<'a> Seats<'a> {
                     None => !self.has_room && !self.jobs.is_empty(),
                     Some(pin) => can_pin && self.load(pin) >= self.max(request, pin),
                 },
+                Unassigned::Suspended => wish.suspend,
                 Unassigned::PoolIncomplete | Unassigned::Paused | Unassigned::PlainWorkers => false,
             };
+            let is_kept = is_kept && !wish.suspend;
             // "Its pinned worker is full" is true only if that worker's other jobs cannot go elsewhere.
             let others = pin.and_then(|pin| self.jobs.get(&pin)).is_some_and(|j| !j[1].is_empty());
             let could_make_room =
@@ -278,6 +283,12 @@ impl<'a> Seats<'a> {
 fn max(request: &Request<'_>, slot: Slot) -> usize {
     let max = request.pool.0.get(&slot).and_then(|member| member.max_jobs);
     max.map_or(usize::MAX, |max| max as usize)
+}
+
+/// How much of a worker jobs can reserve, in percent.
+fn size(request: &Request<'_>, slot: Slot) -> usize {
+    let capacity = request.pool.0.get(&slot).and_then(|member| member.capacity);
+    capacity.map_or(100, |capacity| usize::from(capacity.percent()))
 }
 
 /// The moves are the difference to what was held, in order, each with a true reason.

@@ -5,18 +5,20 @@ use std::borrow::Cow;
 use super::columns::{Columns, number};
 use super::engine::solve;
 use super::roster::Roster;
+use super::suspended::active;
 use super::{Request, Unassigned};
-use crate::{Job, Slot, Standing};
+use crate::{Job, Share, Slot, Standing};
 
 /// The largest number of workers that [`Request::workers_enough`] tries.
 pub const WORKERS_ENOUGH_MAX: u32 = 100_000;
 
 impl Request<'_> {
-    /// How many workers in the slots 0, 1, 2, … would leave no job unassigned; `None` if no number
+    /// How many workers in the slots 0, 1, 2, … would leave no job unassigned but those that are
+    /// suspended; `None` if no number
     /// up to [`WORKERS_ENOUGH_MAX`] is enough, for example because more jobs are pinned to one slot
     /// than it may have.
     ///
-    /// All of these workers are assumed to take jobs, with the greatest maximum of the existing ones,
+    /// All of these workers are assumed to take jobs, with the greatest maximum and capacity of the existing ones,
     /// and jobs that are held by one of them to be where they are. The answer is verified: a plan
     /// with that many workers left no job out. It is the least such number unless adding a worker
     /// can leave more jobs out. If all workers take jobs and some job finds no room, it is more than
@@ -35,18 +37,21 @@ impl Request<'_> {
     /// ```
     #[must_use]
     pub fn workers_enough(&self) -> Option<u32> {
-        let columns = Columns::from(self.jobs);
-        let held = self.held.holders_of(self.jobs).map(|(_, slot)| slot.unwrap_or(Slot::NOBODY));
+        let jobs = active(self.jobs);
+        let columns = Columns::from(&*jobs);
+        let held = self.held.holders_of(&jobs).map(|(_, slot)| slot.unwrap_or(Slot::NOBODY));
         let held: Vec<_> = held.collect();
         let max = self.pool.0.values().map(|member| member.max_jobs);
         let max = max.max_by_key(|max| max.map_or(u64::MAX, u64::from)).flatten();
+        let capacity = self.pool.0.values().map(|member| member.capacity);
+        let capacity = capacity.max_by_key(|part| part.map_or(100, Share::percent)).flatten();
         let out =
             |mut roster| solve(&columns, &mut roster, Cow::Borrowed(&held), self.rules).unassigned;
-        let is_enough = |workers: u32| out(Roster::ready(workers, max)).is_empty();
+        let is_enough = |workers: u32| out(Roster::ready(workers, max, capacity)).is_empty();
 
         let pinned = columns.pins.iter().map(|(_, slot)| slot.0.saturating_add(1)).max();
         let pinned = pinned.unwrap_or(0);
-        let jobs = number(self.jobs.len());
+        let jobs = number(jobs.len());
         let mut low = pinned.max(fewest(&columns, max));
         if self.pool.0.values().all(|member| member.standing == Standing::Takes) {
             let lacks_room = |(_, why): &(u32, Unassigned)| *why == Unassigned::Capacity;
@@ -106,7 +111,7 @@ impl Request<'_> {
         let held = self.held.holders_of(self.jobs).map(|(_, slot)| slot.unwrap_or(Slot::NOBODY));
         let held: Vec<_> = held.collect();
         let out = |workers: u32| {
-            let mut roster = Roster::ready(workers, max);
+            let mut roster = Roster::ready(workers, max, None);
             solve(&columns, &mut roster, Cow::Borrowed(&held), self.rules).unassigned.len()
         };
         let pins = || columns.pins.iter().map(|(_, slot)| slot.0.saturating_add(1));

@@ -42,6 +42,8 @@ pub enum Unassigned {
     Capacity,
     /// Nobody held it when the pool was paused.
     Paused,
+    /// Nobody is to run it for now. It asks for nothing else: neither workers nor room would help.
+    Suspended,
     /// The workers that could take it are plain ones. They acknowledge nothing, and under
     /// [`Policy::Exclusive`](crate::handover::Policy) a job is given only to a worker that can let go
     /// of it.
@@ -88,6 +90,7 @@ impl Unassigned {
             Self::Pin => "pin",
             Self::Capacity => "capacity",
             Self::Paused => "paused",
+            Self::Suspended => "suspended",
             Self::PlainWorkers => "plain-workers",
         }
     }

@@ -20,7 +20,7 @@ use crate::Slot;
 use room::Room;
 use search::{Places, Search};
 
-/// The whole of a worker, in percent.
+/// The whole of a worker of the largest size, in percent.
 const WHOLE: u8 = 100;
 
 /// The most jobs that one search evicts, and how many workers and jobs it may look at.
@@ -107,12 +107,12 @@ pub(super) fn reserve(
         return reserved;
     }
     let tolerance = rules.share_tolerance.filter(|_| rules.mode == Mode::Sticky);
-    if tolerance.is_none() && all_stay(&wishes, &mut roster.caps) {
+    if tolerance.is_none() && all_stay(&wishes, &mut roster.caps, &roster.sizes) {
         let stays = |wish: Wish| Some((wish.job, Fate::Reserved(wish.holder?)));
         fates.extend(wishes.into_iter().filter_map(stays));
     } else {
         sort(&mut wishes, columns);
-        let mut seating = Seating::new(wishes, &roster.caps);
+        let mut seating = Seating::new(wishes, &roster.caps, &roster.sizes);
         seating.fill(rules);
         if let Some(tolerance) = tolerance {
             (reserved.moved, reserved.deferred) =
@@ -154,21 +154,22 @@ fn wishes(
 }
 
 /// Whether all fit where they are. If so, subtracts what they use from the maxima.
-fn all_stay(wishes: &[Wish], caps: &mut [usize]) -> bool {
+fn all_stay(wishes: &[Wish], caps: &mut [usize], sizes: &[u8]) -> bool {
     let mut used = vec![(0_u8, 0_usize); caps.len()];
     let stays = |wish: &Wish| {
         let at = wish.holder.filter(|at| wish.pin.is_none_or(|pin| pin == *at));
         let Some(at) = at else { return false };
         let (percent, jobs) = &mut used[at];
-        let fits = wish.share <= WHOLE - *percent && *jobs < caps[at];
+        let fits = wish.share <= sizes[at] - *percent && *jobs < caps[at];
         if fits {
             (*percent, *jobs) = (*percent + wish.share, *jobs + 1);
         }
         fits
     };
     let all_stay = wishes.iter().all(stays);
-    for (cap, (percent, jobs)) in caps.iter_mut().zip(used).filter(|_| all_stay) {
-        *cap = if percent == WHOLE { 0 } else { *cap - jobs };
+    let each = caps.iter_mut().zip(sizes).zip(used);
+    for ((cap, size), (percent, jobs)) in each.filter(|_| all_stay) {
+        *cap = if percent == *size { 0 } else { *cap - jobs };
     }
     all_stay
 }
@@ -193,8 +194,8 @@ fn sort(wishes: &mut Vec<Wish>, columns: &Columns) {
 }
 
 impl Seating {
-    fn new(wishes: Vec<Wish>, caps: &[usize]) -> Self {
-        let room = Room::new(caps);
+    fn new(wishes: Vec<Wish>, caps: &[usize], sizes: &[u8]) -> Self {
+        let room = Room::new(caps, sizes);
         Self {
             seats: vec![None; wishes.len()],
             wishes,

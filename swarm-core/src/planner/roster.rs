@@ -1,6 +1,6 @@
 //! The workers that take jobs, numbered in the order of their slots, and a lookup by slot.
 
-use crate::{Pool, Slot, Standing};
+use crate::{Pool, Share, Slot, Standing};
 
 /// This many slots from the lowest one on, `DIRECT_PER_WORKER` · workers + `DIRECT_MORE`, are found
 /// by one load from a table.
@@ -15,6 +15,8 @@ pub(super) struct Roster {
     pub(super) takers: Vec<Slot>,
     /// The most jobs each taker may have; `usize::MAX` for as many as there are.
     pub(super) caps: Vec<usize>,
+    /// How much of each taker jobs can reserve, in percent.
+    pub(super) sizes: Vec<u8>,
     /// The lowest slot.
     first: u32,
     /// The number of each slot from the first one on; the last entry is for all other slots.
@@ -25,6 +27,11 @@ pub(super) struct Roster {
     look_beyond: u32,
 }
 
+/// How much of a worker jobs can reserve, in percent.
+fn size(capacity: Option<Share>) -> u8 {
+    capacity.map_or(100, Share::percent)
+}
+
 impl Roster {
     pub(super) fn new(pool: &Pool) -> Self {
         let there = || pool.0.iter().filter(|(slot, _)| slot.some().is_some());
@@ -32,6 +39,7 @@ impl Roster {
         let takers: Vec<_> = taking().map(|(slot, _)| *slot).collect();
         let cap = |max: Option<u32>| max.map_or(usize::MAX, |max| max as usize);
         let caps = taking().map(|(_, member)| cap(member.max_jobs)).collect();
+        let sizes = taking().map(|(_, member)| size(member.capacity)).collect();
         let kept = super::columns::number(takers.len());
         let (gone, look_beyond) = (kept + 1, kept + 2);
         let first = pool.0.keys().next().map_or(0, |slot| slot.0);
@@ -57,16 +65,17 @@ impl Roster {
         if let Some(last) = direct.last_mut().filter(|_| !beyond.is_empty()) {
             *last = look_beyond;
         }
-        Self { takers, caps, first, direct, beyond, look_beyond }
+        Self { takers, caps, sizes, first, direct, beyond, look_beyond }
     }
 
-    /// Workers that all take jobs, in the slots 0, 1, 2, …, each with the same maximum.
-    pub(super) fn ready(workers: u32, max: Option<u32>) -> Self {
+    /// Workers that all take jobs, in the slots 0, 1, 2, …, each with the same maximum and capacity.
+    pub(super) fn ready(workers: u32, max: Option<u32>, capacity: Option<Share>) -> Self {
         let (gone, look_beyond) = (workers + 1, workers + 2);
         let cap = max.map_or(usize::MAX, |max| max as usize);
         Self {
             takers: (0..workers).map(Slot).collect(),
             caps: vec![cap; workers as usize],
+            sizes: vec![size(capacity); workers as usize],
             first: 0,
             direct: (0..workers).chain([gone]).collect(),
             beyond: Vec::new(),

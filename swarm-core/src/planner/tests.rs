@@ -10,6 +10,7 @@ mod large;
 mod oracle;
 mod properties;
 mod shares;
+mod suspended;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -80,7 +81,7 @@ fn names(n: usize) -> Jobs {
 }
 
 fn member(slot: u32, standing: Standing, max_jobs: Option<u32>) -> (Slot, Member) {
-    (Slot(slot), Member { name: format!("w-{slot}"), standing, max_jobs })
+    (Slot(slot), Member { name: format!("w-{slot}"), standing, max_jobs, capacity: None })
 }
 
 /// Whether workers have maxima.
@@ -137,11 +138,16 @@ fn any_case_at_all() -> impl Strategy<Value = Case> {
     (any_case(Maxima::Some), any_rules()).prop_map(|(case, rules)| Case { rules, ..case })
 }
 
-/// Any case at all in which a third of the jobs have shares.
+/// Any case at all in which a third of the jobs have shares, and a third of the workers are smaller
+/// than the others.
 fn any_case_with_shares() -> impl Strategy<Value = Case> {
     let percent = prop_oneof![1..=100_u8, Just(100), Just(50)];
-    let shares = prop::collection::vec(prop::option::weighted(0.3, percent), 60);
-    (any_case_at_all(), shares).prop_map(|(mut case, shares)| {
+    let shares = prop::collection::vec(prop::option::weighted(0.3, percent.clone()), 60);
+    let sizes = prop::collection::vec(prop::option::weighted(0.3, percent), 10);
+    (any_case_at_all(), shares, sizes).prop_map(|(mut case, shares, sizes)| {
+        for (member, percent) in case.pool.0.values_mut().zip(sizes) {
+            member.capacity = percent.and_then(|percent| Share::new(percent).ok());
+        }
         for (job, percent) in case.jobs.values_mut().zip(shares) {
             job.share = percent.and_then(|percent| Share::new(percent).ok());
         }

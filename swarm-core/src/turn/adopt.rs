@@ -53,7 +53,7 @@ pub(super) fn adopt(
     }
     let filled = |(slot, run): (&Slot, &Running<'_>)| {
         let (worker, session) = (run.worker.to_owned(), Some(run.session.clone()));
-        (*slot, Filled { worker, session, takes: true, max_jobs: None })
+        (*slot, Filled { worker, session, takes: true, max_jobs: None, capacity: None })
     };
     let goal = placed.iter().map(|(job, slot)| ((*job).clone(), Place::Slot(*slot))).collect();
     let mut first = ledger.step(&LedgerStep {

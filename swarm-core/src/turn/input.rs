@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::handover::{Evidence, Policy, SessionId};
-use crate::{Autoscale, JobName, Jobs, Position, Presence, Rules, Slot, Timing, View};
+use crate::{Autoscale, JobName, Jobs, Position, Presence, Rules, Share, Slot, Timing, View};
 
 /// What the user asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,6 +27,10 @@ pub struct Desired {
     /// asked for, not seen, so that it holds while a worker is away or has just started.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub max_jobs_by_slot: BTreeMap<Slot, u32>,
+    /// How much of the workers in single slots jobs can reserve, in percent of the largest workers; all
+    /// of one that is not here.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
+    pub capacity_by_slot: BTreeMap<Slot, Share>,
     /// How long to wait for absent workers.
     #[cfg_attr(feature = "serde", serde(default))]
     pub timing: Timing,
@@ -36,6 +40,9 @@ pub struct Desired {
     /// Whether everything is to stay as it is.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub paused: bool,
+    /// Whether nobody is to run any job for now.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
+    pub suspend: bool,
     /// For how long after a change of the ledger further changes are gathered.
     #[cfg_attr(
         feature = "serde",
@@ -88,6 +95,23 @@ impl Desired {
     #[must_use]
     pub fn max_jobs_of(&self, slot: Slot) -> Option<u32> {
         self.max_jobs_by_slot.get(&slot).copied().or(self.max_jobs)
+    }
+
+    /// How much of the worker in `slot` jobs can reserve, in percent of the largest workers; `None` for
+    /// all of it.
+    ///
+    /// ```
+    /// use swarm_core::{Desired, Share, Slot};
+    ///
+    /// let mut desired = Desired::default();
+    /// desired.capacity_by_slot = [(Slot(1), Share::new(50)?)].into(); // a machine of half the size
+    /// assert_eq!(desired.capacity_of(Slot(1)).map(Share::percent), Some(50));
+    /// assert_eq!(desired.capacity_of(Slot(0)), None);
+    /// # Ok::<(), swarm_core::ShareError>(())
+    /// ```
+    #[must_use]
+    pub fn capacity_of(&self, slot: Slot) -> Option<Share> {
+        self.capacity_by_slot.get(&slot).copied()
     }
 }
 

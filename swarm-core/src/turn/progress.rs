@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{Decision, Desired, Observed, Waiting};
-use crate::Presence;
 use crate::handover::Cell;
+use crate::{Presence, Unassigned};
 
 /// How far a pool is with what is wanted, once a turn was carried out.
 ///
@@ -52,7 +52,9 @@ pub struct JobCounts {
     pub recovering: usize,
     /// Done.
     pub done: usize,
-    /// Without a worker, for a [reason](crate::Unassigned) that only another input can change.
+    /// Suspended, so that nobody runs them.
+    pub suspended: usize,
+    /// Without a worker, for another [reason](crate::Unassigned) that only another input can change.
     pub unassigned: usize,
 }
 
@@ -137,7 +139,9 @@ impl Progress {
 impl JobCounts {
     fn of(decision: &Decision) -> Self {
         let unassigned = &decision.plan.unassigned;
-        let mut counts = Self { unassigned: unassigned.len(), ..Self::default() };
+        let suspended = unassigned.values().filter(|why| **why == Unassigned::Suspended).count();
+        let mut counts =
+            Self { unassigned: unassigned.len() - suspended, suspended, ..Self::default() };
         for (job, record) in &decision.ledger.cells.jobs {
             let count = match &record.cell {
                 Cell::Granted { .. } | Cell::Everywhere { .. } => &mut counts.granted,
@@ -188,7 +192,7 @@ mod tests {
     use super::super::{WorkerSeen, decide};
     use super::*;
     use crate::handover::{Policy, Record, SessionId};
-    use crate::{Job, Ledger, Rules, Slot, Timing, Token, Unassigned, jobs};
+    use crate::{Job, Ledger, Rules, Slot, Timing, Token, jobs};
 
     fn desired() -> Desired {
         let timing = Timing { initial_wait: Duration::ZERO, ..Timing::default() };
@@ -282,6 +286,7 @@ mod tests {
             (Cell::Quarantined { span, token }, 3),
             (Cell::Quarantined { span, token }, 0),
             (Cell::Done { token }, 0),
+            (Cell::Free { token }, 0),
         ];
         let mut decision = decide(&Ledger::new(1), &desired(), &observed(&[READY]));
         let record = |(n, (cell, strikes)): (usize, (Cell, u32))| {
@@ -289,7 +294,8 @@ mod tests {
         };
         decision.ledger.cells.jobs = cells.into_iter().enumerate().map(record).collect();
         let reason = ("job-5".parse().unwrap(), Unassigned::NoWorkers);
-        decision.plan.unassigned = [reason].into();
+        let suspended = ("job-9".parse().unwrap(), Unassigned::Suspended);
+        decision.plan.unassigned = [reason, suspended].into();
         let counts = JobCounts::of(&decision);
         let expected = JobCounts {
             granted: 2,
@@ -299,6 +305,7 @@ mod tests {
             quarantined: 1,
             recovering: 1,
             done: 1,
+            suspended: 1,
             unassigned: 1,
         };
         assert_eq!((counts, counts.waiting()), (expected, 5));

@@ -22,7 +22,7 @@ pub(super) fn emptied<'a>(
     let beyond = observed.workers.iter().filter(|(slot, _)| is_beyond(**slot, desired, observed));
     beyond.map(|(slot, seen)| {
         let (worker, session) = (seen.name.clone(), seen.session.clone());
-        (*slot, Filled { worker, session, takes: false, max_jobs: None })
+        (*slot, Filled { worker, session, takes: false, max_jobs: None, capacity: None })
     })
 }
 

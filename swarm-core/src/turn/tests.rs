@@ -2,6 +2,7 @@
 
 mod in_flight;
 mod maxima;
+mod suspended;
 
 use super::*;
 use std::collections::BTreeSet;

@@ -1,6 +1,6 @@
 //! Computes the answer of `plan` from texts.
 
-use swarm_core::{Assignment, Jobs, Pool, Replication, Request, Rules, Slot};
+use swarm_core::{Assignment, Desired, Jobs, Pool, Replication, Request, Rules, Slot};
 use swarm_spec::convert::Home;
 use swarm_spec::manifest::{self, Explained, Manifest};
 
@@ -81,7 +81,7 @@ pub(crate) fn answer(question: &Question<'_>) -> Result<Answer, Explained> {
     let manifest = manifest::parse_in(&file.text, name, namespace, Home::Cluster);
     let manifest = manifest.map_err(|error| error.explained(&shown, file.own_text()))?;
     let in_file = |reason: &str| format!("{shown}: {reason}");
-    let Manifest { name, desired, replicas, first_slot, worker_name, mut notes, .. } = manifest;
+    let Manifest { name, mut desired, replicas, first_slot, worker_name, mut notes, .. } = manifest;
     match desired.replication {
         Replication::One => {}
         Replication::All => {
@@ -96,10 +96,14 @@ pub(crate) fn answer(question: &Question<'_>) -> Result<Answer, Explained> {
     if desired.paused {
         notes.push("spec.rebalance.paused is set: nothing moves until it is removed".into());
     }
+    if desired.suspend {
+        notes.push("spec.suspend is set: no job runs until it is removed".into());
+        desired.jobs.values_mut().for_each(|job| job.suspend = true);
+    }
     let workers = workers
         .or(replicas)
         .ok_or_else(|| in_file("it does not specify the number of workers; use --workers"))?;
-    let pool = pool(first_slot, workers, desired.max_jobs);
+    let pool = pool(first_slot, workers, &desired);
     let held = view.map(|source| {
         view::held(&source.text, &pool).map_err(|reason| format!("{}: {reason}", source.shown))
     });
@@ -116,7 +120,7 @@ pub(crate) fn answer(question: &Question<'_>) -> Result<Answer, Explained> {
     if reach == Reach::Step {
         document.deferred = Some(plan.deferred.iter().map(ToString::to_string).collect());
     }
-    if !plan.unassigned.is_empty() {
+    if document.leaves_some() {
         document.workers_enough = Some(enough(&request, first_slot, desired.max_jobs));
     }
     let jobs = desired.jobs;
@@ -124,13 +128,15 @@ pub(crate) fn answer(question: &Question<'_>) -> Result<Answer, Explained> {
 }
 
 /// The workers in the slots from `first_slot` on.
-fn pool(first_slot: u32, workers: u32, max_jobs: Option<u32>) -> Pool {
+fn pool(first_slot: u32, workers: u32, desired: &Desired) -> Pool {
     let members = Pool::ready(workers).0.into_iter();
     Pool(
         members
             .map(|(slot, mut member)| {
-                member.max_jobs = max_jobs;
-                (Slot(slot.0.saturating_add(first_slot)), member)
+                let slot = Slot(slot.0.saturating_add(first_slot));
+                (member.max_jobs, member.capacity) =
+                    (desired.max_jobs_of(slot), desired.capacity_of(slot));
+                (slot, member)
             })
             .collect(),
     )
@@ -145,9 +151,13 @@ fn enough(request: &Request<'_>, first_slot: u32, max_jobs: Option<u32>) -> Enou
         *pin = from_zero(*pin);
     }
     let held = request.held.iter().map(|(job, slot)| (job.clone(), from_zero(slot))).collect();
-    // The maximum of jobs is a property of a worker, so the pool needs one.
-    let workers = u32::try_from(request.pool.0.len()).unwrap_or(u32::MAX).max(1);
-    let pool = pool(0, workers, max_jobs);
+    let members = request.pool.0.iter();
+    let mut pool = Pool(members.map(|(at, member)| (from_zero(*at), member.clone())).collect());
+    if pool.0.is_empty() {
+        // What a worker may have is a property of it, so the pool needs one.
+        pool = Pool::ready(1);
+        pool.0.values_mut().for_each(|member| member.max_jobs = max_jobs);
+    }
     let request = Request { jobs: &jobs, held: &held, pool: &pool, rules: request.rules };
     request.workers_enough().map_or(Enough::Never, Enough::Workers)
 }

@@ -76,6 +76,11 @@ impl Document {
         }
     }
 
+    /// Whether a job has no worker that is to have one.
+    pub(super) fn leaves_some(&self) -> bool {
+        self.unassigned.iter().any(|job| job.reason != Unassigned::Suspended.as_str())
+    }
+
     /// The document as text that ends in a line break.
     pub(crate) fn to_json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self).map(|json| json + "\n")

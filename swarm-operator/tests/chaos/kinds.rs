@@ -145,6 +145,31 @@ fn replication_changes_while_jobs_run() {
 }
 
 #[test]
+fn suspended_jobs_run_nowhere_and_go_on_afterwards() {
+    let mut pool = pool("replicas: 2\n  suspend: false", &["a, suspend: false", "b"]);
+    pool.settled(&["a", "b"]);
+    let runs_only = |jobs: &[&str]| {
+        pool.until("exactly these jobs to run", || {
+            let runs = pool.runs();
+            runs.keys().map(String::as_str).eq(jobs.iter().copied()).then_some(())
+        });
+    };
+    pool.edit("a, suspend: false", "a, suspend: true");
+    runs_only(&["b"]);
+    signal(pool.worker(0).unwrap(), Signal::KILL);
+    runs_only(&["b"]);
+    pool.edit("a, suspend: true", "a, suspend: false");
+    pool.until("both to run", || pool.at_rest(&["a", "b"]));
+    pool.edit("  suspend: false", "  suspend: true");
+    runs_only(&[]);
+    pool.edit("  suspend: true", "  suspend: false");
+    pool.until("both to run", || pool.at_rest(&["a", "b"]));
+    pool.runs_on(&["a", "b"]);
+    pool.end();
+    pool.judged();
+}
+
+#[test]
 fn what_all_workers_run_runs_on_every_worker_once() {
     let mut pool = pool("replicas: 2\n  replication: All", &["a", "b"]);
     everywhere(&pool, 2);

@@ -305,7 +305,7 @@ fn every_mistake_of_a_full_manifest_is_named_in_one_sentence() {
         ("maxMovesInFlight: 3", "maxMovesInFlight: -3"),
         ("batchWindow: 0s", "batchWindow: 99h"),
         ("mode: Canonical", "mode: Random"),
-        ("replication: All", "replication: Some"),
+        ("replication: One", "replication: Some"),
         ("- cnbc:50", "- bbc:new"),
         ("- cnbc:50", "- whole"),
         ("- cnbc:50", "- 50"),

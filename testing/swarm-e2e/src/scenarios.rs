@@ -51,6 +51,7 @@ mod sessions_survive_changes;
 mod sessions_survive_crashes;
 mod stores_keep_their_contract;
 mod streams_walk_through;
+mod suspended_jobs_wait;
 mod the_api_in_memory_answers_as_the_real_one;
 mod the_api_server_is_away;
 mod the_predecessors_move_over;
@@ -58,6 +59,7 @@ mod the_store_is_rolled_back;
 mod the_swarm_follows_its_jobs;
 mod the_swarm_scales_its_pool;
 mod uninstall_never_hangs;
+mod whole_worker_jobs_run_alone;
 mod workers_report_what_they_run;
 mod workers_restart;
 mod workers_that_read_once_are_replaced;
@@ -128,6 +130,8 @@ pub fn all() -> Vec<Scenario> {
         scenario!(sessions_hand_over).within(Duration::from_mins(5)),
         scenario!(a_deployment_of_sessions_rolls_over),
         scenario!(every_worker_runs_every_job).within(Duration::from_mins(5)),
+        scenario!(whole_worker_jobs_run_alone).within(Duration::from_mins(5)),
+        scenario!(suspended_jobs_wait).within(Duration::from_mins(5)),
         scenario!(managed_pools_are_kept_in_shape as managed_pools::kept)
             .within(Duration::from_mins(4)),
         scenario!(managed_pools_roll_over as managed_pools::rolled).within(Duration::from_mins(5)),

@@ -109,7 +109,7 @@ impl Bounds {
 
     /// What holds for every session.
     pub(crate) fn seats(&self) -> BTreeMap<SessionId, Seat> {
-        let seat = Seat { max_jobs: self.max_jobs, joined: 0 };
+        let seat = Seat { max_jobs: self.max_jobs, ..Seat::default() };
         (0..self.sessions).map(|n| (self.session(n).clone(), seat)).collect()
     }
 

@@ -161,7 +161,7 @@ mod tests {
             pin: None,
             holder: Some(holder),
         };
-        Seating::new((0..).zip(holders).map(wish).collect(), &caps)
+        Seating::new((0..).zip(holders).map(wish).collect(), &caps, &[100; 4])
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What is free of each worker, and which worker has the most of it.
 
-use super::{WHOLE, Wish};
+use super::Wish;
 
 /// The free part of every worker, with the greatest ones at hand.
 #[derive(Clone, Debug)]
@@ -15,17 +15,17 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Empty workers, each of which may have so many jobs.
-    pub(super) fn new(caps: &[usize]) -> Self {
+    /// Empty workers, each of which may have so many jobs, and of each of which so much can be reserved.
+    pub(super) fn new(caps: &[usize], sizes: &[u8]) -> Self {
         let leaves = caps.len().next_power_of_two();
         let mut tree = vec![0; 2 * leaves];
-        for (leaf, cap) in tree[leaves..].iter_mut().zip(caps) {
-            *leaf = if *cap > 0 { WHOLE } else { 0 };
+        for ((leaf, cap), size) in tree[leaves..].iter_mut().zip(caps).zip(sizes) {
+            *leaf = if *cap > 0 { *size } else { 0 };
         }
         for node in (1..leaves).rev() {
             tree[node] = tree[2 * node].max(tree[2 * node + 1]);
         }
-        Self { free: vec![WHOLE; caps.len()], jobs: caps.to_vec(), tree }
+        Self { free: sizes.to_vec(), jobs: caps.to_vec(), tree }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -129,12 +129,13 @@ mod tests {
         /// Scope: up to 9 workers, up to 40 jobs taken and given back.
         #[test]
         fn the_tree_answers_as_a_scan_does(
-            caps in prop::collection::vec(0..3_usize, 1..9),
+            workers in prop::collection::vec((0..3_usize, 1..=100_u8), 1..9),
             steps in prop::collection::vec((0..9_usize, 1..60_u8), 0..40),
-            part in 1..=WHOLE,
+            part in 1..=100_u8,
             from in 0..9_usize,
         ) {
-            let mut room = Room::new(&caps);
+            let (caps, sizes): (Vec<_>, Vec<_>) = workers.into_iter().unzip();
+            let mut room = Room::new(&caps, &sizes);
             let mut seated = Vec::new();
             for (at, share) in steps {
                 let wish = Wish { job: 0, share, rank: 0, pin: None, holder: None };

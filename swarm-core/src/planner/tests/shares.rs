@@ -110,6 +110,30 @@ proptest! {
 }
 
 #[test]
+fn a_smaller_worker_is_full_sooner_and_takes_no_job_that_is_larger_than_it() {
+    let half = Share::new(50).ok();
+    let mut pool = Pool::ready(2);
+    pool.0.get_mut(&Slot(0)).unwrap().capacity = half;
+    let plan = |shares: &[Option<u8>]| {
+        let job = |(n, share): (usize, &Option<u8>)| {
+            let share = share.and_then(|percent| Share::new(percent).ok());
+            (JobName::new(&format!("job-{n}")).unwrap(), Job { share, ..Job::default() })
+        };
+        let jobs: Jobs = shares.iter().enumerate().map(job).collect();
+        let held = Assignment::default();
+        let request = Request { jobs: &jobs, held: &held, pool: &pool, rules: Rules::default() };
+        let plan = request.plan();
+        assert_eq!(check(&request, &plan), Ok(()));
+        let slots = jobs.keys().map(|job| plan.assignment.holder(job).map(|slot| slot.0));
+        (slots.collect::<Vec<_>>(), request.workers_enough())
+    };
+    assert_eq!(plan(&[Some(50), Some(60)]).0, [Some(0), Some(1)]);
+    assert_eq!(plan(&[Some(100), Some(60)]), (vec![Some(1), None], Some(3)));
+    // Half of the largest ones is all of it: nothing runs beside that.
+    assert_eq!(plan(&[Some(50), Some(80), None, None]).0, [Some(0), Some(1), Some(1), Some(1)]);
+}
+
+#[test]
 fn jobs_without_a_share_go_to_workers_that_are_not_fully_reserved() {
     let mut jobs = names(6);
     jobs.insert("whole".parse().unwrap(), Job { share: Share::new(100).ok(), ..Job::default() });

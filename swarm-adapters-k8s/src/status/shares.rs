@@ -1,0 +1,93 @@
+//! What the status says of jobs with a share, and of those that gave way to more important ones.
+
+use std::collections::BTreeMap;
+
+use swarm_core::{JobName, MoveReason, Replication, Reservations, ShareClass, Unassigned};
+
+use super::{TurnSummary, shortened};
+use crate::api::{ShareClassStatus, SharesStatus};
+
+/// The most priorities that are told apart.
+const CLASSES_MAX: usize = 10;
+
+fn reservations(facts: &TurnSummary<'_>) -> Option<Reservations> {
+    let TurnSummary { decision, desired, observed, .. } = *facts;
+    let is_planned = desired.replication == Replication::One;
+    is_planned.then(|| Reservations::of(decision, desired, observed)).flatten()
+}
+
+pub(super) fn status(facts: &TurnSummary<'_>) -> Option<SharesStatus> {
+    let found = reservations(facts)?;
+    let number = |percent: u64| i32::try_from(percent).unwrap_or(i32::MAX);
+    let mut classes: Vec<ShareClassStatus> = Vec::new();
+    for class in &found.classes {
+        let ShareClass { priority, jobs, reserved, waiting, waiting_percent, .. } = *class;
+        let (jobs, waiting) = (super::count(jobs), super::count(waiting));
+        let (reserved, waiting_percent) = (number(reserved), number(waiting_percent));
+        match classes.get_mut(CLASSES_MAX - 1) {
+            None => classes.push(ShareClassStatus {
+                priority,
+                jobs,
+                reserved,
+                waiting,
+                waiting_percent,
+            }),
+            Some(last) => {
+                last.jobs = last.jobs.saturating_add(jobs);
+                last.reserved = last.reserved.saturating_add(reserved);
+                last.waiting = last.waiting.saturating_add(waiting);
+                last.waiting_percent = last.waiting_percent.saturating_add(waiting_percent);
+            }
+        }
+    }
+    Some(SharesStatus {
+        capacity: number(found.capacity),
+        reserved: number(found.reserved),
+        free: number(found.capacity.saturating_sub(found.reserved)),
+        largest_free: number(found.largest_free),
+        classes,
+    })
+}
+
+/// Which jobs with a share wait behind more important ones; the end of a sentence.
+pub(super) fn waits(facts: &TurnSummary<'_>) -> String {
+    let found = reservations(facts).unwrap_or_default();
+    let has_room = found.classes.iter().position(|class| 0 < class.jobs);
+    let behind = |(n, class): (usize, &ShareClass)| {
+        let is_behind = 0 < class.waiting && has_room.is_some_and(|first| first < n);
+        is_behind.then(|| format!("{} of priority {}", class.waiting, class.priority))
+    };
+    let behind: Vec<_> = found.classes.iter().enumerate().filter_map(behind).collect();
+    if behind.is_empty() {
+        return String::new();
+    }
+    let behind: Vec<_> = behind.iter().map(String::as_str).collect();
+    format!("; jobs with a higher priority come before {}", shortened(&behind))
+}
+
+/// A sentence about jobs that had a worker until this turn, and have none since there is room for
+/// more important ones only; `None` if there are none.
+pub(crate) fn displaced(facts: &TurnSummary<'_>) -> Option<String> {
+    let TurnSummary { decision, desired, .. } = *facts;
+    let priority = |job: &JobName| desired.jobs.get(job).map_or(0, |job| job.priority);
+    let highest = decision.plan.assignment.iter().map(|(job, _)| priority(job)).max()?;
+    let lost = decision.plan.moves.iter().filter(|step| {
+        step.from.is_some() && step.reason == MoveReason::Unassigned(Unassigned::Capacity)
+    });
+    let mut by_priority = BTreeMap::<i32, Vec<&str>>::new();
+    for step in lost.filter(|step| priority(&step.job) < highest) {
+        by_priority.entry(priority(&step.job)).or_default().push(step.job.as_str());
+    }
+    let count = by_priority.values().map(Vec::len).sum::<usize>();
+    let parts = by_priority.iter().rev();
+    let parts: Vec<_> =
+        parts.map(|(of, jobs)| format!("{} (priority {of})", shortened(jobs))).collect();
+    let parts: Vec<_> = parts.iter().map(String::as_str).collect();
+    (0 < count).then(|| {
+        format!(
+            "{count} jobs gave up their workers for jobs of a higher priority, up to {highest}, and wait \
+             for room: {}",
+            shortened(&parts)
+        )
+    })
+}

@@ -1,0 +1,30 @@
+//! Jobs that nobody is to run for now: the plan is that of the other jobs, and they stand beside it.
+
+use std::borrow::Cow;
+
+use super::{MoveReason, Plan, Request, Unassigned};
+use crate::Jobs;
+
+/// The jobs that are not suspended. O(jobs).
+pub(crate) fn active(jobs: &Jobs) -> Cow<'_, Jobs> {
+    if !jobs.values().any(|job| job.suspend) {
+        return Cow::Borrowed(jobs);
+    }
+    let active = jobs.iter().filter(|(_, job)| !job.suspend);
+    Cow::Owned(active.map(|(name, job)| (name.clone(), job.clone())).collect())
+}
+
+/// The plan of the other jobs, with the suspended ones.
+pub(super) fn plan(request: &Request<'_>) -> Plan {
+    let Cow::Owned(active) = active(request.jobs) else { return request.plan_active() };
+    let mut plan = Request { jobs: &active, ..*request }.plan_active();
+    let why = Unassigned::Suspended;
+    let suspended = request.jobs.iter().filter(|(_, job)| job.suspend);
+    plan.unassigned.extend(suspended.map(|(name, _)| (name.clone(), why)));
+    for step in &mut plan.moves {
+        if step.reason == MoveReason::Removed && request.jobs.contains_key(&step.job) {
+            step.reason = MoveReason::Unassigned(why);
+        }
+    }
+    plan
+}

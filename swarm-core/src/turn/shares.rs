@@ -1,0 +1,96 @@
+//! How much of the workers is reserved by jobs with a share, and what does not fit.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use super::{Decision, Desired, Observed, pool};
+use crate::{Job, Slot, Standing, Unassigned};
+
+/// What jobs with a share reserve of the workers that take jobs. All parts are percentages of one
+/// worker of the largest size, so that three such workers offer 300.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reservations {
+    /// What the workers offer.
+    pub capacity: u64,
+    /// What of that is reserved.
+    pub reserved: u64,
+    /// The largest share that a worker has room for: what is free may be spread over many.
+    pub largest_free: u64,
+    /// The jobs with a share by priority, the most important ones first.
+    pub classes: Vec<ShareClass>,
+}
+
+/// The jobs with a share of one priority.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ShareClass {
+    /// Their priority.
+    pub priority: i32,
+    /// How many have a worker.
+    pub jobs: usize,
+    /// The sum of their shares.
+    pub reserved: u64,
+    /// How many have no worker, those apart that are suspended.
+    pub waiting: usize,
+    /// The sum of their shares.
+    pub waiting_percent: u64,
+}
+
+impl Reservations {
+    /// What `decision` reserves; `None` if no job has a share. O(jobs · log jobs).
+    ///
+    /// ```
+    /// use swarm_core::{Desired, Job, Ledger, Observed, Reservations, Share, decide};
+    ///
+    /// let mut desired = Desired::default();
+    /// let seen = Observed::new([], 1, []);
+    /// let of = |desired: &Desired| {
+    ///     Reservations::of(&decide(&Ledger::new(0), desired, &seen), desired, &seen)
+    /// };
+    /// assert_eq!(of(&desired), None);
+    /// let half = Job { share: Share::new(50).ok(), ..Job::default() };
+    /// desired.jobs.insert("half".parse()?, half);
+    /// let reservations = of(&desired).unwrap();
+    /// assert_eq!((reservations.reserved, reservations.classes[0].waiting_percent), (0, 50));
+    /// # Ok::<(), swarm_core::JobNameError>(())
+    /// ```
+    #[must_use]
+    pub fn of(decision: &Decision, desired: &Desired, observed: &Observed) -> Option<Self> {
+        let mut classes = BTreeMap::new();
+        let mut free: BTreeMap<Slot, u64> = BTreeMap::new();
+        for (slot, member) in pool(false, desired, observed).0 {
+            if member.standing == Standing::Takes {
+                free.insert(slot, member.capacity.map_or(100, |part| part.percent().into()));
+            }
+        }
+        let capacity = free.values().sum();
+        for (name, job) in &desired.jobs {
+            let Job { share: Some(share), priority, .. } = job else { continue };
+            let class: &mut ShareClass = classes.entry(Reverse(*priority)).or_default();
+            class.priority = *priority;
+            let share = u64::from(share.percent());
+            match (decision.plan.assignment.holder(name), decision.plan.unassigned.get(name)) {
+                (Some(slot), _) => {
+                    class.jobs += 1;
+                    class.reserved += share;
+                    if let Some(free) = free.get_mut(&slot) {
+                        *free = free.saturating_sub(share);
+                    }
+                }
+                (None, Some(Unassigned::Suspended) | None) => {}
+                (None, Some(_)) => {
+                    class.waiting += 1;
+                    class.waiting_percent += share;
+                }
+            }
+        }
+        let left: u64 = free.values().sum();
+        (!classes.is_empty()).then(|| Self {
+            capacity,
+            reserved: capacity - left,
+            largest_free: free.values().copied().max().unwrap_or(0),
+            classes: classes.into_values().collect(),
+        })
+    }
+}
