@@ -15,8 +15,7 @@ use crate::manifest::{Runner, WORKERS_MAX, check_params};
 use crate::spec::{
     self, AutoscaleSpec, CapacitySpec, Kind, ManagedSpec, ModeSpec, NAME_MAX, PolicySpec, PoolSpec,
     ProtocolSpec, RebalanceSpec, RefreshMode, ReplicationSpec, SwarmSpec, ViewFormat,
-    WORKLOAD_NAME_MAX,
-    managed_name_fits,
+    WORKLOAD_NAME_MAX, managed_name_fits,
 };
 
 /// For how long changes that follow a change are gathered, unless the Swarm says otherwise.

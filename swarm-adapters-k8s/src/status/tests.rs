@@ -207,7 +207,7 @@ fn suspended_jobs_are_counted_and_are_no_trouble() {
     let seen = observed(&[Presence::Ready; 2]);
     let (found, told) = status(&some, &seen);
     assert_eq!((found.jobs, found.assigned, found.suspended), (3, 2, 1));
-    assert_eq!((found.unassigned.len(), found.desired_workers), (0, None));
+    assert_eq!((found.unassigned.len(), found.desired_workers), (0, Some(1)));
     assert_eq!(told[0], "Ready=True Settled");
     assert_eq!(found.conditions[0].message, "2 jobs on 2 workers; 1 are suspended");
     some.suspend = true;

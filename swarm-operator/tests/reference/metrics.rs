@@ -16,7 +16,7 @@ const OPENING: &str = "\
 
 Operator and workers serve `/metrics` in the OpenMetrics format, from the same registries that this page is generated from.
 Names are as Prometheus stores them: a counter ends in `_total`; a histogram has `_bucket`, `_sum` and `_count`.
-No label names a job or a worker. Two gauges have the namespace and the name of each Swarm, for autoscalers; they go with it.
+No label names a worker, and none a job, but for the targets of pings, of which a worker counts 500 at most. Two gauges have the namespace and the name of each Swarm, for autoscalers; they go with it.
 What to watch, and when to alert: [operations](../operations.md#metrics-and-alerts).
 ";
 
@@ -53,7 +53,7 @@ fn the_page_of_metrics_is_what_the_registries_serve() {
     let mut page = OPENING.to_owned();
     page += &section("Operator, port 8080", &operator);
     page += &section("Worker, port 9090", &worker);
-    page += "\nThe metrics of pings exist only if a worker's runner is `ping`.\n";
+    page += "\nThe metrics of pings exist only if a worker's runner is `ping` or `swarm`, and have a value once it has pinged.\n";
     check("metrics.md", &page);
 }
 
