@@ -127,7 +127,7 @@ fn a_worker_follows_its_mounted_view_and_keeps_the_last_valid_one() {
     wait_for_log(&dir, "there is no view at ");
     mount(&dir, "..3", "workloads:\n  w-0: {jobs: [c, b], version: 3}\nversion: 3\n");
     worker.runs(r#"{"version":3,"jobs":["b","c"]}"#);
-    assert_eq!(worker.answer("/ping").as_deref(), Some("pong\n"));
+    assert_eq!(worker.answer("/ping").as_deref(), Some("pong from w-0\n"));
     let metrics = worker.answer("/metrics").unwrap();
     assert!(
         metrics.contains("swarm_worker_jobs 2")

@@ -89,7 +89,8 @@ pub(super) async fn import(node: u8, images: &[PathBuf]) -> Result<()> {
         let image = image.display().to_string();
         ctr(node, &["--namespace", "k8s.io", "images", "import", &image]).await?;
     }
-    ctr(node, &["--namespace", "k8s.io", "images", "tag", WORKER, NEXT_WORKER]).await.map(drop)
+    let [worker, next] = [WORKER, NEXT_WORKER].map(|name| format!("docker.io/library/{name}"));
+    ctr(node, &["--namespace", "k8s.io", "images", "tag", &worker, &next]).await.map(drop)
 }
 
 /// The processes of a node's running containers, by container.
