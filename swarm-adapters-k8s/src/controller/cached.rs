@@ -155,11 +155,16 @@ pub(super) fn in_namespace(namespace: &str) -> String {
     format!("in {namespace}")
 }
 
+/// Labels of pods that tell nothing about a pool.
+const EVERY_POD_HAS: [&str; 3] =
+    ["controller-revision-hash", "pod-template-hash", "statefulset.kubernetes.io/pod-name"];
+
 impl Cached for Pod {
     fn strip(&mut self) {
         self.metadata.managed_fields = None;
-        // A pool may go by the labels of pods, though not of those that a StatefulSet makes.
-        self.metadata.labels.take_if(|labels| labels.contains_key(STATEFUL_PODS));
+        // A pool may go by the labels of pods, and so may the capacity of workers; not by those that
+        // Kubernetes gives to every pod.
+        self.labels_mut().retain(|name, _| !EVERY_POD_HAS.contains(&name.as_str()));
         let is_read = |name: &str| name.starts_with(OURS) || name == DELETION_COST;
         self.annotations_mut().retain(|name, _| is_read(name));
         let (several, trouble) = (several_containers(self), trouble::of(self));
@@ -195,12 +200,12 @@ impl Cached for Pod {
         let name = self.metadata.name.as_deref().unwrap_or_default();
         let namespace = self.namespace().unwrap_or_default();
         let mut keys = vec![with_uid(self.metadata.uid.as_deref().unwrap_or_default())];
-        if self.metadata.labels.is_some() {
-            keys.extend(controller_key(self));
-            keys.push(in_namespace(&namespace));
-        } else {
+        if self.labels().contains_key(STATEFUL_PODS) {
             let pool = name.rsplit_once('-').map(|(pool, _)| pool);
             keys.extend(pool.map(|pool| of_pool(&namespace, pool)));
+        } else {
+            keys.extend(controller_key(self));
+            keys.push(in_namespace(&namespace));
         }
         keys
     }
@@ -411,7 +416,9 @@ mod tests {
         let mut pod: Pod = serde_json::from_value(json!({
             "metadata": {
                 "name": "w-1", "namespace": "n", "uid": "u",
-                "labels": {"a": "b", "apps.kubernetes.io/pod-index": "1"},
+                "labels": {
+                    "a": "b", "apps.kubernetes.io/pod-index": "1", "controller-revision-hash": "x",
+                },
                 "annotations": {"swarm.k8slab.info/nudge": "1.1", "other": "x"},
                 "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w", "uid": "s"}],
             },
@@ -427,6 +434,7 @@ mod tests {
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {
                 "name": "w-1", "namespace": "n", "uid": "u",
+                "labels": {"a": "b", "apps.kubernetes.io/pod-index": "1"},
                 "annotations": {"swarm.k8slab.info/nudge": "1.1"},
                 "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "w", "uid": "s"}],
             },

@@ -12,9 +12,11 @@ use crate::scenario::Context;
 use crate::scenarios::session_pool::{GRACEFUL, Kind, Policy, REST_WITHIN, SessionPool, TICK};
 use crate::until::until;
 
-/// A program that runs until SIGTERM.
+/// A program that runs until SIGTERM: a worker without jobs, which has the variables of the one that
+/// starts it.
 fn program() -> Value {
-    json!({"command": ["/swarm-worker", "run", "--http-port=0", "--name={job}"]})
+    let plain = ["/swarm-worker", "run", "--protocol=plain", "--runner=log", "--http-port=0"];
+    json!({"command": plain})
 }
 
 pub(crate) async fn run(context: Context) -> Result<()> {
