@@ -1,7 +1,7 @@
 //! `kubectl swarm import`: reads the manifests of swarm's predecessors and writes Swarms that do the
 //! same.
 //!
-//! This file reads and prints. [`objects`] recognizes what the documents are, and [`write`] makes
+//! This file reads and prints. [`objects`] recognizes what the documents are, and [`mod@write`] makes
 //! Swarms of them; both say in a [`Report`] what was changed or left out, with its line.
 
 mod files;

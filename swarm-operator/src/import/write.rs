@@ -421,7 +421,7 @@ pub(super) fn yaml(swarms: &[Swarm]) -> Result<String, String> {
 ///
 /// # Errors
 ///
-/// As [`yaml`].
+/// As [`yaml()`].
 pub(super) fn json(swarms: &[Swarm]) -> Result<String, String> {
     yaml(swarms)?;
     let mut documents = Vec::new();
