@@ -22,9 +22,7 @@ const JOB_LISTS: &str = "deploy/samples/job-lists";
 
 /// The purpose of an overlay, in its rendered text: a patch that matches nothing is ignored
 /// silently.
-const RENDERED: [(&str, &str); 9] = [
-    ("overlays/all", "kind: CustomResourceDefinition"),
-    ("overlays/all", "name: swarm-operator-managed-pools"),
+const RENDERED: [(&str, &str); 7] = [
     ("overlays/managed", "name: swarm-operator-managed-pools"),
     ("overlays/dev", "imagePullPolicy: Never"),
     ("overlays/prod", "/swarm-operator@sha256:"),
