@@ -58,7 +58,10 @@ fn commands_of(page: &str) -> Result<Vec<String>> {
     let blocks = text.split("```console\n").skip(1);
     let blocks = blocks.filter_map(|rest| rest.split("```").next());
     let lines = blocks.flat_map(str::lines).map(str::trim);
-    Ok(lines.filter(|line| line.starts_with("kubectl ")).map(str::to_owned).collect())
+    // What a command says of itself, in a transcript, is none.
+    let is_command =
+        |line: &&str| line.starts_with("kubectl ") && !line.starts_with("kubectl swarm: ");
+    Ok(lines.filter(is_command).map(str::to_owned).collect())
 }
 
 async fn output_of(context: &Context, line: &str, backup: &Path) -> Result<String> {
