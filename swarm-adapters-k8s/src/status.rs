@@ -25,8 +25,8 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use swarm_core::handover::Cell;
 use swarm_core::{
-    Decision, Desired, JobCounts, JobName, Need, Observed, Progress, Replication, Unassigned,
-    Waiting, digest_jobs,
+    Decision, Desired, JobCounts, JobName, Need, Observed, Progress, Replication, Reservations,
+    Unassigned, Waiting, digest_jobs,
 };
 
 use crate::api::SwarmStatus;
@@ -448,6 +448,7 @@ pub fn after_turn(
     let TurnSummary { decision, desired, progress, pool, refreshed, sessions, refusals, .. } =
         *facts;
     let (plan, wanted) = (&decision.plan, Wanted::of(facts));
+    let reservations = shares::reservations(facts);
     let mut unassigned = BTreeMap::<String, i32>::new();
     let without = plan.unassigned.values().filter(|why| **why != Unassigned::Suspended);
     for reason in without {
@@ -466,7 +467,7 @@ pub fn after_turn(
         workers_desired: count(progress.workers_wanted),
         workers_stale: count(progress.stale.len()),
         suspended: count(wanted.suspended),
-        shares: shares::status(facts),
+        shares: reservations.as_ref().map(shares::status),
         moving: count(progress.jobs.releasing),
         done: count(progress.jobs.done),
         quarantined: count(progress.jobs.quarantined),
@@ -476,8 +477,9 @@ pub fn after_turn(
         selector: pool.selector.clone(),
         conditions: Vec::new(),
     };
-    let mut extra = vec![pool_ready(progress, pool), all_assigned(facts)];
-    extra.extend(autoscale::part(facts));
+    let assigned = all_assigned(facts, wanted, reservations.as_ref());
+    let mut extra = vec![pool_ready(progress, pool), assigned];
+    extra.extend(autoscale::part(facts, wanted));
     extra.extend(refreshed.parts());
     extra.extend(sessions.parts());
     extra.extend(NotReadyTooLong::of(facts).map(NotReadyTooLong::part));
@@ -552,8 +554,11 @@ fn pool_ready(progress: &Progress, pool: &Workload) -> Part {
     Part::new(POOL_READY, is_ready, reason, message)
 }
 
-fn all_assigned(facts: &TurnSummary<'_>) -> Part {
-    let (decision, wanted) = (facts.decision, Wanted::of(facts));
+fn all_assigned(
+    facts: &TurnSummary<'_>,
+    wanted: Wanted,
+    reservations: Option<&Reservations>,
+) -> Part {
     let Wanted { jobs: all, without, suspended } = wanted;
     let beside = wanted.are_suspended();
     if without == 0 {
@@ -564,10 +569,10 @@ fn all_assigned(facts: &TurnSummary<'_>) -> Part {
         };
         return Part::new(ALL_ASSIGNED, true, "AllAssigned", message);
     }
-    let mut reasons: BTreeSet<_> = decision.plan.unassigned.values().copied().collect();
+    let mut reasons: BTreeSet<_> = facts.decision.plan.unassigned.values().copied().collect();
     reasons.remove(&Unassigned::Suspended);
     let words: Vec<_> = reasons.into_iter().map(Unassigned::as_str).collect();
-    let (words, waits) = (words.join(", "), shares::waits(facts));
+    let (words, waits) = (words.join(", "), reservations.map_or_else(String::new, shares::waits));
     let message = format!("{without} of {all} jobs have no worker: {words}{waits}{beside}");
     Part::new(ALL_ASSIGNED, false, "JobsUnassigned", message)
 }

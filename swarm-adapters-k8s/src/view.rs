@@ -255,9 +255,7 @@ fn hostports(view: &View) -> Result<String, StoreError> {
 
 /// Whether a text is nothing but lines `host,port`.
 fn is_hostports(text: &str) -> bool {
-    let lines = text.lines().map(str::trim);
-    let mut lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
-    lines.all(|line| hostport::job_of(line).is_some())
+    hostport::lines(text).all(|(_, line)| hostport::job_of(line).is_some())
 }
 
 /// How many bytes of the view are names of jobs that all workers run: each entry has all of them. It

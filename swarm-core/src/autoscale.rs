@@ -15,11 +15,11 @@ mod tests;
 use std::borrow::Cow;
 use std::time::Duration;
 
-use crate::planner::active;
+use crate::planner::{Room, active};
 use crate::turn::unfinished;
 use crate::{
-    Assignment, Desired, Job, JobName, Jobs, Ledger, Pool, Replication, Request, Slot,
-    WORKERS_ENOUGH_MAX,
+    Assignment, Desired, Job, JobName, Jobs, Ledger, Member, Pool, Replication, Request, Slot,
+    Standing, WORKERS_ENOUGH_MAX,
 };
 
 /// What the number of workers goes by.
@@ -95,9 +95,10 @@ pub struct Need {
 
 impl Need {
     /// What the unfinished jobs of `desired` need, those apart that are suspended, in slots from
-    /// `first_slot` on, where they are held as `ledger` says: as many workers as [`Desired::autoscale`] asks for, and room for all jobs that any
-    /// number of workers has room for. `None` if every worker runs all jobs: then their number says
-    /// nothing.
+    /// `first_slot` on, where they are held as `ledger` says: as many workers as [`Desired::autoscale`]
+    /// asks for, and room for all jobs that any number of workers has room for. Each worker has the
+    /// maximum and the capacity of its slot. `None` if every worker runs all jobs: then their number
+    /// says nothing.
     ///
     /// Time: as [`Request::workers_needed`], plus O(jobs · log jobs).
     ///
@@ -123,26 +124,31 @@ impl Need {
         let by_target = desired.autoscale.map_or(0, |terms| terms.per_worker.workers(jobs));
         let held = ledger.unreleased_assignment();
         let (jobs, held) = from_zero(jobs, held, first_slot);
-        let mut pool = Pool::ready(1);
-        pool.0.values_mut().for_each(|member| member.max_jobs = greatest_max(desired));
+        let pool = special(desired, first_slot);
+        let more = Room { max_jobs: desired.max_jobs, capacity: None };
         let request = Request { jobs: &jobs, held: &held, pool: &pool, rules: desired.rules };
         let most = desired.autoscale.map_or(WORKERS_ENOUGH_MAX, |terms| terms.bounded(u32::MAX));
-        let needed = request.workers_needed(by_target, most);
+        let needed = request.workers_needed_with(more, by_target, most);
         let enough = match (needed.left_out, most) {
             (0, _) | (_, WORKERS_ENOUGH_MAX) => needed.workers,
             (left_out, _) => {
-                let more = request.workers_needed(by_target, WORKERS_ENOUGH_MAX);
-                if more.left_out < left_out { more.workers } else { needed.workers }
+                let all = request.workers_needed_with(more, by_target, WORKERS_ENOUGH_MAX);
+                if all.left_out < left_out { all.workers } else { needed.workers }
             }
         };
         Some(Self { workers: needed.workers, enough: enough.max(by_target) })
     }
 }
 
-/// The most jobs of the worker that may have most: what all that are needed are assumed to be.
-fn greatest_max(desired: &Desired) -> Option<u32> {
-    let Desired { max_jobs, max_jobs_by_slot, .. } = desired;
-    max_jobs.map(|max| max_jobs_by_slot.values().copied().max().unwrap_or(0).max(max))
+/// The slots that have a maximum or a capacity of their own, where the lowest slot is 0.
+fn special(desired: &Desired, first_slot: u32) -> Pool {
+    let slots = desired.max_jobs_by_slot.keys().chain(desired.capacity_by_slot.keys());
+    let member = |slot: &Slot| {
+        let (max_jobs, capacity) = (desired.max_jobs_of(*slot), desired.capacity_of(*slot));
+        let place = Slot(slot.0.checked_sub(first_slot)?);
+        Some((place, Member { max_jobs, capacity, ..Member::new("", Standing::Takes) }))
+    };
+    Pool(slots.filter_map(member).collect())
 }
 
 /// What [`Need::of`] says, which is not asked again while nothing that it goes by has changed.

@@ -46,6 +46,7 @@ pub use table_plan::{TableMove, TablePlan};
 
 use crate::{Assignment, JobName, Jobs, Pool, Slot};
 use columns::Columns;
+pub(crate) use roster::Room;
 pub(crate) use suspended::active;
 
 /// Where every job should be, and what changes on the way there.

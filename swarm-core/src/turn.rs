@@ -142,7 +142,10 @@ fn decide_upon(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decis
         return paused(ledger, desired, observed);
     }
     if let Some(waiting) = incomplete(desired, observed).filter(|_| is_cold) {
-        let unassigned = all_unassigned(desired, Unassigned::PoolIncomplete);
+        let reason = |(name, job)| {
+            (JobName::clone(name), unassigned(desired, job, Unassigned::PoolIncomplete))
+        };
+        let unassigned = desired.jobs.iter().map(reason).collect();
         let plan = Plan { unassigned, ..Plan::default() };
         let (replicas, look) = scale::replicas([ledger, ledger], desired, observed, since_handover);
         let recheck = recheck_in(ledger, ledger, desired, observed);
@@ -261,19 +264,16 @@ fn current_plan(desired: &Desired, ledger: &Ledger) -> Plan {
         let record = ledger.cells.jobs.get(job);
         record.is_some_and(|record| matches!(record.cell, Cell::Everywhere { .. }))
     };
-    let has_none = |job: &&JobName| assignment.holder(job).is_none() && !is_everywhere(job);
-    let mut unassigned = all_unassigned(desired, Unassigned::Paused);
-    unassigned.retain(|job, _| has_none(&job));
+    let has_none = |job: &JobName| assignment.holder(job).is_none() && !is_everywhere(job);
+    let without = desired.jobs.iter().filter(|(name, _)| has_none(name));
+    let reason = |(name, job)| (JobName::clone(name), unassigned(desired, job, Unassigned::Paused));
+    let unassigned = without.map(reason).collect();
     Plan { assignment, unassigned, ..Plan::default() }
 }
 
-/// All jobs, for this reason or since they are suspended.
-fn all_unassigned(desired: &Desired, why: Unassigned) -> BTreeMap<JobName, Unassigned> {
-    let reason = |(name, job): (&JobName, &Job)| {
-        let is_suspended = desired.suspend || job.suspend;
-        (name.clone(), if is_suspended { Unassigned::Suspended } else { why })
-    };
-    desired.jobs.iter().map(reason).collect()
+/// Why a job without a worker has none: for this reason, or since it is suspended.
+fn unassigned(desired: &Desired, job: &Job, why: Unassigned) -> Unassigned {
+    if desired.suspend || job.suspend { Unassigned::Suspended } else { why }
 }
 
 /// The plan that answers `request`, which debug builds check.
@@ -314,9 +314,10 @@ fn plan_one(
 fn plan_all(ledger: &Ledger, desired: &Desired, pool: &Pool) -> (Plan, BTreeMap<JobName, Place>) {
     let nobody_takes = pool.takers().is_empty();
     let held = if nobody_takes { ledger.granted() } else { BTreeMap::new() };
-    let mut unassigned = all_unassigned(desired, Unassigned::NoWorkers);
-    unassigned.retain(|_, why| *why == Unassigned::Suspended);
     let jobs = with_suspended(desired);
+    let suspended = jobs.iter().filter(|(_, job)| job.suspend);
+    let mut unassigned: BTreeMap<_, _> =
+        suspended.map(|(name, _)| (name.clone(), Unassigned::Suspended)).collect();
     unassigned.extend(everywhere(&active(&jobs), &held, pool).unassigned);
     let place = |job: &JobName| match unassigned.get(job) {
         Some(_) => Place::Nowhere,

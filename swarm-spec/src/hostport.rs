@@ -39,6 +39,19 @@ pub fn line_of(job: &str) -> Option<String> {
     (job_of(&line).as_deref() == Some(job)).then_some(line)
 }
 
+/// The lines of a list of addresses that are neither empty nor a comment, without the spaces around
+/// them, and the number of each from 1.
+pub fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = text.lines().enumerate().map(|(index, line)| (index + 1, line.trim()));
+    lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+}
+
+/// The start of a line that is no address, for a sentence about it.
+#[must_use]
+pub fn excerpt(line: &str) -> String {
+    line.chars().take(40).flat_map(char::escape_default).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,6 +7,7 @@
 //! - [`hostport`]: jobs that are addresses, as lines `host,port`.
 //! - [`manifest`]: a file with one `Swarm`, checked as strictly as an API server would, offline.
 //! - [`place`]: where a field stands in a text, for errors.
+//! - [`predecessor`]: the operator in Go that came before, and how it is recognized.
 //! - [`template`]: arguments of programs, with placeholders for the job.
 //! - [`view`]: the view that plain workers read, for whoever has to judge one.
 //! - [`yaml`]: the documents of a text, read with a limit on what their aliases may repeat.
@@ -20,6 +21,7 @@ pub mod hostport;
 mod json_schema;
 pub mod manifest;
 pub mod place;
+pub mod predecessor;
 mod rule;
 mod schema;
 pub mod spec;

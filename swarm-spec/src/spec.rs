@@ -47,11 +47,13 @@ pub const NAME_MAX: usize = 63;
     run_once_needs_sessions(),
     adoption_is_of_views(),
     lists_are_for_views(),
+    lists_say_nothing_of_workers(),
     one_job_is_no_different_for_all(),
     all_jobs_fit_everywhere(),
     pool::nobody_scales_pods(),
     autoscale::one_decides(),
     autoscale::nobody_scales_pods(),
+    autoscale::more_take_nothing(),
     pool::pods_keep_their_names(),
     managed::image_needs_protocol(),
 ]))]
@@ -174,6 +176,15 @@ fn lists_are_for_views() -> Rule {
         format!("!({is_list}) || (!({adopts}) && !({IN_SESSIONS}))"),
         "view.format: hostports is a list for workers that read a view, and does not say who runs \
          what: write worker.protocol: Plain, and leave view.adopt out",
+    )
+}
+
+fn lists_say_nothing_of_workers() -> Rule {
+    Rule::new(
+        "!has(self.view) || !has(self.view.format) || self.view.format != 'hostports' || \
+         (has(self.replication) && self.replication == 'All')",
+        "view.format: hostports is a list that is the same for all workers: write replication: All \
+         as well, or leave view.format out",
     )
 }
 

@@ -256,18 +256,21 @@ impl Driver<'_> {
             tracing::info!(revision, jobs = jobs.len(), "view");
             self.revision = *revision;
             self.setup.jobs.run_as_said(runner.as_deref());
-            self.details.clone_from(jobs);
-            self.tell_running();
+            let before = mem::replace(&mut self.details, jobs.clone());
+            self.tell_changed(&before);
         }
         Some(SessionEvent::View((&*view).into()))
     }
 
-    /// Jobs whose params have changed begin again with the new ones.
-    fn tell_running(&self) {
+    /// Running jobs whose params are others than `before` begin again with the new ones.
+    fn tell_changed(&self, before: &BTreeMap<JobName, Granted>) {
         for (job, token) in self.session.running() {
             let Some(granted) = self.details.get(job).filter(|it| it.token == token) else {
                 continue;
             };
+            if before.get(job) == Some(granted) {
+                continue;
+            }
             self.setup.jobs.supervisor.update(job_spec(job.clone(), granted.clone()));
         }
     }

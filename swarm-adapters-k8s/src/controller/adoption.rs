@@ -8,6 +8,7 @@ use kube::api::{Api, ListParams};
 use kube::runtime::events::EventType;
 use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::{Adoption, View};
+use swarm_spec::predecessor;
 
 use super::context::Context;
 use super::stores::Stores;
@@ -15,10 +16,6 @@ use crate::api::Swarm;
 use crate::ledger::bounded;
 use crate::workload::Workload;
 
-/// The container of the Go operator, and of this one.
-const CONTROLLER: &str = "swarm-controller";
-/// The verb of this one.
-const OUR_VERB: &str = "run";
 /// How many Deployments of a namespace are looked at.
 const LOOKED_AT: u32 = 500;
 
@@ -90,8 +87,8 @@ fn is_former_operator(deployment: &Deployment) -> bool {
 }
 
 fn is_of_former_operator(container: &Container) -> bool {
-    let mut words = container.command.iter().chain(&container.args).flatten();
-    container.name == CONTROLLER && !words.any(|word| word == OUR_VERB)
+    let words = container.command.iter().chain(&container.args).flatten();
+    predecessor::runs_in(&container.name, words.map(String::as_str))
 }
 
 #[cfg(test)]

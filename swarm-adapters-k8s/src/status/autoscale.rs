@@ -19,15 +19,15 @@ pub fn desired_workers(facts: &TurnSummary<'_>) -> i32 {
 }
 
 /// The condition, only while it is true.
-pub(super) fn part(facts: &TurnSummary<'_>) -> Option<Part> {
+pub(super) fn part(facts: &TurnSummary<'_>, wanted: Wanted) -> Option<Part> {
     let TurnSummary { desired, progress, pool, need, .. } = *facts;
     let (terms, need) = (desired.autoscale?, need?);
-    let (ready, wanted) = (progress.workers_ready, progress.workers_wanted);
-    let trouble = pool.trouble.as_ref().filter(|_| ready < wanted);
+    let (ready, asked) = (progress.workers_ready, progress.workers_wanted);
+    let trouble = pool.trouble.as_ref().filter(|_| ready < asked);
     let missing = trouble
-        .map(|why| format!("autoscale asks for {wanted} workers and {ready} are ready; {why}"));
+        .map(|why| format!("autoscale asks for {asked} workers and {ready} are ready; {why}"));
     let (reason, message) = if terms.max < need.enough {
-        let Wanted { jobs, without, .. } = Wanted::of(facts);
+        let Wanted { jobs, without, .. } = wanted;
         let enough = need.enough;
         let at_most = format!(
             "{jobs} jobs need {enough} workers, and spec.autoscale.max is {}; {without} jobs have \

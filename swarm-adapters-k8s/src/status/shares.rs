@@ -10,14 +10,14 @@ use crate::api::{ShareClassStatus, SharesStatus};
 /// The most priorities that are told apart.
 const CLASSES_MAX: usize = 10;
 
-fn reservations(facts: &TurnSummary<'_>) -> Option<Reservations> {
+/// What jobs with a share reserve; `None` where none has one, or every worker runs all jobs.
+pub(super) fn reservations(facts: &TurnSummary<'_>) -> Option<Reservations> {
     let TurnSummary { decision, desired, observed, .. } = *facts;
     let is_planned = desired.replication == Replication::One;
     is_planned.then(|| Reservations::of(decision, desired, observed)).flatten()
 }
 
-pub(super) fn status(facts: &TurnSummary<'_>) -> Option<SharesStatus> {
-    let found = reservations(facts)?;
+pub(super) fn status(found: &Reservations) -> SharesStatus {
     let number = |percent: u64| i32::try_from(percent).unwrap_or(i32::MAX);
     let mut classes: Vec<ShareClassStatus> = Vec::new();
     for class in &found.classes {
@@ -40,18 +40,17 @@ pub(super) fn status(facts: &TurnSummary<'_>) -> Option<SharesStatus> {
             }
         }
     }
-    Some(SharesStatus {
+    SharesStatus {
         capacity: number(found.capacity),
         reserved: number(found.reserved),
         free: number(found.capacity.saturating_sub(found.reserved)),
         largest_free: number(found.largest_free),
         classes,
-    })
+    }
 }
 
 /// Which jobs with a share wait behind more important ones; the end of a sentence.
-pub(super) fn waits(facts: &TurnSummary<'_>) -> String {
-    let found = reservations(facts).unwrap_or_default();
+pub(super) fn waits(found: &Reservations) -> String {
     let has_room = found.classes.iter().position(|class| 0 < class.jobs);
     let behind = |(n, class): (usize, &ShareClass)| {
         let is_behind = 0 < class.waiting && has_room.is_some_and(|first| first < n);

@@ -205,6 +205,28 @@ fn jobs_that_do_not_fit_need_more_workers_than_their_number_says() {
     assert_eq!(need(&limited), Need { workers: 3, enough: 3 });
 }
 
+#[test]
+fn a_worker_of_half_the_size_counts_as_half() {
+    let half = |slots: &[u32]| {
+        let by_slot = slots.iter().map(|slot| (Slot(*slot), Share::new(50).unwrap()));
+        let pool = desired(shares(&[60, 60]), terms(1, 9, 1));
+        Desired { capacity_by_slot: by_slot.collect(), ..pool }
+    };
+    assert_eq!(need(&half(&[])).workers, 2);
+    assert_eq!(need(&half(&[0])).workers, 3);
+    assert_eq!(need(&half(&[0, 1, 2])).workers, 5);
+    assert_eq!(need(&half(&[3])).workers, 2, "nobody asks for that one");
+    let from_three = |slots| Need::of(&Ledger::new(1), &half(slots), 3).unwrap().workers;
+    assert_eq!((from_three(&[0]), from_three(&[3])), (2, 3));
+    let jobs = jobs(["a", "b", "c", "d", "e"]).unwrap();
+    let maxima = Desired { jobs, max_jobs: Some(2), ..half(&[]) };
+    assert_eq!(need(&maxima).workers, 3);
+    let one = Desired { max_jobs_by_slot: [(Slot(1), 5)].into(), ..maxima.clone() };
+    assert_eq!(need(&one).workers, 2, "the second has room for five");
+    let none = Desired { max_jobs_by_slot: [(Slot(1), 0)].into(), ..maxima };
+    assert_eq!(need(&none).workers, 4);
+}
+
 /// A mistaken pin does not make the pool as large as it may be.
 #[test]
 fn a_job_that_fits_nowhere_needs_nobody() {

@@ -4,26 +4,26 @@ use std::borrow::Cow;
 
 use super::columns::{Columns, number};
 use super::engine::solve;
-use super::roster::Roster;
+use super::roster::{Room, Roster};
 use super::suspended::active;
 use super::{Request, Unassigned};
-use crate::{Job, Share, Slot, Standing};
+use crate::{Job, Slot, Standing};
 
 /// The largest number of workers that [`Request::workers_enough`] tries.
 pub const WORKERS_ENOUGH_MAX: u32 = 100_000;
 
 impl Request<'_> {
     /// How many workers in the slots 0, 1, 2, … would leave no job unassigned but those that are
-    /// suspended; `None` if no number
-    /// up to [`WORKERS_ENOUGH_MAX`] is enough, for example because more jobs are pinned to one slot
-    /// than it may have.
+    /// suspended; `None` if no number up to [`WORKERS_ENOUGH_MAX`] is enough, for example because more
+    /// jobs are pinned to one slot than it may have.
     ///
-    /// All of these workers are assumed to take jobs, with the greatest maximum and capacity of the existing ones,
-    /// and jobs that are held by one of them to be where they are. The answer is verified: a plan
-    /// with that many workers left no job out. It is the least such number unless adding a worker
-    /// can leave more jobs out. If all workers take jobs and some job finds no room, it is more than
-    /// there are. Time: that of two plans if the workers that the pins, the sum of the shares and the
-    /// maxima need at least are enough, else of up to about 30.
+    /// All of these workers are assumed to take jobs: each with the maximum and the capacity of the one
+    /// that is in its slot, or with the greatest of all. Jobs that are held by one of them are assumed
+    /// to be where they are. The answer is verified: a plan with that many workers left no job out. It
+    /// is the least such number unless adding a worker can leave more jobs out. If all workers take
+    /// jobs and some job finds no room, it is more than there are. Time: that of two plans if the
+    /// workers that the pins, the sum of the shares and the maxima need at least are enough, else of up
+    /// to about 30.
     ///
     /// ```
     /// use swarm_core::{Assignment, Job, Jobs, Pool, Request, Rules, Share};
@@ -41,26 +41,26 @@ impl Request<'_> {
         let columns = Columns::from(&*jobs);
         let held = self.held.holders_of(&jobs).map(|(_, slot)| slot.unwrap_or(Slot::NOBODY));
         let held: Vec<_> = held.collect();
-        let max = self.pool.0.values().map(|member| member.max_jobs);
-        let max = max.max_by_key(|max| max.map_or(u64::MAX, u64::from)).flatten();
-        let capacity = self.pool.0.values().map(|member| member.capacity);
-        let capacity = capacity.max_by_key(|part| part.map_or(100, Share::percent)).flatten();
+        let more = Room::greatest(self.pool);
         let out =
             |mut roster| solve(&columns, &mut roster, Cow::Borrowed(&held), self.rules).unassigned;
-        let is_enough = |workers: u32| out(Roster::ready(workers, max, capacity)).is_empty();
+        let is_enough = |workers: u32| out(Roster::ready(workers, self.pool, more)).is_empty();
 
         let pinned = columns.pins.iter().map(|(_, slot)| slot.0.saturating_add(1)).max();
         let pinned = pinned.unwrap_or(0);
         let jobs = number(jobs.len());
-        let mut low = pinned.max(fewest(&columns, max));
+        let mut low = pinned.max(fewest(&columns, more.max_jobs));
         if self.pool.0.values().all(|member| member.standing == Standing::Takes) {
             let lacks_room = |(_, why): &(u32, Unassigned)| *why == Unassigned::Capacity;
             if out(Roster::new(self.pool)).iter().any(lacks_room) {
                 low = low.max(number(self.pool.0.len()).saturating_add(1));
             }
         }
-        // With one worker for each job, no job takes a place that another one needs, pins apart.
-        let high = jobs.saturating_add(pinned).max(low).min(WORKERS_ENOUGH_MAX);
+        // With one worker for each job, no job takes a place that another one needs, pins apart and
+        // workers that have less room.
+        let known = number(self.pool.0.len());
+        let high = jobs.saturating_add(pinned).saturating_add(known);
+        let high = high.max(low).min(WORKERS_ENOUGH_MAX);
         if low > high {
             return None;
         }
@@ -73,10 +73,10 @@ impl Request<'_> {
     /// The least number of workers from `least` to `most`, in the slots 0, 1, 2, …, with which no more
     /// jobs have no place than with `most`; and how many have none even so.
     ///
-    /// The workers are assumed as in [`workers_enough`](Self::workers_enough). So a job that has no
+    /// The workers are assumed as by [`workers_enough`](Self::workers_enough). So a job that has no
     /// place whatever the number, as one with a pin beyond `most`, does not count. The answer is
     /// verified, and the least unless adding a worker can leave more jobs out. Numbers of workers above
-    /// one for each job and each slot with a pin are not tried; nor is anything above
+    /// one for each job, each slot with a pin and each member of the pool are not tried; nor is anything above
     /// [`WORKERS_ENOUGH_MAX`]. Time: O(jobs) without shares, pins and maxima; else that of a plan if
     /// the least number that the sums allow is enough, else of up to about 30.
     ///
@@ -96,12 +96,17 @@ impl Request<'_> {
     /// ```
     #[must_use]
     pub fn workers_needed(&self, least: u32, most: u32) -> Needed {
+        self.workers_needed_with(Room::greatest(self.pool), least, most)
+    }
+
+    /// The same where a worker that is in no slot of the pool has the room `more`.
+    pub(crate) fn workers_needed_with(&self, more: Room, least: u32, most: u32) -> Needed {
         let most = most.min(WORKERS_ENOUGH_MAX);
         let least = least.min(most);
-        let max = self.pool.0.values().map(|member| member.max_jobs);
-        let max = max.max_by_key(|max| max.map_or(u64::MAX, u64::from)).flatten();
+        let maxima = self.pool.0.values().map(|member| member.max_jobs);
+        let has_maxima = maxima.chain([more.max_jobs]).any(|max| max.is_some());
         let asks = |job: &Job| job.share.is_some() || job.pin.is_some();
-        if max.is_none() && !self.jobs.values().any(asks) {
+        if !has_maxima && !self.jobs.values().any(asks) {
             // Any worker has room for all.
             let workers = least.max(number(self.jobs.len()).min(1)).min(most);
             let left_out = if workers == 0 { self.jobs.len() } else { 0 };
@@ -111,16 +116,19 @@ impl Request<'_> {
         let held = self.held.holders_of(self.jobs).map(|(_, slot)| slot.unwrap_or(Slot::NOBODY));
         let held: Vec<_> = held.collect();
         let out = |workers: u32| {
-            let mut roster = Roster::ready(workers, max, None);
+            let mut roster = Roster::ready(workers, self.pool, more);
             solve(&columns, &mut roster, Cow::Borrowed(&held), self.rules).unassigned.len()
         };
         let pins = || columns.pins.iter().map(|(_, slot)| slot.0.saturating_add(1));
-        let low = fewest(&columns, max).max(pins().max().unwrap_or(0)).max(least);
+        let greatest = more.or_of(self.pool);
+        let low = fewest(&columns, greatest.max_jobs).max(pins().max().unwrap_or(0)).max(least);
         if low <= most && out(low) == 0 {
             return Needed { workers: low, left_out: 0 };
         }
         let pinned = pins().filter(|end| *end <= most).max().unwrap_or(0);
-        let high = number(self.jobs.len()).saturating_add(pinned).max(least).min(most);
+        let known = number(self.pool.0.len());
+        let high = number(self.jobs.len()).saturating_add(pinned).saturating_add(known);
+        let high = high.max(least).min(most);
         let left_out = out(high);
         let is_enough = |workers: u32| out(workers) <= left_out;
         if is_enough(least) {

@@ -1,6 +1,6 @@
 //! The workers that take jobs, numbered in the order of their slots, and a lookup by slot.
 
-use crate::{Pool, Share, Slot, Standing};
+use crate::{Member, Pool, Share, Slot, Standing};
 
 /// This many slots from the lowest one on, `DIRECT_PER_WORKER` · workers + `DIRECT_MORE`, are found
 /// by one load from a table.
@@ -27,6 +27,45 @@ pub(super) struct Roster {
     look_beyond: u32,
 }
 
+/// For how much a worker has room.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Room {
+    /// The most jobs; `None` for any number.
+    pub(crate) max_jobs: Option<u32>,
+    /// How much of it jobs can reserve; `None` for all.
+    pub(crate) capacity: Option<Share>,
+}
+
+impl Room {
+    /// The greatest maximum and the greatest capacity in `pool`; no limit if nobody is there.
+    pub(super) fn greatest(pool: &Pool) -> Self {
+        let mut rooms = pool.0.values().map(Self::of);
+        let first = rooms.next().unwrap_or_default();
+        rooms.fold(first, Self::or)
+    }
+
+    /// The greater of this and the [greatest](Self::greatest) in `pool`.
+    pub(super) fn or_of(self, pool: &Pool) -> Self {
+        pool.0.values().map(Self::of).fold(self, Self::or)
+    }
+
+    fn of(member: &Member) -> Self {
+        Self { max_jobs: member.max_jobs, capacity: member.capacity }
+    }
+
+    fn or(self, other: Self) -> Self {
+        let max_jobs = if cap(self.max_jobs) < cap(other.max_jobs) { other } else { self }.max_jobs;
+        let capacity =
+            if size(self.capacity) < size(other.capacity) { other } else { self }.capacity;
+        Self { max_jobs, capacity }
+    }
+}
+
+/// The most jobs of a worker, as a number.
+fn cap(max: Option<u32>) -> usize {
+    max.map_or(usize::MAX, |max| max as usize)
+}
+
 /// How much of a worker jobs can reserve, in percent.
 fn size(capacity: Option<Share>) -> u8 {
     capacity.map_or(100, Share::percent)
@@ -37,7 +76,6 @@ impl Roster {
         let there = || pool.0.iter().filter(|(slot, _)| slot.some().is_some());
         let taking = || there().filter(|(_, member)| member.standing == Standing::Takes);
         let takers: Vec<_> = taking().map(|(slot, _)| *slot).collect();
-        let cap = |max: Option<u32>| max.map_or(usize::MAX, |max| max as usize);
         let caps = taking().map(|(_, member)| cap(member.max_jobs)).collect();
         let sizes = taking().map(|(_, member)| size(member.capacity)).collect();
         let kept = super::columns::number(takers.len());
@@ -68,14 +106,20 @@ impl Roster {
         Self { takers, caps, sizes, first, direct, beyond, look_beyond }
     }
 
-    /// Workers that all take jobs, in the slots 0, 1, 2, …, each with the same maximum and capacity.
-    pub(super) fn ready(workers: u32, max: Option<u32>, capacity: Option<Share>) -> Self {
+    /// Workers that all take jobs, in the slots 0, 1, 2, …, each with the room of the one that `pool`
+    /// has in its slot, or else with the room `more`.
+    pub(super) fn ready(workers: u32, pool: &Pool, more: Room) -> Self {
         let (gone, look_beyond) = (workers + 1, workers + 2);
-        let cap = max.map_or(usize::MAX, |max| max as usize);
+        let mut caps = vec![cap(more.max_jobs); workers as usize];
+        let mut sizes = vec![size(more.capacity); workers as usize];
+        for (slot, member) in pool.0.range(..Slot(workers)) {
+            caps[slot.0 as usize] = cap(member.max_jobs);
+            sizes[slot.0 as usize] = size(member.capacity);
+        }
         Self {
             takers: (0..workers).map(Slot).collect(),
-            caps: vec![cap; workers as usize],
-            sizes: vec![size(capacity); workers as usize],
+            caps,
+            sizes,
             first: 0,
             direct: (0..workers).chain([gone]).collect(),
             beyond: Vec::new(),

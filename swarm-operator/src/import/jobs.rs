@@ -110,14 +110,11 @@ fn name_of(entry: &Value, list: &Spot, spot: &Spot, report: &mut Report) -> Opti
 /// The jobs of lines `host,port`, which are the text at `list`. O(jobs · log jobs).
 pub(super) fn of_hostports(text: &str, list: &Spot, report: &mut Report) -> Vec<Job> {
     let (mut names, mut jobs) = (BTreeSet::new(), Vec::new());
-    for (index, line) in text.lines().enumerate() {
-        let (line, spot) = (line.trim(), list.line_within(index + 1));
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
+    for (number, line) in hostport::lines(text) {
+        let spot = list.line_within(number);
         let name = hostport::job_of(line).filter(|name| JobName::new(name).is_ok());
         let Some(name) = name else {
-            let line: String = line.chars().take(40).flat_map(char::escape_default).collect();
+            let line = hostport::excerpt(line);
             report.mistake(&spot, format!("`{line}` is no address; write `host,port`"));
             continue;
         };

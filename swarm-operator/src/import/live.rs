@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use swarm_core::View;
-use swarm_spec::view;
+use swarm_spec::{predecessor, view};
 
 use super::files::{BYTES_MAX, Files};
 use super::report::Text;
@@ -20,10 +20,6 @@ const KNOWN: [[&str; 2]; 4] = [
     ["statefulset", "swarm-worker"],
     ["swarms.k8slab.info", ""],
 ];
-/// The container of the Go operator, and of ours.
-const CONTROLLER: &str = "swarm-controller";
-/// The verb of ours.
-const OUR_VERB: &str = "run";
 
 /// A cluster, as kubectl reaches it.
 #[derive(Clone, Debug, Default)]
@@ -115,8 +111,8 @@ fn is_former(deployment: &Value) -> bool {
     let containers = deployment.pointer("/spec/template/spec/containers").and_then(Value::as_array);
     let is_its = |container: &Value| {
         let words = ["command", "args"].map(|field| container[field].as_array());
-        let mut words = words.into_iter().flatten().flatten();
-        container["name"] == CONTROLLER && !words.any(|word| word == OUR_VERB)
+        let words = words.into_iter().flatten().flatten().filter_map(Value::as_str);
+        container["name"].as_str().is_some_and(|name| predecessor::runs_in(name, words))
     };
     !is_off && containers.into_iter().flatten().any(is_its)
 }

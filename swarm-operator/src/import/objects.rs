@@ -6,6 +6,7 @@ use std::rc::Rc;
 use serde_json::{Map, Value};
 use swarm_core::View;
 use swarm_spec::manifest::in_full;
+use swarm_spec::predecessor::CONTROLLER;
 use swarm_spec::spec::API_VERSION;
 use swarm_spec::{view, yaml};
 
@@ -18,8 +19,6 @@ const GO_GROUP: &str = "k8slab.info/";
 const PEERING_GROUP: &str = "groupsp.measutosh.dev/";
 /// The key of the peering operator's list of addresses.
 const HOSTPORTS: &str = "hostports";
-/// The container of the Go operator, which its Deployment is called like, too.
-const CONTROLLER: &str = "swarm-controller";
 
 /// An object, without what does not matter here.
 #[derive(Debug)]

@@ -185,16 +185,13 @@ impl Gathering<'_> {
 
     fn hostports(&mut self, place: String, text: &str) -> Result<(), ManifestError> {
         self.lists.push(List::Lines(place.clone()));
-        for (number, line) in yaml::without_mark(text).lines().map(str::trim).enumerate() {
-            if line.is_empty() || line.starts_with('#') {
-                continue;
-            }
+        for (number, line) in hostport::lines(yaml::without_mark(text)) {
             let Some(name) = hostport::job_of(line) else {
-                let line: String = line.chars().take(40).flat_map(char::escape_default).collect();
-                let reason = format!("line {} is `{line}`; write `host,port`", number + 1);
+                let line = hostport::excerpt(line);
+                let reason = format!("line {number} is `{line}`; write `host,port`");
                 return Err(self.wrong(place, reason));
             };
-            self.add(number, &from_text(name, false))?;
+            self.add(number - 1, &from_text(name, false))?;
         }
         Ok(())
     }

@@ -69,3 +69,12 @@ pub(super) fn nobody_scales_pods() -> Rule {
          autoscale out, or name a statefulSet or a deployment",
     )
 }
+
+/// Where every worker runs all jobs, their number says nothing about that of the workers.
+pub(super) fn more_take_nothing() -> Rule {
+    Rule::new(
+        "!has(self.autoscale) || !has(self.replication) || self.replication != 'All'",
+        "autoscale and replication: All exclude each other: every worker runs every job, so more \
+         workers take nothing from the others; write replicas in place of autoscale",
+    )
+}
