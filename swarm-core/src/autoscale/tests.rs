@@ -209,7 +209,8 @@ fn jobs_that_do_not_fit_need_more_workers_than_their_number_says() {
 fn a_worker_of_half_the_size_counts_as_half() {
     let half = |slots: &[u32]| {
         let by_slot = slots.iter().map(|slot| (Slot(*slot), Share::new(50).unwrap()));
-        let pool = desired(shares(&[60, 60]), terms(1, 9, 1));
+        let few = Autoscale { per_worker: PerWorker::Jobs(10), ..terms(1, 9, 1) };
+        let pool = desired(shares(&[60, 60]), few);
         Desired { capacity_by_slot: by_slot.collect(), ..pool }
     };
     assert_eq!(need(&half(&[])).workers, 2);

@@ -2,16 +2,27 @@
 
 use super::*;
 
+/// The workers that are assumed in the slots below `workers`.
+fn assumed(known: &Pool, workers: u32) -> Pool {
+    let members = || known.0.values();
+    let max = members().map(|member| member.max_jobs);
+    let max_jobs = max.max_by_key(|max| max.map_or(u64::MAX, u64::from)).flatten();
+    let capacity = members().map(|member| member.capacity);
+    let capacity = capacity.max_by_key(|part| part.map_or(100, Share::percent)).flatten();
+    let mut pool = Pool::ready(workers);
+    for (slot, member) in &mut pool.0 {
+        let of = known.0.get(slot).map(|known| (known.max_jobs, known.capacity));
+        (member.max_jobs, member.capacity) = of.unwrap_or((max_jobs, capacity));
+    }
+    pool
+}
+
 proptest! {
     /// Scope: every input with shares, pins, maxima and priorities, either mode, any budget.
     #[test]
     fn enough_workers_leave_no_job_out(case in any_case_with_shares()) {
-        let max = case.pool.0.values().map(|member| member.max_jobs);
-        let max = max.max_by_key(|max| max.map_or(u64::MAX, u64::from)).flatten();
         if let Some(workers) = case.request().workers_enough() {
-            let mut pool = Pool::ready(workers);
-            pool.0.values_mut().for_each(|member| member.max_jobs = max);
-            let plan = Case { pool, ..case }.plan();
+            let plan = Case { pool: assumed(&case.pool, workers), ..case }.plan();
             prop_assert!(plan.unassigned.is_empty(), "{workers}: {:?}", plan.unassigned);
         }
     }
@@ -33,13 +44,9 @@ proptest! {
         least in 0..8_u32,
         more in 0..16_u32,
     ) {
-        let max = case.pool.0.values().map(|member| member.max_jobs);
-        let max = max.max_by_key(|max| max.map_or(u64::MAX, u64::from)).flatten();
         let most = least + more;
         let out = |workers: u32| {
-            let mut pool = Pool::ready(workers);
-            pool.0.values_mut().for_each(|member| member.max_jobs = max);
-            Case { pool, ..case.clone() }.plan().unassigned.len()
+            Case { pool: assumed(&case.pool, workers), ..case.clone() }.plan().unassigned.len()
         };
         let Needed { workers, left_out } = case.request().workers_needed(least, most);
         prop_assert!((least..=most).contains(&workers));
