@@ -18,7 +18,7 @@ use swarm_core::ports::{LedgerStore, Seen, StoreError};
 use swarm_core::stored::Stored;
 use tokio::sync::Mutex;
 
-use crate::api::{Claimant, SwarmLedger, SwarmLedgerSpec};
+use crate::api::{Claimant, GOES_BACK, SwarmLedger, SwarmLedgerSpec};
 use crate::rollback::Rollbacks;
 pub(crate) use form::LARGE_POOL_JOBS;
 use form::{Head, Memory, PARTS_LEFT, names, new_texts, to_spec};
@@ -92,6 +92,11 @@ impl KubeLedgerStore {
     #[must_use]
     pub fn noticing(self, rollbacks: Rollbacks) -> Self {
         Self { rollbacks, ..self }
+    }
+
+    /// Reads the ledger anew when it is next asked for, whatever is known of it.
+    pub async fn distrust(&self) {
+        self.memory.lock().await.head = None;
     }
 
     /// The UID of the workload that this store was made for.
@@ -428,6 +433,10 @@ async fn in_time<T>(
 /// Classifies a failure by what the caller can do.
 fn classify_error(what: String, error: kube::Error) -> StoreError {
     match &error {
+        // Another operator has published what follows from a later ledger.
+        kube::Error::Api(status) if status.is_invalid() && status.message.contains(GOES_BACK) => {
+            StoreError::Conflict { what }
+        }
         // 404 for an object that was there: deleted meanwhile, which is a change like any other. So is
         // that another one has its name.
         kube::Error::Api(status)

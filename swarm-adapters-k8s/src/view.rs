@@ -56,10 +56,22 @@ pub struct ConfigMapViewStore {
     swarm: String,
     exists: Exists,
     cache: Store<ConfigMap>,
-    /// What this process applied last and the version that made, while the cache may lag behind.
-    last: Mutex<Option<ConfigMap>>,
+    /// While the cache may lag behind.
+    last: Mutex<Last>,
     /// When this process last wrote a publication again that somebody had changed.
     repaired: std::sync::Mutex<Option<Instant>>,
+}
+
+/// What is known beside what the cache shows.
+#[derive(Debug, Default)]
+struct Last {
+    /// What this process applied last, and the version that made.
+    applied: Option<ConfigMap>,
+    /// The view that is there was changed since the cache saw it, so it is read.
+    is_behind: bool,
+    /// A view that is newer than the one that was to be published, which was refused for that: the
+    /// version of its object, and what was to be published.
+    ahead: Option<(u64, u64)>,
 }
 
 impl ConfigMapViewStore {
@@ -77,7 +89,7 @@ impl ConfigMapViewStore {
             swarm: swarm.name_any(),
             exists,
             cache,
-            last: Mutex::new(None),
+            last: Mutex::default(),
             repaired: std::sync::Mutex::default(),
         }
     }
@@ -100,7 +112,7 @@ impl ConfigMapViewStore {
     /// The newest view known to be there; `None` if there is none, or if nobody knows when it was
     /// written.
     pub async fn published(&self) -> Option<Published> {
-        let known = self.known(self.last.lock().await.as_ref())?;
+        let known = self.known(&*self.last.lock().await)?;
         let version = known.annotations().get(VERSION_ANNOTATION)?.parse().ok()?;
         let ours = |entry: &&ManagedFieldsEntry| entry.manager.as_deref() == Some(FIELD_MANAGER);
         let at = known.managed_fields().iter().filter(ours).filter_map(|it| it.time.as_ref());
@@ -112,10 +124,10 @@ impl ConfigMapViewStore {
     }
 
     /// The newest ConfigMap known: our own write, or what the cache saw after it.
-    fn known(&self, last: Option<&ConfigMap>) -> Option<ConfigMap> {
+    fn known(&self, last: &Last) -> Option<ConfigMap> {
         let key = ObjectRef::new(&self.name).within(&self.namespace);
         let cached = self.cache.get(&key).map(|object| (*object).clone());
-        match (cached, last) {
+        match (cached, &last.applied) {
             (Some(cached), Some(last)) if version::of(&cached) < version::of(last) => {
                 Some(last.clone())
             }
@@ -125,8 +137,8 @@ impl ConfigMapViewStore {
     }
 
     /// The ConfigMap, if there is one.
-    async fn existing(&self, last: Option<&ConfigMap>) -> Result<Option<ConfigMap>, StoreError> {
-        if let Some(known) = self.known(last) {
+    async fn existing(&self, last: &Last) -> Result<Option<ConfigMap>, StoreError> {
+        if let Some(known) = self.known(last).filter(|_| !last.is_behind) {
             return Ok(Some(known));
         }
         // Not labelled, hence not cached: one that a person made, or none.
@@ -196,6 +208,23 @@ impl ConfigMapViewStore {
         Err(StoreError::Refused { code: "ViewImmutable", reason })
     }
 
+    /// Refuses to publish over a newer view, as one that another operator has published: first the
+    /// ledger is read again. What it says then counts, and whoever edited the view loses.
+    fn refuse_older(
+        &self,
+        existing: &ConfigMap,
+        published: u64,
+        last: &mut Last,
+    ) -> Result<(), StoreError> {
+        let there = existing.annotations().get(VERSION_ANNOTATION).and_then(|it| it.parse().ok());
+        let ahead = (version::of(existing), published);
+        if there.is_none_or(|there: u64| there <= published) || last.ahead == Some(ahead) {
+            return Ok(());
+        }
+        last.ahead = Some(ahead);
+        Err(StoreError::Conflict { what: self.what() })
+    }
+
     /// Whether a view without workers is there, of whichever version. In a pool of sessions only it
     /// stays as it is: its version is that of the publication by which the last plain worker went,
     /// so that worker stops, and moves of sessions write nothing.
@@ -217,7 +246,7 @@ impl ConfigMapViewStore {
 }
 
 /// Whether a ledger names sessions and no plain worker.
-fn has_only_sessions(ledger: &Ledger) -> bool {
+pub(crate) fn has_only_sessions(ledger: &Ledger) -> bool {
     let mut records = ledger.slots.values().peekable();
     records.peek().is_some() && records.all(|record| !record.session.is_plain())
 }
@@ -314,7 +343,7 @@ impl ViewStore for ConfigMapViewStore {
     async fn version(&self) -> Result<u64, StoreError> {
         let last = self.last.lock().await;
         let ours = |known: &ConfigMap| known.annotations().get(VERSION_ANNOTATION)?.parse().ok();
-        if let Some(version) = self.known(last.as_ref()).as_ref().and_then(ours) {
+        if let Some(version) = self.known(&last).as_ref().and_then(ours) {
             return Ok(version);
         }
         let found = bounded(self.what(), self.api.get_opt(&self.name)).await?;
@@ -323,10 +352,10 @@ impl ViewStore for ConfigMapViewStore {
     }
 
     async fn publish(&self, ledger: &Ledger) -> Result<(), StoreError> {
-        let (yaml, version) = view_of(ledger, self.format)?;
-        let version = version.to_string();
+        let (yaml, published) = view_of(ledger, self.format)?;
+        let version = published.to_string();
         let mut last = self.last.lock().await;
-        let existing = self.existing(last.as_ref()).await?;
+        let existing = self.existing(&last).await?;
         if let Some(existing) = &existing {
             self.refuse_foreign_claim(existing)?;
             if self.holds(existing, &yaml, &version)
@@ -335,10 +364,12 @@ impl ViewStore for ConfigMapViewStore {
                 return Ok(());
             }
             self.refuse_immutable(existing)?;
+            self.refuse_older(existing, published, &mut last)?;
         }
         let says = |map: &ConfigMap| map.annotations().get(VERSION_ANNOTATION) == Some(&version);
-        let is_repair = last.as_ref().or(existing.as_ref()).is_some_and(says);
-        let patch = Patch::Apply(json!({
+        let is_repair = last.applied.as_ref().or(existing.as_ref()).is_some_and(says);
+        let seen = existing.as_ref().and_then(ResourceExt::resource_version);
+        let mut patch = json!({
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": {
@@ -347,10 +378,17 @@ impl ViewStore for ConfigMapViewStore {
                 "annotations": {OWNER_ANNOTATION: self.swarm, VERSION_ANNOTATION: version},
             },
             "data": {&self.key: yaml},
-        }));
-        let params = PatchParams::apply(FIELD_MANAGER).force();
+        });
+        if let Some(seen) = seen {
+            // Whoever has published since then goes by a later ledger.
+            patch["metadata"]["resourceVersion"] = seen.into();
+        }
+        let (params, patch) = (PatchParams::apply(FIELD_MANAGER).force(), Patch::Apply(patch));
         let written = self.api.patch(&self.name, &params, &patch);
-        *last = Some(slimmed(bounded(self.what(), written).await?));
+        let written = bounded(self.what(), written).await;
+        last.is_behind = matches!(written, Err(StoreError::Conflict { .. }));
+        last.applied = Some(slimmed(written?));
+        last.ahead = None;
         if is_repair {
             *self.repaired.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         }

@@ -6,6 +6,9 @@ use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 use swarm_spec::spec::RunnerSpec;
 
+/// What the API server says of a view that is older than the one it would replace.
+pub(crate) const GOES_BACK: &str = "a view is never replaced by an older one";
+
 /// What one session is to run. Named like the session, and like its Lease.
 ///
 /// It is derived from the ledger: one that is deleted or edited is written again, the same.
@@ -23,6 +26,10 @@ use swarm_spec::spec::RunnerSpec;
     printcolumn(json_path = ".spec.revision", name = "Revision", type_ = "integer"),
     printcolumn(json_path = ".metadata.creationTimestamp", name = "Age", type_ = "date")
 )]
+#[x_kube(validation = kube::core::Rule::new(
+    "oldSelf.incarnation < self.incarnation \
+     || (oldSelf.incarnation == self.incarnation && oldSelf.revision <= self.revision)"
+).message(GOES_BACK))]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerViewSpec {
     /// The session it is for: the UID of its pod, a dash, and 16 hexadecimal digits.

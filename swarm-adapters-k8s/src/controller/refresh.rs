@@ -25,6 +25,7 @@ use crate::nudge::{NUDGE_ANNOTATION, version_of};
 use crate::refresh::{Refresh, RefreshTerms, STARTED_ANNOTATION, Worker, refresh};
 use crate::slots::Slots;
 use crate::status::{Refreshed, Refusals, RefusedRequest};
+use crate::view::has_only_sessions;
 use crate::workload::Workload;
 
 /// How many pods are nudged at a time.
@@ -120,7 +121,8 @@ impl Context {
         let name = |slot| turn.decision.ledger.slots.get(slot).map(|it| it.worker.clone());
         let mut refreshed = Refreshed {
             stale: next.stale.iter().filter_map(name).collect(),
-            is_known: terms.knows(),
+            // Sessions acknowledge what they have.
+            is_known: terms.knows() || has_only_sessions(&turn.decision.ledger),
             replaces: terms.replaces(),
             is_full: plan.is_full,
             blocked: pods.blocked.as_ref().map(|(_, why)| why.clone()),

@@ -321,7 +321,12 @@ impl Context {
             // It is decided in no time, and what a decider keeps takes memory for each of many pools.
             *decider = Decider::default();
         }
-        let turn = turn.inspect_err(|_| overseer.forget_ledger())?;
+        let turn = turn.inspect_err(|_| overseer.forget_ledger());
+        if let Err(StoreError::Conflict { .. }) = turn {
+            // Another operator may have gone on from it, however fresh the watch seems.
+            ledgers.distrust().await;
+        }
+        let turn = turn?;
         let (now, ledger) = (clock::now(), &turn.decision.ledger);
         overseer.note(now, ledger);
         overseer.judge_finished(now, ledger, &desired.jobs);

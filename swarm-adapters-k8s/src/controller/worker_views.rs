@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use futures::StreamExt;
-use kube::api::{Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 use swarm_core::handover::{SessionId, SessionView};
@@ -122,6 +122,14 @@ impl PoolViews<'_> {
         let written = bounded(format!("WorkerView `{name}`"), written).await;
         let made = written.as_ref().ok().map(version::of);
         let is_current = views.wrote(&namespace, &name, made);
+        if matches!(written, Err(StoreError::Conflict { .. }))
+            && views.is_refused_again(&namespace, &name, due.mark)
+        {
+            // The ledger was read since, so this one was edited, or is left of a store that was rolled
+            // back. The next turn makes it anew.
+            let params = DeleteParams::default();
+            bounded(format!("WorkerView `{name}`"), api.delete(&name, &params)).await?;
+        }
         written?;
         self.context.metrics.view_writes.inc();
         if is_current {

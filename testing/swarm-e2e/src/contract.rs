@@ -84,3 +84,32 @@ where
     ensure!(first.assignment() != Assignment::default(), "the views have jobs");
     Ok(())
 }
+
+/// What holds of the stores of two operators of one pool, one of which is slow, where nothing is
+/// published yet.
+///
+/// # Errors
+///
+/// The first promise that is not kept.
+pub async fn views_go_forward<F>(
+    fast: &dyn ViewStore,
+    slow: &dyn ViewStore,
+    read: impl Fn() -> F,
+) -> Result<()>
+where
+    F: Future<Output = Result<(String, String)>>,
+{
+    let [first, second, third] = three_ledgers()?;
+    slow.publish(&first).await?;
+    fast.publish(&second).await?;
+    let (newest, mark) = read().await?;
+    conflicts(slow.publish(&first).await, "an older view")?;
+    ensure!(read().await? == (newest, mark), "and what is there stays");
+    slow.publish(&third).await?;
+    ensure!(read().await?.0 == third.view().to_yaml(), "a newer one is");
+    // Who has read the ledger meanwhile knows better than who edited the view.
+    conflicts(slow.publish(&second).await, "before the ledger was read again")?;
+    slow.publish(&second).await?;
+    ensure!(read().await?.0 == second.view().to_yaml(), "then it counts");
+    Ok(())
+}

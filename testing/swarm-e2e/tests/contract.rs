@@ -126,6 +126,7 @@ mod in_memory {
     //! The comparison that needs a cluster is `the_api_in_memory_answers_as_the_real_one`.
 
     use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::api::DeleteParams;
     use kube::runtime::reflector;
     use serde_json::json;
     use swarm_adapters_k8s::api::{Claimant, Swarm};
@@ -168,14 +169,19 @@ mod in_memory {
     async fn the_view_keeps_the_contract() -> anyhow::Result<()> {
         let client = ApiServer::new().client("n");
         let (cache, _writer) = reflector::store::<ConfigMap>();
-        let views = ConfigMapViewStore::new(client.clone(), &swarm(), cache, Box::new(|_| true));
-        let maps: kube::Api<ConfigMap> = kube::Api::namespaced(client, "n");
-        contract::view_store(&views, || async {
+        let open = || {
+            let (swarm, cache) = (swarm(), cache.clone());
+            ConfigMapViewStore::new(client.clone(), &swarm, cache, Box::new(|_| true))
+        };
+        let maps: kube::Api<ConfigMap> = kube::Api::namespaced(client.clone(), "n");
+        let read = || async {
             let view = maps.get("contract-config").await?;
             let text = view.data.unwrap_or_default().remove("config.yml").unwrap_or_default();
             Ok((text, view.metadata.resource_version.unwrap_or_default()))
-        })
-        .await
+        };
+        contract::view_store(&open(), read).await?;
+        maps.delete("contract-config", &DeleteParams::default()).await?;
+        contract::views_go_forward(&open(), &open(), read).await
     }
 
     #[tokio::test(start_paused = true)]

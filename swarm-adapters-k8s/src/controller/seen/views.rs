@@ -53,6 +53,8 @@ struct State {
     /// What was written before that list began, by the version that made.
     before_list: BTreeMap<Key, u64>,
     of_swarm: BTreeMap<Key, BTreeSet<String>>,
+    /// What was refused, since a newer view is there.
+    refused: BTreeMap<Key, ViewMark>,
 }
 
 /// A view as the watch last showed it.
@@ -145,7 +147,7 @@ impl Views {
         version: Option<u64>,
     ) -> bool {
         let (mut state, key) = (self.state(), key(namespace, name));
-        let State { there, written, .. } = &mut *state;
+        let State { there, written, refused, .. } = &mut *state;
         let Some(ours) = written.get_mut(&key) else { return false };
         ours.version = version;
         let is_changed = version.is_some_and(|version| {
@@ -156,7 +158,21 @@ impl Views {
         if version.is_none() || is_changed {
             written.remove(&key);
         }
+        if version.is_some() {
+            refused.remove(&key);
+        }
         !is_changed
+    }
+
+    /// A view was refused, since the one that is there is newer. Whether the very same was refused
+    /// before.
+    pub(in crate::controller) fn is_refused_again(
+        &self,
+        namespace: &str,
+        name: &str,
+        content: ViewMark,
+    ) -> bool {
+        self.state().refused.insert(key(namespace, name), content) == Some(content)
     }
 
     /// A view is about to be removed: its end is no news.
@@ -258,6 +274,7 @@ impl State {
     }
 
     fn forget(&mut self, key: &Key) -> Option<There> {
+        self.refused.remove(key);
         let there = self.there.remove(key)?;
         let of = (key.0.clone(), there.swarm.clone());
         if let Some(views) = self.of_swarm.get_mut(&of) {
@@ -315,6 +332,15 @@ mod tests {
     fn written(views: &Views, revision: u64, version: u64) -> bool {
         views.writing("n", "pod-1", content(revision));
         views.wrote("n", "pod-1", Some(version))
+    }
+
+    #[test]
+    fn a_view_is_refused_twice_only_if_nothing_newer_was_tried_or_written_meanwhile() {
+        let views = Views::default();
+        let refused = |revision| views.is_refused_again("n", "pod-1", content(revision));
+        assert_eq!([5, 5, 6, 6].map(refused), [false, true, false, true]);
+        assert!(written(&views, 7, 9));
+        assert!(!refused(6), "it was written since");
     }
 
     #[test]

@@ -18,13 +18,17 @@ pub(super) async fn run(context: Context) -> Result<()> {
     contract::ledger_store(&open).await?;
 
     let (cache, _writer) = reflector::store::<ConfigMap>();
-    let views =
-        ConfigMapViewStore::new(context.client.clone(), &ledger.swarm, cache, Box::new(|_| true));
-    contract::view_store(&views, || async {
+    let open = || {
+        let (client, cache) = (context.client.clone(), cache.clone());
+        ConfigMapViewStore::new(client, &ledger.swarm, cache, Box::new(|_| true))
+    };
+    let read = || async {
         let view = context.api::<ConfigMap>().get("contract-config").await?;
         let text = view.data.unwrap_or_default().remove("config.yml").unwrap_or_default();
         Ok((text, view.metadata.resource_version.unwrap_or_default()))
-    })
-    .await?;
+    };
+    contract::view_store(&open(), read).await?;
+    context.kubectl(&["delete", "configmap", "contract-config"]).await?;
+    contract::views_go_forward(&open(), &open(), read).await?;
     session::keeps_its_contract(&context).await
 }

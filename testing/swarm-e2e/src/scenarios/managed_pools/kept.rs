@@ -61,7 +61,7 @@ fn edits() -> Vec<(ObjectKind, &'static str, Value, &'static str)> {
     let ports = json!({"spec": {"ports": [{"name": "http", "port": 9090, "targetPort": 1}]}});
     let surge = json!({"spec": {"strategy": {"rollingUpdate": {"maxUnavailable": 1}}}});
     let label = json!({"metadata": {"labels": {"app.kubernetes.io/name": "mine"}}});
-    vec![
+    let mut edits = vec![
         (ObjectKind::ServiceAccount, "kept", account, "/automountServiceAccountToken"),
         (ObjectKind::RoleBinding, "kept", json!({"subjects": []}), "/subjects"),
         (ObjectKind::ConfigMap, "kept-files", json!({"data": {"a.txt": "other"}}), "/data"),
@@ -80,8 +80,10 @@ fn edits() -> Vec<(ObjectKind, &'static str, Value, &'static str)> {
             "/spec/maxUnavailable",
         ),
         (ObjectKind::Deployment, "kept", surge, "/spec/strategy"),
-        (ObjectKind::Deployment, "kept", label, "/metadata/labels"),
-    ]
+        (ObjectKind::Deployment, "kept", label.clone(), "/metadata/labels"),
+    ];
+    edits.extend(PARTS.map(|(kind, name)| (kind, name, label.clone(), "/metadata/labels")));
+    edits
 }
 
 /// Deletes an object; returns how long it was gone.
