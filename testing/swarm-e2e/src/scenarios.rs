@@ -138,14 +138,17 @@ pub fn all() -> Vec<Scenario> {
         scenario!(managed_pools_follow_their_runner as managed_pools::runners),
         scenario!(managed_pools_roll_after_an_upgrade as managed_pools::upgraded)
             .within(Duration::from_mins(5)),
-        scenario!(managed_pools_say_what_is_wrong as managed_pools::refused)
-            .within(Duration::from_mins(5)),
         scenario!(operator_dies_while_it_makes_a_pool as managed_pools::killed)
             .within(Duration::from_mins(5)),
-        scenario!(peers_ping_each_other).within(Duration::from_mins(5)),
-        // Pools whose number of workers follows the jobs.
-        scenario!(the_swarm_follows_its_jobs).within(Duration::from_mins(8)),
-        scenario!(a_real_autoscaler_scales_the_pool).within(Duration::from_mins(6)),
+        // Pools whose number of workers follows the jobs, and others that mostly wait.
+        scenario!(the_swarm_follows_its_jobs).within(Duration::from_mins(8)).beside_others(),
+        scenario!(a_real_autoscaler_scales_the_pool)
+            .within(Duration::from_mins(6))
+            .beside_others(),
+        scenario!(managed_pools_say_what_is_wrong as managed_pools::refused)
+            .within(Duration::from_mins(5))
+            .beside_others(),
+        scenario!(peers_ping_each_other).within(Duration::from_mins(5)).beside_others(),
         scenario!(a_lying_worker_harms_nobody_else),
         scenario!(session_workers_live_by_their_leases).within(Duration::from_mins(5)),
         // Crashes.

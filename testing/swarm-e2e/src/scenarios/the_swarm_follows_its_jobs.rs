@@ -16,7 +16,7 @@ use crate::scenario::Context;
 use crate::until::until;
 
 /// For how long fewer workers must have been enough.
-const COOLDOWN: Duration = Duration::from_secs(12);
+const COOLDOWN: Duration = Duration::from_secs(8);
 /// How many jobs a worker is for.
 const PER_WORKER: usize = 3;
 /// The fewest workers, and the most.
@@ -102,14 +102,14 @@ async fn grows_and_shrinks(pool: &SessionPool, most: usize) -> Result<()> {
     Ok(())
 }
 
-/// A list that swings with periods of one second to eight; each change is applied in time.
+/// A list that swings with periods of one second to six; each change is applied in time.
 async fn swings(pool: &SessionPool) -> Result<()> {
     let mark = Moment::now();
     let (_, before) = workload(pool).await?;
     let large = with_jobs(pool, 8 * PER_WORKER);
     large.apply_swarm().await?;
     scaled(&large, 8, Instant::now()).await?;
-    for (half_ms, times) in [(500, 8), (1_500, 4), (4_000, 2)] {
+    for (half_ms, times) in [(500, 8), (1_500, 3), (3_000, 2)] {
         let mut ticks = tokio::time::interval(Duration::from_millis(half_ms));
         ticks.tick().await;
         for _ in 0..times {
