@@ -14,6 +14,7 @@
 //! - A [`Worker`] turns views into "stop these jobs, start those".
 //! - [`handover`] moves a job from one worker to the next so that they never both run it, and
 //!   [`session`] is the worker that takes part in it.
+//! - [`replicas`] shares keys among several operators, so that no two act on one at a time.
 //! - [`decide`] is one turn of the operator as a pure function, and [`turn`](fn@turn) carries it out
 //!   through the [`ports`].
 //!
@@ -74,6 +75,7 @@ mod turn;
 
 pub mod handover;
 pub mod overseer;
+pub mod replicas;
 pub mod session;
 
 pub use assignment::{Assignment, Change, diff};

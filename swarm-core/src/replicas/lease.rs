@@ -1,0 +1,228 @@
+//! The Lease of a member: what stands in it, who writes it, and its timing.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::{Hosts, Members};
+use crate::handover::{Ack, Holder, Lease, LeaseTerms, LeaseVersion};
+
+/// The versions of this protocol that a member speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct ProtocolRange {
+    /// The lowest.
+    pub least: u32,
+    /// The highest.
+    pub most: u32,
+}
+
+impl ProtocolRange {
+    /// What this version of the crate speaks.
+    pub const OURS: Self = Self { least: 1, most: 1 };
+
+    /// That of a member whose card cannot be read.
+    pub const UNKNOWN: Self = Self { least: 0, most: 0 };
+
+    /// Whether two members understand each other.
+    ///
+    /// ```
+    /// use swarm_core::replicas::ProtocolRange;
+    ///
+    /// let newer = ProtocolRange { least: 1, most: 3 };
+    /// assert!(newer.overlaps(ProtocolRange::OURS));
+    /// assert!(!newer.overlaps(ProtocolRange::UNKNOWN));
+    /// ```
+    #[must_use]
+    pub fn overlaps(self, other: Self) -> bool {
+        self.least <= other.most && other.least <= self.most
+    }
+}
+
+/// As in `1 to 3`.
+impl fmt::Display for ProtocolRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} to {}", self.least, self.most)
+    }
+}
+
+/// What a member says of itself in its Lease.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
+pub struct Card {
+    /// The protocol that it speaks.
+    pub protocol: ProtocolRange,
+    /// The controllers that it hosts.
+    pub hosts: Hosts,
+    /// It is about to end, and takes nothing any more.
+    #[cfg_attr(feature = "serde", serde(rename = "leaving", default))]
+    pub is_leaving: bool,
+    /// The set that it acts by. It acts on nothing but what this set gives to it.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub acts_by: Members,
+}
+
+impl Card {
+    /// The card of a member that has just started and acts on nothing.
+    ///
+    /// ```
+    /// use swarm_core::replicas::{Card, Hosts};
+    ///
+    /// assert!(Card::new(Hosts::new()).acts_by.is_empty());
+    /// ```
+    #[must_use]
+    pub fn new(hosts: Hosts) -> Self {
+        let protocol = ProtocolRange::OURS;
+        Self { protocol, hosts, is_leaving: false, acts_by: Members::default() }
+    }
+
+    /// What stands for a card that is missing or cannot be read. Nobody takes anything over while its
+    /// member may act.
+    ///
+    /// ```
+    /// use swarm_core::replicas::{Card, ProtocolRange};
+    ///
+    /// assert!(!Card::unreadable().protocol.overlaps(ProtocolRange::OURS));
+    /// ```
+    #[must_use]
+    pub fn unreadable() -> Self {
+        Self { protocol: ProtocolRange::UNKNOWN, ..Self::new(Hosts::new()) }
+    }
+}
+
+/// A stored Lease of a member. [`Holder::Session`] is the member itself; [`Holder::Closed`] and
+/// [`Holder::Revoked`] are final.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct MemberLease {
+    /// Which stored state this is.
+    pub version: LeaseVersion,
+    /// Whom it belongs to.
+    pub holder: Holder,
+    /// The number of the member's last write that landed.
+    pub number: u64,
+    /// How long the member may act after a renewal.
+    pub duration: Duration,
+    /// What the member says of itself.
+    pub card: Card,
+}
+
+impl MemberLease {
+    /// What a [`Watch`](crate::handover::Watch) looks at.
+    pub(super) fn lease(&self) -> Lease {
+        let Self { version, holder, number, duration: _, card: _ } = self;
+        Lease { version: *version, holder: *holder, number: *number, ack: Ack::default() }
+    }
+
+    /// The Lease that a store holds after somebody who saw version `seen` revoked it; `None` if it has
+    /// changed since, or has no holder.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use swarm_core::handover::{Holder, LeaseVersion};
+    /// use swarm_core::replicas::{Card, Hosts, MemberLease};
+    ///
+    /// let (version, card) = (LeaseVersion(2), Card::new(Hosts::new()));
+    /// let duration = Duration::from_secs(9);
+    /// let lease = MemberLease { version, holder: Holder::Session, number: 2, duration, card };
+    /// assert_eq!(lease.revoke(LeaseVersion(1), LeaseVersion(3)), None); // it was renewed since
+    /// let revoked = lease.revoke(version, LeaseVersion(3));
+    /// assert_eq!(revoked.map(|lease| lease.holder), Some(Holder::Revoked));
+    /// ```
+    #[must_use]
+    pub fn revoke(&self, seen: LeaseVersion, version: LeaseVersion) -> Option<Self> {
+        let revoked = self.lease().revoke(seen, version).ok()?;
+        Some(Self { version, holder: revoked.holder, ..self.clone() })
+    }
+}
+
+impl MemberLease {
+    /// The Lease that a store holds after somebody who waited its member out has closed it; `None` if it
+    /// is not revoked, or is another version. That the member can act no more stays true for everybody.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use swarm_core::handover::{Holder, LeaseVersion};
+    /// use swarm_core::replicas::{Card, Hosts, MemberLease};
+    ///
+    /// let (version, card) = (LeaseVersion(2), Card::new(Hosts::new()));
+    /// let duration = Duration::from_secs(9);
+    /// let held = MemberLease { version, holder: Holder::Session, number: 2, duration, card };
+    /// assert_eq!(held.confirm(version, LeaseVersion(3)), None);
+    /// let revoked = MemberLease { holder: Holder::Revoked, ..held };
+    /// let closed = revoked.confirm(version, LeaseVersion(3));
+    /// assert_eq!(closed.map(|lease| lease.holder), Some(Holder::Closed));
+    /// ```
+    #[must_use]
+    pub fn confirm(&self, seen: LeaseVersion, version: LeaseVersion) -> Option<Self> {
+        let is_seen = self.holder == Holder::Revoked && self.version == seen;
+        is_seen.then(|| Self { version, holder: Holder::Closed, ..self.clone() })
+    }
+}
+
+/// A write of a member to its own Lease.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct MemberWrite {
+    /// The version it replaces; `None` creates the Lease.
+    pub expected: Option<LeaseVersion>,
+    /// [`Holder::Session`] to renew, [`Holder::Closed`] to close.
+    pub holder: Holder,
+    /// Counts the member's writes, so that it recognises its own.
+    pub number: u64,
+    /// How long the member may act after this write.
+    pub duration: Duration,
+    /// What the member says of itself.
+    pub card: Card,
+}
+
+impl MemberWrite {
+    /// The Lease that a store holds after this write; `None` if `stored` is not what the member saw.
+    ///
+    /// ```
+    /// use swarm_core::handover::{LeaseVersion, Moment};
+    /// use swarm_core::replicas::{Hosts, MemberId, Replica, ReplicaEffect, ReplicaTerms};
+    ///
+    /// let (id, terms) = (MemberId::new("a", 1)?, ReplicaTerms::default());
+    /// let (_, effects) = Replica::open(id, Hosts::new(), terms, Moment::default());
+    /// let [ReplicaEffect::Write(write)] = &effects[..] else { panic!("{effects:?}") };
+    /// let lease = write.onto(None, LeaseVersion(1));
+    /// assert!(lease.is_some());
+    /// assert_eq!(write.onto(lease.as_ref(), LeaseVersion(2)), None); // it exists already
+    /// # Ok::<(), swarm_core::replicas::MemberIdError>(())
+    /// ```
+    #[must_use]
+    pub fn onto(&self, stored: Option<&MemberLease>, version: LeaseVersion) -> Option<MemberLease> {
+        let Self { expected, holder, number, duration, card } = self;
+        let is_seen = stored.map(|lease| lease.version) == *expected;
+        is_seen.then(|| MemberLease {
+            version,
+            holder: *holder,
+            number: *number,
+            duration: *duration,
+            card: card.clone(),
+        })
+    }
+}
+
+/// The timing of members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ReplicaTerms {
+    /// The timing of their Leases. One stop timeout before the end no turn begins.
+    pub lease: LeaseTerms,
+    /// A member counts after it has renewed so often, unless somebody acts by a set with it already,
+    /// or nobody else counts.
+    pub join_renewals: u64,
+    /// For how long members that come are collected, so that many at once are one change.
+    pub join_window: Duration,
+}
+
+impl Default for ReplicaTerms {
+    fn default() -> Self {
+        let lease = LeaseTerms {
+            duration: Duration::from_secs(9),
+            renew: Duration::from_secs(2),
+            stop_timeout: Duration::from_secs(2),
+            ..LeaseTerms::default()
+        };
+        Self { lease, join_renewals: 2, join_window: Duration::from_secs(1) }
+    }
+}

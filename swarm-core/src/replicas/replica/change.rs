@@ -1,0 +1,191 @@
+//! The set that a member acts by: which it aims at, how it gets there, and what that starts and stops.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::{Phase, Replica, ReplicaEffect};
+use crate::handover::Moment;
+use crate::replicas::{MemberId, Members, Owners, Portion, Rule};
+
+/// Another set, on its way to be declared.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Change {
+    next: Arc<Owners>,
+    /// What the member owns under it.
+    share: Portion,
+    /// What must be stopped first.
+    stop: Option<u64>,
+    /// The first write that carried it. From then on it may be what the Lease says, and is not given up.
+    pub(super) first_write: Option<u64>,
+}
+
+/// The tables of the sets in use, since most members act by the same set. They follow from the sets, so
+/// they make no difference between two members.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tables(BTreeMap<Members, Arc<Owners>>);
+
+impl PartialEq for Tables {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl std::hash::Hash for Tables {
+    fn hash<H: std::hash::Hasher>(&self, _: &mut H) {}
+}
+
+impl Replica {
+    /// The owners under a set.
+    pub(super) fn owners(&mut self, members: &Members) -> Arc<Owners> {
+        if let Some(known) = self.tables.0.get(members) {
+            return Arc::clone(known);
+        }
+        let in_use: BTreeSet<_> = self.peers.values().map(|peer| &peer.card.acts_by).collect();
+        self.tables.0.retain(|members, _| in_use.contains(members));
+        let owners = Arc::new(self.declared.next(members));
+        self.tables.0.insert(members.clone(), Arc::clone(&owners));
+        owners
+    }
+
+    /// The set that follows from the Leases as seen: all that are held, neither leaving nor speaking
+    /// another protocol, and that have joined. If nobody has joined, all of them. The member counts
+    /// itself by its own Lease as seen, so members that see the same aim at the same.
+    pub(super) fn wanted(&self) -> Members {
+        let own = self.own_card.iter().map(|card| (&self.id, self.own_seen, card));
+        let others = self.peers.iter().filter(|(_, peer)| peer.counts());
+        let others = others.map(|(member, peer)| (member, peer.watch.number, &peer.card));
+        let all: Vec<_> = own.chain(others).filter(|(_, _, card)| !card.is_leaving).collect();
+        let sets: BTreeSet<_> = all.iter().map(|(_, _, card)| &card.acts_by).collect();
+        let has_joined = |member: &MemberId, number: u64| {
+            self.terms.join_renewals < number || sets.iter().any(|set| set.contains(member))
+        };
+        let of = |only_joined: bool| {
+            let counted = all
+                .iter()
+                .filter(|(member, number, _)| !only_joined || has_joined(member, *number));
+            Members::new(counted.map(|(member, _, card)| ((*member).clone(), card.hosts.clone())))
+        };
+        let joined = of(true);
+        if joined.is_empty() { of(false) } else { joined }
+    }
+
+    /// Begins to change the set, if another is wanted and none is on its way. Members that left are
+    /// left out at once, and those that came meanwhile are taken along.
+    pub(super) fn aim(&mut self, now: Moment, effects: &mut Vec<ReplicaEffect>) {
+        if self.phase != Phase::Open || !self.is_listed || self.change.is_some() {
+            return;
+        }
+        let (wanted, declared) = (self.wanted(), self.declared.members());
+        let (am_in, will_be) = (declared.contains(&self.id), wanted.contains(&self.id));
+        if wanted == *declared || !(am_in || will_be) {
+            self.joins_since = None;
+            return;
+        }
+        let is_urgent = !am_in || !declared.is_kept_in(&wanted);
+        let since = *self.joins_since.get_or_insert(now);
+        if !is_urgent && now < since.after(self.terms.join_window) {
+            return;
+        }
+        self.joins_since = None;
+        let next = self.owners(&wanted);
+        let share = next.share(&self.id);
+        let lost = self.owned.without(&share);
+        self.owned = self.owned.and(&share);
+        let stop = self.stop(lost, effects);
+        self.change = Some(Change { next, share, stop, first_write: None });
+    }
+
+    /// Asks to stop these buckets; returns the number of the request, if there is anything to stop.
+    pub(super) fn stop(
+        &mut self,
+        buckets: Portion,
+        effects: &mut Vec<ReplicaEffect>,
+    ) -> Option<u64> {
+        if buckets.is_empty() {
+            return None;
+        }
+        self.stops_asked += 1;
+        let number = self.stops_asked;
+        self.stops.insert(number, buckets.clone());
+        effects.push(ReplicaEffect::Stop { number, buckets });
+        Some(number)
+    }
+
+    /// The set that the next write carries: another one as soon as all that is lost by it was stopped.
+    pub(super) fn set_to_declare(&self) -> &Owners {
+        let is_stopped = |change: &&Change| {
+            let is_stopped = change.stop.is_none_or(|stop| !self.stops.contains_key(&stop));
+            is_stopped || !self.rules.keep(Rule::StopBeforeWrite)
+        };
+        self.change.as_ref().filter(is_stopped).map_or(&self.declared, |change| &change.next)
+    }
+
+    /// The member's write `number` is known to have landed: the set that it carried is declared.
+    pub(super) fn declared_by(&mut self, now: Moment, number: u64) {
+        let has_landed = |change: &mut Change| change.first_write.is_some_and(|it| it <= number);
+        let Some(change) = self.change.take_if(has_landed) else { return };
+        #[cfg(feature = "mutations")]
+        {
+            self.formerly = Arc::clone(&self.declared);
+        }
+        self.declared = change.next;
+        self.declared_since = change.first_write.unwrap_or(number);
+        if self.phase != Phase::Open {
+            return;
+        }
+        let mut gained = change.share.without(&self.owned);
+        for locked in self.locked.values_mut() {
+            *locked = locked.and(&gained);
+            gained = gained.without(locked);
+        }
+        self.locked.entry(now).or_default().add(&gained);
+        self.locked.retain(|_, locked| !locked.is_empty());
+    }
+
+    /// Starts what is declared, and what nobody else acts on.
+    pub(super) fn start(&mut self, effects: &mut Vec<ReplicaEffect>) {
+        let has_returned = self.declared_since <= self.own_seen;
+        let may_start = has_returned || !self.rules.keep(Rule::AwaitOwnWrite);
+        if self.phase != Phase::Open || self.locked.is_empty() || !may_start {
+            return;
+        }
+        let Some(claimed) = self.claimed() else { return };
+        let mut started = Portion::default();
+        for locked in self.locked.values_mut() {
+            let free = locked.without(&claimed);
+            // What is lost again by the set that is on its way is not begun.
+            let free = self.change.as_ref().map_or(free.clone(), |change| free.and(&change.share));
+            *locked = locked.without(&free);
+            started.add(&free);
+        }
+        self.locked.retain(|_, locked| !locked.is_empty());
+        if !started.is_empty() {
+            self.owned.add(&started);
+            effects.push(ReplicaEffect::Start(started));
+        }
+    }
+
+    /// All that other members may act on by their own sets; `None` if that cannot be known of one.
+    fn claimed(&self) -> Option<Portion> {
+        let mut claimed = Portion::default();
+        for (member, peer) in self.peers.iter().filter(|(_, peer)| peer.may_act(self.rules)) {
+            claimed.add(&self.acknowledged_by(member, peer.claims.as_ref()?));
+        }
+        Some(claimed)
+    }
+
+    /// What of a member's claims counts: all of it.
+    #[cfg(not(feature = "mutations"))]
+    fn acknowledged_by(&self, _: &MemberId, claims: &Portion) -> Portion {
+        claims.clone()
+    }
+
+    /// What of a member's claims counts: all of it, unless only former owners are asked.
+    #[cfg(feature = "mutations")]
+    fn acknowledged_by(&self, member: &MemberId, claims: &Portion) -> Portion {
+        if self.rules.keep(Rule::AllAcknowledge) {
+            return claims.clone();
+        }
+        claims.and(&self.formerly.share(member))
+    }
+}
