@@ -13,6 +13,7 @@ mod a_worker_in_another_language;
 mod a_worker_keeps_to_its_own_session;
 mod claims_are_kept;
 mod refusals_are_reported;
+mod replicas_share_objects;
 mod views_are_reconciled;
 
 mod a_ledger_grows_while_it_runs;
@@ -113,6 +114,7 @@ pub fn all() -> Vec<Scenario> {
             .within(Duration::from_mins(4))
             .beside_others(),
         scenario!(a_worker_keeps_to_its_own_session).beside_others(),
+        scenario!(replicas_share_objects).beside_others(),
         scenario!(a_lost_ledger_is_recreated),
         scenario!(views_are_reconciled),
         scenario!(refusals_are_reported),
@@ -142,9 +144,7 @@ pub fn all() -> Vec<Scenario> {
             .within(Duration::from_mins(5)),
         // Pools whose number of workers follows the jobs, and others that mostly wait.
         scenario!(the_swarm_follows_its_jobs).within(Duration::from_mins(8)).beside_others(),
-        scenario!(a_real_autoscaler_scales_the_pool)
-            .within(Duration::from_mins(6))
-            .beside_others(),
+        scenario!(a_real_autoscaler_scales_the_pool).within(Duration::from_mins(6)).beside_others(),
         scenario!(managed_pools_say_what_is_wrong as managed_pools::refused)
             .within(Duration::from_mins(5))
             .beside_others(),

@@ -6,11 +6,12 @@ use std::path::Path;
 use std::process::Command;
 
 /// Which of our crates a shipped crate may depend on.
-const ARROWS: [(&str, &[&str]); 7] = [
+const ARROWS: [(&str, &[&str]); 8] = [
     ("swarm-core", &[]),
     ("swarm-spec", &["swarm-core"]),
     ("swarm-adapters-k8s", &["swarm-core", "swarm-spec"]),
     ("swarm-adapters-host", &["swarm-core"]),
+    ("swarm-replicas", &["swarm-core"]),
     ("swarm-worker", &["swarm-adapters-host", "swarm-adapters-k8s", "swarm-core", "swarm-spec"]),
     ("swarm-local", &["swarm-adapters-host", "swarm-core", "swarm-spec", "swarm-worker"]),
     (
@@ -28,7 +29,8 @@ const ARROWS: [(&str, &[&str]); 7] = [
 /// Crates that are never shipped and may see everything.
 const TESTING: [&str; 4] = ["swarm-apiserver", "swarm-bench", "swarm-e2e", "swarm-sim"];
 /// Who may know Kubernetes. Binaries name `k8s-openapi` to choose its version, and nothing else.
-const KNOW_KUBE: [&str; 3] = ["swarm-adapters-k8s", "swarm-apiserver", "swarm-e2e"];
+const KNOW_KUBE: [&str; 4] =
+    ["swarm-adapters-k8s", "swarm-apiserver", "swarm-e2e", "swarm-replicas"];
 /// The client of Kubernetes, and our adapter around it.
 const CLIENT: [&str; 3] = ["kube", "k8s-openapi", "swarm-adapters-k8s"];
 /// What draws on a terminal.

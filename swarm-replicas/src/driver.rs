@@ -1,0 +1,355 @@
+//! Carries out what the machine of a member asks for, and reports what came of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use k8s_openapi::api::coordination::v1::Lease as Object;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, ResourceExt as _};
+use swarm_core::handover::{Holder, LeaseVersion, Moment};
+use swarm_core::replicas::{
+    Hosts, MemberId, MemberLease, MemberWrite, Portion, Replica, ReplicaEffect, ReplicaEvent,
+};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use crate::group::{End, Group, Hosted, Told};
+use crate::share::Change;
+use crate::{clock, lease};
+
+/// What a member's owner asks for.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Host(Hosts),
+    Leave,
+}
+
+/// The answer to a request.
+struct Answer {
+    event: ReplicaEvent,
+    /// The UID of the Lease, once it is known.
+    uid: Option<String>,
+}
+
+impl From<ReplicaEvent> for Answer {
+    fn from(event: ReplicaEvent) -> Self {
+        Self { event, uid: None }
+    }
+}
+
+/// How often Leases are looked at that nobody needs any more.
+const SWEEP: Duration = Duration::from_mins(10);
+/// How long after it has ended a Lease is removed, for people to look at it until then.
+const KEPT: Duration = Duration::from_hours(1);
+
+/// One member's machine, and what surrounds it.
+pub(crate) struct Driver {
+    group: Group,
+    id: MemberId,
+    replica: Replica,
+    /// The UID of the Lease: without it the API server would create one anew that was deleted.
+    uid: Option<String>,
+    hosted: Arc<Hosted>,
+    asked: JoinSet<Answer>,
+    /// Requests whose answers nobody waits for.
+    told: JoinSet<()>,
+    /// The list that the watch is returning.
+    listed: BTreeMap<MemberId, MemberLease>,
+    /// The Leases that have ended, and when that was seen.
+    over: BTreeMap<MemberId, (LeaseVersion, Instant)>,
+}
+
+impl Driver {
+    pub(crate) fn new(
+        group: Group,
+        id: MemberId,
+        replica: Replica,
+        uid: Option<String>,
+        hosted: Arc<Hosted>,
+    ) -> Self {
+        let (listed, over) = (BTreeMap::new(), BTreeMap::new());
+        let (asked, told) = (JoinSet::new(), JoinSet::new());
+        Self { group, id, replica, uid, hosted, asked, told, listed, over }
+    }
+
+    /// Runs until the membership has ended, beginning with these effects.
+    pub(crate) async fn run(
+        mut self,
+        mut effects: Vec<ReplicaEffect>,
+        mut commands: mpsc::UnboundedReceiver<Command>,
+        tell: watch::Sender<Told>,
+    ) {
+        let label = format!("{}={}", lease::GROUP_LABEL, self.group.name);
+        let config = watcher::Config::default().labels(&label);
+        let mut sweep = tokio::time::interval(SWEEP);
+        let mut leases = watcher(self.group.leases(), config).default_backoff().boxed();
+        loop {
+            let end = effects.drain(..).filter_map(|effect| self.carry_out(effect)).last();
+            let until = self.replica.deadline();
+            self.hosted.all().values().for_each(|it| it.held.extend(until));
+            let status = self.replica.status();
+            tell.send_replace(Told { status, end });
+            if end.is_some() {
+                return;
+            }
+            let event = tokio::select! {
+                Some(answer) = self.asked.join_next() => match answer {
+                    Ok(Answer { event, uid }) => {
+                        self.uid = uid.or(self.uid.take());
+                        Some(event)
+                    }
+                    Err(_) => None,
+                },
+                Some(seen) = leases.next() => self.noted(seen),
+                Some(command) = commands.recv() => Some(match command {
+                    Command::Host(hosts) => ReplicaEvent::Host(hosts),
+                    Command::Leave => ReplicaEvent::Leave,
+                }),
+                Some(_) = self.told.join_next() => None,
+                _ = sweep.tick() => {
+                    self.sweep().await;
+                    None
+                }
+                () = until_moment(self.replica.wakes_at()) => Some(ReplicaEvent::Tick),
+            };
+            if let Some(event) = event {
+                effects = self.replica.step(clock::now(), event);
+            }
+        }
+    }
+
+    /// What the watch of the Leases has returned.
+    fn noted(&mut self, seen: watcher::Result<watcher::Event<Object>>) -> Option<ReplicaEvent> {
+        match seen {
+            Ok(watcher::Event::Init) => {
+                self.listed.clear();
+                None
+            }
+            Ok(watcher::Event::InitApply(object)) => {
+                let read = self.read(&object);
+                self.listed.extend(read);
+                None
+            }
+            Ok(watcher::Event::InitDone) => {
+                Some(ReplicaEvent::Listed(std::mem::take(&mut self.listed)))
+            }
+            Ok(watcher::Event::Apply(object)) => {
+                self.read(&object).map(|(member, lease)| ReplicaEvent::Seen(member, lease))
+            }
+            Ok(watcher::Event::Delete(object)) => {
+                self.read(&object).map(|(member, _)| ReplicaEvent::Gone(member))
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the watch of the members failed and is tried again");
+                None
+            }
+        }
+    }
+
+    fn read(&mut self, object: &Object) -> Option<(MemberId, MemberLease)> {
+        let read = lease::seen(object, self.group.terms.lease.duration);
+        let read = read.inspect_err(|reason| tracing::warn!("{reason}; it is ignored")).ok();
+        if let Some((member, lease)) = &read
+            && lease.holder != Holder::Session
+        {
+            let over = self.over.entry(member.clone()).or_insert((lease.version, Instant::now()));
+            over.0 = lease.version;
+        }
+        read
+    }
+
+    /// Removes Leases that ended long ago. Whoever has not seen their end waits it out, as for any that
+    /// is deleted.
+    async fn sweep(&mut self) {
+        let (api, within) = (self.group.leases(), self.group.terms.lease.renew / 2);
+        let due = self.over.iter().filter(|(_, (_, since))| KEPT <= since.elapsed());
+        let due: Vec<_> = due.map(|(member, (version, _))| (member.clone(), *version)).collect();
+        for (member, version) in due {
+            let preconditions =
+                Preconditions { uid: None, resource_version: Some(version.0.to_string()) };
+            let params =
+                DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+            // Others do the same, and it is tried again.
+            match timeout(within, api.delete(&member.to_string(), &params)).await {
+                Ok(Ok(_)) => drop(self.over.remove(&member)),
+                Ok(Err(kube::Error::Api(status))) if status.is_not_found() => {
+                    self.over.remove(&member);
+                }
+                // A renewal comes before this.
+                Ok(Err(_)) | Err(_) => return,
+            }
+        }
+    }
+
+    /// Carries out one effect; returns how the membership ends, if it does.
+    fn carry_out(&mut self, effect: ReplicaEffect) -> Option<End> {
+        let within = self.group.terms.lease.renew / 2;
+        match effect {
+            ReplicaEffect::Write(write) => {
+                let request = self.write(&write);
+                self.asked.spawn(request);
+            }
+            ReplicaEffect::ReadLease => {
+                let (api, name, uid) = (self.group.leases(), self.id.to_string(), self.uid.clone());
+                let duration = self.group.terms.lease.duration;
+                self.asked.spawn(async move { read(&api, &name, uid, duration, within).await });
+            }
+            ReplicaEffect::Revoke(member, version) => {
+                let api = self.group.leases();
+                self.asked.spawn(async move { revoke(&api, member, version, within).await });
+            }
+            ReplicaEffect::Confirm(member, version) => {
+                let (api, name) = (self.group.leases(), member.to_string());
+                self.told.spawn(async move {
+                    let patch = Patch::Merge(lease::confirmation(version));
+                    // Who comes later waits the member out, if this fails.
+                    let _ =
+                        timeout(within, api.patch(&name, &PatchParams::default(), &patch)).await;
+                });
+            }
+            ReplicaEffect::Start(portion) => self.start(&portion),
+            ReplicaEffect::Stop { number, buckets } => self.stop(number, buckets),
+            ReplicaEffect::Abort => {
+                for controlled in self.hosted.all().into_values() {
+                    let all = controlled.held.owned();
+                    controlled.held.extend(Moment::default());
+                    controlled.held.stop(&all);
+                    let _ = controlled.changes.send(Change::Lost(all));
+                }
+                tracing::error!(member = %self.id, "the Lease was lost; nothing is acted on any more");
+                return Some(End::Lost);
+            }
+            ReplicaEffect::Over => return Some(End::Left),
+        }
+        None
+    }
+
+    fn start(&self, portion: &Portion) {
+        let hosted = self.hosted.all();
+        for (name, buckets) in portion.iter() {
+            let Some(controlled) = hosted.get(name) else { continue };
+            tracing::info!(controller = %name, buckets = buckets.len(), "objects gained");
+            controlled.held.start(buckets);
+            let _ = controlled.changes.send(Change::Gained(buckets.clone()));
+        }
+    }
+
+    /// Lets no more turns begin on these, and reports when those that have begun are over.
+    fn stop(&mut self, number: u64, portion: Portion) {
+        let hosted = self.hosted.all();
+        for (name, buckets) in portion.iter() {
+            let Some(controlled) = hosted.get(name) else { continue };
+            tracing::info!(controller = %name, buckets = buckets.len(), "objects let go");
+            controlled.held.stop(buckets);
+            let _ = controlled.changes.send(Change::Lost(buckets.clone()));
+        }
+        self.asked.spawn(async move {
+            for (name, buckets) in portion.iter() {
+                if let Some(controlled) = hosted.get(name) {
+                    controlled.held.ended(buckets).await;
+                }
+            }
+            ReplicaEvent::Stopped { number }.into()
+        });
+    }
+
+    /// A write to the member's own Lease, and what becomes of it.
+    fn write(&self, write: &MemberWrite) -> impl Future<Output = Answer> + Send + use<> {
+        let (api, number) = (self.group.leases(), write.number);
+        let is_first = write.expected.is_none();
+        let within = self.group.terms.lease.renew / 2;
+        let mut object = lease::written(&self.group.name, &self.id, write);
+        object.metadata.uid.clone_from(&self.uid);
+        async move {
+            let (name, params) = (object.name_any(), PostParams::default());
+            let answer = if is_first {
+                timeout(within, api.create(&params, &object)).await
+            } else if object.metadata.uid.is_some() {
+                timeout(within, api.replace(&name, &params, &object)).await
+            } else {
+                return ReplicaEvent::Conflict { number }.into();
+            };
+            match answer {
+                Ok(Ok(written)) => {
+                    let Some(version) = lease::version(&written) else {
+                        return ReplicaEvent::Lost { number }.into();
+                    };
+                    let event = ReplicaEvent::Written { number, version };
+                    Answer { event, uid: written.metadata.uid }
+                }
+                Ok(Err(kube::Error::Api(status)))
+                    if status.is_conflict()
+                        || status.is_already_exists()
+                        || status.is_not_found() =>
+                {
+                    ReplicaEvent::Conflict { number }.into()
+                }
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, "the Lease cannot be written; retrying");
+                    ReplicaEvent::Lost { number }.into()
+                }
+                Err(_) => ReplicaEvent::Lost { number }.into(),
+            }
+        }
+    }
+}
+
+/// Reads the member's own Lease from the store, until there is an answer.
+async fn read(
+    api: &Api<Object>,
+    name: &str,
+    uid: Option<String>,
+    duration: Duration,
+    within: Duration,
+) -> Answer {
+    loop {
+        match timeout(within, api.get_opt(name)).await {
+            Ok(Ok(found)) => {
+                let is_same = |object: &Object| uid.is_none() || object.metadata.uid == uid;
+                let found = found.filter(is_same);
+                let uid = found.as_ref().and_then(|object| object.metadata.uid.clone());
+                let lease = found.and_then(|object| lease::seen(&object, duration).ok());
+                let event = ReplicaEvent::LeaseRead(lease.map(|(_, lease)| lease));
+                return Answer { event, uid };
+            }
+            Ok(Err(error)) => tracing::warn!(%error, "the Lease cannot be read; retrying"),
+            Err(_) => tracing::warn!("the Lease cannot be read in time; retrying"),
+        }
+        tokio::time::sleep(within).await;
+    }
+}
+
+/// Takes the Lease of a silent member away, if it is still as it was seen.
+async fn revoke(
+    api: &Api<Object>,
+    member: MemberId,
+    version: LeaseVersion,
+    within: Duration,
+) -> Answer {
+    let (patch, params) = (Patch::Merge(lease::revocation(version)), PatchParams::default());
+    let name = member.to_string();
+    let revoked = timeout(within, api.patch(&name, &params, &patch)).await;
+    match revoked {
+        Ok(Ok(_)) => {
+            tracing::info!(%member, "the Lease of a silent member was revoked");
+            ReplicaEvent::RevocationWritten(member, version).into()
+        }
+        Ok(Err(error)) => {
+            tracing::info!(%member, %error, "the Lease of a silent member was not revoked");
+            ReplicaEvent::RevocationFailed(member).into()
+        }
+        Err(_) => ReplicaEvent::RevocationFailed(member).into(),
+    }
+}
+
+/// Returns at this moment; never if there is none.
+async fn until_moment(moment: Option<Moment>) {
+    match moment {
+        Some(moment) => tokio::time::sleep(moment.since(clock::now())).await,
+        None => std::future::pending().await,
+    }
+}

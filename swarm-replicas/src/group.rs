@@ -1,0 +1,281 @@
+//! How a process becomes a member of a group, and what it can do then.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease as Object;
+use kube::api::PostParams;
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+use swarm_core::handover::LeaseTermsError;
+use swarm_core::replicas::{
+    Controller, ControllerError, Hosts, MemberId, MemberIdError, Replica, ReplicaEffect,
+    ReplicaEvent, ReplicaStatus, ReplicaTerms, Weight,
+};
+use tokio::sync::{mpsc, watch};
+use tokio::task::AbortHandle;
+
+use crate::driver::{Command, Driver};
+use crate::held::Held;
+use crate::share::{Change, Share};
+use crate::{clock, lease};
+
+/// How long is waited before a first write that got no answer is tried again.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// A group of replicas, which share objects. It is in one namespace, where its members have their
+/// Leases.
+#[derive(Clone)]
+pub struct Group {
+    pub(crate) client: Client,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    id: String,
+    pub(crate) terms: ReplicaTerms,
+}
+
+/// Why a process cannot be a member.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    /// The ID is no name for a Lease.
+    #[error(transparent)]
+    Id(#[from] MemberIdError),
+    /// The terms of the Lease cannot work.
+    #[error(transparent)]
+    Terms(#[from] LeaseTermsError),
+    /// The API server refuses the Lease.
+    #[error("Lease `{name}` in namespace `{namespace}` is refused: {reason}")]
+    Refused {
+        /// The Lease.
+        name: String,
+        /// Where it should be.
+        namespace: String,
+        /// What the API server says.
+        reason: String,
+    },
+}
+
+impl Group {
+    /// The group `name` in a namespace. The name is the value of a label.
+    #[must_use]
+    pub fn new(client: Client, namespace: &str, name: &str) -> Self {
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        Self { client, id: name.clone(), namespace, name, terms: ReplicaTerms::default() }
+    }
+
+    /// The ID of this replica: what it owns depends on it, so it should stay the same when the process
+    /// starts again, as the name of a pod does. It is the name of the group unless it is set here, which
+    /// is only right where there is one replica.
+    #[must_use]
+    pub fn id(self, id: &str) -> Self {
+        Self { id: id.to_owned(), ..self }
+    }
+
+    /// The timing of Leases, the same for all members; 9 s, renewed every 2 s, unless it is set here.
+    #[must_use]
+    pub fn terms(self, terms: ReplicaTerms) -> Self {
+        Self { terms, ..self }
+    }
+
+    pub(crate) fn leases(&self) -> Api<Object> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Becomes a member. Nothing is owned before something is [hosted](Member::host).
+    ///
+    /// While the API server does not answer, this waits.
+    ///
+    /// # Errors
+    ///
+    /// [`JoinError`], if waiting would not help.
+    pub async fn join(self) -> Result<Member, JoinError> {
+        self.terms.lease.check()?;
+        // Seeded by the system: as good as a random number.
+        let id = MemberId::new(&self.id, RandomState::new().hash_one(&self.id))?;
+        let (mut replica, effects) =
+            Replica::open(id.clone(), Hosts::new(), self.terms, clock::now());
+        let mut uid = None;
+        let mut events = Vec::new();
+        for effect in effects {
+            // Nothing else is to be done before there is a Lease.
+            let ReplicaEffect::Write(write) = effect else { continue };
+            let (event, made) = self.first(&id, &lease::written(&self.name, &id, &write)).await?;
+            let event = match event {
+                Some(version) => ReplicaEvent::Written { number: write.number, version },
+                None => ReplicaEvent::Lost { number: write.number },
+            };
+            uid = made;
+            events.push(event);
+        }
+        let more = events.into_iter().flat_map(|event| replica.step(clock::now(), event)).collect();
+        let (commands, commanded) = mpsc::unbounded_channel();
+        let (tell, told) = watch::channel(Told::default());
+        let hosted = Arc::<Hosted>::default();
+        let driver = Driver::new(self.clone(), id.clone(), replica, uid, Arc::clone(&hosted));
+        let task = tokio::spawn(driver.run(more, commanded, tell)).abort_handle();
+        Ok(Member { group: self, id, hosted, commands, told, task: Arc::new(Task(task)) })
+    }
+
+    /// Creates the Lease; `None` for its version if it may have been created.
+    async fn first(
+        &self,
+        id: &MemberId,
+        object: &Object,
+    ) -> Result<(Option<swarm_core::handover::LeaseVersion>, Option<String>), JoinError> {
+        let api = self.leases();
+        loop {
+            match api.create(&PostParams::default(), object).await {
+                Ok(made) => return Ok((lease::version(&made), made.metadata.uid)),
+                // The nonce is random: an earlier try was carried out after all.
+                Err(kube::Error::Api(status)) if status.is_already_exists() => {
+                    return Ok((None, None));
+                }
+                Err(kube::Error::Api(status))
+                    if (400..500).contains(&status.code) && status.code != 429 =>
+                {
+                    return Err(JoinError::Refused {
+                        name: id.to_string(),
+                        namespace: self.namespace.clone(),
+                        reason: status.message.clone(),
+                    });
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the Lease cannot be created; retrying");
+                    tokio::time::sleep(AGAIN).await;
+                }
+            }
+        }
+    }
+}
+
+/// What a driver tells of its member.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) status: ReplicaStatus,
+    pub(crate) end: Option<End>,
+}
+
+/// How a membership has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The member has [left](Member::leave): nothing of it acts, and others may at once.
+    Left,
+    /// Its Lease was revoked, deleted or could not be renewed in time. The process may join again, as
+    /// another member.
+    Lost,
+}
+
+/// The controllers that a member hosts.
+#[derive(Debug, Default)]
+pub(crate) struct Hosted(Mutex<BTreeMap<Controller, Controlled>>);
+
+/// A controller of a member.
+#[derive(Clone, Debug)]
+pub(crate) struct Controlled {
+    pub(crate) weight: Weight,
+    pub(crate) held: Arc<Held>,
+    /// Tells whoever follows the objects what has changed hands.
+    pub(crate) changes: mpsc::UnboundedSender<Change>,
+}
+
+impl Hosted {
+    pub(crate) fn all(&self) -> BTreeMap<Controller, Controlled> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn hosts(&self) -> Hosts {
+        self.all().into_iter().map(|(name, controlled)| (name, controlled.weight)).collect()
+    }
+}
+
+/// Ends the driver with the last handle of its member.
+#[derive(Debug)]
+struct Task(AbortHandle);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// A member of a group. Its clones are the same member. When the last is dropped, its Lease runs out.
+#[derive(Clone)]
+pub struct Member {
+    group: Group,
+    id: MemberId,
+    hosted: Arc<Hosted>,
+    commands: mpsc::UnboundedSender<Command>,
+    told: watch::Receiver<Told>,
+    task: Arc<Task>,
+}
+
+impl Member {
+    /// Its ID, which is the name of its Lease.
+    #[must_use]
+    pub fn id(&self) -> &MemberId {
+        &self.id
+    }
+
+    /// Hosts a controller: this member gets its share of the objects, by its weight among all members
+    /// that host the controller. Hosting it again changes the weight, and ends the share from before.
+    ///
+    /// # Errors
+    ///
+    /// [`ControllerError`] if the name is none.
+    pub fn host<K>(&self, name: &str, weight: Weight) -> Result<Share<K>, ControllerError>
+    where
+        K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+        K::DynamicType: Default + Eq + std::hash::Hash + Clone,
+    {
+        let name: Controller = name.parse()?;
+        let (changes, followed) = mpsc::unbounded_channel();
+        let mut hosted = self.hosted.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = hosted.get(&name).map(|known| Arc::clone(&known.held));
+        let held = known.unwrap_or_default();
+        hosted.insert(name, Controlled { weight, held: Arc::clone(&held), changes });
+        drop(hosted);
+        let _ = self.commands.send(Command::Host(self.hosted.hosts()));
+        Ok(Share::new(self.group.client.clone(), held, followed))
+    }
+
+    /// Hosts a controller no more: others get its objects.
+    pub fn unhost(&self, name: &str) {
+        let Ok(name) = name.parse::<Controller>() else { return };
+        let mut hosts = self.hosted.hosts();
+        hosts.remove(&name);
+        let _ = self.commands.send(Command::Host(hosts));
+    }
+
+    /// Its state, for people.
+    #[must_use]
+    pub fn status(&self) -> ReplicaStatus {
+        self.told.borrow().status.clone()
+    }
+
+    /// Lets everything go and closes the Lease, so that others take over at once. Returns when that is
+    /// done, or the membership has ended otherwise.
+    pub async fn leave(&self) -> End {
+        let _ = self.commands.send(Command::Leave);
+        self.end().await
+    }
+
+    /// Returns when the membership has ended, and how.
+    pub async fn end(&self) -> End {
+        let mut told = self.told.clone();
+        let ended = told.wait_for(|told| told.end.is_some()).await;
+        // Without its driver nothing renews the Lease.
+        ended.ok().and_then(|told| told.end).unwrap_or(End::Lost)
+    }
+
+    /// The same for [`Controller::graceful_shutdown_on`](kube::runtime::Controller::graceful_shutdown_on).
+    pub fn ended(&self) -> impl Future<Output = ()> + Send + Sync + 'static {
+        let (mut told, task) = (self.told.clone(), Arc::clone(&self.task));
+        async move {
+            let _ = told.wait_for(|told| told.end.is_some()).await;
+            drop(task);
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! What a member may act on for one controller, and the turns that act on it now.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use swarm_core::handover::Moment;
+use swarm_core::replicas::{Bucket, Buckets};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock;
+
+/// The buckets of one controller on which its member may act.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    state: Mutex<State>,
+    /// A turn has ended.
+    ended: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    owned: Buckets,
+    /// Until when the member may act: what its Lease is good for.
+    until: Moment,
+    turns: BTreeMap<Bucket, Turns>,
+}
+
+/// The turns on objects of one bucket.
+#[derive(Debug, Default)]
+struct Turns {
+    count: usize,
+    /// The bucket is to be let go.
+    lost: CancellationToken,
+}
+
+impl Held {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether its member may act on the object with this UID now.
+    pub(crate) fn has(&self, uid: &str) -> bool {
+        let state = self.state();
+        state.owned.contains(Bucket::of(uid)) && clock::now() < state.until
+    }
+
+    /// Permits a turn on the object with this UID; `None` if it is somebody else's.
+    pub(crate) fn permit(self: &Arc<Self>, uid: &str) -> Option<Permit> {
+        let bucket = Bucket::of(uid);
+        let mut state = self.state();
+        if !state.owned.contains(bucket) || state.until <= clock::now() {
+            return None;
+        }
+        let turns = state.turns.entry(bucket).or_default();
+        turns.count += 1;
+        let lost = turns.lost.clone();
+        drop(state);
+        Some(Permit { held: Arc::clone(self), bucket, lost })
+    }
+
+    /// The member may act on these, too.
+    pub(crate) fn start(&self, buckets: &Buckets) {
+        let mut state = self.state();
+        state.owned = state.owned.or(buckets);
+    }
+
+    /// No turn on these begins any more; those that are under way are told.
+    pub(crate) fn stop(&self, buckets: &Buckets) {
+        let mut state = self.state();
+        state.owned = state.owned.without(buckets);
+        let told = state.turns.iter().filter(|(bucket, _)| buckets.contains(**bucket));
+        told.for_each(|(_, turns)| turns.lost.cancel());
+    }
+
+    /// Until when the member may act.
+    pub(crate) fn extend(&self, until: Moment) {
+        self.state().until = until;
+    }
+
+    /// What is owned now.
+    pub(crate) fn owned(&self) -> Buckets {
+        self.state().owned.clone()
+    }
+
+    /// Returns once no turn on these is under way. Cancel safe.
+    pub(crate) async fn ended(&self, buckets: &Buckets) {
+        loop {
+            let mut ended = std::pin::pin!(self.ended.notified());
+            // Whoever ends from here on is noticed.
+            ended.as_mut().enable();
+            if !self.state().turns.keys().any(|bucket| buckets.contains(*bucket)) {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    /// For how long a request on an object of this bucket may still be sent; `None` if it may not.
+    fn time_left(&self, bucket: Bucket) -> Option<Duration> {
+        let state = self.state();
+        let left = state.until.since(clock::now());
+        (state.owned.contains(bucket) && !left.is_zero()).then_some(left)
+    }
+}
+
+/// The right to act on one object, for one turn. While there is one, nobody else acts on the object:
+/// the bucket is let go once all permits on it are dropped.
+#[derive(Debug)]
+pub struct Permit {
+    held: Arc<Held>,
+    bucket: Bucket,
+    lost: CancellationToken,
+}
+
+/// Why a request was not answered well.
+#[derive(Debug, thiserror::Error)]
+pub enum PermitError<E> {
+    /// Another member gets the object, or the Lease is over: nothing was sent.
+    #[error("the object is another replica's now")]
+    Lost,
+    /// No answer came while the Lease was good. The request may have been carried out, or still be:
+    /// so it should name the version of the object that it changes.
+    #[error("no answer came while the Lease of this replica was good")]
+    TimedOut,
+    /// The request failed.
+    #[error(transparent)]
+    Failed(#[from] E),
+}
+
+impl Permit {
+    /// Sends a request if the object may still be acted on, checked right before it is sent, and waits
+    /// for its answer for as long as the Lease is good.
+    ///
+    /// # Errors
+    ///
+    /// [`PermitError`].
+    pub async fn run<T, E>(
+        &self,
+        request: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, PermitError<E>> {
+        let left = self.held.time_left(self.bucket).ok_or(PermitError::Lost)?;
+        let answer = tokio::time::timeout(left, request).await;
+        Ok(answer.map_err(|_| PermitError::TimedOut)??)
+    }
+
+    /// Returns once the object is to be let go, for turns that last long: they should end soon.
+    pub async fn lost(&self) {
+        self.lost.cancelled().await;
+    }
+
+    /// Whether the object may still be acted on.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        self.held.time_left(self.bucket).is_some()
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut state = self.held.state();
+        if let Some(turns) = state.turns.get_mut(&self.bucket) {
+            turns.count -= 1;
+            if turns.count == 0 {
+                state.turns.remove(&self.bucket);
+            }
+        }
+        drop(state);
+        self.held.ended.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Something that a member may act on for an hour.
+    fn held() -> Arc<Held> {
+        let held = Arc::new(Held::default());
+        held.start(&Buckets::all());
+        held.extend(clock::now().after(Duration::from_hours(1)));
+        held
+    }
+
+    #[tokio::test]
+    async fn what_is_let_go_is_waited_for_and_sends_nothing_more() {
+        let held = held();
+        let (one, other) = (held.permit("a").unwrap(), held.permit("a").unwrap());
+        held.stop(&Buckets::all());
+        one.lost().await;
+        assert!(held.permit("a").is_none() && !one.is_good());
+        let sent = one.run(async { Ok::<_, std::io::Error>(()) }).await;
+        assert!(matches!(sent, Err(PermitError::Lost)));
+        let buckets = Buckets::all();
+        let mut ended = std::pin::pin!(held.ended(&buckets));
+        drop(one);
+        assert!(futures::poll!(ended.as_mut()).is_pending(), "another turn is under way");
+        drop(other);
+        ended.await;
+    }
+
+    #[tokio::test]
+    async fn nothing_is_sent_after_the_lease_is_over() {
+        let held = held();
+        let permit = held.permit("a").unwrap();
+        held.extend(clock::now());
+        assert!(!held.has("a") && held.permit("a").is_none());
+        let sent = permit.run(async { Ok::<_, std::io::Error>(()) }).await;
+        assert!(matches!(sent, Err(PermitError::Lost)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_waited_for_as_long_as_the_lease_is_good() {
+        let held = held();
+        let permit = held.permit("a").unwrap();
+        let never = std::future::pending::<Result<(), std::io::Error>>();
+        assert!(matches!(permit.run(never).await, Err(PermitError::TimedOut)));
+        let failed = permit.run(async { Err::<(), _>(std::io::Error::other("no")) }).await;
+        assert!(matches!(failed, Err(PermitError::Failed(_))));
+    }
+}

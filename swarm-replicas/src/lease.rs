@@ -1,0 +1,107 @@
+//! The Lease of a member as an object of the API server.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::{Lease as Object, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::ResourceExt as _;
+use kube::api::ObjectMeta;
+use serde_json::{Value, json};
+use swarm_core::handover::{Holder, LeaseVersion};
+use swarm_core::replicas::{Card, MemberId, MemberLease, MemberWrite};
+
+/// Marks the Leases of the members of a group, by the group's name.
+pub const GROUP_LABEL: &str = "replicas.k8slab.info/group";
+/// What a member says of itself, as JSON: the [`Card`].
+pub const CARD_ANNOTATION: &str = "replicas.k8slab.info/card";
+/// Counts the writes of a member, so that it recognises its own.
+const WRITE_ANNOTATION: &str = "replicas.k8slab.info/write";
+/// How long the member may act after a renewal, in milliseconds.
+const DURATION_ANNOTATION: &str = "replicas.k8slab.info/duration-ms";
+/// Who holds a Lease that another member took away.
+const REVOKED: &str = "revoked";
+/// The most bytes of a card that are read: some thousand members.
+const CARD_BYTES_MAX: usize = 160 << 10;
+
+/// The object after `write`, with `status` for people.
+pub(crate) fn written(group: &str, member: &MemberId, write: &MemberWrite) -> Object {
+    let holder = match write.holder {
+        Holder::Session => member.to_string(),
+        Holder::Closed => String::new(),
+        Holder::Revoked => REVOKED.to_owned(),
+    };
+    let annotations = [
+        (CARD_ANNOTATION, serde_json::to_string(&write.card).unwrap_or_default()),
+        (WRITE_ANNOTATION, write.number.to_string()),
+        (DURATION_ANNOTATION, write.duration.as_millis().to_string()),
+    ];
+    Object {
+        metadata: ObjectMeta {
+            name: Some(member.to_string()),
+            labels: Some([(GROUP_LABEL.to_owned(), group.to_owned())].into()),
+            annotations: Some(annotations.map(|(key, text)| (key.to_owned(), text)).into()),
+            resource_version: write.expected.map(|version| version.0.to_string()),
+            ..ObjectMeta::default()
+        },
+        spec: Some(LeaseSpec {
+            holder_identity: Some(holder),
+            lease_duration_seconds: i32::try_from(write.duration.as_secs().max(1)).ok(),
+            renew_time: Some(MicroTime(Timestamp::now())),
+            ..LeaseSpec::default()
+        }),
+    }
+}
+
+/// The patch by which a member revokes the Lease that it saw at `version`, and no later one.
+pub(crate) fn revocation(version: LeaseVersion) -> Value {
+    json!({
+        "metadata": {"resourceVersion": version.0.to_string()},
+        "spec": {"holderIdentity": REVOKED},
+    })
+}
+
+/// The patch by which a member confirms that nothing of the member with the Lease at `version` acts any
+/// more: it is closed.
+pub(crate) fn confirmation(version: LeaseVersion) -> Value {
+    json!({
+        "metadata": {"resourceVersion": version.0.to_string()},
+        "spec": {"holderIdentity": ""},
+    })
+}
+
+/// The version that the API server gave an object.
+pub(crate) fn version(object: &Object) -> Option<LeaseVersion> {
+    object.metadata.resource_version.as_deref()?.parse().ok().map(LeaseVersion)
+}
+
+/// What the Lease of a member says. A card that cannot be read is one of an unknown protocol, so that
+/// nobody takes anything over while its member may act.
+///
+/// # Errors
+///
+/// A sentence, if it is no Lease of a member.
+pub(crate) fn seen(object: &Object, terms: Duration) -> Result<(MemberId, MemberLease), String> {
+    let name = object.name_any();
+    let member: MemberId =
+        name.parse().map_err(|error| format!("Lease `{name}` is no member's: {error}"))?;
+    let version = version(object).ok_or_else(|| format!("Lease `{name}` has no version"))?;
+    let holder = object.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
+    let holder = match holder.unwrap_or_default() {
+        "" => Holder::Closed,
+        holder if holder == name => Holder::Session,
+        _ => Holder::Revoked,
+    };
+    let annotation = |key: &str| object.annotations().get(key);
+    let number = |key: &str| annotation(key).and_then(|text| text.parse::<u64>().ok());
+    let card = annotation(CARD_ANNOTATION).filter(|text| text.len() <= CARD_BYTES_MAX);
+    let card = card.and_then(|text| serde_json::from_str(text).ok());
+    let lease = MemberLease {
+        version,
+        holder,
+        number: number(WRITE_ANNOTATION).unwrap_or_default(),
+        duration: number(DURATION_ANNOTATION).map_or(terms, Duration::from_millis),
+        card: card.unwrap_or_else(Card::unreadable),
+    };
+    Ok((member, lease))
+}

@@ -1,0 +1,332 @@
+//! A member's share of the objects of one controller: which of them it sees, and when it may act.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use futures::stream::{self, BoxStream};
+use futures::{FutureExt as _, Stream, StreamExt as _};
+use kube::api::GetParams;
+use kube::core::Request;
+use kube::runtime::controller::Action;
+use kube::runtime::reflector::ObjectRef;
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::watcher::{self, Event};
+use kube::{Client, Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
+use swarm_core::replicas::{Buckets, Keys};
+use tokio::sync::mpsc;
+
+use crate::held::{Held, Permit};
+
+/// How many objects are read at a time once they are gained.
+const AT_A_TIME: usize = 32;
+
+/// What has changed hands.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    Gained(Buckets),
+    Lost(Buckets),
+}
+
+/// A member's share of one controller.
+pub struct Share<K: Resource> {
+    client: Client,
+    held: Arc<Held>,
+    changes: Option<mpsc::UnboundedReceiver<Change>>,
+    gained: (mpsc::UnboundedSender<ObjectRef<K>>, Option<mpsc::UnboundedReceiver<ObjectRef<K>>>),
+}
+
+impl<K> Share<K>
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+    K::DynamicType: Default + Eq + Hash + Clone + Send + Sync,
+{
+    pub(crate) fn new(
+        client: Client,
+        held: Arc<Held>,
+        changes: mpsc::UnboundedReceiver<Change>,
+    ) -> Self {
+        let (gain, gained) = mpsc::unbounded_channel();
+        Self { client, held, changes: Some(changes), gained: (gain, Some(gained)) }
+    }
+
+    /// Whether this member may act on the object with this UID now.
+    #[must_use]
+    pub fn has(&self, uid: &str) -> bool {
+        self.held.has(uid)
+    }
+
+    /// The right to act once on what has this UID, which may be any text: a single fixed one makes an
+    /// election of a leader. `None` if it is somebody else's.
+    #[must_use]
+    pub fn permit(&self, uid: &str) -> Option<Permit> {
+        self.held.permit(uid)
+    }
+
+    /// Follows the objects of a watch: only those of this member come into the store of `writer` and out
+    /// of the stream, for [`Controller::for_stream`](kube::runtime::Controller::for_stream). One that is
+    /// lost leaves the store, as if it were deleted. Of those of others, names and UIDs are kept.
+    ///
+    /// It is for one watch: a second call gives a stream without objects.
+    pub fn track<'a>(
+        &mut self,
+        writer: Writer<K>,
+        events: impl Stream<Item = watcher::Result<Event<K>>> + Send + 'a,
+    ) -> BoxStream<'a, watcher::Result<K>>
+    where
+        K: 'a,
+    {
+        let Some(changes) = self.changes.take() else { return stream::empty().boxed() };
+        let tracker = Tracker {
+            client: self.client.clone(),
+            held: Arc::clone(&self.held),
+            writer,
+            uids: BTreeMap::new(),
+            fresh: BTreeMap::new(),
+            is_listed: false,
+            keys: Keys::default(),
+            gain: self.gained.0.clone(),
+        };
+        let state = (tracker, events.boxed(), changes);
+        stream::unfold(state, |(mut tracker, mut events, mut changes)| async move {
+            loop {
+                let next = tokio::select! {
+                    // What is lost is not to be acted on, so it comes first.
+                    biased;
+                    Some(change) = changes.recv() => {
+                        tracker.changed(change).await;
+                        None
+                    }
+                    event = events.next() => tracker.noted(event?),
+                };
+                if std::mem::take(&mut tracker.is_listed) {
+                    // What was gained while the list came in.
+                    let owned = tracker.held.owned();
+                    tracker.changed(Change::Gained(owned)).await;
+                }
+                if let Some(item) = next {
+                    return Some((item, (tracker, events, changes)));
+                }
+            }
+        })
+        .boxed()
+    }
+
+    /// The objects that this member gains, once they are in the store, for
+    /// [`Controller::reconcile_on`](kube::runtime::Controller::reconcile_on). A second call gives an
+    /// empty stream.
+    pub fn gained(&mut self) -> impl Stream<Item = ObjectRef<K>> + Send + 'static {
+        let gained = self.gained.1.take();
+        stream::unfold(gained, |gained| async move {
+            let mut gained = gained?;
+            let object = gained.recv().await?;
+            Some((object, Some(gained)))
+        })
+    }
+
+    /// Runs `reconcile` with a [`Permit`], and only on objects that this member may act on. An object
+    /// that is lost meanwhile is not an error, and is not asked for again.
+    pub fn guard<Ctx, F, Fut, E>(
+        &self,
+        reconcile: F,
+    ) -> impl FnMut(Arc<K>, Arc<Ctx>) -> BoxFuture<'static, Result<Action, E>> + use<K, Ctx, F, Fut, E>
+    where
+        F: Fn(Arc<K>, Arc<Ctx>, Arc<Permit>) -> Fut,
+        Fut: Future<Output = Result<Action, E>> + Send + 'static,
+        E: Send + 'static,
+    {
+        let held = Arc::clone(&self.held);
+        move |object, context| {
+            let uid = object.uid().unwrap_or_default();
+            let Some(permit) = held.permit(&uid).map(Arc::new) else {
+                return std::future::ready(Ok(Action::await_change())).boxed();
+            };
+            let turn = reconcile(object, context, Arc::clone(&permit));
+            async move {
+                let outcome = turn.await;
+                // Whoever has the object now begins with it anew.
+                if permit.is_good() { outcome } else { Ok(Action::await_change()) }
+            }
+            .boxed()
+        }
+    }
+
+    /// The error policy `policy`, but for objects that are somebody else's by now: those are left alone.
+    pub fn guard_errors<Ctx, E>(
+        &self,
+        policy: impl Fn(Arc<K>, &E, Arc<Ctx>) -> Action,
+    ) -> impl Fn(Arc<K>, &E, Arc<Ctx>) -> Action {
+        let held = Arc::clone(&self.held);
+        move |object, error, context| {
+            let is_ours = object.uid().is_some_and(|uid| held.has(&uid));
+            if is_ours { policy(object, error, context) } else { Action::await_change() }
+        }
+    }
+}
+
+/// Follows the objects of one watch.
+struct Tracker<K>
+where
+    K: Resource + Clone + 'static,
+    K::DynamicType: Eq + Hash + Clone,
+{
+    client: Client,
+    held: Arc<Held>,
+    writer: Writer<K>,
+    /// The UIDs of all objects, also of those of others.
+    uids: BTreeMap<Place, String>,
+    /// The same of a list that is not complete yet.
+    fresh: BTreeMap<Place, String>,
+    /// A list was completed just now.
+    is_listed: bool,
+    keys: Keys<Place>,
+    gain: mpsc::UnboundedSender<ObjectRef<K>>,
+}
+
+/// A namespace, if the kind has one, and a name.
+type Place = (Option<String>, String);
+
+impl<K> Tracker<K>
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+    K::DynamicType: Default + Eq + Hash + Clone,
+{
+    /// What the watch has returned; the object that it is about, if it is this member's.
+    fn noted(&mut self, event: watcher::Result<Event<K>>) -> Option<watcher::Result<K>> {
+        let event = match event {
+            Ok(event) => event,
+            Err(error) => return Some(Err(error)),
+        };
+        match &event {
+            Event::Init => {
+                self.fresh.clear();
+                self.writer.apply_watcher_event(&event);
+            }
+            Event::InitDone => {
+                self.uids = std::mem::take(&mut self.fresh);
+                self.keys = Keys::default();
+                for (place, uid) in &self.uids {
+                    self.keys.insert(uid, place.clone());
+                }
+                self.writer.apply_watcher_event(&event);
+                self.is_listed = true;
+            }
+            Event::InitApply(object) => {
+                let uid = object.uid().unwrap_or_default();
+                let is_ours = self.is_owned(&uid);
+                self.fresh.insert(place(object), uid);
+                return self.pass(event, is_ours);
+            }
+            Event::Apply(object) => {
+                let uid = object.uid().unwrap_or_default();
+                let is_ours = self.is_owned(&uid);
+                self.forget(&place(object));
+                self.keys.insert(&uid, place(object));
+                self.uids.insert(place(object), uid);
+                return self.pass(event, is_ours);
+            }
+            Event::Delete(object) => {
+                self.forget(&place(object));
+                self.writer.apply_watcher_event(&event);
+            }
+        }
+        None
+    }
+
+    /// Puts an object that was seen into the store and gives it out, if it is this member's.
+    fn pass(&mut self, event: Event<K>, is_ours: bool) -> Option<watcher::Result<K>> {
+        if !is_ours {
+            // Another object had its name before.
+            if let Event::Apply(object) = event {
+                self.writer.apply_watcher_event(&Event::Delete(object));
+            }
+            return None;
+        }
+        self.writer.apply_watcher_event(&event);
+        match event {
+            Event::Apply(object) | Event::InitApply(object) => Some(Ok(object)),
+            Event::Delete(_) | Event::Init | Event::InitDone => None,
+        }
+    }
+
+    fn is_owned(&self, uid: &str) -> bool {
+        self.held.owned().contains(swarm_core::replicas::Bucket::of(uid))
+    }
+
+    fn forget(&mut self, place: &Place) {
+        if let Some(uid) = self.uids.remove(place) {
+            self.keys.remove(&uid, place);
+        }
+    }
+
+    async fn changed(&mut self, change: Change) {
+        match change {
+            Change::Lost(buckets) => {
+                let store = self.writer.as_reader();
+                let lost: Vec<_> = self.keys.of(&buckets).map(reference::<K>).collect();
+                for object in lost.into_iter().filter_map(|it| store.get(&it)) {
+                    self.writer.apply_watcher_event(&Event::Delete((*object).clone()));
+                }
+            }
+            Change::Gained(buckets) => {
+                let store = self.writer.as_reader();
+                // What is in the store was given out when it came.
+                let is_new = |place: &&Place| store.get(&reference::<K>(place)).is_none();
+                let gained: Vec<_> = self.keys.of(&buckets).filter(is_new).cloned().collect();
+                let client = &self.client;
+                let reads = gained.into_iter().map(|place| async move {
+                    let found = read::<K>(client, &place).await;
+                    found.inspect_err(|error| tracing::warn!(%error, name = place.1, "a gained object cannot be read")).ok()
+                });
+                let mut reads = stream::iter(reads).buffer_unordered(AT_A_TIME);
+                let mut found = Vec::new();
+                while let Some(object) = reads.next().await {
+                    found.extend(object.flatten());
+                }
+                drop(reads);
+                for object in found {
+                    // What was lost again since is somebody else's.
+                    if object.uid().is_some_and(|uid| self.is_owned(&uid)) {
+                        let reference = ObjectRef::from_obj(&object);
+                        self.writer.apply_watcher_event(&Event::Apply(object));
+                        let _ = self.gain.send(reference);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn place<K: Resource>(object: &K) -> Place {
+    (object.namespace(), object.name_any())
+}
+
+fn reference<K: Resource>((namespace, name): &Place) -> ObjectRef<K>
+where
+    K::DynamicType: Default,
+{
+    let reference = ObjectRef::new(name);
+    match namespace {
+        Some(namespace) => reference.within(namespace),
+        None => reference,
+    }
+}
+
+/// Reads one object of any kind; `None` if it is gone.
+async fn read<K>(client: &Client, (namespace, name): &Place) -> kube::Result<Option<K>>
+where
+    K: Resource + Clone + Debug + DeserializeOwned,
+    K::DynamicType: Default,
+{
+    let url = K::url_path(&K::DynamicType::default(), namespace.as_deref());
+    let request =
+        Request::new(url).get(name, &GetParams::default()).map_err(kube::Error::BuildRequest)?;
+    match client.request::<K>(request).await {
+        Ok(object) => Ok(Some(object)),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
