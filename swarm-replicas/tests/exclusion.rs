@@ -104,39 +104,39 @@ impl World {
 async fn no_two_members_act_on_one_object_whatever_happens() {
     let server = ApiServer::new();
     let mut world = World { server: server.clone(), turns: Arc::default(), tasks: Vec::new() };
-    let (a, task) = world.start("a").await;
+    let (first, task) = world.start("a").await;
     world.tasks.push(task);
     world.all_are_served("one member").await;
-    let (b, task) = world.start("b").await;
+    let (cut_off, task) = world.start("b").await;
     world.tasks.push(task);
-    let (c, task) = world.start("c").await;
+    let (deleted, task) = world.start("c").await;
     world.tasks.push(task);
     sleep(WITHIN).await;
     world.all_are_served("three members").await;
 
     // Its renewals are not answered any more: it stops in time, and the others wait as long.
     world.turns.lock().unwrap().cut_off = Some("b".to_owned());
-    let lease = b.id().to_string();
+    let lease = cut_off.id().to_string();
     server.inject(Rule::on(Verb::Update, "leases").named(&lease).always(), Fault::Hang);
     sleep(WITHIN).await;
     world.all_are_served("one is cut off").await;
     server.heal();
-    assert_eq!(b.end().await, End::Lost, "its Lease was taken away meanwhile");
+    assert_eq!(cut_off.end().await, End::Lost, "its Lease was taken away meanwhile");
 
     // A Lease that somebody deletes proves nothing, and its member ends.
-    server.remove("leases.coordination.k8s.io", "n", &c.id().to_string());
-    assert_eq!(c.end().await, End::Lost);
+    server.remove("leases.coordination.k8s.io", "n", &deleted.id().to_string());
+    assert_eq!(deleted.end().await, End::Lost);
     world.all_are_served("a Lease was deleted").await;
 
     // Replies are lost after the write.
     server.inject(Rule::on(Verb::Update, "leases").times(3), Fault::LoseReply);
-    let (d, task) = world.start("d").await;
+    let (fourth, task) = world.start("d").await;
     world.tasks.push(task);
     world.all_are_served("replies are lost").await;
 
     // A watch that shows nothing new delays what is gained, and nothing else.
     server.stall_watches("leases");
-    let (e, task) = world.start("e").await;
+    let (fifth, task) = world.start("e").await;
     world.tasks.push(task);
     sleep(Duration::from_secs(5)).await;
     server.resume_watches("leases");
@@ -154,7 +154,7 @@ async fn no_two_members_act_on_one_object_whatever_happens() {
         sleep(Duration::from_secs(1)).await;
     }
     world.all_are_served("members came and went").await;
-    for member in [&a, &d, &e] {
+    for member in [&first, &fourth, &fifth] {
         assert_eq!(member.leave().await, End::Left);
     }
 }

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 
 const MAPS: usize = 60;
 /// By then everything has settled: a Lease, its grace, and some time to act.
-const WITHIN: Duration = Duration::from_secs(60);
+const WITHIN: Duration = Duration::from_mins(1);
 
 /// One process: a member, and its controller.
 struct Process {

@@ -203,8 +203,7 @@ fn a_job_that_fails_is_told_wherever_one_looks() {
     until("the metrics show it", || {
         get(&address, "/metrics")?.contains("\nswarm_failing_jobs 1\n").then_some(())
     });
-    machine.edit("{name: bad}", "{name: better}");
-    machine.edit("$1 = good", "$1 = $1");
+    machine.edit("  jobs: [", "  jbos: [");
     let readyz = until("readiness tells it", || {
         get(&address, "/readyz").filter(|answer| answer.contains("invalid since "))
     });
@@ -212,8 +211,7 @@ fn a_job_that_fails_is_told_wherever_one_looks() {
     until("the metrics show it", || {
         get(&address, "/metrics")?.contains("\nswarm_file_invalid 1\n").then_some(())
     });
-    machine.edit("$1 = $1", "$1 = good");
-    machine.edit(", {name: better}", "");
+    machine.edit("  jbos: [{name: good}, {name: bad}]", "  jobs: [{name: good}]");
     json(&address, "/api/v1/swarm", |swarm| swarm["healthy"] == true);
     operator.prints("no job fails any more");
 }
