@@ -10,6 +10,7 @@
 //!   backwards over the whole graph.
 //! - A [`Fleet`] is a whole pool with [`decide`](swarm_core::decide), its ledger and its watches in
 //!   it: too large to walk through, so random [`Act`]s drive it, and then all has to come right.
+//! - A [`Group`] is members that share keys, and [`check_group`] looks for a key with two owners.
 //! - A [`PlainPool`] is a pool of workers that read the view that they share and answer nothing.
 //! - [`variants`] breaks one [`Rule`](swarm_core::handover::Rule) at a time on purpose; each must
 //!   be noticed, or the check is worth nothing.
@@ -31,12 +32,18 @@ mod check;
 mod liveness;
 mod variants;
 
+mod replicas;
+
 pub use bounds::{Bounds, Fault};
 pub use check::{Checked, Found, Sighting, check};
 pub use fleet::{Act, Edge, Fleet, FleetTerms, Lie, Stop, Stuck};
 pub use invariant::Invariant;
 pub use liveness::{Liveness, dead_ends};
 pub use plain::{PlainAct, PlainPool};
+pub use replicas::{
+    Group, GroupBounds, GroupChecked, GroupStep, GroupVariant, Node, check_group, group_dead_ends,
+    group_variants,
+};
 pub use step::{Answer, Goal, Step, Waited};
 pub use variants::{Variant, variants};
 pub use worker::{Life, Worker};

@@ -15,25 +15,48 @@ use crate::{Bounds, Life, Step, World};
 const WRITES_LEFT: usize = 2;
 
 /// What the search for dead ends saw.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Liveness {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Liveness<S = Step> {
     /// How many states there are.
     pub states: usize,
-    /// How many of them were judged: there are sessions for all jobs that can still be used, and the
+    /// How many of them were judged: whoever is needed is there and can still act, and the
     /// bounds leave room for the writes that a way out may need.
     pub judged: usize,
-    /// In how many states all jobs run, with their holders.
+    /// In how many states all jobs run with their holders, or all keys have an owner.
     pub good: usize,
-    /// In how many of these a job has moved.
+    /// In how many of these a job or a key has moved.
     pub moved: usize,
     /// How many judged states are dead ends.
     pub dead_ends: usize,
     /// The steps to one of them, the fewest there are.
-    pub example: Option<Vec<Step>>,
+    pub example: Option<Vec<S>>,
 }
 
-#[derive(Default)]
-struct Graph {
+/// A world whose states can all be visited.
+pub(crate) trait Walked: Clone + Hash {
+    /// What may happen in it.
+    type Step;
+
+    fn all_steps(&self) -> Vec<Self::Step>;
+
+    /// The world after a step, or `None` if it changes nothing.
+    fn stepped(&self, step: &Self::Step) -> Option<Self>;
+
+    fn verdict(&self) -> Verdict;
+}
+
+/// What a state is for the search.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Verdict {
+    /// Whether it is good.
+    pub(crate) is_good: bool,
+    /// Whether a good one must be reached from it.
+    pub(crate) is_judged: bool,
+    /// Whether it is good, and something has moved.
+    pub(crate) has_moved: bool,
+}
+
+struct Graph<W> {
     ids: HashMap<u64, usize>,
     /// For every state, the states it is reached from.
     before: Vec<Vec<u32>>,
@@ -41,33 +64,53 @@ struct Graph {
     first_from: Vec<Option<usize>>,
     is_good: Vec<bool>,
     is_judged: Vec<bool>,
-    queue: VecDeque<(usize, World)>,
-    seen: Liveness,
+    queue: VecDeque<(usize, W)>,
+    judged: usize,
+    good: usize,
+    moved: usize,
 }
 
 /// Walks through all states within `bounds` and looks for dead ends.
 #[must_use]
 pub fn dead_ends(bounds: Bounds) -> Liveness {
+    walk_back(&World::new(bounds))
+}
+
+/// Walks through all states that are reached from `start` and looks for dead ends.
+pub(crate) fn walk_back<W: Walked>(start: &W) -> Liveness<W::Step> {
     let mut graph = Graph::default();
-    graph.enter(World::new(bounds), None);
+    graph.enter(start.clone(), None);
     while let Some((id, world)) = graph.queue.pop_front() {
-        for step in world.steps() {
-            if let Some(next) = world.after(&step) {
+        for step in world.all_steps() {
+            if let Some(next) = world.stepped(&step) {
                 graph.enter(next, Some(id));
             }
         }
     }
     let stuck = graph.stuck();
-    let example = stuck.first().map(|id| graph.way_to(bounds, *id));
-    let Graph { mut seen, ids, .. } = graph;
-    seen.states = ids.len();
-    seen.dead_ends = stuck.len();
-    seen.example = example;
-    seen
+    let example = stuck.first().map(|id| graph.way_to(start, *id));
+    let Graph { ids, judged, good, moved, .. } = graph;
+    Liveness { states: ids.len(), judged, good, moved, dead_ends: stuck.len(), example }
 }
 
-impl Graph {
-    fn enter(&mut self, world: World, from: Option<usize>) {
+impl<W> Default for Graph<W> {
+    fn default() -> Self {
+        Self {
+            ids: HashMap::new(),
+            before: Vec::new(),
+            first_from: Vec::new(),
+            is_good: Vec::new(),
+            is_judged: Vec::new(),
+            queue: VecDeque::new(),
+            judged: 0,
+            good: 0,
+            moved: 0,
+        }
+    }
+}
+
+impl<W: Walked> Graph<W> {
+    fn enter(&mut self, world: W, from: Option<usize>) {
         let new_id = self.before.len();
         let id = match self.ids.entry(fingerprint(&world)) {
             Entry::Occupied(known) => *known.get(),
@@ -75,12 +118,12 @@ impl Graph {
                 unknown.insert(new_id);
                 self.before.push(Vec::new());
                 self.first_from.push(from);
-                let (good, judged) = (is_good(&world), is_judged(&world));
-                self.is_good.push(good);
-                self.is_judged.push(judged);
-                self.seen.judged += usize::from(judged);
-                self.seen.good += usize::from(good);
-                self.seen.moved += usize::from(good && has_moved(&world));
+                let Verdict { is_good, is_judged, has_moved } = world.verdict();
+                self.is_good.push(is_good);
+                self.is_judged.push(is_judged);
+                self.judged += usize::from(is_judged);
+                self.good += usize::from(is_good);
+                self.moved += usize::from(has_moved);
                 self.queue.push_back((new_id, world));
                 new_id
             }
@@ -91,18 +134,18 @@ impl Graph {
     }
 
     /// The fewest steps from the beginning to a state: up the tree of first sights, and down again.
-    fn way_to(&self, bounds: Bounds, id: usize) -> Vec<Step> {
+    fn way_to(&self, start: &W, id: usize) -> Vec<W::Step> {
         let first = |id: &usize| self.first_from[*id];
         let mut path: Vec<_> = std::iter::successors(Some(id), first).collect();
         path.pop();
-        let mut world = World::new(bounds);
+        let mut world = start.clone();
         let mut way = Vec::new();
         for next in path.into_iter().rev() {
-            let leads = |step: &Step| {
-                let after = world.after(step)?;
+            let leads = |step: &W::Step| {
+                let after = world.stepped(step)?;
                 (self.ids.get(&fingerprint(&after)) == Some(&next)).then_some(after)
             };
-            let found = world.steps().into_iter().find_map(|step| Some((leads(&step)?, step)));
+            let found = world.all_steps().into_iter().find_map(|step| Some((leads(&step)?, step)));
             let Some((after, step)) = found else { break };
             world = after;
             way.push(step);
@@ -125,10 +168,28 @@ impl Graph {
     }
 }
 
-fn fingerprint(world: &World) -> u64 {
+fn fingerprint<W: Hash>(world: &W) -> u64 {
     let mut hasher = DefaultHasher::new();
     world.hash(&mut hasher);
     hasher.finish()
+}
+
+impl Walked for World {
+    type Step = Step;
+
+    fn all_steps(&self) -> Vec<Step> {
+        self.steps()
+    }
+
+    fn stepped(&self, step: &Step) -> Option<Self> {
+        self.after(step)
+    }
+
+    fn verdict(&self) -> Verdict {
+        let is_good = is_good(self);
+        let has_moved = is_good && has_moved(self);
+        Verdict { is_good, is_judged: is_judged(self), has_moved }
+    }
 }
 
 /// Whether every job runs, with the session it is granted to.

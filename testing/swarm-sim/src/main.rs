@@ -1,10 +1,14 @@
-//! Larger checks than `cargo test` has time for, as a table.
+//! Larger checks than `cargo test` has time for, as a table; with the argument `replicas` only those of
+//! keys shared among replicas.
 #![expect(clippy::print_stdout, reason = "it prints a table")]
 
 use std::process::ExitCode;
 use std::time::Instant;
 
-use swarm_sim::{Bounds, Fault, Invariant, check, dead_ends, variants};
+use swarm_sim::{
+    Bounds, Fault, GroupBounds, Invariant, check, check_group, dead_ends, group_dead_ends,
+    group_variants, variants,
+};
 
 /// Bounds with the protocol intact: versions, sessions, jobs, operators, lease, drift, stop timeout.
 fn large() -> [Bounds; 15] {
@@ -34,8 +38,45 @@ fn large() -> [Bounds; 15] {
     ]
 }
 
-fn main() -> ExitCode {
+/// Groups of members with the protocol intact.
+fn large_groups() -> [GroupBounds; 5] {
+    let two = GroupBounds { settled: 1, crashes: 1, revocations: 1, ..GroupBounds::default() };
+    let three = GroupBounds { members: 3, settled: 2, ..GroupBounds::default() };
+    [
+        GroupBounds { leaves: 1, expiries: 1, ..two },
+        GroupBounds { settled: 0, expiries: 1, ..two },
+        GroupBounds { crashes: 1, ..three },
+        GroupBounds { revocations: 1, ..three },
+        GroupBounds { leaves: 1, losses: 1, ..two },
+    ]
+}
+
+/// Keys shared among replicas; returns whether everything was as it should be.
+fn groups() -> bool {
     let mut is_fine = true;
+    for bounds in large_groups() {
+        let checked = check_group(bounds);
+        println!("{checked}");
+        is_fine &= checked.found.is_none() && checked.has_moved;
+    }
+    for variant in group_variants() {
+        println!("{:?}\n  {}\n  {}", variant.rule, variant.broken, variant.intact);
+        is_fine &= variant.broken.found.is_some() && variant.intact.found.is_none();
+    }
+    for bounds in large_groups().into_iter().take(3) {
+        let start = Instant::now();
+        let seen = group_dead_ends(bounds);
+        println!("\ndead ends, {bounds}: {seen:?} in {:.1} s", start.elapsed().as_secs_f64());
+        is_fine &= seen.dead_ends == 0;
+    }
+    is_fine
+}
+
+fn main() -> ExitCode {
+    if std::env::args().nth(1).as_deref() == Some("replicas") {
+        return if groups() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    let mut is_fine = groups();
     println!(
         "bounds: versions sessions jobs operators T=lease d=drift s=stop w=writes in flight\n"
     );

@@ -22,7 +22,7 @@ pub(super) struct Change {
 /// The tables of the sets in use, since most members act by the same set. They follow from the sets, so
 /// they make no difference between two members.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Tables(BTreeMap<Members, Arc<Owners>>);
+pub(super) struct Tables(Arc<BTreeMap<Members, Arc<Owners>>>);
 
 impl PartialEq for Tables {
     fn eq(&self, _: &Self) -> bool {
@@ -41,10 +41,21 @@ impl Replica {
             return Arc::clone(known);
         }
         let in_use: BTreeSet<_> = self.peers.values().map(|peer| &peer.card.acts_by).collect();
-        self.tables.0.retain(|members, _| in_use.contains(members));
         let owners = Arc::new(self.declared.next(members));
-        self.tables.0.insert(members.clone(), Arc::clone(&owners));
+        let tables = Arc::make_mut(&mut self.tables.0);
+        tables.retain(|members, _| in_use.contains(members));
+        tables.insert(members.clone(), Arc::clone(&owners));
         owners
+    }
+
+    /// The same member, which knows the tables of these sets already: a model check asks for the same
+    /// ones in millions of states.
+    #[cfg(feature = "mutations")]
+    #[must_use]
+    pub fn knowing(mut self, tables: impl IntoIterator<Item = Arc<Owners>>) -> Self {
+        let tables = tables.into_iter().map(|table| (table.members().clone(), table));
+        self.tables = Tables(Arc::new(tables.collect()));
+        self
     }
 
     /// The set that follows from the Leases as seen: all that are held, neither leaving nor speaking
