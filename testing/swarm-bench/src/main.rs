@@ -1,5 +1,5 @@
-//! Measures the planner on one core, beside other libraries, a turn of many jobs, and whole pools on one machine, and
-//! prints Markdown tables.
+//! Measures the planner on one core, beside other libraries, a turn of many jobs, keys shared among
+//! replicas, and whole pools on one machine, and prints Markdown tables.
 //!
 //! Without arguments all parts run, in the order of [`PARTS`], except those that take minutes; with
 //! arguments, those that are named. Jobs are 31-byte names, sorted and hashed once, which has its
@@ -12,6 +12,7 @@ mod instructions;
 mod local;
 mod memory;
 mod planner;
+mod replicas;
 mod turn;
 
 use std::error::Error;
@@ -25,11 +26,12 @@ static ALLOCATOR: memory::Counting = memory::Counting;
 type Part = (&'static str, When, fn() -> Result<(), Box<dyn Error>>);
 
 /// What can be measured.
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 9] = [
     ("planner", When::Always, || Ok(planner::plans()?)),
     ("shares", When::Always, || Ok(planner::shares()?)),
     ("cliffs", When::Always, cliffs::all),
     ("turn", When::Always, turn::all),
+    ("replicas", When::Always, replicas::all),
     ("contest", When::Always, || Ok(contest::all()?)),
     ("local", When::Always, || Ok(local::all()?)),
     ("instructions", When::Named, instructions::all),
