@@ -5,6 +5,7 @@ mod step;
 pub mod stored;
 
 pub mod parts;
+mod size;
 
 #[cfg(test)]
 mod any;

@@ -353,58 +353,6 @@ impl Ledger {
             longest_lease: *longest_lease,
         }
     }
-
-    /// About how many bytes the ledger has as JSON in one piece. O(jobs).
-    ///
-    /// ```
-    /// use swarm_core::{Assignment, Ledger, Pool, Slot};
-    ///
-    /// let one = Assignment::from_iter([("stream:cars".parse()?, Slot(0))]);
-    /// let empty = Ledger::new(0).next(&Assignment::default(), &Pool::ready(1));
-    /// let more = empty.next(&one, &Pool::ready(1)).stored_bytes() - empty.stored_bytes();
-    /// assert!((11..40).contains(&more), "little more than the name: {more}");
-    /// # Ok::<(), swarm_core::JobNameError>(())
-    /// ```
-    #[must_use]
-    pub fn stored_bytes(&self) -> usize {
-        let digits = |number: u64| number.checked_ilog10().map_or(1, |log| log as usize + 1);
-        let job = |(job, Record { cell, strikes }): (&JobName, &Record)| {
-            // The name in quotation marks, a colon, a comma, and the value.
-            let name = job.as_str().len() + 4;
-            let blamed = if *strikes > 0 { name + 2 } else { 0 };
-            let value = match cell {
-                Cell::Granted { .. } => 0,
-                Cell::Releasing { since, .. } => 19 + digits(*since),
-                Cell::Free { .. } | Cell::Done { .. } => 19,
-                Cell::Hold { slot, span, .. } => {
-                    36 + digits(slot.0.into()) + digits(stored::whole_millis(*span))
-                }
-                Cell::Quarantined { span, .. } => 36 + digits(stored::whole_millis(*span)),
-                Cell::Everywhere { .. } => 25,
-                Cell::ReleasingAll { since, .. } => 36 + digits(*since),
-            };
-            name + blamed + value + digits(cell.token().0)
-        };
-        let session = |session: &SessionId, slot: Slot| {
-            let text = session.pod_uid().len() + if session.is_plain() { 6 } else { 17 };
-            33 + text + digits(slot.0.into())
-        };
-        let slots = self.slots.iter().map(|(slot, record)| {
-            let last_handoff_version = if record.last_handoff_version > 0 {
-                8 + digits(record.last_handoff_version)
-            } else {
-                0
-            };
-            session(&record.session, *slot)
-                + 23
-                + record.worker.len()
-                + digits(record.version)
-                + if 0 < record.joined { 10 + digits(record.joined) } else { 0 }
-                + last_handoff_version
-        });
-        let former = self.former.iter().map(|(holder, slot)| session(holder, *slot));
-        self.cells.jobs.iter().map(job).chain(slots).chain(former).sum()
-    }
 }
 
 #[cfg(test)]
