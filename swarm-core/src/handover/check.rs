@@ -150,8 +150,8 @@ impl Judge<'_> {
         if was_done != is_done && !may_change {
             return Err(StepViolation::Done(job()));
         }
-        let leaves =
-            self.cell.holder().is_some() && (self.cell.holder() != next.holder() || is_new_grant);
+        // What nobody held, nobody has to let go of: that is always proved.
+        let leaves = self.cell.holder() != next.holder() || is_new_grant;
         let ends = match (self.cell, next) {
             (Cell::Everywhere { .. }, Cell::Everywhere { .. } | Cell::ReleasingAll { .. })
             | (Cell::ReleasingAll { .. }, Cell::ReleasingAll { .. } | Cell::Everywhere { .. }) => {
@@ -244,3 +244,6 @@ impl Judge<'_> {
                 || (since.is_some() && self.terms.release_timeout <= waited))
     }
 }
+
+#[cfg(test)]
+mod tests;
