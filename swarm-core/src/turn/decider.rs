@@ -188,7 +188,7 @@ mod tests {
 
     use super::*;
     use crate::handover::{Cell, Policy, Proof, Record, SessionId};
-    use crate::{Slot, jobs};
+    use crate::{Position, Slot, Token, View, jobs};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -250,6 +250,60 @@ mod tests {
         assert!(!holds(&decider, &ledger, &want, &proved));
         let late = Observed { watched_for: AGAIN, ..seen };
         assert!(!holds(&decider, &ledger, &want, &late), "there is a net under it");
+    }
+
+    #[test]
+    fn whatever_else_is_seen_of_a_pool_is_decided_upon() {
+        let (want, seen) = (desired(), observed(Presence::Ready));
+        let (decider, ledger) = at_rest(&want, &seen);
+        assert!(holds(&decider, &ledger, &want, &seen));
+        let changes: [fn(&mut Observed); 10] = [
+            |it| it.workers_desired += 1,
+            |it| it.first_slot += 1,
+            |it| it.lease += SECOND,
+            |it| it.longest_lease += SECOND,
+            |it| it.fence_wait += SECOND,
+            |it| it.positions.extend([Position::default()]),
+            |it| it.adoptable = Some(View::default()),
+            |it| it.since_change = Some(SECOND),
+            |it| it.workers.values_mut().for_each(|it| it.name.push('x')),
+            |it| it.workers.values_mut().for_each(|it| it.session = None),
+        ];
+        for (n, change) in changes.into_iter().enumerate() {
+            let mut other = seen.clone();
+            change(&mut other);
+            assert!(!holds(&decider, &ledger, &want, &other), "change {n}");
+        }
+    }
+
+    #[test]
+    fn whatever_else_is_known_of_a_session_is_decided_upon() {
+        let known = |known| {
+            let evidence = [(SessionId::new("pod", 0), known)].into();
+            Observed { evidence, ..observed(Presence::Ready) }
+        };
+        let seconds = |n| Evidence { gone_for: Some(SECOND * n), ..Evidence::default() };
+        let want = Desired { policy: Policy::Exclusive, ..desired() };
+        let (decider, ledger) = at_rest(&want, &known(seconds(1)));
+        assert!(holds(&decider, &ledger, &want, &known(seconds(2))), "time has passed");
+        let job = || "a".parse().unwrap();
+        for other in [
+            Evidence::default(),
+            Evidence { acked: 1, ..seconds(1) },
+            Evidence { ended: Some(Proof::Closed), ..seconds(1) },
+            Evidence { culprit: Some(job()), ..seconds(1) },
+            Evidence { lease: Some(SECOND), ..seconds(1) },
+            Evidence { finished: [(job(), Token(1))].into(), ..seconds(1) },
+        ] {
+            assert!(!holds(&decider, &ledger, &want, &known(other.clone())), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn decisions_that_differ_in_their_times_at_most_are_the_same() {
+        let one = decide(&Ledger::new(1), &desired(), &observed(Presence::Ready));
+        assert!(is_same(&one, &Decision { recheck_in: Some(SECOND), ..one.clone() }));
+        assert!(!is_same(&one, &Decision { replicas: Some(9), ..one.clone() }));
     }
 
     fn any_presence() -> impl Strategy<Value = Presence> {

@@ -29,7 +29,7 @@ pub(super) fn keep(ledger: &Ledger, next: Ledger, observed: &Observed) -> Ledger
     let sessions = next.sessions().into_keys().filter(|session| !session.is_plain());
     let asked = |session| by(session).max(observed.lease);
     let named = sessions.map(asked).max().unwrap_or_default();
-    let longest_lease = if named < most && waits_for_strangers(&next) { most } else { named };
+    let longest_lease = if waits_for_strangers(&next) { most } else { named };
     Ledger { longest_lease, ..next }
 }
 
@@ -150,6 +150,7 @@ mod tests {
         assert_eq!(next.longest_lease, LONG);
         // Those whose names the ledger has forgotten may live by it, so it stays as long as jobs wait.
         let seen = with(observed(3, SHORT), 2, Some(SHORT), true);
+        let seen = with(seen, 3, Some(SHORT), false);
         let later = decide(&next, &desired, &seen).ledger;
         assert_ne!(later, next);
         assert_eq!(later.longest_lease, LONG);

@@ -213,6 +213,20 @@ mod tests {
     }
 
     #[test]
+    fn however_important_they_take_only_what_room_there_is() {
+        let mut want = desired(&["c", "d"]);
+        want.max_jobs = Some(3);
+        for name in ["a", "b"] {
+            let job = Job { pin: Some(Slot(0)), priority: -1, ..Job::default() };
+            want.jobs.insert(name.parse().unwrap(), job);
+        }
+        let ledger = settled(&want, 2);
+        let decision = decide(&ledger, &want, &observed(&[Presence::Ready, OVERDUE]));
+        assert_eq!(loads(&decision), [(0, 3), (1, 1)]);
+        assert!(decision.plan.unassigned.is_empty());
+    }
+
+    #[test]
     fn no_more_move_at_a_time_than_the_budget_allows() {
         let mut want = desired(&["a", "b", "c", "d", "e", "f"]);
         want.rules.moves_max = Some(2);
@@ -221,6 +235,17 @@ mod tests {
         assert_eq!((loads(&first), first.plan.deferred.len()), (vec![(0, 5), (1, 1)], 1));
         let second = decide(&first.ledger, &want, &seen);
         assert_eq!((loads(&second), second.plan.deferred.len()), (vec![(0, 6)], 0));
+    }
+
+    #[test]
+    fn what_leaves_them_uses_the_budget_up_for_others() {
+        let mut want = desired(&["a", "b", "c", "d", "e", "f", "g", "h"]);
+        want.rules.moves_max = Some(1);
+        // The third worker is new, and balance would give it jobs of the first one, too.
+        let seen = observed(&[Presence::Ready, OVERDUE, Presence::Ready]);
+        let moves = decide(&settled(&want, 2), &want, &seen).plan.moves;
+        let moves: Vec<_> = moves.iter().map(|it| (it.from, it.to, it.reason)).collect();
+        assert_eq!(moves, [(Some(Slot(1)), Some(Slot(2)), MoveReason::NotReady)]);
     }
 
     #[test]

@@ -43,3 +43,25 @@ pub(super) fn next_batch_in(plan: &Plan, since_handover: Option<Duration>) -> Op
 fn is_voluntary(reason: MoveReason) -> bool {
     matches!(reason, MoveReason::Balance | MoveReason::NotReady)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Move, Slot};
+
+    #[test]
+    fn only_moves_that_could_wait_begin_a_batch() {
+        let next_after = |reason| {
+            let job: JobName = "a".parse().unwrap();
+            let (from, to) = (Some(Slot(0)), Some(Slot(1)));
+            let deferred = [job.clone()].into();
+            let plan =
+                Plan { moves: vec![Move { job, from, to, reason }], deferred, ..Plan::default() };
+            next_batch_in(&plan, Some(Duration::from_millis(500)))
+        };
+        for reason in [MoveReason::Balance, MoveReason::NotReady] {
+            assert_eq!(next_after(reason), Some(PLAIN_HANDOVER));
+        }
+        assert_eq!(next_after(MoveReason::WorkerGone), Some(Duration::from_millis(1_500)));
+    }
+}

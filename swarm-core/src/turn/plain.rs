@@ -47,6 +47,8 @@ pub(super) fn explain(plan: &mut Plan, desired: &Desired, observed: &Observed) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::super::{Replication, decide};
     use super::*;
     use crate::handover::{Evidence, Proof};
@@ -93,6 +95,19 @@ mod tests {
         let mixed = ready(&[plain(0), session(1)]);
         let decision = decide(&Ledger::new(1), &exclusive(), &mixed);
         assert_eq!((held(&decision.ledger), reasons(&decision.plan)), (vec![1, 1], vec![]));
+    }
+
+    #[test]
+    fn a_plain_worker_that_could_take_nothing_anyway_is_not_the_reason() {
+        let mut want = exclusive();
+        want.timing.initial_wait = Duration::ZERO;
+        for (presence, session) in
+            [(Presence::Ready, None), (Presence::NotReady(Duration::ZERO), Some(plain(0)))]
+        {
+            let seen = Observed::new([(Slot(0), WorkerSeen::new("w-0", presence, session))], 1, []);
+            let decision = decide(&Ledger::new(1), &want, &seen);
+            assert_eq!(reasons(&decision.plan), ["no-workers"; 2], "{presence:?}");
+        }
     }
 
     #[test]

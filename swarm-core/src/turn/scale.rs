@@ -55,3 +55,19 @@ pub(super) fn replicas(
         None => (Some(wanted), None),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workload_that_has_the_wanted_number_of_workers_is_left_alone() {
+        let (ledger, desired) =
+            (Ledger::new(1), Desired { replicas: Some(2), ..Desired::default() });
+        let now = |workers_desired| {
+            let observed = Observed { workers_desired, ..Observed::new([], 1, []) };
+            replicas([&ledger, &ledger], &desired, &observed, None)
+        };
+        assert_eq!([1, 2, 3].map(now), [(Some(2), None), (None, None), (Some(2), None)]);
+    }
+}

@@ -94,3 +94,51 @@ impl Reservations {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{WorkerSeen, decide};
+    use super::*;
+    use crate::handover::SessionId;
+    use crate::{Ledger, Presence, Share};
+
+    #[test]
+    fn what_is_reserved_and_what_waits_is_counted_by_priority() {
+        let wish = |percent, priority, pin: Option<u32>, suspend| {
+            let share = Share::new(percent).ok();
+            Job { share, priority, pin: pin.map(Slot), suspend, ..Job::default() }
+        };
+        let mut desired = Desired::default();
+        for (name, job) in [
+            ("first", wish(60, 5, Some(0), false)),
+            ("second", wish(10, 5, Some(0), false)),
+            ("small", wish(40, 0, Some(1), false)),
+            ("large", wish(90, 0, None, false)),
+            ("suspended", wish(20, 0, None, true)),
+            ("without", Job::default()),
+        ] {
+            desired.jobs.insert(name.parse().unwrap(), job);
+        }
+        desired.capacity_by_slot = [(Slot(1), Share::new(50).unwrap())].into();
+        let worker = |(n, presence)| {
+            let session = Some(SessionId::new("pod", u64::from(n)));
+            (Slot(n), WorkerSeen::new(format!("w-{n}"), presence, session))
+        };
+        // Two of them take jobs.
+        let presences = [Presence::Ready, Presence::Ready, Presence::Draining];
+        let mut observed = Observed::new((0..).zip(presences).map(worker), 1, []);
+        observed.watched_for = desired.timing.initial_wait;
+        let decision = decide(&Ledger::new(0), &desired, &observed);
+        let high =
+            ShareClass { priority: 5, jobs: 2, reserved: 70, waiting: 0, waiting_percent: 0 };
+        let low =
+            ShareClass { priority: 0, jobs: 1, reserved: 40, waiting: 1, waiting_percent: 90 };
+        let expected = Reservations {
+            capacity: 150,
+            reserved: 110,
+            largest_free: 30,
+            classes: vec![high, low],
+        };
+        assert_eq!(Reservations::of(&decision, &desired, &observed), Some(expected));
+    }
+}

@@ -101,7 +101,7 @@ pub async fn turn(
     let mut decision = decider.decide(&ledger, desired, observed);
     // The version that a ledger before this one published; workers may still run its jobs.
     let published = if ledger.version == 0 { views.version().await? } else { 0 };
-    if ledger.version == 0 && decision.ledger.version > 0 && decision.adopted.is_none() {
+    if decision.adopted.is_none() {
         // A new view under a version that workers have already would never be read.
         decision.ledger.count_on_from(published);
     }
@@ -126,25 +126,29 @@ mod tests {
     use super::*;
     use crate::handover::SessionId;
     use crate::ports::Seen;
-    use crate::{Presence, Slot, WorkerSeen, jobs};
+    use crate::{Presence, Slot, View, ViewEntry, WorkerSeen, jobs};
 
-    /// Stores that note what they were asked for.
+    /// Stores that note what they were asked for: the revision and the version that they got.
     #[derive(Default)]
     struct Noting {
         calls: std::sync::Mutex<Vec<String>>,
+        stored: Option<Ledger>,
+        /// The version of the view that is there.
+        published: u64,
         is_full: bool,
     }
 
     impl Noting {
         fn note(&self, call: &str, ledger: &Ledger) {
-            self.calls.lock().unwrap().push(format!("{call} {}", ledger.revision()));
+            let note = format!("{call} {} {}", ledger.revision(), ledger.version);
+            self.calls.lock().unwrap().push(note);
         }
     }
 
     #[async_trait::async_trait]
     impl LedgerStore for Noting {
         async fn load(&self) -> Result<Option<(Ledger, Seen)>, StoreError> {
-            Ok(None)
+            Ok(self.stored.clone().map(|ledger| (ledger, Seen(String::new()))))
         }
 
         async fn save(&self, ledger: &Ledger, _: Option<&Seen>) -> Result<Seen, StoreError> {
@@ -162,7 +166,7 @@ mod tests {
         }
 
         async fn version(&self) -> Result<u64, StoreError> {
-            Ok(0)
+            Ok(self.published)
         }
 
         async fn publish(&self, ledger: &Ledger) -> Result<(), StoreError> {
@@ -171,26 +175,83 @@ mod tests {
         }
     }
 
-    /// What a turn asks of stores that never have to be waited for.
-    fn calls(store: &Noting) -> Vec<String> {
-        let want = Desired { jobs: jobs(["a"]).unwrap(), ..Desired::default() };
-        let session = Some(SessionId::plain("w-0"));
-        let worker = WorkerSeen::new("w-0", Presence::Ready, session);
-        let seen = Observed::new([(Slot(0), worker)], 0, []);
-        let mut decider = Decider::default();
-        let mut turn = std::pin::pin!(turn(store, store, &mut decider, &want, &seen));
-        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        let std::task::Poll::Ready(made) = turn.as_mut().poll(&mut context) else {
-            panic!("it waits for something");
-        };
-        assert_eq!(made.is_err(), store.is_full);
-        store.calls.lock().unwrap().clone()
+    fn desired() -> Desired {
+        Desired { jobs: jobs(["a"]).unwrap(), ..Desired::default() }
     }
+
+    fn observed(presence: Presence) -> Observed {
+        let worker = WorkerSeen::new("w-0", presence, Some(SessionId::plain("w-0")));
+        Observed::new([(Slot(0), worker)], 0, [])
+    }
+
+    /// A turn with stores that never have to be waited for.
+    fn made(store: &Noting, seen: &Observed) -> Result<Turn, StoreError> {
+        let (want, mut decider) = (desired(), Decider::default());
+        let mut turn = std::pin::pin!(turn(store, store, &mut decider, &want, seen));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        match turn.as_mut().poll(&mut context) {
+            std::task::Poll::Ready(made) => made,
+            std::task::Poll::Pending => panic!("it waits for something"),
+        }
+    }
+
+    /// What such a turn asks of them.
+    fn calls(store: &Noting, seen: &Observed) -> Vec<String> {
+        assert_eq!(made(store, seen).is_err(), store.is_full);
+        std::mem::take(&mut *store.calls.lock().unwrap())
+    }
+
+    const READY: Presence = Presence::Ready;
+    /// The pool is not complete.
+    const UNREADY: Presence = Presence::NotReady(std::time::Duration::ZERO);
 
     #[test]
     fn what_is_published_was_saved_before_and_could_be_published() {
-        assert_eq!(calls(&Noting::default()), ["check 1", "save 1", "publish 1"]);
+        let seen = observed(READY);
+        assert_eq!(calls(&Noting::default(), &seen), ["check 1 1", "save 1 1", "publish 1 1"]);
         let full = Noting { is_full: true, ..Noting::default() };
-        assert_eq!(calls(&full), ["check 1", "save 1"]);
+        assert_eq!(calls(&full, &seen), ["check 1 1", "save 1 1"]);
+    }
+
+    #[test]
+    fn a_ledger_that_does_not_change_is_published_again_and_not_saved() {
+        let stored = made(&Noting::default(), &observed(READY)).unwrap().decision.ledger;
+        // The view that is there may be newer or older: the ledger says what it is to be.
+        let store = Noting { stored: Some(stored), published: 6, ..Noting::default() };
+        let turn = made(&store, &observed(READY)).unwrap();
+        assert_eq!((turn.changed, turn.decision.ledger.version), (false, 1));
+        assert_eq!(*store.calls.lock().unwrap(), ["publish 1 1"]);
+    }
+
+    #[test]
+    fn a_ledger_that_publishes_first_counts_on_from_the_view_that_is_there() {
+        for stored in [None, Some(Ledger::new(0))] {
+            let store = Noting { stored, published: 6, ..Noting::default() };
+            let calls = calls(&store, &observed(READY));
+            assert_eq!(calls, ["check 1 7", "save 1 7", "publish 1 7"]);
+        }
+    }
+
+    #[test]
+    fn a_ledger_that_takes_over_what_runs_keeps_the_version_that_was_published() {
+        let mut seen = observed(READY);
+        let entry = ViewEntry { jobs: [("a".parse().unwrap())].into(), ..ViewEntry::default() };
+        seen.adoptable = Some(View { version: 6, workers: [("w-0".into(), entry)].into() });
+        let store = Noting { published: 6, ..Noting::default() };
+        assert_eq!(calls(&store, &seen), ["check 1 6", "save 1 6", "publish 1 6"]);
+    }
+
+    #[test]
+    fn while_nothing_is_assigned_a_view_is_published_only_where_there_is_none() {
+        let mut seen = observed(UNREADY);
+        let mut store = Noting::default();
+        assert_eq!(calls(&store, &seen), ["check 0 0", "save 0 0", "publish 0 0"]);
+        store.stored = Some(Ledger::new(0));
+        assert_eq!(calls(&store, &seen), ["publish 0 0"]);
+        store.published = 6;
+        assert!(calls(&store, &seen).is_empty());
+        store.published = 0;
+        seen.adoptable = Some(View::default());
+        assert!(calls(&store, &seen).is_empty());
     }
 }

@@ -118,6 +118,37 @@ fn only_a_first_ledger_of_plain_workers_adopts() {
     assert_eq!(decide(&Ledger::new(1), &desired(&["a"]), &nobody).adopted, None);
 }
 
+#[test]
+fn a_pool_that_has_assigned_jobs_adopts_nothing_when_all_of_them_have_gone() {
+    let observed = seen(&[Presence::Ready], view(3, &[("w-0", &["a"])]));
+    let first = decide(&Ledger::new(1), &desired(&["a"]), &observed).ledger;
+    let none = decide(&first, &desired(&[]), &observed).ledger;
+    assert!(none.cells.jobs.is_empty() && 0 < none.version, "{none:?}");
+    assert_eq!(decide(&none, &desired(&["a"]), &observed).adopted, None);
+    // Nor does one that waits with the jobs that it had before it was reset.
+    let mut waits = first;
+    waits.version = 0;
+    assert_eq!(decide(&waits, &desired(&["a"]), &observed).adopted, None);
+}
+
+#[test]
+fn a_view_of_which_one_worker_is_told_something_new_is_the_next_version() {
+    let workers = [("w-0", ["a", "b"].as_slice()), ("w-1", ["b", "c", "d"].as_slice())];
+    let observed = seen(&[Presence::Ready; 2], view(3, &workers));
+    let ledger = decide(&Ledger::new(1), &desired(&["a", "b", "c", "d"]), &observed).ledger;
+    assert_eq!(by_slot(&ledger), [(0, "a b".into()), (1, "c d".into())]);
+    assert_eq!((ledger.version, ledger.slots[&Slot(1)].version), (4, 4));
+}
+
+#[test]
+fn a_version_that_no_reader_can_represent_is_not_counted_on() {
+    for (version, counted_on) in [(VERSION_MAX - 1, VERSION_MAX - 1), (VERSION_MAX, 1)] {
+        let observed = seen(&[Presence::Ready], view(version, &[("w-0", &["a"])]));
+        let ledger = decide(&Ledger::new(1), &desired(&["a"]), &observed).ledger;
+        assert_eq!(ledger.version, counted_on);
+    }
+}
+
 proptest! {
     /// Judged by the formula for the fewest moves, over what runs.
     #[test]
