@@ -122,6 +122,17 @@ fn digests_are_frozen() {
 }
 
 #[test]
+fn a_part_names_only_jobs_with_strikes_as_such() {
+    let mut ledger = Ledger::new(1);
+    for (job, strikes) in [("a", 0), ("b", 2)] {
+        let cell = Cell::Free { token: Token(1) };
+        ledger.cells.jobs.insert(job.parse().unwrap(), Record { cell, strikes });
+    }
+    let parts = Split::of(&ledger, 1).parts(&[0].into());
+    assert_eq!(parts[&0].strikes, [("b".to_owned(), 2)].into());
+}
+
+#[test]
 fn a_job_in_two_parts_or_twice_in_one_is_refused() {
     let share = |session: &str| StoredShare {
         session: session.into(),
