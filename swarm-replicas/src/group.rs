@@ -12,11 +12,12 @@ use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use swarm_core::handover::LeaseTermsError;
 use swarm_core::replicas::{
-    Controller, ControllerError, Hosts, MemberId, MemberIdError, Replica, ReplicaEffect,
-    ReplicaEvent, ReplicaStatus, ReplicaTerms, Weight,
+    Controller, ControllerError, Hosts, MemberId, MemberIdError, MemberWrite, Replica,
+    ReplicaEffect, ReplicaEvent, ReplicaStatus, ReplicaTerms, Weight,
 };
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 
 use crate::driver::{Command, Driver};
 use crate::held::Held;
@@ -93,24 +94,26 @@ impl Group {
     /// [`JoinError`], if waiting would not help.
     pub async fn join(self) -> Result<Member, JoinError> {
         self.terms.lease.check()?;
-        // Seeded by the system: as good as a random number.
-        let id = MemberId::new(&self.id, RandomState::new().hash_one(&self.id))?;
-        let (mut replica, effects) =
-            Replica::open(id.clone(), Hosts::new(), self.terms, clock::now());
-        let mut uid = None;
-        let mut events = Vec::new();
-        for effect in effects {
+        let (id, replica, created) = loop {
+            // Seeded by the system: as good as a random number.
+            let id = MemberId::new(&self.id, RandomState::new().hash_one(&self.id))?;
+            let (replica, effects) =
+                Replica::open(id.clone(), Hosts::new(), self.terms, clock::now());
             // Nothing else is to be done before there is a Lease.
-            let ReplicaEffect::Write(write) = effect else { continue };
-            let (event, made) = self.first(&id, &lease::written(&self.name, &id, &write)).await?;
-            let event = match event {
-                Some(version) => ReplicaEvent::Written { number: write.number, version },
-                None => ReplicaEvent::Lost { number: write.number },
-            };
-            uid = made;
-            events.push(event);
-        }
-        let more = events.into_iter().flat_map(|event| replica.step(clock::now(), event)).collect();
+            let write = effects.into_iter().find_map(|effect| match effect {
+                ReplicaEffect::Write(write) => Some(write),
+                _ => None,
+            });
+            let Some(write) = write else { continue };
+            if let Some(created) = self.create(&id, &write).await? {
+                break (id, replica, created);
+            }
+            // Under another name: a Lease that may exist has to be waited out by everybody.
+            tokio::time::sleep(AGAIN).await;
+        };
+        let mut replica = replica;
+        let (event, uid) = created;
+        let more = replica.step(clock::now(), event);
         let (commands, commanded) = mpsc::unbounded_channel();
         let (tell, told) = watch::channel(Told::default());
         let hosted = Arc::<Hosted>::default();
@@ -119,34 +122,34 @@ impl Group {
         Ok(Member { group: self, id, hosted, commands, told, task: Arc::new(Task(task)) })
     }
 
-    /// Creates the Lease; `None` for its version if it may have been created.
-    async fn first(
+    /// Creates the Lease, and returns what there is to tell the machine, and the UID. `None` if there is
+    /// no answer.
+    async fn create(
         &self,
         id: &MemberId,
-        object: &Object,
-    ) -> Result<(Option<swarm_core::handover::LeaseVersion>, Option<String>), JoinError> {
-        let api = self.leases();
-        loop {
-            match api.create(&PostParams::default(), object).await {
-                Ok(made) => return Ok((lease::version(&made), made.metadata.uid)),
-                // The nonce is random: an earlier try was carried out after all.
-                Err(kube::Error::Api(status)) if status.is_already_exists() => {
-                    return Ok((None, None));
-                }
-                Err(kube::Error::Api(status))
-                    if (400..500).contains(&status.code) && status.code != 429 =>
-                {
-                    return Err(JoinError::Refused {
-                        name: id.to_string(),
-                        namespace: self.namespace.clone(),
-                        reason: status.message.clone(),
-                    });
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "the Lease cannot be created; retrying");
-                    tokio::time::sleep(AGAIN).await;
-                }
+        write: &MemberWrite,
+    ) -> Result<Option<(ReplicaEvent, Option<String>)>, JoinError> {
+        let object = lease::written(&self.name, id, write);
+        let (api, params) = (self.leases(), PostParams::default());
+        let created = timeout(self.terms.lease.renew, api.create(&params, &object)).await;
+        match created {
+            Ok(Ok(made)) => Ok(lease::version(&made).map(|version| {
+                (ReplicaEvent::Written { number: write.number, version }, made.metadata.uid)
+            })),
+            Ok(Err(kube::Error::Api(status)))
+                if (400..500).contains(&status.code) && status.code != 429 =>
+            {
+                Err(JoinError::Refused {
+                    name: id.to_string(),
+                    namespace: self.namespace.clone(),
+                    reason: status.message.clone(),
+                })
             }
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the Lease cannot be created; retrying");
+                Ok(None)
+            }
+            Err(_) => Ok(None),
         }
     }
 }
