@@ -104,8 +104,9 @@ impl Group {
                 ReplicaEffect::Write(write) => Some(write),
                 _ => None,
             });
-            let Some(write) = write else { continue };
-            if let Some(created) = self.create(&id, &write).await? {
+            if let Some(write) = write
+                && let Some(created) = self.create(&id, &write).await?
+            {
                 break (id, replica, created);
             }
             // Under another name: a Lease that may exist has to be waited out by everybody.
