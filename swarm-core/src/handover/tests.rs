@@ -541,3 +541,12 @@ fn what_a_lease_calls_finished_is_known_of_its_session() {
     let watch = Watch::begin(Moment::default(), &lease);
     assert_eq!(watch.evidence(0).finished, lease.ack.finished);
 }
+
+#[test]
+fn the_longest_time_that_a_session_claims_is_known_of_it() {
+    let mut watch = Watch::missing(Moment::default());
+    assert_eq!(watch.evidence(0).lease, None);
+    watch.claims(Duration::from_secs(60));
+    watch.claims(Duration::from_secs(20));
+    assert_eq!(watch.evidence(0).lease, Some(Duration::from_secs(60)));
+}

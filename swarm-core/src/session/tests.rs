@@ -432,3 +432,12 @@ fn only_jobs_of_which_workers_need_more_than_the_name_have_details() {
         [job("once"), job("told")]
     );
 }
+
+#[test]
+fn how_jobs_are_run_is_told_beside_their_details() {
+    let once = crate::Job { run_once: true, ..crate::Job::default() };
+    let details = Details::of(&[(job("once"), once)].into());
+    assert_eq!(details.runner(), None);
+    let details = details.with_runner("ping");
+    assert_eq!((details.jobs().len(), details.runner()), (1, Some("ping")));
+}

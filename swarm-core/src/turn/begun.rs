@@ -47,12 +47,10 @@ fn forced(plan: &Plan) -> impl Iterator<Item = &JobName> {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::super::{Decision, Desired, Observed, WorkerSeen, decide};
     use super::*;
     use crate::handover::{Cell, Policy, Record, SessionId};
-    use crate::{Ledger, Pool, Presence, Slot};
+    use crate::{Ledger, Presence, Slot};
 
     fn observed(workers: u32) -> Observed {
         let worker = |n| {
@@ -94,33 +92,6 @@ mod tests {
         let rules = crate::Rules { mode: Mode::Canonical, ..all.rules };
         let canonical = grown(&Desired { rules, ..all });
         assert!(!releasing(&canonical).is_empty(), "by jobs and workers alone");
-    }
-
-    proptest! {
-        /// So it is planned once where none of them moves.
-        #[test]
-        fn pinned_where_they_stay_they_change_no_plan(
-            jobs in prop::collection::vec((any::<bool>(), -1..2_i32, prop::option::of(0..5_u32)), 0..24),
-            workers in 1..5_u32,
-            max_jobs in prop::option::of(1..9_u32),
-            moves_max in prop::option::of(0..4_usize),
-        ) {
-            let name = |n: usize| format!("job-{n}").parse::<JobName>().unwrap();
-            let wish = |(run_once, priority, _): &(bool, i32, _)| {
-                Job { run_once: *run_once, priority: *priority, ..Job::default() }
-            };
-            let all: Jobs = jobs.iter().enumerate().map(|(n, it)| (name(n), wish(it))).collect();
-            let held = jobs.iter().enumerate();
-            let held = held.filter_map(|(n, it)| Some((name(n), Slot(it.2?)))).collect();
-            let mut pool = Pool::ready(workers);
-            pool.0.values_mut().for_each(|member| member.max_jobs = max_jobs);
-            let rules = crate::Rules { moves_max, ..crate::Rules::default() };
-            let request = Request { jobs: &all, held: &held, pool: &pool, rules };
-            let plan = checked(&request);
-            if !moves_any(&all, &plan) {
-                prop_assert_eq!(&pinned(&request, &plan), &plan);
-            }
-        }
     }
 
     #[test]

@@ -119,6 +119,15 @@ fn digests_are_frozen() {
     ];
     assert_eq!(digests, golden, "{digests:#x?}");
     assert_eq!(Part(Vec::new()).digest(), 0);
+    let two = [("job", Cell::Free { token }), ("next", Cell::Done { token })];
+    let two = two.map(|(name, cell)| (name.parse().unwrap(), record(cell, 0)));
+    assert_eq!(Part(two.into()).digest(), 0x599f_0249_c5ed_e1a6);
+}
+
+#[test]
+fn the_part_of_a_job_is_frozen() {
+    let places = ["a", "b", "c", "d", "e", "f"].map(|name| place(&name.parse().unwrap(), 16));
+    assert_eq!(places, [15, 15, 11, 10, 8, 10]);
 }
 
 #[test]

@@ -72,6 +72,24 @@ fn a_pause_comes_before_a_suspension() {
 }
 
 #[test]
+fn where_nothing_is_planned_suspended_jobs_are_told_from_others() {
+    let want = exclusive(&["a", "b"]);
+    let reasons = |want: Desired| {
+        let [cold, paused] = [false, true].map(|paused| {
+            let unready = observed(&[Presence::NotReady(Duration::ZERO)]);
+            let decision = decide(&Ledger::new(1), &Desired { paused, ..want.clone() }, &unready);
+            decision.plan.unassigned.into_values().collect::<Vec<_>>()
+        });
+        [cold, paused]
+    };
+    let of = |why| [Unassigned::Suspended, why];
+    let one = [of(Unassigned::PoolIncomplete), of(Unassigned::Paused)];
+    assert_eq!(reasons(suspend(&want, "a")), one.map(Vec::from));
+    let all = Desired { suspend: true, ..want };
+    assert_eq!(reasons(all), [vec![Unassigned::Suspended; 2], vec![Unassigned::Suspended; 2]]);
+}
+
+#[test]
 fn a_job_that_is_done_stays_done_while_it_is_suspended_and_afterwards() {
     let mut want = exclusive(&["a"]);
     want.jobs.get_mut("a").unwrap().run_once = true;
