@@ -16,9 +16,11 @@ use crate::cluster::{Cluster, FOLDER};
 use crate::proxy::Proxy;
 
 /// The namespace the manifests put the operator into.
-pub const NAMESPACE: &str = "swarm";
+pub const NAMESPACE: &str = "swarm-system";
+/// The namespace that the samples name.
+pub const SAMPLES_NAMESPACE: &str = "streams";
 /// The user that the operator is to the API server.
-pub const ACCOUNT: &str = "system:serviceaccount:swarm:swarm-operator";
+pub const ACCOUNT: &str = "system:serviceaccount:swarm-system:swarm-operator";
 
 /// Installs custom resources and operator, once per cluster, and waits until it is available.
 ///
@@ -78,7 +80,8 @@ pub async fn install_samples(cluster: &Cluster) -> Result<bool> {
         return Ok(false);
     }
     let samples = samples.display().to_string();
-    cluster.kubectl(&["apply", "--namespace", NAMESPACE, "--filename", &samples]).await?;
+    cluster.kubectl(&["create", "namespace", SAMPLES_NAMESPACE]).await?;
+    cluster.kubectl(&["apply", "--namespace", SAMPLES_NAMESPACE, "--filename", &samples]).await?;
     Ok(true)
 }
 

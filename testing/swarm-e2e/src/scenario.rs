@@ -40,7 +40,6 @@ pub struct Scenario {
     pub name: &'static str,
     run: fn(Context) -> Run,
     within: Duration,
-    namespace: Option<&'static str>,
     needs_all: bool,
     beside_others: bool,
 }
@@ -49,21 +48,13 @@ impl Scenario {
     /// A scenario of 180 seconds at most, in a fresh namespace.
     #[must_use]
     pub const fn new(name: &'static str, run: fn(Context) -> Run) -> Self {
-        Self { name, run, within: WITHIN, namespace: None, needs_all: false, beside_others: false }
+        Self { name, run, within: WITHIN, needs_all: false, beside_others: false }
     }
 
     /// Bounds the scenario differently.
     #[must_use]
     pub const fn within(mut self, within: Duration) -> Self {
         self.within = within;
-        self
-    }
-
-    /// Runs the scenario in a namespace of this name, which is created if it is missing and never
-    /// removed.
-    #[must_use]
-    pub const fn in_namespace(mut self, namespace: &'static str) -> Self {
-        self.namespace = Some(namespace);
         self
     }
 
@@ -86,7 +77,7 @@ impl Scenario {
         // A namespace's name is a DNS label.
         let fresh = format!("scenario-{}", self.name.replace('_', "-"));
         let fresh = fresh.chars().take(63).collect::<String>();
-        self.namespace.map_or_else(|| fresh.trim_end_matches('-').to_owned(), str::to_owned)
+        fresh.trim_end_matches('-').to_owned()
     }
 }
 
@@ -248,11 +239,9 @@ async fn bounded(cluster: &Arc<Cluster>, scenario: &Scenario) -> Result<()> {
 
 /// Removes the namespace of a scenario that passed.
 async fn tidy(cluster: &Cluster, scenario: &Scenario) -> Result<()> {
-    if scenario.namespace.is_none() {
-        // Its end is not awaited: that takes seconds, and no other scenario uses it.
-        let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
-        namespaces.delete(&scenario.namespace(), &DeleteParams::background()).await?;
-    }
+    // Its end is not awaited: that takes seconds, and no other scenario uses it.
+    let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
+    namespaces.delete(&scenario.namespace(), &DeleteParams::background()).await?;
     Ok(())
 }
 
@@ -314,7 +303,6 @@ mod tests {
     #[test]
     fn the_namespace_of_a_scenario_is_a_dns_label() {
         assert_eq!(scenario("one_pod").namespace(), "scenario-one-pod");
-        assert_eq!(scenario("one_pod").in_namespace("swarm").namespace(), "swarm");
         let long = "a_sentence_that_never_ends_because_its_author_was_paid_____by_the_word";
         let label = scenario(long).namespace();
         assert!(label.len() <= 63 && !label.ends_with('-'), "{label}");

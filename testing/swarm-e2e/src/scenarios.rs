@@ -67,7 +67,6 @@ mod workers_that_read_once_are_replaced;
 
 use std::time::Duration;
 
-use crate::operator;
 use crate::scenario::Scenario;
 
 /// The scenario that `run` of the module of its name, or the named function, carries out.
@@ -88,9 +87,7 @@ pub fn all() -> Vec<Scenario> {
         scenario!(services_are_reached),
         // It sets the cluster back, so it comes before anything that would be confused by that.
         scenario!(faults_do_what_they_say),
-        scenario!(streams_walk_through)
-            .in_namespace(operator::NAMESPACE)
-            .within(Duration::from_mins(4)),
+        scenario!(streams_walk_through).within(Duration::from_mins(4)),
         scenario!(list_changes_arrive),
         // They mostly wait, so several of them run at a time; the longest begin first.
         scenario!(a_deployment_is_a_pool).within(Duration::from_mins(6)).beside_others(),
@@ -171,8 +168,6 @@ pub fn all() -> Vec<Scenario> {
         // What all of them have asked the API server for.
         scenario!(every_right_is_used).after_all_others(),
         // It ends with the removal of the operator, so it comes last.
-        scenario!(documented_commands_work)
-            .in_namespace(operator::NAMESPACE)
-            .within(Duration::from_mins(8)),
+        scenario!(documented_commands_work).within(Duration::from_mins(8)),
     ]
 }

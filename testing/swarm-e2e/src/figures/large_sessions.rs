@@ -96,7 +96,7 @@ fn workers(context: &Context) -> Result<String> {
     let quiet = "          env:\n            - {name: RUST_LOG, value: warn}\n";
     let pool = pool
         .replacen("          env:\n", quiet, 1)
-        .replace("namespace: swarm", &format!("namespace: {}", context.namespace))
+        .replace("namespace: streams", &format!("namespace: {}", context.namespace))
         .replace("replicas: 2", &format!("replicas: {WORKERS}"));
     ensure!(pool.contains("RUST_LOG") && pool.contains("replicas: 100"), "the sample has changed");
     Ok(pool)

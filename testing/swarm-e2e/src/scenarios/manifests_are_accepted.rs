@@ -22,8 +22,9 @@ const JOB_LISTS: &str = "deploy/samples/job-lists";
 
 /// The purpose of an overlay, in its rendered text: a patch that matches nothing is ignored
 /// silently.
-const RENDERED: [(&str, &str); 7] = [
+const RENDERED: [(&str, &str); 8] = [
     ("overlays/managed", "name: swarm-operator-managed-pools"),
+    ("overlays/original", "namespace: swarm\n"),
     ("overlays/dev", "imagePullPolicy: Never"),
     ("overlays/prod", "/swarm-operator@sha256:"),
     ("overlays/prod", "value: registry.example.com/swarm/swarm-worker@sha256:"),
@@ -48,6 +49,8 @@ pub(super) async fn run(context: Context) -> Result<()> {
             let is_there = !folder.ends_with(overlay) || rendered.contains(text);
             ensure!(is_there, "{overlay} has no `{text}`: {rendered}");
         }
+        let is_moved = !folder.ends_with("overlays/original");
+        ensure!(is_moved || !rendered.contains("swarm-system"), "{folder} names both namespaces");
         let is_cluster_wide = rendered.contains("kind: ClusterRole");
         ensure!(!folder.ends_with("namespaced") || !is_cluster_wide, "{folder} asks for more");
         if folder.ends_with(JOB_LISTS) && !knows_job_sources()? {

@@ -16,6 +16,7 @@ use swarm_core::session::WorkerView;
 
 use crate::binaries::repository;
 use crate::contract::{self, OnApiServer};
+use crate::operator::SAMPLES_NAMESPACE;
 use crate::scenario::Context;
 use crate::until::until;
 
@@ -70,14 +71,15 @@ pub(super) async fn workers(context: &Context) -> Result<()> {
     let documents = text.split("\n---\n").filter(|document| !document.contains("kind: Swarm\n"));
     let manifest = documents.collect::<Vec<_>>().join("\n---\n");
     let namespace = format!("namespace: {}", context.namespace);
-    ensure!(manifest.contains("namespace: swarm\n"), "the sample binds the role in a namespace");
+    let shipped = format!("namespace: {SAMPLES_NAMESPACE}\n");
+    ensure!(manifest.contains(&shipped), "the sample binds the role in a namespace");
     let short =
         "args: [\"run\", \"--runner=log\", \"--lease=9s\", \"--renew=1s\", \"--stop-timeout=2s\"]";
     ensure!(
         manifest.contains("args: [\"run\", \"--runner=log\"]"),
         "the sample writes into its log"
     );
-    let manifest = manifest.replace("namespace: swarm\n", &format!("{namespace}\n"));
+    let manifest = manifest.replace(&shipped, &format!("{namespace}\n"));
     context.apply(&manifest.replace("args: [\"run\", \"--runner=log\"]", short)).await?;
     let rollout = ["rollout", "status", "statefulset", "backup-worker", "--timeout=60s"];
     context.kubectl(&rollout).await?;

@@ -7,11 +7,12 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::ResourceExt as _;
 use kube::api::ListParams;
+use kube::{Api, ResourceExt as _};
 use swarm_adapters_k8s::api::{Swarm, SwarmLedger};
 
 use super::pool::{REST_WITHIN, Reports, all_reports, at_rest, jobs_of, moved, sample};
+use crate::operator;
 use crate::scenario::Context;
 use crate::until::until;
 
@@ -49,19 +50,20 @@ async fn ready(context: &Context) -> Result<()> {
 
 /// The other reports of a worker and of the operator.
 async fn endpoints(context: &Context) -> Result<()> {
-    let get = |pod: String, port, path| async move {
-        context.cluster.pod_http(&context.namespace, &pod, port, path).await
+    let get = |namespace, pod: String, port, path| async move {
+        context.cluster.pod_http(namespace, &pod, port, path).await
     };
-    let worker = || "swarm-worker-0".to_owned();
-    let health = get(worker(), 9090, "internal/health").await?;
+    let (mine, worker) = (context.namespace.as_str(), || "swarm-worker-0".to_owned());
+    let health = get(mine, worker(), 9090, "internal/health").await?;
     ensure!(health.contains("\"version\"") && health.contains("\"date\""), "health: {health}");
-    let metrics = get(worker(), 9090, "metrics").await?;
+    let metrics = get(mine, worker(), 9090, "metrics").await?;
     ensure!(metrics.contains("swarm_worker_jobs 1"), "a worker of 13 or 14 jobs: {metrics}");
 
     let operators = ListParams::default().labels("app=swarm-controller");
-    let operators = context.api::<Pod>().list(&operators).await?;
+    let pods: Api<Pod> = Api::namespaced(context.client.clone(), operator::NAMESPACE);
+    let operators = pods.list(&operators).await?;
     let operator = operators.items.first().context("no operator pod")?.name_any();
-    let metrics = get(operator, 8080, "metrics").await?;
+    let metrics = get(operator::NAMESPACE, operator, 8080, "metrics").await?;
     ensure!(metrics.contains("swarm_ledger_writes_total"), "of the operator: {metrics}");
     Ok(())
 }
@@ -114,22 +116,13 @@ async fn lose_the_operator(
     jobs: &BTreeSet<String>,
     before: &Reports,
 ) -> Result<BTreeSet<String>> {
-    context.kubectl(&["scale", "deployment", "swarm-controller", "--replicas=0"]).await?;
-    context
-        .kubectl(&[
-            "wait",
-            "--for=delete",
-            "pod",
-            "--selector=app=swarm-controller",
-            "--timeout=30s",
-        ])
-        .await?;
+    operator::stop(&context.cluster).await?;
     ensure!(all_reports(context).await? == *before, "workers keep running without the operator");
     let remove = r#"[{"op": "remove", "path": "/spec/jobs/0"}]"#;
     context.kubectl(&["patch", "swarm", "streams", "--type=json", "--patch", remove]).await?;
 
     let change = Instant::now();
-    context.kubectl(&["scale", "deployment", "swarm-controller", "--replicas=1"]).await?;
+    operator::go_on(&context.cluster).await?;
     let mut jobs = jobs.clone();
     jobs.remove("stream:xxrtve1");
     let after = at_rest(context, &jobs, 2, change).await?;
