@@ -13,12 +13,14 @@
 //!   outlives its worker; [`runlog`] records who ran what when.
 //! - [`marker`] identifies, at the next start, the job that crashed the process.
 //! - [`report`] is what a worker reports about its jobs.
+//! - [`mod@printable`] keeps what a terminal is shown from steering it.
 //! - [`http`] and [`metrics`] are the endpoints and metrics of both programs.
 
 mod procs;
 
 pub mod file;
 pub mod named_file;
+pub mod printable;
 
 pub mod ledger;
 pub mod view;

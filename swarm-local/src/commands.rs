@@ -14,6 +14,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::ValueEnum;
+use swarm_adapters_host::printable::{Form, Printable};
 
 use super::text;
 
@@ -66,7 +67,11 @@ fn ended(result: Result<(), Failure>) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
-/// Standard output. Whatever has arrived is written when this is dropped.
-fn standard_output() -> impl Write {
-    io::BufWriter::new(io::stdout())
+/// Standard output, for what the format permits. Whatever has arrived is written when this is dropped.
+fn standard_output(output: Output) -> impl Write {
+    let form = match output {
+        Output::Text => Form::Lines,
+        Output::Json => Form::Json,
+    };
+    Printable::new(io::BufWriter::new(io::stdout()), form)
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anstyle::AnsiColor;
+use swarm_adapters_host::printable::{Form, printable};
 use swarm_core::handover::Cell;
 use swarm_core::{Assignment, JobName, Ledger, Slot, Unassigned, View, ViewEntry};
 
@@ -23,19 +24,21 @@ const LINES_MAX: usize = 8;
 pub(super) fn say(lines: &str) {
     let mut stdout = io::stdout().lock();
     // A reader that closes the pipe, as `head` does, does not end the workers.
-    let _ = writeln!(stdout, "{}", lines.trim_end()).and_then(|()| stdout.flush());
+    let lines = printable(lines.trim_end(), Form::Lines);
+    let _ = writeln!(stdout, "{lines}").and_then(|()| stdout.flush());
 }
 
 /// Prints a sentence on standard error, with the program's name in red where there are colours.
 pub fn complain(sentence: &str) {
     let red = AnsiColor::Red.on_default();
+    let sentence = printable(sentence, Form::Lines);
     // If standard error is closed, nobody reads it.
     let _ = writeln!(anstream::stderr(), "{red}swarm-operator:{red:#} {sentence}");
 }
 
 /// Prints a line of a file, with a mark below a place in it, on standard error.
 pub(super) fn show_excerpt(excerpt: &str) {
-    let _ = writeln!(io::stderr(), "{excerpt}");
+    let _ = writeln!(io::stderr(), "{}", printable(excerpt, Form::Lines));
 }
 
 /// The first lines: the pool that is about to run, and its directories.

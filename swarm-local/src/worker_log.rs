@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use swarm_adapters_host::file::existing;
+use swarm_adapters_host::printable::{Form, printable};
 use swarm_adapters_host::processes::{log_path, rotated_log};
 
 /// The longest line that is kept together, in bytes.
@@ -60,7 +61,11 @@ impl WorkerLog {
         if let Some(file) = existing(File::open(rotated_log(&self.path)))? {
             read_lines(file, &mut begun, each)?;
         }
-        if begun.is_empty() { Ok(()) } else { each(&shown(&String::from_utf8_lossy(&begun))) }
+        if begun.is_empty() {
+            Ok(())
+        } else {
+            each(&printable(&String::from_utf8_lossy(&begun), Form::Line))
+        }
     }
 
     /// Reads the lines that were written since. A log that does not exist has none.
@@ -131,24 +136,12 @@ fn read_lines(
         let is_whole = begun.last() == Some(&b'\n');
         if is_whole || LINE_MAX <= begun.len() {
             let line = begun.strip_suffix(b"\n").unwrap_or(begun);
-            each(&shown(&String::from_utf8_lossy(line)))?;
+            each(&printable(&String::from_utf8_lossy(line), Form::Line))?;
             begun.clear();
         } else if length == 0 {
             return Ok(read);
         }
     }
-}
-
-/// A line without control characters, which could confuse a terminal.
-fn shown(line: &str) -> Cow<'_, str> {
-    let is_shown = |c: char| !c.is_control() || c == '\t';
-    if line.chars().all(is_shown) {
-        return line.into();
-    }
-    let escaped = |c: char| -> Box<dyn Iterator<Item = char>> {
-        if is_shown(c) { Box::new(std::iter::once(c)) } else { Box::new(c.escape_default()) }
-    };
-    line.chars().flat_map(escaped).collect()
 }
 
 /// The lines that are about one job.

@@ -13,6 +13,7 @@ use std::process::ExitCode;
 
 use anstyle::AnsiColor;
 use clap::{CommandFactory as _, Parser, Subcommand};
+use swarm_adapters_host::printable::{Form, printable};
 
 use import::ImportArgs;
 use plan::PlanArgs;
@@ -65,10 +66,7 @@ fn print(document: &str) -> io::Result<()> {
 /// Prints a message other than the answer, in one line. Control characters, which may come from a
 /// file, are escaped.
 fn complain(sentence: &str) {
-    let mut line = String::new();
-    for c in sentence.chars() {
-        if c.is_control() { line.extend(c.escape_default()) } else { line.push(c) }
-    }
+    let line = printable(sentence, Form::Line);
     // If standard error is closed, the message is lost.
     let red = AnsiColor::Red.on_default();
     let _ = writeln!(anstream::stderr(), "{red}kubectl swarm:{red:#} {line}");

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use serde_json::{Value, json};
+use swarm_adapters_host::printable::{Form, printable};
 use swarm_adapters_host::runlog::alone::{Company, Solitude};
 use swarm_adapters_host::runlog::judge::{Gap, Overlap, Regression, Replication, RunName, Verdict};
 use swarm_adapters_host::runlog::{self, Damage, Entry, ReadError, Torn, judged};
@@ -64,11 +65,12 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(2));
         }
     };
-    let mut stdout = io::stdout().lock();
-    match args.output {
-        Output::Text => stdout.write_all(text(&verdict, damage, &company).as_bytes())?,
-        Output::Json => writeln!(stdout, "{:#}", document(&verdict, damage, &company))?,
-    }
+    // The names in a log are whatever its writer wrote.
+    let (answer, form) = match args.output {
+        Output::Text => (text(&verdict, damage, &company), Form::Lines),
+        Output::Json => (format!("{:#}\n", document(&verdict, damage, &company)), Form::Json),
+    };
+    io::stdout().lock().write_all(printable(&answer, form).as_bytes())?;
     if let Some(number) = damage.torn.first {
         let count = counted(damage.torn.unexplained, "damaged line");
         complain(&format!(

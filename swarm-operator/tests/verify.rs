@@ -177,3 +177,22 @@ fn a_log_that_is_given_twice_counts_once() {
         (0, &json!(2), &json!(4))
     );
 }
+
+/// A log is written by whoever wrote it.
+#[test]
+fn names_in_a_log_do_not_steer_the_terminal() {
+    let line = |t: u64, session: &str, event: &str| {
+        format!(
+            r#"{{"t":{t}000000,"job":"a\u001b[2J","worker":"w\u009b2J\u202e","session":"{session}\r","token":1,"event":"{event}"}}"#
+        )
+    };
+    let log = [line(1, "s1", "start"), line(2, "s2", "start"), line(3, "s1", "stop")].join("\n");
+    for (args, code) in [(&[][..], 3), (&["--output", "json"], 3)] {
+        let output = verify(&[&log], args);
+        let shown = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{shown}");
+        assert!(shown.contains("[2J") && shown.contains("u{202e}") | shown.contains("u202e"));
+        let steers = |c: char| c != '\n' && c.is_control() || c == '\u{202e}';
+        assert!(!shown.contains(steers), "{shown:?}");
+    }
+}

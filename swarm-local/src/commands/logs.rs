@@ -72,7 +72,7 @@ async fn print(args: LogsArgs) -> Result<(), Failure> {
         None => None,
     };
     let lines = JobLines::of(&args.job);
-    let to = Box::new(standard_output());
+    let to = Box::new(standard_output(args.output));
     let printer = Printer { job: args.job, output: args.output, to, has_printed: false };
     let mut reader = Reader { logs, lines, printer };
     let at = args.worker.as_ref().or(holder.as_ref());

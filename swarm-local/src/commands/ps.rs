@@ -58,7 +58,7 @@ pub async fn ps(args: PsArgs) -> anyhow::Result<ExitCode> {
 async fn print(args: &PsArgs) -> Result<(), Failure> {
     let pool = args.pool.find().await?;
     let answer = pool.get(web::JOBS).await?;
-    let mut output = standard_output();
+    let mut output = standard_output(args.output);
     let mut rows: Box<dyn Rows> = match args.output {
         Output::Text => Box::<Table>::default(),
         Output::Json => Box::<List>::default(),

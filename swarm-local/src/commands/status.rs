@@ -38,7 +38,7 @@ pub async fn status(args: StatusArgs) -> anyhow::Result<ExitCode> {
 async fn print(args: &StatusArgs) -> Result<(), Failure> {
     let pool = args.pool.find().await?;
     let (mut document, snapshot) = pool.swarm().await?;
-    let mut output = standard_output();
+    let mut output = standard_output(args.output);
     match args.output {
         Output::Text => output.write_all(text(&snapshot, &pool.dir).as_bytes())?,
         Output::Json => {

@@ -50,7 +50,7 @@ async fn end(args: &StopArgs) -> Result<(), Failure> {
     }
     let killed = left(&pool.dir).await.with_context(cannot)?;
     let took = since.elapsed();
-    let mut output = standard_output();
+    let mut output = standard_output(args.output);
     match args.output {
         Output::Text => {
             let killed = match killed {

@@ -1,0 +1,122 @@
+//! Texts for a terminal: what could steer it is written as an escape, wherever it came from.
+//!
+//! That is every control character, and those characters by which a line reads in another order than
+//! it is written.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+/// How a text is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// One line for people: `\u{1b}` and `\n` are escapes, and a tab is kept.
+    Line,
+    /// Lines for people: line breaks are kept, too.
+    Lines,
+    /// A JSON document, in which `\u001b` is the same character, and line breaks are space.
+    Json,
+}
+
+impl Form {
+    fn keeps(self, c: char) -> bool {
+        match c {
+            '\t' => true,
+            '\n' => self != Self::Line,
+            c => !c.is_control() && !is_reordering(c),
+        }
+    }
+
+    fn escape(self, c: char, to: &mut String) {
+        if self == Self::Json {
+            // All of them are below U+10000.
+            let _ = write!(to, "\\u{:04x}", u32::from(c));
+        } else {
+            to.extend(c.escape_default());
+        }
+    }
+}
+
+/// The marks, embeddings, overrides and isolates of the Unicode bidirectional algorithm.
+fn is_reordering(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// A text as a terminal may have it.
+///
+/// ```
+/// use swarm_adapters_host::printable::{Form, printable};
+///
+/// assert_eq!(printable("w-0\u{1b}[2J", Form::Line), "w-0\\u{1b}[2J");
+/// assert_eq!(printable("stream:a", Form::Line), "stream:a");
+/// ```
+#[must_use]
+pub fn printable(text: &str, form: Form) -> Cow<'_, str> {
+    if text.chars().all(|c| form.keeps(c)) {
+        return text.into();
+    }
+    let mut escaped = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if form.keeps(c) { escaped.push(c) } else { form.escape(c, &mut escaped) }
+    }
+    escaped.into()
+}
+
+/// Writes what it is given as [`printable`] has it. Each write has whole characters, as those of
+/// `write!` do; what is no text is replaced.
+#[derive(Debug)]
+pub struct Printable<W> {
+    to: W,
+    form: Form,
+}
+
+impl<W: Write> Printable<W> {
+    /// Writes to `to`.
+    pub fn new(to: W, form: Form) -> Self {
+        Self { to, form }
+    }
+}
+
+impl<W: Write> Write for Printable<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        self.to.write_all(printable(&text, self.form).as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_steer_a_terminal_is_an_escape_in_every_form() {
+        let evil = "a\u{1b}]0;b\u{7}\tc\u{9b}2J\u{7f}\r\u{202e}d\n";
+        let line = "a\\u{1b}]0;b\\u{7}\tc\\u{9b}2J\\u{7f}\\r\\u{202e}d\\n";
+        assert_eq!(printable(evil, Form::Line), line);
+        assert_eq!(printable(evil, Form::Lines), line.replace("\\n", "\n"));
+        let json = printable(evil, Form::Json);
+        assert_eq!(json, "a\\u001b]0;b\\u0007\tc\\u009b2J\\u007f\\u000d\\u202ed\n");
+    }
+
+    #[test]
+    fn a_json_document_means_the_same_afterwards() {
+        let value = serde_json::json!({"job": "a\u{1b}\u{9b}\u{7f}\u{2066}\"\n\té"});
+        let shown = printable(&format!("{value:#}"), Form::Json).into_owned();
+        assert!(shown.chars().all(|c| c == '\n' || !c.is_control() && !is_reordering(c)));
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), value);
+    }
+
+    #[test]
+    fn plain_text_is_not_copied() {
+        assert!(matches!(printable("stream:é 1\n", Form::Lines), Cow::Borrowed(_)));
+        let mut written = Vec::new();
+        let name = "é";
+        writeln!(Printable::new(&mut written, Form::Lines), "{name}\u{1b}").unwrap();
+        assert_eq!(String::from_utf8(written).unwrap(), "é\\u{1b}\n");
+    }
+}
