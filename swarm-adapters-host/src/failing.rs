@@ -34,7 +34,7 @@ pub fn write(dir: &Path, session: &SessionId, failing: &Failing) -> io::Result<(
         return remove(dir, session);
     }
     let path = path(dir, session)?;
-    fs::create_dir_all(file::directory(&path))?;
+    file::create_dir(file::directory(&path))?;
     file::swap(&path, &serde_json::to_vec(failing)?)
 }
 

@@ -1,16 +1,25 @@
 //! Atomic writes of files: a reader sees the old contents or the new ones, never a part.
 //!
 //! A write goes to a temporary file beside the target, which is then renamed over it. A writer that
-//! is killed in between leaves at most the temporary file, which the next write overwrites. There is
+//! is killed in between leaves at most the temporary file, which the next write replaces. There is
 //! one temporary file for each name, so a file must have one writer at a time.
+//!
+//! What is made here is its user's alone, programs aside. Nothing is written through a link: a
+//! temporary file is always a new one, and a file that is appended to is opened as itself.
 
 use std::ffi::OsString;
-use std::fs::{self, File, Permissions};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Read, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, FileTypeExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
+
+/// The modes of what is made here.
+const FILE_MODE: u32 = 0o600;
+const DIR_MODE: u32 = 0o700;
 
 /// Replaces the contents of `path`, so that they survive a loss of power once this returns.
 ///
@@ -19,7 +28,7 @@ use rustix::fs::OFlags;
 /// Any error of the file system; `path` then has either its old contents or its new ones.
 pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
     let beside = beside(path)?;
-    let mut file = File::create(&beside)?;
+    let mut file = created(&beside)?;
     file.write_all(contents)?;
     put(&file, &beside, path)
 }
@@ -33,7 +42,7 @@ pub fn replace(path: &Path, contents: &[u8]) -> io::Result<()> {
 pub fn replace_program(path: &Path, mut from: impl Read) -> io::Result<()> {
     let beside = beside(path)?;
     let mut write = || {
-        let mut file = File::create(&beside)?;
+        let mut file = created(&beside)?;
         // Whatever the mask of this process is.
         file.set_permissions(Permissions::from_mode(0o755))?;
         io::copy(&mut from, &mut file)?;
@@ -61,8 +70,55 @@ fn put(file: &File, beside: &Path, path: &Path) -> io::Result<()> {
 /// Any error of the file system; `path` then has either its old contents or its new ones.
 pub fn swap(path: &Path, contents: &[u8]) -> io::Result<()> {
     let beside = beside(path)?;
-    fs::write(&beside, contents)?;
+    created(&beside)?.write_all(contents)?;
     fs::rename(&beside, path)
+}
+
+/// Opens a file to append to it, a new one if there is none. A pipe is refused, since it could keep its
+/// writer waiting.
+///
+/// # Errors
+///
+/// Any error of the file system, and if the path is that of a link.
+pub fn append(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.create(true).append(true).mode(FILE_MODE);
+    let file = options.custom_flags(flags(OFlags::NOFOLLOW | OFlags::NONBLOCK)).open(path);
+    let file = file.map_err(|error| match error.raw_os_error() {
+        Some(code) if code == rustix::io::Errno::LOOP.raw_os_error() => {
+            io::Error::other("it is a link, and no link is followed there")
+        }
+        _ => error,
+    })?;
+    if file.metadata()?.file_type().is_fifo() {
+        return Err(io::Error::other("it is a pipe"));
+    }
+    Ok(file)
+}
+
+/// Creates a directory with what is missing above it. One that exists stays what it is.
+///
+/// # Errors
+///
+/// Any error of the file system.
+pub fn create_dir(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(DIR_MODE).create(path)
+}
+
+/// Creates a file that did not exist; one that a killed writer left is removed.
+pub(crate) fn created(path: &Path) -> io::Result<File> {
+    let create = || File::options().write(true).create_new(true).mode(FILE_MODE).open(path);
+    match create() {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            existing(fs::remove_file(path))?;
+            create()
+        }
+        created => created,
+    }
+}
+
+fn flags(flags: OFlags) -> i32 {
+    flags.bits().try_into().unwrap_or_default()
 }
 
 /// What exists; `None` if it does not.
@@ -100,7 +156,7 @@ pub fn read_text(path: &Path, bytes_max: u64) -> Result<String, ReadError> {
 ///
 /// [`ReadError`]
 pub fn read_regular_text(path: &Path, bytes_max: u64) -> Result<String, ReadError> {
-    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().try_into().unwrap_or_default();
+    let flags = flags(OFlags::NONBLOCK | OFlags::NOCTTY);
     let file = File::options().read(true).custom_flags(flags).open(path)?;
     if !file.metadata().map_err(ReadError::Failed)?.is_file() {
         return Err(ReadError::Failed(io::Error::other("it is not a regular file")));
@@ -180,6 +236,44 @@ mod tests {
         swap(&path, b"third").unwrap();
         assert_eq!(read_text(&path, 100).unwrap(), "third");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn nothing_is_written_through_a_link_or_into_a_pipe() {
+        use std::os::unix::fs::symlink;
+        let dir = tempfile::tempdir().unwrap();
+        let (path, victim) = (dir.path().join("state"), dir.path().join("victim"));
+        fs::write(&victim, "untouched").unwrap();
+        for write in [swap, replace] {
+            symlink(&victim, beside(&path).unwrap()).unwrap();
+            symlink(&victim, &path).unwrap();
+            write(&path, b"new").unwrap();
+            assert!(!path.is_symlink(), "it takes the place of the link");
+            assert_eq!(fs::read(&victim).unwrap(), b"untouched");
+            fs::remove_file(&path).unwrap();
+        }
+        symlink(&victim, &path).unwrap();
+        let error = append(&path).unwrap_err().to_string();
+        assert_eq!(error, "it is a link, and no link is followed there");
+        fs::remove_file(&path).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RWXU).unwrap();
+        append(&path).unwrap_err();
+        let _reader = File::options().read(true).write(true).open(&path).unwrap();
+        assert_eq!(append(&path).unwrap_err().to_string(), "it is a pipe");
+    }
+
+    #[test]
+    fn what_is_made_is_its_users_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let deepest = dir.path().join("a/b");
+        create_dir(&deepest).unwrap();
+        assert_eq!((mode(&deepest), mode(&dir.path().join("a"))), (0o700, 0o700));
+        let (one, two, three) = (deepest.join("1"), deepest.join("2"), deepest.join("3"));
+        swap(&one, b"").unwrap();
+        replace(&two, b"").unwrap();
+        append(&three).unwrap();
+        assert_eq!([one, two, three].map(|path| mode(&path)), [0o600; 3]);
     }
 
     #[test]

@@ -8,7 +8,6 @@
 //! The ledger that was read or saved last is cached, so that a turn does not read the file again. If
 //! another writer was faster, the save conflicts, since it compares with the file itself.
 
-use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -46,14 +45,14 @@ impl FileLedgerStore {
     ///
     /// If the directory cannot be created.
     pub fn open(dir: &Path) -> io::Result<Self> {
-        fs::create_dir_all(dir)?;
+        file::create_dir(dir)?;
         let (path, lock) = (dir.join("ledger.json"), dir.join("ledger.lock"));
         Ok(Self { path, lock, last: Arc::default() })
     }
 
     /// The text in the file.
     fn text(&self) -> Result<Option<String>, StoreError> {
-        match file::read_text(&self.path, BYTES_MAX) {
+        match file::read_regular_text(&self.path, BYTES_MAX) {
             Ok(text) => Ok(Some(text)),
             Err(ReadError::Missing) => Ok(None),
             Err(ReadError::Failed(error)) => Err(self.unavailable(error)),
@@ -83,7 +82,7 @@ impl FileLedgerStore {
 
     /// Writes the ledger if the file is still the one that was `seen`.
     fn write(&self, text: &str, seen_before: Option<&Seen>) -> Result<Seen, StoreError> {
-        let lock = File::create(&self.lock).map_err(|e| self.unavailable(e))?;
+        let lock = file::append(&self.lock).map_err(|e| self.unavailable(e))?;
         // The lock is released when `lock` is closed, at the latest at the end of the process.
         lock.lock().map_err(|e| self.unavailable(e))?;
         let stored = self.text()?.map(|text| seen(&text));

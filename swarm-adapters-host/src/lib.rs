@@ -2,7 +2,8 @@
 //!
 //! - [`ledger`] and [`view`] store the ledger and the view in files, as adapters of the core's
 //!   ports; [`mod@file`] has two ways to write a file so that no reader sees a part of it, and
-//!   [`named_file`] one that is appended to whatever becomes of it.
+//!   [`named_file`] one that is appended to whatever becomes of it. [`private_dir`] opens the directory
+//!   of them all.
 //! - [`leases`] and [`worker_view`] carry the messages between a worker's session and the operator;
 //!   [`clock`] is the clock that leases expire by; [`session`] is the store of a worker's session.
 //!   [`failing`] is what a session tells of jobs that fail. [`pool_views`] publishes to all workers of
@@ -21,6 +22,7 @@ mod procs;
 pub mod file;
 pub mod named_file;
 pub mod printable;
+pub mod private_dir;
 
 pub mod ledger;
 pub mod view;

@@ -75,8 +75,8 @@ impl Marker {
     ///
     /// If the directory cannot be used, or another process uses it.
     pub fn open(dir: &Path, place: &str) -> io::Result<(Self, Former)> {
-        fs::create_dir_all(dir)?;
-        let lock = File::create(dir.join(LOCK))?;
+        file::create_dir(dir)?;
+        let lock = file::append(&dir.join(LOCK))?;
         lock.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => io::Error::new(
                 io::ErrorKind::ResourceBusy,
@@ -89,13 +89,13 @@ impl Marker {
 
     fn take_over(dir: &Path, place: &str, lock: Option<File>) -> io::Result<(Self, Former)> {
         let (path, boot) = (dir.join(FILE_NAME), clock::boot_id()?);
-        let culprit = match file::read_text(&path, BYTES_MAX) {
+        let culprit = match file::read_regular_text(&path, BYTES_MAX) {
             Ok(text) => culprit(&text, place, &boot),
             Err(ReadError::Failed(error)) => return Err(error),
             Err(ReadError::Missing | ReadError::TooLarge { .. } | ReadError::NotText) => None,
         };
         let place = place.to_owned();
-        let session = match file::read_text(&dir.join(SESSION), SESSION_BYTES_MAX) {
+        let session = match file::read_regular_text(&dir.join(SESSION), SESSION_BYTES_MAX) {
             Ok(text) => Some(SessionId::from_stored(text.trim())),
             Err(_) => None,
         };

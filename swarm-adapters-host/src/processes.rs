@@ -30,10 +30,11 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use tokio::time::sleep;
 
-pub use leftovers::end_leftovers;
+pub use leftovers::{Leftovers, end_leftovers};
 pub use logs::{aside as rotated_log, open as open_log, path as log_path};
 pub use peer::Peer;
 
+use crate::file;
 use leftovers::Records;
 
 /// How long a worker may take to end before it is killed.
@@ -118,13 +119,13 @@ impl Processes {
     ///
     /// # Errors
     ///
-    /// If the directory for the logs cannot be created.
+    /// If the directory for the logs cannot be created, or the run cannot be recorded.
     pub fn open(dir: &Path, command: WorkerCommand) -> io::Result<Self> {
         let logs = dir.join("logs");
-        std::fs::create_dir_all(&logs)?;
+        file::create_dir(&logs)?;
         let workers = watch::Sender::new(Workers::new());
-        let shared =
-            Shared { dir: dir.to_owned(), logs, command, records: Records::open(dir), workers };
+        let records = Records::begin(dir)?;
+        let shared = Shared { dir: dir.to_owned(), logs, command, records, workers };
         let (orders, supervisors) = (BTreeMap::new(), JoinSet::new());
         Ok(Self { shared: Arc::new(shared), orders, supervisors, rotation: None })
     }

@@ -1,5 +1,6 @@
 //! The processes of this machine, from `/proc`.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 
@@ -29,6 +30,20 @@ pub(crate) fn all() -> io::Result<Vec<Process>> {
 /// The process with this id, if there is one.
 pub(crate) fn one(pid: i32) -> Option<Process> {
     parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// A process and all that it descends from.
+pub(crate) fn line_of(pid: Pid) -> HashSet<Pid> {
+    let mut line = HashSet::from([pid]);
+    let mut next = pid;
+    // A parent that ends meanwhile hands its children to another one, so a circle is possible.
+    while let Some(parent) =
+        one(next.as_raw_nonzero().get()).and_then(|it| Pid::from_raw(it.parent))
+        && line.insert(parent)
+    {
+        next = parent;
+    }
+    line
 }
 
 /// The program's name is in parentheses and may itself contain parentheses and spaces.

@@ -19,7 +19,7 @@ mod merged;
 pub use lines::Torn;
 pub use merged::{Damage, Entry, ReadError, judged, read};
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,6 +30,7 @@ use swarm_core::handover::Moment;
 use swarm_core::{JobName, Token};
 
 use crate::clock;
+use crate::file;
 use crate::named_file::NamedFile;
 
 /// What happened to a job.
@@ -85,8 +86,7 @@ impl RunLog {
     ///
     /// If it cannot be opened for writing.
     pub fn open(path: &Path, worker: &str, session: &str) -> io::Result<Self> {
-        let appended = |path: &Path| File::options().create(true).append(true).open(path);
-        let file = Mutex::new(NamedFile::open(path, appended)?);
+        let file = Mutex::new(NamedFile::open(path, file::append)?);
         let (worker, session) = (worker.to_owned(), session.to_owned());
         Ok(Self { file, worker, session, errors: AtomicU64::new(0) })
     }

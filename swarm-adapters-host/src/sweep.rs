@@ -5,14 +5,14 @@
 //! parent can kill what the worker's guard could not. A process that was started without the marker
 //! (`env -i`) is not found this way.
 //!
+//! A marker is random, so that nobody has one in his environment by chance. Whoever has one all the
+//! same, such as a shell that was started by a job, is spared if this process descends from it.
+//!
 //! The system may reuse a process id at any moment. So a process is first pinned by a pidfd, then
 //! checked for the marker again, and only then killed through the pidfd.
 
-use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -28,7 +28,9 @@ pub const SESSION: &str = "SWARM_SESSION";
 /// The variable that holds the instance of the worker that a process belongs to, the worker's own
 /// process included.
 pub const INSTANCE: &str = "SWARM_INSTANCE";
-/// The variable that holds the state directory whose operator started a process.
+/// The variable that holds the run of an operator, a number that is drawn anew at each start.
+pub const RUN: &str = "SWARM_RUN";
+/// The variable that tells a process the state directory of its operator. Nothing goes by it.
 pub const DIR: &str = "SWARM_DIR";
 
 /// How long one pass waits for the processes it killed before the next pass.
@@ -42,29 +44,37 @@ pub enum Marker {
     /// Those of one instance of a worker that an operator started: the worker, its guard and its
     /// jobs.
     Instance(String),
-    /// Those of one state directory: its workers, their guards and their jobs.
-    Dir(PathBuf),
+    /// Those of one run of an operator: its workers, their guards and their jobs.
+    Run {
+        /// The random number of that run.
+        mark: String,
+        /// When the run began, in clock ticks since boot. What is older is of another one.
+        since: u64,
+    },
 }
 
 impl Marker {
-    /// The variable of the environment and its value.
-    #[must_use]
-    pub fn variable(&self) -> (&'static str, &OsStr) {
-        match self {
-            Self::Session(id) => (SESSION, OsStr::new(id)),
-            Self::Instance(instance) => (INSTANCE, OsStr::new(instance)),
-            Self::Dir(dir) => (DIR, dir.as_os_str()),
-        }
+    /// The entry in the environment of its processes.
+    fn entry(&self) -> Vec<u8> {
+        let (name, value) = match self {
+            Self::Session(id) => (SESSION, id),
+            Self::Instance(instance) => (INSTANCE, instance),
+            Self::Run { mark, since: _ } => (RUN, mark),
+        };
+        format!("{name}={value}").into_bytes()
     }
 
-    fn entry(&self) -> Vec<u8> {
-        let (name, value) = self.variable();
-        [name.as_bytes(), b"=", value.as_bytes()].concat()
+    /// When the first of its processes can have started, in clock ticks since boot.
+    fn since(&self) -> u64 {
+        match self {
+            Self::Session(_) | Self::Instance(_) => 0,
+            Self::Run { mark: _, since } => *since,
+        }
     }
 }
 
-/// Kills every process with `marker`, except this one, until none is left, and returns how many
-/// there were.
+/// Kills every process with `marker`, except this one and those that it descends from, until none is
+/// left, and returns how many there were.
 ///
 /// It waits as long as that takes: a process in uninterruptible sleep ends only when the kernel
 /// wakes it. The future may be dropped. Children of this process that have the marker are reaped, so
@@ -78,8 +88,9 @@ pub async fn end_all(marker: &Marker) -> io::Result<usize> {
     // While one pass reads the list, a process that it has not reached can fork and end.
     let mut empty_passes = 0;
     while empty_passes < 2 {
-        let entry = marker.entry();
-        let killed = spawn_blocking(move || kill(&entry)).await.map_err(io::Error::other)??;
+        let (entry, since) = (marker.entry(), marker.since());
+        let killed = spawn_blocking(move || kill(&entry, since)).await;
+        let killed = killed.map_err(io::Error::other)??;
         ended += killed;
         empty_passes = if killed == 0 { empty_passes + 1 } else { 0 };
     }
@@ -87,11 +98,12 @@ pub async fn end_all(marker: &Marker) -> io::Result<usize> {
 }
 
 /// Kills the processes that have the entry now, waits a little, and returns how many there were.
-fn kill(entry: &[u8]) -> io::Result<usize> {
-    let me = getpid();
+fn kill(entry: &[u8], since: u64) -> io::Result<usize> {
+    let spared = procs::line_of(getpid());
     let mut killed: Vec<OwnedFd> = Vec::new();
     for process in procs::all()? {
-        if process.pid == me || process.is_zombie || !procs::has_entry(process.pid, entry) {
+        let is_candidate = !process.is_zombie && since <= process.started;
+        if !is_candidate || spared.contains(&process.pid) || !procs::has_entry(process.pid, entry) {
             continue;
         }
         let Some(handle) = pinned(process.pid, entry) else { continue };

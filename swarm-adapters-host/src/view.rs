@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -38,7 +37,7 @@ impl FileViewStore {
     /// If the directory cannot be created.
     pub fn open(dir: &Path) -> io::Result<Self> {
         let view = dir.join("view");
-        fs::create_dir_all(&view)?;
+        file::create_dir(&view)?;
         Ok(Self { path: view.join(FILE_NAME) })
     }
 
@@ -53,14 +52,14 @@ impl FileViewStore {
 impl ViewStore for FileViewStore {
     async fn version(&self) -> Result<u64, StoreError> {
         let path = self.path.clone();
-        let read = spawn_blocking(move || file::read_text(&path, BYTES_MAX)).await;
+        let read = spawn_blocking(move || file::read_regular_text(&path, BYTES_MAX)).await;
         // A view that cannot be read will be overwritten.
         Ok(read.ok().and_then(Result::ok).map_or(0, |text| View::version_in(&text)))
     }
 
     async fn publish(&self, ledger: &Ledger) -> Result<(), StoreError> {
         let (path, text) = (self.path.clone(), ledger.view().to_yaml());
-        let write = move || match file::read_text(&path, BYTES_MAX) {
+        let write = move || match file::read_regular_text(&path, BYTES_MAX) {
             Ok(published) if published == text => Ok(()),
             // The view can always be recreated from the ledger, so the write is not synced to disk.
             Ok(_) | Err(_) => file::swap(&path, text.as_bytes()),
@@ -150,6 +149,8 @@ impl<'de> Visitor<'de> for WorkloadsVisitor {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use proptest::prelude::*;
 
     use super::*;

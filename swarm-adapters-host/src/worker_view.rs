@@ -90,7 +90,7 @@ pub fn publish(dir: &Path, view: &WorkerView) -> io::Result<()> {
     match file::swap(&path, text.as_bytes()) {
         // The first view creates the directory; later ones do not check for it.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            fs::create_dir_all(file::directory(&path))?;
+            file::create_dir(file::directory(&path))?;
             file::swap(&path, text.as_bytes())
         }
         swapped => swapped,
@@ -194,7 +194,7 @@ impl WorkerViewWatch {
     /// If the session's name is not a valid file name, or the directory cannot be created.
     pub fn follow(dir: &Path, session: &SessionId) -> io::Result<Self> {
         let path = path(dir, session)?;
-        fs::create_dir_all(file::directory(&path))?;
+        file::create_dir(file::directory(&path))?;
         // Nobody writes a view in place, so there is nothing to wait for.
         let file = FileWatch::follow(&path, Duration::ZERO, BYTES_MAX);
         Ok(Self { path, session: session.clone(), file, last: None })

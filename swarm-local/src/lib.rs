@@ -33,8 +33,7 @@ use anyhow::Context as _;
 use clap::Args;
 use swarm_adapters_host::http::{self, Socket};
 use swarm_adapters_host::metrics::PoolMetrics;
-use swarm_adapters_host::processes::end_leftovers;
-use swarm_adapters_host::sweep::{self, Marker};
+use swarm_adapters_host::processes::{Leftovers, end_leftovers};
 use swarm_worker::LogFormat;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -145,12 +144,11 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     let has_ended = CancellationToken::new();
     let answers = web::serve(listeners, snapshots.subscribe(), metrics.clone(), has_ended.clone());
     let server = tokio::spawn(answers);
-    let leftovers = end_leftovers(dir.path()).await;
-    // Jobs outlive worker and guard if all of them were killed at once.
-    let swept = sweep::end_all(&Marker::Dir(dir.path().to_owned())).await;
-    swept.context("processes of an earlier run cannot be found or ended")?;
-    if 0 < leftovers {
-        let workers = text::counted(leftovers, "worker");
+    let left = end_leftovers(dir.path()).await;
+    let Leftovers { workers, others: _ } =
+        left.context("processes of an earlier run cannot be found or ended")?;
+    if 0 < workers {
+        let workers = text::counted(workers, "worker");
         text::say(&format!("ended {workers} left over from an earlier run"));
     }
     let until = if args.until_settled { Until::Settled } else { Until::Signalled };
@@ -160,7 +158,7 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     let (view, voice) = viewed(is_drawn, paths, &snapshots, &shutdown);
     let outlets = Outlets { voice, snapshots, metrics };
     let operation = Operation::start(dir.path(), input, wanted, worker, since, outlets);
-    let outcome = async { operation.await?.run(until, &shutdown).await }.await;
+    let outcome = Box::pin(async { operation.await?.run(until, &shutdown).await }).await;
     shutdown.cancel();
     has_ended.cancel();
     let last = match view {

@@ -1,12 +1,17 @@
-//! The state directory of one Swarm on this machine.
+//! The state directory of one Swarm on this machine, which is its user's alone.
 
 use std::env;
-use std::fs::{self, File, TryLockError};
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use swarm_adapters_host::file;
+use swarm_adapters_host::private_dir;
 
 use super::input::is_plain;
+
+/// The file by which a state directory is known, and locked.
+const LOCK: &str = "lock";
 
 /// A state directory, locked against other operators.
 #[derive(Debug)]
@@ -16,15 +21,13 @@ pub(super) struct StateDir {
 }
 
 impl StateDir {
-    /// Creates the directory if it is missing, and locks it.
+    /// Creates the directory if it is missing, and locks it. It is refused if anybody else could have
+    /// written what is in it.
     pub(super) fn claim(dir: &Path) -> anyhow::Result<Self> {
         let cannot = || format!("the state directory {} cannot be used", dir.display());
-        fs::create_dir_all(dir).with_context(cannot)?;
-        // Workers are started with this path, whatever their working directory is, and the next
-        // operator recognizes them by it, whatever path it was given.
-        let path = dir.canonicalize().with_context(cannot)?;
-        let lock = File::options().create(true).append(true).open(path.join("lock"));
-        let lock = lock.with_context(cannot)?;
+        // Workers are started with this path, whatever their working directory is.
+        let path = private_dir::claim(dir, LOCK).with_context(cannot)?;
+        let lock = file::append(&path.join(LOCK)).with_context(cannot)?;
         // The system releases the lock when the process ends, however that happens; workers do not
         // inherit it.
         match lock.try_lock() {
@@ -40,6 +43,13 @@ impl StateDir {
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// The path without links of a state directory that exists, for commands that ask the operator there.
+/// They are refused where the operator would be: whatever answers there could be anybody's.
+pub(super) fn find(dir: &Path) -> anyhow::Result<Option<PathBuf>> {
+    let cannot = || format!("the state directory {} cannot be used", dir.display());
+    private_dir::find(dir).with_context(cannot)
 }
 
 /// The default directory of the Swarm named `name`.

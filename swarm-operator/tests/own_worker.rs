@@ -139,9 +139,9 @@ fn jobs_are_handed_over() {
 
     fs::write(&file, sample.replace("replicas: 3", "replicas: 2")).unwrap();
     operator.prints("27 jobs on 2 workers, 9 moved");
-    let records = fs::read_to_string(dir.join("state/workers.json")).unwrap();
+    let records = fs::read_to_string(dir.join("state/run.json")).unwrap();
     let records: serde_json::Value = serde_json::from_str(&records).unwrap();
-    let pid = i32::try_from(records["swarm-worker-1"]["pid"].as_i64().unwrap()).unwrap();
+    let pid = i32::try_from(records["workers"]["swarm-worker-1"]["pid"].as_i64().unwrap()).unwrap();
     assert_eq!(options_of(pid), documented_options(&page));
     kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
     operator.prints("swarm-worker-1 was ended by signal 9; restarting it\nsettled in");

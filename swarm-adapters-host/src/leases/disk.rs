@@ -1,6 +1,6 @@
 //! The operations on the files of a directory, each of which the system does atomically.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -49,7 +49,7 @@ pub(super) struct Disk {
 
 impl Disk {
     pub(super) fn open(dir: &Path) -> io::Result<Self> {
-        fs::create_dir_all(dir)?;
+        file::create_dir(dir)?;
         Ok(Self { dir: dir.into() })
     }
 
@@ -77,7 +77,7 @@ impl Disk {
 
 impl Names for Disk {
     fn load(&self, name: &str) -> io::Result<Option<Document>> {
-        let text = match file::read_text(&self.dir.join(name), BYTES_MAX) {
+        let text = match file::read_regular_text(&self.dir.join(name), BYTES_MAX) {
             Ok(text) => text,
             Err(ReadError::Missing) => return Ok(None),
             Err(error) => return Err(self.unreadable(name, &error)),
@@ -91,7 +91,7 @@ impl Names for Disk {
 
     fn link(&self, name: &str, document: &Document) -> io::Result<bool> {
         let hidden = Hidden(self.dir.join(format!(".{}{HIDDEN}", document.mark)));
-        File::create_new(&hidden.0)?.write_all(document.to_text()?.as_bytes())?;
+        file::created(&hidden.0)?.write_all(document.to_text()?.as_bytes())?;
         match fs::hard_link(&hidden.0, self.dir.join(name)) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),

@@ -1,5 +1,7 @@
 //! The promises of the store, against real files.
 
+use std::fs;
+
 use swarm_core::{Assignment, Pool, plan};
 
 use super::*;

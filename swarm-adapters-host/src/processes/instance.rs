@@ -115,6 +115,7 @@ impl Shared {
         Command::new(program)
             .args((self.command.arguments)(name, instance))
             .env(sweep::INSTANCE, instance)
+            .env(sweep::RUN, self.records.mark())
             .env(sweep::DIR, &self.dir)
             .process_group(0)
             .stdin(Stdio::piped())

@@ -1,8 +1,10 @@
-//! A list of the worker processes on disk, so that the next operator can kill what the last one left
-//! behind.
+//! The record of a run of the operator, on disk, so that the next operator can end what it left behind.
 //!
-//! A process id alone proves nothing, since ids are reused; together with the start time of the
-//! process it identifies one process until the machine reboots.
+//! A process is ended only by what two things say. One is the random mark of the run, which all its
+//! processes have in their environment, and nobody else: it is written nowhere but here, in a
+//! directory that only this user can read. The other is the record: it names the boot of the machine
+//! and when the run began. A worker is ended by its id besides, in good order, if the process that has
+//! the id now has the start time that is recorded.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,105 +14,170 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::JoinSet;
 
 use super::STOP_TIMEOUT;
-use crate::{file, procs};
+use crate::file::{self, ReadError};
+use crate::sweep::{self, Marker};
+use crate::{clock, procs, random};
 
 /// How long to wait for a killed process to end.
 const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The largest list of processes that is read.
+/// The largest record that is read.
 const BYTES_MAX: u64 = 1 << 20;
 
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Run {
+    /// The random number of the run.
+    mark: String,
+    /// The boot of the machine.
+    boot: String,
+    /// When the operator was started, in clock ticks since boot, as the kernel reports it.
+    started: u64,
+    /// The workers that may run, by name.
+    workers: BTreeMap<String, Worker>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Record {
+struct Worker {
     pid: i32,
-    /// In clock ticks since boot, as the kernel reports it.
+    /// In clock ticks since boot.
     started: u64,
 }
 
-/// The list `DIR/workers.json` of the workers of one operator.
+/// The record `DIR/run.json` of one operator.
 #[derive(Debug)]
 pub(super) struct Records {
     path: PathBuf,
-    by_name: Mutex<BTreeMap<String, Record>>,
+    mark: String,
+    run: Mutex<Run>,
 }
 
 impl Records {
-    pub(super) fn open(dir: &Path) -> Self {
-        Self { path: path(dir), by_name: Mutex::default() }
+    /// Begins a run: its mark is on disk before any process has it.
+    pub(super) fn begin(dir: &Path) -> io::Result<Self> {
+        let mark = format!("{:016x}{:016x}", random::number()?, random::number()?);
+        let me = getpid().as_raw_nonzero().get();
+        let started = started(me).ok_or_else(|| io::Error::other("/proc cannot be read"))?;
+        let (boot, workers) = (clock::boot_id()?, BTreeMap::new());
+        let run = Run { mark: mark.clone(), boot, started, workers };
+        let path = path(dir);
+        write(&path, &run)?;
+        Ok(Self { path, mark, run: Mutex::new(run) })
+    }
+
+    /// The mark of this run.
+    pub(super) fn mark(&self) -> &str {
+        &self.mark
     }
 
     /// Records a worker. An operator that dies between the start of a worker and this call leaves a
-    /// worker that is not recorded; it ends by itself, since its pipe closes.
+    /// worker that is not recorded; it has the mark.
     pub(super) fn add(&self, name: &str, pid: Option<Pid>) {
-        let record = pid.and_then(|pid| {
+        let worker = pid.and_then(|pid| {
             let pid = pid.as_raw_nonzero().get();
-            Some(Record { pid, started: started(pid)? })
+            Some(Worker { pid, started: started(pid)? })
         });
-        self.edit(|records| {
-            record.map(|record| records.insert(name.to_owned(), record));
+        self.edit(|workers| {
+            worker.map(|worker| workers.insert(name.to_owned(), worker));
         });
     }
 
     pub(super) fn remove(&self, name: &str) {
-        self.edit(|records| {
-            records.remove(name);
+        self.edit(|workers| {
+            workers.remove(name);
         });
     }
 
-    fn edit(&self, edit: impl FnOnce(&mut BTreeMap<String, Record>)) {
+    fn edit(&self, edit: impl FnOnce(&mut BTreeMap<String, Worker>)) {
         // A thread that panicked while holding the lock cannot have left an incomplete entry.
-        let mut records = self.by_name.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        edit(&mut records);
-        let written = serde_json::to_vec(&*records).map_err(io::Error::from);
-        // Processes do not survive a loss of power, so their list need not either.
-        if let Err(error) = written.and_then(|json| file::swap(&self.path, &json)) {
+        let mut run = self.run.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        edit(&mut run.workers);
+        if let Err(error) = write(&self.path, &run) {
             tracing::warn!(path = %self.path.display(), %error, "the list of worker processes cannot be written");
         }
     }
 }
 
+/// Processes do not survive a loss of power, so their record need not either.
+fn write(path: &Path, run: &Run) -> io::Result<()> {
+    file::swap(path, &serde_json::to_vec(run)?)
+}
+
 fn path(dir: &Path) -> PathBuf {
-    dir.join("workers.json")
+    dir.join("run.json")
 }
 
-/// Ends the workers that an operator on `dir` left behind, kills them after [`STOP_TIMEOUT`], and
-/// returns how many there were.
-pub async fn end_leftovers(dir: &Path) -> usize {
-    let text = file::read_text(&path(dir), BYTES_MAX).unwrap_or_default();
-    let records: BTreeMap<String, Record> = serde_json::from_str(&text).unwrap_or_default();
+/// The run that was last recorded in `dir`, if its processes can still be there.
+fn last(dir: &Path) -> io::Result<Option<Run>> {
+    let path = path(dir);
+    let text = match file::read_regular_text(&path, BYTES_MAX) {
+        Ok(text) => text,
+        Err(ReadError::Missing) => return Ok(None),
+        Err(error) => return Err(io::Error::other(format!("{}: {error}", path.display()))),
+    };
+    let Ok(run) = serde_json::from_str::<Run>(&text) else {
+        // A loss of power can do that, and then nothing is left.
+        let path = path.display();
+        tracing::warn!(%path, "it is no record of a run; what that run left, if anything, goes on");
+        return Ok(None);
+    };
+    // Another kind of mark could be in the environment of others.
+    let is_ours = run.mark.len() == 32 && run.mark.bytes().all(|it| it.is_ascii_hexdigit());
+    Ok((is_ours && run.boot == clock::boot_id()?).then_some(run))
+}
+
+/// What an earlier run had left behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Leftovers {
+    /// The workers.
+    pub workers: usize,
+    /// Other processes: guards and jobs.
+    pub others: usize,
+}
+
+/// Ends the workers of the last run in `dir` that still run, all at once, and then all else that it
+/// left behind; returns when nothing is left. No operator may run there.
+///
+/// # Errors
+///
+/// If the record or `/proc` cannot be read: then it is unknown what is left.
+pub async fn end_leftovers(dir: &Path) -> io::Result<Leftovers> {
+    let Some(Run { mark, boot: _, started, workers }) = last(dir)? else {
+        return Ok(Leftovers::default());
+    };
     let mut ends = JoinSet::new();
-    for record in records.into_values() {
-        ends.spawn(spawn_blocking_flat(move || end(record)));
+    for worker in workers.into_values() {
+        let entry = format!("{}={mark}", sweep::RUN);
+        ends.spawn_blocking(move || end(worker, entry.as_bytes()));
     }
-    let mut ended = 0;
+    let mut workers = 0;
     while let Some(was_there) = ends.join_next().await {
-        ended += usize::from(was_there.unwrap_or_default());
+        workers += usize::from(was_there.unwrap_or_default());
     }
-    ended
+    // Jobs outlive worker and guard if all of them were killed at once.
+    let others = sweep::end_all(&Marker::Run { mark, since: started }).await?;
+    Ok(Leftovers { workers, others })
 }
 
-async fn spawn_blocking_flat(work: impl FnOnce() -> bool + Send + 'static) -> bool {
-    spawn_blocking(work).await.unwrap_or_default()
-}
-
-/// Ends a process and its group, unless it is gone already or its id means another process now.
-fn end(record: Record) -> bool {
-    let Some(pid) = Pid::from_raw(record.pid) else { return false };
-    // The pidfd comes first: it keeps meaning the process whose start time is compared next.
+/// Ends a worker, unless it is gone already or its id means another process now.
+fn end(worker: Worker, entry: &[u8]) -> bool {
+    let Some(pid) = Pid::from_raw(worker.pid) else { return false };
+    // The pidfd comes first: it keeps meaning the process that is looked at next.
     let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
-    if started(record.pid) != Some(record.started) || has_ended(&process, Duration::ZERO) {
+    let is_it = started(worker.pid) == Some(worker.started)
+        && procs::has_entry(pid, entry)
+        && !procs::line_of(getpid()).contains(&pid);
+    if !is_it || has_ended(&process, Duration::ZERO) {
         return false;
     }
     let _ = pidfd_send_signal(&process, Signal::TERM);
     // A stopped process cannot end before it continues.
     let _ = pidfd_send_signal(&process, Signal::CONT);
     if !has_ended(&process, STOP_TIMEOUT) {
-        let _ = kill_process_group(pid, Signal::KILL);
         let _ = pidfd_send_signal(&process, Signal::KILL);
         has_ended(&process, KILL_TIMEOUT);
     }
@@ -135,37 +202,104 @@ mod tests {
 
     use super::*;
 
-    fn sleeper() -> Child {
-        Command::new("sleep").arg("600").spawn().unwrap()
+    /// A process that is killed when the test ends.
+    struct Sleeper(Child);
+
+    impl Sleeper {
+        fn with(name: &str, value: &str) -> Self {
+            Self(Command::new("sleep").arg("600").env(name, value).spawn().unwrap())
+        }
+
+        fn is_alive(&mut self) -> bool {
+            self.0.try_wait().unwrap().is_none()
+        }
+
+        fn worker(&self) -> Worker {
+            let pid = self.0.id().try_into().unwrap();
+            Worker { pid, started: started(pid).unwrap() }
+        }
     }
 
-    fn leave_behind(dir: &Path, child: &Child, earlier: u64) {
-        let pid = child.id().try_into().unwrap();
-        let record = Record { pid, started: started(pid).unwrap() - earlier };
-        let list = BTreeMap::from([("w-0", record)]);
-        fs::write(path(dir), serde_json::to_vec(&list).unwrap()).unwrap();
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    /// A directory as an operator left it that was killed, with one worker.
+    fn left_behind(mark: &str, worker: Worker, change: impl FnOnce(&mut Run)) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let records = Records::begin(dir.path()).unwrap();
+        let mut run = records.run.into_inner().unwrap();
+        run.mark = mark.to_owned();
+        run.workers.insert("w-0".to_owned(), worker);
+        change(&mut run);
+        write(&path(dir.path()), &run).unwrap();
+        dir
+    }
+
+    /// A mark that no other test has.
+    fn mark() -> String {
+        format!("{:032x}", random::number().unwrap())
     }
 
     #[tokio::test]
-    async fn the_workers_that_the_last_operator_left_behind_are_ended() {
-        let dir = tempfile::tempdir().unwrap();
-        assert_eq!(end_leftovers(dir.path()).await, 0);
-        let mut child = sleeper();
-        leave_behind(dir.path(), &child, 0);
-        assert_eq!(end_leftovers(dir.path()).await, 1);
-        assert!(!child.wait().unwrap().success());
-        assert_eq!(end_leftovers(dir.path()).await, 0);
+    async fn workers_that_the_last_operator_left_behind_are_ended_and_what_else_has_its_mark() {
+        let mark = mark();
+        let worker = Sleeper::with(sweep::RUN, &mark);
+        let dir = left_behind(&mark, worker.worker(), |_| {});
+        let job = Sleeper::with(sweep::RUN, &mark);
+        let ended = end_leftovers(dir.path()).await.unwrap();
+        assert_eq!(ended, Leftovers { workers: 1, others: 1 });
+        for mut ended in [worker, job] {
+            // The sweep reaps whom it has killed.
+            assert!(!matches!(ended.0.try_wait(), Ok(None)));
+        }
+        assert_eq!(end_leftovers(dir.path()).await.unwrap(), Leftovers::default());
     }
 
     #[tokio::test]
-    async fn a_process_that_only_has_the_id_of_a_worker_is_not_killed() {
+    async fn neither_the_mark_nor_the_record_alone_ends_a_process() {
+        let mark = mark();
+        let mut marked = Sleeper::with(sweep::RUN, &mark);
+        let mut foreign = Sleeper::with(sweep::RUN, "home");
+        let (named, of_marked) = (foreign.worker(), marked.worker());
+        let dirs = [
+            left_behind(&"f".repeat(32), named, |_| {}),
+            left_behind("home", named, |_| {}),
+            left_behind(&"e".repeat(32), of_marked, |_| {}),
+            left_behind(&mark, of_marked, |run| run.boot = "another boot".to_owned()),
+            left_behind(&mark, Worker { started: 1, ..of_marked }, |run| run.started = u64::MAX),
+        ];
+        for dir in dirs {
+            assert_eq!(end_leftovers(dir.path()).await.unwrap(), Leftovers::default());
+            assert!(foreign.is_alive() && marked.is_alive());
+        }
+    }
+
+    /// This program descends from its own shell, which has exported everything.
+    #[tokio::test]
+    async fn what_this_process_descends_from_is_never_ended() {
+        let parent = rustix::process::getppid().unwrap();
+        let line = procs::line_of(getpid());
+        assert!(line.contains(&parent) && line.contains(&getpid()));
+        let pid = parent.as_raw_nonzero().get();
+        let worker = Worker { pid, started: started(pid).unwrap() };
+        let path = format!("PATH={}", std::env::var("PATH").unwrap());
+        assert!(!end(worker, path.as_bytes()), "although it has that entry");
+    }
+
+    #[tokio::test]
+    async fn a_record_that_is_garbage_ends_nothing_and_a_pipe_in_its_place_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        let mut child = sleeper();
-        leave_behind(dir.path(), &child, 1);
-        let ended = end_leftovers(dir.path()).await;
-        let is_alive = child.try_wait().unwrap().is_none();
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert_eq!((ended, is_alive), (0, true));
+        for text in ["", "{}", "[1]", "\0", "{\"w-0\":{\"pid\":1,\"started\":1}}"] {
+            fs::write(path(dir.path()), text).unwrap();
+            assert_eq!(end_leftovers(dir.path()).await.unwrap(), Leftovers::default(), "{text}");
+        }
+        fs::remove_file(path(dir.path())).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, path(dir.path()), rustix::fs::Mode::RWXU).unwrap();
+        let error = end_leftovers(dir.path()).await.unwrap_err().to_string();
+        assert!(error.ends_with("it is not a regular file"), "{error}");
     }
 }

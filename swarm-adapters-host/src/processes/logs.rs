@@ -26,11 +26,11 @@ pub fn path(logs: &Path, name: &str) -> PathBuf {
 ///
 /// If the directory cannot be made, or the log cannot be moved or opened.
 pub fn open(path: &Path) -> io::Result<File> {
-    fs::create_dir_all(file::directory(path))?;
+    file::create_dir(file::directory(path))?;
     if fs::metadata(path).is_ok_and(|log| BYTES_MAX < log.len()) {
         fs::rename(path, aside(path))?;
     }
-    File::options().create(true).append(true).open(path)
+    file::append(path)
 }
 
 /// Rotates the logs of these workers that are too large.
@@ -46,9 +46,10 @@ pub(super) fn rotate_all(logs: &Path, names: &[String]) {
 
 fn rotate(path: &Path, bytes_max: u64) -> io::Result<()> {
     if fs::metadata(path).is_ok_and(|log| bytes_max < log.len()) {
-        fs::copy(path, aside(path))?;
+        let mut aside = file::created(&aside(path))?;
+        io::copy(&mut File::open(path)?, &mut aside)?;
         // Those who have it open append to it, so they go on at its beginning.
-        File::options().write(true).open(path)?.set_len(0)?;
+        file::append(path)?.set_len(0)?;
     }
     Ok(())
 }

@@ -44,7 +44,7 @@ async fn a_worker_runs_until_it_is_asked_to_end_or_its_pipe_closes() {
         "each instance has an identity of its own"
     );
     pool.end().await;
-    assert_eq!(end_leftovers(dir.path()).await, 0);
+    assert_eq!(end_leftovers(dir.path()).await.unwrap(), Leftovers::default());
     assert!(dir.path().join("logs/w-1.log").exists());
 }
 

@@ -11,6 +11,7 @@ use clap::Args;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
+use super::super::state;
 use super::super::text::complain;
 use super::super::web::{self, JobEntry};
 use super::super::worker_log::{self, JobLines, Line, WorkerLog};
@@ -63,9 +64,11 @@ async fn print(args: LogsArgs) -> Result<(), Failure> {
         Err(Failure::No(_)) if !args.follow && args.pool.named_dir()?.is_some() => None,
         Err(failure) => return Err(failure),
     };
-    let logs = match &found {
-        Some(pool) => pool.logs(),
-        None => args.pool.named_dir()?.unwrap_or_default().join("logs"),
+    let logs = if let Some(pool) = &found {
+        pool.logs()
+    } else {
+        let dir = args.pool.named_dir()?.unwrap_or_default();
+        state::find(&dir)?.unwrap_or(dir).join("logs")
     };
     let holder = match &found {
         Some(pool) => holder(pool, &args.job).await?,

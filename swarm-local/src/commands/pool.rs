@@ -54,9 +54,10 @@ impl PoolArgs {
     /// The pool that is meant, if it runs.
     pub(super) async fn find(&self) -> Result<Pool, Failure> {
         let Some(dir) = self.named_dir()? else { return only_one().await };
-        match connected(&dir).await? {
-            Some(_) => Ok(Pool { dir: dir.canonicalize().unwrap_or(dir) }),
-            None => Err(Failure::No(format!("no pool runs in {}", dir.display()))),
+        let found = state::find(&dir)?;
+        match found {
+            Some(dir) if connected(&dir).await?.is_some() => Ok(Pool { dir }),
+            Some(_) | None => Err(Failure::No(format!("no pool runs in {}", dir.display()))),
         }
     }
 }
@@ -67,13 +68,15 @@ async fn only_one() -> Result<Pool, Failure> {
     let mut running = Vec::new();
     for entry in fs::read_dir(&home).into_iter().flatten().take(POOLS_MAX).flatten() {
         // What cannot be used cannot be meant.
-        if let Ok(Some(_)) = connected(&entry.path()).await {
-            running.push(entry.path());
+        if let Ok(Some(dir)) = state::find(&entry.path())
+            && let Ok(Some(_)) = connected(&dir).await
+        {
+            running.push(dir);
         }
     }
     running.sort();
     match running.as_slice() {
-        [dir] => Ok(Pool { dir: dir.canonicalize().unwrap_or_else(|_| dir.clone()) }),
+        [dir] => Ok(Pool { dir: dir.clone() }),
         [] => {
             let home = home.display();
             Err(Failure::No(format!("no pool runs in {home}; name another directory with --dir")))

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args;
-use swarm_adapters_host::processes::{Peer, end_leftovers};
-use swarm_adapters_host::sweep::{self, Marker};
+use swarm_adapters_host::processes::{Leftovers, Peer, end_leftovers};
 
 use super::super::state::StateDir;
 use super::super::text::{counted, span};
@@ -72,6 +71,6 @@ async fn end(args: &StopArgs) -> Result<(), Failure> {
 async fn left(dir: &std::path::Path) -> anyhow::Result<usize> {
     // If it runs again already, that has been done.
     let Ok(_claimed) = StateDir::claim(dir) else { return Ok(0) };
-    let leftovers = end_leftovers(dir).await;
-    Ok(leftovers + sweep::end_all(&Marker::Dir(dir.to_owned())).await?)
+    let Leftovers { workers, others } = end_leftovers(dir).await?;
+    Ok(workers + others)
 }

@@ -20,7 +20,7 @@ struct Namespace {
 impl Namespace {
     /// Nothing, with a message, where this is not permitted.
     fn with_disk_on(dir: &Path) -> Option<Self> {
-        let script = "mount -t tmpfs -o size=1m tmpfs \"$0\" && echo mounted && exec cat";
+        let script = "mount -t tmpfs -o size=1m,mode=700 tmpfs \"$0\" && echo mounted && exec cat";
         let mut holder = Command::new("unshare")
             .args(["--mount", "--propagation", "private", "sh", "-c", script])
             .arg(dir)

@@ -192,9 +192,9 @@ impl Pool {
 
     /// The process of the worker in a slot.
     pub(crate) fn worker(&self, slot: u64) -> Option<i32> {
-        let text = fs::read_to_string(self.path("workers.json")).ok()?;
-        let records: BTreeMap<String, Value> = serde_json::from_str(&text).ok()?;
-        records.get(&format!("w-{slot}"))?["pid"].as_i64()?.try_into().ok()
+        let text = fs::read_to_string(self.path("run.json")).ok()?;
+        let record: Value = serde_json::from_str(&text).ok()?;
+        record["workers"].get(format!("w-{slot}"))?["pid"].as_i64()?.try_into().ok()
     }
 
     /// The process of the guard of the worker in a slot.

@@ -2,10 +2,12 @@
 
 #![expect(
     clippy::unwrap_used,
+    clippy::print_stderr,
     reason = "clippy allows it in test functions only, and all of this is a test"
 )]
 
 mod documented;
+mod hostile;
 mod operator;
 mod remote;
 #[cfg(feature = "terminal")]

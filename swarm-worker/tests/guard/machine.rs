@@ -51,7 +51,7 @@ impl Machine {
             .args(["-c", OPERATOR])
             .arg(dir.path())
             .args([env!("CARGO_BIN_EXE_swarm-worker"), script])
-            .env("SWARM_DIR", dir.path())
+            .env("SWARM_RUN", dir.path())
             .process_group(0)
             .stdin(Stdio::null())
             .spawn()
@@ -59,8 +59,13 @@ impl Machine {
         Self { dir, operator, first: std::sync::Mutex::default() }
     }
 
+    /// What stands in for the mark of the operator's run: no other test has this directory.
+    fn mark(&self) -> String {
+        self.dir.path().display().to_string()
+    }
+
     fn processes(&self) -> Vec<Process> {
-        with_entry(&format!("SWARM_DIR={}", self.dir.path().display()))
+        with_entry(&format!("SWARM_RUN={}", self.mark()))
     }
 
     fn who(&self, process: &Process) -> Who {
@@ -115,7 +120,7 @@ impl Machine {
     }
 
     pub(crate) fn sweep(&self) {
-        sweep(&Marker::Dir(self.dir.path().to_owned()));
+        sweep(&Marker::Run { mark: self.mark(), since: 0 });
     }
 }
 

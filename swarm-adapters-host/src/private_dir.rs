@@ -1,0 +1,281 @@
+//! A directory that belongs to one user, and in which nobody else can have put or changed anything.
+//!
+//! - The way to it is walked one name at a time, from the root on, without following a link that
+//!   somebody else has made. Each directory on it belongs to this user or to root, and nobody else may
+//!   replace what is in it: others may not write it, except into one with the sticky bit such as
+//!   `/tmp`, where everybody can rename only what is his own.
+//! - The directory itself has the mode 0700 afterwards. One that others may write is refused, since
+//!   nobody knows what is in it by now.
+//! - Whatever is in it belongs to this user or to root.
+//!
+//! Below a directory that others may not even enter, they can write nothing whatever its mode is.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fchmod, fstat, mkdirat, open, openat};
+use rustix::process::geteuid;
+
+/// How many links on the way are followed, as the kernel does.
+const LINKS_MAX: usize = 40;
+
+/// What others may do with a directory, by its mode: write it, enter it, anything.
+const WRITE: u32 = 0o022;
+const ENTER: u32 = 0o011;
+const ANY: u32 = 0o077;
+const STICKY: u32 = 0o1000;
+
+/// Why a directory is not used.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// It belongs to somebody else, or somebody else can replace it.
+    #[error("{} belongs to the user with id {owner}, who could replace what is in it; name a directory of your own with --dir", path.display())]
+    Foreign {
+        /// What belongs to somebody else.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+    },
+    /// A directory on the way is writable by others.
+    #[error("other users may write {}, and so replace what is in it; name a directory below your home with --dir, or take that right away: chmod go-w {}", path.display(), path.display())]
+    Open {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The directory itself is writable by others.
+    #[error("other users may write {}, so nobody knows who wrote what is in it; look, remove it or name another one with --dir", path.display())]
+    Writable {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// It is used for something else.
+    #[error("other users may read {}, and it holds something else already; name a directory of its own with --dir, or close this one: chmod 700 {}", path.display(), path.display())]
+    Other {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// It is no directory.
+    #[error("{} is not a directory", path.display())]
+    NoDirectory {
+        /// What is there.
+        path: PathBuf,
+    },
+    /// The system reported an error.
+    #[error("{}: {source}", path.display())]
+    Failed {
+        /// Where.
+        path: PathBuf,
+        /// The error.
+        source: io::Error,
+    },
+}
+
+/// Opens the directory `path` for this user alone. What is missing of it is created, and one that is
+/// empty or has an entry `known` is closed to others. Returns its path without links.
+///
+/// # Errors
+///
+/// [`Refused`] says what is wrong and what to do.
+pub fn claim(path: &Path, known: &str) -> Result<PathBuf, Refused> {
+    let walk = Walk::to(path, IfMissing::Create)?;
+    let found = walk.check_end()?;
+    if found.st_mode & ANY != 0 {
+        walk.close(known)?;
+    }
+    let path = walk.path()?;
+    check_contents(&path)?;
+    Ok(path)
+}
+
+/// The path without links of a directory that [`claim`] has opened; `None` if there is none.
+///
+/// # Errors
+///
+/// [`Refused`] says what is wrong.
+pub fn find(path: &Path) -> Result<Option<PathBuf>, Refused> {
+    let found = Walk::to(path, IfMissing::Fail).and_then(|walk| {
+        walk.check_end()?;
+        walk.path()
+    });
+    match found {
+        Err(Refused::Failed { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+        found => found.map(Some),
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum IfMissing {
+    Create,
+    Fail,
+}
+
+/// The way to a directory, as far as it was walked.
+struct Walk {
+    /// The directory that was reached, and how it is written for a person.
+    at: OwnedFd,
+    shown: PathBuf,
+    /// Whether others cannot get here.
+    is_closed: bool,
+    links: usize,
+    me: u32,
+}
+
+impl Walk {
+    fn to(path: &Path, if_missing: IfMissing) -> Result<Self, Refused> {
+        let failed = |source| Refused::Failed { path: path.to_owned(), source };
+        let path = std::path::absolute(path).map_err(failed)?;
+        let mut walk = Self::root()?;
+        let mut rest: VecDeque<OsString> = names(&path).collect();
+        while let Some(name) = rest.pop_front() {
+            walk.check_way()?;
+            if let Some(link) = walk.enter(&name, if_missing)? {
+                if link.is_absolute() {
+                    let links = walk.links;
+                    walk = Self { links, ..Self::root()? };
+                }
+                names(&link).rev().for_each(|name| rest.push_front(name));
+            }
+        }
+        Ok(walk)
+    }
+
+    fn root() -> Result<Self, Refused> {
+        let shown = PathBuf::from("/");
+        let root = open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
+        let at = root.map_err(|error| failed(&shown, error))?;
+        Ok(Self { at, shown, is_closed: false, links: 0, me: geteuid().as_raw() })
+    }
+
+    /// Whether nobody else can replace what is in the directory that was reached.
+    fn check_way(&mut self) -> Result<(), Refused> {
+        let found = fstat(&self.at).map_err(|error| failed(&self.shown, error))?;
+        self.check_owner(&self.shown, &found)?;
+        let is_open = found.st_mode & WRITE != 0 && found.st_mode & STICKY == 0;
+        if is_open && !self.is_closed {
+            return Err(Refused::Open { path: self.shown.clone() });
+        }
+        self.is_closed |= found.st_mode & ENTER == 0;
+        Ok(())
+    }
+
+    fn check_owner(&self, path: &Path, found: &Stat) -> Result<(), Refused> {
+        let owner = found.st_uid;
+        if owner == self.me || owner == 0 {
+            return Ok(());
+        }
+        Err(Refused::Foreign { path: path.to_owned(), owner })
+    }
+
+    /// Enters the directory of that name, or returns where the link of that name leads.
+    fn enter(
+        &mut self,
+        name: &OsString,
+        if_missing: IfMissing,
+    ) -> Result<Option<PathBuf>, Refused> {
+        let path = self.shown.join(name);
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = || openat(&self.at, name.as_os_str(), flags, Mode::empty());
+        let entry = match opened() {
+            Err(rustix::io::Errno::NOENT) if if_missing == IfMissing::Create => {
+                match mkdirat(&self.at, name.as_os_str(), Mode::RWXU) {
+                    Ok(()) | Err(rustix::io::Errno::EXIST) => opened(),
+                    Err(error) => Err(error),
+                }
+            }
+            entry => entry,
+        };
+        let entry = entry.map_err(|error| failed(&path, error))?;
+        let found = fstat(&entry).map_err(|error| failed(&path, error))?;
+        match FileType::from_raw_mode(found.st_mode) {
+            FileType::Directory => {
+                // Whatever is above a directory may be open to others again.
+                self.is_closed &= name != "..";
+                (self.at, self.shown) = (entry, path);
+                Ok(None)
+            }
+            FileType::Symlink => {
+                self.check_owner(&path, &found)?;
+                self.links += 1;
+                if LINKS_MAX < self.links {
+                    return Err(failed(&path, rustix::io::Errno::LOOP));
+                }
+                let link = rustix::fs::readlinkat(&entry, "", Vec::new());
+                let link = link.map_err(|error| failed(&path, error))?;
+                Ok(Some(OsString::from_vec(link.into_bytes()).into()))
+            }
+            _ => Err(Refused::NoDirectory { path }),
+        }
+    }
+
+    /// Whether the directory that was reached is this user's, and nobody else's to write.
+    fn check_end(&self) -> Result<Stat, Refused> {
+        let path = || self.shown.clone();
+        let found = fstat(&self.at).map_err(|error| failed(&self.shown, error))?;
+        if found.st_uid != self.me {
+            return Err(Refused::Foreign { path: path(), owner: found.st_uid });
+        }
+        if found.st_mode & WRITE != 0 && !self.is_closed {
+            return Err(Refused::Writable { path: path() });
+        }
+        Ok(found)
+    }
+
+    /// Takes all rights of others away.
+    fn close(&self, known: &str) -> Result<(), Refused> {
+        let failed = |error| failed(&self.shown, error);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = openat(&self.at, ".", flags, Mode::empty()).map_err(failed)?;
+        let is_known = rustix::fs::statat(&dir, known, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        let mut entries = rustix::fs::Dir::read_from(&dir).map_err(failed)?;
+        let is_other = |entry: &rustix::fs::DirEntry| ![c".", c".."].contains(&entry.file_name());
+        if !is_known && entries.any(|entry| entry.is_ok_and(|entry| is_other(&entry))) {
+            return Err(Refused::Other { path: self.shown.clone() });
+        }
+        fchmod(&dir, Mode::RWXU).map_err(failed)
+    }
+
+    fn path(&self) -> Result<PathBuf, Refused> {
+        let path = fs::read_link(format!("/proc/self/fd/{}", self.at.as_raw_fd()));
+        path.map_err(|source| Refused::Failed { path: self.shown.clone(), source })
+    }
+}
+
+/// The names on a path; the root is none.
+fn names(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
+    let is_name =
+        |part: &Component<'_>| matches!(part, Component::Normal(_) | Component::ParentDir);
+    path.components().filter(is_name).map(|part| part.as_os_str().to_owned())
+}
+
+fn failed(path: &Path, error: rustix::io::Errno) -> Refused {
+    Refused::Failed { path: path.to_owned(), source: error.into() }
+}
+
+/// Whether all that is below a directory is this user's or root's. Nobody else can enter it by now.
+fn check_contents(dir: &Path) -> Result<(), Refused> {
+    let me = geteuid().as_raw();
+    let mut rest = vec![dir.to_owned()];
+    while let Some(dir) = rest.pop() {
+        let failed = |source| Refused::Failed { path: dir.clone(), source };
+        for entry in fs::read_dir(&dir).map_err(failed)?.flatten() {
+            // Without following a link. Another process of this user may remove it meanwhile.
+            let Ok(found) = entry.metadata() else { continue };
+            if ![me, 0].contains(&found.uid()) {
+                return Err(Refused::Foreign { path: entry.path(), owner: found.uid() });
+            }
+            if found.is_dir() {
+                rest.push(entry.path());
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
