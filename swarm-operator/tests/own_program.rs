@@ -166,8 +166,20 @@ fn the_recorder_runs_and_its_database_refuses_a_lower_token() {
 /// The runner that the page shows for a cluster is one that a worker takes.
 #[test]
 fn the_arguments_for_a_cluster_select_a_runner() {
-    let block = &Example::new().blocks("yaml")[1];
+    let blocks = Example::new().blocks("yaml");
+    let block = blocks.iter().find(|block| block.contains("--runner=")).unwrap();
     let argument = block.lines().find_map(|line| line.split_once("--runner=")).unwrap().1;
     let runner = swarm_spec::manifest::Runner::parse(argument.trim_end_matches('\''));
     assert!(matches!(runner, Ok(swarm_spec::manifest::Runner::Command(_))), "{runner:?}");
+}
+
+/// And so is the one with a secret.
+#[test]
+fn the_runner_with_a_secret_is_one() {
+    let blocks = Example::new().blocks("yaml");
+    let block = blocks.iter().find(|block| block.contains("paramsFrom")).unwrap();
+    let spec = &swarm_spec::yaml::documents(block).unwrap()[0].1["spec"];
+    let runner = swarm_spec::manifest::Runner::parse(&spec["worker"]["runner"].to_string());
+    let Ok(swarm_spec::manifest::Runner::Command(program)) = runner else { panic!("{runner:?}") };
+    assert_eq!(program.secret_params, ["password"]);
 }

@@ -20,7 +20,7 @@ use swarm_core::{Desired, Ledger, Need};
 
 pub use error::{Explained, ManifestError, in_full};
 pub use online::{SourceError, jobs_in_namespace};
-pub use runner::{Check, Program, Ready, Restart, Runner};
+pub use runner::{Check, Program, Ready, Restart, Runner, param_variable};
 
 use crate::convert::{self, Home, SpecError};
 use crate::schema::{self, ValueSchema};

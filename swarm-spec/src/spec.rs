@@ -26,7 +26,10 @@ pub use managed::{
 };
 pub use pool::{Kind, Meant, PodsRef, PoolSpec, WORKLOAD_NAME_MAX, WorkloadRef};
 pub use refresh::{RefreshMode, RefreshSpec, VersionEndpoint};
-pub use runner::{LogRunnerSpec, PingRunnerSpec, ReadySpec, RestartSpec, RunnerSpec};
+pub use runner::{
+    LogRunnerSpec, ParamFromSpec, PingRunnerSpec, ReadySpec, RestartSpec, RunnerSpec,
+    SecretKeyRefSpec,
+};
 pub(crate) use runner::{WORD_MAX, WORDS_MAX};
 pub use source::{ConfigMapKey, JobSource, SourceFormat, SourceSelector};
 pub use worker::{CapacitySpec, WorkerSpec};
@@ -241,7 +244,8 @@ pub struct Job {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspend: Option<bool>,
     /// What the worker is told beside the job's name; workers that read a file are not. A job that runs
-    /// begins again when they change. Names are of `a-z`, `A-Z`, `0-9` and `_`.
+    /// begins again when they change. Names are of `a-z`, `A-Z`, `0-9` and `_`. Whoever may read the
+    /// Swarm, its ledger or its views can read them: secrets belong to `worker.runner.paramsFrom`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = 32))]
     pub params: Option<BTreeMap<String, String>>,

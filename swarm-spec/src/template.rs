@@ -48,7 +48,7 @@ pub struct UnknownPlaceholder {
 /// A job without a param that a placeholder stands for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the job has no param `{0}`, which a placeholder stands for")]
-pub struct MissingParam(String);
+pub struct MissingParam(pub String);
 
 impl Template {
     /// A text that is used as it is.
@@ -91,6 +91,12 @@ impl Template {
         literal.push_str(rest);
         parts.push(Part::Text(literal));
         Ok(Self(parts))
+    }
+
+    /// Whether it has a placeholder for this param.
+    #[must_use]
+    pub fn has_param(&self, name: &str) -> bool {
+        self.0.iter().any(|part| matches!(part, Part::Param(param) if param == name))
     }
 
     /// The text for a job. A value that looks like a placeholder is not filled in turn.

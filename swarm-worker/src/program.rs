@@ -1,15 +1,15 @@
 //! A runner whose jobs are processes of a program.
 
 use std::collections::BTreeMap;
+use std::env;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use swarm_adapters_host::guard::{AwaitedLine, Ended, Guard, Start};
 use swarm_adapters_host::runner::{self, Job, Outcome, RunLogKeeper, Runner};
-use swarm_core::Params;
-use swarm_spec::manifest::{Check, Program, Ready};
-use swarm_spec::template::{MissingParam, Template, Values};
+use swarm_spec::manifest::{Check, Program, Ready, param_variable};
+use swarm_spec::template::{Template, Values};
 use tokio::sync::Notify;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
@@ -20,7 +20,8 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Runs a program for every job, under a [`Guard`].
 ///
 /// The environment of its processes has `SWARM_JOB`, `SWARM_TOKEN`, `SWARM_WORKER`, `SWARM_SESSION`,
-/// and `SWARM_PARAM_NAME` for every param. Standard input is empty; output goes to the worker's log,
+/// and `SWARM_PARAM_NAME` for every param; of the worker's own it has what [`Guard`] passes on to every
+/// job, and what the program names. Standard input is empty; output goes to the worker's log,
 /// line by line, after the job's name. A job's name may begin with a dash, so `--name={job}` is
 /// safer than `{job}` alone.
 pub(crate) struct ProgramRunner {
@@ -54,15 +55,16 @@ impl ProgramRunner {
         Self { program, worker: worker.to_owned(), stop_timeout, guard }
     }
 
-    fn filled(&self, job: &Job) -> Result<Filled, MissingParam> {
-        let Program { command, working_dir, env, ready, restart: _ } = &self.program;
+    fn filled(&self, job: &Job) -> Result<Filled, String> {
+        let Program { command, working_dir, env, inherit_env, secret_params, ready, restart: _ } =
+            &self.program;
         let values = Values {
             job: job.name.as_str(),
             token: job.token.0,
             worker: &self.worker,
             params: &job.params,
         };
-        let fill = |template: &Template| template.fill(&values);
+        let fill = |template: &Template| template.fill(&values).map_err(|it| it.to_string());
         let all = |words: &[Template]| words.iter().map(fill).collect::<Result<Vec<_>, _>>();
         let (mut check, mut line) = (None, None);
         if let Some(ready) = ready {
@@ -76,15 +78,23 @@ impl ProgramRunner {
                 }
             });
         }
-        let mut variables = params_as_variables(&job.params);
+        // Secrets stay in the environment: arguments of a program can be read by others.
+        let mut params = BTreeMap::clone(&job.params);
+        for name in secret_params {
+            params.insert(name.clone(), secret(name)?);
+        }
+        let mut variables = params_as_variables(&params);
+        let values = Values { params: &params, ..values };
         for (name, value) in env {
-            variables.insert(name.clone(), fill(value)?);
+            let value = value.fill(&values).map_err(|it| it.to_string())?;
+            variables.insert(name.clone(), value);
         }
         let start = Start {
             job: job.name.clone(),
             token: job.token,
             argv: all(command)?,
             env: variables,
+            inherit: inherit_env.clone(),
             dir: working_dir.clone(),
             grace: self.stop_timeout,
             line,
@@ -144,7 +154,7 @@ impl Runner for ProgramRunner {
     async fn run(&self, job: &Job, stop: CancellationToken) -> Outcome {
         let Filled { start, check } = match self.filled(job) {
             Ok(filled) => filled,
-            Err(error) => return Outcome::Failed(error.to_string()),
+            Err(reason) => return Outcome::Failed(reason),
         };
         let halt = stop.child_token();
         // It must run to its end, whatever comes first.
@@ -186,12 +196,20 @@ impl Runner for ProgramRunner {
     }
 }
 
-fn params_as_variables(params: &Params) -> BTreeMap<String, String> {
-    let of = |(name, value): (&String, &String)| {
-        let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
-        (format!("SWARM_PARAM_{}", name.chars().map(letter).collect::<String>()), value.clone())
-    };
-    params.iter().map(of).collect()
+fn params_as_variables(params: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    params.iter().map(|(name, value)| (param_variable(name), value.clone())).collect()
+}
+
+/// The value of a param that the worker was started with, and the error as a sentence without it.
+fn secret(name: &str) -> Result<String, String> {
+    let variable = param_variable(name);
+    let value = env::var_os(&variable).ok_or_else(|| {
+        format!(
+            "the worker has no variable {variable}, in which the param `{name}` of \
+             spec.worker.runner.paramsFrom reaches it; set it in the environment of the worker"
+        )
+    })?;
+    value.into_string().map_err(|_| format!("the variable {variable} is not UTF-8 text"))
 }
 
 #[cfg(test)]

@@ -46,8 +46,10 @@ pub struct Start {
     pub token: Token,
     /// The program and its arguments.
     pub argv: Vec<String>,
-    /// Additional variables of the environment.
+    /// Variables of its environment, beside those that every job gets.
     pub env: BTreeMap<String, String>,
+    /// Further variables that it gets from the worker's environment if that has them, by name.
+    pub inherit: Vec<String>,
     /// The directory it runs in; `None` stands for that of the worker.
     pub dir: Option<PathBuf>,
     /// The time between SIGTERM and SIGKILL.

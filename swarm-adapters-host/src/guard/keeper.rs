@@ -130,12 +130,12 @@ impl Keeper {
                 self.request(Request::Deadline { boottime_ns });
             }
         }
-        let Start { job, token, argv, env, dir, grace, line } = start;
+        let Start { job, token, argv, env, inherit, dir, grace, line } = start;
         let name = job.to_string();
         let (line, seen) = line.map(|AwaitedLine { text, seen }| (text, seen)).unzip();
         self.runs.insert(job, Run { token, grace, group: None, seen, probe: None, done });
         let (token, grace_ms) = (token.0, millis(grace));
-        self.request(Request::Start { job: name, token, argv, env, grace_ms, dir, line });
+        self.request(Request::Start { job: name, token, argv, env, inherit, grace_ms, dir, line });
     }
 
     fn stop(&mut self, job: &JobName, grace: Duration) {

@@ -1,7 +1,7 @@
 //! Starts the processes of a job.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
@@ -10,13 +10,37 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, getpid};
 
+use crate::sweep;
+
+/// The variables that a job gets from its worker: by which programs are found and shown, and by which
+/// the processes of a job are.
+const INHERITED: [&str; 13] = [
+    "PATH",
+    "LD_LIBRARY_PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LANGUAGE",
+    "TZ",
+    "TMPDIR",
+    sweep::RUN,
+    sweep::INSTANCE,
+    sweep::DIR,
+];
+/// And all those of the locale.
+const LOCALE: &str = "LC_";
+
 /// Where the processes of a job run, and what they find there.
 #[derive(Clone, Debug)]
 pub(super) struct Surroundings {
     /// The directory; `None` stands for the guard's own.
     pub(super) dir: Option<PathBuf>,
-    /// Variables of the environment, beside the guard's own.
+    /// Variables of the environment, beside those that every job gets.
     pub(super) env: BTreeMap<String, String>,
+    /// Further variables of the guard's own environment, by name.
+    pub(super) inherit: Vec<String>,
 }
 
 impl Surroundings {
@@ -38,7 +62,9 @@ impl Surroundings {
         let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
         arguments.extend(["exec".into(), raw(getpid()).to_string().into(), "--".into()]);
         let mut command = Command::new("/proc/self/exe");
-        command.args(arguments).args(argv).envs(&self.env);
+        // The environment of a worker is the worker's: it may have secrets that no job was given.
+        let inherited = std::env::vars_os().filter(|(name, _)| self.inherits(name));
+        command.args(arguments).args(argv).env_clear().envs(inherited).envs(&self.env);
         command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
         command.process_group(leader.map_or(0, raw));
         if let Some(dir) = &self.dir {
@@ -48,6 +74,14 @@ impl Surroundings {
         let child = command.spawn().map_err(failed)?;
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         pid.ok_or_else(|| "its process has no id".to_owned())
+    }
+
+    /// Whether a job gets a variable of this name from the guard.
+    fn inherits(&self, name: &OsStr) -> bool {
+        let Some(name) = name.to_str() else { return false };
+        INHERITED.contains(&name)
+            || name.starts_with(LOCALE)
+            || self.inherit.iter().any(|it| it == name)
     }
 
     /// Whether there is such a program, as far as it can be checked without starting it.

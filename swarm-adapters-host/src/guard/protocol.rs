@@ -50,8 +50,11 @@ pub enum Request {
         token: u64,
         /// The program and its arguments.
         argv: Vec<String>,
-        /// Additional variables of the environment.
+        /// Variables of its environment, beside those that every job gets.
         env: BTreeMap<String, String>,
+        /// Further variables that it gets from the guard's environment.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        inherit: Vec<String>,
         /// How long the job's other processes may take to end when its first one has ended by itself.
         grace_ms: u64,
         /// The directory it runs in, unless the guard's own.

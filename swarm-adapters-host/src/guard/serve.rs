@@ -229,9 +229,9 @@ impl Serving {
                 }
                 (self.worker, self.session) = (worker, session);
             }
-            Request::Start { job, token, argv, env, grace_ms, dir, line } => {
+            Request::Start { job, token, argv, env, inherit, grace_ms, dir, line } => {
                 let (token, grace) = (Token(token), Duration::from_millis(grace_ms));
-                let surroundings = Surroundings { dir, env };
+                let surroundings = Surroundings { dir, env, inherit };
                 let start = Start { job: job.clone(), token, argv, surroundings, grace, line };
                 match self.start(start) {
                     Ok(pid) => self.outbox.reply(Reply::Started { job, pid: raw(pid) }),

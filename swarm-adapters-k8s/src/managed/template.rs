@@ -7,7 +7,8 @@ use std::time::Duration;
 use k8s_openapi::DeepMerge as _;
 use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec, PodTemplateSpec, Volume};
 use serde_json::{Value, json};
-use swarm_spec::spec::{ProtocolSpec, RunnerSpec};
+use swarm_spec::manifest::param_variable;
+use swarm_spec::spec::{ParamFromSpec, ProtocolSpec, RunnerSpec, SecretKeyRefSpec};
 
 use super::{ManagedError, Pool, SWARM_LABEL, digest, files_of, hex};
 
@@ -228,6 +229,8 @@ fn env(pool: &Pool<'_>) -> Result<Vec<Value>, ManagedError> {
     } else if let Some(runner) = pool.swarm.spec.worker.as_ref().and_then(|it| it.runner.as_ref()) {
         set("RUNNER", runner_text(runner));
     }
+    ours.extend(secret_params(pool));
+    let mut set = |name: &str, value: String| ours.push(json!({"name": name, "value": value}));
     let handover = pool.swarm.spec.handover.clone().unwrap_or_default();
     if let Some(timeout) = handover.stop_timeout {
         set("STOP_TIMEOUT", text(timeout.into()));
@@ -260,6 +263,18 @@ fn env(pool: &Pool<'_>) -> Result<Vec<Value>, ManagedError> {
         ours.push(json!(theirs));
     }
     Ok(ours)
+}
+
+/// The variables in which the params of Secrets reach a worker, which passes them on to its jobs.
+fn secret_params(pool: &Pool<'_>) -> impl Iterator<Item = Value> {
+    let runner = pool.swarm.spec.worker.as_ref().and_then(|it| it.runner.as_ref());
+    let params = runner.and_then(|it| it.params_from.as_deref()).unwrap_or_default();
+    params.iter().map(
+        |ParamFromSpec { name, secret_key_ref: SecretKeyRefSpec { name: secret, key } }| {
+            let value_from = json!({"secretKeyRef": {"name": secret, "key": key}});
+            json!({"name": param_variable(name), "valueFrom": value_from})
+        },
+    )
 }
 
 /// A runner for the worker's command line. A kubelet would take `$(` for the beginning of a variable.

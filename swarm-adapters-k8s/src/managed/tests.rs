@@ -177,3 +177,26 @@ fn a_template_that_takes_from_the_workers_what_they_need_is_refused() {
     let error = with(&json!({"env": [{"name": "POD_UID", "value": "x"}]})).unwrap_err();
     assert!(error.contains("the operator sets `POD_UID` itself"), "{error}");
 }
+
+#[test]
+fn a_secret_param_is_a_reference_in_the_template_and_nothing_else_of_the_runner_is() {
+    let reference = json!({"name": "camera", "key": "password"});
+    let runner = json!({
+        "command": ["cat", "{job}"],
+        "paramsFrom": [{"name": "password", "secretKeyRef": reference}],
+    });
+    for protocol in ["Session", "Plain"] {
+        let worker = json!({"protocol": protocol, "runner": runner});
+        let all = made(&json!({"pool": {"managed": {}}, "worker": worker})).unwrap();
+        let env = &workload(&all)["spec"]["template"]["spec"]["containers"][0]["env"];
+        let expected =
+            json!({"name": "SWARM_PARAM_PASSWORD", "valueFrom": {"secretKeyRef": reference}});
+        assert!(env.as_array().unwrap().contains(&expected), "{env}");
+    }
+    let env = json!([{"name": "SWARM_PARAM_PASSWORD", "value": "x"}]);
+    let error = made(&json!({
+        "pool": {"managed": {"env": env}}, "worker": {"protocol": "Session", "runner": runner},
+    }));
+    let error = error.unwrap_err();
+    assert!(error.contains("the operator sets `SWARM_PARAM_PASSWORD` itself"), "{error}");
+}

@@ -177,3 +177,56 @@ fn another_user_gets_no_pool_in_a_directory_of_ours_and_no_answer() {
         assert!(complaint.contains("belongs to the user with id 0"), "{arguments:?}: {complaint}");
     }
 }
+
+/// The files below a directory that have a text in them.
+fn files_with(dir: &Path, text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut rest = vec![dir.to_owned()];
+    while let Some(path) = rest.pop() {
+        let kind = fs::symlink_metadata(&path).unwrap().file_type();
+        if kind.is_dir() {
+            rest.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if kind.is_file()
+            && String::from_utf8_lossy(&fs::read(&path).unwrap()).contains(text)
+        {
+            found.push(path.display().to_string());
+        }
+    }
+    found
+}
+
+#[test]
+fn a_secret_reaches_the_jobs_and_no_file_log_or_answer() {
+    const SECRET: &str = "correct-horse-battery-staple";
+    let machine = Machine::new();
+    let seen = machine.path().join("seen");
+    // The text of the secret is in no file, so the job puts its own copy together.
+    let script = format!(
+        "secret=correct-horse; secret=$secret-battery-staple; \
+         test $SWARM_PARAM_PASSWORD = $secret -a $PGPASSWORD = $secret -a -z $OTHER \
+         && touch {}; exec sleep 600",
+        seen.display()
+    );
+    let secret = "secretKeyRef: {name: camera, key: password}";
+    let runner = format!(
+        "{{command: [sh, -c, '{script}'], env: {{PGPASSWORD: '{{param.password}}'}}, \
+         paramsFrom: [{{name: password, {secret}}}]}}"
+    );
+    machine.edit("runner:\n      log: {}", &format!("runner: {runner}"));
+    // Without the variable every job fails, and says which one is missing.
+    let mut operator = machine.started();
+    let log = || fs::read_to_string(machine.state().join("logs/swarm-worker-0.log")).ok();
+    until("a job fails", || log()?.contains("no variable SWARM_PARAM_PASSWORD").then_some(()));
+    operator.signal(Signal::TERM);
+    operator.ended();
+    let operator =
+        machine.started_in(&[("SWARM_PARAM_PASSWORD", SECRET), ("OTHER", "of the operator")]);
+    operator.prints("settled in");
+    until("a job finds it", || seen.exists().then_some(()));
+    let mut status = Command::new(PROGRAM);
+    status.args(["status", "-o", "json", "--dir"]).arg(machine.state());
+    let status = status.output().unwrap();
+    assert!(status.status.success());
+    assert!(!String::from_utf8_lossy(&status.stdout).contains(SECRET));
+    assert_eq!(files_with(machine.path(), SECRET), Vec::<String>::new());
+}

@@ -100,10 +100,20 @@ impl Machine {
         operator
     }
 
+    /// Starts an operator with these variables in its environment.
+    pub(crate) fn started_in(&self, variables: &[(&str, &str)]) -> Operator<'_> {
+        let mut command = self.command(&self.state(), &[]);
+        command.envs(variables.iter().copied());
+        self.spawned(command)
+    }
+
     fn started_with(&self, state: &Path, args: &[&str]) -> Operator<'_> {
+        self.spawned(self.command(state, args))
+    }
+
+    fn spawned(&self, mut command: Command) -> Operator<'_> {
         let number = (0..100).find(|n| !self.dir.path().join(format!("out.{n}")).exists()).unwrap();
         let file = |name: &str| File::create(self.dir.path().join(format!("{name}.{number}")));
-        let mut command = self.command(state, args);
         command.stdout(file("out").unwrap()).stderr(file("err").unwrap());
         Operator { machine: self, child: command.spawn().unwrap(), number }
     }

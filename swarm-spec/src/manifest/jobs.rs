@@ -17,7 +17,7 @@ use crate::yaml;
 /// The most params of one job.
 const PARAMS_MAX: usize = 32;
 /// The most characters of the name of a param.
-const PARAM_NAME_MAX: usize = 63;
+pub(super) const PARAM_NAME_MAX: usize = 63;
 /// The most bytes of the value of a param.
 const PARAM_BYTES_MAX: usize = 4_096;
 

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::jobs::is_variable_name;
+use super::jobs::{PARAM_NAME_MAX, is_variable_name};
 use crate::convert::SpecError;
 use crate::schema;
-use crate::spec::{PingRunnerSpec, ReadySpec, RestartSpec, RunnerSpec, WORD_MAX, WORDS_MAX};
+use crate::spec::{
+    ParamFromSpec, PingRunnerSpec, ReadySpec, RestartSpec, RunnerSpec, WORD_MAX, WORDS_MAX,
+};
 use crate::template::Template;
 use crate::yaml::{self, printable};
 
@@ -43,6 +45,10 @@ pub struct Program {
     pub working_dir: Option<PathBuf>,
     /// Variables for its environment, by name.
     pub env: BTreeMap<String, Template>,
+    /// Variables that it gets from the worker's environment if that has them, by name.
+    pub inherit_env: Vec<String>,
+    /// The params that the worker has in its environment, by name; see [`param_variable`].
+    pub secret_params: Vec<String>,
     /// When it is ready; `None` if as soon as it runs.
     pub ready: Option<Ready>,
     /// How it is restarted when it ended by itself.
@@ -98,15 +104,32 @@ impl Runner {
     ///
     /// [`SpecError`] names the field and says what to write instead.
     pub fn read(spec: &RunnerSpec) -> Result<Self, SpecError> {
-        let RunnerSpec { log, command, ping, working_dir, env, ready, restart } = spec;
+        let RunnerSpec {
+            log,
+            command,
+            ping,
+            working_dir,
+            env,
+            inherit_env,
+            params_from,
+            ready,
+            restart,
+        } = spec;
         exactly_one(
             PLACE,
             &[("log", log.is_some()), ("command", command.is_some()), ("ping", ping.is_some())],
         )?;
-        let rest = [working_dir.is_some(), env.is_some(), ready.is_some(), restart.is_some()];
+        let rest = [
+            working_dir.is_some(),
+            env.is_some(),
+            inherit_env.is_some(),
+            params_from.is_some(),
+            ready.is_some(),
+            restart.is_some(),
+        ];
         if command.is_none() && rest.contains(&true) {
-            let reason = "`workingDir`, `env`, `ready` and `restart` belong to a command; write \
-                          `command` as well";
+            let reason = "`workingDir`, `env`, `inheritEnv`, `paramsFrom`, `ready` and `restart` \
+                          belong to a command; write `command` as well";
             return Err(wrong(PLACE, reason.to_owned()));
         }
         if let Some(PingRunnerSpec { interval, timeout }) = ping {
@@ -121,12 +144,19 @@ impl Runner {
             command: words_of("command", words)?,
             working_dir: working_dir.as_deref().map(directory).transpose()?,
             env: env.iter().flatten().map(variable).collect::<Result<_, _>>()?,
+            inherit_env: inherit_env
+                .iter()
+                .flatten()
+                .map(|it| inherited(it))
+                .collect::<Result<_, _>>()?,
+            secret_params: secret_params(params_from.as_deref().unwrap_or_default())?,
             ready: ready.as_ref().map(ready_of).transpose()?,
             restart: restart.as_ref().map_or_else(|| Ok(Restart::default()), restart_of)?,
         };
         if serde_json::to_vec(spec).map_or(usize::MAX, |json| json.len()) > BYTES_MAX {
             return Err(wrong(PLACE, format!("it has more than {BYTES_MAX} bytes; write less")));
         }
+        program.check_secrets()?;
         Ok(Self::Command(Box::new(program)))
     }
 
@@ -203,6 +233,67 @@ fn words_of(field: &str, words: &[String]) -> Result<Vec<Template>, SpecError> {
     std::iter::once(Ok(Template::literal(program))).chain(arguments).collect()
 }
 
+impl Program {
+    /// Refuses secrets in what other users of a machine can read.
+    fn check_secrets(&self) -> Result<(), SpecError> {
+        let ready: &[Template] = match self.ready.as_ref().map(|ready| &ready.check) {
+            Some(Check::Exec(words)) => words,
+            Some(Check::Http(text) | Check::Line(text)) => std::slice::from_ref(text),
+            None => &[],
+        };
+        for (field, texts) in [("command", self.command.as_slice()), ("ready", ready)] {
+            let has = |name: &&String| texts.iter().any(|text| text.has_param(name));
+            if let Some(name) = self.secret_params.iter().find(has) {
+                let variable = param_variable(name);
+                let reason = format!(
+                    "`{{param.{name}}}` is of paramsFrom, and arguments can be read by others; let \
+                     the program read {variable}, or write {{param.{name}}} in `env`"
+                );
+                return Err(wrong(&at(field), reason));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The variable in which a job finds its param `name`: in upper case, with `_` for whatever is neither a
+/// letter nor a digit.
+///
+/// ```
+/// assert_eq!(swarm_spec::manifest::param_variable("sourceUrl"), "SWARM_PARAM_SOURCEURL");
+/// ```
+#[must_use]
+pub fn param_variable(name: &str) -> String {
+    let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+    format!("{RESERVED}PARAM_{}", name.chars().map(letter).collect::<String>())
+}
+
+fn secret_params(params: &[ParamFromSpec]) -> Result<Vec<String>, SpecError> {
+    let wrong = |reason: String| Err(wrong(&at("paramsFrom"), reason));
+    let mut names = BTreeMap::new();
+    for ParamFromSpec { name, secret_key_ref } in params {
+        if !is_variable_name(name) || PARAM_NAME_MAX < name.len() {
+            let name = name.escape_default();
+            return wrong(format!("`{name}` cannot name a param; use a-z, A-Z, 0-9 and `_`"));
+        }
+        if secret_key_ref.name.is_empty() || secret_key_ref.key.is_empty() {
+            return wrong(format!(
+                "write the Secret of `{name}`: secretKeyRef: {{name: …, key: …}}"
+            ));
+        }
+        if let Some(before) = names.insert(param_variable(name), name.clone()) {
+            let variable = param_variable(name);
+            return wrong(format!("`{before}` and `{name}` are both {variable}; rename one"));
+        }
+    }
+    Ok(names.into_values().collect())
+}
+
+fn inherited(name: &str) -> Result<String, SpecError> {
+    check_variable(&at("inheritEnv"), name)?;
+    Ok(name.to_owned())
+}
+
 fn template(field: &str, text: &str) -> Result<Template, SpecError> {
     Template::parse(text).map_err(|error| wrong(&at(field), error.to_string()))
 }
@@ -215,18 +306,26 @@ fn directory(dir: &str) -> Result<PathBuf, SpecError> {
 }
 
 fn variable((name, value): (&String, &String)) -> Result<(String, Template), SpecError> {
-    let wrong = |reason: String| Err(wrong(&at("env"), reason));
-    if !is_variable_name(name) {
-        let name = name.escape_default();
-        return wrong(format!("`{name}` cannot name a variable; use a-z, A-Z, 0-9 and `_`"));
-    }
-    if name.starts_with(RESERVED) {
-        return wrong(format!("`{name}` begins with {RESERVED}, which is the worker's; rename it"));
-    }
+    check_variable(&at("env"), name)?;
     if value.contains('\0') {
-        return wrong(format!("the value of `{name}` has a NUL; write a text without it"));
+        let reason = format!("the value of `{name}` has a NUL; write a text without it");
+        return Err(wrong(&at("env"), reason));
     }
     Ok((name.clone(), template(&format!("env.{name}"), value)?))
+}
+
+/// Refuses what cannot name a variable that is the user's.
+fn check_variable(place: &str, name: &str) -> Result<(), SpecError> {
+    if !is_variable_name(name) {
+        let name = name.escape_default();
+        let reason = format!("`{name}` cannot name a variable; use a-z, A-Z, 0-9 and `_`");
+        return Err(wrong(place, reason));
+    }
+    if name.starts_with(RESERVED) {
+        let reason = format!("`{name}` begins with {RESERVED}, which is the worker's; rename it");
+        return Err(wrong(place, reason));
+    }
+    Ok(())
 }
 
 fn ready_of(spec: &ReadySpec) -> Result<Ready, SpecError> {
@@ -309,11 +408,42 @@ mod tests {
     }
 
     #[test]
+    fn a_secret_is_a_variable_and_no_argument() {
+        let with = |rest: &str| {
+            let secret = "secretKeyRef: {name: camera, key: pw}";
+            format!("{{command: [cat{rest}, paramsFrom: [{{name: pass, {secret}}}]}}")
+        };
+        let program = Runner::parse(&with("], env: {PGPASSWORD: '{param.pass}'}")).unwrap();
+        let Runner::Command(program) = program else { panic!("it runs a program") };
+        assert_eq!(program.secret_params, ["pass"]);
+        for (rest, place) in [
+            (", '--password={param.pass}']", "command: `{param.pass}` is of paramsFrom"),
+            ("], ready: {line: '{param.pass}'}", "ready: `{param.pass}` is of paramsFrom"),
+            ("], ready: {exec: [curl, '-u{param.pass}']}", "ready: `{param.pass}` is of"),
+        ] {
+            let error = refused(&with(rest));
+            assert!(error.starts_with(place) && error.contains("SWARM_PARAM_PASS"), "{error}");
+        }
+        let twice = with("]").replace(
+            "paramsFrom: [",
+            "paramsFrom: [{name: PASS, secretKeyRef: {name: a, key: b}}, ",
+        );
+        assert!(refused(&twice).contains("`PASS` and `pass` are both SWARM_PARAM_PASS"));
+    }
+
+    #[test]
     fn mistakes_are_named_in_one_sentence() {
         let cases = [
             ("{}", "it has 0 of `log`, `command` and `ping`; write exactly one"),
             ("{command: [a], ready: {}}", "ready: it has 0 of `exec`, `http` and `line`"),
-            ("{log: {}, env: {A: b}}", "`workingDir`, `env`, `ready` and `restart` belong to a"),
+            ("{log: {}, env: {A: b}}", "`workingDir`, `env`, `inheritEnv`, `paramsFrom`, `ready`"),
+            ("{log: {}, inheritEnv: [A]}", "`workingDir`, `env`, `inheritEnv`, `paramsFrom`"),
+            (
+                "{command: [a], inheritEnv: [SWARM_JOB]}",
+                "inheritEnv: `SWARM_JOB` begins with SWARM_",
+            ),
+            ("{command: [a], inheritEnv: ['A=B']}", "field `inheritEnv[0]` must match"),
+            ("{command: [a], paramsFrom: [{name: b}]}", "field `paramsFrom[0].secretKeyRef`"),
             ("{command: [a, '{jbo}']}", "command: there is no placeholder `{jbo}`; write {job}"),
             ("{command: [a], env: {A: '{x}'}}", "env.A: there is no placeholder `{x}`"),
             ("{command: [a], env: {1A: b}}", "env: `1A` cannot name a variable"),

@@ -22,9 +22,10 @@ pub(crate) const WORD_MAX: usize = 4_096;
         "write exactly one of log, command and ping"
     ),
     Rule::new(
-        "has(self.command) || !(has(self.workingDir) || has(self.env) || has(self.ready) || \
-         has(self.restart))",
-        "workingDir, env, ready and restart belong to a command; write command as well"
+        "has(self.command) || !(has(self.workingDir) || has(self.env) || has(self.inheritEnv) || \
+         has(self.paramsFrom) || has(self.ready) || has(self.restart))",
+        "workingDir, env, inheritEnv, paramsFrom, ready and restart belong to a command; write \
+         command as well"
     ),
 ]))]
 pub struct RunnerSpec {
@@ -35,7 +36,9 @@ pub struct RunnerSpec {
     /// Runs a program with arguments, without a shell. In the arguments `{job}`, `{token}`,
     /// `{worker}` and `{param.NAME}` stand for the name of the job, its fencing token, the name of
     /// the worker and a param of the job; `{{job}}` is the text `{job}`. Its environment has
-    /// `SWARM_JOB`, `SWARM_TOKEN`, `SWARM_WORKER`, `SWARM_SESSION` and `SWARM_PARAM_NAME`.
+    /// `SWARM_JOB`, `SWARM_TOKEN`, `SWARM_WORKER`, `SWARM_SESSION` and `SWARM_PARAM_NAME`, and of that
+    /// of the worker `PATH`, `LD_LIBRARY_PATH`, `HOME`, `USER`, `LOGNAME`, `SHELL`, `LANG`, `LANGUAGE`,
+    /// `LC_*`, `TZ` and `TMPDIR`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 1, max = 256),
@@ -54,11 +57,34 @@ pub struct RunnerSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 4096))]
     pub working_dir: Option<String>,
-    /// Variables for the environment of `command`, beside those of the worker. Values may have the
-    /// same placeholders as arguments. Names do not begin with `SWARM_`.
+    /// Variables for the environment of `command`. Values may have the same placeholders as arguments,
+    /// and those of `paramsFrom`. Names do not begin with `SWARM_`. Whoever may read the Swarm can read
+    /// them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("maxProperties" = 256))]
     pub env: Option<BTreeMap<String, String>>,
+    /// Further variables that `command` gets from the environment of its worker if that has them, by
+    /// their names, such as `HTTPS_PROXY`. Names do not begin with `SWARM_`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(max = 256),
+        inner(length(min = 1, max = 253), regex(pattern = "^[a-zA-Z_][a-zA-Z0-9_]*$"))
+    )]
+    #[schemars(extend("x-kubernetes-validations" = [Rule::new(
+        "self.all(it, !it.startsWith('SWARM_'))",
+        "a name that begins with SWARM_ is the worker's; remove it"
+    )]))]
+    pub inherit_env: Option<Vec<String>>,
+    /// Params of all jobs whose values are in Secrets. A job finds each in its environment as
+    /// `SWARM_PARAM_NAME`, and only there: arguments of a program can be read by others. In a managed
+    /// pool a pod gets the values when it starts; any other worker, also that of `local`, needs
+    /// `SWARM_PARAM_NAME` in its own environment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(max = 32),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
+    )]
+    pub params_from: Option<Vec<ParamFromSpec>>,
     /// When `command` is ready. A job that is not ready in time is stopped, and restarted like one
     /// that failed. Default: as soon as it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -81,6 +107,29 @@ impl RunnerSpec {
     pub fn to_json(&self) -> String {
         serde_json::json!(self).to_string()
     }
+}
+
+/// A param whose value is in a Secret.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ParamFromSpec {
+    /// The name of the param. It takes the place of one that a job has of the same name.
+    #[schemars(length(min = 1, max = 63), regex(pattern = "^[a-zA-Z_][a-zA-Z0-9_]*$"))]
+    pub name: String,
+    /// Where its value is.
+    pub secret_key_ref: SecretKeyRefSpec,
+}
+
+/// A key of a Secret in the namespace of the Swarm. Without it the pods of a managed pool do not start.
+#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretKeyRefSpec {
+    /// The name of the Secret.
+    #[schemars(length(min = 1, max = 253), regex(pattern = "^[a-z0-9][-.a-z0-9]*$"))]
+    pub name: String,
+    /// The key.
+    #[schemars(length(min = 1, max = 253), regex(pattern = "^[-._a-zA-Z0-9]+$"))]
+    pub key: String,
 }
 
 /// The `log` runner has no settings.

@@ -21,11 +21,17 @@ pub(crate) struct Line {
 
 impl Line {
     pub(crate) fn start(name: &str) -> Self {
+        Self::start_with(name, &[])
+    }
+
+    /// A guard with these variables in its environment.
+    pub(crate) fn start_with(name: &str, variables: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let session = format!("{name}-{}", std::process::id());
         let mut child = Command::new(env!("CARGO_BIN_EXE_swarm-worker"))
             .arg("guard")
             .env("SWARM_SESSION", &session)
+            .envs(variables.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(File::create(dir.path().join("log")).unwrap())

@@ -8,6 +8,8 @@
 mod line;
 mod machine;
 
+use std::collections::BTreeSet;
+
 use rustix::process::Signal;
 use swarm_adapters_host::runlog::boottime_ns;
 
@@ -97,6 +99,65 @@ fn a_job_finds_what_it_needs_in_its_environment() {
     assert_eq!(guard.reply(), joined_with("e", r#"{"code":0}"#, &said));
     let expected = format!("e: e 7 w-0 {}\n", guard.session);
     until("the reply", || guard.log().contains(&expected).then_some(()));
+    guard.end();
+}
+
+/// What a worker has in its environment may be secret, and no job is to have it by chance.
+#[test]
+fn a_job_inherits_what_is_listed_and_what_it_names_and_nothing_else() {
+    let variables = [
+        ("LC_ALL", "C"),
+        ("TZ", "UTC"),
+        ("AWS_SECRET_ACCESS_KEY", "of the worker"),
+        ("SWARM_PARAM_PASSWORD", "of another job"),
+        ("PROXY", "named"),
+    ];
+    let mut guard = Line::start_with("inherited", &variables);
+    let path = guard.path("variables");
+    let script = serde_json::to_string(&format!("env > {}", path.display())).unwrap();
+    guard.send(&format!(
+        r#"{{"do":"start","job":"v","token":7,"argv":["sh","-c",{script}],"env":{{"OWN":"1"}},"inherit":["PROXY","NONE"],"grace_ms":5000}}"#
+    ));
+    assert!(guard.reply().contains("started"));
+    assert!(guard.reply().contains("joined"));
+    let found = std::fs::read_to_string(path).unwrap();
+    let names: BTreeSet<_> =
+        found.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
+    let expected = [
+        "LC_ALL",
+        "TZ",
+        "PROXY",
+        "OWN",
+        "PATH",
+        "SWARM_JOB",
+        "SWARM_TOKEN",
+        "SWARM_WORKER",
+        "SWARM_SESSION",
+    ];
+    let missing: Vec<_> = expected.iter().filter(|name| !names.contains(*name)).collect();
+    assert!(missing.is_empty(), "{missing:?} of {found}");
+    let listed = [
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "LANG",
+        "LANGUAGE",
+        "TMPDIR",
+        "LD_LIBRARY_PATH",
+        "SWARM_RUN",
+        "SWARM_INSTANCE",
+        "SWARM_DIR",
+        // Those that the shell sets itself.
+        "PWD",
+        "OLDPWD",
+        "SHLVL",
+        "_",
+    ];
+    let is_other = |name: &&&str| {
+        !expected.contains(name) && !listed.contains(name) && !name.starts_with("LC_")
+    };
+    assert_eq!(names.iter().filter(is_other).count(), 0, "{names:?}");
     guard.end();
 }
 

@@ -110,6 +110,7 @@ pub fn all() -> Vec<Scenario> {
         scenario!(managed_pools_go_with_their_swarm as managed_pools::gone)
             .within(Duration::from_mins(4))
             .beside_others(),
+        scenario!(secrets_reach_jobs_alone as managed_pools::secret).beside_others(),
         scenario!(a_worker_keeps_to_its_own_session).beside_others(),
         scenario!(replicas_share_objects).beside_others(),
         scenario!(a_lost_ledger_is_recreated),

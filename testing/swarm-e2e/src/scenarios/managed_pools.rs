@@ -8,6 +8,7 @@ mod made;
 mod refused;
 mod rolled;
 mod runners;
+mod secret;
 mod upgraded;
 
 use std::collections::BTreeSet;
@@ -30,6 +31,7 @@ pub(super) use made::run as made;
 pub(super) use refused::run as refused;
 pub(super) use rolled::run as rolled;
 pub(super) use runners::run as runners;
+pub(super) use secret::run as secret;
 pub(super) use upgraded::run as upgraded;
 
 /// How long a change of one object may take.

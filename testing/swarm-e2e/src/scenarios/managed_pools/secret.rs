@@ -1,0 +1,89 @@
+//! A param of a Secret reaches the jobs, and nothing that anybody else can read.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt as _};
+use serde_json::json;
+
+use super::made_for;
+use crate::operator;
+use crate::scenario::Context;
+use crate::scenarios::session_pool::REST_WITHIN;
+use crate::until::until;
+
+/// The secret, and what the job makes of it: `tr a-y b-z`.
+const SECRET: &str = "staple-battery";
+const SHIFTED: &str = "tubqmf-cbuufsz";
+
+/// What is kept of a Swarm, or said of it, where others can read it.
+const READABLE: &str = "swarms,swarmledgers,workerviews,leases,configmaps,events,pods,deployments,\
+                        replicasets,services,endpointslices";
+
+pub(crate) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "camera"},
+        "stringData": {"password": SECRET},
+    });
+    context.apply(&secret.to_string()).await?;
+    // It fails again and again, so that its last lines and its end are in the status.
+    let script = "echo \"shifted $(echo $SWARM_PARAM_PASSWORD $PGPASSWORD | tr a-y b-z)\"; \
+                  env | cut -d= -f1 | grep -e KUBERNETES -e POD_ -e SWARM_LEASE; exit 3";
+    let swarm = json!({
+        "apiVersion": "swarm.k8slab.info/v1alpha1", "kind": "Swarm", "metadata": {"name": "secret"},
+        "spec": {
+            "replicas": 2,
+            "pool": {"managed": {"image": "busybox:stable"}},
+            "worker": {"protocol": "Session", "runner": {
+                "command": ["sh", "-c", script],
+                "env": {"PGPASSWORD": "{param.password}"},
+                "paramsFrom": [
+                    {"name": "password", "secretKeyRef": {"name": "camera", "key": "password"}},
+                ],
+            }},
+            "jobs": [{"name": "camera:0", "params": {"url": "rtsp://camera"}}, {"name": "camera:1"}],
+        },
+    });
+    context.apply(&swarm.to_string()).await?;
+    until("the jobs to find the secret", REST_WITHIN, || async {
+        let logs = logs(&context).await?;
+        ensure!(logs.contains(&format!("shifted {SHIFTED} {SHIFTED}\n")), "{logs}");
+        Ok(Some(()))
+    })
+    .await?;
+    // The status says how the jobs fail, with what they printed.
+    until("the status to say how they fail", Duration::from_mins(1), || async {
+        let status = context.kubectl(&["get", "swarm", "secret", "-o=yaml"]).await?;
+        ensure!(status.contains("shifted"), "{status}");
+        Ok(Some(()))
+    })
+    .await?;
+    let logs = logs(&context).await?;
+    let inherited = ["KUBERNETES_SERVICE_HOST", "POD_UID", "SWARM_LEASE"];
+    let found: Vec<_> = inherited.iter().filter(|it| logs.contains(*it)).collect();
+    ensure!(found.is_empty(), "jobs inherit {found:?} from their worker");
+    ensure!(!logs.contains(SECRET), "it is in the log of a worker");
+    let readable = context.kubectl(&["get", READABLE, "-o=yaml", "--show-managed-fields"]).await?;
+    ensure!(readable.contains("rtsp://camera"), "params are where they always were");
+    ensure!(!readable.contains(SECRET), "it is in an object");
+    let mut said = String::new();
+    let operators = Api::<Pod>::namespaced(context.client.clone(), operator::NAMESPACE);
+    for pod in operators.list_metadata(&ListParams::default()).await? {
+        said += &context.cluster.pod_log(operator::NAMESPACE, &pod.name_any()).await?;
+    }
+    ensure!(!said.is_empty(), "the operator logs nothing");
+    ensure!(!said.contains(SECRET), "it is in the log of the operator");
+    Ok(())
+}
+
+/// What all workers have logged.
+async fn logs(context: &Context) -> Result<String> {
+    let mut logs = String::new();
+    for pod in context.api::<Pod>().list_metadata(&made_for("secret")).await? {
+        logs += &context.cluster.pod_log(&context.namespace, &pod.name_any()).await?;
+    }
+    Ok(logs)
+}
