@@ -1,7 +1,6 @@
 //! The HTTP server of `local`: health, metrics, and the state of the pool as JSON.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io::{self, Write as _};
 use std::iter;
 use std::sync::Arc;
@@ -78,7 +77,7 @@ async fn serve_on<L>(
     shutdown: CancellationToken,
 ) -> io::Result<()>
 where
-    L: http::Listener<Addr: fmt::Debug>,
+    L: http::Listener<Addr: http::Place>,
 {
     match listener {
         Some(listener) => http::serve(listener, endpoints, shutdown).await,

@@ -46,7 +46,8 @@ impl Worker {
         let log = fs::read_to_string(&self.log).unwrap();
         let address = log.rsplit_once(" http=")?.1.split_whitespace().next()?.to_owned();
         let mut stream = TcpStream::connect(address).ok()?;
-        let request = format!("GET {path} HTTP/1.1\r\nHost: w\r\nConnection: close\r\n\r\n");
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;

@@ -228,7 +228,7 @@ pub(crate) fn signal(pid: i32, kind: Signal) {
 pub(crate) fn get(address: &str, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(address).ok()?;
     // In this version, long answers are not sent in chunks.
-    let request = format!("GET {path} HTTP/1.0\r\nHost: w\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");
     stream.write_all(request.as_bytes()).ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
