@@ -239,8 +239,11 @@ fn a_ledger_is_written_in_its_stored_form() {
     is_written_as(&ledger, &written);
     // One of before it was kept how long Leases were.
     assert_eq!((ledger.longest_lease, written.get("longestLeaseMs")), (Duration::ZERO, None));
-    let ledger = Ledger { longest_lease: Duration::from_secs(20), ..ledger };
+    let mut ledger = Ledger { longest_lease: Duration::from_secs(20), ..ledger };
     written["longestLeaseMs"] = json!(20_000);
+    is_written_as(&ledger, &written);
+    ledger.cells.has_shares = true;
+    written["hasShares"] = json!(true);
     is_written_as(&ledger, &written);
     is_written_as(
         &Position { incarnation: 5, revision: 1 },

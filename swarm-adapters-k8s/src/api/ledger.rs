@@ -59,6 +59,9 @@ pub struct Holdings {
     /// The longest Lease by which a session may live that is not seen, in milliseconds.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub longest_lease_ms: u64,
+    /// Whether a job that stands here may have a share.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_shares: bool,
     /// The objects in which the jobs stand, in the order of their hashes, if there are too many for
     /// this one. An operator that knows of no parts does not read such a ledger.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -165,6 +165,7 @@ pub(super) fn to_spec(
         version,
         first_token,
         longest_lease_ms,
+        has_shares,
         holders,
         waits,
         strikes,
@@ -175,7 +176,15 @@ pub(super) fn to_spec(
         revision: number(revision),
         version: number(version),
         first_token: number(first_token),
-        holdings: Holdings { incarnation, longest_lease_ms, parts, holders, waits, strikes },
+        holdings: Holdings {
+            incarnation,
+            longest_lease_ms,
+            has_shares,
+            parts,
+            holders,
+            waits,
+            strikes,
+        },
     }
 }
 
@@ -183,8 +192,15 @@ fn from_spec(spec: SwarmLedgerSpec, parts: Vec<Part>) -> Result<Ledger, StoreErr
     let unreadable = |detail: String| unreadable(&spec.pool.name, &detail);
     let number =
         |value: i64| u64::try_from(value).map_err(|_| unreadable(format!("{value} is no counter")));
-    let Holdings { incarnation, longest_lease_ms, parts: named, holders, waits, strikes } =
-        spec.holdings;
+    let Holdings {
+        incarnation,
+        longest_lease_ms,
+        has_shares,
+        parts: named,
+        holders,
+        waits,
+        strikes,
+    } = spec.holdings;
     if !named.is_empty() && !named.len().is_power_of_two() {
         return Err(unreadable(format!("it names {} parts, and no power of two", named.len())));
     }
@@ -194,6 +210,7 @@ fn from_spec(spec: SwarmLedgerSpec, parts: Vec<Part>) -> Result<Ledger, StoreErr
         version: number(spec.version)?,
         first_token: number(spec.first_token)?,
         longest_lease_ms,
+        has_shares,
         holders,
         waits,
         strikes,

@@ -124,6 +124,22 @@ pub struct Seat {
 }
 
 impl StepInputs<'_> {
+    /// Whether a job that is wanted has a share. O(jobs).
+    pub(super) fn want_shares(&self) -> bool {
+        self.jobs.values().any(|job| job.share.is_some())
+    }
+
+    /// Whether `job` is held although it is not wanted any more, so that its share is not known.
+    pub(super) fn is_leaving(&self, job: &JobName) -> bool {
+        !self.jobs.contains_key(job) && !self.goal.contains_key(job)
+    }
+
+    /// Whether somebody still holds a job that is not wanted any more. O(jobs · log jobs).
+    fn any_leaves(&self, change: &Change<'_>) -> bool {
+        let mut held = change.records().filter(|(_, record)| record.cell.holder().is_some());
+        held.any(|(job, _)| self.is_leaving(job))
+    }
+
     /// Whether everybody who may have run what all ran has released it, if they were asked to at
     /// revision `since`. O(sessions).
     fn have_all_released(&self, since: u64, terms: &HandoverTerms) -> bool {
@@ -191,14 +207,16 @@ pub fn advance(cells: &Cells, sight: &StepInputs<'_>, terms: &HandoverTerms) -> 
         }
     }
     // Last, when it is known what everybody still holds.
-    let mut room = Room::of(&change, sight, grants.iter().map(|(_, _, session)| *session));
+    let sessions = grants.iter().map(|(_, _, session)| *session);
+    let mut room = Room::of(&change, sight, cells.has_shares, sessions);
     for (turn, slot, session) in grants {
         let event = CellEvent::Grant { session: session.clone(), slot };
         if room.has(turn.job, session) && turn.step(&mut change, &event).is_ok() {
             room.take(turn.job, session);
         }
     }
-    change.finish()
+    let has_shares = sight.want_shares() || (cells.has_shares && sight.any_leaves(&change));
+    change.finish(has_shares)
 }
 
 /// What comes after a job's own part of a turn.

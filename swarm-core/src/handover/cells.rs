@@ -17,6 +17,9 @@ pub struct Cells {
     /// The token that a job new to the ledger begins with; its first grant is one higher. Raised
     /// past the token of every job that goes.
     pub first_token: Token,
+    /// Whether a job that stands here may have a share. It outlives the last job with a share in the
+    /// list for as long as somebody may run a job that was removed: that one may have had it.
+    pub has_shares: bool,
     /// The jobs. A job that is no longer wanted stays here until nobody can be running it.
     pub jobs: SharedMap<JobName, Record>,
 }
@@ -94,8 +97,13 @@ impl Cells {
     /// ```
     #[must_use]
     pub fn new(unix_time_us: u64) -> Self {
-        let first_token = Token(unix_time_us);
-        Self { incarnation: unix_time_us, revision: 0, first_token, jobs: SharedMap::new() }
+        Self {
+            incarnation: unix_time_us,
+            revision: 0,
+            first_token: Token(unix_time_us),
+            has_shares: false,
+            jobs: SharedMap::new(),
+        }
     }
 
     /// What `session` is to run. O(jobs).
@@ -239,15 +247,17 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// The write, or `None` if nothing changed.
-    pub(super) fn finish(self) -> Option<Save> {
-        if self.jobs.is_empty() {
+    /// The write, or `None` if nothing changed. That jobs have shares is written as soon as they do,
+    /// and that they have none any more with the next change.
+    pub(super) fn finish(self, has_shares: bool) -> Option<Save> {
+        if self.jobs.is_empty() && has_shares <= self.before.has_shares {
             return None;
         }
         let next = Cells {
             incarnation: self.before.incarnation,
             revision: self.before.revision + 1,
             first_token: self.first_token,
+            has_shares,
             jobs: self.records().map(|(job, record)| (job.clone(), record.clone())).collect(),
         };
         Some(Save { base: self.before.revision, next, touched: self.touched })

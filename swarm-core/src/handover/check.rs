@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Cell, Cells, Evidence, HandoverTerms, Policy, SessionId, StepInputs};
+use super::{Cell, Cells, Evidence, HandoverTerms, Policy, Record, SessionId, StepInputs};
 use crate::JobName;
 
 /// What is wrong with a write.
@@ -28,6 +28,9 @@ pub enum StepViolation {
     /// A session was granted a job for which it has no room beside what it still holds.
     #[error("session {0} was granted more than it has room for")]
     Overfull(SessionId),
+    /// A job may have a share, and the ledger does not say so.
+    #[error("the ledger does not say that jobs may have shares")]
+    SharesForgotten,
     /// A job was granted to a session that is known to have ended.
     #[error("job {0} was granted to a session that has ended")]
     GrantedToTheDead(JobName),
@@ -85,7 +88,19 @@ pub fn check_step(
         }
         Judge { job, sight, terms, cell: &record.cell }.alive(&record.cell)?;
     }
+    if may_have_shares(before, after, sight) && !after.has_shares {
+        return Err(StepViolation::SharesForgotten);
+    }
     has_room(before, after, sight)
+}
+
+/// Whether a job has a share, or one that goes may have had one.
+fn may_have_shares(before: &Cells, after: &Cells, sight: &StepInputs<'_>) -> bool {
+    let is_wanted = |job: &JobName| sight.jobs.contains_key(job) || sight.goal.contains_key(job);
+    let goes =
+        |(job, record): (&JobName, &Record)| record.cell.holder().is_some() && !is_wanted(job);
+    let has_shares = sight.jobs.values().any(|job| job.share.is_some());
+    has_shares || (before.has_shares && after.jobs.iter().any(goes))
 }
 
 /// Whether everybody who was granted something has room for all that it holds.
@@ -102,7 +117,7 @@ fn has_room(before: &Cells, after: &Cells, sight: &StepInputs<'_>) -> Result<(),
             jobs.push(job);
         }
     }
-    let has_shares = sight.jobs.values().any(|job| job.share.is_some());
+    let has_shares = before.has_shares || sight.jobs.values().any(|job| job.share.is_some());
     for (session, jobs) in held {
         let seat = sight.seats.get(session).copied().unwrap_or_default();
         let max = seat.max_jobs.unwrap_or(u32::MAX);

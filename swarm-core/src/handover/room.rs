@@ -28,15 +28,17 @@ pub(super) struct Room<'a> {
 
 impl<'a> Room<'a> {
     /// The room of `sessions` after what has changed so far. O(jobs · log sessions) if there are any
-    /// limits, that is, maxima or shares.
+    /// limits, that is, maxima or shares. `shares_before` says whether a job that is not wanted any more
+    /// may have had one.
     pub(super) fn of(
         change: &Change<'_>,
         sight: &'a StepInputs<'a>,
+        shares_before: bool,
         sessions: impl Iterator<Item = &'a SessionId>,
     ) -> Self {
         let loads: BTreeMap<_, _> = sessions.map(|session| (session, Load::default())).collect();
         // Most turns grant nothing, and need no look at all jobs.
-        let has_shares = !loads.is_empty() && sight.jobs.values().any(|job| job.share.is_some());
+        let has_shares = !loads.is_empty() && (shares_before || sight.want_shares());
         let has_maxima = sight.seats.values().any(|seat| seat.max_jobs.is_some());
         if loads.is_empty() || !(has_shares || has_maxima) {
             return Self { sight, has_shares, loads: BTreeMap::new() };
@@ -74,8 +76,7 @@ impl<'a> Room<'a> {
         let known = self.sight.jobs.get(job);
         let share = known.and_then(|job| job.share).map(|share| u32::from(share.percent()));
         // It was planned with a share that nobody knows any more.
-        let is_leaving = known.is_none() && !self.sight.goal.contains_key(job);
-        let percent = if is_leaving { WHOLE } else { share.unwrap_or(0) };
+        let percent = if self.sight.is_leaving(job) { WHOLE } else { share.unwrap_or(0) };
         Load {
             jobs: load.jobs.saturating_add(1),
             percent: load.percent.saturating_add(percent),
@@ -205,6 +206,34 @@ mod tests {
         assert_eq!(states(&scene.turn(&new(&releasing)).unwrap()), ["free", "releasing"]);
         scene.acks(0, 2);
         assert_eq!(states(&scene.turn(&new(&releasing)).unwrap()), ["granted"]);
+    }
+
+    #[test]
+    fn the_last_share_is_remembered_until_its_job_is_released() {
+        let mut scene = Scene::new(&[0], &[Some(100)], None);
+        let shared = scene.turn(&held(&[0])).unwrap();
+        assert_eq!((states(&shared), shared.has_shares), (vec!["granted"], true));
+        assert_eq!(scene.turn(&shared), None, "said once");
+        // It goes, and a job without a share comes to the same worker.
+        scene.goal.clear();
+        scene.jobs = [(name(7), job(None))].into_iter().collect();
+        let wanted = |scene: &Scene, cells: &Cells| {
+            let goal = [(name(7), Place::Session(Slot(0), id(0)))].into();
+            let (ages, evidence, seats) = (&BTreeMap::new(), &scene.evidence, &scene.seats);
+            let sight = StepInputs { goal: &goal, evidence, ages, jobs: &scene.jobs, seats };
+            let terms = HandoverTerms { policy: Policy::Exclusive, ..HandoverTerms::default() };
+            let next = advance(cells, &sight, &terms).map(|save| save.next);
+            let judged = next.iter().map(|next| check_step(cells, next, &sight, &terms));
+            assert!(judged.into_iter().all(|verdict| verdict == Ok(())));
+            next
+        };
+        let leaves = wanted(&scene, &shared).unwrap();
+        assert_eq!((states(&leaves), leaves.has_shares), (vec!["releasing", "free"], true));
+        assert_eq!(wanted(&scene, &leaves), None, "it waits");
+        scene.acks(0, leaves.revision);
+        let alone = wanted(&scene, &leaves).unwrap();
+        assert_eq!((states(&alone), alone.has_shares), (vec!["granted"], false));
+        assert_eq!(wanted(&scene, &alone), None);
     }
 
     proptest! {

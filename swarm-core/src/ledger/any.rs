@@ -38,12 +38,14 @@ prop_compose! {
         counters in any::<[u32; 4]>(),
         former in 0..6_u8,
         longest_lease_ms in any::<u32>(),
+        has_shares in any::<bool>(),
     ) -> Ledger {
         let mut ledger = Ledger::new(counters[0].into());
         let [_, incarnation, revision, version] = counters.map(u64::from);
         (ledger.cells.incarnation, ledger.cells.revision) = (incarnation, revision);
         ledger.version = version;
         ledger.longest_lease = Duration::from_millis(longest_lease_ms.into());
+        ledger.cells.has_shares = has_shares;
         for n in 0..12 {
             let slot = Slot(n.into());
             if n < former {

@@ -344,9 +344,9 @@ fn continued(digest: u64, job: &JobName, record: &Record, bytes: &mut Vec<u8>) -
 impl Ledger {
     fn without_jobs(&self) -> Self {
         let Self { cells, version, slots, former, longest_lease } = self;
-        let Cells { incarnation, revision, first_token, jobs: _ } = *cells;
+        let Cells { incarnation, revision, first_token, has_shares, jobs: _ } = *cells;
         Self {
-            cells: Cells { incarnation, revision, first_token, jobs: SharedMap::new() },
+            cells: Cells { incarnation, revision, first_token, has_shares, jobs: SharedMap::new() },
             version: *version,
             slots: slots.clone(),
             former: former.clone(),

@@ -168,7 +168,8 @@ mod tests {
         #[test]
         fn only_what_occurs_once_or_once_a_session_is_not_counted(ledger in any_ledger()) {
             let (said, is) = (ledger.stored_bytes(), written(&ledger));
-            let head = Ledger { longest_lease: Duration::MAX, ..Ledger::new(u64::MAX) };
+            let mut head = Ledger { longest_lease: Duration::MAX, ..Ledger::new(u64::MAX) };
+            head.cells.has_shares = true;
             let sessions = ledger.slots.len() + ledger.former.len();
             let once = written(&head) + r#""version":,"waits":{},"strikes":{},"#.len();
             let most = said + once + sessions * r#""releasing":{},"#.len();

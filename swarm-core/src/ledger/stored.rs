@@ -24,6 +24,9 @@ pub struct Stored {
     /// The longest Lease by which a session may live that is not seen, in milliseconds.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub longest_lease_ms: u64,
+    /// Whether a job that stands here may have a share.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
+    pub has_shares: bool,
     /// Sessions, with what they hold: those that fill a slot, and former ones.
     #[cfg_attr(feature = "serde", serde(default))]
     pub holders: Vec<StoredHolder>,
@@ -169,13 +172,14 @@ impl From<&Ledger> for Stored {
             let holder = StoredHolder { session: session_text, slot, ..StoredHolder::default() };
             holders.insert(session, holder);
         }
-        let Cells { incarnation, revision, first_token, jobs } = cells;
+        let Cells { incarnation, revision, first_token, has_shares, jobs } = cells;
         let mut stored = Self {
             incarnation: *incarnation,
             revision: *revision,
             version: *version,
             first_token: first_token.0,
             longest_lease_ms: whole_millis(*longest_lease),
+            has_shares: *has_shares,
             ..Self::default()
         };
         for (job, Record { cell, strikes }) in jobs {
@@ -223,6 +227,7 @@ impl TryFrom<Stored> for Ledger {
         ledger.longest_lease = Duration::from_millis(stored.longest_lease_ms);
         ledger.cells.incarnation = stored.incarnation;
         ledger.cells.revision = stored.revision;
+        ledger.cells.has_shares = stored.has_shares;
         let mut strikes = stored.strikes;
         let mut jobs = BTreeMap::new();
         let mut put = |name: String, cell: Cell| {

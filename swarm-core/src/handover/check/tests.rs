@@ -141,6 +141,13 @@ impl Write {
     fn share(mut self, job: &str, percent: u8) -> Self {
         let share = Share::new(percent).ok();
         self.jobs.insert(name(job), Job { share, ..Job::default() });
+        self.after.has_shares = true;
+        self
+    }
+
+    /// What the ledger says about shares, before the write and after it.
+    fn shares(mut self, before: bool, after: bool) -> Self {
+        (self.before.has_shares, self.after.has_shares) = (before, after);
         self
     }
 
@@ -171,7 +178,7 @@ impl Write {
     }
 }
 
-use StepViolation::{Done, GrantedToTheDead, Lost, NoProof, Overfull};
+use StepViolation::{Done, GrantedToTheDead, Lost, NoProof, Overfull, SharesForgotten};
 
 #[test]
 fn a_ledger_goes_forward_by_one_revision() {
@@ -426,4 +433,28 @@ fn what_a_job_that_goes_has_reserved_is_not_known() {
     overfull(&write.clone().share("a", 10));
     write.clone().share("a", 10).share("b", 10).is_allowed();
     write.share("a", 10).wanted("b").is_allowed();
+}
+
+#[test]
+fn what_a_job_that_goes_has_reserved_is_not_known_after_the_last_share_either() {
+    let beside = |write: Write| write.kept("b", &releasing(1, 3)).unwanted("b");
+    overfull(&beside(Write::of(free(6), granted(1, 7))).shares(true, true));
+    beside(Write::of(free(6), granted(2, 7))).shares(true, true).is_allowed();
+}
+
+#[test]
+fn that_there_are_shares_is_said_until_no_job_that_goes_can_have_one() {
+    let forgotten = |write: Write| assert_eq!(write.judged(), Err(SharesForgotten));
+    let write = || Write::empty().kept("a", &granted(1, 6));
+    write().is_allowed();
+    write().share("a", 10).is_allowed();
+    forgotten(write().share("a", 10).shares(false, false));
+    forgotten(write().share("a", 10).shares(true, false));
+    // The last share is gone, and so is every job that may have had it.
+    write().shares(true, false).is_allowed();
+    write().kept("b", &free(3)).unwanted("b").shares(true, false).is_allowed();
+    let goes = || write().kept("b", &releasing(1, 3)).unwanted("b");
+    forgotten(goes().shares(true, false));
+    goes().shares(true, true).is_allowed();
+    goes().shares(false, false).is_allowed();
 }
