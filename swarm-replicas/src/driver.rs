@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::group::{End, Group, Hosted, Told};
 use crate::share::Change;
-use crate::{clock, lease};
+use crate::{clock, lease, registry};
 
 /// What a member's owner asks for.
 #[derive(Debug)]
@@ -126,6 +126,7 @@ impl Driver {
     fn noted(&mut self, seen: watcher::Result<watcher::Event<Object>>) -> Option<ReplicaEvent> {
         match seen {
             Ok(watcher::Event::Init) => {
+                self.hosted.registry.clear();
                 self.listed.clear();
                 None
             }
@@ -141,7 +142,9 @@ impl Driver {
                 self.read(&object).map(|(member, lease)| ReplicaEvent::Seen(member, lease))
             }
             Ok(watcher::Event::Delete(object)) => {
-                self.read(&object).map(|(member, _)| ReplicaEvent::Gone(member))
+                let gone = self.read(&object);
+                self.hosted.registry.forget(&object);
+                gone.map(|(member, _)| ReplicaEvent::Gone(member))
             }
             Err(error) => {
                 tracing::warn!(%error, "the watch of the members failed and is tried again");
@@ -151,6 +154,7 @@ impl Driver {
     }
 
     fn read(&mut self, object: &Object) -> Option<(MemberId, MemberLease)> {
+        self.hosted.registry.note(object);
         let read = lease::seen(object, self.group.terms.lease.duration);
         let read = read.inspect_err(|reason| tracing::warn!("{reason}; it is ignored")).ok();
         if let Some((member, lease)) = &read
@@ -262,7 +266,8 @@ impl Driver {
         let (api, number) = (self.group.leases(), write.number);
         let is_first = write.expected.is_none();
         let within = self.group.terms.lease.renew / 2;
-        let mut object = lease::written(&self.group.name, &self.id, write);
+        let status = registry::text(&self.replica.status(), clock::now(), self.hosted.tell.get());
+        let mut object = lease::written(&self.group, &self.id, write, status);
         object.metadata.uid.clone_from(&self.uid);
         async move {
             let (name, params) = (object.name_any(), PostParams::default());

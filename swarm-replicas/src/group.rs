@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease as Object;
-use kube::api::PostParams;
-use kube::{Api, Client, Resource};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 use swarm_core::handover::LeaseTermsError;
 use swarm_core::replicas::{
     Controller, ControllerError, Hosts, MemberId, MemberIdError, MemberWrite, Replica,
@@ -21,6 +22,7 @@ use tokio::time::timeout;
 
 use crate::driver::{Command, Driver};
 use crate::held::Held;
+use crate::registry::{Listed, Registry, Tell};
 use crate::share::{Change, Share};
 use crate::{clock, lease};
 
@@ -35,6 +37,7 @@ pub struct Group {
     pub(crate) namespace: String,
     pub(crate) name: String,
     id: String,
+    pub(crate) within: Option<String>,
     pub(crate) terms: ReplicaTerms,
 }
 
@@ -44,6 +47,9 @@ pub enum JoinError {
     /// The ID is no name for a Lease.
     #[error(transparent)]
     Id(#[from] MemberIdError),
+    /// The name of a controller is none.
+    #[error(transparent)]
+    Controller(#[from] ControllerError),
     /// The terms of the Lease cannot work.
     #[error(transparent)]
     Terms(#[from] LeaseTermsError),
@@ -64,7 +70,8 @@ impl Group {
     #[must_use]
     pub fn new(client: Client, namespace: &str, name: &str) -> Self {
         let (namespace, name) = (namespace.to_owned(), name.to_owned());
-        Self { client, id: name.clone(), namespace, name, terms: ReplicaTerms::default() }
+        let (id, within, terms) = (name.clone(), None, ReplicaTerms::default());
+        Self { client, id, within, namespace, name, terms }
     }
 
     /// The ID of this replica: what it owns depends on it, so it should stay the same when the process
@@ -73,6 +80,14 @@ impl Group {
     #[must_use]
     pub fn id(self, id: &str) -> Self {
         Self { id: id.to_owned(), ..self }
+    }
+
+    /// Where this process runs, such that whoever ran there before has certainly ended: the UID of a pod,
+    /// if one of its containers runs the controller and none beside it. Then its successor in the same
+    /// place closes its Lease, and nobody has to wait until that is over.
+    #[must_use]
+    pub fn within(self, place: &str) -> Self {
+        Self { within: Some(place.to_owned()), ..self }
     }
 
     /// The timing of Leases, the same for all members; 9 s, renewed every 2 s, unless it is set here.
@@ -94,6 +109,7 @@ impl Group {
     /// [`JoinError`], if waiting would not help.
     pub async fn join(self) -> Result<Member, JoinError> {
         self.terms.lease.check()?;
+        self.close_predecessors().await;
         let (id, replica, created) = loop {
             // Seeded by the system: as good as a random number.
             let id = MemberId::new(&self.id, RandomState::new().hash_one(&self.id))?;
@@ -123,6 +139,29 @@ impl Group {
         Ok(Member { group: self, id, hosted, commands, told, task: Arc::new(Task(task)) })
     }
 
+    /// Closes the Leases of those who ran in the same place before. If that fails, they are waited out.
+    async fn close_predecessors(&self) {
+        let Some(within) = &self.within else { return };
+        let (api, renew) = (self.leases(), self.terms.lease.renew);
+        let of_group =
+            ListParams::default().labels(&format!("{}={}", lease::GROUP_LABEL, self.name));
+        let Ok(Ok(found)) = timeout(renew, api.list(&of_group)).await else { return };
+        let is_before = |object: &Object| {
+            let name = object.name_any();
+            let holder = object.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
+            object.annotations().get(lease::WITHIN_ANNOTATION) == Some(within)
+                && holder == Some(&*name)
+        };
+        for before in found.items.iter().filter(|object| is_before(object)) {
+            let Some(version) = lease::version(before) else { continue };
+            let patch = Patch::Merge(lease::confirmation(version));
+            let (name, params) = (before.name_any(), PatchParams::default());
+            let closed = timeout(renew, api.patch(&name, &params, &patch)).await;
+            let is_closed = matches!(closed, Ok(Ok(_)));
+            tracing::info!(name, is_closed, "whoever held this Lease ran here before");
+        }
+    }
+
     /// Creates the Lease, and returns what there is to tell the machine, and the UID. `None` if there is
     /// no answer.
     async fn create(
@@ -130,7 +169,7 @@ impl Group {
         id: &MemberId,
         write: &MemberWrite,
     ) -> Result<Option<(ReplicaEvent, Option<String>)>, JoinError> {
-        let object = lease::written(&self.name, id, write);
+        let object = lease::written(self, id, write, "{}".to_owned());
         let (api, params) = (self.leases(), PostParams::default());
         let created = timeout(self.terms.lease.renew, api.create(&params, &object)).await;
         match created {
@@ -172,14 +211,27 @@ pub enum End {
     Lost,
 }
 
-/// The controllers that a member hosts.
-#[derive(Debug, Default)]
-pub(crate) struct Hosted(Mutex<BTreeMap<Controller, Controlled>>);
+/// The controllers that a member hosts, and what is told of it.
+#[derive(Default)]
+pub(crate) struct Hosted {
+    controllers: Mutex<BTreeMap<Controller, Controlled>>,
+    /// What the member adds to what it says of itself.
+    pub(crate) tell: OnceLock<Tell>,
+    /// What all members say.
+    pub(crate) registry: Registry,
+}
+
+impl Debug for Hosted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hosted").field("controllers", &self.controllers).finish_non_exhaustive()
+    }
+}
 
 /// A controller of a member.
 #[derive(Clone, Debug)]
 pub(crate) struct Controlled {
-    pub(crate) weight: Weight,
+    /// None if it is hosted no more.
+    weight: Option<Weight>,
     pub(crate) held: Arc<Held>,
     /// Tells whoever follows the objects what has changed hands.
     pub(crate) changes: mpsc::UnboundedSender<Change>,
@@ -187,11 +239,12 @@ pub(crate) struct Controlled {
 
 impl Hosted {
     pub(crate) fn all(&self) -> BTreeMap<Controller, Controlled> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.controllers.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn hosts(&self) -> Hosts {
-        self.all().into_iter().map(|(name, controlled)| (name, controlled.weight)).collect()
+        let hosted = self.all().into_iter();
+        hosted.filter_map(|(name, controlled)| Some((name, controlled.weight?))).collect()
     }
 }
 
@@ -236,9 +289,10 @@ impl Member {
     {
         let name: Controller = name.parse()?;
         let (changes, followed) = mpsc::unbounded_channel();
-        let mut hosted = self.hosted.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hosted = self.hosted.controllers.lock().unwrap_or_else(PoisonError::into_inner);
         let known = hosted.get(&name).map(|known| Arc::clone(&known.held));
         let held = known.unwrap_or_default();
+        let weight = Some(weight);
         hosted.insert(name, Controlled { weight, held: Arc::clone(&held), changes });
         drop(hosted);
         let _ = self.commands.send(Command::Host(self.hosted.hosts()));
@@ -248,9 +302,25 @@ impl Member {
     /// Hosts a controller no more: others get its objects.
     pub fn unhost(&self, name: &str) {
         let Ok(name) = name.parse::<Controller>() else { return };
-        let mut hosts = self.hosted.hosts();
-        hosts.remove(&name);
-        let _ = self.commands.send(Command::Host(hosts));
+        let mut hosted = self.hosted.controllers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(controlled) = hosted.get_mut(&name) {
+            controlled.weight = None;
+        }
+        drop(hosted);
+        let _ = self.commands.send(Command::Host(self.hosted.hosts()));
+    }
+
+    /// Adds this to what the member says of itself in its Lease, under
+    /// [`STATUS_ANNOTATION`](crate::STATUS_ANNOTATION), with each renewal. Said once, in a few kilobytes.
+    pub fn tell(&self, tell: impl Fn() -> Map<String, Value> + Send + Sync + 'static) {
+        let _ = self.hosted.tell.set(Arc::new(tell));
+    }
+
+    /// The members of the group whose Leases there are, those that have ended included, with what they
+    /// say of themselves.
+    #[must_use]
+    pub fn members(&self) -> Vec<Listed> {
+        self.hosted.registry.all()
     }
 
     /// Its state, for people.

@@ -6,17 +6,29 @@ use std::time::Duration;
 
 use swarm_core::handover::Moment;
 use swarm_core::replicas::{Bucket, Buckets};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, broadcast};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock;
 
+/// How many changes a follower may be behind before it is told of all that is owned.
+const BEHIND_MAX: usize = 64;
+
 /// The buckets of one controller on which its member may act.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Held {
     state: Mutex<State>,
     /// A turn has ended.
     ended: Notify,
+    /// What begins to be owned.
+    gained: broadcast::Sender<Buckets>,
+}
+
+impl Default for Held {
+    fn default() -> Self {
+        let (state, ended) = (Mutex::default(), Notify::new());
+        Self { state, ended, gained: broadcast::Sender::new(BEHIND_MAX) }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -25,6 +37,10 @@ struct State {
     /// Until when the member may act: what its Lease is good for.
     until: Moment,
     turns: BTreeMap<Bucket, Turns>,
+    /// How often something began to be owned.
+    starts: u64,
+    /// The number of the start from which on each bucket was owned without a pause.
+    since: BTreeMap<Bucket, u64>,
 }
 
 /// The turns on objects of one bucket.
@@ -56,14 +72,34 @@ impl Held {
         let turns = state.turns.entry(bucket).or_default();
         turns.count += 1;
         let lost = turns.lost.clone();
+        let term = state.since.get(&bucket).copied().unwrap_or_default();
         drop(state);
-        Some(Permit { held: Arc::clone(self), bucket, lost })
+        Some(Permit { held: Arc::clone(self), bucket, term, lost })
+    }
+
+    /// What one owns who is in no group: everything, for ever.
+    pub(crate) fn everything() -> Self {
+        let held = Self::default();
+        held.start(&Buckets::all());
+        held.extend(Moment(Duration::MAX));
+        held
     }
 
     /// The member may act on these, too.
     pub(crate) fn start(&self, buckets: &Buckets) {
         let mut state = self.state();
+        state.starts += 1;
+        let (new, number) = (buckets.without(&state.owned), state.starts);
+        state.since.extend(new.iter().map(|bucket| (bucket, number)));
         state.owned = state.owned.or(buckets);
+        drop(state);
+        // Nobody may be following.
+        let _ = self.gained.send(new);
+    }
+
+    /// Tells what begins to be owned from now on.
+    pub(crate) fn follow(&self) -> broadcast::Receiver<Buckets> {
+        self.gained.subscribe()
     }
 
     /// No turn on these begins any more; those that are under way are told.
@@ -111,6 +147,7 @@ impl Held {
 pub struct Permit {
     held: Arc<Held>,
     bucket: Bucket,
+    term: u64,
     lost: CancellationToken,
 }
 
@@ -143,6 +180,13 @@ impl Permit {
         let left = self.held.time_left(self.bucket).ok_or(PermitError::Lost)?;
         let answer = tokio::time::timeout(left, request).await;
         Ok(answer.map_err(|_| PermitError::TimedOut)??)
+    }
+
+    /// The number of the time for which the object is this member's. It is another one once the object
+    /// was somebody else's in between: what was remembered of it by then is out of date.
+    #[must_use]
+    pub fn term(&self) -> u64 {
+        self.term
     }
 
     /// Returns once the object is to be let go, for turns that last long: they should end soon.
@@ -198,6 +242,17 @@ mod tests {
         assert!(futures::poll!(ended.as_mut()).is_pending(), "another turn is under way");
         drop(other);
         ended.await;
+    }
+
+    #[test]
+    fn what_was_another_members_in_between_is_owned_for_another_time() {
+        let held = held();
+        let before = held.permit("a").unwrap().term();
+        held.start(&Buckets::all());
+        assert_eq!(held.permit("a").unwrap().term(), before, "it was owned all the time");
+        held.stop(&Buckets::all());
+        held.start(&Buckets::all());
+        assert_ne!(held.permit("a").unwrap().term(), before);
     }
 
     #[tokio::test]

@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 use swarm_core::handover::{Holder, LeaseVersion};
 use swarm_core::replicas::{Card, MemberId, MemberLease, MemberWrite};
 
+use crate::group::Group;
+use crate::registry::STATUS_ANNOTATION;
+
 /// Marks the Leases of the members of a group, by the group's name.
 pub const GROUP_LABEL: &str = "replicas.k8slab.info/group";
 /// What a member says of itself, as JSON: the [`Card`].
@@ -19,13 +22,20 @@ pub const CARD_ANNOTATION: &str = "replicas.k8slab.info/card";
 const WRITE_ANNOTATION: &str = "replicas.k8slab.info/write";
 /// How long the member may act after a renewal, in milliseconds.
 const DURATION_ANNOTATION: &str = "replicas.k8slab.info/duration-ms";
+/// Where the member runs, so that a successor knows that it has ended.
+pub(crate) const WITHIN_ANNOTATION: &str = "replicas.k8slab.info/within";
 /// Who holds a Lease that another member took away.
 const REVOKED: &str = "revoked";
 /// The most bytes of a card that are read: some thousand members.
 const CARD_BYTES_MAX: usize = 160 << 10;
 
 /// The object after `write`, with `status` for people.
-pub(crate) fn written(group: &str, member: &MemberId, write: &MemberWrite) -> Object {
+pub(crate) fn written(
+    group: &Group,
+    member: &MemberId,
+    write: &MemberWrite,
+    status: String,
+) -> Object {
     let holder = match write.holder {
         Holder::Session => member.to_string(),
         Holder::Closed => String::new(),
@@ -35,12 +45,15 @@ pub(crate) fn written(group: &str, member: &MemberId, write: &MemberWrite) -> Ob
         (CARD_ANNOTATION, serde_json::to_string(&write.card).unwrap_or_default()),
         (WRITE_ANNOTATION, write.number.to_string()),
         (DURATION_ANNOTATION, write.duration.as_millis().to_string()),
+        (STATUS_ANNOTATION, status),
     ];
+    let within = group.within.iter().map(|within| (WITHIN_ANNOTATION, within.clone()));
+    let annotations = annotations.into_iter().chain(within);
     Object {
         metadata: ObjectMeta {
             name: Some(member.to_string()),
-            labels: Some([(GROUP_LABEL.to_owned(), group.to_owned())].into()),
-            annotations: Some(annotations.map(|(key, text)| (key.to_owned(), text)).into()),
+            labels: Some([(GROUP_LABEL.to_owned(), group.name.clone())].into()),
+            annotations: Some(annotations.map(|(key, text)| (key.to_owned(), text)).collect()),
             resource_version: write.expected.map(|version| version.0.to_string()),
             ..ObjectMeta::default()
         },

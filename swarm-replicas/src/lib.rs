@@ -60,13 +60,15 @@ mod driver;
 mod group;
 mod held;
 mod lease;
+mod registry;
 mod share;
 
 pub use group::{End, Group, JoinError, Member};
 pub use held::{Permit, PermitError};
 pub use lease::{CARD_ANNOTATION, GROUP_LABEL};
+pub use registry::{Listed, STATUS_ANNOTATION};
 pub use share::Share;
 pub use swarm_core::replicas::{
-    Bucket, Controller, ControllerError, ControllerStatus, MemberId, ReplicaStatus, ReplicaTerms,
-    Weight,
+    Bucket, Buckets, Controller, ControllerError, ControllerStatus, MemberId, ReplicaStatus,
+    ReplicaTerms, Weight,
 };

@@ -17,6 +17,7 @@ use kube::runtime::watcher::{self, Event};
 use kube::{Client, Resource, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use swarm_core::replicas::{Buckets, Keys};
+use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 
 use crate::held::{Held, Permit};
@@ -64,6 +65,40 @@ where
     #[must_use]
     pub fn permit(&self, uid: &str) -> Option<Permit> {
         self.held.permit(uid)
+    }
+
+    /// The share of one that is in no group: everything, for ever. So a controller runs by the same code
+    /// whether its objects are shared or not.
+    #[must_use]
+    pub fn everything(client: Client) -> Self {
+        // Whoever tracks objects learns what it has when they are listed.
+        let (_, changes) = mpsc::unbounded_channel();
+        Self::new(client, Arc::new(Held::everything()), changes)
+    }
+
+    /// Tells which buckets this member gains from now on, for those who keep all objects in a store of
+    /// their own instead of [tracking](Self::track) them. What is owned now comes first. It may be told
+    /// of some twice.
+    pub fn follow(&self) -> impl Stream<Item = Buckets> + Send + use<K> {
+        let (held, gained) = (Arc::clone(&self.held), self.held.follow());
+        stream::unfold((held, gained, true), |(held, mut gained, is_first)| async move {
+            let buckets = if is_first {
+                held.owned()
+            } else {
+                match gained.recv().await {
+                    Ok(buckets) => buckets,
+                    Err(RecvError::Lagged(_)) => held.owned(),
+                    Err(RecvError::Closed) => return None,
+                }
+            };
+            Some((buckets, (held, gained, false)))
+        })
+    }
+
+    /// How many of all [buckets](Bucket::COUNT) are this member's.
+    #[must_use]
+    pub fn buckets(&self) -> usize {
+        self.held.owned().len()
     }
 
     /// Follows the objects of a watch: only those of this member come into the store of `writer` and out

@@ -1,0 +1,139 @@
+//! What the members of a group say of themselves, in their Leases: for people, and for dashboards.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use k8s_openapi::api::coordination::v1::Lease as Object;
+use kube::ResourceExt as _;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use swarm_core::handover::Moment;
+use swarm_core::replicas::{ControllerStatus, ReplicaStatus};
+
+/// What a member says of itself, as JSON. It is written with each renewal of its Lease.
+pub const STATUS_ANNOTATION: &str = "replicas.k8slab.info/status";
+/// The most bytes of it that are written and read.
+const STATUS_BYTES_MAX: usize = 16 << 10;
+/// How many members are named that keep a share locked.
+const NAMED_MAX: usize = 10;
+
+/// A member of a group, as its Lease shows it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Listed {
+    /// The name of its Lease.
+    pub member: String,
+    /// Whether it holds its Lease: it may be dead for a few seconds.
+    pub is_alive: bool,
+    /// When it last renewed it, by its own clock.
+    pub renewed: Option<String>,
+    /// What it says of itself; null if that is no JSON.
+    pub status: Value,
+}
+
+/// The members whose Leases there are.
+#[derive(Debug, Default)]
+pub(crate) struct Registry(Mutex<BTreeMap<String, Listed>>);
+
+impl Registry {
+    pub(crate) fn all(&self) -> Vec<Listed> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    pub(crate) fn note(&self, object: &Object) {
+        let listed = listed(object);
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(listed.member.clone(), listed);
+    }
+
+    pub(crate) fn forget(&self, object: &Object) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&object.name_any());
+    }
+
+    pub(crate) fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+fn listed(object: &Object) -> Listed {
+    let member = object.name_any();
+    let spec = object.spec.as_ref();
+    let holder = spec.and_then(|spec| spec.holder_identity.as_deref());
+    let renewed = spec.and_then(|spec| spec.renew_time.as_ref()).map(|at| at.0.to_string());
+    let status = object.annotations().get(STATUS_ANNOTATION);
+    let status = status.filter(|text| text.len() <= STATUS_BYTES_MAX);
+    let status = status.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    Listed { is_alive: holder == Some(&*member), member, renewed, status }
+}
+
+/// Adds to what a member says of itself.
+pub(crate) type Tell = Arc<dyn Fn() -> Map<String, Value> + Send + Sync>;
+
+/// What a member says of itself at `now`, as text.
+pub(crate) fn text(status: &ReplicaStatus, now: Moment, tell: Option<&Tell>) -> String {
+    let mut all = tell.map(|tell| tell()).unwrap_or_default();
+    let controllers = status.controllers.iter();
+    let controllers =
+        controllers.map(|(name, it)| (String::from(name.clone()), controller(it, now)));
+    all.insert("controllers".to_owned(), Value::Object(controllers.collect()));
+    if !status.problems.is_empty() {
+        all.insert("problems".to_owned(), json!(status.problems));
+    }
+    let text = Value::Object(all).to_string();
+    if text.len() <= STATUS_BYTES_MAX { text } else { "{}".to_owned() }
+}
+
+fn controller(it: &ControllerStatus, now: Moment) -> Value {
+    let ControllerStatus { owned, stopping, locked, waits_for } = it;
+    let mut of = json!({"buckets": owned});
+    if 0 < *stopping {
+        of["stopping"] = json!(stopping);
+    }
+    if let Some(since) = locked.values().min() {
+        let names: Vec<_> = waits_for.iter().take(NAMED_MAX).map(ToString::to_string).collect();
+        of["locked"] = json!({
+            "buckets": locked.len(), "forSeconds": now.since(*since).as_secs(), "waitsFor": names,
+        });
+    }
+    of
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use swarm_core::replicas::{Bucket, MemberId};
+
+    use super::*;
+
+    #[test]
+    fn what_is_locked_is_told_with_its_time_and_those_who_keep_it() {
+        let at = |seconds| Moment(Duration::from_secs(seconds));
+        let bucket = |number| Bucket::new(number).unwrap();
+        let locked = [(bucket(1), at(7)), (bucket(2), at(5))].into();
+        let waits_for = [MemberId::new("other", 1).unwrap()].into();
+        let of = ControllerStatus { owned: 9, stopping: 0, locked, waits_for };
+        let controllers = [("labels".parse().unwrap(), of)].into();
+        let status = ReplicaStatus { controllers, ..ReplicaStatus::default() };
+        let tell: Tell = Arc::new(|| Map::from_iter([("version".to_owned(), json!("1"))]));
+        let told: Value = serde_json::from_str(&text(&status, at(8), Some(&tell))).unwrap();
+        let expected = json!({"version": "1", "controllers": {"labels": {"buckets": 9, "locked": {
+            "buckets": 2, "forSeconds": 3, "waitsFor": ["other-0000000000000001"],
+        }}}});
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn a_lease_is_listed_whatever_it_says() {
+        let mut object: Object = serde_json::from_value(json!({
+            "metadata": {"name": "a-1", "annotations": {STATUS_ANNOTATION: "no JSON"}},
+            "spec": {"holderIdentity": "a-1"},
+        }))
+        .unwrap();
+        let found = listed(&object);
+        assert_eq!((found.is_alive, found.renewed, found.status), (true, None, Value::Null));
+        object.spec.as_mut().unwrap().holder_identity = Some(String::new());
+        assert!(!listed(&object).is_alive, "it was closed");
+        assert!(!listed(&Object::default()).is_alive);
+    }
+}
