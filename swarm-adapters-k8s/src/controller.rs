@@ -49,22 +49,22 @@ use std::sync::Arc;
 
 use futures::{StreamExt, stream};
 use kube::runtime::controller::{Config as ControllerConfig, Controller};
-use kube::runtime::events::{Recorder, Reporter};
 use kube::{Api, Client, Resource};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::api::FIELD_MANAGER;
 use crate::client::Clients;
+use crate::fence::fenced;
 use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::rollback::Rollbacks;
+use crate::sharing::Sharing;
 use context::Context;
 use reconcile::{Operator, error_policy, reconcile};
 use seen::SeenSessions;
 
-/// How many Swarms are worked on at a time.
-const CONCURRENCY: u16 = 16;
+/// How many Swarms are worked on at a time, at most; each replica has a number of its own below that.
+const CONCURRENCY: u16 = crate::types::WORKERS_MAX as u16;
 /// The label of all StatefulSet pods since Kubernetes 1.28; other pods are cached only where some
 /// Swarm asks for them.
 const STATEFUL_PODS: &str = "apps.kubernetes.io/pod-index";
@@ -97,29 +97,33 @@ impl Scope {
     }
 }
 
-/// Runs the operator on one scope until `shutdown` is done, then finishes the turns under way.
+/// Runs the operator on the scope of `sharing` until `shutdown` is done, then finishes the turns under way. It acts on
+/// the Swarms that are its own.
 ///
 /// `ready` becomes true when all caches are filled; `health` knows whether the loop makes progress.
 pub async fn run(
     clients: Clients,
-    scope: Scope,
+    sharing: Sharing,
     options: Options,
     metrics: Metrics,
     health: Health,
     ready: watch::Sender<bool>,
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
-    let rollbacks = Rollbacks::default();
+    let (scope, rollbacks) = (sharing.scope.clone(), Rollbacks::default());
     let (caches, mut changes) = watches::begin(&scope, clients.watching(), &rollbacks);
     let swarms = caches.swarms.store.clone();
     let seen = SeenSessions::default();
-    let reporter = Reporter { controller: FIELD_MANAGER.into(), instance: None };
-    let recorder = Recorder::new(clients.control().clone(), reporter);
-    let control = clients.control().clone();
-    let mut context = Context::new(control, options, caches, recorder, metrics, seen, ready);
+    let control = fenced(clients.control());
+    let mut context = Context::new(control, options, sharing, caches, metrics, seen, ready);
     context.health = health.clone();
     let context = Arc::new(context);
     let operator = Arc::new(Operator::new(context.clone()));
+    let (all, share) = (context.caches.swarms.store.clone(), context.sharing.share.clone());
+    context.sharing.count_by(move || {
+        let uids = all.state().into_iter().filter_map(|swarm| swarm.metadata.uid.clone());
+        uids.filter(|uid| share.has(uid)).count()
+    });
     let mut background = in_background(&operator);
     let controller = Controller::for_stream(changes.take_swarms(), swarms)
         .with_config(ControllerConfig::default().concurrency(CONCURRENCY));
@@ -136,6 +140,7 @@ pub async fn run(
         .reconcile_on(context.alarms.follow(&context.leases))
         .reconcile_on(context.questions.follow())
         .reconcile_on(health.beats())
+        .reconcile_on(context.gained())
         .graceful_shutdown_on(shutdown)
         .run(reconcile, error_policy, operator)
         .for_each(|outcome| {
@@ -179,6 +184,8 @@ async fn announce(context: Arc<Context>) {
     context.views.wait_until_filled().await;
     if caches.is_ok() {
         tracing::info!("caches are filled");
+        // Whoever is asked to end when this one is ready leaves it something to go on with.
+        context.sharing.begins().await;
         context.filled.send_replace(true);
     }
 }

@@ -31,6 +31,21 @@ struct State {
     /// The turns under way: of which Swarm, and since when.
     turns: BTreeMap<u64, (String, Instant)>,
     last: u64,
+    /// How many turns have begun.
+    begun: u64,
+    /// When somebody last asked for `/healthz`.
+    probed: Option<Instant>,
+}
+
+/// How much this process does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    /// The turns that are under way.
+    pub(crate) under_way: usize,
+    /// How many turns have begun so far.
+    pub(crate) begun: u64,
+    /// When somebody last asked whether it is healthy.
+    pub(crate) probed: Option<Instant>,
 }
 
 impl Health {
@@ -56,6 +71,21 @@ impl Health {
         Ok(())
     }
 
+    /// The answer to a probe, which is noted.
+    ///
+    /// # Errors
+    ///
+    /// As for [`check`](Self::check).
+    pub fn probe(&self) -> Result<(), String> {
+        self.state().probed = Some(Instant::now());
+        self.check()
+    }
+
+    pub(crate) fn load(&self) -> Load {
+        let state = self.state();
+        Load { under_way: state.turns.len(), begun: state.begun, probed: state.probed }
+    }
+
     /// The beats of one controller, for as long as the stream is polled and not dropped. It yields
     /// nothing.
     pub(crate) fn beats<T>(&self) -> impl Stream<Item = T> + Send + use<T>
@@ -79,6 +109,7 @@ impl Health {
     pub(crate) fn turn(&self, namespace: &str, swarm: &str) -> UnderWay {
         let name = format!("{namespace}/{swarm}");
         self.begin(|state, id, now| {
+            state.begun += 1;
             state.turns.insert(id, (name, now));
         })
     }

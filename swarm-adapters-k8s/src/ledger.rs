@@ -3,6 +3,7 @@
 
 mod form;
 mod parts;
+mod writer;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,12 +18,15 @@ use swarm_core::parts::{Split, WHOLE_AGAIN_BYTES_MAX, count};
 use swarm_core::ports::{LedgerStore, Seen, StoreError};
 use swarm_core::stored::Stored;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use crate::api::{Claimant, GOES_BACK, SwarmLedger, SwarmLedgerSpec};
 use crate::rollback::Rollbacks;
 pub(crate) use form::LARGE_POOL_JOBS;
 use form::{Head, Memory, PARTS_LEFT, names, new_texts, to_spec};
 use parts::{Parts, Texts, missing};
+use writer::Standing;
+pub use writer::Writing;
 
 /// The most bytes an object may have as JSON; the API server refuses requests of 1.5 MiB.
 const OBJECT_BYTES_MAX: usize = 1_200_000;
@@ -63,6 +67,7 @@ pub struct KubeLedgerStore {
     is_alive: IsAlive,
     is_current: IsCurrent,
     rollbacks: Rollbacks,
+    writing: Writing,
     memory: Mutex<Memory>,
 }
 
@@ -85,13 +90,32 @@ impl KubeLedgerStore {
         let api = Api::namespaced(client.clone(), namespace);
         let parts = Parts::new(client.clone(), namespace, &name);
         let (rollbacks, memory) = (Rollbacks::default(), Mutex::default());
-        Self { client, api, parts, name, swarm, pool, is_alive, is_current, rollbacks, memory }
+        let writing = Writing { member: "an operator".to_owned(), takes_over: false };
+        Self {
+            client,
+            api,
+            parts,
+            name,
+            swarm,
+            pool,
+            is_alive,
+            is_current,
+            rollbacks,
+            writing,
+            memory,
+        }
     }
 
     /// The same store, which reports to `rollbacks` when the ledger is older than it was.
     #[must_use]
     pub fn noticing(self, rollbacks: Rollbacks) -> Self {
         Self { rollbacks, ..self }
+    }
+
+    /// The same store, which writes as this operator.
+    #[must_use]
+    pub fn written_by(self, writing: Writing) -> Self {
+        Self { writing, ..self }
     }
 
     /// Reads the ledger anew when it is next asked for, whatever is known of it.
@@ -125,18 +149,19 @@ impl KubeLedgerStore {
         format!("ledger `{}`", self.name)
     }
 
-    /// Replaces the object if it is still the one that was `seen`, or makes it.
+    /// Replaces the object if it is still the one `before`, or makes it.
     ///
     /// A field that the CRDs in the cluster do not have is refused: by itself the API server
     /// would drop it in silence, and with it what it says.
     async fn write(
         &self,
-        spec: SwarmLedgerSpec,
-        seen: Option<&Seen>,
+        mut spec: SwarmLedgerSpec,
+        before: Option<&Head>,
         parts_left: bool,
     ) -> Result<Head, StoreError> {
+        spec.writer = Some(self.writing.after(before, &spec));
         let mut object = SwarmLedger::new(&self.name, spec);
-        object.metadata.resource_version = seen.map(|seen| seen.0.clone());
+        object.metadata.resource_version = before.map(|head| head.seen.0.clone());
         object.metadata.annotations =
             parts_left.then(|| [(PARTS_LEFT.to_owned(), "true".to_owned())].into());
         // No owner: a deletion in the foreground would remove the ledger before anybody was
@@ -148,7 +173,7 @@ impl KubeLedgerStore {
             format!("the ledger of pool `{}`, with {workers} sessions, would have", self.pool.name)
         })?;
         let url = self.api.resource_url();
-        let written: SwarmLedger = match seen {
+        let written: SwarmLedger = match before {
             None => bounded(self.what(), create(&self.client, url, body)).await?,
             Some(_) => bounded(self.what(), replace(&self.client, url, &self.name, body)).await?,
         };
@@ -159,7 +184,7 @@ impl KubeLedgerStore {
     async fn save_whole(&self, ledger: &Ledger, before: Option<&Head>) -> Result<Head, StoreError> {
         let spec = to_spec(Stored::from(ledger), Vec::new(), &self.swarm, &self.pool);
         let parts_left = before.is_some_and(|head| head.is_untidy || !head.parts.is_empty());
-        self.write(spec, before.map(|head| &head.seen), parts_left).await
+        self.write(spec, before, parts_left).await
     }
 
     /// Saves a ledger in so many parts over the one `before`; what new parts say comes into
@@ -192,7 +217,7 @@ impl KubeLedgerStore {
         self.parts.create(&before.uid, &new).await?;
         texts.extend(new);
         let spec = to_spec(split.head(), names, &self.swarm, &self.pool);
-        self.write(spec, Some(&before.seen), before.is_untidy).await
+        self.write(spec, Some(before), before.is_untidy).await
     }
 
     /// Reads the object.
@@ -202,6 +227,17 @@ impl KubeLedgerStore {
         let Some(object) = found else { return Ok(None) };
         self.refuse_foreign_claim(&object.spec)?;
         Head::of(&object.spec, &object).map(Some)
+    }
+
+    /// Takes over a ledger that another operator of the group wrote before. The revision rises, so that
+    /// nothing that one still sends can be taken for what follows from here; parts keep their names.
+    async fn take_over(&self, head: &Head) -> Result<Head, StoreError> {
+        let mut spec = head.spec()?;
+        spec.revision = spec.revision.saturating_add(1);
+        let taken = self.write(spec, Some(head), head.is_untidy).await?;
+        let pool = &self.pool.name;
+        tracing::info!(pool, revision = taken.revision, writer = ?taken.writer, "ledger taken over");
+        Ok(taken)
     }
 
     /// Removes the parts that an interrupted save has left. Returns whether some may still exist.
@@ -249,11 +285,20 @@ impl LedgerStore for KubeLedgerStore {
                 // What this turn goes by is undone; the next one has it from the store.
                 return Err(StoreError::Conflict { what: self.what() });
             }
-            let Memory { head, texts, .. } = &mut *memory;
             let Some(mut read) = read else {
-                texts.clear();
+                memory.texts.clear();
                 return Ok(None);
             };
+            if memory.standing.asks_to_take_over(
+                &read,
+                &self.writing,
+                &self.pool.name,
+                Instant::now(),
+            )? {
+                read = self.take_over(&read).await?;
+                memory.standing = Standing::Writer;
+            }
+            let Memory { head, texts, .. } = &mut *memory;
             match gone {
                 Some((seen, part)) if seen == read.seen => return Err(missing(&self.name, part)),
                 _ => {}
@@ -296,6 +341,7 @@ impl LedgerStore for KubeLedgerStore {
         texts.retain(|name, _| named.contains(name));
         // The write counts, whatever it shows about the store.
         memory.is_rolled_back(&written, &self.rollbacks);
+        memory.standing = Standing::Writer;
         written.keep(ledger);
         let seen = written.seen.clone();
         memory.head = Some(written);

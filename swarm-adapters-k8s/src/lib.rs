@@ -9,6 +9,8 @@
 //! - [`managed`]: what a managed pool is made of; [`trouble`]: why a pod of any pool does not run.
 //! - [`controller`]: the operator; [`health`] knows whether its loop makes progress. [`observe`], [`ledger`], [`view`], [`nudge`], [`refresh`] and [`status`] are
 //!   its parts: what it sees, and what it writes, in this order.
+//! - [`sharing`]: which Swarms are this operator's, where several share them; [`types`]: which
+//!   controllers each of those hosts.
 //!
 //! No decision about jobs is made here: `swarm_core::decide` makes them all.
 
@@ -23,6 +25,8 @@ mod answer;
 pub mod controller;
 #[cfg(feature = "controller")]
 pub mod convert;
+#[cfg(feature = "controller")]
+mod fence;
 #[cfg(feature = "controller")]
 pub mod health;
 #[cfg(feature = "controller")]
@@ -40,16 +44,22 @@ pub mod refresh;
 #[cfg(feature = "controller")]
 pub mod rollback;
 #[cfg(feature = "controller")]
+pub mod sharing;
+#[cfg(feature = "controller")]
 pub mod slots;
 #[cfg(feature = "controller")]
 pub mod status;
 #[cfg(feature = "controller")]
 pub mod trouble;
 #[cfg(feature = "controller")]
+pub mod types;
+#[cfg(feature = "controller")]
 mod version;
 #[cfg(feature = "controller")]
 pub mod view;
 #[cfg(feature = "controller")]
 mod watch;
+#[cfg(feature = "controller")]
+mod workers;
 #[cfg(feature = "controller")]
 pub mod workload;

@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum, ValueHint};
 
 use crate::plan::answer::{self, Question, Reach, Source};
-use crate::{complain, print};
+use crate::{complain, kubectl, print};
 use files::Files;
 use live::Cluster;
 use objects::Objects;
@@ -178,9 +178,8 @@ fn manifests(args: &ImportArgs, report: &mut Report) -> Result<String, Failure> 
 
 /// The cluster that the arguments choose.
 fn cluster(args: &ImportArgs) -> Cluster {
-    let file = args.kubeconfig.as_ref().map(|file| format!("--kubeconfig={}", file.display()));
-    let context = args.context.as_ref().map(|context| format!("--context={context}"));
-    Cluster { options: file.into_iter().chain(context).collect() }
+    let (kubeconfig, context) = (args.kubeconfig.clone(), args.context.clone());
+    Cluster(kubectl::Cluster { kubeconfig, context })
 }
 
 /// Makes a Swarm take over what its workers run, and says what that comes to.

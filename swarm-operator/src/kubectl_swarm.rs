@@ -6,7 +6,9 @@
 mod complete;
 mod import;
 mod input;
+mod kubectl;
 mod plan;
+mod replicas;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -17,6 +19,7 @@ use swarm_adapters_host::printable::{Form, printable};
 
 use import::ImportArgs;
 use plan::PlanArgs;
+use replicas::ReplicasArgs;
 
 /// Inspect and control Swarms: jobs, and the pools of workers that share them.
 #[derive(Debug, Parser)]
@@ -32,6 +35,8 @@ enum Command {
     Plan(PlanArgs),
     /// Write Swarms that do what manifests of swarm's predecessors did
     Import(ImportArgs),
+    /// List the operators that share the Swarms of this cluster
+    Replicas(ReplicasArgs),
     /// Print what could stand in place of the last word, for kubectl
     #[command(name = "__complete", hide = true)]
     Complete {
@@ -45,6 +50,7 @@ fn main() -> ExitCode {
     match Args::parse().command {
         Command::Plan(args) => plan::run(&args),
         Command::Import(args) => import::run(&args),
+        Command::Replicas(args) => replicas::run(&args),
         Command::Complete { words } => {
             let mut command = Args::command();
             command.build();

@@ -5,7 +5,7 @@
 
 pub(crate) mod answer;
 mod document;
-mod table;
+pub(crate) mod table;
 mod view;
 
 #[cfg(test)]

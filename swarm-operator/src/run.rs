@@ -4,16 +4,20 @@ use std::backtrace::Backtrace;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use anyhow::Context as _;
 use prometheus_client::registry::Registry;
-use swarm_adapters_host::http::{self, Build, Readiness};
+use serde_json::Value;
+use swarm_adapters_host::http::{self, Build, Document, Readiness};
 use swarm_adapters_host::metrics::register_build;
 use swarm_adapters_k8s::client;
 use swarm_adapters_k8s::controller::{self, Options, Scope};
 use swarm_adapters_k8s::health::Health;
 use swarm_adapters_k8s::metrics::Metrics;
+use swarm_adapters_k8s::sharing::{Replica, Sharing};
+use swarm_adapters_k8s::types::DEFAULT_TYPE;
 use swarm_worker::{LogFormat, log_filter};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -22,6 +26,9 @@ use tokio_util::sync::CancellationToken;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
+
+/// How long it is tried to let all Swarms go before the process ends: for as long as the Lease is good.
+const LEAVES_WITHIN: Duration = Duration::from_secs(9);
 
 /// How the operator runs on a cluster.
 #[derive(Debug, clap::Args)]
@@ -40,6 +47,18 @@ pub(crate) struct RunArgs {
     /// The image of the workers of managed pools (`spec.pool.managed`) that name none of their own
     #[arg(long, value_name = "IMAGE", env = "SWARM_WORKER_IMAGE", default_value = "swarm-worker:dev", value_parser = image)]
     pub(crate) worker_image: String,
+    /// Share the Swarms with all operators that have an ID and run in the same namespace; each needs
+    /// one of its own, such as the name of its pod [default: run alone]
+    #[arg(long, value_name = "ID", env = "SWARM_REPLICA_ID")]
+    pub(crate) id: Option<String>,
+    /// The UID of the pod that runs this program, and no other operator: an operator that ran there before
+    /// has ended, and nobody waits for its Lease
+    #[arg(long, value_name = "UID", env = "SWARM_POD_UID", requires = "id")]
+    pub(crate) pod_uid: Option<String>,
+    /// Which controllers this replica hosts, and with how many workers: its type in the ConfigMap
+    /// `swarm-operator-types` of its namespace
+    #[arg(long = "type", value_name = "TYPE", default_value = DEFAULT_TYPE, requires = "id")]
+    pub(crate) replica_type: String,
     /// The format of log lines; `RUST_LOG` sets the level [default level: info]
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
     pub(crate) log_format: LogFormat,
@@ -57,9 +76,9 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(2));
     }
     let listener = http::listen(args.listen).await?;
-    let shutdown = CancellationToken::new();
+    let (stopping, shutdown) = (CancellationToken::new(), CancellationToken::new());
     let mut tasks = JoinSet::new();
-    let signalled = cancel_on_signal(shutdown.clone())?;
+    let signalled = cancel_on_signal(stopping.clone())?;
     tasks.spawn(async move {
         signalled.await;
         ("the signal handler", Ok(()))
@@ -69,36 +88,103 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     register_build(&mut registry, &Build::from_env());
     let metrics = Metrics::register(&mut registry);
     let clients = client::connect(args.kubeconfig.as_deref()).await?;
+    let (options, health) = (Options { worker_image: args.worker_image }, Health::default());
 
-    let options = Options { worker_image: args.worker_image };
-    let health = Health::default();
+    // Liveness is answered while the API server is away, too.
+    let (ready, is_ready) = watch::channel(Readiness::NotYet);
+    let alive = health.clone();
+    let endpoints = http::operator_router(is_ready, move || alive.probe(), Arc::new(registry));
+    let known = Arc::<OnceLock<Replica>>::default();
+    let of_replicas = Arc::clone(&known);
+    let endpoints = endpoints.with_document("/replicas", "the replicas, as JSON", move || {
+        let members = of_replicas.get().map(Replica::members);
+        Document::of(&members.unwrap_or_else(|| Value::Array(Vec::new())))
+    });
+    let served = http::serve(listener, endpoints, shutdown.clone());
+    tasks.spawn(async move { ("the HTTP server", served.await) });
+
+    let replica = match &args.id {
+        Some(id) => match stopping
+            .run_until_cancelled(Replica::join(
+                &clients,
+                &args.replica_type,
+                id,
+                args.pod_uid.as_deref(),
+            ))
+            .await
+        {
+            Some(joined) => {
+                Some(joined.context("the Swarms cannot be shared with other operators")?)
+            }
+            None => return Ok(ExitCode::SUCCESS),
+        },
+        None => None,
+    };
+    if let Some(replica) = &replica {
+        replica.tell(Build::from_env().version, health.clone());
+        let _ = known.set(replica.clone());
+        let (replica, clients, stop) = (replica.clone(), clients.clone(), shutdown.clone());
+        tasks.spawn(async move {
+            stop.run_until_cancelled(replica.follow_types(&clients)).await;
+            ("the types of replicas", Ok(()))
+        });
+    }
     let mut all_ready = Vec::new();
     for scope in scopes(args.namespaces) {
         let (ready, is_ready) = watch::channel(false);
         all_ready.push(is_ready);
         tracing::info!(?scope, "watching Swarms");
+        let sharing = match &replica {
+            Some(replica) => replica.share(scope)?,
+            None => Sharing::alone(&clients, scope),
+        };
         let stop = shutdown.clone().cancelled_owned();
         let (clients, options) = (clients.clone(), options.clone());
         let (metrics, health) = (metrics.clone(), health.clone());
-        let controller = controller::run(clients, scope, options, metrics, health, ready, stop);
+        let controller = controller::run(clients, sharing, options, metrics, health, ready, stop);
         tasks.spawn(async move {
             controller.await;
             ("a controller", Ok(()))
         });
     }
-    let (ready, is_ready) = watch::channel(Readiness::NotYet);
     let announced = announce(all_ready, ready, shutdown.clone());
     tasks.spawn(async move {
         announced.await;
         ("the readiness", Ok(()))
     });
-    let endpoints = http::operator_router(is_ready, move || health.check(), Arc::new(registry));
-    let served = http::serve(listener, endpoints, shutdown.clone());
-    tasks.spawn(async move { ("the HTTP server", served.await) });
+    let ends = end(replica, stopping.clone(), shutdown.clone());
+    tasks.spawn(async move { ("the sharing of Swarms", ends.await) });
 
-    until_stopped(tasks, &shutdown).await?;
+    until_stopped(tasks, &stopping).await?;
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Asks all tasks to end once the process is asked to: first this replica lets its Swarms go, so that
+/// others take over at once.
+///
+/// # Errors
+///
+/// The membership was lost, so that others act on the Swarms: the process is to begin anew.
+async fn end(
+    replica: Option<Replica>,
+    stopping: CancellationToken,
+    shutdown: CancellationToken,
+) -> std::io::Result<()> {
+    if let Some(replica) = replica {
+        tokio::select! {
+            () = stopping.cancelled() => {}
+            () = replica.lost() => {
+                return Err(std::io::Error::other("the Lease of this replica was lost"));
+            }
+        }
+        if tokio::time::timeout(LEAVES_WITHIN, replica.leave()).await.is_err() {
+            tracing::warn!("the Lease could not be closed in time; others wait until it is over");
+        }
+    }
+    stopping.cancelled().await;
+    shutdown.cancel();
+    Ok(())
 }
 
 /// Returns once all tasks have ended after `shutdown`. All are needed until then, so the first task
@@ -153,8 +239,8 @@ fn scopes(mut namespaces: Vec<String>) -> Vec<Scope> {
     namespaces.into_iter().map(Scope::Namespace).collect()
 }
 
-/// The future that cancels `shutdown` when the process is asked to end.
-fn cancel_on_signal(shutdown: CancellationToken) -> std::io::Result<impl Future<Output = ()>> {
+/// The future that cancels `stopping` when the process is asked to end.
+fn cancel_on_signal(stopping: CancellationToken) -> std::io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     Ok(async move {
@@ -163,7 +249,7 @@ fn cancel_on_signal(shutdown: CancellationToken) -> std::io::Result<impl Future<
             _ = interrupt.recv() => {}
         }
         tracing::info!("asked to stop");
-        shutdown.cancel();
+        stopping.cancel();
     })
 }
 

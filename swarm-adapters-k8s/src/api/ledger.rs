@@ -27,12 +27,19 @@ use super::PartName;
     "self.revision >= oldSelf.revision && self.version >= oldSelf.version \
      && self.firstToken >= oldSelf.firstToken"
 ).message("a ledger only goes forward: revision, version and firstToken never fall"))]
+#[x_kube(validation = kube::core::Rule::new(
+    "!has(oldSelf.writer) || (has(self.writer) && (oldSelf.writer.epoch < self.writer.epoch \
+     || (oldSelf.writer.epoch == self.writer.epoch && oldSelf.writer.member == self.writer.member)))"
+).message("a ledger has a writer, and another writer has a higher epoch"))]
 #[serde(rename_all = "camelCase")]
 pub struct SwarmLedgerSpec {
     /// The Swarm that the pool is claimed for.
     pub swarm: Claimant,
     /// The workload that is the pool.
     pub pool: Claimant,
+    /// Which operator writes it; none in a ledger of before there were several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writer: Option<Writer>,
     /// Counts changes of the ledger.
     #[schemars(range(min = 0))]
     pub revision: i64,
@@ -91,6 +98,17 @@ fn holdings(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         "x-kubernetes-map-type": "atomic",
         "x-kubernetes-preserve-unknown-fields": true,
     })
+}
+
+/// An operator that writes a ledger.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Writer {
+    /// The operator: the name of its Lease, if it shares the Swarms with others.
+    #[schemars(length(min = 1, max = 253))]
+    pub member: String,
+    /// Higher each time another operator takes over.
+    #[schemars(range(min = 0))]
+    pub epoch: i64,
 }
 
 /// An object the ledger is bound to.

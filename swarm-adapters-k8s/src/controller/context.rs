@@ -4,8 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::Client;
-use kube::runtime::events::Recorder;
+use futures::{Stream, StreamExt as _, stream};
+use kube::runtime::events::{Recorder, Reporter};
+use kube::runtime::reflector::ObjectRef;
+use kube::{Client, Resource as _};
+use swarm_replicas::{Bucket, Buckets};
 use tokio::sync::watch;
 
 use super::Options;
@@ -15,16 +18,19 @@ use super::made::MadeObjects;
 use super::managed::Rolls;
 use super::questions::Questions;
 use super::seen::{Ended, Leases, SeenSessions, Views};
-use crate::api::Swarm;
+use crate::api::{FIELD_MANAGER, Swarm};
 use crate::health::Health;
 use crate::metrics::{Metrics, RefusalLabels};
+use crate::sharing::Sharing;
 use crate::status::RefusedRequest;
 use crate::workload::Kind;
 
 /// What all turns share.
 pub(super) struct Context {
-    /// Never retries on its own.
+    /// Never retries on its own, and writes by the permit of a turn only.
     pub(super) client: Client,
+    /// Which Swarms are this operator's.
+    pub(super) sharing: Sharing,
     /// The image of workers of managed pools.
     pub(super) worker_image: String,
     pub(super) caches: Arc<Caches>,
@@ -56,17 +62,21 @@ impl Context {
     pub(super) fn new(
         client: Client,
         options: Options,
+        sharing: Sharing,
         caches: Caches,
-        recorder: Recorder,
         metrics: Metrics,
         seen: SeenSessions,
         filled: watch::Sender<bool>,
     ) -> Self {
         let Options { worker_image } = options;
+        let instance = Some(sharing.writing.member.clone());
+        let reporter = Reporter { controller: FIELD_MANAGER.into(), instance };
+        let recorder = Recorder::new(client.clone(), reporter);
         let SeenSessions { leases, views, ended } = seen;
         let (caches, filled_wide) = (Arc::new(caches), watch::Sender::new(false));
         Self {
             client,
+            sharing,
             worker_image,
             caches,
             recorder,
@@ -82,6 +92,19 @@ impl Context {
             filled,
             filled_wide,
         }
+    }
+
+    /// The Swarms that become this operator's.
+    pub(super) fn gained(&self) -> impl Stream<Item = ObjectRef<Swarm>> + Send + use<> {
+        let swarms = self.caches.swarms.store.clone();
+        self.sharing.share.follow().flat_map(move |gained: Buckets| {
+            let is_gained = |swarm: &Arc<Swarm>| {
+                let uid = swarm.meta().uid.as_deref();
+                uid.is_some_and(|uid| gained.contains(Bucket::of(uid)))
+            };
+            let found: Vec<_> = swarms.state().into_iter().filter(is_gained).collect();
+            stream::iter(found.into_iter().map(|swarm| ObjectRef::from_obj(&*swarm)))
+        })
     }
 
     /// Returns when the caches are filled that all Swarms need.

@@ -82,11 +82,13 @@ impl Memory {
     }
 }
 
-/// The memories of all Swarms by their UIDs, and how often their turns failed in a row.
+/// The memories of all Swarms by their UIDs, how often their turns failed in a row, and for the how
+/// manieth time they are this operator's.
 #[derive(Default)]
 pub(super) struct Memories {
     of_swarm: std::sync::Mutex<HashMap<String, Arc<Mutex<Memory>>>>,
     failures: std::sync::Mutex<HashMap<String, u32>>,
+    terms: std::sync::Mutex<HashMap<String, u64>>,
 }
 
 impl Memories {
@@ -96,10 +98,17 @@ impl Memories {
         memories.entry(uid).or_insert_with(|| Arc::new(Mutex::new(fresh()))).clone()
     }
 
+    /// Whether the Swarm with this UID has become this operator's again, or for the first time: of any
+    /// earlier time nothing is true any more.
+    pub(super) fn is_new_term(&self, uid: &str, term: u64) -> bool {
+        unpoisoned(&self.terms).insert(uid.to_owned(), term) != Some(term)
+    }
+
     /// Drops everything about the Swarms that `exists` does not know.
     pub(super) fn retain(&self, exists: impl Fn(&str) -> bool) {
         unpoisoned(&self.of_swarm).retain(|uid, _| exists(uid));
         unpoisoned(&self.failures).retain(|uid, _| exists(uid));
+        unpoisoned(&self.terms).retain(|uid, _| exists(uid));
     }
 
     pub(super) fn forget(&self, uid: &str) {

@@ -19,6 +19,7 @@ use super::panics::{Panicked, contained};
 use super::release::Released;
 use super::report::REFUSED_AGAIN;
 use crate::api::Swarm;
+use crate::fence;
 use crate::metrics::TurnLabels;
 use crate::status::{Reason, Verdict};
 
@@ -30,6 +31,8 @@ const LISTED_IN: Duration = Duration::from_secs(1);
 const SWARMS_AGAIN: Duration = Duration::from_millis(100);
 /// How often what is left of pods and Swarms that are gone is looked for.
 const SWEEP: Duration = Duration::from_secs(30);
+/// Whoever has this key does that.
+const SWEEPER: &str = "sweeper";
 
 /// The operator: what all turns share, and what it remembers of each Swarm.
 pub(super) struct Operator {
@@ -59,7 +62,8 @@ impl Operator {
     /// the watch missed their end. What they added to the gauges goes with them.
     pub(super) fn forget_vanished(&self) {
         let swarms = &self.context.caches.swarms;
-        self.memories.retain(|uid| !swarms.with(&with_uid(uid)).is_empty());
+        let is_ours = |uid: &str| self.context.sharing.share.has(uid);
+        self.memories.retain(|uid| is_ours(uid) && !swarms.with(&with_uid(uid)).is_empty());
         self.context.alarms.retain(|namespace, name| swarms.get(namespace, name).is_some());
     }
 
@@ -81,9 +85,14 @@ impl Operator {
         loop {
             ticks.tick().await;
             self.forget_vanished();
-            self.context.sweep_ledgers(&mut kept).await;
-            self.context.sweep_leases().await;
-            self.context.sweep_pools().await;
+            // What is left of Swarms that are gone is nobody's, so one replica is elected to look for it.
+            let Some(permit) = self.context.sharing.sweeper.permit(SWEEPER) else { continue };
+            let sweep = async {
+                self.context.sweep_ledgers(&mut kept).await;
+                self.context.sweep_leases().await;
+                self.context.sweep_pools().await;
+            };
+            fence::by(Arc::new(permit), sweep).await;
         }
     }
 
@@ -187,17 +196,40 @@ pub(super) async fn reconcile(
     swarm: Arc<Swarm>,
     operator: Arc<Operator>,
 ) -> Result<Action, StoreError> {
+    let uid = swarm.uid().unwrap_or_default();
+    if !operator.context.sharing.share.has(&uid) {
+        operator.forget(&swarm);
+        return Ok(Action::await_change());
+    }
+    let _worker = operator.context.sharing.workers.one().await;
+    let Some(permit) = operator.context.sharing.share.permit(&uid).map(Arc::new) else {
+        operator.forget(&swarm);
+        return Ok(Action::await_change());
+    };
+    if operator.memories.is_new_term(&uid, permit.term()) {
+        operator.forget(&swarm);
+    }
+    let outcome = Box::pin(fence::by(Arc::clone(&permit), permitted(&swarm, &operator))).await;
+    if !permit.is_good() {
+        // Whoever has it now begins with it anew.
+        operator.forget(&swarm);
+        return Ok(Action::await_change());
+    }
+    outcome.inspect(|_| operator.memories.forget_failures(&uid))
+}
+
+/// One turn of a Swarm that is this operator's.
+async fn permitted(swarm: &Swarm, operator: &Operator) -> Result<Action, StoreError> {
     let namespace = swarm.namespace().unwrap_or_default();
     let _under_way = operator.context.health.turn(&namespace, &swarm.name_any());
-    let outcome = match contained(Box::pin(operator.turn(&swarm))).await {
+    match contained(Box::pin(operator.turn(swarm))).await {
         Ok(Err(StoreError::Refused { code, reason })) => {
             let verdict = Verdict { reason: Reason::Refused(code), message: reason };
-            Box::pin(operator.report_refusal(&swarm, verdict)).await
+            Box::pin(operator.report_refusal(swarm, verdict)).await
         }
         Ok(outcome) => outcome,
-        Err(panicked) => operator.after_panic(&swarm, &panicked).await,
-    };
-    outcome.inspect(|_| operator.memories.forget_failures(&swarm.uid().unwrap_or_default()))
+        Err(panicked) => operator.after_panic(swarm, &panicked).await,
+    }
 }
 
 /// When a failed turn is repeated: at once after a lost race, ever later while the API is away.
@@ -209,6 +241,9 @@ pub(super) fn error_policy(
 ) -> Action {
     const SOON: Duration = Duration::from_millis(50);
     const PAUSE_MAX: Duration = Duration::from_secs(30);
+    if !swarm.uid().is_some_and(|uid| operator.context.sharing.share.has(&uid)) {
+        return Action::await_change();
+    }
     let failures = operator.memories.count_failure(swarm.uid().unwrap_or_default());
     let conflict = matches!(error, StoreError::Conflict { .. });
     let doublings = failures.min(10);

@@ -32,6 +32,8 @@ pub(super) const REFUSED_AGAIN: Duration = Duration::from_secs(30);
 pub(super) struct Reports {
     /// The status as it was last written, while the cache may lag behind.
     status: Option<SwarmStatus>,
+    /// The version of the Swarm after that, as long as the cache has an older one.
+    version: Option<String>,
     /// The workers that were reported to be not ready for too long.
     not_ready: BTreeSet<String>,
     /// The jobs that were reported to be kept away from workers.
@@ -41,7 +43,14 @@ pub(super) struct Reports {
 impl Reports {
     /// Somebody else may have written the status.
     pub(super) fn forget_status(&mut self) {
-        self.status = None;
+        (self.status, self.version) = (None, None);
+    }
+
+    /// The newest version of `swarm` that is known.
+    fn version_of(&self, swarm: &Swarm) -> Option<String> {
+        let seen = swarm.resource_version();
+        let number = |version: &Option<String>| version::number(version.as_deref());
+        if number(&seen) < number(&self.version) { self.version.clone() } else { seen }
     }
 }
 
@@ -170,8 +179,9 @@ impl Context {
         if before == Some(&status) {
             return Ok(());
         }
-        match self.write_status(swarm, &status, seen_in).await {
-            Ok(()) => {}
+        let at = reports.version_of(swarm);
+        match self.write_status(swarm, &status, at, seen_in).await {
+            Ok(version) => reports.version = version,
             Err(StoreError::Refused { reason: refused, .. }) => {
                 self.count_refused(RefusedRequest::Status);
                 let (name, reason) = (swarm.name_any(), verdict.reason.as_str());
@@ -240,12 +250,15 @@ impl Context {
         reports.quarantined = jobs.iter().cloned().collect();
     }
 
+    /// Writes the status of the Swarm as it is `at` this version: of another one it may not be true, or
+    /// another replica has written it by now. Returns the version after that.
     async fn write_status(
         &self,
         swarm: &Swarm,
         status: &SwarmStatus,
+        at: Option<String>,
         seen_in: Epoch,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Option<String>, StoreError> {
         let name = swarm.name_any();
         let api: Api<Swarm> =
             Api::namespaced(self.client.clone(), &swarm.namespace().unwrap_or_default());
@@ -253,7 +266,7 @@ impl Context {
             "apiVersion": API_VERSION,
             "kind": "Swarm",
             // Without the UID a Swarm that was deleted meanwhile would be recreated.
-            "metadata": {"name": name, "uid": swarm.uid()},
+            "metadata": {"name": name, "uid": swarm.uid(), "resourceVersion": at},
             "status": status,
         }));
         let params = PatchParams::apply(FIELD_MANAGER).force();
@@ -261,7 +274,7 @@ impl Context {
         let written = bounded(format!("status of Swarm `{name}`"), written).await?;
         let (seen, answered) = (version::of(swarm), version::of(&written));
         self.caches.rollbacks.compare(seen_in, seen, answered, || format!("Swarm `{name}`"));
-        Ok(())
+        Ok(written.resource_version())
     }
 
     /// Events are for people; one that is lost changes nothing.

@@ -81,6 +81,7 @@ impl Context {
             Box::new(is_current),
         )
         .noticing(self.caches.rollbacks.clone())
+        .written_by(self.sharing.writing.clone())
     }
 
     /// The view store for `swarm`.

@@ -9,14 +9,12 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::Client;
 use kube::client::Body;
-use kube::runtime::events::{Recorder, Reporter};
 use kube::runtime::reflector::store;
 use kube::runtime::watcher::Event;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::Options;
 use super::cached::Cache;
 use super::caches::{Caches, Pools};
 use super::context::Context;
@@ -24,9 +22,12 @@ use super::locks::unpoisoned;
 use super::non_statefulset::NonStatefulSet;
 use super::reconcile::Operator;
 use super::seen::SeenSessions;
+use super::{Options, Scope};
 use crate::api::Swarm;
+use crate::client::Clients;
 use crate::metrics::Metrics;
 use crate::rollback::Rollbacks;
+use crate::sharing::Sharing;
 
 /// The image of workers of managed pools.
 pub(super) const WORKER_IMAGE: &str = "registry.example.com/swarm-worker:1";
@@ -102,12 +103,11 @@ impl World {
             rollbacks: Rollbacks::default(),
         };
         let seen = SeenSessions::default();
-        let reporter = Reporter { controller: "test".into(), instance: None };
-        let recorder = Recorder::new(client.clone(), reporter);
         let metrics = Metrics::register(&mut Registry::default());
         let (options, filled) =
             (Options { worker_image: WORKER_IMAGE.into() }, watch::Sender::new(true));
-        let context = Context::new(client, options, caches, recorder, metrics, seen, filled);
+        let sharing = Sharing::alone(&Clients::new(client.clone(), client.clone()), Scope::Cluster);
+        let context = Context::new(client, options, sharing, caches, metrics, seen, filled);
         let context = Arc::new(context);
         let operator = Arc::new(Operator::new(context.clone()));
         Scene { context, operator, asked }

@@ -9,7 +9,8 @@ use swarm_core::stored::Stored;
 
 use super::parts::Texts;
 use super::seen;
-use crate::api::{Claimant, Holdings, PartName, SwarmLedger, SwarmLedgerSpec};
+use super::writer::Standing;
+use crate::api::{Claimant, Holdings, PartName, SwarmLedger, SwarmLedgerSpec, Writer};
 use crate::rollback::{Epoch, Rollbacks};
 use crate::version;
 
@@ -30,6 +31,8 @@ pub(super) struct Memory {
     newest: Option<Newest>,
     /// What the parts say. They never change, so they are right whatever became of the head.
     pub(super) texts: Texts,
+    /// Whether this process is the writer.
+    pub(super) standing: Standing,
 }
 
 /// How far an object was.
@@ -49,7 +52,11 @@ impl Memory {
         let newest =
             Newest { uid: uid.clone(), version, revision: *revision, epoch: rollbacks.epoch() };
         let before = self.newest.replace(newest).filter(|before| before.uid == *uid);
-        let Some(before) = before else { return false };
+        let Some(before) = before else {
+            // It was restored, or made anew: whoever wrote that one displaced nobody.
+            self.standing = Standing::Unknown;
+            return false;
+        };
         let what = || format!("ledger `{uid}`");
         if rollbacks.compare(before.epoch, before.version, version, what) {
             return true;
@@ -70,6 +77,7 @@ pub(super) struct Head {
     pub(super) seen: Seen,
     pub(super) uid: String,
     pub(super) revision: u64,
+    pub(super) writer: Option<Writer>,
     pub(super) parts: Vec<PartName>,
     /// Whether there may be parts that nobody needs.
     pub(super) is_untidy: bool,
@@ -89,6 +97,7 @@ impl Head {
             seen: seen(object),
             uid: object.metadata.uid.clone().unwrap_or_default(),
             revision: u64::try_from(spec.revision).unwrap_or_default(),
+            writer: spec.writer.clone(),
             parts: spec.holdings.parts.clone(),
             is_untidy: annotations.is_some_and(|all| all.contains_key(PARTS_LEFT)),
             large: None,
@@ -98,6 +107,14 @@ impl Head {
     /// Keeps the ledger of this head as it is, if it is large.
     pub(super) fn keep(&mut self, ledger: &Ledger) {
         self.large = (LARGE_POOL_JOBS <= ledger.cells.jobs.len()).then(|| ledger.clone());
+    }
+
+    /// What the object says.
+    pub(super) fn spec(&self) -> Result<SwarmLedgerSpec, StoreError> {
+        serde_json::from_slice(&self.spec).map_err(|error| StoreError::Unavailable {
+            what: "the ledger in memory".into(),
+            source: error.into(),
+        })
     }
 
     /// How many bytes it has.
@@ -110,9 +127,7 @@ impl Head {
         if let Some(ledger) = &self.large {
             return Ok(ledger.clone());
         }
-        let spec: SwarmLedgerSpec = serde_json::from_slice(&self.spec).map_err(|error| {
-            StoreError::Unavailable { what: "the ledger in memory".into(), source: error.into() }
-        })?;
+        let spec = self.spec()?;
         let pool = spec.pool.name.clone();
         let part = |name: &PartName| -> Result<Part, String> {
             let text = texts.get(name).ok_or_else(|| format!("part {name} was not read"))?;
@@ -173,6 +188,7 @@ pub(super) fn to_spec(
     SwarmLedgerSpec {
         swarm: swarm.clone(),
         pool: pool.clone(),
+        writer: None,
         revision: number(revision),
         version: number(version),
         first_token: number(first_token),

@@ -21,3 +21,4 @@ mod refusals;
 mod release;
 mod rollback;
 mod sessions;
+mod sharing;

@@ -23,6 +23,8 @@ use swarm_adapters_k8s::client::Clients;
 use swarm_adapters_k8s::controller::{self, Options, Scope};
 use swarm_adapters_k8s::health::Health;
 use swarm_adapters_k8s::metrics::Metrics;
+use swarm_adapters_k8s::sharing::{Replica, Sharing};
+use swarm_adapters_k8s::types::DEFAULT_TYPE;
 use swarm_apiserver::ApiServer;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
@@ -31,6 +33,8 @@ use super::transcript::Transcript;
 
 /// The namespace of everything.
 pub(crate) const NAMESPACE: &str = "n";
+/// Another one.
+pub(crate) const OTHER: &str = "other";
 /// How long a condition may take, by the scenario's own clock.
 const WITHIN: Duration = Duration::from_mins(5);
 
@@ -57,6 +61,42 @@ pub(crate) struct Scenario {
 struct Operator {
     task: JoinHandle<()>,
     stop: oneshot::Sender<()>,
+}
+
+/// An operator that shares the Swarms with others.
+pub(crate) struct Sharer {
+    replica: Replica,
+    operator: Operator,
+}
+
+impl Sharer {
+    /// The name of its Lease.
+    pub(crate) fn name(&self) -> String {
+        self.replica.name()
+    }
+
+    /// Whether it may act on anything.
+    pub(crate) fn has_some(&self) -> bool {
+        self.replica.status().controllers.values().any(|it| 0 < it.owned)
+    }
+
+    /// Returns once its Lease is lost.
+    pub(crate) async fn lost(&self) {
+        self.replica.lost().await;
+    }
+
+    /// Ends it as a signal does.
+    pub(crate) async fn leave(self) {
+        self.replica.leave().await;
+        drop(self.operator.stop);
+        tokio::time::timeout(WITHIN, self.operator.task).await.unwrap().unwrap();
+    }
+
+    /// Ends it wherever it is.
+    pub(crate) async fn kill(self) {
+        self.operator.task.abort();
+        let _ = self.operator.task.await;
+    }
 }
 
 impl Scenario {
@@ -87,11 +127,41 @@ impl Scenario {
         let clients = Clients::new(client.clone(), client);
         let health = self.health.clone();
         let options = Options { worker_image: "registry.example.com/swarm-worker:1".into() };
-        let scope = Scope::Cluster;
-        let run = controller::run(clients, scope, options, metrics, health, ready, shutdown);
+        let alone = Sharing::alone(&clients, Scope::Cluster);
+        let run = controller::run(clients, alone, options, metrics, health, ready, shutdown);
         let task = tokio::spawn(run);
         tokio::time::timeout(WITHIN, is_ready.wait_for(|ready| *ready)).await.unwrap().unwrap();
         self.operator = Some(Operator { task, stop });
+    }
+
+    /// Starts an operator that shares the Swarms with others, and waits until it has its share.
+    pub(crate) async fn start_replica(&mut self, id: &str) -> Sharer {
+        self.start_replica_in(NAMESPACE, id).await
+    }
+
+    /// The same, with its Lease in this namespace.
+    pub(crate) async fn start_replica_in(&mut self, namespace: &str, id: &str) -> Sharer {
+        let client = self.server.client(namespace);
+        let clients = Clients::new(client.clone(), client);
+        let replica = Replica::join(&clients, DEFAULT_TYPE, id, Some(id)).await.unwrap();
+        let of_types = clients.clone();
+        let sharing = replica.share(Scope::Cluster).unwrap();
+        let (ready, mut is_ready) = watch::channel(false);
+        let (stop, stopped) = oneshot::channel::<()>();
+        let shutdown = async move { drop(stopped.await) };
+        let metrics = Metrics::register(&mut Registry::default());
+        let (health, options) = (Health::default(), Options { worker_image: "worker:1".into() });
+        replica.tell("test".into(), health.clone());
+        let run = controller::run(clients, sharing, options, metrics, health, ready, shutdown);
+        let follower = replica.clone();
+        let task = tokio::spawn(async move {
+            tokio::select! {
+                () = run => {}
+                () = follower.follow_types(&of_types) => {}
+            }
+        });
+        tokio::time::timeout(WITHIN, is_ready.wait_for(|ready| *ready)).await.unwrap().unwrap();
+        Sharer { replica, operator: Operator { task, stop } }
     }
 
     /// Ends the operator between two turns.

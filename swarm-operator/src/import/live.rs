@@ -1,18 +1,14 @@
 //! What runs on the cluster now: the view that the workers read, and whether the operator of before
 //! still writes it. kubectl is asked, so that the user's own kubeconfig, context and rights count.
 
-use std::io;
-use std::process::Command;
-
 use serde_json::Value;
 use swarm_core::View;
 use swarm_spec::{predecessor, view};
 
 use super::files::{BYTES_MAX, Files};
 use super::report::Text;
+use crate::kubectl;
 
-/// How long kubectl may wait for an answer.
-const REQUEST_TIMEOUT: &str = "--request-timeout=30s";
 /// What the first stage had, by the names that everybody knew.
 const KNOWN: [[&str; 2]; 4] = [
     ["configmap", "swarm-controller-config"],
@@ -23,10 +19,7 @@ const KNOWN: [[&str; 2]; 4] = [
 
 /// A cluster, as kubectl reaches it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Cluster {
-    /// Options of kubectl that choose it.
-    pub(super) options: Vec<String>,
-}
+pub(super) struct Cluster(pub(super) kubectl::Cluster);
 
 impl Cluster {
     /// Reads what the predecessors left in a namespace.
@@ -78,29 +71,8 @@ impl Cluster {
         Ok(former.map(name).collect())
     }
 
-    /// What kubectl prints; nothing if there is no such object or kind.
     fn ask(&self, namespace: Option<&str>, words: &[&str]) -> Result<String, String> {
-        let mut command = Command::new("kubectl");
-        command.args(words).args([REQUEST_TIMEOUT, "--ignore-not-found"]).args(&self.options);
-        command.args(namespace.map(|namespace| format!("--namespace={namespace}")));
-        let shown = words.join(" ");
-        let output = command.output().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => {
-                "kubectl is not in PATH, and --live asks the cluster through it".to_owned()
-            }
-            _ => format!("kubectl {shown} cannot be run: {error}"),
-        })?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        if said.contains("the server doesn't have a resource type") {
-            return Ok(String::new());
-        }
-        if !output.status.success() {
-            return Err(format!("kubectl {shown} failed: {}", said.trim()));
-        }
-        if u64::try_from(output.stdout.len()).is_ok_and(|length| BYTES_MAX < length) {
-            return Err(format!("kubectl {shown} printed more than {BYTES_MAX} bytes"));
-        }
-        String::from_utf8(output.stdout).map_err(|_| format!("kubectl {shown} printed no text"))
+        self.0.ask(namespace, words, BYTES_MAX)
     }
 }
 

@@ -135,7 +135,7 @@ fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
 }
 
 /// Appends a table. The first row is its header; rows beyond the limit are only counted.
-fn add(text: &mut String, title: &str, rows: &[Vec<String>], what: &str) {
+pub(crate) fn add(text: &mut String, title: &str, rows: &[Vec<String>], what: &str) {
     text.push('\n');
     if !title.is_empty() {
         let _ = writeln!(text, "{HEADER}{title} ({}){HEADER:#}", rows.len() - 1);

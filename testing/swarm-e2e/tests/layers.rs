@@ -9,7 +9,7 @@ use std::process::Command;
 const ARROWS: [(&str, &[&str]); 8] = [
     ("swarm-core", &[]),
     ("swarm-spec", &["swarm-core"]),
-    ("swarm-adapters-k8s", &["swarm-core", "swarm-spec"]),
+    ("swarm-adapters-k8s", &["swarm-core", "swarm-replicas", "swarm-spec"]),
     ("swarm-adapters-host", &["swarm-core"]),
     ("swarm-replicas", &["swarm-core"]),
     ("swarm-worker", &["swarm-adapters-host", "swarm-adapters-k8s", "swarm-core", "swarm-spec"]),

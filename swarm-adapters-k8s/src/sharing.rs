@@ -1,0 +1,314 @@
+//! Which Swarms are this operator's: all, if it runs alone, or its share among the replicas of a group.
+//!
+//! A replica has one Lease, whatever it watches. The Swarms of each scope are shared among the replicas
+//! that watch that scope.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::watch_object;
+use serde_json::{Map, Value, json};
+use swarm_core::replicas::ReplicaStatus;
+use swarm_replicas::{End, Group, JoinError, Member, Share, Weight};
+use tokio::time::Instant;
+use twox_hash::XxHash3_64;
+
+use crate::api::Swarm;
+use crate::client::Clients;
+use crate::controller::Scope;
+use crate::health::Health;
+use crate::ledger::Writing;
+use crate::types::{self, Hosting, Types};
+use crate::workers::Workers;
+
+/// The group of the replicas of an operator, in their namespace.
+pub const GROUP: &str = "swarm-operator";
+/// How long to wait before the types are asked for again that could not be watched.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// What this operator may act on in one scope. Its clones are the same.
+#[derive(Clone)]
+pub struct Sharing {
+    pub(crate) scope: Scope,
+    pub(crate) share: Arc<Share<Swarm>>,
+    /// What is left of Swarms that are gone: one key, for whoever is elected.
+    pub(crate) sweeper: Arc<Share<Swarm>>,
+    /// How many Swarms may be worked on at a time.
+    pub(crate) workers: Workers,
+    pub(crate) writing: Writing,
+    objects: Arc<Objects>,
+}
+
+/// Counts the Swarms of all scopes that are this operator's.
+#[derive(Default)]
+struct Objects(Mutex<Vec<Box<dyn Fn() -> usize + Send>>>);
+
+impl Objects {
+    fn count(&self) -> usize {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().map(|count| count()).sum()
+    }
+}
+
+impl Sharing {
+    /// All Swarms. If others write as well, only conflicts show it.
+    #[must_use]
+    pub fn alone(clients: &Clients, scope: Scope) -> Self {
+        let nonce = RandomState::new().hash_one(types::SWARM);
+        let writing = Writing { member: format!("alone-{nonce:016x}"), takes_over: false };
+        let share = || Arc::new(Share::everything(clients.control().clone()));
+        let workers =
+            Workers::new(count_of(&Types::default().hosting("", ""), types::SWARM).into());
+        let (sweeper, objects) = (share(), Arc::default());
+        Self { scope, share: share(), sweeper, workers, writing, objects }
+    }
+
+    /// Has the Swarms of a scope counted.
+    pub(crate) fn count_by(&self, count: impl Fn() -> usize + Send + 'static) {
+        self.objects.0.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(count));
+    }
+
+    /// Returns once there is something that this operator may act on.
+    pub(crate) async fn begins(&self) {
+        let mut gained = std::pin::pin!(self.share.follow());
+        while gained.next().await.is_some_and(|gained| gained.is_empty()) {}
+    }
+}
+
+/// One of several operators that share the Swarms.
+#[derive(Clone)]
+pub struct Replica {
+    member: Member,
+    id: String,
+    objects: Arc<Objects>,
+    hosted: Arc<Mutex<Hosted>>,
+}
+
+/// What a replica hosts, by its type.
+struct Hosted {
+    started_as: String,
+    types: Types,
+    /// What is wrong with the newest types, so that older ones count.
+    problem: Option<String>,
+    /// The scopes that it watches, each with the workers there.
+    scopes: Vec<(Scope, Workers)>,
+}
+
+impl Replica {
+    /// Becomes the replica `id`, of this type, of those whose Leases are in the namespace of `clients`.
+    /// While the API server does not answer, this waits. By the UID of its pod it knows that whoever ran
+    /// in the pod before has ended.
+    ///
+    /// # Errors
+    ///
+    /// [`JoinError`] if waiting would not help.
+    pub async fn join(
+        clients: &Clients,
+        started_as: &str,
+        id: &str,
+        pod_uid: Option<&str>,
+    ) -> Result<Self, JoinError> {
+        let (client, namespace) = (clients.control().clone(), clients.namespace());
+        let group = Group::new(client, namespace, GROUP).id(id);
+        let group = match pod_uid {
+            Some(uid) => group.within(uid),
+            None => group,
+        };
+        let member = group.join().await?;
+        tracing::info!(member = %member.id(), started_as, namespace, "sharing the Swarms");
+        let hosted = Hosted {
+            started_as: started_as.to_owned(),
+            types: Types::default(),
+            problem: None,
+            scopes: Vec::new(),
+        };
+        let (objects, hosted) = (Arc::default(), Arc::new(Mutex::new(hosted)));
+        Ok(Self { member, id: id.to_owned(), objects, hosted })
+    }
+
+    fn hosted(&self) -> MutexGuard<'_, Hosted> {
+        self.hosted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This replica's share of a scope. To be asked for once.
+    ///
+    /// # Errors
+    ///
+    /// [`JoinError`] if the scope is none that there can be.
+    pub fn share(&self, scope: Scope) -> Result<Sharing, JoinError> {
+        let hosting = self.hosting();
+        let share = Arc::new(self.host(types::SWARM, &scope, &hosting)?);
+        let sweeper = Arc::new(self.host(types::SWEEPER, &scope, &hosting)?);
+        let workers = Workers::new(count_of(&hosting, types::SWARM).into());
+        self.hosted().scopes.push((scope.clone(), workers.clone()));
+        let writing = Writing { member: self.member.id().to_string(), takes_over: true };
+        let objects = Arc::clone(&self.objects);
+        Ok(Sharing { scope, share, sweeper, workers, writing, objects })
+    }
+
+    /// Hosts a controller, or not, as `hosting` says.
+    fn host(
+        &self,
+        kind: &str,
+        scope: &Scope,
+        hosting: &Hosting,
+    ) -> Result<Share<Swarm>, JoinError> {
+        let (name, workers) = (controller(kind, scope), hosting.get(kind));
+        let weight = Weight::new(workers.copied().unwrap_or(1)).unwrap_or_default();
+        let share = self.member.host(&name, weight)?;
+        if workers.is_none() {
+            self.member.unhost(&name);
+        }
+        Ok(share)
+    }
+
+    fn hosting(&self) -> Hosting {
+        let hosted = self.hosted();
+        hosted.types.hosting(&hosted.started_as, &self.id)
+    }
+
+    /// Follows the ConfigMap with the [types](crate::types) in the namespace of `clients`: controllers
+    /// begin, end, grow and shrink, and Swarms move to who hosts them. Runs for ever.
+    pub async fn follow_types(&self, clients: &Clients) {
+        let maps = Api::<ConfigMap>::namespaced(clients.watching().clone(), clients.namespace());
+        let mut found = watch_object(maps, types::CONFIG_MAP).default_backoff().boxed();
+        while let Some(found) = found.next().await {
+            match found {
+                Ok(map) => self.learn_types(map.as_ref()),
+                Err(error) => {
+                    tracing::warn!(%error, "the types of replicas cannot be watched; retrying");
+                    tokio::time::sleep(AGAIN).await;
+                }
+            }
+        }
+    }
+
+    /// Takes in what the ConfigMap says. What cannot be read changes nothing.
+    fn learn_types(&self, map: Option<&ConfigMap>) {
+        let text = map.and_then(|map| map.data.as_ref()?.get(types::KEY));
+        let read = Types::read(text.map_or("", String::as_str));
+        let scopes = {
+            let mut hosted = self.hosted();
+            match read {
+                Ok(types) => (hosted.types, hosted.problem) = (types, None),
+                Err(why) => {
+                    let (map, key) = (types::CONFIG_MAP, types::KEY);
+                    let problem = format!("ConfigMap `{map}`, key `{key}`: {why}");
+                    tracing::warn!(problem, "the last good types stay in force");
+                    hosted.problem = Some(problem);
+                    return;
+                }
+            }
+            hosted.scopes.clone()
+        };
+        let hosting = self.hosting();
+        tracing::info!(?hosting, "hosting");
+        for (scope, workers) in scopes {
+            workers.set(count_of(&hosting, types::SWARM).into());
+            for kind in [types::SWARM, types::SWEEPER] {
+                // The share from before is still the one that is asked; it goes by what is owned now.
+                if let Err(error) = self.host(kind, &scope, &hosting) {
+                    tracing::error!(%error, kind, "a controller cannot be hosted");
+                }
+            }
+        }
+    }
+
+    /// Has its Lease say how it does: its version, how many Swarms it has, how many turns are under way
+    /// and how many began in a second, and whether it makes progress.
+    pub fn tell(&self, version: String, health: Health) {
+        let (objects, before) = (Arc::clone(&self.objects), Mutex::new((Instant::now(), 0)));
+        let hosted = Arc::clone(&self.hosted);
+        self.member.tell(move || {
+            let load = health.load();
+            let mut before = before.lock().unwrap_or_else(PoisonError::into_inner);
+            let (since, count) = std::mem::replace(&mut *before, (Instant::now(), load.begun));
+            let milliseconds =
+                u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
+            let (started_as, problem) = {
+                let hosted = hosted.lock().unwrap_or_else(PoisonError::into_inner);
+                (hosted.started_as.clone(), hosted.problem.clone())
+            };
+            let told = json!({
+                "type": started_as,
+                "typesProblem": problem,
+                "version": version,
+                "objects": objects.count(),
+                "turnsUnderWay": load.under_way,
+                "turnsPerSecond": (load.begun - count).saturating_mul(1_000) / milliseconds,
+                "secondsSinceProbe": load.probed.map(|at| at.elapsed().as_secs()),
+                "isHealthy": health.check().is_ok(),
+            });
+            if let Value::Object(told) = told { told } else { Map::new() }
+        });
+    }
+
+    /// All replicas, with what they say of themselves.
+    #[must_use]
+    pub fn members(&self) -> Value {
+        json!(self.member.members())
+    }
+
+    /// The name of its Lease, which no other replica ever has.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.member.id().to_string()
+    }
+
+    /// What it owns, and what it knows of the others.
+    #[must_use]
+    pub fn status(&self) -> ReplicaStatus {
+        self.member.status()
+    }
+
+    /// Lets everything go, so that others take over at once.
+    pub async fn leave(&self) {
+        self.member.leave().await;
+    }
+
+    /// Returns if the membership is lost: others act on the Swarms.
+    pub async fn lost(&self) {
+        if self.member.end().await != End::Lost {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// How many workers a controller has; one, if it is not hosted, for the turns that are still under way.
+fn count_of(hosting: &Hosting, kind: &str) -> u8 {
+    hosting.get(kind).copied().unwrap_or(1)
+}
+
+/// The name under which a scope has such a controller.
+fn controller(kind: &str, scope: &Scope) -> String {
+    match scope {
+        Scope::Cluster => kind.to_owned(),
+        // The longest names of namespaces leave no room.
+        Scope::Namespace(name) if 50 < name.len() => {
+            format!("{kind}-{:016x}", XxHash3_64::oneshot(name.as_bytes()))
+        }
+        Scope::Namespace(name) => format!("{kind}-{name}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_scope_has_controllers_of_its_own() {
+        let name = |namespace: &str| controller(types::SWARM, &Scope::Namespace(namespace.into()));
+        let (long, other) = ("n".repeat(63), "n".repeat(62));
+        let of_cluster =
+            [types::SWARM, types::SWEEPER].map(|kind| controller(kind, &Scope::Cluster));
+        let all = [name("a"), name("b"), name(&long), name(&other)].into_iter().chain(of_cluster);
+        let different: std::collections::BTreeSet<_> = all.collect();
+        assert_eq!(different.len(), 6);
+        assert!(different.iter().all(|name| name.parse::<swarm_replicas::Controller>().is_ok()));
+    }
+}

@@ -1,0 +1,166 @@
+//! Which controllers each replica of the operator hosts, and with how many workers: by its type, as a
+//! ConfigMap lists them, and by what that says for its ID. Nothing here asks the API server.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+/// The ConfigMap, in the namespace of the operator.
+pub const CONFIG_MAP: &str = "swarm-operator-types";
+/// Its key.
+pub const KEY: &str = "types.yaml";
+/// The type of replicas that were started with no other.
+pub const DEFAULT_TYPE: &str = "default";
+/// The controller that works on Swarms.
+pub const SWARM: &str = "swarm";
+/// The controller that removes what is left of Swarms that are gone.
+pub const SWEEPER: &str = "sweeper";
+/// The controllers that there are, with the workers of each unless the types say another number.
+const CONTROLLERS: [(&str, u8); 2] = [(SWARM, 16), (SWEEPER, 1)];
+/// The most workers of a controller.
+pub const WORKERS_MAX: u8 = 64;
+/// The most bytes that are read.
+const BYTES_MAX: usize = 256 << 10;
+
+/// The controllers that a replica hosts, with their workers.
+pub type Hosting = BTreeMap<&'static str, u8>;
+
+/// The types, and what single replicas do differently.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Types {
+    #[serde(default)]
+    types: BTreeMap<String, Type>,
+    #[serde(default)]
+    replicas: BTreeMap<String, Override>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Type {
+    controllers: BTreeMap<String, Workers>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Override {
+    r#type: Option<String>,
+    controllers: Option<BTreeMap<String, Workers>>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Workers {
+    workers: Option<u8>,
+}
+
+impl Types {
+    /// Reads them.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that says what is wrong, and what to write instead.
+    pub fn read(text: &str) -> Result<Self, String> {
+        if BYTES_MAX < text.len() {
+            return Err(format!("{} bytes are too many; at most {BYTES_MAX} are read", text.len()));
+        }
+        let types: Option<Self> = serde_yaml::from_str(text).map_err(|error| error.to_string())?;
+        let types = types.unwrap_or_default();
+        let of_types =
+            types.types.iter().map(|(name, of)| (format!("type `{name}`"), &of.controllers));
+        let of_replicas = types
+            .replicas
+            .iter()
+            .filter_map(|(name, of)| Some((format!("replica `{name}`"), of.controllers.as_ref()?)));
+        for (whose, controllers) in of_types.chain(of_replicas) {
+            for (name, Workers { workers }) in controllers {
+                if CONTROLLERS.iter().all(|(known, _)| known != name) {
+                    let known: Vec<_> = CONTROLLERS.iter().map(|(name, _)| *name).collect();
+                    let known = known.join(" and ");
+                    return Err(format!("{whose}: there is no controller `{name}`, only {known}"));
+                }
+                if workers.is_some_and(|count| !(1..=WORKERS_MAX).contains(&count)) {
+                    return Err(format!(
+                        "{whose}: controller `{name}` has 1 to {WORKERS_MAX} workers; leave it out if \
+                         it is not to be hosted"
+                    ));
+                }
+            }
+        }
+        for (id, of) in &types.replicas {
+            if let Some(named) = &of.r#type
+                && named != DEFAULT_TYPE
+                && !types.types.contains_key(named)
+            {
+                return Err(format!("replica `{id}`: there is no type `{named}`"));
+            }
+        }
+        Ok(types)
+    }
+
+    /// What the replica `id` hosts, which was started with this type. One whose type is not listed
+    /// hosts everything.
+    #[must_use]
+    pub fn hosting(&self, started_as: &str, id: &str) -> Hosting {
+        let of_replica = self.replicas.get(id);
+        let named = of_replica.and_then(|of| of.r#type.as_deref()).unwrap_or(started_as);
+        let of_type = self.types.get(named).map(|of| &of.controllers);
+        let listed = of_replica.and_then(|of| of.controllers.as_ref()).or(of_type);
+        let hosted = CONTROLLERS.into_iter().filter_map(|(name, default)| match listed {
+            None => Some((name, default)),
+            Some(listed) => Some((name, listed.get(name)?.workers.unwrap_or(default))),
+        });
+        hosted.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "
+types:
+  large: {controllers: {swarm: {workers: 32}, sweeper: {}}}
+  light: {controllers: {swarm: {workers: 2}}}
+replicas:
+  a: {type: light}
+  b: {controllers: {sweeper: {}}}
+";
+
+    fn hosting(pairs: &[(&'static str, u8)]) -> Hosting {
+        pairs.iter().copied().collect()
+    }
+
+    #[test]
+    fn a_replica_hosts_what_its_type_does_unless_something_else_is_said_for_it() {
+        let types = Types::read(TEXT).unwrap();
+        assert_eq!(types.hosting("large", "x"), hosting(&[(SWARM, 32), (SWEEPER, 1)]));
+        assert_eq!(types.hosting("light", "x"), hosting(&[(SWARM, 2)]));
+        assert_eq!(types.hosting("large", "a"), hosting(&[(SWARM, 2)]));
+        assert_eq!(types.hosting("large", "b"), hosting(&[(SWEEPER, 1)]));
+        let all = hosting(&[(SWARM, 16), (SWEEPER, 1)]);
+        assert_eq!(types.hosting("unknown", "x"), all, "what is not listed has defaults");
+        assert_eq!(Types::read("").unwrap().hosting(DEFAULT_TYPE, "x"), all);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_a_sentence() {
+        let cases = [
+            (
+                "types: {a: {controllers: {pool: {}}}}",
+                "type `a`: there is no controller `pool`, only swarm and sweeper",
+            ),
+            (
+                "types: {a: {controllers: {swarm: {workers: 0}}}}",
+                "type `a`: controller `swarm` has 1 to 64 workers",
+            ),
+            ("replicas: {x: {type: b}}", "replica `x`: there is no type `b`"),
+            ("types: {a: {controller: {}}}", "unknown field `controller`"),
+            ("types: []", "expected a map"),
+        ];
+        for (text, expected) in cases {
+            let said = Types::read(text).unwrap_err();
+            assert!(said.contains(expected), "{text}: {said}");
+        }
+    }
+}
