@@ -172,7 +172,7 @@ impl Replica {
         hosted.types.hosting(&hosted.started_as, &self.id)
     }
 
-    /// Follows the ConfigMap with the [types](crate::types) in the namespace of `clients`: controllers
+    /// Follows the ConfigMap with the [types] in the namespace of `clients`: controllers
     /// begin, end, grow and shrink, and Swarms move to who hosts them. Runs for ever.
     pub async fn follow_types(&self, clients: &Clients) {
         let maps = Api::<ConfigMap>::namespaced(clients.watching().clone(), clients.namespace());

@@ -71,7 +71,7 @@ impl Group {
     pub fn new(client: Client, namespace: &str, name: &str) -> Self {
         let (namespace, name) = (namespace.to_owned(), name.to_owned());
         let (id, within, terms) = (name.clone(), None, ReplicaTerms::default());
-        Self { client, id, within, namespace, name, terms }
+        Self { client, namespace, name, id, within, terms }
     }
 
     /// The ID of this replica: what it owns depends on it, so it should stay the same when the process

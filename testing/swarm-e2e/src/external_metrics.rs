@@ -204,14 +204,16 @@ pub async fn gauges(
 ) -> Result<Vec<(String, i64)>> {
     let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), operator::NAMESPACE);
     let controller = ListParams::default().labels("app=swarm-controller");
-    let pod = pods.list_metadata(&controller).await?.items.pop().context("no operator")?;
-    let told = cluster.pod_http(operator::NAMESPACE, &pod.name_any(), 8080, "metrics").await?;
     let begin = format!("{metric}{{namespace=\"{namespace}\",name=\"");
     let mut found = Vec::new();
-    for rest in told.lines().filter_map(|line| line.strip_prefix(&begin)) {
-        let (name, value) = rest.split_once("\"} ").context("a line of another form")?;
-        ensure!(!name.contains('"'), "another label: {rest}");
-        found.push((name.to_owned(), value.parse()?));
+    // Each replica tells of the Swarms that are its own.
+    for pod in pods.list_metadata(&controller).await? {
+        let told = cluster.pod_http(operator::NAMESPACE, &pod.name_any(), 8080, "metrics").await?;
+        for rest in told.lines().filter_map(|line| line.strip_prefix(&begin)) {
+            let (name, value) = rest.split_once("\"} ").context("a line of another form")?;
+            ensure!(!name.contains('"'), "another label: {rest}");
+            found.push((name.to_owned(), value.parse()?));
+        }
     }
     Ok(found)
 }

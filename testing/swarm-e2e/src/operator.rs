@@ -12,13 +12,15 @@ use serde_json::json;
 use tokio::process::{Child, Command};
 
 use crate::binaries::repository;
-use crate::cluster::{Cluster, FOLDER};
+use crate::cluster::{Cluster, FOLDER, Request};
 use crate::proxy::Proxy;
 
 /// The namespace the manifests put the operator into.
 pub const NAMESPACE: &str = "swarm-system";
 /// The namespace that the samples name.
 pub const SAMPLES_NAMESPACE: &str = "streams";
+/// How many replicas the manifests start.
+pub const REPLICAS: usize = 2;
 /// The user that the operator is to the API server.
 pub const ACCOUNT: &str = "system:serviceaccount:swarm-system:swarm-operator";
 
@@ -85,6 +87,12 @@ pub async fn install_samples(cluster: &Cluster) -> Result<bool> {
     Ok(true)
 }
 
+/// Whether a replica of the operator renews its own Lease, which it does all the time.
+#[must_use]
+pub fn renews(request: &Request) -> bool {
+    (&*request.verb, &*request.resource, &*request.namespace) == ("update", "leases", NAMESPACE)
+}
+
 /// Ends the operator that [`install_operator`] has started, and returns when its pod is gone.
 ///
 /// # Errors
@@ -102,15 +110,20 @@ pub async fn stop(cluster: &Cluster) -> Result<()> {
 ///
 /// When it does not come up.
 pub async fn go_on(cluster: &Cluster) -> Result<()> {
-    scale(cluster, 1).await?;
-    let status = ["rollout", "status", "deployment/swarm-controller", "--timeout=60s"];
-    cluster.kubectl(&[&status[..], &["--namespace", NAMESPACE]].concat()).await.map(drop)
+    scale(cluster, REPLICAS).await
 }
 
-async fn scale(cluster: &Cluster, replicas: usize) -> Result<()> {
+/// Gives that operator so many replicas, and returns when they are available.
+///
+/// # Errors
+///
+/// When they do not come up.
+pub async fn scale(cluster: &Cluster, replicas: usize) -> Result<()> {
     let replicas = format!("--replicas={replicas}");
     let scale = ["scale", "deployment", "swarm-controller", &replicas, "--namespace", NAMESPACE];
-    cluster.kubectl(&scale).await.map(drop)
+    cluster.kubectl(&scale).await?;
+    let status = ["rollout", "status", "deployment/swarm-controller", "--timeout=60s"];
+    cluster.kubectl(&[&status[..], &["--namespace", NAMESPACE]].concat()).await.map(drop)
 }
 
 /// A client with the rights of the installed operator, and no others. It never repeats a request.

@@ -14,6 +14,7 @@ mod a_worker_keeps_to_its_own_session;
 mod claims_are_kept;
 mod refusals_are_reported;
 mod replicas_share_objects;
+mod replicas_share_the_swarms;
 mod views_are_reconciled;
 
 mod a_ledger_grows_while_it_runs;
@@ -113,6 +114,7 @@ pub fn all() -> Vec<Scenario> {
         scenario!(secrets_reach_jobs_alone as managed_pools::secret).beside_others(),
         scenario!(a_worker_keeps_to_its_own_session).beside_others(),
         scenario!(replicas_share_objects).beside_others(),
+        scenario!(replicas_share_the_swarms),
         scenario!(a_lost_ledger_is_recreated),
         scenario!(views_are_reconciled),
         scenario!(refusals_are_reported),

@@ -27,7 +27,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
 
     // The rest needs the operator stopped; the scenarios after this one share it.
     let outcome = lost_without_an_operator(&context, &manifest).await;
-    operators(&context, "--replicas=1").await?;
+    operators(&context, "--replicas=2").await?;
     let status = ["rollout", "status", "deployment/swarm-controller", "--timeout=60s"];
     context.cluster.kubectl(&[&status[..], &["--namespace", operator::NAMESPACE]].concat()).await?;
     outcome
@@ -61,7 +61,7 @@ async fn lost_without_an_operator(context: &Context, manifest: &str) -> Result<(
     let edited = edited.replace("stream:xxrtve1\n", "stream:other\n");
     context.apply(&edited).await?;
     context.kubectl(&["delete", "swarmledger", LEDGER]).await?;
-    operators(context, "--replicas=1").await?;
+    operators(context, "--replicas=2").await?;
     let ledgers = context.api::<SwarmLedger>();
     until("a ledger again", REST_WITHIN, || async {
         let found = ledgers.get_opt(LEDGER).await?;

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use kube::api::ListParams;
 
-use super::nodes::{node_of, ready, without_operator};
+use super::nodes::{node_of, ready, with_one_replica};
 use super::pool::{REST_WITHIN, Reports, at_rest, jobs_of, judge, report, sample};
 use crate::scenario::Context;
 use crate::until::until;
@@ -28,7 +28,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     let jobs = jobs_of(&manifest);
     context.apply(&manifest).await?;
     let before = at_rest(&context, &jobs, WORKERS, Instant::now()).await?;
-    let lost = without_operator(&context).await?;
+    let lost = with_one_replica(&context).await?;
     let (away, left) = workers_on(&context, lost).await?;
     ensure!(!away.is_empty() && !left.is_empty(), "all workers are on one node");
 

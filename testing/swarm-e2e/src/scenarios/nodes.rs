@@ -1,6 +1,5 @@
 //! Helpers for scenarios about nodes.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -24,16 +23,16 @@ pub(super) fn node_of(pod: &Pod) -> Result<u8> {
     Ok(node)
 }
 
-/// The node without the operator; losing the operator as well is another scenario. A pod of the
-/// operator that is still being deleted since the scenario before is awaited.
-pub(super) async fn without_operator(context: &Context) -> Result<u8> {
+/// A node without which a replica of the operator is left. If there is one on each, one is lost as well.
+pub(super) async fn with_one_replica(context: &Context) -> Result<u8> {
     let pods: Api<Pod> = Api::namespaced(context.client.clone(), operator::NAMESPACE);
-    until("the operator to be on one node", NOTICED_WITHIN, || async {
+    until("a replica of the operator", NOTICED_WITHIN, || async {
         let pods = pods.list(&ListParams::default().labels("app=swarm-controller")).await?;
-        let on = pods.items.iter().map(node_of).collect::<Result<BTreeSet<_>>>()?;
-        ensure!(!on.is_empty(), "it has no pod");
-        let free = NODES.into_iter().find(|node| !on.contains(node));
-        free.context("it is on both nodes").map(Some)
+        let on = pods.items.iter().map(node_of).collect::<Result<Vec<_>>>()?;
+        let stays = |node: &u8| on.iter().any(|at| at != node);
+        // If there is one on each node, one is lost as well.
+        let found = NODES.into_iter().filter(stays).max_by_key(|node| on.contains(node));
+        found.with_context(|| format!("the replicas are on {on:?}")).map(Some)
     })
     .await
 }

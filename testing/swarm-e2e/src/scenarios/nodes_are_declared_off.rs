@@ -27,7 +27,7 @@ const TAINT: &str = "node.kubernetes.io/out-of-service";
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
-    let node = nodes::without_operator(&context).await?;
+    let node = nodes::with_one_replica(&context).await?;
     let name = node_name(node);
     let mut pool = SessionPool::new(&context, "patient");
     (pool.policy, pool.lease, pool.lease_allowed) = (Policy::Exclusive, LEASE, LEASE);

@@ -18,7 +18,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     for pool in &mut pools {
         pool.must_spread = true;
     }
-    let node = nodes::without_operator(&context).await?;
+    let node = nodes::with_one_replica(&context).await?;
     for pool in &pools {
         pool.apply().await?;
     }

@@ -1,5 +1,5 @@
 //! At rest the operator sends the API server no requests, and nobody writes because of it: the
-//! audit log of a minute has heartbeats and nothing else.
+//! audit log of a minute has heartbeats, also of its own replicas, and nothing else.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use kube::{Api, ResourceExt};
 
 use super::pool::{REST_WITHIN, at_rest, jobs_of, sample};
 use crate::cluster::{Mark, Request};
-use crate::operator::ACCOUNT;
+use crate::operator::{self, ACCOUNT};
 use crate::scenario::Context;
 use crate::until::until;
 
@@ -90,7 +90,7 @@ fn disturbances(context: &Context, mark: Mark) -> Result<Vec<String>> {
 /// renewed.
 fn disturbs(request: &Request) -> bool {
     if request.user == ACCOUNT {
-        return request.verb != "watch";
+        return request.verb != "watch" && !operator::renews(request);
     }
     request.is_write() && !is_heartbeat(request)
 }

@@ -1,0 +1,230 @@
+//! One, three, ten and two replicas of the operator share the Swarms. One is killed, frozen for longer
+//! than its Lease, and cut off from the API server, while the jobs of all Swarms are edited. The audit
+//! log and the ledgers say who wrote: one replica at a time, each under a higher epoch. The run logs say
+//! that no job was run twice, and that jobs which nobody edited never noticed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use futures::TryStreamExt as _;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::{Api, ResourceExt as _};
+use swarm_adapters_k8s::api::{SwarmLedger, Writer};
+use tokio::task::JoinHandle;
+
+use super::session_pool::{GRACEFUL, Policy, SessionPool, TICK};
+use crate::operator::{self, ACCOUNT, REPLICAS};
+use crate::run_log::Moment;
+use crate::scenario::Context;
+use crate::until::until;
+
+/// How many Swarms there are.
+const POOLS: usize = 6;
+/// The Lease of a replica, its grace, and two seconds.
+const TAKEOVER: Duration = Duration::from_secs(13);
+/// How long a fault lasts: longer than a Lease.
+const FAULT: Duration = Duration::from_secs(20);
+/// How long all replicas may take to be there.
+const WITHIN: Duration = Duration::from_mins(1);
+
+pub(super) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    let outcome = share(&context).await;
+    // Also after a failure: the scenarios after this one share the operator.
+    operator::scale(&context.cluster, REPLICAS).await?;
+    outcome
+}
+
+async fn share(context: &Context) -> Result<()> {
+    let mut stage = Stage::begin(context).await?;
+    for replicas in [1, 3, 10, 2] {
+        let what = format!("{replicas} replicas");
+        let mark = Moment::now();
+        operator::scale(&context.cluster, replicas).await?;
+        stage.edit(&what, mark, GRACEFUL).await?;
+        stage.all_have_some(replicas).await?;
+        stage.edit(&what, mark, GRACEFUL).await?;
+    }
+
+    let mark = Moment::now();
+    context.cluster.kill_containers(&stage.replica().await?).await?;
+    stage.edit("a replica was killed", mark, TAKEOVER).await?;
+
+    let mark = Moment::now();
+    let frozen = context.cluster.freeze_pod(&stage.replica().await?).await?;
+    let since = Instant::now();
+    stage.edit("a replica is frozen", mark, TAKEOVER).await?;
+    tokio::time::sleep(FAULT.saturating_sub(since.elapsed())).await;
+    let mark = Moment::now();
+    frozen.thaw()?;
+    stage.edit("it resumed", mark, TAKEOVER).await?;
+
+    let mark = Moment::now();
+    let cut_off = context.cluster.cut_off_pod(&stage.replica().await?).await?;
+    let since = Instant::now();
+    stage.edit("a replica is cut off", mark, TAKEOVER).await?;
+    tokio::time::sleep(FAULT.saturating_sub(since.elapsed())).await;
+    let mark = Moment::now();
+    cut_off.reconnect()?;
+    stage.edit("it is back", mark, TAKEOVER).await?;
+    stage.end().await
+}
+
+/// The Swarms, and what was seen of their ledgers.
+struct Stage {
+    context: Context,
+    pools: Vec<SessionPool>,
+    edits: usize,
+    seen: Arc<Mutex<BTreeMap<String, Vec<Writer>>>>,
+    watch: JoinHandle<Result<()>>,
+}
+
+impl Stage {
+    async fn begin(context: &Context) -> Result<Self> {
+        let seen = Arc::<Mutex<BTreeMap<String, Vec<Writer>>>>::default();
+        let watch = tokio::spawn(follow(context.api(), Arc::clone(&seen)));
+        let pools = (0..POOLS).map(|n| {
+            let mut pool = SessionPool::new(context, &format!("pool-{n}"));
+            (pool.policy, pool.workers) = (Policy::Exclusive, 1);
+            pool.jobs = (0..4).map(|job| format!("{}:{job}", pool.name)).collect();
+            pool
+        });
+        let pools: Vec<_> = pools.collect();
+        for pool in &pools {
+            pool.apply().await?;
+        }
+        for pool in &pools {
+            pool.at_rest().await?;
+        }
+        Ok(Self { context: context.clone(), pools, edits: 0, seen, watch })
+    }
+
+    /// One of the replicas, once all are there.
+    async fn replica(&self) -> Result<Pod> {
+        self.all_have_some(REPLICAS).await?;
+        let pods: Api<Pod> = Api::namespaced(self.context.client.clone(), operator::NAMESPACE);
+        let pods = pods.list(&ListParams::default().labels("app=swarm-controller")).await?;
+        let is_there = |pod: &Pod| pod.metadata.deletion_timestamp.is_none();
+        pods.items.into_iter().find(is_there).context("no replica")
+    }
+
+    /// Waits until so many replicas have Swarms or could have, by what they say of themselves.
+    async fn all_have_some(&self, replicas: usize) -> Result<()> {
+        until("all replicas to have a share", WITHIN, || async {
+            let leases = ["get", "leases", "--selector=replicas.k8slab.info/group=swarm-operator"];
+            let args = [&leases[..], &["--namespace", operator::NAMESPACE, "--output=json"]];
+            let found = self.context.cluster.kubectl(&args.concat()).await?;
+            let found: serde_json::Value = serde_json::from_str(&found)?;
+            let of = |lease: &serde_json::Value| {
+                let name = lease["metadata"]["name"].as_str()?;
+                let annotations = &lease["metadata"]["annotations"];
+                let status = annotations["replicas.k8slab.info/status"].as_str()?;
+                let status: serde_json::Value = serde_json::from_str(status).ok()?;
+                let buckets = status["controllers"]["swarm"]["buckets"].as_u64()?;
+                (lease["spec"]["holderIdentity"] == name && 0 < buckets).then_some(buckets)
+            };
+            let all: Vec<_> =
+                found["items"].as_array().into_iter().flatten().filter_map(of).collect();
+            ensure!(all.len() == replicas, "{all:?}");
+            Ok(Some(()))
+        })
+        .await
+    }
+
+    /// Gives every Swarm another job in place of one, and waits until all run what they should. No job
+    /// that stays may have stood still for longer than `bound` since `mark`.
+    async fn edit(&mut self, what: &str, mark: Moment, bound: Duration) -> Result<()> {
+        self.edits += 1;
+        let start = Instant::now();
+        for pool in &mut self.pools {
+            let last = pool.jobs.iter().next_back().cloned().context("a job")?;
+            pool.jobs.remove(&last);
+            pool.apply_swarm().await?;
+        }
+        let mut untouched = Vec::new();
+        for pool in &mut self.pools {
+            untouched.push(pool.clone());
+            pool.jobs.insert(format!("{}:z{:03}", pool.name, self.edits));
+            pool.apply_swarm().await?;
+        }
+        for pool in &self.pools {
+            pool.at_rest().await?;
+        }
+        let took = start.elapsed();
+        self.context.laps.lap(format!("{what}: all edits done after {} ms", took.as_millis()));
+        ensure!(took < bound.max(TAKEOVER) + GRACEFUL, "{what}: {took:?}");
+        for pool in untouched {
+            pool.judge(what, mark, TICK)?;
+        }
+        Ok(())
+    }
+
+    /// Judges who wrote.
+    async fn end(self) -> Result<()> {
+        self.watch.abort();
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        ensure!(seen.len() == POOLS, "{} ledgers were seen", seen.len());
+        let mut takeovers = 0;
+        for (ledger, writers) in &seen {
+            for pair in writers.windows(2) {
+                let (before, after) = (&pair[0], &pair[1]);
+                let is_same = before.member == after.member;
+                takeovers += usize::from(!is_same);
+                ensure!(
+                    if is_same { before.epoch <= after.epoch } else { before.epoch < after.epoch },
+                    "{ledger}: {before:?}, then {after:?}"
+                );
+            }
+            let of_epoch: BTreeSet<_> = writers.iter().map(|it| (it.epoch, &it.member)).collect();
+            let epochs: BTreeSet<_> = writers.iter().map(|it| it.epoch).collect();
+            ensure!(
+                of_epoch.len() == epochs.len(),
+                "{ledger}: two writers in an epoch: {writers:?}"
+            );
+        }
+        ensure!(0 < takeovers, "no Swarm ever changed hands");
+        for pool in &self.pools {
+            let verdict = pool.verified(&[]).await?;
+            ensure!(verdict.contains("no overlap"), "{}: {verdict}", pool.name);
+        }
+        let requests = self.context.cluster.audit.since(self.context.cluster.audit.start())?;
+        let of_ledgers = requests.iter().filter(|it| {
+            it.user == ACCOUNT
+                && it.resource == "swarmledgers"
+                && it.is_write()
+                && it.namespace == self.context.namespace
+        });
+        let (mut written, mut refused) = (0, 0);
+        for request in of_ledgers {
+            if request.code < 300 { written += 1 } else { refused += 1 }
+        }
+        self.context
+            .laps
+            .lap(format!("{takeovers} takeovers; {written} writes of ledgers, {refused} refused"));
+        Ok(())
+    }
+}
+
+/// Notes the writers of all ledgers, in the order of their writes.
+async fn follow(
+    ledgers: Api<SwarmLedger>,
+    seen: Arc<Mutex<BTreeMap<String, Vec<Writer>>>>,
+) -> Result<()> {
+    let mut version = "0".to_owned();
+    loop {
+        let events = ledgers.watch(&WatchParams::default(), &version).await?;
+        let mut events = Box::pin(events);
+        while let Some(event) = events.try_next().await? {
+            let (WatchEvent::Added(ledger) | WatchEvent::Modified(ledger)) = event else {
+                continue;
+            };
+            version = ledger.resource_version().unwrap_or_default();
+            let writer = ledger.spec.writer.clone().context("a ledger without a writer")?;
+            let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.entry(ledger.name_any()).or_default().push(writer);
+        }
+    }
+}
