@@ -7,7 +7,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures::StreamExt as _;
+use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::runtime::WatchStreamExt as _;
@@ -28,6 +28,8 @@ use crate::workers::Workers;
 
 /// The group of the replicas of an operator, in their namespace.
 pub const GROUP: &str = "swarm-operator";
+/// How long a replica that has no share yet is not ready.
+const BEGINS_WITHIN: Duration = Duration::from_secs(24);
 /// How long to wait before the types are asked for again that could not be watched.
 const AGAIN: Duration = Duration::from_secs(5);
 
@@ -73,10 +75,15 @@ impl Sharing {
         self.objects.0.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(count));
     }
 
-    /// Returns once there is something that this operator may act on.
+    /// Returns once there is something that this operator may act on. It waits for that no longer than
+    /// two Leases last: a replica may host nothing.
     pub(crate) async fn begins(&self) {
-        let mut gained = std::pin::pin!(self.share.follow());
-        while gained.next().await.is_some_and(|gained| gained.is_empty()) {}
+        let gained = stream::select(self.share.follow(), self.sweeper.follow());
+        let mut gained = std::pin::pin!(gained);
+        let begun = async { while gained.next().await.is_some_and(|gained| gained.is_empty()) {} };
+        if tokio::time::timeout(BEGINS_WITHIN, begun).await.is_err() {
+            tracing::warn!("this replica has no share yet");
+        }
     }
 }
 
@@ -128,7 +135,14 @@ impl Replica {
             scopes: Vec::new(),
         };
         let (objects, hosted) = (Arc::default(), Arc::new(Mutex::new(hosted)));
-        Ok(Self { member, id: id.to_owned(), objects, hosted })
+        let replica = Self { member, id: id.to_owned(), objects, hosted };
+        // So that it takes nothing which it is not to host. If it cannot be read now, the watch shows it.
+        let maps = Api::<ConfigMap>::namespaced(clients.control().clone(), namespace);
+        let found = tokio::time::timeout(AGAIN, maps.get_opt(types::CONFIG_MAP)).await;
+        if let Ok(Ok(found)) = found {
+            replica.learn_types(found.as_ref());
+        }
+        Ok(replica)
     }
 
     fn hosted(&self) -> MutexGuard<'_, Hosted> {

@@ -241,3 +241,17 @@ async fn nobody_waits_for_a_replica_that_ran_where_another_runs_now() {
     a.leave().await;
     b.leave().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_hosts_no_swarms_is_ready_too() {
+    let mut s = Scenario::without_operator();
+    types(&mut s, "replicas: {a: {controllers: {}}, b: {controllers: {sweeper: {}}}}");
+    s.swarm("s0", spec(0, &["a"]));
+    let (b, a) = (s.start_replica("b").await, s.start_replica("a").await);
+    s.pass(Duration::from_secs(30)).await;
+    assert_eq!(s.status("s0"), Value::Null, "nobody hosts it");
+    types(&mut s, "");
+    s.until("somebody does", |s| s.condition("s0", "Ready") == "False/PoolNotFound").await;
+    a.leave().await;
+    b.leave().await;
+}

@@ -12,6 +12,7 @@ mod managed;
 mod outside;
 mod peering;
 mod process;
+mod replicas;
 mod scale;
 mod sessions;
 mod simulated;
@@ -48,6 +49,8 @@ pub enum Part {
     Managed,
     /// Twenty workers that ping twenty targets each: CPU and memory of one.
     Peering,
+    /// One, two and four operators that share many Swarms: CPU, memory, and takeovers.
+    Replicas,
     /// Memory and CPU for hundreds of Swarms, on pools that no kubelet runs.
     Scale,
 }
@@ -72,7 +75,7 @@ pub struct Options {
     /// For `scale`: where the jobs are stored.
     #[arg(long, value_enum, value_name = "WHERE", default_value = "inline")]
     pub jobs: Lists,
-    /// For `scale`: leave out sizes with more Swarms. With jobs inline the API server needs about
+    /// For `replicas`: how many Swarms. For `scale`: leave out sizes with more Swarms. With jobs inline the API server needs about
     /// 15 MB for each.
     #[arg(long, value_name = "COUNT", default_value_t = 1_000)]
     pub swarms_max: usize,
@@ -101,6 +104,7 @@ pub async fn measure(cluster: &Arc<Cluster>, options: &Options) -> Result<()> {
             Part::Sessions => sessions::measure(cluster).await,
             Part::Managed => managed::measure(cluster, program, Duration::from_mins(*rest)).await,
             Part::Peering => peering::measure(cluster, Duration::from_mins(*rest)).await,
+            Part::Replicas => replicas::measure(cluster, program, *swarms_max).await,
             Part::Scale => scale::measure(cluster, program, *jobs, *swarms_max).await,
         };
         measured.with_context(|| format!("cannot measure {part:?}"))?;

@@ -1,0 +1,263 @@
+//! One, two and four operators share many Swarms on pools without pods. One is killed while Swarms are
+//! edited all the time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use futures::TryStreamExt as _;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use kube::api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use kube::{Api, ResourceExt as _};
+use serde_json::{from_value, json};
+use swarm_adapters_k8s::api::{Swarm, SwarmLedger};
+use tokio::process::{Child, Command};
+use tokio::task::JoinHandle;
+
+use super::process::{self, Cost};
+use super::{Times, each, outside, shown};
+use crate::cluster::Cluster;
+use crate::output::say;
+use crate::scenario::Context;
+use crate::until::until;
+
+/// How long anything here may take.
+const WITHIN: Duration = Duration::from_mins(15);
+/// For how long Swarms are edited while a replica is killed.
+const LOAD: Duration = Duration::from_secs(90);
+/// The pause between two edits.
+const PAUSE: Duration = Duration::from_millis(50);
+/// The Lease of a replica, its grace, and a second.
+const LEASE: Duration = Duration::from_secs(12);
+
+pub(super) async fn measure(cluster: &Arc<Cluster>, program: &Path, swarms: usize) -> Result<()> {
+    let context = Context::new(cluster, "figures-replicas").await?;
+    context.operator().await?;
+    outside::remove_inside(cluster).await?;
+    make(&context, swarms).await?;
+    say(format_args!(
+        "| replicas | CPU for {swarms} edits | of one edit | memory of each |\n|--:|--:|--:|---|"
+    ));
+    let mut replicas = Vec::new();
+    for count in [1, 2, 4] {
+        while replicas.len() < count {
+            replicas.push(Replica::start(cluster, program, replicas.len())?);
+        }
+        shared_by(&context, swarms, count).await?;
+        let before = costs(&replicas)?;
+        edit_all(&context, swarms, count).await?;
+        let after = costs(&replicas)?;
+        let used: f64 = after
+            .iter()
+            .zip(&before)
+            .map(|(after, before)| after.cpu_seconds - before.cpu_seconds)
+            .sum();
+        let memory: Vec<_> = after.iter().map(|cost| format!("{} MiB", cost.rss_mib)).collect();
+        let one = used * 1_000.0 / f64::from(u32::try_from(swarms)?);
+        say(format_args!("| {count} | {used:.1} s | {one:.1} ms | {} |", memory.join(", ")));
+    }
+    taken_over(&context, &mut replicas, swarms).await?;
+    under_load(&context, cluster, program, &mut replicas, swarms).await
+}
+
+/// Makes the Swarms, each with a StatefulSet that has no pods.
+async fn make(context: &Context, swarms: usize) -> Result<()> {
+    let (sets, all): (Api<StatefulSet>, Api<Swarm>) = (context.api(), context.api());
+    each(swarms, move |n| {
+        let (sets, all, name) = (sets.clone(), all.clone(), format!("s{n}"));
+        async move {
+            let labels = json!({"app": name});
+            let set = json!({
+                "metadata": {"name": name},
+                "spec": {
+                    "replicas": 0, "serviceName": name, "selector": {"matchLabels": labels},
+                    "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "w", "image": "w"}]}},
+                },
+            });
+            sets.create(&PostParams::default(), &from_value(set)?).await?;
+            let spec = json!({"pool": {"statefulSet": {"name": name}}, "jobs": [{"name": "a"}]});
+            all.create(&PostParams::default(), &Swarm::new(&name, from_value(spec)?)).await?;
+            Ok(())
+        }
+    })
+    .await
+}
+
+/// An operator as a process of our own.
+struct Replica {
+    child: Child,
+    id: String,
+}
+
+impl Replica {
+    fn start(cluster: &Cluster, program: &Path, n: usize) -> Result<Self> {
+        let id = format!("r{n}");
+        let log = cluster.components.logs().join(format!("operator-{id}.log"));
+        let log = File::options().create(true).append(true).open(log)?;
+        let mut command = Command::new(program);
+        command.args(["run", "--listen", "127.0.0.1:0", "--id", &id, "--kubeconfig"]);
+        command.arg(&cluster.kubeconfig).stderr(log).kill_on_drop(true);
+        Ok(Self { child: command.spawn().context("cannot start the operator")?, id })
+    }
+
+    /// Whether it is the member of this name.
+    fn is(&self, member: &str) -> bool {
+        member.rsplit_once('-').is_some_and(|(id, _)| id == self.id)
+    }
+}
+
+fn costs(replicas: &[Replica]) -> Result<Vec<Cost>> {
+    let cost = |it: &Replica| process::cost(it.child.id().context("an operator has ended")?);
+    replicas.iter().map(cost).collect()
+}
+
+/// Who writes which ledger.
+async fn writers(context: &Context) -> Result<BTreeMap<String, String>> {
+    let ledgers = context.api::<SwarmLedger>().list(&ListParams::default()).await?;
+    let writer = |ledger: SwarmLedger| Some((ledger.name_any(), ledger.spec.writer?.member));
+    Ok(ledgers.into_iter().filter_map(writer).collect())
+}
+
+/// Waits until all Swarms have a ledger, and so many replicas write them.
+async fn shared_by(context: &Context, swarms: usize, count: usize) -> Result<()> {
+    until("the replicas to share the Swarms", WITHIN, || async {
+        let writers = writers(context).await?;
+        let names: BTreeSet<_> = writers.values().collect();
+        ensure!(writers.len() == swarms, "{} ledgers", writers.len());
+        ensure!(names.len() == count, "{names:?}");
+        tokio::time::sleep(LEASE / 4).await;
+        Ok((self::writers(context).await? == writers).then_some(()))
+    })
+    .await
+}
+
+/// Gives every Swarm another list of jobs, and waits until all are carried out.
+async fn edit_all(context: &Context, swarms: usize, round: usize) -> Result<()> {
+    let all: Api<Swarm> = context.api();
+    each(swarms, move |n| {
+        let all = all.clone();
+        async move { edit(&all, n, round).await.map(drop) }
+    })
+    .await?;
+    until("all edits to be carried out", WITHIN, || async {
+        let all = context.api::<Swarm>().list(&ListParams::default()).await?;
+        let left = all.iter().filter(|it| !is_done(it)).count();
+        ensure!(left == 0, "{left} left");
+        Ok(Some(()))
+    })
+    .await
+}
+
+/// Edits one Swarm; returns its generation after that.
+async fn edit(all: &Api<Swarm>, n: usize, round: usize) -> Result<i64> {
+    let spec = json!({"spec": {"jobs": [{"name": "a"}, {"name": format!("round-{round}")}]}});
+    let edited = all.patch(&format!("s{n}"), &PatchParams::default(), &Patch::Merge(spec)).await?;
+    edited.metadata.generation.context("a generation")
+}
+
+fn is_done(swarm: &Swarm) -> bool {
+    let seen = swarm.status.as_ref().and_then(|status| status.observed_generation);
+    seen.is_some() && seen == swarm.metadata.generation
+}
+
+/// Kills a replica, and says how long its Swarms waited for another.
+async fn taken_over(context: &Context, replicas: &mut Vec<Replica>, swarms: usize) -> Result<()> {
+    let mut victim = replicas.pop().context("a replica")?;
+    let before = writers(context).await?;
+    let mut left: BTreeSet<_> =
+        before.into_iter().filter(|(_, member)| victim.is(member)).map(|(name, _)| name).collect();
+    let count = left.len();
+    victim.child.kill().await?;
+    let killed = Instant::now();
+    let mut times = Vec::new();
+    while !left.is_empty() {
+        ensure!(killed.elapsed() < WITHIN, "{} are left", left.len());
+        let writers = writers(context).await?;
+        let elapsed = killed.elapsed();
+        left.retain(|name| {
+            let is_left = writers.get(name).is_none_or(|member| victim.is(member));
+            if !is_left {
+                times.push(elapsed);
+            }
+            is_left
+        });
+    }
+    let times = Times::new(times);
+    say(format_args!(
+        "\none of four is killed, with {count} of {swarms} Swarms: taken over after p50 {}, worst {}",
+        shown(times.at(50)),
+        shown(times.at(100))
+    ));
+    Ok(())
+}
+
+/// When each generation of a Swarm was seen to be carried out.
+type Seen = Arc<Mutex<BTreeMap<(String, i64), Instant>>>;
+
+/// Edits one Swarm after the other, and kills a replica in the middle of it.
+async fn under_load(
+    context: &Context,
+    cluster: &Cluster,
+    program: &Path,
+    replicas: &mut Vec<Replica>,
+    swarms: usize,
+) -> Result<()> {
+    replicas.push(Replica::start(cluster, program, replicas.len())?);
+    shared_by(context, swarms, replicas.len()).await?;
+    let seen = Seen::default();
+    let watch: JoinHandle<Result<()>> = tokio::spawn(follow(context.api(), Arc::clone(&seen)));
+    let (all, start) = (context.api::<Swarm>(), Instant::now());
+    let mut edits = Vec::new();
+    let mut is_killed = false;
+    for round in 0.. {
+        if LOAD < start.elapsed() {
+            break;
+        }
+        if !is_killed && LOAD / 2 < start.elapsed() {
+            replicas.remove(0).child.kill().await?;
+            is_killed = true;
+        }
+        // A prime number of steps visits all of them in no order.
+        let n = round * 7_919 % swarms;
+        let asked = Instant::now();
+        edits.push((format!("s{n}"), edit(&all, n, round + 10).await?, asked));
+        tokio::time::sleep(PAUSE).await;
+    }
+    tokio::time::sleep(LEASE * 2).await;
+    watch.abort();
+    let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut times = Vec::new();
+    for (name, generation, asked) in &edits {
+        let later = seen.range((name.clone(), *generation)..=(name.clone(), i64::MAX));
+        let Some(done) = later.map(|(_, at)| *at).min() else { bail!("{name} was never done") };
+        times.push(done.saturating_duration_since(*asked));
+    }
+    let count = times.len();
+    let times = Times::new(times);
+    let [p50, p95, p99, worst] = [50, 95, 99, 100].map(|percent| shown(times.at(percent)));
+    say(format_args!(
+        "{count} edits in {} s, one of four replicas killed in the middle: carried out after p50 {p50}, \
+         p95 {p95}, p99 {p99}, worst {worst}",
+        LOAD.as_secs()
+    ));
+    Ok(())
+}
+
+async fn follow(all: Api<Swarm>, seen: Seen) -> Result<()> {
+    let mut version = all.list_metadata(&ListParams::default().limit(1)).await?;
+    let mut version = version.metadata.resource_version.take().context("a version")?;
+    loop {
+        let mut events = Box::pin(all.watch(&WatchParams::default(), &version).await?);
+        while let Some(event) = events.try_next().await? {
+            let (WatchEvent::Added(swarm) | WatchEvent::Modified(swarm)) = event else { continue };
+            version = swarm.resource_version().unwrap_or_default();
+            let observed = swarm.status.as_ref().and_then(|status| status.observed_generation);
+            let Some(observed) = observed else { continue };
+            let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            seen.entry((swarm.name_any(), observed)).or_insert_with(Instant::now);
+        }
+    }
+}
