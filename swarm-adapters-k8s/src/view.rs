@@ -28,6 +28,10 @@ pub const VIEW_LABEL: &str = "swarm.k8slab.info/view";
 pub const OWNER_ANNOTATION: &str = "swarm.k8slab.info/owner";
 /// Returns the publication that a ConfigMap holds.
 pub const VERSION_ANNOTATION: &str = "swarm.k8slab.info/version";
+/// Names the key of a ConfigMap that a view was written into: what other keys hold is not ours.
+pub const KEY_ANNOTATION: &str = "swarm.k8slab.info/key";
+/// The ConfigMap that every namespace has from the cluster.
+const ROOT_CA: &str = "kube-root-ca.crt";
 /// The most bytes a view may have: a ConfigMap holds 1 MiB in all.
 const VIEW_BYTES_MAX: usize = 900_000;
 
@@ -45,8 +49,9 @@ pub struct Published {
 
 /// Publishes the view of one Swarm.
 ///
-/// Only one key, one label and one annotation of the ConfigMap are ours, by server-side apply; it
-/// may exist before, and whatever else it holds stays.
+/// Only one key, one label and three annotations of the ConfigMap are ours, by server-side apply; it
+/// may exist before, and whatever else it holds stays. A key that holds something else than a view is
+/// never written, unless this Swarm wrote a view there before.
 pub struct ConfigMapViewStore {
     api: Api<ConfigMap>,
     namespace: String,
@@ -136,19 +141,39 @@ impl ConfigMapViewStore {
         }
     }
 
-    /// The ConfigMap, if there is one.
+    /// The ConfigMap, if there is one. Its key is ours, or holds a view or nothing.
     async fn existing(&self, last: &Last) -> Result<Option<ConfigMap>, StoreError> {
-        if let Some(known) = self.known(last).filter(|_| !last.is_behind) {
-            return Ok(Some(known));
+        let known = self.known(last).filter(|known| !last.is_behind && self.is_ours(known));
+        if known.is_some() {
+            return Ok(known);
         }
-        // Not labelled, hence not cached: one that a person made, or none.
+        // One that a person made, or another Swarm, or none; or another key than before.
         let found = bounded(self.what(), self.api.get_opt(&self.name)).await?;
         if let Some(found) = &found
-            && !found.annotations().contains_key(OWNER_ANNOTATION)
+            && !self.is_ours(found)
         {
+            self.refuse_foreign_claim(found)?;
             self.read(found)?;
         }
         Ok(found.map(slimmed))
+    }
+
+    /// Whether this Swarm has written its view into this key before. Then it counts, whatever somebody
+    /// else has made of it since.
+    fn is_ours(&self, existing: &ConfigMap) -> bool {
+        existing.annotations().get(OWNER_ANNOTATION) == Some(&self.swarm)
+            && existing.annotations().get(KEY_ANNOTATION) == Some(&self.key)
+    }
+
+    /// The operator may write every ConfigMap, whoever wrote the Swarm may not.
+    fn refuse_cluster_own(&self) -> Result<(), StoreError> {
+        if self.name != ROOT_CA {
+            return Ok(());
+        }
+        let reason = format!(
+            "ConfigMap `{ROOT_CA}` belongs to the cluster; set spec.view.configMapName to another name"
+        );
+        Err(StoreError::Refused { code: "ViewOccupied", reason })
     }
 
     /// The view that is there, whoever wrote it; `None` if the key is missing or empty.
@@ -163,7 +188,7 @@ impl ConfigMapViewStore {
         self.read(&found).map(|view| view.filter(|view| *view != View::default()))
     }
 
-    /// What the key holds. A text of somebody else is never overwritten, unless it is a view.
+    /// What the key holds.
     fn read(&self, found: &ConfigMap) -> Result<Option<View>, StoreError> {
         let text = found.data.as_ref().and_then(|data| data.get(&self.key));
         let read = |text: &String| match self.format {
@@ -233,6 +258,18 @@ impl ConfigMapViewStore {
         let parsed = version.parse().ok();
         let empty = parsed.map(|version| View { version, ..View::default() }.to_yaml());
         empty.is_some_and(|yaml| self.holds(existing, &yaml, version))
+    }
+
+    /// Whether what follows from the ledger is there already.
+    fn is_published(
+        &self,
+        existing: &ConfigMap,
+        ledger: &Ledger,
+        yaml: &str,
+        version: &str,
+    ) -> bool {
+        self.holds(existing, yaml, version)
+            || has_only_sessions(ledger) && self.is_emptied(existing)
     }
 
     fn holds(&self, existing: &ConfigMap, yaml: &str, version: &str) -> bool {
@@ -335,6 +372,7 @@ fn view_of(ledger: &Ledger, format: ViewFormat) -> Result<(String, u64), StoreEr
 #[async_trait]
 impl ViewStore for ConfigMapViewStore {
     fn check(&self, ledger: &Ledger) -> Result<(), StoreError> {
+        self.refuse_cluster_own()?;
         let cached = self.cache.get(&ObjectRef::new(&self.name).within(&self.namespace));
         cached.map_or(Ok(()), |cached| self.refuse_immutable(&cached))?;
         view_of(ledger, self.format).map(drop)
@@ -352,15 +390,18 @@ impl ViewStore for ConfigMapViewStore {
     }
 
     async fn publish(&self, ledger: &Ledger) -> Result<(), StoreError> {
+        self.refuse_cluster_own()?;
         let (yaml, published) = view_of(ledger, self.format)?;
         let version = published.to_string();
         let mut last = self.last.lock().await;
+        let is_published = |there: &ConfigMap| self.is_published(there, ledger, &yaml, &version);
+        if !last.is_behind && self.known(&last).is_some_and(|known| is_published(&known)) {
+            return Ok(());
+        }
         let existing = self.existing(&last).await?;
         if let Some(existing) = &existing {
             self.refuse_foreign_claim(existing)?;
-            if self.holds(existing, &yaml, &version)
-                || has_only_sessions(ledger) && self.is_emptied(existing)
-            {
+            if is_published(existing) {
                 return Ok(());
             }
             self.refuse_immutable(existing)?;
@@ -375,7 +416,11 @@ impl ViewStore for ConfigMapViewStore {
             "metadata": {
                 "name": self.name,
                 "labels": {VIEW_LABEL: "true"},
-                "annotations": {OWNER_ANNOTATION: self.swarm, VERSION_ANNOTATION: version},
+                "annotations": {
+                    OWNER_ANNOTATION: self.swarm,
+                    KEY_ANNOTATION: self.key,
+                    VERSION_ANNOTATION: version,
+                },
             },
             "data": {&self.key: yaml},
         });

@@ -108,6 +108,48 @@ async fn what_is_no_view_is_never_overwritten() {
     }
 }
 
+/// Whoever may write a Swarm, and no ConfigMap, cannot have the operator write over one.
+#[tokio::test(start_paused = true)]
+async fn another_key_of_a_claimed_config_map_is_not_overwritten() {
+    let mut s = pool_of_two("").await;
+    s.swarm("s", on_w(&["a"]));
+    s.until("it is settled", |s| s.is_settled("s")).await;
+    s.server.edit("configmaps", NAMESPACE, "s-config", |it| {
+        it["data"]["nginx.conf"] = json!("listen 8080;");
+    });
+    s.server.edit(SWARMS, NAMESPACE, "s", |it| {
+        it["spec"]["view"] = json!({"key": "nginx.conf"});
+    });
+    s.until("it is refused", |s| s.condition("s", "Ready") == "False/ViewOccupied").await;
+    s.pass(Duration::from_mins(3)).await;
+    let map = s.server.get("configmaps", NAMESPACE, "s-config").unwrap();
+    assert_eq!(map["data"]["nginx.conf"], "listen 8080;");
+    assert!(s.view("s").contains("w-0"), "{}", s.view("s"));
+}
+
+/// A label and the name of a Swarm that is gone make no view of what a key holds.
+#[tokio::test(start_paused = true)]
+async fn a_claim_of_a_swarm_that_is_gone_covers_nothing_but_views() {
+    let mut s = pool_of_two("listen: 8080\n").await;
+    s.server.edit("configmaps", NAMESPACE, "s-config", |it| {
+        it["metadata"]["labels"] = json!({"swarm.k8slab.info/view": "true"});
+        it["metadata"]["annotations"] = json!({"swarm.k8slab.info/owner": "gone"});
+    });
+    s.swarm("s", on_w(&["a"]));
+    s.until("it is refused", |s| s.condition("s", "Ready") == "False/ViewOccupied").await;
+    assert_eq!(s.view("s"), "listen: 8080\n");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_certificates_of_the_cluster_are_no_place_for_a_view() {
+    let mut s = pool_of_two("").await;
+    let mut spec = on_w(&["a"]);
+    spec["view"] = json!({"configMapName": "kube-root-ca.crt"});
+    s.swarm("s", spec);
+    s.until("it is refused", |s| s.condition("s", "Ready") == "False/ViewOccupied").await;
+    assert!(message(&s).starts_with("ConfigMap `kube-root-ca.crt` belongs to the cluster"));
+}
+
 #[tokio::test(start_paused = true)]
 async fn nothing_is_taken_over_while_the_operator_of_before_runs() {
     let mut s = pool_of_two(UNEVEN).await;
