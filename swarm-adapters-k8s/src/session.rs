@@ -33,6 +33,10 @@ pub const ACK_ANNOTATION: &str = "swarm.k8slab.info/ack";
 pub const PREDECESSOR_ANNOTATION: &str = "swarm.k8slab.info/predecessor";
 /// Which jobs of the session fail, as JSON: [`Failing`]. It is for people, and missing while none does.
 pub const FAILING_ANNOTATION: &str = "swarm.k8slab.info/failing";
+/// Says `missing` where the API server would let the session write the Leases of others.
+pub const POLICY_ANNOTATION: &str = "swarm.k8slab.info/policy";
+/// The value of that annotation.
+const POLICY_MISSING: &str = "missing";
 /// How many failing jobs are told one by one.
 const FAILING_MAX: usize = 3;
 /// The most bytes of that annotation that are read: three jobs with the longest names and texts.
@@ -90,6 +94,8 @@ pub struct SeenLease {
     pub former: Former,
     /// What it says of jobs that fail.
     pub failing: Failing,
+    /// Whether it says that nothing keeps it from the Leases of others.
+    pub is_unprotected: bool,
 }
 
 /// The object after `write`; the API server compares and sets by the version it replaces.
@@ -144,6 +150,27 @@ pub fn telling(mut object: Object, failing: &Failing) -> Object {
         object.annotations_mut().insert(FAILING_ANNOTATION.to_owned(), told);
     }
     object
+}
+
+/// The same object, which says that nothing keeps its session from the Leases of others.
+#[must_use]
+pub fn unprotected(mut object: Object) -> Object {
+    object.annotations_mut().insert(POLICY_ANNOTATION.to_owned(), POLICY_MISSING.to_owned());
+    object
+}
+
+/// A Lease that no pod may write: a dry run of it shows whether the policy is in force.
+#[must_use]
+pub fn foreign() -> Object {
+    let name = SessionId::new("00000000-0000-0000-0000-000000000000", 0).to_string();
+    Object {
+        metadata: ObjectMeta {
+            name: Some(name.clone()),
+            labels: Some([(SESSION_LABEL.to_owned(), "true".to_owned())].into()),
+            ..ObjectMeta::default()
+        },
+        spec: Some(LeaseSpec { holder_identity: Some(name), ..LeaseSpec::default() }),
+    }
 }
 
 /// What a session tells of jobs that fail. What makes no sense tells nothing: it is for people, and no
@@ -247,6 +274,10 @@ pub fn seen(object: &Object) -> Result<SeenLease, String> {
         duration: Duration::from_millis(stored.duration_ms),
         former,
         failing: told(object),
+        is_unprotected: object
+            .annotations()
+            .get(POLICY_ANNOTATION)
+            .is_some_and(|it| it == POLICY_MISSING),
     })
 }
 
@@ -276,8 +307,10 @@ mod tests {
             let lease = Lease { version: LeaseVersion(42), holder, number: 3, ack: write.ack };
             let (session, former) = (session.clone(), former.clone());
             let (duration, failing) = (terms.duration, Failing::default());
-            let expected = SeenLease { session, lease, duration, former, failing };
+            let is_unprotected = false;
+            let expected = SeenLease { session, lease, duration, former, failing, is_unprotected };
             assert_eq!(seen(&object), Ok(expected));
+            assert!(seen(&unprotected(object)).unwrap().is_unprotected);
         }
     }
 

@@ -14,7 +14,7 @@ pub use autoscale::desired_workers;
 pub(crate) use overdue::{NOT_READY_TOO_LONG, NotReadyTooLong};
 pub use refreshed::Refreshed;
 pub use refusals::{Refusals, RefusedRequest};
-pub(crate) use sessions::JOBS_FAILING;
+pub(crate) use sessions::{JOBS_FAILING, SESSIONS_UNPROTECTED};
 pub use sessions::{SessionReport, Unanswered};
 pub(crate) use shares::displaced;
 
@@ -635,6 +635,12 @@ pub fn autoscale_limited(status: &SwarmStatus) -> Option<&str> {
 #[must_use]
 pub fn failing_jobs(status: &SwarmStatus) -> Option<&str> {
     message_of(status, JOBS_FAILING)
+}
+
+/// The message of the condition about workers that no policy keeps to their own Leases.
+#[must_use]
+pub fn unprotected_sessions(status: &SwarmStatus) -> Option<&str> {
+    message_of(status, SESSIONS_UNPROTECTED)
 }
 
 fn message_of<'a>(status: &'a SwarmStatus, kind: &str) -> Option<&'a str> {

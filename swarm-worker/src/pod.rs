@@ -79,8 +79,9 @@ impl Pod {
         }
         while !shutdown.is_requested() {
             let next_at = clock::now().after(self.terms.renew);
-            let setup =
-                self.session(&clients, mem::take(&mut former), tools, marker.as_mut(), shared)?;
+            let setup = self
+                .session(&clients, mem::take(&mut former), tools, marker.as_mut(), shared)
+                .await?;
             let session = setup.id.clone();
             tracing::info!(%session, "opening a session");
             // If the session lost its lease while jobs ran, this ends the process.
@@ -96,7 +97,7 @@ impl Pod {
         Ok(())
     }
 
-    fn session<'a>(
+    async fn session<'a>(
         &self,
         clients: &Clients,
         former: Former,
@@ -107,6 +108,7 @@ impl Pod {
         let id = SessionId::new(&self.uid, run::nonce()?);
         let namespace = self.namespace.as_deref().unwrap_or_else(|| clients.namespace());
         let store = KubeSession::new(clients, namespace, id.clone(), self.terms, former);
+        store.probe_policy(self.terms.renew).await;
         let views = KubeSessionViews::follow(clients, namespace, &id);
         let jobs = tools.jobs(&id.to_string())?;
         let (store, views) = (Arc::new(store), Box::new(views));

@@ -19,7 +19,7 @@ use crate::ledger::{REQUEST_TIMEOUT, bounded};
 use crate::rollback::Epoch;
 use crate::status::{
     self, AUTOSCALE_LIMITED, JOBS_FAILING, NOT_READY_TOO_LONG, NotReadyTooLong, Reason, Refreshed,
-    Refusals, RefusedRequest, SessionReport, TurnSummary, Verdict,
+    Refusals, RefusedRequest, SESSIONS_UNPROTECTED, SessionReport, TurnSummary, Verdict,
 };
 use crate::version;
 use crate::workload::Workload;
@@ -211,6 +211,12 @@ impl Context {
         {
             let note = failing.to_owned();
             self.publish_event(swarm, EventType::Warning, JOBS_FAILING, note).await;
+        }
+        if let Some(unprotected) = status::unprotected_sessions(&status)
+            && before.and_then(status::unprotected_sessions).is_none()
+        {
+            let note = unprotected.to_owned();
+            self.publish_event(swarm, EventType::Warning, SESSIONS_UNPROTECTED, note).await;
         }
         reports.status = Some(status);
         Ok(())

@@ -42,6 +42,8 @@ pub(super) struct Sessions {
     nodes: BTreeMap<String, (String, String)>,
     /// What sessions tell of jobs that fail.
     failing: BTreeMap<SessionId, Failing>,
+    /// Those that nothing keeps from the Leases of others.
+    unprotected: BTreeSet<SessionId>,
     /// Since when a release has been waiting for its answer, for people.
     owed: report::Since,
 }
@@ -55,6 +57,8 @@ pub(super) struct SessionSummary {
     pub(super) suspects: Vec<(String, Suspicion)>,
     /// The sessions of workers that tell of failing jobs, with the worker's name.
     pub(super) failing: BTreeMap<SessionId, (String, Failing)>,
+    /// The workers that nothing keeps from the Leases of others.
+    pub(super) unprotected: Vec<String>,
     /// How many sessions are silent and not revoked, since many are silent at once.
     pub(super) held_back: usize,
     /// After which time to look again.
@@ -67,8 +71,12 @@ impl Sessions {
     /// Takes in what the Leases say, each since this process first saw it say so.
     fn learn_leases(&mut self, leases: Vec<Known>) {
         self.failing.clear();
+        self.unprotected.clear();
         for known in leases {
-            let SeenLease { session, failing, .. } = &known.seen;
+            let SeenLease { session, failing, is_unprotected, .. } = &known.seen;
+            if *is_unprotected {
+                self.unprotected.insert(session.clone());
+            }
             if 0 < failing.count {
                 self.failing.insert(session.clone(), failing.clone());
             }
@@ -97,6 +105,8 @@ impl Sessions {
                 let told = (worker.name.clone(), failing.clone());
                 summary.failing.insert(session.clone(), told);
             }
+            let is_unprotected = living.is_some_and(|it| self.unprotected.contains(it));
+            summary.unprotected.extend(is_unprotected.then(|| worker.name.clone()));
             let suspicion = by_pod.get(pod);
             summary.suspects.extend(suspicion.map(|why| (worker.name.clone(), *why)));
         }

@@ -4,7 +4,9 @@
 //! that is gone is never recreated, which a PUT of a Lease would do otherwise. Every request is
 //! sent once.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::coordination::v1::Lease as Object;
@@ -15,7 +17,7 @@ use swarm_core::ports::{SessionStore, StoreError};
 use swarm_core::session::Former;
 use swarm_core::{Failing, Position};
 
-use super::{seen, telling, version, written};
+use super::{seen, telling, unprotected, version, written};
 use crate::api::WorkerView;
 use crate::client::Clients;
 
@@ -31,6 +33,8 @@ pub struct KubeSession {
     uid: Mutex<Option<String>>,
     /// What every write tells.
     failing: Mutex<Arc<Failing>>,
+    /// Whether nothing keeps this worker from the Leases of others.
+    is_unprotected: AtomicBool,
 }
 
 impl KubeSession {
@@ -47,8 +51,25 @@ impl KubeSession {
         let client = clients.control();
         let leases = Api::namespaced(client.clone(), namespace);
         let views = Api::namespaced(client.clone(), namespace);
-        let (uid, failing) = Default::default();
-        Self { session, terms, former, leases, views, uid, failing }
+        let (uid, failing, is_unprotected) = Default::default();
+        Self { session, terms, former, leases, views, uid, failing, is_unprotected }
+    }
+
+    /// Finds out whether a policy keeps this worker to its own Lease: a dry run of another pod's is
+    /// refused then. If it is not, every write of the Lease says so from now on. What has no answer
+    /// within `limit` is not known, and nothing is said.
+    pub async fn probe_policy(&self, limit: Duration) {
+        let params = PostParams { dry_run: true, ..PostParams::default() };
+        let foreign = super::foreign();
+        let answer = tokio::time::timeout(limit, self.leases.create(&params, &foreign)).await;
+        let is_unprotected = matches!(answer, Ok(Ok(_)));
+        if is_unprotected {
+            tracing::warn!(
+                "nothing keeps this worker from the Leases of others: an administrator applies \
+                 deploy/base/policy.yaml"
+            );
+        }
+        self.is_unprotected.store(is_unprotected, Ordering::Relaxed);
     }
 
     fn what(&self) -> String {
@@ -72,6 +93,9 @@ impl SessionStore for KubeSession {
         let failing = Arc::clone(&self.failing.lock().unwrap_or_else(PoisonError::into_inner));
         let object = written(&self.session, write, &self.terms, &self.former);
         let mut object = telling(object, &failing);
+        if self.is_unprotected.load(Ordering::Relaxed) {
+            object = unprotected(object);
+        }
         let params = PostParams::default();
         let answer = if write.expected.is_some() {
             // Whoever expects a version has seen the object. Without its UID nothing would keep

@@ -11,6 +11,9 @@ use super::{Part, Reason, Verdict, shortened};
 /// The condition while jobs fail.
 pub(crate) const JOBS_FAILING: &str = "JobsFailing";
 
+/// The condition while a policy is missing that Exclusive relies on.
+pub(crate) const SESSIONS_UNPROTECTED: &str = "SessionsUnprotected";
+
 /// How many failing jobs the message describes.
 const SHOWN: usize = 3;
 
@@ -38,6 +41,8 @@ pub struct SessionReport {
     pub suspects: Vec<(String, Suspicion)>,
     /// The workers with jobs that fail.
     pub failing: Vec<(String, Failing)>,
+    /// The workers that nothing keeps from the Leases of others.
+    pub unprotected: Vec<String>,
     /// How long a Lease may last.
     pub lease: Duration,
     /// How many silent sessions are not revoked, since many are silent at once.
@@ -59,7 +64,21 @@ impl SessionReport {
         let part = |Verdict { reason, message }: Verdict| {
             Part::new(reason.as_str(), true, reason.as_str(), message)
         };
-        self.all().map(part).chain(self.jobs_failing()).collect()
+        self.all().map(part).chain(self.jobs_failing()).chain(self.unprotected()).collect()
+    }
+
+    /// Workers that could answer for others. None does by itself, so the Swarm is ready all the same.
+    fn unprotected(&self) -> Option<Part> {
+        let names: Vec<_> = self.unprotected.iter().map(String::as_str).collect();
+        let message = format!(
+            "nothing keeps these workers from the Leases of others, so handover.policy Exclusive holds \
+             only as long as none of them lies: {}; an administrator applies deploy/base/policy.yaml, \
+             which does not protect namespaces of the cluster such as kube-system, and then the \
+             workers are restarted",
+            shortened(&names)
+        );
+        let is_so = self.is_exclusive && !names.is_empty();
+        is_so.then(|| Part::new(SESSIONS_UNPROTECTED, true, SESSIONS_UNPROTECTED, message))
     }
 
     /// How many jobs fail.
@@ -225,6 +244,18 @@ mod tests {
         assert_eq!(all.len(), 4);
         let weaker = SessionReport { is_exclusive: false, ..sessions };
         assert!(told(&weaker)[3].contains("after handover.releaseTimeout"));
+    }
+
+    #[test]
+    fn a_missing_policy_is_said_where_exclusive_relies_on_it() {
+        let mut sessions =
+            SessionReport { unprotected: vec!["w-1".into()], ..SessionReport::default() };
+        assert_eq!(told(&sessions), Vec::<String>::new());
+        sessions.is_exclusive = true;
+        let all = told(&sessions);
+        assert!(all[0].starts_with("SessionsUnprotected=True nothing keeps these"), "{all:?}");
+        assert!(all[0].contains("lies: w-1; an administrator"), "{all:?}");
+        assert_eq!(sessions.verdict(), None, "it is ready all the same");
     }
 
     #[test]

@@ -4,7 +4,15 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::scenario::{LEDGERS, Scenario};
+use swarm_adapters_k8s::client::Clients;
+use swarm_adapters_k8s::session::KubeSession;
+use swarm_apiserver::Verb;
+use swarm_apiserver::fault::{Fault, Rule};
+use swarm_core::handover::{Ack, Holder, LeaseTerms, LeaseWrite, SessionId};
+use swarm_core::ports::SessionStore as _;
+use swarm_core::session::Former;
+
+use super::scenario::{LEASES, LEDGERS, NAMESPACE, Scenario};
 
 fn sessions(policy: &str, jobs: &[&str]) -> Value {
     let jobs: Vec<_> = jobs.iter().map(|name| json!({"name": name})).collect();
@@ -52,4 +60,47 @@ async fn a_silent_session_is_revoked_and_waited_out_before_its_jobs_go_to_anothe
     s.until("nothing waits", |s| s.at(LEDGERS, "statefulset.w", "/spec/holdings/waits").is_null())
         .await;
     insta::assert_snapshot!(s.transcript());
+}
+
+/// A worker opens a session in a pod that is there, as the program does.
+async fn opens(s: &Scenario, pod: &str) -> SessionId {
+    let clients = Clients::new(s.server.client(NAMESPACE), s.server.client(NAMESPACE));
+    let uid = s.at("pods", pod, "/metadata/uid");
+    let session = SessionId::new(uid.as_str().unwrap(), 1);
+    let (terms, former) = (LeaseTerms::default(), Former::default());
+    let store = KubeSession::new(&clients, NAMESPACE, session.clone(), terms, former);
+    store.probe_policy(Duration::from_secs(1)).await;
+    let holder = Holder::Session;
+    let write = LeaseWrite { expected: None, holder, number: 1, ack: Ack::default() };
+    store.write(&write).await.unwrap();
+    session
+}
+
+/// A worker that could write the Leases of others could answer for them, so that two run a job.
+#[tokio::test(start_paused = true)]
+async fn a_missing_policy_is_noticed_by_workers_and_said_where_exclusive_relies_on_it() {
+    for (policy, expected) in [("Exclusive", "True/SessionsUnprotected"), ("AtLeastOnce", "/")] {
+        let mut s = Scenario::start().await;
+        s.stateful_set("w", 1);
+        s.pod("w-0");
+        opens(&s, "w-0").await;
+        assert_eq!(s.server.all(LEASES).len(), 1, "the dry run has left nothing");
+        s.swarm("s", sessions(policy, &["a"]));
+        s.until("it has a status", |s| !s.status("s").is_null()).await;
+        s.pass(Duration::from_secs(5)).await;
+        assert_eq!(s.condition("s", "SessionsUnprotected"), expected, "{policy}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_or_unanswered_dry_run_says_nothing() {
+    for fault in [Fault::Refuse(422, "is not of a session of pod".into()), Fault::Hang] {
+        let mut s = Scenario::without_operator();
+        s.stateful_set("w", 1);
+        s.pod("w-0");
+        s.server.inject(Rule::on(Verb::Create, "leases"), fault);
+        let session = opens(&s, "w-0").await;
+        let annotations = s.at(LEASES, &session.to_string(), "/metadata/annotations");
+        assert_eq!(annotations["swarm.k8slab.info/policy"], Value::Null);
+    }
 }

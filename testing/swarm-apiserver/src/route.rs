@@ -117,6 +117,11 @@ impl Call {
         })
     }
 
+    /// Whether nothing is to be stored; served for creations only.
+    pub(crate) fn is_dry_run(&self) -> bool {
+        self.query("dryRun") == Some("All")
+    }
+
     pub(crate) fn query(&self, key: &str) -> Option<&str> {
         let found = self.query.iter().find(|(name, _)| name == key);
         found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())

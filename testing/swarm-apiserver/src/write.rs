@@ -49,6 +49,9 @@ fn create(store: &mut Store, call: &Call, now: Timestamp) -> Answer {
             "resourceVersion should not be set on objects to be created",
         ));
     }
+    if call.is_dry_run() {
+        return Ok((201, Arc::new(call.body.clone())));
+    }
     Ok((201, make(store, call, &key, call.body.clone(), now)))
 }
 

@@ -44,7 +44,9 @@ impl Known {
 
     fn has_news_for(&self, before: &Self) -> bool {
         let news = |known: &Self| {
-            let SeenLease { session: _, lease, former, duration, failing } = &known.seen;
+            // Said by the first write of a session and by all that follow.
+            let SeenLease { session: _, lease, former, duration, failing, is_unprotected: _ } =
+                &known.seen;
             // Restarts alone are no news, or a job that fails again and again would cause turns.
             let given_up = failing.worst.iter().filter(|it| it.state == FailingState::Failed);
             let told = (failing.count, given_up.count());

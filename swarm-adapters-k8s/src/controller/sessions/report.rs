@@ -28,6 +28,7 @@ impl Sessions {
             suspects: summary.suspects,
             lease: lease.duration,
             held_back: summary.held_back,
+            unprotected: summary.unprotected,
             stale: self.overseer.stale(ledger),
             is_exclusive: policy == Policy::Exclusive,
             ..SessionReport::default()

@@ -30,6 +30,7 @@ pub struct Place<'a> {
 /// The first promise that is not kept.
 pub async fn api_server(place: &Place<'_>) -> Result<()> {
     writes::versions_are_compared(place).await?;
+    writes::a_dry_run_makes_nothing(place).await?;
     writes::deletions_have_preconditions(place).await?;
     writes::a_lease_is_made_by_a_put_unless_it_names_a_uid(place).await?;
     writes::managers_own_what_they_apply(place).await?;

@@ -42,6 +42,16 @@ pub(super) async fn versions_are_compared(place: &Place<'_>) -> Result<()> {
     )
 }
 
+pub(super) async fn a_dry_run_makes_nothing(place: &Place<'_>) -> Result<()> {
+    let (maps, post) = (place.maps(), PostParams::default());
+    let dry = PostParams { dry_run: true, ..PostParams::default() };
+    let shown = maps.create(&dry, &map("dry", "1")).await?;
+    ensure!(text(&shown) == "1", "a dry run shows what would be made");
+    refused(404, "what was made by a dry run", maps.get("dry").await)?;
+    maps.create(&post, &map("dry", "1")).await?;
+    refused(409, "a dry run of what is there", maps.create(&dry, &map("dry", "1")).await)
+}
+
 pub(super) async fn deletions_have_preconditions(place: &Place<'_>) -> Result<()> {
     let (maps, post) = (place.maps(), PostParams::default());
     let first = maps.create(&post, &map("deleted", "1")).await?;
