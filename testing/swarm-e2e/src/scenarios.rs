@@ -7,8 +7,10 @@ mod services_are_reached;
 mod a_deployment_is_a_pool;
 mod a_deployment_of_sessions_rolls_over;
 mod a_lost_ledger_is_recreated;
+mod a_missing_policy_is_noticed;
 mod a_node_is_lost;
 mod a_real_autoscaler_scales_the_pool;
+mod a_swarm_borrows_no_rights;
 mod a_worker_in_another_language;
 mod a_worker_keeps_to_its_own_session;
 mod claims_are_kept;
@@ -44,6 +46,7 @@ mod pods_of_several_kinds;
 mod poison_jobs_are_set_aside;
 pub(crate) mod pool;
 mod pools_move_over_to_sessions;
+mod rights_are_bound_by_namespace;
 mod session;
 pub(crate) mod session_pool;
 mod session_workers_live_by_their_leases;
@@ -56,6 +59,8 @@ mod streams_walk_through;
 mod suspended_jobs_wait;
 mod the_api_in_memory_answers_as_the_real_one;
 mod the_api_server_is_away;
+mod the_operator_is_fenced;
+mod the_operator_moves_to_its_namespace;
 mod the_predecessors_move_over;
 mod the_store_is_rolled_back;
 mod the_swarm_follows_its_jobs;
@@ -114,6 +119,8 @@ pub fn all() -> Vec<Scenario> {
         scenario!(secrets_reach_jobs_alone as managed_pools::secret).beside_others(),
         scenario!(a_worker_keeps_to_its_own_session).beside_others(),
         scenario!(replicas_share_objects).beside_others(),
+        scenario!(the_operator_is_fenced).beside_others(),
+        scenario!(a_swarm_borrows_no_rights).beside_others(),
         scenario!(replicas_share_the_swarms),
         scenario!(a_lost_ledger_is_recreated),
         scenario!(views_are_reconciled),
@@ -129,6 +136,9 @@ pub fn all() -> Vec<Scenario> {
         scenario!(manifests_of_the_predecessors as the_predecessors_move_over::manifests),
         scenario!(uninstall_never_hangs).within(Duration::from_mins(5)),
         // Sessions.
+        scenario!(rights_are_bound_by_namespace),
+        scenario!(a_missing_policy_is_noticed),
+        scenario!(the_operator_moves_to_its_namespace).within(Duration::from_mins(6)),
         scenario!(sessions_hand_over).within(Duration::from_mins(5)),
         scenario!(a_deployment_of_sessions_rolls_over),
         scenario!(every_worker_runs_every_job).within(Duration::from_mins(5)),

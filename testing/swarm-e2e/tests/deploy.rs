@@ -96,15 +96,97 @@ fn the_budget_never_blocks_a_drain() {
 }
 
 #[test]
-fn the_operator_is_reached_on_its_port_and_from_this_cluster_only() {
+fn the_operator_is_reached_on_its_port_and_by_whom_the_policy_names() {
     let policy = base("NetworkPolicy");
     assert_eq!(policy["spec"]["policyTypes"], json!(["Ingress", "Egress"]));
     let port = &base("Deployment")["spec"]["template"]["spec"]["containers"][0]["ports"][0];
     let ingress = json!([{
-        "from": [{"namespaceSelector": {}}],
+        "from": [namespace("monitoring")],
         "ports": [{"port": port["containerPort"], "protocol": "TCP"}],
     }]);
     assert_eq!(policy["spec"]["ingress"], ingress);
+}
+
+/// Whoever may edit the operator's namespace may act as it, so nobody should have a reason to.
+#[test]
+fn no_example_puts_anything_beside_the_operator() {
+    let root = deploy().parent().unwrap().to_owned();
+    let mut lines = Vec::new();
+    for page in ["README.md", "docs/quick-start.md", "docs/operations.md", "docs/managed-pools.md"]
+    {
+        let text = fs::read_to_string(root.join(page)).unwrap();
+        lines.extend(text.lines().map(str::to_owned));
+    }
+    let own = base("Namespace")["metadata"]["name"].as_str().unwrap().to_owned();
+    let makes = |line: &&String| {
+        ["apply", "create", "run", "edit"].iter().any(|verb| line.contains(&format!(" {verb} ")))
+    };
+    let beside = lines.iter().filter(|line| line.contains(&own) && line.starts_with("kubectl"));
+    assert_eq!(beside.filter(makes).collect::<Vec<_>>(), Vec::<&String>::new());
+    for object in objects(&deploy().join("samples")) {
+        assert_ne!(object["metadata"]["namespace"], own, "{object}");
+    }
+}
+
+/// A namespace by the label that every namespace has.
+fn namespace(name: &str) -> Value {
+    json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}})
+}
+
+#[test]
+fn workers_are_reached_by_the_operator_by_whoever_measures_and_by_each_other() {
+    let samples = objects(&deploy().join("samples"));
+    let policy = samples.into_iter().find(|object| object["kind"] == "NetworkPolicy").unwrap();
+    assert_eq!(policy["spec"]["policyTypes"], json!(["Ingress"]));
+    let mut operator = namespace(base("Namespace")["metadata"]["name"].as_str().unwrap());
+    operator["podSelector"] = base("NetworkPolicy")["spec"]["podSelector"].clone();
+    let workers = json!({"podSelector": policy["spec"]["podSelector"]});
+    let ingress = json!([{
+        "from": [operator, namespace("monitoring"), workers],
+        "ports": [{"port": 9090, "protocol": "TCP"}],
+    }]);
+    assert_eq!(policy["spec"]["ingress"], ingress);
+}
+
+/// Who the operator is stands in each policy of the fence: kustomize and CEL have nothing to share it by.
+#[test]
+fn every_policy_of_the_fence_recognises_the_operator_in_the_same_way() {
+    let text = fs::read_to_string(deploy().join("base/fence.yaml")).unwrap();
+    let documents = serde_yaml::Deserializer::from_str(&text);
+    let all: Vec<_> = documents.map(|it| Value::deserialize(it).unwrap()).collect();
+    let (policies, bindings): (Vec<_>, Vec<_>) =
+        all.iter().partition(|it| it["kind"] == "ValidatingAdmissionPolicy");
+    assert_eq!(policies.len(), 5);
+    let condition = |policy: &Value| {
+        let all = policy["spec"]["matchConditions"].as_array().unwrap();
+        assert_eq!(all.len(), 1, "all conditions are always evaluated");
+        all[0]["expression"].as_str().unwrap().to_owned()
+    };
+    let common = condition(policies[0]);
+    assert!(common.contains("check('act')") && common.contains("check('unfenced')"), "{common}");
+    for (policy, binding) in policies.into_iter().zip(bindings) {
+        let name = &policy["metadata"]["name"];
+        assert!(condition(policy).ends_with(&common), "{name}");
+        assert_eq!(policy["spec"]["failurePolicy"], "Fail", "{name}");
+        let expected = json!({"policyName": name, "validationActions": ["Deny"]});
+        assert_eq!(binding["spec"], expected, "{name}");
+    }
+}
+
+/// Where rights to write are bound by namespace, none is bound for all of them.
+#[test]
+fn the_list_of_namespaces_comes_with_no_right_to_write_elsewhere() {
+    let folder = deploy().join("components/listed-namespaces");
+    let all = objects(&folder);
+    let watch = all.iter().find(|object| object["kind"] == "ClusterRole").unwrap();
+    for rule in watch["rules"].as_array().unwrap() {
+        let allowed = ["list", "watch", "act"].map(Value::from);
+        let verbs = rule["verbs"].as_array().unwrap();
+        assert!(verbs.iter().all(|verb| allowed.contains(verb)), "{rule}");
+    }
+    let text = fs::read_to_string(folder.join("kustomization.yaml")).unwrap();
+    let name = watch["metadata"]["name"].as_str().unwrap();
+    assert!(text.contains(&format!("value: {name}\n")), "the base's binding is for {name}");
 }
 
 #[test]

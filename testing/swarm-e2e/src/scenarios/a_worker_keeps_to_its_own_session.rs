@@ -79,6 +79,9 @@ async fn own_lease(context: &Context, worker: &Worker, me: &SessionId) -> Result
     refused("another holder", theft, "can be its session, which has the same name, or nobody")?;
     let unlabelled = worker.changes(&name, |it| it.metadata.labels = None).await;
     refused("a Lease that the operator would not see", unlabelled, "has the label swarm.k8slab")?;
+    let keep = |it: &mut Lease| it.metadata.finalizers = Some(vec!["example.com/kept".into()]);
+    let kept = worker.changes(&name, keep).await;
+    refused("a finalizer", kept, "a worker gives it no finalizers")?;
     context.laps.lap("its own Lease can be renewed and closed, and cannot get another holder");
     Ok(())
 }

@@ -22,8 +22,9 @@ pub(super) async fn run(context: Context) -> Result<()> {
     for role in ["swarm-operator", "swarm-operator-managed-pools"] {
         granted.extend(rights(&roles.get(role).await?.rules.unwrap_or_default()));
     }
-    // To bind is no request: the API server asks for it when a RoleBinding is made.
-    granted.retain(|(verb, ..)| verb != "bind");
+    // To bind is no request: the API server asks for it when a RoleBinding is made. Nor is to act: a
+    // policy asks for it.
+    granted.retain(|(verb, ..)| verb != "bind" && verb != "act");
     ensure!(granted.len() > 10, "the role grants {granted:?}");
 
     // A watch is logged when it ends.

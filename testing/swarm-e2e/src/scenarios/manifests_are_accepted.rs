@@ -12,6 +12,7 @@ use tokio::process::Command;
 use super::pool::REST_WITHIN;
 use crate::binaries::repository;
 use crate::command::stdout_of;
+use crate::operator;
 use crate::scenario::Context;
 use crate::until::until;
 
@@ -22,9 +23,10 @@ const JOB_LISTS: &str = "deploy/samples/job-lists";
 
 /// The purpose of an overlay, in its rendered text: a patch that matches nothing is ignored
 /// silently.
-const RENDERED: [(&str, &str); 8] = [
+const RENDERED: [(&str, &str); 9] = [
     ("overlays/managed", "name: swarm-operator-managed-pools"),
     ("overlays/original", "namespace: swarm\n"),
+    ("overlays/listed", "name: swarm-operator-watch\n"),
     ("overlays/dev", "imagePullPolicy: Never"),
     ("overlays/prod", "/swarm-operator@sha256:"),
     ("overlays/prod", "value: registry.example.com/swarm/swarm-worker@sha256:"),
@@ -39,6 +41,11 @@ pub(super) async fn run(context: Context) -> Result<()> {
         ["enforce", "warn"].map(|it| format!("pod-security.kubernetes.io/{it}=restricted"));
     let label = ["label", "namespace", &context.namespace, &restricted[0], &restricted[1]];
     context.cluster.kubectl(&label).await?;
+    // They are to be there before some overlays.
+    let namespaces = [operator::SAMPLES_NAMESPACE, "swarm"];
+    for namespace in namespaces {
+        context.cluster.kubectl(&["create", "namespace", namespace]).await?;
+    }
     let mut folders = Vec::new();
     find_kustomizations(&repository().join("deploy"), &mut folders)?;
     ensure!(6 <= folders.len(), "deploy/ has only {folders:?}");
@@ -59,6 +66,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
         }
         accepted(&context, &["--kustomize", &folder]).await?;
     }
+    context.cluster.kubectl(&[&["delete", "namespace"][..], &namespaces].concat()).await?;
     for sample in ["streams.yaml", "autoscale.yaml", "plain/plain.yaml"] {
         let sample = repository().join("deploy/samples").join(sample).display().to_string();
         accepted(&context, &["--filename", &sample]).await?;

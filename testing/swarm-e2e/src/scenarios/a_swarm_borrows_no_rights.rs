@@ -1,0 +1,105 @@
+//! Whoever may write Swarms and nothing else cannot have the operator scale a workload, end pods or
+//! write a `ConfigMap` for him; an editor of the namespace can, since he may do that himself.
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+use super::session::SOON;
+use crate::scenario::Context;
+use crate::until::until;
+
+/// A tenant who may write Swarms, and an editor by the role that every cluster has.
+const TENANTS: &str = r#"
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: swarms-only}
+rules:
+  - {apiGroups: ["swarm.k8slab.info"], resources: ["swarms", "swarms/scale"], verbs: ["*"]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: tenant}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: swarms-only}
+subjects: [{kind: User, name: tenant, apiGroup: rbac.authorization.k8s.io}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: editor}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit}
+subjects: [{kind: User, name: editor, apiGroup: rbac.authorization.k8s.io}]
+"#;
+
+pub(super) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    context.apply(TENANTS).await?;
+    until("the rights of both", SOON, || async {
+        write(&context, "tenant", &json!({}), true).await?;
+        write(&context, "editor", &json!({}), true).await?;
+        Ok(Some(()))
+    })
+    .await?;
+    let borrowed = [
+        (json!({"replicas": 2}), "may not scale it"),
+        (json!({"autoscale": {"max": 9, "jobsPerWorker": 1}}), "may not scale it"),
+        (json!({"replicas": 2, "pool": {"deployment": {"name": "w"}}}), "may not scale it"),
+        (json!({"refresh": {"mode": "Delete"}}), "may not delete any in this namespace"),
+        (json!({"refresh": {"mode": "Evict"}}), "may not evict any in this namespace"),
+        (json!({"view": {"configMapName": "theirs"}}), "ConfigMap theirs, and tenant may not"),
+        (json!({"worker": {"protocol": "Plain"}}), "ConfigMap borrowed-config, and tenant may"),
+    ];
+    for (spec, because) in &borrowed {
+        until("the policy", SOON, || async {
+            let answer = write(&context, "tenant", spec, true).await;
+            let refusal = answer.err().map(|error| format!("{error:#}")).unwrap_or_default();
+            ensure!(refusal.contains(because), "{spec} of a tenant: `{refusal}`");
+            Ok(Some(()))
+        })
+        .await?;
+        write(&context, "editor", spec, true).await?;
+    }
+    context.laps.lap(format!("{} specs were refused to a tenant", borrowed.len()));
+    what_stays_is_not_asked_for(&context).await
+}
+
+/// A tenant may change the jobs of a Swarm that scales its pool, and not the number of its workers.
+async fn what_stays_is_not_asked_for(context: &Context) -> Result<()> {
+    write(context, "editor", &json!({"replicas": 2}), false).await?;
+    let patch = |patch: &'static str| ["patch", "swarm", "borrowed", "--type=merge", "-p", patch];
+    let tenant = |args: Vec<&'static str>| async move {
+        let args = [&["--as=tenant"][..], &args].concat();
+        context.kubectl(&args).await
+    };
+    tenant(patch(r#"{"spec": {"jobs": [{"name": "b"}]}}"#).into()).await?;
+    let scaled = tenant(patch(r#"{"spec": {"replicas": 3}}"#).into()).await;
+    ensure!(scaled.is_err_and(|it| format!("{it:#}").contains("may not scale it")), "by the spec");
+    let scale = ["scale", "swarm", "borrowed", "--replicas=3"];
+    let scaled = tenant(scale.into()).await;
+    ensure!(scaled.is_err_and(|it| format!("{it:#}").contains("may not scale it")), "by `scale`");
+    context.kubectl(&[&["--as=editor"][..], &scale].concat()).await?;
+    context.kubectl(&["delete", "swarm", "borrowed", "--timeout=30s"]).await?;
+    context.laps.lap("a tenant edits jobs and scales nothing; an editor scales the Swarm");
+    Ok(())
+}
+
+/// Writes a Swarm of sessions with these fields laid over it.
+async fn write(context: &Context, user: &str, fields: &Value, is_dry: bool) -> Result<()> {
+    let mut spec = json!({
+        "jobs": [{"name": "a"}],
+        "worker": {"protocol": "Session"},
+        "pool": {"statefulSet": {"name": "w"}},
+    });
+    for (field, value) in fields.as_object().into_iter().flatten() {
+        spec[field] = value.clone();
+    }
+    let swarm = json!({
+        "apiVersion": "swarm.k8slab.info/v1alpha1",
+        "kind": "Swarm",
+        "metadata": {"name": "borrowed"},
+        "spec": spec,
+    });
+    let file = tempfile::NamedTempFile::new_in(crate::cluster::FOLDER)?;
+    std::fs::write(file.path(), swarm.to_string())?;
+    let (user, file) = (format!("--as={user}"), format!("--filename={}", file.path().display()));
+    let dry = if is_dry { "--dry-run=server" } else { "--dry-run=none" };
+    context.kubectl(&["apply", &user, dry, &file]).await.map(drop)
+}
