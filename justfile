@@ -35,6 +35,10 @@ test:
 deny:
     cargo deny check bans licenses sources
 
+# Fail if a dependency has an advisory of RustSec; fetches their database (needs cargo-deny).
+advisories:
+    cargo deny check advisories
+
 # Regenerate the CRDs, the JSON Schema and the reference pages from the code.
 generate: manifests
     UPDATE=1 cargo test --quiet --locked -p swarm-operator --test reference

@@ -216,6 +216,12 @@ async fn leases(context: &Context, account: &Account) -> Result<()> {
         "spec": {"holderIdentity": "revoked"},
     });
     refused("another's answer", account.patch::<Lease>("session", answer).await, only)?;
+    let member =
+        json!({"metadata": {"name": "member", "labels": {"replicas.k8slab.info/group": "g"}}});
+    account.create::<Lease>(operator::NAMESPACE, member).await?;
+    let unlabelled = json!({"metadata": {"name": "member"}});
+    let created = account.create::<Lease>(operator::NAMESPACE, unlabelled).await;
+    refused("a Lease of no replica", created, no_other)?;
     account.patch::<Lease>("session", holder("revoked")).await?;
     account.delete::<Lease>(&account.namespace, "session").await?;
     context.laps.lap("it revokes and deletes Leases of sessions, and writes no other");

@@ -78,6 +78,8 @@ async fn as_before(context: &Context) -> Result<()> {
         "poddisruptionbudget/swarm-controller",
         "networkpolicy/swarm-controller",
         "serviceaccount/swarm-operator",
+        "role/swarm-operator-replicas",
+        "rolebinding/swarm-operator-replicas",
     ];
     let delete = [&["delete", "--namespace", operator::NAMESPACE][..], &objects].concat();
     context.cluster.kubectl(&delete).await?;
