@@ -95,7 +95,7 @@ where
         })
     }
 
-    /// How many of all [buckets](Bucket::COUNT) are this member's.
+    /// How many of all [buckets](crate::Bucket::COUNT) are this member's.
     #[must_use]
     pub fn buckets(&self) -> usize {
         self.held.owned().len()
