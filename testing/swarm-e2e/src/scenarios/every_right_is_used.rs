@@ -1,15 +1,15 @@
 //! The operator has every right it needs and no other. Over all scenarios of a run, the audit log
-//! has a request for each verb and resource of its role, and none that was refused for lack of a
+//! has a request for each verb and resource of its roles, and none that was refused for lack of a
 //! right.
 
 use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
-use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
 use kube::Api;
 
 use crate::cluster::Request;
-use crate::operator::{self, ACCOUNT};
+use crate::operator::{self, ACCOUNT, NAMESPACE};
 use crate::scenario::Context;
 
 /// Verb, resource and group.
@@ -22,6 +22,9 @@ pub(super) async fn run(context: Context) -> Result<()> {
     for role in ["swarm-operator", "swarm-operator-managed-pools"] {
         granted.extend(rights(&roles.get(role).await?.rules.unwrap_or_default()));
     }
+    let roles: Api<Role> = Api::namespaced(context.client.clone(), NAMESPACE);
+    let of_replicas = roles.get("swarm-operator-replicas").await?.rules.unwrap_or_default();
+    granted.extend(rights(&of_replicas));
     // To bind is no request: the API server asks for it when a RoleBinding is made. Nor is to act: a
     // policy asks for it.
     granted.retain(|(verb, ..)| verb != "bind" && verb != "act");
@@ -32,7 +35,8 @@ pub(super) async fn run(context: Context) -> Result<()> {
     operator::go_on(&context.cluster).await?;
     let requests = context.cluster.audit.since(context.cluster.audit.start())?;
     let requests: Vec<_> = requests.iter().filter(|it| it.user == ACCOUNT).collect();
-    // An API server that has just been started refuses requests until it has read the roles.
+    // An API server that has just been started refuses requests until it has read the roles, and one
+    // that is asked to remove the operator, what its last replicas say to each other.
     let wants = |it: &&&Request| uses(it).iter().any(|right| !granted.contains(right));
     let refused: Vec<_> = requests.iter().filter(|it| !it.has_right).filter(wants).collect();
     ensure!(refused.is_empty(), "refused: {}", listed(&refused));
