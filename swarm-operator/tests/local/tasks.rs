@@ -34,6 +34,9 @@ spec:
       pin: 7
 "#;
 
+/// What only the page of a job shows: the events of the pool tell much of the same.
+const OF_A_JOB: &str = "older, newer";
+
 /// A script of keys, of which a text that is typed counts as one.
 struct Script<'a> {
     tty: Tty<'a>,
@@ -79,12 +82,12 @@ fn tasks(machine: &Machine, (rows, columns): (u16, u16), envs: &[(&str, &str)]) 
     script.task(
         "its log",
         &["/", "garden", "\r"],
-        &["job garden", "recording garden", "url=rtsp://garden"],
+        &[OF_A_JOB, "job garden", "recording garden", "url=rtsp://garden"],
     );
     script.back();
     script.task("that a job fails", &[], &["1 failing"]);
-    let error =
-        ["job broken", "last output: no camera at rtsp://nowhere", "ended with exit code 3"];
+    let (output, end) = ("last output: no camera at rtsp://nowhere", "ended with exit code 3");
+    let error = [OF_A_JOB, "job broken", output, end];
     script.task("its last error", &["e", "\r"], &error);
     script.back();
     script.task("what has no worker, and why", &["u"], &["nowhere", "unassigned: pin"]);
