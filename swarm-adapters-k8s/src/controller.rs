@@ -30,6 +30,7 @@ mod pools;
 mod publications;
 mod questions;
 mod reconcile;
+mod records;
 mod refresh;
 mod release;
 mod report;
@@ -111,7 +112,7 @@ pub async fn run(
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
     let (scope, rollbacks) = (sharing.scope.clone(), Rollbacks::default());
-    let (caches, mut changes) = watches::begin(&scope, clients.watching(), &rollbacks);
+    let (caches, mut changes) = watches::begin(&sharing, clients.watching(), &rollbacks);
     let swarms = caches.swarms.store.clone();
     let seen = SeenSessions::default();
     let control = fenced(clients.control());

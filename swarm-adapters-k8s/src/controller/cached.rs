@@ -1,10 +1,11 @@
 //! Caches that watches keep: of each object only what is read, and found without a look at all.
 
-mod keeper;
+pub(super) mod keeper;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use futures::future::Either;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, stream};
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentSpec, StatefulSet, StatefulSetSpec};
@@ -13,7 +14,7 @@ use k8s_openapi::api::core::v1::{
     PodSpec,
 };
 use kube::core::PartialObjectMeta;
-use kube::runtime::reflector::{ObjectRef, Store, store};
+use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher;
 use kube::{Api, Resource, ResourceExt};
 
@@ -23,10 +24,12 @@ use super::STATEFUL_PODS;
 use super::deletion_cost::DELETION_COST;
 use super::node_health::{LedgerMeta, NamespaceMeta};
 use super::non_statefulset::ReplicaSetMeta;
+use super::records::{self, Records};
 use swarm_spec::spec::Meant;
 
 use crate::api::Swarm;
 use crate::rollback::Rollbacks;
+use crate::sharing::Sharing;
 use crate::workload::FAILURE;
 use crate::workload::Kind;
 use crate::{trouble, view, watch};
@@ -332,22 +335,48 @@ pub(super) fn cached<K>(
 where
     K: Cached + Send + Sync + 'static,
 {
-    let (store, writer) = store();
-    let cache = Cache { store, index: Arc::default() };
-    let mut keeper = Keeper::new(cache.clone(), writer, rollbacks.clone());
+    let (cache, mut keeper) = Keeper::of_new_cache(rollbacks);
     let events = watch::events(api, config.page_size(PAGE), rollbacks);
     let changes = events.flat_map(move |event| {
-        stream::iter(match event {
-            Ok(event) => keeper.apply(event.modify(K::strip)),
-            // The watch waits by itself before it tries again. The controller would make all watches
-            // wait for each failure of any, and twice as long every time.
-            Err(error) => {
-                tracing::warn!(%error, "a watch failed and is tried again");
+        stream::iter(seen(event).map_or(Vec::new(), |event| keeper.apply(event.modify(K::strip))))
+    });
+    (cache, changes.map(Ok))
+}
+
+/// The cache of the Swarms, of which others' are kept as [records], and who corrects that.
+pub(super) fn cached_swarms(
+    api: Api<Swarm>,
+    rollbacks: &Rollbacks,
+    sharing: Sharing,
+) -> (Cache<Swarm>, Records, impl Stream<Item = Result<Swarm, watcher::Error>> + Send + 'static) {
+    let (cache, mut keeper) = Keeper::of_new_cache(rollbacks);
+    let (records, corrections) = Records::new();
+    let is_ours = move |swarm: &Swarm| {
+        swarm.metadata.uid.as_deref().is_some_and(|uid| sharing.share.has(uid))
+    };
+    let config = watcher::Config::default().page_size(PAGE);
+    let events = watch::events(api, config, rollbacks).map(Either::Left);
+    let both = stream::select(events, corrections.map(Either::Right));
+    let changes = both.flat_map(move |told| {
+        stream::iter(match told {
+            Either::Left(event) => seen(event).map_or(Vec::new(), |event| {
+                keeper.apply(event.modify(|swarm| records::keep(swarm, &is_ours)))
+            }),
+            // Nothing has changed but what is known of it.
+            Either::Right(correction) => {
+                records::correct(&mut keeper, correction, &is_ours);
                 Vec::new()
             }
         })
     });
-    (cache, changes.map(Ok))
+    (cache, records, changes.map(Ok))
+}
+
+/// The event, if the watch did not fail.
+fn seen<K>(event: Result<watcher::Event<K>, watcher::Error>) -> Option<watcher::Event<K>> {
+    // The watch waits by itself before it tries again. The controller would make all watches wait for
+    // each failure of any, and twice as long every time.
+    event.inspect_err(|error| tracing::warn!(%error, "a watch failed and is tried again")).ok()
 }
 
 /// An object by namespace and name.
@@ -357,9 +386,7 @@ type Name = (String, String);
 impl<K: Cached> Cache<K> {
     /// A cache that holds these objects, as a watch would have filled it.
     pub(super) fn holding(objects: impl IntoIterator<Item = K>) -> Self {
-        let (store, writer) = store();
-        let cache = Self { store, index: Arc::default() };
-        let mut keeper = Keeper::new(cache.clone(), writer, Rollbacks::default());
+        let (cache, mut keeper) = Keeper::of_new_cache(&Rollbacks::default());
         let listed = objects.into_iter().map(|mut object| {
             object.strip();
             watcher::Event::InitApply(object)

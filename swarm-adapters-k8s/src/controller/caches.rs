@@ -12,12 +12,15 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use super::cached::Cache;
 use super::node_health::{LedgerMeta, NamespaceMeta};
 use super::non_statefulset::NonStatefulSet;
+use super::records::Records;
 use crate::api::Swarm;
 use crate::rollback::Rollbacks;
 
 /// The caches that watches keep.
 pub(super) struct Caches {
+    /// All Swarms, those of other replicas as records.
     pub(super) swarms: Cache<Swarm>,
+    pub(super) records: Records,
     pub(super) pools: Pools,
     /// The pods of StatefulSets.
     pub(super) pods: Cache<Pod>,

@@ -65,6 +65,7 @@ impl Operator {
         let is_ours = |uid: &str| self.context.sharing.share.has(uid);
         self.memories.retain(|uid| is_ours(uid) && !swarms.with(&with_uid(uid)).is_empty());
         self.context.alarms.retain(|namespace, name| swarms.get(namespace, name).is_some());
+        self.context.caches.records.shrink();
     }
 
     /// Removes, again and again, what is left of pods and Swarms that are gone.
@@ -209,6 +210,10 @@ pub(super) async fn reconcile(
     if operator.memories.is_new_term(&uid, permit.term()) {
         operator.forget(&swarm);
     }
+    let Context { caches, client, .. } = &*operator.context;
+    let Some(swarm) = caches.records.whole(client, swarm).await? else {
+        return Ok(Action::await_change());
+    };
     let outcome = Box::pin(fence::by(Arc::clone(&permit), permitted(&swarm, &operator))).await;
     if !permit.is_good() {
         // Whoever has it now begins with it anew.

@@ -21,6 +21,7 @@ use super::context::Context;
 use super::locks::unpoisoned;
 use super::non_statefulset::NonStatefulSet;
 use super::reconcile::Operator;
+use super::records::Records;
 use super::seen::SeenSessions;
 use super::{Options, Scope};
 use crate::api::Swarm;
@@ -90,6 +91,7 @@ impl World {
         let sets = Cache::<StatefulSet>::holding(self.sets.into_iter().map(read));
         let caches = Caches {
             swarms: Cache::holding(self.swarms.into_iter().map(read)),
+            records: Records::new().0,
             pools: Pools {
                 sets,
                 non_statefulset: NonStatefulSet::holding(self.pods.into_iter().map(read)),

@@ -12,15 +12,16 @@ use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{Predicate, PredicateConfig, WatchStreamExt, predicates, watcher};
 use kube::{Client, ResourceExt};
 
-use super::cached::{Changes, cached};
+use super::cached::{Changes, cached, cached_swarms};
 use super::caches::{Caches, Pools};
 use super::node_health::{self, LedgerMeta, NamespaceMeta};
 use super::non_statefulset;
 use super::pools::with_pool;
 use super::seen::Ended;
-use super::{STATEFUL_PODS, Scope, sources};
+use super::{STATEFUL_PODS, sources};
 use crate::api::Swarm;
 use crate::rollback::Rollbacks;
+use crate::sharing::Sharing;
 use crate::view::{OWNER_ANNOTATION, VIEW_LABEL};
 use crate::workload::Kind;
 
@@ -37,10 +38,15 @@ pub(super) struct Streams {
     non_statefulset: non_statefulset::Streams,
 }
 
-/// The caches of `scope`, and the streams that fill them.
-pub(super) fn begin(scope: &Scope, client: &Client, rollbacks: &Rollbacks) -> (Caches, Streams) {
+/// The caches of the scope of `sharing`, and the streams that fill them.
+pub(super) fn begin(
+    sharing: &Sharing,
+    client: &Client,
+    rollbacks: &Rollbacks,
+) -> (Caches, Streams) {
     let everything = watcher::Config::default;
-    let (swarms, of_swarms) = cached(scope.api(client), everything(), rollbacks);
+    let scope = &sharing.scope;
+    let (swarms, records, of_swarms) = cached_swarms(scope.api(client), rollbacks, sharing.clone());
     let (sets, of_sets) = cached(scope.api(client), everything(), rollbacks);
     let stateful = everything().labels(STATEFUL_PODS);
     let (pods, of_pods) = cached(scope.api(client), stateful, rollbacks);
@@ -54,8 +60,18 @@ pub(super) fn begin(scope: &Scope, client: &Client, rollbacks: &Rollbacks) -> (C
     let (nodes, of_nodes) = node_health::nodes(scope, client, rollbacks);
     let pools = Pools { sets, non_statefulset: others };
     let rollbacks = rollbacks.clone();
-    let caches =
-        Caches { swarms, pools, pods, views, namespaces, nodes, ledgers, sources, rollbacks };
+    let caches = Caches {
+        swarms,
+        records,
+        pools,
+        pods,
+        views,
+        namespaces,
+        nodes,
+        ledgers,
+        sources,
+        rollbacks,
+    };
     let streams = Streams {
         swarms: of_swarms.boxed(),
         sets: of_sets.boxed(),

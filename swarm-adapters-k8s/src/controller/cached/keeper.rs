@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 
 use kube::ResourceExt;
+use kube::runtime::reflector::store;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::watcher::Event;
 
@@ -13,7 +14,7 @@ use crate::rollback::{Epoch, Rollbacks};
 use crate::version;
 
 /// Who writes a cache.
-pub(super) struct Keeper<K: Cached + 'static> {
+pub(in super::super) struct Keeper<K: Cached + 'static> {
     cache: Cache<K>,
     writer: Writer<K>,
     rollbacks: Rollbacks,
@@ -24,17 +25,30 @@ pub(super) struct Keeper<K: Cached + 'static> {
 }
 
 impl<K: Cached> Keeper<K> {
-    /// The one that fills `cache` through its `writer`.
-    pub(super) fn new(cache: Cache<K>, writer: Writer<K>, rollbacks: Rollbacks) -> Self {
-        let epoch = rollbacks.epoch();
-        Self { cache, writer, rollbacks, listing: epoch, listed: epoch }
+    /// An empty cache, and the one that fills it.
+    pub(in super::super) fn of_new_cache(rollbacks: &Rollbacks) -> (Cache<K>, Self) {
+        let (store, writer) = store();
+        let cache = Cache { store, index: Arc::default() };
+        let (epoch, rollbacks) = (rollbacks.epoch(), rollbacks.clone());
+        (cache.clone(), Self { cache, writer, rollbacks, listing: epoch, listed: epoch })
+    }
+
+    /// What the cache has of this name.
+    pub(in super::super) fn get(&self, object: &K) -> Option<Arc<K>> {
+        let (namespace, name) = object.name();
+        self.cache.get(&namespace, &name)
+    }
+
+    /// All that the cache has.
+    pub(in super::super) fn all(&self) -> Vec<Arc<K>> {
+        self.cache.store.state()
     }
 
     /// Takes in an event; returns what has changed in the cache.
     ///
     /// A list changes what differs from what was there before, so one that is repeated changes
     /// nothing. O(objects · log objects) at its end.
-    pub(super) fn apply(&mut self, event: Event<K>) -> Vec<K> {
+    pub(in super::super) fn apply(&mut self, event: Event<K>) -> Vec<K> {
         let before = match &event {
             Event::Init => {
                 self.listing = self.rollbacks.epoch();
@@ -135,7 +149,6 @@ impl Keys {
 
 #[cfg(test)]
 mod tests {
-    use kube::runtime::reflector::store;
     use serde_json::json;
 
     use super::super::with_pool;
@@ -182,8 +195,7 @@ mod tests {
     }
 
     fn keeper(rollbacks: &Rollbacks) -> Keeper<Swarm> {
-        let (store, writer) = store();
-        Keeper::new(Cache { store, index: Arc::default() }, writer, rollbacks.clone())
+        Keeper::of_new_cache(rollbacks).1
     }
 
     fn at_version(name: &str, version: u64) -> Swarm {

@@ -1,0 +1,222 @@
+//! What a replica keeps of the Swarms of other replicas: a record, which says who a Swarm is and which
+//! objects it is about, and nothing of what it wants. The whole Swarm is read when its first turn here
+//! begins, and it becomes a record again once it is somebody else's.
+
+use std::sync::Arc;
+
+use futures::{Stream, stream};
+use kube::runtime::watcher::Event;
+use kube::{Api, Client, ResourceExt};
+use swarm_core::ports::StoreError;
+use tokio::sync::mpsc;
+
+use super::cached::Cached;
+use super::cached::keeper::Keeper;
+use crate::api::Swarm;
+use crate::ledger::bounded;
+
+/// What the cache of the Swarms is told beside the events of its watch.
+pub(super) enum Correction {
+    /// A Swarm that it may have as a record only.
+    Whole(Arc<Swarm>),
+    /// Some Swarms may have become somebody else's.
+    Shrink,
+}
+
+/// Corrects the cache of the Swarms.
+#[derive(Clone)]
+pub(super) struct Records(mpsc::UnboundedSender<Correction>);
+
+impl Records {
+    /// The one that tells, and what it is told.
+    pub(super) fn new() -> (Self, impl Stream<Item = Correction> + Send + use<>) {
+        let (tell, told) = mpsc::unbounded_channel();
+        let told = stream::unfold(told, |mut told| async { Some((told.recv().await?, told)) });
+        (Self(tell), told)
+    }
+
+    /// The whole Swarm, of which the cache may have a record only; `None` if it is gone.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read.
+    pub(super) async fn whole(
+        &self,
+        client: &Client,
+        swarm: Arc<Swarm>,
+    ) -> Result<Option<Arc<Swarm>>, StoreError> {
+        if !is_record(&swarm) {
+            return Ok(Some(swarm));
+        }
+        let name = swarm.name_any();
+        let api = Api::<Swarm>::namespaced(client.clone(), &swarm.namespace().unwrap_or_default());
+        let found = bounded(format!("Swarm `{name}`"), api.get_opt(&name)).await?;
+        let Some(mut found) = found.filter(|found| found.uid() == swarm.uid()) else {
+            return Ok(None);
+        };
+        found.strip();
+        let found = Arc::new(found);
+        self.tell(Correction::Whole(Arc::clone(&found)));
+        Ok(Some(found))
+    }
+
+    /// Has the cache forget what Swarms of others want.
+    pub(super) fn shrink(&self) {
+        self.tell(Correction::Shrink);
+    }
+
+    fn tell(&self, correction: Correction) {
+        // Without anybody who listens there is no cache that anybody would read.
+        let _ = self.0.send(correction);
+    }
+}
+
+/// Strips a Swarm to what is kept of it.
+pub(super) fn keep(swarm: &mut Swarm, is_ours: impl Fn(&Swarm) -> bool) {
+    swarm.strip();
+    if !is_ours(swarm) {
+        shrink(swarm);
+    }
+}
+
+/// Takes in a correction. Whatever the watch has shown meanwhile is newer, and stays.
+pub(super) fn correct(
+    keeper: &mut Keeper<Swarm>,
+    correction: Correction,
+    is_ours: impl Fn(&Swarm) -> bool,
+) {
+    match correction {
+        Correction::Whole(whole) => {
+            let held = keeper.get(&whole);
+            let is_record = held.is_some_and(|it| is_record(&it) && it.uid() == whole.uid());
+            if is_record && is_ours(&whole) {
+                keeper.apply(Event::Apply(Arc::unwrap_or_clone(whole)));
+            }
+        }
+        Correction::Shrink => {
+            let all = keeper.all().into_iter();
+            for foreign in all.filter(|it| !is_record(it) && !is_ours(it)) {
+                let mut record = Arc::unwrap_or_clone(foreign);
+                shrink(&mut record);
+                keeper.apply(Event::Apply(record));
+            }
+        }
+    }
+}
+
+/// The API server numbers what every Swarm wants; a record wants nothing, so it has no such number.
+fn is_record(swarm: &Swarm) -> bool {
+    swarm.metadata.generation.is_none()
+}
+
+/// What is left says which objects the Swarm is about: its pool, its sources of jobs and its view.
+fn shrink(swarm: &mut Swarm) {
+    swarm.metadata.generation = None;
+    swarm.metadata.labels = None;
+    swarm.metadata.annotations = None;
+    swarm.status = None;
+    swarm.spec.0.jobs = Vec::new();
+    swarm.spec.0.worker = None;
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::StreamExt as _;
+    use serde_json::json;
+
+    use super::super::cached::{with_pool, with_uid};
+    use super::super::testing::{Scene, World, swarm};
+    use super::*;
+    use crate::rollback::Rollbacks;
+    use crate::workload::Kind;
+
+    fn at(version: u64, jobs: &[&str]) -> Swarm {
+        let jobs: Vec<_> = jobs.iter().map(|name| json!({"name": name})).collect();
+        let mut text = swarm("s", &json!({"pool": {"statefulSet": {"name": "w"}}, "jobs": jobs}));
+        text["metadata"]["resourceVersion"] = version.to_string().into();
+        serde_json::from_value(text).unwrap()
+    }
+
+    fn whole(version: u64, jobs: &[&str]) -> Correction {
+        Correction::Whole(Arc::new(at(version, jobs)))
+    }
+
+    /// A cache that was filled while the Swarm was another replica's.
+    fn keeper() -> Keeper<Swarm> {
+        let mut keeper = Keeper::of_new_cache(&Rollbacks::default()).1;
+        let listed = Event::InitApply(at(5, &["a"])).modify(|it| keep(it, |_| false));
+        for event in [Event::Init, listed, Event::InitDone] {
+            keeper.apply(event);
+        }
+        keeper
+    }
+
+    fn jobs(keeper: &Keeper<Swarm>) -> Option<usize> {
+        let held = keeper.get(&at(0, &[]));
+        held.filter(|held| !is_record(held)).map(|held| held.spec.jobs.len())
+    }
+
+    #[test]
+    fn a_record_is_found_by_what_the_swarm_is_about_and_has_no_jobs() {
+        let record = keeper().get(&at(0, &[])).unwrap();
+        assert!(is_record(&record) && record.spec.jobs.is_empty());
+        assert_eq!(record.keys(), [with_uid("s"), with_pool(Kind::StatefulSet, "n", Some("w"))]);
+        assert_eq!(
+            (record.finalizers().len(), record.resource_version().unwrap()),
+            (1, "5".into())
+        );
+    }
+
+    #[test]
+    fn a_swarm_that_was_read_takes_the_place_of_its_record_only() {
+        let mut keeper = keeper();
+        correct(&mut keeper, whole(6, &["a", "b"]), |_| false);
+        assert_eq!(jobs(&keeper), None, "it is somebody else's again");
+        correct(&mut keeper, whole(6, &["a", "b"]), |_| true);
+        assert_eq!(jobs(&keeper), Some(2));
+        keeper.apply(Event::Apply(at(7, &["a", "b", "c"])));
+        correct(&mut keeper, whole(6, &["a", "b"]), |_| true);
+        assert_eq!(jobs(&keeper), Some(3), "what the watch has shown is newer");
+        keeper.apply(Event::Delete(at(8, &[])));
+        correct(&mut keeper, whole(6, &["a", "b"]), |_| true);
+        assert_eq!(keeper.all().len(), 0, "one that is gone stays so");
+    }
+
+    #[test]
+    fn a_swarm_that_becomes_somebody_elses_becomes_a_record() {
+        let mut keeper = keeper();
+        correct(&mut keeper, whole(6, &["a"]), |_| true);
+        correct(&mut keeper, Correction::Shrink, |_| true);
+        assert_eq!(jobs(&keeper), Some(1));
+        correct(&mut keeper, Correction::Shrink, |_| false);
+        assert_eq!((jobs(&keeper), keeper.all().len()), (None, 1));
+    }
+
+    #[tokio::test]
+    async fn a_turn_begins_with_the_whole_swarm() {
+        let mut record = at(5, &["a"]);
+        shrink(&mut record);
+        let (record, read) = (Arc::new(record), serde_json::to_value(at(6, &["a", "b"])).unwrap());
+        let found = World::default().with(move |_| (200, read.clone()));
+        let missing = json!({
+            "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404,
+            "reason": "NotFound", "message": "not found",
+        });
+        let gone = World::default().with(move |_| (404, missing.clone()));
+        let (records, told) = Records::new();
+        let client = |scene: &Scene| scene.context.client.clone();
+
+        let whole = records.whole(&client(&found), record.clone()).await.unwrap().unwrap();
+        assert_eq!(whole.spec.jobs.len(), 2);
+        let told = std::pin::pin!(told).next().await;
+        assert!(matches!(told, Some(Correction::Whole(_))));
+        let whole = records.whole(&client(&found), whole).await.unwrap().unwrap();
+        assert_eq!((whole.spec.jobs.len(), found.asked().len()), (2, 1), "it is asked for once");
+
+        assert_eq!(records.whole(&client(&gone), record.clone()).await.unwrap(), None);
+        let mut another = (*record).clone();
+        another.metadata.uid = Some("an earlier one of this name".into());
+        let found = records.whole(&client(&found), Arc::new(another)).await.unwrap();
+        assert_eq!(found, None);
+    }
+}
