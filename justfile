@@ -59,9 +59,16 @@ instructions:
 model:
     cargo run --release --locked -p swarm-sim
 
-# Random runs of whole pools that CI does not make: so many seeds from FIRST on, two minutes each.
-soak FIRST="100" COUNT="30":
+# What CI leaves out, since it takes long and rarely fails.
+soak: soak-runs soak-cluster
+
+# Random runs of whole pools: so many seeds from FIRST on, two minutes each.
+soak-runs FIRST="100" COUNT="30":
     for n in $(seq {{FIRST}} $(({{FIRST}} + {{COUNT}} - 1))); do echo "seed $n" && PROPTEST_RNG_SEED=$n cargo test --quiet --locked -p swarm-sim --test fleet --test plain || exit 1; done
+
+# The cluster scenarios of the soak set (root, Debian packages).
+soak-cluster:
+    cargo run --locked -p swarm-e2e -- scenarios --soak
 
 # Break the library in many small ways, one at a time, and list what no unit test notices (needs
 # cargo-mutants; one to two hours on one core, so SHARD takes a part, such as 3/40).

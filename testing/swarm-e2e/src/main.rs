@@ -8,6 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, bail};
 use clap::{Parser, Subcommand};
 
+use swarm_e2e::binaries::Profile;
 use swarm_e2e::cache::Cache;
 use swarm_e2e::cluster::{Cluster, DNS_ADDRESS, FOLDER, Setup};
 use swarm_e2e::dns;
@@ -29,10 +30,13 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Runs the scenarios whose name contains one of the filters, or all without a filter.
+    /// Runs the scenarios whose name contains one of the filters, or the gate's without a filter.
     Scenarios {
         /// Parts of names.
         filters: Vec<String>,
+        /// Those that take long and rarely fail, which the gate leaves out.
+        #[arg(long, conflicts_with = "filters")]
+        soak: bool,
     },
     /// Lists the scenarios.
     List,
@@ -89,7 +93,7 @@ fn outside(cache: &Cache, command: &Command) -> Result<i32> {
             return Ok(0);
         }
         // Before anything is built for it.
-        Command::Scenarios { filters } => drop(chosen(filters)?),
+        Command::Scenarios { filters, soak } => drop(chosen(filters, *soak)?),
         Command::Gone => {
             sandbox::require()?;
             gone::check(cache)?;
@@ -99,16 +103,21 @@ fn outside(cache: &Cache, command: &Command) -> Result<i32> {
         Command::Shell { .. } | Command::Figures(_) | Command::Hold { .. } => (),
     }
     sandbox::require()?;
-    build(cache)?;
+    build(cache, profile_of(command))?;
     sandbox::enter(cache)
 }
 
+/// How what the cluster runs is compiled for a command.
+const fn profile_of(command: &Command) -> Profile {
+    if matches!(command, Command::Figures(_)) { Profile::Release } else { Profile::Quick }
+}
+
 /// Builds everything the inside needs; there is no registry in there.
-fn build(cache: &Cache) -> Result<()> {
+fn build(cache: &Cache, profile: Profile) -> Result<()> {
     say("building what the cluster runs: minutes the first time, a moment after that");
     let laps = Laps::start();
     let _alone = cache.lock()?;
-    let binaries = binaries::build(cache)?;
+    let binaries = binaries::build(cache, profile)?;
     images::build(cache, &binaries)?;
     laps.lap("everything built");
     Ok(())
@@ -118,10 +127,10 @@ async fn inside(cache: &Cache, command: Command) -> Result<i32> {
     if let Command::Dns { kubeconfig } = &command {
         return dns::serve(kubeconfig, DNS_ADDRESS).await.map(|()| 0);
     }
-    let cluster = boot(cache).await?;
+    let cluster = boot(cache, profile_of(&command)).await?;
     match command {
-        Command::Scenarios { filters } => {
-            let chosen = chosen(&filters)?;
+        Command::Scenarios { filters, soak } => {
+            let chosen = chosen(&filters, soak)?;
             let filtered_out = scenarios::all().len() - chosen.len();
             let failed = scenario::run_all(cache, &Arc::new(cluster), &chosen, filtered_out).await;
             Ok(i32::from(0 < failed))
@@ -137,9 +146,9 @@ async fn inside(cache: &Cache, command: Command) -> Result<i32> {
     }
 }
 
-async fn boot(cache: &Cache) -> Result<Cluster> {
+async fn boot(cache: &Cache, profile: Profile) -> Result<Cluster> {
     let laps = Laps::start();
-    let setup = Setup { binaries: binaries::built(cache)?, images: images::built(cache)? };
+    let setup = Setup { binaries: binaries::built(cache, profile)?, images: images::built(cache)? };
     let booted = Cluster::boot(&setup, &laps).await;
     if booted.is_err() {
         let logs = Path::new(FOLDER).join("log");
@@ -149,8 +158,8 @@ async fn boot(cache: &Cache) -> Result<Cluster> {
     booted.context("the cluster does not boot")
 }
 
-fn chosen(filters: &[String]) -> Result<Vec<Scenario>> {
-    let chosen = scenario::chosen(&scenarios::all(), filters);
+fn chosen(filters: &[String], soak: bool) -> Result<Vec<Scenario>> {
+    let chosen = scenario::chosen(&scenarios::all(), filters, soak);
     if chosen.is_empty() {
         bail!(
             "no scenario that can be run without the others is named like {}; `swarm-e2e list` names \

@@ -3,11 +3,12 @@
 use std::fs::File;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tokio::process::{Child, Command};
 
@@ -171,7 +172,22 @@ impl Process {
     ///
     /// When the program is not there.
     pub fn start(cluster: &Cluster, address: SocketAddr, namespace: &str) -> Result<Self> {
-        let kubeconfig = Path::new(FOLDER).join("operator-process.kubeconfig");
+        Self::start_as(cluster, address, namespace, &[])
+    }
+
+    /// The same with more arguments.
+    ///
+    /// # Errors
+    ///
+    /// When the program is not there.
+    pub fn start_as(
+        cluster: &Cluster,
+        address: SocketAddr,
+        namespace: &str,
+        args: &[&str],
+    ) -> Result<Self> {
+        let port = address.port();
+        let kubeconfig = Path::new(FOLDER).join(format!("operator-process-{port}.kubeconfig"));
         let text = json!({
             "apiVersion": "v1",
             "kind": "Config",
@@ -185,8 +201,33 @@ impl Process {
         let log = File::options().create(true).append(true).open(log)?;
         let mut command = Command::new(cluster.binaries.ours.join("swarm-operator"));
         command.args(["run", "--listen=127.0.0.1:0", "--namespace", namespace, "--kubeconfig"]);
-        command.arg(kubeconfig).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        command
+            .arg(kubeconfig)
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log);
         Ok(Self(command.kill_on_drop(true).spawn().context("cannot start the operator")?))
+    }
+
+    /// Freezes it, or has it go on.
+    ///
+    /// # Errors
+    ///
+    /// When it has ended.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        let id = self.0.id().context("the operator has ended")?;
+        let pid = Pid::from_raw(i32::try_from(id)?).context("no process")?;
+        Ok(kill_process(pid, signal)?)
+    }
+
+    /// Returns when it has ended by itself.
+    ///
+    /// # Errors
+    ///
+    /// When that cannot be waited for.
+    pub async fn ended(&mut self) -> Result<ExitStatus> {
+        Ok(self.0.wait().await?)
     }
 
     /// Kills it at once, and returns when it is gone.

@@ -16,7 +16,7 @@ use axum::extract::State;
 use http::{HeaderName, Method, Request, Response, StatusCode, header};
 use kube::Client;
 use tokio::net::TcpListener;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 /// The largest body of a request; the API server takes less.
@@ -74,6 +74,8 @@ pub enum Side {
     Before,
     /// The write is carried out, and its answer is withheld.
     After,
+    /// The write is carried out when that is asked for. All others pass meanwhile.
+    Late,
 }
 
 /// Chooses the writes to stop at.
@@ -91,6 +93,9 @@ struct Gate {
     client: Client,
     state: Mutex<Doings>,
     stopped: Notify,
+    /// How many writes that came late are carried out.
+    released: watch::Sender<usize>,
+    answered: Notify,
 }
 
 struct Doings {
@@ -99,6 +104,8 @@ struct Doings {
     stopped_at: Option<Write>,
     passed: Vec<Write>,
     last: Instant,
+    /// What the API server answered to the last write that came late.
+    answer: Option<(StatusCode, String)>,
 }
 
 impl Proxy {
@@ -114,8 +121,15 @@ impl Proxy {
             stopped_at: None,
             passed: Vec::new(),
             last: Instant::now(),
+            answer: None,
         };
-        let gate = Arc::new(Gate { client, state: Mutex::new(doings), stopped: Notify::new() });
+        let gate = Arc::new(Gate {
+            client,
+            state: Mutex::new(doings),
+            stopped: Notify::new(),
+            released: watch::Sender::new(0),
+            answered: Notify::new(),
+        });
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let router = Router::new().fallback(pass).with_state(Arc::clone(&gate));
@@ -149,6 +163,17 @@ impl Proxy {
         self.gate.lock().is_shut = false;
     }
 
+    /// Has the write carried out that came [late](Side::Late); returns the answer of the API server.
+    pub async fn release(&self) -> (StatusCode, String) {
+        self.gate.released.send_modify(|released| *released += 1);
+        loop {
+            self.gate.answered.notified().await;
+            if let Some(answer) = self.gate.lock().answer.take() {
+                return answer;
+            }
+        }
+    }
+
     /// The writes that were carried out, in order.
     #[must_use]
     pub fn passed(&self) -> Vec<Write> {
@@ -173,6 +198,7 @@ enum Fate {
     Pass,
     Hold,
     PassAndHold,
+    PassLate,
 }
 
 impl Gate {
@@ -188,7 +214,7 @@ impl Gate {
         state.last = Instant::now();
         let side = (state.trap)(write);
         // Shut at once in both cases: nothing that comes after this write is let through.
-        state.is_shut = side.is_some();
+        state.is_shut = matches!(side, Some(Side::Before | Side::After));
         match side {
             None => Fate::Pass,
             Some(Side::Before) => {
@@ -197,6 +223,7 @@ impl Gate {
                 Fate::Hold
             }
             Some(Side::After) => Fate::PassAndHold,
+            Some(Side::Late) => Fate::PassLate,
         }
     }
 
@@ -227,6 +254,9 @@ async fn pass(State(gate): State<Arc<Gate>>, request: Request<Body>) -> Response
         // Until the client is gone, which takes this request with it.
         return std::future::pending().await;
     }
+    if let (Fate::PassLate, Some(write)) = (&fate, &write) {
+        return late(gate, write.clone(), request).await;
+    }
     // In a task of its own: the API server carries out a request even if its client has died.
     let forward = {
         let gate = Arc::clone(&gate);
@@ -238,11 +268,34 @@ async fn pass(State(gate): State<Arc<Gate>>, request: Request<Body>) -> Response
         gate.stop_at(write);
         return std::future::pending().await;
     }
-    answer.unwrap_or_else(|err| {
-        let mut answer = Response::new(Body::from(format!("{err:#}")));
-        *answer.status_mut() = StatusCode::BAD_GATEWAY;
-        answer
-    })
+    answer.unwrap_or_else(|err| not_reached(&err))
+}
+
+/// Carries out a write when that is asked for, whatever its client does meanwhile.
+async fn late(gate: Arc<Gate>, write: Write, request: Request<Body>) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let mut released = gate.released.subscribe();
+    let before = *released.borrow_and_update();
+    let carried_out = tokio::spawn(async move {
+        let body = to_bytes(body, BODY_BYTES_MAX).await?;
+        gate.stop_at(write);
+        released.wait_for(|released| before < *released).await?;
+        let answer = gate.forward(Request::from_parts(parts, Body::from(body))).await?;
+        let (head, body) = answer.into_parts();
+        let body = to_bytes(body, BODY_BYTES_MAX).await?;
+        let text = String::from_utf8_lossy(&body).into_owned();
+        gate.lock().answer = Some((head.status, text));
+        gate.answered.notify_one();
+        anyhow::Ok(Response::from_parts(head, Body::from(body)))
+    });
+    carried_out.await.map_err(anyhow::Error::from).flatten().unwrap_or_else(|err| not_reached(&err))
+}
+
+/// The answer in place of one that there is not.
+fn not_reached(err: &anyhow::Error) -> Response<Body> {
+    let mut answer = Response::new(Body::from(format!("{err:#}")));
+    *answer.status_mut() = StatusCode::BAD_GATEWAY;
+    answer
 }
 
 #[cfg(test)]

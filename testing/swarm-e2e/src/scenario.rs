@@ -23,7 +23,7 @@ use crate::output::{Laps, say};
 /// How long a scenario may take unless it sets another bound.
 const WITHIN: Duration = Duration::from_mins(3);
 /// How many scenarios run at a time that allow it. They mostly wait.
-const SIDE_BY_SIDE: usize = 3;
+const SIDE_BY_SIDE: usize = 4;
 /// How long a fresh namespace may take to accept pods. After the API server was unavailable, the controllers that
 /// fill the namespace retry after half a minute or more.
 const NAMESPACE_WITHIN: Duration = Duration::from_secs(90);
@@ -42,13 +42,14 @@ pub struct Scenario {
     within: Duration,
     needs_all: bool,
     beside_others: bool,
+    soaks: bool,
 }
 
 impl Scenario {
     /// A scenario of 180 seconds at most, in a fresh namespace.
     #[must_use]
     pub const fn new(name: &'static str, run: fn(Context) -> Run) -> Self {
-        Self { name, run, within: WITHIN, needs_all: false, beside_others: false }
+        Self { name, run, within: WITHIN, needs_all: false, beside_others: false, soaks: false }
     }
 
     /// Bounds the scenario differently.
@@ -70,6 +71,13 @@ impl Scenario {
     #[must_use]
     pub const fn beside_others(mut self) -> Self {
         self.beside_others = true;
+        self
+    }
+
+    /// Leaves the scenario out of the gate: it takes long, and what it is about rarely changes.
+    #[must_use]
+    pub const fn soaks(mut self) -> Self {
+        self.soaks = true;
         self
     }
 
@@ -151,14 +159,16 @@ impl Context {
     }
 }
 
-/// The scenarios whose name contains one of `filters`, but for those that need all others; all of them
-/// without any filter.
+/// The scenarios whose name contains one of `filters`, but for those that need all others. Without any
+/// filter, those of the gate, or with `soak` the others.
 #[must_use]
-pub fn chosen(scenarios: &[Scenario], filters: &[String]) -> Vec<Scenario> {
+pub fn chosen(scenarios: &[Scenario], filters: &[String], soak: bool) -> Vec<Scenario> {
     let is_named =
         |scenario: &Scenario| filters.iter().any(|filter| scenario.name.contains(filter));
-    let is_chosen =
-        |scenario: &&Scenario| filters.is_empty() || (!scenario.needs_all && is_named(scenario));
+    let is_chosen = |scenario: &&Scenario| match filters {
+        [] => scenario.soaks == soak,
+        _ => !scenario.needs_all && is_named(scenario),
+    };
     scenarios.iter().filter(is_chosen).cloned().collect()
 }
 
@@ -284,7 +294,10 @@ mod tests {
         let scenarios = ["one_pod", "two_pods", "no_node"].map(scenario);
         let names = |filters: &[&str]| {
             let filters: Vec<_> = filters.iter().map(|filter| (*filter).to_owned()).collect();
-            chosen(&scenarios, &filters).iter().map(|scenario| scenario.name).collect::<Vec<_>>()
+            chosen(&scenarios, &filters, false)
+                .iter()
+                .map(|scenario| scenario.name)
+                .collect::<Vec<_>>()
         };
         assert_eq!(names(&[]), ["one_pod", "two_pods", "no_node"]);
         assert_eq!(names(&["pod"]), ["one_pod", "two_pods"]);
@@ -295,9 +308,20 @@ mod tests {
     #[test]
     fn a_scenario_about_all_others_runs_only_with_all_of_them() {
         let scenarios = [scenario("one_pod"), scenario("every_pod").after_all_others()];
-        assert_eq!(chosen(&scenarios, &[]).len(), 2);
-        assert_eq!(chosen(&scenarios, &["pod".to_owned()]).len(), 1);
-        assert!(chosen(&scenarios, &["every_pod".to_owned()]).is_empty());
+        assert_eq!(chosen(&scenarios, &[], false).len(), 2);
+        assert_eq!(chosen(&scenarios, &["pod".to_owned()], false).len(), 1);
+        assert!(chosen(&scenarios, &["every_pod".to_owned()], false).is_empty());
+    }
+
+    #[test]
+    fn a_long_scenario_runs_when_it_is_named_and_in_the_soak_set() {
+        let scenarios = [scenario("one_pod"), scenario("ten_minutes").soaks()];
+        let names = |filters: &[String], soak| {
+            chosen(&scenarios, filters, soak).iter().map(|it| it.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&[], false), ["one_pod"]);
+        assert_eq!(names(&[], true), ["ten_minutes"]);
+        assert_eq!(names(&["ten".to_owned()], false), ["ten_minutes"]);
     }
 
     #[test]

@@ -28,6 +28,7 @@ mod every_right_is_used;
 mod every_worker_runs_every_job;
 mod go_pool;
 mod jobs_come_from_config_maps;
+mod late_writes_are_refused;
 mod ledgers_in_parts;
 mod list_changes_arrive;
 mod managed_pools;
@@ -96,6 +97,12 @@ pub fn all() -> Vec<Scenario> {
         scenario!(streams_walk_through).within(Duration::from_mins(4)),
         scenario!(list_changes_arrive),
         // They mostly wait, so several of them run at a time; the longest begin first.
+        scenario!(the_swarm_follows_its_jobs).within(Duration::from_mins(8)).beside_others(),
+        scenario!(a_real_autoscaler_scales_the_pool).within(Duration::from_mins(6)).beside_others(),
+        scenario!(managed_pools_say_what_is_wrong as managed_pools::refused)
+            .within(Duration::from_mins(5))
+            .beside_others(),
+        scenario!(peers_ping_each_other).within(Duration::from_mins(5)).beside_others(),
         scenario!(a_deployment_is_a_pool).within(Duration::from_mins(6)).beside_others(),
         scenario!(workers_that_read_once_are_replaced)
             .within(Duration::from_mins(6))
@@ -122,6 +129,10 @@ pub fn all() -> Vec<Scenario> {
         scenario!(the_operator_is_fenced).beside_others(),
         scenario!(a_swarm_borrows_no_rights).beside_others(),
         scenario!(replicas_share_the_swarms),
+        scenario!(replicas_die_for_ten_minutes as replicas_share_the_swarms::soak)
+            .within(Duration::from_mins(20))
+            .soaks(),
+        scenario!(late_writes_are_refused).within(Duration::from_mins(6)).soaks(),
         scenario!(a_lost_ledger_is_recreated),
         scenario!(views_are_reconciled),
         scenario!(refusals_are_reported),
@@ -130,7 +141,8 @@ pub fn all() -> Vec<Scenario> {
         scenario!(the_api_in_memory_answers_as_the_real_one),
         // Ledgers that are too large for one object.
         scenario!(ledgers_in_parts_keep_the_contract as ledgers_in_parts::run)
-            .within(Duration::from_mins(10)),
+            .within(Duration::from_mins(10))
+            .soaks(),
         scenario!(a_ledger_grows_while_it_runs).within(Duration::from_mins(6)),
         scenario!(the_predecessors_move_over),
         scenario!(manifests_of_the_predecessors as the_predecessors_move_over::manifests),
@@ -152,13 +164,6 @@ pub fn all() -> Vec<Scenario> {
             .within(Duration::from_mins(5)),
         scenario!(operator_dies_while_it_makes_a_pool as managed_pools::killed)
             .within(Duration::from_mins(5)),
-        // Pools whose number of workers follows the jobs, and others that mostly wait.
-        scenario!(the_swarm_follows_its_jobs).within(Duration::from_mins(8)).beside_others(),
-        scenario!(a_real_autoscaler_scales_the_pool).within(Duration::from_mins(6)).beside_others(),
-        scenario!(managed_pools_say_what_is_wrong as managed_pools::refused)
-            .within(Duration::from_mins(5))
-            .beside_others(),
-        scenario!(peers_ping_each_other).within(Duration::from_mins(5)).beside_others(),
         scenario!(a_lying_worker_harms_nobody_else),
         scenario!(session_workers_live_by_their_leases).within(Duration::from_mins(5)),
         // Crashes.

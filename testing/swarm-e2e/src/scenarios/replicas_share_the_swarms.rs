@@ -27,6 +27,10 @@ const POOLS: usize = 6;
 const TAKEOVER: Duration = Duration::from_secs(13);
 /// How long a fault lasts: longer than a Lease.
 const FAULT: Duration = Duration::from_secs(20);
+/// How long replicas are killed, how often, and how many there are.
+const SOAK: Duration = Duration::from_mins(10);
+const KILL_EVERY: Duration = Duration::from_secs(30);
+const OF_SOAK: usize = 3;
 /// How long all replicas may take to be there.
 const WITHIN: Duration = Duration::from_mins(1);
 
@@ -73,6 +77,54 @@ async fn share(context: &Context) -> Result<()> {
     stage.end().await
 }
 
+/// For ten minutes a replica is killed every half a minute, while all Swarms and the types of replicas are
+/// edited all the time.
+pub(super) async fn soak(context: Context) -> Result<()> {
+    context.operator().await?;
+    let outcome = die(&context).await;
+    // Also after a failure, as above.
+    context.kubectl(&[&TYPES[..], &["--ignore-not-found"]].concat()).await?;
+    operator::scale(&context.cluster, REPLICAS).await?;
+    outcome
+}
+
+/// Removes the types of replicas.
+const TYPES: [&str; 5] =
+    ["delete", "configmap", "swarm-operator-types", "--namespace", operator::NAMESPACE];
+
+async fn die(context: &Context) -> Result<()> {
+    operator::scale(&context.cluster, OF_SOAK).await?;
+    let mut stage = Stage::begin(context).await?;
+    let start = Instant::now();
+    let (mut kills, mut edits) = (0, 0);
+    while start.elapsed() < SOAK {
+        let mark = Moment::now();
+        if KILL_EVERY * kills <= start.elapsed() {
+            context.cluster.kill_containers(&stage.replica_of(OF_SOAK).await?).await?;
+            kills += 1;
+        }
+        edits += 1;
+        edit_types(context, edits).await?;
+        stage.edit(&format!("{kills} killed"), mark, TAKEOVER).await?;
+    }
+    context.laps.lap(format!("{kills} replicas were killed, and the types edited {edits} times"));
+    stage.end().await
+}
+
+/// Gives the controllers other numbers of workers; every fifth edit is broken, and changes nothing.
+async fn edit_types(context: &Context, edit: usize) -> Result<()> {
+    let workers = if edit.is_multiple_of(5) { 0 } else { 1 + edit % 16 };
+    let types = format!(
+        "types: {{default: {{controllers: {{swarm: {{workers: {workers}}}, sweeper: {{}}}}}}}}"
+    );
+    let map = serde_json::json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "swarm-operator-types"},
+        "data": {"types.yaml": types},
+    });
+    context.cluster.apply(operator::NAMESPACE, &map.to_string()).await
+}
+
 /// The Swarms, and what was seen of their ledgers.
 struct Stage {
     context: Context,
@@ -104,7 +156,12 @@ impl Stage {
 
     /// One of the replicas, once all are there.
     async fn replica(&self) -> Result<Pod> {
-        self.all_have_some(REPLICAS).await?;
+        self.replica_of(REPLICAS).await
+    }
+
+    /// The same of so many replicas.
+    async fn replica_of(&self, replicas: usize) -> Result<Pod> {
+        self.all_have_some(replicas).await?;
         let pods: Api<Pod> = Api::namespaced(self.context.client.clone(), operator::NAMESPACE);
         let pods = pods.list(&ListParams::default().labels("app=swarm-controller")).await?;
         let is_there = |pod: &Pod| pod.metadata.deletion_timestamp.is_none();

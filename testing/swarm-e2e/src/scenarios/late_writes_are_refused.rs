@@ -1,0 +1,97 @@
+//! A replica of the operator is frozen between what it read and what it writes, for longer than its Lease,
+//! and the write reaches the API server when another replica has taken over. It is refused, whatever it
+//! was about, and the replica that is thawed ends by itself.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use rustix::process::Signal;
+use swarm_adapters_k8s::api::SwarmLedger;
+
+use super::session_pool::{Policy, SessionPool};
+use crate::operator::{self, Process};
+use crate::proxy::{Proxy, Side, Trap};
+use crate::scenario::Context;
+use crate::until::until;
+
+/// How long a takeover, and the end of a replica, may take.
+const WITHIN: Duration = Duration::from_secs(40);
+
+/// What is written late, and a part of its path.
+const WRITES: [(&str, &str); 3] = [
+    ("the ledger", "/swarmledgers/"),
+    ("the view of a worker", "/workerviews/"),
+    ("the status", "/status"),
+];
+
+pub(super) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    operator::replaced(&context.cluster, |proxy| refused(&context, proxy)).await
+}
+
+async fn refused(context: &Context, proxy: Proxy) -> Result<()> {
+    let direct = Proxy::start(operator::client(&context.cluster).await?).await?;
+    let start = |through: &Proxy, id: &str| {
+        Process::start_as(&context.cluster, through.address, &context.namespace, &["--id", id])
+    };
+    let mut late = start(&proxy, "late")?;
+    let mut pool = SessionPool::new(context, "pool");
+    (pool.policy, pool.workers) = (Policy::Exclusive, 1);
+    pool.apply().await?;
+    pool.at_rest().await?;
+    for (n, (what, path)) in (1..).zip(WRITES) {
+        let before = writer(&pool).await?;
+        ensure!(before.starts_with("late-"), "{before} writes");
+        proxy.set_trap(first(path));
+        pool.jobs.insert(format!("before-{n}"));
+        pool.apply_swarm().await?;
+        let write = tokio::time::timeout(WITHIN, proxy.stopped()).await.context(what)?;
+        late.signal(Signal::STOP)?;
+
+        let mut next = start(&direct, "next")?;
+        until("another replica to take over", WITHIN, || async {
+            Ok((writer(&pool).await? != before).then_some(()))
+        })
+        .await?;
+        pool.jobs.insert(format!("after-{n}"));
+        pool.apply_swarm().await?;
+        let runs = pool.at_rest().await?;
+
+        let (code, text) = proxy.release().await;
+        context.laps.lap(format!("{write}: {code}"));
+        ensure!(matches!(code.as_u16(), 409 | 422), "{what} was taken: {code} {text}");
+        ensure!(pool.at_rest().await? == runs, "{what}: some jobs were begun again");
+        late.signal(Signal::CONT)?;
+        let ended = tokio::time::timeout(WITHIN, late.ended()).await.context("it goes on")??;
+        ensure!(!ended.success(), "a replica whose Lease was lost ended with {ended}");
+
+        // It lets go at once, so the other one begins again with all.
+        late = start(&proxy, "late")?;
+        next.signal(Signal::TERM)?;
+        tokio::time::timeout(WITHIN, next.ended()).await.context("it does not leave")??;
+        until("the first replica to have it again", WITHIN, || async {
+            Ok(writer(&pool).await?.starts_with("late-").then_some(()))
+        })
+        .await?;
+    }
+    let verdict = pool.verified(&[]).await?;
+    ensure!(verdict.contains("no job was run by two workers at once"), "{verdict}");
+    late.kill().await
+}
+
+/// Keeps the first write whose path has this part.
+fn first(path: &'static str) -> Trap {
+    let mut is_sprung = false;
+    Box::new(move |write| {
+        let springs = !is_sprung && write.path.contains(path);
+        is_sprung |= springs;
+        springs.then_some(Side::Late)
+    })
+}
+
+/// The replica that writes the ledger of the pool.
+async fn writer(pool: &SessionPool) -> Result<String> {
+    let name = format!("statefulset.{}", pool.name);
+    let ledger = pool.context.api::<SwarmLedger>().get(&name).await?;
+    Ok(ledger.spec.writer.context("a ledger without a writer")?.member)
+}
