@@ -16,6 +16,7 @@ mod context;
 mod deletion_cost;
 mod finalizer;
 mod followed;
+mod hosting;
 mod live;
 mod locks;
 mod made;

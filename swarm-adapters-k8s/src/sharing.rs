@@ -3,6 +3,7 @@
 //! A replica has one Lease, whatever it watches. The Swarms of each scope are shared among the replicas
 //! that watch that scope.
 
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -44,6 +45,8 @@ pub struct Sharing {
     pub(crate) workers: Workers,
     pub(crate) writing: Writing,
     objects: Arc<Objects>,
+    /// This operator among the replicas, if there are others.
+    member: Option<Member>,
 }
 
 /// Counts the Swarms of all scopes that are this operator's.
@@ -67,12 +70,26 @@ impl Sharing {
         let workers =
             Workers::new(count_of(&Types::default().hosting("", ""), types::SWARM).into());
         let (sweeper, objects) = (share(), Arc::default());
-        Self { scope, share: share(), sweeper, workers, writing, objects }
+        Self { scope, share: share(), sweeper, workers, writing, objects, member: None }
     }
 
     /// Has the Swarms of a scope counted.
     pub(crate) fn count_by(&self, count: impl Fn() -> usize + Send + 'static) {
         self.objects.0.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(count));
+    }
+
+    /// The controllers of the scope of which no replica has anything, by what all of them say.
+    pub(crate) fn unhosted(&self) -> BTreeSet<&'static str> {
+        let Some(member) = &self.member else { return BTreeSet::new() };
+        let members = member.members();
+        let live = || members.iter().filter(|it| it.is_alive).map(|it| &it.status["controllers"]);
+        let is_hosted = |kind: &str| {
+            let name = controller(kind, &self.scope);
+            // One that says nothing may have anything.
+            live()
+                .any(|all| all.is_null() || all[&name]["buckets"].as_u64().is_some_and(|it| 0 < it))
+        };
+        [types::SWARM, types::SWEEPER].into_iter().filter(|kind| !is_hosted(kind)).collect()
     }
 
     /// Returns once there is something that this operator may act on. It waits for that no longer than
@@ -162,7 +179,8 @@ impl Replica {
         self.hosted().scopes.push((scope.clone(), workers.clone()));
         let writing = Writing { member: self.member.id().to_string(), takes_over: true };
         let objects = Arc::clone(&self.objects);
-        Ok(Sharing { scope, share, sweeper, workers, writing, objects })
+        let member = Some(self.member.clone());
+        Ok(Sharing { scope, share, sweeper, workers, writing, objects, member })
     }
 
     /// Hosts a controller, or not, as `hosting` says.

@@ -7,6 +7,7 @@
 mod files;
 mod jobs;
 mod live;
+mod managers;
 mod objects;
 mod report;
 mod write;
@@ -34,8 +35,8 @@ const WRONG: u8 = 2;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Reads Swarms of the group k8slab.info, lists `jobs:` and views `workloads:` in ConfigMaps or in files \
-of their own, KindCustomHttps of the peering operator, and what stands beside them. What has no \
-counterpart, and what was changed, is printed to standard error, with its line.
+of their own, KindCustomHttps of the peering operator, lists of controller managers, and what stands \
+beside them. What has no counterpart, and what was changed, is printed to standard error, with its line.
 
 Exit codes: 0 if Swarms are printed, 2 if the input or the usage is invalid (only error messages \
 are printed), 1 for any other failure.
@@ -154,14 +155,15 @@ fn manifests(args: &ImportArgs, report: &mut Report) -> Result<String, Failure> 
     for text in files.into_texts() {
         objects.read(&text, args.namespace.as_deref(), report);
     }
+    let managers = std::mem::take(&mut objects.managers);
     let mut swarms =
         write::swarms(objects, args.name.as_deref(), args.peering_image.as_deref(), report);
     if report.has_mistakes() {
         return Err(Failure::Said);
     }
-    if swarms.is_empty() {
+    if swarms.is_empty() && managers.is_empty() {
         let sentence = "there is nothing to import: no Swarm of k8slab.info, no `jobs:`, no \
-                        `workloads:` with jobs, and no KindCustomHttp";
+                        `workloads:` with jobs, no KindCustomHttp, and no ControllerManagerDefault";
         return Err(Failure::Wrong(sentence.to_owned()));
     }
     if let Some(cluster) = cluster {
@@ -169,9 +171,13 @@ fn manifests(args: &ImportArgs, report: &mut Report) -> Result<String, Failure> 
             adopt(swarm, &cluster, args.namespace.as_deref(), report)?;
         }
     }
+    let mut others = Vec::new();
+    if !managers.is_empty() {
+        others.push(managers.config_map().map_err(Failure::Wrong)?);
+    }
     let written = match args.output {
-        Output::Yaml => write::yaml(&swarms),
-        Output::Json => write::json(&swarms),
+        Output::Yaml => write::yaml(&swarms, &others),
+        Output::Json => write::json(&swarms, &others),
     };
     written.map_err(Failure::Wrong)
 }
@@ -199,7 +205,7 @@ fn adopt(
     let former = cluster.former_operators(namespace).map_err(Failure::Unreached)?;
     swarm.adopt(view.as_ref(), report);
     if let Some(view) = view {
-        let manifest = write::yaml(std::slice::from_ref(swarm)).map_err(Failure::Wrong)?;
+        let manifest = write::yaml(std::slice::from_ref(swarm), &[]).map_err(Failure::Wrong)?;
         let sentence = moves(&place, manifest, &view).map_err(Failure::Wrong)?;
         report.note(&swarm.spot, sentence);
     }

@@ -13,6 +13,7 @@ use super::cached::with_uid;
 use super::caches::Caches;
 use super::context::Context;
 use super::finalizer::has_finalizer;
+use super::hosting::Looks;
 use super::memory::{Memories, Memory};
 use super::orphans::Kept;
 use super::panics::{Panicked, contained};
@@ -32,7 +33,7 @@ const SWARMS_AGAIN: Duration = Duration::from_millis(100);
 /// How often what is left of pods and Swarms that are gone is looked for.
 const SWEEP: Duration = Duration::from_secs(30);
 /// Whoever has this key does that.
-const SWEEPER: &str = "sweeper";
+pub(super) const SWEEPER: &str = "sweeper";
 
 /// The operator: what all turns share, and what it remembers of each Swarm.
 pub(super) struct Operator {
@@ -82,10 +83,11 @@ impl Operator {
             tokio::time::sleep(SWARMS_AGAIN).await;
         }
         let mut ticks = tokio::time::interval(SWEEP);
-        let mut kept = Kept::new();
+        let (mut kept, mut looks) = (Kept::new(), Looks::default());
         loop {
             ticks.tick().await;
             self.forget_vanished();
+            self.context.warn_unhosted(&mut looks).await;
             // What is left of Swarms that are gone is nobody's, so one replica is elected to look for it.
             let Some(permit) = self.context.sharing.sweeper.permit(SWEEPER) else { continue };
             let sweep = async {

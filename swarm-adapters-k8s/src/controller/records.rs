@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use futures::{Stream, stream};
+use kube::api::ListParams;
 use kube::runtime::watcher::Event;
 use kube::{Api, Client, ResourceExt};
 use swarm_core::ports::StoreError;
@@ -50,8 +51,10 @@ impl Records {
         }
         let name = swarm.name_any();
         let api = Api::<Swarm>::namespaced(client.clone(), &swarm.namespace().unwrap_or_default());
-        let found = bounded(format!("Swarm `{name}`"), api.get_opt(&name)).await?;
-        let Some(mut found) = found.filter(|found| found.uid() == swarm.uid()) else {
+        // By the rights that the watch needs.
+        let named = ListParams::default().fields(&format!("metadata.name={name}"));
+        let found = bounded(format!("Swarm `{name}`"), api.list(&named)).await?;
+        let Some(mut found) = found.into_iter().find(|found| found.uid() == swarm.uid()) else {
             return Ok(None);
         };
         found.strip();
@@ -192,17 +195,17 @@ mod tests {
         assert_eq!((jobs(&keeper), keeper.all().len()), (None, 1));
     }
 
+    fn list(found: &[serde_json::Value]) -> serde_json::Value {
+        json!({"apiVersion": crate::api::API_VERSION, "kind": "SwarmList", "metadata": {}, "items": found})
+    }
+
     #[tokio::test]
     async fn a_turn_begins_with_the_whole_swarm() {
         let mut record = at(5, &["a"]);
         shrink(&mut record);
         let (record, read) = (Arc::new(record), serde_json::to_value(at(6, &["a", "b"])).unwrap());
-        let found = World::default().with(move |_| (200, read.clone()));
-        let missing = json!({
-            "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404,
-            "reason": "NotFound", "message": "not found",
-        });
-        let gone = World::default().with(move |_| (404, missing.clone()));
+        let found = World::default().with(move |_| (200, list(std::slice::from_ref(&read))));
+        let gone = World::default().with(|_| (200, list(&[])));
         let (records, told) = Records::new();
         let client = |scene: &Scene| scene.context.client.clone();
 

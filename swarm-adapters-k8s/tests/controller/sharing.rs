@@ -250,6 +250,11 @@ async fn a_replica_that_hosts_no_swarms_is_ready_too() {
     let (b, a) = (s.start_replica("b").await, s.start_replica("a").await);
     s.pass(Duration::from_secs(30)).await;
     assert_eq!(s.status("s0"), Value::Null, "nobody hosts it");
+    s.pass(Duration::from_mins(2)).await;
+    let told = s.transcript();
+    let warning = "Event Warning ControllerNotHosted: no replica of the operator hosts the controller \
+                   `swarm`: nothing is done for this Swarm";
+    assert_eq!(told.matches(warning).count(), 1, "{told}");
     types(&mut s, "");
     s.until("somebody does", |s| s.condition("s0", "Ready") == "False/PoolNotFound").await;
     a.leave().await;

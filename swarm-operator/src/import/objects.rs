@@ -11,6 +11,7 @@ use swarm_spec::spec::API_VERSION;
 use swarm_spec::{view, yaml};
 
 use super::jobs::{self, Job};
+use super::managers::{self, Managers};
 use super::report::{Report, Spot, Text};
 
 /// The API group of the resources of both stages of the Go operator.
@@ -86,6 +87,7 @@ pub(super) struct Objects {
     pub(super) views: Vec<Published>,
     pub(super) sets: Vec<Set>,
     pub(super) peerings: Vec<Peering>,
+    pub(super) managers: Managers,
 }
 
 impl Objects {
@@ -236,13 +238,8 @@ impl Objects {
                 }
                 Err(sentence) => report.mistake(spot, sentence),
             }
-        } else if has("ControllerManagerDefault")
-            || has("ControllerManagerInstances")
-            || has("controller-manager-type")
-        {
-            let sentence = "controller managers have no counterpart yet: one operator serves all \
-                            Swarms, and several of them cannot share Swarms; left out";
-            report.note(spot, sentence);
+        } else if managers::are_listed(value) {
+            self.managers.read(value, spot, report);
         } else {
             return false;
         }

@@ -57,8 +57,30 @@ fn peering_is_a_managed_pool_in_which_every_worker_has_every_job() {
 }
 
 #[test]
+fn controller_managers_are_types_of_replicas() {
+    let imported = imported("@controller-managers.yaml @mistakes/more-managers.yaml");
+    insta::assert_snapshot!("controller_managers", imported);
+    let (_dir, path) = written(
+        "ControllerManagerDefault: {}\nControllerManagerInstances:\n- is-alive: true\n\
+         - {controller-manager-id: a, controllers: 3}\n- controller-manager-id: a\n  \
+         controllers: [{workers: 1}, {type: x, workers: -1}]\n",
+    );
+    insta::assert_snapshot!("wrong_managers", self::imported(&path).replace(&path, "wrong.yaml"));
+}
+
+#[cfg(feature = "controller")]
+#[test]
+fn imported_types_are_read_by_the_operator() {
+    let imported = imported("@controller-managers.yaml -o json");
+    let (_, map) = imported.split_once("\n{").unwrap();
+    let map: serde_json::Value = serde_json::from_str(&format!("{{{map}")).unwrap();
+    let types = map["data"]["types.yaml"].as_str().unwrap();
+    let types = swarm_adapters_k8s::types::Types::read(types).unwrap();
+    assert_eq!(types.hosting("", "swarm-0").get("swarm"), Some(&2));
+}
+
+#[test]
 fn what_has_no_counterpart_is_said_and_what_is_wrong_is_not_guessed() {
-    insta::assert_snapshot!("controller_managers", imported("@controller-managers.yaml"));
     insta::assert_snapshot!("changed", imported("@mistakes/changed.yaml"));
     insta::assert_snapshot!("wrong", imported("@mistakes/wrong.yaml"));
     insta::assert_snapshot!("no_view", imported("@mistakes/no-view.yaml"));

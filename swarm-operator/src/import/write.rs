@@ -77,7 +77,7 @@ pub(super) fn swarms(
     server_image: Option<&str>,
     report: &mut Report,
 ) -> Vec<Swarm> {
-    let Objects { swarms, lists, views, sets, peerings } = objects;
+    let Objects { swarms, lists, views, sets, peerings, managers: _ } = objects;
     let (second, first): (Vec<_>, Vec<_>) =
         swarms.into_iter().partition(|swarm| swarm.stateful_set.is_some());
     let mut made: Vec<_> = second.into_iter().map(|swarm| of_second_stage(swarm, report)).collect();
@@ -358,9 +358,9 @@ impl Swarm {
 }
 
 /// An object, as it is written.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Document {
+pub(super) struct Document {
     api_version: &'static str,
     kind: &'static str,
     metadata: Value,
@@ -379,6 +379,11 @@ impl Document {
         data: Option<Value>,
     ) -> Self {
         Self { api_version, kind, metadata, spec, data }
+    }
+
+    /// A ConfigMap.
+    pub(super) fn config_map(metadata: Value, data: Value) -> Self {
+        Self::new("v1", "ConfigMap", metadata, None, Some(data))
     }
 }
 
@@ -405,7 +410,7 @@ fn parts(jobs: &[Job]) -> Result<Vec<String>, String> {
 /// # Errors
 ///
 /// A sentence about what the API server would refuse.
-pub(super) fn yaml(swarms: &[Swarm]) -> Result<String, String> {
+pub(super) fn yaml(swarms: &[Swarm], others: &[Document]) -> Result<String, String> {
     let mut texts = Vec::new();
     for swarm in swarms {
         let documents = swarm.documents()?;
@@ -413,6 +418,9 @@ pub(super) fn yaml(swarms: &[Swarm]) -> Result<String, String> {
         let text = written.map_err(|error| swarm.wrong(&error.to_string()))?.join("---\n");
         manifest::parse(&text, None, Home::Cluster).map_err(|error| in_full(&error))?;
         texts.push(text);
+    }
+    for other in others {
+        texts.push(yaml::written(other).map_err(|error| error.to_string())?);
     }
     Ok(texts.join("---\n"))
 }
@@ -422,12 +430,13 @@ pub(super) fn yaml(swarms: &[Swarm]) -> Result<String, String> {
 /// # Errors
 ///
 /// As [`yaml()`].
-pub(super) fn json(swarms: &[Swarm]) -> Result<String, String> {
-    yaml(swarms)?;
+pub(super) fn json(swarms: &[Swarm], others: &[Document]) -> Result<String, String> {
+    yaml(swarms, others)?;
     let mut documents = Vec::new();
     for swarm in swarms {
         documents.extend(swarm.documents()?);
     }
+    documents.extend_from_slice(others);
     let text = match documents.as_slice() {
         [one] => serde_json::to_string_pretty(one),
         all => {

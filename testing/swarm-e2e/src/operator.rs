@@ -193,7 +193,9 @@ impl Process {
             "kind": "Config",
             "clusters": [{"name": "e2e", "cluster": {"server": format!("http://{address}")}}],
             "users": [{"name": "e2e", "user": {}}],
-            "contexts": [{"name": "e2e", "context": {"cluster": "e2e", "user": "e2e"}}],
+            "contexts": [{"name": "e2e", "context": {
+                "cluster": "e2e", "user": "e2e", "namespace": NAMESPACE,
+            }}],
             "current-context": "e2e",
         });
         std::fs::write(&kubeconfig, text.to_string())?;

@@ -1,7 +1,7 @@
 //! One, two and four operators share many Swarms on pools without pods. One is killed while Swarms are
 //! edited all the time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,6 +12,7 @@ use futures::TryStreamExt as _;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use kube::api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
 use kube::{Api, ResourceExt as _};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{from_value, json};
 use swarm_adapters_k8s::api::{Swarm, SwarmLedger};
 use tokio::process::{Child, Command};
@@ -30,6 +31,8 @@ const WITHIN: Duration = Duration::from_mins(15);
 const LOAD: Duration = Duration::from_secs(90);
 /// The pause between two edits.
 const PAUSE: Duration = Duration::from_millis(50);
+/// How many of those that come and go are there at a time: each needs some seconds to join.
+const STAYS: usize = 6;
 /// The Lease of a replica, its grace, and a second.
 const LEASE: Duration = Duration::from_secs(12);
 
@@ -41,14 +44,16 @@ pub(super) async fn measure(cluster: &Arc<Cluster>, program: &Path, swarms: usiz
     say(format_args!(
         "| replicas | CPU for {swarms} edits | of one edit | memory of each |\n|--:|--:|--:|---|"
     ));
-    let mut replicas = Vec::new();
+    let (mut replicas, mut calm) = (Vec::new(), Duration::ZERO);
     for count in [1, 2, 4] {
         while replicas.len() < count {
             replicas.push(Replica::start(cluster, program, replicas.len())?);
         }
         shared_by(&context, swarms, count).await?;
         let before = costs(&replicas)?;
+        let start = Instant::now();
         edit_all(&context, swarms, count).await?;
+        calm = start.elapsed();
         let after = costs(&replicas)?;
         let used: f64 = after
             .iter()
@@ -60,7 +65,49 @@ pub(super) async fn measure(cluster: &Arc<Cluster>, program: &Path, swarms: usiz
         say(format_args!("| {count} | {used:.1} s | {one:.1} ms | {} |", memory.join(", ")));
     }
     taken_over(&context, &mut replicas, swarms).await?;
-    under_load(&context, cluster, program, &mut replicas, swarms).await
+    under_load(&context, cluster, program, &mut replicas, swarms).await?;
+    restless(&context, cluster, program, &mut replicas, swarms, calm).await
+}
+
+/// Replicas join and leave every second, beside four that stay, while every Swarm is edited.
+async fn restless(
+    context: &Context,
+    cluster: &Cluster,
+    program: &Path,
+    replicas: &mut Vec<Replica>,
+    swarms: usize,
+    calm: Duration,
+) -> Result<()> {
+    while replicas.len() < 4 {
+        replicas.push(Replica::start(cluster, program, replicas.len() + 10)?);
+    }
+    shared_by(context, swarms, replicas.len()).await?;
+    let start = Instant::now();
+    let mut guests = VecDeque::new();
+    let mut came = 0;
+    let edits = edit_all(context, swarms, 100);
+    let mut edits = std::pin::pin!(edits);
+    loop {
+        tokio::select! {
+            done = &mut edits => break done?,
+            () = tokio::time::sleep(Duration::from_secs(1)) => {
+                came += 1;
+                guests.push_back(Replica::start(cluster, program, 100 + came)?);
+                if STAYS < guests.len() && let Some(mut guest) = guests.pop_front() {
+                    guest.leave()?;
+                    tokio::spawn(async move { guest.child.wait().await });
+                }
+            }
+        }
+    }
+    let a_second =
+        |took: Duration| f64::from(u32::try_from(swarms).unwrap_or(u32::MAX)) / took.as_secs_f64();
+    let (calm, took) = (a_second(calm), a_second(start.elapsed()));
+    say(format_args!(
+        "four replicas, and {came} that come and go, one each second: {took:.0} edits a second carried \
+         out; {calm:.0} without them"
+    ));
+    Ok(())
 }
 
 /// Makes the Swarms, each with a StatefulSet that has no pods.
@@ -101,6 +148,13 @@ impl Replica {
         command.args(["run", "--listen", "127.0.0.1:0", "--id", &id, "--kubeconfig"]);
         command.arg(&cluster.kubeconfig).stderr(log).kill_on_drop(true);
         Ok(Self { child: command.spawn().context("cannot start the operator")?, id })
+    }
+
+    /// Asks it to let its Swarms go and end.
+    fn leave(&self) -> Result<()> {
+        let id = self.child.id().context("an operator has ended")?;
+        let pid = Pid::from_raw(i32::try_from(id)?).context("no process")?;
+        Ok(kill_process(pid, Signal::TERM)?)
     }
 
     /// Whether it is the member of this name.
