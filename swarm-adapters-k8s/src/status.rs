@@ -84,6 +84,8 @@ pub enum Reason {
     SourceForbidden,
     /// A ConfigMap that should hold jobs holds something else.
     SourceInvalid,
+    /// The ConfigMaps that hold jobs hold more than is read.
+    SourcesTooLarge,
     /// Somebody keeps scaling the pool although the Swarm decides.
     ScaleContested,
     /// The operator makes the pool, or what is in its way goes.
@@ -132,6 +134,7 @@ impl Reason {
             Self::SourceMissing => "SourceMissing",
             Self::SourceForbidden => "SourceForbidden",
             Self::SourceInvalid => "SourceInvalid",
+            Self::SourcesTooLarge => "SourcesTooLarge",
             Self::ScaleContested => "ScaleContested",
             Self::PoolBeingMade => "PoolBeingMade",
             Self::PoolRefused => "PoolRefused",
@@ -172,6 +175,7 @@ impl Reason {
             | Self::SourceMissing
             | Self::SourceForbidden
             | Self::SourceInvalid
+            | Self::SourcesTooLarge
             | Self::ScaleContested
             | Self::PoolRefused
             | Self::ManagedForbidden

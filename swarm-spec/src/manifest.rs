@@ -19,7 +19,9 @@ use swarm_core::handover::LeaseTerms;
 use swarm_core::{Desired, Ledger, Need};
 
 pub use error::{Explained, ManifestError, in_full};
-pub use online::{SourceError, jobs_in_namespace};
+pub use online::{
+    SOURCE_BYTES_MAX, SOURCE_JOBS_MAX, SOURCE_MAPS_MAX, SourceError, jobs_in_namespace,
+};
 pub use runner::{Check, Program, Ready, Restart, Runner, param_variable};
 
 use crate::convert::{self, Home, SpecError};
@@ -27,6 +29,7 @@ use crate::schema::{self, ValueSchema};
 use crate::spec::{RunnerSpec, SwarmSpec};
 use crate::yaml::printable;
 use documents::{Object, Objects};
+use jobs::SourceLimits;
 pub(crate) use jobs::check_params;
 use pool::WorkerPool;
 
@@ -106,7 +109,8 @@ pub fn parse_in(
     let wrong = |source| ManifestError::Spec { swarm: name.clone(), source };
     let (schema, mut spec) = read_spec(swarm)?;
     convert::name_fits(&name).map_err(wrong)?;
-    let jobs = jobs::read(swarm, &objects, std::mem::take(&mut spec.jobs), &spec.job_sources)?;
+    let inline = std::mem::take(&mut spec.jobs);
+    let jobs = jobs::read(swarm, &objects, inline, &spec.job_sources, SourceLimits::NONE)?;
     let mut desired = convert::with_jobs(&spec, jobs, home).map_err(wrong)?;
     let lease = convert::lease_terms(&spec, home).map_err(wrong)?;
     let runner = spec.worker.as_mut().and_then(|worker| worker.runner.take());

@@ -3,6 +3,8 @@
 //! Stricter than the libraries are by themselves: a doubled key is an error, and aliases cannot make
 //! a small text fill the memory.
 
+mod cost;
+
 use std::cell::Cell;
 use std::fmt;
 
@@ -15,9 +17,19 @@ const REPEATED_MAX: usize = 2;
 /// What a text of any length may grow to, so that small manifests may use anchors as they like.
 const BYTES_ALLOWED: usize = 1 << 20;
 
-/// How deep brackets may stand in each other, whether they mean something or not. Values may be 128
-/// deep; this only spares the parser, which is slow to find out.
-const BRACKETS_MAX: usize = 10_000;
+/// How deep values may stand in each other; the parser refuses more by itself, and late.
+const DEPTH_MAX: usize = 128;
+
+/// What a text that seems deeper than that may cost, as its length times its depth: the parser looks
+/// at all open brackets with every token. A small text is read, so that it says for itself what is
+/// wrong with it.
+const COST_ALLOWED: usize = 16 << 20;
+
+/// How many values a text may seem to have, each of which takes some 150 bytes while it is read.
+const VALUES_MAX: usize = 10_000_000;
+
+/// How many directives a text may have, each of which is compared with all others.
+const DIRECTIVES_MAX: usize = 100;
 
 /// What is wrong with a text that aliases make too large.
 const REPEATED: &str = "repetition limit exceeded: aliases such as `*name` repeat too much; \
@@ -55,9 +67,8 @@ pub fn documents(text: &str) -> Result<Vec<(usize, Value)>, YamlError> {
     if let Some(value) = json(text, &left) {
         return Ok(vec![(1, value)]);
     }
-    if BRACKETS_MAX < deepest(text) {
-        let source = serde_yaml::Error::custom("recursion limit exceeded");
-        return Err(YamlError { document: 1, source });
+    if let Some(reason) = too_costly(text) {
+        return Err(YamlError { document: 1, source: serde_yaml::Error::custom(reason) });
     }
     let mut documents = Vec::new();
     for (index, document) in serde_yaml::Deserializer::from_str(text).enumerate() {
@@ -114,18 +125,37 @@ pub(crate) fn printable(text: &str) -> String {
     line
 }
 
-/// How deep brackets stand in each other, those of comments and texts included.
-fn deepest(text: &str) -> usize {
-    let (mut depth, mut deepest) = (0_usize, 0);
-    for byte in text.bytes() {
-        match byte {
-            b'[' | b'{' => depth += 1,
-            b']' | b'}' => depth = depth.saturating_sub(1),
-            _ => continue,
-        }
-        deepest = deepest.max(depth);
+/// Why a text is not read that seems to have more lists, maps and values than that. O(text).
+pub(crate) fn too_many_values(text: &str, values_max: usize) -> Option<String> {
+    let values = cost::values(text);
+    (values_max < values).then(|| {
+        format!("it has some {values} lists, maps and values, and at most {values_max} are read")
+    })
+}
+
+/// Why a text is not given to the parser, which would take too long or too much memory.
+fn too_costly(text: &str) -> Option<String> {
+    if let Some(reason) = too_many_values(text, VALUES_MAX) {
+        return Some(format!("{reason}; divide it, or write it as JSON"));
     }
-    deepest
+    let values = cost::values(text);
+    if DIRECTIVES_MAX < text.matches("%TAG").count() {
+        return Some(format!(
+            "it has more than {DIRECTIVES_MAX} directives `%TAG`; leave them out"
+        ));
+    }
+    // No text is deeper than what could be.
+    if values <= DEPTH_MAX || values.saturating_mul(text.len()) <= COST_ALLOWED {
+        return None;
+    }
+    let depth = cost::depth(text);
+    let is_costly = DEPTH_MAX < depth && COST_ALLOWED < depth.saturating_mul(text.len());
+    is_costly.then(|| {
+        format!(
+            "recursion limit exceeded: {depth} brackets or dashes stand in each other, and at most \
+             {DEPTH_MAX} are read"
+        )
+    })
 }
 
 /// The text as one JSON document. YAML contains JSON, but reads it much more slowly; whatever is
@@ -280,6 +310,34 @@ mod tests {
         assert!(message(&long).contains("repetition limit exceeded"), "{}", message(&long));
         let text = format!("a: &a {}\nb: [{}]\n", "x".repeat(100_000), "*a,".repeat(1_000));
         assert!(message(&text).contains("repetition limit exceeded"), "{}", message(&text));
+    }
+
+    #[test]
+    fn what_would_take_too_long_or_too_much_is_refused_before_it_is_read() {
+        let directives: Vec<_> = (0..60_000).map(|n| format!("%TAG !{n}! x\n")).collect();
+        let cases = [
+            // It took 12 s of an optimized build.
+            (format!("{}{}", "{a: ".repeat(10_000), "a,".repeat(480_000)), "stand in each other"),
+            (format!("[{}", "{a: \"}\", b: ".repeat(90_000)), "stand in each other"),
+            // It took 360 MB.
+            ("? ".repeat(500_000), "stand in each other"),
+            ("- ".repeat(500_000), "stand in each other"),
+            (directives.concat(), "more than 100 directives"),
+            // 62 MB took 2.5 GB.
+            ("a,".repeat(31_000_000), "31000000 lists, maps and values"),
+        ];
+        for (text, expected) in cases {
+            let started = std::time::Instant::now();
+            let said = message(&text);
+            assert!(said.contains(expected), "{said}");
+            assert!(started.elapsed() < std::time::Duration::from_secs(10), "{expected}");
+        }
+    }
+
+    #[test]
+    fn brackets_in_texts_are_no_reason_to_refuse_a_long_list() {
+        let lines = "- {name: \"a [b {c\", params: {re: '[^x', to: it's}} # [\n".repeat(20_000);
+        assert_eq!(documents(&lines).unwrap()[0].1.as_array().map(Vec::len), Some(20_000));
     }
 
     #[test]

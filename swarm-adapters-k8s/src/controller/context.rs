@@ -11,13 +11,14 @@ use kube::{Client, Resource as _};
 use swarm_replicas::{Bucket, Buckets};
 use tokio::sync::watch;
 
-use super::Options;
 use super::alarms::Alarms;
 use super::caches::Caches;
 use super::made::MadeObjects;
 use super::managed::Rolls;
 use super::questions::Questions;
 use super::seen::{Ended, Leases, SeenSessions, Views};
+use super::sources::Reading;
+use super::Options;
 use crate::api::{FIELD_MANAGER, Swarm};
 use crate::health::Health;
 use crate::metrics::{Metrics, RefusalLabels};
@@ -50,6 +51,8 @@ pub(super) struct Context {
     pub(super) alarms: Alarms,
     /// What plain workers are asked.
     pub(super) questions: Questions,
+    /// Where lists of jobs are read.
+    pub(super) reading: Reading,
     /// Which turns are under way.
     pub(super) health: Health,
     /// Whether the caches are filled.
@@ -88,6 +91,7 @@ impl Context {
             rolls: Rolls::default(),
             alarms: Alarms::default(),
             questions: Questions::default(),
+            reading: Reading::default(),
             health: Health::default(),
             filled,
             filled_wide,

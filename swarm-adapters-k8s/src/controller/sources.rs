@@ -1,4 +1,10 @@
 //! Fetches the ConfigMaps that hold jobs, when their versions say that there is something new.
+//!
+//! Whoever may write ConfigMaps decides how much there is to read. So it is counted before it is kept,
+//! read beside the turns, and a Swarm whose lists take long rests before they are read again.
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::PartialObjectMeta;
@@ -6,7 +12,9 @@ use kube::runtime::reflector::ObjectRef;
 use kube::{Api, ResourceExt};
 use swarm_core::Jobs;
 use swarm_core::ports::StoreError;
-use swarm_spec::manifest::SourceError;
+use swarm_spec::manifest::{SOURCE_BYTES_MAX, SOURCE_MAPS_MAX, SourceError};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use super::cached::{self, Cache};
 use super::caches::Caches;
@@ -19,6 +27,56 @@ use crate::status::{Reason, RefusedRequest, Verdict};
 /// A ConfigMap by name, and its version.
 type Version = (String, Option<String>);
 
+/// Up to how many bytes lists are read in the lane for small ones.
+const SMALL_BYTES_MAX: usize = 256 << 10;
+/// Lists that are read faster are read as often as they change.
+const QUICK: Duration = Duration::from_millis(250);
+/// How many times as long as reading them took others are not read again.
+const REST: u32 = 3;
+
+/// Where lists are read, on threads that no turn runs on. There is one lane for small lists and one for
+/// large ones: nobody who has a small list waits for somebody who has a large one, and no more than two
+/// lists take memory at a time.
+#[derive(Clone)]
+pub(super) struct Reading {
+    small: Arc<Semaphore>,
+    large: Arc<Semaphore>,
+}
+
+impl Default for Reading {
+    fn default() -> Self {
+        let lane = || Arc::new(Semaphore::new(1));
+        Self { small: lane(), large: lane() }
+    }
+}
+
+impl Reading {
+    /// The jobs of `swarm` and of the ConfigMaps, which hold so many bytes; and how long it took to
+    /// read them.
+    async fn jobs(
+        &self,
+        swarm: &Swarm,
+        maps: Vec<ConfigMap>,
+        bytes: usize,
+    ) -> (Result<Jobs, SourceError>, Duration) {
+        let lane = if bytes <= SMALL_BYTES_MAX { &self.small } else { &self.large };
+        // It is never closed. A turn that is given up leaves it to the thread.
+        let permit = Arc::clone(lane).acquire_owned().await.ok();
+        let swarm = swarm.clone();
+        let read = tokio::task::spawn_blocking(move || {
+            let started = std::time::Instant::now();
+            let jobs = convert::jobs(&swarm, maps);
+            drop(permit);
+            (jobs, started.elapsed())
+        });
+        match read.await {
+            Ok(read) => read,
+            // It concerns this Swarm only, as a panic in its turn does.
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+    }
+}
+
 /// What the sources of a Swarm said last.
 #[derive(Default)]
 pub(super) struct Loaded {
@@ -28,6 +86,18 @@ pub(super) struct Loaded {
     complaint: Option<Verdict>,
     /// The last good list.
     pub(super) jobs: Option<Jobs>,
+    /// Before when they are not read again.
+    rests_until: Option<Instant>,
+}
+
+impl Loaded {
+    /// For how long changes of the sources are not read, if there are any.
+    pub(super) fn rests_for(&self, found: &[Version], generation: Option<i64>) -> Option<Duration> {
+        let rest = self.rests_until?.checked_duration_since(Instant::now())?;
+        let is_known =
+            self.seen.as_ref().is_some_and(|(maps, of)| maps == found && *of == generation);
+        (!is_known && !rest.is_zero()).then_some(rest)
+    }
 }
 
 impl Context {
@@ -38,39 +108,103 @@ impl Context {
         loaded: &mut Loaded,
     ) -> Result<(Option<Jobs>, Option<Verdict>), StoreError> {
         let found = self.caches.sources_of(swarm);
-        let seen = Some((found.clone(), swarm.metadata.generation));
-        if loaded.seen != seen {
-            let namespace = swarm.namespace().unwrap_or_default();
-            let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &namespace);
-            let mut maps = Vec::new();
-            for (name, _) in &found {
-                let what = format!("ConfigMap `{name}`");
-                let found = bounded(what, api.get_opt(name)).await;
-                match found {
-                    Ok(found) => maps.extend(found),
-                    // Nothing shows that it may be read now, so it is tried again and again.
-                    Err(StoreError::Refused { reason: message, .. }) => {
-                        self.count_refused(RefusedRequest::Source);
-                        let verdict = Verdict { reason: Reason::SourceForbidden, message };
-                        return Ok((loaded.jobs.clone(), Some(verdict)));
-                    }
-                    Err(error) => return Err(error),
-                }
-            }
+        let generation = swarm.metadata.generation;
+        let seen = Some((found.clone(), generation));
+        if loaded.seen != seen && loaded.rests_for(&found, generation).is_none() {
             loaded.complaint = None;
-            match convert::jobs(swarm, maps) {
-                Ok(jobs) => loaded.jobs = Some(jobs),
-                Err(SourceError::Missing(message)) => {
-                    loaded.complaint = Some(Verdict { reason: Reason::SourceMissing, message });
+            match self.read(swarm, &found).await? {
+                Ok((jobs, took)) => {
+                    loaded.rests_until = (QUICK < took).then(|| Instant::now() + took * REST);
+                    match jobs {
+                        Ok(jobs) => loaded.jobs = Some(jobs),
+                        Err(error) => loaded.complaint = Some(verdict(error)),
+                    }
+                    loaded.seen = seen;
                 }
-                Err(SourceError::Invalid(message)) => {
-                    loaded.complaint = Some(Verdict { reason: Reason::SourceInvalid, message });
-                }
+                // Nothing shows that it may be read now, so it is tried again and again.
+                Err(verdict) => return Ok((loaded.jobs.clone(), Some(verdict))),
             }
-            loaded.seen = seen;
         }
         Ok((loaded.jobs.clone(), loaded.complaint.clone()))
     }
+
+    /// After which time to look again at sources that changed while they rest.
+    pub(super) fn sources_rest_for(&self, swarm: &Swarm, loaded: &Loaded) -> Option<Duration> {
+        loaded.rests_until?;
+        loaded.rests_for(&self.caches.sources_of(swarm), swarm.metadata.generation)
+    }
+
+    /// Fetches the ConfigMaps `found` and reads them; a verdict if one of them is refused.
+    async fn read(
+        &self,
+        swarm: &Swarm,
+        found: &[Version],
+    ) -> Result<Result<(Result<Jobs, SourceError>, Duration), Verdict>, StoreError> {
+        let too_large = |what: String| {
+            let most = "divide the jobs among several Swarms";
+            Ok(Ok((Err(SourceError::TooLarge(format!("{what}; {most}"))), Duration::ZERO)))
+        };
+        if SOURCE_MAPS_MAX < found.len() {
+            let count = found.len();
+            return too_large(format!(
+                "the sources are {count} ConfigMaps, and at most {SOURCE_MAPS_MAX} are read"
+            ));
+        }
+        let namespace = swarm.namespace().unwrap_or_default();
+        let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &namespace);
+        let (mut maps, mut bytes) = (Vec::new(), 0_usize);
+        for (name, _) in found {
+            let what = format!("ConfigMap `{name}`");
+            match bounded(what, api.get_opt(name)).await {
+                Ok(Some(map)) => {
+                    let map = named_keys(swarm, map);
+                    bytes += map.data.iter().flatten().map(|(_, text)| text.len()).sum::<usize>();
+                    maps.push(map);
+                }
+                Ok(None) => {}
+                Err(StoreError::Refused { reason: message, .. }) => {
+                    self.count_refused(RefusedRequest::Source);
+                    return Ok(Err(Verdict { reason: Reason::SourceForbidden, message }));
+                }
+                Err(error) => return Err(error),
+            }
+            if SOURCE_BYTES_MAX < bytes {
+                return too_large(format!(
+                    "with ConfigMap `{name}` the sources have {bytes} bytes, and at most \
+                     {SOURCE_BYTES_MAX} are read"
+                ));
+            }
+        }
+        Ok(Ok(self.reading.jobs(swarm, maps, bytes).await))
+    }
+}
+
+/// Why the newest list of jobs is not used.
+fn verdict(error: SourceError) -> Verdict {
+    let (reason, message) = match error {
+        SourceError::Missing(message) => (Reason::SourceMissing, message),
+        SourceError::Invalid(message) => (Reason::SourceInvalid, message),
+        SourceError::TooLarge(message) => (Reason::SourcesTooLarge, message),
+    };
+    Verdict { reason, message }
+}
+
+/// The ConfigMap with all its keys, and the texts of those that a source of `swarm` may mean.
+fn named_keys(swarm: &Swarm, mut map: ConfigMap) -> ConfigMap {
+    let keys = swarm.spec.job_sources.iter().flat_map(|source| {
+        let named = source.config_map.as_ref().map(|named| &named.key);
+        named.into_iter().chain(&source.key)
+    });
+    let keys: Vec<_> = keys.collect();
+    for (key, text) in map.data.iter_mut().flatten() {
+        if !keys.contains(&key) {
+            *text = String::new();
+        }
+    }
+    map.binary_data = None;
+    map.metadata.managed_fields = None;
+    map.metadata.annotations = None;
+    map
 }
 
 impl Caches {

@@ -129,7 +129,8 @@ impl Context {
         let again = is_refused.then_some(REFUSED_AGAIN);
         let look_in = look_in.filter(|_| alarm.is_none());
         let next = [look_in, scale_in, refreshed.look_in, turn.decision.recheck_in, again];
-        let next = next.into_iter().chain([kept.look_in]).flatten().min();
+        let rest = self.sources_rest_for(swarm, &memory.loaded);
+        let next = next.into_iter().chain([kept.look_in, rest]).flatten().min();
         let contest = memory.scaling.contest(swarm, &pool);
         let done = Done {
             turn,

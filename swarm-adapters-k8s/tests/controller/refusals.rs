@@ -97,6 +97,41 @@ async fn a_source_that_may_not_be_read_is_reported_and_the_last_list_stays() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn sources_that_hold_more_than_is_read_are_reported_and_the_last_list_stays() {
+    let mut s = Scenario::start().await;
+    s.stateful_set("w", 1);
+    s.pod("w-0");
+    let list = |name: &str, text: String| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "data": {"jobs": text, "other": "x".repeat(99)},
+            "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"lists": "all"}},
+        })
+    };
+    s.put("a list", list("list", "- a\n".into()));
+    let sources = json!([{"selector": {"matchLabels": {"lists": "all"}}, "key": "jobs"}]);
+    s.swarm("s", json!({"pool": {"statefulSet": {"name": "w"}}, "jobSources": sources}));
+    s.until("it is settled", |s| s.is_settled("s")).await;
+    let is_refused = |s: &Scenario, why: &str| {
+        s.condition("s", "Ready") == "False/SourcesTooLarge"
+            && message(s, "s", "Ready").contains(why)
+    };
+    // A comment of 9 MB, which no API server takes, stands for nine ConfigMaps.
+    s.put("a long list", list("long", format!("# {}", "x".repeat(9 << 20))));
+    let why = "with ConfigMap `long` the sources have 9437190 bytes, and at most 8388608 are read";
+    s.until("the bytes are reported", |s| is_refused(s, why)).await;
+    assert_eq!((&s.status("s")["assigned"], &s.status("s")["jobs"]), (&json!(1), &json!(1)));
+    s.put("many jobs", list("long", "- {}\n".repeat(200_001)));
+    s.until("the jobs are reported", |s| is_refused(s, "lists, maps and values")).await;
+    s.put("a short list", list("long", "- b\n".into()));
+    s.until("it is used", |s| s.is_settled("s") && s.status("s")["jobs"] == 2).await;
+    for n in 0..255 {
+        s.put("another list", list(&format!("list-{n}"), "[]".into()));
+    }
+    s.until("their number is reported", |s| is_refused(s, "257 ConfigMaps")).await;
+    assert_eq!(s.status("s")["jobs"], 2, "the last good list stays");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_that_has_ended_is_claimed_by_nobody() {
     let mut s = Scenario::start().await;
     s.put("pod a", loose_pod("a", "Running"));

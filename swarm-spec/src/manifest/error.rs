@@ -81,6 +81,14 @@ pub enum ManifestError {
         /// Which source, and what to write instead.
         source: SpecError,
     },
+    /// The sources of jobs hold more than is read.
+    #[error("Swarm `{}`", swarm.escape_default())]
+    SourcesTooLarge {
+        /// Which Swarm.
+        swarm: String,
+        /// Which source goes beyond which limit.
+        source: SpecError,
+    },
     /// Two entries have the same name.
     #[error("job `{name}` stands twice: {first} and {second}; remove one")]
     DuplicateJob {
@@ -106,7 +114,9 @@ impl ManifestError {
             Self::Field { swarm, reason } => {
                 place::find(text, document_of(text, swarm)?, field_in(reason)?)
             }
-            Self::Spec { swarm, source } | Self::NoSource { swarm, source } => {
+            Self::Spec { swarm, source }
+            | Self::NoSource { swarm, source }
+            | Self::SourcesTooLarge { swarm, source } => {
                 place::find(text, document_of(text, swarm)?, &source.place)
             }
             Self::DuplicateJob { swarm, second, .. } => {

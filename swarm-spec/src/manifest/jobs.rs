@@ -21,14 +21,30 @@ pub(super) const PARAM_NAME_MAX: usize = 63;
 /// The most bytes of the value of a param.
 const PARAM_BYTES_MAX: usize = 4_096;
 
+/// How much the sources of one Swarm may hold, where others share the memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SourceLimits {
+    /// The most lists, maps and values of one text; see [`yaml`].
+    pub(super) values_max: usize,
+    /// The most jobs, those of the spec itself included.
+    pub(super) jobs_max: usize,
+}
+
+impl SourceLimits {
+    /// For whoever reads files of their own.
+    pub(super) const NONE: Self = Self { values_max: usize::MAX, jobs_max: usize::MAX };
+}
+
 /// Gathers the jobs of all places. O(jobs · log jobs).
 pub(super) fn read(
     swarm: &Object,
     objects: &Objects,
     jobs: Vec<spec::Job>,
     sources: &[JobSource],
+    limits: SourceLimits,
 ) -> Result<Jobs, ManifestError> {
-    let mut gathering = Gathering { swarm, objects, lists: Vec::new(), entries: Vec::new() };
+    let mut gathering =
+        Gathering { swarm, objects, limits, lists: Vec::new(), entries: Vec::new() };
     gathering.inline(jobs)?;
     for (index, source) in sources.iter().enumerate() {
         gathering.source(&format!("spec.jobSources[{index}]"), source)?;
@@ -64,6 +80,7 @@ impl List {
 struct Gathering<'a> {
     swarm: &'a Object,
     objects: &'a Objects,
+    limits: SourceLimits,
     lists: Vec<List>,
     entries: Vec<Entry>,
 }
@@ -157,6 +174,9 @@ impl Gathering<'_> {
         text: &str,
         has_suffixes: bool,
     ) -> Result<(), ManifestError> {
+        if let Some(reason) = yaml::too_many_values(text, self.limits.values_max) {
+            return Err(self.too_large(place, format!("{reason}; divide it among several Swarms")));
+        }
         let mut documents = yaml::documents(text)
             .map_err(|error| self.wrong(place.clone(), format!("{error}: {}", error.source)))?;
         let items = match (documents.pop(), documents.len()) {
@@ -164,6 +184,7 @@ impl Gathering<'_> {
             (Some((_, Value::Array(items))), 0) => items,
             _ => return Err(self.wrong(place, "write one YAML list of jobs".to_owned())),
         };
+        self.has_room_for(&place, items.len())?;
         let schema = job_schema(&place)
             .map_err(|source| ManifestError::Spec { swarm: self.swarm.name().into(), source })?;
         self.lists.push(List::Entries(place.clone()));
@@ -184,6 +205,7 @@ impl Gathering<'_> {
     }
 
     fn hostports(&mut self, place: String, text: &str) -> Result<(), ManifestError> {
+        self.has_room_for(&place, hostport::lines(text).count())?;
         self.lists.push(List::Lines(place.clone()));
         for (number, line) in hostport::lines(yaml::without_mark(text)) {
             let Some(name) = hostport::job_of(line) else {
@@ -202,6 +224,18 @@ impl Gathering<'_> {
             .map_err(|reason| self.wrong(self.lists[list].place(number), reason))?;
         self.entries.push(Entry { name, job, place: (list, number) });
         Ok(())
+    }
+
+    /// Checks that so many more jobs may be gathered, before anything is made of them.
+    fn has_room_for(&self, place: &str, more: usize) -> Result<(), ManifestError> {
+        let (jobs, most) = (self.entries.len().saturating_add(more), self.limits.jobs_max);
+        if jobs <= most {
+            return Ok(());
+        }
+        let reason = format!(
+            "with it there are {jobs} jobs, and at most {most} are read; divide them among several Swarms"
+        );
+        Err(self.too_large(place.to_owned(), reason))
     }
 
     /// Everything that was gathered, by name.
@@ -227,6 +261,11 @@ impl Gathering<'_> {
     fn missing(&self, place: String, reason: String) -> ManifestError {
         let swarm = self.swarm.name().to_owned();
         ManifestError::NoSource { swarm, source: SpecError { place, reason } }
+    }
+
+    fn too_large(&self, place: String, reason: String) -> ManifestError {
+        let swarm = self.swarm.name().to_owned();
+        ManifestError::SourcesTooLarge { swarm, source: SpecError { place, reason } }
     }
 
     fn wrong(&self, place: String, reason: String) -> ManifestError {

@@ -7,9 +7,19 @@ use swarm_core::Jobs;
 
 use super::ManifestError;
 use super::documents::{Object, Objects};
-use super::jobs;
+use super::jobs::{self, SourceLimits};
 use crate::convert;
 use crate::spec::SwarmSpec;
+
+/// The most bytes of text that the sources of one Swarm may hold in a cluster, where its operator reads
+/// those of others, too. Whoever fetches them counts them, before anything is kept.
+pub const SOURCE_BYTES_MAX: usize = 8 << 20;
+/// The most ConfigMaps that they may be.
+pub const SOURCE_MAPS_MAX: usize = 256;
+/// The most jobs of a Swarm with sources in a cluster.
+pub const SOURCE_JOBS_MAX: usize = 200_000;
+/// The most lists, maps and values of one text: three for each of so many jobs.
+const SOURCE_VALUES_MAX: usize = 3 * SOURCE_JOBS_MAX;
 
 /// Why the jobs of a Swarm cannot be told. Each is a sentence for a person.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,6 +28,8 @@ pub enum SourceError {
     Missing(String),
     /// What stands there makes no sense.
     Invalid(String),
+    /// There is more than is read.
+    TooLarge(String),
 }
 
 /// All jobs of the Swarm called `name`: its own, and those of its sources among `config_maps`, objects
@@ -35,7 +47,9 @@ pub fn jobs_in_namespace(
     let value = json!({"kind": "Swarm", "metadata": {"name": name}});
     let owner = Object { document: 0, value };
     let inline = spec.jobs.clone();
-    let jobs = jobs::read(&owner, &objects, inline, &spec.job_sources).map_err(classify_error)?;
+    let limits = SourceLimits { values_max: SOURCE_VALUES_MAX, jobs_max: SOURCE_JOBS_MAX };
+    let jobs = jobs::read(&owner, &objects, inline, &spec.job_sources, limits);
+    let jobs = jobs.map_err(classify_error)?;
     convert::check_jobs(&jobs, spec).map_err(|error| SourceError::Invalid(error.reason))?;
     Ok(jobs)
 }
@@ -43,6 +57,7 @@ pub fn jobs_in_namespace(
 fn classify_error(error: ManifestError) -> SourceError {
     match error {
         ManifestError::NoSource { source, .. } => SourceError::Missing(source.to_string()),
+        ManifestError::SourcesTooLarge { source, .. } => SourceError::TooLarge(source.to_string()),
         ManifestError::Spec { source, .. } => SourceError::Invalid(source.to_string()),
         error => {
             let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
@@ -124,6 +139,7 @@ mod tests {
         for (maps, expected) in cases {
             let message = match jobs_of(BOTH, maps).unwrap_err() {
                 SourceError::Missing(message) | SourceError::Invalid(message) => message,
+                error @ SourceError::TooLarge(_) => panic!("{error:?}"),
             };
             assert!(message.starts_with(expected), "{message}");
         }
@@ -132,6 +148,31 @@ mod tests {
         let message = "ConfigMap `more`: `data` has no text under the key `jobz`, only `jobs`; \
                        add it or name another";
         assert_eq!(error, Err(SourceError::Missing(message.into())));
+    }
+
+    #[test]
+    fn more_jobs_or_values_than_are_read_are_refused_before_they_are() {
+        let source =
+            "jobSources: [{configMap: {name: more, key: jobs}}, {configMap: {name: x, key: jobs}}]";
+        let said = |first: &str, second: &str| {
+            let maps = [config_map("more", "x", first), config_map("x", "x", second)];
+            match jobs_of(source, maps) {
+                Err(SourceError::TooLarge(message)) => message,
+                other => format!("{:?}", other.map(|jobs| jobs.len())),
+            }
+        };
+        let list = |from: u32, to: u32| {
+            (from..to).map(|n| format!("- j{n}\n")).collect::<Vec<_>>().concat()
+        };
+        let message = said(&list(0, 100_000), &list(100_000, 200_000));
+        assert_eq!(
+            message,
+            "ConfigMap `x`, key `jobs`: with it there are 200001 jobs, and at most 200000 are read; \
+             divide them among several Swarms"
+        );
+        assert_eq!(said(&list(0, 100_000), &list(100_000, 199_999)), "Ok(200000)");
+        let message = said(&format!("[{}]", "[],".repeat(333_000)), "[]");
+        assert!(message.contains("it has some 999002 lists, maps and values"), "{message}");
     }
 
     #[test]

@@ -42,11 +42,17 @@ pub(crate) fn all() -> Result<(), Box<dyn Error>> {
 
 /// One request in several sizes.
 #[derive(Default)]
-struct Sizes(Vec<(u32, Duration)>);
+pub(crate) struct Sizes(Vec<(u32, Duration)>);
 
 impl Sizes {
     /// Measures and prints one size. `moves` is what it says of moves, if anything.
-    fn measure<T>(&mut self, size: u32, what: &str, moves: &str, mut work: impl FnMut() -> T) {
+    pub(crate) fn measure<T>(
+        &mut self,
+        size: u32,
+        what: &str,
+        moves: &str,
+        mut work: impl FnMut() -> T,
+    ) {
         let (mut times, mut sum, base) = (Vec::new(), Duration::ZERO, memory::start());
         while times.len() < RUNS && sum < LONG_ENOUGH {
             let start = cpu();
@@ -62,7 +68,7 @@ impl Sizes {
     }
 
     /// Prints the slope of the line through the logarithms of sizes and times, by least squares.
-    fn growth(&self) {
+    pub(crate) fn growth(&self) {
         let logs = self.0.iter().map(|(size, took)| (f64::from(*size).ln(), took.as_secs_f64()));
         let logs: Vec<_> = logs.map(|(size, seconds)| (size, seconds.ln())).collect();
         let count: f64 = logs.iter().map(|_| 1.0).sum();

@@ -11,6 +11,7 @@ mod contestants;
 mod instructions;
 mod local;
 mod memory;
+mod parse;
 mod planner;
 mod replicas;
 mod turn;
@@ -26,11 +27,12 @@ static ALLOCATOR: memory::Counting = memory::Counting;
 type Part = (&'static str, When, fn() -> Result<(), Box<dyn Error>>);
 
 /// What can be measured.
-const PARTS: [Part; 9] = [
+const PARTS: [Part; 10] = [
     ("planner", When::Always, || Ok(planner::plans()?)),
     ("shares", When::Always, || Ok(planner::shares()?)),
     ("cliffs", When::Always, cliffs::all),
     ("turn", When::Always, turn::all),
+    ("parse", When::Always, parse::all),
     ("replicas", When::Always, replicas::all),
     ("contest", When::Always, || Ok(contest::all()?)),
     ("local", When::Always, || Ok(local::all()?)),

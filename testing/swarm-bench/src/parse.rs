@@ -1,0 +1,111 @@
+//! Lists of jobs as ConfigMaps hold them, and texts that somebody wrote to stop the reader: each in four
+//! sizes, with the power of the size that time and memory grow with.
+
+use std::error::Error;
+
+use serde_json::{Value, json};
+use swarm_spec::manifest::{SourceError, jobs_in_namespace};
+use swarm_spec::spec::SwarmSpec;
+use swarm_spec::yaml::documents;
+
+use crate::cliffs::Sizes;
+
+/// The sizes of a text, in bytes. A ConfigMap has at most a million.
+const SIZES: [u32; 4] = [125_000, 250_000, 500_000, 1_000_000];
+
+/// A text: what it is, how it begins, and what is repeated after that.
+type Text = (&'static str, &'static str, &'static str);
+
+/// What is repeated up to the size.
+const REPEATED: [Text; 12] = [
+    ("a list of names", "", "- stream:camera00001:new\n"),
+    ("a list of maps", "", "- {name: \"stream:camera00001:new\", params: {url: x}}\n"),
+    ("a list in brackets", "[", "a,"),
+    ("lists in a list", "[", "[],"),
+    ("quoted names", "[", "\"a\","),
+    ("dashes in a line", "", "- "),
+    ("question marks in a line", "", "? "),
+    ("colons in a line", "", ": "),
+    ("documents", "", "---\n"),
+    ("comments", "", "# \n"),
+    ("one long text", "a", " a"),
+    ("anchors", "[", "&a a,"),
+];
+
+/// What stands at the beginning, so often, before `a,` is repeated up to the size.
+const DEEP: [(&str, &str, u32); 4] = [
+    ("brackets", "[", 100),
+    ("brackets", "[", 10_000),
+    ("maps in brackets", "{a: ", 100),
+    ("maps in brackets", "{a: ", 10_000),
+];
+
+/// All texts.
+pub(crate) fn all() -> Result<(), Box<dyn Error>> {
+    println!("| text | CPU time, median | allocated at most | read |");
+    println!("|---|---|---|---|");
+    for (what, begins, repeated) in REPEATED {
+        measure(what, |size| text(begins, repeated, size));
+    }
+    for (what, begins, depth) in DEEP {
+        let begins = begins.repeat(usize::try_from(depth)?);
+        measure(&format!("{depth} {what}, then a list"), |size| text(&begins, "a,", size));
+    }
+    sources("stream:camera-with-a-long-name:0000001")?;
+    sources("")?;
+    measure("directives", |size| lines(size / 17, |n| format!("%TAG !{n:07}! x\n")));
+    Ok(())
+}
+
+/// Sources of one Swarm, a megabyte each, with names that begin so.
+fn sources(begins: &str) -> Result<(), Box<dyn Error>> {
+    let mut sizes = Sizes::default();
+    for count in [1, 2, 4, 8] {
+        let named = |n: u32| json!({"configMap": {"name": format!("list-{n}"), "key": "jobs"}});
+        let named: Vec<_> = (0..count).map(named).collect();
+        let pool = json!({"statefulSet": {"name": "w"}});
+        let spec: SwarmSpec = serde_json::from_value(json!({"pool": pool, "jobSources": named}))?;
+        let maps: Vec<_> = (0..count).map(|n| config_map(begins, n)).collect();
+        let read = || jobs_in_namespace("s", &spec, maps.iter().cloned());
+        let came_to = match read() {
+            Ok(jobs) => format!("{} jobs", jobs.len()),
+            Err(SourceError::TooLarge(why)) => why.chars().take(80).collect(),
+            Err(other) => format!("{other:?}"),
+        };
+        let what = format!("{count} sources of 1 MB, names begin with {begins:?}");
+        sizes.measure(count, &what, &came_to, read);
+    }
+    sizes.growth();
+    Ok(())
+}
+
+/// A list of a megabyte. Its names are different from those of others.
+fn config_map(begins: &str, number: u32) -> Value {
+    let bytes = u32::try_from(begins.len() + 10).unwrap_or(u32::MAX);
+    let text = lines(999_990 / bytes, |n| format!("- {begins}{:07}\n", number * 200_000 + n));
+    let metadata = json!({"name": format!("list-{number}")});
+    json!({"kind": "ConfigMap", "metadata": metadata, "data": {"jobs": text}})
+}
+
+fn lines(count: u32, line: impl Fn(u32) -> String) -> String {
+    (0..count).map(line).collect::<Vec<_>>().concat()
+}
+
+fn text(begins: &str, repeated: &str, size: u32) -> String {
+    let size = usize::try_from(size).unwrap_or(usize::MAX);
+    let count = size.saturating_sub(begins.len()) / repeated.len();
+    format!("{begins}{}", repeated.repeat(count))
+}
+
+fn measure(what: &str, text: impl Fn(u32) -> String) {
+    let mut sizes = Sizes::default();
+    for size in SIZES {
+        let text = text(size);
+        let read = match documents(&text) {
+            Ok(documents) => format!("{} documents", documents.len()),
+            Err(error) => error.source.to_string().chars().take(60).collect(),
+        };
+        sizes.measure(size, &format!("{what}, {size} bytes"), &read, || documents(&text));
+    }
+    sizes.growth();
+}
