@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use http_body_util::{BodyExt as _, Empty, Limited};
+use http_body_util::{BodyExt as _, Empty, LengthLimitError, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
@@ -18,6 +18,8 @@ use crate::api::VersionEndpoint;
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 /// The most bytes of an answer: some 20,000 jobs with the longest names.
 const ANSWER_BYTES_MAX: usize = 6 << 20;
+/// The bytes of an answer beside its jobs.
+const BESIDE_JOBS_BYTES: usize = 64 << 10;
 /// The longest pause between two questions to one worker.
 const PAUSE_MAX: Duration = Duration::from_secs(15);
 
@@ -30,6 +32,11 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    /// One that is too long to be about the jobs in question.
+    fn of_something_else() -> Self {
+        Self { version: 0, jobs: None }
+    }
+
     /// Whether the worker runs what `entry` says. The jobs count if it reports them: the version of
     /// programs that were made for earlier operators stays 0.
     pub(crate) fn is_of(&self, entry: &ViewEntry) -> bool {
@@ -45,13 +52,32 @@ pub(crate) fn pause(n: u32) -> Duration {
     Duration::from_secs_f64(pause).min(PAUSE_MAX)
 }
 
-/// Asks the worker at `address`; `None` if there is no answer, or none that makes sense.
-pub(crate) async fn ask(address: IpAddr, endpoint: &VersionEndpoint) -> Option<Answer> {
+/// The most bytes that a worker needs to say that it runs what `entry` says: whatever has more says
+/// something else, and is not read to its end. O(jobs).
+pub(crate) fn bytes_max(entry: &ViewEntry) -> usize {
+    // Everything but letters and digits may be escaped, as in `\u003c`, and stand in a line of its own.
+    let escaped = |c: char| if c.is_ascii_alphanumeric() { 1 } else { 6 * c.len_utf16() };
+    let name = |name: &str| name.chars().map(escaped).sum::<usize>() + 16;
+    let jobs = entry.jobs.iter().map(|job| name(job.as_str())).sum::<usize>();
+    (BESIDE_JOBS_BYTES + jobs).min(ANSWER_BYTES_MAX)
+}
+
+/// Asks the worker at `address`, of whose answer so many bytes are read; `None` if there is no answer,
+/// or none that makes sense.
+pub(crate) async fn ask(
+    address: IpAddr,
+    endpoint: &VersionEndpoint,
+    bytes_max: usize,
+) -> Option<Answer> {
     let port = u16::try_from(endpoint.port).ok()?;
     let path = endpoint.path.as_deref().unwrap_or("/internal/version");
-    let get = get(SocketAddr::new(address, port), path);
+    let get = get(SocketAddr::new(address, port), path, bytes_max);
     match tokio::time::timeout(ANSWER_TIMEOUT, get).await {
         Ok(Ok(body)) => serde_json::from_slice(&body).ok(),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            tracing::debug!(%address, bytes_max, "a worker says more than it was asked");
+            Some(Answer::of_something_else())
+        }
         Ok(Err(error)) => {
             tracing::debug!(%address, error, "a worker did not say what it runs");
             None
@@ -63,6 +89,7 @@ pub(crate) async fn ask(address: IpAddr, endpoint: &VersionEndpoint) -> Option<A
 async fn get(
     address: SocketAddr,
     path: &str,
+    bytes_max: usize,
 ) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>> {
     let stream = TcpStream::connect(address).await?;
     let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
@@ -75,7 +102,7 @@ async fn get(
         if response.status() != http::StatusCode::OK {
             return Err(format!("it answered {}", response.status()).into());
         }
-        let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await?;
+        let body = Limited::new(response.into_body(), bytes_max).collect().await?;
         Ok(body.to_bytes())
     };
     // The connection is driven here, so that nothing of it outlives this question.
@@ -121,18 +148,20 @@ mod tests {
     }
 
     /// Answers one request with these bytes, in a server of its own.
-    async fn asked(response: &'static str) -> (Option<Answer>, String) {
+    async fn asked(response: &str) -> (Option<Answer>, String) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
+        let response = response.to_owned();
         let server = tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut request = vec![0; 1_024];
             let read = stream.read(&mut request).await.unwrap();
-            stream.write_all(response.as_bytes()).await.unwrap();
+            // Nobody may read it to its end.
+            let _ = stream.write_all(response.as_bytes()).await;
             String::from_utf8_lossy(&request[..read]).into_owned()
         });
         let endpoint = VersionEndpoint { port: address.port().into(), path: Some("/v".into()) };
-        let answer = ask(address.ip(), &endpoint).await;
+        let answer = ask(address.ip(), &endpoint, bytes_max(&entry(3, &["a"]))).await;
         (answer, server.await.unwrap())
     }
 
@@ -145,11 +174,39 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_answer_that_is_longer_than_the_jobs_is_about_others_and_is_not_read_to_its_end() {
+        let jobs = vec!["\"x\""; 100_000].join(",");
+        let body = format!("{{\"version\":3,\"jobs\":[{jobs}]}}");
+        let length = body.len();
+        for head in [format!("content-length: {length}"), "connection: close".into()] {
+            let response = format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n{body}");
+            let (said, _) = asked(&response).await;
+            assert_eq!(said, Some(Answer::of_something_else()), "{head}");
+            assert!(!said.unwrap().is_of(&entry(1, &[])));
+        }
+    }
+
+    #[test]
+    fn so_much_is_read_as_the_jobs_may_need() {
+        let names = ["stream:cars:new", "a/<b>\""];
+        let wanted = entry(1, &names);
+        let escaped = ["stream:cars:new", "\\u0061\\u002f\\u003cb\\u003e\\u0022"];
+        let lines: Vec<_> = escaped.iter().map(|name| format!("        \"{name}\"")).collect();
+        let json = format!("{{\n  \"jobs\": [\n{}\n]}}", lines.join(",\n"));
+        assert_eq!(bytes_max(&wanted), 64 * 1_024 + 15 + 2 * 5 + 16 + 2 + 4 * 6 + 16);
+        assert!(answer(&json).is_of(&wanted));
+        assert!(json.len() <= bytes_max(&wanted));
+        let many: Vec<_> = (0..500_000).map(|n| format!("job-{n}")).collect();
+        let many: Vec<_> = many.iter().map(String::as_str).collect();
+        assert_eq!(bytes_max(&entry(1, &many)), ANSWER_BYTES_MAX);
+    }
+
+    #[tokio::test]
     async fn what_makes_no_sense_is_no_answer() {
         for response in [
             "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n",
             "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\noops",
-            "HTTP/1.1 200 OK\r\ncontent-length: 99999999\r\n\r\n{}",
+            "HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{}",
             "not HTTP at all",
         ] {
             assert_eq!(asked(response).await.0, None, "{response}");

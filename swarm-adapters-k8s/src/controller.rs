@@ -65,8 +65,9 @@ use context::Context;
 use reconcile::{Operator, error_policy, reconcile};
 use seen::SeenSessions;
 
-/// How many Swarms are worked on at a time, at most; each replica has a number of its own below that.
-const CONCURRENCY: u16 = crate::types::WORKERS_MAX as u16;
+/// How many triggered turns wait for a worker at a time: all of them. Whose turn is next is for
+/// [`Workers`](crate::workers::Workers) to say, which have to know everybody who waits.
+const CONCURRENCY: u16 = 0;
 /// The label of all StatefulSet pods since Kubernetes 1.28; other pods are cached only where some
 /// Swarm asks for them.
 const STATEFUL_PODS: &str = "apps.kubernetes.io/pod-index";
@@ -130,6 +131,12 @@ pub async fn run(
     let controller = Controller::for_stream(changes.take_swarms(), swarms)
         .with_config(ControllerConfig::default().concurrency(CONCURRENCY));
     let (answered, vanished) = (context.clone(), operator.clone());
+    let workers = context.sharing.workers.clone();
+    let shutdown = async move {
+        shutdown.await;
+        // Turns under way are finished, and those that wait are for whoever comes next.
+        workers.close();
+    };
     let leases = context
         .leases
         .follow(scope.api(clients.watching()), &rollbacks)

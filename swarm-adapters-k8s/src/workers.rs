@@ -1,75 +1,207 @@
-//! How many turns of a controller may be under way at a time. That can be changed while it runs.
+//! How many turns of a controller may be under way at a time, and whose turn is next. The number can be
+//! changed while it runs.
+//!
+//! Tenants have namespaces, so workers are shared among namespaces: those that wait take turns, and none
+//! gets a further worker unless it has fewer than [`SHARE`] times those that are free. So one namespace
+//! whose turns take long leaves a quarter of the workers free, two leave a seventh, and whoever asks for
+//! little finds a worker at once. Within a namespace, first come is first served.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::oneshot;
+
+/// How many times as many workers as are free a namespace may have, to get a further one.
+const SHARE: usize = 3;
 
 /// The workers of a controller. Its clones are the same.
 #[derive(Clone, Debug)]
-pub(crate) struct Workers {
-    free: Arc<Semaphore>,
+pub(crate) struct Workers(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
     /// How many there are, or will be once those that are too many have ended their turns.
-    count: Arc<Mutex<usize>>,
+    count: usize,
+    /// How many are busy, for each namespace that has any.
+    busy: BTreeMap<String, usize>,
+    /// Who waits, for each namespace that has any.
+    waiting: BTreeMap<String, VecDeque<oneshot::Sender<Worker>>>,
+    /// These namespaces, those first that have waited longest since they got one.
+    order: VecDeque<String>,
+    is_closed: bool,
+}
+
+/// A worker that is free again when the value is dropped.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    of: Workers,
+    namespace: String,
 }
 
 impl Workers {
     pub(crate) fn new(count: usize) -> Self {
-        Self { free: Arc::new(Semaphore::new(count)), count: Arc::new(Mutex::new(count)) }
+        Self(Arc::new(Mutex::new(State { count, ..State::default() })))
     }
 
-    /// Waits for a worker; it is free again when the value is dropped.
-    pub(crate) async fn one(&self) -> Option<OwnedSemaphorePermit> {
-        // It is never closed.
-        Arc::clone(&self.free).acquire_owned().await.ok()
+    /// Waits for a worker for a namespace; `None` once there is none to be had any more.
+    pub(crate) async fn one(&self, namespace: &str) -> Option<Worker> {
+        let given = {
+            let mut state = self.state();
+            if state.is_closed {
+                return None;
+            }
+            let (waits, given) = oneshot::channel();
+            if !state.waiting.contains_key(namespace) {
+                state.order.push_back(namespace.to_owned());
+            }
+            state.waiting.entry(namespace.to_owned()).or_default().push_back(waits);
+            given
+        };
+        self.give();
+        given.await.ok()
     }
 
     /// From now on there are so many. Turns that are under way go on.
     pub(crate) fn set(&self, count: usize) {
-        let mut before = self.count.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(more) = count.checked_sub(*before) {
-            self.free.add_permits(more);
+        self.state().count = count;
+        self.give();
+    }
+
+    /// Gives no worker any more: whoever waits is told so.
+    pub(crate) fn close(&self) {
+        let mut state = self.state();
+        state.is_closed = true;
+        state.waiting.clear();
+        state.order.clear();
+    }
+
+    /// Gives those that are free to those whose turn it is.
+    fn give(&self) {
+        while let Some((waits, namespace)) = self.next() {
+            // Whoever does not wait any more lets it go at once, which is why nothing is locked here.
+            drop(waits.send(Worker { of: self.clone(), namespace }));
+        }
+    }
+
+    /// Takes out who gets the next worker, and counts it as busy.
+    fn next(&self) -> Option<(oneshot::Sender<Worker>, String)> {
+        let mut guard = self.state();
+        let State { count, busy, waiting, order, is_closed: _ } = &mut *guard;
+        let free = count.saturating_sub(busy.values().sum());
+        let may_have = |namespace: &String| {
+            busy.get(namespace).copied().unwrap_or(0) < free.saturating_mul(SHARE)
+        };
+        let place = order.iter().position(may_have)?;
+        let namespace = order.remove(place)?;
+        let queue = waiting.get_mut(&namespace)?;
+        let waits = queue.pop_front()?;
+        if queue.is_empty() {
+            waiting.remove(&namespace);
         } else {
-            let too_many = *before - count;
-            let left = too_many - self.free.forget_permits(too_many);
-            for _ in 0..left {
-                let free = Arc::clone(&self.free);
-                tokio::spawn(async move {
-                    if let Ok(busy) = free.acquire_owned().await {
-                        busy.forget();
-                    }
-                });
+            order.push_back(namespace.clone());
+        }
+        *busy.entry(namespace.clone()).or_default() += 1;
+        Some((waits, namespace))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        {
+            let mut state = self.of.state();
+            if let Some(busy) = state.busy.get_mut(&self.namespace) {
+                *busy -= 1;
+                if *busy == 0 {
+                    state.busy.remove(&self.namespace);
+                }
             }
         }
-        *before = count;
+        self.of.give();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::task::Poll;
 
-    /// How many are free.
-    async fn free(workers: &Workers) -> usize {
-        for _ in 0..100 {
-            tokio::task::yield_now().await;
+    use futures::{FutureExt, poll};
+
+    /// A worker that is free now.
+    fn now(workers: &Workers, namespace: &str) -> Option<Worker> {
+        workers.one(namespace).now_or_never().flatten()
+    }
+
+    /// As many as a namespace gets at once.
+    fn all(workers: &Workers, namespace: &str) -> Vec<Worker> {
+        std::iter::from_fn(|| now(workers, namespace)).collect()
+    }
+
+    #[test]
+    fn workers_come_at_once_and_go_when_their_turns_end() {
+        let workers = Workers::new(2);
+        let [one, other] = [now(&workers, "a").unwrap(), now(&workers, "a").unwrap()];
+        workers.set(3);
+        let third = now(&workers, "b").unwrap();
+        workers.set(1);
+        assert!(now(&workers, "b").is_none());
+        drop((one, third));
+        assert!(now(&workers, "b").is_none(), "they were too many");
+        drop(other);
+        let _busy = now(&workers, "b").unwrap();
+        workers.set(2);
+        assert!(now(&workers, "b").is_some());
+    }
+
+    #[test]
+    fn one_namespace_leaves_workers_to_others() {
+        let workers = Workers::new(16);
+        let greedy = all(&workers, "greedy");
+        assert_eq!(greedy.len(), 12);
+        let second = all(&workers, "second");
+        assert_eq!(second.len(), 3);
+        assert!(now(&workers, "third").is_some(), "whoever asks for little gets it at once");
+        drop(greedy);
+        assert_eq!(all(&workers, "second").len(), 9);
+        for count in 1..=3 {
+            assert_eq!(all(&Workers::new(count), "alone").len(), count, "too few to leave any");
         }
-        workers.free.available_permits()
     }
 
     #[tokio::test]
-    async fn workers_come_at_once_and_go_when_their_turns_end() {
-        let workers = Workers::new(2);
-        let busy = [workers.one().await.unwrap(), workers.one().await.unwrap()];
-        workers.set(3);
-        assert_eq!(free(&workers).await, 1);
-        workers.set(1);
-        assert_eq!(free(&workers).await, 0);
-        let [one, other] = busy;
-        drop(one);
-        assert_eq!(free(&workers).await, 0, "it was one too many");
-        drop(other);
-        assert_eq!(free(&workers).await, 1);
-        workers.set(2);
-        assert_eq!(free(&workers).await, 2);
+    async fn namespaces_that_wait_take_turns_whatever_they_wait_for() {
+        let workers = Workers::new(1);
+        let busy = now(&workers, "x").unwrap();
+        let wait = async |namespace: &'static str| {
+            drop(workers.one(namespace).await);
+            namespace
+        };
+        let mut waiting: futures::stream::FuturesUnordered<_> =
+            ["a", "a", "a", "b", "c", "b"].into_iter().map(wait).collect();
+        assert_eq!(poll!(futures::StreamExt::next(&mut waiting)), Poll::Pending);
+        drop(busy);
+        let order: String = futures::StreamExt::collect::<Vec<_>>(waiting).await.concat();
+        assert_eq!(order, "abcaba");
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_no_longer_takes_none_and_all_are_told_of_the_end() {
+        let workers = Workers::new(1);
+        let busy = now(&workers, "a").unwrap();
+        let mut gone = Box::pin(workers.one("a"));
+        let mut stays = Box::pin(workers.one("a"));
+        assert!(poll!(&mut gone).is_pending() && poll!(&mut stays).is_pending());
+        drop(gone);
+        drop(busy);
+        let last = stays.await.unwrap();
+        let mut waits = Box::pin(workers.one("b"));
+        assert!(poll!(&mut waits).is_pending());
+        workers.close();
+        assert!(waits.await.is_none() && workers.one("c").await.is_none());
+        drop(last);
     }
 }

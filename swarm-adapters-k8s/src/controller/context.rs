@@ -18,12 +18,13 @@ use super::managed::Rolls;
 use super::questions::Questions;
 use super::seen::{Ended, Leases, SeenSessions, Views};
 use super::sources::Reading;
-use super::Options;
+use super::{Options, Scope};
 use crate::api::{FIELD_MANAGER, Swarm};
 use crate::health::Health;
 use crate::metrics::{Metrics, RefusalLabels};
 use crate::sharing::Sharing;
 use crate::status::RefusedRequest;
+use crate::workers::Worker;
 use crate::workload::Kind;
 
 /// What all turns share.
@@ -109,6 +110,16 @@ impl Context {
             let found: Vec<_> = swarms.state().into_iter().filter(is_gained).collect();
             stream::iter(found.into_iter().map(|swarm| ObjectRef::from_obj(&*swarm)))
         })
+    }
+
+    /// Waits for a worker that carries out a turn of `swarm`; `None` if none begins any more.
+    pub(super) async fn worker(&self, swarm: &Swarm) -> Option<Worker> {
+        let key = match &self.sharing.scope {
+            Scope::Cluster => swarm.meta().namespace.clone(),
+            // All of them are one tenant's, and no Swarm has two turns at a time.
+            Scope::Namespace(_) => swarm.meta().uid.clone(),
+        };
+        self.sharing.workers.one(&key.unwrap_or_default()).await
     }
 
     /// Returns when the caches are filled that all Swarms need.

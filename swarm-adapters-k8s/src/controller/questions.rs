@@ -17,11 +17,16 @@ use tokio::time::{Instant, timeout_at};
 
 use super::live::{Live, started_with};
 use super::locks::unpoisoned;
-use crate::answer::{Answer, ask, pause};
+use crate::answer::{Answer, ask, bytes_max, pause};
 use crate::api::{Swarm, VersionEndpoint};
+use crate::workers::Workers;
 
-/// How many workers one operator asks at a time.
+/// How many workers one operator asks at a time, shared among namespaces.
 const AT_A_TIME: usize = 64;
+/// How many of those whose answers may be long.
+const LONG_AT_A_TIME: usize = 2;
+/// Up to how many bytes an answer is short.
+const SHORT_BYTES_MAX: usize = 256 << 10;
 /// How often a worker is asked that runs what was published for it.
 const ASK_AGAIN: Duration = Duration::from_mins(5);
 
@@ -97,9 +102,19 @@ impl Questions {
             let due = questions.next().await;
             Some((due, questions))
         });
-        let answered = async |due: Asked| (ask(due.address, &due.endpoint).await, due);
+        let (short, long) = (Workers::new(AT_A_TIME), Workers::new(LONG_AT_A_TIME));
+        let answered = move |due: Asked| {
+            let (short, long) = (short.clone(), long.clone());
+            async move {
+                let bytes_max = bytes_max(&due.entry);
+                let asking = if bytes_max <= SHORT_BYTES_MAX { short } else { long };
+                let _asking = asking.one(&due.key.0).await;
+                (ask(due.address, &due.endpoint, bytes_max).await, due)
+            }
+        };
         let questions = self.clone();
-        due.map(answered).buffer_unordered(AT_A_TIME).filter_map(move |(answer, asked)| {
+        // All that are due wait side by side, so that nobody stands in the way of others.
+        due.map(answered).buffer_unordered(usize::MAX).filter_map(move |(answer, asked)| {
             let news = questions.state().take_in(answer.as_ref(), &asked, Instant::now());
             std::future::ready(news)
         })

@@ -204,7 +204,9 @@ pub(super) async fn reconcile(
         operator.forget(&swarm);
         return Ok(Action::await_change());
     }
-    let _worker = operator.context.sharing.workers.one().await;
+    let Some(_worker) = operator.context.worker(&swarm).await else {
+        return Ok(Action::await_change());
+    };
     let Some(permit) = operator.context.sharing.share.permit(&uid).map(Arc::new) else {
         operator.forget(&swarm);
         return Ok(Action::await_change());

@@ -12,6 +12,7 @@ mod worker;
 
 mod adoption;
 mod autoscale;
+mod fairness;
 mod faults;
 mod health;
 mod hostports;

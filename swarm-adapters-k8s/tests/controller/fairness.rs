@@ -1,0 +1,87 @@
+//! What one tenant does costs the others nothing.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use swarm_apiserver::fault::{Fault, Rule};
+use swarm_apiserver::{ApiServer, Verb};
+use tokio::time::Instant;
+
+use super::scenario::{OTHER, SWARMS, Scenario};
+
+/// How many Swarms the others have.
+const OTHERS: usize = 20;
+/// How many the hostile tenant has, which is more than there are workers.
+const HOSTILE: usize = 100;
+
+fn on(set: &str, jobs: &[String]) -> Value {
+    let jobs: Vec<_> = jobs.iter().map(|name| json!({"name": name})).collect();
+    let rebalance = json!({"batchWindow": "0s", "initialWait": "0s"});
+    json!({"pool": {"statefulSet": {"name": set}}, "jobs": jobs, "rebalance": rebalance})
+}
+
+/// How long it takes from an edit of a Swarm until its status speaks of it, for the others, in order.
+async fn turns(s: &mut Scenario, round: &str) -> Vec<Duration> {
+    let mut times = Vec::new();
+    for again in 0..5 {
+        for n in 0..OTHERS {
+            let (name, edited) = (format!("s{n}"), Instant::now());
+            s.swarm(&name, on(&format!("w{n}"), &[format!("{round}-{again}")]));
+            s.until("it is settled", |s| s.is_settled(&name)).await;
+            times.push(edited.elapsed());
+            s.pass(Duration::from_millis(10)).await;
+        }
+    }
+    times.sort_unstable();
+    times
+}
+
+/// Swarms that are edited all the time, and whose turns take as long as a turn can: nothing that they
+/// write is ever answered.
+fn hostile(server: &ApiServer) -> tokio::task::JoinHandle<()> {
+    for n in 0..HOSTILE {
+        let name = format!("hostile-{n}");
+        server.inject(Rule::on(Verb::Patch, "swarms").named(&name).always(), Fault::Hang);
+        server.put(json!({
+            "apiVersion": swarm_adapters_k8s::api::API_VERSION, "kind": "Swarm",
+            "metadata": {"name": name, "namespace": OTHER}, "spec": on("none", &[]),
+        }));
+    }
+    let server = server.clone();
+    tokio::spawn(async move {
+        for change in 0.. {
+            tokio::time::sleep(Duration::from_millis(25)).await;
+            let name = format!("hostile-{}", change % HOSTILE);
+            server
+                .edit(SWARMS, OTHER, &name, |it| it["spec"] = on("none", &[format!("j{change}")]));
+        }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_whose_turns_hang_and_whose_objects_change_all_the_time_delays_nobody() {
+    let mut s = Scenario::start().await;
+    for n in 0..OTHERS {
+        s.stateful_set(&format!("w{n}"), 1);
+        s.pod(&format!("w{n}-0"));
+    }
+    let rest = turns(&mut s, "rest").await;
+    let hostile = hostile(&s.server);
+    s.pass(Duration::from_secs(30)).await;
+    let beside = turns(&mut s, "beside").await;
+    hostile.abort();
+    let p99 = |times: &[Duration]| times[times.len() * 99 / 100 - 1];
+    let most = (2 * p99(&rest)).max(Duration::from_millis(1));
+    assert!(p99(&beside) <= most, "at rest {:?}, beside it {:?}", p99(&rest), p99(&beside));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_ends_though_turns_wait_for_workers() {
+    let mut s = Scenario::start().await;
+    let hostile = hostile(&s.server);
+    s.pass(Duration::from_secs(30)).await;
+    hostile.abort();
+    let ends = Instant::now();
+    s.stop_operator().await;
+    assert!(ends.elapsed() < Duration::from_secs(15), "{:?}", ends.elapsed());
+}
