@@ -93,7 +93,7 @@ pub fn all() -> Vec<Scenario> {
         scenario!(cluster_runs_pods),
         scenario!(services_are_reached),
         // It sets the cluster back, so it comes before anything that would be confused by that.
-        scenario!(faults_do_what_they_say),
+        scenario!(faults_do_what_they_say).soaks(),
         scenario!(streams_walk_through).within(Duration::from_mins(4)),
         scenario!(list_changes_arrive),
         // They mostly wait, so several of them run at a time; the longest begin first.
