@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use http::HeaderValue;
+use http::header::USER_AGENT;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
@@ -40,16 +42,19 @@ impl Clients {
 }
 
 /// Finds the cluster: the one that `kubeconfig` names, else the one this pod runs in, else the one
-/// of the user's kubeconfig. No request is sent.
+/// of the user's kubeconfig. No request is sent. All requests will name `agent`, such as
+/// `swarm-operator/1.2.3 (pod-7f)`, for the logs of the API server.
 ///
 /// # Errors
 ///
 /// [`ConnectError`] if there is no usable configuration; its source says why.
-pub async fn connect(kubeconfig: Option<&Path>) -> Result<Clients, ConnectError> {
-    let config = match kubeconfig {
+pub async fn connect(kubeconfig: Option<&Path>, agent: &str) -> Result<Clients, ConnectError> {
+    let mut config = match kubeconfig {
         Some(file) => from_file(file).await.map_err(|error| ConnectError(error.into()))?,
         None => Config::infer().await.map_err(|error| ConnectError(error.into()))?,
     };
+    // What is not ASCII text is of no use in a log.
+    config.headers.extend(HeaderValue::from_str(agent).ok().map(|agent| (USER_AGENT, agent)));
     let client = |config: Config| {
         Client::try_from(config).map_err(|error: kube::Error| ConnectError(error.into()))
     };

@@ -87,7 +87,12 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let mut registry = Registry::default();
     register_build(&mut registry, &Build::from_env());
     let metrics = Metrics::register(&mut registry);
-    let clients = client::connect(args.kubeconfig.as_deref()).await?;
+    let version = Build::from_env().version;
+    let agent = match &args.id {
+        Some(id) => format!("swarm-operator/{version} ({id})"),
+        None => format!("swarm-operator/{version}"),
+    };
+    let clients = client::connect(args.kubeconfig.as_deref(), &agent).await?;
     let (options, health) = (Options { worker_image: args.worker_image }, Health::default());
 
     // Liveness is answered while the API server is away, too.
@@ -121,7 +126,7 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         None => None,
     };
     if let Some(replica) = &replica {
-        replica.tell(Build::from_env().version, health.clone());
+        replica.tell(version, health.clone());
         let _ = known.set(replica.clone());
         let (replica, clients, stop) = (replica.clone(), clients.clone(), shutdown.clone());
         tasks.spawn(async move {

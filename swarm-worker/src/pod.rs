@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use swarm_adapters_host::clock;
+use swarm_adapters_host::http::Build;
 use swarm_adapters_host::marker::Marker;
 use swarm_adapters_k8s::client::{self, Clients};
 use swarm_adapters_k8s::session::{KubeSession, KubeSessionViews};
@@ -70,7 +71,8 @@ impl Pod {
         shared: &Shared,
         shutdown: &Shutdown,
     ) -> Result<(), Failure> {
-        let clients = client::connect(self.kubeconfig.as_deref()).await;
+        let agent = format!("swarm-worker/{}", Build::from_env().version);
+        let clients = client::connect(self.kubeconfig.as_deref(), &agent).await;
         let clients = clients.map_err(|error| Failure::Failed(error.to_string()))?;
         let (mut marker, former) = self.marker()?.unzip();
         let mut former: Former = former.unwrap_or_default();

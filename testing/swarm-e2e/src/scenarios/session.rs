@@ -25,7 +25,7 @@ pub(super) const SOON: Duration = Duration::from_secs(30);
 
 /// The stores of sessions on the API server keep the same contract as the files on one machine.
 pub(super) async fn keeps_its_contract(context: &Context) -> Result<()> {
-    let clients = client::connect(Some(&context.cluster.kubeconfig)).await?;
+    let clients = client::connect(Some(&context.cluster.kubeconfig), "scenario").await?;
     let (client, namespace) = (context.client.clone(), context.namespace.clone());
     let place = OnApiServer { client, clients, namespace };
     contract::sessions(&place, "6f1c2a34-0000-4000-8000-0123456789ab").await
