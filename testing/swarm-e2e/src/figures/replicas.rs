@@ -33,6 +33,8 @@ const LOAD: Duration = Duration::from_secs(90);
 const PAUSE: Duration = Duration::from_millis(50);
 /// How many of those that come and go are there at a time: each needs some seconds to join.
 const STAYS: usize = 6;
+/// How often all Swarms are listed.
+const LIST_EVERY: Duration = Duration::from_secs(2);
 /// The Lease of a replica, its grace, and a second.
 const LEASE: Duration = Duration::from_secs(12);
 
@@ -199,6 +201,8 @@ async fn edit_all(context: &Context, swarms: usize, round: usize) -> Result<()> 
     until("all edits to be carried out", WITHIN, || async {
         let all = context.api::<Swarm>().list(&ListParams::default()).await?;
         let left = all.iter().filter(|it| !is_done(it)).count();
+        // A list of all is much work for the API server.
+        tokio::time::sleep(LIST_EVERY).await;
         ensure!(left == 0, "{left} left");
         Ok(Some(()))
     })
@@ -217,28 +221,76 @@ fn is_done(swarm: &Swarm) -> bool {
     seen.is_some() && seen == swarm.metadata.generation
 }
 
+/// Who writes which ledger, as a watch shows it: to list all of them again and again would be most of
+/// what the API server does.
+#[derive(Clone, Default)]
+struct Writers(Arc<Mutex<BTreeMap<String, (String, Instant)>>>);
+
+impl Writers {
+    /// Those of now, and whatever comes until the task is ended.
+    async fn follow(context: &Context) -> Result<(Self, JoinHandle<Result<()>>)> {
+        let ledgers: Api<SwarmLedger> = context.api();
+        let listed = ledgers.list(&ListParams::default()).await?;
+        let mut version = listed.metadata.resource_version.clone().context("a version")?;
+        let writers = Self::default();
+        listed.iter().for_each(|ledger| writers.note(ledger));
+        let noting = writers.clone();
+        let watch = tokio::spawn(async move {
+            loop {
+                let mut events = Box::pin(ledgers.watch(&WatchParams::default(), &version).await?);
+                while let Some(event) = events.try_next().await? {
+                    let (WatchEvent::Added(ledger) | WatchEvent::Modified(ledger)) = event else {
+                        continue;
+                    };
+                    version = ledger.resource_version().unwrap_or_default();
+                    noting.note(&ledger);
+                }
+            }
+        });
+        Ok((writers, watch))
+    }
+
+    /// Notes who writes a ledger, and since when.
+    fn note(&self, ledger: &SwarmLedger) {
+        let Some(writer) = &ledger.spec.writer else { return };
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = all.entry(ledger.name_any()).or_insert_with(|| (String::new(), Instant::now()));
+        if known.0 != writer.member {
+            *known = (writer.member.clone(), Instant::now());
+        }
+    }
+
+    /// The ledgers of a replica.
+    fn of(&self, replica: &Replica) -> BTreeSet<String> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let its = all.iter().filter(|(_, (member, _))| replica.is(member));
+        its.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Since when each of these ledgers has the writer that it has.
+    fn since(&self, names: &BTreeSet<String>) -> Vec<Instant> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        names.iter().filter_map(|name| all.get(name).map(|(_, since)| *since)).collect()
+    }
+}
+
 /// Kills a replica, and says how long its Swarms waited for another.
 async fn taken_over(context: &Context, replicas: &mut Vec<Replica>, swarms: usize) -> Result<()> {
     let mut victim = replicas.pop().context("a replica")?;
-    let before = writers(context).await?;
-    let mut left: BTreeSet<_> =
-        before.into_iter().filter(|(_, member)| victim.is(member)).map(|(name, _)| name).collect();
-    let count = left.len();
+    let (writers, watch) = Writers::follow(context).await?;
+    let its = writers.of(&victim);
+    let count = its.len();
     victim.child.kill().await?;
     let killed = Instant::now();
-    let mut times = Vec::new();
-    while !left.is_empty() {
-        ensure!(killed.elapsed() < WITHIN, "{} are left", left.len());
-        let writers = writers(context).await?;
-        let elapsed = killed.elapsed();
-        left.retain(|name| {
-            let is_left = writers.get(name).is_none_or(|member| victim.is(member));
-            if !is_left {
-                times.push(elapsed);
-            }
-            is_left
-        });
-    }
+    until("all its Swarms to be taken over", WITHIN, || async {
+        let left = writers.of(&victim).len();
+        ensure!(left == 0, "{left} are left");
+        Ok(Some(()))
+    })
+    .await?;
+    watch.abort();
+    let times = writers.since(&its).into_iter().map(|at| at.saturating_duration_since(killed));
+    let times = times.collect();
     let times = Times::new(times);
     say(format_args!(
         "\none of four is killed, with {count} of {swarms} Swarms: taken over after p50 {}, worst {}",
