@@ -34,9 +34,6 @@ use crate::workload::FAILURE;
 use crate::workload::Kind;
 use crate::{trouble, view, watch};
 
-/// How many objects a list has a page. A page is held twice, as text and as objects, and a Swarm
-/// with 1,000 jobs has 150 kB of it, most of which is about who wrote what.
-const PAGE: u32 = 25;
 /// How the names of our own annotations begin.
 const OURS: &str = "swarm.k8slab.info/";
 
@@ -336,7 +333,7 @@ where
     K: Cached + Send + Sync + 'static,
 {
     let (cache, mut keeper) = Keeper::of_new_cache(rollbacks);
-    let events = watch::events(api, config.page_size(PAGE), rollbacks);
+    let events = watch::events(api, config, rollbacks);
     let changes = events.flat_map(move |event| {
         stream::iter(seen(event).map_or(Vec::new(), |event| keeper.apply(event.modify(K::strip))))
     });
@@ -354,7 +351,7 @@ pub(super) fn cached_swarms(
     let is_ours = move |swarm: &Swarm| {
         swarm.metadata.uid.as_deref().is_some_and(|uid| sharing.share.has(uid))
     };
-    let config = watcher::Config::default().page_size(PAGE);
+    let config = watcher::Config::default();
     let events = watch::events(api, config, rollbacks).map(Either::Left);
     let both = stream::select(events, corrections.map(Either::Right));
     let changes = both.flat_map(move |told| {

@@ -12,6 +12,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use super::cached::Cache;
 use super::node_health::{LedgerMeta, NamespaceMeta};
 use super::non_statefulset::NonStatefulSet;
+use super::on_demand::OnDemand;
 use super::records::Records;
 use crate::api::Swarm;
 use crate::rollback::Rollbacks;
@@ -31,8 +32,10 @@ pub(super) struct Caches {
     pub(super) nodes: Store<Node>,
     /// Ledgers by name and version only: which there are, and which were written by somebody else.
     pub(super) ledgers: Store<LedgerMeta>,
-    /// All ConfigMaps, by name, labels and version only.
+    /// All ConfigMaps, by name, labels and version only, once some Swarm has sources.
     pub(super) sources: Cache<PartialObjectMeta<ConfigMap>>,
+    /// Whether any has.
+    pub(super) asked_sources: OnDemand,
     /// Rollbacks of the store that all of them are of.
     pub(super) rollbacks: Rollbacks,
 }
@@ -46,8 +49,7 @@ impl Caches {
     pub(super) async fn wait_until_filled(&self) -> Result<(), WriterDropped> {
         self.pools.sets.store.wait_until_ready().await?;
         self.pods.store.wait_until_ready().await?;
-        self.views.store.wait_until_ready().await?;
-        self.sources.store.wait_until_ready().await
+        self.views.store.wait_until_ready().await
     }
 
     /// Whether the `ConfigMap` that `swarm` names holds a view.

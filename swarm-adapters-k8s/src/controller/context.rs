@@ -132,6 +132,7 @@ impl Context {
     /// longer, since a turn that waits keeps others from theirs.
     pub(super) async fn is_filled_for(&self, swarm: &Swarm) -> bool {
         const WITHIN: Duration = Duration::from_millis(500);
+        const AGAIN: Duration = Duration::from_millis(10);
         let wide = async {
             if swarm.pool().0 == Kind::StatefulSet {
                 return true;
@@ -146,8 +147,17 @@ impl Context {
                 self.made.wait_until_filled().await;
             }
         };
-        let both = async { tokio::join!(wide, made).0 };
-        tokio::time::timeout(WITHIN, both).await.unwrap_or(false)
+        let sources = async {
+            if swarm.spec.job_sources.is_empty() || swarm.metadata.deletion_timestamp.is_some() {
+                return;
+            }
+            self.caches.asked_sources.ask();
+            while !self.caches.sources.is_filled() {
+                tokio::time::sleep(AGAIN).await;
+            }
+        };
+        let all = async { tokio::join!(wide, made, sources).0 };
+        tokio::time::timeout(WITHIN, all).await.unwrap_or(false)
     }
 
     /// Forgets what runs beside the turns of a Swarm.

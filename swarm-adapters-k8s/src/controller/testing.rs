@@ -20,6 +20,7 @@ use super::caches::{Caches, Pools};
 use super::context::Context;
 use super::locks::unpoisoned;
 use super::non_statefulset::NonStatefulSet;
+use super::on_demand::OnDemand;
 use super::reconcile::Operator;
 use super::records::Records;
 use super::seen::SeenSessions;
@@ -102,6 +103,7 @@ impl World {
             nodes: store().0,
             ledgers,
             sources: Cache::holding([]),
+            asked_sources: OnDemand::default(),
             rollbacks: Rollbacks::default(),
         };
         let seen = SeenSessions::default();

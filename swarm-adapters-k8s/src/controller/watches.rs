@@ -16,6 +16,7 @@ use super::cached::{Changes, cached, cached_swarms};
 use super::caches::{Caches, Pools};
 use super::node_health::{self, LedgerMeta, NamespaceMeta};
 use super::non_statefulset;
+use super::on_demand::OnDemand;
 use super::pools::with_pool;
 use super::seen::Ended;
 use super::{STATEFUL_PODS, sources};
@@ -23,6 +24,7 @@ use crate::api::Swarm;
 use crate::rollback::Rollbacks;
 use crate::sharing::Sharing;
 use crate::view::{OWNER_ANNOTATION, VIEW_LABEL};
+use crate::watch::PAGE_OF_METADATA;
 use crate::workload::Kind;
 
 /// The changes that the watches show. Nothing is requested before they are polled.
@@ -53,8 +55,10 @@ pub(super) fn begin(
     let (others, of_others) = non_statefulset::non_statefulset(scope, client, rollbacks);
     let (views, of_views) = cached(scope.api(client), everything().labels(VIEW_LABEL), rollbacks);
     // Any ConfigMap may be a source of jobs: only names, labels and versions are kept. Content is
-    // fetched where a Swarm asks for it.
-    let (sources, of_sources) = cached(scope.api(client), everything(), rollbacks);
+    // fetched where a Swarm asks for it. Nobody is asked for any before some Swarm has sources.
+    let asked_sources = OnDemand::default();
+    let by_name = everything().page_size(PAGE_OF_METADATA);
+    let (sources, of_sources) = cached(scope.api(client), by_name, rollbacks);
     let (ledgers, of_ledgers) = node_health::ledgers(scope.api(client), rollbacks);
     let (namespaces, of_namespaces) = node_health::namespaces(scope, client, rollbacks);
     let (nodes, of_nodes) = node_health::nodes(scope, client, rollbacks);
@@ -70,6 +74,7 @@ pub(super) fn begin(
         nodes,
         ledgers,
         sources,
+        asked_sources: asked_sources.clone(),
         rollbacks,
     };
     let streams = Streams {
@@ -77,7 +82,7 @@ pub(super) fn begin(
         sets: of_sets.boxed(),
         pods: of_pods.boxed(),
         views: of_views.boxed(),
-        sources: of_sources.boxed(),
+        sources: asked_sources.once_asked(of_sources),
         ledgers: of_ledgers,
         namespaces: of_namespaces,
         nodes: of_nodes,

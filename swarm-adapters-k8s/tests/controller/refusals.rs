@@ -101,6 +101,12 @@ async fn sources_that_hold_more_than_is_read_are_reported_and_the_last_list_stay
     let mut s = Scenario::start().await;
     s.stateful_set("w", 1);
     s.pod("w-0");
+    let asks = |s: &Scenario| {
+        let exchanges = s.server.take_exchanges();
+        exchanges.iter().any(|it| it.resource == "configmaps" && it.is_partial)
+    };
+    s.pass(Duration::from_mins(1)).await;
+    assert!(!asks(&s), "ConfigMaps are nobody's business before a Swarm has sources");
     let list = |name: &str, text: String| {
         json!({
             "apiVersion": "v1", "kind": "ConfigMap", "data": {"jobs": text, "other": "x".repeat(99)},
@@ -111,6 +117,7 @@ async fn sources_that_hold_more_than_is_read_are_reported_and_the_last_list_stay
     let sources = json!([{"selector": {"matchLabels": {"lists": "all"}}, "key": "jobs"}]);
     s.swarm("s", json!({"pool": {"statefulSet": {"name": "w"}}, "jobSources": sources}));
     s.until("it is settled", |s| s.is_settled("s")).await;
+    assert!(asks(&s));
     let is_refused = |s: &Scenario, why: &str| {
         s.condition("s", "Ready") == "False/SourcesTooLarge"
             && message(s, "s", "Ready").contains(why)
