@@ -5,6 +5,7 @@
 
 mod change;
 mod cpu;
+mod hostile;
 mod large;
 mod large_sessions;
 mod ledger;
@@ -51,6 +52,9 @@ pub enum Part {
     Peering,
     /// One, two and four operators that share many Swarms: CPU, memory, and takeovers.
     Replicas,
+    /// The turns of some tenants, and the memory of the operator, while an editor of another namespace applies
+    /// whatever comes to his mind.
+    Hostile,
     /// Memory and CPU for hundreds of Swarms, on pools that no kubelet runs.
     Scale,
 }
@@ -72,6 +76,9 @@ pub struct Options {
     /// For how many minutes writes at rest are counted.
     #[arg(long, value_name = "MINUTES", default_value_t = 1)]
     pub rest: u64,
+    /// For `hostile`: for how many minutes.
+    #[arg(long, value_name = "MINUTES", default_value_t = 10)]
+    pub minutes: u64,
     /// For `scale`: where the jobs are stored.
     #[arg(long, value_enum, value_name = "WHERE", default_value = "inline")]
     pub jobs: Lists,
@@ -90,7 +97,7 @@ pub struct Options {
 ///
 /// When something does not settle within its bound.
 pub async fn measure(cluster: &Arc<Cluster>, options: &Options) -> Result<()> {
-    let Options { parts, rest, jobs, swarms_max, operator } = options;
+    let Options { parts, rest, minutes, jobs, swarms_max, operator } = options;
     let built = cluster.binaries.ours.join("swarm-operator");
     let program = operator.as_ref().unwrap_or(&built);
     let all = Part::value_variants().iter();
@@ -105,6 +112,7 @@ pub async fn measure(cluster: &Arc<Cluster>, options: &Options) -> Result<()> {
             Part::Managed => managed::measure(cluster, program, Duration::from_mins(*rest)).await,
             Part::Peering => peering::measure(cluster, Duration::from_mins(*rest)).await,
             Part::Replicas => replicas::measure(cluster, program, *swarms_max).await,
+            Part::Hostile => hostile::measure(cluster, Duration::from_mins(*minutes)).await,
             Part::Scale => scale::measure(cluster, program, *jobs, *swarms_max).await,
         };
         measured.with_context(|| format!("cannot measure {part:?}"))?;
