@@ -29,6 +29,7 @@ mod every_worker_runs_every_job;
 mod go_pool;
 mod jobs_come_from_config_maps;
 mod late_writes_are_refused;
+mod leases_pass_others_by;
 mod ledgers_in_parts;
 mod list_changes_arrive;
 mod managed_pools;
@@ -128,6 +129,7 @@ pub fn all() -> Vec<Scenario> {
         scenario!(replicas_share_objects).beside_others(),
         scenario!(the_operator_is_fenced).beside_others(),
         scenario!(a_swarm_borrows_no_rights).beside_others(),
+        scenario!(leases_pass_others_by).beside_others(),
         scenario!(replicas_share_the_swarms),
         scenario!(replicas_die_for_ten_minutes as replicas_share_the_swarms::soak)
             .within(Duration::from_mins(20))
