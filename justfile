@@ -102,7 +102,7 @@ uninstall:
 
 # Install CRDs and operator, or a variant such as overlays/prod, into kubectl's cluster.
 deploy VARIANT="overlays/managed": install
-    kubectl apply -k deploy/{{VARIANT}}
+    kubectl apply --server-side --force-conflicts -k deploy/{{VARIANT}}
 
 # The operator on this machine, for kubectl's cluster; install comes first.
 run *ARGS:

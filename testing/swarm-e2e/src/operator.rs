@@ -43,7 +43,7 @@ pub(crate) async fn install(cluster: &Cluster) -> Result<bool> {
     if !base.is_dir() || !install_resources(cluster).await? {
         return Ok(false);
     }
-    cluster.kubectl(&["apply", "--kustomize", &base.display().to_string()]).await?;
+    apply(cluster, &base).await?;
     let available = ["--for=condition=Available", "deployment", "--all", "--namespace", NAMESPACE];
     wait(cluster, &available).await?;
     Ok(true)
@@ -61,10 +61,21 @@ pub async fn install_resources(cluster: &Cluster) -> Result<bool> {
     if !crds.is_dir() {
         return Ok(false);
     }
-    cluster.kubectl(&["apply", "--kustomize", &crds.display().to_string()]).await?;
+    apply(cluster, &crds).await?;
     let established = ["--for=condition=Established", "customresourcedefinition", "--all"];
     wait(cluster, &established).await?;
     Ok(true)
+}
+
+/// Applies a folder of manifests as the documentation does, also over what scenarios have changed.
+///
+/// # Errors
+///
+/// When one is refused.
+pub(crate) async fn apply(cluster: &Cluster, folder: &Path) -> Result<()> {
+    let folder = folder.display().to_string();
+    let apply = ["apply", "--server-side", "--force-conflicts", "--kustomize", &folder];
+    cluster.kubectl(&apply).await.map(drop)
 }
 
 async fn wait(cluster: &Cluster, what: &[&str]) -> Result<()> {

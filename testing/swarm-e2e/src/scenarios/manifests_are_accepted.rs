@@ -26,7 +26,9 @@ const LISTED: &str = "overlays/listed";
 
 /// The purpose of an overlay, in its rendered text: a patch that matches nothing is ignored
 /// silently.
-const RENDERED: [(&str, &str); 9] = [
+const RENDERED: [(&str, &str); 11] = [
+    ("overlays/all", "kind: CustomResourceDefinition"),
+    ("overlays/all", "name: swarm-operator-managed-pools"),
     ("overlays/managed", "name: swarm-operator-managed-pools"),
     ("overlays/original", "namespace: swarm\n"),
     (LISTED, "name: swarm-operator-watch\n"),

@@ -32,8 +32,7 @@ async fn unbind(context: &Context) -> Result<()> {
 
 async fn served(context: &Context, listed: &Context) -> Result<()> {
     unbind(context).await?;
-    let overlay = repository().join("deploy/overlays/listed").display().to_string();
-    context.cluster.kubectl(&["apply", "--kustomize", &overlay]).await?;
+    operator::apply(&context.cluster, &repository().join("deploy/overlays/listed")).await?;
     for (verb, resource) in [("patch", "pods"), ("create", "configmaps"), ("delete", "leases")] {
         let may = ["auth", "can-i", verb, resource, "--as", ACCOUNT];
         ensure!(listed.kubectl(&may).await.is_ok(), "it may not {verb} {resource} in the list");

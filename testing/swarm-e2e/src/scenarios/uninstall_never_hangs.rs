@@ -134,11 +134,10 @@ async fn operator_of_one_namespace(context: &Context) -> Result<()> {
     let overlay = format!("{up}{}", overlay.strip_prefix("/")?.display());
     let text = format!("namespace: {ALONE}\nresources: [\"{overlay}\"]\n");
     std::fs::write(folder.path().join("kustomization.yaml"), text)?;
-    let folder = folder.path().to_str().context("a path is a text")?;
 
     cluster.kubectl(&["create", "namespace", ALONE]).await?;
     context.apply(&sample(2)?).await?;
-    cluster.kubectl(&["apply", "--kustomize", folder]).await?;
+    operator::apply(cluster, folder.path()).await?;
     rolled_out(context, ALONE).await?;
     cluster.apply(ALONE, &sample(2)?).await?;
     ready(context, ALONE).await?;
@@ -152,6 +151,7 @@ async fn operator_of_one_namespace(context: &Context) -> Result<()> {
     let change = Instant::now();
     let swarms = ["delete", "swarms", "--all", "--timeout=30s", "--namespace", ALONE];
     cluster.kubectl(&swarms).await?;
+    let folder = folder.path().to_str().context("a path is a text")?;
     cluster.kubectl(&["delete", "--kustomize", folder, "--timeout=60s"]).await?;
     cluster.kubectl(&["delete", "namespace", ALONE, "--timeout=60s"]).await?;
     let took = change.elapsed().as_millis();
