@@ -76,7 +76,7 @@ pub struct Options {
     /// For how many minutes writes at rest are counted.
     #[arg(long, value_name = "MINUTES", default_value_t = 1)]
     pub rest: u64,
-    /// For `hostile`: for how many minutes.
+    /// For `hostile`, and for replicas that are killed: for how many minutes.
     #[arg(long, value_name = "MINUTES", default_value_t = 10)]
     pub minutes: u64,
     /// For `scale`: where the jobs are stored.
@@ -111,7 +111,10 @@ pub async fn measure(cluster: &Arc<Cluster>, options: &Options) -> Result<()> {
             Part::Sessions => sessions::measure(cluster).await,
             Part::Managed => managed::measure(cluster, program, Duration::from_mins(*rest)).await,
             Part::Peering => peering::measure(cluster, Duration::from_mins(*rest)).await,
-            Part::Replicas => replicas::measure(cluster, program, *swarms_max).await,
+            Part::Replicas => {
+                let length = Duration::from_mins(*minutes);
+                replicas::measure(cluster, program, *swarms_max, length).await
+            }
             Part::Hostile => hostile::measure(cluster, Duration::from_mins(*minutes)).await,
             Part::Scale => scale::measure(cluster, program, *jobs, *swarms_max).await,
         };

@@ -36,6 +36,9 @@ const PAUSE: Duration = Duration::from_millis(150);
 const ACT: Duration = Duration::from_millis(200);
 /// How many objects of each kind he has at most.
 const OBJECTS: u64 = 40;
+/// How many small writes, one after the other, are timed beside each turn: those of a turn are the ledger, the
+/// view and the status. So it shows which part of a delay is the API server's.
+const WRITES: usize = 3;
 /// The memory limit of the pod, in MiB.
 const LIMIT_MIB: u64 = 512;
 /// How long an edit may take.
@@ -49,7 +52,7 @@ pub(super) async fn measure(cluster: &Arc<Cluster>, length: Duration) -> Result<
     let first = tenants.first().context("a tenant")?;
     first.operator().await?;
     make(&tenants).await?;
-    let rest = turns(&tenants, REST, 0).await?;
+    let (rest, writes_at_rest) = turns(&tenants, REST, 0).await?;
     let before = memory(first).await?;
 
     let his = Context::new(cluster, "figures-hostile").await?;
@@ -63,13 +66,18 @@ pub(super) async fn measure(cluster: &Arc<Cluster>, length: Duration) -> Result<
         }
         editor
     });
-    let beside = turns(&tenants, length, 1_000_000).await?;
+    let (beside, writes_beside) = turns(&tenants, length, 1_000_000).await?;
     let editor = acts.await?;
     let after = memory(first).await?;
 
     say("| | turns | median | 99 % | worst |\n|---|--:|--:|--:|--:|");
     say(format_args!("| edit acknowledged → carried out, at rest | {} |", rest.cells()));
     say(format_args!("| beside the editor, {} s | {} |", length.as_secs(), beside.cells()));
+    say(format_args!(
+        "| {WRITES} small writes without any operator, at rest | {} |",
+        writes_at_rest.cells()
+    ));
+    say(format_args!("| the same beside the editor | {} |", writes_beside.cells()));
     say(format_args!(
         "\n{} acts, of which {} were taken, and {} not; memory of the replicas before {}, after {}",
         editor.done + editor.refused,
@@ -78,8 +86,14 @@ pub(super) async fn measure(cluster: &Arc<Cluster>, length: Duration) -> Result<
         before.iter().map(Memory::shown).collect::<Vec<_>>().join(", "),
         after.iter().map(Memory::shown).collect::<Vec<_>>().join(", ")
     ));
-    let ratio = beside.at(99).as_secs_f64() / rest.at(99).as_secs_f64().max(0.001);
-    say(format_args!("99 % of the turns of others took {ratio:.2} times as long as at rest"));
+    let ratio = |beside: &Times, rest: &Times| {
+        beside.at(99).as_secs_f64() / rest.at(99).as_secs_f64().max(0.001)
+    };
+    say(format_args!(
+        "99 % of the turns of others took {:.2} times as long as at rest, and 99 % of the writes {:.2} times",
+        ratio(&beside, &rest),
+        ratio(&writes_beside, &writes_at_rest)
+    ));
     for it in &after {
         ensure!(it.restarts == 0, "a replica began anew");
         ensure!(it.peak_mib < LIMIT_MIB, "a replica had {} MiB", it.peak_mib);
@@ -116,9 +130,10 @@ async fn make(tenants: &[Context]) -> Result<()> {
     .await
 }
 
-/// Edits one Swarm after the other, and times each until its status speaks of the edit.
-async fn turns(tenants: &[Context], length: Duration, from: usize) -> Result<Times> {
-    let (began, mut times) = (Instant::now(), Vec::new());
+/// Edits one Swarm after the other, and times each until its status speaks of the edit, and then as many
+/// small writes as it takes.
+async fn turns(tenants: &[Context], length: Duration, from: usize) -> Result<(Times, Times)> {
+    let (began, mut times, mut writes) = (Instant::now(), Vec::new(), Vec::new());
     for n in from.. {
         if length <= began.elapsed() {
             break;
@@ -137,9 +152,19 @@ async fn turns(tenants: &[Context], length: Duration, from: usize) -> Result<Tim
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         times.push(asked.elapsed());
+        let (maps, asked): (Api<ConfigMap>, _) =
+            (tenants[n % SWARMS % TENANTS].api(), Instant::now());
+        for write in 0..WRITES {
+            let data = json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "probe"},
+                "data": {"write": format!("{n}-{write}")},
+            });
+            maps.patch("probe", &PatchParams::apply("figures"), &Patch::Apply(data)).await?;
+        }
+        writes.push(asked.elapsed());
         tokio::time::sleep(PAUSE).await;
     }
-    Ok(Times::new(times))
+    Ok((Times::new(times), Times::new(writes)))
 }
 
 /// What a replica has taken.

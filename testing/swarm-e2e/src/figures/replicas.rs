@@ -1,5 +1,5 @@
-//! One, two and four operators share many Swarms on pools without pods. One is killed while Swarms are
-//! edited all the time.
+//! One, two and four operators share many Swarms on pools without pods. Every five minutes one is killed, and
+//! another takes its place, while Swarms are edited all the time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
@@ -27,8 +27,10 @@ use crate::until::until;
 
 /// How long anything here may take.
 const WITHIN: Duration = Duration::from_mins(15);
-/// For how long Swarms are edited while a replica is killed.
-const LOAD: Duration = Duration::from_secs(90);
+/// How often a replica is killed, the first after half of it.
+const KILL_EVERY: Duration = Duration::from_mins(5);
+/// How many replicas share the Swarms then.
+const OF_LOAD: usize = 4;
 /// The pause between two edits.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How many of those that come and go are there at a time: each needs some seconds to join.
@@ -38,7 +40,12 @@ const LIST_EVERY: Duration = Duration::from_secs(2);
 /// The Lease of a replica, its grace, and a second.
 const LEASE: Duration = Duration::from_secs(12);
 
-pub(super) async fn measure(cluster: &Arc<Cluster>, program: &Path, swarms: usize) -> Result<()> {
+pub(super) async fn measure(
+    cluster: &Arc<Cluster>,
+    program: &Path,
+    swarms: usize,
+    length: Duration,
+) -> Result<()> {
     let context = Context::new(cluster, "figures-replicas").await?;
     context.operator().await?;
     outside::remove_inside(cluster).await?;
@@ -67,23 +74,15 @@ pub(super) async fn measure(cluster: &Arc<Cluster>, program: &Path, swarms: usiz
         say(format_args!("| {count} | {used:.1} s | {one:.1} ms | {} |", memory.join(", ")));
     }
     taken_over(&context, &mut replicas, swarms).await?;
-    under_load(&context, cluster, program, &mut replicas, swarms).await?;
-    restless(&context, cluster, program, &mut replicas, swarms, calm).await
+    let load = Load { context: &context, cluster, program, swarms };
+    load.run(&mut replicas, length).await?;
+    restless(&load, calm).await
 }
 
-/// Replicas join and leave every second, beside four that stay, while every Swarm is edited.
-async fn restless(
-    context: &Context,
-    cluster: &Cluster,
-    program: &Path,
-    replicas: &mut Vec<Replica>,
-    swarms: usize,
-    calm: Duration,
-) -> Result<()> {
-    while replicas.len() < 4 {
-        replicas.push(Replica::start(cluster, program, replicas.len() + 10)?);
-    }
-    shared_by(context, swarms, replicas.len()).await?;
+/// Replicas join and leave every second, beside those that stay, while every Swarm is edited.
+async fn restless(load: &Load<'_>, calm: Duration) -> Result<()> {
+    let Load { context, cluster, program, swarms } = *load;
+    shared_by(context, swarms, OF_LOAD).await?;
     let start = Instant::now();
     let mut guests = VecDeque::new();
     let mut came = 0;
@@ -106,7 +105,7 @@ async fn restless(
         |took: Duration| f64::from(u32::try_from(swarms).unwrap_or(u32::MAX)) / took.as_secs_f64();
     let (calm, took) = (a_second(calm), a_second(start.elapsed()));
     say(format_args!(
-        "four replicas, and {came} that come and go, one each second: {took:.0} edits a second carried \
+        "{OF_LOAD} replicas, and {came} that come and go, one each second: {took:.0} edits a second carried \
          out; {calm:.0} without them"
     ));
     Ok(())
@@ -303,53 +302,66 @@ async fn taken_over(context: &Context, replicas: &mut Vec<Replica>, swarms: usiz
 /// When each generation of a Swarm was seen to be carried out.
 type Seen = Arc<Mutex<BTreeMap<(String, i64), Instant>>>;
 
-/// Edits one Swarm after the other, and kills a replica in the middle of it.
-async fn under_load(
-    context: &Context,
-    cluster: &Cluster,
-    program: &Path,
-    replicas: &mut Vec<Replica>,
+/// Swarms that are edited one after the other while replicas are killed.
+struct Load<'a> {
+    context: &'a Context,
+    cluster: &'a Cluster,
+    program: &'a Path,
     swarms: usize,
-) -> Result<()> {
-    replicas.push(Replica::start(cluster, program, replicas.len())?);
-    shared_by(context, swarms, replicas.len()).await?;
-    let seen = Seen::default();
-    let watch: JoinHandle<Result<()>> = tokio::spawn(follow(context.api(), Arc::clone(&seen)));
-    let (all, start) = (context.api::<Swarm>(), Instant::now());
-    let mut edits = Vec::new();
-    let mut is_killed = false;
-    for round in 0.. {
-        if LOAD < start.elapsed() {
-            break;
+}
+
+impl Load<'_> {
+    async fn run(&self, replicas: &mut Vec<Replica>, length: Duration) -> Result<()> {
+        let mut started = 10;
+        while replicas.len() < OF_LOAD {
+            replicas.push(self.another(&mut started)?);
         }
-        if !is_killed && LOAD / 2 < start.elapsed() {
-            replicas.remove(0).child.kill().await?;
-            is_killed = true;
+        shared_by(self.context, self.swarms, OF_LOAD).await?;
+        let seen = Seen::default();
+        let watch = tokio::spawn(follow(self.context.api(), Arc::clone(&seen)));
+        let (all, start) = (self.context.api::<Swarm>(), Instant::now());
+        let (mut edits, mut kills) = (Vec::new(), 0);
+        for round in 0.. {
+            if length < start.elapsed() {
+                break;
+            }
+            if KILL_EVERY * kills + KILL_EVERY / 2 < start.elapsed() {
+                replicas.remove(0).child.kill().await?;
+                replicas.push(self.another(&mut started)?);
+                kills += 1;
+            }
+            // A prime number of steps visits all of them in no order.
+            let n = round * 7_919 % self.swarms;
+            let asked = Instant::now();
+            edits.push((format!("s{n}"), edit(&all, n, round + 10).await?, asked));
+            tokio::time::sleep(PAUSE).await;
         }
-        // A prime number of steps visits all of them in no order.
-        let n = round * 7_919 % swarms;
-        let asked = Instant::now();
-        edits.push((format!("s{n}"), edit(&all, n, round + 10).await?, asked));
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(LEASE * 2).await;
+        ensure!(!watch.is_finished(), "the watch has ended: {:?}", watch.await);
+        watch.abort();
+        let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut times = Vec::new();
+        for (name, generation, asked) in &edits {
+            let later = seen.range((name.clone(), *generation)..=(name.clone(), i64::MAX));
+            let Some(done) = later.map(|(_, at)| *at).min() else { bail!("{name} was never done") };
+            times.push(done.saturating_duration_since(*asked));
+        }
+        let count = times.len();
+        let times = Times::new(times);
+        let [p50, p95, p99, worst] = [50, 95, 99, 100].map(|percent| shown(times.at(percent)));
+        say(format_args!(
+            "{count} edits in {} s, {kills} times one of {OF_LOAD} replicas was killed and another \
+             started: carried out after p50 {p50}, p95 {p95}, p99 {p99}, worst {worst}",
+            length.as_secs()
+        ));
+        Ok(())
     }
-    tokio::time::sleep(LEASE * 2).await;
-    watch.abort();
-    let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut times = Vec::new();
-    for (name, generation, asked) in &edits {
-        let later = seen.range((name.clone(), *generation)..=(name.clone(), i64::MAX));
-        let Some(done) = later.map(|(_, at)| *at).min() else { bail!("{name} was never done") };
-        times.push(done.saturating_duration_since(*asked));
+
+    /// Starts another replica, under an ID that none had before.
+    fn another(&self, started: &mut usize) -> Result<Replica> {
+        *started += 1;
+        Replica::start(self.cluster, self.program, *started)
     }
-    let count = times.len();
-    let times = Times::new(times);
-    let [p50, p95, p99, worst] = [50, 95, 99, 100].map(|percent| shown(times.at(percent)));
-    say(format_args!(
-        "{count} edits in {} s, one of four replicas killed in the middle: carried out after p50 {p50}, \
-         p95 {p95}, p99 {p99}, worst {worst}",
-        LOAD.as_secs()
-    ));
-    Ok(())
 }
 
 async fn follow(all: Api<Swarm>, seen: Seen) -> Result<()> {
