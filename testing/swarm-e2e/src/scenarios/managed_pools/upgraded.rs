@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Result, ensure};
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use swarm_adapters_host::runlog::judge::RunName;
 
@@ -69,6 +70,14 @@ async fn rolled(
     let most = most.into_inner();
     context.laps.lap(format!("at most {most} pools rolled at a time"));
     ensure!((2..=AT_A_TIME).contains(&most), "{most} rolled at a time");
+    // A Deployment does not count pods that end, and they run their jobs for a moment.
+    until("the former pods to be gone", REST_WITHIN, || async {
+        let pods = context.api::<Pod>().list(&ListParams::default()).await?;
+        let ends = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_some()).count();
+        ensure!(ends == 0, "{ends} still end");
+        Ok(Some(()))
+    })
+    .await?;
     for (pool, before) in pools.iter().zip(before) {
         let after = pool.at_rest().await?;
         for (job, was) in before {
