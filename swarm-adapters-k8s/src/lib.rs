@@ -46,6 +46,8 @@ pub mod rollback;
 #[cfg(feature = "controller")]
 pub mod sharing;
 #[cfg(feature = "controller")]
+mod slim;
+#[cfg(feature = "controller")]
 pub mod slots;
 #[cfg(feature = "controller")]
 pub mod status;

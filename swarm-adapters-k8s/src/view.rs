@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use crate::api::{FIELD_MANAGER, Swarm, ViewFormat};
 use crate::ledger::bounded;
-use crate::version;
+use crate::{slim, version};
 
 /// Marks the ConfigMaps that hold a view, so that only those are watched.
 pub const VIEW_LABEL: &str = "swarm.k8slab.info/view";
@@ -155,7 +155,7 @@ impl ConfigMapViewStore {
             self.refuse_foreign_claim(found)?;
             self.read(found)?;
         }
-        Ok(found.map(slimmed))
+        Ok(found.map(|found| slimmed(found, &self.key)))
     }
 
     /// Whether this Swarm has written its view into this key before. Then it counts, whatever somebody
@@ -432,7 +432,7 @@ impl ViewStore for ConfigMapViewStore {
         let written = self.api.patch(&self.name, &params, &patch);
         let written = bounded(self.what(), written).await;
         last.is_behind = matches!(written, Err(StoreError::Conflict { .. }));
-        last.applied = Some(slimmed(written?));
+        last.applied = Some(slimmed(written?, &self.key));
         last.ahead = None;
         if is_repair {
             *self.repaired.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
@@ -441,23 +441,40 @@ impl ViewStore for ConfigMapViewStore {
     }
 }
 
-/// Drops from a ConfigMap that is kept what nobody reads. Of the texts, which may be a megabyte in
-/// all, digests stay: enough to see whether a view is still as it was written.
+/// The annotations that are read.
+const ANNOTATIONS: [&str; 3] = [OWNER_ANNOTATION, VERSION_ANNOTATION, KEY_ANNOTATION];
+
+/// Drops from a ConfigMap that is kept what nobody reads. Whoever may write one may give it the label of
+/// views, 70,000 keys and as many labels; of it stay the digest of the key that it says is ours, enough to
+/// see whether the view is still as it was written, and our own annotations.
 pub fn strip(map: &mut ConfigMap) {
+    let named = map.annotations().get(KEY_ANNOTATION);
+    // Before it was named, most views had a ConfigMap for themselves.
+    let only = || map.data.iter().find(|data| data.len() == 1)?.keys().next();
+    let key = named.or_else(only).cloned().unwrap_or_default();
+    strip_to(map, &key);
+}
+
+/// The same for a view in this key.
+fn strip_to(map: &mut ConfigMap, key: &str) {
     map.binary_data = None;
-    let texts = map.data.iter_mut().flat_map(std::collections::BTreeMap::values_mut);
-    texts.for_each(|text| *text = digest(text));
+    let text = map.data.take().and_then(|mut data| data.remove(key));
+    map.data = text.map(|text| [(key.to_owned(), digest(&text))].into());
+    let meta = &mut map.metadata;
     // When we wrote it is all that is asked of who wrote what.
-    if let Some(managed) = &mut map.metadata.managed_fields {
-        managed.retain(|entry| entry.manager.as_deref() == Some(FIELD_MANAGER));
-        for entry in managed {
-            entry.fields_v1 = None;
-        }
+    let managed = meta.managed_fields.take().unwrap_or_default();
+    let ours = managed.into_iter().filter(|entry| entry.manager.as_deref() == Some(FIELD_MANAGER));
+    let last = ours.max_by_key(|entry| entry.time.as_ref().map(|time| time.0));
+    slim::metadata(meta, &ANNOTATIONS);
+    meta.managed_fields = last.map(|entry| vec![ManagedFieldsEntry { fields_v1: None, ..entry }]);
+    meta.owner_references = None;
+    if let Some(labels) = &mut meta.labels {
+        labels.retain(|name, _| name == VIEW_LABEL);
     }
 }
 
-fn slimmed(mut map: ConfigMap) -> ConfigMap {
-    strip(&mut map);
+fn slimmed(mut map: ConfigMap, key: &str) -> ConfigMap {
+    strip_to(&mut map, key);
     map
 }
 
@@ -554,6 +571,45 @@ mod tests {
         assert_eq!(all.to_yaml(), "workloads: {}\nversion: 1\n");
     }
 
+    fn stripped(mut map: ConfigMap) -> ConfigMap {
+        strip(&mut map);
+        map
+    }
+
+    #[test]
+    fn of_a_view_that_a_tenant_filled_only_the_own_key_and_our_annotations_are_kept() {
+        let many = |of: &str| -> std::collections::BTreeMap<_, _> {
+            (0..10_000).map(|n| (format!("{of}{n}"), "x".to_owned())).collect()
+        };
+        let of = |annotations: Value| {
+            let mut annotations = annotations;
+            let more = serde_json::to_value(many("swarm.k8slab.info/")).unwrap();
+            annotations.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            let mut labels = many("label");
+            labels.insert(VIEW_LABEL.into(), "true".into());
+            let entry = |second: u32| {
+                let time = format!("2026-01-01T00:00:{second:02}Z");
+                json!({"manager": FIELD_MANAGER, "time": time, "fieldsV1": many("f:")})
+            };
+            let managed: Vec<_> = (10..60).map(entry).collect();
+            let map = json!({
+                "metadata": {"labels": labels, "annotations": annotations, "managedFields": managed},
+                "data": many("key"), "binaryData": {"b": "eA=="},
+            });
+            serde_json::to_value(stripped(serde_json::from_value(map).unwrap())).unwrap()
+        };
+        let kept =
+            of(json!({OWNER_ANNOTATION: "s", KEY_ANNOTATION: "key7", VERSION_ANNOTATION: "3"}));
+        assert!(kept.to_string().len() < 500, "{kept}");
+        assert_eq!(kept["data"], json!({"key7": digest("x")}));
+        assert_eq!(kept["metadata"]["labels"], json!({VIEW_LABEL: "true"}));
+        assert_eq!(kept["metadata"]["annotations"][VERSION_ANNOTATION], "3");
+        assert_eq!(kept["metadata"]["managedFields"][0]["time"], "2026-01-01T00:00:59Z");
+        let long = of(json!({OWNER_ANNOTATION: "x".repeat(200_000)}));
+        assert!(long.to_string().len() < 500, "{long}");
+        assert_eq!(long["data"], Value::Null, "nobody knows which is ours");
+    }
+
     #[test]
     fn a_slim_view_tells_texts_apart_and_when_we_wrote_it() {
         let slim_of = |text: &str| {
@@ -563,7 +619,7 @@ mod tests {
             };
             let metadata = json!({"managedFields": [entry("kubectl"), entry(FIELD_MANAGER)]});
             let map = json!({"metadata": metadata, "data": {"config.yml": text}});
-            serde_json::to_value(slimmed(serde_json::from_value(map).unwrap())).unwrap()
+            serde_json::to_value(stripped(serde_json::from_value(map).unwrap())).unwrap()
         };
         let (long, other) = (slim_of(&"x".repeat(9_999)), slim_of(&"y".repeat(9_999)));
         assert_ne!(long["data"], other["data"]);

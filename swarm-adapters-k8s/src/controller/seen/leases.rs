@@ -21,6 +21,7 @@ use super::super::clock;
 use super::super::followed::Followed;
 use crate::rollback::Rollbacks;
 use crate::session::{self, SESSION_LABEL, SeenLease};
+use crate::slim::{self, Cut, Slim};
 use crate::watch;
 
 /// A Lease as it was last seen.
@@ -53,6 +54,22 @@ impl Known {
             (lease.holder, lease.ack.clone(), former.clone(), *duration, told)
         };
         news(self) != news(before)
+    }
+}
+
+/// Leaves of a Lease what a session says by it.
+pub(in crate::controller) struct Said;
+
+impl Cut<Object> for Said {
+    fn cut(object: &mut Object) {
+        let said = object.metadata.annotations.take();
+        slim::metadata(&mut object.metadata, &[]);
+        // How long they may be is for whoever reads them to say.
+        let said = said
+            .into_iter()
+            .flatten()
+            .filter(|(name, _)| session::ANNOTATIONS.contains(&name.as_str()));
+        object.metadata.annotations = Some(said.collect());
     }
 }
 
@@ -91,7 +108,7 @@ impl Leases {
     /// sessions that appeared, went, or reported something new.
     pub(in crate::controller) fn follow(
         &self,
-        api: Api<Object>,
+        api: Api<Slim<Object, Said>>,
         rollbacks: &Rollbacks,
     ) -> impl Stream<Item = Named> + Send + use<> {
         let noted = self.clone();
