@@ -40,6 +40,8 @@ pub mod nudge;
 #[cfg(feature = "controller")]
 pub mod observe;
 #[cfg(feature = "controller")]
+mod reading;
+#[cfg(feature = "controller")]
 pub mod refresh;
 #[cfg(feature = "controller")]
 pub mod rollback;

@@ -14,12 +14,13 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use swarm_core::ports::{StoreError, ViewStore};
 use swarm_core::{Ledger, SlotRecord, View};
-use swarm_spec::hostport;
+use swarm_spec::{hostport, yaml};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::api::{FIELD_MANAGER, Swarm, ViewFormat};
 use crate::ledger::bounded;
+use crate::reading::Reading;
 use crate::{slim, version};
 
 /// Marks the ConfigMaps that hold a view, so that only those are watched.
@@ -34,6 +35,9 @@ pub const KEY_ANNOTATION: &str = "swarm.k8slab.info/key";
 const ROOT_CA: &str = "kube-root-ca.crt";
 /// The most bytes a view may have: a ConfigMap holds 1 MiB in all.
 const VIEW_BYTES_MAX: usize = 900_000;
+
+/// The most lists, maps and values of a text that is read as a view, which has fewer by its bytes.
+const VIEW_VALUES_MAX: usize = 600_000;
 
 /// Returns whether a Swarm with this name exists in the namespace.
 pub type Exists = Box<dyn Fn(&str) -> bool + Send + Sync>;
@@ -61,6 +65,8 @@ pub struct ConfigMapViewStore {
     swarm: String,
     exists: Exists,
     cache: Store<ConfigMap>,
+    /// Where views of others are read, and whose this one is.
+    reading: (Reading, String),
     /// While the cache may lag behind.
     last: Mutex<Last>,
     /// When this process last wrote a publication again that somebody had changed.
@@ -94,9 +100,17 @@ impl ConfigMapViewStore {
             swarm: swarm.name_any(),
             exists,
             cache,
+            reading: (Reading::default(), String::new()),
             last: Mutex::default(),
             repaired: std::sync::Mutex::default(),
         }
+    }
+
+    /// Has views of others be read as all texts of this tenant are.
+    #[must_use]
+    pub(crate) fn reading_by(mut self, reading: Reading, tenant: String) -> Self {
+        self.reading = (reading, tenant);
+        self
     }
 
     /// When a publication was last written again, since somebody had changed or deleted it: workers
@@ -153,7 +167,7 @@ impl ConfigMapViewStore {
             && !self.is_ours(found)
         {
             self.refuse_foreign_claim(found)?;
-            self.read(found)?;
+            self.read(found).await?;
         }
         Ok(found.map(|found| slimmed(found, &self.key)))
     }
@@ -185,19 +199,17 @@ impl ConfigMapViewStore {
         let found = bounded(self.what(), self.api.get_opt(&self.name)).await?;
         let Some(found) = found else { return Ok(None) };
         self.refuse_foreign_claim(&found)?;
-        self.read(&found).map(|view| view.filter(|view| *view != View::default()))
+        let view = self.read(&found).await?;
+        Ok(view.filter(|view| *view != View::default()))
     }
 
-    /// What the key holds.
-    fn read(&self, found: &ConfigMap) -> Result<Option<View>, StoreError> {
+    /// What the key holds. Whoever wrote it may have meant to keep the reader busy.
+    async fn read(&self, found: &ConfigMap) -> Result<Option<View>, StoreError> {
         let text = found.data.as_ref().and_then(|data| data.get(&self.key));
-        let read = |text: &String| match self.format {
-            // Whoever changes the format had a view before.
-            ViewFormat::Hostports if is_hostports(text) => Ok(View::default()),
-            ViewFormat::Hostports | ViewFormat::Workloads => swarm_spec::view::read(text),
-        };
-        let view = text.map(read).transpose();
-        view.map_err(|why| {
+        let Some(text) = text.cloned() else { return Ok(None) };
+        let ((reading, tenant), format) = (&self.reading, self.format);
+        let (view, _) = reading.of(tenant, text.len(), move || read(&text, format)).await;
+        view.map(Some).map_err(|why| {
             let reason = format!(
                 "key `{}` of ConfigMap `{}` holds something else than a view, which is left as it \
                  is: {why}; set spec.view to another ConfigMap or key, or remove this one",
@@ -279,6 +291,18 @@ impl ConfigMapViewStore {
             && written.is_some_and(|written| written == version)
             && existing.annotations().get(OWNER_ANNOTATION) == Some(&self.swarm)
             && existing.labels().contains_key(VIEW_LABEL)
+    }
+}
+
+/// The view that a text is.
+fn read(text: &str, format: ViewFormat) -> Result<View, String> {
+    if let Some(why) = yaml::too_many_values(text, VIEW_VALUES_MAX) {
+        return Err(why);
+    }
+    match format {
+        // Whoever changes the format had a view before.
+        ViewFormat::Hostports if is_hostports(text) => Ok(View::default()),
+        ViewFormat::Hostports | ViewFormat::Workloads => swarm_spec::view::read(text),
     }
 }
 
@@ -465,12 +489,12 @@ fn strip_to(map: &mut ConfigMap, key: &str) {
     let managed = meta.managed_fields.take().unwrap_or_default();
     let ours = managed.into_iter().filter(|entry| entry.manager.as_deref() == Some(FIELD_MANAGER));
     let last = ours.max_by_key(|entry| entry.time.as_ref().map(|time| time.0));
-    slim::metadata(meta, &ANNOTATIONS);
-    meta.managed_fields = last.map(|entry| vec![ManagedFieldsEntry { fields_v1: None, ..entry }]);
-    meta.owner_references = None;
     if let Some(labels) = &mut meta.labels {
         labels.retain(|name, _| name == VIEW_LABEL);
     }
+    slim::metadata(meta, &ANNOTATIONS);
+    meta.managed_fields = last.map(|entry| vec![ManagedFieldsEntry { fields_v1: None, ..entry }]);
+    meta.owner_references = None;
 }
 
 fn slimmed(mut map: ConfigMap, key: &str) -> ConfigMap {
@@ -569,6 +593,14 @@ mod tests {
         // Its version is not lower than any before, or the last plain worker would not believe it.
         let all = with_sessions(ledger(["a", "b"]), 2);
         assert_eq!(all.to_yaml(), "workloads: {}\nversion: 1\n");
+    }
+
+    #[test]
+    fn a_text_that_would_take_much_memory_is_no_view() {
+        let lists = format!("workloads: [{}]", "[],".repeat(300_001));
+        let why = read(&lists, ViewFormat::Workloads).unwrap_err();
+        assert!(why.starts_with("it has some ") && why.ends_with("600000 are read"), "{why}");
+        assert!(read("workloads:\n", ViewFormat::Workloads).is_ok());
     }
 
     fn stripped(mut map: ConfigMap) -> ConfigMap {

@@ -16,12 +16,12 @@ use crate::rollback::{Epoch, Listing, Rollbacks};
 use crate::slim::{Cut, Slim};
 
 /// How many objects a list has a page. A page is there as text before its objects are, one by one, so
-/// this bounds what whoever writes them can take: 63 MB, since an object has 1.5 MB, most of which may be
-/// characters that take six bytes in JSON, as a ConfigMap of 1 MiB.
+/// this bounds what whoever writes them can take: 94 MB, since an object has 1.5 MB, most of which may be
+/// characters that take six bytes in JSON.
 const PAGE: u32 = 10;
-/// The same where only metadata is asked for, of which annotations have 256 KiB at most, and all else is
-/// the same in JSON: 70 MB.
-const PAGE_OF_METADATA: u32 = 25;
+/// The same where only metadata is asked for: 71 MB, since only annotations, of which there are 256 KiB,
+/// may have such characters.
+pub(crate) const PAGE_OF_METADATA: u32 = 25;
 /// How often everything is listed though no watch has failed. It is the net under watches that miss
 /// something, and under a rollback of the store that left no evidence.
 const LIST_EVERY: Duration = Duration::from_mins(10);
