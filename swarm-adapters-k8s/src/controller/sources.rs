@@ -21,6 +21,7 @@ use super::kept_jobs::Place;
 use crate::api::{JobSource, Swarm};
 use crate::convert;
 use crate::ledger::bounded;
+use crate::slim;
 use crate::status::{Reason, RefusedRequest, Verdict};
 
 /// A ConfigMap by name, and its version.
@@ -31,6 +32,8 @@ const QUICK: Duration = Duration::from_millis(250);
 /// How many times as long as reading them took others are not read again.
 const REST: u32 = 3;
 
+/// How many keys that no source names are kept, for the message where a key is missing.
+const OTHER_KEYS: usize = 8;
 /// How long a list that finds no place is not read again.
 const NO_PLACE: Duration = Duration::from_secs(30);
 
@@ -165,21 +168,26 @@ fn verdict(error: SourceError) -> Verdict {
     Verdict { reason, message }
 }
 
-/// The ConfigMap with all its keys, and the texts of those that a source of `swarm` may mean.
+/// The ConfigMap with the texts that a source of `swarm` may mean, and the first of its other keys, of
+/// which it may have 70,000.
 fn named_keys(swarm: &Swarm, mut map: ConfigMap) -> ConfigMap {
     let keys = swarm.spec.job_sources.iter().flat_map(|source| {
         let named = source.config_map.as_ref().map(|named| &named.key);
         named.into_iter().chain(&source.key)
     });
     let keys: Vec<_> = keys.collect();
-    for (key, text) in map.data.iter_mut().flatten() {
-        if !keys.contains(&key) {
-            *text = String::new();
-        }
+    let mut others = 0;
+    if let Some(data) = &mut map.data {
+        data.retain(|key, text| {
+            let is_named = keys.contains(&key);
+            if !is_named {
+                (*text, others) = (String::new(), others + 1);
+            }
+            is_named || others <= OTHER_KEYS
+        });
     }
     map.binary_data = None;
-    map.metadata.managed_fields = None;
-    map.metadata.annotations = None;
+    slim::metadata(&mut map.metadata, &[]);
     map
 }
 
@@ -222,4 +230,23 @@ pub(super) fn with_source(
     // One whose labels were removed just now must be noticed, too.
     meant.extend(swarms.with(&cached::with_source(&namespace, None)));
     meant.iter().map(|swarm| ObjectRef::from_obj(&**swarm)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn of_a_source_with_many_keys_the_named_ones_are_kept_and_a_few_names() {
+        let source = json!({"configMap": {"name": "list", "key": "jobs"}});
+        let spec = json!({"pool": {"statefulSet": {"name": "w"}}, "jobSources": [source]});
+        let swarm = Swarm::new("s", serde_json::from_value(spec).unwrap());
+        let mut data: Value = (0..70_000).map(|n| (format!("k{n:x}"), json!("x"))).collect();
+        data["jobs"] = json!("- a");
+        let map = json!({"metadata": {"name": "list"}, "data": data});
+        let kept = named_keys(&swarm, serde_json::from_value(map).unwrap()).data.unwrap();
+        assert_eq!((kept.len(), kept["jobs"].as_str()), (OTHER_KEYS + 1, "- a"));
+        assert!(kept.iter().all(|(key, text)| key == "jobs" || text.is_empty()));
+    }
 }
