@@ -168,7 +168,11 @@ mod tests {
         annotations.insert("swarm.k8slab.info/ours".into(), "1".into());
         annotations.insert("swarm.k8slab.info/long".into(), "x".repeat(1_025));
         annotations.insert("swarm.k8slab.info/unknown".into(), "x".into());
-        let owner = |name: &str, controller| json!({"apiVersion": "v1", "kind": "K", "name": name, "uid": "u", "controller": controller});
+        let owner = |name: &str, controller: bool| {
+            let mut owner = json!({"apiVersion": "v1", "kind": "K", "uid": "u"});
+            (owner["name"], owner["controller"]) = (name.into(), controller.into());
+            owner
+        };
         let mut owners: Vec<_> = (0..999).map(|n| owner(&format!("o{n}"), false)).collect();
         owners.push(owner("controller", true));
         let mut meta: ObjectMeta = serde_json::from_value(json!({
