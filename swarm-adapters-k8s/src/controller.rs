@@ -17,6 +17,7 @@ mod deletion_cost;
 mod finalizer;
 mod followed;
 mod hosting;
+mod kept_jobs;
 mod live;
 mod locks;
 mod made;

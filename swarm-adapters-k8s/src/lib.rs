@@ -40,11 +40,15 @@ pub mod nudge;
 #[cfg(feature = "controller")]
 pub mod observe;
 #[cfg(feature = "controller")]
+mod reading;
+#[cfg(feature = "controller")]
 pub mod refresh;
 #[cfg(feature = "controller")]
 pub mod rollback;
 #[cfg(feature = "controller")]
 pub mod sharing;
+#[cfg(feature = "controller")]
+mod slim;
 #[cfg(feature = "controller")]
 pub mod slots;
 #[cfg(feature = "controller")]

@@ -35,6 +35,10 @@ pub const PREDECESSOR_ANNOTATION: &str = "swarm.k8slab.info/predecessor";
 pub const FAILING_ANNOTATION: &str = "swarm.k8slab.info/failing";
 /// Says `missing` where the API server would let the session write the Leases of others.
 pub const POLICY_ANNOTATION: &str = "swarm.k8slab.info/policy";
+/// All that a session says.
+#[cfg(feature = "controller")]
+pub(crate) const ANNOTATIONS: [&str; 4] =
+    [ACK_ANNOTATION, PREDECESSOR_ANNOTATION, FAILING_ANNOTATION, POLICY_ANNOTATION];
 /// The value of that annotation.
 const POLICY_MISSING: &str = "missing";
 /// How many failing jobs are told one by one.

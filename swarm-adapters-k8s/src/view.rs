@@ -14,13 +14,14 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use swarm_core::ports::{StoreError, ViewStore};
 use swarm_core::{Ledger, SlotRecord, View};
-use swarm_spec::hostport;
+use swarm_spec::{hostport, yaml};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::api::{FIELD_MANAGER, Swarm, ViewFormat};
 use crate::ledger::bounded;
-use crate::version;
+use crate::reading::Reading;
+use crate::{slim, version};
 
 /// Marks the ConfigMaps that hold a view, so that only those are watched.
 pub const VIEW_LABEL: &str = "swarm.k8slab.info/view";
@@ -34,6 +35,9 @@ pub const KEY_ANNOTATION: &str = "swarm.k8slab.info/key";
 const ROOT_CA: &str = "kube-root-ca.crt";
 /// The most bytes a view may have: a ConfigMap holds 1 MiB in all.
 const VIEW_BYTES_MAX: usize = 900_000;
+
+/// The most lists, maps and values of a text that is read as a view, which has fewer by its bytes.
+const VIEW_VALUES_MAX: usize = 600_000;
 
 /// Returns whether a Swarm with this name exists in the namespace.
 pub type Exists = Box<dyn Fn(&str) -> bool + Send + Sync>;
@@ -61,6 +65,8 @@ pub struct ConfigMapViewStore {
     swarm: String,
     exists: Exists,
     cache: Store<ConfigMap>,
+    /// Where views of others are read, and whose this one is.
+    reading: (Reading, String),
     /// While the cache may lag behind.
     last: Mutex<Last>,
     /// When this process last wrote a publication again that somebody had changed.
@@ -94,9 +100,17 @@ impl ConfigMapViewStore {
             swarm: swarm.name_any(),
             exists,
             cache,
+            reading: (Reading::default(), String::new()),
             last: Mutex::default(),
             repaired: std::sync::Mutex::default(),
         }
+    }
+
+    /// Has views of others be read as all texts of this tenant are.
+    #[must_use]
+    pub(crate) fn reading_by(mut self, reading: Reading, tenant: String) -> Self {
+        self.reading = (reading, tenant);
+        self
     }
 
     /// When a publication was last written again, since somebody had changed or deleted it: workers
@@ -153,9 +167,9 @@ impl ConfigMapViewStore {
             && !self.is_ours(found)
         {
             self.refuse_foreign_claim(found)?;
-            self.read(found)?;
+            self.read(found).await?;
         }
-        Ok(found.map(slimmed))
+        Ok(found.map(|found| slimmed(found, &self.key)))
     }
 
     /// Whether this Swarm has written its view into this key before. Then it counts, whatever somebody
@@ -185,19 +199,17 @@ impl ConfigMapViewStore {
         let found = bounded(self.what(), self.api.get_opt(&self.name)).await?;
         let Some(found) = found else { return Ok(None) };
         self.refuse_foreign_claim(&found)?;
-        self.read(&found).map(|view| view.filter(|view| *view != View::default()))
+        let view = self.read(&found).await?;
+        Ok(view.filter(|view| *view != View::default()))
     }
 
-    /// What the key holds.
-    fn read(&self, found: &ConfigMap) -> Result<Option<View>, StoreError> {
+    /// What the key holds. Whoever wrote it may have meant to keep the reader busy.
+    async fn read(&self, found: &ConfigMap) -> Result<Option<View>, StoreError> {
         let text = found.data.as_ref().and_then(|data| data.get(&self.key));
-        let read = |text: &String| match self.format {
-            // Whoever changes the format had a view before.
-            ViewFormat::Hostports if is_hostports(text) => Ok(View::default()),
-            ViewFormat::Hostports | ViewFormat::Workloads => swarm_spec::view::read(text),
-        };
-        let view = text.map(read).transpose();
-        view.map_err(|why| {
+        let Some(text) = text.cloned() else { return Ok(None) };
+        let ((reading, tenant), format) = (&self.reading, self.format);
+        let (view, _) = reading.of(tenant, text.len(), move || read(&text, format)).await;
+        view.map(Some).map_err(|why| {
             let reason = format!(
                 "key `{}` of ConfigMap `{}` holds something else than a view, which is left as it \
                  is: {why}; set spec.view to another ConfigMap or key, or remove this one",
@@ -279,6 +291,18 @@ impl ConfigMapViewStore {
             && written.is_some_and(|written| written == version)
             && existing.annotations().get(OWNER_ANNOTATION) == Some(&self.swarm)
             && existing.labels().contains_key(VIEW_LABEL)
+    }
+}
+
+/// The view that a text is.
+fn read(text: &str, format: ViewFormat) -> Result<View, String> {
+    if let Some(why) = yaml::too_many_values(text, VIEW_VALUES_MAX) {
+        return Err(why);
+    }
+    match format {
+        // Whoever changes the format had a view before.
+        ViewFormat::Hostports if is_hostports(text) => Ok(View::default()),
+        ViewFormat::Hostports | ViewFormat::Workloads => swarm_spec::view::read(text),
     }
 }
 
@@ -432,7 +456,7 @@ impl ViewStore for ConfigMapViewStore {
         let written = self.api.patch(&self.name, &params, &patch);
         let written = bounded(self.what(), written).await;
         last.is_behind = matches!(written, Err(StoreError::Conflict { .. }));
-        last.applied = Some(slimmed(written?));
+        last.applied = Some(slimmed(written?, &self.key));
         last.ahead = None;
         if is_repair {
             *self.repaired.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
@@ -441,23 +465,40 @@ impl ViewStore for ConfigMapViewStore {
     }
 }
 
-/// Drops from a ConfigMap that is kept what nobody reads. Of the texts, which may be a megabyte in
-/// all, digests stay: enough to see whether a view is still as it was written.
+/// The annotations that are read.
+const ANNOTATIONS: [&str; 3] = [OWNER_ANNOTATION, VERSION_ANNOTATION, KEY_ANNOTATION];
+
+/// Drops from a ConfigMap that is kept what nobody reads. Whoever may write one may give it the label of
+/// views, 70,000 keys and as many labels; of it stay the digest of the key that it says is ours, enough to
+/// see whether the view is still as it was written, and our own annotations.
 pub fn strip(map: &mut ConfigMap) {
-    map.binary_data = None;
-    let texts = map.data.iter_mut().flat_map(std::collections::BTreeMap::values_mut);
-    texts.for_each(|text| *text = digest(text));
-    // When we wrote it is all that is asked of who wrote what.
-    if let Some(managed) = &mut map.metadata.managed_fields {
-        managed.retain(|entry| entry.manager.as_deref() == Some(FIELD_MANAGER));
-        for entry in managed {
-            entry.fields_v1 = None;
-        }
-    }
+    let named = map.annotations().get(KEY_ANNOTATION);
+    // Before it was named, most views had a ConfigMap for themselves.
+    let only = || map.data.iter().find(|data| data.len() == 1)?.keys().next();
+    let key = named.or_else(only).cloned().unwrap_or_default();
+    strip_to(map, &key);
 }
 
-fn slimmed(mut map: ConfigMap) -> ConfigMap {
-    strip(&mut map);
+/// The same for a view in this key.
+fn strip_to(map: &mut ConfigMap, key: &str) {
+    map.binary_data = None;
+    let text = map.data.take().and_then(|mut data| data.remove(key));
+    map.data = text.map(|text| [(key.to_owned(), digest(&text))].into());
+    let meta = &mut map.metadata;
+    // When we wrote it is all that is asked of who wrote what.
+    let managed = meta.managed_fields.take().unwrap_or_default();
+    let ours = managed.into_iter().filter(|entry| entry.manager.as_deref() == Some(FIELD_MANAGER));
+    let last = ours.max_by_key(|entry| entry.time.as_ref().map(|time| time.0));
+    if let Some(labels) = &mut meta.labels {
+        labels.retain(|name, _| name == VIEW_LABEL);
+    }
+    slim::metadata(meta, &ANNOTATIONS);
+    meta.managed_fields = last.map(|entry| vec![ManagedFieldsEntry { fields_v1: None, ..entry }]);
+    meta.owner_references = None;
+}
+
+fn slimmed(mut map: ConfigMap, key: &str) -> ConfigMap {
+    strip_to(&mut map, key);
     map
 }
 
@@ -469,109 +510,4 @@ fn digest(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::Value;
-    use swarm_core::{Assignment, Pool, Token, jobs, plan};
-
-    #[test]
-    fn a_view_that_fits_into_no_config_map_is_refused_with_its_size() {
-        let ledger = |count: usize| {
-            let names: Vec<_> =
-                (0..count).map(|n| format!("stream:camera{n:06}:updated")).collect();
-            let jobs = jobs(names.iter().map(String::as_str)).unwrap();
-            let plan = plan(&jobs, &Assignment::default(), &Pool::ready(9));
-            Ledger::new(0).next(&plan.assignment, &Pool::ready(9))
-        };
-        let view_of = |count| view_of(&ledger(count), ViewFormat::Workloads);
-        assert!(view_of(20_000).is_ok());
-        let error = view_of(40_000).unwrap_err().to_string();
-        assert!(error.starts_with("the view would have 12"), "{error}");
-        assert!(error.ends_with("divide the jobs among several Swarms"), "{error}");
-    }
-
-    #[test]
-    fn addresses_are_written_as_lines_and_nothing_else_is() {
-        let ledger = |names: &[&str]| {
-            let names = jobs(names.iter().copied()).unwrap();
-            let plan = plan(&names, &Assignment::default(), &Pool::ready(2));
-            Ledger::new(0).next(&plan.assignment, &Pool::ready(2))
-        };
-        let view = |names| view_of(&ledger(names), ViewFormat::Hostports);
-        assert_eq!(
-            view(&["b:80", "a.example:443", "[::1]:1"]).unwrap().0,
-            "::1,1\na.example,443\nb,80\n"
-        );
-        assert_eq!(view(&[]).unwrap().0, "");
-        let error = view(&["b:80", "stream:cars:new"]).unwrap_err().to_string();
-        assert!(error.starts_with("job `stream:cars:new` is no address"), "{error}");
-        assert!(is_hostports("a,1\n\n# b\n") && !is_hostports("listen: 8080\n"));
-    }
-
-    #[test]
-    fn a_view_in_which_all_workers_have_all_jobs_is_measured_before_it_is_made() {
-        use swarm_core::handover::{Cell, Record};
-        let ledger = |workers: u32, count: usize| {
-            let pool = Pool::ready(workers);
-            let mut ledger = Ledger::new(0).next(&Assignment::default(), &pool);
-            let cell = |n| {
-                (format!("host-{n:05}:9090").parse().unwrap(), Cell::Everywhere { token: Token(1) })
-            };
-            let jobs = (0..count).map(cell).map(|(job, cell)| (job, Record { cell, strikes: 0 }));
-            ledger.cells.jobs = jobs.collect();
-            ledger
-        };
-        let workloads = |ledger: &Ledger| view_of(ledger, ViewFormat::Workloads);
-        assert!(workloads(&ledger(100, 400)).is_ok());
-        let error = workloads(&ledger(1_000, 100_000)).unwrap_err().to_string();
-        assert!(error.starts_with("the view would have 1900000000 bytes"), "{error}");
-        assert!(error.contains("worker.protocol: Session"), "{error}");
-        let mut of_sessions = ledger(1_000, 100_000);
-        for (record, nonce) in of_sessions.slots.values_mut().zip(0..) {
-            record.session = swarm_core::handover::SessionId::new("pod", nonce);
-        }
-        assert!(workloads(&of_sessions).is_ok(), "nobody reads it");
-    }
-
-    #[test]
-    fn sessions_do_not_stand_in_the_shared_view_and_their_moves_do_not_change_it() {
-        use swarm_core::handover::SessionId;
-        let ledger = |names: [&str; 2]| {
-            let jobs = jobs(names).unwrap();
-            let plan = plan(&jobs, &Assignment::default(), &Pool::ready(2));
-            Ledger::new(0).next(&plan.assignment, &Pool::ready(2))
-        };
-        let with_sessions = |mut ledger: Ledger, count: usize| {
-            for (record, nonce) in ledger.slots.values_mut().zip(0..).take(count) {
-                record.session = SessionId::new("pod", nonce);
-            }
-            of_plain_workers(&ledger)
-        };
-        let mixed = with_sessions(ledger(["a", "b"]), 1);
-        assert_eq!((mixed.workers.len(), mixed.version), (1, 1));
-        // Its version is not lower than any before, or the last plain worker would not believe it.
-        let all = with_sessions(ledger(["a", "b"]), 2);
-        assert_eq!(all.to_yaml(), "workloads: {}\nversion: 1\n");
-    }
-
-    #[test]
-    fn a_slim_view_tells_texts_apart_and_when_we_wrote_it() {
-        let slim_of = |text: &str| {
-            let entry = |manager: &str| {
-                let fields = json!({"f:data": {}});
-                json!({"manager": manager, "time": "2026-01-01T00:00:00Z", "fieldsV1": fields})
-            };
-            let metadata = json!({"managedFields": [entry("kubectl"), entry(FIELD_MANAGER)]});
-            let map = json!({"metadata": metadata, "data": {"config.yml": text}});
-            serde_json::to_value(slimmed(serde_json::from_value(map).unwrap())).unwrap()
-        };
-        let (long, other) = (slim_of(&"x".repeat(9_999)), slim_of(&"y".repeat(9_999)));
-        assert_ne!(long["data"], other["data"]);
-        assert_eq!(long["data"], slim_of(&"x".repeat(9_999))["data"]);
-        assert!(long.to_string().len() < 300, "{long}");
-        let managed = &long["metadata"]["managedFields"];
-        assert_eq!(managed.as_array().map(Vec::len), Some(1));
-        assert_eq!(managed[0]["time"], "2026-01-01T00:00:00Z");
-        assert_eq!(managed[0]["fieldsV1"], Value::Null);
-    }
-}
+mod tests;

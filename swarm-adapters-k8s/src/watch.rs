@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use futures::stream::{self, BoxStream};
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, TryStreamExt};
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Error, Event, watcher};
 use kube::{Api, Resource};
@@ -13,16 +13,15 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::pauses::pauses;
 use crate::rollback::{Epoch, Listing, Rollbacks};
+use crate::slim::{Cut, Slim};
 
-/// How many objects a list has a page. A page is held twice, as text and as objects, whoever wrote them:
-/// with objects of 1.5 MB, the largest that there are, one of 25 has 38 MB. A Swarm with 1,000 jobs has
-/// 150 kB, most of which is about who wrote what.
-const PAGE: u32 = 25;
-/// The same where only metadata is asked for: annotations have 256 kB at most.
-pub(crate) const PAGE_OF_METADATA: u32 = 100;
-/// The page size that a configuration has by itself.
-const PAGE_UNSET: Option<u32> = Some(500);
-
+/// How many objects a list has a page. A page is there as text before its objects are, one by one, so
+/// this bounds what whoever writes them can take: 94 MB, since an object has 1.5 MB, most of which may be
+/// characters that take six bytes in JSON.
+const PAGE: u32 = 10;
+/// The same where only metadata is asked for: 71 MB, since only annotations, of which there are 256 KiB,
+/// may have such characters.
+pub(crate) const PAGE_OF_METADATA: u32 = 25;
 /// How often everything is listed though no watch has failed. It is the net under watches that miss
 /// something, and under a rollback of the store that left no evidence.
 const LIST_EVERY: Duration = Duration::from_mins(10);
@@ -33,17 +32,30 @@ const LIST_EVERY: Duration = Duration::from_mins(10);
 /// ten minutes. A watch that failed is not resumed: what it missed may have been undone since, and
 /// the API server would show it nothing until the store is as far as it was. Lists are consistent
 /// ones, from the store itself.
-pub(crate) fn events<K>(
-    api: Api<K>,
+pub(crate) fn events<K, C>(
+    api: Api<Slim<K, C>>,
     config: watcher::Config,
     rollbacks: &Rollbacks,
-) -> impl Stream<Item = Result<Event<K>, Error>> + Send + use<K>
+) -> impl Stream<Item = Result<Event<K>, Error>> + Send + use<K, C>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+    C: Cut<K> + 'static,
 {
-    let config = if config.page_size == PAGE_UNSET { config.page_size(PAGE) } else { config };
-    let open = move || watcher(api.clone(), config.clone()).boxed();
+    let page = if K::metadata_api() { PAGE_OF_METADATA } else { PAGE };
+    let config = config.page_size(page);
+    let open = move || watcher(api.clone(), config.clone()).map_ok(bare).boxed();
     listed(open, rollbacks.clone()).backoff(pauses())
+}
+
+/// The event of what was cut down.
+fn bare<K, C>(event: Event<Slim<K, C>>) -> Event<K> {
+    match event {
+        Event::Apply(object) => Event::Apply(object.into_inner()),
+        Event::Delete(object) => Event::Delete(object.into_inner()),
+        Event::Init => Event::Init,
+        Event::InitApply(object) => Event::InitApply(object.into_inner()),
+        Event::InitDone => Event::InitDone,
+    }
 }
 
 /// The events of a stream that begins with a list whenever it is opened.
@@ -132,6 +144,7 @@ mod tests {
     async fn a_page_of_a_list_is_small_unless_only_metadata_is_asked_for() {
         use http_body_util::BodyExt as _;
         use k8s_openapi::api::coordination::v1::Lease;
+        use kube::core::PartialObjectMeta;
         let (asks, mut asked) = tokio::sync::mpsc::unbounded_channel();
         let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
             let _ = asks.send(request.uri().query().unwrap_or_default().to_owned());
@@ -143,15 +156,26 @@ mod tests {
                 )))
             }
         });
-        let api = Api::<Lease>::all(kube::Client::new(service, "n"));
-        let config = watcher::Config::default;
-        for (config, limit) in [(config(), 25), (config().page_size(PAGE_OF_METADATA), 100)] {
-            let listed = events(api.clone(), config, &Rollbacks::default());
-            let begun: Vec<_> = listed.take(2).map(|event| event.map(drop)).collect().await;
+        let client = kube::Client::new(service, "n");
+        let all = watcher::Config::default;
+        let whole =
+            events(Api::<Slim<Lease, Whole>>::all(client.clone()), all(), &Rollbacks::default());
+        let whole: Vec<_> = whole.take(2).map(|it| it.map(drop)).collect().await;
+        let meta = Api::<Slim<PartialObjectMeta<Lease>, Whole>>::all(client);
+        let meta = events(meta, all(), &Rollbacks::default());
+        let meta: Vec<_> = meta.take(2).map(|it| it.map(drop)).collect().await;
+        for (limit, begun) in [(10, whole), (25, meta)] {
             let query = asked.recv().await.unwrap();
             let asks = query.split('&').any(|it| it == format!("limit={limit}"));
             assert!(asks && begun.iter().all(Result::is_ok), "{query} {begun:?}");
         }
+    }
+
+    /// Keeps everything.
+    struct Whole;
+
+    impl<K> Cut<K> for Whole {
+        fn cut(_: &mut K) {}
     }
 
     /// A stream that lists one object and shows changes until it fails, or waits for ever.

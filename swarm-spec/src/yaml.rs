@@ -125,8 +125,15 @@ pub(crate) fn printable(text: &str) -> String {
     line
 }
 
-/// Why a text is not read that seems to have more lists, maps and values than that. O(text).
-pub(crate) fn too_many_values(text: &str, values_max: usize) -> Option<String> {
+/// Why a text is not read that seems to have more lists, maps and values than that, for whoever reads
+/// texts of others and knows how many they have; none seems to have fewer than it has. O(text).
+///
+/// ```
+/// assert_eq!(swarm_spec::yaml::too_many_values("[a, b]", 100), None);
+/// assert!(swarm_spec::yaml::too_many_values("[a, b]", 2).is_some());
+/// ```
+#[must_use]
+pub fn too_many_values(text: &str, values_max: usize) -> Option<String> {
     let values = cost::values(text);
     (values_max < values).then(|| {
         format!("it has some {values} lists, maps and values, and at most {values_max} are read")

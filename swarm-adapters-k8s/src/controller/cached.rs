@@ -21,21 +21,25 @@ use kube::{Api, Resource, ResourceExt};
 use keeper::{Index, Keeper};
 
 use super::STATEFUL_PODS;
-use super::deletion_cost::DELETION_COST;
+use super::claims::CLAIM_ANNOTATION;
+use super::deletion_cost::{COST_BEFORE, DELETION_COST};
 use super::node_health::{LedgerMeta, NamespaceMeta};
 use super::non_statefulset::ReplicaSetMeta;
 use super::records::{self, Records};
 use swarm_spec::spec::Meant;
 
 use crate::api::Swarm;
+use crate::nudge::NUDGE_ANNOTATION;
+use crate::refresh::STARTED_ANNOTATION;
 use crate::rollback::Rollbacks;
 use crate::sharing::Sharing;
-use crate::workload::FAILURE;
-use crate::workload::Kind;
+use crate::slim::{self, Cut, Slim};
+use crate::workload::{FAILURE, Kind};
 use crate::{trouble, view, watch};
 
-/// How the names of our own annotations begin.
-const OURS: &str = "swarm.k8slab.info/";
+/// The annotations of pods that are read.
+const OF_PODS: [&str; 5] =
+    [NUDGE_ANNOTATION, STARTED_ANNOTATION, CLAIM_ANNOTATION, DELETION_COST, COST_BEFORE];
 
 /// What is kept of one kind of objects, and under which names they are found.
 pub(super) trait Cached:
@@ -57,9 +61,11 @@ pub(super) trait Cached:
 
 impl Cached for Swarm {
     fn strip(&mut self) {
-        self.metadata.managed_fields = None;
-        // A copy of the whole spec, made by `kubectl apply`.
-        self.annotations_mut().retain(|name, _| name.starts_with(OURS));
+        let finalizers = self.metadata.finalizers.take();
+        // Among the annotations is a copy of the whole spec, made by `kubectl apply`.
+        slim::metadata(&mut self.metadata, &[]);
+        // Whoever removes one writes the others again.
+        self.metadata.finalizers = finalizers;
     }
 
     fn keys(&self) -> Vec<String> {
@@ -97,10 +103,10 @@ pub(super) fn with_source(namespace: &str, name: Option<&str>) -> String {
 
 impl Cached for StatefulSet {
     fn strip(&mut self) {
-        self.metadata.managed_fields = None;
-        self.metadata.annotations = None;
+        slim::metadata(&mut self.metadata, &[]);
         let Some(spec) = self.spec.take() else { return };
         let StatefulSetSpec { replicas, ordinals, selector, .. } = spec;
+        let selector = slim::selector(selector);
         let kept = StatefulSetSpec { replicas, ordinals, selector, ..StatefulSetSpec::default() };
         self.spec = Some(kept);
     }
@@ -112,10 +118,10 @@ impl Cached for StatefulSet {
 
 impl Cached for Deployment {
     fn strip(&mut self) {
-        self.metadata.managed_fields = None;
-        self.metadata.annotations = None;
+        slim::metadata(&mut self.metadata, &[]);
         let Some(spec) = self.spec.take() else { return };
         let DeploymentSpec { replicas, selector, .. } = spec;
+        let selector = slim::selector(selector);
         self.spec = Some(DeploymentSpec { replicas, selector, ..DeploymentSpec::default() });
         if let Some(status) = &mut self.status {
             status.conditions.iter_mut().for_each(|all| all.retain(|it| it.type_ == FAILURE));
@@ -129,8 +135,7 @@ impl Cached for Deployment {
 
 impl Cached for ReplicaSetMeta {
     fn strip(&mut self) {
-        self.metadata.managed_fields = None;
-        self.metadata.annotations = None;
+        slim::metadata(&mut self.metadata, &[]);
         self.metadata.labels = None;
     }
 
@@ -161,12 +166,10 @@ const EVERY_POD_HAS: [&str; 3] =
 
 impl Cached for Pod {
     fn strip(&mut self) {
-        self.metadata.managed_fields = None;
         // A pool may go by the labels of pods, and so may the capacity of workers; not by those that
         // Kubernetes gives to every pod.
         self.labels_mut().retain(|name, _| !EVERY_POD_HAS.contains(&name.as_str()));
-        let is_read = |name: &str| name.starts_with(OURS) || name == DELETION_COST;
-        self.annotations_mut().retain(|name, _| is_read(name));
+        slim::metadata(&mut self.metadata, &OF_PODS);
         let (several, trouble) = (several_containers(self), trouble::of(self));
         let node_name = self.spec.take().and_then(|spec| spec.node_name);
         self.spec = Some(PodSpec { node_name, ..PodSpec::default() });
@@ -257,8 +260,7 @@ impl Cached for ConfigMap {
 
 impl Cached for PartialObjectMeta<ConfigMap> {
     fn strip(&mut self) {
-        self.metadata.managed_fields = None;
-        self.metadata.annotations = None;
+        slim::metadata(&mut self.metadata, &[]);
         self.metadata.owner_references = None;
     }
 
@@ -269,8 +271,7 @@ impl Cached for PartialObjectMeta<ConfigMap> {
 
 impl Cached for Node {
     fn strip(&mut self) {
-        self.metadata.managed_fields = None;
-        self.metadata.annotations = None;
+        slim::metadata(&mut self.metadata, &[]);
         self.metadata.labels = None;
         self.status = None;
         let taints = self.spec.take().and_then(|spec| spec.taints);
@@ -280,15 +281,13 @@ impl Cached for Node {
 
 impl Cached for LedgerMeta {
     fn strip(&mut self) {
-        self.metadata.managed_fields = None;
-        self.metadata.annotations = None;
+        slim::metadata(&mut self.metadata, &[]);
     }
 }
 
 impl Cached for NamespaceMeta {
     fn strip(&mut self) {
-        self.metadata.managed_fields = None;
-        self.metadata.annotations = None;
+        slim::metadata(&mut self.metadata, &[]);
     }
 }
 
@@ -322,10 +321,19 @@ impl<K: Cached> Cache<K> {
 /// The objects that a watch shows to have changed, deleted ones included.
 pub(super) type Changes<K> = BoxStream<'static, Result<K, watcher::Error>>;
 
+/// Leaves of an object what its cache keeps.
+pub(super) struct ForCache;
+
+impl<K: Cached> Cut<K> for ForCache {
+    fn cut(object: &mut K) {
+        object.strip();
+    }
+}
+
 /// A cache, and the stream of changes that keeps it; the cache is ahead of the stream, which also has
 /// what is gone.
 pub(super) fn cached<K>(
-    api: Api<K>,
+    api: Api<Slim<K, ForCache>>,
     config: watcher::Config,
     rollbacks: &Rollbacks,
 ) -> (Cache<K>, impl Stream<Item = Result<K, watcher::Error>> + Send + 'static)
@@ -335,14 +343,14 @@ where
     let (cache, mut keeper) = Keeper::of_new_cache(rollbacks);
     let events = watch::events(api, config, rollbacks);
     let changes = events.flat_map(move |event| {
-        stream::iter(seen(event).map_or(Vec::new(), |event| keeper.apply(event.modify(K::strip))))
+        stream::iter(seen(event).map_or(Vec::new(), |event| keeper.apply(event)))
     });
     (cache, changes.map(Ok))
 }
 
 /// The cache of the Swarms, of which others' are kept as [records], and who corrects that.
 pub(super) fn cached_swarms(
-    api: Api<Swarm>,
+    api: Api<Slim<Swarm, ForCache>>,
     rollbacks: &Rollbacks,
     sharing: Sharing,
 ) -> (Cache<Swarm>, Records, impl Stream<Item = Result<Swarm, watcher::Error>> + Send + 'static) {

@@ -13,15 +13,16 @@ use tokio::sync::watch;
 
 use super::alarms::Alarms;
 use super::caches::Caches;
+use super::kept_jobs::KeptJobs;
 use super::made::MadeObjects;
 use super::managed::Rolls;
 use super::questions::Questions;
 use super::seen::{Ended, Leases, SeenSessions, Views};
-use super::sources::Reading;
 use super::{Options, Scope};
 use crate::api::{FIELD_MANAGER, Swarm};
 use crate::health::Health;
 use crate::metrics::{Metrics, RefusalLabels};
+use crate::reading::Reading;
 use crate::sharing::Sharing;
 use crate::status::RefusedRequest;
 use crate::workers::Worker;
@@ -52,8 +53,10 @@ pub(super) struct Context {
     pub(super) alarms: Alarms,
     /// What plain workers are asked.
     pub(super) questions: Questions,
-    /// Where lists of jobs are read.
+    /// Where lists of jobs and views of others are read.
     pub(super) reading: Reading,
+    /// What the lists of jobs take that are kept.
+    pub(super) kept_jobs: KeptJobs,
     /// Which turns are under way.
     pub(super) health: Health,
     /// Whether the caches are filled.
@@ -93,6 +96,7 @@ impl Context {
             alarms: Alarms::default(),
             questions: Questions::default(),
             reading: Reading::default(),
+            kept_jobs: KeptJobs::default(),
             health: Health::default(),
             filled,
             filled_wide,
@@ -114,12 +118,17 @@ impl Context {
 
     /// Waits for a worker that carries out a turn of `swarm`; `None` if none begins any more.
     pub(super) async fn worker(&self, swarm: &Swarm) -> Option<Worker> {
-        let key = match &self.sharing.scope {
+        self.sharing.workers.one(&self.tenant(swarm)).await
+    }
+
+    /// Among whom what there is of the operator is shared: the namespace of `swarm`.
+    pub(super) fn tenant(&self, swarm: &Swarm) -> String {
+        let tenant = match &self.sharing.scope {
             Scope::Cluster => swarm.meta().namespace.clone(),
             // All of them are one tenant's, and no Swarm has two turns at a time.
             Scope::Namespace(_) => swarm.meta().uid.clone(),
         };
-        self.sharing.workers.one(&key.unwrap_or_default()).await
+        tenant.unwrap_or_default()
     }
 
     /// Returns when the caches are filled that all Swarms need.

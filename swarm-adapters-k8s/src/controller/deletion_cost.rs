@@ -16,7 +16,7 @@ use crate::workload::{Kind, Workload};
 /// By this annotation Kubernetes orders the pods of a Deployment: the lowest number goes first.
 pub(super) const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 /// Says that the cost is ours, and which one stood there before; empty if none did.
-const COST_BEFORE: &str = "swarm.k8slab.info/deletion-cost-before";
+pub(super) const COST_BEFORE: &str = "swarm.k8slab.info/deletion-cost-before";
 /// The lowest cost that Kubernetes takes.
 const LOWEST: &str = "-2147483648";
 

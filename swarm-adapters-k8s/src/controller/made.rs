@@ -14,7 +14,7 @@ use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{ConfigMap, Service, ServiceAccount};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::RoleBinding;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
 use kube::core::{NamespaceResourceScope, PartialObjectMeta};
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher::{self, Event};
@@ -28,6 +28,7 @@ use super::on_demand::OnDemand;
 use crate::api::Swarm;
 use crate::managed::{MADE_ANNOTATION, MANAGER, ObjectKind, SELECTOR, SWARM_LABEL};
 use crate::rollback::Rollbacks;
+use crate::slim::{self, Cut, Slim};
 use crate::{version, watch};
 
 /// An object of a managed pool as it was last seen.
@@ -59,7 +60,7 @@ impl Seen {
             uid: meta.uid.clone().unwrap_or_default(),
             version: version::of(object),
             is_going: meta.deletion_timestamp.is_some(),
-            ours: ours.map(|fields| XxHash3_64::oneshot(fields.0.to_string().as_bytes())),
+            ours: ours.map(told_apart),
             other: last.and_then(|entry: &&ManagedFieldsEntry| entry.manager.clone()),
             made_of: object.annotations().get(MADE_ANNOTATION).cloned(),
         }
@@ -69,6 +70,28 @@ impl Seen {
     fn is_as(&self, other: &Self) -> bool {
         let (version, by) = (other.version, other.other.clone());
         Self { version, other: by, ..self.clone() } == *other
+    }
+}
+
+/// Tells apart which fields an entry names. A number stands for those of an object that was cut down.
+fn told_apart(fields: &FieldsV1) -> u64 {
+    fields.0.as_u64().unwrap_or_else(|| XxHash3_64::oneshot(fields.0.to_string().as_bytes()))
+}
+
+/// Leaves what [`Seen`] is about.
+struct Traces;
+
+impl<K: Resource> Cut<K> for Traces {
+    fn cut(object: &mut K) {
+        let meta = object.meta_mut();
+        let managed = meta.managed_fields.take();
+        slim::metadata(meta, &[MADE_ANNOTATION]);
+        meta.managed_fields = managed;
+        for entry in meta.managed_fields.iter_mut().flatten() {
+            let is_ours = entry.manager.as_deref() == Some(MANAGER);
+            let fields = entry.fields_v1.take().filter(|_| is_ours);
+            entry.fields_v1 = fields.map(|fields| FieldsV1(told_apart(&fields).into()));
+        }
     }
 }
 
@@ -174,7 +197,7 @@ impl MadeObjects {
     {
         let noted = self.clone();
         let labelled = watcher::Config::default().labels(SELECTOR);
-        let api = scope.api::<PartialObjectMeta<K>>(client);
+        let api = scope.api::<Slim<PartialObjectMeta<K>, Traces>>(client);
         let events = watch::events(api, labelled, rollbacks).flat_map(move |event| {
             stream::iter(match event {
                 Ok(event) => noted.note(kind, event),

@@ -11,9 +11,10 @@ use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt};
 
 use super::Scope;
-use super::cached::{Cache, Changes, cached};
+use super::cached::{Cache, Changes, ForCache, cached};
 use crate::api::SwarmLedger;
 use crate::rollback::Rollbacks;
+use crate::slim::Slim;
 
 /// A ledger without what it holds.
 pub(super) type LedgerMeta = PartialObjectMeta<SwarmLedger>;
@@ -40,7 +41,7 @@ pub(super) fn namespaces(
 /// A cache of which ledgers there are, and the stream of those that went: such a pool may need one
 /// again, or be free for another Swarm. What is written into a ledger needs no turn.
 pub(super) fn ledgers(
-    api: Api<LedgerMeta>,
+    api: Api<Slim<LedgerMeta, ForCache>>,
     rollbacks: &Rollbacks,
 ) -> (Store<LedgerMeta>, Changes<LedgerMeta>) {
     let (Cache { store, .. }, stream) = cached(api, watcher::Config::default(), rollbacks);

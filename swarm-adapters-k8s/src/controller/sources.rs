@@ -3,7 +3,6 @@
 //! Whoever may write ConfigMaps decides how much there is to read. So it is counted before it is kept,
 //! read beside the turns, and a Swarm whose lists take long rests before they are read again.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -13,69 +12,30 @@ use kube::{Api, ResourceExt};
 use swarm_core::Jobs;
 use swarm_core::ports::StoreError;
 use swarm_spec::manifest::{SOURCE_BYTES_MAX, SOURCE_MAPS_MAX, SourceError};
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::cached::{self, Cache};
 use super::caches::Caches;
 use super::context::Context;
+use super::kept_jobs::Place;
 use crate::api::{JobSource, Swarm};
 use crate::convert;
 use crate::ledger::bounded;
+use crate::slim;
 use crate::status::{Reason, RefusedRequest, Verdict};
 
 /// A ConfigMap by name, and its version.
 type Version = (String, Option<String>);
 
-/// Up to how many bytes lists are read in the lane for small ones.
-const SMALL_BYTES_MAX: usize = 256 << 10;
 /// Lists that are read faster are read as often as they change.
 const QUICK: Duration = Duration::from_millis(250);
 /// How many times as long as reading them took others are not read again.
 const REST: u32 = 3;
 
-/// Where lists are read, on threads that no turn runs on. There is one lane for small lists and one for
-/// large ones: nobody who has a small list waits for somebody who has a large one, and no more than two
-/// lists take memory at a time.
-#[derive(Clone)]
-pub(super) struct Reading {
-    small: Arc<Semaphore>,
-    large: Arc<Semaphore>,
-}
-
-impl Default for Reading {
-    fn default() -> Self {
-        let lane = || Arc::new(Semaphore::new(1));
-        Self { small: lane(), large: lane() }
-    }
-}
-
-impl Reading {
-    /// The jobs of `swarm` and of the ConfigMaps, which hold so many bytes; and how long it took to
-    /// read them.
-    async fn jobs(
-        &self,
-        swarm: &Swarm,
-        maps: Vec<ConfigMap>,
-        bytes: usize,
-    ) -> (Result<Jobs, SourceError>, Duration) {
-        let lane = if bytes <= SMALL_BYTES_MAX { &self.small } else { &self.large };
-        // It is never closed. A turn that is given up leaves it to the thread.
-        let permit = Arc::clone(lane).acquire_owned().await.ok();
-        let swarm = swarm.clone();
-        let read = tokio::task::spawn_blocking(move || {
-            let started = std::time::Instant::now();
-            let jobs = convert::jobs(&swarm, maps);
-            drop(permit);
-            (jobs, started.elapsed())
-        });
-        match read.await {
-            Ok(read) => read,
-            // It concerns this Swarm only, as a panic in its turn does.
-            Err(error) => std::panic::resume_unwind(error.into_panic()),
-        }
-    }
-}
+/// How many keys that no source names are kept, for the message where a key is missing.
+const OTHER_KEYS: usize = 8;
+/// How long a list that finds no place is not read again.
+const NO_PLACE: Duration = Duration::from_secs(30);
 
 /// What the sources of a Swarm said last.
 #[derive(Default)]
@@ -85,7 +45,9 @@ pub(super) struct Loaded {
     /// What is wrong with those.
     complaint: Option<Verdict>,
     /// The last good list.
-    pub(super) jobs: Option<Jobs>,
+    jobs: Option<Jobs>,
+    /// Where that is counted.
+    place: Option<Place>,
     /// Before when they are not read again.
     rests_until: Option<Instant>,
 }
@@ -115,17 +77,33 @@ impl Context {
             match self.read(swarm, &found).await? {
                 Ok((jobs, took)) => {
                     loaded.rests_until = (QUICK < took).then(|| Instant::now() + took * REST);
+                    loaded.seen = seen;
                     match jobs {
-                        Ok(jobs) => loaded.jobs = Some(jobs),
+                        Ok(jobs) => self.keep(swarm, loaded, jobs),
                         Err(error) => loaded.complaint = Some(verdict(error)),
                     }
-                    loaded.seen = seen;
                 }
                 // Nothing shows that it may be read now, so it is tried again and again.
                 Err(verdict) => return Ok((loaded.jobs.clone(), Some(verdict))),
             }
         }
         Ok((loaded.jobs.clone(), loaded.complaint.clone()))
+    }
+
+    /// Keeps a list in place of the one before, if there is room for it.
+    fn keep(&self, swarm: &Swarm, loaded: &mut Loaded, jobs: Jobs) {
+        let namespace = swarm.namespace().unwrap_or_default();
+        match self.kept_jobs.take(&namespace, &jobs, loaded.place.take()) {
+            Ok(place) => (loaded.jobs, loaded.place) = (Some(jobs), Some(place)),
+            Err((place, reason)) => {
+                loaded.place = place;
+                loaded.complaint = Some(verdict(SourceError::TooLarge(reason)));
+                // Nothing shows that others have fewer now, so it is read again.
+                let again = Instant::now() + NO_PLACE;
+                loaded.seen = None;
+                loaded.rests_until = loaded.rests_until.max(Some(again));
+            }
+        }
     }
 
     /// After which time to look again at sources that changed while they rest.
@@ -175,7 +153,8 @@ impl Context {
                 ));
             }
         }
-        Ok(Ok(self.reading.jobs(swarm, maps, bytes).await))
+        let (tenant, swarm) = (self.tenant(swarm), swarm.clone());
+        Ok(Ok(self.reading.of(&tenant, bytes, move || convert::jobs(&swarm, maps)).await))
     }
 }
 
@@ -189,21 +168,26 @@ fn verdict(error: SourceError) -> Verdict {
     Verdict { reason, message }
 }
 
-/// The ConfigMap with all its keys, and the texts of those that a source of `swarm` may mean.
+/// The ConfigMap with the texts that a source of `swarm` may mean, and the first of its other keys, of
+/// which it may have 70,000.
 fn named_keys(swarm: &Swarm, mut map: ConfigMap) -> ConfigMap {
     let keys = swarm.spec.job_sources.iter().flat_map(|source| {
         let named = source.config_map.as_ref().map(|named| &named.key);
         named.into_iter().chain(&source.key)
     });
     let keys: Vec<_> = keys.collect();
-    for (key, text) in map.data.iter_mut().flatten() {
-        if !keys.contains(&key) {
-            *text = String::new();
-        }
+    let mut others = 0;
+    if let Some(data) = &mut map.data {
+        data.retain(|key, text| {
+            let is_named = keys.contains(&key);
+            if !is_named {
+                (*text, others) = (String::new(), others + 1);
+            }
+            is_named || others <= OTHER_KEYS
+        });
     }
     map.binary_data = None;
-    map.metadata.managed_fields = None;
-    map.metadata.annotations = None;
+    slim::metadata(&mut map.metadata, &[]);
     map
 }
 
@@ -246,4 +230,23 @@ pub(super) fn with_source(
     // One whose labels were removed just now must be noticed, too.
     meant.extend(swarms.with(&cached::with_source(&namespace, None)));
     meant.iter().map(|swarm| ObjectRef::from_obj(&**swarm)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn of_a_source_with_many_keys_the_named_ones_are_kept_and_a_few_names() {
+        let source = json!({"configMap": {"name": "list", "key": "jobs"}});
+        let spec = json!({"pool": {"statefulSet": {"name": "w"}}, "jobSources": [source]});
+        let swarm = Swarm::new("s", serde_json::from_value(spec).unwrap());
+        let mut data: Value = (0..70_000).map(|n| (format!("k{n:x}"), json!("x"))).collect();
+        data["jobs"] = json!("- a");
+        let map = json!({"metadata": {"name": "list"}, "data": data});
+        let kept = named_keys(&swarm, serde_json::from_value(map).unwrap()).data.unwrap();
+        assert_eq!((kept.len(), kept["jobs"].as_str()), (OTHER_KEYS + 1, "- a"));
+        assert!(kept.iter().all(|(key, text)| key == "jobs" || text.is_empty()));
+    }
 }

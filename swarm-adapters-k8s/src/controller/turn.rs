@@ -179,7 +179,9 @@ impl Context {
             self.claim(swarm, &members.free, refusals).await?;
             complaint = members.complaint();
         }
-        if !swarm.spec.job_sources.is_empty() {
+        if swarm.spec.job_sources.is_empty() {
+            *loaded = Loaded::default();
+        } else {
             match self.jobs(swarm, loaded).await? {
                 (Some(jobs), why_not_newer) => {
                     desired.jobs = jobs;

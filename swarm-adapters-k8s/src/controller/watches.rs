@@ -24,7 +24,6 @@ use crate::api::Swarm;
 use crate::rollback::Rollbacks;
 use crate::sharing::Sharing;
 use crate::view::{OWNER_ANNOTATION, VIEW_LABEL};
-use crate::watch::PAGE_OF_METADATA;
 use crate::workload::Kind;
 
 /// The changes that the watches show. Nothing is requested before they are polled.
@@ -57,8 +56,7 @@ pub(super) fn begin(
     // Any ConfigMap may be a source of jobs: only names, labels and versions are kept. Content is
     // fetched where a Swarm asks for it. Nobody is asked for any before some Swarm has sources.
     let asked_sources = OnDemand::default();
-    let by_name = everything().page_size(PAGE_OF_METADATA);
-    let (sources, of_sources) = cached(scope.api(client), by_name, rollbacks);
+    let (sources, of_sources) = cached(scope.api(client), everything(), rollbacks);
     let (ledgers, of_ledgers) = node_health::ledgers(scope.api(client), rollbacks);
     let (namespaces, of_namespaces) = node_health::namespaces(scope, client, rollbacks);
     let (nodes, of_nodes) = node_health::nodes(scope, client, rollbacks);

@@ -7,7 +7,7 @@ use swarm_apiserver::fault::{Fault, Rule};
 use swarm_apiserver::{ApiServer, Verb};
 use tokio::time::Instant;
 
-use super::scenario::{OTHER, SWARMS, Scenario};
+use super::scenario::{NAMESPACE, OTHER, SWARMS, Scenario};
 
 /// How many Swarms the others have.
 const OTHERS: usize = 20;
@@ -73,6 +73,60 @@ async fn a_tenant_whose_turns_hang_and_whose_objects_change_all_the_time_delays_
     let p99 = |times: &[Duration]| times[times.len() * 99 / 100 - 1];
     let most = (2 * p99(&rest)).max(Duration::from_millis(1));
     assert!(p99(&beside) <= most, "at rest {:?}, beside it {:?}", p99(&rest), p99(&beside));
+}
+
+/// A list as whoever applies it has it.
+fn list(namespace: &str, name: &str, text: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "data": {"jobs": text},
+        "metadata": {"name": name, "namespace": namespace},
+    })
+}
+
+// Not by the paused clock, which stands still while a list is read.
+#[tokio::test]
+async fn a_tenant_with_many_long_lists_lets_the_list_of_another_one_be_read_between_them() {
+    const LISTS: usize = 12;
+    let mut s = Scenario::start().await;
+    s.stateful_set("w", 1);
+    s.pod("w-0");
+    let from = |set: &str, name: &str| {
+        let sources = json!([{"configMap": {"name": name, "key": "jobs"}}]);
+        let rebalance = json!({"batchWindow": "0s", "initialWait": "0s"});
+        json!({"pool": {"statefulSet": {"name": set}}, "jobSources": sources, "rebalance": rebalance})
+    };
+    s.server.put(list(NAMESPACE, "list", "- a\n"));
+    s.swarm("s", from("w", "list"));
+    s.until("it is settled", |s| s.is_settled("s")).await;
+    let hostile = |n: usize| format!("hostile-{n}");
+    for n in 0..LISTS {
+        let mut set = s.server.get("statefulsets.apps", NAMESPACE, "w").unwrap();
+        set["metadata"] = json!({"name": hostile(n), "namespace": OTHER});
+        s.server.put(set);
+        s.server.put(list(OTHER, &hostile(n), "- a\n"));
+        s.server.put(json!({
+            "apiVersion": swarm_adapters_k8s::api::API_VERSION, "kind": "Swarm",
+            "metadata": {"name": hostile(n), "namespace": OTHER},
+            "spec": from(&hostile(n), &hostile(n)),
+        }));
+    }
+    let are_read = |s: &Scenario, what: &str| {
+        let reads = |n: &usize| {
+            let swarm = s.server.get(SWARMS, OTHER, &hostile(*n)).unwrap();
+            let conditions = swarm["status"]["conditions"].to_string();
+            conditions.contains(what)
+        };
+        (0..LISTS).filter(reads).count()
+    };
+    s.until("all lists are read", |s| are_read(s, "Ready") == LISTS).await;
+    let slow = format!("[{}]", "[],".repeat(80_000));
+    for n in 0..LISTS {
+        s.server.put(list(OTHER, &hostile(n), &slow));
+    }
+    s.server.put(list(NAMESPACE, "list", "- a\n- b\n"));
+    s.until("the list of another one is used", |s| s.status("s")["jobs"] == 2).await;
+    let before = are_read(&s, "SourceInvalid");
+    assert!(before <= LISTS / 2, "{before} of {LISTS} lists were read before it");
 }
 
 #[tokio::test(start_paused = true)]

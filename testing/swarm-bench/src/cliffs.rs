@@ -69,6 +69,11 @@ impl Sizes {
 
     /// Prints the slope of the line through the logarithms of sizes and times, by least squares.
     pub(crate) fn growth(&self) {
+        self.growth_with("size");
+    }
+
+    /// The same where something else than a size grows.
+    pub(crate) fn growth_with(&self, what: &str) {
         let logs = self.0.iter().map(|(size, took)| (f64::from(*size).ln(), took.as_secs_f64()));
         let logs: Vec<_> = logs.map(|(size, seconds)| (size, seconds.ln())).collect();
         let count: f64 = logs.iter().map(|_| 1.0).sum();
@@ -76,7 +81,7 @@ impl Sizes {
         let (size, took) = (mean_of(|log| log.0), mean_of(|log| log.1));
         let both: f64 = logs.iter().map(|log| (log.0 - size) * (log.1 - took)).sum();
         let square: f64 = logs.iter().map(|log| (log.0 - size).powi(2)).sum();
-        println!("| grows with the size to the power of | {:.2} | | |", both / square);
+        println!("| grows with the {what} to the power of | {:.2} | | |", both / square);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Lists of jobs as ConfigMaps hold them, and texts that somebody wrote to stop the reader: each in four
-//! sizes, with the power of the size that time and memory grow with.
+//! sizes, with the power of the size that time grows with, and texts with four depths, with that of the
+//! depth.
 
 use std::error::Error;
 
@@ -33,12 +34,9 @@ const REPEATED: [Text; 12] = [
 ];
 
 /// What stands at the beginning, so often, before `a,` is repeated up to the size.
-const DEEP: [(&str, &str, u32); 4] = [
-    ("brackets", "[", 100),
-    ("brackets", "[", 10_000),
-    ("maps in brackets", "{a: ", 100),
-    ("maps in brackets", "{a: ", 10_000),
-];
+const DEEP: [(&str, &str); 2] = [("brackets", "["), ("maps in brackets", "{a: ")];
+/// How often.
+const DEPTHS: [u32; 4] = [30, 100, 1_000, 10_000];
 
 /// All texts.
 pub(crate) fn all() -> Result<(), Box<dyn Error>> {
@@ -47,14 +45,37 @@ pub(crate) fn all() -> Result<(), Box<dyn Error>> {
     for (what, begins, repeated) in REPEATED {
         measure(what, |size| text(begins, repeated, size));
     }
-    for (what, begins, depth) in DEEP {
-        let begins = begins.repeat(usize::try_from(depth)?);
-        measure(&format!("{depth} {what}, then a list"), |size| text(&begins, "a,", size));
+    for (what, begins) in DEEP {
+        for depth in DEPTHS {
+            let begins = begins.repeat(usize::try_from(depth)?);
+            measure(&format!("{depth} {what}, then a list"), |size| text(&begins, "a,", size));
+        }
+        deeper(what, begins);
     }
     sources("stream:camera-with-a-long-name:0000001")?;
     sources("")?;
     measure("directives", |size| lines(size / 17, |n| format!("%TAG !{n:07}! x\n")));
     Ok(())
+}
+
+/// The largest text with each depth, and the power of the depth that time grows with.
+fn deeper(what: &str, begins: &str) {
+    let (mut depths, size) = (Sizes::default(), SIZES[SIZES.len() - 1]);
+    for depth in DEPTHS {
+        let begins = begins.repeat(usize::try_from(depth).unwrap_or(usize::MAX));
+        let text = text(&begins, "a,", size);
+        let what = format!("{depth} {what}, {size} bytes");
+        depths.measure(depth, &what, &outcome(&text), || documents(&text));
+    }
+    depths.growth_with("depth");
+}
+
+/// What becomes of a text.
+fn outcome(text: &str) -> String {
+    match documents(text) {
+        Ok(documents) => format!("{} documents", documents.len()),
+        Err(error) => error.source.to_string().chars().take(60).collect(),
+    }
 }
 
 /// Sources of one Swarm, a megabyte each, with names that begin so.
@@ -101,11 +122,8 @@ fn measure(what: &str, text: impl Fn(u32) -> String) {
     let mut sizes = Sizes::default();
     for size in SIZES {
         let text = text(size);
-        let read = match documents(&text) {
-            Ok(documents) => format!("{} documents", documents.len()),
-            Err(error) => error.source.to_string().chars().take(60).collect(),
-        };
-        sizes.measure(size, &format!("{what}, {size} bytes"), &read, || documents(&text));
+        let what = format!("{what}, {size} bytes");
+        sizes.measure(size, &what, &outcome(&text), || documents(&text));
     }
     sizes.growth();
 }

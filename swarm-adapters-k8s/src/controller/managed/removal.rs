@@ -17,6 +17,7 @@ use crate::ledger::bounded;
 use crate::managed::{self, ObjectKind, SWARM_LABEL};
 use crate::status::RefusedRequest;
 use crate::view::VIEW_LABEL;
+use crate::watch;
 
 impl Context {
     /// Removes one object that was made for the Swarm of this name, if it still is that.
@@ -66,15 +67,23 @@ impl Context {
 
     /// Removes all that was made for the Swarm of this name, workloads first.
     async fn remove_pool(&self, namespace: &str, swarm: &str) -> Result<(), StoreError> {
-        let of_swarm = ListParams::default().labels(&managed::selector_of(swarm));
+        let selected = ListParams::default().labels(&managed::selector_of(swarm));
+        let of_swarm = selected.limit(watch::PAGE_OF_METADATA);
         for kind in ObjectKind::ALL.into_iter().rev() {
             let api: Api<DynamicObject> =
                 Api::namespaced_with(self.client.clone(), namespace, &kind.resource());
-            let what = format!("each {kind} of Swarm `{swarm}`");
-            let found = bounded(what, api.list_metadata(&of_swarm)).await?;
-            for object in found.items {
-                let what = format!("{kind} `{}`", object.name_any());
-                self.delete_made(&api, &object, what).await?;
+            let mut page = of_swarm.clone();
+            loop {
+                let what = format!("each {kind} of Swarm `{swarm}`");
+                let found = bounded(what, api.list_metadata(&page)).await?;
+                for object in found.items {
+                    let what = format!("{kind} `{}`", object.name_any());
+                    self.delete_made(&api, &object, what).await?;
+                }
+                page.continue_token = found.metadata.continue_.filter(|token| !token.is_empty());
+                if page.continue_token.is_none() {
+                    break;
+                }
             }
         }
         Ok(())

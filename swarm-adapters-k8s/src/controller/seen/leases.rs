@@ -4,6 +4,8 @@
 //! That moment is taken as the event arrives. A renewal is noted and triggers nothing: turns follow
 //! from what a session acknowledges, not from its heartbeats.
 
+mod book;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::sync::MutexGuard;
@@ -17,10 +19,13 @@ use swarm_core::FailingState;
 use swarm_core::handover::{Moment, SessionId};
 use swarm_core::overseer::{Began, LeaseFacts};
 
+use book::{Book, LEASES_PER_POD_MAX};
+
 use super::super::clock;
 use super::super::followed::Followed;
 use crate::rollback::Rollbacks;
 use crate::session::{self, SESSION_LABEL, SeenLease};
+use crate::slim::{self, Cut, Slim};
 use crate::watch;
 
 /// A Lease as it was last seen.
@@ -56,6 +61,22 @@ impl Known {
     }
 }
 
+/// Leaves of a Lease what a session says by it.
+pub(in crate::controller) struct Said;
+
+impl Cut<Object> for Said {
+    fn cut(object: &mut Object) {
+        let said = object.metadata.annotations.take();
+        slim::metadata(&mut object.metadata, &[]);
+        // How long they may be is for whoever reads them to say.
+        let said = said
+            .into_iter()
+            .flatten()
+            .filter(|(name, _)| session::ANNOTATIONS.contains(&name.as_str()));
+        object.metadata.annotations = Some(said.collect());
+    }
+}
+
 /// A session in its namespace.
 pub(in crate::controller) type Named = (String, SessionId);
 
@@ -77,21 +98,16 @@ struct State {
     /// The Leases beyond those that one pod may have, with their UIDs: nobody reads them, and the
     /// sweep deletes them.
     surplus: BTreeMap<(String, String), String>,
+    /// The namespaces whose sessions tell of too many jobs.
+    full: BTreeSet<String>,
 }
-
-/// The most Leases of one pod that are read: one for each start of its containers that is not over
-/// for the operator yet. An admission policy cannot count them.
-const LEASES_PER_POD_MAX: usize = 16;
-
-/// Leases by namespace and UID of the pod, then by session.
-type Book = BTreeMap<(String, String), BTreeMap<SessionId, Known>>;
 
 impl Leases {
     /// Follows the Leases that `api` reaches, for as long as the stream is polled, which gives the
     /// sessions that appeared, went, or reported something new.
     pub(in crate::controller) fn follow(
         &self,
-        api: Api<Object>,
+        api: Api<Slim<Object, Said>>,
         rollbacks: &Rollbacks,
     ) -> impl Stream<Item = Named> + Send + use<> {
         let noted = self.clone();
@@ -116,14 +132,12 @@ impl Leases {
     /// What the Leases of the sessions of one pod say.
     pub(in crate::controller) fn of_pod(&self, namespace: &str, uid: &str) -> Vec<Known> {
         let state = self.state();
-        let found = state.current.get(&(namespace.to_owned(), uid.to_owned()));
-        found.into_iter().flat_map(BTreeMap::values).cloned().collect()
+        state.current.of_pod(namespace, uid).cloned().collect()
     }
 
     /// What the Lease of a session says.
     pub(in crate::controller) fn get(&self, namespace: &str, session: &SessionId) -> Option<Known> {
-        let key = (namespace.to_owned(), session.pod_uid().to_owned());
-        self.state().current.get(&key)?.get(session).cloned()
+        self.state().current.get(namespace, session).cloned()
     }
 
     /// When the first of `sessions` is silent, which are given with how long they may be; `None` if
@@ -135,7 +149,7 @@ impl Leases {
     ) -> Option<Moment> {
         let state = self.state();
         let silent_at = |(session, claimed): &(SessionId, Duration)| {
-            Some(known_of(&state.current, namespace, session)?.since.after(*claimed))
+            Some(state.current.get(namespace, session)?.since.after(*claimed))
         };
         sessions.iter().map(silent_at).min().flatten()
     }
@@ -143,10 +157,8 @@ impl Leases {
     /// Every session that has a Lease.
     pub(in crate::controller) fn all(&self) -> Vec<(String, Known)> {
         let state = self.state();
-        let each = state.current.iter().flat_map(|((namespace, _), sessions)| {
-            sessions.values().map(|known| (namespace.clone(), known.clone()))
-        });
-        each.collect()
+        let each = state.current.all();
+        each.map(|(namespace, known)| (namespace.clone(), known.clone())).collect()
     }
 
     /// Takes in a Lease that a request of our own brought.
@@ -156,7 +168,7 @@ impl Leases {
 
     /// Takes in that a Lease is missing in the store itself.
     pub(in crate::controller) fn note_missing(&self, namespace: &str, session: &SessionId) {
-        remove(&mut self.state().current, namespace, session);
+        self.state().current.remove(namespace, session);
     }
 
     /// The surplus Leases of pods, as namespace, name and UID.
@@ -191,13 +203,17 @@ impl Leases {
         let state = &mut *guard;
         match event {
             Event::Init => {
-                state.fresh.clear();
+                state.fresh = Book::default();
                 state.surplus.clear();
+                state.full.clear();
                 Vec::new()
             }
             Event::InitApply(object) => {
-                if let Some((namespace, known)) = state.read(&object, now, self.0.is_filled()) {
-                    let surplus = insert(&mut state.fresh, namespace, known);
+                let read = state.read(&object, now, self.0.is_filled());
+                if let Some((namespace, mut known)) = read {
+                    let is_less = state.fresh.limit(&namespace, &mut known);
+                    state.tell_of(&namespace, is_less);
+                    let surplus = state.fresh.insert(namespace, known);
                     state.set_aside(surplus);
                 }
                 Vec::new()
@@ -206,7 +222,7 @@ impl Leases {
                 let before = mem::replace(&mut state.current, mem::take(&mut state.fresh));
                 state.appeared += 1;
                 state.ignored.clear();
-                let changed = differences(&before, &state.current);
+                let changed = before.differences(&state.current);
                 self.0.fill();
                 changed
             }
@@ -215,11 +231,13 @@ impl Leases {
                 if state.surplus.contains_key(&key) {
                     return Vec::new();
                 }
-                let Some((namespace, known)) = state.read(&object, now, true) else {
+                let Some((namespace, mut known)) = state.read(&object, now, true) else {
                     return Vec::new();
                 };
+                let is_less = state.current.limit(&namespace, &mut known);
+                state.tell_of(&namespace, is_less);
                 let session = known.seen.session.clone();
-                let before = known_of(&state.current, &namespace, &session);
+                let before = state.current.get(&namespace, &session);
                 if before.is_none() {
                     state.appeared = known.began.order;
                 }
@@ -228,7 +246,7 @@ impl Leases {
                     return Vec::new();
                 }
                 let is_news = before.is_none_or(|before| known.has_news_for(before));
-                let surplus = insert(&mut state.current, namespace.clone(), known);
+                let surplus = state.current.insert(namespace.clone(), known);
                 state.set_aside(surplus);
                 is_news.then_some((namespace, session)).into_iter().collect()
             }
@@ -240,7 +258,7 @@ impl Leases {
                 if state.surplus.remove(&key).is_some() {
                     return Vec::new();
                 }
-                remove(&mut state.current, &namespace, &session);
+                state.current.remove(&namespace, &session);
                 vec![(namespace, session)]
             }
         }
@@ -253,7 +271,7 @@ impl State {
     fn read(&mut self, object: &Object, now: Moment, appears: bool) -> Option<(String, Known)> {
         let namespace = object.namespace().unwrap_or_default();
         let name = object.name_any();
-        let before = known_of(&self.current, &namespace, &SessionId::from_stored(&name));
+        let before = self.current.get(&namespace, &SessionId::from_stored(&name));
         let (seen, is_ignored) = match session::seen(object) {
             Ok(seen) => (seen, false),
             Err(reason) => {
@@ -283,6 +301,17 @@ impl State {
 }
 
 impl State {
+    /// Says once after each list that what is told in a namespace is left out.
+    fn tell_of(&mut self, namespace: &str, is_less: bool) {
+        if is_less && self.full.insert(namespace.to_owned()) {
+            tracing::warn!(
+                namespace,
+                "sessions tell of more jobs than are kept; some count as neither finished nor failing \
+                 until others were released"
+            );
+        }
+    }
+
     /// Notes a surplus Lease of a pod.
     fn set_aside(&mut self, surplus: Option<(String, Known)>) {
         let Some((namespace, known)) = surplus else { return };
@@ -299,53 +328,6 @@ impl State {
 
 fn version(known: &Known) -> u64 {
     known.seen.lease.version.0
-}
-
-fn known_of<'a>(book: &'a Book, namespace: &str, session: &SessionId) -> Option<&'a Known> {
-    book.get(&(namespace.to_owned(), session.pod_uid().to_owned()))?.get(session)
-}
-
-/// Takes in a Lease; returns the oldest one of its pod if the pod has more than
-/// [`LEASES_PER_POD_MAX`] then. The newest is that of the process that runs.
-fn insert(book: &mut Book, namespace: String, known: Known) -> Option<(String, Known)> {
-    let session = known.seen.session.clone();
-    let pod = (namespace.clone(), session.pod_uid().to_owned());
-    let of_pod = book.entry(pod).or_default();
-    of_pod.insert(session, known);
-    if of_pod.len() <= LEASES_PER_POD_MAX {
-        return None;
-    }
-    let oldest = of_pod.values().min_by_key(|known| (known.began, known.since));
-    let oldest = oldest.map(|known| known.seen.session.clone())?;
-    of_pod.remove(&oldest).map(|known| (namespace, known))
-}
-
-fn remove(book: &mut Book, namespace: &str, session: &SessionId) {
-    let pod = (namespace.to_owned(), session.pod_uid().to_owned());
-    if let Some(sessions) = book.get_mut(&pod) {
-        sessions.remove(session);
-        if sessions.is_empty() {
-            book.remove(&pod);
-        }
-    }
-}
-
-/// The sessions that appeared, went, or reported something new between two complete states.
-fn differences(before: &Book, after: &Book) -> Vec<Named> {
-    let mut changed = Vec::new();
-    for ((namespace, _), sessions) in after {
-        for (session, known) in sessions {
-            let before = known_of(before, namespace, session);
-            if before.is_none_or(|before| known.has_news_for(before)) {
-                changed.push((namespace.clone(), session.clone()));
-            }
-        }
-    }
-    for ((namespace, _), sessions) in before {
-        let gone = sessions.keys().filter(|it| known_of(after, namespace, it).is_none());
-        changed.extend(gone.map(|session| (namespace.clone(), session.clone())));
-    }
-    changed
 }
 
 #[cfg(test)]

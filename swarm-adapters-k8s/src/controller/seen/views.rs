@@ -16,6 +16,7 @@ use super::super::followed::Followed;
 use crate::api::{FIELD_MANAGER, Swarm, WorkerView};
 use crate::managed::SWARM_LABEL;
 use crate::rollback::Rollbacks;
+use crate::slim::{self, Cut, Slim};
 use crate::{version, watch};
 
 /// What a view says, in short: [`ViewMark`].
@@ -23,6 +24,18 @@ pub(in crate::controller) const CONTENT_ANNOTATION: &str = "swarm.k8slab.info/co
 
 /// A view without what it holds.
 pub(in crate::controller) type ViewMeta = PartialObjectMeta<WorkerView>;
+
+/// Leaves of a view what [`There`] is about: of those who wrote it, their names.
+pub(in crate::controller) struct Traces;
+
+impl Cut<ViewMeta> for Traces {
+    fn cut(view: &mut ViewMeta) {
+        let mut managed = view.metadata.managed_fields.take();
+        slim::metadata(&mut view.metadata, &[CONTENT_ANNOTATION]);
+        managed.iter_mut().flatten().for_each(|entry| entry.fields_v1 = None);
+        view.metadata.managed_fields = managed;
+    }
+}
 
 /// A mark as the annotation of a view has it.
 pub(in crate::controller) fn to_text(mark: ViewMark) -> String {
@@ -81,7 +94,7 @@ impl Views {
     /// Swarms of those that are not as they were written.
     pub(in crate::controller) fn follow(
         &self,
-        api: Api<ViewMeta>,
+        api: Api<Slim<ViewMeta, Traces>>,
         rollbacks: &Rollbacks,
     ) -> impl Stream<Item = ObjectRef<Swarm>> + Send + use<> {
         let noted = self.clone();

@@ -1,0 +1,309 @@
+//! The editor: what he applies, by a generator whose runs are the same every time.
+
+use anyhow::{Context as _, Result};
+use k8s_openapi::api::authentication::v1::TokenRequest;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config, ResourceExt as _};
+use serde_json::{Value, from_value, json};
+use swarm_adapters_k8s::api::Swarm;
+
+use super::WITHIN;
+use crate::scenario::Context;
+use crate::until::until;
+
+/// How many objects of each kind he has at most.
+const OBJECTS: u64 = 40;
+/// How many pods he has that never run, and tokens of.
+const PODS: u64 = 20;
+/// How many Leases he writes for each of them, which is more than are read.
+const LEASES: u64 = 32;
+/// The lists that together are as long as the lists of one Swarm may be.
+const LONG_LISTS: u64 = 8;
+/// The jobs of each of them.
+const LONG_LIST: usize = 24_900;
+/// How many keys a ConfigMap of his may have: with who wrote them that is as large as an object may be.
+const KEYS: u64 = 50_000;
+
+/// Who he is where he holds the token of a pod.
+struct InPod {
+    client: Client,
+    uid: String,
+}
+
+/// Somebody with the role `edit` in one namespace.
+pub(super) struct Editor {
+    client: Client,
+    namespace: String,
+    pods: Vec<InPod>,
+    random: u64,
+    pub(super) swarms: usize,
+    pub(super) maps: usize,
+    pub(super) leases: usize,
+    pub(super) refused: usize,
+}
+
+impl Editor {
+    pub(super) async fn new(context: &Context) -> Result<Self> {
+        let subject = ["create", "rolebinding", "mallory", "--clusterrole=edit", "--user=mallory"];
+        context.kubectl(&subject).await?;
+        // The account of workers in his namespace, as any namespace with sessions has one.
+        context.kubectl(&["create", "serviceaccount", "worker"]).await?;
+        let account = format!("--serviceaccount={}:worker", context.namespace);
+        let role = "--clusterrole=swarm-session-worker";
+        context.kubectl(&["create", "rolebinding", "worker", role, &account]).await?;
+        let file = Kubeconfig::read_from(&context.cluster.kubeconfig)?;
+        let config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?;
+        let mut his = config.clone();
+        his.auth_info.impersonate = Some("mallory".into());
+        let (client, namespace) = (Client::try_from(his)?, context.namespace.clone());
+        let random = 0x5eed;
+        let (swarms, maps, leases, refused) = (0, 0, 0, 0);
+        let pods = Vec::new();
+        let mut editor = Self { client, namespace, pods, random, swarms, maps, leases, refused };
+        until("his rights", WITHIN, || async {
+            let maps: Api<ConfigMap> = editor.api();
+            maps.list(&ListParams::default().limit(1)).await?;
+            Ok(Some(()))
+        })
+        .await?;
+        for n in 0..PODS {
+            let pod = editor.pod(&config, n).await?;
+            editor.pods.push(pod);
+        }
+        for n in 0..LONG_LISTS {
+            editor.write::<ConfigMap>(&format!("long-{n}"), long_list(n, 0)).await?;
+        }
+        Ok(editor)
+    }
+
+    /// A pod that never runs, and a token that is bound to it: nothing of it but its UID tells it from
+    /// that of a worker.
+    async fn pod(&self, config: &Config, n: u64) -> Result<InPod> {
+        let name = format!("gated-{n}");
+        let pod = json!({
+            "metadata": {"name": name, "labels": {"app": format!("h{n}")}},
+            "spec": {
+                "serviceAccountName": "worker",
+                "schedulingGates": [{"name": "example.com/never"}],
+                "containers": [{"name": "c", "image": "example.com/none"}],
+            },
+        });
+        let pods: Api<Pod> = self.api();
+        let made = pods.create(&PostParams::default(), &from_value(pod)?).await?;
+        let uid = made.uid().context("a pod has a UID")?;
+        let bound = json!({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid});
+        let asked: TokenRequest = from_value(json!({
+            "metadata": {},
+            "spec": {"audiences": [], "expirationSeconds": 7_200, "boundObjectRef": bound},
+        }))?;
+        let accounts: Api<ServiceAccount> = self.api();
+        let params = PostParams::default();
+        let token = accounts.create_token_request("worker", &params, &asked).await?;
+        let token = token.status.context("a token")?.token;
+        let mut config = config.clone();
+        config.auth_info = AuthInfo { token: Some(token.into()), ..AuthInfo::default() };
+        Ok(InPod { client: Client::try_from(config)?, uid })
+    }
+
+    /// How many of his acts the API server took.
+    pub(super) fn done(&self) -> usize {
+        self.swarms + self.maps + self.leases
+    }
+
+    /// The same by kind.
+    pub(super) fn taken(&self) -> String {
+        let Self { swarms, maps, leases, .. } = self;
+        format!("{swarms} of Swarms, {maps} of ConfigMaps, {leases} of Leases")
+    }
+
+    fn api<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
+    {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// A number below `end`, by a generator whose runs are the same every time.
+    fn below(&mut self, end: u64) -> u64 {
+        self.random = self
+            .random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.random >> 33) % end
+    }
+
+    /// One act; what the API server refuses is counted, and no failure.
+    pub(super) async fn act(&mut self) {
+        let (kind, name) = (self.below(3), format!("h{}", self.below(OBJECTS)));
+        let outcome = match (kind, self.below(8)) {
+            (0, 0) => self.delete::<Swarm>(&name).await,
+            (1, 0) => self.delete::<ConfigMap>(&name).await,
+            (0, _) => {
+                let spec = self.spec();
+                let swarm = json!({
+                    "apiVersion": "swarm.k8slab.info/v1alpha1", "kind": "Swarm",
+                    "metadata": {"name": name}, "spec": spec,
+                });
+                self.write::<Swarm>(&name, swarm).await
+            }
+            (1, 1) => {
+                let (n, round) = (self.below(LONG_LISTS), self.below(1 << 20));
+                self.write::<ConfigMap>(&format!("long-{n}"), long_list(n, round)).await
+            }
+            (1, 2) => {
+                let map = self.many_keys(&name);
+                self.write::<ConfigMap>(&name, map).await
+            }
+            (1, _) => {
+                let label = self.below(4).to_string();
+                let map = json!({
+                    "apiVersion": "v1", "kind": "ConfigMap", "data": {"jobs": self.list()},
+                    "metadata": {"name": name, "labels": {"list": label}},
+                });
+                self.write::<ConfigMap>(&name, map).await
+            }
+            _ => self.lease().await,
+        };
+        match (outcome, kind) {
+            (Ok(()), 0) => self.swarms += 1,
+            (Ok(()), 1) => self.maps += 1,
+            (Ok(()), _) => self.leases += 1,
+            (Err(_), _) => self.refused += 1,
+        }
+    }
+
+    /// A ConfigMap that says it is the view of some Swarm of his, and has as many keys as fit.
+    fn many_keys(&mut self, name: &str) -> Value {
+        let count = self.below(KEYS);
+        let keys: Value = (0..count).map(|n| (format!("k{n:05}"), json!(""))).collect();
+        let owner = format!("h{}", self.below(OBJECTS));
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "data": keys,
+            "metadata": {
+                "name": name, "labels": {"swarm.k8slab.info/view": "true"},
+                "annotations": {
+                    "swarm.k8slab.info/owner": owner, "swarm.k8slab.info/other": "x".repeat(100_000),
+                },
+            },
+        })
+    }
+
+    /// A Lease of one of his pods, with an acknowledgement that may be as long as one may be, or longer.
+    async fn lease(&mut self) -> kube::Result<()> {
+        let pod = usize::try_from(self.below(PODS)).unwrap_or(0);
+        let (nonce, bytes) = (self.below(LEASES), self.below(180_000));
+        let finished: Value =
+            (0..bytes / 160).map(|n| (format!("job-{n:0150}"), json!(1))).collect();
+        let ack = json!({"write": 1, "durationMs": 6_000, "finished": finished});
+        let InPod { client, uid } = &self.pods[pod];
+        let name = format!("{uid}-{nonce:016x}");
+        let mut lease: Lease = from_value(json!({
+            "metadata": {
+                "name": name, "labels": {"swarm.k8slab.info/session": "true"},
+                "annotations": {"swarm.k8slab.info/ack": ack.to_string()},
+            },
+            "spec": {"holderIdentity": name, "leaseDurationSeconds": 6},
+        }))
+        .map_err(kube::Error::SerdeError)?;
+        // As a worker: it may make, get and update them.
+        let leases: Api<Lease> = Api::namespaced(client.clone(), &self.namespace);
+        if let Some(there) = leases.get_opt(&name).await? {
+            lease.metadata.resource_version = there.metadata.resource_version;
+            return leases.replace(&name, &PostParams::default(), &lease).await.map(drop);
+        }
+        leases.create(&PostParams::default(), &lease).await.map(drop)
+    }
+
+    async fn write<K>(&self, name: &str, object: Value) -> kube::Result<()>
+    where
+        K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
+            + Clone
+            + std::fmt::Debug
+            + serde::de::DeserializeOwned,
+    {
+        let params = PatchParams::apply("mallory").force();
+        self.api::<K>().patch(name, &params, &Patch::Apply(object)).await.map(drop)
+    }
+
+    async fn delete<K>(&self, name: &str) -> kube::Result<()>
+    where
+        K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
+            + Clone
+            + std::fmt::Debug
+            + serde::de::DeserializeOwned,
+    {
+        self.api::<K>().delete(name, &DeleteParams::default()).await.map(drop)
+    }
+
+    /// A spec that may mean something.
+    fn spec(&mut self) -> Value {
+        let name = format!("h{}", self.below(OBJECTS));
+        let source = |label: u64| json!({"selector": {"matchLabels": {"list": label.to_string()}}, "key": "jobs"});
+        match self.below(9) {
+            0 => json!({"pool": {"statefulSet": {"name": "none"}}, "jobs": self.jobs(2_000)}),
+            1 => json!({"pool": {"pods": {"matchLabels": {"app": name}}}, "jobs": self.jobs(50)}),
+            2 => {
+                let sources: Vec<_> = (0..4).map(source).collect();
+                json!({"pool": {"managed": {}}, "replicas": self.below(3), "jobSources": sources})
+            }
+            3 => json!({"pool": {"managed": {}}, "replicas": 0, "jobs": self.jobs(500)}),
+            4 => {
+                let label = self.below(4);
+                json!({"pool": {"pods": {"matchLabels": {"app": "x"}}}, "jobSources": [source(label)]})
+            }
+            5 => {
+                let map = json!({"configMap": {"name": name, "key": "jobs"}});
+                json!({"pool": {"managed": {}}, "replicas": 0, "jobSources": [map]})
+            }
+            6 => {
+                let pool = json!({"pods": {"matchLabels": {"app": name}}});
+                json!({"pool": pool, "worker": {"protocol": "Session"}, "jobs": self.jobs(500)})
+            }
+            // Many of his Swarms have the same lists, which together are as long as may be.
+            7 => {
+                let long = json!({"selector": {"matchLabels": {"list": "long"}}, "key": "jobs"});
+                json!({"pool": {"pods": {"matchLabels": {"app": name}}}, "jobSources": [long]})
+            }
+            _ => json!({"pool": {}, "jobs": [{"name": "not a name"}], "nonsense": name}),
+        }
+    }
+
+    fn jobs(&mut self, most: u64) -> Vec<Value> {
+        let count = self.below(most);
+        (0..count).map(|n| json!({"name": format!("job-{n}"), "priority": n})).collect()
+    }
+
+    /// The text of a source.
+    fn list(&mut self) -> String {
+        let bytes = usize::try_from(self.below(900_000)).unwrap_or(0);
+        let from = self.below(1 << 30);
+        match self.below(9) {
+            0 => format!("{}{}", "{a: ".repeat(10_000), "a,".repeat(bytes / 2)),
+            1 => "? ".repeat(bytes / 2),
+            2 => "- ".repeat(bytes / 2),
+            3 => format!("[{}]", "[],".repeat(bytes / 3)),
+            4 => lines(bytes / 14, |n| format!("- j{from}-{n}\n")),
+            5 => lines(bytes / 17, |n| format!("%TAG !{n}! x\n")),
+            6 => format!("- job-{from}\n- [not, a, job]\n"),
+            // Six bytes each in JSON.
+            7 => "\u{1}".repeat(bytes / 2),
+            _ => format!("- job-{from}\n"),
+        }
+    }
+}
+
+fn lines(count: usize, line: impl Fn(usize) -> String) -> String {
+    (0..count).map(line).collect::<Vec<_>>().concat()
+}
+
+/// One of the lists that many of his Swarms have.
+fn long_list(number: u64, round: u64) -> Value {
+    let text = lines(LONG_LIST, |n| format!("- job-{number}-{round:08}-{n:023}\n"));
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "data": {"jobs": text},
+        "metadata": {"name": format!("long-{number}"), "labels": {"list": "long"}},
+    })
+}
