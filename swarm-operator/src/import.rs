@@ -19,6 +19,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum, ValueHint};
+use swarm_adapters_host::printable::{Form, printable};
 
 use crate::plan::answer::{self, Question, Reach, Source};
 use crate::{complain, kubectl, print};
@@ -175,9 +176,13 @@ fn manifests(args: &ImportArgs, report: &mut Report) -> Result<String, Failure> 
     if !managers.is_empty() {
         others.push(managers.config_map().map_err(Failure::Wrong)?);
     }
+    let json =
+        || write::json(&swarms, &others).map(|text| printable(&text, Form::Json).into_owned());
     let written = match args.output {
-        Output::Yaml => write::yaml(&swarms, &others),
-        Output::Json => write::json(&swarms, &others),
+        // JSON is YAML, and has an escape for what could steer a terminal.
+        Output::Yaml => write::yaml(&swarms, &others)
+            .and_then(|text| if printable(&text, Form::Lines) == text { Ok(text) } else { json() }),
+        Output::Json => json(),
     };
     written.map_err(Failure::Wrong)
 }

@@ -60,7 +60,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints a document, without its styles where there are no colours. It is no error if the reader closes the pipe, as `head` does.
+/// Prints a JSON document, in which a terminal finds nothing to obey.
+fn print_json(document: &str) -> io::Result<()> {
+    print(&printable(document, Form::Json))
+}
+
+/// Prints a document, without its styles where there are no colours. Whoever made it has escaped what
+/// comes from elsewhere. It is no error if the reader closes the pipe, as `head` does.
 fn print(document: &str) -> io::Result<()> {
     let mut stdout = anstream::stdout().lock();
     match stdout.write_all(document.as_bytes()).and_then(|()| stdout.flush()) {

@@ -17,11 +17,12 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use swarm_adapters_host::file;
+use swarm_adapters_host::printable::{Form, printable};
 use swarm_spec::manifest::{self, Explained, WORKERS_MAX};
 use swarm_spec::yaml;
 
 use crate::input::{STANDARD_INPUT, read_stdin};
-use crate::{complain, print};
+use crate::{complain, print, print_json};
 use answer::{Answer, Question, Reach, Source};
 
 /// The largest file that is read.
@@ -85,7 +86,7 @@ pub(crate) fn run(args: &PlanArgs) -> ExitCode {
             complain(&sentence);
             if let Some(excerpt) = excerpt {
                 // If standard error is closed, nobody reads it.
-                let _ = writeln!(io::stderr(), "{excerpt}");
+                let _ = writeln!(io::stderr(), "{}", printable(&excerpt, Form::Lines));
             }
             return ExitCode::from(WRONG);
         }
@@ -96,7 +97,7 @@ pub(crate) fn run(args: &PlanArgs) -> ExitCode {
     let printed = match args.output {
         Output::Text => print(&table::text(&answer)),
         Output::Json => {
-            answer.document.to_json().map_err(io::Error::from).and_then(|json| print(&json))
+            answer.document.to_json().map_err(io::Error::from).and_then(|json| print_json(&json))
         }
     };
     match printed {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::kubectl::Cluster;
 use crate::plan::table;
-use crate::{complain, print};
+use crate::{complain, print, print_json};
 
 /// The Leases of the operator's replicas.
 const SELECTOR: &str = "--selector=replicas.k8slab.info/group=swarm-operator";
@@ -66,11 +66,14 @@ pub(crate) fn run(args: &ReplicasArgs) -> ExitCode {
         ));
         return ExitCode::from(3);
     }
-    let document = match args.output {
-        Output::Table => table(&found),
-        Output::Json => format!("{:#}\n", Value::Array(found.iter().map(Replica::json).collect())),
+    let printed = match args.output {
+        Output::Table => print(&table(&found)),
+        Output::Json => {
+            let all = Value::Array(found.iter().map(Replica::json).collect());
+            print_json(&format!("{all:#}\n"))
+        }
     };
-    match print(&document) {
+    match printed {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             complain(&format!("the replicas cannot be printed: {error}"));

@@ -46,8 +46,14 @@ pub fn of(value: &Value) -> Result<View, String> {
             .to_owned());
     }
     let fields = value.as_object().ok_or("it is no map with `workloads` and `version`")?;
-    if !fields.contains_key("workloads") && !fields.contains_key("version") {
-        return Err("it has neither `workloads` nor `version`".to_owned());
+    if !fields.contains_key("workloads") {
+        if !fields.contains_key("version") {
+            return Err("it has neither `workloads` nor `version`".to_owned());
+        }
+        // Many files have a version of their format; that of a view stands alone.
+        if let Some(other) = fields.keys().find(|name| *name != "version") {
+            return Err(yaml::printable(&format!("it has `{other}` and no `workloads`")));
+        }
     }
     let mut value = value.clone();
     without_nothing(&mut value);
@@ -88,6 +94,9 @@ mod tests {
     fn what_is_no_view_is_refused_with_a_reason() {
         let cases = [
             ("listen: 8080", "it has neither `workloads` nor `version`"),
+            ("version: 1\nformatters: {}", "it has `formatters` and no `workloads`"),
+            ("version: 3\nservices:\n  db:\n", "it has `services` and no `workloads`"),
+            ("version: 1\nhandlers:\n", "it has `handlers` and no `workloads`"),
             ("just a text", "it is no map with `workloads` and `version`"),
             ("kind: ConfigMap\nversion: 1", "it is a Kubernetes object"),
             ("version: 1\n---\nversion: 2", "it has several documents"),

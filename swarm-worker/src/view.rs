@@ -1,20 +1,22 @@
-//! Prints the view, since an image without a shell has no `cat`.
+//! Prints the view, since an image without a shell has no `cat`. It may come from anybody who may write
+//! the ConfigMap, so what could steer a terminal is escaped.
 
 use std::io::{self, Write as _};
 
+use swarm_adapters_host::printable::{Form, printable};
 use swarm_adapters_host::view::BYTES_MAX;
 use swarm_adapters_host::watch::{self, Contents};
 
 use crate::Failure;
 use crate::args::ViewArgs;
 
-/// Prints the file of the view, valid or not.
+/// Prints the file of the view, valid or not. Control characters are escaped.
 pub(crate) fn print(args: &ViewArgs) -> Result<(), Failure> {
     let path = args.file();
     let shown = path.display();
     match watch::read(&path, BYTES_MAX) {
         Contents::Text(text) => {
-            let written = io::stdout().write_all(text.as_bytes());
+            let written = io::stdout().write_all(printable(&text, Form::Lines).as_bytes());
             written.map_err(|error| Failure::Failed(format!("the view cannot be printed: {error}")))
         }
         Contents::Missing => Err(Failure::Usage(format!(

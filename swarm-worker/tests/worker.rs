@@ -169,6 +169,10 @@ fn the_view_is_printed_as_it_is_or_the_exit_code_is_2() {
     assert!(message.starts_with("swarm-worker: there is no view at "), "{message}");
     mount(&dir, "..1", "workloads:\n");
     assert_eq!((view().status.code(), view().stdout), (Some(0), b"workloads:\n".to_vec()));
+    // Whoever may write the ConfigMap may not write to the terminal of who looks at it.
+    mount(&dir, "..2", "# \u{1b}]0;evil\u{7}\u{9b}2J\nworkloads:\n");
+    let shown = b"# \\u{1b}]0;evil\\u{7}\\u{9b}2J\nworkloads:\n".to_vec();
+    assert_eq!((view().status.code(), view().stdout), (Some(0), shown));
 }
 
 #[test]

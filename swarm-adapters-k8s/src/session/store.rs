@@ -21,6 +21,11 @@ use super::{seen, telling, unprotected, version, written};
 use crate::api::WorkerView;
 use crate::client::Clients;
 
+/// What deploy/base/policy.yaml says where it refuses another's Lease, whatever its objects are called.
+const POLICY_SAYS: &str = "of a session";
+/// What the API server says before it asks any policy.
+const NO_RIGHT: &str = "cannot create resource";
+
 /// One session's place in the API server.
 #[derive(Debug)]
 pub struct KubeSession {
@@ -56,13 +61,13 @@ impl KubeSession {
     }
 
     /// Finds out whether a policy keeps this worker to its own Lease: a dry run of another pod's is
-    /// refused then. If it is not, every write of the Lease says so from now on. What has no answer
+    /// refused by it then. If it is not, every write of the Lease says so from now on. What has no answer
     /// within `limit` is not known, and nothing is said.
     pub async fn probe_policy(&self, limit: Duration) {
         let params = PostParams { dry_run: true, ..PostParams::default() };
         let foreign = super::foreign();
         let answer = tokio::time::timeout(limit, self.leases.create(&params, &foreign)).await;
-        let is_unprotected = matches!(answer, Ok(Ok(_)));
+        let is_unprotected = answer.is_ok_and(|answer| has_passed_policy(answer.map(drop)));
         if is_unprotected {
             tracing::warn!(
                 "nothing keeps this worker from the Leases of others: an administrator applies \
@@ -141,6 +146,22 @@ impl SessionStore for KubeSession {
     }
 }
 
+/// Whether a dry run of another pod's Lease has shown that the policy is not in force. Policies are asked
+/// before quotas, and before the store knows whether there is such a Lease already, as one that somebody
+/// made to hide that.
+fn has_passed_policy(answer: kube::Result<()>) -> bool {
+    match answer {
+        Ok(()) => true,
+        Err(kube::Error::Api(status)) if status.is_already_exists() => true,
+        Err(kube::Error::Api(status)) if status.is_forbidden() || status.is_invalid() => {
+            let is_asked = !status.message.contains(NO_RIGHT);
+            is_asked && !status.message.contains(POLICY_SAYS)
+        }
+        // It has too much to do, or fails.
+        Err(_) => false,
+    }
+}
+
 fn no_answer(what: String, reason: &str) -> StoreError {
     StoreError::Unavailable { what, source: reason.into() }
 }
@@ -175,6 +196,28 @@ mod tests {
     fn classified(code: u16, reason: &str) -> StoreError {
         let status = Status::failure("it says why", reason).with_code(code);
         classify_error("Lease `x`".to_owned(), kube::Error::Api(status.boxed()))
+    }
+
+    #[test]
+    fn only_what_the_policy_itself_says_shows_that_it_is_in_force() {
+        let passed = |code: u16, reason: &str, message: &str| {
+            let status = Status::failure(message, reason).with_code(code);
+            has_passed_policy(Err(kube::Error::Api(status.boxed())))
+        };
+        assert!(has_passed_policy(Ok(())));
+        assert!(passed(409, "AlreadyExists", "leases.coordination.k8s.io \"x\" already exists"));
+        assert!(passed(403, "Forbidden", "\"x\" is forbidden: exceeded quota: few"));
+        let policy = include_str!("../../../deploy/base/policy.yaml");
+        for says in
+            ["is not of a session of pod", "is of a session, and only the worker in its pod"]
+        {
+            assert!(policy.contains(says), "{says}");
+            let says = format!("ValidatingAdmissionPolicy 'x' denied request: Lease x {says}");
+            assert!(!passed(422, "Invalid", &says) && !passed(403, "Forbidden", &says));
+        }
+        let message = "leases is forbidden: User \"u\" cannot create resource \"leases\"";
+        assert!(!passed(403, "Forbidden", message), "no policy was asked");
+        assert!(!passed(500, "InternalError", "x") && !passed(429, "TooManyRequests", "x"));
     }
 
     #[test]

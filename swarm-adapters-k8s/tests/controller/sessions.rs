@@ -92,6 +92,20 @@ async fn a_missing_policy_is_noticed_by_workers_and_said_where_exclusive_relies_
     }
 }
 
+/// Somebody who may write every Lease makes the one that workers try, so that it cannot be made.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_there_already_does_not_hide_that_the_policy_is_missing() {
+    let mut s = Scenario::without_operator();
+    s.stateful_set("w", 1);
+    s.pod("w-0");
+    let mut foreign = serde_json::to_value(swarm_adapters_k8s::session::foreign()).unwrap();
+    foreign["metadata"]["namespace"] = NAMESPACE.into();
+    s.put("the Lease that workers try", foreign);
+    let session = opens(&s, "w-0").await;
+    let annotations = s.at(LEASES, &session.to_string(), "/metadata/annotations");
+    assert_ne!(annotations["swarm.k8slab.info/policy"], Value::Null);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_refused_or_unanswered_dry_run_says_nothing() {
     for fault in [Fault::Refuse(422, "is not of a session of pod".into()), Fault::Hang] {

@@ -56,6 +56,22 @@ fn peering_is_a_managed_pool_in_which_every_worker_has_every_job() {
     insta::assert_snapshot!("peering_image", kept);
 }
 
+/// YAML has characters for which a terminal waits, and JSON has an escape for each of them.
+#[test]
+fn what_could_steer_a_terminal_is_escaped_and_means_the_same() {
+    let (_dir, path) = written(
+        "apiVersion: groupsp.measutosh.dev/v1\nkind: KindCustomHttp\nmetadata: {name: a}\n\
+         spec: {port: 80, replicaCount: 1, configMapData: {hostports: \"b,80\", \
+         motd: \"a\\e]0;b\\x9b\\u202ec\"}}\n",
+    );
+    let text = imported(&path);
+    assert!(text.chars().all(|c| c == '\n' || !c.is_control() && c != '\u{202e}'), "{text:?}");
+    let (_, document) = text.split_once("\n{").unwrap();
+    let document: serde_json::Value = serde_json::from_str(&format!("{{{document}")).unwrap();
+    let motd = &document["spec"]["pool"]["managed"]["files"]["data"]["motd"];
+    assert_eq!(motd, "a\u{1b}]0;b\u{9b}\u{202e}c");
+}
+
 #[test]
 fn controller_managers_are_types_of_replicas() {
     let imported = imported("@controller-managers.yaml @mistakes/more-managers.yaml");

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use anstyle::Style;
+use swarm_adapters_host::printable::{Form, printable};
 use swarm_core::Slot;
 
 use super::answer::Answer;
@@ -134,13 +135,16 @@ fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.map(str::to_owned).into()
 }
 
-/// Appends a table. The first row is its header; rows beyond the limit are only counted.
+/// Appends a table. The first row is its header; rows beyond the limit are only counted. Control
+/// characters, which may come from a file, are escaped.
 pub(crate) fn add(text: &mut String, title: &str, rows: &[Vec<String>], what: &str) {
     text.push('\n');
     if !title.is_empty() {
         let _ = writeln!(text, "{HEADER}{title} ({}){HEADER:#}", rows.len() - 1);
     }
-    let shown = &rows[..rows.len().min(ROWS_MAX + 1)];
+    let shown = rows.iter().take(ROWS_MAX + 1);
+    let escaped = |cell: &String| printable(cell, Form::Line).into_owned();
+    let shown: Vec<Vec<_>> = shown.map(|row| row.iter().map(escaped).collect()).collect();
     let columns = shown.first().map_or(0, Vec::len);
     let cell = |row: &[String], column: usize| row.get(column).map_or(0, String::len);
     let width = |column| shown.iter().map(|row| cell(row, column)).max().unwrap_or_default();

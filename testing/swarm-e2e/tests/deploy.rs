@@ -140,9 +140,11 @@ fn workers_are_reached_by_the_operator_by_whoever_measures_and_by_each_other() {
     assert_eq!(policy["spec"]["policyTypes"], json!(["Ingress"]));
     let mut operator = namespace(base("Namespace")["metadata"]["name"].as_str().unwrap());
     operator["podSelector"] = base("NetworkPolicy")["spec"]["podSelector"].clone();
+    // Where it is in their namespace.
+    let beside = json!({"podSelector": operator["podSelector"]});
     let workers = json!({"podSelector": policy["spec"]["podSelector"]});
     let ingress = json!([{
-        "from": [operator, namespace("monitoring"), workers],
+        "from": [operator, beside, namespace("monitoring"), workers],
         "ports": [{"port": 9090, "protocol": "TCP"}],
     }]);
     assert_eq!(policy["spec"]["ingress"], ingress);
@@ -170,6 +172,51 @@ fn every_policy_of_the_fence_recognises_the_operator_in_the_same_way() {
         assert_eq!(policy["spec"]["failurePolicy"], "Fail", "{name}");
         let expected = json!({"policyName": name, "validationActions": ["Deny"]});
         assert_eq!(binding["spec"], expected, "{name}");
+    }
+}
+
+/// Or whoever is bound to one of them would have the operator's rights without its fence.
+#[test]
+fn every_role_of_the_operator_is_recognised_by_the_fence() {
+    let folders = ["base", "components"].map(|folder| objects(&deploy().join(folder)));
+    let all: Vec<_> = folders.into_iter().flatten().collect();
+    let account = json!("swarm-operator");
+    let bindings = all.iter().filter(|it| it["roleRef"].is_object());
+    let bindings = bindings.filter(|it| it["subjects"][0]["name"] == account);
+    let mut roles = BTreeSet::new();
+    for binding in bindings {
+        let (kind, name) = (&binding["roleRef"]["kind"], &binding["roleRef"]["name"]);
+        let is_it = |it: &&Value| it["kind"] == *kind && it["metadata"]["name"] == *name;
+        let role = all.iter().find(is_it).unwrap();
+        let act = json!({
+            "apiGroups": ["swarm.k8slab.info"], "resources": ["operators"], "verbs": ["act"],
+        });
+        assert!(role["rules"].as_array().unwrap().contains(&act), "{name}");
+        roles.insert(name.as_str().unwrap());
+    }
+    let expected = [
+        "swarm-operator",
+        "swarm-operator-leases",
+        "swarm-operator-managed-pools",
+        "swarm-operator-replicas",
+    ];
+    assert_eq!(roles, expected.into());
+}
+
+/// The API server ends an expression that costs more than 1,000,000; to ask its authorizer is 350,000.
+#[test]
+fn no_expression_of_a_policy_asks_the_authorizer_three_times() {
+    let folders = ["base", "components"].map(|folder| objects(&deploy().join(folder)));
+    let all = folders.into_iter().flatten();
+    let policies: Vec<_> = all.filter(|it| it["kind"] == "ValidatingAdmissionPolicy").collect();
+    assert_eq!(policies.len(), 8);
+    for policy in policies {
+        for part in ["matchConditions", "variables", "validations"] {
+            for it in policy["spec"][part].as_array().into_iter().flatten() {
+                let expression = it["expression"].as_str().unwrap();
+                assert!(expression.matches(".check(").count() < 3, "{expression}");
+            }
+        }
     }
 }
 

@@ -5,19 +5,45 @@ use std::fmt::Debug;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, ListParams, Preconditions};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, Preconditions};
 use kube::core::{DynamicObject, PartialObjectMeta};
 use kube::runtime::events::EventType;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 use swarm_core::ports::StoreError;
 
 use super::Context;
-use crate::api::Swarm;
+use crate::api::{FIELD_MANAGER, Swarm};
 use crate::ledger::bounded;
 use crate::managed::{self, ObjectKind, SWARM_LABEL};
 use crate::status::RefusedRequest;
-use crate::view::VIEW_LABEL;
+use crate::view::{KEY_ANNOTATION, OWNER_ANNOTATION, VIEW_LABEL};
 use crate::watch;
+
+/// What becomes of the ConfigMap with the view of a Swarm that was deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EndOfView {
+    /// It is not this Swarm's, or is going already.
+    Stays,
+    /// It holds something else beside the view, so it loses the view alone.
+    LetGo,
+    /// It holds the view and nothing else.
+    Deleted,
+}
+
+fn end_of_view(found: &ConfigMap, swarm: &str) -> EndOfView {
+    let (labels, annotations) = (found.labels(), found.annotations());
+    let is_ours = labels.contains_key(VIEW_LABEL)
+        && annotations.get(OWNER_ANNOTATION).is_some_and(|owner| owner == swarm);
+    if !is_ours || found.metadata.deletion_timestamp.is_some() {
+        return EndOfView::Stays;
+    }
+    let key = annotations.get(KEY_ANNOTATION);
+    let mut texts = found.data.iter().flatten();
+    let has_others = texts.any(|(name, _)| Some(name) != key)
+        || found.binary_data.iter().flatten().next().is_some();
+    if has_others { EndOfView::LetGo } else { EndOfView::Deleted }
+}
 
 impl Context {
     /// Removes one object that was made for the Swarm of this name, if it still is that.
@@ -115,7 +141,9 @@ impl Context {
         Ok(())
     }
 
-    /// Removes the view that was made for the pods of a managed pool.
+    /// Removes the view of a managed pool. Of a ConfigMap that has become somebody else's, or holds
+    /// anything beside the view, only what this operator wrote is taken away: whoever may delete a Swarm
+    /// may not delete that.
     async fn remove_view(&self, swarm: &Swarm, namespace: &str) -> Result<(), StoreError> {
         if swarm.spec.view.as_ref().is_some_and(|view| view.config_map_name.is_some()) {
             return Ok(());
@@ -123,11 +151,27 @@ impl Context {
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), namespace);
         let name = swarm.view_config_map();
         let what = format!("ConfigMap `{name}`");
-        let found = bounded(what.clone(), api.get_metadata_opt(&name)).await?;
-        let Some(found) = found.filter(|it| it.labels().contains_key(VIEW_LABEL)) else {
-            return Ok(());
-        };
-        self.delete_made(&api, &found, what).await
+        let Some(found) = bounded(what.clone(), api.get_opt(&name)).await? else { return Ok(()) };
+        let (uid, resource_version) = (found.uid(), found.resource_version());
+        match end_of_view(&found, &swarm.name_any()) {
+            EndOfView::Stays => Ok(()),
+            EndOfView::LetGo => {
+                tracing::info!(what, namespace, "let go of, since it holds more than a view");
+                let nothing = json!({
+                    "apiVersion": "v1", "kind": "ConfigMap",
+                    "metadata": {"name": name, "uid": uid, "resourceVersion": resource_version},
+                });
+                let params = PatchParams::apply(FIELD_MANAGER).force();
+                bounded(what, api.patch(&name, &params, &Patch::Apply(nothing))).await.map(drop)
+            }
+            EndOfView::Deleted => {
+                tracing::info!(what, namespace, "removed from a managed pool");
+                // Of the version that was looked at: a key may have come since.
+                let preconditions = Some(Preconditions { uid, resource_version });
+                let params = DeleteParams { preconditions, ..DeleteParams::background() };
+                bounded(what, api.delete(&name, &params)).await.map(drop)
+            }
+        }
     }
 
     /// Removes what was made for Swarms that do not exist any more.
@@ -157,5 +201,79 @@ impl Context {
         }
         tracing::info!(namespace, swarm, "a managed pool is left of a Swarm that is gone");
         self.remove_pool(namespace, swarm).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+    use serde_json::Value;
+
+    use super::super::super::testing::{Asked, World, swarm};
+    use super::*;
+
+    /// A ConfigMap that holds the view of Swarm `owner` in `key`, and these texts.
+    fn view(owner: &str, key: &str, data: &Value) -> Value {
+        let annotations = json!({OWNER_ANNOTATION: owner, KEY_ANNOTATION: key});
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "data": data,
+            "metadata": {
+                "name": "a-config", "namespace": "n", "uid": "u", "resourceVersion": "7",
+                "labels": {VIEW_LABEL: "true"}, "annotations": annotations,
+            },
+        })
+    }
+
+    /// What is asked about `a-config` when the managed Swarm `a` is deleted, but to read it.
+    async fn removing(map: Value) -> Vec<Asked> {
+        let spec = json!({"pool": {"managed": {}}, "jobs": []});
+        let world = World { swarms: vec![swarm("a", &spec)], ..World::default() };
+        let scene = world.with(move |asked| {
+            let list = json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": []});
+            (200, if asked.path.ends_with("/a-config") { map.clone() } else { list })
+        });
+        scene.context.remove_managed_pool(&scene.swarm("a")).await.unwrap();
+        let mut asked = scene.asked();
+        asked.retain(|it| it.method != Method::GET);
+        asked
+    }
+
+    /// Whoever may make and delete a managed Swarm, and no ConfigMap, has nothing else removed.
+    #[tokio::test]
+    async fn of_a_view_that_is_anothers_nothing_is_removed() {
+        let key = "config.yml";
+        let mut unlabelled = view("a", key, &json!({key: "workloads:"}));
+        unlabelled["metadata"]["labels"] = json!({});
+        let mut unclaimed = view("a", key, &json!({key: "workloads:"}));
+        unclaimed["metadata"]["annotations"] = json!({});
+        let anothers = view("b", key, &json!({key: "workloads:"}));
+        for map in [unlabelled, unclaimed, anothers] {
+            let asked = removing(map.clone()).await;
+            assert!(asked.is_empty(), "{map}: {asked:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_view_beside_other_keys_is_let_go_of_and_they_stay() {
+        let key = "config.yml";
+        let text = view("a", key, &json!({key: "workloads:", "nginx.conf": "listen 8080;"}));
+        let mut binary = view("a", key, &json!({key: "workloads:"}));
+        binary["binaryData"] = json!({"logo": "AA=="});
+        for map in [text, binary] {
+            let asked = removing(map.clone()).await;
+            let [patch] = &asked[..] else { panic!("{map}: {asked:?}") };
+            assert!(patch.is("PATCH", "/configmaps/a-config"), "{map}: {patch:?}");
+            let version = json!({"name": "a-config", "uid": "u", "resourceVersion": "7"});
+            assert_eq!(patch.body["metadata"], version, "applied, it drops all that was ours");
+            assert_eq!(patch.body["data"], Value::Null);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_view_that_is_alone_is_removed_as_it_was_seen() {
+        let asked = removing(view("a", "config.yml", &json!({"config.yml": "workloads:"}))).await;
+        let [delete] = &asked[..] else { panic!("{asked:?}") };
+        assert!(delete.is("DELETE", "/configmaps/a-config"), "{delete:?}");
+        assert_eq!(delete.body["preconditions"], json!({"uid": "u", "resourceVersion": "7"}));
     }
 }

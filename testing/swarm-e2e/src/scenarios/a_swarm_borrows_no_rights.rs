@@ -1,5 +1,6 @@
-//! Whoever may write Swarms and nothing else cannot have the operator scale a workload, end pods or
-//! write a `ConfigMap` for him; an editor of the namespace can, since he may do that himself.
+//! Whoever may write Swarms and nothing else cannot have the operator scale a workload, also not that of
+//! a managed pool, end pods or write a `ConfigMap` for him; an editor of the namespace can, since he may
+//! do that himself.
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
@@ -58,7 +59,40 @@ pub(super) async fn run(context: Context) -> Result<()> {
         write(&context, "editor", spec, true).await?;
     }
     context.laps.lap(format!("{} specs were refused to a tenant", borrowed.len()));
-    what_stays_is_not_asked_for(&context).await
+    what_stays_is_not_asked_for(&context).await?;
+    a_managed_pool_is_sized_by_who_may_scale_it(&context).await
+}
+
+/// A tenant who may not make a managed pool may edit its jobs, and not the number of its workers.
+async fn a_managed_pool_is_sized_by_who_may_scale_it(context: &Context) -> Result<()> {
+    let managed = json!({"pool": {"managed": {}}, "replicas": 0});
+    let refused = write(context, "tenant", &managed, true).await;
+    let refused = refused.err().map(|error| format!("{error:#}")).unwrap_or_default();
+    ensure!(refused.contains("may not create any in this namespace"), "`{refused}`");
+    write(context, "editor", &managed, false).await?;
+    let patch = |user: &'static str, spec: &Value| {
+        let (user, patch) = (format!("--as={user}"), json!({"spec": spec}).to_string());
+        async move {
+            let args = ["patch", "swarm", "borrowed", "--type=merge", "--dry-run=server", "-p"];
+            context.kubectl(&[&args[..], &[&patch, &user]].concat()).await
+        }
+    };
+    patch("tenant", &json!({"jobs": [{"name": "b"}]})).await?;
+    let autoscale = json!({"max": 9, "jobsPerWorker": 1});
+    let sizes = [
+        json!({"replicas": 9}),
+        json!({"replicas": null}),
+        json!({"replicas": null, "autoscale": autoscale}),
+    ];
+    for size in &sizes {
+        let refused = patch("tenant", size).await.err();
+        let refused = refused.map(|error| format!("{error:#}")).unwrap_or_default();
+        ensure!(refused.contains("may not scale it"), "{size} of a tenant: `{refused}`");
+        patch("editor", size).await?;
+    }
+    context.kubectl(&["delete", "swarm", "borrowed", "--timeout=60s"]).await?;
+    context.laps.lap("a managed pool is sized by who may scale it");
+    Ok(())
 }
 
 /// A tenant may change the jobs of a Swarm that scales its pool, and not the number of its workers.
