@@ -14,7 +14,6 @@ use tokio::sync::watch;
 use super::alarms::Alarms;
 use super::caches::Caches;
 use super::made::MadeObjects;
-use super::managed::Rolls;
 use super::questions::Questions;
 use super::seen::{Ended, Leases, SeenSessions, Views};
 use super::sources::Reading;
@@ -46,8 +45,6 @@ pub(super) struct Context {
     pub(super) ended: Ended,
     /// What was made for managed pools.
     pub(super) made: MadeObjects,
-    /// The pools that roll because of the operator.
-    pub(super) rolls: Rolls,
     /// What wakes pools at rest.
     pub(super) alarms: Alarms,
     /// What plain workers are asked.
@@ -89,7 +86,6 @@ impl Context {
             views,
             ended,
             made: MadeObjects::default(),
-            rolls: Rolls::default(),
             alarms: Alarms::default(),
             questions: Questions::default(),
             reading: Reading::default(),
