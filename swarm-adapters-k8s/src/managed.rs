@@ -16,6 +16,7 @@ use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{ConfigMap, Service, ServiceAccount};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::RoleBinding;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta};
 use kube::ResourceExt as _;
 use kube::core::{ApiResource, DynamicObject};
 use serde_json::{Value, json};
@@ -34,10 +35,14 @@ pub const SWARM_LABEL: &str = "swarm.k8slab.info/swarm";
 pub const SELECTOR: &str = "app.kubernetes.io/managed-by=swarm-operator,swarm.k8slab.info/swarm";
 /// The annotation of a workload that tells what it was made of: [`MadeOf`].
 pub const MADE_ANNOTATION: &str = "swarm.k8slab.info/made-of";
+/// What the name of the ConfigMap of the files has after the Swarm's.
+const FILES_SUFFIX: &str = "-files";
 /// The role that workers of sessions are bound to.
 const WORKER_ROLE: &str = "swarm-session-worker";
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 const OPERATOR: &str = "swarm-operator";
+/// The label that names the Swarm once more, as other tools expect it.
+const INSTANCE: &str = "app.kubernetes.io/instance";
 
 /// The kinds of objects that a managed pool is made of, in the order in which they are made: pods find
 /// all that they need.
@@ -131,6 +136,12 @@ impl MadeOf {
         let number = |text| u64::from_str_radix(text, 16).ok();
         Some(Self { asked: number(asked)?, pods: number(pods)? })
     }
+
+    /// Whether the pods differ from those of `before` though the user asks for the same.
+    #[must_use]
+    pub fn is_by_operator(self, before: Self) -> bool {
+        before.asked == self.asked && before.pods != self.pods
+    }
 }
 
 impl fmt::Display for MadeOf {
@@ -144,15 +155,21 @@ impl fmt::Display for MadeOf {
 #[error("{0}")]
 pub struct ManagedError(pub String);
 
-/// The objects that the managed pool of `swarm` is made of, in the order in which they are made; none if
-/// the pool is not managed. `worker_image` is the image of workers where the Swarm names none.
-/// O(the size of the spec).
-///
-/// # Errors
-///
-/// [`ManagedError`] if the pod template cannot be merged, or would take from the workers what they need.
-pub fn wanted(swarm: &Swarm, worker_image: &str) -> Result<Vec<Wanted>, ManagedError> {
-    let Some(managed) = &swarm.spec.pool.managed else { return Ok(Vec::new()) };
+/// What a managed pool is made of, as far as it can be made as it is asked for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WantedPool {
+    /// The objects, in the order in which they are made; without the workload if that is refused.
+    pub objects: Vec<Wanted>,
+    /// Why the workload cannot be made. What its pods need can be, all the same.
+    pub refused: Option<ManagedError>,
+}
+
+/// The objects that the managed pool of `swarm` is made of; none if the pool is not managed.
+/// `worker_image` is the image of workers where the Swarm names none. The workload is refused if the pod
+/// template cannot be merged, or would take from the workers what they need. O(the size of the spec).
+#[must_use]
+pub fn wanted(swarm: &Swarm, worker_image: &str) -> WantedPool {
+    let Some(managed) = &swarm.spec.pool.managed else { return WantedPool::default() };
     let pool = Pool { swarm, managed, worker_image, name: swarm.name_any() };
     let mut all = Vec::new();
     if managed.service_account_name.is_none() {
@@ -163,27 +180,25 @@ pub fn wanted(swarm: &Swarm, worker_image: &str) -> Result<Vec<Wanted>, ManagedE
             all.push(pool.object(ObjectKind::RoleBinding, "", pool.binding()));
         }
     }
-    if let Some(files) = &managed.files {
+    let collision = pool.view_is_files();
+    if let Some(files) = managed.files.as_ref().filter(|_| collision.is_none()) {
         let data = json!({"data": files.data});
-        all.push(pool.object(ObjectKind::ConfigMap, "-files", data));
+        all.push(pool.object(ObjectKind::ConfigMap, FILES_SUFFIX, data));
     }
     all.push(pool.object(ObjectKind::Service, "-pods", pool.service_of_pods()));
     if let Some(service) = &managed.service {
         all.push(pool.object(ObjectKind::Service, "", pool.service(service)));
     }
-    let disruption = managed.disruption.clone().unwrap_or_default();
-    if disruption.mode.unwrap_or_default() == DisruptionMode::Budget {
-        let most = disruption.max_unavailable.map_or(json!(1), |most| json!(most));
-        let spec = json!({
-            "maxUnavailable": most,
-            "selector": {"matchLabels": pool.selector()},
-            // A pod that is broken does not keep a node from being drained.
-            "unhealthyPodEvictionPolicy": "AlwaysAllow",
-        });
-        all.push(pool.object(ObjectKind::Budget, "", json!({"spec": spec})));
-    }
-    all.push(pool.workload()?);
-    Ok(all)
+    all.extend(pool.budget());
+    let workload = collision.map_or_else(|| pool.workload(), Err);
+    let refused = match workload {
+        Ok(workload) => {
+            all.push(workload);
+            None
+        }
+        Err(error) => Some(error),
+    };
+    WantedPool { objects: all, refused }
 }
 
 /// What was made for the Swarm of this name, as a selector.
@@ -192,11 +207,45 @@ pub fn selector_of(swarm: &str) -> String {
     format!("{MANAGED_BY}={OPERATOR},{SWARM_LABEL}={swarm}")
 }
 
-/// Whether an object with these labels was made for a Swarm of this name.
+/// Whether this is the selector of the workload that was made for the Swarm of this name.
 #[must_use]
-pub fn is_made_for(labels: &BTreeMap<String, String>, swarm: &str) -> bool {
-    labels.get(MANAGED_BY).is_some_and(|by| by == OPERATOR)
-        && labels.get(SWARM_LABEL).is_some_and(|it| it == swarm)
+pub fn is_selector_of(selector: &LabelSelector, swarm: &str) -> bool {
+    let labels = BTreeMap::from([(SWARM_LABEL.to_owned(), swarm.to_owned())]);
+    selector.match_expressions.is_none() && selector.match_labels.as_ref() == Some(&labels)
+}
+
+/// The labels by which an object is known to be made for a Swarm of this name and that it does not have,
+/// with the values that they should have.
+#[must_use]
+pub fn missing_labels(
+    labels: &BTreeMap<String, String>,
+    swarm: &str,
+) -> Vec<(&'static str, String)> {
+    let expected = [(MANAGED_BY, OPERATOR), (SWARM_LABEL, swarm)];
+    let is_missing = |(key, value): &(&str, &str)| labels.get(*key).is_none_or(|it| it != value);
+    expected.into_iter().filter(is_missing).map(|(key, value)| (key, value.to_owned())).collect()
+}
+
+/// The Swarm that an object is labelled to be made for.
+#[must_use]
+pub fn labelled_for(labels: &BTreeMap<String, String>) -> Option<String> {
+    let is_made = labels.get(MANAGED_BY).is_some_and(|by| by == OPERATOR);
+    labels.get(SWARM_LABEL).filter(|_| is_made).cloned()
+}
+
+/// The Swarm that an object was made for, by labels that the operator wrote and nobody has changed since:
+/// `managedFields` say which those are. `None` if there is none.
+#[must_use]
+pub fn made_for(metadata: &ObjectMeta) -> Option<&str> {
+    let entries = metadata.managed_fields.iter().flatten();
+    let mut ours = entries
+        .filter(|it| it.manager.as_deref() == Some(MANAGER) && it.subresource.is_none())
+        .filter_map(|it| it.fields_v1.as_ref())
+        .map(|fields| &fields.0["f:metadata"]["f:labels"]);
+    let labels = ours.next()?;
+    let is_ours = |label: &&str| labels.get(format!("f:{label}")).is_some();
+    let written = [SWARM_LABEL, INSTANCE].into_iter().find(is_ours)?;
+    metadata.labels.as_ref()?.get(written).map(String::as_str)
 }
 
 /// What the objects of one pool have in common.
@@ -212,7 +261,7 @@ impl Pool<'_> {
     fn labels(&self) -> Value {
         json!({
             "app.kubernetes.io/name": "swarm-worker",
-            "app.kubernetes.io/instance": self.name,
+            INSTANCE: self.name,
             MANAGED_BY: OPERATOR,
             SWARM_LABEL: self.name,
         })
@@ -266,6 +315,35 @@ impl Pool<'_> {
             "selector": self.selector(),
             "ports": [{"name": "http", "port": port, "targetPort": target, "protocol": "TCP"}],
         }})
+    }
+
+    fn budget(&self) -> Option<Wanted> {
+        let disruption = self.managed.disruption.clone().unwrap_or_default();
+        if disruption.mode.unwrap_or_default() == DisruptionMode::None {
+            return None;
+        }
+        let most = disruption.max_unavailable.map_or(json!(1), |most| json!(most));
+        let spec = json!({
+            "maxUnavailable": most,
+            "selector": {"matchLabels": self.selector()},
+            // A pod that is broken does not keep a node from being drained.
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        });
+        Some(self.object(ObjectKind::Budget, "", json!({"spec": spec})))
+    }
+
+    /// Why the view of plain workers and the files cannot both be, if they are to be one ConfigMap.
+    fn view_is_files(&self) -> Option<ManagedError> {
+        self.managed.files.as_ref()?;
+        let files = format!("{}{FILES_SUFFIX}", self.name);
+        let is_one =
+            self.swarm.protocol() == ProtocolSpec::Plain && self.swarm.view_config_map() == files;
+        is_one.then(|| {
+            ManagedError(format!(
+                "spec.view.configMapName: ConfigMap `{files}` is for the files of \
+                 spec.pool.managed.files; give the view another name"
+            ))
+        })
     }
 
     fn workload(&self) -> Result<Wanted, ManagedError> {

@@ -78,6 +78,13 @@ impl Sharing {
         self.objects.0.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(count));
     }
 
+    /// How many replicas there are, this one among them. One that is dead may count for as long as its
+    /// Lease lasts.
+    pub(crate) fn replicas(&self) -> usize {
+        let members = self.member.as_ref().map(Member::members).unwrap_or_default();
+        members.iter().filter(|it| it.is_alive).count().max(1)
+    }
+
     /// The controllers of the scope of which no replica has anything, by what all of them say.
     pub(crate) fn unhosted(&self) -> BTreeSet<&'static str> {
         let Some(member) = &self.member else { return BTreeSet::new() };

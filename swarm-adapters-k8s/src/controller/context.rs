@@ -15,7 +15,6 @@ use super::alarms::Alarms;
 use super::caches::Caches;
 use super::kept_jobs::KeptJobs;
 use super::made::MadeObjects;
-use super::managed::Rolls;
 use super::questions::Questions;
 use super::seen::{Ended, Leases, SeenSessions, Views};
 use super::{Options, Scope};
@@ -47,8 +46,6 @@ pub(super) struct Context {
     pub(super) ended: Ended,
     /// What was made for managed pools.
     pub(super) made: MadeObjects,
-    /// The pools that roll because of the operator.
-    pub(super) rolls: Rolls,
     /// What wakes pools at rest.
     pub(super) alarms: Alarms,
     /// What plain workers are asked.
@@ -92,7 +89,6 @@ impl Context {
             views,
             ended,
             made: MadeObjects::default(),
-            rolls: Rolls::default(),
             alarms: Alarms::default(),
             questions: Questions::default(),
             reading: Reading::default(),

@@ -20,13 +20,15 @@ use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher::{self, Event};
 use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use twox_hash::XxHash3_64;
 
 use super::Scope;
 use super::followed::Followed;
+use super::managed::Rolls;
 use super::on_demand::OnDemand;
 use crate::api::Swarm;
-use crate::managed::{MADE_ANNOTATION, MANAGER, ObjectKind, SELECTOR, SWARM_LABEL};
+use crate::managed::{MADE_ANNOTATION, MANAGER, MadeOf, ObjectKind, SELECTOR, SWARM_LABEL};
 use crate::rollback::Rollbacks;
 use crate::slim::{self, Cut, Slim};
 use crate::{version, watch};
@@ -38,30 +40,32 @@ pub(super) struct Seen {
     pub(super) version: u64,
     /// Whether it is being deleted.
     pub(super) is_going: bool,
-    /// Tells apart which fields are the operator's; `None` if none is.
-    pub(super) ours: Option<u64>,
-    /// Who else changed a field last.
+    /// Which fields are the operator's: digests of their paths, in order.
+    pub(super) ours: Box<[u32]>,
+    /// Who else changed a field last: one of the operator's, if that can be told.
     pub(super) other: Option<String>,
     /// Of a workload, what it was made of.
     pub(super) made_of: Option<String>,
 }
 
 impl Seen {
-    pub(super) fn of(object: &impl Resource) -> Self {
+    /// An object as it is now, which was last seen as `before`.
+    pub(super) fn of(object: &impl Resource, before: Option<&Self>) -> Self {
         let meta = object.meta();
+        let uid = meta.uid.clone().unwrap_or_default();
         let fields = meta.managed_fields.as_deref().unwrap_or_default();
         let (ours, others): (Vec<_>, Vec<_>) = fields
             .iter()
             .filter(|entry| entry.subresource.is_none())
             .partition(|entry| entry.manager.as_deref() == Some(MANAGER));
-        let ours = ours.first().and_then(|entry| entry.fields_v1.as_ref());
-        let last = others.iter().max_by_key(|entry| entry.time.as_ref().map(|time| time.0));
+        let ours = ours.first().map(|entry| paths(entry)).unwrap_or_default();
+        let before = before.filter(|before| before.uid == uid);
         Self {
-            uid: meta.uid.clone().unwrap_or_default(),
+            uid,
             version: version::of(object),
             is_going: meta.deletion_timestamp.is_some(),
-            ours: ours.map(told_apart),
-            other: last.and_then(|entry: &&ManagedFieldsEntry| entry.manager.clone()),
+            other: other(&ours, &others, before),
+            ours: ours.into(),
             made_of: object.annotations().get(MADE_ANNOTATION).cloned(),
         }
     }
@@ -73,10 +77,52 @@ impl Seen {
     }
 }
 
-/// Tells apart which fields an entry names. A number stands for those of an object that was cut down.
-fn told_apart(fields: &FieldsV1) -> u64 {
-    fields.0.as_u64().unwrap_or_else(|| XxHash3_64::oneshot(fields.0.to_string().as_bytes()))
+/// Who of the `others` changed a field last: one that was the operator's, since `before` it was. Whoever
+/// was found to have done that stays the one while the operator has not put it back.
+fn other(ours: &[u32], others: &[&ManagedFieldsEntry], before: Option<&Seen>) -> Option<String> {
+    let newest = |all: &[&ManagedFieldsEntry]| {
+        let newest = all.iter().max_by_key(|entry| entry.time.as_ref().map(|time| time.0));
+        newest.and_then(|entry| entry.manager.clone())
+    };
+    let Some(before) = before else { return newest(others) };
+    if *before.ours == *ours {
+        return before.other.clone();
+    }
+    let is_lost =
+        |path: &u32| before.ours.binary_search(path).is_ok() && ours.binary_search(path).is_err();
+    let mut takers = others.to_vec();
+    takers.retain(|entry| paths(entry).iter().any(is_lost));
+    // A field that was removed is nobody's.
+    newest(&takers).or_else(|| newest(others))
 }
+
+/// Digests of the paths of all fields of a manager, in order. They stand in place of the fields where an
+/// object was cut down.
+fn paths(entry: &ManagedFieldsEntry) -> Vec<u32> {
+    fn walk(fields: &Value, outer: u64, found: &mut Vec<u32>) {
+        for (name, inner) in fields.as_object().into_iter().flatten() {
+            let path = XxHash3_64::oneshot_with_seed(outer, name.as_bytes());
+            if inner.as_object().is_some_and(|inner| !inner.is_empty()) {
+                walk(inner, path, found);
+            } else {
+                let [a, b, c, d, ..] = path.to_le_bytes();
+                found.push(u32::from_le_bytes([a, b, c, d]));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    let Some(FieldsV1(fields)) = &entry.fields_v1 else { return found };
+    if let Some(digests) = fields.as_array() {
+        let digests = digests.iter().filter_map(Value::as_u64);
+        return digests.filter_map(|digest| u32::try_from(digest).ok()).collect();
+    }
+    walk(fields, 0, &mut found);
+    found.sort_unstable();
+    found
+}
+
+/// How many fields of others are looked at, for each manager: an honest one has some dozens.
+const PATHS_MAX: usize = 4_096;
 
 /// Leaves what [`Seen`] is about.
 struct Traces;
@@ -89,14 +135,17 @@ impl<K: Resource> Cut<K> for Traces {
         meta.managed_fields = managed;
         for entry in meta.managed_fields.iter_mut().flatten() {
             let is_ours = entry.manager.as_deref() == Some(MANAGER);
-            let fields = entry.fields_v1.take().filter(|_| is_ours);
-            entry.fields_v1 = fields.map(|fields| FieldsV1(told_apart(&fields).into()));
+            let mut paths = paths(entry);
+            if !is_ours {
+                paths.truncate(PATHS_MAX);
+            }
+            entry.fields_v1 = Some(FieldsV1(paths.into()));
         }
     }
 }
 
-/// Where an object is.
-type Place = (ObjectKind, String, String);
+/// Where an object is: its kind, namespace and name.
+pub(super) type Place = (ObjectKind, String, String);
 /// A namespace and the name of a Swarm.
 type Owner = (String, String);
 
@@ -114,6 +163,7 @@ struct State {
     fresh: BTreeMap<Place, (String, Seen)>,
     listed: BTreeSet<ObjectKind>,
     of_swarm: BTreeMap<Owner, BTreeSet<(ObjectKind, String)>>,
+    rolls: Rolls,
 }
 
 impl MadeObjects {
@@ -132,10 +182,29 @@ impl MadeObjects {
         self.followed.wait_until_filled().await;
     }
 
-    /// An object that was made for a managed pool.
-    pub(super) fn get(&self, kind: ObjectKind, namespace: &str, name: &str) -> Option<Seen> {
+    /// An object that was made for the Swarm of this name.
+    pub(super) fn get(
+        &self,
+        kind: ObjectKind,
+        namespace: &str,
+        name: &str,
+        swarm: &str,
+    ) -> Option<Seen> {
         let place = (kind, namespace.to_owned(), name.to_owned());
-        self.followed.state().there.get(&place).map(|(_, seen)| seen.clone())
+        let state = self.followed.state();
+        let found = state.there.get(&place).filter(|(of, _)| of == swarm);
+        found.map(|(_, seen)| seen.clone())
+    }
+
+    /// Whether the workload at this place may roll now because of the operator, which is one of so many
+    /// `replicas`. Then it counts until it `has_rolled`.
+    pub(super) fn may_roll(
+        &self,
+        place: &Place,
+        replicas: usize,
+        has_rolled: impl Fn(&Place) -> bool,
+    ) -> bool {
+        self.followed.state().rolls.may_begin(place, replicas, has_rolled)
     }
 
     /// All that was made for the Swarm of this name.
@@ -223,7 +292,9 @@ impl MadeObjects {
                 Vec::new()
             }
             Event::InitApply(object) => {
-                state.fresh.insert(place(kind, &object), (swarm_of(&object), Seen::of(&object)));
+                let place = place(kind, &object);
+                let seen = Seen::of(&object, state.before(&place));
+                state.fresh.insert(place, (swarm_of(&object), seen));
                 Vec::new()
             }
             Event::InitDone => {
@@ -244,8 +315,9 @@ impl MadeObjects {
                 changed
             }
             Event::Apply(object) => {
-                let (swarm, seen) = (swarm_of(&object), Seen::of(&object));
-                state.seen(place(kind, &object), swarm, seen).into_iter().collect()
+                let place = place(kind, &object);
+                let seen = Seen::of(&object, state.before(&place));
+                state.seen(place, swarm_of(&object), seen)
             }
             Event::Delete(object) => state.gone(&place(kind, &object)).into_iter().collect(),
         }
@@ -262,18 +334,42 @@ fn swarm_of(object: &impl ResourceExt) -> String {
 }
 
 impl State {
+    fn before(&self, place: &Place) -> Option<&Seen> {
+        self.there.get(place).map(|(_, seen)| seen)
+    }
+
     /// An object is there. Whose turn it is if a turn could see a difference.
-    fn seen(&mut self, place: Place, swarm: String, seen: Seen) -> Option<ObjectRef<Swarm>> {
+    fn seen(&mut self, place: Place, swarm: String, seen: Seen) -> Vec<ObjectRef<Swarm>> {
+        self.note_roll(&place, &seen);
         let before = self.there.get(&place);
         let is_news = before.is_none_or(|(of, before)| *of != swarm || !before.is_as(&seen));
-        if before.is_some_and(|(of, _)| *of != swarm) {
-            self.forget(&place);
-        }
+        let is_moved = before.is_some_and(|(of, _)| *of != swarm);
+        // The Swarm that it was made for may have been robbed of it.
+        let mut meant = Vec::from_iter(is_moved.then(|| self.gone(&place)).flatten());
         let owner = (place.1.clone(), swarm.clone());
         self.of_swarm.entry(owner).or_default().insert((place.0, place.2.clone()));
-        let meant = ObjectRef::new(&swarm).within(&place.1);
+        meant.extend(is_news.then(|| ObjectRef::new(&swarm).within(&place.1)));
         self.there.insert(place, (swarm, seen));
-        is_news.then_some(meant)
+        meant
+    }
+
+    /// Notes that a workload rolls because of an operator, this one or another: it was made of something
+    /// else before. Of what is there when this one starts that cannot be told.
+    fn note_roll(&mut self, place: &Place, seen: &Seen) {
+        if !place.0.is_workload() {
+            return;
+        }
+        let parsed = |seen: &Seen| MadeOf::parse(seen.made_of.as_deref()?);
+        match self.there.get(place).map(|(_, before)| parsed(before)) {
+            None if !self.listed.contains(&place.0) => self.rolls.found(place),
+            None => {}
+            Some(before) => {
+                let (before, now) = (before.unwrap_or_default(), parsed(seen).unwrap_or_default());
+                if now.is_by_operator(before) {
+                    self.rolls.begun(place);
+                }
+            }
+        }
     }
 
     /// An object is gone. Whose turn it is.

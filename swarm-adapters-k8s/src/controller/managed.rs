@@ -6,6 +6,7 @@
 //! The operator removes everything itself, after the release.
 
 mod contest;
+mod namesake;
 mod removal;
 mod rolls;
 
@@ -30,7 +31,7 @@ use super::report::REFUSED_AGAIN;
 use super::scaling::Scaling;
 use crate::api::Swarm;
 use crate::ledger::bounded;
-use crate::managed::{self, MANAGER, MadeOf, ObjectKind, Wanted};
+use crate::managed::{self, MANAGER, ObjectKind, Wanted, WantedPool};
 use crate::status::{Reason, RefusedRequest, Verdict};
 use crate::workload::Workload;
 
@@ -83,6 +84,23 @@ impl Kept {
         self.complaint.get_or_insert(verdict);
     }
 
+    /// The answer to a request; `None` if that was refused, which is complained about.
+    fn unless_refused<T>(
+        &mut self,
+        context: &Context,
+        answer: Result<T, StoreError>,
+    ) -> Result<Option<T>, StoreError> {
+        match answer {
+            Ok(answer) => Ok(Some(answer)),
+            Err(StoreError::Refused { code, reason }) => {
+                context.count_refused(RefusedRequest::Turn);
+                self.complain(Verdict { reason: Reason::Refused(code), message: reason });
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     fn look_in(&mut self, time: Duration) {
         self.look_in = Some(self.look_in.map_or(time, |before| before.min(time)));
     }
@@ -106,14 +124,21 @@ enum Due {
     /// The one that is there is being deleted.
     AwaitEnd,
     /// The one that is there is somebody else's.
-    Taken,
+    Taken {
+        /// The Swarm that it was made for.
+        by: Option<String>,
+    },
+    /// What is there may not be looked at, which was complained about.
+    Hidden,
 }
 
 /// Somebody changed or deleted what was made.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Drift {
     /// The field manager that changed it; `None` if it was deleted.
     by: Option<String>,
+    /// The labels that it was known by and has lost, as they should be.
+    labels: Vec<(&'static str, String)>,
 }
 
 /// One object, what is to be done about it, and how the watch last showed it.
@@ -121,6 +146,24 @@ struct Todo<'a> {
     wanted: &'a Wanted,
     due: Due,
     there: Option<Seen>,
+}
+
+impl Todo<'_> {
+    /// Whether this only brings back what was there, or makes what the pods cannot do without whatever
+    /// they are: nothing that could be wanted otherwise by now.
+    fn is_repair(&self) -> bool {
+        match &self.due {
+            Due::Nothing => false,
+            Due::Apply { drift: None, .. } => {
+                matches!(self.wanted.kind, ObjectKind::ServiceAccount | ObjectKind::RoleBinding)
+            }
+            Due::Create { .. }
+            | Due::Apply { drift: Some(_), .. }
+            | Due::AwaitEnd
+            | Due::Taken { .. }
+            | Due::Hidden => !self.wanted.kind.is_workload(),
+        }
+    }
 }
 
 /// What is to be done about `wanted`, which the watch last showed as `there`.
@@ -150,7 +193,7 @@ fn due(wanted: &Wanted, there: Option<&Seen>, applied: Option<&mut Applied>) -> 
     if there.ours == applied.seen.ours {
         Due::Nothing
     } else {
-        apply(Some(Drift { by: there.other.clone() }))
+        apply(Some(Drift { by: there.other.clone(), ..Drift::default() }))
     }
 }
 
@@ -162,21 +205,24 @@ impl Context {
         memory: &mut Memory,
     ) -> Result<Kept, StoreError> {
         let mut kept = Kept::default();
-        let wanted = match managed::wanted(swarm, &self.worker_image) {
-            Ok(wanted) => wanted,
-            Err(error) => {
-                let message = error.to_string();
-                kept.complain(Verdict { reason: Reason::InvalidSpec, message });
-                return Ok(kept);
-            }
-        };
-        let namespace = swarm.namespace().unwrap_or_default();
-        let todo = self.todo(swarm, &wanted, &mut memory.making, &mut kept).await?;
-        let surplus = self.surplus(&namespace, swarm, &wanted);
-        if (todo.is_empty() && surplus.is_empty())
-            || !self.is_acceptable(&namespace, &todo, memory, &mut kept).await?
-        {
+        let WantedPool { objects: wanted, refused } = managed::wanted(swarm, &self.worker_image);
+        let mut is_refused = refused.is_some();
+        if let Some(error) = refused {
+            let message = error.to_string();
+            kept.complain(Verdict { reason: Reason::InvalidSpec, message });
+        }
+        let (namespace, name) = (swarm.namespace().unwrap_or_default(), swarm.name_any());
+        let mut todo = self.todo(swarm, &wanted, &mut memory.making, &mut kept).await?;
+        let mut surplus = self.surplus(&namespace, swarm, &wanted);
+        if todo.is_empty() && surplus.is_empty() {
             return Ok(kept);
+        }
+        is_refused |= !self.is_acceptable(&namespace, &todo, memory, &mut kept).await?;
+        if is_refused {
+            // What runs goes on as it is, with all that it needs; what was never made is not begun.
+            let has_pods = self.has_workload(&namespace, &name);
+            todo.retain(|todo| has_pods && todo.is_repair());
+            surplus.clear();
         }
         let mut has_all = true;
         for todo in todo {
@@ -186,10 +232,16 @@ impl Context {
                 has_all &= Box::pin(done).await?;
             }
         }
-        for (kind, name) in surplus {
-            self.remove_made(kind, &namespace, &name, &swarm.name_any()).await?;
+        for (kind, object) in surplus {
+            let removed = self.remove_made(kind, &namespace, &object, &name).await;
+            kept.unless_refused(self, removed)?;
         }
         Ok(kept)
+    }
+
+    /// Whether the workload was made for the Swarm of this name.
+    fn has_workload(&self, namespace: &str, swarm: &str) -> bool {
+        self.made.of_swarm(namespace, swarm).iter().any(|(kind, _)| kind.is_workload())
     }
 
     /// The objects about which something is to be done now, in the order in which it is.
@@ -203,12 +255,14 @@ impl Context {
         let (namespace, name) = (swarm.namespace().unwrap_or_default(), swarm.name_any());
         let mut todo = Vec::new();
         for wanted in wanted {
-            let there = self.made.get(wanted.kind, &namespace, &wanted.name);
+            let there = self.made.get(wanted.kind, &namespace, &wanted.name, &name);
             let applied = making.applied.get_mut(&(wanted.kind, wanted.name.clone()));
+            let before = applied.as_ref().map(|it| it.seen.clone());
             let due = match due(wanted, there.as_ref(), applied) {
                 Due::Nothing => continue,
                 Due::Create { was_there } => {
-                    self.namesake(&namespace, wanted, &name, was_there).await?
+                    let found = self.namesake(wanted, swarm, was_there, before.as_ref()).await;
+                    kept.unless_refused(self, found)?.unwrap_or(Due::Hidden)
                 }
                 Due::Apply { .. } if self.must_wait_to_roll(swarm, wanted, there.as_ref()) => {
                     kept.look_in(ROLL_AGAIN);
@@ -231,7 +285,8 @@ impl Context {
         let mut made = self.made.of_swarm(namespace, &swarm.name_any());
         made.retain(|(kind, name)| !wanted.iter().any(|it| it.kind == *kind && it.name == *name));
         made.retain(|(kind, name)| {
-            self.made.get(*kind, namespace, name).is_some_and(|seen| !seen.is_going)
+            let seen = self.made.get(*kind, namespace, name, &swarm.name_any());
+            seen.is_some_and(|seen| !seen.is_going)
         });
         made
     }
@@ -250,7 +305,9 @@ impl Context {
         let uid = match due {
             Due::Create { .. } => None,
             Due::Apply { uid, drift: None } => Some(uid.as_str()),
-            Due::Apply { .. } | Due::AwaitEnd | Due::Taken | Due::Nothing => return Ok(true),
+            Due::Apply { .. } | Due::AwaitEnd | Due::Taken { .. } | Due::Hidden | Due::Nothing => {
+                return Ok(true);
+            }
         };
         let refused = memory.making.refused.as_ref();
         let is_known = |(of, _, at): &&(u64, Verdict, Instant)| {
@@ -285,6 +342,7 @@ impl Context {
         let Wanted { kind, name, .. } = wanted;
         let (uid, drift) = match due {
             Due::Nothing => return Ok(true),
+            Due::Hidden => return Ok(false),
             Due::AwaitEnd => {
                 let message = format!("{kind} `{name}` is being deleted; another is made then");
                 kept.complain(Verdict { reason: Reason::PoolBeingMade, message });
@@ -292,43 +350,40 @@ impl Context {
                 kept.look_in(GOING_AGAIN);
                 return Ok(false);
             }
-            Due::Taken => {
-                kept.complain(taken(wanted));
+            Due::Taken { by } => {
+                kept.complain(namesake::taken(wanted, by.as_deref()));
                 kept.look_in(TAKEN_AGAIN);
                 return Ok(false);
             }
-            Due::Create { was_there } => (None, was_there.then_some(Drift { by: None })),
+            Due::Create { was_there } => (None, was_there.then(Drift::default)),
             Due::Apply { uid, drift } => (Some(uid), drift),
         };
-        if let Some(Drift { by }) = drift {
-            let repairs = memory.making.repairs.entry((*kind, name.clone())).or_default();
+        let at = (*kind, name.clone());
+        if let Some(Drift { by, .. }) = &drift {
+            let repairs = memory.making.repairs.entry(at.clone()).or_default();
             if let Some(contested) = repairs.contested(wanted, by.as_deref()) {
                 kept.look_in(repairs.again_in());
                 kept.complain(contested);
-                return Ok(there.is_some());
+                return Ok(uid.is_some());
             }
-            repairs.note();
+        }
+        let applied = self.apply_made(&namespace, wanted, uid.as_deref(), false).await;
+        let applied = applied.map_err(|error| namesake::with_remedy(error, wanted, drift.as_ref()));
+        let Some(object) = kept.unless_refused(self, applied)? else { return Ok(false) };
+        if let Some(Drift { by, .. }) = drift {
+            memory.making.repairs.entry(at.clone()).or_default().note();
             tracing::info!(namespace, %kind, name, by, "repaired");
         }
-        let object = match self.apply_made(&namespace, wanted, uid.as_deref(), false).await {
-            Ok(object) => object,
-            Err(StoreError::Refused { code, reason }) => {
-                self.count_refused(RefusedRequest::Turn);
-                kept.complain(Verdict { reason: Reason::Refused(code), message: reason });
-                return Ok(false);
-            }
-            Err(error) => return Err(error),
-        };
-        let seen = Seen::of(&object);
+        let seen = Seen::of(&object, None);
         if there.as_ref().is_none_or(|there| there.version != seen.version) {
             let version = seen.version;
             tracing::info!(namespace, %kind, name, version, "written for a managed pool");
         }
-        let (wanted, at, is_shown) = (wanted.digest, Instant::now(), there.is_some());
-        let applied = Applied { wanted, seen, at, is_shown };
-        memory.making.applied.insert((*kind, name.clone()), applied);
+        let (wanted, now, is_shown) = (wanted.digest, Instant::now(), there.is_some());
+        memory.making.applied.insert(at, Applied { wanted, seen, at: now, is_shown });
         if uid.is_none() && kind.is_workload() {
-            self.scale_new(swarm, *kind, object, &mut memory.scaling).await?;
+            let scaled = self.scale_new(swarm, *kind, object, &mut memory.scaling).await;
+            kept.unless_refused(self, scaled)?;
         }
         Ok(true)
     }
@@ -386,55 +441,6 @@ impl Context {
         bounded(what, api.patch(name, &params, &Patch::Apply(&object))).await
     }
 
-    /// What is due about an object that the watch does not show: another may have its name.
-    async fn namesake(
-        &self,
-        namespace: &str,
-        wanted: &Wanted,
-        swarm: &str,
-        was_there: bool,
-    ) -> Result<Due, StoreError> {
-        let Wanted { kind, name, .. } = wanted;
-        let api: Api<DynamicObject> =
-            Api::namespaced_with(self.client.clone(), namespace, &kind.resource());
-        let found = bounded(format!("{kind} `{name}`"), api.get_metadata_opt(name)).await?;
-        Ok(match found {
-            None => Due::Create { was_there },
-            Some(found) if found.metadata.deletion_timestamp.is_some() => Due::AwaitEnd,
-            Some(found) if managed::is_made_for(found.labels(), swarm) => {
-                Due::Apply { uid: found.uid().unwrap_or_default(), drift: None }
-            }
-            Some(_) => Due::Taken,
-        })
-    }
-
-    /// Whether the change of `wanted` comes from the operator, and enough pools roll for that already, or
-    /// nothing of this one is to move.
-    fn must_wait_to_roll(&self, swarm: &Swarm, wanted: &Wanted, there: Option<&Seen>) -> bool {
-        let uid = swarm.uid().unwrap_or_default();
-        let made_of = there.and_then(|there| MadeOf::parse(there.made_of.as_deref()?));
-        let is_by_operator = made_of.is_some_and(|before| {
-            before.asked == wanted.made_of.asked && before.pods != wanted.made_of.pods
-        });
-        if !is_by_operator || !wanted.kind.is_workload() {
-            return false;
-        }
-        let rebalance = swarm.spec.rebalance.as_ref();
-        let is_paused = rebalance.and_then(|it| it.paused).unwrap_or_default();
-        is_paused || !self.rolls.may_begin(&uid, |uid| self.has_rolled(uid))
-    }
-
-    /// Whether all pods of the managed Swarm with this UID are of the newest template, or it is gone.
-    fn has_rolled(&self, uid: &str) -> bool {
-        let swarms = self.caches.swarms.with(&super::cached::with_uid(uid));
-        let Some(swarm) = swarms.first() else { return true };
-        let (namespace, name) = (swarm.namespace().unwrap_or_default(), swarm.name_any());
-        let deployment = self.caches.pools.non_statefulset.deployments.get(&namespace, &name);
-        let set = self.caches.pools.sets.get(&namespace, &name);
-        deployment.is_some_and(|it| rolls::is_rolled_out(&it))
-            || set.is_some_and(|it| rolls::is_set_rolled_out(&it))
-    }
-
     /// The verdict on a managed pool for which the operator has no rights, if that is why it knows
     /// nothing of it.
     pub(super) async fn managed_forbidden(&self, swarm: &Swarm) -> Option<Verdict> {
@@ -451,23 +457,14 @@ impl Context {
     }
 }
 
-fn taken(wanted: &Wanted) -> Verdict {
-    let Wanted { kind, name, .. } = wanted;
-    let message = format!(
-        "{kind} `{name}` exists, and the operator did not make it: delete or rename it, or give the \
-         Swarm another name"
-    );
-    Verdict { reason: Reason::NameTaken, message }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::managed::tests::wanted;
 
-    fn seen(uid: &str, version: u64, ours: u64) -> Seen {
+    fn seen(uid: &str, version: u64, ours: u32) -> Seen {
         let (uid, other) = (uid.to_owned(), Some("kubectl-edit".to_owned()));
-        Seen { uid, version, is_going: false, ours: Some(ours), other, made_of: None }
+        Seen { uid, version, is_going: false, ours: [ours].into(), other, made_of: None }
     }
 
     fn applied(wanted: &Wanted, version: u64) -> Applied {
@@ -496,7 +493,7 @@ mod tests {
         assert_eq!(due(&wanted, Some(&there), Some(&mut ours)), Due::Nothing);
         assert_eq!(due(&wanted, None, Some(&mut ours)), Due::Create { was_there: true });
         let edited = seen("u", 9, 2);
-        let by = Drift { by: Some("kubectl-edit".to_owned()) };
+        let by = Drift { by: Some("kubectl-edit".to_owned()), ..Drift::default() };
         assert_eq!(due(&wanted, Some(&edited), Some(&mut ours)), apply(Some(by)));
         let other = Wanted { digest: wanted.digest + 1, ..wanted.clone() };
         assert_eq!(due(&other, Some(&there), Some(&mut ours)), apply(None));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 use swarm_spec::spec::Meant;
@@ -24,13 +25,13 @@ impl Caches {
         match swarm.pool() {
             (Kind::StatefulSet, Some(named)) => {
                 let found = find(&self.pools.sets, Kind::StatefulSet, &namespace, named)?;
-                is_own(swarm, &*found)?;
+                is_own(swarm, &*found, found.spec.as_ref().map(|spec| &spec.selector))?;
                 Ok(Workload::from(&*found))
             }
             (Kind::Deployment, Some(named)) => {
                 let deployments = &self.pools.non_statefulset.deployments;
                 let found = find(deployments, Kind::Deployment, &namespace, named)?;
-                is_own(swarm, &*found)?;
+                is_own(swarm, &*found, found.spec.as_ref().map(|spec| &spec.selector))?;
                 Ok(Workload::from(&*found))
             }
             (Kind::Pods | Kind::StatefulSet | Kind::Deployment, _) => {
@@ -56,11 +57,17 @@ impl Caches {
     }
 }
 
-/// Refuses a workload that has the name of a managed pool and was made by somebody else.
-fn is_own(swarm: &Swarm, workload: &impl ResourceExt) -> Result<(), Verdict> {
+/// Refuses a workload that has the name of a managed pool and was made by somebody else. One whose labels
+/// somebody has changed is known by its selector, which nobody can change.
+fn is_own(
+    swarm: &Swarm,
+    workload: &impl ResourceExt,
+    selector: Option<&LabelSelector>,
+) -> Result<(), Verdict> {
+    let (swarm_name, name) = (swarm.name_any(), workload.name_any());
     let is_own = swarm.spec.pool.managed.is_none()
-        || managed::is_made_for(workload.labels(), &swarm.name_any());
-    let name = workload.name_any();
+        || managed::missing_labels(workload.labels(), &swarm_name).is_empty()
+        || selector.is_some_and(|it| managed::is_selector_of(it, &swarm_name));
     let message = || format!("`{name}` was not made for this Swarm");
     is_own.then_some(()).ok_or_else(|| Verdict { reason: Reason::PoolNotFound, message: message() })
 }

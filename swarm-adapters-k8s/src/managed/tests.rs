@@ -11,11 +11,12 @@ fn swarm(spec: &Value) -> Swarm {
 }
 
 pub(crate) fn wanted() -> Vec<Wanted> {
-    super::wanted(&swarm(&json!({"pool": {"managed": {}}})), "swarm-worker:1").unwrap()
+    super::wanted(&swarm(&json!({"pool": {"managed": {}}})), "swarm-worker:1").objects
 }
 
 fn made(spec: &Value) -> Result<Vec<Wanted>, String> {
-    super::wanted(&swarm(spec), "swarm-worker:1").map_err(|error| error.to_string())
+    let WantedPool { objects, refused } = super::wanted(&swarm(spec), "swarm-worker:1");
+    refused.map_or(Ok(objects), |error| Err(error.to_string()))
 }
 
 fn with(managed: &Value) -> Result<Vec<Wanted>, String> {
@@ -126,7 +127,7 @@ fn only_what_changes_pods_changes_their_digest() {
     assert_ne!(files("1").pods, files("2").pods);
     let image = |image: &str| {
         let spec = swarm(&json!({"pool": {"managed": {}}}));
-        super::wanted(&spec, image).unwrap().pop().unwrap().made_of
+        super::wanted(&spec, image).objects.pop().unwrap().made_of
     };
     assert_eq!(image("w:1").asked, image("w:2").asked, "the operator changed it");
     assert_ne!(image("w:1").pods, image("w:2").pods);
@@ -199,4 +200,57 @@ fn a_secret_param_is_a_reference_in_the_template_and_nothing_else_of_the_runner_
     }));
     let error = error.unwrap_err();
     assert!(error.contains("the operator sets `SWARM_PARAM_PASSWORD` itself"), "{error}");
+}
+
+#[test]
+fn what_the_pods_need_is_wanted_though_their_template_is_refused() {
+    let template = json!({"spec": {"nodeSelektor": {"a": "b"}}});
+    let spec = json!({"pool": {"managed": {"podTemplate": template}}});
+    let WantedPool { objects, refused } = super::wanted(&swarm(&spec), "swarm-worker:1");
+    assert!(refused.is_some());
+    let before = wanted();
+    assert_eq!(names(&objects), names(&before[..before.len() - 1]), "all but the workload");
+}
+
+#[test]
+fn the_view_and_the_files_are_no_one_config_map() {
+    let spec = |protocol: &str, view: &str| {
+        json!({
+            "pool": {"managed": {"image": "reader:1", "files": {"data": {"a": "b"}}}},
+            "worker": {"protocol": protocol}, "view": {"configMapName": view},
+        })
+    };
+    let error = made(&spec("Plain", "streams-files")).unwrap_err();
+    let expected = "spec.view.configMapName: ConfigMap `streams-files` is for the files";
+    assert!(error.starts_with(expected), "{error}");
+    let WantedPool { objects, .. } =
+        super::wanted(&swarm(&spec("Plain", "streams-files")), "swarm-worker:1");
+    assert!(objects.iter().all(|it| it.kind != ObjectKind::ConfigMap), "{:?}", names(&objects));
+    for (protocol, view) in [("Plain", "streams-other"), ("Session", "streams-files")] {
+        made(&spec(protocol, view)).unwrap();
+    }
+}
+
+#[test]
+fn whom_an_object_was_made_for_is_what_the_operator_wrote_last() {
+    let made_for = |label: &str, ours: &Value| {
+        let metadata = json!({
+            "labels": {SWARM_LABEL: label, INSTANCE: "streams"},
+            "managedFields": [
+                {"manager": "kubectl-label", "fieldsV1": {"f:metadata": {"f:labels": {}}}},
+                {"manager": MANAGER, "fieldsV1": {"f:metadata": {"f:labels": ours}}},
+            ],
+        });
+        let metadata: ObjectMeta = serde_json::from_value(metadata).unwrap();
+        super::made_for(&metadata).map(ToOwned::to_owned)
+    };
+    let (swarm, instance) = (format!("f:{SWARM_LABEL}"), format!("f:{INSTANCE}"));
+    let both = json!({swarm: {}, instance.clone(): {}});
+    assert_eq!(made_for("other", &both).as_deref(), Some("other"), "of another Swarm");
+    let one = json!({instance: {}});
+    assert_eq!(made_for("edited", &one).as_deref(), Some("streams"));
+    assert_eq!(made_for("edited", &json!({})), None);
+    let labels = BTreeMap::from([(SWARM_LABEL.to_owned(), "edited".to_owned())]);
+    let expected = [(MANAGED_BY, OPERATOR.to_owned()), (SWARM_LABEL, "streams".to_owned())];
+    assert_eq!(missing_labels(&labels, "streams"), expected);
 }

@@ -16,6 +16,7 @@ mod fairness;
 mod faults;
 mod health;
 mod hostports;
+mod managed;
 mod not_ready;
 mod plain;
 mod refusals;

@@ -141,6 +141,16 @@ impl Scenario {
 
     /// The same, with its Lease in this namespace.
     pub(crate) async fn start_replica_in(&mut self, namespace: &str, id: &str) -> Sharer {
+        self.start_replica_with(namespace, id, "worker:1").await
+    }
+
+    /// The same, with this image of workers.
+    pub(crate) async fn start_replica_with(
+        &mut self,
+        namespace: &str,
+        id: &str,
+        worker_image: &str,
+    ) -> Sharer {
         let client = self.server.client(namespace);
         let clients = Clients::new(client.clone(), client);
         let replica = Replica::join(&clients, DEFAULT_TYPE, id, Some(id)).await.unwrap();
@@ -150,7 +160,8 @@ impl Scenario {
         let (stop, stopped) = oneshot::channel::<()>();
         let shutdown = async move { drop(stopped.await) };
         let metrics = Metrics::register(&mut Registry::default());
-        let (health, options) = (Health::default(), Options { worker_image: "worker:1".into() });
+        let options = Options { worker_image: worker_image.into() };
+        let health = Health::default();
         replica.tell("test".into(), health.clone());
         let run = controller::run(clients, sharing, options, metrics, health, ready, shutdown);
         let follower = replica.clone();

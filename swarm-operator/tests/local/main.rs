@@ -216,6 +216,24 @@ fn a_settled_pool_ends_with_0_where_that_was_asked_for() {
     assert!(String::from_utf8_lossy(&none.stdout).contains("27 without a worker (no-workers)"));
 }
 
+/// What these files say about pods does nothing here.
+#[test]
+fn files_of_managed_pools_run_as_they_are() {
+    let samples = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/samples");
+    for (sample, expected) in [
+        ("managed.yaml", "27 jobs on 3 workers, 27 new"),
+        ("autoscale.yaml", "6 jobs on 2 workers, 6 new"),
+    ] {
+        let machine = Machine::new();
+        machine.write(&std::fs::read_to_string(format!("{samples}/{sample}")).unwrap());
+        let output = machine.output(&["--until-settled"]);
+        let (stdout, stderr) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert_eq!(output.status.code(), Some(0), "{sample}: {stderr}");
+        assert!(stdout.contains(expected), "{sample}: {stdout}");
+    }
+}
+
 /// Puts a named pipe in place of the file.
 fn make_pipe(machine: &Machine) {
     std::fs::remove_file(machine.file()).unwrap();

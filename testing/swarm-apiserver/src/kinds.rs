@@ -36,16 +36,20 @@ use Trait::{ClusterWide, CreatedByPut, Generation, Graceful, Scale, Status, Stri
 
 const SWARM: &str = "swarm.k8slab.info";
 
-static KINDS: [Kind; 13] = [
+static KINDS: [Kind; 17] = [
     kind("", "v1", "ConfigMap", "configmaps", &[]),
     kind("", "v1", "Namespace", "namespaces", &[ClusterWide, Status]),
     kind("", "v1", "Node", "nodes", &[ClusterWide, Status]),
     kind("", "v1", "Pod", "pods", &[Status, Graceful, Generation]),
+    kind("", "v1", "Service", "services", &[Status]),
+    kind("", "v1", "ServiceAccount", "serviceaccounts", &[]),
     kind("apps", "v1", "Deployment", "deployments", &[Status, Generation, Scale]),
     kind("apps", "v1", "ReplicaSet", "replicasets", &[Status, Generation, Scale]),
     kind("apps", "v1", "StatefulSet", "statefulsets", &[Status, Generation, Scale]),
     kind("coordination.k8s.io", "v1", "Lease", "leases", &[CreatedByPut]),
     kind("events.k8s.io", "v1", "Event", "events", &[]),
+    kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", &[Status, Generation]),
+    kind("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings", &[]),
     kind(SWARM, "v1alpha1", "Swarm", "swarms", &[Status, Generation, Strict]),
     Kind {
         atomic: &["spec.holdings"],

@@ -11,9 +11,9 @@
 //! real one.
 //!
 //! What it does not do: schemas (nothing is validated, pruned or defaulted), strategic merge patches,
-//! admission, rights, dry runs, garbage collection (owner references are recorded only), controllers
-//! and kubelets. Lists are atomic in server-side apply. UIDs are readable: `NAME.N` is the *n*th object
-//! of this name.
+//! admission, rights, dry runs of deletions and of `scale`, garbage collection (owner references are
+//! recorded only), controllers and kubelets. Lists are atomic in server-side apply. UIDs are readable:
+//! `NAME.N` is the *n*th object of this name.
 //!
 //! A test can script [faults](fault::Fault), roll the store back to a [`Snapshot`], change objects
 //! underneath everybody, and read what was asked as a list of [`Exchange`]s.

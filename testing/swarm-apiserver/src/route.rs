@@ -117,7 +117,7 @@ impl Call {
         })
     }
 
-    /// Whether nothing is to be stored; served for creations only.
+    /// Whether nothing is to be stored; served for creations, changes and applies.
     pub(crate) fn is_dry_run(&self) -> bool {
         self.query("dryRun") == Some("All")
     }

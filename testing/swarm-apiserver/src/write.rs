@@ -114,6 +114,9 @@ fn change(store: &mut Store, call: &Call, now: Timestamp) -> Answer {
     if after == *before {
         return Ok((200, before));
     }
+    if call.is_dry_run() {
+        return Ok((200, Arc::new(after)));
+    }
     Ok((200, store_or_end(store, &key, after)))
 }
 
@@ -140,6 +143,9 @@ fn make_by_change(store: &mut Store, call: &Call, key: &Key, now: Timestamp) -> 
             let (mut object, others, mine) =
                 apply::apply(kind, &json!({}), &call.body, &writer(call), true)?;
             managed::set_entries(&mut object, kind, others, (&writer(call), mine), false, now);
+            if call.is_dry_run() {
+                return Ok((201, Arc::new(object)));
+            }
             Ok((201, make(store, call, key, object, now)))
         }
         None => Ok((201, make(store, call, key, call.body.clone(), now))),

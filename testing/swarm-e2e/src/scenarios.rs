@@ -159,7 +159,7 @@ pub fn all() -> Vec<Scenario> {
         scenario!(whole_worker_jobs_run_alone).within(Duration::from_mins(5)),
         scenario!(suspended_jobs_wait).within(Duration::from_mins(5)),
         scenario!(managed_pools_are_kept_in_shape as managed_pools::kept)
-            .within(Duration::from_mins(4)),
+            .within(Duration::from_mins(5)),
         scenario!(managed_pools_roll_over as managed_pools::rolled).within(Duration::from_mins(5)),
         scenario!(managed_pools_follow_their_runner as managed_pools::runners),
         scenario!(managed_pools_roll_after_an_upgrade as managed_pools::upgraded)

@@ -58,24 +58,27 @@ impl Context {
             Api::namespaced_with(self.client.clone(), namespace, &kind.resource());
         let what = format!("{kind} `{name}`");
         let found = bounded(what.clone(), api.get_metadata_opt(name)).await?;
-        let Some(found) = found.filter(|it| managed::is_made_for(it.labels(), swarm)) else {
-            return Ok(());
-        };
-        self.delete_made(&api, &found, what).await
+        match found.filter(|it| managed::missing_labels(it.labels(), swarm).is_empty()) {
+            Some(found) => self.delete_made(&api, &found, swarm, what).await,
+            None => Ok(()),
+        }
     }
 
-    /// Deletes the very object that was found, unless it is going already.
+    /// Deletes the very object that was found, unless it is going already, or was made for another Swarm
+    /// than the labels say by now.
     async fn delete_made<K>(
         &self,
         api: &Api<K>,
         found: &PartialObjectMeta<K>,
+        swarm: &str,
         what: String,
     ) -> Result<(), StoreError>
     where
         K: Clone + Debug + DeserializeOwned,
         PartialObjectMeta<K>: ResourceExt,
     {
-        if found.metadata.deletion_timestamp.is_some() {
+        let is_of_another = managed::made_for(&found.metadata).is_some_and(|of| of != swarm);
+        if is_of_another || found.metadata.deletion_timestamp.is_some() {
             return Ok(());
         }
         let (uid, resource_version) = (found.uid(), None);
@@ -104,7 +107,7 @@ impl Context {
                 let found = bounded(what, api.list_metadata(&page)).await?;
                 for object in found.items {
                     let what = format!("{kind} `{}`", object.name_any());
-                    self.delete_made(&api, &object, what).await?;
+                    self.delete_made(&api, &object, swarm, what).await?;
                 }
                 page.continue_token = found.metadata.continue_.filter(|token| !token.is_empty());
                 if page.continue_token.is_none() {

@@ -49,7 +49,13 @@ pub(super) async fn a_dry_run_makes_nothing(place: &Place<'_>) -> Result<()> {
     ensure!(text(&shown) == "1", "a dry run shows what would be made");
     refused(404, "what was made by a dry run", maps.get("dry").await)?;
     maps.create(&post, &map("dry", "1")).await?;
-    refused(409, "a dry run of what is there", maps.create(&dry, &map("dry", "1")).await)
+    refused(409, "a dry run of what is there", maps.create(&dry, &map("dry", "1")).await)?;
+    let dry = PatchParams { dry_run: true, ..PatchParams::apply("dry").force() };
+    let shown = maps.patch("dry", &dry, &Patch::Apply(&map("dry", "2"))).await?;
+    ensure!(text(&shown) == "2", "a dry apply shows what would be written");
+    ensure!(text(&maps.get("dry").await?) == "1", "a dry apply has written");
+    maps.patch("dry2", &dry, &Patch::Apply(&map("dry2", "1"))).await?;
+    refused(404, "what was made by a dry apply", maps.get("dry2").await)
 }
 
 pub(super) async fn deletions_have_preconditions(place: &Place<'_>) -> Result<()> {

@@ -8,7 +8,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
-use swarm_adapters_k8s::managed::ObjectKind;
+use swarm_adapters_k8s::managed::{ObjectKind, SWARM_LABEL};
 
 use super::{WITHIN, api, condition, objects};
 use crate::run_log::Moment;
@@ -49,21 +49,28 @@ pub(crate) async fn run(context: Context) -> Result<()> {
     context.laps.lap(format!("{count} repairs, p50 {median} ms, worst {worst} ms"));
     ensure!(objects(&context, "kept").await? == before, "something is missing or too much");
     pool.judge("repairs of all but the workload", mark, GRACEFUL + TICK)?;
+    the_pods_are_put_back(&context).await?;
     foreign_fields_stay(&context).await?;
+    a_label_that_may_not_be_put_back_is_named(&context).await?;
     the_workload_comes_back(&context, &pool).await?;
     a_contest_is_reported(&context).await
 }
 
-/// Each field that is edited: the object, a merge patch, and where it is.
+/// Each field that is edited: the object, a patch, and where it is.
 fn edits() -> Vec<(ObjectKind, &'static str, Value, &'static str)> {
     let account = json!({"automountServiceAccountToken": true});
     // A port that somebody adds is theirs; this is a change of ours.
     let ports = json!({"spec": {"ports": [{"name": "http", "port": 9090, "targetPort": 1}]}});
     let surge = json!({"spec": {"strategy": {"rollingUpdate": {"maxUnavailable": 1}}}});
     let label = json!({"metadata": {"labels": {"app.kubernetes.io/name": "mine"}}});
+    let node_port = json!({"spec": {"type": "NodePort"}});
+    let subjects = json!({"subjects": [
+        {"kind": "ServiceAccount", "name": "somebody", "namespace": "default"},
+    ]});
     let mut edits = vec![
         (ObjectKind::ServiceAccount, "kept", account, "/automountServiceAccountToken"),
         (ObjectKind::RoleBinding, "kept", json!({"subjects": []}), "/subjects"),
+        (ObjectKind::RoleBinding, "kept", subjects, "/subjects"),
         (ObjectKind::ConfigMap, "kept-files", json!({"data": {"a.txt": "other"}}), "/data"),
         (ObjectKind::Service, "kept-pods", ports.clone(), "/spec/ports"),
         (
@@ -73,6 +80,7 @@ fn edits() -> Vec<(ObjectKind, &'static str, Value, &'static str)> {
             "/spec/selector",
         ),
         (ObjectKind::Service, "kept", ports, "/spec/ports"),
+        (ObjectKind::Service, "kept", node_port, "/spec/type"),
         (
             ObjectKind::Budget,
             "kept",
@@ -82,8 +90,38 @@ fn edits() -> Vec<(ObjectKind, &'static str, Value, &'static str)> {
         (ObjectKind::Deployment, "kept", surge, "/spec/strategy"),
         (ObjectKind::Deployment, "kept", label.clone(), "/metadata/labels"),
     ];
+    // By this one the operator finds what it has made.
+    let whose = json!({"metadata": {"labels": {SWARM_LABEL: "elsewhere"}}});
+    edits.push((ObjectKind::ServiceAccount, "kept", whose, "/metadata/labels"));
     edits.extend(PARTS.map(|(kind, name)| (kind, name, label.clone(), "/metadata/labels")));
     edits
+}
+
+/// Fields of the pods, and the history of the workload, are put back in a pool of their own: nobody is to
+/// repair one object more often within a minute than the operator does. The rollouts that begin are turned
+/// back, and end.
+async fn the_pods_are_put_back(context: &Context) -> Result<()> {
+    let mut pool = SessionPool::new(context, "edited");
+    pool.kind = Kind::Managed;
+    pool.apply().await?;
+    pool.at_rest().await?;
+    let worker = |mut fields: Value| {
+        fields["name"] = "worker".into();
+        json!({"spec": {"template": {"spec": {"containers": [fields]}}}})
+    };
+    let env = json!({"env": [{"name": "RUN_LOG", "value": "/tmp/other"}]});
+    let probe = json!({"readinessProbe": {"periodSeconds": 77}});
+    for (edit, field) in [
+        (worker(json!({"image": "other:1"})), "/spec/template/spec/containers/0/image"),
+        (worker(env), "/spec/template/spec/containers/0/env"),
+        (worker(probe), "/spec/template/spec/containers/0/readinessProbe"),
+        (json!({"spec": {"revisionHistoryLimit": 1}}), "/spec/revisionHistoryLimit"),
+    ] {
+        put_back(context, ObjectKind::Deployment, "edited", &edit, field).await?;
+    }
+    pool.at_rest().await?;
+    condition(context, "edited", "Ready", ("True", "Settled")).await?;
+    context.kubectl(&["delete", "swarm", "edited"]).await.map(drop)
 }
 
 /// Deletes an object; returns how long it was gone.
@@ -115,7 +153,9 @@ async fn put_back(
     };
     let before = value().await?;
     let params = PatchParams { field_manager: Some(OTHER.into()), ..PatchParams::default() };
-    let patched = api.patch(name, &params, &Patch::Merge(edit)).await?;
+    // Containers and variables are merged by their names.
+    let patch = if kind.is_workload() { Patch::Strategic(edit) } else { Patch::Merge(edit) };
+    let patched = api.patch(name, &params, &patch).await?;
     let patched = serde_json::to_value(patched)?;
     ensure!(patched.pointer(field) != Some(&before), "{kind} {name}: {edit} changes nothing");
     let edited = Instant::now();
@@ -149,6 +189,20 @@ async fn foreign_fields_stay(context: &Context) -> Result<()> {
     ensure!(label.is_some() && note.is_some(), "what others wrote is gone: {:?}", found.metadata);
     context.kubectl(&["wait", "--for=condition=Ready", "swarm/kept", "--timeout=30s"]).await?;
     Ok(())
+}
+
+/// What is not labelled to be managed by the operator, the operator may not write, by its own fence.
+async fn a_label_that_may_not_be_put_back_is_named(context: &Context) -> Result<()> {
+    let label = ["label", "--overwrite", "service", "kept-pods"];
+    let theirs = ["app.kubernetes.io/managed-by=somebody"];
+    context.kubectl(&[&label[..], &theirs].concat()).await?;
+    let message = condition(context, "kept", "Ready", ("False", "WriteRefused")).await?;
+    let ours = "app.kubernetes.io/managed-by=swarm-operator";
+    let command = format!("-n {} Service kept-pods {ours}`", context.namespace);
+    ensure!(message.contains("kubectl label --overwrite"), "{message}");
+    ensure!(message.contains(&command), "{message}, not: {command}");
+    context.kubectl(&[&label[..], &[ours]].concat()).await?;
+    condition(context, "kept", "Ready", ("True", "Settled")).await.map(drop)
 }
 
 /// A Deployment that somebody deletes comes back with as many workers as there were asked for, and the

@@ -33,17 +33,19 @@ pub(crate) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
     let cluster = context.cluster.clone();
     operator::replaced(&cluster, |proxy| async move {
-        for (name, side) in [("before", Side::Before), ("after", Side::After)] {
-            walk(&context, &proxy, name, side).await.with_context(|| name.to_owned())?;
+        let sides =
+            [("before", Side::Before, Kind::Managed), ("after", Side::After, Kind::ManagedSet)];
+        for (name, side, kind) in sides {
+            walk(&context, &proxy, name, side, kind).await.with_context(|| name.to_owned())?;
         }
         Ok(())
     })
     .await
 }
 
-async fn walk(context: &Context, proxy: &Proxy, name: &str, side: Side) -> Result<()> {
+async fn walk(context: &Context, proxy: &Proxy, name: &str, side: Side, kind: Kind) -> Result<()> {
     let mut pool = SessionPool::new(context, name);
-    (pool.kind, pool.policy) = (Kind::Managed, Policy::Exclusive);
+    (pool.kind, pool.policy) = (kind, Policy::Exclusive);
     let mut process = start(context, proxy)?;
     for step in [Step::Made, Step::Changed, Step::Deleted] {
         let mut stopped = BTreeSet::new();

@@ -3,6 +3,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
+use swarm_adapters_k8s::managed::SWARM_LABEL;
 
 use super::{WITHIN, condition, objects};
 use crate::cluster::FOLDER;
@@ -15,6 +16,7 @@ pub(crate) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
     a_taken_name_is_left_alone(&context).await?;
     a_wrong_template_changes_nothing(&context).await?;
+    what_kind_of_pool_it_is_stays(&context).await?;
     a_missing_image_is_named(&context).await?;
     a_quota_is_named(&context).await?;
     who_may_not_make_workloads_cannot_ask_for_them(&context).await?;
@@ -99,18 +101,55 @@ async fn a_missing_image_is_named(context: &Context) -> Result<()> {
     context.kubectl(&["delete", "swarm", "missing"]).await.map(drop)
 }
 
+/// Neither the kind of a managed pool, nor that it is one, can be changed: the API server refuses it.
+async fn what_kind_of_pool_it_is_stays(context: &Context) -> Result<()> {
+    context.apply(&swarm("stays", &json!({}))).await?;
+    condition(context, "stays", "Ready", ("True", "Settled")).await?;
+    let other_kind = json!({"managed": {"kind": "StatefulSet"}});
+    let not_managed = json!({"managed": null, "deployment": {"name": "stays"}});
+    for (pool, part) in [(other_kind, "kind"), (not_managed, "pool")] {
+        let patch = json!({"spec": {"pool": pool}}).to_string();
+        let refused =
+            context.kubectl(&["patch", "swarm", "stays", "--type=merge", "--patch", &patch]).await;
+        let refused = refused.err().with_context(|| format!("{patch} was accepted"))?;
+        let refused = format!("{refused:#}");
+        ensure!(refused.contains("cannot be changed"), "{part}: {refused}");
+    }
+    ensure!(objects(context, "stays").await?.contains("Deployment stays"), "it is another now");
+    context.kubectl(&["delete", "swarm", "stays"]).await.map(drop)
+}
+
+/// A Deployment says itself that a quota refuses its pods; of a StatefulSet the missing pods are counted.
 async fn a_quota_is_named(context: &Context) -> Result<()> {
     context.kubectl(&["create", "quota", "few", "--hard=pods=1"]).await?;
-    context.apply(&swarm("bounded", &json!({}))).await?;
-    let message = until("the quota to be named", WITHIN, || async {
-        let message =
-            condition(context, "bounded", "PoolReady", ("False", "WorkersMissing")).await?;
-        ensure!(message.contains("exceeded quota: few"), "{message}");
-        Ok(Some(message))
+    let set = json!({"kind": "StatefulSet"});
+    for (managed, expected) in
+        [(json!({}), "exceeded quota: few"), (set, "`kubectl describe statefulset bounded`")]
+    {
+        context.apply(&swarm("bounded", &managed)).await?;
+        let message = until("the quota to be named", WITHIN, || async {
+            let missing = ("False", "WorkersMissing");
+            let message = condition(context, "bounded", "PoolReady", missing).await?;
+            ensure!(message.contains(expected), "{message}");
+            Ok(Some(message))
+        })
+        .await?;
+        context.laps.lap(message);
+        context.kubectl(&["delete", "swarm", "bounded"]).await?;
+        no_pods_are_left(context, "bounded").await?;
+    }
+    context.kubectl(&["delete", "quota", "few"]).await.map(drop)
+}
+
+/// They would count for the quota.
+async fn no_pods_are_left(context: &Context, swarm: &str) -> Result<()> {
+    let selector = format!("{SWARM_LABEL}={swarm}");
+    until("the pods to be gone", WITHIN, || async {
+        let pods = context.kubectl(&["get", "pods", "-l", &selector, "-o=name"]).await?;
+        ensure!(pods.is_empty(), "there are {pods}");
+        Ok(Some(()))
     })
-    .await?;
-    context.laps.lap(message);
-    context.kubectl(&["delete", "swarm", "bounded"]).await.map(drop)
+    .await
 }
 
 /// The operator makes pods with its own rights, so whoever asks for them needs the same.

@@ -1,0 +1,297 @@
+//! Pools that the operator makes: what becomes of them when others edit them, when something of them is
+//! refused, and when several replicas have them.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::{Api, Patch, PatchParams};
+use serde_json::{Value, json};
+use swarm_adapters_k8s::api::Swarm;
+use swarm_apiserver::Verb;
+use swarm_apiserver::fault::{Fault, Rule};
+
+use super::scenario::{NAMESPACE, SWARMS, Scenario};
+
+const DEPLOYMENTS: &str = "deployments.apps";
+const SETS: &str = "statefulsets.apps";
+const BINDINGS: &str = "rolebindings.rbac.authorization.k8s.io";
+const BUDGETS: &str = "poddisruptionbudgets.policy";
+const SWARM_LABEL: &str = "swarm.k8slab.info/swarm";
+const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// How many Swarms there are where replicas share them, so that each has more than it may roll.
+const SHARED: usize = 16;
+
+/// A managed pool of one plain worker, in which jobs are given without a session.
+fn plain(jobs: &[&str]) -> Value {
+    let jobs: Vec<_> = jobs.iter().map(|name| json!({"name": name})).collect();
+    json!({
+        "replicas": 1, "worker": {"protocol": "Plain"}, "jobs": jobs,
+        "pool": {"managed": {"kind": "StatefulSet", "image": "reader:1", "service": {}}},
+    })
+}
+
+/// The same, which has got its jobs.
+async fn given(name: &str, jobs: &[&str]) -> Scenario {
+    let mut s = Scenario::start().await;
+    s.swarm(name, plain(jobs));
+    s.until("the pool is made", |s| s.server.get(SETS, NAMESPACE, name).is_some()).await;
+    s.pod(&format!("{name}-0"));
+    s.until("the jobs are given", |s| jobs.iter().all(|job| has(s, name, job))).await;
+    s.pass(Duration::from_secs(10)).await;
+    s
+}
+
+/// Whether the view names a job.
+fn has(s: &Scenario, swarm: &str, job: &str) -> bool {
+    s.view(swarm).contains(&format!("\"{job}\""))
+}
+
+fn message(s: &Scenario, swarm: &str) -> String {
+    let status = s.status(swarm);
+    let all = status["conditions"].as_array().into_iter().flatten();
+    let found = all.into_iter().find(|it| it["type"] == "Ready");
+    found.map_or_else(String::new, |it| it["message"].as_str().unwrap_or_default().to_owned())
+}
+
+fn label(s: &Scenario, resource: &str, name: &str, label: &str) -> Value {
+    let found = s.server.get(resource, NAMESPACE, name).unwrap_or_default();
+    found["metadata"]["labels"][label].clone()
+}
+
+fn set_label(s: &mut Scenario, resource: &str, name: &str, label: &str, value: &Value) {
+    s.note(&format!("somebody sets {label} of {resource} {name} to {value}"));
+    s.server.edit(resource, NAMESPACE, name, |it| it["metadata"]["labels"][label] = value.clone());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_label_by_which_an_object_is_known_is_put_back() {
+    let mut s = given("p", &["a"]).await;
+    let all = [("services", "p-pods"), (BUDGETS, "p"), (SETS, "p")];
+    for (resource, name) in all {
+        let uid = s.at(resource, name, "/metadata/uid");
+        for (key, edited) in [(SWARM_LABEL, "elsewhere"), (MANAGED_BY, "Helm")] {
+            let before = label(&s, resource, name, key);
+            set_label(&mut s, resource, name, key, &json!(edited));
+            s.until("it is put back", |s| label(s, resource, name, key) == before).await;
+            assert_eq!(s.at(resource, name, "/metadata/uid"), uid, "it is the same object");
+        }
+        s.pass(Duration::from_mins(1)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_label_that_the_operator_may_not_put_back_is_named_and_the_jobs_are_tended() {
+    let mut s = given("p", &["a"]).await;
+    let fence = "ValidatingAdmissionPolicy 'swarm-operator-workloads' denied request: not made";
+    let rule = Rule::on(Verb::Apply, "statefulsets").always();
+    s.server.inject(rule, Fault::Refuse(422, fence.into()));
+    set_label(&mut s, SETS, "p", MANAGED_BY, &json!("Helm"));
+    s.until("it is said", |s| s.condition("p", "Ready") == "False/WriteRefused").await;
+    let told = message(&s, "p");
+    let command = "kubectl label --overwrite -n n StatefulSet p \
+                   app.kubernetes.io/managed-by=swarm-operator";
+    assert!(told.starts_with("`test` changed the labels by which StatefulSet `p`"), "{told}");
+    assert!(told.contains(&format!("`{command}`")) && told.contains(fence), "{told}");
+    s.swarm("p", plain(&["a", "b"]));
+    s.until("b is given, too", |s| has(s, "p", "b")).await;
+    // The user does as he is told.
+    s.server.heal();
+    set_label(&mut s, SETS, "p", MANAGED_BY, &json!("swarm-operator"));
+    s.until("all is well", |s| s.condition("p", "Ready") != "False/WriteRefused").await;
+}
+
+/// The name that a label says may be that of another Swarm: it takes nothing, and removes nothing.
+#[tokio::test(start_paused = true)]
+async fn an_object_that_is_labelled_for_another_swarm_stays_whose_it_is() {
+    let mut s = given("p", &["a"]).await;
+    s.swarm("q", plain(&["b"]));
+    s.until("q is made", |s| s.server.get(SETS, NAMESPACE, "q").is_some()).await;
+    let uid = s.at("services", "p", "/metadata/uid");
+    set_label(&mut s, "services", "p", SWARM_LABEL, &json!("q"));
+    s.until("it is put back", |s| label(s, "services", "p", SWARM_LABEL) == "p").await;
+    s.pass(Duration::from_mins(1)).await;
+    assert_eq!(s.at("services", "p", "/metadata/uid"), uid, "q has removed it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_pods_need_comes_back_while_the_template_is_refused() {
+    let mut s = Scenario::start().await;
+    let managed = |more: &Value| {
+        let jobs = json!([{"name": "a"}]);
+        json!({"replicas": 1, "pool": {"managed": more}, "jobs": jobs})
+    };
+    s.swarm("p", managed(&json!({})));
+    s.until("it is made", |s| s.server.get(DEPLOYMENTS, NAMESPACE, "p").is_some()).await;
+    s.pass(Duration::from_secs(10)).await;
+    let unknown = json!({"podTemplate": {"spec": {"nodeSelektor": {"a": "b"}}}, "port": 9999});
+    s.swarm("p", managed(&unknown));
+    s.until("it is refused", |s| message(s, "p").contains("nodeSelektor")).await;
+    lost_parts_come_back(&mut s).await;
+    assert_eq!(s.at("services", "p-pods", "/spec/ports/0/port"), 9090, "the wish was refused");
+
+    // The same if the API server refuses the workload.
+    let rule = Rule::on(Verb::Apply, "deployments").always();
+    s.server.inject(rule, Fault::Refuse(422, "no such thing".into()));
+    s.swarm("p", managed(&json!({"port": 9999})));
+    s.until("it is refused", |s| s.condition("p", "Ready") == "False/PoolRefused").await;
+    lost_parts_come_back(&mut s).await;
+    assert_eq!(s.at("services", "p-pods", "/spec/ports/0/port"), 9090, "the wish was refused");
+    s.server.heal();
+    s.until("all of it is as wished", |s| {
+        s.at("services", "p-pods", "/spec/ports/0/port") == 9999
+            && s.at(DEPLOYMENTS, "p", "/spec/template").to_string().contains("9999")
+    })
+    .await;
+}
+
+async fn lost_parts_come_back(s: &mut Scenario) {
+    for (resource, name) in [(BINDINGS, "p"), ("serviceaccounts", "p"), (BUDGETS, "p")] {
+        s.server.remove(resource, NAMESPACE, name);
+        s.until("it comes back", |s| s.server.get(resource, NAMESPACE, name).is_some()).await;
+    }
+    s.server.edit(BINDINGS, NAMESPACE, "p", |it| it["subjects"] = json!([]));
+    s.until("it is put back", |s| s.at(BINDINGS, "p", "/subjects/0/name") == "p").await;
+    s.pass(Duration::from_mins(1)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_template_makes_nothing_of_a_pool_that_is_not_there() {
+    let mut s = Scenario::start().await;
+    let managed = json!({"podTemplate": {"spec": {"nodeSelektor": {"a": "b"}}}});
+    s.swarm("p", json!({"pool": {"managed": managed}, "jobs": [{"name": "a"}]}));
+    s.until("it is refused", |s| s.condition("p", "Ready") == "False/InvalidSpec").await;
+    for resource in ["serviceaccounts", "services", BINDINGS, BUDGETS] {
+        assert!(s.server.all(resource).is_empty(), "{resource}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_request_about_the_pool_holds_up_no_job() {
+    let refused = |verb, resource: &str| (Rule::on(verb, resource).always(), "hands off");
+    // What is not wanted any more, and may not be removed.
+    let mut s = given("p", &["a"]).await;
+    let (rule, why) = refused(Verb::Delete, "services");
+    s.server.inject(rule, Fault::Refuse(403, why.into()));
+    let mut spec = plain(&["a", "b"]);
+    spec["pool"]["managed"]["service"] = Value::Null;
+    s.swarm("p", spec);
+    s.until("b is given", |s| has(s, "p", "b")).await;
+    s.until("it is said", |s| message(s, "p").contains("Service `p` was refused: hands")).await;
+    s.server.heal();
+    s.until("it is removed", |s| s.server.get("services", NAMESPACE, "p").is_none()).await;
+
+    // What is to be looked at before it is made again, and may not be.
+    let mut s = given("p", &["a"]).await;
+    let (rule, why) = refused(Verb::Get, "services");
+    s.server.inject(rule, Fault::Refuse(403, why.into()));
+    s.delete::<Service>("p").await;
+    s.swarm("p", plain(&["a", "b"]));
+    s.until("b is given", |s| has(s, "p", "b")).await;
+    s.until("it is said", |s| message(s, "p").contains("Service `p` was refused: hands")).await;
+    s.server.heal();
+    s.until("it is made", |s| s.server.get("services", NAMESPACE, "p").is_some()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_swarms_that_want_one_name_the_second_is_told_whose_it_is() {
+    let mut s = Scenario::start().await;
+    s.swarm("a", plain(&["x"]));
+    s.until("a is made", |s| s.server.get(SETS, NAMESPACE, "a").is_some()).await;
+    let uid = s.at("services", "a-pods", "/metadata/uid");
+    s.swarm("a-pods", plain(&["y"]));
+    s.until("it is told", |s| s.condition("a-pods", "Ready") == "False/NameTaken").await;
+    let told = message(&s, "a-pods");
+    assert!(told.starts_with("Service `a-pods` was made for Swarm `a`, which needs it"), "{told}");
+    s.pass(Duration::from_mins(2)).await;
+    assert_eq!(s.at("services", "a-pods", "/metadata/uid"), uid);
+    assert_eq!(label(&s, "services", "a-pods", SWARM_LABEL), "a");
+    assert_eq!(s.at("services", "a-pods", "/spec/clusterIP"), "None", "it is as a wants it");
+    assert!(s.server.get(SETS, NAMESPACE, "a-pods").is_none(), "its pods would not be reached");
+    s.delete::<Swarm>("a").await;
+    s.until("a goes", |s| s.server.get(SWARMS, NAMESPACE, "a").is_none()).await;
+    s.until("the name is free", |s| {
+        label(s, "services", "a-pods", SWARM_LABEL) == "a-pods"
+            && s.server.get(SETS, NAMESPACE, "a-pods").is_some()
+    })
+    .await;
+}
+
+/// Writes to the budget of `p` as this field manager.
+async fn write_as(s: &Scenario, manager: &str, patch: &Value) {
+    let api = Api::<PodDisruptionBudget>::namespaced(s.server.client(NAMESPACE), NAMESPACE);
+    let params = PatchParams { field_manager: Some(manager.into()), ..PatchParams::default() };
+    api.patch("p", &params, &Patch::Merge(patch)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_takes_a_field_is_named_not_who_wrote_last() {
+    let mut s = given("p", &["a"]).await;
+    for n in 0..6 {
+        let harmless = json!({"metadata": {"annotations": {"seen": n.to_string()}}});
+        write_as(&s, "tracker", &harmless).await;
+        write_as(&s, "taker", &json!({"spec": {"maxUnavailable": format!("{n}%")}})).await;
+        s.pass(Duration::from_secs(1)).await;
+        let harmless = json!({"metadata": {"annotations": {"seen": format!("{n} again")}}});
+        write_as(&s, "tracker", &harmless).await;
+    }
+    s.until("it is said", |s| s.condition("p", "Ready") == "False/Contested").await;
+    // The condition is looked at again.
+    s.pass(Duration::from_secs(35)).await;
+    let told = message(&s, "p");
+    assert!(told.starts_with("`taker` changes fields of PodDisruptionBudget `p`"), "{told}");
+}
+
+/// As its controller reports it: all pods are of the newest template.
+fn roll_out(s: &mut Scenario, name: &str) {
+    s.server.edit(DEPLOYMENTS, NAMESPACE, name, |it| {
+        let (generation, replicas) =
+            (it["metadata"]["generation"].clone(), it["spec"]["replicas"].clone());
+        it["status"] = json!({
+            "observedGeneration": generation, "replicas": replicas, "updatedReplicas": replicas,
+            "availableReplicas": replicas,
+        });
+    });
+}
+
+/// The Swarms whose pods have this image.
+fn with_image(s: &Scenario, image: &str) -> Vec<String> {
+    let pool = |n: &usize| {
+        let template = s.at(DEPLOYMENTS, &format!("s{n}"), "/spec/template");
+        template.to_string().contains(image)
+    };
+    (0..SHARED).filter(pool).map(|n| format!("s{n}")).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_replicas_together_roll_five_pools_at_a_time() {
+    let mut s = Scenario::without_operator();
+    let old = s.start_replica("old").await;
+    for n in 0..SHARED {
+        let jobs = json!([{"name": "a"}]);
+        s.swarm(&format!("s{n}"), json!({"replicas": 2, "pool": {"managed": {}}, "jobs": jobs}));
+    }
+    s.until("all are made", |s| {
+        (0..SHARED).all(|n| s.at(DEPLOYMENTS, &format!("s{n}"), "/spec/replicas") == 2)
+    })
+    .await;
+    (0..SHARED).for_each(|n| roll_out(&mut s, &format!("s{n}")));
+    old.leave().await;
+
+    let a = s.start_replica_with(NAMESPACE, "a", "worker:2").await;
+    let b = s.start_replica_with(NAMESPACE, "b", "worker:2").await;
+    s.pass(Duration::from_mins(1)).await;
+    let rolling = with_image(&s, "worker:2");
+    assert!((4..=5).contains(&rolling.len()), "{rolling:?}");
+
+    // Whoever takes over counts what rolls.
+    a.kill().await;
+    s.pass(Duration::from_mins(1)).await;
+    assert_eq!(with_image(&s, "worker:2").len(), 5);
+    for name in with_image(&s, "worker:2") {
+        roll_out(&mut s, &name);
+    }
+    s.pass(Duration::from_secs(20)).await;
+    assert_eq!(with_image(&s, "worker:2").len(), 10, "the next five");
+    b.leave().await;
+}
