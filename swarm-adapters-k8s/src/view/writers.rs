@@ -170,7 +170,7 @@ mod tests {
 
     use super::*;
 
-    fn entry(manager: &str, time: &str, fields: Value) -> ManagedFieldsEntry {
+    fn entry(manager: &str, time: &str, fields: &Value) -> ManagedFieldsEntry {
         let entry = json!({"manager": manager, "time": time, "fieldsV1": fields});
         serde_json::from_value(entry).unwrap()
     }
@@ -180,10 +180,10 @@ mod tests {
         let key = json!({"f:data": {".": {}, "f:config.yml": {}}});
         let other = json!({"f:data": {"f:other": {}}});
         let fields = [
-            entry("old", "2026-01-01T00:00:01Z", key.clone()),
-            entry("manager", "2026-01-01T00:00:02Z", key.clone()),
-            entry("beside", "2026-01-01T00:00:09Z", other),
-            entry(FIELD_MANAGER, "2026-01-01T00:00:08Z", key.clone()),
+            entry("old", "2026-01-01T00:00:01Z", &key),
+            entry("manager", "2026-01-01T00:00:02Z", &key),
+            entry("beside", "2026-01-01T00:00:09Z", &other),
+            entry(FIELD_MANAGER, "2026-01-01T00:00:08Z", &key),
         ];
         let last = |fields| last_other(fields, "config.yml").map(|it| it.manager);
         assert_eq!(last(&fields[..]).as_deref(), Some("manager"));
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(since("2026-01-01T00:00:01Z").map(|it| it.manager).as_deref(), Some("manager"));
         assert_eq!(since("2026-01-01T00:00:02Z"), None, "written before, or in that second");
         map.metadata.managed_fields =
-            Some(vec![entry("kubectl-edit", "2026-01-01T00:00:09Z", key)]);
+            Some(vec![entry("kubectl-edit", "2026-01-01T00:00:09Z", &key)]);
         assert_eq!(program_since(&map, "config.yml", Timestamp::UNIX_EPOCH), None);
     }
 }

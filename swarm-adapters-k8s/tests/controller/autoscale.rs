@@ -185,7 +185,7 @@ async fn swing(swing: &Swing, period: Duration, cooldown: Duration) {
             s.swarm("s", swinging(if is_high { high } else { low }, cooldown));
             since = Duration::ZERO;
         }
-        let step = STEP.min(half - since);
+        let step = STEP.min(half.saturating_sub(since));
         s.pass(step).await;
         (since, passed) = (since + step, passed + step);
         follow(&mut s, what);

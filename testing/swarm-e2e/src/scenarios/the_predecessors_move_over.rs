@@ -99,8 +99,8 @@ async fn written_from_elsewhere(context: &Context, view: &str) -> Result<()> {
         || async { Ok((created.duration_until(Timestamp::now()) > LATER).then_some(())) };
     until("a later second", REST_WITHIN, is_later).await?;
     let again = format!("{view}# again\n");
-    let patch = json!({"data": {"config.yml": again}}).to_string();
-    let map = ["patch", "configmap", "swarm-worker-config", "--type=merge", "--patch", &patch];
+    let data = json!({"data": {"config.yml": again}}).to_string();
+    let map = ["patch", "configmap", "swarm-worker-config", "--type=merge", "--patch", &data];
     context.kubectl(&[&map[..], &["--field-manager=old-operator"]].concat()).await?;
     context.kubectl(&["delete", "deployment", "swarm-controller"]).await?;
     // A refusal is looked at again after half a minute, or when the Swarm changes.
