@@ -88,6 +88,8 @@ pub enum Reason {
     SourcesTooLarge,
     /// Somebody keeps scaling the pool although the Swarm decides.
     ScaleContested,
+    /// Somebody keeps changing the view that the Swarm publishes.
+    ViewContested,
     /// The operator makes the pool, or what is in its way goes.
     PoolBeingMade,
     /// The API server refuses the pool as it is asked for.
@@ -136,6 +138,7 @@ impl Reason {
             Self::SourceInvalid => "SourceInvalid",
             Self::SourcesTooLarge => "SourcesTooLarge",
             Self::ScaleContested => "ScaleContested",
+            Self::ViewContested => "ViewContested",
             Self::PoolBeingMade => "PoolBeingMade",
             Self::PoolRefused => "PoolRefused",
             Self::ManagedForbidden => "ManagedForbidden",
@@ -177,6 +180,7 @@ impl Reason {
             | Self::SourceInvalid
             | Self::SourcesTooLarge
             | Self::ScaleContested
+            | Self::ViewContested
             | Self::PoolRefused
             | Self::ManagedForbidden
             | Self::NameTaken

@@ -1,8 +1,11 @@
 //! The view of one Swarm as a key of a ConfigMap, for pods that mount it.
 
+pub(crate) mod writers;
+
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -17,6 +20,7 @@ use swarm_core::{Ledger, SlotRecord, View};
 use swarm_spec::{hostport, yaml};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
+use writers::Repairs;
 
 use crate::api::{FIELD_MANAGER, Swarm, ViewFormat};
 use crate::ledger::bounded;
@@ -69,8 +73,10 @@ pub struct ConfigMapViewStore {
     reading: (Reading, String),
     /// While the cache may lag behind.
     last: Mutex<Last>,
-    /// When this process last wrote a publication again that somebody had changed.
-    repaired: std::sync::Mutex<Option<Instant>>,
+    /// When this process wrote a publication again that somebody had changed.
+    repairs: std::sync::Mutex<Repairs>,
+    /// Whether this process has asked for any publication.
+    has_written: AtomicBool,
 }
 
 /// What is known beside what the cache shows.
@@ -102,7 +108,8 @@ impl ConfigMapViewStore {
             cache,
             reading: (Reading::default(), String::new()),
             last: Mutex::default(),
-            repaired: std::sync::Mutex::default(),
+            repairs: std::sync::Mutex::default(),
+            has_written: AtomicBool::new(false),
         }
     }
 
@@ -117,7 +124,12 @@ impl ConfigMapViewStore {
     /// may have read what was there meanwhile.
     #[must_use]
     pub fn repaired_at(&self) -> Option<Instant> {
-        *self.repaired.lock().unwrap_or_else(PoisonError::into_inner)
+        self.repairs.lock().unwrap_or_else(PoisonError::into_inner).last()
+    }
+
+    /// Whether this process may have written the view.
+    pub(crate) fn has_written(&self) -> bool {
+        self.has_written.load(Ordering::Relaxed)
     }
 
     /// Whether this is still the place that `swarm` asks for.
@@ -188,19 +200,6 @@ impl ConfigMapViewStore {
             "ConfigMap `{ROOT_CA}` belongs to the cluster; set spec.view.configMapName to another name"
         );
         Err(StoreError::Refused { code: "ViewOccupied", reason })
-    }
-
-    /// The view that is there, whoever wrote it; `None` if the key is missing or empty.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Refused`] if it is another Swarm's, or no view.
-    pub async fn running(&self) -> Result<Option<View>, StoreError> {
-        let found = bounded(self.what(), self.api.get_opt(&self.name)).await?;
-        let Some(found) = found else { return Ok(None) };
-        self.refuse_foreign_claim(&found)?;
-        let view = self.read(&found).await?;
-        Ok(view.filter(|view| *view != View::default()))
     }
 
     /// What the key holds. Whoever wrote it may have meant to keep the reader busy.
@@ -433,6 +432,7 @@ impl ViewStore for ConfigMapViewStore {
         }
         let says = |map: &ConfigMap| map.annotations().get(VERSION_ANNOTATION) == Some(&version);
         let is_repair = last.applied.as_ref().or(existing.as_ref()).is_some_and(says);
+        let by = if is_repair { self.changed_by().await } else { None };
         let seen = existing.as_ref().and_then(ResourceExt::resource_version);
         let mut patch = json!({
             "apiVersion": "v1",
@@ -453,13 +453,14 @@ impl ViewStore for ConfigMapViewStore {
             patch["metadata"]["resourceVersion"] = seen.into();
         }
         let (params, patch) = (PatchParams::apply(FIELD_MANAGER).force(), Patch::Apply(patch));
+        self.has_written.store(true, Ordering::Relaxed);
         let written = self.api.patch(&self.name, &params, &patch);
         let written = bounded(self.what(), written).await;
         last.is_behind = matches!(written, Err(StoreError::Conflict { .. }));
         last.applied = Some(slimmed(written?, &self.key));
         last.ahead = None;
         if is_repair {
-            *self.repaired.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+            self.repairs.lock().unwrap_or_else(PoisonError::into_inner).note(by);
         }
         Ok(())
     }

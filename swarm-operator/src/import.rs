@@ -24,7 +24,7 @@ use swarm_adapters_host::printable::{Form, printable};
 use crate::plan::answer::{self, Question, Reach, Source};
 use crate::{complain, kubectl, print};
 use files::Files;
-use live::Cluster;
+use live::{Cluster, Running};
 use objects::Objects;
 use report::Report;
 use write::Swarm;
@@ -208,8 +208,12 @@ fn adopt(
     let view =
         view.map_err(|why| Failure::Wrong(format!("{place}: no view to take over: {why}")))?;
     let former = cluster.former_operators(namespace).map_err(Failure::Unreached)?;
-    swarm.adopt(view.as_ref(), report);
-    if let Some(view) = view {
+    swarm.adopt(view.as_ref().map(|running| &running.view), report);
+    if let Some(Running { view, writer }) = view {
+        if let Some((manager, time)) = writer {
+            let sentence = format!("{place}: field manager `{manager}` wrote it last, at {time}");
+            report.note(&swarm.spot, sentence);
+        }
         let manifest = write::yaml(std::slice::from_ref(swarm), &[]).map_err(Failure::Wrong)?;
         let sentence = moves(&place, manifest, &view).map_err(Failure::Wrong)?;
         report.note(&swarm.spot, sentence);

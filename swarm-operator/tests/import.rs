@@ -70,7 +70,11 @@ fn live(args: &[&str], answers: &[(&str, &str)]) -> Output {
     program().args(["import", "--live"]).args(args).env("PATH", dir.path()).output().unwrap()
 }
 
-const VIEW: &str = r#"{"data": {"config.yml": "workloads:\n  swarm-worker-0: {jobs: [a, b, c]}\n  swarm-worker-1: {jobs: [c, d]}\nversion: 3\n"}}"#;
+const VIEW: &str = r#"{"metadata": {"managedFields": [
+    {"manager": "kubectl-create", "time": "2026-01-01T10:00:00Z", "fieldsV1": {"f:data": {".": {}}}},
+    {"manager": "swarm-controller", "time": "2026-01-03T10:00:00Z", "fieldsV1": {"f:data": {"f:config.yml": {}}}},
+    {"manager": "kubectl-edit", "time": "2026-01-02T10:00:00Z", "fieldsV1": {"f:data": {"f:config.yml": {}}}}
+    ]}, "data": {"config.yml": "workloads:\n  swarm-worker-0: {jobs: [a, b, c]}\n  swarm-worker-1: {jobs: [c, d]}\nversion: 3\n"}}"#;
 const LIST: &str = "kind: ConfigMap\nmetadata: {name: swarm-controller-config, namespace: video}\n\
                     data:\n  config.yml: |\n    jobs: [a, b, c, d, e]\n";
 
@@ -87,7 +91,7 @@ fn live_writes_a_swarm_that_takes_over_what_runs() {
             ("get configmap swarm-worker-config --output=yaml", ""),
             ("get statefulset swarm-worker", ""),
             ("get swarms.k8slab.info", ""),
-            ("get configmap swarm-worker-config --output=json", VIEW),
+            ("get configmap swarm-worker-config --output=json --show-managed-fields=true", VIEW),
             ("get deployments", deployments),
         ],
     );
@@ -95,6 +99,9 @@ fn live_writes_a_swarm_that_takes_over_what_runs() {
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(said.contains("2 workers run 4 jobs by ConfigMap `swarm-worker-config`, key `config.yml`, 1 of them twice; taking over moves 0 of them"), "{said}");
     assert!(said.contains("Deployment `old` runs the operator of before"), "{said}");
+    let last = "ConfigMap `swarm-worker-config`, key `config.yml`: field manager `swarm-controller` \
+                wrote it last, at 2026-01-03T10:00:00Z";
+    assert!(said.contains(last), "{said}");
     let manifest = text(&output.stdout);
     assert!(
         manifest.contains("adopt: true") && manifest.contains("namespace: video"),

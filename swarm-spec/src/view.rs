@@ -61,6 +61,22 @@ pub fn of(value: &Value) -> Result<View, String> {
         .map_err(|error| yaml::printable(&format!("field `{}`: {}", error.path(), error.inner())))
 }
 
+/// Whether whoever has an entry in `managedFields` with these `fieldsV1` last wrote `key` of a ConfigMap.
+///
+/// ```
+/// use serde_json::json;
+/// use swarm_spec::view::is_owned;
+///
+/// let fields = json!({"f:data": {".": {}, "f:config.yml": {}}});
+/// assert!(is_owned(&fields, "config.yml"));
+/// assert!(!is_owned(&fields, "other"));
+/// ```
+#[must_use]
+pub fn is_owned(fields: &Value, key: &str) -> bool {
+    // Whoever made the map owns `f:data` with `.`; what is in it is each owner's own.
+    fields["f:data"].get(format!("f:{key}")).is_some()
+}
+
 /// Drops fields without a value, and gives workers without one an empty entry.
 fn without_nothing(value: &mut Value) {
     if let Some(fields) = value.as_object_mut() {

@@ -1,6 +1,7 @@
 //! Takes over pools whose jobs somebody else assigned: finds the view that their workers read, and
 //! notices an operator that may still write it. What is taken over is the core's decision.
 
+use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Container;
 use kube::ResourceExt;
@@ -14,10 +15,11 @@ use super::context::Context;
 use super::stores::Stores;
 use crate::api::Swarm;
 use crate::ledger::bounded;
+use crate::view::writers::Writer;
 use crate::workload::Workload;
 
-/// How many Deployments of a namespace are looked at.
-const LOOKED_AT: u32 = 500;
+/// How many Deployments of a namespace are asked for at a time: each may have more than a megabyte.
+const PAGE: u32 = 25;
 
 impl Context {
     /// The view that the first ledger of `swarm` takes over, if it asks for that, has assigned nothing
@@ -40,29 +42,37 @@ impl Context {
         if ledger.is_some_and(|(ledger, _)| 0 < ledger.version) {
             return Ok(None);
         }
-        let view = stores.views(self, swarm).running().await?;
-        let view = view.filter(|view| view.workers.values().any(|entry| !entry.jobs.is_empty()));
-        if view.is_some() {
-            self.refuse_former_operator(swarm).await?;
-        }
-        Ok(view)
+        let since = swarm.creation_timestamp().map_or(Timestamp::MAX, |created| created.0);
+        let running = stores.views(self, swarm).running(since).await?;
+        let is_run = |view: &View| view.workers.values().any(|entry| !entry.jobs.is_empty());
+        let Some((view, writer)) = running.filter(|(view, _)| is_run(view)) else {
+            return Ok(None);
+        };
+        self.refuse_former_operator(swarm).await?;
+        writer.map_or(Ok(()), |writer| refuse_writer(swarm, &writer))?;
+        Ok(Some(view))
     }
 
     /// Two operators that write one view would take turns in overwriting it.
     async fn refuse_former_operator(&self, swarm: &Swarm) -> Result<(), StoreError> {
         let namespace = swarm.namespace().unwrap_or_default();
         let api: Api<Deployment> = Api::namespaced(self.client.clone(), &namespace);
-        let params = ListParams::default().limit(LOOKED_AT);
-        let all = bounded("Deployments".to_owned(), api.list(&params)).await?;
-        let Some(former) = all.items.iter().find(|it| is_former_operator(it)) else {
-            return Ok(());
-        };
-        let reason = format!(
-            "Deployment `{}` runs the operator of before, which writes the same view: delete it, or \
-             scale it to 0; until then the workers go on with what they have",
-            former.name_any()
-        );
-        Err(StoreError::Refused { code: "FormerOperatorRuns", reason })
+        let mut params = ListParams::default().limit(PAGE);
+        loop {
+            let page = bounded("Deployments".to_owned(), api.list(&params)).await?;
+            if let Some(former) = page.items.iter().find(|it| is_former_operator(it)) {
+                let reason = format!(
+                    "Deployment `{}` runs the operator of before, which writes the same view: delete \
+                     it, or scale it to 0; until then the workers go on with what they have",
+                    former.name_any()
+                );
+                return Err(StoreError::Refused { code: "FormerOperatorRuns", reason });
+            }
+            match page.metadata.continue_.filter(|next| !next.is_empty()) {
+                Some(next) => params = params.continue_token(&next),
+                None => return Ok(()),
+            }
+        }
     }
 
     /// An Event about what was taken over.
@@ -74,6 +84,18 @@ impl Context {
         );
         self.publish_event(swarm, EventType::Normal, "Adopted", note).await;
     }
+}
+
+/// Refuses to take over a view that another program has written since the Swarm was created: whoever
+/// moves over stops the operator of before first, and one that runs elsewhere is seen by nothing else.
+fn refuse_writer(swarm: &Swarm, writer: &Writer) -> Result<(), StoreError> {
+    let (manager, at, name) = (writer.manager.escape_debug(), writer.at, swarm.name_any());
+    let reason = format!(
+        "field manager `{manager}` wrote the view at {at}, after this Swarm was created, so the \
+         operator of before still runs somewhere: stop it, then delete Swarm `{name}` and apply it \
+         again; the workers go on with what they have"
+    );
+    Err(StoreError::Refused { code: "FormerOperatorRuns", reason })
 }
 
 /// Whether a Deployment has pods of the Go operator: its container has the name of ours, and other

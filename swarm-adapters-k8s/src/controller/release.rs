@@ -17,6 +17,7 @@ use crate::convert;
 use crate::ledger::Claim;
 use crate::refresh::RefreshTerms;
 use crate::status::{Refusals, RefusedRequest, Verdict};
+use crate::view::ConfigMapViewStore;
 use crate::workload::Workload;
 
 /// The longest wait for another nudge before a deleted Swarm is finalized.
@@ -94,17 +95,21 @@ impl Context {
             Ok(pool) => Some(pool),
             Err(_) => self.pool_that_is_gone(swarm).await?,
         };
-        let has_view = memory.stores.views.is_some() || self.caches.has_view_of(swarm);
+        let views = memory.stores.views.as_ref();
+        let has_view =
+            views.is_some_and(ConfigMapViewStore::has_written) || self.caches.has_view_of(swarm);
         let Some(pool) = pool else {
             return if has_view { self.empty_view(swarm).await.map(|()| None) } else { Ok(None) };
         };
         let namespace = swarm.namespace().unwrap_or_default();
-        if !has_view
-            && self.views.of_swarm(&namespace, &swarm.name_any()).is_empty()
-            && memory.stores.ledgers(self, swarm, &pool).load().await?.is_none()
-        {
-            // Nothing was ever published.
-            return Ok(None);
+        if !has_view && self.views.of_swarm(&namespace, &swarm.name_any()).is_empty() {
+            let ledger = memory.stores.ledgers(self, swarm, &pool).load().await?;
+            // One that was to take over a view has nothing to empty before it has.
+            let is_nothing = |version: u64| version == 0 && swarm.adopts();
+            if ledger.is_none_or(|(ledger, _)| is_nothing(ledger.version)) {
+                // Nothing was ever published.
+                return Ok(None);
+            }
         }
         self.release_pool(swarm, &pool, &mut nothing, memory, refusals).await
     }

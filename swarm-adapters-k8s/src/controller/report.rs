@@ -82,7 +82,7 @@ pub(super) struct Done {
     pub(super) refusals: Refusals,
     pub(super) next: Option<Duration>,
     pub(super) alarm: Option<Alarm>,
-    /// What there is to say of somebody who scales against the Swarm.
+    /// What there is to say of somebody who scales against the Swarm, or writes over its view.
     pub(super) contest: Option<Verdict>,
     /// What is wrong with the newest list of jobs, so that an older one was used.
     pub(super) complaint: Option<Verdict>,
@@ -105,6 +105,11 @@ impl Done {
     }
 }
 
+/// Whether somebody who keeps undoing what the operator does is the likely cause, or more than that.
+fn is_outdone_by_a_contest(reason: Reason) -> bool {
+    matches!(reason, Reason::Settled | Reason::Scaling | Reason::Refreshing)
+}
+
 impl Context {
     /// Reports what a turn came to.
     pub(super) async fn report_turn(
@@ -121,9 +126,9 @@ impl Context {
         let generation = swarm.metadata.generation;
         let (status, verdict) = match outcome {
             Outcome::Done(done) => {
-                let Done { complaint, refreshed, turn: Turn { decision, .. }, .. } = &**done;
-                let is_unclear = decision.waiting == Some(Waiting::Gathering)
-                    || (refreshed.is_under_way() && before.is_some());
+                let Done { complaint, contest, refreshed, .. } = &**done;
+                let is_unclear = done.turn.decision.waiting == Some(Waiting::Gathering)
+                    || (refreshed.is_under_way() && before.is_some() && contest.is_none());
                 if is_unclear && complaint.is_none() {
                     // The plan is not carried out yet; until then the last status is true.
                     return Ok(());
@@ -132,9 +137,7 @@ impl Context {
                 let verdict = match complaint.clone() {
                     Some(complaint) => complaint,
                     None => match Verdict::of(&facts) {
-                        of if matches!(of.reason, Reason::Settled | Reason::Scaling) => {
-                            done.contest.clone().unwrap_or(of)
-                        }
+                        of if is_outdone_by_a_contest(of.reason) => contest.clone().unwrap_or(of),
                         of => of,
                     },
                 };

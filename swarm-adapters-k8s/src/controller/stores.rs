@@ -1,5 +1,7 @@
 //! The stores of one Swarm: its ledger and the view that its plain workers share.
 
+use std::time::Duration;
+
 use kube::ResourceExt;
 use kube::runtime::reflector::ObjectRef;
 use swarm_core::ports::Seen;
@@ -8,6 +10,7 @@ use super::cached::with_uid;
 use super::context::Context;
 use crate::api::{Claimant, Swarm};
 use crate::ledger::KubeLedgerStore;
+use crate::status::{Reason, Verdict};
 use crate::view::ConfigMapViewStore;
 use crate::workload::Workload;
 
@@ -44,6 +47,12 @@ impl Stores {
         let ledgers = self.ledgers.get_or_insert_with(|| context.ledger_store(swarm, pool));
         let views = self.views.get_or_insert_with(|| context.view_store(swarm));
         (ledgers, views)
+    }
+
+    /// What there is to say while somebody keeps writing over the view, and how long that goes on.
+    pub(super) fn views_contest(&self) -> Option<(Duration, Verdict)> {
+        let (contest, message) = self.views.as_ref()?.contest()?;
+        Some((contest.ends_in, Verdict { reason: Reason::ViewContested, message }))
     }
 
     /// Drops the stores of another pool or view; returns whether the ledger is another one.

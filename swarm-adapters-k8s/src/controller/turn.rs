@@ -130,8 +130,11 @@ impl Context {
         let look_in = look_in.filter(|_| alarm.is_none());
         let next = [look_in, scale_in, refreshed.look_in, turn.decision.recheck_in, again];
         let rest = self.sources_rest_for(swarm, &memory.loaded);
-        let next = next.into_iter().chain([kept.look_in, rest]).flatten().min();
-        let contest = memory.scaling.contest(swarm, &pool);
+        let views_contest = memory.stores.views_contest();
+        let contest_ends = views_contest.as_ref().map(|(ends_in, _)| *ends_in);
+        let next = next.into_iter().chain([kept.look_in, rest, contest_ends]).flatten().min();
+        let scaling = memory.scaling.contest(swarm, &pool);
+        let contest = scaling.or(views_contest.map(|(_, verdict)| verdict));
         let done = Done {
             turn,
             desired,

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
+use swarm_adapters_k8s::api::Swarm;
 
 use super::scenario::{NAMESPACE, SWARMS, Scenario, on_w};
 
@@ -35,6 +39,15 @@ fn former_operator(replicas: i32) -> Value {
             },
         },
     })
+}
+
+/// The view as somebody else writes it, under this field manager.
+async fn write_view(s: &mut Scenario, manager: &str, text: &str) {
+    s.note(&format!("{manager} writes the view"));
+    let api = Api::<ConfigMap>::namespaced(s.server.client(NAMESPACE), NAMESPACE);
+    let patch = Patch::Merge(json!({"data": {"config.yml": text}}));
+    let params = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
+    api.patch("s-config", &params, &patch).await.unwrap();
 }
 
 async fn pool_of_two(view: &str) -> Scenario {
@@ -175,4 +188,105 @@ async fn until_the_pool_is_complete_the_view_of_before_stays() {
     s.pod("w-1");
     s.until("it is settled", |s| s.is_settled("s")).await;
     assert!(s.view("s").contains(r#"jobs: ["a", "b"]"#), "{}", s.view("s"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operator_of_before_elsewhere_is_known_by_what_it_writes() {
+    let mut s = pool_of_two("").await;
+    s.put("the operator of before is off here", former_operator(0));
+    s.stop_operator().await;
+    s.swarm("s", adopting(&["a", "b", "c", "d", "e"]));
+    s.pass(Duration::from_secs(2)).await;
+    write_view(&mut s, "old-operator", UNEVEN).await;
+    let at = s.server.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    s.start_operator().await;
+    s.until("it is refused", |s| s.condition("s", "Ready") == "False/FormerOperatorRuns").await;
+    let expected = format!(
+        "field manager `old-operator` wrote the view at {at}, after this Swarm was created, so the \
+         operator of before still runs somewhere: stop it, then delete Swarm `s` and apply it again; \
+         the workers go on with what they have"
+    );
+    assert_eq!(message(&s), expected);
+    s.pass(Duration::from_mins(3)).await;
+    assert_eq!((s.view("s"), message(&s)), (UNEVEN.to_owned(), expected));
+
+    // The way out: nothing was taken over, so nothing stops.
+    s.delete::<Swarm>("s").await;
+    s.until("the Swarm is gone", |s| s.server.get(SWARMS, NAMESPACE, "s").is_none()).await;
+    assert_eq!(s.view("s"), UNEVEN);
+    s.swarm("s", adopting(&["a", "b", "c", "d", "e"]));
+    s.until("it is settled", |s| s.is_settled("s")).await;
+    assert!(s.view("s").contains(r#"jobs: ["a", "b", "c"]"#), "{}", s.view("s"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_view_of_before_the_swarm_or_by_hand_is_taken_over() {
+    for (manager, is_before) in [("old-operator", true), ("kubectl-edit", false)] {
+        let mut s = pool_of_two("").await;
+        s.stop_operator().await;
+        if is_before {
+            write_view(&mut s, manager, UNEVEN).await;
+        }
+        s.swarm("s", adopting(&["a", "b", "c", "d", "e"]));
+        s.pass(Duration::from_secs(2)).await;
+        if !is_before {
+            write_view(&mut s, manager, UNEVEN).await;
+        }
+        s.start_operator().await;
+        s.until("it is settled", |s| s.is_settled("s")).await;
+        assert!(s.view("s").contains(r#"jobs: ["a", "b", "c"]"#), "{}", s.view("s"));
+    }
+}
+
+/// It reads them in small pages: whoever may make Deployments must not fill the operator's memory.
+#[tokio::test(start_paused = true)]
+async fn the_operator_of_before_is_found_beside_any_number_of_deployments() {
+    let mut s = pool_of_two(UNEVEN).await;
+    for number in 0..120 {
+        let mut other = former_operator(1);
+        other["metadata"]["name"] = json!(format!("a-{number:03}"));
+        other["spec"]["template"]["spec"]["containers"][0]["name"] = json!("web");
+        s.put("another Deployment", other);
+    }
+    s.put("the operator of before", former_operator(1));
+    let _ = s.server.take_exchanges();
+    s.swarm("s", adopting(&["a", "b", "c", "d", "e"]));
+    s.until("it is refused", |s| s.condition("s", "Ready") == "False/FormerOperatorRuns").await;
+    let asked = s.server.take_exchanges();
+    let pages = asked.iter().filter(|it| it.what().contains("deployments")).count();
+    assert_eq!(pages, 5, "121 Deployments in pages of 25: {asked:?}");
+    assert_eq!(s.view("s"), UNEVEN);
+}
+
+/// Two operators that write one view: nothing else shows the one that runs elsewhere.
+#[tokio::test(start_paused = true)]
+async fn whoever_keeps_writing_over_the_view_is_named_until_it_stops() {
+    let mut s = pool_of_two("").await;
+    s.swarm("s", on_w(&["a", "b"]));
+    s.until("it is settled", |s| s.is_settled("s")).await;
+    let ours = s.view("s");
+    for count in 1..=4 {
+        write_view(&mut s, "old-operator", UNEVEN).await;
+        s.until("it is written again", |s| s.view("s") == ours).await;
+        s.pass(Duration::from_secs(20)).await;
+        let expected = if count < 3 { "True/Settled" } else { "False/ViewContested" };
+        assert_eq!(s.condition("s", "Ready"), expected, "after {count}: {}", message(&s));
+    }
+    let told = message(&s);
+    let expected =
+        "somebody changed key `config.yml` of ConfigMap `s-config` 4 times within 5 minutes";
+    assert!(told.starts_with(expected), "{told}");
+    assert!(told.contains("field manager `old-operator` wrote there last, at "), "{told}");
+    assert_eq!(s.condition("s", "Stalled"), "True/ViewContested");
+    s.pass(Duration::from_mins(5)).await;
+    assert!(s.is_settled("s"), "{}", message(&s));
+
+    // Deleting it is undone as well, and leaves no trace of who did it.
+    for _ in 0..3 {
+        s.delete::<ConfigMap>("s-config").await;
+        s.until("it is written again", |s| s.view("s") == ours).await;
+        s.pass(Duration::from_secs(20)).await;
+    }
+    let told = message(&s);
+    assert!(told.contains("nobody but this operator is in its managedFields"), "{told}");
 }

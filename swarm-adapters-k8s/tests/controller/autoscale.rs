@@ -1,10 +1,11 @@
 //! Pools whose number of workers follows the jobs.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::scenario::{SWARMS, Scenario, on_w};
+use super::scenario::{NAMESPACE, SWARMS, Scenario, on_w};
 
 /// One to four workers, one for each job, with a cooldown of five minutes.
 fn one_for_each(jobs: &[&str]) -> Value {
@@ -92,4 +93,149 @@ async fn a_list_that_swings_within_the_cooldown_leaves_the_pool_as_it_is() {
         s.pass(Duration::from_secs(10)).await;
         assert_eq!(replicas(&s), 3);
     }
+}
+
+/// How many workers there may be where lists swing.
+const BOUNDS: [usize; 2] = [2, 4];
+/// After which time pods follow what is asked for.
+const STEP: Duration = Duration::from_secs(5);
+
+/// Two lists between which a user goes to and fro, and how many jobs of the second have a place.
+struct Swing {
+    what: &'static str,
+    low: Vec<Value>,
+    high: Vec<Value>,
+    fits: usize,
+}
+
+fn plain(count: usize) -> Vec<Value> {
+    (0..count).map(|n| json!({"name": format!("job-{n}")})).collect()
+}
+
+/// Jobs that each have a worker for itself.
+fn whole(count: usize) -> Vec<Value> {
+    (0..count).map(|n| json!({"name": format!("whole-{n}"), "share": 100})).collect()
+}
+
+fn swinging(jobs: &[Value], cooldown: Duration) -> Value {
+    let ([min, max], cooldown) = (BOUNDS, format!("{}s", cooldown.as_secs()));
+    json!({
+        "pool": {"statefulSet": {"name": "w"}}, "jobs": jobs,
+        "autoscale": {"min": min, "max": max, "jobsPerWorker": 3, "cooldown": cooldown},
+    })
+}
+
+/// Gives the StatefulSet the pods that it asks for; it may ask for no number beyond the bounds.
+fn follow(s: &mut Scenario, what: &str) {
+    let asked = usize::try_from(replicas(s).as_u64().unwrap()).unwrap();
+    assert!((BOUNDS[0]..=BOUNDS[1]).contains(&asked), "{what}: {asked} replicas");
+    for n in 0..BOUNDS[1] {
+        let name = format!("w-{n}");
+        let is_there = s.server.get("pods", NAMESPACE, &name).is_some();
+        if n < asked && !is_there {
+            s.pod(&name);
+        } else if asked <= n && is_there {
+            s.pod_ends(&name);
+        }
+    }
+}
+
+/// Which jobs have a place; none is under two workers, and a whole-worker job is alone.
+fn placed(s: &Scenario, what: &str) -> BTreeSet<String> {
+    let view = swarm_spec::view::read(&s.view("s")).unwrap();
+    let mut placed = BTreeSet::new();
+    for (worker, entry) in &view.workers {
+        let is_whole = entry.jobs.iter().any(|job| job.as_str().starts_with("whole"));
+        assert!(!is_whole || entry.jobs.len() == 1, "{what}: {worker} runs {:?}", entry.jobs);
+        for job in &entry.jobs {
+            assert!(placed.insert(job.to_string()), "{what}: {job} is under two workers");
+        }
+    }
+    placed
+}
+
+/// Whether the status speaks of this list, with every job in it assigned that has a place, and the
+/// others counted as left out.
+fn accounts_for(s: &Scenario, jobs: &[Value], fits: usize) -> bool {
+    let status = s.status("s");
+    let out = status["unassigned"].as_object().into_iter().flatten();
+    let out: u64 = out.filter_map(|(_, count)| count.as_u64()).sum();
+    let (all, fits) = (jobs.len() as u64, fits as u64);
+    status["observedGeneration"] == s.at(SWARMS, "s", "/metadata/generation")
+        && (status["jobs"].as_u64(), status["assigned"].as_u64(), out)
+            == (Some(all), Some(fits), all - fits)
+}
+
+/// Goes to and fro between two lists, each for half of the period.
+async fn swing(swing: &Swing, period: Duration, cooldown: Duration) {
+    let Swing { what, low, high, fits } = swing;
+    let what = &format!("{what}, every {period:?}");
+    let mut s = Scenario::start().await;
+    s.stateful_set("w", 2);
+    let (half, lasts) = (period / 2, (3 * period).max(2 * cooldown));
+    let (mut is_high, mut since, mut passed) = (false, half, Duration::ZERO);
+    while passed < lasts {
+        if since == half {
+            if is_settling_time(half) && !passed.is_zero() {
+                let (jobs, fits) = if is_high { (high, *fits) } else { (low, low.len()) };
+                assert!(accounts_for(&s, jobs, fits), "{what}: {}", s.status("s"));
+                assert_eq!(placed(&s, what).len(), fits, "{what}");
+            }
+            is_high = !is_high;
+            s.swarm("s", swinging(if is_high { high } else { low }, cooldown));
+            since = Duration::ZERO;
+        }
+        let step = STEP.min(half.saturating_sub(since));
+        s.pass(step).await;
+        (since, passed) = (since + step, passed + step);
+        follow(&mut s, what);
+    }
+    s.swarm("s", swinging(high, cooldown));
+    for _ in 0..12 {
+        s.pass(STEP).await;
+        follow(&mut s, what);
+    }
+    assert!(accounts_for(&s, high, *fits), "{what}: {}", s.status("s"));
+    assert_eq!(placed(&s, what).len(), *fits, "{what}");
+    // A cooldown lies between growing and shrinking, and between two times of shrinking.
+    let writes = s.at("statefulsets.apps", "w", "/metadata/generation").as_u64().unwrap() - 1;
+    let most = 2 * (lasts.as_secs() / cooldown.as_secs()) + 1;
+    assert!((1..=most).contains(&writes), "{what}: {writes} times scaled, not {most} at most");
+    if half < cooldown {
+        assert_eq!(writes, 1, "{what}: each list is there for less than the cooldown");
+    } else if cooldown < half {
+        assert!(2 < writes, "{what}: it never shrank");
+    }
+}
+
+/// Whether a list is there for long enough that all is at rest in the end.
+fn is_settling_time(time: Duration) -> bool {
+    3 * STEP <= time
+}
+
+/// The same with any period, in seconds, beside a cooldown.
+async fn swing_with_any_period(each: Swing) {
+    let of_short = [1, 2, 5, 10, 30].map(|period| (period, 10));
+    let of_long = [30, 60, 120, 299, 300, 301, 450, 600, 640].map(|period| (period, 300));
+    for (period, cooldown) in of_short.into_iter().chain(of_long) {
+        swing(&each, Duration::from_secs(period), Duration::from_secs(cooldown)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_swings_with_any_period_leaves_no_job_out() {
+    let (low, high) = (plain(2), plain(11));
+    swing_with_any_period(Swing { what: "jobs alone", low, high, fits: 11 }).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn whole_worker_jobs_that_come_and_go_with_any_period_have_workers_for_themselves() {
+    let (low, high) = (plain(1), [whole(2), plain(7)].concat());
+    swing_with_any_period(Swing { what: "whole workers beside others", low, high, fits: 9 }).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_maximum_does_not_hold_is_left_out_and_counted_with_any_period() {
+    let (low, high) = (whole(1), whole(6));
+    swing_with_any_period(Swing { what: "more than there is room for", low, high, fits: 4 }).await;
 }

@@ -17,6 +17,14 @@ const KNOWN: [[&str; 2]; 4] = [
     ["swarms.k8slab.info", ""],
 ];
 
+/// A view by which workers run.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) view: View,
+    /// The field manager that wrote it last, and when, if known.
+    pub(super) writer: Option<(String, String)>,
+}
+
 /// A cluster, as kubectl reaches it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cluster(pub(super) kubectl::Cluster);
@@ -41,7 +49,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// The view in a key of a ConfigMap; `None` if there is none, or if it names no worker.
+    /// The view in a key of a ConfigMap, and who wrote it last; `None` if there is none, or if it names
+    /// no worker.
     ///
     /// # Errors
     ///
@@ -51,11 +60,14 @@ impl Cluster {
         namespace: Option<&str>,
         config_map: &str,
         key: &str,
-    ) -> Result<Result<Option<View>, String>, String> {
-        let text = self.ask(namespace, &["get", "configmap", config_map, "--output=json"])?;
+    ) -> Result<Result<Option<Running>, String>, String> {
+        let words = ["get", "configmap", config_map, "--output=json", "--show-managed-fields=true"];
+        let text = self.ask(namespace, &words)?;
         let object: Value = serde_json::from_str(&text).unwrap_or_default();
         let Some(text) = object["data"][key].as_str() else { return Ok(Ok(None)) };
-        Ok(view::read(text).map(|view| Some(view).filter(|view| !view.workers.is_empty())))
+        let view = view::read(text).map(|view| Some(view).filter(|view| !view.workers.is_empty()));
+        let running = |view| Running { view, writer: last_writer(&object, key) };
+        Ok(view.map(|view| view.map(running)))
     }
 
     /// The Deployments that run the operator of before.
@@ -74,6 +86,17 @@ impl Cluster {
     fn ask(&self, namespace: Option<&str>, words: &[&str]) -> Result<String, String> {
         self.0.ask(namespace, words, BYTES_MAX)
     }
+}
+
+/// Who last wrote a key of a ConfigMap, and when, as far as the API server tells.
+fn last_writer(config_map: &Value, key: &str) -> Option<(String, String)> {
+    let entries = config_map["metadata"]["managedFields"].as_array()?;
+    let owners = entries.iter().filter(|entry| view::is_owned(&entry["fieldsV1"], key));
+    let text =
+        |entry: &Value, field: &str| Some(entry[field].as_str()?.escape_default().to_string());
+    // All times are in UTC and of one length.
+    let named = owners.filter_map(|it| Some((text(it, "manager")?, text(it, "time")?)));
+    named.max_by(|one, other| one.1.cmp(&other.1))
 }
 
 /// Whether a Deployment has pods of the Go operator: its container has the name of ours, and other

@@ -102,9 +102,10 @@ fn replica(entry: &Value, spot: &Spot, report: &mut Report) -> Value {
         let at = spot.at(&format!(".{field}"));
         match field.as_str() {
             ID => {}
-            TYPE => {
+            TYPE if value.as_str().is_some_and(|name| !name.is_empty()) => {
                 replica.insert("type".to_owned(), value.clone());
             }
+            TYPE => report.mistake(&at, format!("`{TYPE}` is the name of a type, a text")),
             "controllers" => {
                 let controllers = controllers(value, spot, report);
                 replica.extend(controllers.map(|all| ("controllers".to_owned(), all)));

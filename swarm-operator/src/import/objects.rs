@@ -293,18 +293,7 @@ fn go_swarm(value: &Value, object: Named, report: &mut Report) -> Option<GoSwarm
             field => report.note(&at, unknown(field)),
         }
     }
-    if value.get("status").is_some() {
-        report.note(
-            &object.spot.at(".status"),
-            "`status` has no counterpart: conditions say more than `phase`",
-        );
-    }
-    for field in ["annotations", "finalizers", "labels", "ownerReferences"] {
-        if value["metadata"].get(field).is_some() {
-            let at = object.spot.at(&format!(".metadata.{field}"));
-            report.note(&at, format!("`{field}` are not carried over"));
-        }
-    }
+    not_carried_over(value, &object, "conditions say more than `phase`", report);
     // The second stage has all three; without them its controller did nothing.
     if stateful_set.is_some() != config_map.is_some() {
         let (has, lacks) = match &stateful_set {
@@ -313,7 +302,30 @@ fn go_swarm(value: &Value, object: Named, report: &mut Report) -> Option<GoSwarm
         };
         report.mistake(&spot, format!("`{has}` is written and `{lacks}` is not; write both"));
     }
+    // The first stage had its list elsewhere.
+    if jobs.is_none() && stateful_set.is_some() {
+        let what = if of_members.is_empty() {
+            "the Swarm has no jobs yet"
+        } else {
+            "the jobs are those that its `members` had"
+        };
+        report.note(&spot, format!("there is no `workload`: {what}"));
+    }
     Some(GoSwarm { object, stateful_set, config_map, jobs: jobs.unwrap_or(of_members), replicas })
+}
+
+/// Says what else an object has, beside its spec.
+fn not_carried_over(value: &Value, object: &Named, why_no_status: &str, report: &mut Report) {
+    if value.get("status").is_some() {
+        let sentence = format!("`status` has no counterpart: {why_no_status}");
+        report.note(&object.spot.at(".status"), sentence);
+    }
+    for field in ["annotations", "finalizers", "labels", "ownerReferences"] {
+        if value["metadata"].get(field).is_some() {
+            let at = object.spot.at(&format!(".metadata.{field}"));
+            report.note(&at, format!("`{field}` are not carried over"));
+        }
+    }
 }
 
 /// The jobs of all members: of the first stage nothing else may be left.
@@ -337,31 +349,21 @@ fn peering(value: &Value, object: Named, report: &mut Report) -> Option<Peering>
         report.mistake(&object.spot, "this KindCustomHttp has no `spec`");
         return None;
     };
-    let (mut jobs, mut port, mut replicas, mut files) = (Vec::new(), None, None, Map::new());
+    let (mut jobs, mut port, mut replicas, mut files) = (None, None, None, Map::new());
     for (field, value) in spec {
         let at = spot.at(&format!(".{field}"));
         match field.as_str() {
-            "port" => port = count(value, &at, report),
+            "port" => port = port_of(value, &at, report),
             "replicaCount" => replicas = count(value, &at, report),
-            "configMapData" => {
-                for (key, text) in value.as_object().into_iter().flatten() {
-                    let at = at.at(&format!("[\"{key}\"]"));
-                    let Some(text) = text.as_str() else {
-                        report
-                            .mistake(&at, "a value of `configMapData` is a text; put it in quotes");
-                        continue;
-                    };
-                    if key == HOSTPORTS {
-                        jobs = jobs::of_hostports(text, &at, report);
-                    } else {
-                        report.note(&at, format!("`{key}` becomes a file by `managed.files`"));
-                        files.insert(key.clone(), text.into());
-                    }
-                }
-            }
+            "configMapData" => (jobs, files) = peering_data(value, &at, report),
             field => report.note(&at, unknown(field)),
         }
     }
+    if jobs.is_none() {
+        let sentence = format!("`configMapData` has no `{HOSTPORTS}`: the Swarm has no jobs yet");
+        report.note(&spot, sentence);
+    }
+    not_carried_over(value, &object, "conditions of the Swarm say how the pool is", report);
     let name = &object.name;
     let sentence = format!(
         "the pods are made by the operator now, with its own server unless --peering-image names \
@@ -369,7 +371,34 @@ fn peering(value: &Value, object: Named, report: &mut Report) -> Option<Peering>
          ConfigMap `{name}-configmap`"
     );
     report.note(&object.spot, sentence);
-    Some(Peering { object, jobs, port, replicas, files })
+    Some(Peering { object, jobs: jobs.unwrap_or_default(), port, replicas, files })
+}
+
+/// The list of addresses, if there is one, and the other files.
+fn peering_data(
+    value: &Value,
+    spot: &Spot,
+    report: &mut Report,
+) -> (Option<Vec<Job>>, Map<String, Value>) {
+    let (mut jobs, mut files) = (None, Map::new());
+    if !value.is_object() && !value.is_null() {
+        let sentence = format!("`configMapData` is a map of texts, with the list in `{HOSTPORTS}`");
+        report.mistake(spot, sentence);
+    }
+    for (key, text) in value.as_object().into_iter().flatten() {
+        let at = spot.at(&format!("[\"{key}\"]"));
+        let Some(text) = text.as_str() else {
+            report.mistake(&at, "a value of `configMapData` is a text; put it in quotes");
+            continue;
+        };
+        if key == HOSTPORTS {
+            jobs = Some(jobs::of_hostports(text, &at, report));
+        } else {
+            report.note(&at, format!("`{key}` becomes a file by `managed.files`"));
+            files.insert(key.clone(), text.into());
+        }
+    }
+    (jobs, files)
 }
 
 fn deployment(value: &Value, object: &Named, report: &mut Report) {
@@ -405,6 +434,14 @@ fn count(value: &Value, at: &Spot, report: &mut Report) -> Option<u64> {
         report.mistake(at, "write a whole number from 0 to 100000");
     }
     count
+}
+
+fn port_of(value: &Value, at: &Spot, report: &mut Report) -> Option<u64> {
+    let port = value.as_u64().filter(|port| (1..=65_535).contains(port));
+    if port.is_none() {
+        report.mistake(at, "`port` is a whole number from 1 to 65535");
+    }
+    port
 }
 
 fn text_at<'a>(value: &'a Value, pointer: &str) -> &'a str {

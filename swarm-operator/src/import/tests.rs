@@ -84,6 +84,66 @@ fn controller_managers_are_types_of_replicas() {
     insta::assert_snapshot!("wrong_managers", self::imported(&path).replace(&path, "wrong.yaml"));
 }
 
+#[test]
+fn what_is_missing_or_of_another_type_is_said_with_its_line() {
+    let of = |text: &str| {
+        let (_dir, path) = written(text);
+        imported(&path).replace(&path, "FILE")
+    };
+    let peers = |spec: &str| {
+        let head = "apiVersion: groupsp.measutosh.dev/v1\nkind: KindCustomHttp\n\
+                    metadata: {name: peers}\nspec:\n";
+        of(&format!("{head}{spec}"))
+    };
+    assert!(
+        peers("  port: 80\n")
+            .contains("FILE:4: `configMapData` has no `hostports`: the Swarm has no jobs yet\n")
+    );
+    assert!(peers("  configMapData: {motd: x}\n").contains("FILE:4: `configMapData` has no"));
+    for no_map in ["[a]", "a", "3", "true"] {
+        assert_eq!(
+            peers(&format!("  port: 80\n  configMapData: {no_map}\n")),
+            "# FILE:6: `configMapData` is a map of texts, with the list in `hostports`\n"
+        );
+    }
+    for port in ["0", "65536", "100000", "-1", "eighty", "[80]"] {
+        let said = peers(&format!("  port: {port}\n  configMapData: {{hostports: \"\"}}\n"));
+        assert_eq!(said, "# FILE:5: `port` is a whole number from 1 to 65535\n", "{port}");
+    }
+    assert!(peers("  port: 65535\n").contains("kind: Swarm"));
+    let all = "apiVersion: groupsp.measutosh.dev/v1\nkind: KindCustomHttp\nmetadata:\n  \
+               name: peers\n  labels: {a: b}\n  annotations: {a: b}\n\
+               spec: {configMapData: {hostports: \"a,1\"}}\nstatus: {ready: 3}\n";
+    let all = of(all);
+    for line in [
+        "FILE:5: `labels` are not carried over",
+        "FILE:6: `annotations` are not carried over",
+        "FILE:8: `status` has no counterpart: conditions of the Swarm say how the pool is",
+    ] {
+        assert!(all.contains(line), "{all}");
+    }
+    let swarm = |rest: &str| {
+        of(&format!(
+            "apiVersion: k8slab.info/v1alpha1\nkind: Swarm\nmetadata: {{name: s}}\nspec:\n  \
+             statefulset-name: w\n  configmap-name: c\n{rest}"
+        ))
+    };
+    assert!(swarm("").contains("FILE:4: there is no `workload`: the Swarm has no jobs yet\n"));
+    let of_members = swarm("  members: [{jobs: [a]}]\n");
+    assert!(
+        of_members
+            .contains("FILE:4: there is no `workload`: the jobs are those that its `members`"),
+        "{of_members}"
+    );
+    assert!(!swarm("  workload: [a]\n  members: [{jobs: [a]}]\n").contains("there is no"));
+    for name in ["3", "[a]", "{a: b}", "\"\"", "null"] {
+        let said = of(&format!(
+            "ControllerManagerInstances:\n- controller-manager-id: a\n  controller-manager-type: {name}\n"
+        ));
+        assert_eq!(said, "# FILE:3: `controller-manager-type` is the name of a type, a text\n");
+    }
+}
+
 #[cfg(feature = "controller")]
 #[test]
 fn imported_types_are_read_by_the_operator() {

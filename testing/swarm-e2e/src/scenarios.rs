@@ -147,7 +147,9 @@ pub fn all() -> Vec<Scenario> {
             .soaks(),
         scenario!(a_ledger_grows_while_it_runs).within(Duration::from_mins(6)),
         scenario!(the_predecessors_move_over),
-        scenario!(manifests_of_the_predecessors as the_predecessors_move_over::manifests),
+        scenario!(manifests_of_the_predecessors as the_predecessors_move_over::manifests)
+            .within(Duration::from_mins(5)),
+        scenario!(servers_of_before_read_their_list as the_predecessors_move_over::kept_server),
         scenario!(uninstall_never_hangs).within(Duration::from_mins(5)),
         // Sessions.
         scenario!(rights_are_bound_by_namespace),
@@ -161,7 +163,8 @@ pub fn all() -> Vec<Scenario> {
         scenario!(managed_pools_are_kept_in_shape as managed_pools::kept)
             .within(Duration::from_mins(5)),
         scenario!(managed_pools_roll_over as managed_pools::rolled).within(Duration::from_mins(5)),
-        scenario!(managed_pools_follow_their_runner as managed_pools::runners),
+        scenario!(managed_pools_follow_their_runner as managed_pools::runners)
+            .within(Duration::from_mins(5)),
         scenario!(managed_pools_roll_after_an_upgrade as managed_pools::upgraded)
             .within(Duration::from_mins(5)),
         scenario!(operator_dies_while_it_makes_a_pool as managed_pools::killed)

@@ -55,7 +55,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Whether the operator makes the workload, and all that it needs.
-    fn is_managed(self) -> bool {
+    pub(crate) fn is_managed(self) -> bool {
         matches!(self, Self::Managed | Self::ManagedSet)
     }
 }
@@ -72,6 +72,8 @@ pub(crate) enum Policy {
 pub(crate) enum Runner {
     /// It is a task of the worker.
     Task,
+    /// It is what `says` says: the worker asks for the runner of the Swarm.
+    Swarm,
     /// It is a process of its own, under a guard.
     Process,
     /// It is a process that ends successfully at once.
@@ -331,6 +333,7 @@ impl SessionPool {
         }
         args.extend(match self.runner {
             Runner::Task => &["--runner=log"][..],
+            Runner::Swarm => &["--runner=swarm"][..],
             // A worker without anything to do: it runs until SIGTERM.
             Runner::Process => {
                 &["--runner=command", "--", "/swarm-worker", "run", "--http-port=0"][..]

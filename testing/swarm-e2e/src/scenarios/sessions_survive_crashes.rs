@@ -46,7 +46,7 @@ async fn stand_still(pool: &SessionPool) -> Result<()> {
     let mark = Moment::now();
     let frozen = match pool.runner {
         Runner::Task => cluster.freeze_pod(&pod).await?,
-        Runner::Process | Runner::Done | Runner::Fails => {
+        Runner::Process | Runner::Swarm | Runner::Done | Runner::Fails => {
             cluster.freeze_first_process(&pod).await?
         }
     };

@@ -7,14 +7,19 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Patch, PatchParams};
-use serde_json::json;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::ResourceExt;
+use kube::api::{ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
+use swarm_adapters_k8s::api::Swarm;
+use swarm_adapters_k8s::managed::SWARM_LABEL;
 use tokio::process::Command;
 
 use super::pool::{REST_WITHIN, Report, Reports, at_rest, moved, reports};
 use super::session_pool::MOUNT;
 use crate::binaries::repository;
+use crate::images::{PAUSE, SHELL};
 use crate::run_log::{History, Moment, make_folder};
 use crate::scenario::Context;
 use crate::until::until;
@@ -23,6 +28,17 @@ use crate::until::until;
 const MANIFESTS: &str = "testing/predecessors";
 /// Workers of the sample.
 const WORKERS: usize = 2;
+/// A time after which times in metadata differ.
+const LATER: SignedDuration = SignedDuration::from_secs(2);
+/// What the peering operator's sample is called.
+const PEERS: &str = "kindcustomhttp-sample";
+/// Prints the list of addresses again and again, without any program beside a shell and `sleep`.
+const READ: &str = "trap 'exit 0' TERM
+while :; do
+  echo list:
+  while IFS= read -r line; do echo \"$line\"; done < /config/hostports
+  sleep 1
+done";
 /// For how long nothing may move once the pool has moved over.
 const WATCHED: Duration = Duration::from_secs(5);
 
@@ -55,14 +71,11 @@ pub(super) async fn run(context: Context) -> Result<()> {
     };
     until("the operator of before to be noticed", REST_WITHIN, is_refused).await?;
     ensure!(view_text(&context).await? == view, "the view of before stays");
-    context.kubectl(&["delete", "deployment", "swarm-controller"]).await?;
+    written_from_elsewhere(&context, &view).await?;
 
     let (start, mark) = (Instant::now(), Moment::now());
     let all: BTreeSet<_> = jobs.iter().cloned().collect();
-    // A refusal is looked at again after half a minute, or when the Swarm changes.
-    let touch = Patch::Merge(json!({"spec": {"rebalance": {"batchWindow": "2s"}}}));
-    let api = context.api::<swarm_adapters_k8s::api::Swarm>();
-    api.patch("streams", &PatchParams::default(), &touch).await?;
+    context.apply(&manifest).await?;
     let after = at_rest(&context, &all, WORKERS, start).await?;
     ready(&context).await?;
     until("every job to have run on for a while", REST_WITHIN, || async {
@@ -74,6 +87,39 @@ pub(super) async fn run(context: Context) -> Result<()> {
     })
     .await?;
     judge(&context, &before, &after, &all, &log, mark)
+}
+
+/// The operator of before is gone from this namespace, and wrote the view after the Swarm was created:
+/// so one may run elsewhere. Then the Swarm is created again; nobody stops anything for that.
+async fn written_from_elsewhere(context: &Context, view: &str) -> Result<()> {
+    let swarms = context.api::<Swarm>();
+    let created = swarms.get("streams").await?.creation_timestamp().context("no time")?.0;
+    // Times in metadata are whole seconds.
+    let is_later =
+        || async { Ok((created.duration_until(Timestamp::now()) > LATER).then_some(())) };
+    until("a later second", REST_WITHIN, is_later).await?;
+    let again = format!("{view}# again\n");
+    let data = json!({"data": {"config.yml": again}}).to_string();
+    let map = ["patch", "configmap", "swarm-worker-config", "--type=merge", "--patch", &data];
+    context.kubectl(&[&map[..], &["--field-manager=old-operator"]].concat()).await?;
+    context.kubectl(&["delete", "deployment", "swarm-controller"]).await?;
+    // A refusal is looked at again after half a minute, or when the Swarm changes.
+    let touch = Patch::Merge(json!({"spec": {"rebalance": {"batchWindow": "2s"}}}));
+    swarms.patch("streams", &PatchParams::default(), &touch).await?;
+    until("whoever wrote the view to be named", REST_WITHIN, || async {
+        let path = "-o=jsonpath={.status.conditions[?(@.type=='Ready')]}";
+        let found = context.kubectl(&["get", "swarm", "streams", path]).await?;
+        ensure!(
+            found.contains("FormerOperatorRuns") && found.contains("`old-operator`"),
+            "{found}"
+        );
+        Ok(Some(()))
+    })
+    .await?;
+    context.kubectl(&["delete", "swarm", "streams", "--timeout=30s"]).await?;
+    ensure!(view_text(context).await? == again, "the view of before stays");
+    context.laps.lap("an operator of before elsewhere is known by what it writes");
+    Ok(())
 }
 
 async fn ready(context: &Context) -> Result<()> {
@@ -137,22 +183,27 @@ fn moved_of_single(before: &Reports, after: &Reports) -> usize {
 /// Other manifests of the predecessors, and variants with mistakes, through import and apply.
 pub(super) async fn manifests(context: Context) -> Result<()> {
     context.operator().await?;
-    for file in [
-        "second-stage/swarm.yaml",
-        "first-stage/swarm.yaml",
-        "first-stage",
-        "view.yaml",
-        "mistakes/changed.yaml",
-        "first-stage/config.yml",
+    let kept = format!("--peering-image={PAUSE}");
+    for (file, options) in [
+        ("second-stage/swarm.yaml", &[][..]),
+        ("first-stage/swarm.yaml", &[]),
+        ("first-stage", &[]),
+        ("view.yaml", &[]),
+        ("mistakes/changed.yaml", &[]),
+        ("first-stage/config.yml", &[]),
+        ("peering.yaml", &[]),
+        ("peering.yaml", &[kept.as_str()]),
+        ("controller-managers.yaml", &[]),
+        ("mistakes/more-managers.yaml", &[]),
     ] {
-        let (manifest, said) =
-            import(&context, &[&format!("{MANIFESTS}/{file}"), "--name=s"]).await?;
+        let path = format!("{MANIFESTS}/{file}");
+        let words = [&[path.as_str(), "--name=s"], options].concat();
+        let (manifest, said) = import(&context, &words).await?;
         ensure!(!said.is_empty(), "{file}: something is said of each");
-        let namespace = format!("namespace: {}\n", context.namespace);
-        let manifest = manifest.replace("namespace: swarm\n", &namespace);
+        let manifest = in_namespace(&manifest, &context.namespace);
         context.apply(&manifest).await.with_context(|| file.to_owned())?;
-        context.kubectl(&["delete", "swarms.swarm.k8slab.info", "--all", "--timeout=30s"]).await?;
-        context.laps.lap(format!("{file} is accepted"));
+        context.kubectl(&["delete", "swarms.swarm.k8slab.info", "--all", "--timeout=60s"]).await?;
+        context.laps.lap(format!("{file} {} is accepted", options.concat()));
     }
     for file in ["wrong.yaml", "no-view.yaml", "syntax.yaml"] {
         let refused = import(&context, &[&format!("{MANIFESTS}/mistakes/{file}")]).await;
@@ -160,6 +211,54 @@ pub(super) async fn manifests(context: Context) -> Result<()> {
         ensure!(error.contains("exit status: 2") && error.contains(file), "{error}");
     }
     Ok(())
+}
+
+/// The same manifests in the namespace of a scenario.
+fn in_namespace(manifest: &str, namespace: &str) -> String {
+    let of_before = ["swarm", "peerns", "swarm-system"];
+    of_before.iter().fold(manifest.to_owned(), |manifest, before| {
+        let (before, now) = (format!("namespace: {before}\n"), format!("namespace: {namespace}\n"));
+        manifest.replace(&before, &now)
+    })
+}
+
+/// Whoever keeps the server of the peering operator has its list where it was. An image with a shell is
+/// in its place here: every pod reads what the server would read, and an edit arrives there.
+pub(super) async fn kept_server(context: Context) -> Result<()> {
+    context.operator().await?;
+    let (file, image) = (format!("{MANIFESTS}/peering.yaml"), format!("--peering-image={SHELL}"));
+    let (manifest, _) = import(&context, &["--output=json", &image, &file]).await?;
+    let mut swarm: Value = serde_json::from_str(&manifest)?;
+    swarm["metadata"]["namespace"] = context.namespace.as_str().into();
+    swarm["spec"]["pool"]["managed"]["command"] = json!(["/bin/sh", "-c", READ]);
+    context.apply(&swarm.to_string()).await?;
+    reads(&context, "::1,8080\nexample.com,443\nkindcustomhttp-sample,80\n").await?;
+
+    let jobs = json!([{"name": "kindcustomhttp-sample:80"}, {"name": "peer.example:8443"}]);
+    let edit = Patch::Merge(json!({"spec": {"jobs": jobs}}));
+    context.api::<Swarm>().patch(PEERS, &PatchParams::default(), &edit).await?;
+    let edited = Instant::now();
+    reads(&context, "kindcustomhttp-sample,80\npeer.example,8443\n").await?;
+    let took = edited.elapsed();
+    context.laps.lap(format!("an edit reached servers of before after {} ms", took.as_millis()));
+    Ok(())
+}
+
+/// Waits until each of the three pods reads this list.
+async fn reads(context: &Context, list: &str) -> Result<()> {
+    let made = ListParams::default().labels(&format!("{SWARM_LABEL}={PEERS}"));
+    until(&format!("all servers to read {list:?}"), REST_WITHIN, || async {
+        let pods = context.api::<Pod>().list_metadata(&made).await?;
+        ensure!(pods.items.len() == 3, "there are {} pods", pods.items.len());
+        for pod in &pods {
+            let log = context.kubectl(&["logs", &pod.name_any(), "--tail=20"]).await?;
+            // The newest one may be written at this moment.
+            let newest = log.rsplit("list:\n").nth(1).unwrap_or_default();
+            ensure!(newest == list, "{} reads {newest:?}", pod.name_any());
+        }
+        Ok(Some(()))
+    })
+    .await
 }
 
 /// Runs `kubectl swarm import`; returns what it printed, and what it said.

@@ -1,15 +1,21 @@
-//! Another runner, and other params, reach jobs where they run: same pods, same tokens, nobody else.
+//! Another runner, and other params, reach jobs where they run: same pods, same tokens, nobody else. So
+//! it is in a managed pool, and in a StatefulSet of one's own whose workers ask for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::api::ListParams;
 use serde_json::{Value, json};
 use swarm_adapters_host::runlog::judge::{Event, RunName};
 
 use super::pods_of;
 use crate::run_log::Moment;
 use crate::scenario::Context;
-use crate::scenarios::session_pool::{GRACEFUL, Kind, Policy, REST_WITHIN, SessionPool, TICK};
+use crate::scenarios::session_pool::{
+    GRACEFUL, Kind, Policy, REST_WITHIN, Runner, SessionPool, TICK,
+};
 use crate::until::until;
 
 /// A program that runs until SIGTERM: a worker without jobs, which has the variables of the one that
@@ -21,10 +27,27 @@ fn program() -> Value {
 
 pub(crate) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
-    let mut pool = SessionPool::new(&context, "streams");
-    (pool.kind, pool.policy, pool.says) = (Kind::Managed, Policy::Exclusive, json!({"log": {}}));
+    follow(&context, "streams", Kind::Managed).await?;
+    follow(&context, "own", Kind::StatefulSet).await
+}
+
+/// The UIDs of the pods of a pool.
+async fn pods(context: &Context, pool: &SessionPool) -> Result<BTreeSet<String>> {
+    if pool.kind.is_managed() {
+        return pods_of(context, &pool.name).await;
+    }
+    let labelled = ListParams::default().labels(&format!("app={}", pool.name));
+    let pods = context.api::<Pod>().list_metadata(&labelled).await?;
+    Ok(pods.iter().filter_map(ResourceExt::uid).collect())
+}
+
+/// Jobs of a pool follow its runner.
+async fn follow(context: &Context, name: &str, kind: Kind) -> Result<()> {
+    let mut pool = SessionPool::new(context, name);
+    (pool.kind, pool.policy, pool.says) = (kind, Policy::Exclusive, json!({"log": {}}));
+    pool.runner = Runner::Swarm;
     pool.apply().await?;
-    let (runs, pods) = (pool.at_rest().await?, pods_of(&context, "streams").await?);
+    let (runs, before) = (pool.at_rest().await?, pods(context, &pool).await?);
     let all = pool.jobs.len();
 
     began_again(&mut pool, &runs, all, "a program", |it| it.says = program()).await?;
@@ -36,7 +59,7 @@ pub(crate) async fn run(context: Context) -> Result<()> {
     pool.apply().await?;
     until("the jobs to fail", REST_WITHIN, || async {
         let lists = "-o=jsonpath={.status}";
-        let status = context.kubectl(&["get", "swarm", "streams", lists]).await?;
+        let status = context.kubectl(&["get", "swarm", name, lists]).await?;
         ensure!(status.contains("exit code 2"), "{status}");
         Ok(Some(()))
     })
@@ -45,7 +68,8 @@ pub(crate) async fn run(context: Context) -> Result<()> {
     pool.apply().await?;
     let after = pool.at_rest().await?;
     ensure!(after == runs, "jobs have moved: {after:?}, not {runs:?}");
-    ensure!(pods_of(&context, "streams").await? == pods, "a runner needs no other pods");
+    ensure!(pods(context, &pool).await? == before, "a runner needs no other pods");
+    context.laps.lap(format!("{name}: jobs follow the runner of the Swarm"));
     Ok(())
 }
 
