@@ -258,8 +258,8 @@ impl Replica {
         }
     }
 
-    /// Has its Lease say how it does: its version, how many Swarms it has, how many turns are under way
-    /// and how many began in a second, and whether it makes progress.
+    /// Has its Lease say how it does: its version, how many Swarms it has, with how many workers, how many
+    /// turns wait for one, are under way and began in a second, and whether it makes progress.
     pub fn tell(&self, version: String, health: Health) {
         let (objects, before) = (Arc::clone(&self.objects), Mutex::new((Instant::now(), 0)));
         let hosted = Arc::clone(&self.hosted);
@@ -269,15 +269,19 @@ impl Replica {
             let (since, count) = std::mem::replace(&mut *before, (Instant::now(), load.begun));
             let milliseconds =
                 u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
-            let (started_as, problem) = {
+            let (started_as, problem, (workers, waiting)) = {
                 let hosted = hosted.lock().unwrap_or_else(PoisonError::into_inner);
-                (hosted.started_as.clone(), hosted.problem.clone())
+                let loads = hosted.scopes.iter().map(|(_, workers)| workers.load());
+                let all = loads.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+                (hosted.started_as.clone(), hosted.problem.clone(), all)
             };
             let told = json!({
                 "type": started_as,
                 "typesProblem": problem,
                 "version": version,
                 "objects": objects.count(),
+                "workers": workers,
+                "turnsWaiting": waiting,
                 "turnsUnderWay": load.under_way,
                 "turnsPerSecond": (load.begun - count).saturating_mul(1_000) / milliseconds,
                 "secondsSinceProbe": load.probed.map(|at| at.elapsed().as_secs()),

@@ -67,6 +67,12 @@ impl Workers {
         self.give();
     }
 
+    /// How many there are, and how many turns wait for one.
+    pub(crate) fn load(&self) -> (usize, usize) {
+        let state = self.state();
+        (state.count, state.waiting.values().map(VecDeque::len).sum())
+    }
+
     /// Gives no worker any more: whoever waits is told so.
     pub(crate) fn close(&self) {
         let mut state = self.state();

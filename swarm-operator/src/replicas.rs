@@ -135,9 +135,12 @@ impl Replica {
         vec![
             self.name.escape_default().to_string(),
             state.to_owned(),
+            said("type"),
             said("objects"),
             self.sum("/buckets").to_string(),
             self.sum("/locked/buckets").to_string(),
+            said("workers"),
+            said("turnsWaiting"),
             said("turnsUnderWay"),
             said("turnsPerSecond"),
             said("version"),
@@ -149,7 +152,8 @@ impl Replica {
 /// The replicas as a table.
 fn table(replicas: &[Replica]) -> String {
     let header = [
-        "REPLICA", "STATE", "SWARMS", "BUCKETS", "LOCKED", "TURNS", "TURNS/S", "VERSION", "RENEWED",
+        "REPLICA", "STATE", "TYPE", "SWARMS", "BUCKETS", "LOCKED", "WORKERS", "WAITING", "TURNS",
+        "TURNS/S", "VERSION", "RENEWED",
     ];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     rows.extend(replicas.iter().map(Replica::row));
@@ -176,7 +180,7 @@ mod tests {
     fn a_replica_is_a_row_whatever_its_lease_says() {
         let status = json!({
             "version": "1.2.3", "objects": 7, "turnsUnderWay": 0, "turnsPerSecond": 3,
-            "isHealthy": true,
+            "type": "default", "workers": 16, "turnsWaiting": 2, "isHealthy": true,
             "controllers": {
                 "swarm": {"buckets": 2048},
                 "other": {"buckets": 10, "locked": {"buckets": 4, "forSeconds": 2}},
@@ -186,9 +190,9 @@ mod tests {
         let ended = Replica::of(&lease("b-1", "", &json!("\u{1b}[31m")));
         let text = anstream::adapter::strip_str(&table(&[alive, ended])).to_string();
         let expected = "\
-REPLICA  STATE  SWARMS  BUCKETS  LOCKED  TURNS  TURNS/S  VERSION  RENEWED
-a-1      alive  7       2058     4       0      3        1.2.3    2026-03-01T12:00:07.000000Z
-b-1      ended  -       0        0       -      -        -        2026-03-01T12:00:07.000000Z
+REPLICA  STATE  TYPE     SWARMS  BUCKETS  LOCKED  WORKERS  WAITING  TURNS  TURNS/S  VERSION  RENEWED
+a-1      alive  default  7       2058     4       16       2        0      3        1.2.3    2026-03-01T12:00:07.000000Z
+b-1      ended  -        -       0        0       -        -        -      -        -        2026-03-01T12:00:07.000000Z
 ";
         assert_eq!(text, expected);
         let broken = Replica::of(&json!({"metadata": {"name": "c"}}));
