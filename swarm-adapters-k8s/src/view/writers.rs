@@ -16,7 +16,8 @@ use super::ConfigMapViewStore;
 use crate::api::FIELD_MANAGER;
 use crate::ledger::bounded;
 
-/// So many repairs within this time are a contest: somebody keeps at it.
+/// So many repairs of what one and the same field manager has done, within this time, are a contest: somebody
+/// keeps at it. Two people who each edit a view once are none.
 const CONTEST: (usize, Duration) = (3, Duration::from_mins(5));
 /// How field managers of kubectl begin: a person who writes a view by hand is no operator.
 const KUBECTL: &str = "kubectl";
@@ -71,13 +72,9 @@ impl ConfigMapViewStore {
         Ok(view.map(|view| (view, program_since(&found, &self.key, since))))
     }
 
-    /// Who has changed what was published, where that happens again and again. Our next write takes the
-    /// key back, and with it what is known of that.
+    /// Who has changed what was published. Our next write takes the key back, and with it what is known of
+    /// that.
     pub(super) async fn changed_by(&self) -> Option<Writer> {
-        let is_asked = self.repairs.lock().is_ok_and(|repairs| repairs.is_next_a_contest());
-        if !is_asked {
-            return None;
-        }
         let found = bounded(self.what(), self.api.get_metadata_opt(&self.name)).await.ok()??;
         last_other(found.managed_fields(), &self.key)
     }
@@ -94,10 +91,8 @@ impl ConfigMapViewStore {
 /// When this process last wrote a publication again that somebody had changed or deleted.
 #[derive(Debug, Default)]
 pub(super) struct Repairs {
-    /// The times, oldest first; the last one stays.
-    at: Vec<Instant>,
-    /// Who made the newest of them necessary, once that was asked.
-    by: Option<Writer>,
+    /// The times, oldest first, and who made each necessary, if known; the last one stays.
+    all: Vec<(Instant, Option<Writer>)>,
 }
 
 /// Somebody keeps changing what is published.
@@ -115,28 +110,26 @@ pub(crate) struct Contest {
 
 impl Repairs {
     pub(super) fn last(&self) -> Option<Instant> {
-        self.at.last().copied()
-    }
-
-    /// Whether the next repair makes a contest, so that who is at it should be known.
-    fn is_next_a_contest(&self) -> bool {
-        let (count, within) = CONTEST;
-        count <= 1 + self.at.iter().filter(|at| at.elapsed() < within).count()
+        self.all.last().map(|(at, _)| *at)
     }
 
     pub(super) fn note(&mut self, by: Option<Writer>) {
-        self.at.retain(|at| at.elapsed() < CONTEST.1);
-        self.at.push(Instant::now());
-        self.by = by;
+        self.all.retain(|(at, _)| at.elapsed() < CONTEST.1);
+        self.all.push((Instant::now(), by));
     }
 
+    /// What whoever wrote last keeps doing, if he does.
     fn contest(&self) -> Option<Contest> {
         let (count, within) = CONTEST;
-        let lately = self.at.iter().filter(|at| at.elapsed() < within);
-        let lately: Vec<_> = lately.collect();
-        let first = lately.len().checked_sub(count)?;
-        let ends_in = within.saturating_sub(lately[first].elapsed());
-        Some(Contest { repairs: lately.len(), within, by: self.by.clone(), ends_in })
+        let (_, by) = self.all.last()?;
+        let manager = |by: &Option<Writer>| by.as_ref().map(|it| it.manager.clone());
+        let his = |(at, other): &&(Instant, Option<Writer>)| {
+            at.elapsed() < within && manager(other) == manager(by)
+        };
+        let lately: Vec<_> = self.all.iter().filter(his).collect();
+        let (first, _) = lately[lately.len().checked_sub(count)?];
+        let ends_in = within.saturating_sub(first.elapsed());
+        Some(Contest { repairs: lately.len(), within, by: by.clone(), ends_in })
     }
 }
 
@@ -169,6 +162,20 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    #[test]
+    fn three_times_by_one_manager_are_a_contest_and_by_several_none() {
+        let writer =
+            |manager: &str| Some(Writer { manager: manager.into(), at: Timestamp::UNIX_EPOCH });
+        let mut repairs = Repairs::default();
+        for by in [writer("a"), writer("b"), None, None, writer("a")] {
+            repairs.note(by);
+            assert_eq!(repairs.contest(), None);
+        }
+        repairs.note(writer("a"));
+        let contest = repairs.contest().map(|it| (it.repairs, it.by));
+        assert_eq!(contest, Some((3, writer("a"))));
+    }
 
     fn entry(manager: &str, time: &str, fields: &Value) -> ManagedFieldsEntry {
         let entry = json!({"manager": manager, "time": time, "fieldsV1": fields});
