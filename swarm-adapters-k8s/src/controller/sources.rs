@@ -55,10 +55,16 @@ pub(super) struct Loaded {
 impl Loaded {
     /// For how long changes of the sources are not read, if there are any.
     pub(super) fn rests_for(&self, found: &[Version], generation: Option<i64>) -> Option<Duration> {
-        let rest = self.rests_until?.checked_duration_since(Instant::now())?;
+        self.look_in(found, generation).filter(|rest| !rest.is_zero())
+    }
+
+    /// After which time changes that were not read while the lists rest are. It is zero where the rest ended
+    /// in the middle of a turn: that turn has not read them, and nothing else shows them again.
+    fn look_in(&self, found: &[Version], generation: Option<i64>) -> Option<Duration> {
+        let rest = self.rests_until?.saturating_duration_since(Instant::now());
         let is_known =
             self.seen.as_ref().is_some_and(|(maps, of)| maps == found && *of == generation);
-        (!is_known && !rest.is_zero()).then_some(rest)
+        (!is_known).then_some(rest)
     }
 }
 
@@ -109,7 +115,7 @@ impl Context {
     /// After which time to look again at sources that changed while they rest.
     pub(super) fn sources_rest_for(&self, swarm: &Swarm, loaded: &Loaded) -> Option<Duration> {
         loaded.rests_until?;
-        loaded.rests_for(&self.caches.sources_of(swarm), swarm.metadata.generation)
+        loaded.look_in(&self.caches.sources_of(swarm), swarm.metadata.generation)
     }
 
     /// Fetches the ConfigMaps `found` and reads them; a verdict if one of them is refused.
@@ -236,6 +242,26 @@ pub(super) fn with_source(
 mod tests {
     use super::*;
     use serde_json::{Value, json};
+
+    #[test]
+    fn a_change_that_came_before_the_end_of_a_rest_is_looked_at_after_it() {
+        let version = |version: &str| vec![("list".to_owned(), Some(version.to_owned()))];
+        let rested = |rests_until| Loaded {
+            seen: Some((version("1"), Some(1))),
+            rests_until,
+            ..Loaded::default()
+        };
+        let now = Instant::now();
+        let over = rested(now.checked_sub(Duration::from_secs(1)));
+        assert_eq!(over.rests_for(&version("2"), Some(1)), None);
+        assert_eq!(over.look_in(&version("2"), Some(1)), Some(Duration::ZERO));
+        assert_eq!(over.look_in(&version("1"), Some(1)), None);
+        let rests = rested(Some(now + Duration::from_mins(1)));
+        assert_eq!(rests.rests_for(&version("1"), Some(1)), None);
+        assert!(rests.rests_for(&version("2"), Some(1)).is_some());
+        assert!(rests.look_in(&version("1"), Some(2)).is_some());
+        assert_eq!(rested(None).look_in(&version("2"), Some(1)), None);
+    }
 
     #[test]
     fn of_a_source_with_many_keys_the_named_ones_are_kept_and_a_few_names() {
