@@ -124,9 +124,9 @@ impl Held {
     pub(crate) fn extend(&self, until: Moment) -> Option<Buckets> {
         let now = clock::now();
         let mut state = self.state();
-        let resumes = state.until <= now && now < until && !state.owned.is_empty();
+        let was_over = state.until <= now && now < until && !state.owned.is_empty();
         state.until = until;
-        let resumed = resumes.then(|| state.owned.clone());
+        let resumed = was_over.then(|| state.owned.clone());
         drop(state);
         if let Some(resumed) = &resumed {
             // Nobody may be following.
