@@ -40,8 +40,8 @@ pub(crate) struct RunArgs {
     /// ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// The address to serve /healthz, /readyz and /metrics on: `PORT` or `localhost:PORT` on the
-    /// loopback interface, `:PORT` on all interfaces, or `IP:PORT`
+    /// The address to serve /healthz, /readyz, /metrics and /replicas on: `PORT` or `localhost:PORT` on
+    /// the loopback interface, `:PORT` on all interfaces, or `IP:PORT`
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080", value_parser = http::address)]
     pub(crate) listen: SocketAddr,
     /// The image of the workers of managed pools (`spec.pool.managed`) that name none of their own

@@ -45,6 +45,8 @@ impl From<ReplicaEvent> for Answer {
 const SWEEP: Duration = Duration::from_mins(10);
 /// How long after it has ended a Lease is removed, for people to look at it until then.
 const KEPT: Duration = Duration::from_hours(1);
+/// How many are removed at a time.
+const PER_SWEEP: usize = 20;
 
 /// One member's machine, and what surrounds it.
 pub(crate) struct Driver {
@@ -61,6 +63,8 @@ pub(crate) struct Driver {
     listed: BTreeMap<MemberId, MemberLease>,
     /// The Leases that have ended, and when that was seen.
     over: BTreeMap<MemberId, (LeaseVersion, Instant)>,
+    /// Removes some of them, and returns those that are gone.
+    swept: JoinSet<Vec<MemberId>>,
 }
 
 impl Driver {
@@ -72,8 +76,8 @@ impl Driver {
         hosted: Arc<Hosted>,
     ) -> Self {
         let (listed, over) = (BTreeMap::new(), BTreeMap::new());
-        let (asked, told) = (JoinSet::new(), JoinSet::new());
-        Self { group, id, replica, uid, hosted, asked, told, listed, over }
+        let (asked, told, swept) = (JoinSet::new(), JoinSet::new(), JoinSet::new());
+        Self { group, id, replica, uid, hosted, asked, told, listed, over, swept }
     }
 
     /// Runs until the membership has ended, beginning with these effects.
@@ -90,7 +94,11 @@ impl Driver {
         loop {
             let end = effects.drain(..).filter_map(|effect| self.carry_out(effect)).last();
             let until = self.replica.deadline();
-            self.hosted.all().values().for_each(|it| it.held.extend(until));
+            for controlled in self.hosted.all().values() {
+                if let Some(resumed) = controlled.held.extend(until) {
+                    let _ = controlled.changes.send(Change::Resumed(resumed));
+                }
+            }
             let status = self.replica.status();
             tell.send_replace(Told { status, end });
             if end.is_some() {
@@ -111,7 +119,11 @@ impl Driver {
                 }),
                 Some(_) = self.told.join_next() => None,
                 _ = sweep.tick() => {
-                    self.sweep().await;
+                    self.sweep();
+                    None
+                }
+                Some(gone) = self.swept.join_next() => {
+                    self.over.retain(|member, _| !gone.iter().flatten().any(|it| it == member));
                     None
                 }
                 () = until_moment(self.replica.wakes_at()) => Some(ReplicaEvent::Tick),
@@ -144,7 +156,10 @@ impl Driver {
             Ok(watcher::Event::Delete(object)) => {
                 let gone = self.read(&object);
                 self.hosted.registry.forget(&object);
-                gone.map(|(member, _)| ReplicaEvent::Gone(member))
+                gone.map(|(member, _)| {
+                    self.over.remove(&member);
+                    ReplicaEvent::Gone(member)
+                })
             }
             Err(error) => {
                 tracing::warn!(%error, "the watch of the members failed and is tried again");
@@ -167,26 +182,25 @@ impl Driver {
     }
 
     /// Removes Leases that ended long ago. Whoever has not seen their end waits it out, as for any that
-    /// is deleted.
-    async fn sweep(&mut self) {
+    /// is deleted. It goes on beside the renewals, which cannot wait for it.
+    fn sweep(&mut self) {
+        if !self.swept.is_empty() {
+            return;
+        }
         let (api, within) = (self.group.leases(), self.group.terms.lease.renew / 2);
         let due = self.over.iter().filter(|(_, (_, since))| KEPT <= since.elapsed());
-        let due: Vec<_> = due.map(|(member, (version, _))| (member.clone(), *version)).collect();
-        for (member, version) in due {
-            let preconditions =
-                Preconditions { uid: None, resource_version: Some(version.0.to_string()) };
-            let params =
-                DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
-            // Others do the same, and it is tried again.
-            match timeout(within, api.delete(&member.to_string(), &params)).await {
-                Ok(Ok(_)) => drop(self.over.remove(&member)),
-                Ok(Err(kube::Error::Api(status))) if status.is_not_found() => {
-                    self.over.remove(&member);
+        let due = due.map(|(member, (version, _))| (member.clone(), *version));
+        let due: Vec<_> = due.take(PER_SWEEP).collect();
+        self.swept.spawn(async move {
+            let mut gone = Vec::new();
+            for (member, version) in due {
+                // Others do the same, and it is tried again.
+                if remove(&api, &member, version, within).await {
+                    gone.push(member);
                 }
-                // A renewal comes before this.
-                Ok(Err(_)) | Err(_) => return,
             }
-        }
+            gone
+        });
     }
 
     /// Carries out one effect; returns how the membership ends, if it does.
@@ -325,6 +339,22 @@ async fn read(
             Err(_) => tracing::warn!("the Lease cannot be read in time; retrying"),
         }
         tokio::time::sleep(within).await;
+    }
+}
+
+/// Removes a Lease that has ended, if it is still as it was seen; returns whether it is gone.
+async fn remove(
+    api: &Api<Object>,
+    member: &MemberId,
+    version: LeaseVersion,
+    within: Duration,
+) -> bool {
+    let preconditions = Preconditions { uid: None, resource_version: Some(version.0.to_string()) };
+    let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+    match timeout(within, api.delete(&member.to_string(), &params)).await {
+        Ok(Ok(_)) => true,
+        Ok(Err(kube::Error::Api(status))) => status.is_not_found(),
+        Ok(Err(_)) | Err(_) => false,
     }
 }
 

@@ -242,9 +242,17 @@ impl Hosted {
         self.controllers.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn hosts(&self) -> Hosts {
-        let hosted = self.all().into_iter();
-        hosted.filter_map(|(name, controlled)| Some((name, controlled.weight?))).collect()
+    /// Changes what is hosted and says so. What is said last is what is hosted, whoever else changes it.
+    fn change<T>(
+        &self,
+        commands: &mpsc::UnboundedSender<Command>,
+        change: impl FnOnce(&mut BTreeMap<Controller, Controlled>) -> T,
+    ) -> T {
+        let mut all = self.controllers.lock().unwrap_or_else(PoisonError::into_inner);
+        let changed = change(&mut all);
+        let weighed = all.iter().filter_map(|(name, it)| Some((name.clone(), it.weight?)));
+        let _ = commands.send(Command::Host(weighed.collect()));
+        changed
     }
 }
 
@@ -289,25 +297,23 @@ impl Member {
     {
         let name: Controller = name.parse()?;
         let (changes, followed) = mpsc::unbounded_channel();
-        let mut hosted = self.hosted.controllers.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = hosted.get(&name).map(|known| Arc::clone(&known.held));
-        let held = known.unwrap_or_default();
-        let weight = Some(weight);
-        hosted.insert(name, Controlled { weight, held: Arc::clone(&held), changes });
-        drop(hosted);
-        let _ = self.commands.send(Command::Host(self.hosted.hosts()));
+        let held = self.hosted.change(&self.commands, |hosted| {
+            let known = hosted.get(&name).map(|known| Arc::clone(&known.held));
+            let (held, weight) = (known.unwrap_or_default(), Some(weight));
+            hosted.insert(name, Controlled { weight, held: Arc::clone(&held), changes });
+            held
+        });
         Ok(Share::new(self.group.client.clone(), held, followed))
     }
 
     /// Hosts a controller no more: others get its objects.
     pub fn unhost(&self, name: &str) {
         let Ok(name) = name.parse::<Controller>() else { return };
-        let mut hosted = self.hosted.controllers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(controlled) = hosted.get_mut(&name) {
-            controlled.weight = None;
-        }
-        drop(hosted);
-        let _ = self.commands.send(Command::Host(self.hosted.hosts()));
+        self.hosted.change(&self.commands, |hosted| {
+            if let Some(controlled) = hosted.get_mut(&name) {
+                controlled.weight = None;
+            }
+        });
     }
 
     /// Adds this to what the member says of itself in its Lease, under

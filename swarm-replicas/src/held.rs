@@ -13,6 +13,9 @@ use crate::clock;
 
 /// How many changes a follower may be behind before it is told of all that is owned.
 const BEHIND_MAX: usize = 64;
+/// How often a turn looks whether the Lease is still good: the runtime's timers stand still while the
+/// machine is suspended.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// The buckets of one controller on which its member may act.
 #[derive(Debug)]
@@ -60,6 +63,12 @@ impl Held {
     pub(crate) fn has(&self, uid: &str) -> bool {
         let state = self.state();
         state.owned.contains(Bucket::of(uid)) && clock::now() < state.until
+    }
+
+    /// Whether the object with this UID is its member's, also while the Lease is over that nobody has
+    /// taken away yet.
+    pub(crate) fn owns(&self, uid: &str) -> bool {
+        self.state().owned.contains(Bucket::of(uid))
     }
 
     /// Permits a turn on the object with this UID; `None` if it is somebody else's.
@@ -110,9 +119,20 @@ impl Held {
         told.for_each(|(_, turns)| turns.lost.cancel());
     }
 
-    /// Until when the member may act.
-    pub(crate) fn extend(&self, until: Moment) {
-        self.state().until = until;
+    /// Until when the member may act. Returns what it may act on again, if it might not for a while:
+    /// what happened to that meanwhile led to no turn.
+    pub(crate) fn extend(&self, until: Moment) -> Option<Buckets> {
+        let now = clock::now();
+        let mut state = self.state();
+        let was_over = state.until <= now && now < until && !state.owned.is_empty();
+        state.until = until;
+        let resumed = was_over.then(|| state.owned.clone());
+        drop(state);
+        if let Some(resumed) = &resumed {
+            // Nobody may be following.
+            let _ = self.gained.send(resumed.clone());
+        }
+        resumed
     }
 
     /// What is owned now.
@@ -189,9 +209,15 @@ impl Permit {
         self.term
     }
 
-    /// Returns once the object is to be let go, for turns that last long: they should end soon.
+    /// Returns once the object is to be let go, or the Lease is over, for turns that last long: they
+    /// should end soon. Cancel safe.
     pub async fn lost(&self) {
-        self.lost.cancelled().await;
+        while let Some(left) = self.held.time_left(self.bucket) {
+            tokio::select! {
+                () = self.lost.cancelled() => return,
+                () = tokio::time::sleep(left.min(LOOK_AGAIN)) => {}
+            }
+        }
     }
 
     /// Whether the object may still be acted on.
@@ -263,6 +289,37 @@ mod tests {
         assert!(!held.has("a") && held.permit("a").is_none());
         let sent = permit.run(async { Ok::<_, std::io::Error>(()) }).await;
         assert!(matches!(sent, Err(PermitError::Lost)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_is_told_when_the_lease_is_over_and_not_before() {
+        let held = held();
+        let lease = Duration::from_secs(9);
+        held.extend(clock::now().after(lease));
+        let permit = held.permit("a").unwrap();
+        let mut lost = std::pin::pin!(permit.lost());
+        let most = Duration::from_secs(8);
+        assert!(tokio::time::timeout(most, lost.as_mut()).await.is_err());
+        held.extend(clock::now().after(lease));
+        assert!(tokio::time::timeout(most, lost.as_mut()).await.is_err(), "it was renewed");
+        tokio::time::timeout(most, lost).await.unwrap();
+        assert!(!permit.is_good());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_may_be_acted_on_again_is_told() {
+        let held = held();
+        let mut gained = held.follow();
+        let in_an_hour = || clock::now().after(Duration::from_hours(1));
+        assert_eq!(held.extend(in_an_hour()), None, "it was good all the time");
+        held.extend(clock::now());
+        assert!(held.owns("a") && !held.has("a") && gained.try_recv().is_err());
+        assert_eq!(held.extend(in_an_hour()), Some(Buckets::all()));
+        assert_eq!(gained.try_recv().unwrap(), Buckets::all());
+        held.stop(&Buckets::all());
+        assert!(!held.owns("a"));
+        held.extend(clock::now());
+        assert_eq!(held.extend(in_an_hour()), None, "nothing is owned");
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,9 +1,10 @@
 //! A member's share of the objects of one controller: which of them it sees, and when it may act.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
@@ -19,17 +20,24 @@ use serde::de::DeserializeOwned;
 use swarm_core::replicas::{Buckets, Keys};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use crate::held::{Held, Permit};
 
 /// How many objects are read at a time once they are gained.
 const AT_A_TIME: usize = 32;
+/// How long an answer is waited for.
+const READ_WITHIN: Duration = Duration::from_secs(10);
+/// When what could not be read is read again, at first and at most.
+const AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
 /// What has changed hands.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
     Gained(Buckets),
     Lost(Buckets),
+    /// These were owned all the time, but might not be acted on for a while.
+    Resumed(Buckets),
 }
 
 /// A member's share of one controller.
@@ -58,6 +66,13 @@ where
     #[must_use]
     pub fn has(&self, uid: &str) -> bool {
         self.held.has(uid)
+    }
+
+    /// Whether the object with this UID is this member's. While its Lease is over, as in an outage, it
+    /// may not act on what is its own, and should still keep what it knows of it.
+    #[must_use]
+    pub fn owns(&self, uid: &str) -> bool {
+        self.held.owns(uid)
     }
 
     /// The right to act once on what has this UID, which may be any text: a single fixed one makes an
@@ -124,6 +139,8 @@ where
             is_listed: false,
             keys: Keys::default(),
             gain: self.gained.0.clone(),
+            unread: BTreeSet::new(),
+            again: None,
         };
         let state = (tracker, events.boxed(), changes);
         stream::unfold(state, |(mut tracker, mut events, mut changes)| async move {
@@ -133,6 +150,10 @@ where
                     biased;
                     Some(change) = changes.recv() => {
                         tracker.changed(change).await;
+                        None
+                    }
+                    () = until(tracker.again) => {
+                        tracker.read_again().await;
                         None
                     }
                     event = events.next() => tracker.noted(event?),
@@ -219,6 +240,10 @@ where
     is_listed: bool,
     keys: Keys<Place>,
     gain: mpsc::UnboundedSender<ObjectRef<K>>,
+    /// What was gained and could not be read.
+    unread: BTreeSet<Place>,
+    /// When that is tried again, and after which pause.
+    again: Option<(Instant, Duration)>,
 }
 
 /// A namespace, if the kind has one, and a name.
@@ -306,32 +331,87 @@ where
                     self.writer.apply_watcher_event(&Event::Delete((*object).clone()));
                 }
             }
-            Change::Gained(buckets) => {
+            Change::Gained(buckets) => self.gained(&buckets).await,
+            Change::Resumed(buckets) => {
+                // What the watch has shown meanwhile led to no turn.
                 let store = self.writer.as_reader();
-                // What is in the store was given out when it came.
-                let is_new = |place: &&Place| store.get(&reference::<K>(place)).is_none();
-                let gained: Vec<_> = self.keys.of(&buckets).filter(is_new).cloned().collect();
-                let client = &self.client;
-                let reads = gained.into_iter().map(|place| async move {
-                    let found = read::<K>(client, &place).await;
-                    found.inspect_err(|error| tracing::warn!(%error, name = place.1, "a gained object cannot be read")).ok()
-                });
-                let mut reads = stream::iter(reads).buffer_unordered(AT_A_TIME);
-                let mut found = Vec::new();
-                while let Some(object) = reads.next().await {
-                    found.extend(object.flatten());
+                let held = self.keys.of(&buckets).map(reference::<K>);
+                for object in held.filter(|it| store.get(it).is_some()) {
+                    let _ = self.gain.send(object);
                 }
-                drop(reads);
-                for object in found {
-                    // What was lost again since is somebody else's.
-                    if object.uid().is_some_and(|uid| self.is_owned(&uid)) {
-                        let reference = ObjectRef::from_obj(&object);
-                        self.writer.apply_watcher_event(&Event::Apply(object));
-                        let _ = self.gain.send(reference);
-                    }
+                self.gained(&buckets).await;
+            }
+        }
+    }
+
+    async fn gained(&mut self, buckets: &Buckets) {
+        let gained = self.keys.of(buckets).cloned().collect();
+        self.read(gained).await;
+        if self.again.is_none() {
+            self.again_after(AGAIN.0);
+        }
+    }
+
+    /// Reads again what could not be read.
+    async fn read_again(&mut self) {
+        let pause = self.again.take().map_or(AGAIN.0, |(_, pause)| pause);
+        let unread = std::mem::take(&mut self.unread);
+        let is_ours = |place: &Place| self.uids.get(place).is_some_and(|uid| self.is_owned(uid));
+        let unread = unread.into_iter().filter(is_ours).collect();
+        self.read(unread).await;
+        self.again_after((pause * 2).min(AGAIN.1));
+    }
+
+    /// What could not be read is read again after this pause.
+    fn again_after(&mut self, pause: Duration) {
+        self.again = (!self.unread.is_empty()).then(|| (Instant::now() + pause, pause));
+    }
+
+    /// Reads objects that are this member's, those that are not in the store.
+    async fn read(&mut self, places: Vec<Place>) {
+        let (store, client) = (self.writer.as_reader(), &self.client);
+        // What is in the store was given out when it came.
+        let is_new = |place: &Place| store.get(&reference::<K>(place)).is_none();
+        let reads = places.into_iter().filter(is_new).map(|place| async move {
+            let found = tokio::time::timeout(READ_WITHIN, read::<K>(client, &place)).await;
+            (place, found)
+        });
+        let mut reads = stream::iter(reads).buffer_unordered(AT_A_TIME);
+        let (mut read, mut unread) = (Vec::new(), BTreeSet::new());
+        while let Some((place, found)) = reads.next().await {
+            match found {
+                Ok(Ok(found)) => read.extend(found),
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, name = place.1, "a gained object cannot be read; retrying");
+                    unread.insert(place);
+                }
+                Err(_) => {
+                    tracing::warn!(
+                        name = place.1,
+                        "a gained object is not answered with; retrying"
+                    );
+                    unread.insert(place);
                 }
             }
         }
+        drop(reads);
+        self.unread.append(&mut unread);
+        for object in read {
+            // What was lost again since is somebody else's.
+            if object.uid().is_some_and(|uid| self.is_owned(&uid)) {
+                let reference = ObjectRef::from_obj(&object);
+                self.writer.apply_watcher_event(&Event::Apply(object));
+                let _ = self.gain.send(reference);
+            }
+        }
+    }
+}
+
+/// Returns at this time; never if there is none.
+async fn until(time: Option<(Instant, Duration)>) {
+    match time {
+        Some((time, _)) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -8,13 +8,16 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use controller::{LABELS, labels, run};
+use futures::StreamExt as _;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{ListParams, Patch, PatchParams};
+use kube::runtime::{reflector, watcher};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
-use swarm_apiserver::ApiServer;
-use swarm_replicas::{End, Group, Member};
+use swarm_apiserver::fault::{Fault, Rule};
+use swarm_apiserver::{ApiServer, Verb};
+use swarm_replicas::{End, Group, Member, Weight};
 use tokio::task::JoinHandle;
 
 const MAPS: usize = 60;
@@ -63,8 +66,23 @@ async fn settled(processes: &[&Process]) {
     .await;
 }
 
+fn put_maps(server: &ApiServer) {
+    for n in 0..MAPS {
+        server.put(json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": format!("map-{n}"), "namespace": "n", "labels": {"round": "0"}},
+        }));
+    }
+}
+
 /// Gives every ConfigMap another label, and waits until each has its annotation.
 async fn work_is_done(client: &Client, round: usize) {
+    edit(client, round).await;
+    annotations_follow(client).await;
+}
+
+/// Gives every ConfigMap another label.
+async fn edit(client: &Client, round: usize) {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), "n");
     for n in 0..MAPS {
         let label = json!({"metadata": {"labels": {"round": round.to_string()}}});
@@ -72,6 +90,11 @@ async fn work_is_done(client: &Client, round: usize) {
             .await
             .unwrap();
     }
+}
+
+/// Waits until each ConfigMap has its annotation.
+async fn annotations_follow(client: &Client) {
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), "n");
     until("all annotations to follow", async || {
         let maps = api.list(&ListParams::default()).await.unwrap().items;
         maps.iter().all(|map| map.annotations().get(LABELS) == Some(&labels(map))).then_some(())
@@ -83,12 +106,7 @@ async fn work_is_done(client: &Client, round: usize) {
 async fn replicas_come_and_go_and_every_object_is_served_by_one() {
     let server = ApiServer::new();
     let client = server.client("n");
-    for n in 0..MAPS {
-        server.put(json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": format!("map-{n}"), "namespace": "n", "labels": {"round": "0"}},
-        }));
-    }
+    put_maps(&server);
     let a = start(&server, "a").await;
     settled(&[&a]).await;
     work_is_done(&client, 1).await;
@@ -116,4 +134,71 @@ async fn replicas_come_and_go_and_every_object_is_served_by_one() {
     let holders: BTreeSet<_> = holders.iter().filter_map(holder).collect();
     // That of the killed one was revoked, and closed once it was waited out.
     assert_eq!(holders, [a.member.id().to_string(), String::new()].into());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_while_the_lease_is_over_is_acted_on_once_it_is_good_again() {
+    let server = ApiServer::new();
+    let client = server.client("n");
+    put_maps(&server);
+    let a = start(&server, "a").await;
+    settled(&[&a]).await;
+    work_is_done(&client, 1).await;
+
+    server.inject(Rule::on(Verb::Update, "leases").always(), Fault::Hang);
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    edit(&client, 2).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), "n");
+    let map = api.get("map-0").await.unwrap();
+    assert_ne!(map.annotations().get(LABELS), Some(&labels(&map)), "its Lease is over");
+    server.heal();
+    annotations_follow(&client).await;
+    assert!(!a.task.is_finished(), "nobody took its Lease away");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gained_object_that_cannot_be_read_is_read_again() {
+    let server = ApiServer::new();
+    let client = server.client("n");
+    put_maps(&server);
+    // So that the objects are listed before any is owned.
+    server.stall_watches("leases");
+    let member = Group::new(client.clone(), "n", "labels").id("a").join().await.unwrap();
+    let mut share = member.host::<ConfigMap>("labels", Weight::default()).unwrap();
+    let (store, writer) = reflector::store();
+    let maps = watcher(Api::<ConfigMap>::namespaced(client, "n"), watcher::Config::default());
+    let tracked = share.track(writer, maps);
+    let task = tokio::spawn(tracked.for_each(|_| std::future::ready(())));
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!((store.state().len(), share.buckets()), (0, 0));
+
+    server.inject(Rule::on(Verb::Get, "configmaps").times(70), Fault::Answer(500));
+    server.resume_watches("leases");
+    until("all are read", async || (store.state().len() == MAPS).then_some(())).await;
+    task.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn old_leases_are_removed_a_few_at_a_time() {
+    const ENDED: usize = 50;
+    let server = ApiServer::new();
+    for n in 0..ENDED {
+        let labels = json!({"replicas.k8slab.info/group": "labels"});
+        server.put(json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": format!("old-{n:016x}"), "namespace": "n", "labels": labels},
+            "spec": {"holderIdentity": "", "leaseDurationSeconds": 9},
+        }));
+    }
+    let left = || server.all("leases.coordination.k8s.io").len() - 1;
+    let a = start(&server, "a").await;
+    tokio::time::sleep(Duration::from_mins(59)).await;
+    assert_eq!(left(), ENDED, "people may want to see them");
+    tokio::time::sleep(Duration::from_mins(12)).await;
+    let first = ENDED - left();
+    assert!((1..=40).contains(&first), "{first} at once");
+    tokio::time::sleep(Duration::from_mins(30)).await;
+    assert_eq!(left(), 0);
+    assert!(!a.task.is_finished());
 }

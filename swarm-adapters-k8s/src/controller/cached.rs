@@ -357,7 +357,7 @@ pub(super) fn cached_swarms(
     let (cache, mut keeper) = Keeper::of_new_cache(rollbacks);
     let (records, corrections) = Records::new();
     let is_ours = move |swarm: &Swarm| {
-        swarm.metadata.uid.as_deref().is_some_and(|uid| sharing.share.has(uid))
+        swarm.metadata.uid.as_deref().is_some_and(|uid| sharing.share.owns(uid))
     };
     let config = watcher::Config::default();
     let events = watch::events(api, config, rollbacks).map(Either::Left);

@@ -63,7 +63,8 @@ impl Operator {
     /// the watch missed their end. What they added to the gauges goes with them.
     pub(super) fn forget_vanished(&self) {
         let swarms = &self.context.caches.swarms;
-        let is_ours = |uid: &str| self.context.sharing.share.has(uid);
+        // What is still its own in an outage is needed after it.
+        let is_ours = |uid: &str| self.context.sharing.share.owns(uid);
         self.memories.retain(|uid| is_ours(uid) && !swarms.with(&with_uid(uid)).is_empty());
         self.context.alarms.retain(|namespace, name| swarms.get(namespace, name).is_some());
         self.context.caches.records.shrink();

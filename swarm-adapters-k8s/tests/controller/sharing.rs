@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use swarm_adapters_k8s::api::Swarm;
+use swarm_apiserver::Verb;
+use swarm_apiserver::fault::{Fault, Rule};
 
 use super::scenario::{LEASES, LEDGERS, OTHER, Scenario};
 
@@ -259,4 +261,31 @@ async fn a_replica_that_hosts_no_swarms_is_ready_too() {
     s.until("somebody does", |s| s.condition("s0", "Ready") == "False/PoolNotFound").await;
     a.leave().await;
     b.leave().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_in_an_outage_takes_effect_and_nothing_is_forgotten_in_it() {
+    let mut s = Scenario::without_operator();
+    let a = s.start_replica("a").await;
+    swarms(&mut s);
+    s.until("everything is settled", are_settled).await;
+    let before = writers(&s);
+    s.note("no renewal of a replica is answered");
+    s.server.inject(Rule::on(Verb::Update, "leases").always(), Fault::Hang);
+    // Longer than its Lease, and than the time to the next sweep.
+    s.pass(Duration::from_secs(45)).await;
+    for n in 0..SWARMS {
+        s.swarm(&format!("s{n}"), spec(n, &["a", "b"]));
+    }
+    s.pass(Duration::from_secs(3)).await;
+    assert!(!are_settled(&s), "it may not act");
+    drop(s.server.take_exchanges());
+    s.server.heal();
+    s.until("the edits take effect", are_settled).await;
+    assert_eq!(writers(&s), before, "nobody else had them");
+    let exchanges = s.server.take_exchanges();
+    let is_read =
+        |it: &&swarm_apiserver::Exchange| it.verb == Verb::List && it.resource == "swarms";
+    assert_eq!(exchanges.iter().filter(is_read).count(), 0, "what is its own is kept whole");
+    a.leave().await;
 }
