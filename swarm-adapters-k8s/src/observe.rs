@@ -70,11 +70,9 @@ impl Sightings {
         self.not_ready.retain(|slot, _| workers.contains_key(slot));
         self.leaving.retain(|slot, _| workers.contains_key(slot));
         PoolFacts {
-            workers,
             workers_desired: wanted.len(),
             watched_for: now.saturating_duration_since(self.watched),
-            unix_time_us: unix_time_us(),
-            ..PoolFacts::default()
+            ..PoolFacts::new(workers, unix_time_us())
         }
     }
 }

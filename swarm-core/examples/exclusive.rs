@@ -126,8 +126,9 @@ fn schedule(now: Moment, overseer: &mut Overseer, desired: &Desired, store: &mut
         let presence = Presence::Ready;
         (Slot(slot), WorkerFacts { name, presence, pod, is_wanted: true, is_replaced: false })
     };
-    let workers: BTreeMap<_, _> = (0..).zip(NAMES).map(worker).collect();
-    let pool = PoolFacts { workers_desired: workers.len(), workers, ..PoolFacts::default() };
+    // The wall clock: the tokens of a ledger that was lost are passed by it.
+    let unix_time_s = BEGAN_UNIX_S + now.0.as_secs();
+    let pool = PoolFacts::new((0..).zip(NAMES).map(worker), unix_time_s * 1_000_000);
     let observed = overseer.observed(now, desired.policy, pool);
     // Where several schedulers may run, this is a compare-and-set, and one that fails ends the turn.
     store.ledger = decide(&store.ledger, desired, &observed).ledger;
@@ -140,6 +141,8 @@ fn schedule(now: Moment, overseer: &mut Overseer, desired: &Desired, store: &mut
 }
 
 const NAMES: [&str; 2] = ["ann", "bob"];
+/// When this story begins, in seconds since 1970.
+const BEGAN_UNIX_S: u64 = 1_790_000_000;
 
 fn main() -> Result<(), JobsError> {
     let at = |second| Moment(Duration::from_secs(second));

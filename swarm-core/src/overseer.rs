@@ -84,9 +84,7 @@ use crate::{JobName, Jobs, Ledger, Observed, Position, Slot, Token};
 /// let (name, pod) = ("w-0".to_owned(), Some("pod".to_owned()));
 /// let presence = Presence::Ready;
 /// let worker = WorkerFacts { name, presence, pod, is_wanted: true, is_replaced: false };
-/// let workers = [(Slot(0), worker)].into();
-/// let protocol = Protocol::Session;
-/// let pool = PoolFacts { workers, workers_desired: 1, protocol, ..PoolFacts::default() };
+/// let pool = PoolFacts::new([(Slot(0), worker)], 1_790_000_000_000_000);
 /// let mut desired = Desired::new(jobs(["a", "b"])?);
 /// desired.policy = Policy::Exclusive;
 ///
@@ -438,7 +436,7 @@ impl Overseer {
     ///
     /// let (name, presence, pod) = ("w-0".to_owned(), Presence::Ready, Some("pod".to_owned()));
     /// let worker = WorkerFacts { name, presence, pod, is_wanted: true, is_replaced: false };
-    /// let pool = PoolFacts { workers: [(Slot(0), worker)].into(), ..PoolFacts::default() };
+    /// let pool = PoolFacts::new([(Slot(0), worker)], 1_790_000_000_000_000);
     /// let mut overseer = Overseer::new(LeaseTerms::default());
     /// let observed = overseer.observed(Moment::default(), Policy::Exclusive, pool);
     /// // The pod is ready, but it has no session yet: nothing can be granted to it.

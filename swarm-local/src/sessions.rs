@@ -189,12 +189,10 @@ impl Sessions {
             Some((*slot, worker_facts(worker, wanted.contains(&slot.0))?))
         };
         let pool = PoolFacts {
-            workers: workers.iter().filter_map(seen).collect(),
             workers_desired: wanted.len(),
             protocol: Protocol::Session,
             watched_for: self.watched_since.elapsed(),
-            unix_time_us: unix_time_us(),
-            ..PoolFacts::default()
+            ..PoolFacts::new(workers.iter().filter_map(seen), unix_time_us())
         };
         let mut observed = self.overseer.observed(now, desired.policy, pool);
         // A ledger that was removed or rolled back is written again from what this process knows.

@@ -152,7 +152,7 @@ pub struct WorkerFacts {
 }
 
 /// What is known of a pool beside its sessions.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolFacts {
     /// Every slot that is wanted or still filled.
     pub workers: BTreeMap<Slot, WorkerFacts>,
@@ -170,6 +170,43 @@ pub struct PoolFacts {
     pub since_change: Option<Duration>,
     /// How long ago plain workers last had to release a job; `None` if none can have.
     pub since_handover: Option<Duration>,
+}
+
+impl PoolFacts {
+    /// What is known of `workers`, at this time of the wall clock, in microseconds since 1970.
+    ///
+    /// There is no default for that time: the tokens of a ledger that was lost are passed by it, so
+    /// with a wrong one they may be granted again. The workers have to speak the protocol, and the
+    /// pool has been watched for no time, so whatever waits for time to pass waits for the longest.
+    ///
+    /// ```
+    /// use swarm_core::handover::{LeaseTerms, Moment, Policy};
+    /// use swarm_core::overseer::{Overseer, PoolFacts, WorkerFacts};
+    /// use swarm_core::{Presence, Slot};
+    ///
+    /// let (name, presence, pod) = ("w-0".to_owned(), Presence::Ready, Some("pod".to_owned()));
+    /// let worker = WorkerFacts { name, presence, pod, is_wanted: true, is_replaced: false };
+    /// let pool = PoolFacts::new([(Slot(0), worker)], 1_790_000_000_000_000);
+    /// assert_eq!(pool.workers_desired, 1);
+    ///
+    /// let mut overseer = Overseer::new(LeaseTerms::default());
+    /// let observed = overseer.observed(Moment::default(), Policy::Exclusive, pool);
+    /// assert_eq!(observed.unix_time_us, 1_790_000_000_000_000);
+    /// ```
+    #[must_use]
+    pub fn new(workers: impl IntoIterator<Item = (Slot, WorkerFacts)>, unix_time_us: u64) -> Self {
+        let workers = BTreeMap::from_iter(workers);
+        Self {
+            workers_desired: workers.values().filter(|worker| worker.is_wanted).count(),
+            workers,
+            first_slot: 0,
+            protocol: Protocol::default(),
+            watched_for: Duration::ZERO,
+            unix_time_us,
+            since_change: None,
+            since_handover: None,
+        }
+    }
 }
 
 /// What the workers of a pool have to be.

@@ -67,9 +67,8 @@ fn worker(presence: Presence) -> WorkerFacts {
 }
 
 fn pool(facts: WorkerFacts, protocol: Protocol) -> PoolFacts {
-    let workers = [(Slot(0), facts)].into();
-    let unix_time_us = START + 60_000_000;
-    PoolFacts { workers, workers_desired: 1, protocol, unix_time_us, ..PoolFacts::default() }
+    let pool = PoolFacts::new([(Slot(0), facts)], START + 60_000_000);
+    PoolFacts { workers_desired: 1, protocol, ..pool }
 }
 
 fn desired() -> Desired {

@@ -23,9 +23,8 @@ use search::{Places, Search};
 /// The whole of a worker of the largest size, in percent.
 const WHOLE: u8 = 100;
 
-/// The most jobs that one search evicts, and how many workers and jobs it may look at.
+/// The most jobs that one search evicts.
 const EVICTIONS_MAX: isize = 6;
-const STEPS_MAX: usize = 30_000;
 
 /// How often the moves of all classes are reduced together.
 const ROUNDS_MAX: usize = 4;
@@ -93,7 +92,7 @@ struct Seating {
 /// 6. With a tolerance, and if no job is out, few jobs move to level what is reserved.
 ///
 /// In canonical mode only 2 and 5 apply, without a budget. O(jobs with a share · log workers), plus
-/// `STEPS_MAX` for each job that needs evictions.
+/// O(workers · log workers) and a bounded number of steps for each job that needs evictions.
 pub(super) fn reserve(
     columns: &Columns,
     roster: &mut Roster,
@@ -350,9 +349,8 @@ impl Seating {
         let is_class = ranks.len() == 1;
         let room = if is_class { &mut self.beside_better } else { &mut self.beside_all };
         let (wishes, residents) = (&*self.wishes, &*self.residents);
-        let may_return = false;
-        let mut search = Search { wishes, residents, room, ranks, steps: STEPS_MAX, may_return };
-        (1..=EVICTIONS_MAX).find_map(|evictions| search.places(&[wish], evictions))
+        let search = Search { wishes, residents, room, ranks, may_return: false };
+        search.fewest(&[wish], 1..=EVICTIONS_MAX)
     }
 
     fn carry_out(&mut self, places: Places) {

@@ -31,6 +31,7 @@ pub(crate) fn all() -> Result<(), Box<dyn Error>> {
     println!("|---|---|---|---|");
     distinct_priorities()?;
     one_more()?;
+    whole_worker()?;
     workers_enough()?;
     slots_from(0)?;
     slots_from(FAR)?;
@@ -147,6 +148,21 @@ pub(crate) fn full(workers: u32) -> Result<(JobTable, Vec<Slot>), JobsError> {
         held.push(Slot(u32::try_from(at).unwrap_or(u32::MAX)));
     }
     Ok((JobTable::with_wishes(wishes)?, held))
+}
+
+/// All workers have 34 and 33 percent, and a job wants a whole one: three others have to move.
+fn whole_worker() -> Result<(), JobsError> {
+    let mut sizes = Sizes::default();
+    for workers in [1_250, 2_500, 5_000, 10_000] {
+        let percent = |n: u32| if n == 2 * workers { 100 } else { 34 - n % 2 };
+        let wishes = (0..=2 * workers).map(|n| (format!("{n:06}"), job(percent(n), 0)));
+        let table = JobTable::with_wishes(wishes)?;
+        let held: Vec<_> = (0..2 * workers).map(|n| Slot(n / 2)).collect();
+        let what = format!("a whole worker of {workers} with 34 and 33 percent each");
+        plan(&mut sizes, workers, &what, (&table, &held), workers);
+    }
+    sizes.growth();
+    Ok(())
 }
 
 fn plan(sizes: &mut Sizes, size: u32, what: &str, held: (&JobTable, &[Slot]), workers: u32) {

@@ -161,7 +161,11 @@ pub fn check(bounds: Bounds, invariants: &[Invariant]) -> Checked {
 impl fmt::Display for Checked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { bounds, states, took, depth, sighted, found } = self;
-        write!(f, "{bounds:<32} {states:>9} states {:>6.1} s", took.as_secs_f64())?;
+        let seconds = took.as_secs_f64();
+        write!(f, "{bounds:<32} {states:>9} states {seconds:>6.1} s")?;
+        if let (Ok(states), true) = (u32::try_from(*states), 0.0 < seconds) {
+            write!(f, " {:>8.0}/s", f64::from(states) / seconds)?;
+        }
         if let Some(Found { invariant, steps }) = found {
             return write!(f, "  {} broken at depth {}", invariant.name(), steps.len());
         }

@@ -164,6 +164,9 @@ pub enum Stuck {
     Stopping,
 }
 
+/// When a fleet begins, by its own clock.
+const BEGINNING: Moment = Moment(Duration::from_secs(1_000));
+
 /// An operator's knowledge; all of it is lost when it restarts, but for its clock.
 #[derive(Clone, Debug)]
 struct Operator {
@@ -184,7 +187,7 @@ impl Fleet {
     /// An empty ledger, three workers that have just started, six jobs, two operators.
     #[must_use]
     pub fn new(terms: FleetTerms) -> Self {
-        let now = Moment(Duration::from_secs(1_000));
+        let now = BEGINNING;
         let bounds = Bounds { broken: terms.broken, ..BOUNDS };
         let operator = Operator::new(now, &bounds);
         let mut desired = Desired::default();
@@ -225,6 +228,12 @@ impl Fleet {
     #[must_use]
     pub fn writes(&self) -> usize {
         self.history.len() - 1
+    }
+
+    /// For how long the fleet has run by its own clock, which needs almost no time outside.
+    #[must_use]
+    pub fn simulated(&self) -> Duration {
+        self.now.0.saturating_sub(BEGINNING.0)
     }
 
     /// The incarnation of the ledger.

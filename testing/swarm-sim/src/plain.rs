@@ -296,15 +296,14 @@ impl PlainPool {
         }
         let slots =
             (0..5).map(Slot).filter(|slot| slot.0 < self.wanted || self.in_slot(*slot).is_some());
+        let workers: Vec<_> = slots.map(|slot| (slot, self.worker(operator, now, slot))).collect();
         let pool = PoolFacts {
-            workers: slots.map(|slot| (slot, self.worker(operator, now, slot))).collect(),
             workers_desired: self.wanted as usize,
             protocol: Protocol::Plain,
             watched_for: now.since(operator.began),
-            unix_time_us: now.0.as_millis().try_into().unwrap_or(u64::MAX),
             since_change: operator.changed.map(|changed| now.since(changed)),
             since_handover: Some(now.since(operator.handed_over)),
-            ..PoolFacts::default()
+            ..PoolFacts::new(workers, now.0.as_millis().try_into().unwrap_or(u64::MAX))
         };
         operator.overseer.observed(now, self.desired.policy, pool)
     }

@@ -194,7 +194,7 @@ fn the_ledger_says_how_long_to_wait_for_a_lease_that_is_gone() {
         let ledger = Ledger { longest_lease, ..naming(id(1)) };
         overseer.note(at(0), &ledger);
         overseer.learn(at(0), Fact::LeaseMissing(id(1)));
-        let observed = overseer.observed(at(0), Policy::Exclusive, PoolFacts::default());
+        let observed = overseer.observed(at(0), Policy::Exclusive, PoolFacts::new([], START));
         let long = LeaseTerms { duration: observed.longest_lease, ..LeaseTerms::default() };
         assert_eq!(observed.fence_wait, long.fence_wait());
         assert_eq!(observed.lease, LeaseTerms::default().duration);

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use super::Seating;
 use super::search::{Places, Search};
-use super::{STEPS_MAX, Seating};
 
 impl Seating {
     /// Packs the class from nothing if that leaves out less and moves at most `budget` held jobs
@@ -131,13 +131,10 @@ impl Seating {
         let pending: Vec<_> = seated().filter(|wish| stayed[*wish].is_none()).collect();
         let away = pending.iter().filter(|wish| is_held(wish)).count();
         let (wishes, residents, ranks) = (&*self.wishes, &*residents, 0..u32::MAX);
-        let (room, may_return) = (&mut room, true);
-        let mut search = Search { wishes, residents, room, ranks, steps: STEPS_MAX, may_return };
-        let fewer = (0..moved).find_map(|moves| {
-            let evictions = isize::try_from(moves).ok()?.checked_sub_unsigned(away)?;
-            search.places(&pending, evictions)
-        });
-        let Some(mut places) = fewer else { return false };
+        let search = Search { wishes, residents, room: &mut room, ranks, may_return: true };
+        let evictions =
+            (0..moved).filter_map(|moves| isize::try_from(moves).ok()?.checked_sub_unsigned(away));
+        let Some(mut places) = search.fewest(&pending, evictions) else { return false };
         let found: BTreeSet<_> = places.iter().map(|(wish, _)| *wish).collect();
         let stays = seated().filter(|wish| !found.contains(wish));
         places.extend(stays.filter_map(|wish| Some((wish, stayed[wish]?))));

@@ -6,12 +6,17 @@ use std::ops::Range;
 use super::Wish;
 use super::room::Room;
 
+/// How many workers and jobs one search may look at: so many, or so many for each worker if that is
+/// more. A pool of equal workers is looked at once for each number of evictions.
+const STEPS_MAX: usize = 30_000;
+const STEPS_PER_WORKER: usize = 8;
+
 /// Looks for places for some jobs by evicting others, which then need places themselves.
 ///
 /// For a given number of evictions it tries every way to reach every placement: the largest job
 /// without a place goes to a worker where it fits, or to one from which the fewest jobs leave that
 /// make it fit. A job that was placed stays where it is. So the search finds a placement if one with
-/// so many evictions exists, unless `steps` runs out. What it looks at depends on the places and
+/// so many evictions exists, unless the steps run out. What it looks at depends on the places and
 /// sizes of jobs only, not on who held them, so a second plan from the result finds the same.
 pub(super) struct Search<'a> {
     pub(super) wishes: &'a [Wish],
@@ -20,8 +25,6 @@ pub(super) struct Search<'a> {
     pub(super) room: &'a mut Room,
     /// The ranks of the jobs that may be evicted.
     pub(super) ranks: Range<u32>,
-    /// How many more workers and jobs may be looked at.
-    pub(super) steps: usize,
     /// Whether a job without a place that returns to its holder saves a move.
     pub(super) may_return: bool,
 }
@@ -30,8 +33,10 @@ pub(super) struct Search<'a> {
 pub(super) type Places = Vec<(usize, usize)>;
 
 /// The state of one search.
-struct Walk<'a, 'b> {
-    search: &'b mut Search<'a>,
+struct Walk<'a> {
+    search: Search<'a>,
+    /// How many more workers and jobs may be looked at.
+    steps: usize,
     /// The workers, the least reserved first.
     order: Vec<usize>,
     pending: Vec<usize>,
@@ -39,19 +44,42 @@ struct Walk<'a, 'b> {
     placed: Places,
 }
 
-impl Search<'_> {
-    /// Places for all of `pending`, and for the jobs evicted for them, with at most `evictions`; a
-    /// job that returns to its holder makes up for an eviction. The room is left as it was.
-    pub(super) fn places(&mut self, pending: &[usize], evictions: isize) -> Option<Places> {
-        let mut order: Vec<_> = (0..self.residents.len()).collect();
+impl<'a> Search<'a> {
+    /// Places for all of `pending`, and for the jobs evicted for them, with the first of these
+    /// numbers of evictions that is enough; a job that returns to its holder makes up for an
+    /// eviction. The numbers ascend. `None` too if the steps are used up. The room is left as it was.
+    pub(super) fn fewest(
+        self,
+        pending: &[usize],
+        evictions: impl IntoIterator<Item = isize>,
+    ) -> Option<Places> {
+        let mut walk = self.walk(pending);
+        walk.fewest(evictions).then_some(walk.placed)
+    }
+
+    fn walk(self, pending: &[usize]) -> Walk<'a> {
+        let workers = self.residents.len();
+        let steps = STEPS_MAX.max(workers.saturating_mul(STEPS_PER_WORKER));
+        let mut order: Vec<_> = (0..workers).collect();
         order.sort_by_key(|at| Reverse(self.room.free(*at)));
-        let (pending, evicted) = (pending.to_vec(), Vec::new());
-        let mut walk = Walk { search: self, order, pending, evicted, placed: Vec::new() };
-        walk.settle(evictions).then_some(walk.placed)
+        let (pending, evicted, placed) = (pending.to_vec(), Vec::new(), Vec::new());
+        Walk { search: self, steps, order, pending, evicted, placed }
     }
 }
 
-impl Walk<'_, '_> {
+impl Walk<'_> {
+    fn fewest(&mut self, evictions: impl IntoIterator<Item = isize>) -> bool {
+        for evictions in evictions {
+            if self.settle(evictions) {
+                return true;
+            }
+            if self.steps == 0 {
+                return false;
+            }
+        }
+        false
+    }
+
     /// Whether everything pending finds a place. If not, all is as it was before.
     fn settle(&mut self, left: isize) -> bool {
         let wishes = self.search.wishes;
@@ -90,9 +118,11 @@ impl Walk<'_, '_> {
 
     fn try_all(&mut self, wish: usize, left: isize, slack: isize) -> bool {
         let mut failed_at = None;
+        // The last worker that was tried in vain.
+        let mut vain: Option<usize> = None;
         for i in 0..self.order.len() {
-            let Some(steps) = self.search.steps.checked_sub(1) else { return false };
-            self.search.steps = steps;
+            let Some(steps) = self.steps.checked_sub(1) else { return false };
+            self.steps = steps;
             let at = self.order[i];
             if self.search.wishes[wish].pin.is_some_and(|pin| pin != at) {
                 continue;
@@ -109,11 +139,37 @@ impl Walk<'_, '_> {
                     return true;
                 }
                 failed_at = kind.or(failed_at);
-            } else if left > 0 && self.evict_for(wish, at, left) {
-                return true;
+            } else if left > 0 {
+                if vain.is_some_and(|vain| self.are_alike(vain, at)) {
+                    continue;
+                }
+                if self.evict_for(wish, at, left) {
+                    return true;
+                }
+                vain = Some(at);
             }
         }
         false
+    }
+
+    /// Whether two workers differ in nothing that the search looks at: what fails with one of them
+    /// fails with the other. Where jobs may return, their holders differ.
+    fn are_alike(&self, one: usize, other: usize) -> bool {
+        let room = &self.search.room;
+        let wishes = self.search.wishes;
+        let shares = |at| self.may_leave(at).map(|resident| wishes[resident].share);
+        !self.search.may_return
+            && room.kind(one) == room.kind(other)
+            && shares(one).eq(shares(other))
+    }
+
+    /// The jobs of a worker that may be evicted.
+    fn may_leave(&self, at: usize) -> impl Iterator<Item = usize> {
+        self.search.residents[at].iter().copied().filter(move |resident| {
+            let wish = &self.search.wishes[*resident];
+            let may_leave = wish.pin.is_none() && self.search.ranks.contains(&wish.rank);
+            may_leave && !self.evicted.contains(resident)
+        })
     }
 
     fn may_return(&self, wish: usize) -> bool {
@@ -135,14 +191,7 @@ impl Walk<'_, '_> {
 
     fn evict_for(&mut self, wish: usize, at: usize, left: isize) -> bool {
         let wishes = self.search.wishes;
-        let ranks = &self.search.ranks;
-        let may_leave = |resident: &&usize| {
-            let wish = &wishes[**resident];
-            wish.pin.is_none() && ranks.contains(&wish.rank)
-        };
-        let residents = self.search.residents[at].iter().filter(may_leave).copied();
-        let mut residents: Vec<_> =
-            residents.filter(|resident| !self.evicted.contains(resident)).collect();
+        let mut residents: Vec<_> = self.may_leave(at).collect();
         // The smallest first, and of equal ones the least important.
         residents.sort_unstable_by_key(|resident| (wishes[*resident].share, Reverse(*resident)));
         self.evict_some(wish, at, &residents, left)
@@ -159,8 +208,8 @@ impl Walk<'_, '_> {
         }
         let mut size = 0;
         for (i, resident) in residents.iter().enumerate() {
-            let Some(steps) = self.search.steps.checked_sub(1) else { return false };
-            self.search.steps = steps;
+            let Some(steps) = self.steps.checked_sub(1) else { return false };
+            self.steps = steps;
             let share = wishes[*resident].share;
             if share == size {
                 continue;
@@ -182,5 +231,34 @@ impl Walk<'_, '_> {
             self.evicted.pop();
         }
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Workers of 34 and 33 percent each, and a job of 100: what a search from nothing used of its
+    /// steps.
+    #[test]
+    fn equal_workers_are_looked_at_once_for_each_number_of_evictions() {
+        for workers in [10_000, 100_000] {
+            let wish = |(job, share)| Wish { job, share, rank: 0, pin: None, holder: None };
+            let shares = [34, 33].into_iter().cycle().take(2 * workers).chain([100]);
+            let wishes: Vec<_> = (0..).zip(shares).map(wish).collect();
+            let mut room = Room::new(&vec![9; workers], &vec![100; workers]);
+            let residents: Vec<_> = (0..workers).map(|at| vec![2 * at, 2 * at + 1]).collect();
+            for (at, there) in residents.iter().enumerate() {
+                there.iter().for_each(|resident| room.take(at, &wishes[*resident]));
+            }
+            let (wishes, residents, room) = (&*wishes, &*residents, &mut room);
+            let search = Search { wishes, residents, room, ranks: 0..1, may_return: false };
+            let mut walk = search.walk(&[2 * workers]);
+            let steps = walk.steps;
+            assert!(walk.fewest(1..=6));
+            assert_eq!(walk.placed.len(), 4, "the job and three that make room");
+            let used = steps - walk.steps;
+            assert!(used < 2 * workers + 100, "{used} steps with {workers} workers");
+        }
     }
 }

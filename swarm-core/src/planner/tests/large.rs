@@ -81,3 +81,23 @@ fn every_job_has_a_share() {
     let less = jobs.plan(&first.holders, &Pool::ready(WORKERS - 1), Rules::default());
     assert_eq!(less.unassigned.len(), 2);
 }
+
+/// All workers have 34 and 33 percent, so a job of 100 percent needs three others to move.
+#[test]
+fn a_whole_worker_is_made_free_by_three_moves() {
+    for workers in [10_000, WORKERS] {
+        let percent = |n: u32| match n {
+            0 => 100,
+            n if n % 2 == 1 => 34,
+            _ => 33,
+        };
+        let job = |n| Job { share: Share::new(percent(n)).ok(), ..Job::default() };
+        let wishes = (0..=2 * workers).map(|n| (format!("job-{n:06}"), job(n)));
+        let jobs = JobTable::with_wishes(wishes).unwrap();
+        let slot = |n: u32| n.checked_sub(1).map_or(Slot::NOBODY, |n| Slot(n / 2));
+        let held: Vec<_> = (0..=2 * workers).map(slot).collect();
+        let plan = jobs.plan(&held, &Pool::ready(workers), Rules::default());
+        let moves = plan.moves().filter(|step| step.from.is_some_and(|slot| slot.0 < workers));
+        assert_eq!((moves.count(), plan.unassigned.len()), (3, 0), "{workers} workers");
+    }
+}

@@ -173,6 +173,40 @@ fn a_new_job_moves_at_most_two_of_those_that_run() {
     assert!(moved.iter().all(|moves| *moves <= 2), "{moved:?}");
 }
 
+/// Scope: 1,000 workers while what is reserved grows from 94 to 98 %, jobs of 10 to 59 percent in
+/// three random orders, without a budget and with one of one move.
+#[test]
+fn in_a_large_pool_a_new_job_moves_few_of_those_that_run() {
+    const WORKERS: u32 = 1_000;
+    for (seed, moves_max) in (1..=3_u32).flat_map(|seed| [(seed, None), (seed, Some(1))]) {
+        let rules = Rules { moves_max, ..Rules::default() };
+        let (mut random, mut sum) = (seed, 0);
+        let (mut wishes, mut held) = (Vec::new(), Vec::new());
+        loop {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let percent = u8::try_from(10 + (random >> 16) % 50).unwrap();
+            sum += u32::from(percent);
+            if sum > 98 * WORKERS {
+                break;
+            }
+            let job = Job { share: Share::new(percent).ok(), ..Job::default() };
+            wishes.push((format!("{:06}", wishes.len()), job));
+            if sum < 94 * WORKERS {
+                continue;
+            }
+            let is_first = held.is_empty();
+            let table = JobTable::with_wishes(wishes.clone()).unwrap();
+            let plan = table.plan(&held, &Pool::ready(WORKERS), rules);
+            let moves = plan.moves().filter(|step| step.from.is_some_and(|slot| slot.0 < WORKERS));
+            let moves = moves.count();
+            assert!(is_first || moves <= 3, "{moves} moves for job {}", wishes.len());
+            assert_eq!(plan.unassigned.len(), 0);
+            held = plan.holders.into_owned();
+            held.push(Slot::NOBODY);
+        }
+    }
+}
+
 #[test]
 fn an_urgent_job_takes_what_is_free_before_it_displaces_a_running_one() {
     let job =

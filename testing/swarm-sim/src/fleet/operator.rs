@@ -194,16 +194,14 @@ impl Fleet {
         let filled = self.pods.iter().map(|pod| pod.slot).filter(|slot| self.is_filled(*slot));
         let slots: BTreeSet<_> = filled.chain(self.slots()).collect();
         let facts = |slot| (slot, self.worker_facts(operator, slot));
-        let workers = slots.into_iter().map(facts).collect();
+        let workers: Vec<_> = slots.into_iter().map(facts).collect();
         let pool = PoolFacts {
-            workers,
             workers_desired: self.wanted as usize,
             first_slot: self.first_slot,
             protocol: Protocol::Session,
             watched_for: now.since(operator.began),
-            unix_time_us: self.unix_time(),
             since_change: operator.changed.map(|changed| now.since(changed)),
-            ..PoolFacts::default()
+            ..PoolFacts::new(workers, self.unix_time())
         };
         operator.overseer.observed(now, self.desired.policy, pool)
     }
