@@ -249,7 +249,9 @@ mod tests {
             let mut room = Room::new(&vec![9; workers], &vec![100; workers]);
             let residents: Vec<_> = (0..workers).map(|at| vec![2 * at, 2 * at + 1]).collect();
             for (at, there) in residents.iter().enumerate() {
-                there.iter().for_each(|resident| room.take(at, &wishes[*resident]));
+                for resident in there {
+                    room.take(at, &wishes[*resident]);
+                }
             }
             let (wishes, residents, room) = (&*wishes, &*residents, &mut room);
             let search = Search { wishes, residents, room, ranks: 0..1, may_return: false };
