@@ -168,10 +168,17 @@ impl Cluster {
     pub async fn mend(&self) -> Result<()> {
         faults::mend()?;
         until("the nodes to be mended", MENDED_WITHIN, || async {
-            // Repeated: a kubelet ends if it does not find its container runtime yet.
-            for name in self.components.mend()? {
+            // A kubelet ends if it does not find its container runtime, seconds after it was started
+            // and while its node is still reported as ready.
+            let mut ended = self.components.mend_all_but("kubelet")?;
+            for node in NODES {
+                node::answers(node).await?;
+            }
+            ended.extend(self.components.mend()?);
+            for name in ended {
                 say(format_args!("{name} was left broken; started again"));
             }
+            self.components.refresh(&["controller-manager", "scheduler"], "apiserver")?;
             boot::nodes_ready(self).await
         })
         .await?;

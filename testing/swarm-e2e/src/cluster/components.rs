@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
@@ -22,6 +23,7 @@ struct Component {
     program: PathBuf,
     args: Vec<String>,
     process: Child,
+    started: Instant,
 }
 
 impl Components {
@@ -40,7 +42,8 @@ impl Components {
     /// Starts a process for the first time.
     pub(super) fn start(&self, name: &str, program: &Path, args: Vec<String>) -> Result<()> {
         let process = self.spawn(name, program, &args)?;
-        let component = Component { program: program.to_owned(), args, process };
+        let started = Instant::now();
+        let component = Component { program: program.to_owned(), args, process, started };
         self.lock().insert(name.to_owned(), component);
         Ok(())
     }
@@ -105,21 +108,56 @@ impl Components {
                 bail!("{name} is still running");
             }
             edit(&mut component.args);
-            component.process = self.spawn(name, &component.program, &component.args)?;
-            Ok(())
+            self.start_again(name, component)
         })
     }
 
+    /// Kills the `followers` that have run for longer than `of`, which has thus been restarted, and
+    /// starts them again. Kubernetes' own controllers retry their watches after up to a minute when
+    /// the API server was away twice: until then they know nothing of what is new.
+    ///
+    /// # Errors
+    ///
+    /// When there is no component of one of these names, or one cannot be started.
+    pub(super) fn refresh(&self, followers: &[&str], of: &str) -> Result<()> {
+        let since = self.with(of, |component| Ok(component.started))?;
+        for name in followers {
+            self.with(name, |component| {
+                if component.started < since {
+                    component.process.kill()?;
+                    component.process.wait()?;
+                    self.start_again(name, component)?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
     /// Lets frozen components continue, restarts ended ones, and returns the names of the latter.
+    /// Those whose name begins with `last` are passed by.
+    ///
+    /// # Errors
+    ///
+    /// When one cannot be started.
+    pub(super) fn mend_all_but(&self, last: &str) -> Result<Vec<String>> {
+        self.mend_those(|name| !name.starts_with(last))
+    }
+
+    /// As [`Self::mend_all_but`], without exception.
     ///
     /// # Errors
     ///
     /// When one cannot be started.
     pub(super) fn mend(&self) -> Result<Vec<String>> {
+        self.mend_those(|_| true)
+    }
+
+    fn mend_those(&self, are_meant: impl Fn(&str) -> bool) -> Result<Vec<String>> {
         let mut ended = Vec::new();
-        for (name, component) in self.lock().iter_mut() {
+        for (name, component) in self.lock().iter_mut().filter(|(name, _)| are_meant(name)) {
             if component.process.try_wait()?.is_some() {
-                component.process = self.spawn(name, &component.program, &component.args)?;
+                self.start_again(name, component)?;
                 ended.push(name.clone());
             } else {
                 kill_process(Pid::from_child(&component.process), Signal::CONT)?;
@@ -145,6 +183,12 @@ impl Components {
 
     fn log(&self, name: &str) -> PathBuf {
         self.logs.join(format!("{name}.log"))
+    }
+
+    fn start_again(&self, name: &str, component: &mut Component) -> Result<()> {
+        component.process = self.spawn(name, &component.program, &component.args)?;
+        component.started = Instant::now();
+        Ok(())
     }
 
     fn spawn(&self, name: &str, program: &Path, args: &[String]) -> Result<Child> {
@@ -201,11 +245,24 @@ mod tests {
         assert_eq!(components.mend().unwrap(), ["idle"]);
         assert_eq!(components.mend().unwrap(), Vec::<String>::new());
         assert_ne!(components.pid("idle").unwrap(), first);
+        assert_eq!(components.mend_all_but("id").unwrap(), Vec::<String>::new());
+        components.start("later", Path::new("sleep"), vec!["60".into()]).unwrap();
+        let second = components.pid("idle").unwrap();
+        components.refresh(&["later"], "idle").unwrap();
+        components.refresh(&["idle"], "later").unwrap();
+        assert_ne!(components.pid("idle").unwrap(), second);
+        components.kill("later").unwrap();
+        assert_eq!(components.mend_all_but("la").unwrap(), Vec::<String>::new());
+        components.restart("later").unwrap();
+        let third = components.pid("later").unwrap();
+        components.refresh(&["later"], "idle").unwrap();
+        assert_eq!(components.pid("later").unwrap(), third);
         components.kill("idle").unwrap();
         components.restart_with("idle", |args| args[0] = "0".into()).unwrap();
         until_blocking("the shorter sleep to end", Duration::from_secs(5), || {
             Ok(components.all_running().is_err().then_some(()))
         })
         .unwrap();
+        components.kill("later").unwrap();
     }
 }
