@@ -4,6 +4,9 @@
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::ResourceExt as _;
 
+/// How it is told that an image may not be pulled because a secret is missing.
+const PULL_SECRETS: &str = "cannot be pulled, its pull secrets are";
+
 /// The longest quotation of a message.
 const QUOTED_MAX: usize = 240;
 
@@ -34,10 +37,10 @@ fn waiting(pod: &Pod, container: &ContainerStatus) -> Option<String> {
             let secrets = pod.spec.iter().flat_map(|spec| spec.image_pull_secrets.iter().flatten());
             let secrets: Vec<_> = secrets.map(|secret| format!("`{}`", secret.name)).collect();
             let secrets = match secrets.as_slice() {
-                [] => "it has no pull secret".to_owned(),
-                some => format!("its pull secrets are {}: each must exist here", some.join(", ")),
+                [] => "cannot be pulled, it has no pull secret".to_owned(),
+                some => format!("{PULL_SECRETS} {}: each must exist here", some.join(", ")),
             };
-            Some(format!("image `{image}` cannot be pulled, {secrets}: {why}"))
+            Some(format!("image `{image}` {secrets}: {why}"))
         }
         "CrashLoopBackOff" => Some(format!("container `{name}` ends again and again: {why}")),
         reason @ ("CreateContainerConfigError" | "CreateContainerError" | "RunContainerError") => {
@@ -59,22 +62,30 @@ pub fn quoted(message: Option<&str>) -> String {
     quoted
 }
 
-/// The pods that do not run, in one sentence: the first by name, and how many more.
+/// What the cache keeps of what [`of`] says.
+fn told(pod: &Pod) -> Option<&str> {
+    pod.status.as_ref()?.message.as_deref()
+}
+
+/// Whether `pod`, of the cache, waits for an image, and one of its pull secrets may be missing.
 #[must_use]
-pub fn shown<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> Option<String> {
-    let told = |pod: &'a Pod| {
-        // Where the cache keeps what `of` says.
-        let why = pod.status.as_ref()?.message.clone()?;
-        Some((pod.name_any(), why))
-    };
-    let mut troubled: Vec<_> = pods.into_iter().filter_map(told).collect();
-    troubled.sort();
-    let (name, why) = troubled.first()?;
+pub fn may_lack_a_secret(pod: &Pod) -> bool {
+    told(pod).is_some_and(|why| why.contains(PULL_SECRETS))
+}
+
+/// The first of `pods` by name that does not run, and a sentence on it that says how many more do not.
+#[must_use]
+pub fn shown<'a>(pods: impl IntoIterator<Item = &'a Pod>) -> Option<(&'a Pod, String)> {
+    let troubled = pods.into_iter().filter_map(|pod| Some((pod, told(pod)?)));
+    let mut troubled: Vec<_> = troubled.collect();
+    troubled.sort_by_key(|(pod, _)| pod.name_any());
+    let (pod, why) = troubled.first()?;
+    let name = pod.name_any();
     let more = match troubled.len() {
         1 => String::new(),
         count => format!(" ({} more pods do not run)", count - 1),
     };
-    Some(format!("pod `{name}`: {why}{more}"))
+    Some((pod, format!("pod `{name}`: {why}{more}")))
 }
 
 #[cfg(test)]
@@ -106,6 +117,8 @@ mod tests {
         let spec = json!({"containers": [], "imagePullSecrets": [{"name": "registry"}]});
         let secret = of(&pod(&spec, &status)).unwrap();
         assert!(secret.contains("its pull secrets are `registry`: each must exist"), "{secret}");
+        let kept = pod(&spec, &json!({"message": secret}));
+        assert!(may_lack_a_secret(&kept) && !may_lack_a_secret(&Pod::default()));
     }
 
     #[test]
@@ -128,7 +141,7 @@ mod tests {
         };
         let pods = [kept("b"), kept("a"), Pod::default()];
         let expected = "pod `a`: no node takes it: full (1 more pods do not run)";
-        assert_eq!(shown(&pods).as_deref(), Some(expected));
+        assert_eq!(shown(&pods), Some((&pods[1], expected.to_owned())));
         assert_eq!(shown(&pods[2..]), None);
     }
 }

@@ -9,6 +9,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::autoscale::Autoscaling;
+use super::explained::Explained;
 use super::locks::unpoisoned;
 use super::managed::Making;
 use super::publications::Publications;
@@ -40,6 +41,7 @@ pub(super) struct Memory {
     pub(super) scaling: Scaling,
     pub(super) autoscaling: Autoscaling,
     pub(super) making: Making,
+    pub(super) explained: Explained,
     pub(super) reports: Reports,
     /// Since when the workers of a deleted Swarm are asked to stop.
     pub(super) releasing: Option<Instant>,
@@ -62,6 +64,7 @@ impl Memory {
             scaling: Scaling::default(),
             autoscaling: Autoscaling::default(),
             making: Making::default(),
+            explained: Explained::default(),
             reports: Reports::default(),
             releasing: None,
         }

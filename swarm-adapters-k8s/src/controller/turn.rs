@@ -34,7 +34,6 @@ use crate::metrics::TurnLabels;
 use crate::refresh::RefreshTerms;
 use crate::slots::Slots;
 use crate::status::{self, Reason, Refreshed, Refusals, RefusedRequest, SessionReport, Verdict};
-use crate::trouble;
 use crate::view::ConfigMapViewStore;
 use crate::workload::{Kind, Workload};
 
@@ -56,7 +55,7 @@ pub(super) struct Carried {
     pub(super) progress: Progress,
     pub(super) refreshed: Refreshed,
     pub(super) sessions: SessionReport,
-    /// Why pods do not run, if any do not.
+    /// Why pods do not run or are not made, if that is known.
     pub(super) trouble: Option<String>,
     /// After which time to look at sessions again.
     pub(super) look_in: Option<Duration>,
@@ -227,7 +226,7 @@ impl Context {
         let desired = &*desired;
         memory.scaling.note_takeover(desired.replicas, pool);
         let pods = self.caches.pods_of(swarm, pool);
-        let trouble = trouble::shown(pods.iter().map(|pod| &**pod));
+        let trouble = self.explain(swarm, pool, &pods, &mut memory.explained).await;
         let slots = self.slots(swarm, pool, pods, desired, &mut memory.stores).await?;
         let desired = &*sized(swarm, desired, &slots);
         self.note_started(swarm, &slots, memory).await;
