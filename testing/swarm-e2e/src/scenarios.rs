@@ -41,6 +41,7 @@ mod nodes_fall_silent;
 mod nothing_is_written_at_rest;
 mod operator_dies_at_any_write;
 mod operator_dies_in_a_handover;
+mod owners;
 mod parts_restart;
 mod peers_ping_each_other;
 mod pods_are_a_pool;

@@ -22,7 +22,7 @@ pub struct Audit {
 pub struct Mark(u64);
 
 /// One answered request for a resource.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// The user name, such as `system:node:node-1`.
     pub user: String,
@@ -42,6 +42,12 @@ pub struct Request {
     pub code: u16,
     /// Whether the user has the right to ask for it; there are other reasons to be refused.
     pub has_right: bool,
+    /// The pod that sent it, by the token of its service account; empty for all others.
+    pub pod: String,
+    /// When it came, by the clock of the API server, to the microsecond: the later is the greater.
+    pub received: String,
+    /// When it was answered, in the same form.
+    pub answered: String,
 }
 
 impl Request {
@@ -54,7 +60,7 @@ impl Request {
 
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { user, agent, verb, group, resource, namespace, name, code, has_right: _ } = self;
+        let Self { user, agent, verb, group, resource, namespace, name, code, .. } = self;
         let dot = if group.is_empty() { "" } else { "." };
         write!(f, "{verb} {resource}{dot}{group} {namespace}/{name} by {user} ({agent}): {code}")
     }
@@ -144,6 +150,9 @@ fn parse(line: &str) -> Option<Request> {
         name: target.name,
         code: event.response_status.code,
         has_right: event.annotations.decision != "forbid",
+        pod: event.user.extra.pod_name.into_iter().next().unwrap_or_default(),
+        received: event.request_received_timestamp,
+        answered: event.stage_timestamp,
     })
 }
 
@@ -159,6 +168,10 @@ struct Line {
     response_status: Status,
     #[serde(default)]
     annotations: Annotations,
+    #[serde(default)]
+    request_received_timestamp: String,
+    #[serde(default)]
+    stage_timestamp: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -171,6 +184,15 @@ struct Annotations {
 #[derive(Deserialize)]
 struct User {
     username: String,
+    #[serde(default)]
+    extra: Extra,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Extra {
+    #[serde(rename = "authentication.kubernetes.io/pod-name")]
+    pod_name: Vec<String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -201,6 +223,17 @@ mod tests {
         assert!(request.is_write());
         let expected = "patch nodes/status /node-1 by system:node:node-1 (kubelet): 200";
         assert_eq!(request.to_string(), expected);
+        assert_eq!((request.pod.as_str(), request.received.as_str()), ("", ""));
+    }
+
+    #[test]
+    fn a_request_tells_which_pod_sent_it_and_when() {
+        let pod = r#""extra":{"authentication.kubernetes.io/pod-name":["w-0"]},"groups""#;
+        let times = r#""requestReceivedTimestamp":"2026-01-01T00:00:00.000001Z","stageTimestamp":"2026-01-01T00:00:00.000002Z","verb""#;
+        let line = LINE.replacen(r#""groups""#, pod, 1).replacen(r#""verb""#, times, 1);
+        let request = parse(&line).unwrap();
+        assert_eq!(request.pod, "w-0");
+        assert!(request.received < request.answered);
     }
 
     #[test]

@@ -4,8 +4,10 @@
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use kube::ResourceExt as _;
+use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::json;
-use swarm_adapters_k8s::api::{API_VERSION, Swarm};
+use swarm_adapters_k8s::api::{API_VERSION, Swarm, SwarmLedger, Writer};
 use swarm_adapters_k8s::status::ready_reason;
 use swarm_spec::yaml;
 
@@ -42,11 +44,48 @@ pub(super) async fn run(context: Context) -> Result<()> {
     refused(&context, &second_of(&good), moved, &pool, "at most 203 characters").await?;
     specs_are_judged_as_in_files(&context).await?;
     still(&context, &before, "refused edits").await?;
+    a_ledger_only_goes_forward(&context).await?;
+    still(&context, &before, "refused writes of its ledger").await?;
 
     second_swarm_on_the_pool(&context, &good).await?;
     still(&context, &before, "a second Swarm on the pool").await?;
     pool_that_is_not_there(&context).await?;
     statefulset_that_goes_away(&context, &good, &before).await
+}
+
+/// Whatever wrote it, a ledger has no writer under a lower epoch or of the same one, and no writer less.
+async fn a_ledger_only_goes_forward(context: &Context) -> Result<()> {
+    let ledgers = context.api::<SwarmLedger>();
+    let found = ledgers.list(&ListParams::default()).await?.items;
+    let ledger = found.into_iter().next().context("no ledger")?;
+    let Writer { member, epoch } =
+        ledger.spec.writer.clone().context("a ledger without a writer")?;
+    let other = || "other-1".to_owned();
+    let none_less = "another writer has a higher epoch";
+    let cases = [
+        (Some(Writer { member: other(), epoch }), ledger.spec.revision, none_less),
+        (Some(Writer { member: other(), epoch: epoch - 1 }), ledger.spec.revision, none_less),
+        (
+            Some(Writer { member: member.clone(), epoch: epoch - 1 }),
+            ledger.spec.revision,
+            none_less,
+        ),
+        (None, ledger.spec.revision, none_less),
+        (Some(Writer { member, epoch }), ledger.spec.revision - 1, "a ledger only goes forward"),
+    ];
+    for (writer, revision, expected) in cases {
+        // Without a version, which would refuse it before the rule did.
+        let patch = json!({"spec": {"writer": writer, "revision": revision}});
+        let written =
+            ledgers.patch(&ledger.name_any(), &PatchParams::default(), &Patch::Merge(&patch)).await;
+        match written {
+            Err(kube::Error::Api(status)) if status.code == 422 => {
+                ensure!(status.message.contains(expected), "{patch}: {}", status.message);
+            }
+            other => bail!("{patch} was not refused: {other:?}"),
+        }
+    }
+    Ok(())
 }
 
 /// Every spec of the table, on a dry run.

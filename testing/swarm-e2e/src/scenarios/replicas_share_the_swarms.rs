@@ -15,8 +15,9 @@ use kube::{Api, ResourceExt as _};
 use swarm_adapters_k8s::api::{SwarmLedger, Writer};
 use tokio::task::JoinHandle;
 
+use super::owners;
 use super::session_pool::{GRACEFUL, Policy, SessionPool, TICK};
-use crate::operator::{self, ACCOUNT, REPLICAS};
+use crate::operator::{self, REPLICAS};
 use crate::run_log::Moment;
 use crate::scenario::Context;
 use crate::until::until;
@@ -249,19 +250,13 @@ impl Stage {
             ensure!(is_good, "{}: {verdict}", pool.name);
         }
         let requests = self.context.cluster.audit.since(self.context.cluster.audit.start())?;
-        let of_ledgers = requests.iter().filter(|it| {
-            it.user == ACCOUNT
-                && it.resource == "swarmledgers"
-                && it.is_write()
-                && it.namespace == self.context.namespace
-        });
-        let (mut written, mut refused) = (0, 0);
-        for request in of_ledgers {
-            if request.code < 300 { written += 1 } else { refused += 1 }
-        }
-        self.context
-            .laps
-            .lap(format!("{takeovers} takeovers; {written} writes of ledgers, {refused} refused"));
+        let verdict = owners::judge(&requests, &self.context.namespace)?;
+        ensure!(0 < verdict.takeovers && 0 < verdict.statuses, "the audit log shows {verdict:?}");
+        let ((written, refused), statuses) = (verdict.ledgers, verdict.statuses);
+        self.context.laps.lap(format!(
+            "{takeovers} takeovers; {written} writes of ledgers, {refused} refused; {statuses} of status, \
+             none by a replica that had lost the Swarm"
+        ));
         Ok(())
     }
 }
