@@ -79,7 +79,7 @@ async fn share(context: &Context) -> Result<()> {
 }
 
 /// For ten minutes a replica is killed every half a minute, while all Swarms and the types of replicas are
-/// edited all the time.
+/// edited all the time: by every third edit one of them hosts no Swarms.
 pub(super) async fn soak(context: Context) -> Result<()> {
     context.operator().await?;
     let outcome = die(&context).await;
@@ -101,22 +101,30 @@ async fn die(context: &Context) -> Result<()> {
     while start.elapsed() < SOAK {
         let mark = Moment::now();
         if KILL_EVERY * kills <= start.elapsed() {
+            edit_types(context, edits, None).await?;
             context.cluster.kill_containers(&stage.replica_of(OF_SOAK).await?).await?;
             kills += 1;
         }
         edits += 1;
-        edit_types(context, edits).await?;
+        let is_left_out = edits.is_multiple_of(3);
+        let pods = if is_left_out { operator_pods(context).await? } else { Vec::new() };
+        let without = pods.get(edits % OF_SOAK).map(Pod::name_any);
+        edit_types(context, edits, without.as_deref()).await?;
         stage.edit(&format!("{kills} killed"), mark, TAKEOVER).await?;
     }
     context.laps.lap(format!("{kills} replicas were killed, and the types edited {edits} times"));
     stage.end().await
 }
 
-/// Gives the controllers other numbers of workers; every fifth edit is broken, and changes nothing.
-async fn edit_types(context: &Context, edit: usize) -> Result<()> {
-    let workers = if edit.is_multiple_of(5) { 0 } else { 1 + edit % 16 };
+/// Gives the controllers other numbers of workers, and lets the replica of that ID host no Swarms; every
+/// fifth edit is broken, and changes nothing.
+async fn edit_types(context: &Context, edit: usize, without: Option<&str>) -> Result<()> {
+    let workers = if edit.is_multiple_of(5) && without.is_none() { 0 } else { 1 + edit % 16 };
+    let without = without.map(|id| format!("{id}: {{controllers: {{sweeper: {{}}}}}}"));
     let types = format!(
-        "types: {{default: {{controllers: {{swarm: {{workers: {workers}}}, sweeper: {{}}}}}}}}"
+        "types: {{default: {{controllers: {{swarm: {{workers: {workers}}}, sweeper: {{}}}}}}}}\n\
+         replicas: {{{}}}",
+        without.unwrap_or_default()
     );
     let map = serde_json::json!({
         "apiVersion": "v1", "kind": "ConfigMap",
@@ -124,6 +132,14 @@ async fn edit_types(context: &Context, edit: usize) -> Result<()> {
         "data": {"types.yaml": types},
     });
     context.cluster.apply(operator::NAMESPACE, &map.to_string()).await
+}
+
+/// The pods of the replicas that are to stay.
+async fn operator_pods(context: &Context) -> Result<Vec<Pod>> {
+    let pods: Api<Pod> = Api::namespaced(context.client.clone(), operator::NAMESPACE);
+    let pods = pods.list(&ListParams::default().labels("app=swarm-controller")).await?;
+    let is_there = |pod: &Pod| pod.metadata.deletion_timestamp.is_none();
+    Ok(pods.items.into_iter().filter(is_there).collect())
 }
 
 /// The Swarms, and what was seen of their ledgers.
@@ -163,10 +179,7 @@ impl Stage {
     /// The same of so many replicas.
     async fn replica_of(&self, replicas: usize) -> Result<Pod> {
         self.all_have_some(replicas).await?;
-        let pods: Api<Pod> = Api::namespaced(self.context.client.clone(), operator::NAMESPACE);
-        let pods = pods.list(&ListParams::default().labels("app=swarm-controller")).await?;
-        let is_there = |pod: &Pod| pod.metadata.deletion_timestamp.is_none();
-        pods.items.into_iter().find(is_there).context("no replica")
+        operator_pods(&self.context).await?.into_iter().next().context("no replica")
     }
 
     /// Waits until so many replicas have Swarms or could have, by what they say of themselves.
