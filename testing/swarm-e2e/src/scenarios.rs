@@ -41,6 +41,7 @@ mod nodes_fall_silent;
 mod nothing_is_written_at_rest;
 mod operator_dies_at_any_write;
 mod operator_dies_in_a_handover;
+mod operators_that_do_not_share;
 mod owners;
 mod parts_restart;
 mod peers_ping_each_other;
@@ -187,6 +188,7 @@ pub fn all() -> Vec<Scenario> {
         scenario!(nodes_are_declared_off),
         scenario!(the_api_server_is_away),
         scenario!(operator_dies_in_a_handover),
+        scenario!(operators_that_do_not_share),
         scenario!(poison_jobs_are_set_aside),
         scenario!(the_store_is_rolled_back),
         // What all of them have asked the API server for.
