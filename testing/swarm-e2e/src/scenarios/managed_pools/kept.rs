@@ -1,5 +1,5 @@
-//! What the operator has made comes back when it is deleted, and is put back when it is edited; what
-//! others add to it stays theirs.
+//! What the operator has made comes back when it is deleted, and is put back when it is edited, while an
+//! autoscaler of Kubernetes owns the number of workers; what others add to it stays theirs.
 
 use std::time::{Duration, Instant};
 
@@ -8,6 +8,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
+use swarm_adapters_k8s::api::Swarm;
 use swarm_adapters_k8s::managed::{ObjectKind, SWARM_LABEL};
 
 use super::{WITHIN, api, condition, objects};
@@ -18,6 +19,8 @@ use crate::until::until;
 
 /// Somebody else who writes to objects of the pool.
 const OTHER: &str = "somebody";
+/// How many workers an autoscaler wants.
+const AUTOSCALED: usize = 3;
 /// The objects of the pool below, but for the workload.
 const PARTS: [(ObjectKind, &str); 5] = [
     (ObjectKind::ServiceAccount, "kept"),
@@ -34,6 +37,7 @@ pub(crate) async fn run(context: Context) -> Result<()> {
     pool.managed = json!({"files": {"data": {"a.txt": "b"}}, "service": {}});
     pool.apply().await?;
     pool.at_rest().await?;
+    autoscale(&pool).await?;
     let mark = Moment::now();
     let before = objects(&context, "kept").await?;
     let mut took = Vec::new();
@@ -49,6 +53,7 @@ pub(crate) async fn run(context: Context) -> Result<()> {
     context.laps.lap(format!("{count} repairs, p50 {median} ms, worst {worst} ms"));
     ensure!(objects(&context, "kept").await? == before, "something is missing or too much");
     pool.judge("repairs of all but the workload", mark, GRACEFUL + TICK)?;
+    end_autoscale(&pool).await?;
     the_pods_are_put_back(&context).await?;
     foreign_fields_stay(&context).await?;
     a_label_that_may_not_be_put_back_is_named(&context).await?;
@@ -105,6 +110,7 @@ async fn the_pods_are_put_back(context: &Context) -> Result<()> {
     pool.kind = Kind::Managed;
     pool.apply().await?;
     pool.at_rest().await?;
+    autoscale(&pool).await?;
     let worker = |mut fields: Value| {
         fields["name"] = "worker".into();
         json!({"spec": {"template": {"spec": {"containers": [fields]}}}})
@@ -119,9 +125,38 @@ async fn the_pods_are_put_back(context: &Context) -> Result<()> {
     ] {
         put_back(context, ObjectKind::Deployment, "edited", &edit, field).await?;
     }
-    pool.at_rest().await?;
+    pool.at_rest_on(AUTOSCALED).await?;
     condition(context, "edited", "Ready", ("True", "Settled")).await?;
+    end_autoscale(&pool).await?;
     context.kubectl(&["delete", "swarm", "edited"]).await.map(drop)
+}
+
+/// Lets an autoscaler of Kubernetes own the number of workers of `pool`. It has no metrics, and needs none
+/// for its bounds.
+async fn autoscale(pool: &SessionPool) -> Result<()> {
+    let target =
+        json!({"apiVersion": "swarm.k8slab.info/v1alpha1", "kind": "Swarm", "name": pool.name});
+    let autoscaler = json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": pool.name},
+        "spec": {"minReplicas": AUTOSCALED, "maxReplicas": AUTOSCALED, "scaleTargetRef": target},
+    });
+    pool.context.apply(&autoscaler.to_string()).await?;
+    pool.at_rest_on(AUTOSCALED).await.map(drop)
+}
+
+/// Removes the autoscaler, whose number of workers is there.
+async fn end_autoscale(pool: &SessionPool) -> Result<()> {
+    let found = pool.context.api::<Deployment>().get(&pool.name).await?;
+    let replicas = found.spec.and_then(|spec| spec.replicas);
+    ensure!(replicas == i32::try_from(AUTOSCALED).ok(), "its number became {replicas:?}");
+    let swarm = pool.context.api::<Swarm>().get(&pool.name).await?;
+    ensure!(
+        swarm.spec.replicas.map(usize::try_from) == Some(Ok(AUTOSCALED)),
+        "the Swarm says {:?}",
+        swarm.spec.replicas
+    );
+    pool.context.kubectl(&["delete", "hpa", &pool.name]).await.map(drop)
 }
 
 /// Deletes an object; returns how long it was gone.
