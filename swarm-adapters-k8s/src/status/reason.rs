@@ -1,0 +1,176 @@
+//! Why a Swarm is ready or not, as a word.
+
+/// Why a Swarm is ready or not: the reasons of the condition `Ready` and of Events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Every job has a worker that is ready, and the view is published.
+    Settled,
+    /// The pool is new and not complete; nothing is assigned yet.
+    PoolIncomplete,
+    /// No worker can take jobs.
+    NoWorkers,
+    /// Some jobs are pinned to a worker that does not take jobs, or found all workers full.
+    JobsUnassigned,
+    /// Workers that hold jobs are not ready or away.
+    WorkersNotReady,
+    /// The balance is not reached; `maxMovesInFlight` bounds how many jobs move at a time.
+    Rebalancing,
+    /// The ledger was lost or rolled back; workers that may still run what it granted stop first.
+    Recovering,
+    /// The pool gets more or fewer workers.
+    Scaling,
+    /// Workers do not have their newest jobs yet.
+    Refreshing,
+    /// Jobs wait for a release by the former worker, or for a time.
+    JobsWaiting,
+    /// Workers should be replaced, and may not be.
+    RefreshBlocked,
+    /// Workers hold Leases for longer than the Swarm allows, so they get no jobs.
+    LeaseTooLong,
+    /// Workers claim what cannot be, so they are not believed.
+    WorkersSuspect,
+    /// Many workers are silent at once, so their Leases are not revoked yet.
+    RevocationHeld,
+    /// Workers do not release jobs that they were asked to release.
+    ReleaseUnanswered,
+    /// Nobody is to run any job for now, and nobody does.
+    Suspended,
+    /// Somebody asked for everything to stay as it is.
+    Paused {
+        /// Whether every job has a worker that is ready all the same, and none has another.
+        is_ready: bool,
+    },
+    /// The pool's workload does not exist.
+    PoolNotFound,
+    /// More than one workload has the labels.
+    PoolAmbiguous,
+    /// Some pods that have the labels belong to another Swarm.
+    PodsClaimed,
+    /// A ConfigMap that should hold jobs, or its key, is not there.
+    SourceMissing,
+    /// A ConfigMap that should hold jobs may not be read.
+    SourceForbidden,
+    /// A ConfigMap that should hold jobs holds something else.
+    SourceInvalid,
+    /// The ConfigMaps that hold jobs hold more than is read.
+    SourcesTooLarge,
+    /// Somebody keeps scaling the pool although the Swarm decides.
+    ScaleContested,
+    /// Somebody keeps changing the view that the Swarm publishes.
+    ViewContested,
+    /// The operator makes the pool, or what is in its way goes.
+    PoolBeingMade,
+    /// The API server refuses the pool as it is asked for.
+    PoolRefused,
+    /// The operator has no rights to make pools.
+    ManagedForbidden,
+    /// An object that is to be made exists, and is somebody else's.
+    NameTaken,
+    /// Somebody keeps changing what the operator has made.
+    Contested,
+    /// The spec cannot be used.
+    InvalidSpec,
+    /// A turn panicked, which is a defect of the operator.
+    TurnPanicked,
+    /// A store refuses for good; the word is the store's.
+    Refused(&'static str),
+}
+
+impl Reason {
+    /// The word in conditions and Events.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Settled => "Settled",
+            Self::PoolIncomplete => "PoolIncomplete",
+            Self::NoWorkers => "NoWorkers",
+            Self::JobsUnassigned => "JobsUnassigned",
+            Self::WorkersNotReady => "WorkersNotReady",
+            Self::Rebalancing => "Rebalancing",
+            Self::Recovering => "Recovering",
+            Self::Scaling => "Scaling",
+            Self::Refreshing => "Refreshing",
+            Self::JobsWaiting => "JobsWaiting",
+            Self::RefreshBlocked => "RefreshBlocked",
+            Self::LeaseTooLong => "LeaseTooLong",
+            Self::WorkersSuspect => "WorkersSuspect",
+            Self::RevocationHeld => "RevocationHeld",
+            Self::ReleaseUnanswered => "ReleaseUnanswered",
+            Self::Suspended => "Suspended",
+            Self::Paused { .. } => "Paused",
+            Self::PoolNotFound => "PoolNotFound",
+            Self::PoolAmbiguous => "PoolAmbiguous",
+            Self::PodsClaimed => "PodsClaimed",
+            Self::SourceMissing => "SourceMissing",
+            Self::SourceForbidden => "SourceForbidden",
+            Self::SourceInvalid => "SourceInvalid",
+            Self::SourcesTooLarge => "SourcesTooLarge",
+            Self::ScaleContested => "ScaleContested",
+            Self::ViewContested => "ViewContested",
+            Self::PoolBeingMade => "PoolBeingMade",
+            Self::PoolRefused => "PoolRefused",
+            Self::ManagedForbidden => "ManagedForbidden",
+            Self::NameTaken => "NameTaken",
+            Self::Contested => "Contested",
+            Self::InvalidSpec => "InvalidSpec",
+            Self::TurnPanicked => "TurnPanicked",
+            Self::Refused(code) => code,
+        }
+    }
+
+    /// Whether only an edit by a person can help.
+    #[must_use]
+    pub fn is_stalled(self) -> bool {
+        match self {
+            Self::Settled
+            | Self::PoolIncomplete
+            | Self::NoWorkers
+            | Self::JobsUnassigned
+            | Self::WorkersNotReady
+            | Self::Rebalancing
+            | Self::Recovering
+            | Self::Scaling
+            | Self::Refreshing
+            | Self::JobsWaiting
+            | Self::RefreshBlocked
+            | Self::RevocationHeld
+            | Self::ReleaseUnanswered
+            | Self::PoolBeingMade
+            | Self::Suspended
+            | Self::Paused { .. } => false,
+            Self::LeaseTooLong
+            | Self::WorkersSuspect
+            | Self::PoolNotFound
+            | Self::PoolAmbiguous
+            | Self::PodsClaimed
+            | Self::SourceMissing
+            | Self::SourceForbidden
+            | Self::SourceInvalid
+            | Self::SourcesTooLarge
+            | Self::ScaleContested
+            | Self::ViewContested
+            | Self::PoolRefused
+            | Self::ManagedForbidden
+            | Self::NameTaken
+            | Self::Contested
+            | Self::InvalidSpec
+            | Self::TurnPanicked
+            | Self::Refused(_) => true,
+        }
+    }
+
+    /// Whether an Event about it is a warning.
+    #[must_use]
+    pub fn is_warning(self) -> bool {
+        let warns = [Self::RefreshBlocked, Self::RevocationHeld, Self::ReleaseUnanswered];
+        self.is_stalled() || warns.contains(&self)
+    }
+
+    pub(super) fn is_ready(self) -> bool {
+        matches!(self, Self::Settled | Self::Suspended | Self::Paused { is_ready: true })
+    }
+
+    pub(super) fn is_reconciling(self) -> bool {
+        !self.is_ready() && !self.is_stalled() && !matches!(self, Self::Paused { .. })
+    }
+}
