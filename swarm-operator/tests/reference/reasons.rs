@@ -42,7 +42,7 @@ fn reasons_in_code() -> BTreeSet<String> {
         add("code: \"", &text);
         add("EventType::Warning, \"", &text);
         add("EventType::Normal, \"", &text);
-        if path.ends_with("swarm-adapters-k8s/src/status.rs") {
+        if path.ends_with("swarm-adapters-k8s/src/status/reason.rs") {
             let body = text.split("fn as_str").nth(1).and_then(|rest| rest.split("\n    }").next());
             add("=> \"", body.unwrap());
         }

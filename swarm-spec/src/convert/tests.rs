@@ -1,0 +1,107 @@
+use super::*;
+
+fn spec(text: &str) -> Result<Desired, SpecError> {
+    desired("streams", &serde_yaml::from_str(text).unwrap())
+}
+
+const POOL: &str = "pool: {statefulSet: {name: w}}";
+
+#[test]
+fn what_jobs_and_workers_ask_for_reaches_the_planner() {
+    let desired = spec(&format!(
+        "{POOL}\njobs: [{{name: a, share: 40, pin: 2, priority: -3}}, {{name: b}}]\n\
+         worker: {{maxJobs: 7}}\nreplicas: 4\nrebalance: {{mode: Canonical, returnGrace: 5s, \
+         paused: true, maxMovesInFlight: 3, shareTolerance: 20, batchWindow: 0s}}"
+    ));
+    let desired = desired.unwrap();
+    let share = Share::new(40).ok();
+    let a = Job { pin: Some(Slot(2)), priority: -3, share, ..Job::default() };
+    assert_eq!(desired.jobs.values().collect::<Vec<_>>(), [&a, &Job::default()]);
+    assert_eq!((desired.max_jobs, desired.rules.mode), (Some(7), Mode::Canonical));
+    assert_eq!(desired.rules.share_tolerance, Some(20));
+    assert_eq!((desired.paused, desired.replicas), (true, Some(4)));
+    assert_eq!((desired.rules.moves_max, desired.batch_window), (Some(3), Duration::ZERO));
+    assert_eq!(desired.timing.return_grace, Duration::from_secs(5));
+}
+
+#[test]
+fn autoscale_has_a_worker_at_least_and_shrinks_after_five_minutes_unless_it_says_otherwise() {
+    let terms = |text: &str| spec(&format!("{POOL}\nautoscale: {text}")).unwrap().autoscale;
+    let (per_worker, cooldown) = (PerWorker::Jobs(7), Duration::from_mins(5));
+    let by_jobs = Autoscale { min: 1, max: 4, per_worker, cooldown };
+    assert_eq!(terms("{max: 4, jobsPerWorker: 7}"), Some(by_jobs));
+    let (per_worker, cooldown) = (PerWorker::Share(80), Duration::from_secs(20));
+    let by_shares = Autoscale { min: 0, max: 4, per_worker, cooldown };
+    let text = "{min: 0, max: 4, sharePerWorker: 80, cooldown: 20s}";
+    assert_eq!(terms(text), Some(by_shares));
+}
+
+#[test]
+fn a_grace_of_zero_is_for_ever() {
+    let grace = |text| spec(&format!("{POOL}\n{text}")).unwrap().timing.not_ready_grace;
+    assert_eq!(grace("rebalance: {notReadyGrace: 0s}"), None);
+    assert_eq!(grace("rebalance: {notReadyGrace: 7s}"), Some(Duration::from_secs(7)));
+    assert_eq!(grace(""), Some(Duration::from_mins(5)));
+}
+
+#[test]
+fn what_an_older_schema_let_through_is_refused_with_its_place() {
+    let cases = [
+        ("jobs: [{name: a}, {name: b, share: 0}]", "spec.jobs[1]: job `b` has a share of 0"),
+        ("jobs: [{name: a, share: 101}]", "spec.jobs[0]: job `a` has a share of 101"),
+        ("jobs: [{name: a, pin: -1}]", "spec.jobs[0]: job `a` has the pin -1"),
+        ("jobs: [{name: a}, {name: a}]", "spec.jobs[1]: job `a` stands twice"),
+        ("replicas: -1", "spec.replicas: -1 is no number of workers"),
+        ("autoscale: {max: 2, min: 3, jobsPerWorker: 1}", "spec.autoscale: min is 3 and max is 2"),
+        ("autoscale: {max: 2}", "spec.autoscale: write exactly one of `jobsPerWorker`"),
+        ("autoscale: {max: 0, jobsPerWorker: 1}", "spec.autoscale.max: 0 is no such number"),
+        (
+            "autoscale: {max: 2, sharePerWorker: 101}",
+            "spec.autoscale.sharePerWorker: 101 is no such number; write 1 to 100",
+        ),
+        (
+            "autoscale: {max: 2, jobsPerWorker: 1}\nreplicas: 2",
+            "spec.autoscale: it and spec.replicas exclude each other",
+        ),
+        (
+            "autoscale: {max: 2, jobsPerWorker: 1}\nreplication: All",
+            "spec.autoscale: with `replication: All` every worker runs every job",
+        ),
+        ("worker: {maxJobs: 0}", "spec.worker.maxJobs: 0 is no number of jobs"),
+        ("jobs: [{name: a, runOnce: true}]", "spec.jobs: job `a` has `runOnce`, which needs"),
+        ("jobs: [{name: a, params: {\"-\": x}}]", "spec.jobs[0]: `-` cannot name a param"),
+        ("handover: {policy: Exclusive}", "spec.handover.policy: Exclusive needs workers"),
+    ];
+    for (text, expected) in cases {
+        let message = spec(&format!("{POOL}\n{text}")).unwrap_err().to_string();
+        assert!(message.starts_with(expected), "{message}");
+    }
+}
+
+#[test]
+fn leases_that_cannot_work_are_refused_with_what_would() {
+    let terms = |text: &str| {
+        let spec = serde_yaml::from_str(&format!("{POOL}\nhandover: {text}")).unwrap();
+        lease_terms(&spec, Home::Cluster).map_err(|error| error.to_string())
+    };
+    assert_eq!(terms("{}"), Ok(LeaseTerms::default()));
+    let short = terms("{stopTimeout: 1s, lease: {duration: 7s, renew: 2s}}").unwrap();
+    assert_eq!(short.fence_wait(), Duration::from_secs(7) * 1010 / 990 + short.slack);
+    let cases = [
+        ("{lease: {duration: 16s}}", "spec.handover.lease.duration: a lease of 16s is too"),
+        ("{lease: {renew: 400ms}}", "spec.handover.lease.renew: 400ms is too often"),
+        ("{lease: {duration: 2h}}", "spec.handover.lease.duration: 7200s is too long"),
+    ];
+    for (text, expected) in cases {
+        let message = terms(text).unwrap_err();
+        assert!(message.starts_with(expected), "{message}");
+    }
+}
+
+#[test]
+fn exclusive_handovers_are_for_sessions() {
+    let text = "worker: {protocol: Session}\nhandover: {policy: Exclusive, releaseTimeout: 9s}";
+    let desired = spec(&format!("{POOL}\n{text}")).unwrap();
+    assert_eq!(desired.policy, Policy::Exclusive);
+    assert_eq!(desired.timing.release_timeout, Duration::from_secs(9));
+}
