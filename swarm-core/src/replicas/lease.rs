@@ -208,11 +208,23 @@ impl MemberWrite {
 pub struct ReplicaTerms {
     /// The timing of their Leases. One stop timeout before the end no turn begins.
     pub lease: LeaseTerms,
-    /// A member counts after it has renewed so often, unless somebody acts by a set with it already,
-    /// or nobody else counts.
+    /// A member counts after it has renewed its Lease so often, unless somebody acts by a set with it
+    /// already, or nobody else counts.
+    ///
+    /// Every write that is sent after the first, which creates the Lease, is a renewal: also one that
+    /// says something new, and one that gets no answer. So with two renewals a member counts from its
+    /// third write on, which it sends two intervals after the first at the latest, if requests succeed.
     pub join_renewals: u64,
     /// For how long members that come are collected, so that many at once are one change.
     pub join_window: Duration,
+}
+
+impl ReplicaTerms {
+    /// Whether the member whose Lease has write `number` has renewed it often enough to count.
+    pub(super) fn has_joined(&self, number: u64) -> bool {
+        // The first write is no renewal.
+        self.join_renewals <= number.saturating_sub(1)
+    }
 }
 
 impl Default for ReplicaTerms {

@@ -59,7 +59,8 @@ impl Replica {
     }
 
     /// The set that follows from the Leases as seen: all that are held, neither leaving nor speaking
-    /// another protocol, and that have joined. If nobody has joined, all of them. The member counts
+    /// another protocol, and that have [joined](crate::replicas::ReplicaTerms::join_renewals). If nobody has, all
+    /// of them. The member counts
     /// itself by its own Lease as seen, so members that see the same aim at the same.
     pub(super) fn wanted(&self) -> Members {
         let own = self.own_card.iter().map(|card| (&self.id, self.own_seen, card));
@@ -68,7 +69,7 @@ impl Replica {
         let all: Vec<_> = own.chain(others).filter(|(_, _, card)| !card.is_leaving).collect();
         let sets: BTreeSet<_> = all.iter().map(|(_, _, card)| &card.acts_by).collect();
         let has_joined = |member: &MemberId, number: u64| {
-            self.terms.join_renewals < number || sets.iter().any(|set| set.contains(member))
+            self.terms.has_joined(number) || sets.iter().any(|set| set.contains(member))
         };
         let of = |only_joined: bool| {
             let counted = all

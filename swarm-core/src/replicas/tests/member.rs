@@ -54,6 +54,21 @@ fn a_member_that_comes_gets_its_share_after_two_renewals() {
 }
 
 #[test]
+fn the_write_that_creates_a_lease_is_no_renewal_and_every_later_one_is() {
+    let terms = ReplicaTerms { join_renewals: 2, ..ReplicaTerms::default() };
+    assert_eq!([0, 1, 2, 3].map(|number| terms.has_joined(number)), [false, false, false, true]);
+    let at_once = ReplicaTerms { join_renewals: 0, ..terms };
+    assert!(at_once.has_joined(1));
+    let mut world = settled(1);
+    let n = world.open(labels());
+    world.run(secs(6), |world| {
+        let number = world.store.get(&id(n as u64)).map_or(0, |lease| lease.number);
+        assert!(members(world, 0) == 1 || 3 <= number, "counted at write {number}");
+    });
+    assert_eq!(members(&world, 0), 2);
+}
+
+#[test]
 fn members_that_come_together_are_one_change() {
     let mut world = settled(1);
     let mut seen = std::collections::BTreeSet::new();
