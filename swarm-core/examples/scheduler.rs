@@ -3,51 +3,64 @@
 //! `cargo run -p swarm-core --example scheduler`
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
+use std::collections::BTreeMap;
 use std::error::Error;
 
-use swarm_core::{Assignment, Job, Member, Pool, Request, Rules, Share, Slot, Standing, jobs};
+use swarm_core::{
+    Assignment, Candidate, Job, Member, Pool, Request, Rules, Share, Slot, Standing, bind, jobs,
+};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // What is to be done: nine backups, one of which fills half a machine, one bound to machine 2.
+    // What is to be done: nine backups, one of which fills half a machine, one bound to slot 2.
     let mut backups = jobs(["crm", "mail", "wiki", "git", "ci", "erp", "dns", "logs", "photos"])?;
     backups.insert("photos".parse()?, Job { share: Some(Share::new(50)?), ..Job::default() });
     backups.insert("dns".parse()?, Job { pin: Some(Slot(2)), ..Job::default() });
 
-    // What the scheduler sees of its machines, moment by moment.
-    let moments = [
-        ("three machines", [Some(Standing::Takes), Some(Standing::Takes), Some(Standing::Takes)]),
-        (
-            "machine 1 reboots",
-            [Some(Standing::Takes), Some(Standing::Keeps), Some(Standing::Takes)],
-        ),
-        ("machine 1 is scrapped", [Some(Standing::Takes), None, Some(Standing::Takes)]),
+    // What the scheduler sees of its machines, moment by moment: which are there, and which are up.
+    let moments: [(&str, &[(&str, bool)]); 4] = [
+        ("three machines", &[("amber", true), ("birch", true), ("cedar", true)]),
+        ("birch reboots", &[("amber", true), ("birch", false), ("cedar", true)]),
+        ("daisy replaces birch", &[("amber", true), ("cedar", true), ("daisy", true)]),
+        ("daisy is scrapped", &[("amber", true), ("cedar", true)]),
     ];
-    let mut held = Assignment::default();
-    for (what, standings) in moments {
-        let pool = rack(&standings);
+    // What a real one stores: who held which backup, and which machine filled which slot last.
+    let (mut held, mut slots) = (Assignment::default(), BTreeMap::new());
+    for (what, machines) in moments {
+        let pool = rack(&mut slots, machines);
         let rules = Rules::default();
         let plan = Request { jobs: &backups, held: &held, pool: &pool, rules }.plan();
         println!("{what}");
         for step in &plan.moves {
-            let place =
-                |slot: Option<Slot>| slot.map_or("nowhere".into(), |s| format!("machine {s}"));
+            let place = |slot: Option<Slot>| slot.map_or("nowhere".into(), |s| format!("slot {s}"));
             let (from, to) = (place(step.from), place(step.to));
             println!("  {:7} {from} -> {to} ({})", step.job.as_str(), step.reason.as_str());
         }
         for (slot, names) in plan.assignment.by_slot() {
             let names: Vec<_> = names.iter().map(swarm_core::JobName::as_str).collect();
-            println!("  machine {slot} runs {}", names.join(" "));
+            println!("  slot {slot}, {}, runs {}", pool.0[&slot].name, names.join(" "));
         }
         held = plan.assignment;
     }
     Ok(())
 }
 
-fn rack(standings: &[Option<Standing>]) -> Pool {
-    let member = |(slot, standing): (u32, &Option<Standing>)| {
-        let mut machine = Member::new(format!("machine-{slot}"), (*standing)?);
-        machine.max_jobs = Some(6);
-        Some((Slot(slot), machine))
+/// The machines in their slots. A new one takes the slot of one that is gone, with all its backups.
+fn rack(slots: &mut BTreeMap<Slot, String>, machines: &[(&str, bool)]) -> Pool {
+    let candidate = |(name, is_up): &(&str, bool)| {
+        let mut candidate = Candidate::ready(*name);
+        candidate.is_ready = *is_up;
+        candidate
     };
-    Pool((0..).zip(standings).filter_map(member).collect())
+    let candidates: Vec<_> = machines.iter().map(candidate).collect();
+    let binding = bind(slots, &candidates, machines.len(), None);
+    let member = |(slot, name): (&Slot, &String)| {
+        let is_up = machines.contains(&(name.as_str(), true));
+        let standing = if is_up { Standing::Takes } else { Standing::Keeps };
+        let mut machine = Member::new(name, standing);
+        machine.max_jobs = Some(6);
+        (*slot, machine)
+    };
+    let pool = Pool(binding.workers.iter().map(member).collect());
+    slots.extend(binding.workers);
+    pool
 }

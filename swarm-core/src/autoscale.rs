@@ -177,6 +177,18 @@ struct Asked {
 
 impl Needs {
     /// As [`Need::of`]. O(workers) if ledger and jobs are clones of those of the last time.
+    ///
+    /// ```
+    /// use swarm_core::{Desired, Ledger, Need, Needs, jobs};
+    ///
+    /// let mut desired = Desired::new(jobs(["a", "b", "c"])?);
+    /// desired.max_jobs = Some(2);
+    /// let (mut needs, ledger) = (Needs::default(), Ledger::new(1));
+    /// let two = Some(Need { workers: 2, enough: 2 });
+    /// assert_eq!(needs.of(&ledger, &desired, 0), two);
+    /// assert_eq!(needs.of(&ledger, &desired.clone(), 0), two); // not counted again
+    /// # Ok::<(), swarm_core::JobsError>(())
+    /// ```
     pub fn of(&mut self, ledger: &Ledger, desired: &Desired, first_slot: u32) -> Option<Need> {
         let is_same = |asked: &&Asked| {
             (asked.first_slot, &asked.ledger, &asked.desired) == (first_slot, ledger, desired)
@@ -257,6 +269,21 @@ impl Autoscaler {
     /// cooldown, to the most that was needed meanwhile. So it shrinks at most once in a cooldown, and not
     /// within one after it grew; and how often this is asked makes no difference. New bounds hold at
     /// once. O(1).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use swarm_core::{Autoscale, Autoscaler, PerWorker};
+    ///
+    /// let (per_worker, cooldown) = (PerWorker::Jobs(10), Duration::from_secs(300));
+    /// let terms = Autoscale { min: 2, max: 9, per_worker, cooldown };
+    /// let mut scaler = Autoscaler::default();
+    /// let (at, present) = (Duration::from_secs, 5);
+    ///
+    /// let first = scaler.step(&terms, 1, present, at(0));
+    /// assert_eq!((first.workers, first.look_in), (5, Some(cooldown))); // those that are there
+    /// let later = scaler.step(&terms, 1, present, at(300));
+    /// assert_eq!((later.workers, later.look_in), (2, None)); // no fewer than the minimum
+    /// ```
     pub fn step(&mut self, terms: &Autoscale, need: u32, present: u32, now: Duration) -> Scale {
         let need = terms.bounded(need);
         let before = terms.bounded(self.workers.unwrap_or(present));

@@ -74,7 +74,24 @@ impl FailingState {
 }
 
 impl FailingJob {
-    /// The order in which the worst come first.
+    /// The order in which the worst come first: jobs that have failed before those that are started
+    /// again and again, then by the number of restarts, then by name.
+    ///
+    /// ```
+    /// use swarm_core::{FailingJob, FailingState::{Failed, Restarting}};
+    ///
+    /// let job = |name: &str, state, restarts| FailingJob {
+    ///     job: name.parse().unwrap(),
+    ///     state,
+    ///     restarts,
+    ///     since_unix_s: 0,
+    ///     last_exit: "ended with exit code 3".into(),
+    ///     last_output: Vec::new(),
+    /// };
+    /// let mut jobs = [job("a", Restarting, 1), job("b", Restarting, 7), job("c", Failed, 0)];
+    /// jobs.sort_by_key(FailingJob::worst_first);
+    /// assert_eq!(jobs.map(|failing| failing.job.to_string()), ["c", "b", "a"]);
+    /// ```
     #[must_use]
     pub fn worst_first(&self) -> (FailingState, Reverse<u64>, JobName) {
         (self.state, Reverse(self.restarts), self.job.clone())

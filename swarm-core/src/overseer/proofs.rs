@@ -565,6 +565,19 @@ impl Proofs {
     }
 
     /// Every session that was seen, with what is known of it.
+    ///
+    /// ```
+    /// use swarm_core::handover::*;
+    /// use swarm_core::overseer::*;
+    ///
+    /// let (now, terms) = (Moment::default(), LeaseTerms::default());
+    /// let mut proofs = Proofs::default();
+    /// let lives = Fact::Lease(SessionId::new("a", 1), LeaseFacts::held(1, terms.duration));
+    /// proofs.learn(now, lives, &terms);
+    /// proofs.learn(now, Fact::LeaseMissing(SessionId::new("b", 1)), &terms);
+    /// let living = proofs.iter().filter(|(_, watch)| watch.may_renew());
+    /// assert_eq!(living.map(|(session, _)| session.pod_uid()).collect::<Vec<_>>(), ["a"]);
+    /// ```
     pub fn iter(&self) -> impl Iterator<Item = (&SessionId, &Watch)> {
         self.sessions.iter().map(|(session, tracked)| (session, &tracked.watch))
     }

@@ -46,6 +46,18 @@ impl Decider {
     /// O(workers · log jobs) if ledger and jobs are clones of those of the last turn, nothing but
     /// time has passed since it changed nothing, and its `recheck_in` is not over; otherwise as
     /// [`decide`].
+    ///
+    /// ```
+    /// use swarm_core::{Decider, Desired, Ledger, Observed, decide, jobs};
+    ///
+    /// let (mut decider, observed) = (Decider::default(), Observed::new([], 1, []));
+    /// let mut desired = Desired::new(jobs(["a"])?);
+    /// let saved = decider.decide(&Ledger::new(1), &desired, &observed).ledger;
+    /// desired.jobs.insert("b".parse()?, swarm_core::Job::default());
+    /// let next = decider.decide(&saved, &desired, &observed); // decided anew: something changed
+    /// assert_eq!(next, decide(&saved, &desired, &observed));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn decide(&mut self, ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decision {
         if let Some(decision) =
             self.rest.as_ref().and_then(|it| it.still(ledger, desired, observed))
