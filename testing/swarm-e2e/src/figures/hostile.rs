@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::Api;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
+use kube::api::{ListParams, LogParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt as _};
 use serde_json::{from_value, json};
 use swarm_adapters_k8s::api::{Swarm, SwarmStatus};
 
@@ -68,7 +68,6 @@ pub(super) async fn measure(cluster: &Arc<Cluster>, length: Duration) -> Result<
     });
     let beside = turns(&tenants, length, 1_000_000).await?;
     let editor = acts.await?;
-    let after = memory(first).await?;
 
     say("| | times | median | 99 % | worst |\n|---|--:|--:|--:|--:|");
     let row = |what: &str, times: &Times| say(format_args!("| {what} | {} |", times.cells()));
@@ -78,6 +77,7 @@ pub(super) async fn measure(cluster: &Arc<Cluster>, length: Duration) -> Result<
     row("beside the editor", &beside.lists);
     row(&format!("{WRITES} small writes without any operator, at rest"), &rest.writes);
     row("the same beside the editor", &beside.writes);
+    let after = memory(first).await?;
     say(format_args!(
         "\n{} acts, of which {} were taken ({}), and {} not; memory of the replicas before {}, after {}",
         editor.done() + editor.refused,
@@ -248,14 +248,19 @@ impl Memory {
 }
 
 async fn memory(context: &Context) -> Result<Vec<Memory>> {
-    let pods: Api<Pod> = Api::namespaced(context.client.clone(), operator::NAMESPACE);
-    let pods = pods.list(&ListParams::default().labels("app=swarm-controller")).await?;
+    let pods_api: Api<Pod> = Api::namespaced(context.client.clone(), operator::NAMESPACE);
+    let pods = pods_api.list(&ListParams::default().labels("app=swarm-controller")).await?;
     let mut all = Vec::new();
     for pod in pods {
-        let cost = process::cost(context.cluster.first_process(&pod).await?)?;
         let statuses =
             pod.status.iter().flat_map(|status| status.container_statuses.iter()).flatten();
         let restarts = statuses.map(|it| it.restart_count).sum();
+        if 0 < restarts {
+            let log = LogParams { previous: true, tail_lines: Some(12), ..LogParams::default() };
+            let log = pods_api.logs(&pod.name_any(), &log).await;
+            say(format_args!("a replica began anew: {:?}\n{log:?}", pod.status));
+        }
+        let cost = process::cost(context.cluster.first_process(&pod).await?)?;
         all.push(Memory { rss_mib: cost.rss_mib, peak_mib: cost.peak_mib, restarts });
     }
     Ok(all)
