@@ -17,6 +17,11 @@
 //! - [`mod@printable`] keeps what a terminal is shown from steering it.
 //! - [`http`] and [`metrics`] are the endpoints and metrics of both programs.
 
+/// The example of the guide is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod procs;
 
 pub mod file;

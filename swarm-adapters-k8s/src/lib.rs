@@ -14,6 +14,11 @@
 //!
 //! No decision about jobs is made here: `swarm_core::decide` makes them all.
 
+/// The example of the guide is compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub mod api;
 pub mod client;
 mod pauses;

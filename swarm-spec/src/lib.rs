@@ -15,6 +15,11 @@
 //! What is refused here and by the schema in a cluster is the same; `testing/specs.yaml` is the table
 //! that both are tested with.
 
+/// The example of the guide is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub mod convert;
 mod duration;
 pub mod hostport;

@@ -46,6 +46,11 @@
 #[doc = include_str!("../../docs/library.md")]
 struct LibraryPage;
 
+/// The example of the guide is compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod args;
 mod follow;
 mod install;
