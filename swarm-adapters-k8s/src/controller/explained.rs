@@ -29,26 +29,36 @@ pub(super) struct Explained {
     says: Option<String>,
 }
 
-/// What Events may explain.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Why pods do not run, or are not made.
+#[derive(Debug, PartialEq, Eq)]
 struct Trouble {
-    /// The object that they are about.
-    uid: String,
-    reason: &'static str,
-    /// What is known without them.
+    /// What is known without Events.
     sentence: String,
+    /// The UID of the object, and the reason, of Events that tell more.
+    told_by: Option<(String, &'static str)>,
+}
+
+impl Explained {
+    /// The trouble with what Events say of it.
+    fn shown(&self) -> Option<String> {
+        let sentence = self.of.as_ref()?.sentence.clone();
+        Some(match &self.says {
+            Some(says) => format!("{sentence}; an Event says: {says}"),
+            None => sentence,
+        })
+    }
 }
 
 impl Trouble {
-    /// The trouble of a pool, if Events tell more of it.
+    /// The trouble of a pool, if there is any.
     fn of<'a>(pool: &Workload, pods: impl Iterator<Item = &'a Pod>) -> Option<Self> {
         if let Some((pod, sentence)) = trouble::shown(pods) {
-            let is_told = trouble::may_lack_a_secret(pod);
-            let uid = pod.uid().filter(|_| is_told)?;
-            return Some(Self { uid, reason: NO_SECRET, sentence });
+            let uid = pod.uid().filter(|_| trouble::may_lack_a_secret(pod));
+            return Some(Self { sentence, told_by: uid.map(|uid| (uid, NO_SECRET)) });
         }
-        let sentence = pool.trouble.clone().filter(|_| pool.kind == Kind::StatefulSet)?;
-        Some(Self { uid: pool.uid.clone(), reason: NOT_MADE, sentence })
+        let sentence = pool.trouble.clone()?;
+        let is_told = pool.kind == Kind::StatefulSet;
+        Some(Self { sentence, told_by: is_told.then(|| (pool.uid.clone(), NOT_MADE)) })
     }
 }
 
@@ -61,31 +71,39 @@ impl Context {
         pods: &[Arc<Pod>],
         explained: &mut Explained,
     ) -> Option<String> {
-        let pods = || pods.iter().map(|pod| &**pod);
-        let known = trouble::shown(pods()).map(|(_, sentence)| sentence);
-        let known = known.or_else(|| pool.trouble.clone());
-        let is_managed = swarm.spec.pool.managed.is_some();
-        let Some(trouble) = Trouble::of(pool, pods()).filter(|_| is_managed) else {
-            *explained = Explained::default();
-            return known;
+        let trouble = Trouble::of(pool, pods.iter().map(|pod| &**pod));
+        if explained.of == trouble {
+            return explained.shown();
+        }
+        let told_by = trouble.as_ref().and_then(|trouble| trouble.told_by.as_ref());
+        let told_by = told_by.filter(|_| swarm.spec.pool.managed.is_some());
+        let says = match told_by {
+            Some((uid, reason)) => self.events(&pool.namespace, uid, reason).await,
+            None => Ok(None),
         };
-        if explained.of.as_ref() != Some(&trouble) {
-            let events: Api<Event> = Api::namespaced(self.client.clone(), &pool.namespace);
-            let of_it = format!("involvedObject.uid={},reason={}", trouble.uid, trouble.reason);
-            let params = ListParams::default().fields(&of_it).limit(EVENTS_MAX);
-            match events.list(&params).await {
-                Ok(events) => {
-                    *explained = Explained { of: Some(trouble.clone()), says: latest(events.items) }
-                }
-                // It is only an explanation: the turn goes on, and the next one asks again.
-                Err(error) => {
-                    debug!("Events of {} were not read: {error}", pool.name);
-                    *explained = Explained::default();
-                }
+        match says {
+            Ok(says) => *explained = Explained { of: trouble, says },
+            // It is only an explanation: the turn goes on, and the next one asks again.
+            Err(error) => {
+                debug!("Events of {} were not read: {error}", pool.name);
+                *explained = Explained::default();
+                return trouble.map(|trouble| trouble.sentence);
             }
         }
-        let Some(says) = &explained.says else { return known };
-        Some(format!("{}; an Event says: {says}", trouble.sentence))
+        explained.shown()
+    }
+
+    /// What the latest Event with this reason says of an object.
+    async fn events(
+        &self,
+        namespace: &str,
+        uid: &str,
+        reason: &str,
+    ) -> kube::Result<Option<String>> {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
+        let of_it = format!("involvedObject.uid={uid},reason={reason}");
+        let params = ListParams::default().fields(&of_it).limit(EVENTS_MAX);
+        Ok(latest(events.list(&params).await?.items))
     }
 }
 
@@ -117,14 +135,15 @@ mod tests {
         assert_eq!(Trouble::of(&pool, std::iter::empty()), None);
         pool.trouble = Some("0 of 2 pods are made".into());
         let of_set = Trouble::of(&pool, std::iter::empty()).unwrap();
-        assert_eq!((of_set.uid.as_str(), of_set.reason), ("set", NOT_MADE));
+        assert_eq!(of_set.told_by, Some(("set".to_owned(), NOT_MADE)));
 
         let lacks =
             pod("image `x` cannot be pulled, its pull secrets are `a`: each must exist here");
         let of_pod = Trouble::of(&pool, [&lacks].into_iter()).unwrap();
-        assert_eq!((of_pod.uid.as_str(), of_pod.reason), ("u0", NO_SECRET));
+        assert_eq!(of_pod.told_by, Some(("u0".to_owned(), NO_SECRET)));
         let full = pod("no node takes it: full");
-        assert_eq!(Trouble::of(&pool, [&full].into_iter()), None, "the pod tells it itself");
+        let full = Trouble::of(&pool, [&full].into_iter()).unwrap();
+        assert_eq!(full.told_by, None, "the pod tells it itself");
     }
 
     #[test]

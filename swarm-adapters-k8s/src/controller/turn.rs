@@ -122,7 +122,7 @@ impl Context {
         };
         let Carried { turn, observed, progress, refreshed, sessions, trouble, .. } = carried;
         let Carried { look_in, scale_in, need, alarm, .. } = carried;
-        pool.trouble = trouble.or(pool.trouble);
+        pool.trouble = trouble;
         // That another Swarm is gone, or that something is allowed now, no watch shows.
         let is_refused = complaint.is_some() || !refusals.is_empty();
         let again = is_refused.then_some(REFUSED_AGAIN);
