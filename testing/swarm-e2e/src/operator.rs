@@ -6,8 +6,10 @@ use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 
 use anyhow::{Context as _, Result, bail};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::ListParams;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::{Api, Client, Config};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tokio::process::{Child, Command};
@@ -136,6 +138,16 @@ pub async fn scale(cluster: &Cluster, replicas: usize) -> Result<()> {
     cluster.kubectl(&scale).await?;
     let status = ["rollout", "status", "deployment/swarm-controller", "--timeout=60s"];
     cluster.kubectl(&[&status[..], &["--namespace", NAMESPACE]].concat()).await.map(drop)
+}
+
+/// The pods of that operator, also those that end.
+///
+/// # Errors
+///
+/// When they cannot be listed.
+pub async fn pods(cluster: &Cluster) -> Result<Vec<Pod>> {
+    let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), NAMESPACE);
+    Ok(pods.list(&ListParams::default().labels("app=swarm-controller")).await?.items)
 }
 
 /// A client with the rights of the installed operator, and no others. It never repeats a request.

@@ -134,26 +134,13 @@ impl Components {
         Ok(())
     }
 
-    /// Lets frozen components continue, restarts ended ones, and returns the names of the latter.
-    /// Those whose name begins with `last` are passed by.
+    /// Lets those frozen components continue whose names are meant, restarts ended ones, and returns
+    /// the names of the latter.
     ///
     /// # Errors
     ///
     /// When one cannot be started.
-    pub(super) fn mend_all_but(&self, last: &str) -> Result<Vec<String>> {
-        self.mend_those(|name| !name.starts_with(last))
-    }
-
-    /// As [`Self::mend_all_but`], without exception.
-    ///
-    /// # Errors
-    ///
-    /// When one cannot be started.
-    pub(super) fn mend(&self) -> Result<Vec<String>> {
-        self.mend_those(|_| true)
-    }
-
-    fn mend_those(&self, are_meant: impl Fn(&str) -> bool) -> Result<Vec<String>> {
+    pub(super) fn mend(&self, are_meant: impl Fn(&str) -> bool) -> Result<Vec<String>> {
         let mut ended = Vec::new();
         for (name, component) in self.lock().iter_mut().filter(|(name, _)| are_meant(name)) {
             if component.process.try_wait()?.is_some() {
@@ -242,17 +229,17 @@ mod tests {
         components.kill("idle").unwrap();
         assert!(components.thaw("idle").is_err());
         assert!(components.all_running().unwrap_err().to_string().starts_with("idle ended"));
-        assert_eq!(components.mend().unwrap(), ["idle"]);
-        assert_eq!(components.mend().unwrap(), Vec::<String>::new());
+        assert_eq!(components.mend(|_| true).unwrap(), ["idle"]);
+        assert_eq!(components.mend(|_| true).unwrap(), Vec::<String>::new());
         assert_ne!(components.pid("idle").unwrap(), first);
-        assert_eq!(components.mend_all_but("id").unwrap(), Vec::<String>::new());
+        assert_eq!(components.mend(|name| name != "idle").unwrap(), Vec::<String>::new());
         components.start("later", Path::new("sleep"), vec!["60".into()]).unwrap();
         let second = components.pid("idle").unwrap();
         components.refresh(&["later"], "idle").unwrap();
         components.refresh(&["idle"], "later").unwrap();
         assert_ne!(components.pid("idle").unwrap(), second);
         components.kill("later").unwrap();
-        assert_eq!(components.mend_all_but("la").unwrap(), Vec::<String>::new());
+        assert_eq!(components.mend(|name| name != "later").unwrap(), Vec::<String>::new());
         components.restart("later").unwrap();
         let third = components.pid("later").unwrap();
         components.refresh(&["later"], "idle").unwrap();

@@ -3,9 +3,6 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
-use kube::api::ListParams;
 
 use super::process;
 use crate::operator;
@@ -35,8 +32,6 @@ pub(super) async fn taken(context: &Context) -> Result<Vec<(&'static str, f64)>>
 
 /// The process of the installed operator.
 async fn operator_process(context: &Context) -> Result<u32> {
-    let pods: Api<Pod> = Api::namespaced(context.client.clone(), operator::NAMESPACE);
-    let pods = pods.list(&ListParams::default().labels("app=swarm-controller")).await?;
-    let pod = pods.items.first().context("no operator")?;
-    context.cluster.first_process(pod).await
+    let pods = operator::pods(&context.cluster).await?;
+    context.cluster.first_process(pods.first().context("no operator")?).await
 }

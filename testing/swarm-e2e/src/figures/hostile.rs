@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::api::{ListParams, LogParams, Patch, PatchParams, PostParams};
+use kube::api::{LogParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{from_value, json};
 use swarm_adapters_k8s::api::{Swarm, SwarmStatus};
@@ -248,16 +248,15 @@ impl Memory {
 }
 
 async fn memory(context: &Context) -> Result<Vec<Memory>> {
-    let pods_api: Api<Pod> = Api::namespaced(context.client.clone(), operator::NAMESPACE);
-    let pods = pods_api.list(&ListParams::default().labels("app=swarm-controller")).await?;
+    let pods: Api<Pod> = Api::namespaced(context.client.clone(), operator::NAMESPACE);
     let mut all = Vec::new();
-    for pod in pods {
+    for pod in operator::pods(&context.cluster).await? {
         let statuses =
             pod.status.iter().flat_map(|status| status.container_statuses.iter()).flatten();
         let restarts = statuses.map(|it| it.restart_count).sum();
         if 0 < restarts {
             let log = LogParams { previous: true, tail_lines: Some(12), ..LogParams::default() };
-            let log = pods_api.logs(&pod.name_any(), &log).await;
+            let log = pods.logs(&pod.name_any(), &log).await;
             say(format_args!("a replica began anew: {:?}\n{log:?}", pod.status));
         }
         let cost = process::cost(context.cluster.first_process(&pod).await?)?;

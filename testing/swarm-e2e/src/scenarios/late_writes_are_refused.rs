@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use rustix::process::Signal;
-use swarm_adapters_k8s::api::SwarmLedger;
 
 use super::session_pool::{Policy, SessionPool};
 use crate::operator::{self, Process};
@@ -91,7 +90,5 @@ fn first(path: &'static str) -> Trap {
 
 /// The replica that writes the ledger of the pool.
 async fn writer(pool: &SessionPool) -> Result<String> {
-    let name = format!("statefulset.{}", pool.name);
-    let ledger = pool.context.api::<SwarmLedger>().get(&name).await?;
-    Ok(ledger.spec.writer.context("a ledger without a writer")?.member)
+    Ok(pool.ledger().await?.spec.writer.context("a ledger without a writer")?.member)
 }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
 
 use crate::cluster::{NODES, node_name, takes_pods};
@@ -25,10 +24,9 @@ pub(super) fn node_of(pod: &Pod) -> Result<u8> {
 
 /// A node without which a replica of the operator is left. If there is one on each, one is lost as well.
 pub(super) async fn with_one_replica(context: &Context) -> Result<u8> {
-    let pods: Api<Pod> = Api::namespaced(context.client.clone(), operator::NAMESPACE);
     until("a replica of the operator", NOTICED_WITHIN, || async {
-        let pods = pods.list(&ListParams::default().labels("app=swarm-controller")).await?;
-        let on = pods.items.iter().map(node_of).collect::<Result<Vec<_>>>()?;
+        let pods = operator::pods(&context.cluster).await?;
+        let on = pods.iter().map(node_of).collect::<Result<Vec<_>>>()?;
         let stays = |node: &u8| on.iter().any(|at| at != node);
         // If there is one on each node, one is lost as well.
         let found = NODES.into_iter().filter(stays).max_by_key(|node| on.contains(node));

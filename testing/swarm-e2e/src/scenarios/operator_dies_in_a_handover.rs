@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use swarm_adapters_host::runlog::judge::RunName;
-use swarm_adapters_k8s::api::SwarmLedger;
 
 use super::session_pool::{REST_WITHIN, SessionPool};
 use crate::operator::{self, Process};
@@ -102,9 +101,7 @@ fn trap(nth: usize, side: Side, pool: &str) -> crate::proxy::Trap {
 
 /// Whether the ledger shows the moving job in `phase`, coming from `before`.
 async fn pool_is(pool: &SessionPool, before: &RunName, phase: Phase) -> Result<()> {
-    let name = format!("statefulset.{}", pool.name);
-    let ledger = pool.context.api::<SwarmLedger>().get(&name).await?;
-    let holders = ledger.spec.holdings.holders;
+    let holders = pool.ledger().await?.spec.holdings.holders;
     let of = holders.iter().find(|holder| holder.session == before.session);
     let is_releasing = of.is_some_and(|holder| {
         serde_json::to_value(holder).is_ok_and(|it| it["releasing"][MOVING].is_object())

@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
 use futures::future::try_join_all;
-use swarm_adapters_k8s::api::SwarmLedger;
 
 use super::session_pool::SessionPool;
 use crate::operator::{self, ACCOUNT, Process};
@@ -41,9 +40,7 @@ async fn both_work(context: &Context, proxy: Proxy) -> Result<()> {
         }
         try_join_all(pools.iter().map(SessionPool::at_rest)).await?;
         for pool in &pools {
-            let name = format!("statefulset.{}", pool.name);
-            let ledger = context.api::<SwarmLedger>().get(&name).await?;
-            writers.extend(ledger.spec.writer.map(|writer| writer.member));
+            writers.extend(pool.ledger().await?.spec.writer.map(|writer| writer.member));
         }
     }
     for pool in &pools {

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use swarm_adapters_k8s::workload::Kind;
 
 use crate::cluster::Request;
 use crate::operator::ACCOUNT;
@@ -23,8 +24,7 @@ pub(super) struct Verdict {
 ///
 /// # Errors
 ///
-/// When a status was written, or a ledger was not refused, for a replica whose Swarm another one had
-/// taken over before it sent the write.
+/// When a replica wrote the status of a Swarm that another one had taken over before it sent the write.
 pub(super) fn judge(requests: &[Request], namespace: &str) -> Result<Verdict> {
     let is_meant = |it: &&Request| {
         let is_of_operator = it.user == ACCOUNT && it.namespace == namespace;
@@ -37,7 +37,8 @@ pub(super) fn judge(requests: &[Request], namespace: &str) -> Result<Verdict> {
     for request in requests.iter().filter(|it| it.resource == "swarmledgers") {
         if request.code < 300 {
             verdict.ledgers.0 += 1;
-            ledgers.entry(pool(&request.name)).or_default().push(request);
+            let (_, pool) = Kind::of_ledger(&request.name).context("no name of a ledger")?;
+            ledgers.entry(pool).or_default().push(request);
         } else {
             verdict.ledgers.1 += 1;
         }
@@ -59,11 +60,6 @@ pub(super) fn judge(requests: &[Request], namespace: &str) -> Result<Verdict> {
         );
     }
     Ok(verdict)
-}
-
-/// The pool of a ledger, whose name begins with the kind of its workload.
-fn pool(ledger: &str) -> &str {
-    ledger.split_once('.').map_or(ledger, |(_, pool)| pool)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{ListParams, WatchEvent, WatchParams};
+use kube::api::{WatchEvent, WatchParams};
 use kube::{Api, ResourceExt as _};
 use swarm_adapters_k8s::api::{SwarmLedger, Writer};
 use tokio::task::JoinHandle;
@@ -97,18 +97,18 @@ async fn die(context: &Context) -> Result<()> {
     operator::scale(&context.cluster, OF_SOAK).await?;
     let mut stage = Stage::begin(context).await?;
     let start = Instant::now();
-    let (mut kills, mut edits) = (0, 0);
+    let (mut kills, mut edits) = (0, 0_usize);
     while start.elapsed() < SOAK {
         let mark = Moment::now();
         if KILL_EVERY * kills <= start.elapsed() {
-            edit_types(context, edits, None).await?;
+            edit_types(context, 1, None).await?;
             context.cluster.kill_containers(&stage.replica_of(OF_SOAK).await?).await?;
             kills += 1;
         }
         edits += 1;
         let is_left_out = edits.is_multiple_of(3);
         let pods = if is_left_out { operator_pods(context).await? } else { Vec::new() };
-        let without = pods.get(edits % OF_SOAK).map(Pod::name_any);
+        let without = pods.get(edits / 3 % OF_SOAK).map(Pod::name_any);
         edit_types(context, edits, without.as_deref()).await?;
         stage.edit(&format!("{kills} killed"), mark, TAKEOVER).await?;
     }
@@ -136,10 +136,8 @@ async fn edit_types(context: &Context, edit: usize, without: Option<&str>) -> Re
 
 /// The pods of the replicas that are to stay.
 async fn operator_pods(context: &Context) -> Result<Vec<Pod>> {
-    let pods: Api<Pod> = Api::namespaced(context.client.clone(), operator::NAMESPACE);
-    let pods = pods.list(&ListParams::default().labels("app=swarm-controller")).await?;
     let is_there = |pod: &Pod| pod.metadata.deletion_timestamp.is_none();
-    Ok(pods.items.into_iter().filter(is_there).collect())
+    Ok(operator::pods(&context.cluster).await?.into_iter().filter(is_there).collect())
 }
 
 /// The Swarms, and what was seen of their ledgers.

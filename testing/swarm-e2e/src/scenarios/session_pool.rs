@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use swarm_adapters_host::runlog::judge::RunName;
+use swarm_adapters_k8s::api::SwarmLedger;
 use tokio::process::Command;
 
 use crate::command::stdout_of;
@@ -394,6 +395,12 @@ impl SessionPool {
             }],
             "volumes": volumes,
         })
+    }
+
+    /// The ledger of the StatefulSet that it is.
+    pub(crate) async fn ledger(&self) -> Result<SwarmLedger> {
+        let name = format!("statefulset.{}", self.name);
+        Ok(self.context.api::<SwarmLedger>().get(&name).await?)
     }
 
     /// The verdict of `swarm-operator verify` on the run log of its workers, as text.

@@ -7,8 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::api::ListParams;
-use kube::{Api, ResourceExt as _};
+use kube::ResourceExt as _;
 use swarm_adapters_k8s::api::{Swarm, SwarmLedger};
 
 use super::pool::{REST_WITHIN, Reports, all_reports, at_rest, jobs_of, moved, sample};
@@ -59,10 +58,8 @@ async fn endpoints(context: &Context) -> Result<()> {
     let metrics = get(mine, worker(), 9090, "metrics").await?;
     ensure!(metrics.contains("swarm_worker_jobs 1"), "a worker of 13 or 14 jobs: {metrics}");
 
-    let operators = ListParams::default().labels("app=swarm-controller");
-    let pods: Api<Pod> = Api::namespaced(context.client.clone(), operator::NAMESPACE);
-    let operators = pods.list(&operators).await?;
-    let operator = operators.items.first().context("no operator pod")?.name_any();
+    let operators = operator::pods(&context.cluster).await?;
+    let operator = operators.first().context("no operator pod")?.name_any();
     let metrics = get(operator::NAMESPACE, operator, 8080, "metrics").await?;
     ensure!(metrics.contains("swarm_ledger_writes_total"), "of the operator: {metrics}");
     Ok(())
