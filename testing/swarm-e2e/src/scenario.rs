@@ -194,33 +194,42 @@ pub async fn run_all(
     summary(&done, filtered_out, start.elapsed())
 }
 
-/// Runs one scenario: its name, how long it took, and whether it passed.
-async fn run_one(
-    cache: &Cache,
-    cluster: &Arc<Cluster>,
-    scenario: &Scenario,
-) -> (&'static str, Duration, bool) {
-    say(format_args!("\nscenario {}", scenario.name));
-    let start = Instant::now();
-    let result = bounded(cluster, scenario).await;
-    if let Err(err) = &result {
-        say(format_args!("FAILED: {}: {err:#}", scenario.name));
-        keep_evidence(cache, cluster, scenario).await;
-    }
-    let passed = result.is_ok();
-    if passed && let Err(err) = tidy(cluster, scenario).await {
-        say(format_args!("{}: its namespace stays: {err:#}", scenario.name));
-    }
-    (scenario.name, start.elapsed(), passed)
+/// A scenario that has ended.
+struct Ended {
+    name: &'static str,
+    took: Duration,
+    failure: Option<String>,
 }
 
-fn summary(done: &[(&str, Duration, bool)], filtered_out: usize, took: Duration) -> usize {
+/// Runs one scenario.
+async fn run_one(cache: &Cache, cluster: &Arc<Cluster>, scenario: &Scenario) -> Ended {
+    say(format_args!("\nscenario {}", scenario.name));
+    let start = Instant::now();
+    let failure = bounded(cluster, scenario).await.err().map(|err| format!("{err:#}"));
+    if let Some(failure) = &failure {
+        say(format_args!("FAILED: {}: {failure}", scenario.name));
+        keep_evidence(cache, cluster, scenario, failure).await;
+    }
+    // Also of one that failed: what it leaves at work would fail others.
+    if let Err(err) = tidy(cluster, scenario).await {
+        say(format_args!("{}: its namespace stays: {err:#}", scenario.name));
+    }
+    Ended { name: scenario.name, took: start.elapsed(), failure }
+}
+
+fn summary(done: &[Ended], filtered_out: usize, took: Duration) -> usize {
     say("");
-    for (name, took, passed) in done {
-        let outcome = if *passed { "ok" } else { "FAILED" };
+    for Ended { name, took, failure } in done {
+        let outcome = if failure.is_none() { "ok" } else { "FAILED" };
         say(format_args!("scenario {name} ... {outcome} {:.2}s", took.as_secs_f64()));
     }
-    let passed = done.iter().filter(|(_, _, passed)| *passed).count();
+    // Once more, since of a long output often the end alone is kept.
+    for Ended { name, failure, .. } in done {
+        if let Some(failure) = failure {
+            say(format_args!("\nFAILED: {name}: {failure}"));
+        }
+    }
+    let passed = done.iter().filter(|it| it.failure.is_none()).count();
     let failed = done.len() - passed;
     let outcome = if failed == 0 { "ok" } else { "FAILED" };
     say(format_args!(
@@ -247,7 +256,7 @@ async fn bounded(cluster: &Arc<Cluster>, scenario: &Scenario) -> Result<()> {
     }
 }
 
-/// Removes the namespace of a scenario that passed.
+/// Removes the namespace of a scenario.
 async fn tidy(cluster: &Cluster, scenario: &Scenario) -> Result<()> {
     // Its end is not awaited: that takes seconds, and no other scenario uses it.
     let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
@@ -271,9 +280,9 @@ async fn make_namespace(cluster: &Cluster, name: &str) -> Result<()> {
     cluster.namespace_ready(name, NAMESPACE_WITHIN).await
 }
 
-async fn keep_evidence(cache: &Cache, cluster: &Cluster, scenario: &Scenario) {
+async fn keep_evidence(cache: &Cache, cluster: &Cluster, scenario: &Scenario, failure: &str) {
     let namespaces = [scenario.namespace(), operator::NAMESPACE.to_owned()];
-    let collecting = collect(cache, cluster, scenario.name, &namespaces);
+    let collecting = collect(cache, cluster, scenario.name, failure, &namespaces);
     match tokio::time::timeout(EVIDENCE_WITHIN, collecting).await {
         Ok(Ok(folder)) => say(format_args!("evidence: {}", folder.display())),
         Ok(Err(err)) => say(format_args!("no evidence: {err:#}")),

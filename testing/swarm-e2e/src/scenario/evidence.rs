@@ -13,8 +13,8 @@ use crate::cache::Cache;
 use crate::cluster::Cluster;
 use crate::run_log;
 
-/// Copies the logs of all components, and what the API server knows of `namespaces`, into a new
-/// folder, and returns that. What cannot be had is left out, with the reason in its place.
+/// Copies `failure`, the logs of all components, and what the API server knows of `namespaces`, into a
+/// new folder, and returns that. What cannot be had is left out, with the reason in its place.
 ///
 /// # Errors
 ///
@@ -23,9 +23,11 @@ pub async fn collect(
     cache: &Cache,
     cluster: &Cluster,
     name: &str,
+    failure: &str,
     namespaces: &[String],
 ) -> Result<PathBuf> {
     let folder = component_logs(cache, cluster.components.logs(), name)?;
+    fs::write(folder.join("failure.txt"), failure)?;
     let nodes = cluster.kubectl(&["describe", "nodes"]).await;
     fs::write(folder.join("nodes.txt"), or_reason(nodes))?;
     for namespace in namespaces {
