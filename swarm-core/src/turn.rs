@@ -173,7 +173,7 @@ fn decide_upon(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decis
         terms: &terms(desired),
     };
     let next = longest_lease::keep(ledger, ledger.step(&step), observed);
-    let batch = pace::next_batch_in(&plan, since_handover);
+    let batch = pace::next_batch_in(desired, &plan, since_handover);
     // Where nothing is written, time changes the plan, which people see.
     let at_rest = || recheck_in(ledger, ledger, desired, observed).into_iter().chain(batch);
     if incarnation::has_foreign_sessions(ledger, desired, observed) {

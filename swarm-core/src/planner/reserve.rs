@@ -75,6 +75,8 @@ struct Seating {
     residents: Vec<Vec<usize>>,
     /// The smallest share for which no place was found, even by eviction.
     hopeless: u8,
+    /// How many more held jobs may move since classes are packed from nothing.
+    moves_left: usize,
 }
 
 /// Places the jobs with a share and subtracts what they use from the roster's maxima; a worker that
@@ -88,7 +90,8 @@ struct Seating {
 ///    possible, all of which find another place.
 /// 4. If that fails, too, it displaces less important jobs, which are then placed in their turn.
 /// 5. If jobs of a class are still out, first-fit decreasing is tried from nothing and used if it
-///    leaves out less, provided that it moves no more held jobs than the budget allows.
+///    leaves out less, provided that it moves no more held jobs than the budget allows, which the
+///    more important classes use first.
 /// 6. With a tolerance, and if no job is out, few jobs move to level what is reserved.
 ///
 /// In canonical mode only 2 and 5 apply, without a budget. O(jobs with a share · log workers), plus
@@ -204,10 +207,13 @@ impl Seating {
             later: 0,
             residents: Vec::new(),
             hopeless: u8::MAX,
+            moves_left: usize::MAX,
         }
     }
 
     fn fill(&mut self, rules: Rules) {
+        let budget = rules.moves_max.filter(|_| rules.mode == Mode::Sticky);
+        self.moves_left = budget.unwrap_or(usize::MAX);
         for wish in 0..self.wishes.len() {
             let Wish { holder, pin, .. } = self.wishes[wish];
             let holder = holder.filter(|holder| pin.is_none_or(|pin| pin == *holder));
@@ -247,10 +253,10 @@ impl Seating {
             self.enter(class.clone());
             match rules.mode {
                 _ if self.wishes[class.start].pin.is_some() => self.seat_pinned(class),
-                Mode::Sticky => self.seat_class(class, rules.moves_max),
+                Mode::Sticky => self.seat_class(class),
                 Mode::Canonical => {
                     self.seat_directly(class.clone());
-                    self.pack(class, usize::MAX);
+                    self.pack(class);
                 }
             }
         }
@@ -287,16 +293,15 @@ impl Seating {
         }
     }
 
-    fn seat_class(&mut self, class: Range<usize>, moves_max: Option<usize>) {
-        let budget = moves_max.unwrap_or(usize::MAX);
+    fn seat_class(&mut self, class: Range<usize>) {
         let hopeless = self.hopeless;
         if class.clone().all(|wish| self.seats[wish].is_none()) {
             // There is nobody to be kept in place.
             self.seat_directly(class.clone());
-            self.pack(class.clone(), budget);
+            self.pack(class.clone());
         }
         self.seat_one_by_one(class.clone(), hopeless);
-        if self.pack(class.clone(), budget) {
+        if self.pack(class.clone()) {
             self.seat_one_by_one(class, hopeless);
         }
     }

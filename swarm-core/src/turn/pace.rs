@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Desired, Observed};
 use crate::handover::Record;
 use crate::merge::beside;
-use crate::{JobName, Ledger, MoveReason, Plan};
+use crate::{JobName, Ledger, MoveReason, Plan, Unassigned};
 
 /// How long a plain worker is given to stop a job that its view no longer has. It answers
 /// nothing, so a job counts as moving for this long.
@@ -32,11 +32,22 @@ pub(super) fn may_move(since_handover: Option<Duration>) -> bool {
     since_handover.is_none_or(|since| PLAIN_HANDOVER <= since)
 }
 
-/// When the moves that the budget deferred may continue, if there are any.
-pub(super) fn next_batch_in(plan: &Plan, since_handover: Option<Duration>) -> Option<Duration> {
-    let since = since_handover.filter(|_| !plan.deferred.is_empty())?;
-    let moves_now = plan.moves.iter().any(|step| is_voluntary(step.reason));
+/// When the moves that the budget deferred may continue, if there are any; or when jobs for which
+/// there is no room may be packed with others, for moves that the budget has then.
+pub(super) fn next_batch_in(
+    desired: &Desired,
+    plan: &Plan,
+    since_handover: Option<Duration>,
+) -> Option<Duration> {
+    let since = since_handover?;
     let left = PLAIN_HANDOVER.checked_sub(since).filter(|left| !left.is_zero());
+    if plan.deferred.is_empty() {
+        let is_out = plan.unassigned.values().any(|why| *why == Unassigned::Capacity);
+        let moves_now = plan.moves.iter().any(|step| step.from.is_some());
+        let next = if moves_now { Some(PLAIN_HANDOVER) } else { left };
+        return next.filter(|_| is_out && desired.rules.moves_max.is_some());
+    }
+    let moves_now = plan.moves.iter().any(|step| is_voluntary(step.reason));
     Some(if moves_now { PLAIN_HANDOVER } else { left.unwrap_or(PLAIN_HANDOVER) })
 }
 
@@ -47,7 +58,7 @@ fn is_voluntary(reason: MoveReason) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Move, Slot};
+    use crate::{Move, Rules, Slot};
 
     #[test]
     fn only_moves_that_could_wait_begin_a_batch() {
@@ -57,11 +68,30 @@ mod tests {
             let deferred = [job.clone()].into();
             let plan =
                 Plan { moves: vec![Move { job, from, to, reason }], deferred, ..Plan::default() };
-            next_batch_in(&plan, Some(Duration::from_millis(500)))
+            next_batch_in(&Desired::default(), &plan, Some(Duration::from_millis(500)))
         };
         for reason in [MoveReason::Balance, MoveReason::NotReady] {
             assert_eq!(next_after(reason), Some(PLAIN_HANDOVER));
         }
         assert_eq!(next_after(MoveReason::WorkerGone), Some(Duration::from_millis(1_500)));
+    }
+
+    #[test]
+    fn jobs_that_are_out_are_looked_at_again_when_the_budget_may_move_others_for_them() {
+        let mut want = Desired {
+            rules: Rules { moves_max: Some(1), ..Rules::default() },
+            ..Desired::default()
+        };
+        let plan = |job: &str| Plan {
+            unassigned: [(job.parse().unwrap(), Unassigned::Capacity)].into(),
+            ..Plan::default()
+        };
+        let since = |ms| Some(Duration::from_millis(ms));
+        let left = next_batch_in(&want, &plan("a"), since(500));
+        assert_eq!(left, since(1_500));
+        assert_eq!(next_batch_in(&want, &plan("a"), since(2_000)), None, "it was tried");
+        assert_eq!(next_batch_in(&want, &Plan::default(), since(500)), None);
+        want.rules.moves_max = None;
+        assert_eq!(next_batch_in(&want, &plan("a"), since(500)), None, "nothing held it back");
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::handover::{Evidence, Proof};
-use crate::{Timing, Token, jobs};
+use crate::{Job, Share, Timing, Token, jobs};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -89,7 +89,7 @@ fn a_release_that_is_over_while_changes_are_gathered_waits_for_nothing() {
     let session = SessionId::new("other", 2);
     let releasing = ledger(|token| Cell::Releasing { session, token, since: 9 });
     // Something to gather.
-    wanted.jobs.insert("c".parse().unwrap(), crate::Job::default());
+    wanted.jobs.insert("c".parse().unwrap(), Job::default());
     let seen = |age| Observed { since_change: Some(age), ..observed(age) };
     wakes_after(SECOND * 60, &releasing, &wanted, seen);
 }
@@ -111,4 +111,29 @@ fn moves_that_the_budget_defers_are_planned_in_time_while_changes_are_gathered()
     let before = decide(&ledger, &wanted, &seen(PLAIN_HANDOVER.saturating_sub(SECOND)));
     assert_eq!((before.waiting, before.recheck_in), (Some(Waiting::Gathering), Some(SECOND)));
     assert_ne!(decide(&ledger, &wanted, &seen(PLAIN_HANDOVER)).plan, before.plan);
+}
+
+/// The job of 60 percent fits beside one of 40 if the other one of these moves; that of 30 is out then.
+#[test]
+fn jobs_for_which_the_budget_may_make_room_are_planned_in_time() {
+    let wishes = [(50, Some(0)), (30, Some(0)), (40, Some(1)), (40, Some(1)), (60, None)];
+    let names = (0..).map(|n| format!("job-{n}").parse::<JobName>().unwrap());
+    let named: Vec<_> = names.zip(wishes).collect();
+    let job = |percent| Job { share: Share::new(percent).ok(), ..Job::default() };
+    let jobs = named.iter().map(|(name, (percent, _))| (name.clone(), job(*percent))).collect();
+    let held = named.iter().filter_map(|(name, (_, slot))| Some((name.clone(), Slot((*slot)?))));
+    let mut wanted = Desired { jobs, ..desired() };
+    wanted.rules.moves_max = Some(1);
+    let worker = |slot: u32| {
+        let name = format!("worker-{slot}");
+        let session = Some(SessionId::plain(&name));
+        (Slot(slot), WorkerSeen::new(name, Presence::Ready, session))
+    };
+    let seen = |age| {
+        let observed = Observed::new([worker(0), worker(1)], 1, []);
+        Observed { since_handover: Some(age), ..observed }
+    };
+    let first = Ledger::new(1).next(&held.collect(), &Pool::ready(2));
+    let at_rest = decide(&first, &wanted, &seen(Duration::ZERO)).ledger;
+    wakes_after(PLAIN_HANDOVER, &at_rest, &wanted, seen);
 }

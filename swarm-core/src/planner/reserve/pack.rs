@@ -8,9 +8,9 @@ use super::Seating;
 use super::search::{Places, Search};
 
 impl Seating {
-    /// Packs the class from nothing if that leaves out less and moves at most `budget` held jobs
-    /// more. Returns whether it did. O(class · log workers).
-    pub(super) fn pack(&mut self, class: Range<usize>, budget: usize) -> bool {
+    /// Packs the class from nothing if that leaves out less, and the budget has the held jobs that
+    /// move in addition. Returns whether it did. O(class · log workers).
+    pub(super) fn pack(&mut self, class: Range<usize>) -> bool {
         let out = class.clone().filter(|wish| self.seats[*wish].is_none());
         let left = self.sum(out);
         if left.0 == 0 || class.len() == 1 {
@@ -30,9 +30,10 @@ impl Seating {
         let seated = class.clone().filter_map(|wish| Some((wish, self.seats[wish]?)));
         let more = packed.iter().filter(|place| is_away(place)).count();
         let more = more.saturating_sub(seated.filter(is_away).count());
-        if self.sum(out.into_iter()) >= left || more > budget {
+        if self.sum(out.into_iter()) >= left || more > self.moves_left {
             return false;
         }
+        self.moves_left -= more;
         for wish in class {
             self.stand_up(wish);
         }

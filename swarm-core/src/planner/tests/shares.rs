@@ -237,6 +237,35 @@ fn an_urgent_job_displaces_the_one_that_finds_another_place() {
     assert_eq!(moved, [("small", Some(Slot(2))), ("urgent", Some(Slot(1)))]);
 }
 
+/// Jobs with their share, their priority and who holds them, on workers 0 and 1. Each class could be
+/// packed so that less of it stays out, for one move.
+fn two_classes_to_pack(moves_max: usize) -> Case {
+    let wishes =
+        [(50, 1, 1), (70, 1, 0), (30, 1, 0), (60, 1, 0), (30, 0, 0), (20, 0, 1), (10, 0, 2)];
+    let wish = |((name, _), (percent, priority, slot)): ((JobName, Job), (u8, i32, u32))| {
+        let job = Job { share: Share::new(percent).ok(), priority, ..Job::default() };
+        ((name.clone(), job), (name, Slot(slot)))
+    };
+    let (jobs, held): (Vec<_>, Vec<_>) =
+        names(wishes.len()).into_iter().zip(wishes).map(wish).unzip();
+    let rules = Rules { moves_max: Some(moves_max), ..Rules::default() };
+    let (jobs, held) = (jobs.into_iter().collect(), held.into_iter().collect());
+    Case { jobs, held, pool: Pool::ready(2), rules }
+}
+
+#[test]
+fn classes_share_one_budget_for_packing_the_most_important_first() {
+    let out = |moves_max| {
+        let case = two_classes_to_pack(moves_max);
+        let plan = case.plan();
+        assert_eq!(check(&case.request(), &plan), Ok(()));
+        plan.unassigned.into_keys().map(|job| job.to_string()).collect::<Vec<_>>()
+    };
+    // Of the more important class, then of the other one, a small job stays out in place of a large one.
+    let most = [["job-3", "job-6"], ["job-0", "job-4"], ["job-0", "job-5"]];
+    assert_eq!([out(0), out(1), out(2)], most);
+}
+
 /// Ten jobs of ten percent on one worker, when nine more workers come.
 fn ten_on_one(rules: Rules) -> Case {
     let (shares, held) = (vec![10; 10], vec![Some(0); 10]);
