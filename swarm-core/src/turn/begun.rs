@@ -1,28 +1,38 @@
 //! Run-to-completion jobs that have begun: balance does not move them, since they would begin again.
 //!
-//! Such a job leaves its worker only if it has to: when its worker goes, has more than it may have,
-//! or the job is pinned elsewhere. Other jobs move in its place; if there are none, loads stay uneven
-//! until it is done.
+//! Such a job leaves its worker only if it has to: when its worker goes, when the job is pinned
+//! elsewhere, or when room has to be made that other jobs cannot make. Otherwise others move in its
+//! place; if there are none, loads stay uneven until it is done.
 
 use std::collections::BTreeSet;
 
 use super::checked;
 use crate::{Job, JobName, Jobs, Mode, MoveReason, Plan, Request};
 
-/// The plan in which they stay, in place of one that moves some of them for balance.
+/// The plan in which they stay, in place of one that moves some of them for balance or to make room.
+/// No other job is without a worker for it.
 ///
 /// [`Mode::Canonical`] promises a plan from jobs and workers alone, so there they move as well.
 /// O(jobs) if there are any.
 pub(super) fn keep(request: &Request<'_>, plan: Plan) -> Plan {
-    if request.rules.mode == Mode::Canonical || !moves_any(request.jobs, &plan) {
+    let moves = |reason| moves_any(request.jobs, &plan, reason);
+    let (balances, makes_room) = (moves(MoveReason::Balance), moves(MoveReason::Capacity));
+    if request.rules.mode == Mode::Canonical || !(balances || makes_room) {
         return plan;
     }
-    pinned(request, &plan)
+    if makes_room {
+        let stay = pinned(request, &plan, &[MoveReason::Balance, MoveReason::Capacity]);
+        if stay.unassigned == plan.unassigned {
+            return stay;
+        }
+    }
+    if balances { pinned(request, &plan, &[MoveReason::Balance]) } else { plan }
 }
 
-/// The plan with those of them pinned to their workers that do not have to leave by `plan`.
-fn pinned(request: &Request<'_>, plan: &Plan) -> Plan {
-    let moved: BTreeSet<_> = forced(plan).collect();
+/// The plan with those of them pinned to their workers that `plan` moves for none but these reasons.
+fn pinned(request: &Request<'_>, plan: &Plan, reasons: &[MoveReason]) -> Plan {
+    let forced = plan.moves.iter().filter(|step| !reasons.contains(&step.reason));
+    let moved: BTreeSet<_> = forced.map(|step| &step.job).collect();
     let mut jobs = request.jobs.clone();
     for (name, job) in &mut jobs {
         if job.run_once && job.pin.is_none() && !moved.contains(name) {
@@ -32,17 +42,12 @@ fn pinned(request: &Request<'_>, plan: &Plan) -> Plan {
     checked(&Request { jobs: &jobs, ..*request })
 }
 
-/// Whether balance moves such a job, now or once the budget allows.
-fn moves_any(jobs: &Jobs, plan: &Plan) -> bool {
+/// Whether such a job moves for this reason, or, for balance, is to move once the budget allows.
+fn moves_any(jobs: &Jobs, plan: &Plan, reason: MoveReason) -> bool {
     let has_begun = |job: &JobName| jobs.get(job).is_some_and(|job: &Job| job.run_once);
-    let balanced = plan.moves.iter().filter(|step| step.reason == MoveReason::Balance);
-    balanced.map(|step| &step.job).chain(&plan.deferred).any(has_begun)
-}
-
-/// The jobs that have to leave their workers.
-fn forced(plan: &Plan) -> impl Iterator<Item = &JobName> {
-    let forced = plan.moves.iter().filter(|step| step.reason != MoveReason::Balance);
-    forced.map(|step| &step.job)
+    let moved = plan.moves.iter().filter(|step| step.reason == reason);
+    let deferred = plan.deferred.iter().filter(|_| reason == MoveReason::Balance);
+    moved.map(|step| &step.job).chain(deferred).any(has_begun)
 }
 
 #[cfg(test)]
@@ -50,7 +55,7 @@ mod tests {
     use super::super::{Decision, Desired, Observed, WorkerSeen, decide};
     use super::*;
     use crate::handover::{Cell, Policy, Record, SessionId};
-    use crate::{Ledger, Presence, Slot};
+    use crate::{Ledger, Presence, Share, Slot};
 
     fn observed(workers: u32) -> Observed {
         let worker = |n| {
@@ -92,6 +97,37 @@ mod tests {
         let rules = crate::Rules { mode: Mode::Canonical, ..all.rules };
         let canonical = grown(&Desired { rules, ..all });
         assert!(!releasing(&canonical).is_empty(), "by jobs and workers alone");
+    }
+
+    #[test]
+    fn where_room_is_to_be_made_other_jobs_leave_in_their_place() {
+        for other in ["a", "b", "c", "d"] {
+            let mut want = desired(["a", "b", "c", "d"].map(|name| (name, name != other)));
+            let one = decide(&Ledger::new(1), &want, &observed(1)).ledger;
+            want.max_jobs = Some(3);
+            let full = decide(&one, &want, &observed(2));
+            assert_eq!((releasing(&full), full.plan.unassigned.len()), (vec![other], 0));
+        }
+    }
+
+    #[test]
+    fn a_job_with_a_share_makes_other_jobs_leave_in_their_place() {
+        for other in ["a", "b"] {
+            let small = [("a", other != "a"), ("b", other != "b")];
+            let mut want = desired(small.into_iter().chain([("pinned", false)]));
+            let share = |percent| Share::new(percent).ok();
+            for (name, job) in &mut want.jobs {
+                let is_pinned = name.as_str() == "pinned";
+                job.share = share(if is_pinned { 50 } else { 40 });
+                job.pin = Some(Slot(u32::from(is_pinned)));
+            }
+            let before = decide(&Ledger::new(1), &want, &observed(2)).ledger;
+            want.jobs.values_mut().for_each(|job| job.pin = None);
+            let large = Job { share: share(60), ..Job::default() };
+            want.jobs.insert("large".parse().unwrap(), large);
+            let decision = decide(&before, &want, &observed(2));
+            assert_eq!((releasing(&decision), decision.plan.unassigned.len()), (vec![other], 0));
+        }
     }
 
     #[test]
