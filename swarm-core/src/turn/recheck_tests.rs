@@ -118,10 +118,10 @@ fn moves_that_the_budget_defers_are_planned_in_time_while_changes_are_gathered()
 fn jobs_for_which_the_budget_may_make_room_are_planned_in_time() {
     let wishes = [(50, Some(0)), (30, Some(0)), (40, Some(1)), (40, Some(1)), (60, None)];
     let names = (0..).map(|n| format!("job-{n}").parse::<JobName>().unwrap());
-    let named: Vec<_> = names.zip(wishes).collect();
+    let listed: Vec<_> = names.zip(wishes).collect();
     let job = |percent| Job { share: Share::new(percent).ok(), ..Job::default() };
-    let jobs = named.iter().map(|(name, (percent, _))| (name.clone(), job(*percent))).collect();
-    let held = named.iter().filter_map(|(name, (_, slot))| Some((name.clone(), Slot((*slot)?))));
+    let jobs = listed.iter().map(|(name, (percent, _))| (name.clone(), job(*percent))).collect();
+    let held = listed.iter().filter_map(|(name, (_, slot))| Some((name.clone(), Slot((*slot)?))));
     let mut wanted = Desired { jobs, ..desired() };
     wanted.rules.moves_max = Some(1);
     let worker = |slot: u32| {
