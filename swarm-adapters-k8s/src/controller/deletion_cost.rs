@@ -9,8 +9,10 @@ use swarm_core::Slot;
 use swarm_core::ports::StoreError;
 
 use super::context::Context;
+use super::refresh::KnownPods;
 use crate::ledger::bounded;
 use crate::slots::Slots;
+use crate::version;
 use crate::workload::{Kind, Workload};
 
 /// By this annotation Kubernetes orders the pods of a Deployment: the lowest number goes first.
@@ -58,6 +60,7 @@ impl Price {
 impl Context {
     /// Makes the pods that were emptied the first to go, right before `pool` is given fewer
     /// `replicas` of the `wanted` ones; and takes that back where a pod is meant to stay after all.
+    /// Returns whether that is done: a pod that has changed meanwhile is to be looked at again.
     ///
     /// # Errors
     ///
@@ -68,27 +71,37 @@ impl Context {
         slots: &Slots,
         wanted: Option<u32>,
         replicas: Option<u32>,
-    ) -> Result<(), StoreError> {
+        pods: &mut KnownPods,
+    ) -> Result<bool, StoreError> {
         if pool.kind != Kind::Deployment {
-            return Ok(());
+            return Ok(true);
         }
         let is_emptied = replicas.is_some_and(|count| count < pool.replicas);
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &pool.namespace);
+        let mut is_done = true;
         for (slot, pod) in &slots.pods {
             let Some(price) = Price::of(pod, *slot, wanted, is_emptied) else { continue };
-            let name = pod.name_any();
+            let (name, uid) = (pod.name_any(), pod.uid().unwrap_or_default());
             let patch = Patch::Merge(json!({
-                "metadata": {"uid": pod.uid(), "annotations": price.annotations()},
+                "metadata": {
+                    "uid": uid,
+                    "resourceVersion": pods.version_of(pod),
+                    "annotations": price.annotations(),
+                },
             }));
             let params = PatchParams::default();
             let patched = api.patch_metadata(&name, &params, &patch);
             match bounded(format!("pod `{name}`"), patched).await {
-                // It is gone.
-                Ok(_) | Err(StoreError::Conflict { .. }) => {}
+                Ok(written) => pods.wrote(&uid, version::of(&written)),
+                // It is gone, or not as it was seen.
+                Err(StoreError::Conflict { .. }) => {
+                    pods.wrote(&uid, 0);
+                    is_done = false;
+                }
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        Ok(is_done)
     }
 }
 
@@ -122,5 +135,29 @@ mod tests {
         let ours = pod(&json!({DELETION_COST: LOWEST, COST_BEFORE: ""}));
         let back = Price::of(&ours, Slot(2), None, false).unwrap();
         assert_eq!(back.annotations(), json!({DELETION_COST: null, COST_BEFORE: null}));
+    }
+
+    #[tokio::test]
+    async fn a_pod_that_has_changed_is_no_error_and_nothing_is_scaled_before_it_was_looked_at() {
+        let scene = super::super::testing::World::default().with(|_| {
+            let changed = json!({
+                "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 409,
+                "reason": "Conflict", "message": "the object has been modified",
+            });
+            (409, changed)
+        });
+        let mut pool = Workload::from(&k8s_openapi::api::apps::v1::Deployment::default());
+        pool.replicas = 2;
+        let mut emptied = pod(&json!({}));
+        emptied.metadata.name = Some("p".into());
+        emptied.metadata.uid = Some("u".into());
+        emptied.metadata.resource_version = Some("5".into());
+        let pods = [(Slot(1), std::sync::Arc::new(emptied))].into();
+        let (mut slots, mut known) = (Slots::default(), KnownPods::default());
+        slots.pods = pods;
+        let context = &scene.context;
+        let is_done = context.set_deletion_cost(&pool, &slots, Some(1), Some(1), &mut known).await;
+        assert!(!is_done.unwrap());
+        assert_eq!(scene.asked()[0].body["metadata"]["resourceVersion"], "5");
     }
 }

@@ -27,6 +27,7 @@ pub(super) use rolls::Rolls;
 use super::context::Context;
 use super::made::Seen;
 use super::memory::Memory;
+use super::refresh::CHANGED_AGAIN;
 use super::report::REFUSED_AGAIN;
 use super::scaling::Scaling;
 use crate::api::Swarm;
@@ -117,7 +118,7 @@ enum Due {
     },
     /// The one that is there is to be as wanted.
     Apply {
-        uid: String,
+        at: At,
         /// Who is the cause, if it is not a change of the wish.
         drift: Option<Drift>,
     },
@@ -130,6 +131,14 @@ enum Due {
     },
     /// What is there may not be looked at, which was complained about.
     Hidden,
+}
+
+/// An object as it was last known. Whoever has changed it since, another replica perhaps, is not written
+/// over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct At {
+    uid: String,
+    version: u64,
 }
 
 /// Somebody changed or deleted what was made.
@@ -181,10 +190,14 @@ fn due(wanted: &Wanted, there: Option<&Seen>, applied: Option<&mut Applied>) -> 
     if there.is_going {
         return Due::AwaitEnd;
     }
-    let apply = |drift| Due::Apply { uid: there.uid.clone(), drift };
-    let Some(applied) = applied.filter(|it| it.seen.uid == there.uid) else { return apply(None) };
+    let apply = |version, drift| Due::Apply { at: At { uid: there.uid.clone(), version }, drift };
+    let Some(applied) = applied.filter(|it| it.seen.uid == there.uid) else {
+        return apply(there.version, None);
+    };
+    // The watch may not have shown what was made of it last.
+    let newest = there.version.max(applied.seen.version);
     if applied.wanted != wanted.digest {
-        return apply(None);
+        return apply(newest, None);
     }
     if there.version < applied.seen.version {
         return Due::Nothing;
@@ -193,7 +206,7 @@ fn due(wanted: &Wanted, there: Option<&Seen>, applied: Option<&mut Applied>) -> 
     if there.ours == applied.seen.ours {
         Due::Nothing
     } else {
-        apply(Some(Drift { by: there.other.clone(), ..Drift::default() }))
+        apply(newest, Some(Drift { by: there.other.clone(), ..Drift::default() }))
     }
 }
 
@@ -302,9 +315,9 @@ impl Context {
     ) -> Result<bool, StoreError> {
         let mut workloads = todo.iter().filter(|it| it.wanted.kind.is_workload());
         let Some(Todo { wanted, due, .. }) = workloads.next() else { return Ok(true) };
-        let uid = match due {
+        let at = match due {
             Due::Create { .. } => None,
-            Due::Apply { uid, drift: None } => Some(uid.as_str()),
+            Due::Apply { at, drift: None } => Some(at),
             Due::Apply { .. } | Due::AwaitEnd | Due::Taken { .. } | Due::Hidden | Due::Nothing => {
                 return Ok(true);
             }
@@ -317,8 +330,12 @@ impl Context {
             kept.complain(verdict.clone());
             return Ok(false);
         }
-        match self.apply_made(namespace, wanted, uid, true).await {
+        match self.apply_made(namespace, wanted, at, true).await {
             Ok(_) => Ok(true),
+            Err(StoreError::Conflict { .. }) if at.is_some() => {
+                kept.look_in(CHANGED_AGAIN);
+                Ok(false)
+            }
             Err(StoreError::Refused { reason, .. }) => {
                 let verdict = Verdict { reason: Reason::PoolRefused, message: reason };
                 memory.making.refused = Some((wanted.digest, verdict.clone(), Instant::now()));
@@ -340,7 +357,7 @@ impl Context {
         let namespace = swarm.namespace().unwrap_or_default();
         let Todo { wanted, due, there } = todo;
         let Wanted { kind, name, .. } = wanted;
-        let (uid, drift) = match due {
+        let (seen_at, drift) = match due {
             Due::Nothing => return Ok(true),
             Due::Hidden => return Ok(false),
             Due::AwaitEnd => {
@@ -356,7 +373,7 @@ impl Context {
                 return Ok(false);
             }
             Due::Create { was_there } => (None, was_there.then(Drift::default)),
-            Due::Apply { uid, drift } => (Some(uid), drift),
+            Due::Apply { at, drift } => (Some(at), drift),
         };
         let at = (*kind, name.clone());
         if let Some(Drift { by, .. }) = &drift {
@@ -364,10 +381,15 @@ impl Context {
             if let Some(contested) = repairs.contested(wanted, by.as_deref()) {
                 kept.look_in(repairs.again_in());
                 kept.complain(contested);
-                return Ok(uid.is_some());
+                return Ok(seen_at.is_some());
             }
         }
-        let applied = self.apply_made(&namespace, wanted, uid.as_deref(), false).await;
+        let applied = self.apply_made(&namespace, wanted, seen_at.as_ref(), false).await;
+        if seen_at.is_some() && matches!(applied, Err(StoreError::Conflict { .. })) {
+            // It is gone, or not as it was seen.
+            kept.look_in(CHANGED_AGAIN);
+            return Ok(false);
+        }
         let applied = applied.map_err(|error| namesake::with_remedy(error, wanted, drift.as_ref()));
         let Some(object) = kept.unless_refused(self, applied)? else { return Ok(false) };
         if let Some(Drift { by, .. }) = drift {
@@ -381,7 +403,7 @@ impl Context {
         }
         let (wanted, now, is_shown) = (wanted.digest, Instant::now(), there.is_some());
         memory.making.applied.insert(at, Applied { wanted, seen, at: now, is_shown });
-        if uid.is_none() && kind.is_workload() {
+        if seen_at.is_none() && kind.is_workload() {
             let scaled = self.scale_new(swarm, *kind, object, &mut memory.scaling).await;
             kept.unless_refused(self, scaled)?;
         }
@@ -418,22 +440,25 @@ impl Context {
         }
     }
 
-    /// Writes `wanted` by server-side apply; the one of this UID, or one that does not exist yet.
+    /// Writes `wanted` by server-side apply; the one that is as it was seen, or one that does not exist
+    /// yet.
     async fn apply_made(
         &self,
         namespace: &str,
         wanted: &Wanted,
-        uid: Option<&str>,
+        at: Option<&At>,
         is_dry: bool,
     ) -> Result<DynamicObject, StoreError> {
         let Wanted { kind, name, .. } = wanted;
         let mut object = wanted.object.clone();
         // Without it another one that took the name would be changed, or one made anew.
-        object.metadata.uid = uid.map(ToOwned::to_owned);
+        object.metadata.uid = at.map(|at| at.uid.clone());
+        let version = at.map(|at| at.version).filter(|version| 0 < *version);
+        object.metadata.resource_version = version.map(|version| version.to_string());
         let mut params = PatchParams::apply(MANAGER);
         // Of an object that is ours, the fields that we write are, too. Where there is none, somebody
         // else may make one at this moment.
-        params.force = uid.is_some();
+        params.force = at.is_some();
         params.dry_run = is_dry;
         let api: Api<DynamicObject> =
             Api::namespaced_with(self.client.clone(), namespace, &kind.resource());
@@ -459,6 +484,9 @@ impl Context {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
+    use super::super::testing::{World, swarm};
     use super::*;
     use crate::managed::tests::wanted;
 
@@ -489,16 +517,41 @@ mod tests {
         let wanted = wanted().remove(0);
         let mut ours = applied(&wanted, 7);
         let there = seen("u", 8, 1);
-        let apply = |drift| Due::Apply { uid: "u".into(), drift };
+        let apply = |version, drift| Due::Apply { at: At { uid: "u".into(), version }, drift };
         assert_eq!(due(&wanted, Some(&there), Some(&mut ours)), Due::Nothing);
         assert_eq!(due(&wanted, None, Some(&mut ours)), Due::Create { was_there: true });
         let edited = seen("u", 9, 2);
         let by = Drift { by: Some("kubectl-edit".to_owned()), ..Drift::default() };
-        assert_eq!(due(&wanted, Some(&edited), Some(&mut ours)), apply(Some(by)));
+        assert_eq!(due(&wanted, Some(&edited), Some(&mut ours)), apply(9, Some(by)));
         let other = Wanted { digest: wanted.digest + 1, ..wanted.clone() };
-        assert_eq!(due(&other, Some(&there), Some(&mut ours)), apply(None));
-        assert_eq!(due(&wanted, Some(&there), None), apply(None), "an orphan is adopted");
+        assert_eq!(due(&other, Some(&there), Some(&mut ours)), apply(8, None));
+        let older = seen("u", 6, 1);
+        assert_eq!(due(&other, Some(&older), Some(&mut ours)), apply(7, None), "of our own write");
+        assert_eq!(due(&wanted, Some(&there), None), apply(8, None), "an orphan is adopted");
         let going = Seen { is_going: true, ..there };
         assert_eq!(due(&wanted, Some(&going), Some(&mut ours)), Due::AwaitEnd);
+    }
+
+    #[tokio::test]
+    async fn an_object_that_has_changed_since_is_not_written_over_and_looked_at_again() {
+        let swarm = swarm("s", &json!({"pool": {"managed": {}}, "jobs": []}));
+        let scene = World { swarms: vec![swarm], ..World::default() }.with(|_| {
+            let changed = json!({
+                "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 409,
+                "reason": "Conflict", "message": "the object has been modified",
+            });
+            (409, changed)
+        });
+        let (swarm, wanted, mut kept) = (scene.swarm("s"), wanted().remove(0), Kept::default());
+        let at = At { uid: "u".into(), version: 7 };
+        let due = Due::Apply { at, drift: None };
+        let memory = scene.operator.memory(&swarm);
+        let mut memory = memory.lock().await;
+        let todo = Todo { wanted: &wanted, due, there: None };
+        let is_there = scene.context.bring_about(&swarm, todo, &mut memory, &mut kept).await;
+        assert!(!is_there.unwrap() && kept.look_in == Some(CHANGED_AGAIN));
+        let asked = scene.asked();
+        let metadata = &asked[0].body["metadata"];
+        assert_eq!((&metadata["uid"], &metadata["resourceVersion"]), (&json!("u"), &json!("7")));
     }
 }

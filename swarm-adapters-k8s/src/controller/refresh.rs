@@ -25,11 +25,15 @@ use crate::nudge::{NUDGE_ANNOTATION, version_of};
 use crate::refresh::{Refresh, RefreshTerms, STARTED_ANNOTATION, Worker, refresh};
 use crate::slots::Slots;
 use crate::status::{Refreshed, Refusals, RefusedRequest};
+use crate::version;
 use crate::view::has_only_sessions;
 use crate::workload::Workload;
 
 /// How many pods are nudged at a time.
 const AT_A_TIME: usize = 16;
+/// When to look again at an object that was not as it was seen when it was written. By then the watch
+/// has shown what became of it.
+pub(super) const CHANGED_AGAIN: Duration = Duration::from_millis(200);
 
 /// What this process knows of the pods of one pool.
 #[derive(Default)]
@@ -70,6 +74,31 @@ pub(super) struct KnownPod {
     refused: Option<(Instant, String)>,
     /// Whether it was evicted or deleted, while the cache may not have seen that yet.
     pub(super) is_replaced: bool,
+    /// The version that our last write made of it, which the cache may not have seen yet; 0 if there
+    /// was none.
+    written: u64,
+}
+
+impl KnownPods {
+    /// The version at which to write `pod`: the newest one that is known. Whoever has written it since,
+    /// another replica perhaps, is not written over.
+    pub(super) fn version_of(&self, pod: &Pod) -> Option<String> {
+        let known = self.by_uid.get(pod.metadata.uid.as_deref()?);
+        let ours = known.map(|known| known.written).filter(|ours| version::of(pod) < *ours);
+        ours.map(|ours| ours.to_string()).or_else(|| pod.resource_version())
+    }
+
+    /// Pod `uid` was written, which made `version`; 0 if it was not as it was known.
+    pub(super) fn wrote(&mut self, uid: &str, version: u64) {
+        match self.by_uid.get_mut(uid) {
+            Some(known) => known.written = version,
+            None if version == 0 => {}
+            None => {
+                let known = KnownPod { written: version, ..KnownPod::default() };
+                self.by_uid.insert(uid.to_owned(), known);
+            }
+        }
+    }
 }
 
 impl Context {
@@ -105,8 +134,9 @@ impl Context {
         if turn.decision.waiting == Some(Waiting::Paused) {
             plan.replace.clear();
         }
-        self.nudge(pool, &live, &plan, pods).await?;
-        self.mark_started(pool, &live, pods).await?;
+        let has_nudged = self.nudge(pool, &live, &plan, pods).await?;
+        let has_marked = self.mark_started(pool, &live, pods).await?;
+        let changed_in = (!has_nudged || !has_marked).then_some(CHANGED_AGAIN);
         let version = turn.decision.ledger.version;
         let retry_in = self.replace(pool, terms.mode, &live, &plan, version, pods).await?;
         let after = self::workers(&live, refreshing, &answers, pods, Instant::now());
@@ -127,7 +157,7 @@ impl Context {
             is_full: plan.is_full,
             blocked: pods.blocked.as_ref().map(|(_, why)| why.clone()),
             since_change,
-            look_in: [retry_in, next.look_in, allowed_in].into_iter().flatten().min(),
+            look_in: [retry_in, next.look_in, allowed_in, changed_in].into_iter().flatten().min(),
         };
         if endpoint.is_some() {
             refreshed.look_in_time();
@@ -135,18 +165,18 @@ impl Context {
         Ok(refreshed)
     }
 
-    /// Writes the annotations of `plan`, in its order.
+    /// Writes the annotations of `plan`, in its order; returns whether no pod has changed meanwhile.
     async fn nudge(
         &self,
         pool: &Workload,
         live: &[Live],
         plan: &Refresh,
         pods: &mut KnownPods,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let mut due = Vec::new();
         for (slot, annotation) in &plan.nudge {
             let named = live.iter().find(|it| it.slot == *slot);
-            due.extend(named.map(|it| Note::on(it, NUDGE_ANNOTATION, annotation.clone())));
+            due.extend(named.map(|it| Note::on(it, pods, NUDGE_ANNOTATION, annotation.clone())));
         }
         for it in live {
             // What was refused may be allowed now.
@@ -155,37 +185,45 @@ impl Context {
             let is_due = is_due.is_some_and(|(at, _)| REFUSED_AGAIN <= at.elapsed());
             let last = known.and_then(|known| known.nudge.as_ref()).filter(|_| is_due);
             let last = last.filter(|_| plan.nudge.iter().all(|(slot, _)| *slot != it.slot));
-            due.extend(last.map(|(text, _)| Note::on(it, NUDGE_ANNOTATION, text.clone())));
+            due.extend(last.map(|(text, _)| Note::on(it, pods, NUDGE_ANNOTATION, text.clone())));
         }
-        for (uid, annotation) in self.annotate(pool, due, pods).await? {
+        let count = due.len();
+        let done = self.annotate(pool, due, pods).await?;
+        let has_done_all = done.len() == count;
+        for (uid, annotation) in done {
             self.metrics.nudges.inc();
             pods.by_uid.entry(uid).or_default().nudge = Some((annotation, Instant::now()));
         }
-        Ok(())
+        Ok(has_done_all)
     }
 
-    /// Writes down with which publication pods started, for whoever comes after this process.
+    /// Writes down with which publication pods started, for whoever comes after this process. Returns
+    /// whether no pod has changed meanwhile.
     async fn mark_started(
         &self,
         pool: &Workload,
         live: &[Live],
         pods: &mut KnownPods,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let mut due = Vec::new();
         for it in live {
             let known = pods.by_uid.get(&it.uid);
             let started =
                 known.filter(|known| known.refused.is_none()).and_then(|known| known.started);
-            due.extend(started.map(|of| Note::on(it, STARTED_ANNOTATION, of.to_string())));
+            due.extend(started.map(|of| Note::on(it, pods, STARTED_ANNOTATION, of.to_string())));
         }
-        for (uid, _) in self.annotate(pool, due, pods).await? {
+        let count = due.len();
+        let done = self.annotate(pool, due, pods).await?;
+        let has_done_all = done.len() == count;
+        for (uid, _) in done {
             let known = pods.by_uid.entry(uid).or_default();
             known.started.take_if(|_| known.refused.is_none());
         }
-        Ok(())
+        Ok(has_done_all)
     }
 
-    /// Writes an annotation into each of these pods; returns by UID those that are done with.
+    /// Writes an annotation into each of these pods; returns by UID those that are done with. The others
+    /// are not as they were seen, or gone: the watch shows it.
     async fn annotate(
         &self,
         pool: &Workload,
@@ -201,9 +239,13 @@ impl Context {
         let mut done = Vec::new();
         while let Some((result, uid, value)) = patches.next().await {
             match result {
-                // In a conflict the pod is gone or another one; its successor is seen later.
-                Ok(()) | Err(StoreError::Conflict { .. }) => {
+                Ok(version) => {
+                    pods.wrote(&uid, version);
                     pods.by_uid.entry(uid.clone()).or_default().refused = None;
+                }
+                Err(StoreError::Conflict { .. }) => {
+                    pods.wrote(&uid, 0);
+                    continue;
                 }
                 // Without the annotation the view arrives all the same, only later.
                 Err(StoreError::Refused { reason, .. }) => {
@@ -223,23 +265,28 @@ impl Context {
 /// An annotation to be written.
 struct Note {
     uid: String,
+    version: Option<String>,
     pod: String,
     key: &'static str,
     value: String,
 }
 
 impl Note {
-    fn on(it: &Live, key: &'static str, value: String) -> Self {
-        Self { uid: it.uid.clone(), pod: it.pod.name_any(), key, value }
+    fn on(it: &Live, pods: &KnownPods, key: &'static str, value: String) -> Self {
+        let version = pods.version_of(&it.pod);
+        Self { uid: it.uid.clone(), version, pod: it.pod.name_any(), key, value }
     }
 
-    async fn write(&self, api: &Api<Pod>) -> Result<(), StoreError> {
-        let Self { uid, pod, key, value } = self;
-        // The UID is a precondition: a pod that took the name meanwhile is not meant.
-        let metadata = json!({"uid": uid, "annotations": {*key: value}});
+    /// Returns the version that this made.
+    async fn write(&self, api: &Api<Pod>) -> Result<u64, StoreError> {
+        let Self { uid, version, pod, key, value } = self;
+        // Preconditions: a pod that took the name meanwhile is not meant, and what another replica wrote
+        // that has the Swarm by now is newer.
+        let metadata =
+            json!({"uid": uid, "resourceVersion": version, "annotations": {*key: value}});
         let (patch, params) = (Patch::Merge(json!({"metadata": metadata})), PatchParams::default());
         let patched = api.patch_metadata(pod, &params, &patch);
-        bounded(format!("pod `{pod}`"), patched).await.map(drop)
+        bounded(format!("pod `{pod}`"), patched).await.map(|pod| version::of(&pod))
     }
 }
 
@@ -303,4 +350,53 @@ fn unavailable(refreshing: &Refreshing<'_>, live: &[Live], pods: &KnownPods) -> 
         is_ready && !going.contains(slot)
     };
     observed.workers_desired.saturating_sub(slots.wanted.iter().filter(is_ready).count())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use k8s_openapi::api::apps::v1::StatefulSet;
+
+    use super::super::testing::World;
+    use super::*;
+
+    fn pod(version: &str) -> Live {
+        let metadata = json!({"name": "w-0", "uid": "u", "resourceVersion": version});
+        let pod = serde_json::from_value(json!({"metadata": metadata})).unwrap();
+        Live { slot: Slot(0), uid: "u".into(), pod: Arc::new(pod) }
+    }
+
+    #[tokio::test]
+    async fn a_pod_is_annotated_as_it_is_known_and_looked_at_again_if_it_has_changed() {
+        let scene = World::default().with(|asked| {
+            let at = asked.body["metadata"]["resourceVersion"].as_str();
+            let changed = json!({
+                "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 409,
+                "reason": "Conflict", "message": "the object has been modified",
+            });
+            let written = json!({
+                "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+                "metadata": {"name": "w-0", "uid": "u", "resourceVersion": "9"},
+            });
+            if at == Some("7") { (200, written) } else { (409, changed) }
+        });
+        let pool = Workload::from(&StatefulSet::default());
+        let mut pods = KnownPods::default();
+        let mut plan = Refresh { nudge: vec![(Slot(0), "3.1".into())], ..Refresh::default() };
+        let mut versions = Vec::new();
+        for (seen, attempt, is_as_seen) in
+            [("5", "3.1", false), ("7", "3.1", true), ("7", "3.2", false)]
+        {
+            plan.nudge[0].1 = attempt.into();
+            let nudged = scene.context.nudge(&pool, &[pod(seen)], &plan, &mut pods).await;
+            assert_eq!(nudged.unwrap(), is_as_seen, "{seen}");
+            let asked = scene.asked();
+            versions.extend(asked.iter().map(|it| it.body["metadata"]["resourceVersion"].clone()));
+        }
+        // The last time the cache was older than our own write.
+        assert_eq!(versions, ["5", "7", "9"]);
+        assert_eq!(pods.by_uid["u"].nudge.as_ref().unwrap().0, "3.1", "that one was made");
+        assert_eq!(scene.context.metrics.nudges.get(), 1);
+    }
 }

@@ -21,7 +21,7 @@ use super::clock;
 use super::context::Context;
 use super::managed::Kept;
 use super::memory::Memory;
-use super::refresh::{Refreshing, note_started};
+use super::refresh::{CHANGED_AGAIN, Refreshing, note_started};
 use super::report::{Done, Outcome, REFUSED_AGAIN};
 use super::sessions::SessionSummary;
 use super::sources::Loaded;
@@ -254,8 +254,12 @@ impl Context {
         let progress = Progress::of(&turn.decision, desired, &observed, refreshed.stale.clone());
         let failing = sessions.failing_jobs();
         memory.counted.set(sessions.living, progress.jobs.releasing, failing);
-        self.set_deletion_cost(pool, &slots, desired.replicas, turn.decision.replicas).await?;
-        if let Some(replicas) = turn.decision.replicas {
+        let (wanted, replicas) = (desired.replicas, turn.decision.replicas);
+        let is_priced =
+            self.set_deletion_cost(pool, &slots, wanted, replicas, &mut memory.pods).await?;
+        if !is_priced {
+            refreshed.look_in = refreshed.look_in.into_iter().chain([CHANGED_AGAIN]).min();
+        } else if let Some(replicas) = replicas {
             self.scale(swarm, pool, replicas, &mut memory.scaling).await?;
         }
         let need = memory.autoscaling.need(&turn.decision.ledger, desired, pool);

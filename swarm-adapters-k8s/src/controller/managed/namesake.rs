@@ -12,11 +12,12 @@ use kube::core::DynamicObject;
 use swarm_core::ports::StoreError;
 
 use super::super::made::Seen;
-use super::{Context, Drift, Due};
+use super::{At, Context, Drift, Due};
 use crate::api::Swarm;
 use crate::ledger::bounded;
 use crate::managed::{self, Wanted};
 use crate::status::{Reason, Verdict};
+use crate::version;
 
 impl Context {
     /// What is due about an object that the watch does not show, and that was seen as `before` when it
@@ -37,14 +38,15 @@ impl Context {
         if found.metadata.deletion_timestamp.is_some() {
             return Ok(Due::AwaitEnd);
         }
-        let (uid, labels) = (found.uid().unwrap_or_default(), found.labels());
+        let uid = found.uid().unwrap_or_default();
+        let (at, labels) = (At { uid, version: version::of(&found) }, found.labels());
         let missing = managed::missing_labels(labels, &swarm);
         let drift = || Drift { by: Seen::of(&found, before).other, labels: missing.clone() };
         Ok(match managed::made_for(&found.metadata) {
             Some(of) if of != swarm => Due::Taken { by: Some(of.to_owned()) },
             None if !missing.is_empty() => Due::Taken { by: managed::labelled_for(labels) },
-            None | Some(_) if missing.is_empty() => Due::Apply { uid, drift: None },
-            None | Some(_) => Due::Apply { uid, drift: Some(drift()) },
+            None | Some(_) if missing.is_empty() => Due::Apply { at, drift: None },
+            None | Some(_) => Due::Apply { at, drift: Some(drift()) },
         })
     }
 }
