@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use futures::StreamExt;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
 use swarm_core::handover::{SessionId, SessionView};
@@ -25,7 +25,6 @@ use crate::api::{
 use crate::ledger::bounded;
 use crate::managed::SWARM_LABEL;
 use crate::observe::unix_time_us;
-use crate::version;
 use crate::view::ConfigMapViewStore;
 
 /// How many views are written at a time.
@@ -120,15 +119,13 @@ impl PoolViews<'_> {
         let params = PatchParams::apply(FIELD_MANAGER).force();
         let written = api.patch_metadata(&name, &params, &patch);
         let written = bounded(format!("WorkerView `{name}`"), written).await;
-        let made = written.as_ref().ok().map(version::of);
-        let is_current = views.wrote(&namespace, &name, made);
+        let is_current = views.wrote(&namespace, &name, written.as_ref().ok());
         if matches!(written, Err(StoreError::Conflict { .. }))
             && views.is_refused_again(&namespace, &name, due.mark)
         {
             // The ledger was read since, so this one was edited, or is left of a store that was rolled
             // back. The next turn makes it anew.
-            let params = DeleteParams::default();
-            bounded(format!("WorkerView `{name}`"), api.delete(&name, &params)).await?;
+            self.context.remove_view_of(&namespace, &name).await?;
         }
         written?;
         self.context.metrics.view_writes.inc();

@@ -5,6 +5,7 @@ use std::mem;
 use std::sync::MutexGuard;
 
 use futures::{Stream, StreamExt, stream};
+use kube::api::Preconditions;
 use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher::{self, Event};
@@ -73,6 +74,7 @@ struct State {
 /// A view as the watch last showed it.
 #[derive(Clone, Debug)]
 struct There {
+    uid: String,
     version: u64,
     swarm: String,
     /// What it says; `None` if somebody edited it.
@@ -80,9 +82,11 @@ struct There {
 }
 
 /// A view as this process last wrote it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Written {
     content: ViewMark,
+    /// The UID of the view that was written.
+    uid: String,
     /// The version that made; `None` until the answer is there.
     version: Option<u64>,
     /// The version at which it was seen to go, before the answer was there.
@@ -147,22 +151,24 @@ impl Views {
 
     /// A view is about to be written.
     pub(in crate::controller) fn writing(&self, namespace: &str, name: &str, content: ViewMark) {
-        let written = Written { content, version: None, gone: None };
+        let written = Written { content, uid: String::new(), version: None, gone: None };
         self.state().written.insert(key(namespace, name), written);
     }
 
-    /// A view was written, which made `version`; `None` if that failed or is not known. Returns
-    /// whether the view is still as it was written.
+    /// A view was written, which made `made`; `None` if that failed or is not known. Returns whether the
+    /// view is still as it was written.
     pub(in crate::controller) fn wrote(
         &self,
         namespace: &str,
         name: &str,
-        version: Option<u64>,
+        made: Option<&ViewMeta>,
     ) -> bool {
+        let version = made.map(version::of);
         let (mut state, key) = (self.state(), key(namespace, name));
         let State { there, written, refused, .. } = &mut *state;
         let Some(ours) = written.get_mut(&key) else { return false };
         ours.version = version;
+        ours.uid = made.and_then(ViewMeta::uid).unwrap_or_default();
         let is_changed = version.is_some_and(|version| {
             let there = there.get(&key).filter(|there| version < there.version);
             ours.gone.is_some_and(|gone| version < gone)
@@ -175,6 +181,22 @@ impl Views {
             refused.remove(&key);
         }
         !is_changed
+    }
+
+    /// What a view must be for it to be removed: as it is known. `None` if nothing is.
+    pub(in crate::controller) fn as_known(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Option<Preconditions> {
+        let (state, key) = (self.state(), key(namespace, name));
+        let written = state.written.get(&key);
+        let written = written.and_then(|ours| Some((ours.version?, ours.uid.clone())));
+        let there = state.there.get(&key).map(|there| (there.version, there.uid.clone()));
+        let (version, uid) = written.into_iter().chain(there).max()?;
+        let stated = |text: String| Some(text).filter(|text| !text.is_empty());
+        let resource_version = Some(version.to_string()).filter(|_| 0 < version);
+        Some(Preconditions { uid: stated(uid), resource_version })
     }
 
     /// A view was refused, since the one that is there is newer. Whether the very same was refused
@@ -240,10 +262,13 @@ impl State {
     fn undone(&mut self, fresh: &BTreeMap<Key, There>) -> Vec<ObjectRef<Swarm>> {
         let mut undone = Vec::new();
         for (key, version) in mem::take(&mut self.before_list) {
-            let is_same = |ours: &Written| ours.version == Some(version);
-            let Some(ours) = self.written.get(&key).copied().filter(is_same) else { continue };
+            let is_same = |ours: &&Written| ours.version == Some(version);
+            let Some(content) = self.written.get(&key).filter(is_same).map(|ours| ours.content)
+            else {
+                continue;
+            };
             self.written.remove(&key);
-            let there = fresh.get(&key).filter(|there| there.content != Some(ours.content));
+            let there = fresh.get(&key).filter(|there| there.content != Some(content));
             undone.extend(there.map(|there| ObjectRef::new(&there.swarm).within(&key.0)));
         }
         undone
@@ -314,7 +339,7 @@ fn there(view: &ViewMeta) -> There {
     let content = view.annotations().get(CONTENT_ANNOTATION);
     let content = content.filter(|_| !is_edited).and_then(|text| from_text(text));
     let swarm = view.labels().get(SWARM_LABEL).cloned().unwrap_or_default();
-    There { version: version::of(view), swarm, content }
+    There { uid: view.uid().unwrap_or_default(), version: version::of(view), swarm, content }
 }
 
 #[cfg(test)]
@@ -331,7 +356,7 @@ mod tests {
         serde_json::from_value(json!({
             "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
             "metadata": {
-                "name": "pod-1", "namespace": "n", "resourceVersion": version.to_string(),
+                "name": "pod-1", "namespace": "n", "uid": "u", "resourceVersion": version.to_string(),
                 "labels": {SWARM_LABEL: "s"}, "managedFields": managed,
                 "annotations": {CONTENT_ANNOTATION: to_text(content(revision))},
             },
@@ -344,7 +369,7 @@ mod tests {
 
     fn written(views: &Views, revision: u64, version: u64) -> bool {
         views.writing("n", "pod-1", content(revision));
-        views.wrote("n", "pod-1", Some(version))
+        views.wrote("n", "pod-1", Some(&view(version, revision, OURS)))
     }
 
     #[test]
@@ -354,6 +379,22 @@ mod tests {
         assert_eq!([5, 5, 6, 6].map(refused), [false, true, false, true]);
         assert!(written(&views, 7, 9));
         assert!(!refused(6), "it was written since");
+    }
+
+    #[test]
+    fn a_view_is_removed_only_as_it_is_known() {
+        let views = Views::default();
+        let known = || views.as_known("n", "pod-1").map(|it| (it.uid, it.resource_version));
+        let of = |uid: &str, version: &str| Some((Some(uid.to_owned()), Some(version.to_owned())));
+        assert_eq!(known(), None);
+        views.note(Event::Apply(view(4, 1, OURS)));
+        assert_eq!(known(), of("u", "4"));
+        views.writing("n", "pod-1", content(2));
+        assert_eq!(known(), of("u", "4"), "what the write made is not known");
+        assert!(views.wrote("n", "pod-1", Some(&view(6, 2, OURS))));
+        assert_eq!(known(), of("u", "6"), "the watch is late");
+        views.note(Event::Apply(view(9, 2, OURS)));
+        assert_eq!(known(), of("u", "9"));
     }
 
     #[test]
@@ -387,10 +428,13 @@ mod tests {
         views.note(Event::Apply(view(4, 1, OURS)));
         views.writing("n", "pod-1", content(2));
         assert_eq!(views.note(Event::Apply(view(7, 2, EDITED))), []);
-        assert!(!views.wrote("n", "pod-1", Some(6)), "somebody was faster than the answer");
+        assert!(
+            !views.wrote("n", "pod-1", Some(&view(6, 2, OURS))),
+            "somebody was faster than the answer"
+        );
         views.writing("n", "pod-1", content(2));
         assert_eq!(views.note(Event::Delete(view(9, 2, OURS))), []);
-        assert!(!views.wrote("n", "pod-1", Some(8)));
+        assert!(!views.wrote("n", "pod-1", Some(&view(8, 2, OURS))));
         assert_eq!(views.says("n", &SessionId::from_stored("pod-1")), None);
     }
 

@@ -72,6 +72,27 @@ impl Context {
         }
     }
 
+    /// Removes the view of a session, if there is one and it is as it is known. Returns whether it is
+    /// gone: one that was written since, by another replica perhaps, is to be looked at again.
+    pub(in crate::controller) async fn remove_view_of(
+        &self,
+        namespace: &str,
+        session: &str,
+    ) -> Result<bool, StoreError> {
+        let Some(preconditions) = self.views.as_known(namespace, session) else { return Ok(true) };
+        let api: Api<WorkerView> = Api::namespaced(self.client.clone(), namespace);
+        let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
+        let removed = api.delete(session, &params);
+        match bounded(format!("WorkerView `{session}`"), removed).await {
+            Ok(_) => {
+                self.views.expect_gone(namespace, session);
+                Ok(true)
+            }
+            Err(StoreError::Conflict { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Removes view and Lease, as they were seen.
     async fn remove(
         &self,
@@ -80,12 +101,8 @@ impl Context {
         known: Option<&Known>,
     ) -> Result<(), StoreError> {
         let name = session.to_string();
-        if self.views.is_there(namespace, &name) {
-            self.views.expect_gone(namespace, &name);
-            let api: Api<WorkerView> = Api::namespaced(self.client.clone(), namespace);
-            let params = DeleteParams::default();
-            let removed = api.delete(&name, &params);
-            is_gone(bounded(format!("WorkerView `{name}`"), removed).await)?;
+        if !self.remove_view_of(namespace, &name).await? {
+            return Ok(());
         }
         let Some(known) = known else { return Ok(()) };
         let api: Api<Object> = Api::namespaced(self.client.clone(), namespace);
@@ -139,5 +156,50 @@ fn is_gone<T>(removed: Result<T, StoreError>) -> Result<(), StoreError> {
     match removed {
         Ok(_) | Err(StoreError::Conflict { .. }) => Ok(()),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use swarm_core::overseer::ViewMark;
+
+    use super::super::super::testing::World;
+
+    /// What of the view of session `pod-1` is asked to be deleted, which is answered with this code; and
+    /// whether it is gone.
+    async fn removed(code: u16) -> (serde_json::Value, bool) {
+        let scene = World::default().with(move |_| {
+            let reason = if code == 404 { "NotFound" } else { "Conflict" };
+            let failure = json!({
+                "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code,
+                "reason": reason, "message": "no",
+            });
+            (
+                code,
+                if code == 200 { json!({"kind": "Status", "status": "Success"}) } else { failure },
+            )
+        });
+        let view = serde_json::from_value(json!({
+            "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+            "metadata": {"name": "pod-1", "namespace": "n", "uid": "u", "resourceVersion": "7"},
+        }));
+        let (views, content) =
+            (&scene.context.views, ViewMark { incarnation: 1, revision: 1, digest: 1 });
+        views.writing("n", "pod-1", content);
+        assert!(views.wrote("n", "pod-1", Some(&view.unwrap())));
+        let is_gone = scene.context.remove_view_of("n", "pod-1").await.unwrap();
+        assert_eq!(is_gone, !views.is_there("n", "pod-1"));
+        let asked = scene.asked();
+        assert!(asked.len() == 1 && asked[0].is("DELETE", "/workerviews/pod-1"), "{asked:?}");
+        (asked[0].body["preconditions"].clone(), is_gone)
+    }
+
+    #[tokio::test]
+    async fn a_view_is_removed_as_it_was_seen_and_one_that_has_changed_is_no_error() {
+        let as_seen = json!({"uid": "u", "resourceVersion": "7"});
+        assert_eq!(removed(200).await, (as_seen.clone(), true));
+        assert_eq!(removed(409).await, (as_seen.clone(), false));
+        assert_eq!(removed(404).await, (as_seen, false));
     }
 }
