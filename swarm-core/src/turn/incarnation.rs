@@ -11,10 +11,24 @@ use super::{Desired, Observed};
 use crate::handover::{Cell, Policy, Record};
 use crate::{Jobs, Ledger, Position, Token};
 
+/// How often a job may have been granted in an incarnation of which only the number is known.
+const UNKNOWN_GRANTS: u64 = 1_000_000;
+
 impl Ledger {
+    /// The least token of the incarnation after `known`: more than was ever granted. That is the clock,
+    /// since a job moves less than once a microsecond, unless the clock is behind the one of whoever
+    /// granted, as it may be on another replica's machine: an incarnation that begins in the future shows
+    /// it. Nothing else goes beyond the clock, or a ledger that is lost again unseen would fall behind
+    /// its own tokens. The revision counts for nothing: a session may claim any.
+    fn next_floor(&self, known: Position, unix_time_us: u64) -> Token {
+        let is_behind = unix_time_us < known.incarnation;
+        let reached = known.incarnation.saturating_add(UNKNOWN_GRANTS);
+        let reached = if is_behind { reached } else { unix_time_us };
+        Token(reached).max(self.cells.first_token)
+    }
+
     /// The first ledger of the incarnation after `known`, the furthest known position. The `jobs`
-    /// and those in the ledger wait for `span`; tokens continue from `unix_time_us`, which is more
-    /// than was ever granted, since a job moves less than once a microsecond.
+    /// and those in the ledger wait for `span`; tokens continue from [`next_floor`](Self::next_floor).
     fn next_incarnation(
         &self,
         jobs: &Jobs,
@@ -25,9 +39,9 @@ impl Ledger {
     ) -> Self {
         let mut next = self.clone();
         let latest = self.cells.incarnation.max(known.incarnation);
-        next.cells.incarnation = unix_time_us.max(latest.saturating_add(1));
+        let floor = self.next_floor(known, unix_time_us);
+        next.cells.incarnation = floor.0.max(latest.saturating_add(1));
         next.cells.revision += 1;
-        let floor = Token(unix_time_us).max(self.cells.first_token);
         next.cells.first_token = floor;
         for job in jobs.keys() {
             let cell = Cell::Free { token: floor };
@@ -132,6 +146,38 @@ mod tests {
         // It is gone, and so are sessions that are not known.
         assert_eq!(holders(&decide(reset, &desired, &observed(2, []))), 0, "others may still run");
         assert_eq!(holders(&decide(reset, &desired, &waited(vec![]))), 2);
+    }
+
+    /// The lowest and the highest token in a ledger.
+    fn tokens(ledger: &Ledger) -> (Token, Token) {
+        let all = || ledger.cells.jobs.values().map(|record| record.cell.token());
+        (all().min().unwrap(), all().max().unwrap())
+    }
+
+    #[test]
+    fn tokens_never_go_back_though_the_clocks_of_replicas_are_an_hour_apart() {
+        const HOUR: u64 = 3_600_000_000;
+        let desired = desired();
+        for (one, other) in [(START + HOUR, START), (START, START + HOUR)] {
+            let made = decide(&Ledger::new(one), &desired, &observed(1, [])).ledger;
+            let granted = decide(&made, &desired, &observed(2, [made.position()])).ledger;
+            let at = |positions| Observed { unix_time_us: other, ..observed(3, positions) };
+            // The ledger is rolled back, or lost, and its Swarm is the other replica's.
+            for left in [&made, &Ledger::new(other)] {
+                let ahead = Position { revision: granted.revision() + 9, ..granted.position() };
+                let reset = decide(left, &desired, &at(vec![ahead])).ledger;
+                let (lowest, floor) = (tokens(&reset).0, reset.cells.first_token);
+                assert!(
+                    tokens(&granted).1 < lowest && lowest <= floor,
+                    "{one} {other}: {lowest:?}"
+                );
+                assert!(other <= lowest.0 && granted.position() < reset.position());
+                // And back: the numbers of an incarnation bound its tokens for whoever comes next.
+                let again = Observed { unix_time_us: one, ..at(vec![reset.position()]) };
+                let again = decide(&Ledger::new(one), &desired, &again).ledger;
+                assert!(tokens(&reset).1 < tokens(&again).0);
+            }
+        }
     }
 
     #[test]
