@@ -17,6 +17,8 @@ use prometheus_client::registry::{Registry, Unit};
 pub struct Metrics {
     /// Turns carried out, by how they ended.
     pub turns: Family<TurnLabels, Counter>,
+    /// Swarms that became this operator's: it begins with them anew.
+    pub takeovers: Counter,
     /// How long a turn took, from the trigger's arrival to the last acknowledged write.
     pub turn_duration: Histogram,
     /// Ledgers written.
@@ -71,6 +73,7 @@ impl Metrics {
         let bounds = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
         let metrics = Self {
             turns: Family::default(),
+            takeovers: Counter::default(),
             turn_duration: Histogram::new(bounds),
             ledger_writes: Counter::default(),
             moves: Counter::default(),
@@ -86,6 +89,11 @@ impl Metrics {
         };
         let registry = registry.sub_registry_with_prefix("swarm");
         registry.register("turns", "Turns carried out, by how they ended", metrics.turns.clone());
+        registry.register(
+            "takeovers",
+            "Swarms that became this replica's, and with which it began anew",
+            metrics.takeovers.clone(),
+        );
         registry.register_with_unit(
             "turn_duration",
             "How long a turn took",

@@ -213,6 +213,7 @@ pub(super) async fn reconcile(
         return Ok(Action::await_change());
     };
     if operator.memories.is_new_term(&uid, permit.term()) {
+        operator.context.metrics.takeovers.inc();
         operator.forget(&swarm);
     }
     let Context { caches, client, .. } = &*operator.context;
@@ -305,6 +306,27 @@ mod tests {
         let action = reconcile(good, scene.operator.clone()).await;
         assert_eq!(action.unwrap(), Action::await_change());
         assert!(scene.asked().iter().any(|asked| asked.is("PATCH", "/swarms/good")));
+    }
+
+    #[tokio::test]
+    async fn a_turn_whose_report_conflicts_counts_as_a_conflict_and_its_swarm_was_taken_over_once()
+    {
+        let swarms = vec![swarm("s", &json!({"pool": {"statefulSet": {"name": "w"}}}))];
+        let scene = World { swarms, ..World::default() }.with(|_| {
+            let newer = json!({
+                "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 409,
+                "reason": "Conflict", "message": "the object has been modified",
+            });
+            (409, newer)
+        });
+        for _ in 0..2 {
+            let outcome = reconcile(scene.swarm("s"), scene.operator.clone()).await;
+            assert!(matches!(outcome, Err(StoreError::Conflict { .. })), "{outcome:?}");
+        }
+        let metrics = &scene.context.metrics;
+        let count = |result| metrics.turns.get_or_create(&TurnLabels { result }).get();
+        assert_eq!(["conflict", "refused", "ok"].map(count), [2, 0, 0]);
+        assert_eq!(metrics.takeovers.get(), 1);
     }
 
     #[tokio::test]

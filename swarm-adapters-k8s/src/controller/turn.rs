@@ -75,7 +75,14 @@ impl Context {
         memory: &mut Memory,
     ) -> Result<Action, StoreError> {
         let started = Instant::now();
-        let outcome = self.outcome(swarm, memory).await;
+        let mut outcome = self.outcome(swarm, memory).await;
+        // A report that fails is the end of a turn like any other.
+        if let Ok(done) = &outcome
+            && let Err(error) =
+                self.report_turn(swarm, done, &mut memory.reports, memory.epoch).await
+        {
+            outcome = Err(error);
+        }
         let result = match &outcome {
             Ok(Outcome::Done(_)) => "ok",
             Ok(Outcome::Refused(_) | Outcome::Awaited { .. }) => "refused",
@@ -85,7 +92,6 @@ impl Context {
         self.metrics.turns.get_or_create(&TurnLabels { result }).inc();
         self.metrics.turn_duration.observe(started.elapsed().as_secs_f64());
         let outcome = outcome?;
-        self.report_turn(swarm, &outcome, &mut memory.reports, memory.epoch).await?;
         Ok(Action::requeue(match outcome {
             Outcome::Done(done) => {
                 let namespace = swarm.namespace().unwrap_or_default();
