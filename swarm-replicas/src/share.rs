@@ -136,6 +136,7 @@ where
             writer,
             uids: BTreeMap::new(),
             fresh: BTreeMap::new(),
+            lost: None,
             is_listed: false,
             keys: Keys::default(),
             gain: self.gained.0.clone(),
@@ -236,6 +237,8 @@ where
     uids: BTreeMap<Place, String>,
     /// The same of a list that is not complete yet.
     fresh: BTreeMap<Place, String>,
+    /// What was lost while the list came in that is being read; `None` if none is.
+    lost: Option<Buckets>,
     /// A list was completed just now.
     is_listed: bool,
     keys: Keys<Place>,
@@ -263,6 +266,7 @@ where
         match &event {
             Event::Init => {
                 self.fresh.clear();
+                self.lost = Some(Buckets::default());
                 self.writer.apply_watcher_event(&event);
             }
             Event::InitDone => {
@@ -272,6 +276,9 @@ where
                     self.keys.insert(uid, place.clone());
                 }
                 self.writer.apply_watcher_event(&event);
+                // The list may have it all the same. What is gained again is begun with anew.
+                let lost = self.lost.take().unwrap_or_default();
+                self.drop_from_store(&lost);
                 self.is_listed = true;
             }
             Event::InitApply(object) => {
@@ -325,11 +332,10 @@ where
     async fn changed(&mut self, change: Change) {
         match change {
             Change::Lost(buckets) => {
-                let store = self.writer.as_reader();
-                let lost: Vec<_> = self.keys.of(&buckets).map(reference::<K>).collect();
-                for object in lost.into_iter().filter_map(|it| store.get(&it)) {
-                    self.writer.apply_watcher_event(&Event::Delete((*object).clone()));
+                if let Some(lost) = &mut self.lost {
+                    *lost = lost.or(&buckets);
                 }
+                self.drop_from_store(&buckets);
             }
             Change::Gained(buckets) => self.gained(&buckets).await,
             Change::Resumed(buckets) => {
@@ -341,6 +347,15 @@ where
                 }
                 self.gained(&buckets).await;
             }
+        }
+    }
+
+    /// Takes the objects of these buckets out of the store, as if they were deleted.
+    fn drop_from_store(&mut self, buckets: &Buckets) {
+        let store = self.writer.as_reader();
+        let lost: Vec<_> = self.keys.of(buckets).map(reference::<K>).collect();
+        for object in lost.into_iter().filter_map(|it| store.get(&it)) {
+            self.writer.apply_watcher_event(&Event::Delete((*object).clone()));
         }
     }
 
@@ -443,5 +458,53 @@ where
         Ok(object) => Ok(Some(object)),
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::runtime::reflector;
+    use serde_json::json;
+    use swarm_apiserver::ApiServer;
+    use swarm_core::handover::Moment;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_lost_while_a_list_comes_in_is_begun_with_anew_when_it_is_gained_again() {
+        let server = ApiServer::new();
+        server.put(json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "n"},
+        }));
+        let api = kube::Api::<ConfigMap>::namespaced(server.client("n"), "n");
+        let object = api.get("a").await.unwrap();
+        let (held, (change, changes)) = (Arc::<Held>::default(), mpsc::unbounded_channel());
+        held.extend(Moment(Duration::MAX));
+        held.start(&Buckets::all());
+        let mut share = Share::new(server.client("n"), Arc::clone(&held), changes);
+        let (store, writer) = reflector::store();
+        let (tell, told) = mpsc::unbounded_channel();
+        let events = stream::unfold(told, async |mut told: mpsc::UnboundedReceiver<_>| {
+            Some((told.recv().await?, told))
+        });
+        let mut gained = std::pin::pin!(share.gained());
+        let mut given = share.track(writer, events);
+        let (second, settled) = (Duration::from_secs(1), Duration::from_millis(1));
+
+        tell.send(Ok(Event::Init)).unwrap();
+        tell.send(Ok(Event::InitApply(object))).unwrap();
+        assert!(timeout(second, given.next()).await.unwrap().is_some(), "it is this member's");
+        held.stop(&Buckets::all());
+        change.send(Change::Lost(Buckets::all())).unwrap();
+        tell.send(Ok(Event::InitDone)).unwrap();
+        assert!(timeout(settled, given.next()).await.is_err());
+        assert!(store.state().is_empty(), "it is somebody else's");
+        held.start(&Buckets::all());
+        change.send(Change::Gained(Buckets::all())).unwrap();
+        assert!(timeout(second, given.next()).await.is_err());
+        let gained = timeout(second, gained.next()).await;
+        assert_eq!(gained.unwrap().unwrap().name, "a");
     }
 }
