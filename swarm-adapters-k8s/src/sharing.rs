@@ -197,13 +197,8 @@ impl Replica {
         scope: &Scope,
         hosting: &Hosting,
     ) -> Result<Share<Swarm>, JoinError> {
-        let (name, workers) = (controller(kind, scope), hosting.get(kind));
-        let weight = Weight::new(workers.copied().unwrap_or(1)).unwrap_or_default();
-        let share = self.member.host(&name, weight)?;
-        if workers.is_none() {
-            self.member.unhost(&name);
-        }
-        Ok(share)
+        let weight = |workers: &u8| Weight::new(*workers).unwrap_or_default();
+        Ok(self.member.host_if(&controller(kind, scope), hosting.get(kind).map(weight))?)
     }
 
     fn hosting(&self) -> Hosting {

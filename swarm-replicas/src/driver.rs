@@ -138,7 +138,7 @@ impl Driver {
     fn noted(&mut self, seen: watcher::Result<watcher::Event<Object>>) -> Option<ReplicaEvent> {
         match seen {
             Ok(watcher::Event::Init) => {
-                self.hosted.registry.clear();
+                self.hosted.registry.list_begins();
                 self.listed.clear();
                 None
             }
@@ -148,6 +148,7 @@ impl Driver {
                 None
             }
             Ok(watcher::Event::InitDone) => {
+                self.hosted.registry.list_ends();
                 Some(ReplicaEvent::Listed(std::mem::take(&mut self.listed)))
             }
             Ok(watcher::Event::Apply(object)) => {

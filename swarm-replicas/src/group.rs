@@ -295,11 +295,29 @@ impl Member {
         K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
         K::DynamicType: Default + Eq + std::hash::Hash + Clone,
     {
+        self.host_if(name, Some(weight))
+    }
+
+    /// The same, but without a weight the controller is not hosted, or no more: the share is empty until
+    /// it is. Others never hear that it was hosted.
+    ///
+    /// # Errors
+    ///
+    /// [`ControllerError`] if the name is none.
+    pub fn host_if<K>(
+        &self,
+        name: &str,
+        weight: Option<Weight>,
+    ) -> Result<Share<K>, ControllerError>
+    where
+        K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+        K::DynamicType: Default + Eq + std::hash::Hash + Clone,
+    {
         let name: Controller = name.parse()?;
         let (changes, followed) = mpsc::unbounded_channel();
         let held = self.hosted.change(&self.commands, |hosted| {
             let known = hosted.get(&name).map(|known| Arc::clone(&known.held));
-            let (held, weight) = (known.unwrap_or_default(), Some(weight));
+            let held = known.unwrap_or_default();
             hosted.insert(name, Controlled { weight, held: Arc::clone(&held), changes });
             held
         });

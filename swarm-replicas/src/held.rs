@@ -326,9 +326,10 @@ mod tests {
     async fn an_answer_is_waited_for_as_long_as_the_lease_is_good() {
         let held = held();
         let permit = held.permit("a").unwrap();
-        let never = std::future::pending::<Result<(), std::io::Error>>();
-        assert!(matches!(permit.run(never).await, Err(PermitError::TimedOut)));
         let failed = permit.run(async { Err::<(), _>(std::io::Error::other("no")) }).await;
         assert!(matches!(failed, Err(PermitError::Failed(_))));
+        // The Lease is over after that wait.
+        let never = std::future::pending::<Result<(), std::io::Error>>();
+        assert!(matches!(permit.run(never).await, Err(PermitError::TimedOut)));
     }
 }

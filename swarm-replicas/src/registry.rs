@@ -1,7 +1,7 @@
 //! What the members of a group say of themselves, in their Leases: for people, and for dashboards.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::api::coordination::v1::Lease as Object;
 use kube::ResourceExt as _;
@@ -33,25 +33,47 @@ pub struct Listed {
 
 /// The members whose Leases there are.
 #[derive(Debug, Default)]
-pub(crate) struct Registry(Mutex<BTreeMap<String, Listed>>);
+pub(crate) struct Registry(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    all: BTreeMap<String, Listed>,
+    /// Whom the list has that is being read.
+    fresh: BTreeSet<String>,
+}
 
 impl Registry {
-    pub(crate) fn all(&self) -> Vec<Listed> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn all(&self) -> Vec<Listed> {
+        self.state().all.values().cloned().collect()
+    }
+
+    /// A Lease is there.
     pub(crate) fn note(&self, object: &Object) {
         let listed = listed(object);
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.insert(listed.member.clone(), listed);
+        let mut state = self.state();
+        state.fresh.insert(listed.member.clone());
+        state.all.insert(listed.member.clone(), listed);
     }
 
     pub(crate) fn forget(&self, object: &Object) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&object.name_any());
+        self.state().all.remove(&object.name_any());
     }
 
-    pub(crate) fn clear(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    /// A list of all Leases begins. Whoever was there is until the list has ended without it: nobody
+    /// looks as if it were gone, or hosted nothing, while a list comes in.
+    pub(crate) fn list_begins(&self) {
+        self.state().fresh.clear();
+    }
+
+    /// The list has ended.
+    pub(crate) fn list_ends(&self) {
+        let mut state = self.state();
+        let fresh = std::mem::take(&mut state.fresh);
+        state.all.retain(|member, _| fresh.contains(member));
     }
 }
 
@@ -121,6 +143,29 @@ mod tests {
             "buckets": 2, "forSeconds": 3, "waitsFor": ["other-0000000000000001"],
         }}}});
         assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn while_a_list_comes_in_nobody_is_gone_who_was_there() {
+        let lease = |name: &str| -> Object {
+            serde_json::from_value(json!({"metadata": {"name": name}})).unwrap()
+        };
+        let registry = Registry::default();
+        let names = || registry.all().into_iter().map(|it| it.member).collect::<Vec<_>>().join(" ");
+        for name in ["a", "b"] {
+            registry.note(&lease(name));
+        }
+        registry.list_begins();
+        assert_eq!(names(), "a b");
+        registry.note(&lease("b"));
+        // The list is begun with again.
+        registry.list_begins();
+        for name in ["a", "c"] {
+            registry.note(&lease(name));
+        }
+        assert_eq!(names(), "a b c");
+        registry.list_ends();
+        assert_eq!(names(), "a c");
     }
 
     #[test]

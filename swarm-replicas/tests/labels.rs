@@ -180,6 +180,25 @@ async fn a_gained_object_that_cannot_be_read_is_read_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_controller_that_is_not_hosted_is_never_said_to_be() {
+    let server = ApiServer::new();
+    let member = Group::new(server.client("n"), "n", "labels").id("a").join().await.unwrap();
+    let share = member.host_if::<ConfigMap>("quiet", None).unwrap();
+    let _other = member.host::<ConfigMap>("loud", Weight::default()).unwrap();
+    let is_up = async || (!member.status().controllers.is_empty()).then_some(());
+    until("the other one is hosted", is_up).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let said = |name: &str| {
+        let leases = server.take_exchanges().into_iter().filter(|it| it.resource == "leases");
+        leases.filter_map(|it| it.after).filter(|it| it.to_string().contains(name)).count()
+    };
+    assert_eq!((said("quiet"), share.buckets()), (0, 0));
+    let share = member.host_if::<ConfigMap>("quiet", Some(Weight::default())).unwrap();
+    until("it is hosted", async || (0 < share.buckets()).then_some(())).await;
+    assert!(0 < said("quiet"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn old_leases_are_removed_a_few_at_a_time() {
     const ENDED: usize = 50;
     let server = ApiServer::new();
