@@ -1,10 +1,12 @@
-//! Watches that never end.
+//! Watches that never end, and lists that come in pages.
 
 use std::fmt::Debug;
 use std::time::Duration;
 
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt, TryStreamExt};
+use kube::api::ListParams;
+use kube::core::ObjectList;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Error, Event, watcher};
 use kube::{Api, Resource};
@@ -25,6 +27,24 @@ pub(crate) const PAGE_OF_METADATA: u32 = 25;
 /// How often everything is listed though no watch has failed. It is the net under watches that miss
 /// something, and under a rollback of the store that left no evidence.
 const LIST_EVERY: Duration = Duration::from_mins(10);
+
+/// The pages of a list, each of which is requested when it is polled for, by `list` with the parameters
+/// of that page. It ends with the last page, or with the first that cannot be had.
+pub(crate) fn pages<T: Clone, E, F: Future<Output = Result<ObjectList<T>, E>>>(
+    params: ListParams,
+    list: impl Fn(ListParams) -> F,
+) -> impl Stream<Item = Result<Vec<T>, E>> {
+    stream::try_unfold(Some(params), move |params| {
+        let asked = params.map(|params| (Box::pin(list(params.clone())), params));
+        async move {
+            let Some((page, mut params)) = asked else { return Ok(None) };
+            let page = page.await?;
+            params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+            let next = params.continue_token.is_some().then_some(params);
+            Ok(Some((page.items, next)))
+        }
+    })
+}
 
 /// The events of all objects that `api` reaches: a list, then what changes.
 ///
@@ -139,6 +159,33 @@ mod tests {
     use futures::poll;
 
     use super::*;
+
+    #[tokio::test]
+    async fn pages_are_asked_for_one_by_one_until_the_last_or_a_failure() {
+        use kube::core::{ListMeta, TypeMeta};
+        let asked = std::sync::Mutex::new(Vec::new());
+        let listed = |failing: &'static str| {
+            let asked = &asked;
+            let list = move |params: ListParams| {
+                let token = params.continue_token.clone().unwrap_or_default();
+                asked.lock().unwrap().push((params.limit, token.clone()));
+                let next = if token.is_empty() { "b" } else { "" };
+                let metadata = ListMeta { continue_: Some(next.into()), ..ListMeta::default() };
+                let page =
+                    ObjectList { types: TypeMeta::default(), metadata, items: vec![token.clone()] };
+                std::future::ready(if token == failing { Err(token) } else { Ok(page) })
+            };
+            pages(ListParams::default().limit(3), list).collect::<Vec<_>>()
+        };
+        let all = listed("none").await;
+        assert_eq!(all, [Ok(vec![String::new()]), Ok(vec!["b".to_owned()])]);
+        assert_eq!(
+            asked.lock().unwrap().split_off(0),
+            [(Some(3), String::new()), (Some(3), "b".into())]
+        );
+        assert_eq!(listed("b").await, [Ok(vec![String::new()]), Err("b".to_owned())]);
+        assert_eq!(listed("").await, [Err(String::new())]);
+    }
 
     #[tokio::test]
     async fn a_page_of_a_list_is_small_unless_only_metadata_is_asked_for() {

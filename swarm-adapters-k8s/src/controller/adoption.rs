@@ -1,6 +1,7 @@
 //! Takes over pools whose jobs somebody else assigned: finds the view that their workers read, and
 //! notices an operator that may still write it. What is taken over is the core's decision.
 
+use futures::TryStreamExt as _;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Container;
@@ -16,6 +17,7 @@ use super::stores::Stores;
 use crate::api::Swarm;
 use crate::ledger::bounded;
 use crate::view::writers::Writer;
+use crate::watch;
 use crate::workload::Workload;
 
 /// How many Deployments of a namespace are asked for at a time: each may have more than a megabyte.
@@ -57,10 +59,13 @@ impl Context {
     async fn refuse_former_operator(&self, swarm: &Swarm) -> Result<(), StoreError> {
         let namespace = swarm.namespace().unwrap_or_default();
         let api: Api<Deployment> = Api::namespaced(self.client.clone(), &namespace);
-        let mut params = ListParams::default().limit(PAGE);
-        loop {
-            let page = bounded("Deployments".to_owned(), api.list(&params)).await?;
-            if let Some(former) = page.items.iter().find(|it| is_former_operator(it)) {
+        let pages = watch::pages(ListParams::default().limit(PAGE), |page| {
+            let api = &api;
+            async move { bounded("Deployments".to_owned(), api.list(&page)).await }
+        });
+        let mut pages = std::pin::pin!(pages);
+        while let Some(page) = pages.try_next().await? {
+            if let Some(former) = page.iter().find(|it| is_former_operator(it)) {
                 let reason = format!(
                     "Deployment `{}` runs the operator of before, which writes the same view: delete \
                      it, or scale it to 0; until then the workers go on with what they have",
@@ -68,11 +73,8 @@ impl Context {
                 );
                 return Err(StoreError::Refused { code: "FormerOperatorRuns", reason });
             }
-            match page.metadata.continue_.filter(|next| !next.is_empty()) {
-                Some(next) => params = params.continue_token(&next),
-                None => return Ok(()),
-            }
         }
+        Ok(())
     }
 
     /// An Event about what was taken over.

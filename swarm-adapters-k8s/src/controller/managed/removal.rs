@@ -3,6 +3,7 @@
 
 use std::fmt::Debug;
 
+use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, Preconditions};
@@ -101,17 +102,15 @@ impl Context {
         for kind in ObjectKind::ALL.into_iter().rev() {
             let api: Api<DynamicObject> =
                 Api::namespaced_with(self.client.clone(), namespace, &kind.resource());
-            let mut page = of_swarm.clone();
-            loop {
-                let what = format!("each {kind} of Swarm `{swarm}`");
-                let found = bounded(what, api.list_metadata(&page)).await?;
-                for object in found.items {
+            let pages = watch::pages(of_swarm.clone(), |page| {
+                let (api, what) = (&api, format!("each {kind} of Swarm `{swarm}`"));
+                async move { bounded(what, api.list_metadata(&page)).await }
+            });
+            let mut pages = std::pin::pin!(pages);
+            while let Some(found) = pages.try_next().await? {
+                for object in found {
                     let what = format!("{kind} `{}`", object.name_any());
                     self.delete_made(&api, &object, swarm, what).await?;
-                }
-                page.continue_token = found.metadata.continue_.filter(|token| !token.is_empty());
-                if page.continue_token.is_none() {
-                    break;
                 }
             }
         }
