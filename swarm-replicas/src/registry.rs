@@ -60,7 +60,9 @@ impl Registry {
     }
 
     pub(crate) fn forget(&self, object: &Object) {
-        self.state().all.remove(&object.name_any());
+        let (mut state, name) = (self.state(), object.name_any());
+        state.fresh.remove(&name);
+        state.all.remove(&name);
     }
 
     /// A list of all Leases begins. Whoever was there is until the list has ended without it: nobody
