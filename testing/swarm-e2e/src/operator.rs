@@ -209,6 +209,22 @@ impl Process {
         namespace: &str,
         args: &[&str],
     ) -> Result<Self> {
+        let program = Command::new(cluster.binaries.ours.join("swarm-operator"));
+        Self::start_program(program, cluster, address, namespace, args)
+    }
+
+    /// The same of this program, in the environment that it was given.
+    ///
+    /// # Errors
+    ///
+    /// When it is not there.
+    pub fn start_program(
+        mut command: Command,
+        cluster: &Cluster,
+        address: SocketAddr,
+        namespace: &str,
+        args: &[&str],
+    ) -> Result<Self> {
         let port = address.port();
         let kubeconfig = Path::new(FOLDER).join(format!("operator-process-{port}.kubeconfig"));
         let text = json!({
@@ -224,9 +240,8 @@ impl Process {
         std::fs::write(&kubeconfig, text.to_string())?;
         let log = cluster.components.logs().join("operator-process.log");
         let log = File::options().create(true).append(true).open(log)?;
-        let mut command = Command::new(cluster.binaries.ours.join("swarm-operator"));
-        command.args(["run", "--listen=127.0.0.1:0", "--namespace", namespace, "--kubeconfig"]);
         command
+            .args(["run", "--listen=127.0.0.1:0", "--namespace", namespace, "--kubeconfig"])
             .arg(kubeconfig)
             .args(args)
             .stdin(Stdio::null())

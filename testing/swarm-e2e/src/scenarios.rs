@@ -1,5 +1,6 @@
 //! The registry of scenarios. They run in this order and share the operator.
 
+mod clocks_are_an_hour_apart;
 mod cluster_runs_pods;
 mod faults_do_what_they_say;
 mod services_are_reached;
@@ -137,6 +138,7 @@ pub fn all() -> Vec<Scenario> {
             .within(Duration::from_mins(20))
             .soaks(),
         scenario!(late_writes_are_refused).within(Duration::from_mins(6)).soaks(),
+        scenario!(clocks_are_an_hour_apart).within(Duration::from_mins(12)).soaks(),
         scenario!(a_lost_ledger_is_recreated),
         scenario!(views_are_reconciled),
         scenario!(refusals_are_reported),

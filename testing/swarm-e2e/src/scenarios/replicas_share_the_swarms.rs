@@ -141,16 +141,16 @@ async fn operator_pods(context: &Context) -> Result<Vec<Pod>> {
 }
 
 /// The Swarms, and what was seen of their ledgers.
-struct Stage {
+pub(super) struct Stage {
     context: Context,
-    pools: Vec<SessionPool>,
+    pub(super) pools: Vec<SessionPool>,
     edits: usize,
     seen: Arc<Mutex<BTreeMap<String, Vec<Writer>>>>,
     watch: JoinHandle<Result<()>>,
 }
 
 impl Stage {
-    async fn begin(context: &Context) -> Result<Self> {
+    pub(super) async fn begin(context: &Context) -> Result<Self> {
         let seen = Arc::<Mutex<BTreeMap<String, Vec<Writer>>>>::default();
         let watch = tokio::spawn(follow(context.api(), Arc::clone(&seen)));
         let pools = (0..POOLS).map(|n| {
@@ -205,7 +205,7 @@ impl Stage {
 
     /// Gives every Swarm another job in place of one, and waits until all run what they should. No job
     /// that stays may have stood still for longer than `bound` since `mark`.
-    async fn edit(&mut self, what: &str, mark: Moment, bound: Duration) -> Result<()> {
+    pub(super) async fn edit(&mut self, what: &str, mark: Moment, bound: Duration) -> Result<()> {
         self.edits += 1;
         let start = Instant::now();
         for pool in &mut self.pools {
@@ -231,8 +231,23 @@ impl Stage {
         Ok(())
     }
 
-    /// Judges who wrote.
+    /// Judges who wrote, by ledgers, run logs and the audit log, which knows the pod of each replica.
     async fn end(self) -> Result<()> {
+        let takeovers = self.judged().await?;
+        let requests = self.context.cluster.audit.since(self.context.cluster.audit.start())?;
+        let verdict = owners::judge(&requests, &self.context.namespace)?;
+        ensure!(0 < verdict.takeovers && 0 < verdict.statuses, "the audit log shows {verdict:?}");
+        let ((written, refused), statuses) = (verdict.ledgers, verdict.statuses);
+        self.context.laps.lap(format!(
+            "{takeovers} takeovers; {written} writes of ledgers, {refused} refused; {statuses} of status, \
+             none by a replica that had lost the Swarm"
+        ));
+        Ok(())
+    }
+
+    /// Judges who wrote by the ledgers that were seen, and the jobs by the run logs. Returns how often a
+    /// Swarm changed hands.
+    pub(super) async fn judged(&self) -> Result<usize> {
         self.watch.abort();
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
         ensure!(seen.len() == POOLS, "{} ledgers were seen", seen.len());
@@ -260,15 +275,7 @@ impl Stage {
             let is_good = verdict.contains("no job was run by two workers at once");
             ensure!(is_good, "{}: {verdict}", pool.name);
         }
-        let requests = self.context.cluster.audit.since(self.context.cluster.audit.start())?;
-        let verdict = owners::judge(&requests, &self.context.namespace)?;
-        ensure!(0 < verdict.takeovers && 0 < verdict.statuses, "the audit log shows {verdict:?}");
-        let ((written, refused), statuses) = (verdict.ledgers, verdict.statuses);
-        self.context.laps.lap(format!(
-            "{takeovers} takeovers; {written} writes of ledgers, {refused} refused; {statuses} of status, \
-             none by a replica that had lost the Swarm"
-        ));
-        Ok(())
+        Ok(takeovers)
     }
 }
 

@@ -1,0 +1,175 @@
+//! Two replicas of the operator share the Swarms, and the clock of one is an hour behind, as on a node whose
+//! time nobody sets. Each takes over what the other one wrote last, and the one that is behind begins a ledger
+//! anew that was deleted. Nobody is revoked by the time of day, and epochs and tokens only rise, so that no
+//! job is run twice and those that nobody edits never notice.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use kube::api::{DeleteParams, ListParams};
+use swarm_adapters_k8s::api::SwarmLedger;
+use tokio::process::Command;
+
+use super::replicas_share_the_swarms::Stage;
+use super::session_pool::{SILENCE, TICK};
+use crate::binaries::repository;
+use crate::operator::{self, Process};
+use crate::proxy::Proxy;
+use crate::run_log::Moment;
+use crate::scenario::Context;
+use crate::until::until;
+
+/// The Lease of a replica, its grace, and two seconds.
+const TAKEOVER: Duration = Duration::from_secs(13);
+/// How long it may take until both replicas act.
+const WITHIN: Duration = Duration::from_mins(1);
+/// The library that shifts the clock; the loader knows where libraries are.
+const FAKETIME: &str = "/usr/$LIB/faketime/libfaketime.so.1";
+
+pub(super) async fn run(context: Context) -> Result<()> {
+    context.operator().await?;
+    let program = linked_dynamically(&context).await?;
+    let replicas = |proxy| Replicas { context: &context, proxy, program };
+    operator::replaced(&context.cluster, |proxy| replicas(proxy).take_over_from_each_other()).await
+}
+
+/// Compiles the operator as tests have it: libraries can be loaded into it, unlike that of the images.
+async fn linked_dynamically(context: &Context) -> Result<PathBuf> {
+    let here = std::env::current_exe()?;
+    let mut build = Command::new("cargo");
+    build.args([
+        "build",
+        "--quiet",
+        "--locked",
+        "--offline",
+        "--workspace",
+        "--bin=swarm-operator",
+    ]);
+    let status = build.current_dir(repository()).stdin(Stdio::null()).status().await?;
+    ensure!(status.success(), "the operator does not compile");
+    context.laps.lap("an operator compiled whose clock can be shifted");
+    Ok(here.parent().context("a folder")?.join("swarm-operator"))
+}
+
+struct Replicas<'a> {
+    context: &'a Context,
+    proxy: Proxy,
+    program: PathBuf,
+}
+
+impl Replicas<'_> {
+    async fn take_over_from_each_other(self) -> Result<()> {
+        let (behind, right) = (self.behind()?, self.right()?);
+        self.both_act().await?;
+        self.is_an_hour_behind().await?;
+        let mut stage = Stage::begin(self.context).await?;
+        stage.edit("both", Moment::now(), TAKEOVER).await?;
+
+        let mark = Moment::now();
+        behind.kill().await?;
+        stage.edit("the one behind was killed", mark, TAKEOVER).await?;
+        let behind = self.behind()?;
+        self.both_act().await?;
+        stage.edit("it is back", mark, TAKEOVER).await?;
+
+        let mark = Moment::now();
+        right.kill().await?;
+        stage.edit("the one in time was killed", mark, TAKEOVER).await?;
+        self.ledger_is_deleted(&stage).await?;
+        let right = self.right()?;
+        self.both_act().await?;
+        stage.edit("both again", Moment::now(), TAKEOVER).await?;
+
+        let takeovers = stage.judged().await?;
+        self.context.laps.lap(format!("{takeovers} takeovers"));
+        behind.kill().await?;
+        right.kill().await
+    }
+
+    fn right(&self) -> Result<Process> {
+        self.start("right", Command::new(&self.program))
+    }
+
+    fn behind(&self) -> Result<Process> {
+        let mut program = Command::new(&self.program);
+        program.envs([
+            ("LD_PRELOAD", FAKETIME),
+            ("FAKETIME", "-1h"),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+        ]);
+        self.start("behind", program)
+    }
+
+    fn start(&self, id: &str, program: Command) -> Result<Process> {
+        let Self { context, proxy, .. } = self;
+        let (cluster, namespace) = (&context.cluster, &context.namespace);
+        Process::start_program(program, cluster, proxy.address, namespace, &["--id", id])
+    }
+
+    /// The Leases of the two replicas that are held.
+    async fn leases(&self) -> Result<Vec<Lease>> {
+        let leases: Api<Lease> = Api::namespaced(self.context.client.clone(), operator::NAMESPACE);
+        let of_group = ListParams::default().labels("replicas.k8slab.info/group=swarm-operator");
+        let all = leases.list(&of_group).await?;
+        let is_held = |it: &Lease| {
+            let holder = it.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
+            holder.is_some_and(|holder| Some(holder) == it.metadata.name.as_deref())
+        };
+        Ok(all.items.into_iter().filter(is_held).collect())
+    }
+
+    /// Waits until both replicas have a share of the Swarms.
+    async fn both_act(&self) -> Result<()> {
+        until("both replicas to have a share", WITHIN, || async {
+            let leases = self.leases().await?;
+            ensure!(leases.len() == 2, "{} Leases are held", leases.len());
+            for lease in leases {
+                let annotations = lease.metadata.annotations.unwrap_or_default();
+                let status = annotations.get("replicas.k8slab.info/status").context("no status")?;
+                let status: serde_json::Value = serde_json::from_str(status)?;
+                let buckets = status["controllers"]["swarm"]["buckets"].as_u64();
+                ensure!(buckets.is_some_and(|buckets| 0 < buckets), "{status}");
+            }
+            Ok(Some(()))
+        })
+        .await
+    }
+
+    /// The Lease of the one that is behind says when it was renewed, by that clock.
+    async fn is_an_hour_behind(&self) -> Result<()> {
+        let leases = self.leases().await?;
+        let mut renewed = leases.iter().filter_map(|lease| {
+            let is_behind = lease.metadata.name.as_ref()?.starts_with("behind-");
+            is_behind.then(|| lease.spec.as_ref()?.renew_time.as_ref().map(|time| time.0))?
+        });
+        let behind = Timestamp::now().duration_since(renewed.next().context("no Lease of it")?);
+        let expected = SignedDuration::from_mins(59);
+        ensure!(
+            expected < behind,
+            "its clock is {behind:?} behind: is libfaketime installed (apt-get install libfaketime)?"
+        );
+        Ok(())
+    }
+
+    /// Whoever is behind begins the ledger anew: its tokens are higher than those that the other one
+    /// granted.
+    async fn ledger_is_deleted(&self, stage: &Stage) -> Result<()> {
+        let pool = stage.pools.first().context("a pool")?;
+        let (before, mark) = (pool.at_rest().await?, Moment::now());
+        let ledgers = self.context.api::<SwarmLedger>();
+        let name = format!("statefulset.{}", pool.name);
+        ledgers.delete(&name, &DeleteParams::default()).await?;
+        pool.begun_anew(mark, "0").await?;
+        let after = pool.at_rest().await?;
+        for (job, run) in &before {
+            let now = after.get(job).context("a job is missing")?;
+            ensure!(run.token < now.token, "{job}: {run:?}, {now:?}");
+        }
+        pool.judge("the ledger was deleted", mark, SILENCE + TICK)
+    }
+}
