@@ -34,6 +34,10 @@ pub(super) async fn run(context: Context) -> Result<()> {
     let jobs = jobs_of(&plain);
     context.apply(&plain).await?;
     at_rest(&context, &jobs, 1, Instant::now()).await?;
+    let mut witnesses = Vec::new();
+    for pool in &pools {
+        witnesses.push(pool.runs_on("stays", 1).await?.session);
+    }
     context.cluster.make_etcd_sync().await?;
     let copy = context.cluster.copy_etcd().await?;
     context.laps.lap("etcd syncs, and was copied");
@@ -44,6 +48,11 @@ pub(super) async fn run(context: Context) -> Result<()> {
     }
     let [exclusive, patient] = &pools;
     let before = [exclusive.runs_on(MOVED, 1).await?, patient.runs_on(MOVED, 1).await?];
+    // A session that the copy has, and that saw the ledger after it, shows that the ledger went back. If it
+    // ended meanwhile, nobody knows.
+    for (before, witness) in before.iter().zip(&witnesses) {
+        ensure!(before.session == *witness, "{before:?} did not live on: a slow machine?");
+    }
     // Changed after the copy, and not written again after it is restored.
     let undone = r#"[{"op": "add", "path": "/spec/jobs/-", "value": {"name": "stream:undone"}}]"#;
     context.kubectl(&["patch", "swarm", "streams", "--type=json", "--patch", undone]).await?;
