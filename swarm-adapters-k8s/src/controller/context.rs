@@ -24,8 +24,11 @@ use crate::metrics::{Metrics, RefusalLabels};
 use crate::reading::Reading;
 use crate::sharing::Sharing;
 use crate::status::RefusedRequest;
-use crate::workers::Worker;
+use crate::workers::{Worker, Workers};
 use crate::workload::Kind;
+
+/// From how many jobs on a turn is a large one.
+const LARGE: usize = 20_000;
 
 /// What all turns share.
 pub(super) struct Context {
@@ -54,6 +57,8 @@ pub(super) struct Context {
     pub(super) reading: Reading,
     /// What the lists of jobs take that are kept.
     pub(super) kept_jobs: KeptJobs,
+    /// Where large turns go one by one.
+    pub(super) large_turns: Workers,
     /// Which turns are under way.
     pub(super) health: Health,
     /// Whether the caches are filled.
@@ -93,6 +98,7 @@ impl Context {
             questions: Questions::default(),
             reading: Reading::default(),
             kept_jobs: KeptJobs::default(),
+            large_turns: Workers::new(1),
             health: Health::default(),
             filled,
             filled_wide,
@@ -115,6 +121,16 @@ impl Context {
     /// Waits for a worker that carries out a turn of `swarm`; `None` if none begins any more.
     pub(super) async fn worker(&self, swarm: &Swarm) -> Option<Worker> {
         self.sharing.workers.one(&self.tenant(swarm)).await
+    }
+
+    /// Waits until a turn of `swarm` with so many jobs may go on; it may until the value is dropped, and
+    /// most wait for nothing. Large ones go one by one, and tenants take turns: the plan and the ledger of
+    /// 200,000 jobs take 90 MB and a thread meanwhile.
+    pub(super) async fn lane(&self, swarm: &Swarm, jobs: usize) -> Option<Worker> {
+        if jobs < LARGE {
+            return None;
+        }
+        self.large_turns.one(&self.tenant(swarm)).await
     }
 
     /// Among whom what there is of the operator is shared: the namespace of `swarm`.
@@ -175,5 +191,27 @@ impl Context {
     pub(super) fn count_refused(&self, request: RefusedRequest) {
         let request = request.as_str();
         self.metrics.refusals.get_or_create(&RefusalLabels { request }).inc();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+    use serde_json::json;
+
+    use super::super::testing::{World, swarm};
+    use super::*;
+
+    #[tokio::test]
+    async fn large_turns_go_one_by_one_and_small_ones_wait_for_nobody() {
+        let of = |name: &str| swarm(name, &json!({"pool": {"statefulSet": {"name": name}}}));
+        let scene = World { swarms: vec![of("a"), of("b")], ..World::default() };
+        let scene = scene.with(|_| (500, json!({})));
+        let (context, a, b) = (&scene.context, scene.swarm("a"), scene.swarm("b"));
+        let large = context.lane(&a, LARGE).await;
+        assert!(large.is_some() && context.lane(&b, LARGE).now_or_never().is_none());
+        assert!(context.lane(&b, LARGE - 1).now_or_never().is_some_and(|lane| lane.is_none()));
+        drop(large);
+        assert!(context.lane(&b, LARGE).now_or_never().flatten().is_some());
     }
 }

@@ -1,4 +1,5 @@
-//! How much memory the lists of jobs from sources take that are kept, by namespace.
+//! How much memory the lists of jobs from sources take that are kept, and the ledgers with these jobs, by
+//! namespace.
 //!
 //! Each list is bounded, and a namespace may have any number of Swarms that name the same ConfigMaps, each
 //! of which keeps a list of its own.
@@ -10,10 +11,12 @@ use swarm_core::{Job, JobName, Jobs};
 
 use super::locks::unpoisoned;
 
-/// The most bytes that the lists of one namespace take in this process: some 800,000 jobs.
+/// The most bytes that the lists of one namespace, and its ledgers, take in this process: some 500,000 jobs.
 const BYTES_MAX: usize = 128 << 20;
-/// What a job takes beside its name: its place in the list, and two allocations.
-const OF_JOB: usize = 150;
+/// What a job takes beside its name, in the list and in a ledger that was read.
+const OF_JOB: usize = 200;
+/// How often its name is there: once in each of them.
+const NAMES: usize = 2;
 /// What a param takes beside its texts.
 const OF_PARAM: usize = 100;
 
@@ -80,7 +83,7 @@ impl Drop for Place {
 
 fn bytes_of((name, job): (&JobName, &Job)) -> usize {
     let params = job.params.iter().map(|(name, value)| name.len() + value.len() + OF_PARAM);
-    OF_JOB + name.as_str().len() + params.sum::<usize>()
+    OF_JOB + NAMES * name.as_str().len() + params.sum::<usize>()
 }
 
 #[cfg(test)]
@@ -93,15 +96,15 @@ mod tests {
 
     #[test]
     fn the_lists_of_a_namespace_are_bounded_together_and_those_of_others_are_not_concerned() {
-        let (kept, large) = (KeptJobs::default(), list(200_000));
+        let (kept, large) = (KeptJobs::default(), list(140_000));
         let take = |namespace: &str, before| kept.take(namespace, &large, before);
         let three: Vec<_> = (0..3).map(|_| take("a", None).unwrap()).collect();
         let (none, reason) = take("a", None).unwrap_err();
         assert!(none.is_none());
         assert_eq!(
             reason,
-            "the sources have 200000 jobs, with which the lists of all Swarms of namespace `a` would \
-             take 160 MB here, and at most 134 MB are kept; have fewer jobs, or fewer Swarms that list \
+            "the sources have 140000 jobs, with which the lists of all Swarms of namespace `a` would \
+             take 168 MB here, and at most 134 MB are kept; have fewer jobs, or fewer Swarms that list \
              the same ones"
         );
         let _other = take("b", None).unwrap();
@@ -111,7 +114,7 @@ mod tests {
         drop(again);
         let fourth = kept.take("a", &list(10), None).unwrap();
         let (fourth, _) = kept.take("a", &list(300_000), Some(fourth)).unwrap_err();
-        assert_eq!(fourth.as_ref().map(|it| it.bytes), Some(2_000), "it keeps what it has");
+        assert_eq!(fourth.as_ref().map(|it| it.bytes), Some(3_000), "it keeps what it has");
         let instead = take("a", fourth).unwrap();
         drop((three, instead));
         assert_eq!(unpoisoned(&kept.0).get("a"), None);
@@ -125,6 +128,6 @@ mod tests {
         };
         let jobs: Jobs = [("a".parse().unwrap(), job)].into_iter().collect();
         let place = KeptJobs::default().take("n", &jobs, None).unwrap();
-        assert_eq!(place.bytes, OF_JOB + 1 + OF_PARAM + 903);
+        assert_eq!(place.bytes, OF_JOB + NAMES + OF_PARAM + 903);
     }
 }

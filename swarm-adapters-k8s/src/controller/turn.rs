@@ -116,6 +116,7 @@ impl Context {
                 Err(verdict) => return Ok(Outcome::Refused(verdict)),
             };
         let complaint = kept.complaint.or(complaint);
+        let _lane = self.lane(swarm, desired.jobs.len()).await;
         let carried = match self.carry_out(swarm, &pool, &mut desired, memory, &mut refusals).await
         {
             Ok(carried) => carried,

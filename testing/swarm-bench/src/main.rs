@@ -9,6 +9,7 @@ mod cliffs;
 mod contest;
 mod contestants;
 mod instructions;
+mod kept;
 mod local;
 mod memory;
 mod parse;
@@ -27,12 +28,13 @@ static ALLOCATOR: memory::Counting = memory::Counting;
 type Part = (&'static str, When, fn() -> Result<(), Box<dyn Error>>);
 
 /// What can be measured.
-const PARTS: [Part; 10] = [
+const PARTS: [Part; 11] = [
     ("planner", When::Always, || Ok(planner::plans()?)),
     ("shares", When::Always, || Ok(planner::shares()?)),
     ("cliffs", When::Always, cliffs::all),
     ("turn", When::Always, turn::all),
     ("parse", When::Always, parse::all),
+    ("kept", When::Always, kept::all),
     ("replicas", When::Always, replicas::all),
     ("contest", When::Always, || Ok(contest::all()?)),
     ("local", When::Always, || Ok(local::all()?)),
