@@ -132,7 +132,9 @@ impl Replicas<'_> {
                 let annotations = lease.metadata.annotations.unwrap_or_default();
                 let status = annotations.get("replicas.k8slab.info/status").context("no status")?;
                 let status: serde_json::Value = serde_json::from_str(status)?;
-                let buckets = status["controllers"]["swarm"]["buckets"].as_u64();
+                // Of operators for one namespace the name of the controller has that, too.
+                let controller = format!("swarm-{}", self.context.namespace);
+                let buckets = status["controllers"][controller]["buckets"].as_u64();
                 ensure!(buckets.is_some_and(|buckets| 0 < buckets), "{status}");
             }
             Ok(Some(()))
