@@ -70,4 +70,12 @@ mod tests {
         };
         assert_eq!([1, 2, 3].map(now), [(Some(2), None), (None, None), (Some(2), None)]);
     }
+
+    #[test]
+    fn the_slots_that_are_asked_for_count_from_the_first_one() {
+        let desired = Desired { replicas: Some(2), ..Desired::default() };
+        let observed = Observed { first_slot: 5, ..Observed::new([], 1, []) };
+        let beyond = [5, 6, 7].map(|slot| is_beyond(Slot(slot), &desired, &observed));
+        assert_eq!(beyond, [false, false, true]);
+    }
 }
