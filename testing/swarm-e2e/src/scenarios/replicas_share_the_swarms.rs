@@ -102,7 +102,13 @@ async fn die(context: &Context) -> Result<()> {
         let mark = Moment::now();
         if KILL_EVERY * kills <= start.elapsed() {
             edit_types(context, 1, None).await?;
-            context.cluster.kill_containers(&stage.replica_of(OF_SOAK).await?).await?;
+            let victim = stage.replica_of(OF_SOAK).await?;
+            context.cluster.kill_containers(&victim).await?;
+            // Another pod comes at once: a kubelet waits longer and longer before it starts a container
+            // again that keeps ending.
+            let pod = ["delete", "pod", &victim.name_any(), "--namespace", operator::NAMESPACE];
+            let at_once = ["--grace-period=0", "--force", "--wait=false"];
+            context.cluster.kubectl(&[&pod[..], &at_once].concat()).await?;
             kills += 1;
         }
         edits += 1;
