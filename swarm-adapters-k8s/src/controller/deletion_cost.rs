@@ -107,6 +107,7 @@ impl Context {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::{World, conflict};
     use super::*;
 
     fn pod(annotations: &Value) -> Pod {
@@ -139,13 +140,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_pod_that_has_changed_is_no_error_and_nothing_is_scaled_before_it_was_looked_at() {
-        let scene = super::super::testing::World::default().with(|_| {
-            let changed = json!({
-                "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 409,
-                "reason": "Conflict", "message": "the object has been modified",
-            });
-            (409, changed)
-        });
+        let scene = World::default().with(|_| conflict());
         let mut pool = Workload::from(&k8s_openapi::api::apps::v1::Deployment::default());
         pool.replicas = 2;
         let mut emptied = pod(&json!({}));

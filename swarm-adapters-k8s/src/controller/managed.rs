@@ -486,7 +486,7 @@ impl Context {
 mod tests {
     use serde_json::json;
 
-    use super::super::testing::{World, swarm};
+    use super::super::testing::{World, conflict, swarm};
     use super::*;
     use crate::managed::tests::wanted;
 
@@ -535,13 +535,7 @@ mod tests {
     #[tokio::test]
     async fn an_object_that_has_changed_since_is_not_written_over_and_looked_at_again() {
         let swarm = swarm("s", &json!({"pool": {"managed": {}}, "jobs": []}));
-        let scene = World { swarms: vec![swarm], ..World::default() }.with(|_| {
-            let changed = json!({
-                "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 409,
-                "reason": "Conflict", "message": "the object has been modified",
-            });
-            (409, changed)
-        });
+        let scene = World { swarms: vec![swarm], ..World::default() }.with(|_| conflict());
         let (swarm, wanted, mut kept) = (scene.swarm("s"), wanted().remove(0), Kept::default());
         let at = At { uid: "u".into(), version: 7 };
         let due = Due::Apply { at, drift: None };

@@ -268,7 +268,7 @@ pub(super) fn error_policy(
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{World, swarm};
+    use super::super::testing::{World, conflict, failure, swarm};
     use super::*;
     use serde_json::{Value, json};
 
@@ -312,13 +312,7 @@ mod tests {
     async fn a_turn_whose_report_conflicts_counts_as_a_conflict_and_its_swarm_was_taken_over_once()
     {
         let swarms = vec![swarm("s", &json!({"pool": {"statefulSet": {"name": "w"}}}))];
-        let scene = World { swarms, ..World::default() }.with(|_| {
-            let newer = json!({
-                "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 409,
-                "reason": "Conflict", "message": "the object has been modified",
-            });
-            (409, newer)
-        });
+        let scene = World { swarms, ..World::default() }.with(|_| conflict());
         for _ in 0..2 {
             let outcome = reconcile(scene.swarm("s"), scene.operator.clone()).await;
             assert!(matches!(outcome, Err(StoreError::Conflict { .. })), "{outcome:?}");
@@ -334,11 +328,8 @@ mod tests {
         let swarms = vec![fresh("s")];
         let scene = World { swarms, ..World::default() }.with(|asked| {
             // As a ValidatingAdmissionPolicy answers, and a JSON patch whose test fails.
-            let denied = json!({
-                "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 422,
-                "reason": "Invalid", "message": "a policy denied the request",
-            });
-            if asked.is("PATCH", "/swarms/s") { (422, denied) } else { (200, fresh("s")) }
+            let denied = || failure(422, "Invalid", "a policy denied the request");
+            if asked.is("PATCH", "/swarms/s") { denied() } else { (200, fresh("s")) }
         });
         let action = reconcile(scene.swarm("s"), scene.operator.clone()).await;
         assert_eq!(action.unwrap(), Action::requeue(Duration::from_secs(30)));

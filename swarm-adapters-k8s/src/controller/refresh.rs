@@ -187,9 +187,7 @@ impl Context {
             let last = last.filter(|_| plan.nudge.iter().all(|(slot, _)| *slot != it.slot));
             due.extend(last.map(|(text, _)| Note::on(it, pods, NUDGE_ANNOTATION, text.clone())));
         }
-        let count = due.len();
-        let done = self.annotate(pool, due, pods).await?;
-        let has_done_all = done.len() == count;
+        let (done, has_done_all) = self.annotate(pool, due, pods).await?;
         for (uid, annotation) in done {
             self.metrics.nudges.inc();
             pods.by_uid.entry(uid).or_default().nudge = Some((annotation, Instant::now()));
@@ -212,9 +210,7 @@ impl Context {
                 known.filter(|known| known.refused.is_none()).and_then(|known| known.started);
             due.extend(started.map(|of| Note::on(it, pods, STARTED_ANNOTATION, of.to_string())));
         }
-        let count = due.len();
-        let done = self.annotate(pool, due, pods).await?;
-        let has_done_all = done.len() == count;
+        let (done, has_done_all) = self.annotate(pool, due, pods).await?;
         for (uid, _) in done {
             let known = pods.by_uid.entry(uid).or_default();
             known.started.take_if(|_| known.refused.is_none());
@@ -222,21 +218,21 @@ impl Context {
         Ok(has_done_all)
     }
 
-    /// Writes an annotation into each of these pods; returns by UID those that are done with. The others
-    /// are not as they were seen, or gone: the watch shows it.
+    /// Writes an annotation into each of these pods; returns by UID those that are done with, and whether
+    /// these are all. The others are not as they were seen, or gone: the watch shows it.
     async fn annotate(
         &self,
         pool: &Workload,
         due: Vec<Note>,
         pods: &mut KnownPods,
-    ) -> Result<Vec<(String, String)>, StoreError> {
+    ) -> Result<(Vec<(String, String)>, bool), StoreError> {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &pool.namespace);
         let patches = due.into_iter().map(|note| {
             let api = api.clone();
             async move { (note.write(&api).await, note.uid, note.value) }
         });
         let mut patches = futures::stream::iter(patches).buffered(AT_A_TIME);
-        let mut done = Vec::new();
+        let (mut done, mut has_done_all) = (Vec::new(), true);
         while let Some((result, uid, value)) = patches.next().await {
             match result {
                 Ok(version) => {
@@ -245,6 +241,7 @@ impl Context {
                 }
                 Err(StoreError::Conflict { .. }) => {
                     pods.wrote(&uid, 0);
+                    has_done_all = false;
                     continue;
                 }
                 // Without the annotation the view arrives all the same, only later.
@@ -258,7 +255,7 @@ impl Context {
             }
             done.push((uid, value));
         }
-        Ok(done)
+        Ok((done, has_done_all))
     }
 }
 
@@ -358,7 +355,7 @@ mod tests {
 
     use k8s_openapi::api::apps::v1::StatefulSet;
 
-    use super::super::testing::World;
+    use super::super::testing::{World, conflict};
     use super::*;
 
     fn pod(version: &str) -> Live {
@@ -371,15 +368,11 @@ mod tests {
     async fn a_pod_is_annotated_as_it_is_known_and_looked_at_again_if_it_has_changed() {
         let scene = World::default().with(|asked| {
             let at = asked.body["metadata"]["resourceVersion"].as_str();
-            let changed = json!({
-                "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 409,
-                "reason": "Conflict", "message": "the object has been modified",
-            });
             let written = json!({
                 "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
                 "metadata": {"name": "w-0", "uid": "u", "resourceVersion": "9"},
             });
-            if at == Some("7") { (200, written) } else { (409, changed) }
+            if at == Some("7") { (200, written) } else { conflict() }
         });
         let pool = Workload::from(&StatefulSet::default());
         let mut pods = KnownPods::default();

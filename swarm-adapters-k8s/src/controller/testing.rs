@@ -118,6 +118,20 @@ impl World {
     }
 }
 
+/// What the API server answers to a request that it does not carry out.
+pub(super) fn failure(code: u16, reason: &str, message: &str) -> (u16, Value) {
+    let failure = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason,
+        "message": message,
+    });
+    (code, failure)
+}
+
+/// The same to a write at a version that is no more the newest.
+pub(super) fn conflict() -> (u16, Value) {
+    failure(409, "Conflict", "the object has been modified")
+}
+
 fn read<K: serde::de::DeserializeOwned>(object: Value) -> K {
     serde_json::from_value(object).unwrap()
 }

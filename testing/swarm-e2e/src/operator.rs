@@ -4,8 +4,10 @@ use std::fs::File;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
@@ -17,6 +19,7 @@ use tokio::process::{Child, Command};
 use crate::binaries::repository;
 use crate::cluster::{Cluster, FOLDER, Request};
 use crate::proxy::Proxy;
+use crate::until::until;
 
 /// The namespace the manifests put the operator into.
 pub const NAMESPACE: &str = "swarm-system";
@@ -24,6 +27,8 @@ pub const NAMESPACE: &str = "swarm-system";
 pub const SAMPLES_NAMESPACE: &str = "streams";
 /// How many replicas the manifests start.
 pub const REPLICAS: usize = 2;
+/// How long all replicas may take to have a share.
+const SHARED_WITHIN: Duration = Duration::from_mins(1);
 /// The user that the operator is to the API server.
 pub const ACCOUNT: &str = "system:serviceaccount:swarm-system:swarm-operator";
 
@@ -148,6 +153,42 @@ pub async fn scale(cluster: &Cluster, replicas: usize) -> Result<()> {
 pub async fn pods(cluster: &Cluster) -> Result<Vec<Pod>> {
     let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), NAMESPACE);
     Ok(pods.list(&ListParams::default().labels("app=swarm-controller")).await?.items)
+}
+
+/// The Leases that replicas hold.
+///
+/// # Errors
+///
+/// When they cannot be listed.
+pub(crate) async fn leases(cluster: &Cluster) -> Result<Vec<Lease>> {
+    let leases: Api<Lease> = Api::namespaced(cluster.client.clone(), NAMESPACE);
+    let of_group = ListParams::default().labels("replicas.k8slab.info/group=swarm-operator");
+    let is_held = |lease: &Lease| {
+        let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_ref());
+        holder.is_some() && holder == lease.metadata.name.as_ref()
+    };
+    Ok(leases.list(&of_group).await?.items.into_iter().filter(is_held).collect())
+}
+
+/// Waits until so many replicas have, or could have, objects of a controller, by what their Leases say.
+///
+/// # Errors
+///
+/// When that takes too long.
+pub(crate) async fn all_share(cluster: &Cluster, replicas: usize, controller: &str) -> Result<()> {
+    until("all replicas to have a share", SHARED_WITHIN, || async {
+        let leases = leases(cluster).await?;
+        let of = |lease: &Lease| {
+            let status = lease.metadata.annotations.as_ref()?.get("replicas.k8slab.info/status")?;
+            let status: serde_json::Value = serde_json::from_str(status).ok()?;
+            let buckets = status["controllers"][controller]["buckets"].as_u64()?;
+            (0 < buckets).then_some(buckets)
+        };
+        let all: Vec<_> = leases.iter().filter_map(of).collect();
+        ensure!(all.len() == replicas, "{all:?}");
+        Ok(Some(()))
+    })
+    .await
 }
 
 /// A client with the rights of the installed operator, and no others. It never repeats a request.

@@ -164,21 +164,15 @@ mod tests {
     use serde_json::json;
     use swarm_core::overseer::ViewMark;
 
-    use super::super::super::testing::World;
+    use super::super::super::testing::{World, conflict, failure};
 
     /// What of the view of session `pod-1` is asked to be deleted, which is answered with this code; and
     /// whether it is gone.
     async fn removed(code: u16) -> (serde_json::Value, bool) {
-        let scene = World::default().with(move |_| {
-            let reason = if code == 404 { "NotFound" } else { "Conflict" };
-            let failure = json!({
-                "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code,
-                "reason": reason, "message": "no",
-            });
-            (
-                code,
-                if code == 200 { json!({"kind": "Status", "status": "Success"}) } else { failure },
-            )
+        let scene = World::default().with(move |_| match code {
+            200 => (200, json!({"kind": "Status", "status": "Success"})),
+            404 => failure(404, "NotFound", "no"),
+            _ => conflict(),
         });
         let view = serde_json::from_value(json!({
             "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",

@@ -5,29 +5,21 @@
 
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::coordination::v1::Lease;
-use kube::Api;
-use kube::api::{DeleteParams, ListParams};
+use kube::api::DeleteParams;
 use swarm_adapters_k8s::api::SwarmLedger;
 use tokio::process::Command;
 
-use super::replicas_share_the_swarms::Stage;
+use super::replicas_share_the_swarms::{Stage, TAKEOVER};
 use super::session_pool::{SILENCE, TICK};
 use crate::binaries::repository;
 use crate::operator::{self, Process};
 use crate::proxy::Proxy;
 use crate::run_log::Moment;
 use crate::scenario::Context;
-use crate::until::until;
 
-/// The Lease of a replica, its grace, and two seconds.
-const TAKEOVER: Duration = Duration::from_secs(13);
-/// How long it may take until both replicas act.
-const WITHIN: Duration = Duration::from_mins(1);
 /// The library that shifts the clock; the loader knows where libraries are.
 const FAKETIME: &str = "/usr/$LIB/faketime/libfaketime.so.1";
 
@@ -111,40 +103,16 @@ impl Replicas<'_> {
         Process::start_program(program, cluster, proxy.address, namespace, &["--id", id])
     }
 
-    /// The Leases of the two replicas that are held.
-    async fn leases(&self) -> Result<Vec<Lease>> {
-        let leases: Api<Lease> = Api::namespaced(self.context.client.clone(), operator::NAMESPACE);
-        let of_group = ListParams::default().labels("replicas.k8slab.info/group=swarm-operator");
-        let all = leases.list(&of_group).await?;
-        let is_held = |it: &Lease| {
-            let holder = it.spec.as_ref().and_then(|spec| spec.holder_identity.as_deref());
-            holder.is_some_and(|holder| Some(holder) == it.metadata.name.as_deref())
-        };
-        Ok(all.items.into_iter().filter(is_held).collect())
-    }
-
     /// Waits until both replicas have a share of the Swarms.
     async fn both_act(&self) -> Result<()> {
-        until("both replicas to have a share", WITHIN, || async {
-            let leases = self.leases().await?;
-            ensure!(leases.len() == 2, "{} Leases are held", leases.len());
-            for lease in leases {
-                let annotations = lease.metadata.annotations.unwrap_or_default();
-                let status = annotations.get("replicas.k8slab.info/status").context("no status")?;
-                let status: serde_json::Value = serde_json::from_str(status)?;
-                // Of operators for one namespace the name of the controller has that, too.
-                let controller = format!("swarm-{}", self.context.namespace);
-                let buckets = status["controllers"][controller]["buckets"].as_u64();
-                ensure!(buckets.is_some_and(|buckets| 0 < buckets), "{status}");
-            }
-            Ok(Some(()))
-        })
-        .await
+        let Context { cluster, namespace, .. } = self.context;
+        // Of operators for one namespace the name of the controller has that, too.
+        operator::all_share(cluster, 2, &format!("swarm-{namespace}")).await
     }
 
     /// The Lease of the one that is behind says when it was renewed, by that clock.
     async fn is_an_hour_behind(&self) -> Result<()> {
-        let leases = self.leases().await?;
+        let leases = operator::leases(&self.context.cluster).await?;
         let mut renewed = leases.iter().filter_map(|lease| {
             let is_behind = lease.metadata.name.as_ref()?.starts_with("behind-");
             is_behind.then(|| lease.spec.as_ref()?.renew_time.as_ref().map(|time| time.0))?

@@ -20,20 +20,17 @@ use super::session_pool::{GRACEFUL, Policy, SessionPool, TICK};
 use crate::operator::{self, REPLICAS};
 use crate::run_log::Moment;
 use crate::scenario::Context;
-use crate::until::until;
 
 /// How many Swarms there are.
 const POOLS: usize = 6;
 /// The Lease of a replica, its grace, and two seconds.
-const TAKEOVER: Duration = Duration::from_secs(13);
+pub(super) const TAKEOVER: Duration = Duration::from_secs(13);
 /// How long a fault lasts: longer than a Lease.
 const FAULT: Duration = Duration::from_secs(20);
 /// How long replicas are killed, how often, and how many there are.
 const SOAK: Duration = Duration::from_mins(10);
 const KILL_EVERY: Duration = Duration::from_secs(30);
 const OF_SOAK: usize = 3;
-/// How long all replicas may take to be there.
-const WITHIN: Duration = Duration::from_mins(1);
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
@@ -188,25 +185,7 @@ impl Stage {
 
     /// Waits until so many replicas have Swarms or could have, by what they say of themselves.
     async fn all_have_some(&self, replicas: usize) -> Result<()> {
-        until("all replicas to have a share", WITHIN, || async {
-            let leases = ["get", "leases", "--selector=replicas.k8slab.info/group=swarm-operator"];
-            let args = [&leases[..], &["--namespace", operator::NAMESPACE, "--output=json"]];
-            let found = self.context.cluster.kubectl(&args.concat()).await?;
-            let found: serde_json::Value = serde_json::from_str(&found)?;
-            let of = |lease: &serde_json::Value| {
-                let name = lease["metadata"]["name"].as_str()?;
-                let annotations = &lease["metadata"]["annotations"];
-                let status = annotations["replicas.k8slab.info/status"].as_str()?;
-                let status: serde_json::Value = serde_json::from_str(status).ok()?;
-                let buckets = status["controllers"]["swarm"]["buckets"].as_u64()?;
-                (lease["spec"]["holderIdentity"] == name && 0 < buckets).then_some(buckets)
-            };
-            let all: Vec<_> =
-                found["items"].as_array().into_iter().flatten().filter_map(of).collect();
-            ensure!(all.len() == replicas, "{all:?}");
-            Ok(Some(()))
-        })
-        .await
+        operator::all_share(&self.context.cluster, replicas, "swarm").await
     }
 
     /// Gives every Swarm another job in place of one, and waits until all run what they should. No job
