@@ -41,7 +41,8 @@ pub(crate) async fn run(context: Context) -> Result<()> {
     let mark = Moment::now();
     let before = objects(&context, "kept").await?;
     let mut took = Vec::new();
-    for (kind, name) in PARTS.into_iter().chain([(ObjectKind::Service, "kept")]) {
+    let parts = PARTS.into_iter().filter(|(kind, _)| *kind != ObjectKind::ServiceAccount);
+    for (kind, name) in parts.chain([(ObjectKind::Service, "kept")]) {
         took.push(comes_back(&context, kind, name).await?);
     }
     for (kind, name, edit, field) in edits() {
@@ -248,6 +249,9 @@ async fn the_workload_comes_back(context: &Context, pool: &SessionPool) -> Resul
         .kubectl(&["patch", "swarm", "kept", "--type=merge", "--patch", &replicas.to_string()])
         .await?;
     pool.at_rest().await?;
+    // With the account the tokens of its pods are void, some seconds later. New pods have those of the new
+    // account.
+    comes_back(context, ObjectKind::ServiceAccount, "kept").await?;
     let gone = comes_back(context, ObjectKind::Deployment, "kept").await?;
     pool.at_rest().await?;
     context.laps.lap(format!("the Deployment was gone for {} ms", gone.as_millis()));
