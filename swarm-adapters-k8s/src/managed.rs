@@ -118,6 +118,24 @@ pub struct Wanted {
     pub made_of: MadeOf,
 }
 
+impl Wanted {
+    /// Of a workload whose pods are in sessions by an account that the operator makes: lets its pods be
+    /// replaced where they run as an account other than the one with this UID. The tokens of an account
+    /// that is deleted are void, also when another one has its name. O(the size of the object).
+    pub fn run_as(&mut self, account: &str) {
+        if let Some(noted) = self.object.data.pointer_mut(template::ACCOUNT_AT) {
+            *noted = account.into();
+            self.digest = digest(&self.object);
+        }
+    }
+
+    /// Whether this is such a workload, and it is not known yet as which account its pods run.
+    #[must_use]
+    pub fn lacks_account(&self) -> bool {
+        self.object.data.pointer(template::ACCOUNT_AT).is_some_and(|noted| noted == "")
+    }
+}
+
 /// What a workload is made of. A change of the pods that the user did not ask for comes from the operator,
 /// and not all pools are to roll at once for that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -218,7 +218,11 @@ impl Context {
         memory: &mut Memory,
     ) -> Result<Kept, StoreError> {
         let mut kept = Kept::default();
-        let WantedPool { objects: wanted, refused } = managed::wanted(swarm, &self.worker_image);
+        let WantedPool { objects: mut wanted, refused } =
+            managed::wanted(swarm, &self.worker_image);
+        for wanted in &mut wanted {
+            self.tell_account(swarm, wanted, &memory.making);
+        }
         let mut is_refused = refused.is_some();
         if let Some(error) = refused {
             let message = error.to_string();
@@ -239,9 +243,14 @@ impl Context {
         }
         let mut has_all = true;
         for todo in todo {
+            let mut wanted = todo.wanted.clone();
+            // Its account may have been made just now.
+            self.tell_account(swarm, &mut wanted, &memory.making);
             let is_new = matches!(todo.due, Due::Create { .. });
-            if has_all || !is_new || !todo.wanted.kind.is_workload() {
-                let done = self.bring_about(swarm, todo, memory, &mut kept);
+            let may_be = !wanted.lacks_account() && (has_all || !is_new);
+            if may_be || !wanted.kind.is_workload() {
+                let done =
+                    self.bring_about(swarm, Todo { wanted: &wanted, ..todo }, memory, &mut kept);
                 has_all &= Box::pin(done).await?;
             }
         }
@@ -250,6 +259,19 @@ impl Context {
             kept.unless_refused(self, removed)?;
         }
         Ok(kept)
+    }
+
+    /// Tells a workload as which account its pods run: the one that the operator made, as last known.
+    fn tell_account(&self, swarm: &Swarm, wanted: &mut Wanted, making: &Making) {
+        let (namespace, name) = (swarm.namespace().unwrap_or_default(), swarm.name_any());
+        let shown = self.made.get(ObjectKind::ServiceAccount, &namespace, &name, &name);
+        // The watch may not have shown it yet.
+        let applied = making.applied.get(&(ObjectKind::ServiceAccount, name));
+        let applied = applied.filter(|it| !it.is_shown).map(|it| it.seen.clone());
+        let newest = shown.into_iter().chain(applied).max_by_key(|seen| seen.version);
+        if let Some(account) = newest {
+            wanted.run_as(&account.uid);
+        }
     }
 
     /// Whether the workload was made for the Swarm of this name.

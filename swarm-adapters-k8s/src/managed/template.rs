@@ -26,6 +26,11 @@ const GRACE_SECONDS: i64 = 30;
 const USER: i64 = 65_532;
 /// Tells pods to be replaced when the files change.
 const FILES_ANNOTATION: &str = "swarm.k8slab.info/files";
+/// Tells pods to be replaced when their account is another one.
+const ACCOUNT_ANNOTATION: &str = "swarm.k8slab.info/account";
+/// Where that annotation is in a workload.
+pub(super) const ACCOUNT_AT: &str =
+    "/spec/template/metadata/annotations/swarm.k8slab.info~1account";
 /// The variable that says the termination grace to the worker.
 const GRACE: &str = "SWARM_GRACE";
 
@@ -93,7 +98,11 @@ fn ours(pool: &Pool<'_>) -> Result<PodTemplateSpec, ManagedError> {
     let account = managed.service_account_name.clone().unwrap_or_else(|| pool.name.clone());
     let mut metadata = json!({"labels": pool.labels()});
     if let Some((files, _)) = files_of(managed) {
-        metadata["annotations"] = json!({FILES_ANNOTATION: hex(digest(&files.data))});
+        metadata["annotations"][FILES_ANNOTATION] = hex(digest(&files.data)).into();
+    }
+    if is_session && managed.service_account_name.is_none() {
+        // Its UID is written here once it is made.
+        metadata["annotations"][ACCOUNT_ANNOTATION] = "".into();
     }
     let mut spec = json!({
         "serviceAccountName": account,

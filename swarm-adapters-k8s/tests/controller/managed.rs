@@ -155,6 +155,29 @@ async fn lost_parts_come_back(s: &mut Scenario) {
     s.pass(Duration::from_mins(1)).await;
 }
 
+/// An account that comes back is another one, and the tokens of the one before are void.
+#[tokio::test(start_paused = true)]
+async fn pods_are_replaced_once_if_their_account_was() {
+    let mut s = Scenario::start().await;
+    let jobs = json!([{"name": "a"}]);
+    s.swarm("p", json!({"replicas": 1, "pool": {"managed": {}}, "jobs": jobs}));
+    s.until("it is made", |s| s.server.get(DEPLOYMENTS, NAMESPACE, "p").is_some()).await;
+    let account = |s: &Scenario| s.at("serviceaccounts", "p", "/metadata/uid");
+    let noted = |s: &Scenario| {
+        let at = "/spec/template/metadata/annotations/swarm.k8slab.info~1account";
+        (s.at(DEPLOYMENTS, "p", at), s.at(DEPLOYMENTS, "p", "/metadata/generation"))
+    };
+    let (mut before, (runs_as, first)) = (account(&s), noted(&s));
+    assert_eq!(runs_as, before, "pods are made of it once");
+    for rolled in 1..=2 {
+        s.server.remove("serviceaccounts", NAMESPACE, "p");
+        s.until("pods are replaced", |s| noted(s).0 != before).await;
+        s.pass(Duration::from_mins(1)).await;
+        before = account(&s);
+        assert_eq!(noted(&s), (before.clone(), json!(first.as_i64().unwrap() + rolled)));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_wrong_template_makes_nothing_of_a_pool_that_is_not_there() {
     let mut s = Scenario::start().await;

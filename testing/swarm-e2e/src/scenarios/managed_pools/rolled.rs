@@ -15,6 +15,9 @@ use crate::scenario::Context;
 use crate::scenarios::session_pool::{Kind, Policy, REST_WITHIN, SessionPool, TICK};
 use crate::until::until;
 
+/// How long a job may stand still if its session ends before its pod is replaced, since its token is void.
+const UNTIL_RENEWED: Duration = Duration::from_secs(20);
+
 pub(crate) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
     for (name, kind, idle) in
@@ -41,7 +44,8 @@ pub(crate) async fn run(context: Context) -> Result<()> {
         ensure!(before.is_disjoint(&after), "some pods are the old ones");
         let files = json!({"port": 9191, "files": {"data": {"a": "b"}}});
         let runs = rolls(&mut pool, files, runs, idle, "files").await?;
-        restarts(&pool, name, runs, idle).await?;
+        let runs = restarts(&pool, name, runs, idle).await?;
+        renews_its_account(&pool, name, runs).await?;
     }
     changes_while_it_rolls(&context).await
 }
@@ -109,11 +113,26 @@ async fn restarts(
     name: &str,
     runs: BTreeMap<String, RunName>,
     idle: Duration,
-) -> Result<()> {
+) -> Result<BTreeMap<String, RunName>> {
     let kind = if pool.kind == Kind::Managed { "deployment" } else { "statefulset" };
     let mark = Moment::now();
     pool.context.kubectl(&["rollout", "restart", &format!("{kind}/{name}")]).await?;
-    judged(pool, &runs, mark, idle, "kubectl rollout restart").await.map(drop)
+    judged(pool, &runs, mark, idle, "kubectl rollout restart").await
+}
+
+/// An account that somebody deletes comes back as another one, and Kubernetes refuses the tokens of the one
+/// before some ten seconds later: the pods are replaced, and the jobs run on.
+async fn renews_its_account(
+    pool: &SessionPool,
+    name: &str,
+    runs: BTreeMap<String, RunName>,
+) -> Result<()> {
+    let (before, mark) = (pods_of(&pool.context, name).await?, Moment::now());
+    pool.context.kubectl(&["delete", "serviceaccount", name]).await?;
+    judged(pool, &runs, mark, UNTIL_RENEWED, "another account").await?;
+    let after = pods_of(&pool.context, name).await?;
+    ensure!(before.is_disjoint(&after), "some pods are the old ones");
+    Ok(())
 }
 
 /// Waits until every job runs elsewhere; each was granted once more, and stood still for no longer than
