@@ -21,6 +21,8 @@ use tokio::task::JoinHandle;
 
 /// The largest body of a request; the API server takes less.
 const BODY_BYTES_MAX: usize = 4 << 20;
+/// Where the Leases of the operator's replicas are. Their names have random numbers.
+const REPLICAS: &str = "/apis/coordination.k8s.io/v1/namespaces/swarm-system/leases";
 /// Headers that concern one connection.
 const OF_CONNECTION: [HeaderName; 3] =
     [header::HOST, header::CONNECTION, header::TRANSFER_ENCODING];
@@ -30,7 +32,7 @@ const OF_CONNECTION: [HeaderName; 3] =
 pub struct Write {
     /// The method, or `EVENT`: whether an Event is new or a repeat is of no interest.
     pub method: String,
-    /// The path, without what follows a question mark.
+    /// The path, without what follows a question mark, and without the name of a replica's Lease.
     pub path: String,
 }
 
@@ -45,6 +47,7 @@ impl Write {
         if let Some((namespace, _)) = event {
             return Some(Self { method: "EVENT".into(), path: namespace.into() });
         }
+        let path = if path.starts_with(REPLICAS) { REPLICAS } else { path };
         Some(Self { method: request.method().to_string(), path: path.into() })
     }
 
@@ -52,6 +55,12 @@ impl Write {
     #[must_use]
     pub fn is_event(&self) -> bool {
         self.method == "EVENT"
+    }
+
+    /// Whether it is of a replica's own Lease, which is written all the time.
+    #[must_use]
+    pub fn is_of_replica(&self) -> bool {
+        self.path == REPLICAS
     }
 
     /// Whether it is a patch of a pod.
@@ -180,7 +189,7 @@ impl Proxy {
         self.gate.lock().passed.clone()
     }
 
-    /// For how long there was no write.
+    /// For how long there was no write, but for those of replicas' own Leases.
     #[must_use]
     pub fn quiet_for(&self) -> Duration {
         self.gate.lock().last.elapsed()
@@ -211,7 +220,9 @@ impl Gate {
         if state.is_shut {
             return Fate::Hold;
         }
-        state.last = Instant::now();
+        if !write.is_of_replica() {
+            state.last = Instant::now();
+        }
         let side = (state.trap)(write);
         // Shut at once in both cases: nothing that comes after this write is let through.
         state.is_shut = matches!(side, Some(Side::Before | Side::After));
@@ -311,6 +322,16 @@ mod tests {
         let patch = write("PATCH", "/api/v1/namespaces/a/pods/b?fieldManager=c").unwrap();
         assert_eq!(patch.to_string(), "PATCH /api/v1/namespaces/a/pods/b");
         assert_eq!(write("GET", "/api/v1/pods?watch=true"), None);
+    }
+
+    #[test]
+    fn all_writes_of_replicas_own_leases_are_the_same() {
+        let (first, next) =
+            (write("PUT", &format!("{REPLICAS}/r-1")), write("PUT", &format!("{REPLICAS}/r-2")));
+        assert!(first.as_ref().is_some_and(Write::is_of_replica));
+        assert_eq!(first, next);
+        let of_a_worker = "/apis/coordination.k8s.io/v1/namespaces/a/leases/b";
+        assert!(!write("PUT", of_a_worker).unwrap().is_of_replica());
     }
 
     #[test]

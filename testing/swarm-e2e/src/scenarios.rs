@@ -70,6 +70,7 @@ mod the_predecessors_move_over;
 mod the_store_is_rolled_back;
 mod the_swarm_follows_its_jobs;
 mod the_swarm_scales_its_pool;
+mod two_versions_share_the_swarms;
 mod uninstall_never_hangs;
 mod whole_worker_jobs_run_alone;
 mod workers_report_what_they_run;
@@ -137,6 +138,7 @@ pub fn all() -> Vec<Scenario> {
         scenario!(replicas_die_for_ten_minutes as replicas_share_the_swarms::soak)
             .within(Duration::from_mins(20))
             .soaks(),
+        scenario!(two_versions_share_the_swarms).within(Duration::from_mins(8)).soaks(),
         scenario!(late_writes_are_refused).within(Duration::from_mins(6)).soaks(),
         scenario!(clocks_are_an_hour_apart).within(Duration::from_mins(12)).soaks(),
         scenario!(a_lost_ledger_is_recreated),
@@ -177,6 +179,9 @@ pub fn all() -> Vec<Scenario> {
         scenario!(session_workers_live_by_their_leases).within(Duration::from_mins(5)),
         // Crashes.
         scenario!(operator_dies_at_any_write).within(Duration::from_mins(5)),
+        scenario!(replicas_die_at_any_write as operator_dies_at_any_write::soak)
+            .within(Duration::from_mins(40))
+            .soaks(),
         scenario!(parts_restart),
         scenario!(a_node_is_lost).within(Duration::from_mins(4)),
         scenario!(a_rolling_restart_keeps_jobs as workers_restart::rolled),

@@ -5,6 +5,9 @@
 //! operator is killed at the first write, the next one at the write after that, and so on until
 //! nothing is left to write. The end of every step is judged by the workers' reports, the ledger
 //! and the view.
+//!
+//! The same is done with replicas that share the work, each in the place of the one before, so that nobody
+//! waits for a Lease: they die at the writes of their own Leases, too, and when they take a ledger over.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -24,14 +27,38 @@ use crate::proxy::{Proxy, Side, Trap, Write};
 use crate::scenario::Context;
 use crate::until::until;
 
-/// How long one step may take, with all its kills.
-const STEP_WITHIN: Duration = Duration::from_secs(45);
 /// How long it may take from the last kill to the end of a step.
 const END_WITHIN: Duration = Duration::from_secs(30);
 /// After so long a pause nothing more will be written except late repeats of nudges.
 const PAUSE: Duration = Duration::from_millis(700);
-/// More kills in one step mean that the operator makes no progress.
-const KILLS_MAX: usize = 60;
+
+/// How the operators are started, and what that means.
+struct Mode {
+    args: &'static [&'static str],
+    /// How often operators die at one write within a step. Each replica writes a ledger to take it over, so
+    /// there is always another write of it.
+    kills_of_write: usize,
+    /// How long one step may take, with all its kills.
+    step_within: Duration,
+    /// More kills in one step mean that the operator makes no progress.
+    kills_max: usize,
+}
+
+/// An operator that shares with nobody.
+const ALONE: Mode = Mode {
+    args: &[],
+    kills_of_write: usize::MAX,
+    step_within: Duration::from_secs(45),
+    kills_max: 60,
+};
+
+/// Replicas in one place. Each needs some seconds to join.
+const REPLICAS: Mode = Mode {
+    args: &["--id=replica", "--pod-uid=one-place"],
+    kills_of_write: 3,
+    step_within: Duration::from_mins(6),
+    kills_max: 100,
+};
 
 /// What happens to the Swarm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,24 +89,33 @@ enum Kills {
 }
 
 pub(super) async fn run(context: Context) -> Result<()> {
-    context.operator().await?;
-    operator::replaced(&context.cluster, |proxy| tell_with(&context, proxy)).await
+    die(context, &ALONE).await
 }
 
-async fn tell_with(context: &Context, proxy: Proxy) -> Result<()> {
-    let recorded = Walk::run(context, &proxy, Kills::None).await?;
+pub(super) async fn soak(context: Context) -> Result<()> {
+    die(context, &REPLICAS).await
+}
+
+async fn die(context: Context, mode: &Mode) -> Result<()> {
+    context.operator().await?;
+    operator::replaced(&context.cluster, |proxy| tell_with(&context, proxy, mode)).await
+}
+
+async fn tell_with(context: &Context, proxy: Proxy, mode: &Mode) -> Result<()> {
+    let recorded = Walk::run(context, &proxy, mode, Kills::None).await?;
     ensure!(recorded.len() >= 5 * STEPS.len(), "a walk has more writes: {recorded:?}");
     let mut killed = BTreeMap::<Side, BTreeSet<At>>::new();
     let mut count = 0;
     for kills in [Kills::Each(Side::Before), Kills::Each(Side::After), Kills::AfterEvents] {
-        let at = Walk::run(context, &proxy, kills).await?;
+        let at = Walk::run(context, &proxy, mode, kills).await?;
         count += at.len();
         let side = if let Kills::Each(side) = kills { side } else { Side::After };
         killed.entry(side).or_default().extend(at);
     }
     for (side, killed) in &killed {
-        // Late nudges, and Events about short-lived observations, belong to no step.
-        let is_floating = |write: &Write| write.is_nudge() || write.is_event();
+        // Late nudges, Events about short-lived observations, and Leases belong to no step.
+        let is_floating =
+            |write: &Write| write.is_nudge() || write.is_event() || write.is_of_replica();
         let was_killed = |(step, write): &At| {
             killed.iter().any(|(at, it)| it == write && (at == step || is_floating(write)))
         };
@@ -95,6 +131,7 @@ async fn tell_with(context: &Context, proxy: Proxy) -> Result<()> {
 struct Walk<'a> {
     context: &'a Context,
     proxy: &'a Proxy,
+    mode: &'a Mode,
     kills: Kills,
     manifest: String,
     /// Where an operator was killed, or, in a walk without kills, what was written.
@@ -102,15 +139,20 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    async fn run(context: &'a Context, proxy: &'a Proxy, kills: Kills) -> Result<Vec<At>> {
+    async fn run(
+        context: &'a Context,
+        proxy: &'a Proxy,
+        mode: &'a Mode,
+        kills: Kills,
+    ) -> Result<Vec<At>> {
         let manifest = sample(2)?;
-        let mut walk = Self { context, proxy, kills, manifest, at: Vec::new() };
+        let mut walk = Self { context, proxy, mode, kills, manifest, at: Vec::new() };
         let mut process = walk.start()?;
         for step in STEPS {
             let change = Instant::now();
             proxy.set_trap(walk.trap());
             walk.change(step).await?;
-            let finished = tokio::time::timeout(STEP_WITHIN, walk.finish(step, process)).await;
+            let finished = tokio::time::timeout(mode.step_within, walk.finish(step, process)).await;
             let finished = finished.map_err(anyhow::Error::from).flatten();
             process =
                 finished.with_context(|| format!("{step:?} with {kills:?}: {:?}", walk.at))?;
@@ -128,18 +170,26 @@ impl<'a> Walk<'a> {
     }
 
     fn start(&self) -> Result<Process> {
-        Process::start(&self.context.cluster, self.proxy.address, &self.context.namespace)
+        let Context { cluster, namespace, .. } = self.context;
+        Process::start_as(cluster, self.proxy.address, namespace, self.mode.args)
     }
 
     /// Stops at the writes that this walk selects, each of them once.
     fn trap(&self) -> Trap {
-        let kills = self.kills;
+        let (kills, most) = (self.kills, self.mode.kills_of_write);
         let mut stopped_before = BTreeSet::new();
+        let mut stopped = BTreeMap::<Write, usize>::new();
         Box::new(move |write| match kills {
             Kills::None => None,
             // The next operator begins with the write that the last one did not complete.
             Kills::Each(Side::Before) if stopped_before.remove(write) => None,
             Kills::Each(side) => {
+                let count = stopped.entry(write.clone()).or_default();
+                // A Lease is renewed all the time.
+                if *count == if write.is_of_replica() { 1 } else { most } {
+                    return None;
+                }
+                *count += 1;
                 stopped_before.insert(write.clone());
                 Some(side)
             }
@@ -161,7 +211,7 @@ impl<'a> Walk<'a> {
             process.kill().await?;
             self.at.push((step, write));
             kills += 1;
-            ensure!(kills < KILLS_MAX, "no progress");
+            ensure!(kills < self.mode.kills_max, "no progress");
             self.proxy.reopen();
             process = self.start()?;
         }
@@ -238,7 +288,7 @@ impl<'a> Walk<'a> {
         let context = self.context;
         context.kubectl(&["delete", "statefulset", "swarm-worker"]).await?;
         context.kubectl(&["delete", "configmap", "swarm-worker-config"]).await?;
-        until("the pods to go", STEP_WITHIN, || async {
+        until("the pods to go", self.mode.step_within, || async {
             let pods = context.api::<Pod>().list(&ListParams::default()).await?;
             if let Some(pod) = pods.items.first() {
                 bail!("{} is still there", pod.name_any());
