@@ -36,6 +36,37 @@ pub(crate) fn all() -> Result<(), Box<dyn Error>> {
         let buckets = share.get(&controller).map_or(0, Buckets::len);
         (share, buckets)
     });
+    updates(&controller)
+}
+
+/// In an update a new replica has its share before an old one leaves, and so on: how often a bucket changes
+/// hands meanwhile.
+fn updates(controller: &Controller) -> Result<(), Box<dyn Error>> {
+    println!("| an update of so many replicas | changes of a bucket, mean | most |\n|--:|--:|--:|");
+    for count in [1, 2, 3, 4, 5, 10, 100] {
+        let all = members(controller, 2 * count)?;
+        let all: Vec<_> = all.iter().map(|(id, hosts)| (id.clone(), hosts.clone())).collect();
+        let (old, new) = all.split_at(usize::try_from(count)?);
+        let mut set: BTreeMap<_, _> = old.iter().cloned().collect();
+        let mut owners = Owners::of(&Members::from(set.clone()));
+        let mut moves = BTreeMap::<Bucket, u32>::new();
+        let mut take = |set: &BTreeMap<_, _>, owners: &mut Owners| {
+            let next = owners.next(&Members::from(set.clone()));
+            for change in owners.changes(&next) {
+                *moves.entry(change.bucket).or_default() += 1;
+            }
+            *owners = next;
+        };
+        for ((old, _), (member, hosts)) in old.iter().zip(new) {
+            set.insert(member.clone(), hosts.clone());
+            take(&set, &mut owners);
+            set.remove(old);
+            take(&set, &mut owners);
+        }
+        let all: u32 = moves.values().sum();
+        let mean = f64::from(all) / f64::from(u32::try_from(Bucket::COUNT)?);
+        println!("| {count} | {mean:.2} | {} |", moves.values().max().unwrap_or(&0));
+    }
     Ok(())
 }
 

@@ -1,10 +1,11 @@
 //! One, two and four operators share many Swarms on pools without pods. Every five minutes one is killed, and
-//! another takes its place, while Swarms are edited all the time.
+//! another takes its place, while Swarms are edited all the time. What a Swarm costs in memory is read from a
+//! replica that sees none, one that has all, and one that hosts no Swarms.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -14,7 +15,7 @@ use kube::api::{ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchPar
 use kube::{Api, ResourceExt as _};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{from_value, json};
-use swarm_adapters_k8s::api::{Swarm, SwarmLedger};
+use swarm_adapters_k8s::api::{Swarm, SwarmLedger, Writer};
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
@@ -37,6 +38,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 const STAYS: usize = 6;
 /// How often all Swarms are listed.
 const LIST_EVERY: Duration = Duration::from_secs(2);
+/// A replica whose memory is the same for so long is at rest.
+const QUIET: Duration = Duration::from_secs(8);
 /// The Lease of a replica, its grace, and a second.
 const LEASE: Duration = Duration::from_secs(12);
 
@@ -49,11 +52,9 @@ pub(super) async fn measure(
     let context = Context::new(cluster, "figures-replicas").await?;
     context.operator().await?;
     outside::remove_inside(cluster).await?;
+    let empty = alone(cluster, program, "empty").await?;
     make(&context, swarms).await?;
-    say(format_args!(
-        "| replicas | CPU for {swarms} edits | of one edit | memory of each |\n|--:|--:|--:|---|"
-    ));
-    let (mut replicas, mut calm) = (Vec::new(), Duration::ZERO);
+    let (mut replicas, mut calm, mut rows) = (Vec::new(), Duration::ZERO, Vec::new());
     for count in [1, 2, 4] {
         while replicas.len() < count {
             replicas.push(Replica::start(cluster, program, replicas.len())?);
@@ -64,6 +65,10 @@ pub(super) async fn measure(
         edit_all(&context, swarms, count).await?;
         calm = start.elapsed();
         let after = costs(&replicas)?;
+        if count == 1 {
+            let records = without_swarms(cluster, program).await?;
+            memory_of_each(swarms, empty, at_rest(&replicas[0]).await?, records)?;
+        }
         let used: f64 = after
             .iter()
             .zip(&before)
@@ -71,12 +76,69 @@ pub(super) async fn measure(
             .sum();
         let memory: Vec<_> = after.iter().map(|cost| format!("{} MiB", cost.rss_mib)).collect();
         let one = used * 1_000.0 / f64::from(u32::try_from(swarms)?);
-        say(format_args!("| {count} | {used:.1} s | {one:.1} ms | {} |", memory.join(", ")));
+        rows.push(format!("| {count} | {used:.1} s | {one:.1} ms | {} |", memory.join(", ")));
     }
+    let rows = rows.join("\n");
+    say(format_args!(
+        "| replicas | CPU for {swarms} edits | of one edit | memory of each |\n|--:|--:|--:|---|\n{rows}"
+    ));
     taken_over(&context, &mut replicas, swarms).await?;
     let load = Load { context: &context, cluster, program, swarms };
     load.run(&mut replicas, length).await?;
     restless(&load, calm).await
+}
+
+/// The memory of a replica that runs for a while, in MiB.
+async fn alone(cluster: &Cluster, program: &Path, id: &str) -> Result<u64> {
+    let mut replica = Replica::start_as(cluster, program, id)?;
+    let memory = at_rest(&replica).await?;
+    replica.leave()?;
+    ensure!(replica.child.wait().await?.success(), "it did not leave");
+    Ok(memory)
+}
+
+/// The same of one that hosts no Swarms: all of them are others'.
+async fn without_swarms(cluster: &Cluster, program: &Path) -> Result<u64> {
+    let types = "types: {default: {controllers: {swarm: {}, sweeper: {}}}}\n\
+                 replicas: {records: {controllers: {sweeper: {}}}}";
+    let name = "swarm-operator-types";
+    let map = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"types.yaml": types},
+    });
+    let namespace = cluster.client.default_namespace();
+    cluster.apply(namespace, &map.to_string()).await?;
+    let memory = alone(cluster, program, "records").await?;
+    cluster.kubectl(&["delete", "configmap", name, "--namespace", namespace]).await?;
+    Ok(memory)
+}
+
+/// The memory of a replica, in MiB, once it stays as it is.
+async fn at_rest(replica: &Replica) -> Result<u64> {
+    let last = Mutex::new((Instant::now(), 0));
+    until("memory that stays as it is", WITHIN, || async {
+        let now = costs(std::slice::from_ref(replica))?[0].rss_mib;
+        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.1 != now {
+            *last = (Instant::now(), now);
+        }
+        ensure!(QUIET <= last.0.elapsed(), "it is {now} MiB");
+        Ok(Some(now))
+    })
+    .await
+}
+
+/// What a Swarm costs whoever has it, and everybody else.
+fn memory_of_each(swarms: usize, empty: u64, whole: u64, records: u64) -> Result<()> {
+    let of_one = |all: u64| -> Result<f64> {
+        let bytes = u32::try_from(all.saturating_sub(empty))?;
+        Ok(f64::from(bytes) * 1_048.576 / f64::from(u32::try_from(swarms)?))
+    };
+    let (own, other) = (of_one(whole)?, of_one(records)?);
+    say(format_args!(
+        "\nmemory of a replica that sees no Swarm: {empty} MiB; that has all: {whole} MiB, {own:.1} kB of a \
+         Swarm; that hosts none: {records} MiB, {other:.1} kB of a Swarm\n"
+    ));
+    Ok(())
 }
 
 /// Replicas join and leave every second, beside those that stay, while every Swarm is edited.
@@ -142,13 +204,16 @@ struct Replica {
 
 impl Replica {
     fn start(cluster: &Cluster, program: &Path, n: usize) -> Result<Self> {
-        let id = format!("r{n}");
+        Self::start_as(cluster, program, &format!("r{n}"))
+    }
+
+    fn start_as(cluster: &Cluster, program: &Path, id: &str) -> Result<Self> {
         let log = cluster.components.logs().join(format!("operator-{id}.log"));
         let log = File::options().create(true).append(true).open(log)?;
         let mut command = Command::new(program);
-        command.args(["run", "--listen", "127.0.0.1:0", "--id", &id, "--kubeconfig"]);
+        command.args(["run", "--listen", "127.0.0.1:0", "--id", id, "--kubeconfig"]);
         command.arg(&cluster.kubeconfig).stderr(log).kill_on_drop(true);
-        Ok(Self { child: command.spawn().context("cannot start the operator")?, id })
+        Ok(Self { child: command.spawn().context("cannot start the operator")?, id: id.to_owned() })
     }
 
     /// Asks it to let its Swarms go and end.
@@ -223,7 +288,37 @@ fn is_done(swarm: &Swarm) -> bool {
 /// Who writes which ledger, as a watch shows it: to list all of them again and again would be most of
 /// what the API server does.
 #[derive(Clone, Default)]
-struct Writers(Arc<Mutex<BTreeMap<String, (String, Instant)>>>);
+struct Writers(Arc<Mutex<Written>>);
+
+#[derive(Default)]
+struct Written {
+    of: BTreeMap<String, (Writer, Instant)>,
+    /// How many states of ledgers were seen since, and how many of them are of another writer than before.
+    states: usize,
+    takeovers: usize,
+    /// How many were written by whoever had lost the Swarm: under an epoch that was over.
+    strays: usize,
+}
+
+impl Written {
+    fn note(&mut self, ledger: &SwarmLedger) {
+        let Some(writer) = ledger.spec.writer.clone() else { return };
+        self.states += 1;
+        let Some((known, since)) = self.of.get_mut(&ledger.name_any()) else {
+            self.of.insert(ledger.name_any(), (writer, Instant::now()));
+            return;
+        };
+        let is_same = known.member == writer.member;
+        let is_after =
+            if is_same { known.epoch <= writer.epoch } else { known.epoch < writer.epoch };
+        self.strays += usize::from(!is_after);
+        if !is_same {
+            self.takeovers += 1;
+            *since = Instant::now();
+        }
+        *known = writer;
+    }
+}
 
 impl Writers {
     /// Those of now, and whatever comes until the task is ended.
@@ -232,7 +327,8 @@ impl Writers {
         let listed = ledgers.list(&ListParams::default()).await?;
         let mut version = listed.metadata.resource_version.clone().context("a version")?;
         let writers = Self::default();
-        listed.iter().for_each(|ledger| writers.note(ledger));
+        listed.iter().for_each(|ledger| writers.all().note(ledger));
+        writers.all().states = 0;
         let noting = writers.clone();
         let watch = tokio::spawn(async move {
             loop {
@@ -242,34 +338,28 @@ impl Writers {
                         continue;
                     };
                     version = ledger.resource_version().unwrap_or_default();
-                    noting.note(&ledger);
+                    noting.all().note(&ledger);
                 }
             }
         });
         Ok((writers, watch))
     }
 
-    /// Notes who writes a ledger, and since when.
-    fn note(&self, ledger: &SwarmLedger) {
-        let Some(writer) = &ledger.spec.writer else { return };
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = all.entry(ledger.name_any()).or_insert_with(|| (String::new(), Instant::now()));
-        if known.0 != writer.member {
-            *known = (writer.member.clone(), Instant::now());
-        }
+    fn all(&self) -> MutexGuard<'_, Written> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The ledgers of a replica.
     fn of(&self, replica: &Replica) -> BTreeSet<String> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let its = all.iter().filter(|(_, (member, _))| replica.is(member));
+        let all = self.all();
+        let its = all.of.iter().filter(|(_, (writer, _))| replica.is(&writer.member));
         its.map(|(name, _)| name.clone()).collect()
     }
 
     /// Since when each of these ledgers has the writer that it has.
     fn since(&self, names: &BTreeSet<String>) -> Vec<Instant> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        names.iter().filter_map(|name| all.get(name).map(|(_, since)| *since)).collect()
+        let all = self.all();
+        names.iter().filter_map(|name| all.of.get(name).map(|(_, since)| *since)).collect()
     }
 }
 
@@ -319,6 +409,7 @@ impl Load<'_> {
         shared_by(self.context, self.swarms, OF_LOAD).await?;
         let seen = Seen::default();
         let watch = tokio::spawn(follow(self.context.api(), Arc::clone(&seen)));
+        let (writers, ledgers) = Writers::follow(self.context).await?;
         let (all, start) = (self.context.api::<Swarm>(), Instant::now());
         let (mut edits, mut kills) = (Vec::new(), 0);
         for round in 0.. {
@@ -338,7 +429,9 @@ impl Load<'_> {
         }
         tokio::time::sleep(LEASE * 2).await;
         ensure!(!watch.is_finished(), "the watch has ended: {:?}", watch.await);
+        ensure!(!ledgers.is_finished(), "that of ledgers has ended: {:?}", ledgers.await);
         watch.abort();
+        ledgers.abort();
         let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
         let mut times = Vec::new();
         for (name, generation, asked) in &edits {
@@ -354,6 +447,12 @@ impl Load<'_> {
              started: carried out after p50 {p50}, p95 {p95}, p99 {p99}, worst {worst}",
             length.as_secs()
         ));
+        let Written { states, takeovers, strays, .. } = &*writers.all();
+        say(format_args!(
+            "{states} writes of ledgers were seen, {takeovers} of them takeovers and {strays} by a replica that \
+             had lost the Swarm"
+        ));
+        ensure!(*strays == 0, "a replica wrote what it had lost");
         Ok(())
     }
 
