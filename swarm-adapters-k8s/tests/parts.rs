@@ -1,0 +1,240 @@
+//! Random runs of the ledger of one pool, which grows into parts and out of them, with two writers that
+//! crash in the middle of a save, and requests that are lost before or after they are carried out. Whoever
+//! reads it, also meanwhile, finds what was saved last, whole: never a mixture, nothing older, and no part
+//! that is missing.
+#![expect(clippy::unwrap_used, reason = "a test may say what must be so")]
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use swarm_adapters_k8s::api::Claimant;
+use swarm_adapters_k8s::ledger::KubeLedgerStore;
+use swarm_apiserver::fault::{Fault, Rule};
+use swarm_apiserver::{ApiServer, Verb};
+use swarm_core::ports::{LedgerStore, Seen, StoreError};
+use swarm_core::{Ledger, Pool, jobs, plan};
+
+const NAMESPACE: &str = "n";
+const LEDGERS: &str = "swarmledgers";
+const PARTS: &str = "swarmledgerparts";
+/// How many jobs a ledger may have: with names of 250 bytes, more than about 3,500 need parts.
+const SIZES: [usize; 5] = [10, 2_000, 4_000, 4_001, 6_000];
+/// A writer that has not been answered for so long is killed. A request may take longer.
+const KILLED_AFTER: Duration = Duration::from_secs(1);
+
+/// What becomes of a request of a save.
+#[derive(Clone, Copy, Debug)]
+enum Mishap {
+    LoseRequest,
+    LoseReply,
+    /// The writer dies before it is carried out.
+    Die,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Load(usize),
+    /// A writer saves a ledger of this size over what it loaded last; the request of this kind and number
+    /// may go wrong.
+    Save(usize, usize, Option<(Verb, &'static str, u32, Mishap)>),
+    Restart(usize),
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let request = prop_oneof![
+        3 => (0_u32..20).prop_map(|skip| (Verb::Create, PARTS, skip)),
+        1 => Just((Verb::Create, LEDGERS, 0)),
+        2 => Just((Verb::Update, LEDGERS, 0)),
+        2 => (0_u32..20).prop_map(|skip| (Verb::Delete, PARTS, skip)),
+    ];
+    let mishap = prop_oneof![Just(Mishap::LoseRequest), Just(Mishap::LoseReply), Just(Mishap::Die)];
+    let wrong = (request, mishap)
+        .prop_map(|((verb, resource, skip), mishap)| (verb, resource, skip, mishap));
+    let size = prop::sample::select(&SIZES[..]);
+    prop_oneof![
+        4 => (0_usize..2).prop_map(Act::Load),
+        6 => (0_usize..2, size, proptest::option::of(wrong))
+            .prop_map(|(writer, size, wrong)| Act::Save(writer, size, wrong)),
+        1 => (0_usize..2).prop_map(Act::Restart),
+    ]
+}
+
+/// A writer, and what it loaded or saved last.
+struct Writer {
+    store: KubeLedgerStore,
+    known: Option<(Ledger, Seen)>,
+}
+
+struct Run {
+    server: ApiServer,
+    writers: [Writer; 2],
+    /// What whoever reads may find: what was saved last, and what may have been saved since.
+    expected: Vec<Option<Ledger>>,
+    /// What was read while a ledger was saved.
+    read: Vec<Option<Ledger>>,
+}
+
+fn open(server: &ApiServer) -> KubeLedgerStore {
+    let claimant = |kind: &str, name: &str| Claimant {
+        kind: kind.into(),
+        name: name.into(),
+        uid: name.into(),
+    };
+    let (swarm, pool) = (claimant("Swarm", "s"), claimant("StatefulSet", "w"));
+    let (is_alive, is_current) = (Box::new(|_: &str| true), Box::new(|_: &str, _: &Seen| true));
+    KubeLedgerStore::new(server.client(NAMESPACE), NAMESPACE, swarm, pool, is_alive, is_current)
+}
+
+impl Run {
+    fn new() -> Self {
+        let server = ApiServer::new();
+        let writers = [(); 2].map(|()| Writer { store: open(&server), known: None });
+        Self { server, writers, expected: vec![None], read: Vec::new() }
+    }
+
+    async fn take(&mut self, act: Act) {
+        match act {
+            Act::Load(writer) => self.load(writer).await,
+            Act::Restart(writer) => {
+                self.writers[writer] = Writer { store: open(&self.server), known: None };
+            }
+            Act::Save(writer, size, wrong) => {
+                if let Some((verb, resource, skip, mishap)) = wrong {
+                    let fault = match mishap {
+                        Mishap::LoseRequest => Fault::LoseRequest,
+                        Mishap::LoseReply => Fault::LoseReply,
+                        Mishap::Die => Fault::Hang,
+                    };
+                    self.server.inject(Rule::on(verb, resource).skip(skip), fault);
+                }
+                self.save(writer, size).await;
+                self.server.heal();
+            }
+        }
+    }
+
+    async fn load(&mut self, writer: usize) {
+        let writer = &mut self.writers[writer];
+        // A writer may go by what it knew: its save conflicts if somebody else has saved meanwhile.
+        if let Ok(found) = writer.store.load().await {
+            writer.known = found;
+        }
+    }
+
+    async fn save(&mut self, writer: usize, size: usize) {
+        let Writer { store, known } = &mut self.writers[writer];
+        let before = known.take();
+        let empty = Ledger::new(1_790_000_000_000_000);
+        let (ledger, seen) = before.map_or((empty, None), |(ledger, seen)| (ledger, Some(seen)));
+        let mut next = successor(&ledger, size);
+        next.cells.revision = next.cells.revision.max(ledger.revision() + 1);
+        let saved = tokio::time::timeout(KILLED_AFTER, store.save(&next, seen.as_ref()));
+        // It removes what it takes for garbage.
+        let reader = open(&self.server);
+        let (saved, read) = tokio::join!(saved, reader.load());
+        if let Ok(read) = read {
+            self.read.push(read.map(|(ledger, _)| ledger));
+        }
+        match saved {
+            Ok(Ok(seen)) => {
+                *known = Some((next.clone(), seen));
+                self.expected = vec![Some(next)];
+            }
+            Ok(Err(StoreError::Conflict { .. })) => {}
+            Ok(Err(_)) => self.may_be(next),
+            Err(_) => {
+                self.writers[writer] = Writer { store: open(&self.server), known: None };
+                self.may_be(next);
+            }
+        }
+    }
+
+    /// A ledger that may have been saved. Before one in parts, an empty one may be made.
+    fn may_be(&mut self, next: Ledger) {
+        if self.expected.contains(&None) {
+            let mut empty = Ledger::new(next.cells.first_token.0);
+            empty.cells.incarnation = next.cells.incarnation;
+            self.expected.push(Some(empty));
+        }
+        self.expected.push(Some(next));
+    }
+
+    /// Whoever reads the ledger now finds one that is expected, and from then on that one; so did whoever
+    /// read it meanwhile, where one was expected `before`.
+    async fn is_whole(&mut self, before: &[Option<Ledger>]) -> Result<(), String> {
+        for read in self.read.drain(..) {
+            if !self.expected.contains(&read) && !before.contains(&read) {
+                let expected = [told(before), told(&self.expected)];
+                return Err(format!("{:?} was read meanwhile, not of {expected:?}", told(&[read])));
+            }
+        }
+        let found = open(&self.server).load().await.map_err(|error| error.to_string())?;
+        let found = found.map(|(ledger, _)| ledger);
+        if !self.expected.contains(&found) {
+            let expected = told(&self.expected);
+            return Err(format!("{:?} was read, not one of {expected:?}", told(&[found])));
+        }
+        self.expected = vec![found];
+        // A reader has removed what nobody needs.
+        let name =
+            |object: &serde_json::Value| object["metadata"]["name"].as_str().map(String::from);
+        let there: BTreeSet<_> =
+            self.server.all(&in_group(PARTS)).iter().filter_map(name).collect();
+        let head = self.server.get(&in_group(LEDGERS), NAMESPACE, "statefulset.w");
+        let parts = head.as_ref().and_then(|head| head["spec"]["holdings"]["parts"].as_array());
+        let named = parts.into_iter().flatten().filter_map(|part| part.as_str());
+        let named: BTreeSet<_> = named.map(|part| format!("statefulset.w.{part}")).collect();
+        if named.is_empty() || there == named {
+            Ok(())
+        } else {
+            Err(format!("{there:?} are there, {named:?} named"))
+        }
+    }
+}
+
+fn in_group(plural: &str) -> String {
+    format!("{plural}.swarm.k8slab.info")
+}
+
+/// Revisions, and how many jobs there are.
+fn told(ledgers: &[Option<Ledger>]) -> Vec<Option<(u64, usize)>> {
+    let told = |it: &Ledger| (it.revision(), it.cells.jobs.len());
+    ledgers.iter().map(|it| it.as_ref().map(told)).collect()
+}
+
+/// A ledger that may follow: so many jobs, on four workers.
+fn successor(before: &Ledger, size: usize) -> Ledger {
+    let names: Vec<_> = (0..size).map(|n| format!("{n:0>250}")).collect();
+    let (jobs, pool) = (jobs(names.iter().map(String::as_str)).unwrap(), Pool::ready(4));
+    before.next(&plan(&jobs, &before.assignment(), &pool).assignment, &pool)
+}
+
+fn whole(acts: &[Act]) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .map_err(|error| error.to_string())?;
+    runtime.block_on(async {
+        let mut run = Run::new();
+        for (n, act) in acts.iter().enumerate() {
+            let before = run.expected.clone();
+            run.take(*act).await;
+            run.is_whole(&before).await.map_err(|why| format!("after act {n}, {act:?}: {why}"))?;
+        }
+        Ok(())
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_ledger_in_parts_is_read_whole_whatever_becomes_of_its_writers(
+        acts in proptest::collection::vec(act(), 1..24),
+    ) {
+        let outcome = whole(&acts);
+        prop_assert!(outcome.is_ok(), "{}", outcome.unwrap_err());
+    }
+}
