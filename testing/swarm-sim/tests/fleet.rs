@@ -53,6 +53,9 @@ fn act(store: u32, leases: u32) -> impl Strategy<Value = Act> {
         1 => (n(), proptest::option::of(0_u32..4)).prop_map(|(n, slot)| Act::Pin(n, slot)),
         1 => (n(), proptest::option::of(20_u8..90)).prop_map(|(n, share)| Act::Share(n, share)),
         1 => n().prop_map(Act::RunOnce),
+        1 => n().prop_map(Act::Suspend),
+        1 => prop::bool::weighted(0.2).prop_map(Act::SuspendAll),
+        1 => (0_u32..5, proptest::option::of(20_u8..100)).prop_map(|(slot, size)| Act::Size(slot, size)),
         2 => prop::bool::weighted(0.2).prop_map(Act::Pause),
         1 => proptest::option::of(0_u32..5).prop_map(Act::Replicas),
         1 => (n(), -1_i32..2).prop_map(|(n, priority)| Act::Priority(n, priority)),
@@ -166,13 +169,37 @@ fn a_broken_rule_is_noticed_in_whole_pools_too() {
         Rule::NewerViewsOnly,
         Rule::JoinBeforeAck,
         Rule::RevokeBeforeFence,
-        Rule::CheckOnResume,
         Rule::RevokeAtSeenVersion,
     ] {
         let terms = FleetTerms { broken: Some(rule), ..FleetTerms::default() };
         let is_noticed = runs(terms, 1000).any(|run| run.is_err());
         assert!(is_noticed, "nobody noticed that {rule:?} was broken");
     }
+}
+
+/// What is wrong once a worker goes on that was frozen until others ran its jobs. Random runs rarely get
+/// there.
+fn goes_on_late(broken: Option<Rule>) -> Option<String> {
+    let mut fleet = Fleet::new(FleetTerms { broken, ..FleetTerms::default() });
+    assert_eq!(fleet.heal(), Ok(()));
+    assert!(!fleet.runs(0).is_empty());
+    fleet.take(Act::Freeze(0));
+    for _ in 0..12 {
+        let others = [Act::Calm(1), Act::Calm(2)];
+        let looks = [Act::Observe(0, 0), Act::Revoke(0, false), Act::Turn(0, 0, None)];
+        [Act::Tick(0)].into_iter().chain(others).chain(looks).for_each(|act| fleet.take(act));
+        assert_eq!(fleet.wrong(), None);
+    }
+    assert_eq!([1, 2].map(|n| fleet.runs(n).len()), [3, 3]);
+    fleet.take(Act::Resume(0));
+    fleet.wrong().map(String::from)
+}
+
+#[test]
+fn a_worker_that_goes_on_late_looks_first_whether_it_may() {
+    assert_eq!(goes_on_late(None), None);
+    let wrong = goes_on_late(Some(Rule::CheckOnResume)).unwrap();
+    assert!(wrong.contains("does not hold it"), "{wrong}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::{BOUNDS, Fleet, Honesty, Lie, Operator, Stuck, grace};
 use crate::Life;
 use crate::bounds::TICK;
 use crate::wanted;
-use crate::worker::Ask;
+use crate::worker::{Ask, Worker};
 
 /// Something that may happen. One that cannot happen now changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +61,12 @@ pub enum Act {
     Share(usize, Option<u8>),
     /// A job runs to completion from now on, or not any more.
     RunOnce(usize),
+    /// A job is for nobody for now, or for somebody again.
+    Suspend(usize),
+    /// All jobs are for nobody for now, or as they say themselves again.
+    SuspendAll(bool),
+    /// The worker in a slot has so much of the largest one's size, in percent, or all of it.
+    Size(u32, Option<u8>),
     /// Whether everything is to stay as it is.
     Pause(bool),
     /// The user decides that there are so many slots, or lets the workload decide.
@@ -179,6 +185,14 @@ impl Fleet {
                 job.share = share.and_then(|percent| Share::new(percent).ok());
             }),
             Act::RunOnce(n) => wanted::change(&mut self.desired, n, |job| job.run_once ^= true),
+            Act::Suspend(n) => wanted::change(&mut self.desired, n, |job| job.suspend ^= true),
+            Act::SuspendAll(is_suspended) => self.desired.suspend = is_suspended,
+            Act::Size(slot, size) => {
+                let (slot, size) =
+                    (self.slot(slot % 5), size.and_then(|percent| Share::new(percent).ok()));
+                self.desired.capacity_by_slot.remove(&slot);
+                self.desired.capacity_by_slot.extend(size.map(|size| (slot, size)));
+            }
             Act::Pause(is_paused) => self.desired.paused = is_paused,
             Act::Replicas(count) => self.desired.replicas = count.map(|count| count % 5),
             Act::Priority(n, priority) => {
@@ -446,8 +460,21 @@ impl Fleet {
             let _ = self.pods[n].worker.tick(is_asked && may, &self.bounds);
             if was_up {
                 self.pods[n].worker.life = Life::Up;
-                self.feed(n, SessionEvent::Tick);
+                self.wake(n);
             }
+        }
+    }
+
+    /// Nobody wakes a session before it asks for that, and until then time alone changes nothing.
+    fn wake(&mut self, n: usize) {
+        let Worker { session, clock, .. } = &self.pods[n].worker;
+        if session.wakes_at().is_some_and(|at| at <= *clock) {
+            return self.feed(n, SessionEvent::Tick);
+        }
+        let overdue = session.clone().step(*clock, SessionEvent::Tick);
+        if !overdue.is_empty() {
+            let wakes_at = session.wakes_at();
+            self.is_wrong(|| format!("worker {n} wakes at {wakes_at:?}, too late for {overdue:?}"));
         }
     }
 }

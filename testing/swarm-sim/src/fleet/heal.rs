@@ -165,6 +165,10 @@ impl Fleet {
         self.desired.jobs.get(job).is_some_and(|job| job.run_once)
     }
 
+    fn is_suspended(&self, job: &JobName) -> bool {
+        self.desired.suspend || self.desired.jobs.get(job).is_some_and(|job| job.suspend)
+    }
+
     /// What is not yet as it should be, by what runs and by what an operator knows.
     ///
     /// # Errors
@@ -203,6 +207,7 @@ impl Fleet {
         for (job, record) in &ledger.cells.jobs {
             let slots: Vec<_> = match (&record.cell, self.desired.replication) {
                 (Cell::Done { .. }, _) if self.runs_once(job) => Vec::new(),
+                _ if self.is_suspended(job) => Vec::new(),
                 (_, Replication::All) => self.slots().collect(),
                 (_, Replication::One) => decision.plan.assignment.holder(job).into_iter().collect(),
             };

@@ -4,7 +4,7 @@
 
 use swarm_core::handover::{Cell, Policy, STRIKES_MAX, SessionId};
 use swarm_core::overseer::Effect;
-use swarm_core::{Decision, JobName, Ledger, Observed, Replication, Token, decide};
+use swarm_core::{Decision, JobName, Ledger, Observed, Replication, Token, WorkerSeen, decide};
 
 use super::super::{Fleet, Honesty};
 use crate::written::just_before;
@@ -39,7 +39,8 @@ impl Fleet {
             let Some(old) = before.cells.jobs.get(job) else { continue };
             let complaint = self
                 .granted_to_nobody(&old.cell, &record.cell, seen)
-                .or_else(|| self.moved_in_a_pause(job, &old.cell, &record.cell, seen));
+                .or_else(|| self.moved_in_a_pause(job, &old.cell, &record.cell, seen))
+                .or_else(|| self.granted_too_much(&old.cell, &record.cell, after, seen));
             if let Some(complaint) = complaint {
                 return self.is_wrong(|| format!("{job} {complaint}"));
             }
@@ -61,6 +62,36 @@ impl Fleet {
         }
         let is_there = seen.workers.values().any(|worker| worker.session.as_ref() == Some(session));
         (!is_there).then(|| format!("was granted to {session}, which fills no slot"))
+    }
+
+    /// A job is granted only where it fits beside all that the session has, also what it is to let go.
+    fn granted_too_much(
+        &self,
+        before: &Cell,
+        after: &Cell,
+        ledger: &Ledger,
+        seen: &Observed,
+    ) -> Option<String> {
+        let Cell::Granted { session, .. } = after else { return None };
+        if before.holder() == Some(session) {
+            return None;
+        }
+        let is_its = |worker: &WorkerSeen| worker.session.as_ref() == Some(session);
+        let slot =
+            seen.workers.iter().find_map(|(slot, worker)| is_its(worker).then_some(*slot))?;
+        let its = ledger.cells.jobs.iter().filter(|(_, it)| it.cell.holder() == Some(session));
+        let (mut count, mut reserved) = (0_u32, 0_u32);
+        for (job, _) in its {
+            let share = self.desired.jobs.get(job).and_then(|job| job.share);
+            count += 1;
+            reserved += share.map_or(0, |share| u32::from(share.percent()));
+        }
+        let size = self.desired.capacity_of(slot).map_or(100, |size| u32::from(size.percent()));
+        let most = self.desired.max_jobs_of(slot).unwrap_or(u32::MAX);
+        let is_too_much = size < reserved || most < count;
+        is_too_much.then(|| {
+            format!("makes {count} of {most} jobs and {reserved} of {size} percent of {session}")
+        })
     }
 
     /// In a pause a session that has not ended keeps its jobs, unless it calls them finished.
