@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use swarm_adapters_k8s::api::Claimant;
+use proptest::test_runner::RngSeed;
+use swarm_adapters_k8s::api::{Claimant, PartName};
 use swarm_adapters_k8s::ledger::KubeLedgerStore;
 use swarm_apiserver::fault::{Fault, Rule};
 use swarm_apiserver::{ApiServer, Verb};
@@ -18,6 +19,7 @@ use swarm_core::{Ledger, Pool, jobs, plan};
 const NAMESPACE: &str = "n";
 const LEDGERS: &str = "swarmledgers";
 const PARTS: &str = "swarmledgerparts";
+const LEDGER: &str = "statefulset.w";
 /// How many jobs a ledger may have: with names of 250 bytes, more than about 3,500 need parts.
 const SIZES: [usize; 5] = [10, 2_000, 4_000, 4_001, 6_000];
 /// A writer that has not been answered for so long is killed. A request may take longer.
@@ -176,20 +178,27 @@ impl Run {
             return Err(format!("{:?} was read, not one of {expected:?}", told(&[found])));
         }
         self.expected = vec![found];
-        // A reader has removed what nobody needs.
-        let name =
-            |object: &serde_json::Value| object["metadata"]["name"].as_str().map(String::from);
-        let there: BTreeSet<_> =
-            self.server.all(&in_group(PARTS)).iter().filter_map(name).collect();
-        let head = self.server.get(&in_group(LEDGERS), NAMESPACE, "statefulset.w");
-        let parts = head.as_ref().and_then(|head| head["spec"]["holdings"]["parts"].as_array());
-        let named = parts.into_iter().flatten().filter_map(|part| part.as_str());
-        let named: BTreeSet<_> = named.map(|part| format!("statefulset.w.{part}")).collect();
+        self.is_tidy()
+    }
+
+    /// A reader has removed the parts that no ledger will name, but where there are none of a ledger it does
+    /// not look for any. One that is newer than the ledger may be about to be named.
+    fn is_tidy(&self) -> Result<(), String> {
+        let part = |name: &str| name.parse::<PartName>().ok();
+        let head = self.server.get(&in_group(LEDGERS), NAMESPACE, LEDGER);
+        let head = head.map(|head| head["spec"].clone()).unwrap_or_default();
+        let named = head["holdings"]["parts"].as_array().into_iter().flatten();
+        let named: BTreeSet<_> = named.filter_map(|name| part(name.as_str()?)).collect();
+        let revision = head["revision"].as_u64().unwrap_or_default();
+        let there = self.server.all(&in_group(PARTS));
+        let there = there.iter().filter_map(|object| {
+            part(object["metadata"]["name"].as_str()?.strip_prefix(LEDGER)?.strip_prefix('.')?)
+        });
+        let there: BTreeSet<_> = there.filter(|part| part.revision <= revision).collect();
         if named.is_empty() || there == named {
-            Ok(())
-        } else {
-            Err(format!("{there:?} are there, {named:?} named"))
+            return Ok(());
         }
+        Err(format!("{there:?} are there, {named:?} named"))
     }
 }
 
@@ -227,8 +236,18 @@ fn whole(acts: &[Act]) -> Result<(), String> {
     })
 }
 
+/// The same runs every time, unless `PROPTEST_RNG_SEED` asks for others.
+fn config() -> ProptestConfig {
+    let asked = ProptestConfig::default();
+    let rng_seed = match asked.rng_seed {
+        RngSeed::Random => RngSeed::Fixed(1),
+        RngSeed::Fixed(_) => asked.rng_seed,
+    };
+    ProptestConfig { cases: 12, failure_persistence: None, rng_seed, ..asked }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn a_ledger_in_parts_is_read_whole_whatever_becomes_of_its_writers(
