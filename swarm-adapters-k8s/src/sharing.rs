@@ -73,6 +73,16 @@ impl Sharing {
         Self { scope, share: share(), sweeper, workers, writing, objects, member: None }
     }
 
+    /// Among whom what there is of the operator is shared: the namespace of `swarm`.
+    pub(crate) fn tenant(&self, swarm: &Swarm) -> String {
+        let tenant = match &self.scope {
+            Scope::Cluster => swarm.metadata.namespace.clone(),
+            // All of them are one tenant's, and no Swarm has two turns at a time.
+            Scope::Namespace(_) => swarm.metadata.uid.clone(),
+        };
+        tenant.unwrap_or_default()
+    }
+
     /// Has the Swarms of a scope counted.
     pub(crate) fn count_by(&self, count: impl Fn() -> usize + Send + 'static) {
         self.objects.0.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(count));

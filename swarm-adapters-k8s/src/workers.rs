@@ -4,7 +4,9 @@
 //! Tenants have namespaces, so workers are shared among namespaces: those that wait take turns, and none
 //! gets a further worker unless it has fewer than [`SHARE`] times those that are free. So one namespace
 //! whose turns take long leaves a quarter of the workers free, two leave a seventh, and whoever asks for
-//! little finds a worker at once. Within a namespace, first come is first served.
+//! little finds a worker at once. Within a namespace those of which something is new come before those that
+//! were only taken over, and among either first come is first served. Of so many takeovers as a replica
+//! inherits at once, each would else hold up whatever somebody edits meanwhile.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,6 +15,8 @@ use tokio::sync::oneshot;
 
 /// How many times as many workers as are free a namespace may have, to get a further one.
 const SHARE: usize = 3;
+/// How many of a namespace come first, one after the other, while others of it can wait.
+const FIRST: usize = 3;
 
 /// The workers of a controller. Its clones are the same.
 #[derive(Clone, Debug)]
@@ -25,10 +29,38 @@ struct State {
     /// How many are busy, for each namespace that has any.
     busy: BTreeMap<String, usize>,
     /// Who waits, for each namespace that has any.
-    waiting: BTreeMap<String, VecDeque<oneshot::Sender<Worker>>>,
+    waiting: BTreeMap<String, Queue>,
     /// These namespaces, those first that have waited longest since they got one.
     order: VecDeque<String>,
     is_closed: bool,
+}
+
+type Waits = oneshot::Sender<Worker>;
+
+/// Who of a namespace waits.
+#[derive(Debug, Default)]
+struct Queue {
+    first: VecDeque<Waits>,
+    /// Those that can wait, by their UIDs.
+    later: VecDeque<(String, Waits)>,
+    /// How many came first since one of the others got a worker.
+    passed: usize,
+}
+
+impl Queue {
+    fn len(&self) -> usize {
+        self.first.len() + self.later.len()
+    }
+
+    fn next(&mut self) -> Option<Waits> {
+        let is_for_first = self.later.is_empty() || self.passed < FIRST;
+        if let Some(waits) = self.first.pop_front_if(|_| is_for_first) {
+            self.passed += 1;
+            return Some(waits);
+        }
+        self.passed = 0;
+        self.later.pop_front().map(|(_, waits)| waits)
+    }
 }
 
 /// A worker that is free again when the value is dropped.
@@ -45,6 +77,24 @@ impl Workers {
 
     /// Waits for a worker for a namespace; `None` once there is none to be had any more.
     pub(crate) async fn one(&self, namespace: &str) -> Option<Worker> {
+        self.wait(namespace, |queue, waits| queue.first.push_back(waits)).await
+    }
+
+    /// The same for an object that can wait for others of its namespace, until it is to [hurry](Self::hurry).
+    pub(crate) async fn one_later(&self, namespace: &str, uid: &str) -> Option<Worker> {
+        self.wait(namespace, |queue, waits| queue.later.push_back((uid.to_owned(), waits))).await
+    }
+
+    /// An object can wait no longer, if it waits. O(the objects of the namespace that can wait).
+    pub(crate) fn hurry(&self, namespace: &str, uid: &str) {
+        let mut state = self.state();
+        let Some(queue) = state.waiting.get_mut(namespace) else { return };
+        if let Some(place) = queue.later.iter().position(|(waits, _)| waits == uid) {
+            queue.first.extend(queue.later.remove(place).map(|(_, waits)| waits));
+        }
+    }
+
+    async fn wait(&self, namespace: &str, put: impl FnOnce(&mut Queue, Waits)) -> Option<Worker> {
         let given = {
             let mut state = self.state();
             if state.is_closed {
@@ -54,7 +104,7 @@ impl Workers {
             if !state.waiting.contains_key(namespace) {
                 state.order.push_back(namespace.to_owned());
             }
-            state.waiting.entry(namespace.to_owned()).or_default().push_back(waits);
+            put(state.waiting.entry(namespace.to_owned()).or_default(), waits);
             given
         };
         self.give();
@@ -70,7 +120,7 @@ impl Workers {
     /// How many there are, and how many turns wait for one.
     pub(crate) fn load(&self) -> (usize, usize) {
         let state = self.state();
-        (state.count, state.waiting.values().map(VecDeque::len).sum())
+        (state.count, state.waiting.values().map(Queue::len).sum())
     }
 
     /// Gives no worker any more: whoever waits is told so.
@@ -100,8 +150,8 @@ impl Workers {
         let place = order.iter().position(may_have)?;
         let namespace = order.remove(place)?;
         let queue = waiting.get_mut(&namespace)?;
-        let waits = queue.pop_front()?;
-        if queue.is_empty() {
+        let waits = queue.next()?;
+        if queue.len() == 0 {
             waiting.remove(&namespace);
         } else {
             order.push_back(namespace.clone());
@@ -192,6 +242,28 @@ mod tests {
         drop(busy);
         let order: String = futures::StreamExt::collect::<Vec<_>>(waiting).await.concat();
         assert_eq!(order, "abcaba");
+    }
+
+    #[tokio::test]
+    async fn what_was_taken_over_waits_for_what_is_new_and_not_for_ever() {
+        let workers = Workers::new(1);
+        let busy = now(&workers, "x").unwrap();
+        let wait = async |uid: &'static str| {
+            match uid {
+                "new" => drop(workers.one("a").await),
+                _ => drop(workers.one_later("a", uid).await),
+            }
+            uid
+        };
+        let mut waiting: futures::stream::FuturesUnordered<_> =
+            ["b", "c", "new", "new", "new", "new", "d"].into_iter().map(wait).collect();
+        assert_eq!(poll!(futures::StreamExt::next(&mut waiting)), Poll::Pending);
+        workers.hurry("a", "d");
+        workers.hurry("a", "e");
+        drop(busy);
+        let order: Vec<_> = futures::StreamExt::collect(waiting).await;
+        assert_eq!(order, ["new", "new", "new", "b", "new", "d", "c"]);
+        assert_eq!(workers.load(), (1, 0));
     }
 
     #[tokio::test]

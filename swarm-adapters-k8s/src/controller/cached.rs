@@ -356,8 +356,14 @@ pub(super) fn cached_swarms(
 ) -> (Cache<Swarm>, Records, impl Stream<Item = Result<Swarm, watcher::Error>> + Send + 'static) {
     let (cache, mut keeper) = Keeper::of_new_cache(rollbacks);
     let (records, corrections) = Records::new();
-    let is_ours = move |swarm: &Swarm| {
-        swarm.metadata.uid.as_deref().is_some_and(|uid| sharing.share.owns(uid))
+    let share = Arc::clone(&sharing.share);
+    let is_ours =
+        move |swarm: &Swarm| swarm.metadata.uid.as_deref().is_some_and(|uid| share.owns(uid));
+    let hurry = move |swarm: &Swarm| {
+        if records::is_edited(swarm) {
+            let uid = swarm.metadata.uid.as_deref().unwrap_or_default();
+            sharing.workers.hurry(&sharing.tenant(swarm), uid);
+        }
     };
     let config = watcher::Config::default();
     let events = watch::events(api, config, rollbacks).map(Either::Left);
@@ -365,7 +371,9 @@ pub(super) fn cached_swarms(
     let changes = both.flat_map(move |told| {
         stream::iter(match told {
             Either::Left(event) => seen(event).map_or(Vec::new(), |event| {
-                keeper.apply(event.modify(|swarm| records::keep(swarm, &is_ours)))
+                let changed = keeper.apply(event.modify(|swarm| records::keep(swarm, &is_ours)));
+                changed.iter().for_each(&hurry);
+                changed
             }),
             // Nothing has changed but what is known of it.
             Either::Right(correction) => {

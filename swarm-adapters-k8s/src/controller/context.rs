@@ -11,13 +11,14 @@ use kube::{Client, Resource as _};
 use swarm_replicas::{Bucket, Buckets};
 use tokio::sync::watch;
 
+use super::Options;
 use super::alarms::Alarms;
 use super::caches::Caches;
 use super::kept_jobs::KeptJobs;
 use super::made::MadeObjects;
 use super::questions::Questions;
+use super::records;
 use super::seen::{Ended, Leases, SeenSessions, Views};
-use super::{Options, Scope};
 use crate::api::{FIELD_MANAGER, Swarm};
 use crate::health::Health;
 use crate::metrics::{Metrics, RefusalLabels};
@@ -118,9 +119,15 @@ impl Context {
         })
     }
 
-    /// Waits for a worker that carries out a turn of `swarm`; `None` if none begins any more.
-    pub(super) async fn worker(&self, swarm: &Swarm) -> Option<Worker> {
-        self.sharing.workers.one(&self.tenant(swarm)).await
+    /// Waits for a worker that carries out a turn of `swarm`; `None` if none begins any more. One of which
+    /// `is_taken_over` alone is new waits for others of its tenant, until somebody edits it.
+    pub(super) async fn worker(&self, swarm: &Swarm, is_taken_over: bool) -> Option<Worker> {
+        let (workers, tenant) = (&self.sharing.workers, self.sharing.tenant(swarm));
+        if is_taken_over && !records::is_edited(swarm) {
+            workers.one_later(&tenant, swarm.metadata.uid.as_deref().unwrap_or_default()).await
+        } else {
+            workers.one(&tenant).await
+        }
     }
 
     /// Waits until a turn of `swarm` with so many jobs may go on; it may until the value is dropped, and
@@ -130,17 +137,7 @@ impl Context {
         if jobs < LARGE {
             return None;
         }
-        self.large_turns.one(&self.tenant(swarm)).await
-    }
-
-    /// Among whom what there is of the operator is shared: the namespace of `swarm`.
-    pub(super) fn tenant(&self, swarm: &Swarm) -> String {
-        let tenant = match &self.sharing.scope {
-            Scope::Cluster => swarm.meta().namespace.clone(),
-            // All of them are one tenant's, and no Swarm has two turns at a time.
-            Scope::Namespace(_) => swarm.meta().uid.clone(),
-        };
-        tenant.unwrap_or_default()
+        self.large_turns.one(&self.sharing.tenant(swarm)).await
     }
 
     /// Returns when the caches are filled that all Swarms need.

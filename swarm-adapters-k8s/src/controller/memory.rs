@@ -107,6 +107,11 @@ impl Memories {
         unpoisoned(&self.terms).insert(uid.to_owned(), term) != Some(term)
     }
 
+    /// Whether the Swarm with this UID had a turn in this term.
+    pub(super) fn knows_term(&self, uid: &str, term: u64) -> bool {
+        unpoisoned(&self.terms).get(uid) == Some(&term)
+    }
+
     /// Drops everything about the Swarms that `exists` does not know.
     pub(super) fn retain(&self, exists: impl Fn(&str) -> bool) {
         unpoisoned(&self.of_swarm).retain(|uid, _| exists(uid));

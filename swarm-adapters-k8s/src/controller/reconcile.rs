@@ -201,11 +201,12 @@ pub(super) async fn reconcile(
     operator: Arc<Operator>,
 ) -> Result<Action, StoreError> {
     let uid = swarm.uid().unwrap_or_default();
-    if !operator.context.sharing.share.has(&uid) {
+    let Some(term) = operator.context.sharing.share.permit(&uid).map(|permit| permit.term()) else {
         operator.forget(&swarm);
         return Ok(Action::await_change());
-    }
-    let Some(_worker) = operator.context.worker(&swarm).await else {
+    };
+    let is_taken_over = !operator.memories.knows_term(&uid, term);
+    let Some(_worker) = operator.context.worker(&swarm, is_taken_over).await else {
         return Ok(Action::await_change());
     };
     let Some(permit) = operator.context.sharing.share.permit(&uid).map(Arc::new) else {
@@ -217,7 +218,10 @@ pub(super) async fn reconcile(
         operator.forget(&swarm);
     }
     let Context { caches, client, .. } = &*operator.context;
-    let Some(swarm) = caches.records.whole(client, swarm).await? else {
+    // Somebody may have edited it while it waited.
+    let newest = caches.swarms.get(&swarm.namespace().unwrap_or_default(), &swarm.name_any());
+    let newest = newest.filter(|newest| newest.uid() == swarm.uid()).unwrap_or(swarm);
+    let Some(swarm) = caches.records.whole(client, newest).await? else {
         return Ok(Action::await_change());
     };
     let outcome = Box::pin(fence::by(Arc::clone(&permit), permitted(&swarm, &operator))).await;

@@ -112,12 +112,25 @@ fn is_record(swarm: &Swarm) -> bool {
     swarm.metadata.generation.is_none()
 }
 
-/// What is left says which objects the Swarm is about: its pool, its sources of jobs and its view.
+/// Whether a Swarm wants something that its status does not tell of yet; of a record, whether it did when the
+/// watch last showed it.
+pub(super) fn is_edited(swarm: &Swarm) -> bool {
+    let observed = swarm.status.as_ref().map(|status| status.observed_generation);
+    if is_record(swarm) {
+        observed.is_some()
+    } else {
+        observed.flatten() != swarm.metadata.generation
+    }
+}
+
+/// What is left says which objects the Swarm is about: its pool, its sources of jobs and its view. It has a
+/// status, an empty one, only if the Swarm is edited.
 fn shrink(swarm: &mut Swarm) {
+    let status = is_edited(swarm).then(Default::default);
     swarm.metadata.generation = None;
     swarm.metadata.labels = None;
     swarm.metadata.annotations = None;
-    swarm.status = None;
+    swarm.status = status;
     swarm.spec.0.jobs = Vec::new();
     swarm.spec.0.worker = None;
 }
@@ -168,6 +181,23 @@ mod tests {
             (record.finalizers().len(), record.resource_version().unwrap()),
             (1, "5".into())
         );
+    }
+
+    #[test]
+    fn a_record_tells_whether_its_swarm_was_edited() {
+        let seen = |observed: Option<i64>| {
+            let mut swarm = at(5, &["a"]);
+            swarm.metadata.generation = Some(2);
+            let status = observed.map(|observed| json!({"observedGeneration": observed}));
+            swarm.status = status.map(|status| serde_json::from_value(status).unwrap());
+            swarm
+        };
+        for (observed, expected) in [(None, true), (Some(1), true), (Some(2), false)] {
+            let mut swarm = seen(observed);
+            assert_eq!(is_edited(&swarm), expected);
+            shrink(&mut swarm);
+            assert_eq!((is_record(&swarm), is_edited(&swarm)), (true, expected));
+        }
     }
 
     #[test]

@@ -159,7 +159,7 @@ impl Context {
                 ));
             }
         }
-        let (tenant, swarm) = (self.tenant(swarm), swarm.clone());
+        let (tenant, swarm) = (self.sharing.tenant(swarm), swarm.clone());
         Ok(Ok(self.reading.of(&tenant, bytes, move || convert::jobs(&swarm, maps)).await))
     }
 }

@@ -100,6 +100,6 @@ impl Context {
             move |name: &str| swarms.get(namespace.as_deref().unwrap_or_default(), name).is_some();
         let views = self.caches.views.store.clone();
         ConfigMapViewStore::new(self.client.clone(), swarm, views, Box::new(exists))
-            .reading_by(self.reading.clone(), self.tenant(swarm))
+            .reading_by(self.reading.clone(), self.sharing.tenant(swarm))
     }
 }
