@@ -220,8 +220,10 @@ impl Context {
         let mut kept = Kept::default();
         let WantedPool { objects: mut wanted, refused } =
             managed::wanted(swarm, &self.worker_image);
-        for wanted in &mut wanted {
-            self.tell_account(swarm, wanted, &memory.making);
+        if let Some(account) = self.account(swarm, &memory.making) {
+            for wanted in &mut wanted {
+                wanted.run_as(&account);
+            }
         }
         let mut is_refused = refused.is_some();
         if let Some(error) = refused {
@@ -245,7 +247,9 @@ impl Context {
         for todo in todo {
             let mut wanted = todo.wanted.clone();
             // Its account may have been made just now.
-            self.tell_account(swarm, &mut wanted, &memory.making);
+            if let Some(account) = self.account(swarm, &memory.making) {
+                wanted.run_as(&account);
+            }
             let is_new = matches!(todo.due, Due::Create { .. });
             let may_be = !wanted.lacks_account() && (has_all || !is_new);
             if may_be || !wanted.kind.is_workload() {
@@ -261,17 +265,14 @@ impl Context {
         Ok(kept)
     }
 
-    /// Tells a workload as which account its pods run: the one that the operator made, as last known.
-    fn tell_account(&self, swarm: &Swarm, wanted: &mut Wanted, making: &Making) {
+    /// The UID of the account that the operator made for the pods of `swarm`, as last known.
+    fn account(&self, swarm: &Swarm, making: &Making) -> Option<String> {
         let (namespace, name) = (swarm.namespace().unwrap_or_default(), swarm.name_any());
         let shown = self.made.get(ObjectKind::ServiceAccount, &namespace, &name, &name);
         // The watch may not have shown it yet.
         let applied = making.applied.get(&(ObjectKind::ServiceAccount, name));
         let applied = applied.filter(|it| !it.is_shown).map(|it| it.seen.clone());
-        let newest = shown.into_iter().chain(applied).max_by_key(|seen| seen.version);
-        if let Some(account) = newest {
-            wanted.run_as(&account.uid);
-        }
+        shown.into_iter().chain(applied).max_by_key(|seen| seen.version).map(|seen| seen.uid)
     }
 
     /// Whether the workload was made for the Swarm of this name.
