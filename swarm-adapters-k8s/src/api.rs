@@ -114,7 +114,8 @@ pub struct SwarmStatus {
     /// The generation of the spec that this status speaks of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// The ledger's revision: counts every change of who holds what.
+    /// The ledger's revision: counts every change of who holds what. A replica that only takes the Swarm
+    /// over counts it up in the ledger alone.
     #[serde(default)]
     pub revision: i64,
     /// The view's version: counts what was published to the workers.

@@ -322,6 +322,20 @@ pub fn after_turn(
     judged(generation, before, status, verdict, extra)
 }
 
+/// The status that was there `before` if only the ledger's revision is another. Whoever takes a ledger over
+/// counts it up, and nobody needs to be told: of a replica that is gone it would be a write for every Swarm.
+#[must_use]
+pub fn unless_only_taken_over(before: Option<&SwarmStatus>, status: SwarmStatus) -> SwarmStatus {
+    match before {
+        Some(before)
+            if *before == (SwarmStatus { revision: before.revision, ..status.clone() }) =>
+        {
+            before.clone()
+        }
+        _ => status,
+    }
+}
+
 /// The status after a turn that could not be carried out: the counts of the last good one stay.
 #[must_use]
 pub fn after_refusal(

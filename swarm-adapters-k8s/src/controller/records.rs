@@ -5,7 +5,6 @@
 use std::sync::Arc;
 
 use futures::{Stream, stream};
-use kube::api::ListParams;
 use kube::runtime::watcher::Event;
 use kube::{Api, Client, ResourceExt};
 use swarm_core::ports::StoreError;
@@ -51,10 +50,10 @@ impl Records {
         }
         let name = swarm.name_any();
         let api = Api::<Swarm>::namespaced(client.clone(), &swarm.namespace().unwrap_or_default());
-        // By the rights that the watch needs.
-        let named = ListParams::default().fields(&format!("metadata.name={name}"));
-        let found = bounded(format!("Swarm `{name}`"), api.list(&named)).await?;
-        let Some(mut found) = found.into_iter().find(|found| found.uid() == swarm.uid()) else {
+        // Not by a list of one: that waits until the cache of the API server is known to be new, for up to a
+        // tenth of a second where nothing is written.
+        let found = bounded(format!("Swarm `{name}`"), api.get_opt(&name)).await?;
+        let Some(mut found) = found.filter(|found| found.uid() == swarm.uid()) else {
             return Ok(None);
         };
         found.strip();
@@ -141,7 +140,7 @@ mod tests {
     use serde_json::json;
 
     use super::super::cached::{with_pool, with_uid};
-    use super::super::testing::{Scene, World, swarm};
+    use super::super::testing::{Scene, World, failure, swarm};
     use super::*;
     use crate::rollback::Rollbacks;
     use crate::workload::Kind;
@@ -225,17 +224,13 @@ mod tests {
         assert_eq!((jobs(&keeper), keeper.all().len()), (None, 1));
     }
 
-    fn list(found: &[serde_json::Value]) -> serde_json::Value {
-        json!({"apiVersion": crate::api::API_VERSION, "kind": "SwarmList", "metadata": {}, "items": found})
-    }
-
     #[tokio::test]
     async fn a_turn_begins_with_the_whole_swarm() {
         let mut record = at(5, &["a"]);
         shrink(&mut record);
         let (record, read) = (Arc::new(record), serde_json::to_value(at(6, &["a", "b"])).unwrap());
-        let found = World::default().with(move |_| (200, list(std::slice::from_ref(&read))));
-        let gone = World::default().with(|_| (200, list(&[])));
+        let found = World::default().with(move |_| (200, read.clone()));
+        let gone = World::default().with(|_| failure(404, "NotFound", "no"));
         let (records, told) = Records::new();
         let client = |scene: &Scene| scene.context.client.clone();
 

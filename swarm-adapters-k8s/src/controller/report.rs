@@ -141,7 +141,9 @@ impl Context {
                         of => of,
                     },
                 };
-                (status::after_turn(generation, before, &facts, &verdict), verdict)
+                let status = status::after_turn(generation, before, &facts, &verdict);
+                let unchanged = before.filter(|_| !done.turn.changed);
+                (status::unless_only_taken_over(unchanged, status), verdict)
             }
             Outcome::Refused(verdict) | Outcome::Awaited { verdict, .. } => {
                 (status::after_refusal(generation, before, verdict), verdict.clone())

@@ -249,3 +249,14 @@ fn what_shares_come_to_is_counted_by_priority_and_stays_small() {
     let message = &status.conditions[3].message;
     assert!(message.contains("come before 1 of priority 3, 1 of priority 0"), "{message}");
 }
+
+#[test]
+fn a_takeover_alone_is_no_news() {
+    let all = Desired::new(jobs(["a", "b"]).unwrap());
+    let (before, _) = status(&all, &observed(&[Presence::Ready; 2]));
+    let taken_over = SwarmStatus { revision: before.revision + 1, ..before.clone() };
+    assert_eq!(unless_only_taken_over(Some(&before), taken_over.clone()), before);
+    assert_eq!(unless_only_taken_over(None, taken_over.clone()), taken_over);
+    let edited = SwarmStatus { observed_generation: Some(8), ..taken_over };
+    assert_eq!(unless_only_taken_over(Some(&before), edited.clone()), edited, "with its revision");
+}

@@ -269,8 +269,8 @@ impl<'a> Walk<'a> {
         ensure!(reason == Some("Settled"), "the status says {reason:?}");
         // It was so before the change, too: an operator that has just started writes it late.
         let ledger = self.context.api::<SwarmLedger>().get("statefulset.swarm-worker").await?;
-        let reported = swarm.status.map(|status| (status.observed_generation, status.revision));
-        let true_now = (swarm.metadata.generation, ledger.spec.revision);
+        let reported = swarm.status.map(|status| (status.observed_generation, status.version));
+        let true_now = (swarm.metadata.generation, ledger.spec.version);
         ensure!(reported == Some(true_now), "the status is of {reported:?}, not of {true_now:?}");
         Ok(())
     }
