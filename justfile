@@ -68,7 +68,7 @@ soak-runs FIRST="100" COUNT="30":
 
 # The cluster scenarios of the soak set (root, Debian packages).
 soak-cluster:
-    cargo run --locked -p swarm-e2e -- scenarios --soak
+    cargo run --locked -p swarm-e2e -- scenarios --set soak
 
 # Break the library in many small ways, one at a time, and list what no unit test notices (needs
 # cargo-mutants; one to two hours on one core, so SHARD takes a part, such as 3/40).

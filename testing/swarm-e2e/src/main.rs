@@ -15,7 +15,7 @@ use swarm_e2e::dns;
 use swarm_e2e::figures;
 use swarm_e2e::output::{Laps, complain, say};
 use swarm_e2e::sandbox::{self, Stage};
-use swarm_e2e::scenario::{self, Scenario};
+use swarm_e2e::scenario::{self, Scenario, Set};
 use swarm_e2e::{binaries, gone, images, operator, scenarios};
 
 /// Boots a real two-node Kubernetes cluster on this machine and runs scenarios in it.
@@ -30,13 +30,13 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Runs the scenarios whose name contains one of the filters, or the gate's without a filter.
+    /// Runs the scenarios whose name contains one of the filters, or those of a set without a filter.
     Scenarios {
         /// Parts of names.
         filters: Vec<String>,
-        /// Those that take long and rarely fail, which the gate leaves out.
-        #[arg(long, conflicts_with = "filters")]
-        soak: bool,
+        /// Which to run.
+        #[arg(long, value_enum, default_value = "gate", conflicts_with = "filters")]
+        set: Set,
     },
     /// Lists the scenarios.
     List,
@@ -93,7 +93,7 @@ fn outside(cache: &Cache, command: &Command) -> Result<i32> {
             return Ok(0);
         }
         // Before anything is built for it.
-        Command::Scenarios { filters, soak } => drop(chosen(filters, *soak)?),
+        Command::Scenarios { filters, set } => drop(chosen(filters, *set)?),
         Command::Gone => {
             sandbox::require()?;
             gone::check(cache)?;
@@ -129,8 +129,8 @@ async fn inside(cache: &Cache, command: Command) -> Result<i32> {
     }
     let cluster = boot(cache, profile_of(&command)).await?;
     match command {
-        Command::Scenarios { filters, soak } => {
-            let chosen = chosen(&filters, soak)?;
+        Command::Scenarios { filters, set } => {
+            let chosen = chosen(&filters, set)?;
             let filtered_out = scenarios::all().len() - chosen.len();
             let failed = scenario::run_all(cache, &Arc::new(cluster), &chosen, filtered_out).await;
             Ok(i32::from(0 < failed))
@@ -158,8 +158,8 @@ async fn boot(cache: &Cache, profile: Profile) -> Result<Cluster> {
     booted.context("the cluster does not boot")
 }
 
-fn chosen(filters: &[String], soak: bool) -> Result<Vec<Scenario>> {
-    let chosen = scenario::chosen(&scenarios::all(), filters, soak);
+fn chosen(filters: &[String], set: Set) -> Result<Vec<Scenario>> {
+    let chosen = scenario::chosen(&scenarios::all(), filters, set);
     if chosen.is_empty() {
         bail!(
             "no scenario that can be run without the others is named like {}; `swarm-e2e list` names \

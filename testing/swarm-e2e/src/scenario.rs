@@ -30,6 +30,25 @@ const NAMESPACE_WITHIN: Duration = Duration::from_secs(90);
 /// How long the evidence of one failure may take to collect.
 const EVIDENCE_WITHIN: Duration = Duration::from_mins(1);
 
+/// Which scenarios to run, where none is named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Set {
+    /// Those of the gate.
+    Gate,
+    /// Those of the gate that run on one of two clusters, side by side.
+    First,
+    /// The others of the gate.
+    Second,
+    /// Those that take long and rarely fail, which the gate leaves out.
+    Soak,
+}
+
+impl Set {
+    fn includes(self, scenario: &Scenario) -> bool {
+        self == scenario.set || self == Self::Gate && scenario.set != Self::Soak
+    }
+}
+
 /// The future of a scenario being run.
 pub type Run = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
@@ -42,14 +61,15 @@ pub struct Scenario {
     within: Duration,
     needs_all: bool,
     beside_others: bool,
-    soaks: bool,
+    set: Set,
 }
 
 impl Scenario {
     /// A scenario of 180 seconds at most, in a fresh namespace.
     #[must_use]
     pub const fn new(name: &'static str, run: fn(Context) -> Run) -> Self {
-        Self { name, run, within: WITHIN, needs_all: false, beside_others: false, soaks: false }
+        let set = Set::First;
+        Self { name, run, within: WITHIN, needs_all: false, beside_others: false, set }
     }
 
     /// Bounds the scenario differently.
@@ -74,10 +94,10 @@ impl Scenario {
         self
     }
 
-    /// Leaves the scenario out of the gate: it takes long, and what it is about rarely changes.
+    /// Puts the scenario into a set.
     #[must_use]
-    pub const fn soaks(mut self) -> Self {
-        self.soaks = true;
+    pub const fn of(mut self, set: Set) -> Self {
+        self.set = set;
         self
     }
 
@@ -160,13 +180,13 @@ impl Context {
 }
 
 /// The scenarios whose name contains one of `filters`, but for those that need all others. Without any
-/// filter, those of the gate, or with `soak` the others.
+/// filter, those of the set.
 #[must_use]
-pub fn chosen(scenarios: &[Scenario], filters: &[String], soak: bool) -> Vec<Scenario> {
+pub fn chosen(scenarios: &[Scenario], filters: &[String], set: Set) -> Vec<Scenario> {
     let is_named =
         |scenario: &Scenario| filters.iter().any(|filter| scenario.name.contains(filter));
     let is_chosen = |scenario: &&Scenario| match filters {
-        [] => scenario.soaks == soak,
+        [] => set.includes(scenario),
         _ => !scenario.needs_all && is_named(scenario),
     };
     scenarios.iter().filter(is_chosen).cloned().collect()
@@ -303,7 +323,7 @@ mod tests {
         let scenarios = ["one_pod", "two_pods", "no_node"].map(scenario);
         let names = |filters: &[&str]| {
             let filters: Vec<_> = filters.iter().map(|filter| (*filter).to_owned()).collect();
-            chosen(&scenarios, &filters, false)
+            chosen(&scenarios, &filters, Set::Gate)
                 .iter()
                 .map(|scenario| scenario.name)
                 .collect::<Vec<_>>()
@@ -317,20 +337,24 @@ mod tests {
     #[test]
     fn a_scenario_about_all_others_runs_only_with_all_of_them() {
         let scenarios = [scenario("one_pod"), scenario("every_pod").after_all_others()];
-        assert_eq!(chosen(&scenarios, &[], false).len(), 2);
-        assert_eq!(chosen(&scenarios, &["pod".to_owned()], false).len(), 1);
-        assert!(chosen(&scenarios, &["every_pod".to_owned()], false).is_empty());
+        assert_eq!(chosen(&scenarios, &[], Set::Gate).len(), 2);
+        assert_eq!(chosen(&scenarios, &["pod".to_owned()], Set::Gate).len(), 1);
+        assert!(chosen(&scenarios, &["every_pod".to_owned()], Set::Gate).is_empty());
     }
 
     #[test]
-    fn a_long_scenario_runs_when_it_is_named_and_in_the_soak_set() {
-        let scenarios = [scenario("one_pod"), scenario("ten_minutes").soaks()];
-        let names = |filters: &[String], soak| {
-            chosen(&scenarios, filters, soak).iter().map(|it| it.name).collect::<Vec<_>>()
+    fn a_scenario_runs_when_it_is_named_and_in_its_set() {
+        let (second, long) =
+            (scenario("node").of(Set::Second), scenario("ten_minutes").of(Set::Soak));
+        let scenarios = [scenario("one_pod"), second, long];
+        let names = |filters: &[String], set| {
+            chosen(&scenarios, filters, set).iter().map(|it| it.name).collect::<Vec<_>>()
         };
-        assert_eq!(names(&[], false), ["one_pod"]);
-        assert_eq!(names(&[], true), ["ten_minutes"]);
-        assert_eq!(names(&["ten".to_owned()], false), ["ten_minutes"]);
+        assert_eq!(names(&[], Set::Gate), ["one_pod", "node"]);
+        assert_eq!(names(&[], Set::First), ["one_pod"]);
+        assert_eq!(names(&[], Set::Second), ["node"]);
+        assert_eq!(names(&[], Set::Soak), ["ten_minutes"]);
+        assert_eq!(names(&["ten".to_owned()], Set::Gate), ["ten_minutes"]);
     }
 
     #[test]

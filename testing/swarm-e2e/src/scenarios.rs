@@ -79,7 +79,7 @@ mod workers_that_read_once_are_replaced;
 
 use std::time::Duration;
 
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, Set};
 
 /// The scenario that `run` of the module of its name, or the named function, carries out.
 macro_rules! scenario {
@@ -91,14 +91,20 @@ macro_rules! scenario {
     };
 }
 
-/// Every scenario there is.
+/// Every scenario there is. Where all run on one cluster, the last one removes the operator.
 #[must_use]
 pub fn all() -> Vec<Scenario> {
+    let sets = [(Set::Second, second()), (Set::First, first()), (Set::Soak, soak())];
+    sets.into_iter()
+        .flat_map(|(set, all)| all.into_iter().map(move |scenario| scenario.of(set)))
+        .collect()
+}
+
+/// What runs on the first of two clusters.
+fn first() -> Vec<Scenario> {
     vec![
         scenario!(cluster_runs_pods),
         scenario!(services_are_reached),
-        // It sets the cluster back, so it comes before anything that would be confused by that.
-        scenario!(faults_do_what_they_say).soaks(),
         scenario!(streams_walk_through).within(Duration::from_mins(4)),
         scenario!(list_changes_arrive),
         // They mostly wait, so several of them run at a time; the longest begin first.
@@ -134,33 +140,16 @@ pub fn all() -> Vec<Scenario> {
         scenario!(the_operator_is_fenced).beside_others(),
         scenario!(a_swarm_borrows_no_rights).beside_others(),
         scenario!(leases_pass_others_by).beside_others(),
-        scenario!(replicas_share_the_swarms),
-        scenario!(replicas_die_for_ten_minutes as replicas_share_the_swarms::soak)
-            .within(Duration::from_mins(20))
-            .soaks(),
-        scenario!(two_versions_share_the_swarms).within(Duration::from_mins(8)).soaks(),
-        scenario!(late_writes_are_refused).within(Duration::from_mins(6)).soaks(),
-        scenario!(clocks_are_an_hour_apart).within(Duration::from_mins(12)).soaks(),
         scenario!(a_lost_ledger_is_recreated),
         scenario!(views_are_reconciled),
         scenario!(refusals_are_reported),
-        scenario!(nothing_is_written_at_rest),
         scenario!(stores_keep_their_contract),
         scenario!(the_api_in_memory_answers_as_the_real_one),
-        // Ledgers that are too large for one object.
-        scenario!(ledgers_in_parts_keep_the_contract as ledgers_in_parts::run)
-            .within(Duration::from_mins(10))
-            .soaks(),
         scenario!(a_ledger_grows_while_it_runs).within(Duration::from_mins(6)),
         scenario!(the_predecessors_move_over),
         scenario!(manifests_of_the_predecessors as the_predecessors_move_over::manifests)
             .within(Duration::from_mins(5)),
         scenario!(servers_of_before_read_their_list as the_predecessors_move_over::kept_server),
-        scenario!(uninstall_never_hangs).within(Duration::from_mins(5)),
-        // Sessions.
-        scenario!(rights_are_bound_by_namespace),
-        scenario!(a_missing_policy_is_noticed),
-        scenario!(the_operator_moves_to_its_namespace).within(Duration::from_mins(6)),
         scenario!(sessions_hand_over).within(Duration::from_mins(5)),
         scenario!(a_deployment_of_sessions_rolls_over),
         scenario!(every_worker_runs_every_job).within(Duration::from_mins(5)),
@@ -171,36 +160,61 @@ pub fn all() -> Vec<Scenario> {
         scenario!(managed_pools_roll_over as managed_pools::rolled).within(Duration::from_mins(5)),
         scenario!(managed_pools_follow_their_runner as managed_pools::runners)
             .within(Duration::from_mins(5)),
+        scenario!(a_lying_worker_harms_nobody_else),
+        scenario!(session_workers_live_by_their_leases).within(Duration::from_mins(5)),
+        scenario!(a_rolling_restart_keeps_jobs as workers_restart::rolled),
+        scenario!(a_killed_worker_gets_its_jobs_back as workers_restart::killed),
+        scenario!(a_worker_in_another_language),
+        // Faults of pools with sessions, judged by their run logs.
+        scenario!(sessions_survive_changes),
+        scenario!(poison_jobs_are_set_aside),
+        // What all of them have asked the API server for.
+        scenario!(every_right_is_used).after_all_others(),
+        // It ends with the removal of the operator, so it comes last.
+        scenario!(documented_commands_work).within(Duration::from_mins(8)),
+    ]
+}
+
+/// What runs on the second one: what is about nodes, the operator's end, several of them, and writes at rest.
+fn second() -> Vec<Scenario> {
+    vec![
+        scenario!(replicas_share_the_swarms),
+        scenario!(nothing_is_written_at_rest),
+        scenario!(uninstall_never_hangs).within(Duration::from_mins(5)),
+        scenario!(rights_are_bound_by_namespace),
+        scenario!(a_missing_policy_is_noticed),
+        scenario!(the_operator_moves_to_its_namespace).within(Duration::from_mins(6)),
         scenario!(managed_pools_roll_after_an_upgrade as managed_pools::upgraded)
             .within(Duration::from_mins(5)),
         scenario!(operator_dies_while_it_makes_a_pool as managed_pools::killed)
             .within(Duration::from_mins(5)),
-        scenario!(a_lying_worker_harms_nobody_else),
-        scenario!(session_workers_live_by_their_leases).within(Duration::from_mins(5)),
-        // Crashes.
         scenario!(operator_dies_at_any_write).within(Duration::from_mins(5)),
-        scenario!(replicas_die_at_any_write as operator_dies_at_any_write::soak)
-            .within(Duration::from_mins(40))
-            .soaks(),
         scenario!(parts_restart),
         scenario!(a_node_is_lost).within(Duration::from_mins(4)),
-        scenario!(a_rolling_restart_keeps_jobs as workers_restart::rolled),
-        scenario!(a_killed_worker_gets_its_jobs_back as workers_restart::killed),
-        // Sessions.
-        scenario!(a_worker_in_another_language),
-        // Faults of pools with sessions, judged by their run logs.
-        scenario!(sessions_survive_changes),
         scenario!(sessions_survive_crashes),
         scenario!(nodes_fall_silent),
         scenario!(nodes_are_declared_off),
         scenario!(the_api_server_is_away),
         scenario!(operator_dies_in_a_handover),
         scenario!(operators_that_do_not_share),
-        scenario!(poison_jobs_are_set_aside),
         scenario!(the_store_is_rolled_back),
-        // What all of them have asked the API server for.
-        scenario!(every_right_is_used).after_all_others(),
-        // It ends with the removal of the operator, so it comes last.
-        scenario!(documented_commands_work).within(Duration::from_mins(8)),
+        scenario!(no_right_is_missing as every_right_is_used::none_is_missing).after_all_others(),
+    ]
+}
+
+/// What takes long and rarely fails.
+fn soak() -> Vec<Scenario> {
+    vec![
+        // It sets the cluster back, so it comes before anything that would be confused by that.
+        scenario!(faults_do_what_they_say),
+        scenario!(replicas_die_for_ten_minutes as replicas_share_the_swarms::soak)
+            .within(Duration::from_mins(20)),
+        scenario!(two_versions_share_the_swarms).within(Duration::from_mins(8)),
+        scenario!(late_writes_are_refused).within(Duration::from_mins(6)),
+        scenario!(clocks_are_an_hour_apart).within(Duration::from_mins(12)),
+        scenario!(ledgers_in_parts_keep_the_contract as ledgers_in_parts::run)
+            .within(Duration::from_mins(10)),
+        scenario!(replicas_die_at_any_write as operator_dies_at_any_write::soak)
+            .within(Duration::from_mins(40)),
     ]
 }
