@@ -7,6 +7,7 @@ use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use swarm_core::ports::StoreError;
 use tokio::sync::Mutex;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::cached::with_uid;
@@ -224,7 +225,8 @@ pub(super) async fn reconcile(
     let Some(swarm) = caches.records.whole(client, newest).await? else {
         return Ok(Action::await_change());
     };
-    let outcome = Box::pin(fence::by(Arc::clone(&permit), permitted(&swarm, &operator))).await;
+    let turn = permitted(Arc::clone(&swarm), Arc::clone(&operator));
+    let outcome = in_a_task(fence::by(Arc::clone(&permit), turn)).await;
     if !permit.is_good() {
         // Whoever has it now begins with it anew.
         operator.forget(&swarm);
@@ -233,17 +235,35 @@ pub(super) async fn reconcile(
     outcome.inspect(|_| operator.memories.forget_failures(&uid))
 }
 
+/// Runs a turn in a task of its own, which ends with this future. The controller polls all turns in one task:
+/// there, one that computes for a while would hold up all others.
+async fn in_a_task(
+    turn: impl Future<Output = Result<Action, StoreError>> + Send + 'static,
+) -> Result<Action, StoreError> {
+    let mut task = JoinSet::new();
+    task.spawn(turn);
+    match task.join_next().await {
+        Some(Ok(outcome)) => outcome,
+        // It is cancelled only with all others.
+        Some(Err(ended)) => ended.try_into_panic().map_or_else(
+            |_| Ok(Action::await_change()),
+            |payload| std::panic::resume_unwind(payload),
+        ),
+        None => Ok(Action::await_change()),
+    }
+}
+
 /// One turn of a Swarm that is this operator's.
-async fn permitted(swarm: &Swarm, operator: &Operator) -> Result<Action, StoreError> {
+async fn permitted(swarm: Arc<Swarm>, operator: Arc<Operator>) -> Result<Action, StoreError> {
     let namespace = swarm.namespace().unwrap_or_default();
     let _under_way = operator.context.health.turn(&namespace, &swarm.name_any());
-    match contained(Box::pin(operator.turn(swarm))).await {
+    match contained(Box::pin(operator.turn(&swarm))).await {
         Ok(Err(StoreError::Refused { code, reason })) => {
             let verdict = Verdict { reason: Reason::Refused(code), message: reason };
-            Box::pin(operator.report_refusal(swarm, verdict)).await
+            Box::pin(operator.report_refusal(&swarm, verdict)).await
         }
         Ok(outcome) => outcome,
-        Err(panicked) => operator.after_panic(swarm, &panicked).await,
+        Err(panicked) => operator.after_panic(&swarm, &panicked).await,
     }
 }
 
@@ -310,6 +330,29 @@ mod tests {
         let action = reconcile(good, scene.operator.clone()).await;
         assert_eq!(action.unwrap(), Action::await_change());
         assert!(scene.asked().iter().any(|asked| asked.is("PATCH", "/swarms/good")));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_turn_that_computes_holds_up_no_other() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let told = std::sync::Mutex::new(told);
+        let swarms = vec![fresh("slow"), fresh("quick")];
+        let scene = World { swarms, ..World::default() }.with(move |asked| {
+            if asked.path.contains("slow") {
+                // It keeps its thread until the other turn has come this far.
+                let told = told.lock().unwrap().recv_timeout(Duration::from_secs(10));
+                told.expect("the other turn waits for this one");
+                return (200, fresh("slow"));
+            }
+            tell.send(()).unwrap();
+            (200, fresh("quick"))
+        });
+        let turn = |name| reconcile(scene.swarm(name), scene.operator.clone());
+        let (slow, quick) = tokio::join!(turn("slow"), turn("quick"));
+        assert_eq!(
+            (slow.unwrap(), quick.unwrap()),
+            (Action::await_change(), Action::await_change())
+        );
     }
 
     #[tokio::test]
