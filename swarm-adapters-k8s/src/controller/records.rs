@@ -82,12 +82,16 @@ pub(super) fn keep(swarm: &mut Swarm, is_ours: impl Fn(&Swarm) -> bool) {
 }
 
 /// Takes in a correction. Whatever the watch has shown meanwhile is newer, and stays.
+///
+/// While a list is read, a Swarm that was read by its name is left to the list, or to the next turn that reads
+/// it: it may be newer than the list, which would then look like a store that was set back.
 pub(super) fn correct(
     keeper: &mut Keeper<Swarm>,
     correction: Correction,
     is_ours: impl Fn(&Swarm) -> bool,
 ) {
     match correction {
+        Correction::Whole(_) if keeper.is_listing => {}
         Correction::Whole(whole) => {
             let held = keeper.get(&whole);
             let is_record = held.is_some_and(|it| is_record(&it) && it.uid() == whole.uid());
@@ -212,6 +216,21 @@ mod tests {
         keeper.apply(Event::Delete(at(8, &[])));
         correct(&mut keeper, whole(6, &["a", "b"]), |_| true);
         assert_eq!(keeper.all().len(), 0, "one that is gone stays so");
+    }
+
+    #[test]
+    fn a_swarm_that_is_read_while_all_are_listed_is_no_evidence_of_a_rollback() {
+        let rollbacks = Rollbacks::default();
+        let (before, mut keeper) = (rollbacks.epoch(), Keeper::of_new_cache(&rollbacks).1);
+        let listed = || Event::InitApply(at(5, &["a"])).modify(|it| keep(it, |_| false));
+        for event in [Event::Init, listed(), Event::InitDone, Event::Init, listed()] {
+            keeper.apply(event);
+        }
+        correct(&mut keeper, whole(6, &["a", "b"]), |_| true);
+        keeper.apply(Event::InitDone);
+        assert_eq!(rollbacks.epoch(), before);
+        correct(&mut keeper, whole(6, &["a", "b"]), |_| true);
+        assert_eq!(jobs(&keeper), Some(2));
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub(in super::super) struct Keeper<K: Cached + 'static> {
     listing: Epoch,
     /// The epoch of the list that the cache was last filled from.
     listed: Epoch,
+    /// Whether a list is being read. It shows the moment at which it began.
+    pub(in super::super) is_listing: bool,
 }
 
 impl<K: Cached> Keeper<K> {
@@ -30,7 +32,11 @@ impl<K: Cached> Keeper<K> {
         let (store, writer) = store();
         let cache = Cache { store, index: Arc::default() };
         let (epoch, rollbacks) = (rollbacks.epoch(), rollbacks.clone());
-        (cache.clone(), Self { cache, writer, rollbacks, listing: epoch, listed: epoch })
+        let is_listing = false;
+        (
+            cache.clone(),
+            Self { cache, writer, rollbacks, listing: epoch, listed: epoch, is_listing },
+        )
     }
 
     /// What the cache has of this name.
@@ -52,9 +58,13 @@ impl<K: Cached> Keeper<K> {
         let before = match &event {
             Event::Init => {
                 self.listing = self.rollbacks.epoch();
+                self.is_listing = true;
                 Vec::new()
             }
-            Event::InitDone => self.cache.store.state(),
+            Event::InitDone => {
+                self.is_listing = false;
+                self.cache.store.state()
+            }
             Event::InitApply(_) | Event::Apply(_) | Event::Delete(_) => Vec::new(),
         };
         let mut index = self.cache.index.write().unwrap_or_else(PoisonError::into_inner);
