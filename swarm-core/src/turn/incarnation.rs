@@ -21,7 +21,7 @@ impl Ledger {
     /// it. Nothing else goes beyond the clock, or a ledger that is lost again unseen would fall behind
     /// its own tokens. The revision counts for nothing: a session may claim any.
     fn next_floor(&self, known: Position, unix_time_us: u64) -> Token {
-        let is_behind = unix_time_us < known.incarnation;
+        let is_behind = unix_time_us <= known.incarnation;
         let reached = known.incarnation.saturating_add(UNKNOWN_GRANTS);
         let reached = if is_behind { reached } else { unix_time_us };
         Token(reached).max(self.cells.first_token)
@@ -158,7 +158,7 @@ mod tests {
     fn tokens_never_go_back_though_the_clocks_of_replicas_are_an_hour_apart() {
         const HOUR: u64 = 3_600_000_000;
         let desired = desired();
-        for (one, other) in [(START + HOUR, START), (START, START + HOUR)] {
+        for (one, other) in [(START + HOUR, START), (START, START), (START, START + HOUR)] {
             let made = decide(&Ledger::new(one), &desired, &observed(1, [])).ledger;
             let granted = decide(&made, &desired, &observed(2, [made.position()])).ledger;
             let at = |positions| Observed { unix_time_us: other, ..observed(3, positions) };
