@@ -9,6 +9,7 @@ use swarm_core::ports::StoreError;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tracing::Instrument as _;
 
 use super::cached::with_uid;
 use super::caches::Caches;
@@ -236,12 +237,12 @@ pub(super) async fn reconcile(
 }
 
 /// Runs a turn in a task of its own, which ends with this future. The controller polls all turns in one task:
-/// there, one that computes for a while would hold up all others.
+/// there, one that computes for a while would hold up all others. What it logs still names its Swarm.
 async fn in_a_task(
     turn: impl Future<Output = Result<Action, StoreError>> + Send + 'static,
 ) -> Result<Action, StoreError> {
     let mut task = JoinSet::new();
-    task.spawn(turn);
+    task.spawn(turn.in_current_span());
     match task.join_next().await {
         Some(Ok(outcome)) => outcome,
         // It is cancelled only with all others.
