@@ -72,7 +72,8 @@ impl Context {
         let swarms: Api<Swarm> = Api::namespaced(self.client.clone(), namespace);
         let named = ListParams::default().fields(&format!("metadata.name={}", claim.swarm.name));
         let what = format!("Swarm `{}`", claim.swarm.name);
-        // Its Swarm was there before it, so one that is not there now is gone for good.
+        // Its Swarm was there before it, so one that is not there now is gone for good. It is a list of
+        // one, since a `get` says "not found" of Swarms that are not served at the moment, too.
         let found = bounded(what, swarms.list_metadata(&named)).await?;
         if found.items.iter().any(|swarm| swarm.metadata.uid.as_ref() == Some(&claim.swarm.uid)) {
             return Ok(());

@@ -79,7 +79,7 @@ fn check_one(cache: &Cache, end: End) -> Result<()> {
     let id = id_of(end);
     let folder = cache.runs().join(&id);
     let mut run = start(&id, end)?;
-    until_blocking("a booted cluster", BOOTED_WITHIN, || match run.try_wait()? {
+    until_blocking("a booted cluster", BOOTED_WITHIN, || match run.0.try_wait()? {
         Some(status) => Ok(Some(Err(anyhow::anyhow!("it ended early with {status}")))),
         None => Ok(folder.join(HOLDING).exists().then_some(Ok(()))),
     })??;
@@ -105,25 +105,36 @@ fn id_of(end: End) -> String {
     format!("gone-{}-{end:?}", std::process::id()).to_lowercase()
 }
 
-fn start(id: &str, end: End) -> Result<Child> {
+/// The program that holds a cluster. It ends with this check, however that goes.
+struct Holder(Child);
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        // Neither succeeds where it was struck and waited for already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start(id: &str, end: End) -> Result<Holder> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("hold").env(RUN, id).env("RUST_BACKTRACE", "0").process_group(0);
     if matches!(end, End::Panic) {
         command.arg("--panic");
     }
-    command.spawn().context("cannot start this program again")
+    command.spawn().map(Holder).context("cannot start this program again")
 }
 
 /// Ends the run and waits until its outside process has ended.
-fn strike(run: &mut Child, end: End, folder: &Path) -> Result<ExitStatus> {
-    let pid = Pid::from_child(run);
+fn strike(run: &mut Holder, end: End, folder: &Path) -> Result<ExitStatus> {
+    let pid = Pid::from_child(&run.0);
     match end {
         // It waits for this file, so that we have looked around before it ends.
         End::Panic => fs::write(folder.join("go"), "")?,
         End::Interrupt => kill_process_group(pid, Signal::INT)?,
         End::Kill => kill_process(pid, Signal::KILL)?,
     }
-    until_blocking("the end of the run", ENDED_WITHIN, || Ok(run.try_wait()?))
+    until_blocking("the end of the run", ENDED_WITHIN, || Ok(run.0.try_wait()?))
 }
 
 fn expect_status(end: End, status: ExitStatus) -> Result<()> {

@@ -196,7 +196,8 @@ impl Context {
     async fn sweep_pool(&self, namespace: &str, swarm: &str) -> Result<(), StoreError> {
         let api: Api<Swarm> = Api::namespaced(self.client.clone(), namespace);
         let named = ListParams::default().fields(&format!("metadata.name={swarm}"));
-        // The cache may be late: a Swarm that is there keeps what was made for one of its name.
+        // The cache may be late: a Swarm that is there keeps what was made for one of its name. It is a
+        // list of one, since a `get` says "not found" of Swarms that are not served at the moment, too.
         let found = bounded(format!("Swarm `{swarm}`"), api.list(&named)).await?;
         if found.items.iter().any(|it| it.spec.pool.managed.is_some()) {
             return Ok(());
