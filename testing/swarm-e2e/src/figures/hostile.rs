@@ -1,7 +1,8 @@
 //! An editor of one namespace applies what comes to his mind: a hundred manifests, sources and Leases a
 //! minute each, most of which make no sense or are as large as they may be. Meanwhile the Swarms of other
 //! tenants are edited, half of which have their jobs in ConfigMaps, and their turns are timed, at rest and
-//! beside him.
+//! beside him. At last he goes on without any operator, and small writes are timed: what they take longer
+//! than at rest by then, no operator can mend.
 //!
 //! It fails if the operator does not bear it: if it begins anew, or comes near the limit of its pod.
 
@@ -36,6 +37,8 @@ const REST: Duration = Duration::from_mins(1);
 const PAUSE: Duration = Duration::from_millis(150);
 /// The pause between two acts of the editor: a hundred of each of three kinds a minute.
 const ACT: Duration = Duration::from_millis(200);
+/// For how long he goes on without any operator.
+const ALONE: Duration = Duration::from_mins(2);
 /// How many small writes, one after the other, are timed beside each turn: those of a turn are the ledger, the
 /// view and the status. So it shows which part of a delay is the API server's.
 const WRITES: usize = 3;
@@ -56,18 +59,23 @@ pub(super) async fn measure(cluster: &Arc<Cluster>, length: Duration) -> Result<
     let before = memory(first).await?;
 
     let his = Context::new(cluster, "figures-hostile").await?;
-    let mut editor = Editor::new(&his).await?;
-    let began = Instant::now();
-    let acts = tokio::spawn(async move {
-        while began.elapsed() < length {
-            let next = Instant::now() + ACT;
-            editor.act().await;
-            tokio::time::sleep_until(next.into()).await;
-        }
-        editor
-    });
+    let acts = tokio::spawn(edit_on(Editor::new(&his).await?, length));
     let beside = turns(&tenants, length, 1_000_000).await?;
     let editor = acts.await?;
+    let after = memory(first).await?;
+    let shown = format!(
+        "{} acts, of which {} were taken ({}), and {} not",
+        editor.done() + editor.refused,
+        editor.done(),
+        editor.taken(),
+        editor.refused,
+    );
+
+    operator::stop(cluster).await?;
+    let acts = tokio::spawn(edit_on(editor, ALONE));
+    let alone = writes(&tenants, ALONE).await?;
+    let editor = acts.await?;
+    operator::go_on(cluster).await?;
 
     say("| | times | median | 99 % | worst |\n|---|--:|--:|--:|--:|");
     let row = |what: &str, times: &Times| say(format_args!("| {what} | {} |", times.cells()));
@@ -75,15 +83,11 @@ pub(super) async fn measure(cluster: &Arc<Cluster>, length: Duration) -> Result<
     row(&format!("beside the editor, {} s", length.as_secs()), &beside.edits);
     row("edit of a list in a ConfigMap → carried out, at rest", &rest.lists);
     row("beside the editor", &beside.lists);
-    row(&format!("{WRITES} small writes without any operator, at rest"), &rest.writes);
+    row(&format!("{WRITES} small writes that no operator reads, at rest"), &rest.writes);
     row("the same beside the editor", &beside.writes);
-    let after = memory(first).await?;
+    row("the same beside the editor while there is no operator", &alone);
     say(format_args!(
-        "\n{} acts, of which {} were taken ({}), and {} not; memory of the replicas before {}, after {}",
-        editor.done() + editor.refused,
-        editor.done(),
-        editor.taken(),
-        editor.refused,
+        "\n{shown}; memory of the replicas before {}, after {}",
         before.iter().map(Memory::shown).collect::<Vec<_>>().join(", "),
         after.iter().map(Memory::shown).collect::<Vec<_>>().join(", ")
     ));
@@ -92,10 +96,11 @@ pub(super) async fn measure(cluster: &Arc<Cluster>, length: Duration) -> Result<
     };
     say(format_args!(
         "99 % of the turns of others took {:.2} times as long as at rest, of those for lists {:.2} times, \
-         and 99 % of the writes {:.2} times",
+         and 99 % of the writes {:.2} times, {:.2} times without an operator",
         ratio(&beside.edits, &rest.edits),
         ratio(&beside.lists, &rest.lists),
-        ratio(&beside.writes, &rest.writes)
+        ratio(&beside.writes, &rest.writes),
+        ratio(&alone, &rest.writes)
     ));
     for it in &after {
         ensure!(it.restarts == 0, "a replica began anew");
@@ -103,6 +108,17 @@ pub(super) async fn measure(cluster: &Arc<Cluster>, length: Duration) -> Result<
     }
     ensure!(0 < editor.leases, "none of his Leases was taken, so the operator saw none");
     his.kubectl(&["delete", "swarm", "--all", "--timeout=120s"]).await.map(drop)
+}
+
+/// Has the editor act for this long.
+async fn edit_on(mut editor: Editor, length: Duration) -> Editor {
+    let began = Instant::now();
+    while began.elapsed() < length {
+        let next = Instant::now() + ACT;
+        editor.act().await;
+        tokio::time::sleep_until(next.into()).await;
+    }
+    editor
 }
 
 /// Whether this Swarm has its jobs in a ConfigMap: every other one of each tenant does.
@@ -179,18 +195,36 @@ async fn turns(tenants: &[Context], length: Duration, from: usize) -> Result<Tim
         } else {
             edits.push(edit(tenant, n).await?);
         }
-        let (maps, asked): (Api<ConfigMap>, _) = (tenant.api(), Instant::now());
-        for write in 0..WRITES {
-            let data = json!({
-                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "probe"},
-                "data": {"write": format!("{n}-{write}")},
-            });
-            maps.patch("probe", &PatchParams::apply("figures"), &Patch::Apply(data)).await?;
-        }
-        writes.push(asked.elapsed());
+        writes.push(write(tenant, n).await?);
         tokio::time::sleep(PAUSE).await;
     }
     Ok(Timed { edits: Times::new(edits), lists: Times::new(lists), writes: Times::new(writes) })
+}
+
+/// Times some small writes again and again.
+async fn writes(tenants: &[Context], length: Duration) -> Result<Times> {
+    let (began, mut times) = (Instant::now(), vec![]);
+    for n in 0.. {
+        if length <= began.elapsed() {
+            break;
+        }
+        times.push(write(&tenants[n % TENANTS], n).await?);
+        tokio::time::sleep(PAUSE).await;
+    }
+    Ok(Times::new(times))
+}
+
+/// Does some small writes; returns how long they took.
+async fn write(tenant: &Context, n: usize) -> Result<Duration> {
+    let (maps, asked): (Api<ConfigMap>, _) = (tenant.api(), Instant::now());
+    for write in 0..WRITES {
+        let data = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "probe"},
+            "data": {"write": format!("{n}-{write}-{}", asked.elapsed().as_nanos())},
+        });
+        maps.patch("probe", &PatchParams::apply("figures"), &Patch::Apply(data)).await?;
+    }
+    Ok(asked.elapsed())
 }
 
 /// Edits a Swarm; returns how long it took from then on until its status spoke of that.
