@@ -29,7 +29,7 @@ fn large() -> [Bounds; 15] {
         Bounds { faults: &[Fault::Crash, Fault::Timeout], drift: 1, ..some },
         Bounds { versions: 4, faults: &[Fault::Crash, Fault::Hold, Fault::Finish], ..some },
         Bounds {
-            versions: 5,
+            versions: 4,
             sessions: 3,
             faults: &[Fault::Crash, Fault::Restart, Fault::Poison, Fault::Hold],
             ..some
