@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use kube::api::{DeleteParams, PostParams, Preconditions};
-use kube::core::Request;
+use kube::core::{PartialObjectMeta, Request};
 use kube::{Api, Client};
 use serde::de::DeserializeOwned;
 use swarm_core::Ledger;
@@ -34,6 +34,8 @@ const OBJECT_BYTES_MAX: usize = 1_200_000;
 const JOBS_MAX: usize = 4_000_000;
 /// How often a ledger is read that changes while its parts are.
 const READS_MAX: usize = 5;
+/// The metadata of an object, as an API server is asked for it.
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 /// How long one request may take before its outcome counts as unknown.
 pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -394,8 +396,25 @@ async fn remove(
 
 /// Creates an object, strictly by the CRDs of the cluster.
 async fn create<K: DeserializeOwned>(client: &Client, url: &str, body: Vec<u8>) -> kube::Result<K> {
+    client.request(strict(creation(url, body)?)?).await
+}
+
+/// The same, of which the metadata of the new object alone is answered: the rest may be long, and the caller
+/// has it.
+async fn create_silently<K: DeserializeOwned>(
+    client: &Client,
+    url: &str,
+    body: Vec<u8>,
+) -> kube::Result<PartialObjectMeta<K>> {
+    let mut request = strict(creation(url, body)?)?;
+    let metadata = http::HeaderValue::from_static(METADATA);
+    request.headers_mut().insert(http::header::ACCEPT, metadata);
+    client.request(request).await
+}
+
+fn creation(url: &str, body: Vec<u8>) -> kube::Result<http::Request<Vec<u8>>> {
     let request = Request::new(url).create(&PostParams::default(), body);
-    client.request(strict(request.map_err(kube::Error::BuildRequest)?)?).await
+    request.map_err(kube::Error::BuildRequest)
 }
 
 /// Replaces an object, strictly by the CRDs of the cluster.

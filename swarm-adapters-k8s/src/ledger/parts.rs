@@ -19,8 +19,11 @@ use swarm_core::ports::StoreError;
 use super::{bounded, classify_error, in_time};
 use crate::api::{API_VERSION, PartName, SwarmLedger, SwarmLedgerPart};
 
-/// How many requests about parts are under way at a time.
-const SIDE_BY_SIDE: usize = 8;
+/// How many parts are read at a time.
+const READ_AT_A_TIME: usize = 8;
+/// How many are written, or removed, at a time: each takes the API server some ten milliseconds of a core, and
+/// a large ledger has a hundred. More at a time, of two replicas, hold up the small requests of everybody.
+const WRITTEN_AT_A_TIME: usize = 2;
 /// What an API server without the resource says.
 const NO_RESOURCE: &str = "404 page not found";
 
@@ -49,14 +52,15 @@ impl Parts {
         // Collected, since a stream of closures over references is not `Send`.
         let written: Vec<_> =
             parts.iter().map(|(name, text)| self.create_one(head, *name, text)).collect();
-        stream::iter(written).buffer_unordered(SIDE_BY_SIDE).try_collect().await
+        stream::iter(written).buffer_unordered(WRITTEN_AT_A_TIME).try_collect().await
     }
 
     async fn create_one(&self, head: &str, name: PartName, text: &[u8]) -> Result<(), StoreError> {
         let body = self.object(head, name, text)?;
         // Twice: an object of this name may belong to a ledger that is gone.
         for _ in 0..2 {
-            let written = super::create(&self.client, self.api.resource_url(), body.clone());
+            let written =
+                super::create_silently(&self.client, self.api.resource_url(), body.clone());
             let written: kube::Result<PartialObjectMeta<SwarmLedgerPart>> =
                 in_time(self.what(name), written).await?;
             match written {
@@ -143,7 +147,7 @@ impl Parts {
             let text = found.map(|found| checked(&self.ledger, name, found)).transpose()?;
             Ok::<_, StoreError>((name, text))
         });
-        let mut read = stream::iter(read.collect::<Vec<_>>()).buffer_unordered(SIDE_BY_SIDE);
+        let mut read = stream::iter(read.collect::<Vec<_>>()).buffer_unordered(READ_AT_A_TIME);
         while let Some((name, text)) = read.try_next().await? {
             match text {
                 Some(text) => texts.insert(name, text),
@@ -159,7 +163,7 @@ impl Parts {
         let params = DeleteParams::default();
         let deleted: Vec<_> =
             parts.into_iter().map(|name| self.delete_one(name, &params)).collect();
-        let mut deleted = stream::iter(deleted).buffer_unordered(SIDE_BY_SIDE);
+        let mut deleted = stream::iter(deleted).buffer_unordered(WRITTEN_AT_A_TIME);
         let mut all = true;
         while let Some(outcome) = deleted.next().await {
             if let Err(error) = outcome {
