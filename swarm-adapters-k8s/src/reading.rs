@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::workers::Workers;
 
 /// Up to how many bytes texts are read in the lane for small ones.
-const SMALL_BYTES_MAX: usize = 256 << 10;
+pub(crate) const SMALL_BYTES_MAX: usize = 256 << 10;
 
 /// The lanes. Its clones are the same.
 #[derive(Clone)]

@@ -340,10 +340,35 @@ pub(super) fn cached<K>(
 where
     K: Cached + Send + Sync + 'static,
 {
+    cached_as(api, config, rollbacks, Keeper::apply)
+}
+
+/// The same for objects that others go by the labels of: the stream also has what an object was before, where
+/// its labels were others.
+pub(super) fn cached_by_labels<K>(
+    api: Api<Slim<K, ForCache>>,
+    config: watcher::Config,
+    rollbacks: &Rollbacks,
+) -> (Cache<K>, impl Stream<Item = Result<K, watcher::Error>> + Send + 'static)
+where
+    K: Cached + Send + Sync + 'static,
+{
+    cached_as(api, config, rollbacks, Keeper::apply_by_labels)
+}
+
+fn cached_as<K>(
+    api: Api<Slim<K, ForCache>>,
+    config: watcher::Config,
+    rollbacks: &Rollbacks,
+    apply: fn(&mut Keeper<K>, watcher::Event<K>) -> Vec<K>,
+) -> (Cache<K>, impl Stream<Item = Result<K, watcher::Error>> + Send + 'static)
+where
+    K: Cached + Send + Sync + 'static,
+{
     let (cache, mut keeper) = Keeper::of_new_cache(rollbacks);
     let events = watch::events(api, config, rollbacks);
     let changes = events.flat_map(move |event| {
-        stream::iter(seen(event).map_or(Vec::new(), |event| keeper.apply(event)))
+        stream::iter(seen(event).map_or(Vec::new(), |event| apply(&mut keeper, event)))
     });
     (cache, changes.map(Ok))
 }

@@ -19,6 +19,7 @@ use super::made::MadeObjects;
 use super::questions::Questions;
 use super::records;
 use super::seen::{Ended, Leases, SeenSessions, Views};
+use super::sources::Rests;
 use crate::api::{FIELD_MANAGER, Swarm};
 use crate::health::Health;
 use crate::metrics::{Metrics, RefusalLabels};
@@ -56,6 +57,8 @@ pub(super) struct Context {
     pub(super) questions: Questions,
     /// Where lists of jobs and views of others are read.
     pub(super) reading: Reading,
+    /// Which tenants' lists of jobs rest.
+    pub(super) rests: Rests,
     /// What the lists of jobs take that are kept.
     pub(super) kept_jobs: KeptJobs,
     /// Where large turns go one by one.
@@ -98,6 +101,7 @@ impl Context {
             alarms: Alarms::default(),
             questions: Questions::default(),
             reading: Reading::default(),
+            rests: Rests::default(),
             kept_jobs: KeptJobs::default(),
             large_turns: Workers::new(1),
             health: Health::default(),

@@ -1,8 +1,11 @@
 //! Fetches the ConfigMaps that hold jobs, when their versions say that there is something new.
 //!
 //! Whoever may write ConfigMaps decides how much there is to read. So it is counted before it is kept,
-//! read beside the turns, and a Swarm whose lists take long rests before they are read again.
+//! read beside the turns, and a Swarm whose lists take long rests before they are read again, as do all of
+//! its tenant whose lists take long while these together take too much.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -21,16 +24,26 @@ use super::kept_jobs::Place;
 use crate::api::{JobSource, Swarm};
 use crate::convert;
 use crate::ledger::bounded;
+use crate::reading::SMALL_BYTES_MAX;
 use crate::slim;
 use crate::status::{Reason, RefusedRequest, Verdict};
 
 /// A ConfigMap by name, and its version.
 type Version = (String, Option<String>);
 
-/// Lists that are read faster are read as often as they change.
+/// Lists that take less to read are read as often as they change.
 const QUICK: Duration = Duration::from_millis(250);
-/// How many times as long as reading them took others are not read again.
+/// How many times as long as that took others are not read again.
 const REST: u32 = 3;
+/// The same for the lists of a tenant that cost much, one after the other.
+const REST_TOGETHER: u32 = 9;
+/// How long these may have to rest before none of them is read: five seconds of work after a time with none.
+const RESTS_AT_ONCE: Duration = Duration::from_secs(45);
+/// How long a list of such a tenant rests at most.
+const REST_MAX: Duration = Duration::from_mins(2);
+
+/// From when on it is said that a change waits.
+const LONG_REST: Duration = Duration::from_secs(10);
 
 /// How many keys that no source names are kept, for the message where a key is missing.
 const OTHER_KEYS: usize = 8;
@@ -50,21 +63,69 @@ pub(super) struct Loaded {
     place: Option<Place>,
     /// Before when they are not read again.
     rests_until: Option<Instant>,
+    /// Whether they were read in this turn.
+    is_new: bool,
+    /// Whether they were not quick, and so rest with those of their tenant.
+    is_costly: bool,
 }
 
 impl Loaded {
     /// For how long changes of the sources are not read, if there are any.
-    pub(super) fn rests_for(&self, found: &[Version], generation: Option<i64>) -> Option<Duration> {
-        self.look_in(found, generation).filter(|rest| !rest.is_zero())
+    fn rests_for(
+        &self,
+        found: &[Version],
+        generation: Option<i64>,
+        tenants: Option<Instant>,
+    ) -> Option<Duration> {
+        self.look_in(found, generation, tenants).filter(|rest| !rest.is_zero())
     }
 
-    /// After which time changes that were not read while the lists rest are. It is zero where the rest ended
-    /// in the middle of a turn: that turn has not read them, and nothing else shows them again.
-    fn look_in(&self, found: &[Version], generation: Option<i64>) -> Option<Duration> {
-        let rest = self.rests_until?.saturating_duration_since(Instant::now());
+    /// After which time changes that were not read while the lists rest are; those of the tenant rest until
+    /// then, too. It is zero where the rest ended in the middle of a turn: that turn has not read them, and
+    /// nothing else shows them again.
+    fn look_in(
+        &self,
+        found: &[Version],
+        generation: Option<i64>,
+        tenants: Option<Instant>,
+    ) -> Option<Duration> {
+        let now = Instant::now();
+        let together = self.is_costly.then(|| tenants.unwrap_or(now));
+        let until = self.rests_until.max(together)?;
         let is_known =
             self.seen.as_ref().is_some_and(|(maps, of)| maps == found && *of == generation);
-        (!is_known).then_some(rest)
+        (!is_known).then(|| until.saturating_duration_since(now))
+    }
+}
+
+/// What came of lists that were fetched.
+struct NewLists {
+    jobs: Result<Jobs, SourceError>,
+    /// How long it took to fetch them; of small ones nothing, since that says more of the API server.
+    fetched_in: Duration,
+    /// How long it took to read them.
+    parsed_in: Duration,
+}
+
+/// Until when the lists of each tenant have rested that are not quick, one after the other. What counts is
+/// how long it takes to read them and, where they are large, to fetch them and to carry them out.
+#[derive(Default)]
+pub(super) struct Rests(Mutex<BTreeMap<String, Instant>>);
+
+impl Rests {
+    /// Some of a tenant's are to rest for so long, after all that do already. O(tenants that have such).
+    fn add(&self, tenant: &str, rest: Duration) {
+        let (mut all, now) =
+            (self.0.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
+        all.retain(|_, until| now < *until);
+        let until = all.entry(tenant.to_owned()).or_insert(now);
+        *until = (*until + rest).min(now + RESTS_AT_ONCE + REST_MAX);
+    }
+
+    /// Before when none of a tenant's is read again.
+    fn until(&self, tenant: &str) -> Option<Instant> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(tenant)?.checked_sub(RESTS_AT_ONCE)
     }
 }
 
@@ -78,12 +139,17 @@ impl Context {
         let found = self.caches.sources_of(swarm);
         let generation = swarm.metadata.generation;
         let seen = Some((found.clone(), generation));
-        if loaded.seen != seen && loaded.rests_for(&found, generation).is_none() {
+        let tenants = self.rests.until(&self.sharing.tenant(swarm));
+        loaded.is_new = false;
+        let rest = loaded.rests_for(&found, generation, tenants);
+        if loaded.seen != seen && rest.is_none() {
             loaded.complaint = None;
             match self.read(swarm, &found).await? {
-                Ok((jobs, took)) => {
-                    loaded.rests_until = (QUICK < took).then(|| Instant::now() + took * REST);
-                    loaded.seen = seen;
+                Ok(NewLists { jobs, fetched_in, parsed_in }) => {
+                    loaded.rests_until =
+                        (QUICK < parsed_in).then(|| Instant::now() + parsed_in * REST);
+                    (loaded.seen, loaded.is_new, loaded.is_costly) = (seen, true, false);
+                    self.note_cost(swarm, loaded, fetched_in + parsed_in);
                     match jobs {
                         Ok(jobs) => self.keep(swarm, loaded, jobs),
                         Err(error) => loaded.complaint = Some(verdict(error)),
@@ -93,7 +159,17 @@ impl Context {
                 Err(verdict) => return Ok((loaded.jobs.clone(), Some(verdict))),
             }
         }
-        Ok((loaded.jobs.clone(), loaded.complaint.clone()))
+        let is_long = rest.is_some_and(|rest| LONG_REST <= rest);
+        let complaint = loaded.complaint.clone().or_else(|| is_long.then(throttled));
+        Ok((loaded.jobs.clone(), complaint))
+    }
+
+    /// Notes that the lists of a Swarm cost so much time, if they were read in this turn.
+    pub(super) fn note_cost(&self, swarm: &Swarm, loaded: &mut Loaded, took: Duration) {
+        if loaded.is_new && QUICK < took {
+            loaded.is_costly = true;
+            self.rests.add(&self.sharing.tenant(swarm), took * REST_TOGETHER);
+        }
     }
 
     /// Keeps a list in place of the one before, if there is room for it.
@@ -114,8 +190,11 @@ impl Context {
 
     /// After which time to look again at sources that changed while they rest.
     pub(super) fn sources_rest_for(&self, swarm: &Swarm, loaded: &Loaded) -> Option<Duration> {
-        loaded.rests_until?;
-        loaded.look_in(&self.caches.sources_of(swarm), swarm.metadata.generation)
+        if loaded.rests_until.is_none() && !loaded.is_costly {
+            return None;
+        }
+        let tenants = self.rests.until(&self.sharing.tenant(swarm));
+        loaded.look_in(&self.caches.sources_of(swarm), swarm.metadata.generation, tenants)
     }
 
     /// Fetches the ConfigMaps `found` and reads them; a verdict if one of them is refused.
@@ -123,10 +202,13 @@ impl Context {
         &self,
         swarm: &Swarm,
         found: &[Version],
-    ) -> Result<Result<(Result<Jobs, SourceError>, Duration), Verdict>, StoreError> {
+    ) -> Result<Result<NewLists, Verdict>, StoreError> {
+        let (started, mut fetched) = (Instant::now(), 0_usize);
         let too_large = |what: String| {
             let most = "divide the jobs among several Swarms";
-            Ok(Ok((Err(SourceError::TooLarge(format!("{what}; {most}"))), Duration::ZERO)))
+            let jobs = Err(SourceError::TooLarge(format!("{what}; {most}")));
+            let (fetched_in, parsed_in) = (started.elapsed(), Duration::ZERO);
+            Ok(Ok(NewLists { jobs, fetched_in, parsed_in }))
         };
         if SOURCE_MAPS_MAX < found.len() {
             let count = found.len();
@@ -141,6 +223,7 @@ impl Context {
             let what = format!("ConfigMap `{name}`");
             match bounded(what, api.get_opt(name)).await {
                 Ok(Some(map)) => {
+                    fetched += contents(&map);
                     let map = named_keys(swarm, map);
                     bytes += map.data.iter().flatten().map(|(_, text)| text.len()).sum::<usize>();
                     maps.push(map);
@@ -159,9 +242,24 @@ impl Context {
                 ));
             }
         }
+        let is_large = SMALL_BYTES_MAX < fetched;
+        let fetched_in = if is_large { started.elapsed() } else { Duration::ZERO };
         let (tenant, swarm) = (self.sharing.tenant(swarm), swarm.clone());
-        Ok(Ok(self.reading.of(&tenant, bytes, move || convert::jobs(&swarm, maps)).await))
+        let read = self.reading.of(&tenant, bytes, move || convert::jobs(&swarm, maps));
+        let (jobs, parsed_in) = read.await;
+        Ok(Ok(NewLists { jobs, fetched_in, parsed_in }))
     }
+}
+
+/// Why the newest list of jobs is not read yet.
+fn throttled() -> Verdict {
+    let message = format!(
+        "the ConfigMaps that hold jobs have changed, and are read within {} minutes: large lists of this \
+         namespace change so often that they would take more than a tenth of the operator's time; \
+         change them less often, or divide them among namespaces",
+        REST_MAX.as_secs() / 60
+    );
+    Verdict { reason: Reason::SourcesThrottled, message }
 }
 
 /// Why the newest list of jobs is not used.
@@ -172,6 +270,13 @@ fn verdict(error: SourceError) -> Verdict {
         SourceError::TooLarge(message) => (Reason::SourcesTooLarge, message),
     };
     Verdict { reason, message }
+}
+
+/// How many bytes its keys and texts have.
+fn contents(map: &ConfigMap) -> usize {
+    let texts = map.data.iter().flatten().map(|(key, text)| key.len() + text.len());
+    let others = map.binary_data.iter().flatten().map(|(key, data)| key.len() + data.0.len());
+    texts.chain(others).sum()
 }
 
 /// The ConfigMap with the texts that a source of `swarm` may mean, and the first of its other keys, of
@@ -226,22 +331,26 @@ fn has(source: &JobSource, map: &PartialObjectMeta<ConfigMap>) -> bool {
     source.selector.as_ref().is_some_and(|selector| selector.match_labels.iter().all(has))
 }
 
-/// The Swarms that a change of this ConfigMap may concern.
+/// The Swarms that a change of this ConfigMap may concern. One whose labels were others before is told of as it
+/// was, too.
 pub(super) fn with_source(
     swarms: &Cache<Swarm>,
     map: &PartialObjectMeta<ConfigMap>,
 ) -> Vec<ObjectRef<Swarm>> {
     let (namespace, name) = (map.namespace().unwrap_or_default(), map.name_any());
     let mut meant = swarms.with(&cached::with_source(&namespace, Some(&name)));
-    // One whose labels were removed just now must be noticed, too.
-    meant.extend(swarms.with(&cached::with_source(&namespace, None)));
+    let mut labelled = swarms.with(&cached::with_source(&namespace, None));
+    labelled.retain(|swarm| swarm.spec.job_sources.iter().any(|source| has(source, map)));
+    meant.extend(labelled);
     meant.iter().map(|swarm| ObjectRef::from_obj(&**swarm)).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::{Value, json};
+
+    use super::super::testing::{World, swarm};
+    use super::*;
 
     #[test]
     fn a_change_that_came_before_the_end_of_a_rest_is_looked_at_after_it() {
@@ -253,14 +362,89 @@ mod tests {
         };
         let now = Instant::now();
         let over = rested(now.checked_sub(Duration::from_secs(1)));
-        assert_eq!(over.rests_for(&version("2"), Some(1)), None);
-        assert_eq!(over.look_in(&version("2"), Some(1)), Some(Duration::ZERO));
-        assert_eq!(over.look_in(&version("1"), Some(1)), None);
-        let rests = rested(Some(now + Duration::from_mins(1)));
-        assert_eq!(rests.rests_for(&version("1"), Some(1)), None);
-        assert!(rests.rests_for(&version("2"), Some(1)).is_some());
-        assert!(rests.look_in(&version("1"), Some(2)).is_some());
-        assert_eq!(rested(None).look_in(&version("2"), Some(1)), None);
+        assert_eq!(over.rests_for(&version("2"), Some(1), None), None);
+        assert_eq!(over.look_in(&version("2"), Some(1), None), Some(Duration::ZERO));
+        assert_eq!(over.look_in(&version("1"), Some(1), None), None);
+        let minute = Some(now + Duration::from_mins(1));
+        assert_eq!(over.rests_for(&version("2"), Some(1), minute), None, "they cost little");
+        let costly = Loaded { is_costly: true, ..over };
+        assert!(costly.rests_for(&version("2"), Some(1), minute).is_some());
+        assert_eq!(costly.look_in(&version("2"), Some(1), None), Some(Duration::ZERO));
+        let rests = rested(minute);
+        assert_eq!(rests.rests_for(&version("1"), Some(1), None), None);
+        assert!(rests.rests_for(&version("2"), Some(1), None).is_some());
+        assert!(rests.look_in(&version("1"), Some(2), None).is_some());
+        assert_eq!(rested(None).look_in(&version("2"), Some(1), minute), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lists_of_a_tenant_that_take_long_rest_together() {
+        let (rests, now) = (Rests::default(), Instant::now());
+        rests.add("busy", RESTS_AT_ONCE);
+        assert_eq!(rests.until("busy"), Some(now), "so much is free");
+        rests.add("busy", Duration::from_secs(7));
+        rests.add("other", Duration::from_secs(7));
+        assert_eq!(rests.until("busy"), Some(now + Duration::from_secs(7)));
+        assert!(rests.until("other").is_none_or(|until| until < now));
+        rests.add("busy", REST_MAX * 9);
+        assert_eq!(rests.until("busy"), Some(now + REST_MAX));
+        tokio::time::advance(RESTS_AT_ONCE + REST_MAX).await;
+        rests.add("other", Duration::from_secs(7));
+        assert_eq!(rests.until("busy"), None, "it has rested");
+    }
+
+    #[tokio::test]
+    async fn costly_lists_of_a_tenant_that_took_too_much_are_read_later_and_others_as_ever() {
+        let source = json!({"configMap": {"name": "list", "key": "jobs"}});
+        let spec = json!({"pool": {"statefulSet": {"name": "w"}}, "jobSources": [source]});
+        let list = json!({"metadata": {"name": "list", "namespace": "n", "resourceVersion": "1"}});
+        let (swarms, lists) = (vec![swarm("a", &spec)], vec![list.clone()]);
+        let scene = World { swarms, lists, ..World::default() }.with(move |_| {
+            let mut list = list.clone();
+            list["data"] = json!({"jobs": "- a\n- b\n"});
+            (200, list)
+        });
+        let (context, swarm) = (&scene.context, scene.swarm("a"));
+        let [mut costly, mut cheap] = [Loaded::default(), Loaded::default()];
+        for loaded in [&mut costly, &mut cheap] {
+            context.jobs(&swarm, loaded).await.unwrap();
+        }
+        context.note_cost(&swarm, &mut costly, RESTS_AT_ONCE);
+        let _ = scene.asked();
+        let rest = context.sources_rest_for(&swarm, &costly);
+        assert_eq!(rest, None, "nothing of it has changed");
+
+        for loaded in [&mut costly, &mut cheap] {
+            loaded.seen = None;
+            let (jobs, complaint) = context.jobs(&swarm, loaded).await.unwrap();
+            assert_eq!(jobs.unwrap().len(), 2, "the last good list");
+            let reason = complaint.map(|complaint| complaint.reason);
+            let throttled = loaded.is_costly.then_some(Reason::SourcesThrottled);
+            assert_eq!(reason, throttled);
+            let asked = scene.asked();
+            assert_eq!(asked.is_empty(), loaded.is_costly, "{asked:?}");
+        }
+        let rest = context.sources_rest_for(&swarm, &costly);
+        assert!(rest.is_some_and(|rest| RESTS_AT_ONCE < rest && rest <= REST_MAX), "{rest:?}");
+        assert_eq!(context.sources_rest_for(&swarm, &cheap), None);
+    }
+
+    #[test]
+    fn a_change_wakes_those_that_name_the_config_map_and_those_that_select_it() {
+        let with = |name: &str, source: Value| {
+            let spec = json!({"pool": {"statefulSet": {"name": name}}, "jobSources": [source]});
+            serde_json::from_value::<Swarm>(swarm(name, &spec)).unwrap()
+        };
+        let labelled = |label: &str| json!({"selector": {"matchLabels": {"l": label}}, "key": "k"});
+        let swarms = Cache::holding([
+            with("names-it", json!({"configMap": {"name": "list", "key": "k"}})),
+            with("selects-it", labelled("x")),
+            with("selects-others", labelled("y")),
+        ]);
+        let map = json!({"metadata": {"name": "list", "namespace": "n", "labels": {"l": "x"}}});
+        let woken = with_source(&swarms, &serde_json::from_value(map).unwrap());
+        let woken: Vec<_> = woken.into_iter().map(|it| it.name).collect();
+        assert_eq!(woken, ["names-it", "selects-it"]);
     }
 
     #[test]

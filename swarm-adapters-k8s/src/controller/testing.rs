@@ -57,6 +57,8 @@ pub(super) struct World {
     pub(super) sets: Vec<Value>,
     /// Pods that no StatefulSet makes.
     pub(super) pods: Vec<Value>,
+    /// The metadata of ConfigMaps with lists of jobs.
+    pub(super) lists: Vec<Value>,
 }
 
 /// A context, and the requests that were made through it.
@@ -102,7 +104,7 @@ impl World {
             namespaces: store().0,
             nodes: store().0,
             ledgers,
-            sources: Cache::holding([]),
+            sources: Cache::holding(self.lists.into_iter().map(read)),
             asked_sources: OnDemand::default(),
             rollbacks: Rollbacks::default(),
         };

@@ -116,9 +116,13 @@ impl Context {
                 Err(verdict) => return Ok(Outcome::Refused(verdict)),
             };
         let complaint = kept.complaint.or(complaint);
-        let _lane = self.lane(swarm, desired.jobs.len()).await;
-        let carried = match self.carry_out(swarm, &pool, &mut desired, memory, &mut refusals).await
-        {
+        let lane = self.lane(swarm, desired.jobs.len()).await;
+        let carrying = Instant::now();
+        let carried = self.carry_out(swarm, &pool, &mut desired, memory, &mut refusals).await;
+        if lane.is_some() {
+            self.note_cost(swarm, &mut memory.loaded, carrying.elapsed());
+        }
+        let carried = match carried {
             Ok(carried) => carried,
             Err(StoreError::Refused { code, reason }) => {
                 self.count_refused(RefusedRequest::Turn);

@@ -54,6 +54,8 @@ pub enum Reason {
     SourceInvalid,
     /// The ConfigMaps that hold jobs hold more than is read.
     SourcesTooLarge,
+    /// Large lists of jobs of the namespace change all the time, so changes of this one wait.
+    SourcesThrottled,
     /// Somebody keeps scaling the pool although the Swarm decides.
     ScaleContested,
     /// Somebody keeps changing the view that the Swarm publishes.
@@ -105,6 +107,7 @@ impl Reason {
             Self::SourceForbidden => "SourceForbidden",
             Self::SourceInvalid => "SourceInvalid",
             Self::SourcesTooLarge => "SourcesTooLarge",
+            Self::SourcesThrottled => "SourcesThrottled",
             Self::ScaleContested => "ScaleContested",
             Self::ViewContested => "ViewContested",
             Self::PoolBeingMade => "PoolBeingMade",
@@ -135,6 +138,7 @@ impl Reason {
             | Self::RefreshBlocked
             | Self::RevocationHeld
             | Self::ReleaseUnanswered
+            | Self::SourcesThrottled
             | Self::PoolBeingMade
             | Self::Suspended
             | Self::Paused { .. } => false,

@@ -1,8 +1,11 @@
 //! Pools of plain workers, which read what the operator publishes and say nothing.
 
+use std::time::Duration;
+
+use serde_json::json;
 use swarm_adapters_k8s::api::Swarm;
 
-use super::scenario::{LEDGERS, SWARMS, Scenario, on_w};
+use super::scenario::{LEDGERS, NAMESPACE, SWARMS, Scenario, on_w};
 
 #[tokio::test(start_paused = true)]
 async fn a_pool_is_given_its_jobs_and_a_new_worker_its_share() {
@@ -15,6 +18,33 @@ async fn a_pool_is_given_its_jobs_and_a_new_worker_its_share() {
     s.pod("w-1");
     s.until("each has its share", |s| s.is_settled("s") && s.status("s")["revision"] == 2).await;
     insta::assert_snapshot!(s.transcript());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_is_a_source_from_when_it_has_the_labels_until_it_has_others() {
+    let mut s = Scenario::start().await;
+    s.stateful_set("w", 1);
+    s.pod("w-0");
+    let sources = json!([{"selector": {"matchLabels": {"lists": "all"}}, "key": "jobs"}]);
+    s.swarm("s", json!({"pool": {"statefulSet": {"name": "w"}}, "jobSources": sources}));
+    let list = |name: &str, label: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "data": {"jobs": format!("- {name}\n")},
+            "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"lists": label}},
+        })
+    };
+    s.put("a list", list("a", "all"));
+    s.put("another list, of something else", list("b", "none"));
+    // Long before everything is looked at again.
+    s.pass(Duration::from_mins(1)).await;
+    assert_eq!(s.status("s")["jobs"], 1);
+    s.put("it becomes one", list("b", "all"));
+    s.pass(Duration::from_mins(1)).await;
+    assert_eq!(s.status("s")["jobs"], 2);
+    s.put("the first one becomes something else", list("a", "none"));
+    s.pass(Duration::from_mins(1)).await;
+    assert_eq!(s.status("s")["jobs"], 1);
+    assert!(s.view("s").contains("[\"b\"]"), "{}", s.view("s"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -78,6 +78,22 @@ impl<K: Cached> Keeper<K> {
         }
     }
 
+    /// The same, and where the labels of what has changed are others than before, what it was before, too: for
+    /// those who go by labels.
+    pub(in super::super) fn apply_by_labels(&mut self, event: Event<K>) -> Vec<K> {
+        let before = match &event {
+            Event::Init | Event::InitApply(_) => Vec::new(),
+            Event::Apply(object) | Event::Delete(object) => self.get(object).into_iter().collect(),
+            Event::InitDone => self.all(),
+        };
+        let before: BTreeMap<_, _> = before.into_iter().map(|it| (it.name(), it)).collect();
+        let mut changed = self.apply(event);
+        let old = |now: &K| before.get(&now.name()).filter(|old| old.labels() != now.labels());
+        let old: Vec<_> = changed.iter().filter_map(old).map(|old| (**old).clone()).collect();
+        changed.extend(old);
+        changed
+    }
+
     /// What a list has changed. An object that it has in an older version than the cache had is
     /// evidence that the store was rolled back.
     fn differences(&mut self, before: Vec<Arc<K>>) -> Vec<K> {
@@ -237,6 +253,28 @@ mod tests {
         assert_eq!(changed, ["a", "b", "c"], "changed, gone, new");
         assert_eq!(keeper.cache.store.len(), 2);
         assert_eq!(rollbacks.epoch(), Epoch::default());
+    }
+
+    #[test]
+    fn of_what_has_other_labels_now_it_is_told_what_it_was_before() {
+        let labelled = |version: u64, label: Option<&str>| {
+            let mut swarm = at_version("a", version);
+            swarm.metadata.labels = label.map(|label| [("l".into(), label.into())].into());
+            swarm
+        };
+        let mut keeper = keeper(&Rollbacks::default());
+        let mut told = |event| {
+            let labels = |it: &Swarm| it.labels().get("l").cloned();
+            keeper.apply_by_labels(event).iter().map(labels).collect::<Vec<_>>()
+        };
+        let is = |label: &str| Some(label.to_owned());
+        assert_eq!(told(Event::Apply(labelled(1, Some("x")))), [is("x")]);
+        assert_eq!(told(Event::Apply(labelled(2, Some("x")))), [is("x")], "the same labels");
+        assert_eq!(told(Event::Apply(labelled(3, Some("y")))), [is("y"), is("x")]);
+        assert_eq!(told(Event::Init).len(), 0);
+        assert_eq!(told(Event::InitApply(labelled(4, None))).len(), 0);
+        assert_eq!(told(Event::InitDone), [None, is("y")]);
+        assert_eq!(told(Event::Delete(labelled(5, None))), [None]);
     }
 
     #[test]
