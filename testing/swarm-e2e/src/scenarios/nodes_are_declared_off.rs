@@ -4,15 +4,17 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Node;
-use kube::Api;
 use kube::api::DeleteParams;
+use kube::{Api, ResourceExt as _};
 use swarm_adapters_host::runlog::judge::Event;
+use swarm_adapters_k8s::api::SwarmLedger;
 
 use super::nodes;
 use super::session_pool::{Policy, REST_WITHIN, SessionPool, TICK};
 use crate::cluster::node_name;
+use crate::operator;
 use crate::run_log::Moment;
 use crate::scenario::Context;
 use crate::until::until;
@@ -84,10 +86,25 @@ async fn dies(pool: &SessionPool, node: u8) -> Result<()> {
     pool.context.cluster.kill_node(node)?;
     let mark = Moment::now();
     nodes::ready(&pool.context, node, "Unknown").await?;
+    has_living_owner(pool, node).await?;
     let history = pool.history()?;
     let moved = history.since(mark).find(|event| event.event == Event::Start);
     ensure!(moved.is_none(), "nobody declared it off, and {moved:?}");
     Ok(())
+}
+
+/// Waits until a replica that is not on the node has the Swarm. The declaration also has Kubernetes make a new
+/// one in place of that on the node, and whoever has only begun does not know yet who is silent.
+async fn has_living_owner(pool: &SessionPool, node: u8) -> Result<()> {
+    until("a replica that lives to have the Swarm", REST_WITHIN, || async {
+        let ledger = pool.context.api::<SwarmLedger>().get("statefulset.patient").await?;
+        let member = ledger.spec.writer.context("nobody writes the ledger")?.member;
+        let pods = operator::pods(&pool.context.cluster).await?;
+        let of_member = pods.iter().find(|pod| member.starts_with(&pod.name_any()));
+        let of_member = of_member.with_context(|| format!("{member} has no pod"))?;
+        Ok((nodes::node_of(of_member)? != node).then_some(()))
+    })
+    .await
 }
 
 async fn runs_elsewhere(pool: &SessionPool, declared: Moment, what: &str) -> Result<()> {
