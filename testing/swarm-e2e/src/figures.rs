@@ -133,6 +133,7 @@ pub(crate) async fn nudged_changes(context: &Context, changes: usize) -> Result<
 }
 
 /// Times in order, of which a table shows a few.
+#[derive(Default)]
 struct Times(Vec<Duration>);
 
 impl Times {

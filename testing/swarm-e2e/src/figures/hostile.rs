@@ -7,6 +7,7 @@
 //! It fails if the operator does not bear it: if it begins anew, or comes near the limit of its pod.
 
 mod editor;
+mod probe;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,6 +21,7 @@ use serde_json::{from_value, json};
 use swarm_adapters_k8s::api::{Swarm, SwarmStatus};
 
 use editor::Editor;
+use probe::{Probe, WRITES};
 
 use super::process;
 use super::{Times, each};
@@ -39,9 +41,6 @@ const PAUSE: Duration = Duration::from_millis(150);
 const ACT: Duration = Duration::from_millis(200);
 /// For how long he goes on without any operator.
 const ALONE: Duration = Duration::from_mins(2);
-/// How many small writes, one after the other, are timed beside each turn: those of a turn are the ledger, the
-/// view and the status. So it shows which part of a delay is the API server's.
-const WRITES: usize = 3;
 /// The memory limit of the pod, in MiB.
 const LIMIT_MIB: u64 = 512;
 /// How long an edit may take.
@@ -55,12 +54,13 @@ pub(super) async fn measure(cluster: &Arc<Cluster>, length: Duration) -> Result<
     let first = tenants.first().context("a tenant")?;
     first.operator().await?;
     make(&tenants).await?;
-    let rest = turns(&tenants, REST, 0).await?;
+    let mut probe = Probe::new(cluster.client.clone());
+    let rest = turns(&tenants, &mut probe, REST, 0).await?;
     let before = memory(first).await?;
 
     let his = Context::new(cluster, "figures-hostile").await?;
     let acts = tokio::spawn(edit_on(Editor::new(&his).await?, length));
-    let beside = turns(&tenants, length, 1_000_000).await?;
+    let beside = turns(&tenants, &mut probe, length, 1_000_000).await?;
     let editor = acts.await?;
     let after = memory(first).await?;
     let shown = format!(
@@ -73,7 +73,7 @@ pub(super) async fn measure(cluster: &Arc<Cluster>, length: Duration) -> Result<
 
     operator::stop(cluster).await?;
     let acts = tokio::spawn(edit_on(editor, ALONE));
-    let alone = writes(&tenants, ALONE).await?;
+    let alone = writes(&tenants, &mut probe, ALONE).await?;
     let editor = acts.await?;
     operator::go_on(cluster).await?;
 
@@ -85,23 +85,29 @@ pub(super) async fn measure(cluster: &Arc<Cluster>, length: Duration) -> Result<
     row("beside the editor", &beside.lists);
     row(&format!("{WRITES} small writes that no operator reads, at rest"), &rest.writes);
     row("the same beside the editor", &beside.writes);
-    row("the same beside the editor while there is no operator", &alone);
+    row("the same beside the editor while there is no operator", &alone.writes);
+    row("the last of them acknowledged → a watch shows it, at rest", &rest.told);
+    row("beside the editor", &beside.told);
+    row("beside the editor while there is no operator", &alone.told);
     say(format_args!(
         "\n{shown}; memory of the replicas before {}, after {}",
         before.iter().map(Memory::shown).collect::<Vec<_>>().join(", "),
         after.iter().map(Memory::shown).collect::<Vec<_>>().join(", ")
     ));
-    let ratio = |beside: &Times, rest: &Times| {
-        beside.at(99).as_secs_f64() / rest.at(99).as_secs_f64().max(0.001)
-    };
-    say(format_args!(
-        "99 % of the turns of others took {:.2} times as long as at rest, of those for lists {:.2} times, \
-         and 99 % of the writes {:.2} times, {:.2} times without an operator",
-        ratio(&beside.edits, &rest.edits),
-        ratio(&beside.lists, &rest.lists),
-        ratio(&beside.writes, &rest.writes),
-        ratio(&alone, &rest.writes)
-    ));
+    for percent in [95, 99] {
+        let times = |beside: &Times, rest: &Times| {
+            let [beside, rest] = [beside, rest].map(|it| it.at(percent).as_secs_f64().max(0.001));
+            format!("{:.1}", beside / rest)
+        };
+        say(format_args!(
+            "{percent} % of the turns of others took {} times as long as at rest, of those for lists {} \
+             times, and {percent} % of the writes {} times, {} times without an operator",
+            times(&beside.edits, &rest.edits),
+            times(&beside.lists, &rest.lists),
+            times(&beside.writes, &rest.writes),
+            times(&alone.writes, &rest.writes)
+        ));
+    }
     for it in &after {
         ensure!(it.restarts == 0, "a replica began anew");
         ensure!(it.peak_mib < LIMIT_MIB, "a replica had {} MiB", it.peak_mib);
@@ -172,6 +178,7 @@ async fn make(tenants: &[Context]) -> Result<()> {
 }
 
 /// How long it took.
+#[derive(Default)]
 struct Timed {
     /// From an edit of a Swarm until its status speaks of it.
     edits: Times,
@@ -179,12 +186,20 @@ struct Timed {
     lists: Times,
     /// Some small writes.
     writes: Times,
+    /// From the last of these until a watch shows it.
+    told: Times,
 }
 
 /// Edits one Swarm, or its list, after the other, and times each until its status speaks of the edit, and
 /// then some small writes.
-async fn turns(tenants: &[Context], length: Duration, from: usize) -> Result<Timed> {
-    let (began, mut edits, mut lists, mut writes) = (Instant::now(), vec![], vec![], vec![]);
+async fn turns(
+    tenants: &[Context],
+    probe: &mut Probe,
+    length: Duration,
+    from: usize,
+) -> Result<Timed> {
+    let (began, mut edits, mut lists) = (Instant::now(), vec![], vec![]);
+    let (mut writes, mut told) = (vec![], vec![]);
     for n in from.. {
         if length <= began.elapsed() {
             break;
@@ -195,36 +210,29 @@ async fn turns(tenants: &[Context], length: Duration, from: usize) -> Result<Tim
         } else {
             edits.push(edit(tenant, n).await?);
         }
-        writes.push(write(tenant, n).await?);
+        let (written_in, told_in) = probe.take(tenant, n).await?;
+        writes.push(written_in);
+        told.push(told_in);
         tokio::time::sleep(PAUSE).await;
     }
-    Ok(Timed { edits: Times::new(edits), lists: Times::new(lists), writes: Times::new(writes) })
+    let [edits, lists, writes, told] = [edits, lists, writes, told].map(Times::new);
+    Ok(Timed { edits, lists, writes, told })
 }
 
-/// Times some small writes again and again.
-async fn writes(tenants: &[Context], length: Duration) -> Result<Times> {
-    let (began, mut times) = (Instant::now(), vec![]);
+/// Times some small writes again and again, and nothing else.
+async fn writes(tenants: &[Context], probe: &mut Probe, length: Duration) -> Result<Timed> {
+    let (began, mut writes, mut told) = (Instant::now(), vec![], vec![]);
     for n in 0.. {
         if length <= began.elapsed() {
             break;
         }
-        times.push(write(&tenants[n % TENANTS], n).await?);
+        let (written_in, told_in) = probe.take(&tenants[n % TENANTS], n).await?;
+        writes.push(written_in);
+        told.push(told_in);
         tokio::time::sleep(PAUSE).await;
     }
-    Ok(Times::new(times))
-}
-
-/// Does some small writes; returns how long they took.
-async fn write(tenant: &Context, n: usize) -> Result<Duration> {
-    let (maps, asked): (Api<ConfigMap>, _) = (tenant.api(), Instant::now());
-    for write in 0..WRITES {
-        let data = json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "probe"},
-            "data": {"write": format!("{n}-{write}-{}", asked.elapsed().as_nanos())},
-        });
-        maps.patch("probe", &PatchParams::apply("figures"), &Patch::Apply(data)).await?;
-    }
-    Ok(asked.elapsed())
+    let [writes, told] = [writes, told].map(Times::new);
+    Ok(Timed { writes, told, ..Timed::default() })
 }
 
 /// Edits a Swarm; returns how long it took from then on until its status spoke of that.

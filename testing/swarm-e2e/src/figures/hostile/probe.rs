@@ -1,0 +1,82 @@
+//! What no operator has a part in: small writes, and how long it takes until a watch of all ConfigMaps shows
+//! one, as each replica of the operator has one. It shows which part of a delay is the API server's.
+
+use std::pin::pin;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Patch, PatchParams};
+use kube::core::PartialObjectMeta;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client, ResourceExt};
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::scenario::Context;
+
+/// How many small writes are timed, one after the other: those of a turn are the ledger, the view and the
+/// status.
+pub(super) const WRITES: usize = 3;
+/// The ConfigMap that they write, in the namespace of each tenant.
+const NAME: &str = "probe";
+
+pub(super) struct Probe {
+    told: watch::Receiver<u64>,
+    task: JoinHandle<()>,
+}
+
+impl Probe {
+    pub(super) fn new(client: Client) -> Self {
+        let (tell, told) = watch::channel(0);
+        let task = tokio::spawn(async move {
+            let mut events = pin!(watcher(
+                Api::<PartialObjectMeta<ConfigMap>>::all(client),
+                watcher::Config::default()
+            ));
+            while let Some(event) = events.next().await {
+                // The stream itself restarts a watch that failed.
+                let Ok(Event::Apply(map)) = event else { continue };
+                if map.name_any() == NAME {
+                    tell.send_replace(version(&map).unwrap_or_default());
+                }
+            }
+        });
+        Self { told, task }
+    }
+
+    /// Does the small writes; returns how long they took, and how long it took from then on until the watch
+    /// showed the last one.
+    pub(super) async fn take(
+        &mut self,
+        tenant: &Context,
+        n: usize,
+    ) -> Result<(Duration, Duration)> {
+        let (maps, asked): (Api<ConfigMap>, _) = (tenant.api(), Instant::now());
+        let mut written = 0;
+        for write in 0..WRITES {
+            let data = json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": NAME},
+                "data": {"write": format!("{n}-{write}-{}", asked.elapsed().as_nanos())},
+            });
+            let params = PatchParams::apply("figures");
+            let map = maps.patch(NAME, &params, &Patch::Apply(data)).await?;
+            written = version(&map).context("a version")?;
+        }
+        let (took, done) = (asked.elapsed(), Instant::now());
+        self.told.wait_for(|told| written <= *told).await?;
+        Ok((took, done.elapsed()))
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn version(map: &impl ResourceExt) -> Option<u64> {
+    map.resource_version()?.parse().ok()
+}
