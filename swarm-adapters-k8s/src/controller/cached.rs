@@ -45,6 +45,9 @@ const OF_PODS: [&str; 5] =
 pub(super) trait Cached:
     Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned
 {
+    /// Whether others go by its labels. Then a change of them also tells what the object was before.
+    const IS_FOUND_BY_LABELS: bool = false;
+
     /// Drops what nobody reads.
     fn strip(&mut self);
 
@@ -259,6 +262,8 @@ impl Cached for ConfigMap {
 }
 
 impl Cached for PartialObjectMeta<ConfigMap> {
+    const IS_FOUND_BY_LABELS: bool = true;
+
     fn strip(&mut self) {
         slim::metadata(&mut self.metadata, &[]);
         self.metadata.owner_references = None;
@@ -340,35 +345,10 @@ pub(super) fn cached<K>(
 where
     K: Cached + Send + Sync + 'static,
 {
-    cached_as(api, config, rollbacks, Keeper::apply)
-}
-
-/// The same for objects that others go by the labels of: the stream also has what an object was before, where
-/// its labels were others.
-pub(super) fn cached_by_labels<K>(
-    api: Api<Slim<K, ForCache>>,
-    config: watcher::Config,
-    rollbacks: &Rollbacks,
-) -> (Cache<K>, impl Stream<Item = Result<K, watcher::Error>> + Send + 'static)
-where
-    K: Cached + Send + Sync + 'static,
-{
-    cached_as(api, config, rollbacks, Keeper::apply_by_labels)
-}
-
-fn cached_as<K>(
-    api: Api<Slim<K, ForCache>>,
-    config: watcher::Config,
-    rollbacks: &Rollbacks,
-    apply: fn(&mut Keeper<K>, watcher::Event<K>) -> Vec<K>,
-) -> (Cache<K>, impl Stream<Item = Result<K, watcher::Error>> + Send + 'static)
-where
-    K: Cached + Send + Sync + 'static,
-{
     let (cache, mut keeper) = Keeper::of_new_cache(rollbacks);
     let events = watch::events(api, config, rollbacks);
     let changes = events.flat_map(move |event| {
-        stream::iter(seen(event).map_or(Vec::new(), |event| apply(&mut keeper, event)))
+        stream::iter(seen(event).map_or(Vec::new(), |event| keeper.apply(event)))
     });
     (cache, changes.map(Ok))
 }

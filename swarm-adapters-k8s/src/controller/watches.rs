@@ -12,7 +12,7 @@ use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{Predicate, PredicateConfig, WatchStreamExt, predicates, watcher};
 use kube::{Client, ResourceExt};
 
-use super::cached::{Changes, cached, cached_by_labels, cached_swarms};
+use super::cached::{Changes, cached, cached_swarms};
 use super::caches::{Caches, Pools};
 use super::node_health::{self, LedgerMeta, NamespaceMeta};
 use super::non_statefulset;
@@ -56,7 +56,7 @@ pub(super) fn begin(
     // Any ConfigMap may be a source of jobs: only names, labels and versions are kept. Content is
     // fetched where a Swarm asks for it. Nobody is asked for any before some Swarm has sources.
     let asked_sources = OnDemand::default();
-    let (sources, of_sources) = cached_by_labels(scope.api(client), everything(), rollbacks);
+    let (sources, of_sources) = cached(scope.api(client), everything(), rollbacks);
     let (ledgers, of_ledgers) = node_health::ledgers(scope.api(client), rollbacks);
     let (namespaces, of_namespaces) = node_health::namespaces(scope, client, rollbacks);
     let (nodes, of_nodes) = node_health::nodes(scope, client, rollbacks);

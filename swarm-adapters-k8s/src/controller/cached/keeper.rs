@@ -50,11 +50,31 @@ impl<K: Cached> Keeper<K> {
         self.cache.store.state()
     }
 
-    /// Takes in an event; returns what has changed in the cache.
+    /// Takes in an event; returns what has changed in the cache. Of what is found by labels, and has others than
+    /// before, it also returns what it was before.
     ///
     /// A list changes what differs from what was there before, so one that is repeated changes
     /// nothing. O(objects · log objects) at its end.
     pub(in super::super) fn apply(&mut self, event: Event<K>) -> Vec<K> {
+        let before = if K::IS_FOUND_BY_LABELS { self.replaced_by(&event) } else { Vec::new() };
+        let mut changed = self.take_in(event);
+        let before: BTreeMap<_, _> = before.into_iter().map(|it| (it.name(), it)).collect();
+        let old = |now: &K| before.get(&now.name()).filter(|old| old.labels() != now.labels());
+        let old: Vec<_> = changed.iter().filter_map(old).map(|old| (**old).clone()).collect();
+        changed.extend(old);
+        changed
+    }
+
+    /// What the cache has in place of what an event brings.
+    fn replaced_by(&self, event: &Event<K>) -> Vec<Arc<K>> {
+        match event {
+            Event::Init | Event::InitApply(_) => Vec::new(),
+            Event::Apply(object) | Event::Delete(object) => self.get(object).into_iter().collect(),
+            Event::InitDone => self.all(),
+        }
+    }
+
+    fn take_in(&mut self, event: Event<K>) -> Vec<K> {
         let before = match &event {
             Event::Init => {
                 self.listing = self.rollbacks.epoch();
@@ -76,22 +96,6 @@ impl<K: Cached> Keeper<K> {
             Event::Apply(object) | Event::Delete(object) => vec![object],
             Event::InitDone => self.differences(before),
         }
-    }
-
-    /// The same, and where the labels of what has changed are others than before, what it was before, too: for
-    /// those who go by labels.
-    pub(in super::super) fn apply_by_labels(&mut self, event: Event<K>) -> Vec<K> {
-        let before = match &event {
-            Event::Init | Event::InitApply(_) => Vec::new(),
-            Event::Apply(object) | Event::Delete(object) => self.get(object).into_iter().collect(),
-            Event::InitDone => self.all(),
-        };
-        let before: BTreeMap<_, _> = before.into_iter().map(|it| (it.name(), it)).collect();
-        let mut changed = self.apply(event);
-        let old = |now: &K| before.get(&now.name()).filter(|old| old.labels() != now.labels());
-        let old: Vec<_> = changed.iter().filter_map(old).map(|old| (**old).clone()).collect();
-        changed.extend(old);
-        changed
     }
 
     /// What a list has changed. An object that it has in an older version than the cache had is
@@ -175,6 +179,8 @@ impl Keys {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::core::{ObjectMeta, PartialObjectMeta};
     use serde_json::json;
 
     use super::super::with_pool;
@@ -256,16 +262,23 @@ mod tests {
     }
 
     #[test]
-    fn of_what_has_other_labels_now_it_is_told_what_it_was_before() {
+    fn of_what_is_found_by_labels_and_has_others_now_it_is_told_what_it_was_before() {
         let labelled = |version: u64, label: Option<&str>| {
-            let mut swarm = at_version("a", version);
-            swarm.metadata.labels = label.map(|label| [("l".into(), label.into())].into());
-            swarm
+            let labels = label.map(|label| BTreeMap::from([("l".to_owned(), label.to_owned())]));
+            let metadata = ObjectMeta {
+                name: Some("a".into()),
+                namespace: Some("n".into()),
+                resource_version: Some(version.to_string()),
+                labels,
+                ..ObjectMeta::default()
+            };
+            PartialObjectMeta { metadata, ..PartialObjectMeta::default() }
         };
-        let mut keeper = keeper(&Rollbacks::default());
+        let (_, mut keeper) =
+            Keeper::<PartialObjectMeta<ConfigMap>>::of_new_cache(&Rollbacks::default());
         let mut told = |event| {
-            let labels = |it: &Swarm| it.labels().get("l").cloned();
-            keeper.apply_by_labels(event).iter().map(labels).collect::<Vec<_>>()
+            let changed = keeper.apply(event);
+            changed.iter().map(|it| it.labels().get("l").cloned()).collect::<Vec<_>>()
         };
         let is = |label: &str| Some(label.to_owned());
         assert_eq!(told(Event::Apply(labelled(1, Some("x")))), [is("x")]);
