@@ -177,7 +177,7 @@ fn loose(roster: &Roster, held: &[Slot], runs: &[Range<u32>], count: usize) -> V
         for block in of(run, held).chunks_exact(BLOCK) {
             let end = start + number(BLOCK);
             // Most blocks have none and are skipped with one branch.
-            if block.iter().filter(|slot| roster.may_be_gone(**slot)).count() > 0 {
+            if roster.may_be_gone(block) {
                 loose.extend((start..end).filter(is_loose));
             }
             start = end;

@@ -25,6 +25,8 @@ pub(super) struct Roster {
     beyond: Vec<(Slot, u32)>,
     /// The entry of `direct` that means "look into `beyond`".
     look_beyond: u32,
+    /// Whether somebody fills every slot that has an entry of its own in `direct`.
+    is_dense: bool,
 }
 
 /// For how much a worker has room.
@@ -103,7 +105,8 @@ impl Roster {
         if let Some(last) = direct.last_mut().filter(|_| !beyond.is_empty()) {
             *last = look_beyond;
         }
-        Self { takers, caps, sizes, first, direct, beyond, look_beyond }
+        let is_dense = direct.iter().rev().skip(1).all(|number| *number < gone);
+        Self { takers, caps, sizes, first, direct, beyond, look_beyond, is_dense }
     }
 
     /// Workers that all take jobs, in the slots 0, 1, 2, …, each with the room of the one that `pool`
@@ -124,6 +127,7 @@ impl Roster {
             direct: (0..workers).chain([gone]).collect(),
             beyond: Vec::new(),
             look_beyond,
+            is_dense: true,
         }
     }
 
@@ -144,10 +148,18 @@ impl Roster {
         if found == self.look_beyond { self.search(slot) } else { found as usize }
     }
 
-    /// Whether `slot` may have the number for "gone"; exact where slots are dense.
+    /// Whether any of `slots` may have the number for "gone"; exact where slots are dense.
     #[inline]
-    pub(super) fn may_be_gone(&self, slot: Slot) -> bool {
-        self.direct[self.place(slot)] >= self.look_beyond - 1
+    pub(super) fn may_be_gone(&self, slots: &[Slot]) -> bool {
+        let count = if self.is_dense {
+            // No lookup, so that several are compared at once.
+            let last = super::columns::number(self.direct.len() - 1);
+            slots.iter().filter(|slot| slot.0.wrapping_sub(self.first) >= last).count()
+        } else {
+            let gone = self.look_beyond - 1;
+            slots.iter().filter(|slot| self.direct[self.place(**slot)] >= gone).count()
+        };
+        count > 0
     }
 
     /// Where `direct` has `slot`: slots below the first one wrap around and are beyond all others.
