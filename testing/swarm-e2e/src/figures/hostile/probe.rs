@@ -14,7 +14,9 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
+use super::WITHIN;
 use crate::scenario::Context;
 
 /// How many small writes are timed, one after the other: those of a turn are the ledger, the view and the
@@ -38,7 +40,7 @@ impl Probe {
             ));
             while let Some(event) = events.next().await {
                 // The stream itself restarts a watch that failed.
-                let Ok(Event::Apply(map)) = event else { continue };
+                let Ok(Event::Apply(map) | Event::InitApply(map)) = event else { continue };
                 if map.name_any() == NAME {
                     tell.send_replace(version(&map).unwrap_or_default());
                 }
@@ -66,7 +68,8 @@ impl Probe {
             written = version(&map).context("a version")?;
         }
         let (took, done) = (asked.elapsed(), Instant::now());
-        self.told.wait_for(|told| written <= *told).await?;
+        let shown = self.told.wait_for(|told| written <= *told);
+        timeout(WITHIN, shown).await.context("the watch does not show a write")??;
         Ok((took, done.elapsed()))
     }
 }
