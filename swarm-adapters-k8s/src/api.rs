@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use swarm_spec::spec::{self, Kind, MANAGED_NAME_MAX, Meant, RunnerSpec, managed_name_rule};
 
 pub use ledger::{Claimant, Holdings, SwarmLedger, SwarmLedgerSpec, Writer};
-pub use part::{PartName, PartNameError, SwarmLedgerPart, SwarmLedgerPartSpec};
+pub use part::{PartHoldings, PartName, PartNameError, SwarmLedgerPart, SwarmLedgerPartSpec};
 pub use swarm_spec::spec::{
     API_VERSION, JobSource, NAME_MAX, PolicySpec, ProtocolSpec, RefreshMode, VersionEndpoint,
     ViewFormat, WorkloadRef,

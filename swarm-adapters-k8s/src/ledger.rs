@@ -23,8 +23,8 @@ use tokio::time::Instant;
 use crate::api::{Claimant, GOES_BACK, SwarmLedger, SwarmLedgerSpec};
 use crate::rollback::Rollbacks;
 pub(crate) use form::LARGE_POOL_JOBS;
-use form::{Head, Memory, PARTS_LEFT, names, new_texts, to_spec};
-use parts::{Parts, Texts, missing};
+use form::{Head, Memory, PARTS_LEFT, names, new_contents, to_spec};
+use parts::{Contents, Parts, missing};
 use writer::Standing;
 pub use writer::Writing;
 
@@ -190,13 +190,13 @@ impl KubeLedgerStore {
     }
 
     /// Saves a ledger in so many parts over the one `before`; what new parts say comes into
-    /// `texts`.
+    /// `contents`.
     async fn save_in_parts(
         &self,
         ledger: &Ledger,
         count: usize,
         before: Option<&Head>,
-        texts: &mut Texts,
+        contents: &mut Contents,
     ) -> Result<Head, StoreError> {
         let claimed;
         let before = if let Some(before) = before {
@@ -215,9 +215,9 @@ impl KubeLedgerStore {
         }
         let split = Split::of(ledger, count);
         let names = names(&split, &before.parts, ledger.revision());
-        let new = new_texts(&split, &names, &before.parts);
+        let new = new_contents(&split, &names, &before.parts)?;
         self.parts.create(&before.uid, &new).await?;
-        texts.extend(new);
+        contents.extend(new);
         let spec = to_spec(split.head(), names, &self.swarm, &self.pool);
         self.write(spec, Some(before), before.is_untidy).await
     }
@@ -273,10 +273,10 @@ impl KubeLedgerStore {
 impl LedgerStore for KubeLedgerStore {
     async fn load(&self) -> Result<Option<(Ledger, Seen)>, StoreError> {
         let mut memory = self.memory.lock().await;
-        let Memory { head, texts, .. } = &mut *memory;
+        let Memory { head, contents, .. } = &mut *memory;
         head.take_if(|known| !(self.is_current)(&self.name, &known.seen));
         if let Some(known) = head {
-            return Ok(Some((known.ledger(texts)?, known.seen.clone())));
+            return Ok(Some((known.ledger(contents)?, known.seen.clone())));
         }
         let mut gone = None;
         for _ in 0..READS_MAX {
@@ -288,7 +288,7 @@ impl LedgerStore for KubeLedgerStore {
                 return Err(StoreError::Conflict { what: self.what() });
             }
             let Some(mut read) = read else {
-                memory.texts.clear();
+                memory.contents.clear();
                 return Ok(None);
             };
             if memory.standing.asks_to_take_over(
@@ -300,18 +300,18 @@ impl LedgerStore for KubeLedgerStore {
                 read = self.take_over(&read).await?;
                 memory.standing = Standing::Writer;
             }
-            let Memory { head, texts, .. } = &mut *memory;
+            let Memory { head, contents, .. } = &mut *memory;
             match gone {
                 Some((seen, part)) if seen == read.seen => return Err(missing(&self.name, part)),
                 _ => {}
             }
-            if let Some(part) = self.parts.read(&read.parts, texts).await? {
+            if let Some(part) = self.parts.read(&read.parts, contents).await? {
                 // Perhaps another ledger has replaced it, which does not name this part any more.
                 gone = Some((read.seen, part));
                 continue;
             }
-            let ledger = read.ledger(texts)?;
-            texts.retain(|name, _| read.parts.contains(name));
+            let ledger = read.ledger(contents)?;
+            contents.retain(|name, _| read.parts.contains(name));
             read.is_untidy = self.tidy(&read).await;
             read.keep(&ledger);
             let seen = read.seen.clone();
@@ -324,7 +324,7 @@ impl LedgerStore for KubeLedgerStore {
     async fn save(&self, ledger: &Ledger, seen: Option<&Seen>) -> Result<Seen, StoreError> {
         let mut memory = self.memory.lock().await;
         // Whatever happens now, what was read before is no longer to be trusted.
-        let Memory { head, texts, .. } = &mut *memory;
+        let Memory { head, contents, .. } = &mut *memory;
         let before = head.take().filter(|known| Some(&known.seen) == seen);
         if seen.is_some() && before.is_none() {
             // Which parts it has is not known any more.
@@ -334,13 +334,13 @@ impl LedgerStore for KubeLedgerStore {
         let parts_before = before.as_ref().map_or(&[][..], |before| &before.parts);
         let mut written = match count(ledger.stored_bytes(), parts_before.len()) {
             0 => self.save_whole(ledger, before.as_ref()).await?,
-            count => self.save_in_parts(ledger, count, before.as_ref(), texts).await?,
+            count => self.save_in_parts(ledger, count, before.as_ref(), contents).await?,
         };
         let named: BTreeSet<_> = written.parts.iter().copied().collect();
         let garbage: BTreeSet<_> = parts_before.iter().copied().collect();
         let is_tidy = self.parts.delete(&garbage - &named).await;
         written.is_untidy = !is_tidy || before.as_ref().is_some_and(|before| before.is_untidy);
-        texts.retain(|name, _| named.contains(name));
+        contents.retain(|name, _| named.contains(name));
         // The write counts, whatever it shows about the store.
         memory.is_rolled_back(&written, &self.rollbacks);
         memory.standing = Standing::Writer;

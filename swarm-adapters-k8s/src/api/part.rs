@@ -1,8 +1,13 @@
 //! The resource `SwarmLedgerPart`: some of the jobs of a ledger that is too large for one object.
 
 use std::fmt;
+use std::io::{Read, Write};
 use std::str::FromStr;
 
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use k8s_openapi::ByteString;
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 use swarm_core::parts::StoredPart;
@@ -28,16 +33,104 @@ pub struct SwarmLedgerPartSpec {
     /// The `SwarmLedger` that it is a part of.
     #[schemars(length(min = 1, max = 253))]
     pub ledger: String,
-    /// Who holds which of these jobs, grouped by holder.
+    /// Who holds which of these jobs, grouped by holder: as JSON, compressed, in its field `gzip`.
     #[schemars(schema_with = "holdings")]
-    pub holdings: StoredPart,
+    pub holdings: PartHoldings,
+}
+
+/// What a part says: a [`StoredPart`] as JSON, compressed. An object of many fields takes the API server
+/// several times as long to store as one string does.
+///
+/// Its field `gzip` is what `base64 -d | gunzip` reads. A part that an earlier version wrote has the fields
+/// of a `StoredPart` in its place, and is read as well.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Stored")]
+pub struct PartHoldings {
+    gzip: ByteString,
+}
+
+/// The forms that are read.
+#[derive(Deserialize)]
+#[serde(untagged)]
+#[serde(expecting = "it has neither the field `gzip` nor those of before it was compressed")]
+enum Stored {
+    Plain(StoredPart),
+    Compressed(Compressed),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Compressed {
+    gzip: ByteString,
+}
+
+impl TryFrom<Stored> for PartHoldings {
+    type Error = String;
+
+    fn try_from(stored: Stored) -> Result<Self, String> {
+        match stored {
+            Stored::Plain(part) => Self::of(&part),
+            Stored::Compressed(Compressed { gzip }) => Ok(Self { gzip }),
+        }
+    }
+}
+
+impl PartHoldings {
+    /// The most bytes of JSON. What the operator writes has some 100,000.
+    pub const BYTES_MAX: usize = 1_200_000;
+
+    /// What says this.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that it is longer than [`BYTES_MAX`](Self::BYTES_MAX), which could not be read.
+    pub fn of(part: &StoredPart) -> Result<Self, String> {
+        let text = serde_json::to_vec(part).map_err(|error| error.to_string())?;
+        if Self::BYTES_MAX < text.len() {
+            return Err(too_long());
+        }
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+        let written = gzip.write_all(&text).and_then(|()| gzip.finish());
+        Ok(Self { gzip: ByteString(written.map_err(|error| error.to_string())?) })
+    }
+
+    /// What it says.
+    ///
+    /// # Errors
+    ///
+    /// A sentence about what is wrong with it: it is not compressed JSON of these fields, or longer than
+    /// [`BYTES_MAX`](Self::BYTES_MAX).
+    pub fn read(&self) -> Result<StoredPart, String> {
+        let mut text = Vec::new();
+        // A kilobyte of gzip may be a megabyte.
+        let mut gzip = GzDecoder::new(self.gzip.0.as_slice()).take(Self::BYTES_MAX as u64 + 1);
+        let read = gzip.read_to_end(&mut text);
+        read.map_err(|error| format!("it cannot be decompressed: {error}"))?;
+        if Self::BYTES_MAX < text.len() {
+            return Err(too_long());
+        }
+        serde_json::from_slice(&text).map_err(|error| error.to_string())
+    }
+}
+
+fn too_long() -> String {
+    format!("it has more than {} bytes", PartHoldings::BYTES_MAX)
+}
+
+impl fmt::Debug for PartHoldings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.read() {
+            Ok(part) => part.fmt(f),
+            Err(why) => f.debug_tuple("PartHoldings").field(&why).finish(),
+        }
+    }
 }
 
 /// One value, like the holdings of a ledger.
 fn holdings(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({
         "type": "object",
-        "description": "Who holds which of these jobs, grouped by holder.",
+        "description": "Who holds which of these jobs, grouped by holder: as JSON, compressed, in its field `gzip`.",
         "x-kubernetes-map-type": "atomic",
         "x-kubernetes-preserve-unknown-fields": true,
     })
@@ -116,6 +209,7 @@ impl TryFrom<String> for PartName {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
     use swarm_spec::spec::WORKLOAD_NAME_MAX;
 
     use super::*;
@@ -125,6 +219,56 @@ mod tests {
         let ledger = format!("statefulset.{}", "w".repeat(WORKLOAD_NAME_MAX));
         let part = PartName { revision: 10_u64.pow(20 - 1), digest: 0 }.of(&ledger);
         assert_eq!(part.len(), 253);
+    }
+
+    fn part(jobs: usize) -> StoredPart {
+        let strikes = (0..jobs).map(|n| (format!("stream:camera{n:05}:new"), 1)).collect();
+        StoredPart { strikes, ..StoredPart::default() }
+    }
+
+    fn read(stored: serde_json::Value) -> Result<StoredPart, String> {
+        let holdings: PartHoldings =
+            serde_json::from_value(stored).map_err(|error| error.to_string())?;
+        holdings.read()
+    }
+
+    #[test]
+    fn what_a_part_says_is_compressed_and_read_in_the_form_of_before_as_well() {
+        let part = part(3_000);
+        let stored = serde_json::to_value(PartHoldings::of(&part).unwrap()).unwrap();
+        assert_eq!(stored.as_object().unwrap().keys().collect::<Vec<_>>(), ["gzip"]);
+        let plain = serde_json::to_value(&part).unwrap();
+        assert!(stored.to_string().len() * 4 < plain.to_string().len());
+        assert_eq!(read(stored), Ok(part.clone()));
+        assert_eq!(read(plain), Ok(part));
+    }
+
+    #[test]
+    fn what_is_no_part_is_refused_with_a_sentence() {
+        let gzip = |text: &[u8]| {
+            let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
+            gzip.write_all(text).unwrap();
+            json!({"gzip": ByteString(gzip.finish().unwrap())})
+        };
+        let cut = {
+            let PartHoldings { gzip: ByteString(bytes) } = PartHoldings::of(&part(9)).unwrap();
+            json!({"gzip": ByteString(bytes[..bytes.len() - 9].to_vec())})
+        };
+        // It is not decompressed to the end.
+        let bomb = gzip(&vec![b' '; 10_000_000]);
+        for (stored, why) in [
+            (json!({"gzip": "AAAA"}), "it cannot be decompressed: "),
+            (cut, "it cannot be decompressed: "),
+            (bomb, "it has more than 1200000 bytes"),
+            (gzip(b"{\"holders\": 7}"), "invalid type: integer `7`"),
+            (gzip(b"{\"jobs\": []}"), "unknown field `jobs`"),
+            (json!({"jobs": []}), "it has neither the field `gzip` nor"),
+            (json!({"gzip": 7}), "it has neither the field `gzip` nor"),
+        ] {
+            let refused = read(stored).unwrap_err();
+            assert!(refused.starts_with(why), "{refused}");
+        }
+        assert_eq!(PartHoldings::of(&part(50_000)), Err("it has more than 1200000 bytes".into()));
     }
 
     #[test]

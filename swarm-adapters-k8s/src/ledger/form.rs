@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 
 use swarm_core::Ledger;
-use swarm_core::parts::{Part, Split, StoredPart, join};
+use swarm_core::parts::{Part, Split, join};
 use swarm_core::ports::{Seen, StoreError};
 use swarm_core::stored::Stored;
 
-use super::parts::Texts;
+use super::parts::{self, Contents};
 use super::seen;
 use super::writer::Standing;
-use crate::api::{Claimant, Holdings, PartName, SwarmLedger, SwarmLedgerSpec, Writer};
+use crate::api::{
+    Claimant, Holdings, PartHoldings, PartName, SwarmLedger, SwarmLedgerSpec, Writer,
+};
 use crate::rollback::{Epoch, Rollbacks};
 use crate::version;
 
@@ -30,7 +32,7 @@ pub(super) struct Memory {
     /// How far the object was when it was last read or written.
     newest: Option<Newest>,
     /// What the parts say. They never change, so they are right whatever became of the head.
-    pub(super) texts: Texts,
+    pub(super) contents: Contents,
     /// Whether this process is the writer.
     pub(super) standing: Standing,
 }
@@ -122,18 +124,16 @@ impl Head {
         self.spec.len()
     }
 
-    /// The ledger of this head, whose parts have the `texts`.
-    pub(super) fn ledger(&self, texts: &Texts) -> Result<Ledger, StoreError> {
+    /// The ledger of this head, whose parts have these `contents`.
+    pub(super) fn ledger(&self, contents: &Contents) -> Result<Ledger, StoreError> {
         if let Some(ledger) = &self.large {
             return Ok(ledger.clone());
         }
         let spec = self.spec()?;
         let pool = spec.pool.name.clone();
         let part = |name: &PartName| -> Result<Part, String> {
-            let text = texts.get(name).ok_or_else(|| format!("part {name} was not read"))?;
-            let stored: StoredPart =
-                serde_json::from_slice(text).map_err(|error| error.to_string())?;
-            Part::try_from(stored).map_err(|error| error.to_string())
+            let holdings = contents.get(name);
+            parts::read(holdings.ok_or_else(|| format!("part {name} was not read"))?)
         };
         let parts: Result<Vec<_>, _> = self.parts.iter().map(part).collect();
         from_spec(spec, parts.map_err(|detail| unreadable(&pool, &detail))?)
@@ -158,13 +158,24 @@ pub(super) fn names(split: &Split<'_>, before: &[PartName], revision: u64) -> Ve
 }
 
 /// What those of the named parts say that were not there `before`.
-pub(super) fn new_texts(split: &Split<'_>, names: &[PartName], before: &[PartName]) -> Texts {
+pub(super) fn new_contents(
+    split: &Split<'_>,
+    names: &[PartName],
+    before: &[PartName],
+) -> Result<Contents, StoreError> {
     let is_new = |(_, name): &(usize, &PartName)| !before.contains(name);
     let places: BTreeMap<_, _> =
-        names.iter().enumerate().filter(is_new).map(|(place, name)| (*name, place)).collect();
-    let mut parts = split.parts(&places.values().copied().collect());
-    let text = |(name, place)| Some((name, super::parts::text(&parts.remove(&place)?)));
-    places.into_iter().filter_map(text).collect()
+        names.iter().enumerate().filter(is_new).map(|(place, name)| (place, *name)).collect();
+    let parts = split.parts(&places.keys().copied().collect());
+    let holdings = |(place, part)| {
+        let name = places[&place];
+        let holdings = PartHoldings::of(&part).map_err(|detail| StoreError::Refused {
+            code: "LedgerTooLarge",
+            reason: format!("part {name} of a ledger cannot be written: {detail}"),
+        });
+        Ok((name, holdings?))
+    };
+    parts.into_iter().map(holdings).collect()
 }
 
 /// The object for what is `stored`, with the jobs in these parts, if any.

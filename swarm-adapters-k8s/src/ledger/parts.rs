@@ -8,27 +8,28 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, ListParams, Preconditions};
 use kube::core::PartialObjectMeta;
 use kube::{Api, Client, Resource, ResourceExt};
-use serde_json::json;
-use swarm_core::parts::{Part, StoredPart};
+use swarm_core::parts::Part;
 use swarm_core::ports::StoreError;
 
 use super::{bounded, classify_error, in_time};
-use crate::api::{API_VERSION, PartName, SwarmLedger, SwarmLedgerPart};
+use crate::api::{
+    API_VERSION, PartHoldings, PartName, SwarmLedger, SwarmLedgerPart, SwarmLedgerPartSpec,
+};
 
 /// How many parts are read at a time.
 const READ_AT_A_TIME: usize = 8;
-/// How many are written, or removed, at a time: each takes the API server some ten milliseconds of a core, and
-/// a large ledger has a hundred. More at a time, of two replicas, hold up the small requests of everybody.
+/// How many are written, or removed, at a time: each takes the API server some milliseconds of a core, and a
+/// large ledger has a hundred. More at a time, of two replicas, hold up the small requests of everybody.
 const WRITTEN_AT_A_TIME: usize = 2;
 /// What an API server without the resource says.
 const NO_RESOURCE: &str = "404 page not found";
 
-/// What parts say, as text.
-pub(super) type Texts = BTreeMap<PartName, Box<[u8]>>;
+/// What parts say.
+pub(super) type Contents = BTreeMap<PartName, PartHoldings>;
 
 /// The objects.
 pub(super) struct Parts {
@@ -48,15 +49,20 @@ impl Parts {
     }
 
     /// Writes parts, some at a time. They belong to the ledger with the UID `head`, and go with it.
-    pub(super) async fn create(&self, head: &str, parts: &Texts) -> Result<(), StoreError> {
+    pub(super) async fn create(&self, head: &str, parts: &Contents) -> Result<(), StoreError> {
         // Collected, since a stream of closures over references is not `Send`.
         let written: Vec<_> =
-            parts.iter().map(|(name, text)| self.create_one(head, *name, text)).collect();
+            parts.iter().map(|(name, holdings)| self.create_one(head, *name, holdings)).collect();
         stream::iter(written).buffer_unordered(WRITTEN_AT_A_TIME).try_collect().await
     }
 
-    async fn create_one(&self, head: &str, name: PartName, text: &[u8]) -> Result<(), StoreError> {
-        let body = self.object(head, name, text)?;
+    async fn create_one(
+        &self,
+        head: &str,
+        name: PartName,
+        holdings: &PartHoldings,
+    ) -> Result<(), StoreError> {
+        let body = self.object(head, name, holdings)?;
         // Twice: an object of this name may belong to a ledger that is gone.
         for _ in 0..2 {
             let written =
@@ -83,30 +89,27 @@ impl Parts {
         Err(StoreError::Conflict { what: self.what(name) })
     }
 
-    /// The whole object as text, around what it says.
-    fn object(&self, head: &str, name: PartName, text: &[u8]) -> Result<Vec<u8>, StoreError> {
-        let metadata = ObjectMeta {
-            name: Some(name.of(&self.ledger)),
-            owner_references: Some(vec![OwnerReference {
-                api_version: API_VERSION.into(),
-                kind: SwarmLedger::kind(&()).into_owned(),
-                name: self.ledger.clone(),
-                uid: head.to_owned(),
-                controller: Some(true),
-                block_owner_deletion: None,
-            }]),
-            ..ObjectMeta::default()
-        };
-        let fields = json!({
-            "apiVersion": API_VERSION,
-            "kind": SwarmLedgerPart::kind(&()),
-            "metadata": metadata,
-        });
-        let (fields, ledger) = (fields.to_string(), json!(self.ledger).to_string());
-        let open = fields.strip_suffix('}').unwrap_or_default();
-        let mut object = format!(r#"{open},"spec":{{"ledger":{ledger},"holdings":"#).into_bytes();
-        object.extend_from_slice(text);
-        object.extend_from_slice(b"}}");
+    /// The whole object as text.
+    fn object(
+        &self,
+        head: &str,
+        name: PartName,
+        holdings: &PartHoldings,
+    ) -> Result<Vec<u8>, StoreError> {
+        let spec = SwarmLedgerPartSpec { ledger: self.ledger.clone(), holdings: holdings.clone() };
+        let mut object = SwarmLedgerPart::new(&name.of(&self.ledger), spec);
+        object.metadata.owner_references = Some(vec![OwnerReference {
+            api_version: API_VERSION.into(),
+            kind: SwarmLedger::kind(&()).into_owned(),
+            name: self.ledger.clone(),
+            uid: head.to_owned(),
+            controller: Some(true),
+            block_owner_deletion: None,
+        }]);
+        let object = serde_json::to_vec(&object).map_err(|error| StoreError::Unavailable {
+            what: self.what(name),
+            source: error.into(),
+        })?;
         super::check_size(object.len(), || format!("{} would have", self.what(name)))?;
         Ok(object)
     }
@@ -116,7 +119,7 @@ impl Parts {
     async fn is_there(&self, head: &str, name: PartName) -> Result<bool, StoreError> {
         let Some(found) = self.get(name).await? else { return Ok(false) };
         if owned_by(&found, head) {
-            let _: Box<[u8]> = checked(&self.ledger, name, found)?;
+            let _: PartHoldings = checked(&self.ledger, name, found)?;
             return Ok(true);
         }
         let preconditions = Preconditions { uid: found.uid(), resource_version: None };
@@ -134,23 +137,23 @@ impl Parts {
         })
     }
 
-    /// Reads those of the `wanted` parts that `texts` does not have. `Some` is one that is missing.
+    /// Reads those of the `wanted` parts that `contents` does not have. `Some` is one that is missing.
     pub(super) async fn read(
         &self,
         wanted: &[PartName],
-        texts: &mut Texts,
+        contents: &mut Contents,
     ) -> Result<Option<PartName>, StoreError> {
         let missing: BTreeSet<_> =
-            wanted.iter().copied().filter(|name| !texts.contains_key(name)).collect();
+            wanted.iter().copied().filter(|name| !contents.contains_key(name)).collect();
         let read = missing.into_iter().map(|name| async move {
             let found = self.get(name).await?;
-            let text = found.map(|found| checked(&self.ledger, name, found)).transpose()?;
-            Ok::<_, StoreError>((name, text))
+            let holdings = found.map(|found| checked(&self.ledger, name, found)).transpose()?;
+            Ok::<_, StoreError>((name, holdings))
         });
         let mut read = stream::iter(read.collect::<Vec<_>>()).buffer_unordered(READ_AT_A_TIME);
-        while let Some((name, text)) = read.try_next().await? {
-            match text {
-                Some(text) => texts.insert(name, text),
+        while let Some((name, holdings)) = read.try_next().await? {
+            match holdings {
+                Some(holdings) => contents.insert(name, holdings),
                 None => return Ok(Some(name)),
             };
         }
@@ -209,21 +212,23 @@ fn owned_by(object: &impl ResourceExt, head: &str) -> bool {
 }
 
 /// What a part says, if it is what its name says.
-fn checked(ledger: &str, name: PartName, object: SwarmLedgerPart) -> Result<Box<[u8]>, StoreError> {
-    let text = text(&object.spec.holdings);
-    let part = Part::try_from(object.spec.holdings);
-    let part = part.map_err(|error| unreadable(ledger, name, &error.to_string()))?;
+fn checked(
+    ledger: &str,
+    name: PartName,
+    object: SwarmLedgerPart,
+) -> Result<PartHoldings, StoreError> {
+    let holdings = object.spec.holdings;
+    let part = read(&holdings).map_err(|error| unreadable(ledger, name, &error))?;
     if part.digest() != name.digest {
         let detail = "it does not say what its name says, so somebody edited it";
         return Err(unreadable(ledger, name, detail));
     }
-    Ok(text)
+    Ok(holdings)
 }
 
-/// What a part says, as text.
-pub(super) fn text(part: &StoredPart) -> Box<[u8]> {
-    // Texts and numbers in maps with texts as keys: that cannot fail.
-    serde_json::to_vec(part).unwrap_or_default().into_boxed_slice()
+/// The jobs of a part.
+pub(super) fn read(holdings: &PartHoldings) -> Result<Part, String> {
+    Part::try_from(holdings.read()?).map_err(|error| error.to_string())
 }
 
 fn unreadable(ledger: &str, name: PartName, detail: &str) -> StoreError {

@@ -32,11 +32,11 @@ fn head(spec: &SwarmLedgerSpec) -> Head {
 }
 
 /// The head of a ledger in 16 parts, and what they say.
-fn divided(ledger: &Ledger) -> (SwarmLedgerSpec, Texts) {
+fn divided(ledger: &Ledger) -> (SwarmLedgerSpec, Contents) {
     let split = Split::of(ledger, 16);
     let names = names(&split, &[], ledger.revision());
-    let texts = new_texts(&split, &names, &[]);
-    (to_spec(split.head(), names, &claimant(), &claimant()), texts)
+    let contents = new_contents(&split, &names, &[]).unwrap();
+    (to_spec(split.head(), names, &claimant(), &claimant()), contents)
 }
 
 #[test]
@@ -44,10 +44,10 @@ fn a_ledger_survives_the_way_into_objects_and_back() {
     let longest_lease = std::time::Duration::from_secs(20);
     let ledger = Ledger { longest_lease, ..ledger(100, 3, &empty()) };
     let whole = to_spec(Stored::from(&ledger), Vec::new(), &claimant(), &claimant());
-    assert_eq!(head(&whole).ledger(&Texts::new()).unwrap(), ledger);
-    let (spec, texts) = divided(&ledger);
+    assert_eq!(head(&whole).ledger(&Contents::new()).unwrap(), ledger);
+    let (spec, contents) = divided(&ledger);
     assert_eq!(spec.holdings.parts.len(), 16);
-    assert_eq!(head(&spec).ledger(&texts).unwrap(), ledger);
+    assert_eq!(head(&spec).ledger(&contents).unwrap(), ledger);
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_job_more_writes_one_part_and_a_worker_more_all() {
     let new = |next: &Ledger| {
         let split = Split::of(next, 16);
         let names = names(&split, &spec.holdings.parts, next.revision());
-        new_texts(&split, &names, &spec.holdings.parts).len()
+        new_contents(&split, &names, &spec.holdings.parts).unwrap().len()
     };
     assert_eq!(new(&ledger(5_001, 4, &before)), 1);
     assert_eq!(new(&ledger(5_000, 5, &before)), 16);
@@ -116,8 +116,8 @@ fn the_size_of_a_ledger_is_known_before_it_is_written() {
 
 #[test]
 fn a_count_of_parts_that_is_no_power_of_two_is_unreadable() {
-    let (mut spec, texts) = divided(&ledger(100, 3, &empty()));
+    let (mut spec, contents) = divided(&ledger(100, 3, &empty()));
     spec.holdings.parts.pop();
-    let error = head(&spec).ledger(&texts).unwrap_err().to_string();
+    let error = head(&spec).ledger(&contents).unwrap_err().to_string();
     assert!(error.contains("names 15 parts"), "{error}");
 }

@@ -4,16 +4,19 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Error, Result, bail, ensure};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt as _};
 use serde_json::json;
-use swarm_adapters_k8s::api::{PartName, SwarmLedger, SwarmLedgerPart};
+use swarm_adapters_k8s::api::{PartHoldings, PartName, SwarmLedger, SwarmLedgerPart};
+use swarm_core::parts::StoredPart;
 use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::{Ledger, Pool, jobs, plan};
+use tokio::process::Command;
 
 use super::pool::REST_WITHIN;
 use crate::bare_ledger::{BareLedger, LEDGER};
+use crate::binaries::repository;
 use crate::operator;
 use crate::proxy::{Proxy, Side};
 use crate::scenario::Context;
@@ -235,13 +238,35 @@ impl Place {
         // Nothing prevents another object of that name.
         part.metadata.resource_version = None;
         let good = part.clone();
-        part.spec.holdings.holders.pop();
+        part.spec.holdings = PartHoldings::of(&StoredPart::default()).map_err(Error::msg)?;
         parts.create(&PostParams::default(), &part).await?;
         self.is_unreadable(&name, "somebody edited it").await?;
         parts.delete(&name, &DeleteParams::default()).await?;
+        let mut plain = json!(good);
+        plain["metadata"] =
+            json!({"name": name, "ownerReferences": good.metadata.owner_references});
+        plain["spec"]["holdings"] = json!(good.spec.holdings.read().map_err(Error::msg)?);
+        self.context.cluster.apply(&self.context.namespace, &plain.to_string()).await?;
+        ensure!(self.stored().await? == ledger, "as it was written before it was compressed");
+        parts.delete(&name, &DeleteParams::default()).await?;
         parts.create(&PostParams::default(), &good).await?;
         ensure!(self.stored().await? == ledger, "with its part it is as it was");
+        let shown: StoredPart = serde_json::from_str(&self.shown(&name).await?)?;
+        ensure!(Ok(shown) == good.spec.holdings.read(), "a person reads what the operator does");
         Ok(())
+    }
+
+    /// What the documented command prints of a part.
+    async fn shown(&self, part: &str) -> Result<String> {
+        let page = std::fs::read_to_string(repository().join("docs/operations.md"))?;
+        let line = page.lines().find(|line| line.contains(" get swarmledgerpart "));
+        let line = line.context("no command reads a part")?;
+        let line = line.replace("NAMESPACE", &self.context.namespace).replace("PART", part);
+        let mut command = Command::new("bash");
+        command.args(["-eo", "pipefail", "-c", &line]).kill_on_drop(true);
+        let output = command.envs(self.context.cluster.environment()).output().await?;
+        ensure!(output.status.success(), "`{line}`: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8(output.stdout)?)
     }
 
     async fn is_unreadable(&self, part: &str, why: &str) -> Result<()> {
