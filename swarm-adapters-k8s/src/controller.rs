@@ -57,6 +57,7 @@ use kube::{Api, Client, Resource};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+pub use crate::background::Background;
 use crate::client::Clients;
 use crate::fence::fenced;
 use crate::health::Health;
@@ -84,10 +85,12 @@ pub enum Scope {
 }
 
 /// What the operator is told about the cluster that it cannot see there.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// The image of workers of managed pools.
     pub worker_image: String,
+    /// Where large turns go on.
+    pub background: Background,
 }
 
 impl Scope {

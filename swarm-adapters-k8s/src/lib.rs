@@ -27,6 +27,8 @@ pub mod session;
 #[cfg(feature = "controller")]
 mod answer;
 #[cfg(feature = "controller")]
+mod background;
+#[cfg(feature = "controller")]
 pub mod controller;
 #[cfg(feature = "controller")]
 pub mod convert;

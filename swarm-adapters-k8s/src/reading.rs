@@ -1,5 +1,5 @@
 //! Where texts are read that somebody else wrote, and which may be made to take long: on threads that no
-//! turn runs on.
+//! turn runs on, and large ones in the background.
 //!
 //! There is one lane for small texts and one for large ones: nobody who has a small one waits for somebody
 //! who has a large one, and no more than two take memory at a time. In each lane tenants take turns, so
@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use crate::background::Background;
 use crate::workers::Workers;
 
 /// Up to how many bytes texts are read in the lane for small ones.
@@ -17,15 +18,22 @@ pub(crate) const SMALL_BYTES_MAX: usize = 256 << 10;
 pub(crate) struct Reading {
     small: Workers,
     large: Workers,
+    /// Where large texts are read.
+    background: Background,
 }
 
 impl Default for Reading {
     fn default() -> Self {
-        Self { small: Workers::new(1), large: Workers::new(1) }
+        Self::new(Background::default())
     }
 }
 
 impl Reading {
+    /// Reads large texts in the background.
+    pub(crate) fn new(background: Background) -> Self {
+        Self { small: Workers::new(1), large: Workers::new(1), background }
+    }
+
     /// What `read` makes of texts of a tenant that have so many bytes, and how long it took.
     pub(crate) async fn of<T: Send + 'static>(
         &self,
@@ -33,15 +41,21 @@ impl Reading {
         bytes: usize,
         read: impl FnOnce() -> T + Send + 'static,
     ) -> (T, Duration) {
-        let lane = if bytes <= SMALL_BYTES_MAX { &self.small } else { &self.large };
+        let is_small = bytes <= SMALL_BYTES_MAX;
+        let lane = if is_small { &self.small } else { &self.large };
         // It is never closed. A turn that is given up leaves it to the thread.
         let permit = lane.one(tenant).await;
-        let read = tokio::task::spawn_blocking(move || {
+        let read = move || {
             let started = std::time::Instant::now();
             let made = read();
             drop(permit);
             (made, started.elapsed())
-        });
+        };
+        let read = if is_small {
+            tokio::task::spawn_blocking(read)
+        } else {
+            self.background.blocking(read)
+        };
         match read.await {
             Ok(read) => read,
             // It concerns this Swarm only, as a panic in its turn does.

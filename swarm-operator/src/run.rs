@@ -13,7 +13,7 @@ use serde_json::Value;
 use swarm_adapters_host::http::{self, Build, Document, Readiness};
 use swarm_adapters_host::metrics::register_build;
 use swarm_adapters_k8s::client;
-use swarm_adapters_k8s::controller::{self, Options, Scope};
+use swarm_adapters_k8s::controller::{self, Background, Options, Scope};
 use swarm_adapters_k8s::health::Health;
 use swarm_adapters_k8s::metrics::Metrics;
 use swarm_adapters_k8s::sharing::{Replica, Sharing};
@@ -93,7 +93,9 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         None => format!("swarm-operator/{version}"),
     };
     let clients = client::connect(args.kubeconfig.as_deref(), &agent).await?;
-    let (options, health) = (Options { worker_image: args.worker_image }, Health::default());
+    let background = Background::start().context("no threads for large Swarms")?;
+    let options = Options { worker_image: args.worker_image, background };
+    let health = Health::default();
 
     // Liveness is answered while the API server is away, too.
     let (ready, is_ready) = watch::channel(Readiness::NotYet);

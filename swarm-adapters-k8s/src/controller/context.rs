@@ -21,6 +21,7 @@ use super::records;
 use super::seen::{Ended, Leases, SeenSessions, Views};
 use super::sources::Rests;
 use crate::api::{FIELD_MANAGER, Swarm};
+use crate::background::{self, Background};
 use crate::health::Health;
 use crate::metrics::{Metrics, RefusalLabels};
 use crate::reading::Reading;
@@ -55,6 +56,8 @@ pub(super) struct Context {
     pub(super) alarms: Alarms,
     /// What plain workers are asked.
     pub(super) questions: Questions,
+    /// Where large turns go on.
+    pub(super) background: Background,
     /// Where lists of jobs and views of others are read.
     pub(super) reading: Reading,
     /// Which tenants' lists of jobs rest.
@@ -81,7 +84,7 @@ impl Context {
         seen: SeenSessions,
         filled: watch::Sender<bool>,
     ) -> Self {
-        let Options { worker_image } = options;
+        let Options { worker_image, background } = options;
         let instance = Some(sharing.writing.member.clone());
         let reporter = Reporter { controller: FIELD_MANAGER.into(), instance };
         let recorder = Recorder::new(client.clone(), reporter);
@@ -100,7 +103,8 @@ impl Context {
             made: MadeObjects::default(),
             alarms: Alarms::default(),
             questions: Questions::default(),
-            reading: Reading::default(),
+            reading: Reading::new(background.clone()),
+            background,
             rests: Rests::default(),
             kept_jobs: KeptJobs::default(),
             large_turns: Workers::new(1),
@@ -135,12 +139,13 @@ impl Context {
     }
 
     /// Waits until a turn of `swarm` with so many jobs may go on; it may until the value is dropped, and
-    /// most wait for nothing. Large ones go one by one, and tenants take turns: the plan and the ledger of
-    /// 200,000 jobs take 90 MB and a thread meanwhile.
+    /// most wait for nothing. Large ones go on in the background, one by one, and tenants take turns: the plan
+    /// and the ledger of 200,000 jobs take 90 MB and a thread meanwhile.
     pub(super) async fn lane(&self, swarm: &Swarm, jobs: usize) -> Option<Worker> {
         if jobs < LARGE {
             return None;
         }
+        background::go_on().await;
         self.large_turns.one(&self.sharing.tenant(swarm)).await
     }
 

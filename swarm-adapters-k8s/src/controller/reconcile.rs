@@ -7,7 +7,6 @@ use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use swarm_core::ports::StoreError;
 use tokio::sync::Mutex;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::Instrument as _;
 
@@ -22,6 +21,7 @@ use super::panics::{Panicked, contained};
 use super::release::Released;
 use super::report::REFUSED_AGAIN;
 use crate::api::Swarm;
+use crate::background::Background;
 use crate::fence;
 use crate::metrics::TurnLabels;
 use crate::status::{Reason, Verdict};
@@ -219,7 +219,7 @@ pub(super) async fn reconcile(
         operator.context.metrics.takeovers.inc();
         operator.forget(&swarm);
     }
-    let Context { caches, client, .. } = &*operator.context;
+    let Context { caches, client, background, .. } = &*operator.context;
     // Somebody may have edited it while it waited.
     let newest = caches.swarms.get(&swarm.namespace().unwrap_or_default(), &swarm.name_any());
     let newest = newest.filter(|newest| newest.uid() == swarm.uid()).unwrap_or(swarm);
@@ -227,7 +227,7 @@ pub(super) async fn reconcile(
         return Ok(Action::await_change());
     };
     let turn = permitted(Arc::clone(&swarm), Arc::clone(&operator));
-    let outcome = in_a_task(fence::by(Arc::clone(&permit), turn)).await;
+    let outcome = in_a_task(background, fence::by(Arc::clone(&permit), turn)).await;
     if !permit.is_good() {
         // Whoever has it now begins with it anew.
         operator.forget(&swarm);
@@ -239,18 +239,16 @@ pub(super) async fn reconcile(
 /// Runs a turn in a task of its own, which ends with this future. The controller polls all turns in one task:
 /// there, one that computes for a while would hold up all others. What it logs still names its Swarm.
 async fn in_a_task(
+    background: &Background,
     turn: impl Future<Output = Result<Action, StoreError>> + Send + 'static,
 ) -> Result<Action, StoreError> {
-    let mut task = JoinSet::new();
-    task.spawn(turn.in_current_span());
-    match task.join_next().await {
-        Some(Ok(outcome)) => outcome,
+    match background.turn(turn.in_current_span()).await {
+        Ok(outcome) => outcome,
         // It is cancelled only with all others.
-        Some(Err(ended)) => ended.try_into_panic().map_or_else(
+        Err(ended) => ended.try_into_panic().map_or_else(
             |_| Ok(Action::await_change()),
             |payload| std::panic::resume_unwind(payload),
         ),
-        None => Ok(Action::await_change()),
     }
 }
 

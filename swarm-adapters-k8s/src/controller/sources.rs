@@ -70,6 +70,11 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
+    /// Whether they were not quick to read and to carry out.
+    pub(super) fn is_costly(&self) -> bool {
+        self.is_costly
+    }
+
     /// For how long changes of the sources are not read, if there are any.
     fn rests_for(
         &self,

@@ -24,7 +24,7 @@ use super::on_demand::OnDemand;
 use super::reconcile::Operator;
 use super::records::Records;
 use super::seen::SeenSessions;
-use super::{Options, Scope};
+use super::{Background, Options, Scope};
 use crate::api::Swarm;
 use crate::client::Clients;
 use crate::metrics::Metrics;
@@ -110,8 +110,10 @@ impl World {
         };
         let seen = SeenSessions::default();
         let metrics = Metrics::register(&mut Registry::default());
-        let (options, filled) =
-            (Options { worker_image: WORKER_IMAGE.into() }, watch::Sender::new(true));
+        let (options, filled) = (
+            Options { worker_image: WORKER_IMAGE.into(), background: Background::default() },
+            watch::Sender::new(true),
+        );
         let sharing = Sharing::alone(&Clients::new(client.clone(), client.clone()), Scope::Cluster);
         let context = Context::new(client, options, sharing, caches, metrics, seen, filled);
         let context = Arc::new(context);

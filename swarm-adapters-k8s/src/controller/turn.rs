@@ -28,6 +28,7 @@ use super::sources::Loaded;
 use super::stores::Stores;
 use super::worker_views::PoolViews;
 use crate::api::Swarm;
+use crate::background;
 use crate::convert;
 use crate::ledger::LARGE_POOL_JOBS;
 use crate::metrics::TurnLabels;
@@ -107,6 +108,9 @@ impl Context {
     async fn outcome(&self, swarm: &Swarm, memory: &mut Memory) -> Result<Outcome, StoreError> {
         let mut refusals = Refusals::default();
         let kept = self.keep_pool(swarm, memory).await?;
+        if memory.loaded.is_costly() {
+            background::go_on().await;
+        }
         let Resolved { mut pool, mut desired, complaint } =
             match self.resolve(swarm, &mut memory.loaded, &mut refusals).await? {
                 Ok(resolved) => resolved,

@@ -20,7 +20,7 @@ use std::time::Duration;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use swarm_adapters_k8s::client::Clients;
-use swarm_adapters_k8s::controller::{self, Options, Scope};
+use swarm_adapters_k8s::controller::{self, Background, Options, Scope};
 use swarm_adapters_k8s::health::Health;
 use swarm_adapters_k8s::metrics::Metrics;
 use swarm_adapters_k8s::sharing::{Replica, Sharing};
@@ -126,7 +126,8 @@ impl Scenario {
         let shutdown = async move { drop(stopped.await) };
         let clients = Clients::new(client.clone(), client);
         let health = self.health.clone();
-        let options = Options { worker_image: "registry.example.com/swarm-worker:1".into() };
+        let worker_image = "registry.example.com/swarm-worker:1".into();
+        let options = Options { worker_image, background: Background::default() };
         let alone = Sharing::alone(&clients, Scope::Cluster);
         let run = controller::run(clients, alone, options, metrics, health, ready, shutdown);
         let task = tokio::spawn(run);
@@ -160,7 +161,8 @@ impl Scenario {
         let (stop, stopped) = oneshot::channel::<()>();
         let shutdown = async move { drop(stopped.await) };
         let metrics = Metrics::register(&mut Registry::default());
-        let options = Options { worker_image: worker_image.into() };
+        let worker_image = worker_image.into();
+        let options = Options { worker_image, background: Background::default() };
         let health = Health::default();
         replica.tell("test".into(), health.clone());
         let run = controller::run(clients, sharing, options, metrics, health, ready, shutdown);
