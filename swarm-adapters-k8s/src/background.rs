@@ -161,9 +161,9 @@ mod tests {
         let (turn, ()) = tokio::join!(background.turn(turn), telling);
         let (begun, asked, said, after) = turn.unwrap();
         assert_ne!(begun.0, "background");
-        assert_eq!(asked, ("background".to_owned(), begun.1 + NICE));
+        assert!(asked.0 == "background" && NICE <= asked.1, "{asked:?}");
         assert_eq!((said, after), (7, asked));
-        assert_eq!(background.blocking(here).await.unwrap().1, begun.1 + NICE);
+        assert!(NICE <= background.blocking(here).await.unwrap().1);
     }
 
     #[tokio::test]

@@ -73,8 +73,11 @@ async fn moved(context: &Context) -> Result<()> {
 
 /// Puts the operator where it was: its objects of today go by name.
 async fn as_before(context: &Context) -> Result<()> {
+    // Its replicas leave before their rights do: whoever cannot say that it leaves is waited for.
+    let deployment = ["delete", "deployment/swarm-controller", "--cascade=foreground"];
+    let deployment = [&deployment[..], &["--namespace", operator::NAMESPACE]].concat();
+    context.cluster.kubectl(&deployment).await?;
     let objects = [
-        "deployment/swarm-controller",
         "poddisruptionbudget/swarm-controller",
         "networkpolicy/swarm-controller",
         "serviceaccount/swarm-operator",
