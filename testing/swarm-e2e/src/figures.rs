@@ -79,6 +79,9 @@ pub struct Options {
     /// For `hostile`, and for replicas that are killed: for how many minutes.
     #[arg(long, value_name = "MINUTES", default_value_t = 10)]
     pub minutes: u64,
+    /// For `hostile`: how many manifests, sources and Leases the editor applies in a minute.
+    #[arg(long, value_name = "COUNT", default_value_t = 300)]
+    pub acts: u32,
     /// For `scale`: where the jobs are stored.
     #[arg(long, value_enum, value_name = "WHERE", default_value = "inline")]
     pub jobs: Lists,
@@ -97,7 +100,7 @@ pub struct Options {
 ///
 /// When something does not settle within its bound.
 pub async fn measure(cluster: &Arc<Cluster>, options: &Options) -> Result<()> {
-    let Options { parts, rest, minutes, jobs, swarms_max, operator } = options;
+    let Options { parts, rest, minutes, acts, jobs, swarms_max, operator } = options;
     let built = cluster.binaries.ours.join("swarm-operator");
     let program = operator.as_ref().unwrap_or(&built);
     let all = Part::value_variants().iter();
@@ -115,7 +118,7 @@ pub async fn measure(cluster: &Arc<Cluster>, options: &Options) -> Result<()> {
                 let length = Duration::from_mins(*minutes);
                 replicas::measure(cluster, program, *swarms_max, length).await
             }
-            Part::Hostile => hostile::measure(cluster, Duration::from_mins(*minutes)).await,
+            Part::Hostile => hostile::measure(cluster, Duration::from_mins(*minutes), *acts).await,
             Part::Scale => scale::measure(cluster, program, *jobs, *swarms_max).await,
         };
         measured.with_context(|| format!("cannot measure {part:?}"))?;

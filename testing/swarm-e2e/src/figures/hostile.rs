@@ -1,5 +1,5 @@
-//! An editor of one namespace applies what comes to his mind: a hundred manifests, sources and Leases a
-//! minute each, most of which make no sense or are as large as they may be. Meanwhile the Swarms of other
+//! An editor of one namespace applies what comes to his mind: so many manifests, sources and Leases a
+//! minute, most of which make no sense or are as large as they may be. Meanwhile the Swarms of other
 //! tenants are edited, half of which have their jobs in ConfigMaps, and their turns are timed, at rest and
 //! beside him. At last he goes on without any operator, and small writes are timed: what they take longer
 //! than at rest by then, no operator can mend.
@@ -8,6 +8,7 @@
 
 mod editor;
 mod probe;
+mod statuses;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,10 +19,11 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{LogParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use serde_json::{from_value, json};
-use swarm_adapters_k8s::api::{Swarm, SwarmStatus};
+use swarm_adapters_k8s::api::Swarm;
 
 use editor::Editor;
 use probe::{Probe, WRITES};
+use statuses::Statuses;
 
 use super::process;
 use super::{Times, each};
@@ -37,8 +39,6 @@ const TENANTS: usize = 4;
 const REST: Duration = Duration::from_mins(1);
 /// The pause between two edits of the others.
 const PAUSE: Duration = Duration::from_millis(150);
-/// The pause between two acts of the editor: a hundred of each of three kinds a minute.
-const ACT: Duration = Duration::from_millis(200);
 /// For how long he goes on without any operator.
 const ALONE: Duration = Duration::from_mins(2);
 /// The memory limit of the pod, in MiB.
@@ -46,7 +46,8 @@ const LIMIT_MIB: u64 = 512;
 /// How long an edit may take.
 const WITHIN: Duration = Duration::from_mins(2);
 
-pub(super) async fn measure(cluster: &Arc<Cluster>, length: Duration) -> Result<()> {
+pub(super) async fn measure(cluster: &Arc<Cluster>, length: Duration, a_minute: u32) -> Result<()> {
+    let act = Duration::from_mins(1) / a_minute.max(1);
     let mut tenants = Vec::new();
     for n in 0..TENANTS {
         tenants.push(Context::new(cluster, &format!("figures-tenant-{n}")).await?);
@@ -55,12 +56,13 @@ pub(super) async fn measure(cluster: &Arc<Cluster>, length: Duration) -> Result<
     first.operator().await?;
     make(&tenants).await?;
     let mut probe = Probe::new(cluster.client.clone());
-    let rest = turns(&tenants, &mut probe, REST, 0).await?;
+    let mut statuses = Statuses::new(&tenants);
+    let rest = turns(&tenants, &mut probe, &mut statuses, REST, 0).await?;
     let before = memory(first).await?;
 
     let his = Context::new(cluster, "figures-hostile").await?;
-    let acts = tokio::spawn(edit_on(Editor::new(&his).await?, length));
-    let beside = turns(&tenants, &mut probe, length, 1_000_000).await?;
+    let acts = tokio::spawn(edit_on(Editor::new(&his).await?, act, length));
+    let beside = turns(&tenants, &mut probe, &mut statuses, length, 1_000_000).await?;
     let editor = acts.await?;
     let after = memory(first).await?;
     let shown = format!(
@@ -72,7 +74,7 @@ pub(super) async fn measure(cluster: &Arc<Cluster>, length: Duration) -> Result<
     );
 
     operator::stop(cluster).await?;
-    let acts = tokio::spawn(edit_on(editor, ALONE));
+    let acts = tokio::spawn(edit_on(editor, act, ALONE));
     let alone = writes(&tenants, &mut probe, ALONE).await?;
     let editor = acts.await?;
     operator::go_on(cluster).await?;
@@ -116,11 +118,11 @@ pub(super) async fn measure(cluster: &Arc<Cluster>, length: Duration) -> Result<
     his.kubectl(&["delete", "swarm", "--all", "--timeout=120s"]).await.map(drop)
 }
 
-/// Has the editor act for this long.
-async fn edit_on(mut editor: Editor, length: Duration) -> Editor {
+/// Has the editor act for this long, in such intervals.
+async fn edit_on(mut editor: Editor, act: Duration, length: Duration) -> Editor {
     let began = Instant::now();
     while began.elapsed() < length {
-        let next = Instant::now() + ACT;
+        let next = Instant::now() + act;
         editor.act().await;
         tokio::time::sleep_until(next.into()).await;
     }
@@ -195,6 +197,7 @@ struct Timed {
 async fn turns(
     tenants: &[Context],
     probe: &mut Probe,
+    statuses: &mut Statuses,
     length: Duration,
     from: usize,
 ) -> Result<Timed> {
@@ -206,9 +209,9 @@ async fn turns(
         }
         let tenant = &tenants[n % SWARMS % TENANTS];
         if has_list(n) {
-            lists.push(edit_list(tenant, n).await?);
+            lists.push(edit_list(tenant, statuses, n).await?);
         } else {
-            edits.push(edit(tenant, n).await?);
+            edits.push(edit(tenant, statuses, n).await?);
         }
         let (written_in, told_in) = probe.take(tenant, n).await?;
         writes.push(written_in);
@@ -236,43 +239,26 @@ async fn writes(tenants: &[Context], probe: &mut Probe, length: Duration) -> Res
 }
 
 /// Edits a Swarm; returns how long it took from then on until its status spoke of that.
-async fn edit(tenant: &Context, n: usize) -> Result<Duration> {
+async fn edit(tenant: &Context, statuses: &mut Statuses, n: usize) -> Result<Duration> {
     let (swarms, name): (Api<Swarm>, _) = (tenant.api(), format!("s{}", n % SWARMS));
     let spec = json!({"spec": {"jobs": [{"name": "a"}, {"name": format!("job-{n}")}]}});
     let edited = swarms.patch(&name, &PatchParams::default(), &Patch::Merge(spec)).await?;
     let (asked, generation) = (Instant::now(), edited.metadata.generation);
-    status(&swarms, &name, asked, |it| generation <= it.observed_generation).await?;
+    statuses.until(&name, |it| generation <= it.observed_generation).await?;
     Ok(asked.elapsed())
 }
 
 /// Adds a job to the list of a Swarm, or takes one away; returns how long it took until it was counted.
-async fn edit_list(tenant: &Context, n: usize) -> Result<Duration> {
-    let (swarms, name): (Api<Swarm>, _) = (tenant.api(), format!("s{}", n % SWARMS));
-    let before = status(&swarms, &name, Instant::now(), |it| 0 < it.jobs).await?;
+async fn edit_list(tenant: &Context, statuses: &mut Statuses, n: usize) -> Result<Duration> {
+    let name = format!("s{}", n % SWARMS);
+    let before = statuses.until(&name, |it| 0 < it.jobs).await?;
     let more = if before == 2 { 2 } else { 1 };
     let jobs: Vec<_> = (0..more).map(|job| format!("job-{n}-{job}")).collect();
     let (maps, map): (Api<ConfigMap>, _) = (tenant.api(), format!("list-{}", n % SWARMS));
     maps.patch(&map, &PatchParams::apply("figures").force(), &Patch::Apply(list(n, &jobs))).await?;
     let asked = Instant::now();
-    status(&swarms, &name, asked, |it| it.jobs != before).await?;
+    statuses.until(&name, |it| it.jobs != before).await?;
     Ok(asked.elapsed())
-}
-
-/// Waits for a status, and returns how many jobs it counts.
-async fn status(
-    swarms: &Api<Swarm>,
-    name: &str,
-    asked: Instant,
-    is_so: impl Fn(&SwarmStatus) -> bool,
-) -> Result<i32> {
-    loop {
-        let status = swarms.get(name).await?.status.unwrap_or_default();
-        if is_so(&status) {
-            return Ok(status.jobs);
-        }
-        ensure!(asked.elapsed() < WITHIN, "{name} is not done");
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
 }
 
 /// What a replica has taken.
