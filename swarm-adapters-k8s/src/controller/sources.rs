@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::GetParams;
 use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::ObjectRef;
 use kube::{Api, ResourceExt};
@@ -47,6 +48,8 @@ const LONG_REST: Duration = Duration::from_secs(10);
 
 /// How many keys that no source names are kept, for the message where a key is missing.
 const OTHER_KEYS: usize = 8;
+/// What the API server answers while it knows of no version that is so late.
+const TOO_EARLY: u16 = 504;
 /// How long a list that finds no place is not read again.
 const NO_PLACE: Duration = Duration::from_secs(30);
 
@@ -224,9 +227,9 @@ impl Context {
         let namespace = swarm.namespace().unwrap_or_default();
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), &namespace);
         let (mut maps, mut bytes) = (Vec::new(), 0_usize);
-        for (name, _) in found {
+        for (name, version) in found {
             let what = format!("ConfigMap `{name}`");
-            match bounded(what, api.get_opt(name)).await {
+            match bounded(what, get(&api, name, version.clone())).await {
                 Ok(Some(map)) => {
                     fetched += contents(&map);
                     let map = named_keys(swarm, map);
@@ -253,6 +256,22 @@ impl Context {
         let read = self.reading.of(&tenant, bytes, move || convert::jobs(&swarm, maps));
         let (jobs, parsed_in) = read.await;
         Ok(Ok(NewLists { jobs, fetched_in, parsed_in }))
+    }
+}
+
+/// The ConfigMap as it was at this version or later, if it is there. The API server has that in memory, since
+/// a watch has told of it; without a version it would read the store, which costs it twice as much. Where the
+/// store was rolled back to before that version, no answer comes from memory.
+async fn get(
+    api: &Api<ConfigMap>,
+    name: &str,
+    resource_version: Option<String>,
+) -> kube::Result<Option<ConfigMap>> {
+    match api.get_with(name, &GetParams { resource_version }).await {
+        Ok(map) => Ok(Some(map)),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+        Err(kube::Error::Api(status)) if status.code == TOO_EARLY => api.get_opt(name).await,
+        Err(error) => Err(error),
     }
 }
 
@@ -354,7 +373,7 @@ pub(super) fn with_source(
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::testing::{World, swarm};
+    use super::super::testing::{World, failure, swarm};
     use super::*;
 
     #[test]
@@ -432,6 +451,29 @@ mod tests {
         let rest = context.sources_rest_for(&swarm, &costly);
         assert!(rest.is_some_and(|rest| RESTS_AT_ONCE < rest && rest <= REST_MAX), "{rest:?}");
         assert_eq!(context.sources_rest_for(&swarm, &cheap), None);
+    }
+
+    #[tokio::test]
+    async fn a_list_is_read_at_the_version_that_was_seen_unless_the_store_was_rolled_back() {
+        let source = json!({"configMap": {"name": "list", "key": "jobs"}});
+        let spec = json!({"pool": {"statefulSet": {"name": "w"}}, "jobSources": [source]});
+        let list = json!({"metadata": {"name": "list", "namespace": "n", "resourceVersion": "7"}});
+        for is_rolled_back in [false, true] {
+            let (swarms, mut answer) = (vec![swarm("a", &spec)], list.clone());
+            answer["data"] = json!({"jobs": "- a\n- b\n"});
+            let scene = World { swarms, lists: vec![list.clone()], ..World::default() };
+            let scene = scene.with(move |asked| {
+                if is_rolled_back && asked.query.contains("resourceVersion=7") {
+                    return failure(504, "Timeout", "Too large resource version");
+                }
+                (200, answer.clone())
+            });
+            let (context, swarm) = (&scene.context, scene.swarm("a"));
+            let (jobs, complaint) = context.jobs(&swarm, &mut Loaded::default()).await.unwrap();
+            assert_eq!((jobs.unwrap().len(), complaint.is_none()), (2, true));
+            let at = scene.asked().into_iter().map(|asked| asked.query.contains("resourceVersion"));
+            assert_eq!(at.collect::<Vec<_>>(), &[true, false][..=usize::from(is_rolled_back)]);
+        }
     }
 
     #[test]

@@ -40,6 +40,7 @@ pub(super) struct Asked {
     pub(super) method: Method,
     /// Without the query.
     pub(super) path: String,
+    pub(super) query: String,
     pub(super) body: Value,
 }
 
@@ -151,7 +152,8 @@ fn client(
             let (head, body) = request.into_parts();
             let body = body.collect().await?.to_bytes();
             let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-            let request = Asked { method: head.method, path: head.uri.path().into(), body };
+            let query = head.uri.query().unwrap_or_default().into();
+            let request = Asked { method: head.method, path: head.uri.path().into(), query, body };
             let (code, object) = answer(&request);
             unpoisoned(&asked).push(request);
             let body = Body::from(serde_json::to_vec(&object).unwrap_or_default());

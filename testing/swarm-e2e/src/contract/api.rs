@@ -7,7 +7,7 @@ mod writes;
 
 use anyhow::{Result, bail, ensure};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, ObjectMeta, Patch, PatchParams};
+use kube::api::{Api, GetParams, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Client, Error, ResourceExt as _};
 use serde_json::{Value, json};
 
@@ -30,6 +30,7 @@ pub struct Place<'a> {
 /// The first promise that is not kept.
 pub async fn api_server(place: &Place<'_>) -> Result<()> {
     writes::versions_are_compared(place).await?;
+    reads_are_at_a_version_or_later(place).await?;
     writes::a_dry_run_makes_nothing(place).await?;
     writes::deletions_have_preconditions(place).await?;
     writes::a_lease_is_made_by_a_put_unless_it_names_a_uid(place).await?;
@@ -51,6 +52,18 @@ impl Place<'_> {
     fn maps(&self) -> Api<ConfigMap> {
         Api::namespaced(self.client.clone(), self.namespace)
     }
+}
+
+async fn reads_are_at_a_version_or_later(place: &Place<'_>) -> Result<()> {
+    let (maps, post) = (place.maps(), PostParams::default());
+    let first = maps.create(&post, &map("read", "1")).await?;
+    let next = ConfigMap { data: map("", "2").data, ..first.clone() };
+    let second = maps.replace("read", &post, &next).await?;
+    let found = maps.get_with("read", &GetParams::at(&version(&second))).await?;
+    ensure!(version(&found) == version(&second), "one from before that version");
+    let found = maps.get_with("read", &GetParams::at(&version(&first))).await?;
+    ensure!(["1", "2"].contains(&text(&found)), "{found:?}");
+    refused(404, "a read of nothing", maps.get_with("nothing", &GetParams::at("1")).await)
 }
 
 /// A ConfigMap with one text.
