@@ -20,9 +20,9 @@ pub const WHOLE_BYTES_MAX: usize = 900_000;
 /// limits it stays as it is, so that a few jobs more or fewer do not rewrite the whole ledger.
 pub const WHOLE_AGAIN_BYTES_MAX: usize = 600_000;
 /// The largest average size in bytes of a part when a ledger is divided.
-const PART_BYTES: usize = 100_000;
+const PART_BYTES: usize = 300_000;
 /// If parts are larger than this on average, there will be more of them.
-const PART_BYTES_MAX: usize = 128_000;
+const PART_BYTES_MAX: usize = 400_000;
 /// If parts are smaller than this on average, there will be fewer of them.
 const PART_BYTES_MIN: usize = 30_000;
 
@@ -33,9 +33,9 @@ const PART_BYTES_MIN: usize = 30_000;
 /// use swarm_core::parts::count;
 ///
 /// assert_eq!(count(900_000, 0), 0);
-/// assert_eq!(count(1_000_000, 0), 16);
-/// assert_eq!(count(800_000, 16), 16); // one piece would do, but would rewrite everything
-/// assert_eq!(count(600_000, 16), 0);
+/// assert_eq!(count(1_000_000, 0), 4);
+/// assert_eq!(count(800_000, 4), 4); // one piece would do, but would rewrite everything
+/// assert_eq!(count(600_000, 4), 0);
 /// ```
 #[must_use]
 pub fn count(bytes: usize, now: usize) -> usize {
