@@ -89,7 +89,7 @@ proptest! {
 #[test]
 fn there_are_fewer_parts_when_they_are_small_on_average() {
     let least = 64 * PART_BYTES_MIN;
-    assert_eq!([count(least, 64), count(least - 1, 64)], [64, 32]);
+    assert_eq!([count(least, 64), count(least - 1, 64)], [64, 8]);
 }
 
 #[test]
