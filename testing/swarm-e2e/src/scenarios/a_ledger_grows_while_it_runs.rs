@@ -44,7 +44,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
     let many = set(&context, MANY, 2).await?;
     ensure!(moved(&few, &many) == 0, "no job moves for the ledger");
     let divided = parts(&context).await?;
-    ensure!(divided.len() == 16, "parts: {divided:?}");
+    ensure!(divided.len() == 4, "parts: {divided:?}");
     as_recorded(&context, &many).await?;
 
     an_operator_goes_on(&context, &many).await?;
