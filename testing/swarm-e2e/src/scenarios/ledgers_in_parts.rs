@@ -80,7 +80,7 @@ impl Place {
         let many = next(&few, MANY, 4)?;
         seen = store.save(&many, Some(&seen)).await?;
         let before = self.there().await?;
-        ensure!(before.len() == 4 && before == self.named().await?, "parts {before:?}");
+        ensure!(before.len() == 8 && before == self.named().await?, "parts {before:?}");
         ensure!(store.load().await? == Some((many.clone(), seen.clone())), "what I saved, I load");
         ensure!(self.stored().await? == many, "and so does another");
 
