@@ -30,7 +30,7 @@ pub use writer::Writing;
 
 /// The most bytes an object may have as JSON; the API server refuses requests of 1.5 MiB.
 const OBJECT_BYTES_MAX: usize = 1_200_000;
-/// The most jobs of one ledger: 2,048 parts.
+/// The most jobs of one ledger: 1,024 parts.
 const JOBS_MAX: usize = 4_000_000;
 /// How often a ledger is read that changes while its parts are.
 const READS_MAX: usize = 5;

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::pin::pin;
-use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use futures::StreamExt as _;
@@ -25,10 +24,9 @@ pub(super) struct Statuses {
 
 impl Statuses {
     pub(super) fn new(tenants: &[Context]) -> Self {
-        let (tell, told) = watch::channel(BTreeMap::new());
-        let (tell, mut watches) = (Arc::new(tell), JoinSet::new());
+        let ((tell, told), mut watches) = (watch::channel(BTreeMap::new()), JoinSet::new());
         for tenant in tenants {
-            let (swarms, tell) = (tenant.api::<Swarm>(), Arc::clone(&tell));
+            let (swarms, tell) = (tenant.api::<Swarm>(), tell.clone());
             watches.spawn(async move {
                 let mut events = pin!(watcher(swarms, watcher::Config::default()));
                 while let Some(event) = events.next().await {
