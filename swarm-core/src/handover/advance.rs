@@ -353,9 +353,6 @@ impl<'a> Turn<'a> {
     }
 
     fn end_all(&self, change: &mut Change<'_>, since: u64) -> Result<Next<'a>, Refusal> {
-        if self.is_for_all() {
-            return self.rest(change, &CellEvent::GrantToAll);
-        }
         let has_timed_out =
             self.terms.policy == Policy::AtLeastOnce && self.terms.release_timeout <= self.age();
         let proof = if self.released.since.contains(&since) {

@@ -369,10 +369,11 @@ impl Cell {
             }
             Self::Done { .. } => Err(Refusal::Done),
             Self::Everywhere { .. } => Ok(self.clone()),
-            Self::Free { token }
-            | Self::Hold { token, .. }
-            | Self::Quarantined { token, .. }
-            | Self::ReleasingAll { token, .. } => Ok(Self::Everywhere { token: next(*token)? }),
+            // Sessions that have not released it would run it under two tokens.
+            Self::ReleasingAll { .. } => Err(Refusal::Everywhere),
+            Self::Free { token } | Self::Hold { token, .. } | Self::Quarantined { token, .. } => {
+                Ok(Self::Everywhere { token: next(*token)? })
+            }
         }
     }
 

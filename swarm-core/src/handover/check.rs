@@ -169,9 +169,7 @@ impl Judge<'_> {
         let leaves = self.cell.holder() != next.holder() || is_new_grant;
         let ends = match (self.cell, next) {
             (Cell::Everywhere { .. }, Cell::Everywhere { .. } | Cell::ReleasingAll { .. })
-            | (Cell::ReleasingAll { .. }, Cell::ReleasingAll { .. } | Cell::Everywhere { .. }) => {
-                false
-            }
+            | (Cell::ReleasingAll { .. }, Cell::ReleasingAll { .. }) => false,
             (Cell::Everywhere { .. } | Cell::ReleasingAll { .. }, _) => true,
             _ => leaves && !is_done,
         };

@@ -111,8 +111,9 @@ fn what_all_ran_goes_to_one_once_all_have_released_it() {
     let fewer = Desired { replicas: Some(1), ..one.clone() };
     assert_eq!(decide(&released, &fewer, &acked(&[2, 1])).replicas, None);
 
-    // And back, while some still have to release.
-    let again = decide(&released, &all, &acked(&[2, 1])).ledger;
+    // And back: a new token waits until the previous one is released everywhere.
+    assert_eq!(decide(&released, &all, &acked(&[2, 1])).ledger, released);
+    let again = decide(&released, &all, &acked(&[2, 2])).ledger;
     assert_eq!(again.session_views().values().map(|view| view.jobs.len()).sum::<usize>(), 4);
 }
 

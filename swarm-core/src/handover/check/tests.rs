@@ -312,10 +312,13 @@ fn what_all_run_ends_once_each_of_them_is_out() {
         (everywhere(6), releasing_all(6)),
         (everywhere(6), everywhere(6)),
         (releasing_all(6), releasing_all(6)),
-        (releasing_all(6), everywhere(7)),
     ] {
         Write::of(before, after).seat(id(1), Seat::default()).is_allowed();
     }
+    // Given to all again, a session that has not released it would run it under two tokens.
+    let again = Write::of(releasing_all(6), everywhere(7)).seat(id(1), Seat::default());
+    again.clone().breaks(NoProof);
+    again.knows(1, ended()).is_allowed();
     Write::of(everywhere(6), granted(2, 7)).seat(id(1), Seat::default()).breaks(NoProof);
 }
 
