@@ -119,6 +119,12 @@ impl ViewStore for PoolViews {
     }
 
     async fn publish(&self, ledger: &Ledger) -> Result<(), StoreError> {
+        let to_sessions = self.publish_to_sessions(ledger).await;
+        self.shared.publish(ledger).await?;
+        to_sessions
+    }
+
+    async fn publish_to_sessions(&self, ledger: &Ledger) -> Result<(), StoreError> {
         self.forget_ended(ledger);
         let (dir, due) = (self.dir.clone(), self.due(ledger));
         let write = move || {
@@ -146,7 +152,6 @@ impl ViewStore for PoolViews {
                 }
             }
         }
-        self.shared.publish(ledger).await?;
         failure.map_or(Ok(()), Err)
     }
 }

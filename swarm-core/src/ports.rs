@@ -75,6 +75,17 @@ pub trait ViewStore: Send + Sync {
     ///
     /// [`StoreError::Unavailable`] or [`StoreError::Refused`].
     async fn publish(&self, ledger: &Ledger) -> Result<(), StoreError>;
+
+    /// Publishes to sessions only, and leaves the view that plain workers share as it is. Sessions of a
+    /// lost ledger close by it. A store without sessions has nothing to do.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Unavailable`] or [`StoreError::Refused`].
+    async fn publish_to_sessions(&self, ledger: &Ledger) -> Result<(), StoreError> {
+        let _ = ledger;
+        Ok(())
+    }
 }
 
 /// The lease of one session, and how far its ledger is, as its worker writes and reads them.

@@ -181,20 +181,25 @@ impl ViewStore for PoolViews<'_> {
     }
 
     async fn publish(&self, ledger: &Ledger) -> Result<(), StoreError> {
-        let writes = self.due(ledger).into_iter().map(|due| self.write(due));
-        let mut writes = futures::stream::iter(writes).buffer_unordered(AT_A_TIME);
-        let mut failure = None;
-        while let Some(written) = writes.next().await {
-            failure = written.err().or(failure);
-        }
+        let to_sessions = self.publish_to_sessions(ledger).await;
         if self.has_no_plain_reader() {
-            return failure.map_or(Ok(()), Err);
+            return to_sessions;
         }
         match self.shared.publish(ledger).await {
             // Another Swarm's: nobody reads there what this one published.
             Err(StoreError::Refused { code: "ViewClaimed", .. })
                 if self.swarm.metadata.deletion_timestamp.is_some() => {}
             published => published?,
+        }
+        to_sessions
+    }
+
+    async fn publish_to_sessions(&self, ledger: &Ledger) -> Result<(), StoreError> {
+        let writes = self.due(ledger).into_iter().map(|due| self.write(due));
+        let mut writes = futures::stream::iter(writes).buffer_unordered(AT_A_TIME);
+        let mut failure = None;
+        while let Some(written) = writes.next().await {
+            failure = written.err().or(failure);
         }
         failure.map_or(Ok(()), Err)
     }

@@ -110,11 +110,13 @@ pub async fn turn(
         views.check(&decision.ledger)?;
         ledgers.save(&decision.ledger, seen.as_ref()).await?;
     }
-    // A ledger that has nothing to publish yet releases nothing of the workers either, whoever gave
-    // them what they run.
+    // A ledger that has nothing to publish yet releases nothing of plain workers either, whoever gave
+    // them what they run. Sessions of a lost ledger have to close before anything is granted again.
     let is_vacant = published == 0 && observed.adoptable.is_none();
     if decision.ledger.version > 0 || is_vacant {
         views.publish(&decision.ledger).await?;
+    } else {
+        views.publish_to_sessions(&decision.ledger).await?;
     }
     Ok(Turn { decision, changed })
 }
@@ -171,6 +173,11 @@ mod tests {
 
         async fn publish(&self, ledger: &Ledger) -> Result<(), StoreError> {
             self.note("publish", ledger);
+            Ok(())
+        }
+
+        async fn publish_to_sessions(&self, ledger: &Ledger) -> Result<(), StoreError> {
+            self.note("publish to sessions", ledger);
             Ok(())
         }
     }
@@ -248,10 +255,11 @@ mod tests {
         assert_eq!(calls(&store, &seen), ["check 0 0", "save 0 0", "publish 0 0"]);
         store.stored = Some(Ledger::new(0));
         assert_eq!(calls(&store, &seen), ["publish 0 0"]);
+        let to_sessions = ["publish to sessions 0 0"];
         store.published = 6;
-        assert!(calls(&store, &seen).is_empty());
+        assert_eq!(calls(&store, &seen), to_sessions);
         store.published = 0;
         seen.adoptable = Some(View::default());
-        assert!(calls(&store, &seen).is_empty());
+        assert_eq!(calls(&store, &seen), to_sessions);
     }
 }

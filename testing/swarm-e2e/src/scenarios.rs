@@ -51,6 +51,7 @@ mod pods_of_several_kinds;
 mod poison_jobs_are_set_aside;
 pub(crate) mod pool;
 mod pools_move_over_to_sessions;
+mod pools_outlive_their_ledgers;
 mod rights_are_bound_by_namespace;
 mod session;
 pub(crate) mod session_pool;
@@ -151,6 +152,7 @@ fn first() -> Vec<Scenario> {
             .within(Duration::from_mins(5)),
         scenario!(servers_of_before_read_their_list as the_predecessors_move_over::kept_server),
         scenario!(sessions_hand_over).within(Duration::from_mins(5)),
+        scenario!(pools_outlive_their_ledgers).within(Duration::from_mins(5)),
         scenario!(a_deployment_of_sessions_rolls_over),
         scenario!(every_worker_runs_every_job).within(Duration::from_mins(5)),
         scenario!(whole_worker_jobs_run_alone).within(Duration::from_mins(5)),

@@ -36,18 +36,19 @@ spec:
 ";
 
 /// A running pool, and its run log.
-struct Pool {
-    context: Context,
-    log: RunLog,
+pub(super) struct Pool {
+    pub(super) context: Context,
+    pub(super) log: RunLog,
+}
+
+/// The names of these jobs.
+pub(super) fn jobs(from: usize, to: usize) -> BTreeSet<String> {
+    (from..to).map(|n| format!("job-{n:02}")).collect()
 }
 
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
-    let log = RunLog::new(&context)?;
-    context.apply(&go_pool::workers("worker", "0s", &log)).await?;
-    context.apply(SWARM).await?;
-    let pool = Pool { context, log };
-    let jobs = |from: usize, to: usize| (from..to).map(|n| format!("job-{n:02}")).collect();
+    let pool = Pool::start(context).await?;
     pool.wants(&jobs(0, 12)).await?;
     pool.at_rest(&jobs(0, 12), 3, "12 jobs on three workers").await?;
 
@@ -68,12 +69,26 @@ pub(super) async fn run(context: Context) -> Result<()> {
 }
 
 impl Pool {
-    async fn wants(&self, jobs: &BTreeSet<String>) -> Result<()> {
+    /// Three workers, and a Swarm without jobs.
+    pub(super) async fn start(context: Context) -> Result<Self> {
+        let log = RunLog::new(&context)?;
+        context.apply(&go_pool::workers("worker", "0s", &log)).await?;
+        let pool = Self { context, log };
+        pool.apply_swarm().await?;
+        Ok(pool)
+    }
+
+    /// Creates the Swarm, without jobs.
+    pub(super) async fn apply_swarm(&self) -> Result<()> {
+        self.context.apply(SWARM).await.map(drop)
+    }
+
+    pub(super) async fn wants(&self, jobs: &BTreeSet<String>) -> Result<()> {
         let jobs: Vec<_> = jobs.iter().map(|name| json!({"name": name})).collect();
         self.patch(&json!({"jobs": jobs})).await
     }
 
-    async fn scale(&self, replicas: usize) -> Result<()> {
+    pub(super) async fn scale(&self, replicas: usize) -> Result<()> {
         self.patch(&json!({"replicas": replicas})).await
     }
 
@@ -84,7 +99,12 @@ impl Pool {
     }
 
     /// Waits until each of these jobs is run by one of so many sessions, evenly.
-    async fn at_rest(&self, jobs: &BTreeSet<String>, workers: usize, what: &str) -> Result<()> {
+    pub(super) async fn at_rest(
+        &self,
+        jobs: &BTreeSet<String>,
+        workers: usize,
+        what: &str,
+    ) -> Result<()> {
         let start = Instant::now();
         until(what, REST_WITHIN, || async {
             let running = self.log.lately(TICKS)?;
