@@ -86,6 +86,7 @@ impl Verdict {
             }
             Some(Waiting::Paused) => return Self::paused(decision, desired, progress),
             Some(Waiting::LedgerReset) => return Self::recovering(jobs),
+            Some(Waiting::Renewals { sessions }) => return Self::starting(sessions),
             Some(Waiting::Gathering) | None => {}
         }
         if 0 < progress.jobs.recovering {
@@ -138,6 +139,15 @@ impl Verdict {
              until each earlier session has closed, or its Lease is revoked and the grace elapsed"
         );
         Self { reason: Reason::Recovering, message }
+    }
+
+    /// The verdict on a Swarm whose operator has just started, and grants nothing yet.
+    fn starting(sessions: usize) -> Self {
+        let message = format!(
+            "the operator has just started and grants jobs once {sessions} sessions have renewed \
+             their Leases, since a rollback of the store may have lost grants"
+        );
+        Self { reason: Reason::JobsWaiting, message }
     }
 
     /// The verdict when some of `jobs` jobs are not granted yet, and nobody is known to be late.

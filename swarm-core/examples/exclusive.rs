@@ -104,7 +104,7 @@ fn schedule(now: Moment, overseer: &mut Overseer, desired: &Desired, store: &mut
     let duration = overseer.terms().duration;
     for (session, lease) in &store.leases {
         let (lease, began, former) = (lease.clone(), Began::default(), Former::default());
-        let facts = LeaseFacts { lease, duration, began, former };
+        let facts = LeaseFacts { lease, duration, began, former, has_renewed: true };
         overseer.learn(now, Fact::Lease(session.clone(), facts));
     }
     for effect in overseer.due(now, 1, |_| true) {

@@ -23,7 +23,8 @@
 //! let (version, ack) = (LeaseVersion(1), Ack::default());
 //! let lease = Lease { version, holder: Holder::Session, number: 1, ack };
 //! let (duration, began) = (Duration::from_secs(20), Began::default());
-//! let facts = LeaseFacts { lease, duration, began, former: Former::default() };
+//! let former = Former::default();
+//! let facts = LeaseFacts { lease, duration, began, former, has_renewed: true };
 //! overseer.learn(at(0), Fact::Lease(session.clone(), facts));
 //! assert_eq!(overseer.wakes_at(), Some(at(20)));
 //!
@@ -78,7 +79,8 @@ use crate::{JobName, Jobs, Ledger, Observed, Position, Slot, Token};
 ///     let (version, ack) = (LeaseVersion(number), Ack { incarnation: 1, revision, ..Ack::default() });
 ///     let lease = Lease { version, holder: Holder::Session, number, ack };
 ///     let (duration, began) = (LeaseTerms::default().duration, Began::default());
-///     let facts = LeaseFacts { lease, duration, began, former: Former::default() };
+///     let former = Former::default();
+///     let facts = LeaseFacts { lease, duration, began, former, has_renewed: true };
 ///     Fact::Lease(session.clone(), facts)
 /// };
 /// let (name, pod) = ("w-0".to_owned(), Some("pod".to_owned()));
@@ -129,6 +131,19 @@ pub struct Overseer {
     failed: Option<Moment>,
     /// The sessions that call jobs finished that they cannot have finished: since when, and how many.
     false_finishes: BTreeMap<SessionId, (Moment, usize)>,
+    /// The sessions that grants wait for.
+    awaited: Awaited,
+}
+
+/// The sessions that may act on grants that the store lost before this process observed them. A
+/// renewal of such a session shows what the session acts on, or the worker notices the rollback.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Awaited {
+    /// Nothing was observed since the start, or since the last rollback.
+    #[default]
+    Unknown,
+    /// The sessions of the first observation that have neither renewed nor ended since.
+    Since(Moment, BTreeSet<SessionId>),
 }
 
 /// The silent sessions that were not to be revoked when [`Overseer::due`] was asked last.
@@ -232,10 +247,21 @@ impl Overseer {
     /// assert_eq!(overseer.living("pod"), Some(&session));
     /// ```
     pub fn learn(&mut self, now: Moment, fact: Fact) {
-        if fact == Fact::StoreFailed {
-            self.failed = self.failed.max(Some(now));
+        match fact {
+            Fact::StoreFailed => self.failed = self.failed.max(Some(now)),
+            Fact::StoreRolledBack => {
+                self.went_back(now);
+                self.is_fresh = true;
+            }
+            fact => self.proofs.learn(now, fact, &self.longest_terms()),
         }
-        self.proofs.learn(now, fact, &self.longest_terms());
+    }
+
+    /// The store was rolled back, or may have been: what it said before this moment proves no end, and
+    /// sessions may have been granted what it lost.
+    fn went_back(&mut self, now: Moment) {
+        self.proofs.doubt_stored_ends(now);
+        self.awaited = Awaited::Unknown;
     }
 
     /// Takes in the ledger as it was loaded or saved just now.
@@ -254,6 +280,11 @@ impl Overseer {
         self.ages.see(now, &ledger.cells);
         let position = ledger.position();
         let before = self.noted.as_ref().map(|noted| noted.position);
+        let is_another = before.is_some_and(|before| before.incarnation != position.incarnation);
+        let is_behind = self.furthest.is_some_and(|furthest| position < furthest);
+        if is_another || is_behind && before != Some(position) {
+            self.went_back(now);
+        }
         if before.is_none_or(|before| before.incarnation != position.incarnation) {
             self.is_fresh = true;
             if before.is_some_and(|before| before < position) {
@@ -264,8 +295,10 @@ impl Overseer {
         self.noted = Some(Noted { position, named, is_current: true });
         // Nobody is waited for longer than the longest claim, whatever somebody wrote into the ledger.
         self.longest = self.longest.max(ledger.longest_lease.min(CLAIM_MAX));
-        // One that was rolled back is read like any other.
-        self.furthest = self.furthest.max(Some(position));
+        // A ledger that was rolled back is read like any other. One in which nothing was ever written
+        // says nothing, whatever its incarnation.
+        let written = Some(position).filter(|position| 0 < position.revision);
+        self.furthest = self.furthest.max(written);
     }
 
     /// Somebody else may have written the ledger since it was noted.
@@ -450,6 +483,7 @@ impl Overseer {
         if std::mem::take(&mut self.is_fresh) || self.noted.is_none() {
             self.proofs.all_are_elders();
         }
+        let unrenewed = self.unrenewed(now, policy);
         let evidence = self.evidence(now, policy, known);
         let is_plain = pool.protocol == Protocol::Plain && self.proofs.is_empty();
         let worker = |(slot, facts): (Slot, WorkerFacts)| {
@@ -471,8 +505,33 @@ impl Overseer {
             lease: self.terms.duration,
             longest_lease: self.longest,
             fence_wait: self.longest_terms().fence_wait(),
+            unrenewed,
             adoptable: None,
         }
+    }
+
+    /// How many sessions have neither renewed nor ended since this process first observed the pool, or
+    /// since the last rollback. A session that opens later is none of them: its Lease was made since.
+    ///
+    /// At least once, two renewals are waited for: a silent session is waited for no longer.
+    fn unrenewed(&mut self, now: Moment, policy: Policy) -> usize {
+        if self.awaited == Awaited::Unknown {
+            let named = self.noted.iter().flat_map(|noted| &noted.named);
+            let named = named.filter(|session| !session.is_plain());
+            let unrenewed = named.filter(|session| self.proofs.is_unrenewed(session));
+            let all = unrenewed.chain(self.proofs.unrenewed()).cloned().collect();
+            self.awaited = Awaited::Since(now, all);
+        }
+        let Awaited::Since(since, sessions) = &mut self.awaited else { return 0 };
+        let is_over = policy == Policy::AtLeastOnce && 2 * self.terms.renew <= now.since(*since);
+        // A session that was forgotten has no Lease that it could renew.
+        let named = self.noted.as_ref().map(|noted| &noted.named);
+        let is_known = |session: &SessionId| {
+            self.proofs.get(session).is_some() || named.is_some_and(|named| named.contains(session))
+        };
+        sessions
+            .retain(|session| !is_over && is_known(session) && self.proofs.is_unrenewed(session));
+        sessions.len()
     }
 
     /// What is known of every session that counts.
@@ -511,7 +570,7 @@ impl Overseer {
     /// was lost may have gone by now, and still its tokens were granted.
     fn positions(&self, now: Moment, known: Known) -> BTreeSet<Position> {
         let mut positions = self.proofs.positions(now, known, &self.longest_terms());
-        positions.extend(self.furthest.filter(|furthest| 0 < furthest.revision));
+        positions.extend(self.furthest);
         positions
     }
 

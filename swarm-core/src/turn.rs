@@ -14,6 +14,7 @@ mod overdue;
 mod pace;
 mod plain;
 mod progress;
+mod renewals;
 mod scale;
 mod shares;
 
@@ -83,6 +84,12 @@ pub enum Waiting {
     /// The ledger was lost or rolled back, and starts another incarnation; workers that may still run
     /// what it granted before have to stop first.
     LedgerReset,
+    /// The operator has just started, and so many sessions have not renewed their Leases since. If the
+    /// store was rolled back before, they may act on grants that the ledger does not have.
+    Renewals {
+        /// Sessions that are waited for.
+        sessions: usize,
+    },
 }
 
 /// Decides what to do about `ledger`, given what is wanted and what is seen.
@@ -181,6 +188,11 @@ fn decide_upon(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decis
         let (ledger, waiting) = (ledger.clone(), Some(Waiting::LedgerReset));
         return Decision { ledger, plan, waiting, recheck_in, replicas: None, adopted: None };
     }
+    if let Some(waiting) = renewals::awaited(ledger, &next, observed) {
+        let recheck_in = at_rest().chain([renewals::RECHECK]).min();
+        let (ledger, waiting) = (ledger.clone(), Some(waiting));
+        return Decision { ledger, plan, waiting, recheck_in, replicas: None, adopted: None };
+    }
     let is_news = || next != *ledger && !pace::goes_on(ledger, &next);
     if let Some(left) = pace::gathers_for(desired, observed).filter(|_| is_news()) {
         // What goes on at once may be due before.
@@ -250,7 +262,14 @@ fn paused(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decision {
             };
             longest_lease::keep(ledger, ledger.step(&step), observed)
         };
-    let (plan, waiting) = (current_plan(desired, ledger), Some(Waiting::Paused));
+    let plan = current_plan(desired, ledger);
+    if let Some(waiting) = renewals::awaited(ledger, &next, observed) {
+        let recheck_in = recheck_in(ledger, ledger, desired, observed);
+        let recheck_in = recheck_in.into_iter().chain([renewals::RECHECK]).min();
+        let (ledger, waiting) = (ledger.clone(), Some(waiting));
+        return Decision { ledger, plan, waiting, recheck_in, replicas: None, adopted: None };
+    }
+    let waiting = Some(Waiting::Paused);
     let recheck_in = recheck_in(ledger, &next, desired, observed);
     Decision { ledger: next, plan, waiting, recheck_in, replicas: None, adopted: None }
 }

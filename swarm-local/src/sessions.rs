@@ -95,6 +95,7 @@ impl Sessions {
                         duration: self.overseer.terms().duration,
                         began: Began { order, created_s: None },
                         former: Former::default(),
+                        has_renewed: false,
                     };
                     self.overseer.learn(clock::now(), Fact::Lease(session.clone(), facts));
                 }

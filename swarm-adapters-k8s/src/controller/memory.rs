@@ -5,10 +5,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use swarm_core::Decider;
+use swarm_core::overseer::Fact;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::autoscale::Autoscaling;
+use super::clock;
 use super::explained::Explained;
 use super::locks::unpoisoned;
 use super::managed::Making;
@@ -71,12 +73,14 @@ impl Memory {
     }
 
     /// Forgets what was remembered of the store before its last rollback; returns whether there was
-    /// one. What is known of sessions stays: it says how far the ledger was.
+    /// one. What is known of sessions stays, since it says how far the ledger was. Their ends are
+    /// doubted until every Lease was looked at again.
     pub(super) fn forget_undone(&mut self, epoch: Epoch) -> bool {
         if std::mem::replace(&mut self.epoch, epoch) == epoch {
             return false;
         }
         self.stores = Stores::default();
+        self.sessions.overseer.learn(clock::now(), Fact::StoreRolledBack);
         self.pods = KnownPods::default();
         self.scaling.forget_undone();
         self.making.forget_undone();

@@ -307,19 +307,59 @@ impl Watch {
             Holder::Revoked => {
                 let seen = self.held().filter(|_| lease.number == self.number);
                 self.revoked(seen.map_or(now, |(_, since)| since));
+                self.number = self.number.max(lease.number);
             }
             Holder::Session => match self.life {
                 Life::Held { version, .. } | Life::Revoking { version, .. }
                     if version != lease.version =>
                 {
-                    self.life = Life::Held { version: lease.version, since: now };
-                    self.number = lease.number;
+                    self.holds(now, lease);
+                }
+                // No write follows a revocation, so the store was rolled back behind the revocation.
+                Life::Revoked { .. } | Life::Ended(Proof::Fenced) if self.number < lease.number => {
+                    self.holds(now, lease);
                 }
                 Life::Held { .. }
                 | Life::Revoking { .. }
                 | Life::Revoked { .. }
                 | Life::Ended(_) => (),
             },
+        }
+    }
+
+    fn holds(&mut self, now: Moment, lease: &Lease) {
+        self.life = Life::Held { version: lease.version, since: now };
+        self.number = lease.number;
+    }
+
+    /// Doubts an end that rests on the store, since the store was rolled back: the session is fenced
+    /// again from `now` on, unless its Lease is found held. Returns whether there is such a doubt.
+    ///
+    /// ```
+    /// use swarm_core::handover::{Ack, Holder, Lease, LeaseVersion, Life, Moment, Watch};
+    ///
+    /// let (version, ack) = (LeaseVersion(1), Ack::default());
+    /// let held = Lease { version, holder: Holder::Session, number: 1, ack };
+    /// let mut watch = Watch::begin(Moment::default(), &Lease { holder: Holder::Closed, ..held });
+    /// let since = Moment::default();
+    /// assert!(watch.doubt_stored_end(since));
+    /// assert_eq!(watch.life, Life::Revoked { since });
+    /// ```
+    pub fn doubt_stored_end(&mut self, now: Moment) -> bool {
+        match self.life {
+            Life::Held { .. } | Life::Revoking { .. } | Life::Ended(Proof::ProcessEnded) => false,
+            Life::Revoked { .. } | Life::Ended(_) => {
+                self.life = Life::Revoked { since: now };
+                true
+            }
+        }
+    }
+
+    /// Takes in the first look at a Lease after [a doubt](Self::doubt_stored_end): whatever its number,
+    /// a Lease that is held may be renewed.
+    pub(crate) fn found_again(&mut self, now: Moment, lease: &Lease) {
+        if lease.holder == Holder::Session && !self.may_renew() {
+            self.holds(now, lease);
         }
     }
 

@@ -26,6 +26,9 @@ pub enum Fact {
     /// A watch or a request of this observer failed at that moment, or before: what seems silent may
     /// only be unheard.
     StoreFailed,
+    /// The store was rolled back to an older copy. It comes before what that copy says: ends that
+    /// were read from the store are doubted until each Lease was looked at again.
+    StoreRolledBack,
 }
 
 /// What the Lease of a session says, and what is known of the Lease itself.
@@ -39,6 +42,10 @@ pub struct LeaseFacts {
     pub began: Began,
     /// What the session says of the one before it in the same place.
     pub former: Former,
+    /// Whether the observer saw the session write this Lease, not only found it: perhaps before it
+    /// began to oversee this pool, but after the last rollback of the store. An
+    /// [`Overseer`](super::Overseer) that is told of two different writes concludes it by itself.
+    pub has_renewed: bool,
 }
 
 impl LeaseFacts {
@@ -56,7 +63,8 @@ impl LeaseFacts {
     pub fn held(number: u64, duration: Duration) -> Self {
         let (version, ack) = (LeaseVersion(number), Ack::default());
         let lease = Lease { version, holder: Holder::Session, number, ack };
-        Self { lease, duration, began: Began::default(), former: Former::default() }
+        let (began, former) = (Began::default(), Former::default());
+        Self { lease, duration, began, former, has_renewed: false }
     }
 }
 

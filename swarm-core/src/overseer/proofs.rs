@@ -63,6 +63,12 @@ struct Tracked {
     /// Whether the ledger was reset since the session acknowledged more than it had. Once for each
     /// Lease: an honest session ends then.
     has_reset: bool,
+    /// Whether the session is known to have written its Lease since this observer began, or since the
+    /// last rollback of the store.
+    has_renewed: bool,
+    /// Whether the store was rolled back since the end of the session was read from it, and its Lease
+    /// was not looked at again.
+    is_doubted: bool,
 }
 
 /// What a session's acknowledgement is worth, compared with the ledger.
@@ -96,6 +102,8 @@ impl Tracked {
             is_missing: false,
             is_elder: false,
             has_reset: false,
+            has_renewed: false,
+            is_doubted: false,
         }
     }
 
@@ -131,6 +139,10 @@ impl Tracked {
 
     fn has_ended(&self) -> bool {
         self.watch.has_ended()
+    }
+
+    fn is_unrenewed(&self) -> bool {
+        !self.has_renewed && !self.has_ended()
     }
 
     /// Whether it may still act, so that the whole pool waits for it: here the grace of a revoked
@@ -176,7 +188,7 @@ impl Proofs {
                 let viewed = self.unseen.remove(&session);
                 let missing = || Tracked::new(Watch::missing(now), viewed);
                 let tracked = self.sessions.entry(session).or_insert_with(missing);
-                tracked.is_missing = true;
+                (tracked.is_missing, tracked.is_doubted) = (true, false);
                 let _ = tracked.watch.step(now, &WatchEvent::Missing, terms);
             }
             Fact::Pod(uid, facts) => {
@@ -200,16 +212,22 @@ impl Proofs {
                 }
             }
             Fact::StoreFailed => (),
+            Fact::StoreRolledBack => self.doubt_stored_ends(now),
         }
     }
 
     fn see(&mut self, now: Moment, session: SessionId, facts: LeaseFacts, terms: &LeaseTerms) {
-        let LeaseFacts { lease, duration, began, former } = facts;
+        let LeaseFacts { lease, duration, began, former, has_renewed } = facts;
         let viewed = self.unseen.remove(&session);
         let fresh = || Tracked::new(Watch::begin(now, &lease), viewed);
         let tracked = self.sessions.entry(session).or_insert_with(fresh);
         tracked.watch.claims(duration);
         (tracked.began, tracked.former) = (Some(began), former);
+        if std::mem::take(&mut tracked.is_doubted) {
+            tracked.watch.found_again(now, &lease);
+        }
+        let known = tracked.watch.number;
+        tracked.has_renewed |= has_renewed || (0 < known && known < lease.number);
         let _ = tracked.watch.step(now, &WatchEvent::Seen(lease), terms);
     }
 
@@ -531,6 +549,27 @@ impl Proofs {
         }
     }
 
+    /// Doubts every end that rests on the store, which was rolled back: of a Lease that was revoked,
+    /// closed or missing. The end of a process stays. What sessions wrote before counts as lost.
+    pub(super) fn doubt_stored_ends(&mut self, now: Moment) {
+        for tracked in self.sessions.values_mut() {
+            tracked.has_renewed = false;
+            tracked.is_doubted |= tracked.watch.doubt_stored_end(now);
+        }
+    }
+
+    /// The sessions that may act and have not renewed since this observer began, as far as they are
+    /// known.
+    pub(super) fn unrenewed(&self) -> impl Iterator<Item = &SessionId> {
+        self.sessions.iter().filter(|(_, it)| it.is_unrenewed()).map(|(session, _)| session)
+    }
+
+    /// Whether a session may act on a grant that the store lost: it has not renewed since this observer
+    /// began, nor ended. Of a session of which nothing is known that cannot be excluded.
+    pub(super) fn is_unrenewed(&self, session: &SessionId) -> bool {
+        self.sessions.get(session).is_none_or(Tracked::is_unrenewed)
+    }
+
     /// Whoever is known by now was there when the present incarnation was first seen.
     pub(super) fn all_are_elders(&mut self) {
         self.sessions.values_mut().for_each(|tracked| tracked.is_elder = true);
@@ -541,9 +580,11 @@ impl Proofs {
         self.views.keys()
     }
 
-    /// Whether the Lease of a session is held, if known; `None` if nothing is known of the session.
+    /// Whether the Lease of a session is held, if known; `None` if nothing is known of the session, or
+    /// its end is doubted.
     pub(super) fn is_open(&self, session: &SessionId) -> Option<bool> {
-        self.sessions.get(session).map(|tracked| tracked.watch.may_renew())
+        let known = self.sessions.get(session).filter(|tracked| !tracked.is_doubted);
+        known.map(|tracked| tracked.watch.may_renew())
     }
 
     /// What is known of one session.

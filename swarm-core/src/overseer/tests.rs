@@ -2,6 +2,7 @@
 
 mod lives;
 mod positions;
+mod rollback;
 
 use std::time::Duration;
 
@@ -23,12 +24,13 @@ fn id(nonce: u64) -> SessionId {
 
 fn held(version: u64, incarnation: u64, revision: u64) -> LeaseFacts {
     let ack = Ack { incarnation, revision, ..Ack::default() };
-    let version = LeaseVersion(version);
+    let (version, number) = (LeaseVersion(version), version);
     LeaseFacts {
-        lease: Lease { version, holder: Holder::Session, number: 1, ack },
+        lease: Lease { version, holder: Holder::Session, number, ack },
         duration: LeaseTerms::default().duration,
         began: Began::default(),
         former: Former::default(),
+        has_renewed: false,
     }
 }
 

@@ -118,13 +118,15 @@ impl Observed {
             lease,
             longest_lease,
             fence_wait,
+            unrenewed,
             adoptable,
         } = self;
         let is_same = (workers_desired, first_slot)
             == (&before.workers_desired, &before.first_slot)
             && (lease, longest_lease, fence_wait)
                 == (&before.lease, &before.longest_lease, &before.fence_wait)
-            && (positions, adoptable) == (&before.positions, &before.adoptable);
+            && (positions, adoptable, unrenewed)
+                == (&before.positions, &before.adoptable, &before.unrenewed);
         let all = [
             grown(Some(*watched_for), Some(before.watched_for)),
             grown(*since_change, before.since_change),

@@ -110,8 +110,10 @@ pub struct Fleet {
     excused: BTreeSet<(JobName, Token, SessionId)>,
     /// The highest token of each job, kept when the job goes.
     tokens: BTreeMap<JobName, Token>,
-    /// What the store held for each worker when somebody copied it.
-    copy: Option<Vec<(Option<Lease>, Option<SessionView>)>>,
+    /// What the store held when somebody copied it.
+    copy: Option<StoreCopy>,
+    /// The oldest ledger that a read may still give: none from behind a rollback.
+    oldest: usize,
     /// How many workers there were when the ledger was lost.
     elders: usize,
     /// The highest token of each job then: under these, elders may still run what they were granted.
@@ -120,6 +122,14 @@ pub struct Fleet {
     unawaited: BTreeSet<JobName>,
     /// The first thing that went wrong.
     wrong: Option<String>,
+}
+
+/// A copy of the store.
+#[derive(Clone, Debug)]
+struct StoreCopy {
+    ledger: Arc<Ledger>,
+    /// What it held for each worker.
+    workers: Vec<(Option<Lease>, Option<SessionView>)>,
 }
 
 /// A worker, and what the store holds for it.
@@ -208,6 +218,7 @@ impl Fleet {
             excused: BTreeSet::new(),
             tokens: BTreeMap::new(),
             copy: None,
+            oldest: 0,
             elders: 0,
             elder_tokens: BTreeMap::new(),
             unawaited: BTreeSet::new(),
@@ -280,7 +291,10 @@ impl Fleet {
     /// Another ledger begins: whoever runs what was granted so far stops now.
     fn is_lost(&mut self) {
         self.elders = self.pods.len();
-        self.elder_tokens = self.tokens.clone();
+        for (job, token) in &self.tokens {
+            let highest = self.elder_tokens.entry(job.clone()).or_insert(*token);
+            *highest = (*token).max(*highest);
+        }
         self.unawaited.clear();
     }
 
@@ -366,6 +380,16 @@ impl Pod {
 
     fn is_up(&self) -> bool {
         self.worker.life == Life::Up
+    }
+
+    /// Whether its jobs may do something: they run on while the worker is frozen, until its deadline.
+    fn may_run(&self) -> bool {
+        let Worker { life, session, clock, .. } = &self.worker;
+        match life {
+            Life::Up => true,
+            Life::Paused => *clock < session.deadline(),
+            Life::Dead => false,
+        }
     }
 
     /// Whether its jobs can end.

@@ -74,6 +74,7 @@ impl Run {
                 duration: self.terms.duration,
                 began: Began::default(),
                 former: Former::default(),
+                has_renewed: false,
             };
             self.overseer.learn(self.clocks.1.at(time), Fact::Lease(self.id.clone(), facts));
             self.lease = Some(lease);

@@ -80,6 +80,7 @@ fn act(store: u32, leases: u32) -> impl Strategy<Value = Act> {
         4 => Just(Act::Copy),
         2 => (0_u32..6).prop_map(Act::SetBack),
         1 => (o(), 0_usize..4).prop_map(|(o, back)| Act::RollBack(o, back)),
+        2 => (0_u32..6, 0_u32..4).prop_map(|(outage, restarts)| Act::Restore(outage, restarts)),
     ];
     prop_oneof![460 => work, 115 => faults, 75 => edits, 350 => operators, store => copies]
 }
@@ -325,6 +326,59 @@ fn goes_well(fleet: &mut Fleet, acts: impl IntoIterator<Item = Act>) {
 
 /// What the first operator does with all that it can know.
 const LOOKS: [Act; 2] = [Act::Observe(0, 0), Act::Turn(0, 0, None)];
+
+/// Rolls the store back to a copy from before the first worker was cut off, fenced and replaced; the
+/// operators in the set of bits restart. Then the first worker reaches the store again.
+fn restored_behind_a_fence(restarts: u32) -> Fleet {
+    let mut fleet = settled(3);
+    goes_well(&mut fleet, [Act::Copy]);
+    let lost = fleet.runs(0).clone();
+    for _ in 0..12 {
+        goes_well(&mut fleet, [Act::Tick(0), Act::Calm(1), Act::Calm(2)]);
+        goes_well(&mut fleet, [Act::Join(0), Act::Join(0), Act::Join(0)]);
+        for o in 0..2 {
+            goes_well(&mut fleet, [Act::Observe(o, 0), Act::Revoke(o, false)]);
+            goes_well(&mut fleet, [Act::Turn(o, 0, None)]);
+        }
+    }
+    assert!(fleet.runs(0).is_empty() && !lost.is_empty());
+    assert!(lost.keys().all(|job| [1, 2].iter().any(|n| fleet.runs(*n).contains_key(job))));
+    goes_well(&mut fleet, [Act::Restore(5, restarts), Act::Lose(0), Act::Tick(0)]);
+    fleet
+}
+
+#[test]
+fn a_session_that_was_fenced_before_a_rollback_is_waited_for_again() {
+    for restarts in 0..4 {
+        let mut fleet = restored_behind_a_fence(restarts);
+        for _ in 0..20 {
+            goes_well(&mut fleet, [0, 1, 2].map(Act::Tell));
+            for o in 0..2 {
+                goes_well(&mut fleet, [Act::Observe(o, 0), Act::Revoke(o, false)]);
+                goes_well(&mut fleet, [Act::Turn(o, 0, None)]);
+            }
+            goes_well(&mut fleet, [Act::View(1, 0), Act::View(2, 0), Act::Tick(0)]);
+        }
+        fleet.heal().unwrap();
+    }
+}
+
+#[test]
+fn an_operator_that_starts_after_a_rollback_grants_nothing_before_every_session_has_renewed() {
+    let mut fleet = settled(3);
+    // A job more is granted, and the store goes back to before that.
+    goes_well(&mut fleet, [Act::Copy, Act::Toggle(6), Act::Pin(6, Some(0))]);
+    goes_well(&mut fleet, LOOKS.into_iter().chain([Act::View(0, 0)]));
+    let seven: swarm_core::JobName = "job-6".parse().unwrap();
+    assert!(fleet.runs(0).contains_key(&seven));
+    goes_well(&mut fleet, [Act::Restore(0, 3), Act::Pin(6, Some(1))]);
+    // Its holder has not been heard of.
+    for _ in 0..2 {
+        goes_well(&mut fleet, [Act::Observe(0, 0), Act::Turn(0, 0, None), Act::View(1, 0)]);
+    }
+    assert!(!fleet.runs(1).contains_key(&seven));
+    fleet.heal().unwrap();
+}
 
 #[test]
 fn nothing_is_granted_while_sessions_of_a_lost_ledger_renew() {

@@ -23,7 +23,7 @@ use book::{Book, LEASES_PER_POD_MAX};
 
 use super::super::clock;
 use super::super::followed::Followed;
-use crate::rollback::Rollbacks;
+use crate::rollback::{Epoch, Rollbacks};
 use crate::session::{self, SESSION_LABEL, SeenLease};
 use crate::slim::{self, Cut, Slim};
 use crate::watch;
@@ -38,13 +38,15 @@ pub(in crate::controller) struct Known {
     pub(in crate::controller) uid: String,
     /// When the session began, compared with others.
     pub(in crate::controller) began: Began,
+    /// Whether this process saw the session write the Lease since the last rollback of the store.
+    pub(in crate::controller) has_renewed: bool,
 }
 
 impl Known {
     /// What the overseer learns of it.
     pub(in crate::controller) fn facts(&self) -> LeaseFacts {
         let SeenLease { lease, duration, former, .. } = self.seen.clone();
-        LeaseFacts { lease, duration, began: self.began, former }
+        LeaseFacts { lease, duration, began: self.began, former, has_renewed: self.has_renewed }
     }
 
     fn has_news_for(&self, before: &Self) -> bool {
@@ -100,6 +102,8 @@ struct State {
     surplus: BTreeMap<(String, String), String>,
     /// The namespaces whose sessions tell of too many jobs.
     full: BTreeSet<String>,
+    /// The rollbacks of the store that were noticed before the last list began.
+    epoch: Epoch,
 }
 
 impl Leases {
@@ -112,9 +116,15 @@ impl Leases {
     ) -> impl Stream<Item = Named> + Send + use<> {
         let noted = self.clone();
         let config = watcher::Config::default().labels(SESSION_LABEL);
-        watch::events(api, config, rollbacks).flat_map(move |event| {
+        let (epochs, events) = (rollbacks.clone(), watch::events(api, config, rollbacks));
+        events.flat_map(move |event| {
             stream::iter(match event {
-                Ok(event) => noted.note(event, clock::now()),
+                Ok(event) => {
+                    if matches!(event, Event::Init) {
+                        noted.list_in(epochs.epoch());
+                    }
+                    noted.note(event, clock::now())
+                }
                 Err(error) => {
                     tracing::warn!(%error, "the watch of Leases failed and is tried again");
                     noted.failed(clock::now());
@@ -196,6 +206,14 @@ impl Leases {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state()
+    }
+
+    /// A list begins. After a rollback of the store, earlier renewals prove nothing.
+    fn list_in(&self, epoch: Epoch) {
+        let mut state = self.state();
+        if std::mem::replace(&mut state.epoch, epoch) != epoch {
+            state.current.forget_renewals();
+        }
     }
 
     pub(in crate::controller) fn note(&self, event: Event<Object>, now: Moment) -> Vec<Named> {
@@ -284,12 +302,16 @@ impl State {
                 (seen, true)
             }
         };
-        let is_same = |before: &&Known| before.seen.lease.version == seen.lease.version;
+        // Versions may repeat after a rollback of the store; numbers of writes do not.
+        let write = |seen: &SeenLease| (seen.lease.version, seen.lease.number);
+        let is_same = |before: &&Known| write(&before.seen) == write(&seen);
+        let is_later = |before: &Known| before.seen.lease.number < seen.lease.number;
         let same = before.filter(|before| is_ignored || is_same(before));
         let order = if appears { self.appeared + 1 } else { 0 };
         let known = Known {
             since: same.map_or(now, |same| same.since),
             uid: object.uid().unwrap_or_default(),
+            has_renewed: before.is_some_and(|before| before.has_renewed || is_later(before)),
             began: Began {
                 order: before.map_or(order, |before| before.began.order),
                 created_s: object.metadata.creation_timestamp.as_ref().map(|it| it.0.as_second()),
@@ -380,6 +402,30 @@ pub(in crate::controller) mod tests {
         assert_eq!(since(&leases, 1), at(5));
         assert_eq!(leases.note(Event::Delete(lease(1, 8, ACKED)), at(7)).len(), 1);
         assert!(leases.get("n", &SessionId::new("pod", 1)).is_none());
+    }
+
+    #[test]
+    fn a_session_counts_as_renewed_once_another_write_is_seen_since_the_last_rollback() {
+        let has_renewed = |leases: &Leases| {
+            leases.get("n", &SessionId::new("pod", 1)).unwrap().facts().has_renewed
+        };
+        let leases = filled([lease(1, 5, ACK)]);
+        leases.note(Event::Apply(lease(1, 6, ACK)), at(1));
+        assert!(!has_renewed(&leases), "it is the same write");
+        leases.note(Event::Apply(lease(1, 7, ACKED)), at(4));
+        assert!(has_renewed(&leases));
+        leases.list_in(Epoch::default());
+        assert!(has_renewed(&leases), "a list alone is no rollback");
+
+        let rollbacks = Rollbacks::default();
+        rollbacks.report(Epoch::default(), "a ledger is older");
+        leases.list_in(rollbacks.epoch());
+        leases.note(Event::Init, at(5));
+        leases.note(Event::InitApply(lease(1, 5, ACK)), at(5));
+        leases.note(Event::InitDone, at(5));
+        assert!(!has_renewed(&leases));
+        leases.note(Event::Apply(lease(1, 8, ACKED)), at(6));
+        assert!(has_renewed(&leases));
     }
 
     #[test]

@@ -20,8 +20,11 @@ impl Proofs {
         let Self { sessions, views, unseen, pods } = self;
         (sessions.len(), views, unseen, pods).hash(hasher);
         for (session, tracked) in sessions {
-            let Tracked { watch, began, former, is_missing, is_elder, has_reset } = tracked;
-            (session, began, former, is_missing, is_elder, has_reset).hash(hasher);
+            let Tracked { watch, began, former, .. } = tracked;
+            // Evidence does not depend on renewals since the start of the observer.
+            let Tracked { is_missing, is_elder, has_reset, has_renewed: _, is_doubted, .. } =
+                tracked;
+            (session, began, former, is_missing, is_elder, has_reset, is_doubted).hash(hasher);
             life_digest(watch, now, terms, stored(session), hasher);
             let Watch { life: _, ack, viewed, longest, number: _ } = watch;
             (ack, viewed, longest).hash(hasher);
@@ -42,12 +45,14 @@ fn life_digest<H: Hasher>(
     let age = |since: Moment| now.since(since).min(longest);
     let is_stored =
         |version| stored.map_or((false, false), |it| (it.0 == version, it.1 == watch.number));
+    let has_later = || stored.is_some_and(|it| watch.number < it.1);
     match watch.life {
         Life::Held { version, since } => (0, is_stored(version), age(since)).hash(hasher),
         Life::Revoking { version, since, asked } => {
             (1, is_stored(version), age(since), age(asked)).hash(hasher);
         }
-        Life::Revoked { since } => (2, age(since)).hash(hasher),
-        Life::Ended(proof) => (3, proof).hash(hasher),
+        // A later write would show that the store was rolled back.
+        Life::Revoked { since } => (2, age(since), has_later()).hash(hasher),
+        Life::Ended(proof) => (3, proof, has_later()).hash(hasher),
     }
 }

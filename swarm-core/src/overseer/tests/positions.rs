@@ -162,7 +162,8 @@ fn a_session_of_another_incarnation_is_waited_out_by_the_longest_terms_too() {
     overseer.set_terms(LeaseTerms::default());
     let claims = LeaseFacts { duration: long.duration, ..held(1, START - 1, 3) };
     overseer.learn(at(0), Fact::Lease(id(1), claims));
-    let revoked = Lease { holder: Holder::Revoked, ..held(2, START - 1, 3).lease };
+    // A revocation keeps the number of the last renewal.
+    let revoked = Lease { holder: Holder::Revoked, number: 1, ..held(2, START - 1, 3).lease };
     let revoked = LeaseFacts { lease: revoked, ..held(2, START - 1, 3) };
     let now = ledger(START, 5);
     observed(&mut overseer, 0, &now);

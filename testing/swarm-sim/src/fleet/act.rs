@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use swarm_core::handover::{Holder, Policy};
+use swarm_core::handover::{Holder, Lease, Policy, SessionView};
 use swarm_core::overseer::Fact;
 use swarm_core::session::SessionEvent;
 use swarm_core::{Ledger, Replication, Share};
 
-use super::{BOUNDS, Fleet, Honesty, Lie, Operator, Stuck, grace};
+use super::{BOUNDS, Fleet, Honesty, Lie, Operator, StoreCopy, Stuck, grace};
 use crate::Life;
 use crate::bounds::TICK;
 use crate::wanted;
@@ -112,6 +112,9 @@ pub enum Act {
     /// The store is rolled back to its copy after it was away for so many ticks and one, as it should
     /// be: while no operator runs, and without the ledger.
     SetBack(u32),
+    /// The whole store is rolled back to its copy, with the ledger, after it was away for so many ticks
+    /// and one. The operators in the set of bits restart meanwhile; the others notice it and live on.
+    Restore(u32, u32),
 }
 
 /// Where an operator ends in the middle of a turn.
@@ -216,16 +219,48 @@ impl Fleet {
             Act::Copy => self.copy(),
             Act::RollBack(o, back) => self.roll_back(o % 2, back),
             Act::SetBack(outage) => self.set_back(outage),
+            Act::Restore(outage, restarts) => self.restore(outage, restarts),
         }
     }
 
     fn copy(&mut self) {
         let of = |pod: &super::Pod| (pod.lease().cloned(), pod.views.last().cloned());
-        self.copy = Some(self.pods.iter().map(of).collect());
+        let workers = self.pods.iter().map(of).collect();
+        self.copy = Some(StoreCopy { ledger: Arc::clone(self.ledger()), workers });
     }
 
     fn set_back(&mut self, outage: u32) {
-        let Some(workers) = self.copy.clone() else { return };
+        let Some(StoreCopy { workers, .. }) = self.copy.clone() else { return };
+        self.be_away(outage, &workers);
+        let fresh = Ledger::new(self.unix_time());
+        self.put_back(fresh.into(), workers);
+        (0..2).for_each(|o| self.restart(o));
+    }
+
+    fn restore(&mut self, outage: u32, restarts: u32) {
+        let Some(StoreCopy { ledger, workers }) = self.copy.clone() else { return };
+        self.be_away(outage, &workers);
+        let tokens = ledger.cells.jobs.iter();
+        let tokens = tokens.map(|(job, it)| (job.clone(), it.cell.token())).collect();
+        self.put_back(ledger, workers);
+        // A grant that is lost with a session that ended counts no more.
+        self.tokens = tokens;
+        self.oldest = self.history.len() - 1;
+        for o in 0..2 {
+            if restarts & (1 << o) == 0 {
+                let operator = &mut self.operators[o];
+                operator.overseer.learn(operator.clock, Fact::StoreRolledBack);
+            } else {
+                self.restart(o);
+            }
+            // No operator takes a turn before it has listed all Leases of the store as it is.
+            self.observe(o, 0);
+        }
+    }
+
+    /// The store cannot be reached for so many ticks and one, and for as long as its rollback to this
+    /// copy takes if that is to be noticed.
+    fn be_away(&mut self, outage: u32, workers: &[(Option<Lease>, Option<SessionView>)]) {
         // Whoever acts on a view that the copy lacks is not known to act, so it must have stopped.
         let is_forgotten = self.pods.iter().enumerate().any(|(n, pod)| {
             !pod.views.is_empty() && workers.get(n).is_none_or(|(_, view)| view.is_none())
@@ -239,8 +274,16 @@ impl Fleet {
         let shortest = if waits { self.longest_lease + BOUNDS.drift } else { 0 };
         // No two ledgers are made in the same moment, or their tokens would begin alike.
         (0..=outage.max(shortest)).for_each(|_| self.tick(0));
-        let fresh = Ledger::new(self.unix_time());
-        self.history.push(Arc::new(fresh));
+    }
+
+    fn put_back(
+        &mut self,
+        ledger: Arc<Ledger>,
+        workers: Vec<(Option<Lease>, Option<SessionView>)>,
+    ) {
+        // Whoever runs what was granted so far stops, or holds it still.
+        self.is_lost();
+        self.history.push(ledger);
         let mut workers = workers.into_iter();
         for pod in &mut self.pods {
             let (lease, view) = workers.next().unwrap_or_default();
@@ -251,8 +294,6 @@ impl Fleet {
                 None => pod.views.clear(),
             }
         }
-        self.is_lost();
-        (0..2).for_each(|o| self.restart(o));
     }
 
     /// The ledger alone is set back in its store. Whoever wrote it last sees that.
@@ -261,7 +302,7 @@ impl Fleet {
         self.tick(0);
         let (now, newest) = (self.operators[o].clock, Arc::clone(self.ledger()));
         self.operators[o].overseer.note(now, &newest);
-        let before = (self.history.len() - 1).saturating_sub(1 + back);
+        let before = (self.history.len() - 1).saturating_sub(1 + back).max(self.oldest);
         let older = Arc::clone(&self.history[before]);
         // Nobody remembers a ledger in which nothing was ever written.
         if 0 < newest.revision() && older.position() < newest.position() {

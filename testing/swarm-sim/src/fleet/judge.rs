@@ -22,7 +22,7 @@ impl Fleet {
         let sessions = ledger.sessions();
         let (mut seen, mut shared) = (BTreeSet::new(), BTreeSet::new());
         let policy = self.desired.policy;
-        for n in (0..self.pods.len()).filter(|n| self.pods[*n].is_up()) {
+        for n in (0..self.pods.len()).filter(|n| self.pods[*n].may_run()) {
             let id = self.pods[n].id().clone();
             let running = self.pods[n].worker.running.clone();
             for (job, token) in running {

@@ -37,7 +37,10 @@ impl Fleet {
         };
         let began = Began { order: n as u64 + 1, created_s: None };
         let former = Former { session: None, culprit: pod.blames.clone() };
-        Fact::Lease(id, LeaseFacts { lease, duration: pod.claims, began, former })
+        Fact::Lease(
+            id,
+            LeaseFacts { lease, duration: pod.claims, began, former, has_renewed: false },
+        )
     }
 
     pub(super) fn read_views(&mut self, o: usize) {
@@ -127,7 +130,7 @@ impl Fleet {
     pub(super) fn turn(&mut self, o: usize, back: usize, stop: Option<Stop>) {
         let now = self.operators[o].clock;
         let newest = self.history.len() - 1;
-        let base = newest.saturating_sub(back);
+        let base = newest.saturating_sub(back).max(self.oldest);
         let ledger = Arc::clone(&self.history[base]);
         self.operators[o].overseer.note(now, &ledger);
         self.read_views(o);

@@ -45,7 +45,8 @@ impl World {
             Some(lease) => {
                 let began = Began { order: n as u64 + 1, created_s: None };
                 let (lease, duration) = (lease.clone(), TICK * self.bounds.lease);
-                let facts = LeaseFacts { lease, duration, began, former: self.former(n) };
+                let (former, has_renewed) = (self.former(n), false);
+                let facts = LeaseFacts { lease, duration, began, former, has_renewed };
                 Fact::Lease(session, facts)
             }
             None if is_known || self.holds(n) => Fact::LeaseMissing(session),

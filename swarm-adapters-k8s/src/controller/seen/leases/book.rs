@@ -40,6 +40,12 @@ impl Book {
         found.into_iter().flat_map(BTreeMap::values)
     }
 
+    /// Forgets which sessions were seen to write their Leases.
+    pub(super) fn forget_renewals(&mut self) {
+        let all = self.pods.values_mut().flat_map(BTreeMap::values_mut);
+        all.for_each(|known| known.has_renewed = false);
+    }
+
     /// Each Lease with its namespace.
     pub(super) fn all(&self) -> impl Iterator<Item = (&String, &Known)> {
         self.pods.iter().flat_map(|((namespace, _), sessions)| {
