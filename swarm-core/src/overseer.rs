@@ -131,6 +131,8 @@ pub struct Overseer {
     failed: Option<Moment>,
     /// The sessions that call jobs finished that they cannot have finished: since when, and how many.
     false_finishes: BTreeMap<SessionId, (Moment, usize)>,
+    /// Since when each session that renews has acknowledged a revision that the ledger never had.
+    unpublished: BTreeMap<SessionId, Moment>,
     /// The sessions that grants wait for.
     awaited: Awaited,
 }
@@ -378,7 +380,9 @@ impl Overseer {
     ///
     /// A few silent sessions are revoked at once, many only as the [brake](Brake) allows. A session
     /// that acts on another incarnation of the ledger closes once its view is of the present one; a
-    /// session that does not close is revoked, so that its jobs do not wait for it.
+    /// session that does not close is revoked, so that its jobs do not wait for it. So is a session that
+    /// has acknowledged a revision which the ledger never had, for as long as a Lease lasts: somebody
+    /// edited its view, and the next one seems older to it.
     ///
     /// ```
     /// use swarm_core::handover::*;
@@ -415,12 +419,26 @@ impl Overseer {
         }
         self.hold(now, silent, total, &unseen);
         if let Some(known) = self.known(unix_time_us) {
-            for session in self.proofs.to_be_ended(known).difference(&unseen) {
+            for session in self.to_be_ended(now, known).difference(&unseen) {
                 let version = self.proofs.held_at(session).filter(|_| !allowed.contains(session));
                 due.extend(version.map(|version| Effect::Revoke(session.clone(), version)));
             }
         }
         unseen.into_iter().map(Effect::LookUp).chain(due).collect()
+    }
+
+    /// The sessions whose Leases are revoked although they renew them.
+    fn to_be_ended(&mut self, now: Moment, known: Known) -> BTreeSet<SessionId> {
+        let unpublished = self.proofs.unpublished(known);
+        self.unpublished.retain(|session, _| unpublished.contains(session));
+        for session in unpublished {
+            self.unpublished.entry(session).or_insert(now);
+        }
+        let is_over = |since: Moment| self.terms.duration <= now.since(since);
+        let over = self.unpublished.iter().filter(|(_, since)| is_over(**since));
+        let mut ended = self.proofs.to_be_ended(known);
+        ended.extend(over.map(|(session, _)| session.clone()));
+        ended
     }
 
     /// Notes which of the `silent` sessions are not revoked, and when to look again.

@@ -496,6 +496,15 @@ impl Proofs {
         others.chain(foreign.map(|(session, _)| session)).cloned().collect()
     }
 
+    /// The sessions that may renew and claim a revision that the ledger never had in this incarnation.
+    pub(super) fn unpublished(&self, known: Known) -> BTreeSet<SessionId> {
+        let refused = Claim::Refused(Suspicion::UnpublishedRevision);
+        let is_refused =
+            |tracked: &Tracked| tracked.watch.may_renew() && tracked.claim(known) == refused;
+        let sessions = self.sessions.iter().filter(|(_, tracked)| is_refused(tracked));
+        sessions.map(|(session, _)| session.clone()).collect()
+    }
+
     /// What the views of sessions say, if there are any.
     pub(super) fn marks(&self) -> &BTreeMap<SessionId, Option<ViewMark>> {
         &self.views

@@ -206,7 +206,7 @@ impl Overseer {
 
     /// Whether time alone decides what to think of somebody, so that it is to be looked at again soon:
     /// the node of some pod is said to be off while a session of it was heard of, or a session calls
-    /// jobs finished that it cannot have finished.
+    /// jobs finished that it cannot have finished, or acknowledges what was never published.
     ///
     /// ```
     /// use swarm_core::handover::*;
@@ -223,9 +223,10 @@ impl Overseer {
     /// ```
     #[must_use]
     pub fn is_in_doubt(&self, now: Moment) -> bool {
-        let mut finishes = self.false_finishes.values();
+        let finishes = self.false_finishes.values().map(|(since, _)| since);
+        let mut claims = finishes.chain(self.unpublished.values());
         self.proofs.is_any_doubted(now, &self.terms)
-            || finishes.any(|(since, _)| now.since(*since) < self.terms.duration)
+            || claims.any(|since| now.since(*since) < self.terms.duration)
     }
 
     /// When the mere passing of time next changes what is proved, or what is due; `None` if it never
@@ -257,6 +258,8 @@ impl Overseer {
             Life::Revoked { since } => Some(since.after(terms.fence_wait())).filter(|it| at < it),
             Life::Held { .. } | Life::Revoking { .. } | Life::Ended(_) => None,
         });
-        wakes.chain(pool).chain(*brake_opens_at).chain(*look_up_at).min()
+        let unpublished = self.unpublished.values().map(|since| since.after(self.terms.duration));
+        let unpublished = unpublished.filter(|it| at < it);
+        wakes.chain(pool).chain(unpublished).chain(*brake_opens_at).chain(*look_up_at).min()
     }
 }

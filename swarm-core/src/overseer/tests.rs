@@ -326,6 +326,32 @@ fn a_later_session_that_claims_another_incarnation_is_revoked_alone() {
 }
 
 #[test]
+fn a_session_that_acts_on_an_edited_view_is_revoked_after_a_lease() {
+    let mut overseer = overseer();
+    let now = ledger(START, 5);
+    observed(&mut overseer, 0, &now);
+    let edited = |version| Fact::Lease(id(1), held(version, START, 50));
+    overseer.learn(at(1_000), edited(1));
+    overseer.learn(at(1_000), Fact::Lease(id(2), held(1, START, 5)));
+    assert_eq!(overseer.due(at(1_000), START, everything), []);
+    assert!(overseer.is_in_doubt(at(1_000)));
+    assert_eq!(overseer.wakes_at(), Some(at(21_000)));
+    overseer.learn(at(20_000), edited(2));
+    overseer.learn(at(20_000), Fact::Lease(id(2), held(2, START, 5)));
+    assert_eq!(overseer.due(at(20_999), START, everything), []);
+    let due = overseer.due(at(21_000), START, everything);
+    assert_eq!(due, [Effect::Revoke(id(1), LeaseVersion(2))]);
+    // A ledger that has come so far since makes the claim plausible.
+    let mut overseer = super::tests::overseer();
+    observed(&mut overseer, 0, &now);
+    overseer.learn(at(1_000), edited(1));
+    assert_eq!(overseer.due(at(1_000), START, everything), []);
+    overseer.note(at(2_000), &ledger(START, 50));
+    overseer.learn(at(20_000), edited(2));
+    assert_eq!(overseer.due(at(30_000), START, everything), []);
+}
+
+#[test]
 fn an_incarnation_from_the_future_is_refused_whoever_claims_it() {
     let mut overseer = overseer();
     let now = ledger(START, 5);
