@@ -31,11 +31,14 @@ mod client;
 mod exec;
 mod keeper;
 mod launch;
+mod lines;
 mod meter;
 mod outbox;
 mod output;
 pub mod protocol;
+mod search;
 mod serve;
+mod tail;
 
 pub use client::{AwaitedLine, Ended, Guard, GuardCommand, Identity, Start};
 pub use exec::exec;

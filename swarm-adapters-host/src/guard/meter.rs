@@ -15,7 +15,7 @@ pub(super) struct Meter {
     since: Instant,
     left: usize,
     dropped: u64,
-    dropped_bytes: usize,
+    dropped_bytes: u64,
 }
 
 impl Meter {
@@ -23,20 +23,19 @@ impl Meter {
         Self { since: now, left: BYTES_PER_SECOND_MAX, dropped: 0, dropped_bytes: 0 }
     }
 
-    /// Whether a line of so many bytes is copied; otherwise it counts as dropped, and so do all that
-    /// follow it within the second.
-    pub(super) fn admits(&mut self, bytes: usize) -> bool {
-        match self.left.checked_sub(bytes) {
-            Some(left) if self.dropped == 0 => {
+    /// The text of a line of so many bytes, if it is copied. Otherwise the line counts as dropped, and
+    /// so do all that follow it within the second; their texts are not even made.
+    pub(super) fn admit(&mut self, bytes: u64, text: impl FnOnce() -> String) -> Option<String> {
+        if self.dropped == 0 {
+            let text = text();
+            if let Some(left) = self.left.checked_sub(text.len()) {
                 self.left = left;
-                true
-            }
-            Some(_) | None => {
-                self.dropped += 1;
-                self.dropped_bytes += bytes;
-                false
+                return Some(text);
             }
         }
+        self.dropped += 1;
+        self.dropped_bytes += bytes;
+        None
     }
 
     /// When to ask for the [`report`](Self::report), if there will be one.
@@ -44,12 +43,19 @@ impl Meter {
         (0 < self.dropped).then_some(self.since + SECOND)
     }
 
-    /// Begins the next second if one is over at `now`, or if the output `has_ended`. Returns a
-    /// sentence about what was dropped in the last one.
-    pub(super) fn report(&mut self, now: Instant, has_ended: bool) -> Option<String> {
-        if !has_ended && now.saturating_duration_since(self.since) < SECOND {
-            return None;
-        }
+    /// Whether a second is over at `now`.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        SECOND <= now.saturating_duration_since(self.since)
+    }
+
+    /// A dropped line of so many bytes is copied in the end.
+    pub(super) fn recovered(&mut self, bytes: u64) {
+        self.dropped = self.dropped.saturating_sub(1);
+        self.dropped_bytes = self.dropped_bytes.saturating_sub(bytes);
+    }
+
+    /// Begins the next second at `now`. Returns a sentence about what was dropped in the last one.
+    pub(super) fn report(&mut self, now: Instant) -> Option<String> {
         let Self { dropped, dropped_bytes, .. } = std::mem::replace(self, Self::new(now));
         let noun = if dropped == 1 { "line" } else { "lines" };
         (0 < dropped).then(|| {
@@ -65,20 +71,36 @@ impl Meter {
 mod tests {
     use super::*;
 
+    /// Whether a line of so many bytes is admitted, whose text is as long.
+    fn admits(meter: &mut Meter, bytes: usize) -> bool {
+        meter.admit(bytes as u64, || "x".repeat(bytes)).is_some()
+    }
+
     #[test]
     fn what_is_too_much_for_a_second_is_dropped_and_counted() {
         let start = Instant::now();
         let mut meter = Meter::new(start);
-        assert!(meter.admits(BYTES_PER_SECOND_MAX - 1) && meter.admits(1));
-        assert_eq!((meter.report(start + SECOND / 2, false), meter.reports_at()), (None, None));
-        assert!(!meter.admits(7) && !meter.admits(0));
+        assert!(admits(&mut meter, BYTES_PER_SECOND_MAX - 1) && admits(&mut meter, 1));
+        assert_eq!((meter.is_due(start + SECOND / 2), meter.reports_at()), (false, None));
+        assert!(!admits(&mut meter, 7) && !admits(&mut meter, 0));
         assert_eq!(meter.reports_at(), Some(start + SECOND));
-        assert_eq!(meter.report(start + SECOND / 2, false), None);
-        let report = meter.report(start + SECOND, false).unwrap();
+        assert!(!meter.is_due(start + SECOND / 2) && meter.is_due(start + SECOND));
+        let report = meter.report(start + SECOND).unwrap();
         assert!(report.starts_with("swarm dropped 2 lines of its output (7 bytes);"), "{report}");
-        assert!(meter.admits(9) && meter.report(start + 2 * SECOND, false).is_none());
-        assert!(!meter.admits(BYTES_PER_SECOND_MAX + 1));
-        let report = meter.report(start + 2 * SECOND, true).unwrap();
+        assert!(admits(&mut meter, 9) && meter.report(start + 2 * SECOND).is_none());
+        assert!(!admits(&mut meter, BYTES_PER_SECOND_MAX + 1));
+        let report = meter.report(start + 2 * SECOND).unwrap();
         assert!(report.starts_with("swarm dropped 1 line of its output"), "{report}");
+    }
+
+    #[test]
+    fn the_length_of_a_line_counts_and_not_that_of_its_text() {
+        let mut meter = Meter::new(Instant::now());
+        let long = "x".repeat(BYTES_PER_SECOND_MAX + 1);
+        assert_eq!(meter.admit(70, || long.clone()), None);
+        assert_eq!(meter.admit(7, || unreachable!("no text is made of it")), None);
+        meter.recovered(7);
+        let report = meter.report(Instant::now()).unwrap();
+        assert!(report.starts_with("swarm dropped 1 line of its output (70 bytes);"), "{report}");
     }
 }

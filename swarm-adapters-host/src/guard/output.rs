@@ -1,31 +1,35 @@
-//! Copies the output of jobs to the guard's standard error, which is the worker's: complete lines,
-//! each prefixed with the job's name, and not more of each job than a [`Meter`] admits.
+//! Copies the output of jobs to the guard's standard error, which is the worker's: [`Lines`], each
+//! prefixed with the job's name, and not more of each job than a [`Meter`] admits. The last lines
+//! are copied in any case.
 //!
 //! It runs in a thread of its own: if nobody reads that log, jobs have to wait, but the guard does
 //! not.
 
-use std::collections::VecDeque;
 use std::io::{self, PipeReader, Write as _};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rustix::process::Pid;
 use swarm_core::JobName;
-use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
+use super::lines::{Line, Lines};
 use super::meter::Meter;
 use super::protocol::OutputFormat;
+use super::search::Search;
+pub(super) use super::tail::Tail;
 
-/// The longest part of a line that is written, in bytes.
-const LINE_BYTES_MAX: usize = 4096;
-const READ_BYTES_MAX: usize = 16 << 10;
+/// The most that is read at once, which is as much as a pipe holds.
+const READ_BYTES_MAX: usize = 64 << 10;
 
-/// The last lines of a job's output that are kept, and how much of each, in bytes.
-const TAIL_LINES: usize = 5;
-const TAIL_LINE_BYTES: usize = 256;
+/// The pause after each of several reads in quick succession. Meanwhile the pipe collects what a job
+/// prints line by line.
+const PAUSE: Duration = Duration::from_millis(5);
+/// The same while the pipe is half full or more, so that it does not fill up.
+const SHORT_PAUSE: Duration = Duration::from_millis(1);
 
 /// Copies the outputs of jobs.
 pub(super) struct Output(mpsc::UnboundedSender<Followed>);
@@ -51,44 +55,6 @@ pub(super) struct Followed {
     pub(super) tail: Tail,
 }
 
-/// The end of a job's output, which its copier fills.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Tail(Arc<Mutex<TailLines>>);
-
-#[derive(Debug, Default)]
-struct TailLines {
-    lines: VecDeque<String>,
-    has_ended: bool,
-}
-
-impl Tail {
-    /// The last lines so far.
-    pub(super) fn lines(&self) -> Vec<String> {
-        self.lock().lines.iter().cloned().collect()
-    }
-
-    /// Whether nothing comes after them.
-    pub(super) fn has_ended(&self) -> bool {
-        self.lock().has_ended
-    }
-
-    fn lock(&self) -> MutexGuard<'_, TailLines> {
-        // A thread that panicked while holding the lock cannot have left an incomplete line.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl TailLines {
-    /// Keeps a line in place of the oldest one, in the memory of that.
-    fn push(&mut self, line: &str) {
-        let oldest = (self.lines.len() == TAIL_LINES).then(|| self.lines.pop_front()).flatten();
-        let mut kept = oldest.unwrap_or_default();
-        kept.clear();
-        kept.push_str(&line[..line.floor_char_boundary(TAIL_LINE_BYTES)]);
-        self.lines.push_back(kept);
-    }
-}
-
 impl Output {
     /// Copies outputs, and sends the texts in them that were asked for.
     pub(super) fn open(seen: mpsc::UnboundedSender<Seen>) -> io::Result<Self> {
@@ -96,8 +62,10 @@ impl Output {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         std::thread::spawn(move || {
             runtime.block_on(async move {
+                // No two outputs are read at the same time.
+                let buffer = Arc::new(Mutex::new(vec![0; READ_BYTES_MAX]));
                 while let Some(followed) = pipes.recv().await {
-                    tokio::spawn(follow(followed, seen.clone()));
+                    tokio::spawn(follow(followed, seen.clone(), Arc::clone(&buffer)));
                 }
             });
         });
@@ -110,58 +78,171 @@ impl Output {
     }
 }
 
-async fn follow(followed: Followed, seen: mpsc::UnboundedSender<Seen>) {
-    let Followed { job, pipe, format, mut awaited, tail } = followed;
-    let Ok(mut pipe) = Receiver::from_owned_fd(OwnedFd::from(pipe)) else { return };
-    let mut lines = Lines::default();
-    let mut buffer = vec![0; READ_BYTES_MAX];
-    let mut shown = Vec::new();
-    let mut meter = Meter::new(Instant::now());
+async fn follow(
+    followed: Followed,
+    seen: mpsc::UnboundedSender<Seen>,
+    buffer: Arc<Mutex<Vec<u8>>>,
+) {
+    let Followed { job, pipe, format, awaited, tail } = followed;
+    let Ok(pipe) = Receiver::from_owned_fd(OwnedFd::from(pipe)) else { return };
+    let awaiting = awaited.map(|Awaited { text, leader }| {
+        let search = Search::new(&text);
+        Awaiting { text, search, leader, seen }
+    });
+    let now = Instant::now();
+    let log = Log { job, format, meter: Meter::new(now), shown: Vec::new() };
+    let mut copier = Copier { lines: Lines::default(), log, awaiting, tail };
+    let (mut read_at, mut resumes_at) = (now, None);
     loop {
-        let reports_at = meter.reports_at();
-        let report_is_due = async {
-            match reports_at {
+        let is_readable = async {
+            if let Some(at) = resumes_at {
+                sleep_until(at).await;
+            }
+            pipe.readable().await
+        };
+        let due_at = copier.due_at();
+        let is_due = async {
+            match due_at {
                 Some(at) => sleep_until(at).await,
                 None => std::future::pending().await,
             }
         };
-        let read = tokio::select! {
-            read = pipe.read(&mut buffer) => Some(read.unwrap_or(0)),
-            () = report_is_due => None,
+        let ready = tokio::select! {
+            ready = is_readable => Some(ready),
+            () = is_due => None,
         };
-        let (text, has_ended) = (&buffer[..read.unwrap_or(0)], read == Some(0));
-        if let Some(report) = meter.report(Instant::now(), false) {
-            show(&mut shown, &job, &report, format);
-        }
-        {
-            let mut last = tail.lock();
-            let mut copy = |line: &str| {
-                // A line that is waited for is noticed, copied or not.
-                if let Some(found) = awaited.take_if(|awaited| line.contains(&awaited.text)) {
-                    let _ = seen.send(Seen { job: job.clone(), leader: found.leader });
-                }
-                last.push(line);
-                if meter.admits(line.len()) {
-                    show(&mut shown, &job, line, format);
-                }
+        let now = Instant::now();
+        if let Some(ready) = ready {
+            let mut buffer = buffer.lock().unwrap_or_else(PoisonError::into_inner);
+            let length = match ready.and_then(|()| pipe.try_read(&mut buffer)) {
+                Ok(length @ 1..) => length,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                Ok(0) | Err(_) => return copier.end(now),
             };
-            lines.take(text, &mut copy);
-            if has_ended {
-                lines.end(&mut copy);
-                last.has_ended = true;
-            }
+            copier.take(&buffer[..length], now);
+            let pause = if length < READ_BYTES_MAX / 2 { PAUSE } else { SHORT_PAUSE };
+            // A read that follows a pause comes a little later than that.
+            resumes_at = (now < read_at + 2 * PAUSE).then_some(now + pause);
+            read_at = now;
         }
-        if let Some(report) = meter.report(Instant::now(), has_ended) {
-            show(&mut shown, &job, &report, format);
-        }
-        // If standard error is closed, the output is lost.
-        let _ = io::stderr().lock().write_all(&shown);
-        shown.clear();
-        if has_ended {
-            return;
-        }
+        copier.pass(now);
         // The outputs of other jobs get their turn, too.
         tokio::task::yield_now().await;
+    }
+}
+
+/// Copies the output of one job.
+struct Copier {
+    lines: Lines,
+    log: Log,
+    awaiting: Option<Awaiting>,
+    tail: Tail,
+}
+
+impl Copier {
+    /// Takes what was read at `now`.
+    fn take(&mut self, bytes: &[u8], now: Instant) {
+        self.begin_second(now);
+        // A text that is waited for is noticed, copied or not.
+        if let Some(found) = self.awaiting.take_if(|it| it.search.completes(bytes)) {
+            found.tell(&self.log.job);
+        }
+        self.each(|lines, emit| lines.take(bytes, now, emit));
+    }
+
+    /// Copies what is due at `now`.
+    fn pass(&mut self, now: Instant) {
+        self.each(|lines, emit| lines.pass(now, emit));
+        self.begin_second(now);
+        self.log.write();
+    }
+
+    /// Copies the rest.
+    fn end(&mut self, now: Instant) {
+        self.each(|lines, emit| lines.end(now, emit));
+        self.log.report(&self.tail, now);
+        self.log.write();
+        self.tail.end();
+    }
+
+    /// When to call [`pass`](Self::pass), unless more is read before.
+    fn due_at(&self) -> Option<Instant> {
+        [self.lines.due_at(), self.log.meter.reports_at()].into_iter().flatten().min()
+    }
+
+    fn begin_second(&mut self, now: Instant) {
+        if self.log.meter.is_due(now) {
+            self.log.report(&self.tail, now);
+        }
+    }
+
+    /// Copies the lines that `split` emits.
+    fn each(&mut self, split: impl FnOnce(&mut Lines, &mut dyn FnMut(Line<'_>))) {
+        let Self { lines, log, awaiting, tail } = self;
+        let mut tail = tail.lock();
+        split(lines, &mut |line| {
+            let text = log.copy(&line);
+            // It may have been written as the log shows it, with escapes.
+            let is_awaited =
+                |it: &mut Awaiting| text.as_ref().is_some_and(|text| text.contains(&it.text));
+            if let Some(found) = awaiting.take_if(is_awaited) {
+                found.tell(&log.job);
+            }
+            tail.push(&line, text.is_some());
+        });
+    }
+}
+
+/// A text that is looked for.
+struct Awaiting {
+    text: String,
+    search: Search,
+    leader: Pid,
+    seen: mpsc::UnboundedSender<Seen>,
+}
+
+impl Awaiting {
+    fn tell(self, job: &JobName) {
+        let _ = self.seen.send(Seen { job: job.clone(), leader: self.leader });
+    }
+}
+
+/// Writes lines of the output of one job to the log.
+struct Log {
+    job: JobName,
+    format: OutputFormat,
+    meter: Meter,
+    shown: Vec<u8>,
+}
+
+impl Log {
+    /// Copies a line and returns its text, if it is not too much.
+    fn copy(&mut self, line: &Line<'_>) -> Option<String> {
+        let text = self.meter.admit(line.bytes(), || line.text())?;
+        show(&mut self.shown, &self.job, &text, self.format);
+        Some(text)
+    }
+
+    /// Says how much was dropped, if anything was, and copies the last lines of it.
+    fn report(&mut self, tail: &Tail, now: Instant) {
+        let Self { job, format, meter, shown } = self;
+        let mut last = Vec::new();
+        if meter.reports_at().is_some() {
+            last.extend(tail.lock().unlogged());
+            last.iter().filter_map(|line| line.whole).for_each(|bytes| meter.recovered(bytes));
+        }
+        if let Some(report) = meter.report(now) {
+            show(shown, job, &report, *format);
+        }
+        for line in last {
+            show(shown, job, &line.text, *format);
+        }
+    }
+
+    fn write(&mut self) {
+        // If standard error is closed, the output is lost.
+        let _ = io::stderr().lock().write_all(&self.shown);
+        self.shown.clear();
     }
 }
 
@@ -176,81 +257,9 @@ fn show(shown: &mut Vec<u8>, job: &JobName, line: &str, format: OutputFormat) {
     };
 }
 
-/// Splits the output into lines.
-#[derive(Debug, Default)]
-struct Lines {
-    line: Vec<u8>,
-    is_cut: bool,
-}
-
-impl Lines {
-    fn take(&mut self, bytes: &[u8], mut emit: impl FnMut(&str)) {
-        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            let text = piece.strip_suffix(b"\n").unwrap_or(piece);
-            let room = LINE_BYTES_MAX - self.line.len();
-            self.is_cut |= room < text.len();
-            self.line.extend(&text[..room.min(text.len())]);
-            if text.len() < piece.len() {
-                self.emit(&mut emit);
-            }
-        }
-    }
-
-    /// Emits the last line if it has no line break.
-    fn end(&mut self, mut emit: impl FnMut(&str)) {
-        if !self.line.is_empty() {
-            self.emit(&mut emit);
-        }
-    }
-
-    fn emit(&mut self, emit: &mut impl FnMut(&str)) {
-        let mut line = escaped(&self.line);
-        if self.is_cut {
-            line.push('…');
-        }
-        emit(&line);
-        self.line.clear();
-        self.is_cut = false;
-    }
-}
-
-/// The text with escapes for control characters, which could confuse a terminal, and for bytes that
-/// are not UTF-8.
-fn escaped(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len());
-    for chunk in bytes.utf8_chunks() {
-        for character in chunk.valid().chars() {
-            if character.is_control() && character != '\t' {
-                text.extend(character.escape_default());
-            } else {
-                text.push(character);
-            }
-        }
-        text.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn emitted(pieces: &[&[u8]]) -> Vec<String> {
-        let (mut lines, mut emitted) = (Lines::default(), Vec::new());
-        for piece in pieces {
-            lines.take(piece, |line| emitted.push(line.to_owned()));
-        }
-        lines.end(|line| emitted.push(line.to_owned()));
-        emitted
-    }
-
-    #[test]
-    fn pieces_are_joined_to_lines_and_other_bytes_than_text_are_escaped() {
-        assert_eq!(
-            emitted(&[b"a", b"b\n\nc\xff\x1b[1m\td", b"\n", b"rest"]),
-            ["ab", "", "c\\xff\\u{1b}[1m\td", "rest"]
-        );
-    }
 
     #[test]
     fn lines_are_written_after_the_name_of_their_job_or_as_json() {
@@ -263,12 +272,5 @@ mod tests {
         assert_eq!(written(&job, "x \"y\"", OutputFormat::Text), "a\"b: x \"y\"\n");
         let json = "{\"job\":\"a\\\"b\",\"output\":\"x \\\"y\\\"\"}\n";
         assert_eq!(written(&job, "x \"y\"", OutputFormat::Json), json);
-    }
-
-    #[test]
-    fn a_long_line_is_cut() {
-        let long = vec![b'x'; 3 * LINE_BYTES_MAX];
-        let emitted = emitted(&[&long, b"x\nshort\n"]);
-        assert_eq!(emitted, [format!("{}…", "x".repeat(LINE_BYTES_MAX)), "short".to_owned()]);
     }
 }

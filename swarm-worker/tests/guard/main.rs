@@ -7,6 +7,7 @@
 
 mod line;
 mod machine;
+mod output;
 
 use std::collections::BTreeSet;
 

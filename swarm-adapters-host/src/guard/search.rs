@@ -1,0 +1,72 @@
+//! Finds a text in the output of a job as the bytes arrive, wherever reads and lines end.
+
+/// A text that is looked for.
+#[derive(Clone, Debug)]
+pub(super) struct Search {
+    text: Vec<u8>,
+    /// For each beginning of the text, the longest other beginning that it ends with. By it no byte
+    /// is looked at again (Knuth, Morris, Pratt).
+    borders: Vec<usize>,
+    /// How much of the text the last bytes are.
+    matched: usize,
+}
+
+impl Search {
+    pub(super) fn new(text: &str) -> Self {
+        let text = text.as_bytes().to_vec();
+        let mut borders = vec![0; text.len()];
+        let mut matched = 0;
+        for at in 1..text.len() {
+            matched = next(&text, &borders, matched, text[at]);
+            borders[at] = matched;
+        }
+        Self { text, borders, matched: 0 }
+    }
+
+    /// Whether the output has the text with these bytes, the next ones.
+    pub(super) fn completes(&mut self, bytes: &[u8]) -> bool {
+        for byte in bytes {
+            self.matched = next(&self.text, &self.borders, self.matched, *byte);
+            if self.matched == self.text.len() {
+                return true;
+            }
+        }
+        self.text.is_empty()
+    }
+}
+
+/// How much of the text the last bytes are, after another byte.
+fn next(text: &[u8], borders: &[usize], mut matched: usize, byte: u8) -> usize {
+    loop {
+        match matched {
+            _ if text.get(matched) == Some(&byte) => return matched + 1,
+            0 => return 0,
+            _ => matched = borders[matched - 1],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_text_is_found_in_whichever_pieces_it_arrives(
+            text in "[ab]{1,5}",
+            output in "[abc\n]{0,40}",
+            pieces in 1_usize..10,
+        ) {
+            let mut search = Search::new(&text);
+            let is_found = output.as_bytes().chunks(pieces).any(|piece| search.completes(piece));
+            prop_assert_eq!(is_found, output.contains(&text));
+        }
+    }
+
+    #[test]
+    fn an_empty_text_is_in_everything() {
+        assert!(Search::new("").completes(b"\n"));
+    }
+}
