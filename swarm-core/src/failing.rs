@@ -42,7 +42,7 @@ pub struct FailingJob {
     pub since_unix_s: u64,
     /// How it last ended; part of a sentence, such as `ended with exit code 3`.
     pub last_exit: String,
-    /// The last lines of its output before that, at most five.
+    /// The last lines of its output before that, at most five. Of a long line it is the end.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
     pub last_output: Vec<String>,
 }
@@ -156,7 +156,7 @@ impl Failing {
         for job in &mut worst {
             job.last_exit = printable(&job.last_exit);
             job.last_output.truncate(LINES_MAX);
-            job.last_output = job.last_output.iter().map(|line| printable(line)).collect();
+            job.last_output = job.last_output.iter().map(|line| end(line)).collect();
         }
         Self { count: self.count.min(granted), worst }
     }
@@ -164,7 +164,22 @@ impl Failing {
 
 /// The beginning of a text, without control characters.
 fn printable(text: &str) -> String {
-    text.chars().take(TEXT_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars().take(TEXT_MAX).map(plain).collect()
+}
+
+/// The end of a line, which says more than its beginning, without control characters.
+fn end(line: &str) -> String {
+    match line.char_indices().rev().nth(TEXT_MAX - 1) {
+        // A sign for what is missing takes the place of a character.
+        Some((at, first)) if 0 < at => {
+            std::iter::once('…').chain(line[at + first.len_utf8()..].chars().map(plain)).collect()
+        }
+        Some(_) | None => line.chars().map(plain).collect(),
+    }
+}
+
+fn plain(c: char) -> char {
+    if c.is_control() { ' ' } else { c }
 }
 
 #[cfg(test)]
@@ -194,14 +209,23 @@ mod tests {
     fn a_worker_that_lies_cannot_tell_more_than_that() {
         let mut lie = job("a", FailingState::Failed, u64::MAX);
         lie.last_exit = "ä\n\u{1b}[2J".repeat(1_000);
-        lie.last_output = vec!["x".repeat(10_000); 100];
+        lie.last_output = vec![format!("{}\u{1b}äz", "x".repeat(10_000)); 100];
         let told = Failing { count: usize::MAX, worst: vec![lie; 1_000] }.limited(10, 3);
         assert_eq!((told.count, told.worst.len()), (10, 3));
         let job = &told.worst[0];
         assert_eq!(job.last_exit.chars().count(), TEXT_MAX);
         assert!(!job.last_exit.contains(char::is_control));
-        assert!(job.last_output.iter().all(|line| line.len() == TEXT_MAX));
+        let end = format!("…{} äz", "x".repeat(TEXT_MAX - 4));
+        assert!(job.last_output.iter().all(|line| *line == end), "{:?}", job.last_output);
         assert_eq!(job.last_output.len(), LINES_MAX);
         assert_eq!(Failing::sum([&told; 3], 0).count, 30);
+    }
+
+    #[test]
+    fn a_line_that_is_short_enough_stays_whole() {
+        let mut told = job("a", FailingState::Failed, 0);
+        told.last_output = vec!["ä".repeat(TEXT_MAX), String::new()];
+        let told = Failing { count: 1, worst: vec![told] };
+        assert_eq!(told.limited(1, 1), told);
     }
 }

@@ -1,15 +1,21 @@
 //! The page of one job: where it is, what was given to it, and its log.
 
+use std::borrow::Cow;
+
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 
+use super::super::snapshot::FailingRow;
 use super::super::text::counted;
 use super::draw::{cut, paragraph, pieces, put, put_title};
 use super::jobs::{failure_of, remark};
 use super::model::{JobPage, Model};
 use super::palette::Palette;
+
+/// What is before a line of the output of a job that fails.
+const LAST_OUTPUT: &str = "last output: ";
 
 /// A line with the text that is searched for; it needs no colour.
 const FOUND: Style = Style::new().add_modifier(Modifier::REVERSED);
@@ -55,11 +61,7 @@ fn details(model: &Model, page: &JobPage, width: usize, palette: Palette) -> Vec
         lines.extend(sentence(&remark, style));
     }
     if let Some(failing) = failure_of(snapshot, &page.job) {
-        for line in &failing.last_output {
-            lines.extend(
-                pieces(&format!("last output: {line}"), width).into_iter().map(|it| (it, style)),
-            );
-        }
+        lines.extend(last_output(failing, width).into_iter().map(|line| (line, style)));
     }
     if let Some(wanted) = snapshot.wanted.get(job.name.as_str())
         && !wanted.params.is_empty()
@@ -74,6 +76,28 @@ fn details(model: &Model, page: &JobPage, width: usize, palette: Palette) -> Vec
     };
     lines.extend(pieces(&log, width).into_iter().map(|piece| (piece, Style::new())));
     lines
+}
+
+/// The last lines of output: the last one as a whole, and of those before it as much of their ends as
+/// fits into one row, so that they do not push it out.
+fn last_output(failing: &FailingRow, width: usize) -> Vec<String> {
+    let Some((last, before)) = failing.last_output.split_last() else { return Vec::new() };
+    let mut rows: Vec<_> = before
+        .iter()
+        .map(|line| {
+            format!("{LAST_OUTPUT}{}", end_of(line, width.saturating_sub(LAST_OUTPUT.len())))
+        })
+        .collect();
+    rows.extend(pieces(&format!("{LAST_OUTPUT}{last}"), width));
+    rows
+}
+
+/// The end of a line that takes so many columns, after a sign for what is missing.
+fn end_of(line: &str, width: usize) -> Cow<'_, str> {
+    match line.char_indices().rev().nth(width.saturating_sub(1)) {
+        Some((at, first)) if 0 < at => format!("…{}", &line[at + first.len_utf8()..]).into(),
+        Some(_) | None => line.into(),
+    }
 }
 
 /// Draws the log upwards from the line that is at the bottom.

@@ -1,6 +1,7 @@
 //! Reads the log of the job that is looked at, in a thread of its own: neither a large log nor a slow
 //! disk delays drawing.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,9 +14,13 @@ use tokio::sync::watch;
 
 use super::super::worker_log::{self, JobLines, WorkerLog};
 
-/// How many lines are kept, and how much of each.
+/// How many lines are kept, and how much of each in bytes: a line that a worker has shortened is kept
+/// whole unless it has many escapes.
 const LINES_MAX: usize = 5_000;
-const LINE_MAX: usize = 4_096;
+const LINE_MAX: usize = 4_224;
+
+/// How much of a longer line is its beginning.
+const BEGINNING: usize = 1_024;
 
 /// How often new lines are looked for.
 const READ_EVERY: Duration = Duration::from_millis(100);
@@ -134,10 +139,20 @@ impl Reading {
     }
 }
 
+/// A line without its middle if it is long.
+fn shortened(line: &str) -> Cow<'_, str> {
+    if line.len() <= LINE_MAX {
+        return line.into();
+    }
+    let beginning = line.floor_char_boundary(BEGINNING);
+    let end = line.ceil_char_boundary(line.len() - (LINE_MAX - BEGINNING));
+    let left_out = end - beginning;
+    format!("{} … {left_out} bytes left out … {}", &line[..beginning], &line[end..]).into()
+}
+
 impl JobLog {
     fn push(&mut self, line: &str) {
-        let end = line.floor_char_boundary(LINE_MAX);
-        self.lines.push_back(line[..end].to_owned());
+        self.lines.push_back(shortened(line).into_owned());
         if LINES_MAX < self.lines.len() {
             self.lines.pop_front();
             self.dropped += 1;
@@ -146,5 +161,25 @@ impl JobLog {
 
     fn end(&self) -> u64 {
         self.dropped + self.lines.len() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_long_line_the_beginning_and_the_end_are_kept() {
+        let mut log = JobLog::default();
+        let (whole, long) = ("x".repeat(LINE_MAX), format!("first {} last", "x".repeat(LINE_MAX)));
+        log.push(&whole);
+        log.push(&long);
+        assert_eq!(log.lines[0], whole);
+        let left_out = long.len() - LINE_MAX;
+        assert!(log.lines[1].starts_with("first x") && log.lines[1].ends_with("x last"));
+        let said = format!(" … {left_out} bytes left out … ");
+        assert!(log.lines[1].contains(&said), "{said}: {}", log.lines[1]);
+        log.push(&"é".repeat(LINE_MAX));
+        assert!(log.lines[2].starts_with('é') && log.lines[2].ends_with('é'));
     }
 }

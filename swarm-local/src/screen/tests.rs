@@ -300,6 +300,30 @@ fn jobs_that_fail_are_listed_with_how_they_end() {
 }
 
 #[test]
+fn the_page_of_a_job_has_the_ends_of_its_last_lines() {
+    let time = Instant::now();
+    let mut snapshot = pool(&[&["a"]]);
+    let long = |end: &str| format!("…{}: {end}", "x".repeat(250));
+    snapshot.failing = vec![FailingRow {
+        job: "a".to_owned(),
+        worker: "swarm-worker-0".to_owned(),
+        state: "restarting",
+        restarts: 1,
+        since_unix_s: 0,
+        last_exit: "ended with exit code 3".to_owned(),
+        last_output: ["one", "two", "three", "four", "no camera"].map(long).into(),
+    }];
+    snapshot.jobs.failing = 1;
+    let mut model = model(snapshot, time);
+    press(&mut model, "e⏎");
+    let shown = text(&model, time, (80, 30));
+    for end in ["one", "two", "three", "four"] {
+        assert!(shown.contains(&format!("x: {end}\n last output: …x")), "{shown}");
+    }
+    assert!(shown.contains("x: no camera\n"), "{shown}");
+}
+
+#[test]
 fn the_events_scroll_and_stay_where_they_are_while_new_ones_come() {
     let time = Instant::now();
     let mut model = model(pool(&[&["a"]]), time);
