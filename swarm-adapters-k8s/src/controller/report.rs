@@ -27,6 +27,12 @@ use crate::workload::Workload;
 /// How long a refusal counts before the request is tried again: its cause may be gone unseen.
 pub(super) const REFUSED_AGAIN: Duration = Duration::from_secs(30);
 
+/// The longest note of an Event that the API server takes, in bytes.
+const NOTE_BYTES_MAX: usize = 1024;
+
+/// Stands for the rest of a note.
+const CUT: char = '…';
+
 /// What was reported of one Swarm.
 #[derive(Default)]
 pub(super) struct Reports {
@@ -299,7 +305,7 @@ impl Context {
         let event = Event {
             type_,
             reason: reason.into(),
-            note: Some(note),
+            note: Some(noted(note)),
             action: "Reconcile".into(),
             secondary: None,
         };
@@ -315,5 +321,27 @@ impl Context {
             Ok(Err(error)) => tracing::warn!(%error, "an Event was not written"),
             Err(elapsed) => tracing::warn!(%elapsed, "an Event was not written"),
         }
+    }
+}
+
+/// A note that is not too long: an Event with a longer one is refused.
+fn noted(mut note: String) -> String {
+    if NOTE_BYTES_MAX < note.len() {
+        note.truncate(note.floor_char_boundary(NOTE_BYTES_MAX - CUT.len_utf8()));
+        note.push(CUT);
+    }
+    note
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_as_long_as_the_api_server_takes_it() {
+        let fits = "x".repeat(NOTE_BYTES_MAX);
+        assert_eq!(noted(fits.clone()), fits);
+        let long = noted(format!("x{}", "é".repeat(NOTE_BYTES_MAX)));
+        assert!(long.ends_with("é…") && long.len() <= NOTE_BYTES_MAX, "{}", long.len());
     }
 }
