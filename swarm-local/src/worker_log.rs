@@ -2,11 +2,14 @@
 //!
 //! A log is `WORKER.log`, and what came before it is `WORKER.log.1`. It is rotated while it is read:
 //! a worker that starts renames a large one, and that of a worker that runs is copied aside and then
-//! emptied. A reader goes on with the part that it has not read, wherever that is by then.
+//! emptied. Other programs rename it, too, while the worker goes on in the renamed file. A reader
+//! goes on with the part that it has not read, wherever that is by then: it knows a file by its
+//! inode.
 
 use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Read, Seek as _, SeekFrom};
+use std::mem;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -22,10 +25,20 @@ const LINE_MAX: usize = 64 << 10;
 #[derive(Debug)]
 pub(super) struct WorkerLog {
     path: PathBuf,
-    /// How much of it was read.
-    at: u64,
+    /// The file that has the name of the log.
+    current: Option<Part>,
+    /// The file that had the name before. A writer may still have it open.
+    former: Option<(Part, File)>,
     /// What was rotated away when it was last looked at.
     rotated: Option<Rotated>,
+}
+
+/// A file of a log, as far as it was read.
+#[derive(Debug)]
+struct Part {
+    inode: u64,
+    /// How much of it was read.
+    at: u64,
     /// The beginning of a line whose end was not written yet.
     begun: Vec<u8>,
 }
@@ -43,49 +56,109 @@ impl WorkerLog {
     pub(super) fn from_beginning(logs: &Path, worker: &str) -> io::Result<Self> {
         let path = log_path(logs, worker);
         let rotated = rotated(&path)?;
-        Ok(Self { path, at: 0, rotated, begun: Vec::new() })
+        Ok(Self { path, current: None, former: None, rotated })
     }
 
     /// The same from its present end on.
     pub(super) fn from_end(logs: &Path, worker: &str) -> io::Result<Self> {
         let log = Self::from_beginning(logs, worker)?;
-        Ok(Self { at: length(&log.path)?, ..log })
+        let end = |it: fs::Metadata| Part { at: it.len(), ..Part::of(it.ino()) };
+        Ok(Self { current: existing(fs::metadata(&log.path))?.map(end), ..log })
     }
 
     /// Reads the lines before its beginning, if they were rotated away.
     pub(super) fn read_rotated(
-        &self,
+        &mut self,
         each: &mut impl FnMut(&str) -> io::Result<()>,
     ) -> io::Result<()> {
-        let mut begun = Vec::new();
-        if let Some(file) = existing(File::open(rotated_log(&self.path)))? {
-            read_lines(file, &mut begun, each)?;
+        if let Some(mut file) = existing(File::open(rotated_log(&self.path)))? {
+            let mut part = Part::of(file.metadata()?.ino());
+            part.read(&mut file, each)?;
+            let begun = mem::take(&mut part.begun);
+            if !begun.is_empty() {
+                each(&printable(&String::from_utf8_lossy(&begun), Form::Line))?;
+            }
+            self.former = Some((part, file));
         }
-        if begun.is_empty() {
-            Ok(())
-        } else {
-            each(&printable(&String::from_utf8_lossy(&begun), Form::Line))
-        }
+        self.rotated = rotated(&self.path)?;
+        Ok(())
     }
 
     /// Reads the lines that were written since. A log that does not exist has none.
     pub(super) fn read(&mut self, each: &mut impl FnMut(&str) -> io::Result<()>) -> io::Result<()> {
-        let Self { path, at, rotated: known, begun } = self;
-        let (rotated, length) = (rotated(path)?, length(path)?);
+        let (rotated, found) = (rotated(&self.path)?, existing(fs::metadata(&self.path))?);
+        let has_name = |part: &Part| found.as_ref().is_some_and(|it| it.ino() == part.inode);
+        if let Some(renamed) = self.current.take_if(|part| !has_name(part)) {
+            self.read_former(each)?;
+            let file = existing(File::open(rotated_log(&self.path)))?;
+            self.former = match file {
+                Some(file) if file.metadata()?.ino() == renamed.inode => Some((renamed, file)),
+                Some(_) | None => None,
+            };
+            self.rotated = rotated;
+        } else if self.current.is_none() && self.is_other(rotated.as_ref()) {
+            self.read_rotated(each)?;
+        } else if let Some(found) = &found {
+            self.read_emptied(found.len(), rotated, each)?;
+        }
+        self.read_former(each)?;
+        let Some(mut file) = existing(File::open(&self.path))? else { return Ok(()) };
+        let current = self.current.get_or_insert(Part::of(file.metadata()?.ino()));
+        // Otherwise it was renamed just now, and is read the next time.
+        if file.metadata()?.ino() == current.inode {
+            current.read(&mut file, each)?;
+        }
+        Ok(())
+    }
+
+    /// Reads on where the log was copied to, if it was emptied since. It has this length now.
+    fn read_emptied(
+        &mut self,
+        length: u64,
+        rotated: Option<Rotated>,
+        each: &mut impl FnMut(&str) -> io::Result<()>,
+    ) -> io::Result<()> {
         // While it is being copied aside, the copy is not longer than the log.
-        let is_new = |it: &Rotated| Some(it) != known.as_ref() && length < it.length;
-        let has_rotated = rotated.as_ref().is_some_and(is_new);
-        if has_rotated || length < *at {
-            if has_rotated && let Some(mut rest) = existing(File::open(rotated_log(path)))? {
-                rest.seek(SeekFrom::Start(*at))?;
-                read_lines(rest, begun, each)?;
+        let has_rotated = self.is_other(rotated.as_ref().filter(|it| length < it.length));
+        let Some(current) = &mut self.current else { return Ok(()) };
+        if has_rotated || length < current.at {
+            if has_rotated && let Some(mut copy) = existing(File::open(rotated_log(&self.path)))? {
+                current.read(&mut copy, each)?;
             }
-            (*known, *at) = (rotated, 0);
+            (self.rotated, current.at) = (rotated, 0);
         }
-        if let Some(mut file) = existing(File::open(path))? {
-            file.seek(SeekFrom::Start(*at))?;
-            *at += read_lines(file, begun, each)?;
+        Ok(())
+    }
+
+    /// Whether this was rotated away since the last look, and not by the name of the log alone.
+    fn is_other(&self, rotated: Option<&Rotated>) -> bool {
+        let former = self.former.as_ref().map(|(part, _)| part.inode);
+        rotated.is_some_and(|it| Some(it) != self.rotated.as_ref() && Some(it.inode) != former)
+    }
+
+    /// Reads what is still written to the file that had the name of the log before.
+    fn read_former(&mut self, each: &mut impl FnMut(&str) -> io::Result<()>) -> io::Result<()> {
+        match &mut self.former {
+            Some((part, file)) => part.read(file, each),
+            None => Ok(()),
         }
+    }
+}
+
+impl Part {
+    /// A file of which nothing was read.
+    fn of(inode: u64) -> Self {
+        Self { inode, at: 0, begun: Vec::new() }
+    }
+
+    /// Reads on in `file`.
+    fn read(
+        &mut self,
+        file: &mut File,
+        each: &mut impl FnMut(&str) -> io::Result<()>,
+    ) -> io::Result<()> {
+        file.seek(SeekFrom::Start(self.at))?;
+        self.at += read_lines(file, &mut self.begun, each)?;
         Ok(())
     }
 }
@@ -114,10 +187,6 @@ fn rotated(path: &Path) -> io::Result<Option<Rotated>> {
         inode: it.ino(),
         modified: (it.mtime(), it.mtime_nsec()),
     }))
-}
-
-fn length(path: &Path) -> io::Result<u64> {
-    Ok(existing(fs::metadata(path))?.map_or(0, |it| it.len()))
 }
 
 /// Reads complete lines to the end, and returns how many bytes there were. `begun` is what there is
@@ -252,6 +321,55 @@ mod tests {
         };
         log.read_rotated(keep).unwrap();
         assert_eq!(rotated, ["after\\u{1b}", "before it was renamed"]);
+    }
+
+    #[test]
+    fn a_log_that_others_rename_is_read_on_and_no_line_of_it_twice() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("w-0.log");
+        let mut worker = File::create(&path).unwrap();
+        worker.write_all(b"one\n").unwrap();
+        let mut log = WorkerLog::from_beginning(dir.path(), "w-0").unwrap();
+        let mut late = WorkerLog::from_end(dir.path(), "w-0").unwrap();
+        assert_eq!(all(&mut log), ["one"]);
+        fs::rename(&path, rotated_log(&path)).unwrap();
+        for n in 0..3 {
+            // The worker goes on there, and after a while there is an empty file of that name.
+            writeln!(worker, "{n}").unwrap();
+            assert_eq!(all(&mut log), [n.to_string()]);
+            if n == 0 {
+                fs::write(&path, "").unwrap();
+            }
+        }
+        assert_eq!(all(&mut late), ["0", "1", "2"]);
+        // The worker finds that it lost the name.
+        worker.write_all(b"three, bef").unwrap();
+        let mut reopened = File::options().append(true).open(&path).unwrap();
+        reopened.write_all(b"four\n").unwrap();
+        worker.write_all(b"ore\n").unwrap();
+        assert_eq!(all(&mut log), ["three, before", "four"]);
+        let mut from_beginning = WorkerLog::from_beginning(dir.path(), "w-0").unwrap();
+        let mut before = Vec::new();
+        let keep = &mut |line: &str| {
+            before.push(line.to_owned());
+            Ok(())
+        };
+        from_beginning.read_rotated(keep).unwrap();
+        assert_eq!(before, ["one", "0", "1", "2", "three, before"]);
+        assert_eq!(all(&mut from_beginning), ["four"]);
+    }
+
+    #[test]
+    fn a_log_that_was_removed_is_read_on_once_it_is_made_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("w-0.log");
+        fs::write(&path, "one\ntwo\n").unwrap();
+        let mut log = WorkerLog::from_beginning(dir.path(), "w-0").unwrap();
+        assert_eq!(all(&mut log), ["one", "two"]);
+        fs::remove_file(&path).unwrap();
+        assert_eq!(all(&mut log), [""; 0]);
+        fs::write(&path, "three\nfour\nfive\n").unwrap();
+        assert_eq!(all(&mut log), ["three", "four", "five"]);
     }
 
     #[test]
