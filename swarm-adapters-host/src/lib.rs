@@ -8,6 +8,8 @@
 //!   [`clock`] is the clock that leases expire by; [`session`] is the store of a worker's session.
 //!   [`failing`] is what a session tells of jobs that fail. [`pool_views`] publishes to all workers of
 //!   a pool.
+//! - [`caller`] copes with what a process inherits: signals, limits, `/proc`; [`runtime`] builds the
+//!   runtimes of our programs.
 //! - [`watch`] watches one file through its directory, including the swaps of a mounted `ConfigMap`.
 //! - [`processes`] runs the workers of a pool as child processes, and ends them.
 //! - [`runner`] runs jobs inside a worker; [`guard`] and [`sweep`] ensure that no process of a job
@@ -23,6 +25,9 @@
 struct Readme;
 
 mod procs;
+
+pub mod caller;
+pub mod runtime;
 
 pub mod file;
 pub mod named_file;

@@ -6,6 +6,7 @@
 mod commands;
 mod failures;
 mod input;
+mod limits;
 mod log;
 mod moves;
 mod operate;
@@ -31,12 +32,13 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use clap::Args;
+use swarm_adapters_host::caller;
 use swarm_adapters_host::http::{self, Socket};
 use swarm_adapters_host::metrics::PoolMetrics;
 use swarm_adapters_host::processes::{Leftovers, end_leftovers};
 use swarm_worker::LogFormat;
 use tokio::net::UnixListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::SignalKind;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -109,6 +111,7 @@ enum Until {
 /// terminal or an address cannot be used. Wrong input is not an error but exit code 2.
 pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     let since = Instant::now();
+    caller::check_proc()?;
     let shutdown = CancellationToken::new();
     cancel_on_signals(&shutdown)?;
     let opened = tokio::select! {
@@ -137,6 +140,10 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     let (_socket, socket) = listen_in(dir.path());
     let bound = listener.as_ref().map(tokio::net::TcpListener::local_addr).transpose()?;
     text::say(&text::opening(&wanted, dir.path(), input.followed(), bound));
+    if let Some(sentence) = limits::of_open_files(&wanted) {
+        tracing::warn!("{sentence}");
+        text::complain(&sentence);
+    }
     let snapshots = watch::Sender::<Arc<Snapshot>>::default();
     let metrics = PoolMetrics::default();
     let listeners = Listeners { address: listener, socket };
@@ -218,7 +225,9 @@ fn wrong_usage(sentence: &str) -> ExitCode {
 /// Cancels `shutdown` when the process is asked to end.
 fn cancel_on_signals(shutdown: &CancellationToken) -> anyhow::Result<()> {
     for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()] {
-        let mut signals = signal(kind).context("signals cannot be received")?;
+        // `nohup local FILE` runs on when its terminal closes.
+        let heard = caller::heard(kind).context("signals cannot be received")?;
+        let Some(mut signals) = heard else { continue };
         let shutdown = shutdown.clone();
         tokio::spawn(async move {
             signals.recv().await;

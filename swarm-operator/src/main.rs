@@ -17,10 +17,30 @@ use clap::Parser as _;
 
 use args::{Args, Command};
 use predecessor::Verb;
+use swarm_adapters_host::{caller, runtime};
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     let outcome = match Args::parse().command {
+        // Workers and guards are many, so they have few threads; the step that becomes a job has none.
+        Command::Worker { command } => swarm_worker::execute(command),
+        command => execute(command),
+    };
+    outcome.unwrap_or_else(|error| {
+        swarm_local::complain(&format!("{error:#}"));
+        ExitCode::FAILURE
+    })
+}
+
+/// Carries out a command, with a thread for each core.
+fn execute(command: Command) -> anyhow::Result<ExitCode> {
+    // Before any thread starts, so that all can be asked to end.
+    caller::unblock_signals()?;
+    caller::raise_open_files()?;
+    runtime::several()?.block_on(Box::pin(carry_out(command)))
+}
+
+async fn carry_out(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
         Command::Local(args) => Box::pin(swarm_local::local(args)).await,
         Command::Status(args) => swarm_local::status(args).await,
         Command::Ps(args) => swarm_local::ps(args).await,
@@ -38,9 +58,5 @@ async fn main() -> ExitCode {
         Command::Internal(args) => Ok(predecessor::refuse(Verb::Internal, &args.words)),
         Command::External(args) => Ok(predecessor::refuse(Verb::External, &args.words)),
         Command::Worker { command } => swarm_worker::run(command).await,
-    };
-    outcome.unwrap_or_else(|error| {
-        swarm_local::complain(&format!("{error:#}"));
-        ExitCode::FAILURE
-    })
+    }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use prometheus_client::registry::Registry;
 use serde_json::Value;
+use swarm_adapters_host::caller;
 use swarm_adapters_host::http::{self, Build, Document, Readiness};
 use swarm_adapters_host::metrics::register_build;
 use swarm_adapters_k8s::client;
@@ -249,11 +250,11 @@ fn scopes(mut namespaces: Vec<String>) -> Vec<Scope> {
 /// The future that cancels `stopping` when the process is asked to end.
 fn cancel_on_signal(stopping: CancellationToken) -> std::io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut interrupt = caller::heard(SignalKind::interrupt())?;
     Ok(async move {
         tokio::select! {
             _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+            () = caller::next(&mut interrupt) => {}
         }
         tracing::info!("asked to stop");
         stopping.cancel();

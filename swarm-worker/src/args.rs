@@ -65,6 +65,9 @@ pub enum GuardStep {
     Exec {
         /// The process id of the guard
         guard: i32,
+        /// The soft limit of open files that the program gets
+        #[arg(long, value_name = "N")]
+        open_files: Option<u64>,
         /// The program and its arguments
         #[arg(last = true, required = true)]
         argv: Vec<OsString>,

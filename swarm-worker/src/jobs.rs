@@ -10,6 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
+use swarm_adapters_host::caller;
 use swarm_adapters_host::guard::{Guard, GuardCommand, Identity, OutputFormat};
 use swarm_adapters_host::metrics::PingMetrics;
 use swarm_adapters_host::runlog::RunLog;
@@ -79,6 +80,9 @@ impl Tools {
             }
             (None, None) => Kind::Swarm,
         };
+        if matches!(kind, Kind::Swarm | Kind::Fixed(manifest::Runner::Command(_))) {
+            caller::check_proc().map_err(|error| Failure::Failed(error.to_string()))?;
+        }
         // Counters that nothing ever counts would only raise questions.
         let may_ping = matches!(kind, Kind::Swarm | Kind::Fixed(manifest::Runner::Ping { .. }));
         let pings =

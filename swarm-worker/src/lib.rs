@@ -70,7 +70,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use swarm_adapters_host::guard;
+use swarm_adapters_host::{caller, guard, runtime};
 
 pub use args::{
     Command, GuardArgs, GuardStep, InstallArgs, LogFormat, PingArgs, Protocol, RunArgs,
@@ -92,11 +92,21 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::View(args) => view::print(&args),
         Command::Ping(args) => ping::ping(&args).await,
         Command::Install(args) => install::install(&args),
-        Command::Guard(GuardArgs { step: None }) => guard::serve().map_err(|error| failed(&error)),
-        Command::Guard(GuardArgs { step: Some(GuardStep::Exec { guard, argv }) }) => {
-            Err(failed(&guard::exec(guard, &argv)))
-        }
+        Command::Guard(args) => guarded(args),
     };
+    exit_code(done)
+}
+
+fn guarded(args: GuardArgs) -> Result<(), Failure> {
+    match args.step {
+        None => guard::serve().map_err(|error| failed(&error)),
+        Some(GuardStep::Exec { guard, open_files, argv }) => {
+            Err(failed(&guard::exec(guard, open_files, &argv)))
+        }
+    }
+}
+
+fn exit_code(done: Result<(), Failure>) -> anyhow::Result<ExitCode> {
     match done {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(Failure::Usage(sentence)) => {
@@ -104,6 +114,22 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
             Ok(ExitCode::from(2))
         }
         Err(failure @ Failure::Failed(_)) => Err(failure.into()),
+    }
+}
+
+/// Carries out a command like [`run`], and builds the runtime if the command needs one: the step between
+/// a guard and a job's program starts no thread.
+///
+/// # Errors
+///
+/// As those of [`run`], and if the system refuses a thread.
+pub fn execute(command: Command) -> anyhow::Result<ExitCode> {
+    caller::unblock_signals()?;
+    match command {
+        Command::Guard(args) => exit_code(guarded(args)),
+        command @ (Command::Run(_) | Command::View(_) | Command::Ping(_) | Command::Install(_)) => {
+            runtime::single()?.block_on(run(command))
+        }
     }
 }
 

@@ -13,9 +13,8 @@ struct Cli {
     command: Command,
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> ExitCode {
-    swarm_worker::run(Cli::parse().command).await.unwrap_or_else(|error| {
+fn main() -> ExitCode {
+    swarm_worker::execute(Cli::parse().command).unwrap_or_else(|error| {
         swarm_worker::print_error(&format!("{error:#}"));
         ExitCode::FAILURE
     })

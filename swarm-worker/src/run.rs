@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::registry::Registry;
+use swarm_adapters_host::caller;
 use swarm_adapters_host::http::{self, Build};
 use swarm_adapters_host::metrics::{WorkerMetrics, register_build};
 use swarm_adapters_host::random;
@@ -15,7 +16,7 @@ use swarm_adapters_host::session::FileSession;
 use swarm_adapters_host::worker_view::WorkerViewWatch;
 use swarm_core::Worker;
 use swarm_core::handover::{LeaseTerms, SessionId};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::SignalKind;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -48,6 +49,8 @@ pub(crate) async fn run(args: &RunArgs, runner: Option<Arc<dyn Runner>>) -> Resu
     log::init(args.log_format);
     let shutdown = Shutdown { drain: CancellationToken::new(), end: CancellationToken::new() };
     drain_on_signals(&shutdown.drain)?;
+    caller::unblock_signals().map_err(failed)?;
+    caller::raise_open_files().map_err(failed)?;
     if args.until_stdin_closes {
         end_with_stdin(shutdown.end.clone());
     }
@@ -152,10 +155,10 @@ fn failed(error: impl std::fmt::Display) -> Failure {
     Failure::Failed(error.to_string())
 }
 
-/// Cancels `drain` when the process is asked to end.
+/// Cancels `drain` when the process is asked to end. A signal that the caller ignores stays ignored.
 fn drain_on_signals(drain: &CancellationToken) -> Result<(), Failure> {
     for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
-        let mut signals = signal(kind).map_err(failed)?;
+        let Some(mut signals) = caller::heard(kind).map_err(failed)? else { continue };
         let drain = drain.clone();
         tokio::spawn(async move {
             signals.recv().await;

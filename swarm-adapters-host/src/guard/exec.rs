@@ -7,13 +7,16 @@ use std::process::Command;
 
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
-/// Replaces this process by the program in `argv`, which the kernel kills when the guard dies.
+use crate::caller;
+
+/// Replaces this process by the program in `argv`, which the kernel kills when the guard dies. It starts
+/// with default dispositions of signals, an empty mask, and `open_files` as the soft limit of open files.
 /// Returns only on failure.
 ///
 /// Only a process itself can request the parent-death signal, so this step has to run before the
 /// job's program.
 #[must_use]
-pub fn exec(guard: i32, argv: &[OsString]) -> io::Error {
+pub fn exec(guard: i32, open_files: Option<u64>, argv: &[OsString]) -> io::Error {
     let Some((program, arguments)) = argv.split_first() else {
         return io::Error::new(io::ErrorKind::InvalidInput, "no program is given");
     };
@@ -23,6 +26,10 @@ pub fn exec(guard: i32, argv: &[OsString]) -> io::Error {
     // The guard may have died before the signal was requested.
     if getppid() != Pid::from_raw(guard) {
         return io::Error::other("the guard has ended");
+    }
+    let limited = open_files.map_or(Ok(()), caller::limit_open_files);
+    if let Err(error) = limited.and_then(|()| caller::reset_signals()) {
+        return error;
     }
     let error = Command::new(program).args(arguments).exec();
     io::Error::new(error.kind(), format!("cannot start {}: {error}", program.display()))

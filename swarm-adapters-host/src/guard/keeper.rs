@@ -15,7 +15,9 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::client::{AwaitedLine, Ended, GuardCommand, Identity, Start};
 use super::protocol::{End, LINE_BYTES_MAX, Reply, Request, VERSION, name};
+use crate::caller;
 use crate::runlog::{RunEvent, RunLog};
+use crate::runtime::refused;
 use crate::sweep::{self, Marker};
 
 /// How often the guard is pinged, and how many pings in a row it may leave unanswered. So a frozen
@@ -285,12 +287,19 @@ impl Keeper {
         let mut child = Command::new(&self.command.program)
             .args(&self.command.arguments)
             .env(name, value)
+            .envs(caller::open_files_of_jobs().map(|it| (caller::OPEN_FILES, it.to_string())))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             // A signal to the worker's group, such as Ctrl-C, is the worker's to handle.
             .process_group(0)
             .kill_on_drop(false)
-            .spawn()?;
+            .spawn()
+            .map_err(refused)?;
+        let pid = child.id().and_then(|id| i32::try_from(id).ok()).unwrap_or_default();
+        if let Err(error) = caller::check_child(pid) {
+            let _ = child.start_kill();
+            return Err(error);
+        }
         let (requests, outgoing) = mpsc::unbounded_channel();
         let (incoming, replies) = mpsc::channel(64);
         if let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) {

@@ -10,7 +10,8 @@ use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, getpid};
 
-use crate::sweep;
+use crate::runtime::refused;
+use crate::{caller, sweep};
 
 /// The variables that a job gets from its worker: by which programs are found and shown, and by which
 /// the processes of a job are.
@@ -60,7 +61,10 @@ impl Surroundings {
         self.can_be_run(program)?;
         // The process becomes the program once it has asked the kernel to end with the guard.
         let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-        arguments.extend(["exec".into(), raw(getpid()).to_string().into(), "--".into()]);
+        arguments.extend(["exec".into(), raw(getpid()).to_string().into()]);
+        arguments
+            .extend(caller::open_files_of_jobs().map(|it| format!("--open-files={it}").into()));
+        arguments.push("--".into());
         let mut command = Command::new("/proc/self/exe");
         // The environment of a worker is the worker's: it may have secrets that no job was given.
         let inherited = std::env::vars_os().filter(|(name, _)| self.inherits(name));
@@ -70,7 +74,7 @@ impl Surroundings {
         if let Some(dir) = &self.dir {
             command.current_dir(dir);
         }
-        let failed = |error: io::Error| format!("{program} cannot be started: {error}");
+        let failed = |error: io::Error| format!("{program} cannot be started: {}", refused(error));
         let child = command.spawn().map_err(failed)?;
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         pid.ok_or_else(|| "its process has no id".to_owned())

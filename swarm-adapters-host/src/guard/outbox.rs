@@ -29,12 +29,12 @@ enum Item {
 }
 
 impl Outbox {
-    pub(super) fn open() -> Self {
+    pub(super) fn open() -> io::Result<Self> {
         let (sender, items) = channel();
         let waiting = Arc::<AtomicUsize>::default();
         let done = Arc::clone(&waiting);
-        let thread = std::thread::spawn(move || write(&items, &done));
-        Self { sender, waiting, thread }
+        let thread = std::thread::Builder::new().spawn(move || write(&items, &done))?;
+        Ok(Self { sender, waiting, thread })
     }
 
     pub(super) fn reply(&self, reply: Reply) {

@@ -18,7 +18,7 @@ use rustix::time::{
 use swarm_core::{JobName, Token};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::net::unix::pipe;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
@@ -27,7 +27,9 @@ use super::launch::{Surroundings, raw};
 use super::outbox::Outbox;
 use super::output::{Awaited, Followed, Output, Seen, Tail};
 use super::protocol::{End, LINE_BYTES_MAX, OutputFormat, Reply, Request, VERSION, name};
+use crate::caller;
 use crate::runlog::{RunEvent, boottime_ns};
+use crate::runtime::{self, refused};
 use crate::sweep::SESSION;
 
 /// The variables that every job finds in its environment, besides [`SESSION`].
@@ -51,13 +53,16 @@ const REAP: Duration = Duration::from_secs(1);
 ///
 /// If the guard cannot start. Once started, it ends only when no process of any job is left.
 pub fn serve() -> io::Result<()> {
+    caller::check_proc()?;
+    caller::unblock_signals()?;
+    caller::raise_open_files()?;
     set_child_subreaper(Some(getpid()))?;
     // The kernel kills the jobs when the thread that started them ends, so they are started in a
     // thread that lives as long as the guard.
-    let guard = std::thread::Builder::new().name("guard".to_owned()).spawn(|| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(run())
-    })?;
+    let guard = std::thread::Builder::new()
+        .name("guard".to_owned())
+        .spawn(|| runtime::single()?.block_on(run()));
+    let guard = guard.map_err(refused)?;
     guard.join().map_err(|_| io::Error::other("the guard failed"))?
 }
 
@@ -67,11 +72,7 @@ async fn run() -> io::Result<()> {
     tokio::spawn(read(stdin, sender));
     let (timer, mut alarms) = alarm_clock()?;
     let mut children = signal(SignalKind::child())?;
-    let mut ends = [
-        signal(SignalKind::terminate())?,
-        signal(SignalKind::interrupt())?,
-        signal(SignalKind::hangup())?,
-    ];
+    let mut ends = Ends::open()?;
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let (found, mut seen) = mpsc::unbounded_channel();
@@ -81,7 +82,7 @@ async fn run() -> io::Result<()> {
         format: OutputFormat::default(),
         runs: BTreeMap::new(),
         deadline: u64::MAX,
-        outbox: Outbox::open(),
+        outbox: Outbox::open()?,
         output: Output::open(found)?,
         check_at: None,
         pause: CHECK_MIN,
@@ -94,7 +95,6 @@ async fn run() -> io::Result<()> {
                 None => std::future::pending().await,
             }
         };
-        let [terminate, interrupt, hangup] = &mut ends;
         tokio::select! {
             biased;
             Some(()) = alarms.recv() => guard.deadline_passed(),
@@ -114,9 +114,7 @@ async fn run() -> io::Result<()> {
             Some(seen) = seen.recv() => guard.seen(&seen),
             () = next_check => guard.check(),
             _ = ticks.tick() => guard.tick(),
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
-            _ = hangup.recv() => break,
+            () = ends.next() => break,
         }
     }
     guard.end_all();
@@ -130,10 +128,11 @@ fn alarm_clock() -> io::Result<(Arc<OwnedFd>, mpsc::UnboundedReceiver<()>)> {
     let (sender, alarms) = mpsc::unbounded_channel();
     let waited_for = Arc::clone(&timer);
     // A plain thread: the runtime's own timers do not include the time the machine is suspended.
-    std::thread::spawn(move || {
+    let wait = move || {
         let mut expirations = [0; 8];
         while rustix::io::read(&waited_for, &mut expirations).is_ok() && sender.send(()).is_ok() {}
-    });
+    };
+    std::thread::Builder::new().spawn(wait).map_err(refused)?;
     Ok((timer, alarms))
 }
 
@@ -169,6 +168,31 @@ async fn read(stdin: pipe::Receiver, requests: mpsc::Sender<Request>) {
         }
         if requests.send(request).await.is_err() {
             return;
+        }
+    }
+}
+
+/// The signals that ask a process to end, but for those that the caller ignores.
+struct Ends {
+    terminate: Option<Signals>,
+    interrupt: Option<Signals>,
+    hangup: Option<Signals>,
+}
+
+impl Ends {
+    fn open() -> io::Result<Self> {
+        Ok(Self {
+            terminate: caller::heard(SignalKind::terminate())?,
+            interrupt: caller::heard(SignalKind::interrupt())?,
+            hangup: caller::heard(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            () = caller::next(&mut self.terminate) => {}
+            () = caller::next(&mut self.interrupt) => {}
+            () = caller::next(&mut self.hangup) => {}
         }
     }
 }

@@ -11,8 +11,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::{Order, Phase, STOP_TIMEOUT, Shared, logs};
-use crate::random;
+use crate::runtime::refused;
 use crate::sweep::{self, Marker};
+use crate::{caller, random};
 
 impl Shared {
     /// Starts the worker, waits until it has ended with all processes it had started, and returns
@@ -112,8 +113,11 @@ impl Shared {
         let log = logs::open(&path).and_then(|log| Ok((log.try_clone()?, log)));
         let (stdout, stderr) = log.map_err(|error| format!("{}: {error}", path.display()))?;
         let program = &self.command.program;
+        let open_files =
+            caller::open_files_of_jobs().map(|it| (caller::OPEN_FILES, it.to_string()));
         Command::new(program)
             .args((self.command.arguments)(name, instance))
+            .envs(open_files)
             .env(sweep::INSTANCE, instance)
             .env(sweep::RUN, self.records.mark())
             .env(sweep::DIR, &self.dir)
@@ -122,7 +126,7 @@ impl Shared {
             .stdout(stdout)
             .stderr(stderr)
             .spawn()
-            .map_err(|error| format!("{}: {error}", program.display()))
+            .map_err(|error| format!("{}: {}", program.display(), refused(error)))
     }
 }
 

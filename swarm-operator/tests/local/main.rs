@@ -10,6 +10,7 @@ mod documented;
 mod hostile;
 mod operator;
 mod remote;
+mod signals;
 #[cfg(feature = "terminal")]
 mod tasks;
 #[cfg(feature = "terminal")]

@@ -8,6 +8,7 @@ use std::net::TcpStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,8 @@ use tempfile::TempDir;
 
 /// The limit for every wait, on a machine that is busy with other things.
 const DEADLINE: Duration = Duration::from_mins(1);
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_swarm-operator");
 
 const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/samples/streams.yaml");
 
@@ -34,6 +37,7 @@ pub(crate) struct Operator<'a> {
 
 impl Machine {
     pub(crate) fn new() -> Self {
+        hear();
         let machine = Self { dir: tempfile::tempdir().unwrap() };
         machine.write(&fs::read_to_string(SAMPLE).unwrap());
         machine
@@ -59,8 +63,16 @@ impl Machine {
         self.path().join("state")
     }
 
+    /// Starts an operator by these words, to which its own command is added.
+    pub(crate) fn started_by(&self, words: &[&str]) -> Operator<'_> {
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).arg(PROGRAM).arg("local").arg(self.file());
+        command.arg("--dir").arg(self.state()).process_group(0).stdin(Stdio::null());
+        self.spawned(command)
+    }
+
     fn command(&self, state: &Path, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_swarm-operator"));
+        let mut command = Command::new(PROGRAM);
         command.arg("local").arg(self.file()).arg("--dir").arg(state);
         command.args(args).process_group(0).stdin(Stdio::null());
         command
@@ -183,8 +195,12 @@ impl Operator<'_> {
         fs::read_to_string(path).unwrap()
     }
 
+    pub(crate) fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap()
+    }
+
     pub(crate) fn signal(&self, kind: Signal) {
-        signal(i32::try_from(self.child.id()).unwrap(), kind);
+        signal(self.pid(), kind);
     }
 
     /// Sends a signal as soon as the operator handles it.
@@ -203,6 +219,18 @@ impl Drop for Operator<'_> {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Has the programs of this test take the signals that its caller ignores, as with `nohup cargo test`.
+fn hear() {
+    for signal in [Signal::HUP, Signal::INT] {
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+        let ignored = u64::from_str_radix(ignored.trim(), 16).unwrap();
+        if ignored >> (signal.as_raw() - 1) & 1 == 1 {
+            signal_hook::flag::register(signal.as_raw(), Arc::default()).unwrap();
+        }
     }
 }
 

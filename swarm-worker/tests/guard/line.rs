@@ -7,9 +7,12 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use rustix::process::Pid;
 use tempfile::TempDir;
 
 use crate::machine::{Process, sweep_session, until, with_entry};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_swarm-worker");
 
 pub(crate) struct Line {
     pub(crate) session: String,
@@ -26,12 +29,23 @@ impl Line {
 
     /// A guard with these variables in its environment.
     pub(crate) fn start_with(name: &str, variables: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(PROGRAM);
+        command.arg("guard").envs(variables.iter().copied());
+        Self::spawned(name, command)
+    }
+
+    /// A guard that a shell has become after these commands.
+    pub(crate) fn start_from_shell(name: &str, script: &str) -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("{script}; exec \"$0\" guard"), PROGRAM]);
+        Self::spawned(name, command)
+    }
+
+    fn spawned(name: &str, mut command: Command) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let session = format!("{name}-{}", std::process::id());
-        let mut child = Command::new(env!("CARGO_BIN_EXE_swarm-worker"))
-            .arg("guard")
+        let mut child = command
             .env("SWARM_SESSION", &session)
-            .envs(variables.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(File::create(dir.path().join("log")).unwrap())
@@ -59,6 +73,10 @@ impl Line {
 
     pub(crate) fn reply(&self) -> String {
         self.replies.recv_timeout(Duration::from_secs(30)).unwrap()
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
     }
 
     /// Starts a shell with `script`, whose `$0` is a path of the job's own.

@@ -119,11 +119,6 @@ impl Machine {
         fs::read_to_string(self.dir.path().join("run.log")).unwrap()
     }
 
-    /// The log of the worker so far.
-    pub(crate) fn log(&self) -> String {
-        fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
-    }
-
     pub(crate) fn sweep(&self) {
         sweep(&Marker::Run { mark: self.mark(), since: 0 });
     }

@@ -8,6 +8,7 @@
 mod line;
 mod machine;
 mod output;
+mod signals;
 
 use std::collections::BTreeSet;
 

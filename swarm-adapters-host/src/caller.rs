@@ -1,0 +1,209 @@
+//! Copes with what a process inherits from its caller: blocked and ignored signals, a limit of open
+//! files, and a `/proc`.
+//!
+//! - A caller that ignores SIGHUP, SIGINT or SIGQUIT means it (`nohup`, a shell that starts a program in
+//!   the background): the signal [stays ignored](heard). It is inherited, so workers and guards ignore it
+//!   as well.
+//! - No caller means to block signals: they [are unblocked](unblock_signals).
+//! - The operator, its workers and their guards need more open files than the usual soft limit allows, so
+//!   each [raises](raise_open_files) its own to the hard limit.
+//! - A job gets [default dispositions, an empty mask](reset_signals) and the soft limit of the caller.
+//!   Programs depend on all three: `select` cannot handle a file above 1024.
+//! - Everything that is known about processes is read from `/proc`, so a wrong one [is
+//!   refused](check_proc).
+
+use std::ffi::c_int;
+use std::fs;
+use std::io;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+
+use nix::sys::signal::SigSet;
+use rustix::process::{Resource, Rlimit, getpid, getrlimit, setrlimit};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::procs;
+
+/// The variable in which a process of ours finds the soft limit of open files that its jobs get.
+pub const OPEN_FILES: &str = "SWARM_OPEN_FILES";
+
+/// The number of the last signal.
+const LAST_SIGNAL: c_int = 64;
+
+/// The soft limit of open files that jobs get; `None` stands for no limit.
+static OPEN_FILES_OF_JOBS: OnceLock<Option<u64>> = OnceLock::new();
+
+/// Unblocks all signals in this thread, and in those that it starts from now on. A program calls it
+/// before it starts any.
+///
+/// # Errors
+///
+/// If the system refuses.
+pub fn unblock_signals() -> io::Result<()> {
+    Ok(SigSet::empty().thread_set_mask()?)
+}
+
+/// Receives a signal from now on, unless the caller of this process ignores it: then it stays ignored,
+/// and the result is `None`. SIGTERM is always received.
+///
+/// # Errors
+///
+/// If the system refuses a handler.
+pub fn heard(kind: SignalKind) -> io::Result<Option<Signal>> {
+    let stays_ignored = kind != SignalKind::terminate() && is_ignored(kind.as_raw_value());
+    if stays_ignored { Ok(None) } else { signal(kind).map(Some) }
+}
+
+/// Waits for the next signal that is [heard]; for ever if it is ignored.
+pub async fn next(heard: &mut Option<Signal>) {
+    let received = match heard {
+        Some(signals) => signals.recv().await,
+        None => None,
+    };
+    if received.is_none() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Prepares this process for becoming the program of a job: no signal is blocked, and none is ignored
+/// after the next `exec`.
+///
+/// # Errors
+///
+/// If the system refuses.
+pub(crate) fn reset_signals() -> io::Result<()> {
+    for number in (1..=LAST_SIGNAL).filter(|number| is_ignored(*number)) {
+        // A handler becomes the default disposition with the exec. Errors that the processor reports
+        // cannot be ignored anyway.
+        if !signal_hook::consts::FORBIDDEN.contains(&number) {
+            let _ = signal_hook::flag::register(number, Arc::new(AtomicBool::new(false)));
+        }
+    }
+    unblock_signals()
+}
+
+fn is_ignored(number: c_int) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask >> (number - 1) & 1 == 1)
+}
+
+/// Raises the soft limit of open files to the hard one, and remembers the former one for jobs. Without
+/// an effect when it is called again.
+///
+/// # Errors
+///
+/// If the system refuses.
+pub fn raise_open_files() -> io::Result<()> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let given = std::env::var(OPEN_FILES).ok().and_then(|given| given.parse().ok());
+    // A process of ours that started this one has raised its own limit before.
+    OPEN_FILES_OF_JOBS.get_or_init(|| given.map_or(current, Some));
+    if current != maximum {
+        setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;
+    }
+    Ok(())
+}
+
+/// The soft limit of open files of this process; `None` stands for no limit.
+#[must_use]
+pub fn open_files() -> Option<u64> {
+    getrlimit(Resource::Nofile).current
+}
+
+/// The soft limit of open files that jobs get, if it is one: for [`OPEN_FILES`] in the environment of a
+/// process of ours.
+#[must_use]
+pub fn open_files_of_jobs() -> Option<u64> {
+    let current = || getrlimit(Resource::Nofile).current;
+    OPEN_FILES_OF_JOBS.get().copied().unwrap_or_else(current)
+}
+
+/// Sets the soft limit of open files of this process, which becomes the program of a job.
+///
+/// # Errors
+///
+/// If the system refuses.
+pub(crate) fn limit_open_files(soft: u64) -> io::Result<()> {
+    let Rlimit { current: _, maximum } = getrlimit(Resource::Nofile);
+    let soft = maximum.map_or(soft, |hard| hard.min(soft));
+    Ok(setrlimit(Resource::Nofile, Rlimit { current: Some(soft), maximum })?)
+}
+
+/// Refuses a `/proc` that does not show the processes of this PID namespace, in a sentence. One that
+/// hides those of other users (`hidepid`) is good.
+///
+/// # Errors
+///
+/// If `/proc` is missing, or is that of another namespace.
+pub fn check_proc() -> io::Result<()> {
+    let cannot = |error: io::Error| {
+        io::Error::new(
+            error.kind(),
+            format!("/proc shows nothing of this process: {error}; {MEND}"),
+        )
+    };
+    let status = fs::read_to_string("/proc/self/status").map_err(cannot)?;
+    match foreign(&status, getpid().as_raw_nonzero().get()) {
+        Some(shown) => Err(io::Error::other(format!(
+            "/proc is that of another PID namespace: it shows this process as {shown}, and its id is \
+             {}; {MEND}",
+            getpid().as_raw_nonzero()
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// The way to the right `/proc`.
+const MEND: &str = "mount the one of this namespace, as `unshare --pid --fork --mount-proc` does";
+
+/// Refuses a `/proc` that does not show a child of this process.
+///
+/// # Errors
+///
+/// A sentence.
+pub(crate) fn check_child(pid: i32) -> io::Result<()> {
+    let me = getpid().as_raw_nonzero().get();
+    match procs::one(pid) {
+        Some(child) if child.parent == me => Ok(()),
+        Some(_) | None => {
+            let sentence = format!("/proc does not show a child of this process, {pid}; {MEND}");
+            Err(io::Error::other(sentence))
+        }
+    }
+}
+
+/// The id that a status shows instead of `me`, if its `/proc` is of another namespace.
+fn foreign(status: &str, me: i32) -> Option<&str> {
+    let of = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+    let shown = of("Pid:").map(str::trim)?;
+    // The id in the namespace of `/proc`, and then in each namespace below it.
+    let namespaces = of("NSpid:").map_or(1, |ids| ids.split_whitespace().count());
+    (shown != me.to_string() || 1 < namespaces).then_some(shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_namespace_is_recognised_by_either_id() {
+        assert_eq!(foreign("Name:\ta\nPid:\t7\nNSpid:\t7\n", 7), None);
+        assert_eq!(foreign("Name:\ta\nPid:\t7\n", 7), None, "an old kernel");
+        assert_eq!(foreign("Name:\ta\nPid:\t71\nNSpid:\t71\t7\n", 7), Some("71"));
+        assert_eq!(foreign("Name:\ta\nPid:\t7\nNSpid:\t7\t7\n", 7), Some("7"), "by chance");
+        check_proc().unwrap();
+    }
+
+    #[test]
+    fn a_child_is_seen_and_another_process_is_none() {
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let seen = check_child(child.id().try_into().unwrap());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        seen.unwrap();
+        let me = getpid().as_raw_nonzero().get();
+        assert!(check_child(me).unwrap_err().to_string().contains("--mount-proc"));
+    }
+}
