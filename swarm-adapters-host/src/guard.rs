@@ -19,6 +19,9 @@
 //! seconds, the worker kills it and all processes that are left ([`sweep`](crate::sweep)), and only
 //! then reports that the jobs have ended. The kernel kills a job's first process when the guard dies.
 //!
+//! Signals are no orders to a guard: a shutdown sends them to all processes, and jobs are to finalise. A
+//! job that ends within [`STOPPED_WITHIN`] of one is reported as stopped by it.
+//!
 //! Known limits: if worker and guard are both stopped (SIGSTOP) at the same time, jobs run until
 //! their operator kills and sweeps them. If the operator is stopped too, nothing can act, but nothing
 //! else is started either, and the next start sweeps. If worker and guard are both killed, children
@@ -43,4 +46,4 @@ mod tail;
 pub use client::{AwaitedLine, Ended, Guard, GuardCommand, Identity, Start};
 pub use exec::exec;
 pub use protocol::{End, OutputFormat};
-pub use serve::serve;
+pub use serve::{STOPPED_WITHIN, serve};

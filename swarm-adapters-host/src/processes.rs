@@ -2,8 +2,8 @@
 //!
 //! A worker is the leader of its own process group, so that Ctrl-C in a terminal reaches only the
 //! operator, which ends the workers in order. The operator holds a pipe to the worker's standard
-//! input: when it closes the pipe, or is killed, the worker stops its jobs and ends. The worker's
-//! output goes to `DIR/logs/WORKER.log`, which is rotated while it runs.
+//! input, and gives its [orders](orders) there: when it closes the pipe, or is killed, the worker stops
+//! its jobs and ends. The worker's output goes to `DIR/logs/WORKER.log`, which is rotated while it runs.
 //!
 //! Each start of a worker is an *instance* with an identity of its own, which the worker and all
 //! processes that it starts have in their environment. When an instance has ended, every process
@@ -16,6 +16,7 @@
 mod instance;
 mod leftovers;
 mod logs;
+pub mod orders;
 mod peer;
 
 use std::collections::BTreeMap;

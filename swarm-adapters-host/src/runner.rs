@@ -83,6 +83,10 @@ pub enum Outcome {
     Ended,
     /// It failed, for the reason given. The job is restarted.
     Failed(String),
+    /// It was stopped, and not by its worker: a shutdown of the machine asks all processes to end. The job
+    /// is neither done nor failing. It begins again after ten seconds, unless it is stopped or the worker
+    /// ends meanwhile.
+    Stopped,
 }
 
 /// A job as its runner sees it.

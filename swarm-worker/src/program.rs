@@ -170,8 +170,10 @@ impl Runner for ProgramRunner {
                 run.await
             }
         };
-        let end = end.map(|Ended { end, output }| {
+        let mut is_outside = false;
+        let end = end.map(|Ended { end, output, was_stopped }| {
             job.keep_output(output);
+            is_outside = was_stopped;
             end
         });
         if stop.is_cancelled() {
@@ -181,6 +183,7 @@ impl Runner for ProgramRunner {
             }
         }
         match (late, end) {
+            (_, Ok(_)) if is_outside => Outcome::Stopped,
             (Some(reason), _) | (None, Err(reason)) => Outcome::Failed(reason),
             (None, Ok(end)) if end.is_success() => Outcome::Ended,
             (None, Ok(end)) => Outcome::Failed(end.to_string()),

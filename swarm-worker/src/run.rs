@@ -1,6 +1,5 @@
 //! Runs a worker, from its command line to its end.
 
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +8,7 @@ use prometheus_client::registry::Registry;
 use swarm_adapters_host::caller;
 use swarm_adapters_host::http::{self, Build};
 use swarm_adapters_host::metrics::{WorkerMetrics, register_build};
+use swarm_adapters_host::processes::orders;
 use swarm_adapters_host::random;
 use swarm_adapters_host::report::Report;
 use swarm_adapters_host::runner::Runner;
@@ -48,11 +48,14 @@ pub(crate) async fn run(args: &RunArgs, runner: Option<Arc<dyn Runner>>) -> Resu
     };
     log::init(args.log_format);
     let shutdown = Shutdown { drain: CancellationToken::new(), end: CancellationToken::new() };
-    drain_on_signals(&shutdown.drain)?;
     caller::unblock_signals().map_err(failed)?;
     caller::raise_open_files().map_err(failed)?;
     if args.until_stdin_closes {
-        end_with_stdin(shutdown.end.clone());
+        orders::follow(shutdown.drain.clone(), shutdown.end.clone()).map_err(failed)?;
+        on_signals(|name| tracing::info!("{name} is no order; the operator gives them"))?;
+    } else {
+        let drain = shutdown.drain.clone();
+        on_signals(move |_| drain.cancel())?;
     }
     let build = Build::from_env();
     let mut registry = Registry::default();
@@ -155,25 +158,21 @@ fn failed(error: impl std::fmt::Display) -> Failure {
     Failure::Failed(error.to_string())
 }
 
-/// Cancels `drain` when the process is asked to end. A signal that the caller ignores stays ignored.
-fn drain_on_signals(drain: &CancellationToken) -> Result<(), Failure> {
-    for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
+/// Acts on every signal that asks this process to end. One that the caller ignores stays ignored.
+fn on_signals(act: impl Fn(&str) + Clone + Send + 'static) -> Result<(), Failure> {
+    let kinds = [
+        (SignalKind::terminate(), "SIGTERM"),
+        (SignalKind::interrupt(), "SIGINT"),
+        (SignalKind::hangup(), "SIGHUP"),
+    ];
+    for (kind, name) in kinds {
         let Some(mut signals) = caller::heard(kind).map_err(failed)? else { continue };
-        let drain = drain.clone();
+        let act = act.clone();
         tokio::spawn(async move {
-            signals.recv().await;
-            drain.cancel();
+            while signals.recv().await.is_some() {
+                act(name);
+            }
         });
     }
     Ok(())
-}
-
-/// Cancels `end` when standard input closes.
-///
-/// A thread of its own: the runtime would wait for a read that never returns before it ends.
-fn end_with_stdin(end: CancellationToken) {
-    std::thread::spawn(move || {
-        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
-        end.cancel();
-    });
 }

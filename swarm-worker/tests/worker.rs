@@ -33,8 +33,13 @@ impl Worker {
     }
 
     fn start_with(config: &Path, args: &[&str]) -> Self {
+        Self::start_alone(config, &[args, &["--until-stdin-closes"]].concat())
+    }
+
+    /// A worker without an operator.
+    fn start_alone(config: &Path, args: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_swarm-worker"));
-        command.args(["run", "--name=w-0", "--http-port=0", "--until-stdin-closes"]);
+        command.args(["run", "--name=w-0", "--http-port=0"]);
         command.args(args).arg("--config-path").arg(config).stdin(Stdio::piped());
         let log = config.join("log");
         let mut child = command.stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
@@ -52,6 +57,12 @@ impl Worker {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
         Some(answer.split_once("\r\n\r\n")?.1.to_owned())
+    }
+
+    fn signal(&self, kind: &str) {
+        let id = self.child.id().to_string();
+        let killed = Command::new("kill").args(["-s", kind, &id]).status().unwrap();
+        assert!(killed.success());
     }
 
     fn runs(&self, report: &str) {
@@ -141,19 +152,35 @@ fn a_worker_follows_its_mounted_view_and_keeps_the_last_valid_one() {
 }
 
 #[test]
-fn a_signal_stops_all_jobs_and_ends_the_worker_with_0() {
+fn an_order_in_the_pipe_stops_all_jobs_and_a_signal_does_not() {
     let dir = tempfile::tempdir().unwrap();
     mount(&dir, "..1", "workloads:\n  w-0: {jobs: [a]}\n");
-    let worker = Worker::start(dir.path());
+    let mut worker = Worker::start(dir.path());
     worker.runs(r#"{"version":0,"jobs":["a"]}"#);
-    let killed = Command::new("kill").arg(worker.child.id().to_string()).status().unwrap();
-    assert!(killed.success());
+    worker.signal("TERM");
+    wait_for_log(&dir, "SIGTERM is no order");
+    worker.hold.as_mut().unwrap().write_all(b"another word\n").unwrap();
+    worker.runs(r#"{"version":0,"jobs":["a"]}"#);
+    worker.hold.as_mut().unwrap().write_all(b"drain\n").unwrap();
     wait_for_log(&dir, "stopping all jobs jobs=1");
     assert_eq!(worker.ended().code(), Some(0));
-    let log = fs::read_to_string(dir.path().join("log")).unwrap();
-    let of_job = log.lines().filter(|line| line.contains(" job=a ")).collect::<Vec<_>>();
-    let [started, stopped] = of_job[..] else { panic!("{of_job:?}") };
-    assert!(started.contains(" started ") && stopped.contains(" stopped "), "{of_job:?}");
+}
+
+#[test]
+fn a_signal_stops_all_jobs_of_a_worker_without_an_operator_and_ends_it_with_0() {
+    for kind in ["TERM", "HUP"] {
+        let dir = tempfile::tempdir().unwrap();
+        mount(&dir, "..1", "workloads:\n  w-0: {jobs: [a]}\n");
+        let worker = Worker::start_alone(dir.path(), &[]);
+        worker.runs(r#"{"version":0,"jobs":["a"]}"#);
+        worker.signal(kind);
+        wait_for_log(&dir, "stopping all jobs jobs=1");
+        assert_eq!(worker.ended().code(), Some(0));
+        let log = fs::read_to_string(dir.path().join("log")).unwrap();
+        let of_job = log.lines().filter(|line| line.contains(" job=a ")).collect::<Vec<_>>();
+        let [started, stopped] = of_job[..] else { panic!("{of_job:?}") };
+        assert!(started.contains(" started ") && stopped.contains(" stopped "), "{of_job:?}");
+    }
 }
 
 #[test]

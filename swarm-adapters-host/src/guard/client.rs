@@ -65,6 +65,9 @@ pub struct Ended {
     pub end: End,
     /// The last lines of its output, at most five, each of 256 bytes at most.
     pub output: Vec<String>,
+    /// Whether it ended by itself within [`STOPPED_WITHIN`](super::STOPPED_WITHIN) of a signal that asked
+    /// the guard to end as well, as a shutdown of the machine sends it.
+    pub was_stopped: bool,
 }
 
 /// A text that the output of a job is searched for.

@@ -192,7 +192,9 @@ impl Keeper {
                     tracing::warn!(%job, grace_ms, "did not end after SIGTERM: killing it");
                 }
             }
-            Reply::Joined { job, end, output } => self.done(&job, Ok(Ended { end, output })),
+            Reply::Joined { job, end, output, was_stopped } => {
+                self.done(&job, Ok(Ended { end, output, was_stopped }));
+            }
             Reply::Pong { number: _ } => {
                 if let Some(process) = &mut self.process {
                     process.unanswered = 0;

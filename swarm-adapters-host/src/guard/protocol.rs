@@ -135,6 +135,9 @@ pub enum Reply {
         /// The last lines of its output.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         output: Vec<String>,
+        /// Whether it ended by itself, and as all processes of the machine were asked to.
+        #[serde(default, skip_serializing_if = "is_no")]
+        was_stopped: bool,
     },
     /// The answer to a ping.
     Pong {
@@ -196,6 +199,11 @@ impl fmt::Display for End {
 fn name_of(signal: i32) -> Option<&'static str> {
     let (_, name) = SIGNALS.into_iter().find(|(number, _)| *number == signal)?;
     Some(name)
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_no(value: &bool) -> bool {
+    !value
 }
 
 /// The job name in a line, which is not trusted.

@@ -44,10 +44,18 @@ const CHECK_MIN: Duration = Duration::from_millis(5);
 const CHECK_MAX: Duration = Duration::from_millis(200);
 /// How long the end of the output of a job that ended by itself is waited for.
 const TAIL_MAX: Duration = Duration::from_millis(200);
+/// A job that ends so soon after a signal that asked everything to end was stopped by it.
+pub const STOPPED_WITHIN: Duration = Duration::from_secs(2);
+/// A signal to all processes reaches one after the other, and a job may end before the guard has it.
+const SIGNAL_MAX: Duration = Duration::from_millis(50);
 /// How long ended orphans may wait to be reaped while no job ends.
 const REAP: Duration = Duration::from_secs(1);
 
 /// Runs the guard of the worker that started this process, until that worker ends.
+///
+/// Signals are no orders: SIGTERM, SIGINT and SIGHUP to all processes of a machine, as a shutdown sends
+/// them, would end jobs that are finalising. The guard only remembers them, to tell jobs that were
+/// stopped from those that ended.
 ///
 /// # Errors
 ///
@@ -82,6 +90,7 @@ async fn run() -> io::Result<()> {
         format: OutputFormat::default(),
         runs: BTreeMap::new(),
         deadline: u64::MAX,
+        asked_to_end: None,
         outbox: Outbox::open()?,
         output: Output::open(found)?,
         check_at: None,
@@ -98,6 +107,7 @@ async fn run() -> io::Result<()> {
         tokio::select! {
             biased;
             Some(()) = alarms.recv() => guard.deadline_passed(),
+            () = ends.next() => guard.asked_to_end = Some(Instant::now()),
             request = requests.recv() => match request {
                 Some(Request::Deadline { boottime_ns }) => {
                     guard.deadline = boottime_ns;
@@ -114,7 +124,6 @@ async fn run() -> io::Result<()> {
             Some(seen) = seen.recv() => guard.seen(&seen),
             () = next_check => guard.check(),
             _ = ticks.tick() => guard.tick(),
-            () = ends.next() => break,
         }
     }
     guard.end_all();
@@ -203,6 +212,8 @@ struct Serving {
     format: OutputFormat,
     runs: BTreeMap<JobName, Run>,
     deadline: u64,
+    /// When a signal last asked all processes to end.
+    asked_to_end: Option<Instant>,
     outbox: Outbox,
     output: Output,
     check_at: Option<Instant>,
@@ -229,6 +240,8 @@ struct Run {
     /// The program that runs beside the job, if one does.
     probe: Option<Pid>,
     has_exited: bool,
+    /// When it ended by itself, if it did.
+    ended_at: Option<Instant>,
     /// When the remaining processes are killed, once the job shall end.
     kill_at: Option<Instant>,
     /// The processes outside the group that were sent SIGTERM.
@@ -310,6 +323,7 @@ impl Serving {
             surroundings,
             probe: None,
             has_exited: false,
+            ended_at: None,
             kill_at: None,
             terminated: BTreeSet::new(),
             is_killed: false,
@@ -365,6 +379,7 @@ impl Serving {
             if run.has_exited {
                 is_any_job = true;
                 if run.kill_at.is_none() {
+                    run.ended_at = Some(Instant::now());
                     run.tail_until = Some(Instant::now() + TAIL_MAX);
                     run.stop(run.grace);
                 }
@@ -406,7 +421,7 @@ impl Serving {
             self.joined(&job, &run, end.ok().flatten().map(|(_, status)| status));
         }
         if self.runs.values().any(|run| run.kill_at.is_some()) {
-            let is_near = self.runs.values().any(|run| 0 < run.empty_checks);
+            let is_near = self.runs.values().any(|run| run.empty_checks == 1);
             self.check_within(if is_near { Duration::ZERO } else { self.pause });
             self.pause = CHECK_MAX.min(2 * self.pause);
         }
@@ -415,7 +430,9 @@ impl Serving {
     fn joined(&self, job: &JobName, run: &Run, status: Option<WaitStatus>) {
         let end = status.map_or(End::Unknown, end_of);
         self.outbox.record(job, run.token, RunEvent::Stop);
-        self.outbox.reply(Reply::Joined { job: job.to_string(), end, output: run.tail.lines() });
+        let was_stopped = self.asked_to_end.is_some_and(|at| run.was_stopped(at));
+        let (job, output) = (job.to_string(), run.tail.lines());
+        self.outbox.reply(Reply::Joined { job, end, output, was_stopped });
     }
 
     fn deadline_passed(&mut self) {
@@ -478,9 +495,18 @@ impl Run {
         let _ = kill_process_group(self.leader, Signal::CONT);
     }
 
-    /// Whether the end of its output was read, or was waited for long enough.
+    /// Whether the end of its output was read, or was waited for long enough, and it is known whether it
+    /// was stopped.
     fn is_told(&self, now: Instant) -> bool {
-        self.tail.has_ended() || self.tail_until.is_none_or(|until| until <= now)
+        let has_output = self.tail.has_ended() || self.tail_until.is_none_or(|until| until <= now);
+        has_output && self.ended_at.is_none_or(|at| at + SIGNAL_MAX <= now)
+    }
+
+    /// Whether a signal at this time was what ended it.
+    fn was_stopped(&self, asked_to_end: Instant) -> bool {
+        self.ended_at.is_some_and(|ended| {
+            asked_to_end <= ended + SIGNAL_MAX && ended <= asked_to_end + STOPPED_WITHIN
+        })
     }
 
     /// Whether no process is left. Terminates, and later kills, the processes that are.

@@ -4,13 +4,13 @@ use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitStatus, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process_group};
 use swarm_core::Slot;
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::{Order, Phase, STOP_TIMEOUT, Shared, logs};
+use super::{Order, Phase, STOP_TIMEOUT, Shared, logs, orders};
 use crate::runtime::refused;
 use crate::sweep::{self, Marker};
 use crate::{caller, random};
@@ -94,7 +94,9 @@ impl Shared {
                         }
                         Order::Drain { until } => {
                             deadline = Some(until.into());
-                            pid.map(|pid| kill_process(pid, Signal::TERM));
+                            if let Some(pipe) = &mut pipe {
+                                orders::drain(pipe).await;
+                            }
                         }
                         Order::End => {
                             drop(pipe.take());

@@ -5,8 +5,8 @@ use tokio::time::timeout;
 use super::*;
 use crate::sweep;
 
-/// A worker that runs until its pipe closes.
-const GOOD: &str = "cat";
+/// A worker that runs until its pipe closes, or has an order.
+const GOOD: &str = "read order";
 
 fn pool(dir: &Path, script: &str) -> Processes {
     let script = script.to_owned();

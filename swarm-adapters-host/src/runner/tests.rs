@@ -104,6 +104,23 @@ async fn a_job_that_ends_by_itself_is_restarted_after_growing_pauses() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_job_that_a_shutdown_stopped_is_neither_done_nor_failing_nor_restarted() {
+    let (mut supervisor, script) = supervisor(&[Outcome::Stopped, Outcome::Stopped]);
+    supervisor.start(JobSpec { run_once: true, ..spec("a", 7) });
+    let report = until(&supervisor, |report| report.phase == JobPhase::Waiting).await;
+    assert_eq!((report.restarts, report.last_exit), (0, None));
+    // No shutdown: it begins again, and is stopped once more.
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    assert_eq!(script.runs.load(Ordering::Relaxed), 2);
+    let report = until(&supervisor, |report| report.phase == JobPhase::Waiting).await;
+    assert_eq!((report.restarts, supervisor.failing().borrow().count), (0, 0));
+    supervisor.stop(&JobName::new("a").unwrap());
+    assert_eq!(event(&mut supervisor).await, Event::Joined(JobName::new("a").unwrap()));
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    assert_eq!(script.runs.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_job_is_not_restarted_more_often_than_the_limit_and_can_still_be_stopped() {
     let (mut supervisor, script) = limited(&vec![Outcome::Failed("it broke".into()); 9], Some(2));
     supervisor.start(spec("a", 7));

@@ -1,5 +1,6 @@
-//! What the callers of a pool ignore, block and limit.
+//! Signals to all processes of a pool at once, and what its callers ignore, block and limit.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
@@ -24,6 +25,22 @@ spec:
     )
 }
 
+/// Six recorders that need some time to finalise. One of them would otherwise be done by then.
+const JOBS: &str =
+    "{name: a}, {name: b}, {name: c}, {name: d}, {name: e}, {name: f, runOnce: true}";
+
+/// Every process of the pool but its operator.
+fn others(machine: &Machine) -> BTreeSet<i32> {
+    let entry = format!("SWARM_DIR={}", machine.state().display());
+    let is_of_pool = |pid: &i32| {
+        let all = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        all.split(|byte| *byte == 0).any(|one| one == entry.as_bytes())
+    };
+    let pids =
+        fs::read_dir("/proc").unwrap().filter_map(|it| it.ok()?.file_name().to_str()?.parse().ok());
+    pids.filter(is_of_pool).collect()
+}
+
 fn logs(machine: &Machine) -> String {
     let logs = fs::read_dir(machine.state().join("logs")).unwrap();
     logs.map(|log| fs::read_to_string(log.unwrap().path()).unwrap_or_default()).collect()
@@ -31,6 +48,38 @@ fn logs(machine: &Machine) -> String {
 
 fn lines(machine: &Machine, end: &str) -> usize {
     logs(machine).lines().filter(|line| line.ends_with(end)).count()
+}
+
+#[test]
+fn every_job_finalises_when_all_processes_are_asked_to_end_in_any_order() {
+    let script = "trap 'sleep $0; echo finalized; exit 0' TERM; echo recording; \
+                  while :; do sleep 0.05; done";
+    // In the order of their ids, as systemd sends it, and jobs first; a job can be done at once.
+    for (takes, jobs_first) in [("0.5", false), ("0", true), ("0", false)] {
+        let machine = Machine::new();
+        machine.write(&manifest(&script.replace("$0", takes), 3, JOBS));
+        let mut operator = machine.settled();
+        until("the jobs record", || (lines(&machine, ": recording") == 6).then_some(()));
+        let mut all: Vec<_> = others(&machine).into_iter().chain([operator.pid()]).collect();
+        all.sort_unstable();
+        if jobs_first {
+            all.reverse();
+        }
+        for pid in all {
+            signal(pid, Signal::TERM);
+        }
+        assert_eq!(operator.ended().code(), Some(0));
+        let log = logs(&machine);
+        assert_eq!(lines(&machine, ": finalized"), 6, "{log}");
+        assert_eq!(lines(&machine, ": recording"), 6, "none begins again: {log}");
+        for bad in ["killing", "restarting", "SIGKILL)", "finished"] {
+            assert!(!log.contains(bad), "{bad}: {log}");
+        }
+        assert!(others(&machine).is_empty());
+        // The one that runs once was stopped, and is not done.
+        let _next = machine.settled();
+        until("all run again", || (lines(&machine, ": recording") == 12).then_some(()));
+    }
 }
 
 #[test]

@@ -79,8 +79,8 @@ impl Line {
         Pid::from_child(&self.child)
     }
 
-    /// Starts a shell with `script`, whose `$0` is a path of the job's own.
-    pub(crate) fn start_job(&mut self, job: &str, script: &str) {
+    /// Starts a shell with `script`, whose `$0` is a path of the job's own, and returns its process.
+    pub(crate) fn start_job(&mut self, job: &str, script: &str) -> i32 {
         let path = self.path(job);
         let script = serde_json::to_string(script).unwrap();
         self.send(&format!(
@@ -88,7 +88,10 @@ impl Line {
             path.display()
         ));
         let reply = self.reply();
-        assert!(reply.starts_with(&format!(r#"{{"is":"started","job":"{job}","pid":"#)), "{reply}");
+        let pid = reply.strip_prefix(&format!(r#"{{"is":"started","job":"{job}","pid":"#));
+        let pid = pid.and_then(|rest| rest.strip_suffix('}')?.parse().ok());
+        assert!(pid.is_some(), "{reply}");
+        pid.unwrap()
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

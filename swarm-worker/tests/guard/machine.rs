@@ -115,6 +115,15 @@ impl Machine {
         }
     }
 
+    /// Checks that the processes of the job are those of the start.
+    pub(crate) fn the_job_runs_still(&self) {
+        assert_eq!(self.jobs(), self.jobs_at_first());
+    }
+
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
+    }
+
     pub(crate) fn run_log(&self) -> String {
         fs::read_to_string(self.dir.path().join("run.log")).unwrap()
     }

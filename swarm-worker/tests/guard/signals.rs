@@ -1,12 +1,89 @@
-//! What jobs inherit of the signals and limits of a guard's caller.
+//! Signals to all processes at once, as a shutdown sends them, and what jobs inherit of signals and limits.
 
 use std::fs;
 
 use nix::sys::signal::SigSet;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::line::Line;
-use crate::machine::until;
+use crate::machine::{Machine, Who, until};
+use crate::{DAEMON, joined_with};
+
+const ALL: [Signal; 3] = [Signal::TERM, Signal::INT, Signal::HUP];
+
+/// A job that needs a moment to finalise.
+const RECORDER: &str = "trap 'sleep 0.2; echo finalized; exit 0' TERM; touch $0.ready; \
+                        while :; do sleep 0.01; done";
+
+fn stopped(job: &str) -> String {
+    let joined = joined_with(job, r#"{"code":0}"#, r#"["finalized"]"#);
+    format!(r#"{},"was_stopped":true}}"#, joined.strip_suffix('}').unwrap())
+}
+
+fn process(pid: i32) -> Pid {
+    Pid::from_raw(pid).unwrap()
+}
+
+#[test]
+fn jobs_finalise_when_all_processes_get_a_signal_and_count_as_stopped() {
+    for kind in ALL {
+        let mut guard = Line::start(&format!("all-{}", kind.as_raw()));
+        let pid = guard.start_job("r", RECORDER);
+        guard.start_job("other", "exec sleep 600");
+        until("it records", || guard.path("r.ready").exists().then_some(()));
+        kill_process(guard.pid(), kind).unwrap();
+        kill_process(process(pid), Signal::TERM).unwrap();
+        assert_eq!(guard.reply(), stopped("r"));
+        guard.send(r#"{"do":"ping","number":7}"#);
+        assert_eq!(guard.reply(), r#"{"is":"pong","number":7}"#);
+        assert_eq!(guard.processes().len(), 2, "the guard and the other job");
+        guard.end();
+    }
+}
+
+#[test]
+fn a_job_that_ends_a_moment_before_the_guard_has_the_signal_was_stopped_as_well() {
+    let mut guard = Line::start("before");
+    let pid = guard.start_job(
+        "r",
+        "trap 'echo finalized; exit 0' TERM; touch $0.ready; \
+                                    while :; do sleep 0.01; done",
+    );
+    until("it records", || guard.path("r.ready").exists().then_some(()));
+    kill_process(process(pid), Signal::TERM).unwrap();
+    until("it has ended", || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        (!stat.contains(") S ") && !stat.contains(") R ")).then_some(())
+    });
+    kill_process(guard.pid(), Signal::TERM).unwrap();
+    assert_eq!(guard.reply(), stopped("r"));
+    guard.end();
+}
+
+#[test]
+fn a_job_that_gets_a_signal_alone_has_ended_by_itself() {
+    let mut guard = Line::start("alone");
+    let pid = guard.start_job("r", RECORDER);
+    until("it records", || guard.path("r.ready").exists().then_some(()));
+    kill_process(process(pid), Signal::TERM).unwrap();
+    assert_eq!(guard.reply(), joined_with("r", r#"{"code":0}"#, r#"["finalized"]"#));
+    guard.end();
+}
+
+#[test]
+fn a_worker_with_an_operator_takes_no_signal_for_an_order() {
+    let machine = Machine::start(DAEMON);
+    machine.until_the_job_runs_again(&[]);
+    for kind in ALL {
+        machine.signal(Who::Worker, kind);
+        machine.signal(Who::Guard, kind);
+    }
+    // The interrupt may be ignored already: the shell starts the worker in the background.
+    until("it has seen a signal", || machine.log().contains("SIGHUP is no order").then_some(()));
+    assert!(machine.log().contains("SIGTERM is no order"), "{}", machine.log());
+    machine.the_job_runs_still();
+    assert!(!machine.log().contains("draining"), "{}", machine.log());
+}
 
 /// The signals that a process blocks and ignores, by its status.
 fn of_signals(status: &str) -> (u64, u64) {
@@ -42,8 +119,10 @@ fn a_job_starts_with_default_signals_and_the_limit_of_the_caller_whatever_that_h
     let files = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
     let words: Vec<_> = files.split_whitespace().collect();
     assert_eq!(words[0], words[1], "the soft one is the hard one");
+    // The ignored signal says nothing about the jobs.
+    kill_process(guard.pid(), Signal::HUP).unwrap();
     guard.send(r#"{"do":"stop","job":"j","grace_ms":5000}"#);
     let reply = guard.reply();
-    assert!(reply.contains(r#""signal":15"#), "{reply}");
+    assert!(reply.contains(r#""signal":15"#) && !reply.contains("was_stopped"), "{reply}");
     guard.end();
 }

@@ -21,6 +21,9 @@ use crate::runner::{Job, Outcome, Permit, RunLogKeeper, Runner};
 const TICK: Duration = Duration::from_secs(1);
 /// The shortest pause before a job that ended by itself is restarted.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
+/// The pause before a job that was stopped by something else begins again. A shutdown ends its worker
+/// meanwhile.
+const HELD: Duration = Duration::from_secs(10);
 /// How long a run has to last for count and pauses to start over.
 const RAN_WELL: Duration = Duration::from_secs(30);
 
@@ -65,6 +68,8 @@ struct Entry {
 enum State {
     Running(Instant),
     Waiting(Instant),
+    /// It was stopped by something else, and begins again then.
+    Held(Instant),
     /// It is not restarted any more.
     Failed,
     /// It was asked to end, and begins again once it has.
@@ -140,7 +145,11 @@ impl Task {
     fn start(&mut self, spec: JobSpec) {
         if let Some(entry) = self.jobs.get_mut(&spec.name) {
             match &mut entry.state {
-                State::Running(_) | State::Waiting(_) | State::Failed | State::Renewing => {}
+                State::Running(_)
+                | State::Waiting(_)
+                | State::Held(_)
+                | State::Failed
+                | State::Renewing => {}
                 State::Stopping(next) => *next = Some(spec),
             }
             return;
@@ -196,7 +205,7 @@ impl Task {
                 entry.job.stop.cancel();
                 entry.state = State::Renewing;
             }
-            State::Waiting(at) => {
+            State::Waiting(at) | State::Held(at) => {
                 self.due.remove(&(at, name.clone()));
                 self.begin_anew(name);
             }
@@ -243,7 +252,7 @@ impl Task {
                 entry.state = State::Stopping(None);
                 self.edit(name, |report| report.phase = JobPhase::Stopping);
             }
-            State::Waiting(at) => {
+            State::Waiting(at) | State::Held(at) => {
                 self.due.remove(&(*at, name.clone()));
                 self.forget(name);
                 self.emit(Event::Joined(name.clone()));
@@ -276,14 +285,15 @@ impl Task {
                     self.start(spec);
                 }
             }
-            State::Running(_) | State::Waiting(_) | State::Failed
+            State::Running(_) if outcome == Outcome::Stopped => self.hold(name, entry),
+            State::Running(_) | State::Waiting(_) | State::Held(_) | State::Failed
                 if entry.run_once && outcome == Outcome::Ended =>
             {
                 tracing::info!(job = %name, "finished");
                 self.forget(&name);
                 self.emit(Event::Finished(name));
             }
-            State::Running(since) | State::Waiting(since) => {
+            State::Running(since) | State::Waiting(since) | State::Held(since) => {
                 if RAN_WELL <= since.elapsed() {
                     (entry.pauses, entry.in_a_row) = (self.pauses(), 0);
                 }
@@ -293,10 +303,24 @@ impl Task {
         }
     }
 
+    /// Waits for the end of the worker, or else for the next run of a job that something else stopped.
+    fn hold(&mut self, name: JobName, mut entry: Entry) {
+        let pause_ms = u64::try_from(HELD.as_millis()).unwrap_or(u64::MAX);
+        tracing::info!(
+            job = %name, pause_ms,
+            "stopped by a signal to all processes; unless the worker ends, it begins again after a pause"
+        );
+        let at = Instant::now() + HELD;
+        entry.state = State::Held(at);
+        self.due.insert((at, name.clone()));
+        self.edit(&name, |report| report.phase = JobPhase::Waiting);
+        self.jobs.insert(name, entry);
+    }
+
     /// Schedules the next run of a job that ended by itself, unless it had all its restarts.
     fn restart(&mut self, name: JobName, mut entry: Entry, outcome: Outcome) {
         let exit = match outcome {
-            Outcome::Ended => "ended by itself".to_owned(),
+            Outcome::Ended | Outcome::Stopped => "ended by itself".to_owned(),
             Outcome::Failed(sentence) => sentence,
         };
         let Restarts { limit, pause_max, .. } = self.restarts;
@@ -346,11 +370,12 @@ impl Task {
         while self.due.first().is_some_and(|(at, _)| *at <= now) {
             let Some((_, name)) = self.due.pop_first() else { return };
             let Some(entry) = self.jobs.remove(&name) else { continue };
+            let is_restart = !matches!(entry.state, State::Held(_));
             self.edit(&name, |report| {
                 report.phase = JobPhase::Running;
-                report.restarts += 1;
+                report.restarts += u64::from(is_restart);
             });
-            self.restarts.counter.inc();
+            self.restarts.counter.inc_by(u64::from(is_restart));
             self.begin(entry);
         }
     }
@@ -367,7 +392,7 @@ impl Task {
                     entry.runner.tick(&entry.job);
                     self.record(entry, RunEvent::Tick);
                 }
-                State::Waiting(_) | State::Failed => {}
+                State::Waiting(_) | State::Held(_) | State::Failed => {}
             }
         }
     }
