@@ -2,8 +2,8 @@
 //! state directory: its session, which has certainly ended by then, and which jobs ran in it, so that
 //! after a crash the next process can name the job to blame.
 //!
-//! A process holds the lock on `DIR/lock` as long as it runs, so a process that gets the lock knows
-//! that its predecessor has ended. `DIR/session` is the session of the predecessor.
+//! A process holds a lock on `DIR/lock` as long as it runs, and so does its guard, which ends its jobs
+//! when it dies. So a process that gets the lock alone knows that its predecessor has ended, with its jobs. `DIR/session` is the session of the predecessor.
 //!
 //! `DIR/running.json` lists the jobs of a worker while they run, and is removed when the worker ends
 //! in an orderly way. A file that exists at a start means a crash. A job is blamed if it was the only
@@ -53,6 +53,30 @@ struct Document {
     running: Vec<String>,
 }
 
+/// The file in `dir` that a process locks.
+#[must_use]
+pub fn lock_path(dir: &Path) -> PathBuf {
+    dir.join(LOCK)
+}
+
+/// Locks the file together with the process that has locked it, until the result is dropped.
+pub(crate) fn join_lock(path: &Path) -> io::Result<File> {
+    let lock = file::append(path)?;
+    lock.try_lock_shared().map_err(locked)?;
+    Ok(lock)
+}
+
+fn locked(error: TryLockError) -> io::Error {
+    match error {
+        TryLockError::WouldBlock => io::Error::new(
+            io::ErrorKind::ResourceBusy,
+            "another worker uses it, or the guard of an earlier one has not ended its jobs yet; each \
+             container needs one of its own",
+        ),
+        TryLockError::Error(error) => error,
+    }
+}
+
 /// The file of one process.
 #[derive(Debug)]
 pub struct Marker {
@@ -76,14 +100,11 @@ impl Marker {
     /// If the directory cannot be used, or another process uses it.
     pub fn open(dir: &Path, place: &str) -> io::Result<(Self, Former)> {
         file::create_dir(dir)?;
-        let lock = file::append(&dir.join(LOCK))?;
-        lock.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => io::Error::new(
-                io::ErrorKind::ResourceBusy,
-                "another worker uses it; each container needs one of its own",
-            ),
-            TryLockError::Error(error) => error,
-        })?;
+        let lock = file::append(&lock_path(dir))?;
+        lock.try_lock().map_err(locked)?;
+        // From here on the guard can join in. A process that comes in between is one too many.
+        lock.unlock()?;
+        lock.try_lock_shared().map_err(locked)?;
         Self::take_over(dir, place, Some(lock))
     }
 

@@ -188,6 +188,11 @@ impl LogFormat {
 }
 
 impl SessionArgs {
+    /// Whether the worker takes part in sessions in a pod.
+    pub(crate) fn is_in_pod(&self) -> bool {
+        self.protocol == Protocol::Session && self.session_dir.is_none()
+    }
+
     /// Whether the worker takes part in sessions, in a cluster or on one machine.
     pub(crate) fn takes_part(&self) -> bool {
         self.protocol == Protocol::Session || self.session_dir.is_some()

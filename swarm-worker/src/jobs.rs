@@ -12,6 +12,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use swarm_adapters_host::caller;
 use swarm_adapters_host::guard::{Guard, GuardCommand, Identity, OutputFormat};
+use swarm_adapters_host::marker;
 use swarm_adapters_host::metrics::PingMetrics;
 use swarm_adapters_host::runlog::RunLog;
 use swarm_adapters_host::runner::{
@@ -36,6 +37,8 @@ pub(crate) struct Tools {
     stop_timeout: Duration,
     run_log: Option<PathBuf>,
     format: OutputFormat,
+    /// The file that guards lock together with this process.
+    lock: Option<PathBuf>,
     restarts: Counter,
     pings: PingMetrics,
 }
@@ -93,7 +96,9 @@ impl Tools {
         };
         let (worker, run_log) = (worker.to_owned(), args.run_log.clone());
         let stop_timeout = args.runner.stop_timeout;
-        Ok(Self { worker, kind, stop_timeout, run_log, format, restarts, pings })
+        let lock = args.session.state_dir.as_deref().filter(|_| args.session.is_in_pod());
+        let lock = lock.map(marker::lock_path);
+        Ok(Self { worker, kind, stop_timeout, run_log, format, lock, restarts, pings })
     }
 
     /// The jobs of the worker's session `session`. Every process of a job is marked with it.
@@ -144,7 +149,8 @@ impl Tools {
     fn guard(&self, session: &str) -> Result<Guard, Failure> {
         let (worker, session) = (self.worker.clone(), session.to_owned());
         let (run_log, format) = (self.run_log.clone(), self.format);
-        let identity = Identity { worker, session, run_log, format };
+        let lock = self.lock.clone();
+        let identity = Identity { worker, session, run_log, format, lock };
         Guard::new(guard_command(), identity)
             .map_err(|error| failed("the guard cannot be set up", &error))
     }

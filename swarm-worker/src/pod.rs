@@ -3,10 +3,11 @@
 //! When a session ends while no job runs, the worker opens another one. A session that loses its
 //! lease while jobs run ends the process, and the kubelet restarts it.
 
+use std::io::ErrorKind;
 use std::mem;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use swarm_adapters_host::clock;
 use swarm_adapters_host::http::Build;
@@ -15,6 +16,7 @@ use swarm_adapters_k8s::client::{self, Clients};
 use swarm_adapters_k8s::session::{KubeSession, KubeSessionViews};
 use swarm_core::handover::{LeaseTerms, SessionId};
 use swarm_core::session::Former;
+use tokio::time::sleep;
 
 use crate::Failure;
 use crate::args::{RunArgs, SessionArgs};
@@ -25,6 +27,10 @@ use crate::session::{SessionSetup, Shared, Shutdown};
 /// How long before the kill a worker has closed its session: time for the last write of its lease,
 /// and for late signals and timers.
 const MARGIN: Duration = Duration::from_secs(2);
+
+/// The longest wait for the guard of an earlier process, which kills its jobs at once.
+const BUSY_MAX: Duration = Duration::from_secs(10);
+const BUSY_PAUSE: Duration = Duration::from_millis(50);
 
 /// How to set the UID.
 const DOWNWARD: &str = "in the pod's container write env: [{name: POD_UID, valueFrom: \
@@ -74,7 +80,7 @@ impl Pod {
         let agent = format!("swarm-worker/{}", Build::from_env().version);
         let clients = client::connect(self.kubeconfig.as_deref(), &agent).await;
         let clients = clients.map_err(|error| Failure::Failed(error.to_string()))?;
-        let (mut marker, former) = self.marker()?.unzip();
+        let (mut marker, former) = self.marker().await?.unzip();
         let mut former: Former = former.unwrap_or_default();
         if let Some(job) = &former.culprit {
             tracing::warn!(%job, "the process before this one seems to have been ended by a job");
@@ -118,9 +124,21 @@ impl Pod {
         Ok(SessionSetup { id, terms, drain_timeout, store, views, jobs, marker, shared })
     }
 
-    fn marker(&self) -> Result<Option<(Marker, Former)>, Failure> {
+    /// Takes over the state directory, as soon as the guard of an earlier process there has ended its jobs.
+    async fn marker(&self) -> Result<Option<(Marker, Former)>, Failure> {
         let Some(dir) = &self.state_dir else { return Ok(None) };
-        let opened = Marker::open(dir, &self.uid).map_err(|error| {
+        let since = Instant::now();
+        let opened = loop {
+            match Marker::open(dir, &self.uid) {
+                Err(error)
+                    if error.kind() == ErrorKind::ResourceBusy && since.elapsed() < BUSY_MAX =>
+                {
+                    sleep(BUSY_PAUSE).await;
+                }
+                opened => break opened,
+            }
+        };
+        let opened = opened.map_err(|error| {
             let dir = dir.display();
             Failure::Failed(format!(
                 "state directory {dir} cannot be used: {error}; mount an emptyDir there, or leave \

@@ -35,6 +35,9 @@ pub struct Identity {
     pub run_log: Option<PathBuf>,
     /// How the output of jobs is written.
     pub format: OutputFormat,
+    /// A file that this process has a shared lock on, and that the guard locks, too: who can lock it alone
+    /// knows that neither is left.
+    pub lock: Option<PathBuf>,
 }
 
 /// A job to start.

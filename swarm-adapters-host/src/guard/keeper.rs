@@ -126,8 +126,9 @@ impl Keeper {
                     return;
                 }
             }
-            let Identity { worker, session, run_log, format } = self.identity.clone();
-            self.request(Request::Hello { version: VERSION, worker, session, run_log, format });
+            let Identity { worker, session, run_log, format, lock } = self.identity.clone();
+            let version = VERSION;
+            self.request(Request::Hello { version, worker, session, run_log, format, lock });
             if let Some(boottime_ns) = self.deadline {
                 self.request(Request::Deadline { boottime_ns });
             }
@@ -261,7 +262,7 @@ impl Keeper {
             tracing::error!(%error, "cannot check which processes of the jobs are left; retrying");
             sleep(RETRY).await;
         }
-        let Identity { worker, session, run_log, format: _ } = &self.identity;
+        let Identity { worker, session, run_log, format: _, lock: _ } = &self.identity;
         let log = run_log.as_ref().and_then(|path| RunLog::open(path, worker, session).ok());
         for (job, run) in std::mem::take(&mut self.runs) {
             if let (Some(log), Some(_)) = (&log, run.group) {

@@ -41,6 +41,9 @@ pub enum Request {
         /// How to write the output of jobs.
         #[serde(default)]
         format: OutputFormat,
+        /// A file that the worker has locked, to lock together with it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        lock: Option<PathBuf>,
     },
     /// Start a job. One of that name must not run. The answer is `started` or `refused`.
     Start {

@@ -1,6 +1,7 @@
 //! The guard itself.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::Stdio;
@@ -28,6 +29,7 @@ use super::outbox::Outbox;
 use super::output::{Awaited, Followed, Output, Seen, Tail};
 use super::protocol::{End, LINE_BYTES_MAX, OutputFormat, Reply, Request, VERSION, name};
 use crate::caller;
+use crate::marker;
 use crate::runlog::{RunEvent, boottime_ns};
 use crate::runtime::{self, refused};
 use crate::sweep::SESSION;
@@ -90,6 +92,7 @@ async fn run() -> io::Result<()> {
         format: OutputFormat::default(),
         runs: BTreeMap::new(),
         deadline: u64::MAX,
+        lock: None,
         asked_to_end: None,
         outbox: Outbox::open()?,
         output: Output::open(found)?,
@@ -114,7 +117,7 @@ async fn run() -> io::Result<()> {
                     guard.deadline_passed();
                     set(&timer, boottime_ns)?;
                 }
-                Some(request) => guard.handle(request),
+                Some(request) => guard.handle(request)?,
                 None => break,
             },
             _ = children.recv() => {
@@ -212,6 +215,8 @@ struct Serving {
     format: OutputFormat,
     runs: BTreeMap<JobName, Run>,
     deadline: u64,
+    /// Held until this process ends.
+    lock: Option<File>,
     /// When a signal last asked all processes to end.
     asked_to_end: Option<Instant>,
     outbox: Outbox,
@@ -257,9 +262,11 @@ struct Run {
 }
 
 impl Serving {
-    fn handle(&mut self, request: Request) {
+    /// The error ends the guard.
+    fn handle(&mut self, request: Request) -> io::Result<()> {
         match request {
-            Request::Hello { version: _, worker, session, run_log, format } => {
+            Request::Hello { version: _, worker, session, run_log, format, lock } => {
+                self.lock = lock.map(|path| marker::join_lock(&path)).transpose()?;
                 self.format = format;
                 if let Some(path) = run_log {
                     self.outbox.keep_log(&path, &worker, &session);
@@ -285,6 +292,7 @@ impl Serving {
             Request::Deadline { boottime_ns } => self.deadline = boottime_ns,
             Request::Ping { number } => self.outbox.reply(Reply::Pong { number }),
         }
+        Ok(())
     }
 
     fn start(&mut self, start: Start) -> Result<Pid, String> {

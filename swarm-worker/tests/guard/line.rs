@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -31,17 +31,24 @@ impl Line {
     pub(crate) fn start_with(name: &str, variables: &[(&str, &str)]) -> Self {
         let mut command = Command::new(PROGRAM);
         command.arg("guard").envs(variables.iter().copied());
-        Self::spawned(name, command)
+        Self::spawned(name, command, None)
     }
 
     /// A guard that a shell has become after these commands.
     pub(crate) fn start_from_shell(name: &str, script: &str) -> Self {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("{script}; exec \"$0\" guard"), PROGRAM]);
-        Self::spawned(name, command)
+        Self::spawned(name, command, None)
     }
 
-    fn spawned(name: &str, mut command: Command) -> Self {
+    /// A guard that is to lock this file as well.
+    pub(crate) fn start_locked(name: &str, lock: &Path) -> Self {
+        let mut command = Command::new(PROGRAM);
+        command.arg("guard");
+        Self::spawned(name, command, Some(lock))
+    }
+
+    fn spawned(name: &str, mut command: Command, lock: Option<&Path>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let session = format!("{name}-{}", std::process::id());
         let mut child = command
@@ -59,10 +66,12 @@ impl Line {
         let requests = child.stdin.take();
         let mut line = Self { session, dir, child, requests, replies };
         let log = line.path("run.log");
+        let lock = lock.map(|path| format!(r#","lock":"{}""#, path.display()));
         line.send(&format!(
-            r#"{{"do":"hello","version":1,"worker":"w-0","session":"{}","run_log":"{}"}}"#,
+            r#"{{"do":"hello","version":1,"worker":"w-0","session":"{}","run_log":"{}"{}}}"#,
             line.session,
-            log.display()
+            log.display(),
+            lock.unwrap_or_default()
         ));
         line
     }

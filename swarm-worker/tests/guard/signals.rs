@@ -126,3 +126,27 @@ fn a_job_starts_with_default_signals_and_the_limit_of_the_caller_whatever_that_h
     assert!(reply.contains(r#""signal":15"#) && !reply.contains("was_stopped"), "{reply}");
     guard.end();
 }
+
+#[test]
+fn a_guard_locks_with_its_worker_and_a_successor_waits_for_both() {
+    let lock = tempfile::NamedTempFile::new().unwrap();
+    let other = || fs::File::options().append(true).open(lock.path()).unwrap();
+    let mut guard = Line::start_locked("lock", lock.path());
+    guard.start_job("a", "exec sleep 600");
+    assert!(other().try_lock().is_err(), "the guard has it");
+    let held = other();
+    held.try_lock_shared().unwrap();
+    guard.close();
+    assert!(other().try_lock().is_err(), "the worker has it");
+    drop(held);
+    other().try_lock().unwrap();
+}
+
+#[test]
+fn a_guard_that_cannot_lock_with_its_worker_starts_no_job() {
+    let lock = tempfile::NamedTempFile::new().unwrap();
+    let successor = lock.as_file();
+    successor.try_lock().unwrap();
+    let guard = Line::start_locked("locked", lock.path());
+    until("it gives up", || guard.log().contains("another worker uses it").then_some(()));
+}
