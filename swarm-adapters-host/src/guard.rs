@@ -11,9 +11,13 @@
 //!
 //! A job is reported as joined only when none of its processes is left, in its process group or
 //! elsewhere. A process that left the group is still a descendant of the guard, which adopts orphans
-//! (it is a "child subreaper"), and the guard recognises it by its parents, or by `SWARM_JOB` and
-//! `SWARM_SESSION` in its environment. A process without any of these is killed when the next job
-//! ends.
+//! (it is a "child subreaper"). The guard recognises it by its parents, now or at an earlier check, by
+//! `SWARM_JOB` and `SWARM_SESSION` in its environment, by the output of the job that it has open, or by a
+//! group that it shares with such a process.
+//!
+//! A process without any of these could belong to each job that is not younger than it. When one of
+//! these is stopped, the process is terminated and killed with that job, and the job is joined only then.
+//! Younger jobs do not wait for it. One that is older than all jobs is killed at once.
 //!
 //! Conversely, the worker watches the guard. If the guard has ended, or has not answered for some
 //! seconds, the worker kills it and all processes that are left ([`sweep`](crate::sweep)), and only

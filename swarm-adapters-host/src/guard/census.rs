@@ -1,6 +1,7 @@
 //! Finds out which processes belong to which job.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs;
 use std::io;
 
 use rustix::process::{
@@ -10,64 +11,99 @@ use rustix::process::{
 use crate::procs::{self, Process};
 use crate::sweep::SESSION;
 
+/// The first process of a job, and what its other processes inherit of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leader {
+    /// Its id, which is also the id of its group.
+    pub(super) pid: i32,
+    /// The pipe that the job's output goes to.
+    pub(super) output: Option<u64>,
+}
+
+/// The running jobs, by name.
+pub(super) type Leaders<'a> = BTreeMap<&'a str, Leader>;
+
+/// A process for as long as the machine runs: its id, and when it started.
+type Identity = (i32, u64);
+
+/// Remembers the job of each process that was seen, so that one that hides afterwards is still known.
+#[derive(Debug, Default)]
+pub(super) struct Memory(HashMap<Identity, i32>);
+
 /// The live descendants of the guard, by job. A job's first process is not included once it ended.
 #[derive(Debug, Default)]
 pub(super) struct Census {
-    /// By the id of the job's first process, which is also the id of its group.
+    /// By the id of the job's first process.
     of_job: HashMap<i32, Vec<Process>>,
     /// Those that cannot be attributed to a running job.
     unattributed: Vec<Process>,
+    /// When the first process of each job started.
+    started: HashMap<i32, u64>,
+    /// Whether that is known of every job.
+    has_all: bool,
 }
 
 impl Census {
-    /// Lists all processes, and reaps orphans that have ended. `leaders` are the first processes of
-    /// the jobs, by name; they must not have been reaped yet, so that their ids do not mean other
-    /// processes.
-    pub(super) fn take(leaders: &BTreeMap<&str, i32>, session: &str) -> io::Result<Self> {
+    /// Lists all processes, and reaps orphans that have ended. The `leaders` must not have been reaped
+    /// yet, so that their ids do not mean other processes.
+    pub(super) fn take(leaders: &Leaders, session: &str, memory: &mut Memory) -> io::Result<Self> {
         let me = getpid();
         let all = procs::all()?;
-        let is_leader: HashSet<i32> = leaders.values().copied().collect();
+        let is_leader: HashSet<i32> = leaders.values().map(|leader| leader.pid).collect();
         let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
         for process in all {
             children.entry(process.parent).or_default().push(process);
         }
         let mut census = Self::default();
+        let mut unknown = Vec::new();
         for child in children.remove(&raw(me)).unwrap_or_default() {
             let pid = raw(child.pid);
-            if child.is_zombie && !is_leader.contains(&pid) {
+            if is_leader.contains(&pid) {
+                census.started.insert(pid, child.started);
+            } else if child.is_zombie {
                 let _ = waitpid(Some(child.pid), WaitOptions::NOHANG);
                 continue;
             }
-            let owner = if is_leader.contains(&pid) {
-                Some(pid)
-            } else if is_leader.contains(&child.group) {
-                Some(child.group)
-            } else {
-                marked(&child, leaders, session)
-            };
-            census.add(owner, child, &children);
+            let tree = tree(child, &children);
+            let owner = Some(pid).filter(|pid| is_leader.contains(pid));
+            match owner.or_else(|| owner_of(&tree, leaders, &is_leader, session, memory)) {
+                Some(leader) => census.of_job.entry(leader).or_default().extend(tree),
+                None => unknown.push(tree),
+            }
         }
+        census.has_all = census.started.len() == leaders.len();
+        census.attribute_by_group(unknown);
+        memory.keep(&census, &is_leader);
         Ok(census)
     }
 
-    /// Adds a process and its descendants, which belong to the same job.
-    fn add(&mut self, owner: Option<i32>, first: Process, children: &HashMap<i32, Vec<Process>>) {
-        let mut rest = vec![first];
-        while let Some(process) = rest.pop() {
-            rest.extend(children.get(&raw(process.pid)).into_iter().flatten());
-            if process.is_zombie {
-                continue;
-            }
-            match owner {
-                Some(leader) => self.of_job.entry(leader).or_default().push(process),
-                None => self.unattributed.push(process),
+    /// Processes that share a group with processes of a job belong to that job.
+    fn attribute_by_group(&mut self, unknown: Vec<Vec<Process>>) {
+        let mut groups = HashMap::new();
+        for (leader, processes) in &self.of_job {
+            groups.extend(processes.iter().map(|process| (process.group, *leader)));
+        }
+        for tree in unknown {
+            match tree.iter().find_map(|process| groups.get(&process.group)) {
+                Some(leader) => self.of_job.entry(*leader).or_default().extend(tree),
+                None => self.unattributed.extend(tree),
             }
         }
     }
 
-    /// The processes of the job of `leader`, and those that could be.
+    /// The processes of the job of `leader`, and those that could be: a process is not older than its
+    /// job.
     pub(super) fn left(&self, leader: i32) -> impl Iterator<Item = &Process> {
-        self.of_job.get(&leader).into_iter().flatten().chain(&self.unattributed)
+        let since = self.started.get(&leader).copied().unwrap_or_default();
+        let could_be = self.unattributed.iter().filter(move |process| since <= process.started);
+        self.of_job.get(&leader).into_iter().flatten().chain(could_be)
+    }
+
+    /// The processes that can belong to none of the running jobs.
+    pub(super) fn strays(&self) -> impl Iterator<Item = &Process> {
+        let first = self.started.values().min().copied().unwrap_or(u64::MAX);
+        let first = if self.has_all { first } else { 0 };
+        self.unattributed.iter().filter(move |process| process.started < first)
     }
 
     /// Every descendant of the guard.
@@ -76,16 +112,78 @@ impl Census {
     }
 }
 
+impl Memory {
+    /// Adds what a census has found out. A census can miss a process, so others stay while they live.
+    fn keep(&mut self, census: &Census, is_leader: &HashSet<i32>) {
+        let identity = |process: &Process| (raw(process.pid), process.started);
+        let found: HashMap<_, _> = census
+            .of_job
+            .iter()
+            .flat_map(|(leader, all)| all.iter().map(move |it| (identity(it), *leader)))
+            .collect();
+        self.0.retain(|known, leader| {
+            let lives = || procs::one(known.0).is_some_and(|now| now.started == known.1);
+            is_leader.contains(leader) && !found.contains_key(known) && lives()
+        });
+        self.0.extend(found);
+    }
+}
+
+/// A process and its descendants, which belong to the same job, without those that have ended.
+fn tree(first: Process, children: &HashMap<i32, Vec<Process>>) -> Vec<Process> {
+    let mut rest = vec![first];
+    let mut tree = Vec::new();
+    while let Some(process) = rest.pop() {
+        rest.extend(children.get(&raw(process.pid)).into_iter().flatten());
+        tree.extend(Some(process).filter(|process| !process.is_zombie));
+    }
+    tree
+}
+
+/// The job of an orphan and its descendants: by the group of one of them, by what was known before, by
+/// its environment, or by its output. The last two take longer, and are looked at in this order.
+fn owner_of(
+    tree: &[Process],
+    leaders: &Leaders,
+    is_leader: &HashSet<i32>,
+    session: &str,
+    memory: &Memory,
+) -> Option<i32> {
+    let by_group = |it: &Process| Some(it.group).filter(|group| is_leader.contains(group));
+    let known = |it: &Process| {
+        let leader = memory.0.get(&(raw(it.pid), it.started)).copied();
+        leader.filter(|leader| is_leader.contains(leader))
+    };
+    let first_of = |find: &dyn Fn(&Process) -> Option<i32>| tree.iter().find_map(find);
+    first_of(&by_group)
+        .or_else(|| first_of(&known))
+        .or_else(|| first_of(&|it| marked(it, leaders, session)))
+        .or_else(|| first_of(&|it| writes(it, leaders)))
+}
+
 fn raw(pid: Pid) -> i32 {
     pid.as_raw_nonzero().get()
 }
 
 /// The job that an orphan was started for, according to its environment.
-fn marked(orphan: &Process, leaders: &BTreeMap<&str, i32>, session: &str) -> Option<i32> {
+fn marked(orphan: &Process, leaders: &Leaders, session: &str) -> Option<i32> {
     if procs::value(orphan.pid, SESSION)? != session {
         return None;
     }
-    leaders.get(procs::value(orphan.pid, super::serve::JOB)?.as_str()).copied()
+    let leader = leaders.get(procs::value(orphan.pid, super::serve::JOB)?.as_str())?;
+    Some(leader.pid)
+}
+
+/// The job whose output an orphan has open.
+fn writes(orphan: &Process, leaders: &Leaders) -> Option<i32> {
+    let files = fs::read_dir(format!("/proc/{}/fd", orphan.pid.as_raw_nonzero())).ok()?;
+    let pipe = |file: io::Result<fs::DirEntry>| {
+        let target = fs::read_link(file.ok()?.path()).ok()?;
+        target.to_str()?.strip_prefix("pipe:[")?.strip_suffix(']')?.parse().ok()
+    };
+    let pipes: HashSet<u64> = files.filter_map(pipe).collect();
+    let of_orphan = |leader: &&Leader| leader.output.is_some_and(|pipe| pipes.contains(&pipe));
+    leaders.values().find(of_orphan).map(|leader| leader.pid)
 }
 
 /// Sends a signal to exactly this process, not to another one that has its id now.

@@ -8,6 +8,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::fs::fstat;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpid, kill_process_group,
     set_child_subreaper, wait, waitid, waitpid,
@@ -23,7 +24,7 @@ use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
-use super::census::{self, Census};
+use super::census::{self, Census, Leader, Memory};
 use super::launch::{Surroundings, raw};
 use super::outbox::Outbox;
 use super::output::{Awaited, Followed, Output, Seen, Tail};
@@ -96,6 +97,7 @@ async fn run() -> io::Result<()> {
         asked_to_end: None,
         outbox: Outbox::open()?,
         output: Output::open(found)?,
+        memory: Memory::default(),
         check_at: None,
         pause: CHECK_MIN,
     };
@@ -221,6 +223,7 @@ struct Serving {
     asked_to_end: Option<Instant>,
     outbox: Outbox,
     output: Output,
+    memory: Memory,
     check_at: Option<Instant>,
     pause: Duration,
 }
@@ -239,6 +242,8 @@ struct Start {
 /// id of the group, is not reused before.
 struct Run {
     leader: Pid,
+    /// The pipe of its output, by which its processes are known.
+    pipe: Option<u64>,
     token: Token,
     grace: Duration,
     surroundings: Surroundings,
@@ -313,6 +318,7 @@ impl Serving {
         surroundings.env.extend(own.map(|(variable, value)| (variable.to_owned(), value)));
         let failed = |error: io::Error| format!("its output cannot be read: {error}");
         let (reader, writer) = io::pipe().map_err(failed)?;
+        let pipe = fstat(&reader).ok().map(|pipe| pipe.st_ino);
         let output = (writer.try_clone().map_err(failed)?.into(), writer.into());
         let leader = surroundings.start(&argv, None, output)?;
         self.outbox.record(&name, token, RunEvent::Start);
@@ -326,6 +332,7 @@ impl Serving {
         });
         let run = Run {
             leader,
+            pipe,
             token,
             grace,
             surroundings,
@@ -409,9 +416,13 @@ impl Serving {
     /// Checks which processes of the ending jobs are left, and signals them.
     fn check(&mut self) {
         self.check_at = None;
-        let leaders = self.runs.iter().map(|(job, run)| (job.as_str(), raw(run.leader))).collect();
+        let leaders = self.runs.iter().map(|(job, run)| (job.as_str(), run.as_leader())).collect();
         // If `/proc` cannot be read, no job counts as ended.
-        let census = Census::take(&leaders, &self.session);
+        let census = Census::take(&leaders, &self.session, &mut self.memory);
+        if let Ok(census) = &census {
+            // Their jobs have been reported as gone.
+            census.strays().for_each(|process| census::signal(process, Signal::KILL));
+        }
         let now = Instant::now();
         let mut gone = Vec::new();
         for (job, run) in self.runs.iter_mut().filter(|(_, run)| run.kill_at.is_some()) {
@@ -459,8 +470,8 @@ impl Serving {
                 let _ = kill_process_group(run.leader, Signal::KILL);
             }
             let leaders = self.runs.iter().filter(|(_, run)| is_unreaped(run));
-            let leaders = leaders.map(|(job, run)| (job.as_str(), raw(run.leader))).collect();
-            if let Ok(census) = Census::take(&leaders, &self.session) {
+            let leaders = leaders.map(|(job, run)| (job.as_str(), run.as_leader())).collect();
+            if let Ok(census) = Census::take(&leaders, &self.session, &mut self.memory) {
                 census.all().for_each(|process| census::signal(process, Signal::KILL));
             }
             // Any child, in any group. Once there is none, no descendant is left, since every orphan
@@ -494,6 +505,10 @@ impl Serving {
 }
 
 impl Run {
+    fn as_leader(&self) -> Leader {
+        Leader { pid: raw(self.leader), output: self.pipe }
+    }
+
     /// Sends SIGTERM to every process of the group; the others get it at the next check.
     fn stop(&mut self, grace: Duration) {
         let kill_at = Instant::now() + grace;

@@ -5,6 +5,7 @@
     reason = "clippy allows it in test functions only, and all of this is a test"
 )]
 
+mod hidden;
 mod line;
 mod machine;
 mod output;
