@@ -26,9 +26,13 @@
 //! Signals are no orders to a guard: a shutdown sends them to all processes, and jobs are to finalise. A
 //! job that ends within [`STOPPED_WITHIN`] of one is reported as stopped by it.
 //!
-//! Known limits: if worker and guard are both stopped (SIGSTOP) at the same time, jobs run until
-//! their operator kills and sweeps them. If the operator is stopped too, nothing can act, but nothing
-//! else is started either, and the next start sweeps. If worker and guard are both killed, children
+//! Known limits: worker and guard can both be stopped (SIGSTOP) while the jobs are not. On one machine
+//! the jobs then run until their operator kills and sweeps them. If the operator is stopped too, nothing
+//! can act, but nothing else is started either, and the next start sweeps. In a pod nobody sweeps: the
+//! lease expires, others get the jobs, and two run them until the guard goes on or is killed. If all
+//! three were frozen and are thawed, a job may act before worker and guard do. A timer of the kernel
+//! could not help: one that signals other processes does not exist, and one of a job's own process is
+//! the job's to change. If worker and guard are both killed, children
 //! of a job other than its first process run until the sweep. A process that changed its user, so
 //! that the guard may not signal it, or that is in uninterruptible sleep, keeps its job from being
 //! joined.
