@@ -9,6 +9,7 @@
 mod documented;
 mod hostile;
 mod operator;
+mod recorders;
 mod remote;
 mod signals;
 #[cfg(feature = "terminal")]
