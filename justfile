@@ -60,7 +60,11 @@ model:
     cargo run --release --locked -p swarm-sim
 
 # What CI leaves out, since it takes long and rarely fails.
-soak: soak-runs soak-cluster
+soak: ordinary-days soak-runs soak-cluster
+
+# Live through ordinary days of 40 recorders, in ten minutes, and judge their files (needs ffmpeg).
+ordinary-days *STAGES:
+    cargo run --locked -p swarm-days -- {{STAGES}}
 
 # Random runs of whole pools: so many seeds from FIRST on, two minutes each.
 soak-runs FIRST="100" COUNT="30":
