@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use swarm_core::handover::{LeaseTerms, Policy};
+use swarm_core::handover::{LeaseTerms, LeaseTermsError, Policy};
 use swarm_core::overseer::Protocol;
 use swarm_core::{
     Autoscale, Desired, Job, JobName, Jobs, Mode, PerWorker, Replication, Rules, Share, Slot,
@@ -13,9 +13,9 @@ use swarm_core::{
 
 use crate::manifest::{Runner, WORKERS_MAX, check_params};
 use crate::spec::{
-    self, AutoscaleSpec, CapacitySpec, Kind, ManagedSpec, ModeSpec, NAME_MAX, PolicySpec, PoolSpec,
-    ProtocolSpec, RebalanceSpec, RefreshMode, ReplicationSpec, SwarmSpec, ViewFormat,
-    WORKLOAD_NAME_MAX, managed_name_fits,
+    self, AutoscaleSpec, CapacitySpec, HandoverSpec, Kind, ManagedSpec, ModeSpec, NAME_MAX,
+    PolicySpec, PoolSpec, ProtocolSpec, RebalanceSpec, RefreshMode, ReplicationSpec, SwarmSpec,
+    ViewFormat, WORKLOAD_NAME_MAX, managed_name_fits,
 };
 
 /// For how long changes that follow a change are gathered, unless the Swarm says otherwise.
@@ -23,6 +23,10 @@ const BATCH_WINDOW: Duration = Duration::from_secs(1);
 
 /// For how long fewer workers must have been enough, unless the Swarm says otherwise.
 const COOLDOWN: Duration = Duration::from_mins(5);
+
+/// How much longer than the stop timeout a release waits at least, unless the Swarm says otherwise: a
+/// worker learns of it, and acknowledges it with its next renewal.
+const RELEASE_MARGIN: Duration = Duration::from_secs(10);
 
 /// Why a spec makes no sense, in one sentence that names the place.
 ///
@@ -109,7 +113,7 @@ pub(crate) fn with_jobs(spec: &SwarmSpec, jobs: Jobs, home: Home) -> Result<Desi
             Some(grace) => Some(grace),
             None => timing.not_ready_grace,
         },
-        release_timeout: handover.release_timeout.map_or(timing.release_timeout, Into::into),
+        release_timeout: release_timeout(&handover),
         fence_wait: lease_terms(spec, home)?.fence_wait(),
     };
     let mut desired = Desired::new(jobs);
@@ -364,12 +368,14 @@ pub fn lease_terms(spec: &SwarmSpec, home: Home) -> Result<LeaseTerms, SpecError
     let default = LeaseTerms::default();
     let handover = spec.handover.clone().unwrap_or_default();
     let lease = handover.lease.unwrap_or_default();
-    let terms = LeaseTerms {
-        duration: lease.duration.map_or(default.duration, Into::into),
-        renew: lease.renew.map_or(default.renew, Into::into),
-        stop_timeout: handover.stop_timeout.map_or(default.stop_timeout, Into::into),
-        ..default
+    let renew = lease.renew.map_or(default.renew, Into::into);
+    let stop_timeout = handover.stop_timeout.map_or(default.stop_timeout, Into::into);
+    let duration = match (lease.duration, home) {
+        (Some(duration), _) => duration.into(),
+        (None, Home::Cluster) => default.duration,
+        (None, Home::Machine) => derived_duration(renew, stop_timeout)?,
     };
+    let terms = LeaseTerms { duration, renew, stop_timeout, ..default };
     if terms.renew < home.renew_min() {
         let reason =
             format!("{:?} is too often; write {:?} or more", terms.renew, home.renew_min());
@@ -382,7 +388,42 @@ pub fn lease_terms(spec: &SwarmSpec, home: Home) -> Result<LeaseTerms, SpecError
     if LEASE_BOUNDS.1 < terms.duration {
         return wrong(place, format!("{:?} is too long; write 1h or less", terms.duration));
     }
-    terms.check().map(|()| terms).or_else(|error| wrong(place, error.to_string()))
+    terms.check().map(|()| terms).or_else(|error| {
+        let mut reason = error.to_string();
+        if let LeaseTermsError::TooShort { least, .. } = error {
+            reason = format!("{reason}; write {}s", whole_seconds(least));
+        }
+        wrong(place, reason)
+    })
+}
+
+/// The duration of a lease on one machine where none is written: the default, and more where jobs may
+/// take longer to stop than by default. The operator starts the workers, so both know it.
+fn derived_duration(renew: Duration, stop_timeout: Duration) -> Result<Duration, SpecError> {
+    let default = LeaseTerms::default();
+    let spare = default.duration.saturating_sub(default.renew * 3 + default.stop_timeout);
+    let beside_stop = renew.saturating_mul(3).saturating_add(spare);
+    let duration = stop_timeout.saturating_add(beside_stop).max(default.duration);
+    if LEASE_BOUNDS.1 < duration && renew < LEASE_BOUNDS.1 / 6 {
+        let most = LEASE_BOUNDS.1.saturating_sub(beside_stop).as_secs();
+        let reason = format!("{stop_timeout:?} is longer than a lease can last; write {most}s");
+        return wrong("spec.handover.stopTimeout", reason);
+    }
+    Ok(duration)
+}
+
+/// A time in seconds, rounded up.
+fn whole_seconds(time: Duration) -> u64 {
+    time.as_secs().saturating_add(u64::from(0 < time.subsec_nanos()))
+}
+
+/// How long a release waits for its acknowledgement. Where that is not written, a job that takes its
+/// whole stop timeout is waited for, too.
+fn release_timeout(handover: &HandoverSpec) -> Duration {
+    let stop_timeout = handover.stop_timeout.map_or(LeaseTerms::default().stop_timeout, Into::into);
+    let default = Timing::default().release_timeout;
+    let enough = default.max(stop_timeout.saturating_add(RELEASE_MARGIN));
+    handover.release_timeout.map_or(enough, Into::into)
 }
 
 impl From<ProtocolSpec> for Protocol {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use k8s_openapi::DeepMerge as _;
 use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec, PodTemplateSpec, Volume};
 use serde_json::{Value, json};
+use swarm_core::handover::LeaseTerms;
 use swarm_spec::manifest::param_variable;
 use swarm_spec::spec::{ParamFromSpec, ProtocolSpec, RunnerSpec, SecretKeyRefSpec};
 
@@ -20,8 +21,11 @@ const INSTALLED_AT: &str = "/swarm";
 const STATE_DIR: &str = "/var/lib/swarm";
 /// Where plain workers read their jobs.
 const VIEW_DIR: &str = "/app/config";
-/// For so long a worker that is to end keeps its jobs while they are moved.
+/// For so long a worker that is to end keeps its jobs while they are moved, at least.
 const GRACE_SECONDS: i64 = 30;
+/// How much longer than its jobs may take to stop a pod has to end: time for signals, for the last write
+/// of its Lease, and for the kubelet.
+const GRACE_MARGIN: Duration = Duration::from_secs(10);
 /// The user and group of the workers, unless the template says otherwise.
 const USER: i64 = 65_532;
 /// Tells pods to be replaced when the files change.
@@ -108,7 +112,7 @@ fn ours(pool: &Pool<'_>) -> Result<PodTemplateSpec, ManagedError> {
         "serviceAccountName": account,
         // The token by which a worker writes its Lease; others never call the API.
         "automountServiceAccountToken": is_session,
-        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "terminationGracePeriodSeconds": grace_seconds(pool),
         // Not all on one node: its loss would be that of all workers. Wanted, and not insisted on, so
         // that pods of a node that is lost start on those that are left.
         "topologySpreadConstraints": [{
@@ -253,7 +257,7 @@ fn env(pool: &Pool<'_>) -> Result<Vec<Value>, ManagedError> {
             set(name, text(time.into()));
         }
         // Said anew when the user's template is merged.
-        set(GRACE, format!("{GRACE_SECONDS}s"));
+        set(GRACE, format!("{}s", grace_seconds(pool)));
         for (name, path) in [("POD_UID", "metadata.uid"), ("POD_NAMESPACE", "metadata.namespace")] {
             let value_from = json!({"fieldRef": {"fieldPath": path}});
             ours.push(json!({"name": name, "valueFrom": value_from}));
@@ -374,6 +378,18 @@ fn check(
         let Some(why) = found.and_then(|found| broken(container, found)) else { continue };
         return refused(&format!("spec.containers, container `{}`", container.name), why);
     }
+    let grace = after.termination_grace_period_seconds.unwrap_or(GRACE_SECONDS);
+    let grace = Duration::from_secs(grace.try_into().unwrap_or_default());
+    // Without a word on it, jobs are those that need no time.
+    if let Some(stop_timeout) = written_stop_timeout(pool).filter(|timeout| grace <= *timeout) {
+        let least = grace_seconds(pool);
+        return refused(
+            "spec.terminationGracePeriodSeconds",
+            format!(
+                "pods would be killed while jobs stop, which may take {stop_timeout:?}; write {least}"
+            ),
+        );
+    }
     match port_twice(after) {
         Some(port) => refused("spec.containers", format!("port {port} stands twice; remove one")),
         None => Ok(()),
@@ -413,6 +429,20 @@ fn port_twice(spec: &PodSpec) -> Option<i32> {
         (!seen.insert((port.container_port, protocol))).then_some(port.container_port)
     });
     twice.next()
+}
+
+/// How long the pods of a pool have to end: at least as long as a job may take to stop, and a margin.
+fn grace_seconds(pool: &Pool<'_>) -> i64 {
+    let stop_timeout = written_stop_timeout(pool).unwrap_or(LeaseTerms::default().stop_timeout);
+    let grace = stop_timeout.saturating_add(GRACE_MARGIN);
+    let seconds = grace.as_secs().saturating_add(u64::from(0 < grace.subsec_nanos()));
+    i64::try_from(seconds).unwrap_or(i64::MAX).max(GRACE_SECONDS)
+}
+
+/// How long a job may take to stop, if the Swarm says it.
+fn written_stop_timeout(pool: &Pool<'_>) -> Option<Duration> {
+    let handover = pool.swarm.spec.handover.as_ref();
+    handover.and_then(|handover| handover.stop_timeout).map(Into::into)
 }
 
 /// Tells a worker of a session how long it has to end, as the merged template has it.

@@ -180,6 +180,31 @@ fn a_template_that_takes_from_the_workers_what_they_need_is_refused() {
 }
 
 #[test]
+fn pods_have_the_time_that_their_jobs_may_take_to_stop() {
+    let grace = |protocol: &str, handover: Value, managed: Value| {
+        let worker = json!({"protocol": protocol});
+        let pool = json!({"managed": managed});
+        let all = made(&json!({"pool": pool, "worker": worker, "handover": handover}))?;
+        let spec = workload(&all)["spec"]["template"]["spec"].clone();
+        let told = spec["containers"][0]["env"].as_array().unwrap().iter();
+        let told = told.filter(|it| it["name"] == "SWARM_GRACE").map(|it| it["value"].clone());
+        let told: Vec<_> = told.collect();
+        Ok::<_, String>((spec["terminationGracePeriodSeconds"].as_i64().unwrap(), told))
+    };
+    let managed = || json!({"image": "reader:1"});
+    let lease = json!({"duration": "2m"});
+    assert_eq!(grace("Plain", json!({}), managed()), Ok((30, vec![])));
+    let long = || json!({"stopTimeout": "60500ms", "lease": lease});
+    assert_eq!(grace("Plain", long(), managed()), Ok((71, vec![])));
+    assert_eq!(grace("Session", long(), json!({})), Ok((71, vec!["71s".into()])));
+    let short = json!({"podTemplate": {"spec": {"terminationGracePeriodSeconds": 60}}});
+    let refused = grace("Session", long(), short).unwrap_err();
+    let expected = "spec.pool.managed.podTemplate.spec.terminationGracePeriodSeconds: pods would be \
+                    killed while jobs stop, which may take 60.5s; write 71";
+    assert_eq!(refused, expected);
+}
+
+#[test]
 fn a_secret_param_is_a_reference_in_the_template_and_nothing_else_of_the_runner_is() {
     let reference = json!({"name": "camera", "key": "password"});
     let runner = json!({

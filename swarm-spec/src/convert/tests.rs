@@ -99,6 +99,47 @@ fn leases_that_cannot_work_are_refused_with_what_would() {
 }
 
 #[test]
+fn a_lease_that_is_too_short_is_refused_with_the_value_to_write() {
+    let duration = |text: &str, home: Home| {
+        let spec = serde_yaml::from_str(&format!("{POOL}\nhandover: {text}")).unwrap();
+        lease_terms(&spec, home).map(|it| it.duration.as_secs()).map_err(|error| error.to_string())
+    };
+    let short = "{stopTimeout: 30500ms}";
+    let refused = duration(short, Home::Cluster).unwrap_err();
+    assert!(refused.ends_with("3 × renew + stop timeout = 42.5s; write 43s"), "{refused}");
+    let written = "{stopTimeout: 30s, lease: {duration: 20s}}";
+    assert!(duration(written, Home::Machine).unwrap_err().ends_with("; write 42s"));
+}
+
+#[test]
+fn on_one_machine_the_stop_timeout_decides_how_long_a_lease_lasts_that_is_not_written() {
+    let duration = |text: &str| {
+        let spec = serde_yaml::from_str(&format!("{POOL}\nhandover: {text}")).unwrap();
+        lease_terms(&spec, Home::Machine)
+            .map(|it| it.duration.as_secs())
+            .map_err(|error| error.to_string())
+    };
+    assert_eq!(duration("{}"), Ok(20));
+    assert_eq!(duration("{stopTimeout: 1s}"), Ok(20));
+    assert_eq!(duration("{stopTimeout: 30s}"), Ok(45));
+    assert_eq!(duration("{stopTimeout: 30s, lease: {renew: 1s}}"), Ok(36));
+    let refused = duration("{stopTimeout: 1h}").unwrap_err();
+    let expected = "spec.handover.stopTimeout: 3600s is longer than a lease can last; write 3585s";
+    assert_eq!(refused, expected);
+    assert_eq!(duration("{stopTimeout: 3585s}"), Ok(3600));
+}
+
+#[test]
+fn a_release_waits_at_least_as_long_as_a_job_may_take_to_stop() {
+    let waits = |text: &str| spec(&format!("{POOL}\n{text}")).unwrap().timing.release_timeout;
+    let lease = "lease: {duration: 20m}";
+    assert_eq!(waits("").as_secs(), 60);
+    assert_eq!(waits(&format!("handover: {{stopTimeout: 90s, {lease}}}")).as_secs(), 100);
+    let written = format!("handover: {{stopTimeout: 90s, releaseTimeout: 5s, {lease}}}");
+    assert_eq!(waits(&written).as_secs(), 5);
+}
+
+#[test]
 fn exclusive_handovers_are_for_sessions() {
     let text = "worker: {protocol: Session}\nhandover: {policy: Exclusive, releaseTimeout: 9s}";
     let desired = spec(&format!("{POOL}\n{text}")).unwrap();

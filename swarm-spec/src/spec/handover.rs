@@ -43,12 +43,13 @@ pub struct HandoverSpec {
     pub policy: Option<PolicySpec>,
     /// How long workers that gain jobs wait for those that gave them and were not brought up to date
     /// yet, how long a release waits for its acknowledgement (not with `Exclusive`), and how long a
-    /// Swarm that is deleted waits for its workers to stop. Default: `60s`.
+    /// Swarm that is deleted waits for its workers to stop. Default: `60s`, and at least `stopTimeout`
+    /// plus 10s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = [duration::bounded()]))]
     pub release_timeout: Option<Duration>,
-    /// How long a job may take to stop. The worker has to be told the same with `--stop-timeout`.
-    /// Default: `5s`.
+    /// How long a job may take to stop, however it ends: after that it is killed. The worker has to be
+    /// told the same with `--stop-timeout`. Default: `5s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = [duration::bounded()]))]
     pub stop_timeout: Option<Duration>,
@@ -61,7 +62,8 @@ pub struct HandoverSpec {
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LeaseTermsSpec {
     /// How long a worker may act after it renewed its Lease, from 2s to 1h; at least 3 × `renew` +
-    /// `stopTimeout`. A worker that falls silent is waited for a little longer than this. Default: `20s`.
+    /// `stopTimeout`. A worker that falls silent is waited for a little longer than this. Default: `20s`;
+    /// on one machine longer, where `stopTimeout` needs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = [Rule::new(
         "duration(self) >= duration('2s') && duration(self) <= duration('1h')",
