@@ -12,6 +12,7 @@
 //!   runtimes of our programs.
 //! - [`watch`] watches one file through its directory, including the swaps of a mounted `ConfigMap`.
 //! - [`processes`] runs the workers of a pool as child processes, and ends them.
+//! - [`channel`] carries orders to such a worker, and what happens in it back.
 //! - [`runner`] runs jobs inside a worker; [`guard`] and [`sweep`] ensure that no process of a job
 //!   outlives its worker; [`runlog`] records who ran what when.
 //! - [`marker`] identifies, at the next start, the job that crashed the process.
@@ -48,6 +49,7 @@ pub mod worker_view;
 
 pub mod watch;
 
+pub mod channel;
 pub mod guard;
 pub mod marker;
 pub mod processes;

@@ -1,9 +1,13 @@
 //! The workers of a pool as child processes of this one.
 //!
 //! A worker is the leader of its own process group, so that Ctrl-C in a terminal reaches only the
-//! operator, which ends the workers in order. The operator holds a pipe to the worker's standard
-//! input, and gives its [orders](orders) there: when it closes the pipe, or is killed, the worker stops
-//! its jobs and ends. The worker's output goes to `DIR/logs/WORKER.log`, which is rotated while it runs.
+//! operator, which ends the workers in order. The worker's standard input is one end of a
+//! [channel]: when the operator closes its end, or is killed, the worker stops its jobs and
+//! ends. The worker's output goes to `DIR/logs/WORKER.log`, which is rotated while it runs.
+//!
+//! However a worker ends, its jobs have the stop timeout of the pool to end. A worker that takes
+//! [`END_MARGIN`] longer than that is killed, and so is one that was asked for by
+//! [`kill_all`](Processes::kill_all).
 //!
 //! Each start of a worker is an *instance* with an identity of its own, which the worker and all
 //! processes that it starts have in their environment. When an instance has ended, every process
@@ -14,16 +18,16 @@
 //! pauses if it keeps ending.
 
 mod instance;
+mod killed;
 mod leftovers;
 mod logs;
-pub mod orders;
 mod peer;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use swarm_core::Slot;
@@ -31,15 +35,21 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use tokio::time::sleep;
 
-pub use leftovers::{Leftovers, end_leftovers};
+pub use killed::Killed;
+pub use leftovers::{Leftovers, Patience, end_leftovers, recorded};
 pub use logs::{aside as rotated_log, open as open_log, path as log_path};
 pub use peer::Peer;
 
+use crate::channel::{self, Told};
 use crate::file;
 use leftovers::Records;
 
-/// How long a worker may take to end before it is killed.
-pub const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+/// How much longer than its jobs may take to stop a worker may take to end before it is killed: its guard
+/// reports the ends of jobs, the session is closed, and the guard ends.
+pub const END_MARGIN: Duration = Duration::from_secs(5);
+
+/// How long a worker of an earlier version keeps its jobs at most while they are moved away.
+const FORMER_DRAIN: Duration = Duration::from_mins(1);
 
 /// The longest pause before a worker that keeps ending is restarted, and how long an instance has
 /// to run for the pauses to start over.
@@ -92,6 +102,7 @@ pub struct Processes {
     shared: Arc<Shared>,
     orders: BTreeMap<Slot, watch::Sender<Order>>,
     supervisors: JoinSet<()>,
+    stop_timeout: Duration,
     /// The last rotation of logs.
     rotation: Option<JoinHandle<()>>,
 }
@@ -101,10 +112,12 @@ pub struct Processes {
 enum Order {
     /// The worker runs; an instance that ends is replaced. The number rises with every kill.
     Run { kills: u32 },
-    /// The worker was asked to end, and has until then to release its jobs.
-    Drain { until: Instant },
-    /// The worker's pipe is closed.
-    End,
+    /// The worker is asked to release its jobs within this time, while they are moved.
+    Drain { within: Duration },
+    /// The worker is asked to end, and its end of the channel is closed. It has until then.
+    End { until: Instant },
+    /// The worker is killed, with all processes that it has started.
+    Kill,
 }
 
 struct Shared {
@@ -113,22 +126,46 @@ struct Shared {
     command: WorkerCommand,
     records: Records,
     workers: watch::Sender<Workers>,
+    /// What the workers have said.
+    told: Mutex<BTreeMap<Slot, Told>>,
+    /// Changes with every word that a person should learn of at once.
+    news: watch::Sender<u64>,
 }
 
 impl Processes {
-    /// A pool without workers that keeps its logs and records in `dir`.
+    /// A pool without workers that keeps its logs and records in `dir`. Jobs have `stop_timeout` to
+    /// stop, however they end.
     ///
     /// # Errors
     ///
     /// If the directory for the logs cannot be created, or the run cannot be recorded.
-    pub fn open(dir: &Path, command: WorkerCommand) -> io::Result<Self> {
+    pub fn open(dir: &Path, command: WorkerCommand, stop_timeout: Duration) -> io::Result<Self> {
         let logs = dir.join("logs");
         file::create_dir(&logs)?;
         let workers = watch::Sender::new(Workers::new());
-        let records = Records::begin(dir)?;
-        let shared = Shared { dir: dir.to_owned(), logs, command, records, workers };
+        let records = Records::begin(dir, stop_timeout)?;
+        let (told, news, dir) = (Mutex::default(), watch::Sender::new(0), dir.to_owned());
+        let shared = Shared { dir, logs, command, records, workers, told, news };
         let (orders, supervisors) = (BTreeMap::new(), JoinSet::new());
-        Ok(Self { shared: Arc::new(shared), orders, supervisors, rotation: None })
+        let shared = Arc::new(shared);
+        Ok(Self { shared, orders, supervisors, stop_timeout, rotation: None })
+    }
+
+    /// Changes when jobs of a worker begin or cease to fail, or are killed.
+    #[must_use]
+    pub fn news(&self) -> watch::Receiver<u64> {
+        self.shared.news.subscribe()
+    }
+
+    /// What the workers have said over their channels. One of an earlier version says nothing.
+    pub fn told(&self) -> MutexGuard<'_, BTreeMap<Slot, Told>> {
+        self.shared.told()
+    }
+
+    /// The jobs and workers of this run that did not end in time and were killed.
+    #[must_use]
+    pub fn killed(&self) -> Vec<Killed> {
+        self.shared.records.all_killed()
     }
 
     /// The workers, now and after every change.
@@ -161,15 +198,16 @@ impl Processes {
         while self.supervisors.try_join_next().is_some() {}
     }
 
-    /// Asks the worker in `slot` to release its jobs and end; after `patience` it is killed. It is
-    /// gone from [`watch`](Self::watch) when it has ended.
+    /// Asks the worker in `slot` to release its jobs within `patience`, or within the stop timeout if
+    /// that is longer, and end; [`END_MARGIN`] later it is killed. It is gone from
+    /// [`watch`](Self::watch) when it has ended.
     pub fn leave(&mut self, slot: Slot, patience: Duration) {
         if let Some(orders) = self.orders.get(&slot) {
-            let until = Instant::now() + patience;
+            let within = patience.max(self.stop_timeout);
             orders.send_if_modified(|order| {
                 let runs = matches!(order, Order::Run { .. });
                 if runs {
-                    *order = Order::Drain { until };
+                    *order = Order::Drain { within };
                 }
                 runs
             });
@@ -187,11 +225,12 @@ impl Processes {
                     *kills += 1;
                     true
                 }
-                Order::Drain { .. } => {
-                    *order = Order::Drain { until: Instant::now() };
+                // It does not react, or it would not be killed.
+                Order::Drain { .. } | Order::End { .. } => {
+                    *order = Order::Kill;
                     true
                 }
-                Order::End => false,
+                Order::Kill => false,
             });
         }
     }
@@ -207,12 +246,37 @@ impl Processes {
         self.rotation = Some(spawn_blocking(move || logs::rotate_all(&dir, &names)));
     }
 
+    /// Asks all workers to end, and returns by when the last of them has ended or is killed.
+    pub fn ask_to_end(&mut self) -> Instant {
+        let until = Instant::now() + self.stop_timeout.saturating_add(END_MARGIN);
+        for orders in self.orders.values() {
+            orders.send_if_modified(|order| {
+                let may_be_asked = *order != Order::Kill;
+                if may_be_asked {
+                    *order = Order::End { until };
+                }
+                may_be_asked
+            });
+        }
+        until
+    }
+
+    /// Kills all workers, with all processes that they have started.
+    pub fn kill_all(&mut self) {
+        for orders in self.orders.values() {
+            orders.send_replace(Order::Kill);
+        }
+    }
+
+    /// Waits until no worker is left; they must have been asked to end. The future may be dropped.
+    pub async fn ended(&mut self) {
+        while self.supervisors.join_next().await.is_some() {}
+    }
+
     /// Ends all workers, and returns when none is left.
     pub async fn end(mut self) {
-        for orders in self.orders.values() {
-            orders.send_replace(Order::End);
-        }
-        while self.supervisors.join_next().await.is_some() {}
+        self.ask_to_end();
+        self.ended().await;
     }
 }
 
@@ -246,6 +310,42 @@ async fn supervise(shared: Arc<Shared>, slot: Slot, mut order: watch::Receiver<O
 }
 
 impl Shared {
+    fn told(&self) -> MutexGuard<'_, BTreeMap<Slot, Told>> {
+        // A thread that panicked while holding the lock cannot have left an incomplete entry.
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in what an instance of a worker has said.
+    fn learn(&self, slot: Slot, name: &str, instance: &str, event: channel::Event) {
+        let mut is_news = false;
+        let mut told = self.told();
+        match event {
+            channel::Event::Hello { version: _ } => {
+                let instance = instance.to_owned();
+                told.insert(slot, Told { instance, ..Told::default() });
+            }
+            event => {
+                let its_own = told.get_mut(&slot).filter(|told| told.instance == instance);
+                let Some(told) = its_own else { return };
+                if let channel::Event::Killed { job } = &event {
+                    is_news = true;
+                    let (worker, job) = (name.to_owned(), Some(job.clone()));
+                    self.records.killed(Killed { worker, job });
+                }
+                is_news |= told.learn(event);
+            }
+        }
+        drop(told);
+        if is_news {
+            self.news.send_modify(|number| *number += 1);
+        }
+    }
+
+    /// Whether an instance of a worker speaks the channel.
+    fn speaks(&self, slot: Slot, instance: &str) -> bool {
+        self.told().get(&slot).is_some_and(|told| told.instance == instance)
+    }
+
     fn edit(&self, slot: Slot, edit: impl FnOnce(&mut WorkerProcess)) {
         self.workers.send_if_modified(|workers| {
             let Some(worker) = workers.get_mut(&slot) else { return false };

@@ -39,7 +39,8 @@ fn built(builder: &mut Builder) -> io::Result<Runtime> {
 }
 
 /// The error of a thread or process that the system refused, with what to change.
-pub(crate) fn refused(error: io::Error) -> io::Error {
+#[must_use]
+pub fn refused(error: io::Error) -> io::Error {
     if error.kind() != io::ErrorKind::WouldBlock {
         return error;
     }

@@ -97,22 +97,58 @@ pub async fn end_all(marker: &Marker) -> io::Result<usize> {
     Ok(ended)
 }
 
+/// Asks every process with `marker` to end, with SIGTERM, except this one and those that it descends
+/// from, and returns how many there were.
+///
+/// # Errors
+///
+/// If `/proc` cannot be read.
+pub async fn ask_all(marker: &Marker) -> io::Result<usize> {
+    let (entry, since) = (marker.entry(), marker.since());
+    let asked = move || {
+        let mut count = 0;
+        for handle in marked(&entry, since)? {
+            let _ = pidfd_send_signal(&handle, Signal::TERM);
+            // A stopped process cannot end before it continues.
+            let _ = pidfd_send_signal(&handle, Signal::CONT);
+            count += 1;
+        }
+        Ok(count)
+    };
+    spawn_blocking(asked).await.map_err(io::Error::other)?
+}
+
+/// Whether a process with `marker` is left, as far as one look can tell.
+///
+/// # Errors
+///
+/// If `/proc` cannot be read.
+pub async fn is_any_left(marker: &Marker) -> io::Result<bool> {
+    let (entry, since) = (marker.entry(), marker.since());
+    let left = move || marked(&entry, since).map(|found| !found.is_empty());
+    spawn_blocking(left).await.map_err(io::Error::other)?
+}
+
 /// Kills the processes that have the entry now, waits a little, and returns how many there were.
 fn kill(entry: &[u8], since: u64) -> io::Result<usize> {
-    let spared = procs::line_of(getpid());
-    let mut killed: Vec<OwnedFd> = Vec::new();
-    for process in procs::all()? {
-        let is_candidate = !process.is_zombie && since <= process.started;
-        if !is_candidate || spared.contains(&process.pid) || !procs::has_entry(process.pid, entry) {
-            continue;
-        }
-        let Some(handle) = pinned(process.pid, entry) else { continue };
+    let killed = marked(entry, since)?;
+    for handle in &killed {
         // Another user's process cannot be killed; the next pass finds and counts it again.
-        let _ = pidfd_send_signal(&handle, Signal::KILL);
-        killed.push(handle);
+        let _ = pidfd_send_signal(handle, Signal::KILL);
     }
     killed.iter().for_each(reap);
     Ok(killed.len())
+}
+
+/// The processes that have the entry now, each pinned.
+fn marked(entry: &[u8], since: u64) -> io::Result<Vec<OwnedFd>> {
+    let spared = procs::line_of(getpid());
+    let is_candidate = |process: &procs::Process| {
+        !process.is_zombie && since <= process.started && !spared.contains(&process.pid)
+    };
+    let all = procs::all()?.into_iter().filter(is_candidate);
+    let with_entry = all.filter(|process| procs::has_entry(process.pid, entry));
+    Ok(with_entry.filter_map(|process| pinned(process.pid, entry)).collect())
 }
 
 /// A pidfd of the process, provided that it has the entry.

@@ -1,12 +1,44 @@
 //! What is said of jobs that begin to fail, are given up, and run again.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+use swarm_adapters_host::processes::Processes;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 
 use super::snapshot::{FailingRow, Snapshot};
 use super::text::counted;
 
 /// How many jobs are named at once.
 const NAMED_MAX: usize = 3;
+
+/// How long what the workers say is gathered after something was heard: a pool with many jobs takes a
+/// while to look through.
+const GATHER: Duration = Duration::from_millis(30);
+
+/// What the workers say that a person is to learn at once.
+#[derive(Debug)]
+pub(super) struct News {
+    heard: watch::Receiver<u64>,
+    quiet_until: Instant,
+}
+
+impl News {
+    /// The news of these workers.
+    pub(super) fn of(processes: &Processes) -> Self {
+        Self { heard: processes.news(), quiet_until: Instant::now() }
+    }
+
+    /// Waits for the next news. The future may be dropped.
+    pub(super) async fn heard(&mut self) {
+        sleep_until(self.quiet_until).await;
+        if self.heard.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        self.quiet_until = Instant::now() + GATHER;
+    }
+}
 
 /// What was said.
 #[derive(Debug, Default)]

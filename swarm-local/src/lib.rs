@@ -4,6 +4,7 @@
 //! turn that runs on a cluster, and shows its results to a person.
 
 mod commands;
+mod ending;
 mod failures;
 mod input;
 mod limits;
@@ -14,6 +15,7 @@ mod outlets;
 #[cfg_attr(not(feature = "terminal"), path = "no_screen.rs")]
 mod screen;
 mod sessions;
+mod shutdown;
 mod snapshot;
 mod standing;
 mod state;
@@ -35,10 +37,9 @@ use clap::Args;
 use swarm_adapters_host::caller;
 use swarm_adapters_host::http::{self, Socket};
 use swarm_adapters_host::metrics::PoolMetrics;
-use swarm_adapters_host::processes::{Leftovers, end_leftovers};
+use swarm_adapters_host::processes::{Leftovers, Patience, end_leftovers};
 use swarm_worker::LogFormat;
 use tokio::net::UnixListener;
-use tokio::signal::unix::SignalKind;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -52,6 +53,7 @@ use input::Input;
 use operate::Operation;
 use outlets::{Outlets, Paths, Voice};
 use screen::View;
+use shutdown::Shutdown;
 use snapshot::Snapshot;
 use state::StateDir;
 use web::Listeners;
@@ -112,11 +114,10 @@ enum Until {
 pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     let since = Instant::now();
     caller::check_proc()?;
-    let shutdown = CancellationToken::new();
-    cancel_on_signals(&shutdown)?;
+    let shutdown = Shutdown::by_signals()?;
     let opened = tokio::select! {
         opened = Input::open(&args) => opened,
-        () = shutdown.cancelled() => anyhow::bail!("ended by a signal before FILE was read"),
+        () = shutdown.ends() => anyhow::bail!("ended by a signal before FILE was read"),
     };
     let (input, wanted) = match opened {
         Ok(opened) => opened,
@@ -151,13 +152,7 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     let has_ended = CancellationToken::new();
     let answers = web::serve(listeners, snapshots.subscribe(), metrics.clone(), has_ended.clone());
     let server = tokio::spawn(answers);
-    let left = end_leftovers(dir.path()).await;
-    let Leftovers { workers, others: _ } =
-        left.context("processes of an earlier run cannot be found or ended")?;
-    if 0 < workers {
-        let workers = text::counted(workers, "worker");
-        text::say(&format!("ended {workers} left over from an earlier run"));
-    }
+    end_earlier(dir.path(), &shutdown).await?;
     let until = if args.until_settled { Until::Settled } else { Until::Signalled };
     let is_drawn = !args.plain && until == Until::Signalled && terminal::can_draw();
     let file = input.followed().map(str::to_owned);
@@ -166,7 +161,7 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     let outlets = Outlets { voice, snapshots, metrics };
     let operation = Operation::start(dir.path(), input, wanted, worker, since, outlets);
     let outcome = Box::pin(async { operation.await?.run(until, &shutdown).await }).await;
-    shutdown.cancel();
+    shutdown.end();
     has_ended.cancel();
     let last = match view {
         Some(view) => view.ended().await,
@@ -179,6 +174,28 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
         text::say(&last);
     }
     answered.map(|()| code)
+}
+
+/// Ends what an earlier run left behind: its jobs have the stop timeout of that run, unless this one is
+/// to be killed meanwhile.
+async fn end_earlier(dir: &Path, shutdown: &Shutdown) -> anyhow::Result<()> {
+    let left = tokio::select! {
+        left = end_leftovers(dir, Patience::AsRecorded) => left,
+        () = shutdown.kills() => end_leftovers(dir, Patience::None).await,
+    };
+    let Leftovers { workers, others: _, killed } =
+        left.context("processes of an earlier run cannot be found or ended")?;
+    if 0 < workers {
+        let workers = text::counted(workers, "worker");
+        text::say(&format!("ended {workers} left over from an earlier run"));
+    }
+    if 0 < killed {
+        let sentence =
+            format!("killed what did not end in time of an earlier run (processes: {killed})");
+        tracing::warn!("{sentence}");
+        text::complain(&sentence);
+    }
+    Ok(())
 }
 
 /// Listens on the socket in the state directory. Without it the pool runs, and other terminals
@@ -202,7 +219,7 @@ fn viewed(
     is_drawn: bool,
     paths: Paths,
     snapshots: &watch::Sender<Arc<Snapshot>>,
-    shutdown: &CancellationToken,
+    shutdown: &Shutdown,
 ) -> (Option<View>, Voice) {
     if !is_drawn {
         return (None, Voice::Lines);
@@ -220,19 +237,4 @@ fn viewed(
 fn wrong_usage(sentence: &str) -> ExitCode {
     text::complain(sentence);
     ExitCode::from(2)
-}
-
-/// Cancels `shutdown` when the process is asked to end.
-fn cancel_on_signals(shutdown: &CancellationToken) -> anyhow::Result<()> {
-    for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()] {
-        // `nohup local FILE` runs on when its terminal closes.
-        let heard = caller::heard(kind).context("signals cannot be received")?;
-        let Some(mut signals) = heard else { continue };
-        let shutdown = shutdown.clone();
-        tokio::spawn(async move {
-            signals.recv().await;
-            shutdown.cancel();
-        });
-    }
-    Ok(())
 }

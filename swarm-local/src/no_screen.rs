@@ -5,9 +5,9 @@ use std::io;
 use std::sync::Arc;
 
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 
 use super::outlets::{Paths, Voice};
+use super::shutdown::Shutdown;
 use super::snapshot::Snapshot;
 
 /// A view on the terminal, which cannot be opened.
@@ -17,7 +17,7 @@ impl View {
     pub(super) fn open(
         _: Paths,
         _: watch::Receiver<Arc<Snapshot>>,
-        _: CancellationToken,
+        _: Shutdown,
     ) -> io::Result<(Self, Voice)> {
         Err(io::Error::other("this program was built without the feature `terminal`"))
     }

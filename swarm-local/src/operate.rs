@@ -20,13 +20,14 @@ use swarm_core::{
 };
 use tokio::sync::watch;
 use tokio::time::sleep;
-use tokio_util::sync::CancellationToken;
 
 use super::Until;
-use super::failures::Failures;
+use super::ending::{End, Granted, report_killed};
+use super::failures::{Failures, News};
 use super::input::{Edit, Input, Wanted};
 use super::outlets::Outlets;
 use super::sessions::Sessions;
+use super::shutdown::Shutdown;
 use super::snapshot::{InvalidFile, Snapshot};
 use super::text::{self, Placed, Settled};
 use super::worker::WorkerProgram;
@@ -77,6 +78,10 @@ pub(super) struct Operation {
     failing: BTreeMap<Slot, Arc<Failing>>,
     /// What was said of them.
     failures: Failures,
+    /// What the workers say at once.
+    news: News,
+    /// How many that were killed were reported.
+    killed_reported: usize,
     /// How many ends of each worker were reported.
     deaths_reported: BTreeMap<Slot, u32>,
     /// Why what is wanted now is not delivered to the workers.
@@ -133,7 +138,9 @@ impl Operation {
         views.set_details(wanted.details());
         let sessions = Sessions::open(dir, wanted.lease).with_context(cannot)?;
         let command = worker.command(dir, sessions.terms());
-        let processes = Processes::open(dir, command).with_context(cannot)?;
+        let processes =
+            Processes::open(dir, command, wanted.lease.stop_timeout).with_context(cannot)?;
+        let news = News::of(&processes);
         let settled = ledgers.load().await?.map(|(ledger, _)| Placed::of(&ledger));
         Ok(Self {
             workers: processes.watch(),
@@ -158,6 +165,8 @@ impl Operation {
             silent: BTreeMap::new(),
             failing: BTreeMap::new(),
             failures: Failures::default(),
+            news,
+            killed_reported: 0,
             deaths_reported: BTreeMap::new(),
             problem: None,
             invalid_file: None,
@@ -168,12 +177,12 @@ impl Operation {
     pub(super) async fn run(
         mut self,
         until: Until,
-        shutdown: &CancellationToken,
+        shutdown: &Shutdown,
     ) -> anyhow::Result<ExitCode> {
         let outcome = self.follow(until, shutdown).await;
         let (since, workers) = (Instant::now(), self.workers.borrow().len());
-        self.processes.end().await;
-        self.outlets.voice.say(&text::ending(workers, since.elapsed()));
+        let killed = self.end_workers(shutdown).await;
+        self.outlets.voice.say(&text::ending(workers, since.elapsed(), &killed));
         if until == Until::Settled && outcome.is_ok() && self.unsettled_since.is_some() {
             anyhow::bail!("ended by a signal before the pool was settled");
         }
@@ -186,10 +195,27 @@ impl Operation {
         outcome.map(|()| if leaves_some { ExitCode::from(UNASSIGNED) } else { ExitCode::SUCCESS })
     }
 
-    async fn follow(&mut self, until: Until, shutdown: &CancellationToken) -> anyhow::Result<()> {
+    /// Ends the workers, and returns what had to be killed for that.
+    async fn end_workers(&mut self, shutdown: &Shutdown) -> Vec<String> {
+        let mut granted = Granted::new();
+        let snapshot = Arc::clone(&self.outlets.snapshots.borrow());
+        for row in &snapshot.workers {
+            granted.insert(Slot(row.slot), row.jobs + row.releasing);
+        }
+        let end = End {
+            processes: &mut self.processes,
+            workers: &self.workers,
+            outlets: &self.outlets,
+            granted,
+            reported: self.killed_reported,
+        };
+        end.run(shutdown).await.iter().map(ToString::to_string).collect()
+    }
+
+    async fn follow(&mut self, until: Until, shutdown: &Shutdown) -> anyhow::Result<()> {
         let mut recheck_at = Some(Instant::now());
         let mut tidy_at = Instant::now() + TIDY;
-        while !shutdown.is_cancelled() {
+        while !shutdown.is_ending() {
             if tidy_at <= Instant::now() {
                 tidy_at = Instant::now() + TIDY;
                 self.tidy();
@@ -204,7 +230,9 @@ impl Operation {
             let has_changed = self.workers.has_changed().unwrap_or(true);
             let workers = self.workers.borrow_and_update().clone();
             let silent = self.sessions.silent(&workers);
-            let failing = self.sessions.failing(&workers);
+            let failing = self.failing_now(&workers);
+            self.killed_reported =
+                report_killed(&self.processes, &self.outlets, self.killed_reported);
             let is_new = has_changed || silent != self.silent || failing != self.failing;
             (self.silent, self.failing) = (silent, failing);
             self.report_deaths(&workers);
@@ -375,7 +403,7 @@ impl Operation {
     }
 
     /// Waits for any event that could lead to another decision.
-    async fn wait(&mut self, recheck_at: Option<Instant>, shutdown: &CancellationToken) -> Woken {
+    async fn wait(&mut self, recheck_at: Option<Instant>, shutdown: &Shutdown) -> Woken {
         let recheck = async {
             match recheck_at {
                 Some(at) => sleep(at.saturating_duration_since(Instant::now())).await,
@@ -390,13 +418,31 @@ impl Operation {
             }
         };
         tokio::select! {
-            () = shutdown.cancelled() => Woken::Signalled,
+            () = shutdown.ends() => Woken::Signalled,
             edit = self.input.edited(&self.wanted) => Woken::Edited(edit),
             () = self.sessions.changed() => Woken::Observed,
             _ = self.workers.changed() => Woken::Observed,
+            () = self.news.heard() => Woken::Observed,
             () = overseer_due => Woken::Observed,
             () = recheck => Woken::Due,
         }
+    }
+
+    /// Which jobs fail: as the workers say, and of those that do not speak, as they have written.
+    fn failing_now(&self, workers: &Workers) -> BTreeMap<Slot, Arc<Failing>> {
+        let mut failing = self.sessions.failing(workers);
+        for (slot, told) in self.processes.told().iter() {
+            let up = workers.get(slot).filter(|worker| worker.phase == Phase::Up);
+            if up.is_none_or(|worker| worker.instance != told.instance) {
+                continue;
+            }
+            if told.failing.count == 0 {
+                failing.remove(slot);
+            } else {
+                failing.insert(*slot, Arc::clone(&told.failing));
+            }
+        }
+        failing
     }
 
     /// Rotates large logs, and removes files of sessions that no ledger names.
@@ -481,6 +527,7 @@ impl Operation {
             view: &decision.ledger.view(),
             now: &now,
             unassigned: &decision.plan.unassigned,
+            failing: self.failing.values().map(|it| it.count).sum(),
         };
         self.outlets.voice.settled(&settled);
         self.settled = now;

@@ -102,6 +102,7 @@ impl Voice {
         tracing::info!("{headline}");
         match self {
             Self::Lines => text::say(&settled.report(terminal::columns())),
+            Self::Screen(_) if 0 < settled.failing => self.show(Message::Problem(headline)),
             Self::Screen(_) => self.show(Message::Settled(headline)),
         }
     }

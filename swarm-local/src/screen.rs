@@ -26,9 +26,9 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep_until, timeout};
-use tokio_util::sync::CancellationToken;
 
 use super::outlets::{Paths, Voice};
+use super::shutdown::Shutdown;
 use super::snapshot::Snapshot;
 use super::terminal::{self, Input, Key, Screen};
 use keys::Wish;
@@ -55,11 +55,11 @@ pub(super) struct View {
 }
 
 impl View {
-    /// Takes over the terminal. The key `q` cancels `shutdown`, and so does the end of the terminal.
+    /// Takes over the terminal. Keys request `shutdown`, and so does the end of the terminal.
     pub(super) fn open(
         paths: Paths,
         snapshots: watch::Receiver<Arc<Snapshot>>,
-        shutdown: CancellationToken,
+        shutdown: Shutdown,
     ) -> io::Result<(Self, Voice)> {
         let screen = Screen::open()?;
         let (voice, messages) = mpsc::channel(QUEUE_MAX);
@@ -71,7 +71,7 @@ impl View {
         let live = Live { model, screen, standing, learned, logs };
         thread::Builder::new().name("screen".to_owned()).spawn(move || {
             // However it ends, in a panic too: without the screen the workers must not run on.
-            let _ends = shutdown.clone().drop_guard();
+            let _ends = EndOnDrop(shutdown.clone());
             let last = handle.block_on(live.run(&shutdown));
             let _ = result.send(last);
         })?;
@@ -86,6 +86,15 @@ impl View {
             Ok(Err(_)) => anyhow::bail!("the screen failed"),
             Err(_) => anyhow::bail!("the terminal does not accept output"),
         }
+    }
+}
+
+/// Requests the end of the pool when it is dropped.
+struct EndOnDrop(Shutdown);
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 
@@ -109,7 +118,7 @@ enum Standing {
 }
 
 impl Live {
-    async fn run(mut self, shutdown: &CancellationToken) -> io::Result<Option<String>> {
+    async fn run(mut self, shutdown: &Shutdown) -> io::Result<Option<String>> {
         let palette = if terminal::has_colours() { Palette::Colours } else { Palette::Plain };
         let (mut has_input, mut is_stale, mut drawn) = (true, true, Instant::now());
         loop {
@@ -140,7 +149,7 @@ impl Live {
                     has_input = input.is_some();
                     match input {
                         Some(input) => self.on_input(input, shutdown)?,
-                        None => shutdown.cancel(),
+                        None => shutdown.end(),
                     }
                 }
                 Ok(()) = logs.logs.changed() => {
@@ -155,14 +164,14 @@ impl Live {
                     Some(Learned::Message(message)) => model.on_message(message, Instant::now()),
                     None => break,
                 },
-                () = shutdown.cancelled(), if !model.is_ending => model.is_ending = true,
+                () = shutdown.ends(), if !model.is_ending => model.is_ending = true,
             }
             is_stale = true;
         }
         Ok(self.model.events.pop_front().map(|entry| entry.text))
     }
 
-    fn on_input(&mut self, input: Input, shutdown: &CancellationToken) -> io::Result<()> {
+    fn on_input(&mut self, input: Input, shutdown: &Shutdown) -> io::Result<()> {
         let Input::Key(key) = input else { return Ok(()) };
         if self.standing == Standing::Text {
             self.standing = Standing::Drawn;
@@ -173,7 +182,8 @@ impl Live {
         }
         match self.model.pressed(key) {
             Wish::Nothing => {}
-            Wish::End => shutdown.cancel(),
+            Wish::End => shutdown.end(),
+            Wish::Interrupt => shutdown.interrupt(),
             Wish::Suspend => {
                 self.standing = Standing::Suspended;
                 self.screen.leave();

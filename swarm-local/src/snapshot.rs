@@ -13,6 +13,7 @@ use swarm_core::handover::{Cell, SessionId};
 use swarm_core::{Decision, Failing, FailingJob, Jobs, Progress, Slot, SlotRecord};
 use swarm_spec::manifest::Explained;
 
+use super::ending::Ending;
 use super::text::{age, counted};
 
 /// The state of a pool.
@@ -33,6 +34,9 @@ pub(super) struct Snapshot {
     pub(super) undelivered: Option<String>,
     /// What is wrong with the file, while something is; the last valid state stays.
     pub(super) invalid_file: Option<InvalidFile>,
+    /// How far the end of the pool is, once it ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) ending: Option<Ending>,
     /// The number of jobs in each state.
     pub(super) jobs: JobCounts,
     /// The workers, by slot.
@@ -404,6 +408,7 @@ impl Snapshot {
             healthy: true,
             undelivered: None,
             invalid_file: None,
+            ending: None,
             jobs: JobCounts::of(progress, ledger.cells.jobs.len()),
             workers: workers.iter().map(row).collect(),
             holders,

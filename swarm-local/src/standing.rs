@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use swarm_adapters_host::clock::unix_s;
 use swarm_core::Unassigned;
 
 use super::snapshot::{JobCounts, Snapshot, Word, WorkerRow};
@@ -20,22 +21,47 @@ pub(super) enum Mood {
 }
 
 impl Snapshot {
-    /// The state in a few words.
+    /// The state in a few words. What is worst comes first.
     pub(super) fn standing(&self) -> (String, Mood) {
-        let Self { settled, undelivered, jobs, workers, .. } = self;
-        let coming = workers.iter().filter(|worker| worker.state != "ready").count();
         if !self.is_known() {
-            ("starting".to_owned(), Mood::Busy)
-        } else if undelivered.is_some() {
-            ("not delivered to the workers".to_owned(), Mood::Bad)
-        } else if *settled && jobs.unassigned == 0 && jobs.failing == 0 {
+            return ("starting".to_owned(), Mood::Busy);
+        }
+        if let Some(ending) = &self.ending {
+            let mood = if ending.killed.is_empty() { Mood::Busy } else { Mood::Bad };
+            return (format!("ending: {}", ending.sentence(unix_s())), mood);
+        }
+        let Self { settled, undelivered, jobs, workers, .. } = self;
+        let mut news = Vec::new();
+        if undelivered.is_some() {
+            news.push("not delivered to the workers".to_owned());
+        }
+        if 0 < jobs.failing {
+            news.push(format!("failing: {}", counted(jobs.failing, "job")));
+        }
+        let silent = workers.iter().filter(|it| it.silent_since_unix_s.is_some()).count();
+        if 0 < silent {
+            news.push(format!("silent: {}", counted(silent, "worker")));
+        }
+        if *settled && 0 < jobs.unassigned {
+            news.push(format!("without a worker: {}", counted(jobs.unassigned, "job")));
+        }
+        let (course, mood) = self.course();
+        if news.is_empty() {
+            return (course, mood);
+        }
+        // While nothing is delivered, nothing that is wanted is waited for.
+        if undelivered.is_none() {
+            news.push(course);
+        }
+        (news.join(" · "), Mood::Bad)
+    }
+
+    /// What is waited for, if anything is.
+    fn course(&self) -> (String, Mood) {
+        let Self { settled, jobs, workers, .. } = self;
+        let coming = workers.iter().filter(|worker| worker.state != "ready").count();
+        if *settled {
             ("settled".to_owned(), Mood::Good)
-        } else if *settled && jobs.unassigned == 0 {
-            let verb = if jobs.failing == 1 { "fails" } else { "fail" };
-            (format!("settled, but {} {verb}", counted(jobs.failing, "job")), Mood::Bad)
-        } else if *settled {
-            let left = counted(jobs.unassigned, "job");
-            (format!("settled, but {left} without a worker"), Mood::Bad)
         } else if 0 < jobs.moving {
             (format!("moving {}", counted(jobs.moving, "job")), Mood::Busy)
         } else if 0 < coming {

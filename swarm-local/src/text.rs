@@ -12,6 +12,7 @@ use swarm_adapters_host::printable::{Form, printable};
 use swarm_core::handover::Cell;
 use swarm_core::{Assignment, JobName, Ledger, Slot, Unassigned, View, ViewEntry};
 
+use super::ending::of_killed;
 use super::input::Wanted;
 
 /// How many workers are shown at once.
@@ -34,6 +35,11 @@ pub fn complain(sentence: &str) {
     let sentence = printable(sentence, Form::Lines);
     // If standard error is closed, nobody reads it.
     let _ = writeln!(anstream::stderr(), "{red}swarm-operator:{red:#} {sentence}");
+}
+
+/// Prints a sentence on standard error, about what goes on.
+pub(super) fn remark(sentence: &str) {
+    let _ = writeln!(io::stderr(), "{}", printable(sentence, Form::Lines));
 }
 
 /// Prints a line of a file, with a mark below a place in it, on standard error.
@@ -65,10 +71,12 @@ pub(super) fn opening(
     lines
 }
 
-/// The last line.
-pub(super) fn ending(workers: usize, took: Duration) -> String {
+/// The last line, with what was killed.
+pub(super) fn ending(workers: usize, took: Duration, killed: &[String]) -> String {
     let workers = counted(workers, "worker");
-    format!("ended in {}: {workers} stopped, no process is left", span(took))
+    let killed = of_killed(killed);
+    let killed = if killed.is_empty() { killed } else { format!("; {killed}") };
+    format!("ended in {}: {workers} stopped, no process is left{killed}", span(took))
 }
 
 /// A pool that became settled, and the changes since it was settled before.
@@ -78,6 +86,8 @@ pub(super) struct Settled<'a> {
     pub(super) view: &'a View,
     pub(super) now: &'a Placed,
     pub(super) unassigned: &'a BTreeMap<JobName, Unassigned>,
+    /// How many jobs fail.
+    pub(super) failing: usize,
 }
 
 /// Where the jobs are.
@@ -160,7 +170,7 @@ impl Settled<'_> {
 
     /// `mark` explains the mark of jobs that are new among old ones or have moved.
     fn headline_with(&self, mark: &str) -> String {
-        let Self { took, before, view, now, unassigned } = self;
+        let Self { took, before, view, now, unassigned, failing } = self;
         let jobs = counted(now.running().count(), "job");
         let workers = counted(view.workers.len(), "worker");
         let workers =
@@ -182,7 +192,11 @@ impl Settled<'_> {
             none if none.is_empty() => none,
             some => format!(", {some}{mark}"),
         };
-        let mut line = format!("settled in {}: {jobs} on {workers}{changes}", span(*took));
+        let failing = match failing {
+            0 => String::new(),
+            some => format!("failing: {}; ", counted(*some, "job")),
+        };
+        let mut line = format!("{failing}settled in {}: {jobs} on {workers}{changes}", span(*took));
         let reasons: BTreeSet<_> = unassigned.values().map(|reason| reason.as_str()).collect();
         for reason in reasons {
             let count = unassigned.values().filter(|r| r.as_str() == reason).count();

@@ -11,6 +11,7 @@ use async_trait::async_trait;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use swarm_adapters_host::caller;
+use swarm_adapters_host::channel::Events;
 use swarm_adapters_host::guard::{Guard, GuardCommand, Identity, OutputFormat};
 use swarm_adapters_host::marker;
 use swarm_adapters_host::metrics::PingMetrics;
@@ -41,6 +42,7 @@ pub(crate) struct Tools {
     lock: Option<PathBuf>,
     restarts: Counter,
     pings: PingMetrics,
+    told: Events,
 }
 
 /// What runs the jobs.
@@ -65,13 +67,15 @@ pub(crate) struct Jobs {
 }
 
 impl Tools {
-    /// The tools of `worker`, whose jobs are run by `runner`, or else as `args` select.
+    /// The tools of `worker`, whose jobs are run by `runner`, or else as `args` select. `told` learns
+    /// what happens to the jobs.
     pub(crate) fn new(
         args: &RunArgs,
         runner: Option<Arc<dyn Runner>>,
         worker: &str,
         registry: &mut Registry,
         restarts: Counter,
+        told: Events,
     ) -> Result<Self, Failure> {
         let kind = match (runner, args.runner.runner()?) {
             (Some(runner), _) => Kind::Own(runner),
@@ -98,7 +102,7 @@ impl Tools {
         let stop_timeout = args.runner.stop_timeout;
         let lock = args.session.state_dir.as_deref().filter(|_| args.session.is_in_pod());
         let lock = lock.map(marker::lock_path);
-        Ok(Self { worker, kind, stop_timeout, run_log, format, lock, restarts, pings })
+        Ok(Self { worker, kind, stop_timeout, run_log, format, lock, restarts, pings, told })
     }
 
     /// The jobs of the worker's session `session`. Every process of a job is marked with it.
@@ -114,7 +118,7 @@ impl Tools {
                 (Arc::new(NotSaid) as Arc<_>, self.restarts(manifest::Restart::default()))
             }
         };
-        let supervisor = Supervisor::new(runner, log, restarts);
+        let supervisor = Supervisor::telling(runner, log, restarts, self.told.clone());
         let (tools, session) = (self.clone(), session.to_owned());
         Ok(Jobs { supervisor, guard, tools, session, said: None })
     }
@@ -140,6 +144,7 @@ impl Tools {
                 let restarts = self.restarts(program.restart);
                 let (worker, stop_timeout) = (&self.worker, self.stop_timeout);
                 let runner = ProgramRunner::new(program, worker, stop_timeout, guard.clone());
+                let runner = runner.telling(self.told.clone());
                 return Ok((Arc::new(runner), restarts));
             }
         };
@@ -151,7 +156,7 @@ impl Tools {
         let (run_log, format) = (self.run_log.clone(), self.format);
         let lock = self.lock.clone();
         let identity = Identity { worker, session, run_log, format, lock };
-        Guard::new(guard_command(), identity)
+        Guard::new(guard_command(), identity, self.told.clone())
             .map_err(|error| failed("the guard cannot be set up", &error))
     }
 

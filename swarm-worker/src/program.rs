@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use swarm_adapters_host::channel::{Event, Events};
 use swarm_adapters_host::guard::{AwaitedLine, Ended, Guard, Start};
 use swarm_adapters_host::runner::{self, Job, Outcome, RunLogKeeper, Runner};
 use swarm_spec::manifest::{Check, Program, Ready, param_variable};
@@ -29,6 +30,7 @@ pub(crate) struct ProgramRunner {
     worker: String,
     stop_timeout: Duration,
     guard: Guard,
+    told: Events,
 }
 
 /// A program with everything filled in for one job.
@@ -52,7 +54,12 @@ impl ProgramRunner {
         stop_timeout: Duration,
         guard: Guard,
     ) -> Self {
-        Self { program, worker: worker.to_owned(), stop_timeout, guard }
+        Self { program, worker: worker.to_owned(), stop_timeout, guard, told: Events::default() }
+    }
+
+    /// The same, and `told` learns which jobs are ready.
+    pub(crate) fn telling(self, told: Events) -> Self {
+        Self { told, ..self }
     }
 
     fn filled(&self, job: &Job) -> Result<Filled, String> {
@@ -111,6 +118,7 @@ impl ProgramRunner {
         if timeout(*limit, self.until_ready(job, &check, &mut last)).await.is_ok() {
             let after_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
             tracing::info!(job = %job.name, after_ms, "ready");
+            self.told.tell(Event::Ready { job: job.name.to_string() });
             return std::future::pending().await;
         }
         let last = last.map(|reason| format!(": {reason}")).unwrap_or_default();

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use prometheus_client::registry::Registry;
 use swarm_adapters_host::caller;
+use swarm_adapters_host::channel::{self, Events, Order, Orders};
 use swarm_adapters_host::http::{self, Build};
 use swarm_adapters_host::metrics::{WorkerMetrics, register_build};
-use swarm_adapters_host::processes::orders;
 use swarm_adapters_host::random;
 use swarm_adapters_host::report::Report;
 use swarm_adapters_host::runner::Runner;
+use swarm_adapters_host::runtime::refused;
 use swarm_adapters_host::session::FileSession;
 use swarm_adapters_host::worker_view::WorkerViewWatch;
 use swarm_core::Worker;
@@ -29,10 +30,15 @@ use crate::session::{Ended, SessionSetup, Shared, Shutdown};
 use crate::watchdog::Watchdog;
 use crate::{Failure, log};
 
-/// How long the jobs of a plain worker may take to stop at shutdown.
-const END_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a draining worker on one machine keeps its jobs running while they are moved away.
+/// How much longer than its jobs may take to stop the end of a plain worker takes at most: the guard
+/// reports their ends, and ends itself.
+const END_MARGIN: Duration = Duration::from_secs(5);
+/// How long a draining worker on one machine keeps its jobs running while they are moved away, unless
+/// its operator says it.
 const DRAIN_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// How long the last events may take to be written; an operator that is suspended reads none.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// For how long after SIGTERM a pod answers requests: as long as a Service may lead to it.
 const LINGER: Duration = Duration::from_secs(3);
@@ -47,11 +53,15 @@ pub(crate) async fn run(args: &RunArgs, runner: Option<Arc<dyn Runner>>) -> Resu
         Protocol::Session | Protocol::Plain => None,
     };
     log::init(args.log_format);
-    let shutdown = Shutdown { drain: CancellationToken::new(), end: CancellationToken::new() };
+    let shutdown = Shutdown::not_requested();
     caller::unblock_signals().map_err(failed)?;
     caller::raise_open_files().map_err(failed)?;
+    let mut events = Events::default();
     if args.until_stdin_closes {
-        orders::follow(shutdown.drain.clone(), shutdown.end.clone()).map_err(failed)?;
+        if let Some(channel) = channel::inherited().map_err(failed)? {
+            events = Events::over(channel).map_err(failed)?;
+        }
+        obey_stdin(shutdown.clone())?;
         on_signals(|name| tracing::info!("{name} is no order; the operator gives them"))?;
     } else {
         let drain = shutdown.drain.clone();
@@ -61,11 +71,13 @@ pub(crate) async fn run(args: &RunArgs, runner: Option<Arc<dyn Runner>>) -> Resu
     let mut registry = Registry::default();
     register_build(&mut registry, &build);
     let metrics = WorkerMetrics::registered(&mut registry);
-    let tools = Tools::new(args, runner, &name, &mut registry, metrics.job_restarts())?;
+    let tools =
+        Tools::new(args, runner, &name, &mut registry, metrics.job_restarts(), events.clone())?;
     let (reports, report) = watch::channel(Report::default());
     let (ready, is_ready) = watch::channel(pod.is_none());
     let watchdog = Watchdog::start().map_err(failed)?;
-    let shared = Shared { metrics, reports, ready, watchdog };
+    let last_words = events.clone();
+    let shared = Shared { metrics, reports, ready, watchdog, events };
     let listener = http::listen(args.address()).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let endpoints = http::worker_router(&name, build, report, is_ready, Arc::new(registry));
@@ -89,12 +101,13 @@ pub(crate) async fn run(args: &RunArgs, runner: Option<Arc<dyn Runner>>) -> Resu
             let (worker, path) = (Worker::default(), args.view.file());
             let Shared { metrics, reports, .. } = shared;
             let follower = Follower { name, worker, jobs, metrics, reports, path };
-            follow(follower, &shutdown).await?;
+            follow(follower, args.runner.stop_timeout, &shutdown).await?;
         }
     }
     done.cancel();
     server.await.map_err(failed)?.map_err(failed)?;
     tracing::info!("ended");
+    last_words.flush(LAST_WORDS);
     Ok(())
 }
 
@@ -129,7 +142,8 @@ async fn on_this_machine(
     let store = FileSession::open(dir, &id).map_err(failed)?;
     let views = WorkerViewWatch::follow(dir, &id).map_err(failed)?;
     let jobs = tools.jobs(&id.to_string())?;
-    let (store, views, drain_timeout) = (Arc::new(store), Box::new(views), DRAIN_TIMEOUT);
+    let drain_timeout = DRAIN_TIMEOUT.max(terms.stop_timeout);
+    let (store, views) = (Arc::new(store), Box::new(views));
     let setup = SessionSetup { id, terms, drain_timeout, store, views, jobs, marker: None, shared };
     match setup.run(shutdown).await? {
         Ended::Closed => Ok(()),
@@ -137,19 +151,24 @@ async fn on_this_machine(
     }
 }
 
-/// Runs a plain worker. It hands its jobs to nobody, so any kind of shutdown stops them.
-async fn follow(follower: Follower, shutdown: &Shutdown) -> Result<(), Failure> {
+/// Runs a plain worker. It hands its jobs to nobody, so any kind of shutdown stops them. Each of them
+/// has `stop_timeout` for that.
+async fn follow(
+    follower: Follower,
+    stop_timeout: Duration,
+    shutdown: &Shutdown,
+) -> Result<(), Failure> {
     let stop = CancellationToken::new();
+    let limit = stop_timeout.saturating_add(END_MARGIN);
     let overdue = async {
         shutdown.requested().await;
         stop.cancel();
-        tokio::time::sleep(END_TIMEOUT).await;
+        tokio::time::sleep(limit).await;
     };
     tokio::select! {
         () = follower.follow(&stop) => Ok(()),
         () = overdue => {
-            let limit = END_TIMEOUT.as_secs();
-            Err(Failure::Failed(format!("the jobs did not stop within {limit} s")))
+            Err(Failure::Failed(format!("the jobs did not stop within {limit:?}")))
         }
     }
 }
@@ -174,5 +193,28 @@ fn on_signals(act: impl Fn(&str) + Clone + Send + 'static) -> Result<(), Failure
             }
         });
     }
+    Ok(())
+}
+
+/// Carries out the orders on standard input, and ends when it closes.
+///
+/// A thread of its own: the runtime would wait for a read that never returns before it ends.
+fn obey_stdin(shutdown: Shutdown) -> Result<(), Failure> {
+    let obey = move || {
+        let mut orders = Orders::from_stdin();
+        while let Some(order) = orders.wait() {
+            match order {
+                Order::Drain { within_ms } => {
+                    // Only the first order counts.
+                    let _ = shutdown.within.set(Duration::from_millis(within_ms));
+                    shutdown.drain.cancel();
+                }
+                Order::End => shutdown.end.cancel(),
+            }
+        }
+        shutdown.end.cancel();
+    };
+    let thread = std::thread::Builder::new().name("orders".to_owned());
+    thread.spawn(obey).map_err(refused).map_err(failed)?;
     Ok(())
 }

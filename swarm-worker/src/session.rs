@@ -9,9 +9,10 @@ mod ask;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use swarm_adapters_host::channel::Events;
 use swarm_adapters_host::clock;
 use swarm_adapters_host::marker::Marker;
 use swarm_adapters_host::metrics::WorkerMetrics;
@@ -37,11 +38,19 @@ use crate::watchdog::Watchdog;
 pub(crate) struct Shutdown {
     /// Its jobs are moved away first, for the drain timeout at most.
     pub(crate) drain: CancellationToken,
+    /// For how long, if that was said.
+    pub(crate) within: Arc<OnceLock<Duration>>,
     /// Its jobs stop at once.
     pub(crate) end: CancellationToken,
 }
 
 impl Shutdown {
+    /// Nobody has asked yet.
+    pub(crate) fn not_requested() -> Self {
+        let (drain, end) = (CancellationToken::new(), CancellationToken::new());
+        Self { drain, within: Arc::default(), end }
+    }
+
     /// Whether the worker was asked to end, one way or the other.
     #[cfg(feature = "kubernetes")]
     pub(crate) fn is_requested(&self) -> bool {
@@ -70,6 +79,8 @@ pub(crate) struct Shared {
     /// Whether jobs can be granted to the worker.
     pub(crate) ready: watch::Sender<bool>,
     pub(crate) watchdog: Watchdog,
+    /// Where an operator on this machine learns what happens.
+    pub(crate) events: Events,
 }
 
 /// What one session of a worker runs with.
@@ -197,7 +208,9 @@ impl Driver<'_> {
                 () = shutdown.drain.cancelled(), if !drains => {
                     drains = true;
                     tracing::info!("draining");
-                    vec![SessionEvent::Terminate { grace: self.setup.drain_timeout }]
+                    let grace = shutdown.within.get().copied();
+                    let grace = grace.unwrap_or(self.setup.drain_timeout);
+                    vec![SessionEvent::Terminate { grace }]
                 }
                 Some(answer) = self.asked.join_next() => {
                     let answer = answer.unwrap_or_else(|error| Answer::lost(self.written, &error));
@@ -209,6 +222,7 @@ impl Driver<'_> {
                 Ok(()) = failing.changed() => {
                     let failing = Arc::clone(&failing.borrow_and_update());
                     self.setup.shared.metrics.failing(failing.count);
+                    self.setup.shared.events.failing(&failing);
                     self.setup.store.tell(failing);
                     Vec::new()
                 }
@@ -336,7 +350,7 @@ impl Driver<'_> {
     /// Publishes the state of the session: to the supervisor, the watchdog, metrics and reports.
     fn report(&mut self) {
         self.mark();
-        let Shared { metrics, reports, ready, watchdog } = self.setup.shared;
+        let Shared { metrics, reports, ready, watchdog, events: _ } = self.setup.shared;
         let running = self.session.running().map(|(job, _)| job.clone()).collect();
         let report = Report { version: self.revision, jobs: running };
         let deadline = self.session.deadline();

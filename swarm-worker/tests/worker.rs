@@ -161,7 +161,7 @@ fn an_order_in_the_pipe_stops_all_jobs_and_a_signal_does_not() {
     wait_for_log(&dir, "SIGTERM is no order");
     worker.hold.as_mut().unwrap().write_all(b"another word\n").unwrap();
     worker.runs(r#"{"version":0,"jobs":["a"]}"#);
-    worker.hold.as_mut().unwrap().write_all(b"drain\n").unwrap();
+    worker.hold.as_mut().unwrap().write_all(b"{\"do\":\"drain\",\"within_ms\":60000}\n").unwrap();
     wait_for_log(&dir, "stopping all jobs jobs=1");
     assert_eq!(worker.ended().code(), Some(0));
 }
@@ -247,6 +247,22 @@ fn the_log_tells_of_a_program_from_its_start_to_its_forced_end() {
     ];
     assert_in_order(&log(&dir), &lines);
     assert!(log(&dir).contains("a: up\n"));
+}
+
+/// Longer than a plain worker ever waited for its jobs.
+#[test]
+fn the_end_of_a_plain_worker_grants_its_jobs_the_stop_timeout() {
+    let dir = tempfile::tempdir().unwrap();
+    let asked = "echo finalizing; sleep 11; echo FINALIZED; exit 0";
+    let script = format!("trap \"{asked}\" TERM; echo up; while :; do sleep 0.05; done");
+    let runner = format!("{{command: [sh, -c, '{script}'], ready: {{line: up}}}}");
+    mount(&dir, "..1", "workloads:\n  w-0: {jobs: [a]}\n");
+    let args = [&format!("--runner={runner}"), "--stop-timeout=40s"];
+    let worker = Worker::start_alone(dir.path(), &args);
+    wait_for_log(&dir, " ready job=a after_ms=");
+    worker.signal("TERM");
+    assert_eq!(worker.ended().code(), Some(0), "{}", log(&dir));
+    assert_in_order(&log(&dir), &["a: finalizing\n", "a: FINALIZED\n", "ended with exit code 0"]);
 }
 
 #[test]

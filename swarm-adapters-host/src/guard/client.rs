@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::keeper::{Ask, Keeper};
 use super::protocol::{End, OutputFormat};
+use crate::channel::Events;
 
 /// The program of a guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +91,8 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// A guard that is started by `command` when it is needed, for the jobs of one session.
+    /// A guard that is started by `command` when it is needed, for the jobs of one session. `told`
+    /// learns which processes were started, and which killed.
     ///
     /// From now on this process adopts orphans: the processes that a killed guard leaves behind become
     /// its children. It must be called within a runtime.
@@ -98,10 +100,10 @@ impl Guard {
     /// # Errors
     ///
     /// If this process cannot become a subreaper.
-    pub fn new(command: GuardCommand, identity: Identity) -> io::Result<Self> {
+    pub fn new(command: GuardCommand, identity: Identity, told: Events) -> io::Result<Self> {
         set_child_subreaper(Some(getpid()))?;
         let (asks, inbox) = mpsc::unbounded_channel();
-        tokio::spawn(Keeper::new(command, identity).run(inbox));
+        tokio::spawn(Keeper::new(command, identity, told).run(inbox));
         Ok(Self { asks })
     }
 

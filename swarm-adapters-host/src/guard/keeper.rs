@@ -16,6 +16,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use super::client::{AwaitedLine, Ended, GuardCommand, Identity, Start};
 use super::protocol::{End, LINE_BYTES_MAX, Reply, Request, VERSION, name};
 use crate::caller;
+use crate::channel::{Event, Events};
 use crate::runlog::{RunEvent, RunLog};
 use crate::runtime::refused;
 use crate::sweep::{self, Marker};
@@ -48,6 +49,7 @@ pub(super) struct Keeper {
     deadline: Option<u64>,
     runs: BTreeMap<JobName, Run>,
     process: Option<Process>,
+    told: Events,
 }
 
 struct Run {
@@ -72,8 +74,8 @@ struct Process {
 }
 
 impl Keeper {
-    pub(super) fn new(command: GuardCommand, identity: Identity) -> Self {
-        Self { command, identity, deadline: None, runs: BTreeMap::new(), process: None }
+    pub(super) fn new(command: GuardCommand, identity: Identity, told: Events) -> Self {
+        Self { command, identity, deadline: None, runs: BTreeMap::new(), process: None, told }
     }
 
     pub(super) async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Ask>) {
@@ -174,6 +176,7 @@ impl Keeper {
                 if let Some(run) = self.named(&job) {
                     run.group = Pid::from_raw(pid);
                     tracing::info!(%job, token = run.token.0, pid, "started");
+                    self.told.tell(Event::Started { job, pid: Some(pid) });
                 }
             }
             Reply::Refused { job, reason } => self.done(&job, Err(reason)),
@@ -191,6 +194,7 @@ impl Keeper {
                 if let Some(run) = self.named(&job) {
                     let grace_ms = millis(run.grace);
                     tracing::warn!(%job, grace_ms, "did not end after SIGTERM: killing it");
+                    self.told.tell(Event::Killed { job });
                 }
             }
             Reply::Joined { job, end, output, was_stopped } => {

@@ -1,19 +1,28 @@
 //! One instance of a worker: from its start until it has ended and was reaped.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt as _;
-use std::process::{ExitStatus, Stdio};
+use std::pin::pin;
+use std::process::ExitStatus;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use swarm_core::Slot;
+use tokio::net::UnixStream;
+use tokio::net::unix::OwnedWriteHalf;
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{Order, Phase, STOP_TIMEOUT, Shared, logs, orders};
+use super::{END_MARGIN, FORMER_DRAIN, Killed, Order, Phase, Shared, logs};
+use crate::channel::{self, follow};
 use crate::runtime::refused;
 use crate::sweep::{self, Marker};
 use crate::{caller, random};
+
+/// How long the last words of a worker that has ended are read.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 
 impl Shared {
     /// Starts the worker, waits until it has ended with all processes it had started, and returns
@@ -31,7 +40,7 @@ impl Shared {
         };
         let kills = match *order.borrow_and_update() {
             Order::Run { kills } => kills,
-            Order::Drain { .. } | Order::End => {
+            Order::Drain { .. } | Order::End { .. } | Order::Kill => {
                 return "was asked to end before it was started".to_owned();
             }
         };
@@ -41,33 +50,62 @@ impl Shared {
             worker.instance.clone_from(&instance);
             worker.phase = Phase::Up;
         });
-        let child = match self.spawn(&name, &instance) {
-            Ok(child) => child,
+        let (child, stream) = match self.spawn(&name, &instance) {
+            Ok(spawned) => spawned,
             Err(reason) => return format!("cannot be started: {reason}"),
         };
         let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         self.records.add(&name, pid);
-        let ended = self.wait_for_end(slot, child, pid, kills, order).await;
+        let (events, orders) = stream.into_split();
+        let said = follow(events, |event| self.learn(slot, &name, &instance, event));
+        let mut running = Running { child, pid, orders: Some(orders), is_killed: false };
+        let ended = {
+            let mut end = pin!(self.wait_for_end(slot, &instance, &mut running, kills, order));
+            let mut said = pin!(said);
+            tokio::select! {
+                ended = &mut end => {
+                    // What it said last is read by now, unless it left so much unread.
+                    let _ = timeout(LAST_WORDS, said).await;
+                    ended
+                }
+                // It has closed its end, or is not understood any more.
+                () = &mut said => end.await,
+            }
+        };
         // Processes that it started and left behind must not run while its jobs run elsewhere.
         if let Err(error) = sweep::end_all(&Marker::Instance(instance.clone())).await {
             tracing::warn!(instance, %error, "processes that the worker started may still run");
         }
+        if running.is_killed {
+            tracing::warn!(worker = name, "did not end in time and was killed with its jobs");
+            for job in self.jobs_of(slot, &instance) {
+                self.records.killed(Killed { worker: name.clone(), job });
+            }
+        }
         self.records.remove(&name);
+        if self.speaks(slot, &instance) {
+            self.told().remove(&slot);
+        }
         ended.map_or_else(|error| format!("was lost: {error}"), describe)
+    }
+
+    /// The jobs that an instance had at last; `None` stands for all of one that did not say.
+    fn jobs_of(&self, slot: Slot, instance: &str) -> Vec<Option<String>> {
+        let told = self.told();
+        let its_own = told.get(&slot).filter(|told| told.instance == instance);
+        let jobs = its_own.map(|told| told.jobs.keys().cloned().map(Some).collect::<Vec<_>>());
+        jobs.filter(|jobs| !jobs.is_empty()).unwrap_or_else(|| vec![None])
     }
 
     async fn wait_for_end(
         &self,
         slot: Slot,
-        mut child: Child,
-        pid: Option<Pid>,
+        instance: &str,
+        running: &mut Running,
         mut kills: u32,
         order: &mut watch::Receiver<Order>,
     ) -> io::Result<ExitStatus> {
-        let mut pipe = child.stdin.take();
         let (mut deadline, mut has_orders) = (None, true);
-        // The worker is not reaped yet, so the id still means this worker and its group.
-        let send = |kind| pid.map(|pid| kill_process_group(pid, kind));
         loop {
             let overdue = async {
                 match deadline {
@@ -76,31 +114,36 @@ impl Shared {
                 }
             };
             tokio::select! {
-                ended = child.wait() => return ended,
+                ended = running.child.wait() => return ended,
                 () = overdue => {
-                    send(Signal::KILL);
-                    deadline = Some(Instant::now() + STOP_TIMEOUT);
+                    running.kill();
+                    deadline = Some(Instant::now() + END_MARGIN);
                 }
                 changed = order.changed(), if has_orders => {
                     // If nobody can send orders any more, the worker ends.
                     has_orders = changed.is_ok();
-                    let now = if has_orders { *order.borrow_and_update() } else { Order::End };
+                    let gone = Order::End { until: (Instant::now() + END_MARGIN).into_std() };
+                    let now = if has_orders { *order.borrow_and_update() } else { gone };
                     match now {
                         Order::Run { kills: wanted } if wanted == kills => continue,
                         Order::Run { kills: wanted } => {
                             kills = wanted;
-                            send(Signal::KILL);
+                            running.signal_all(Signal::KILL);
                             continue;
                         }
-                        Order::Drain { until } => {
-                            deadline = Some(until.into());
-                            if let Some(pipe) = &mut pipe {
-                                orders::drain(pipe).await;
-                            }
+                        Order::Drain { within } => {
+                            let speaks = self.speaks(slot, instance);
+                            let within = if speaks { within } else { within.max(FORMER_DRAIN) };
+                            deadline = Some(Instant::now() + within.saturating_add(END_MARGIN));
+                            running.drain(within, speaks);
                         }
-                        Order::End => {
-                            drop(pipe.take());
-                            deadline = Some(Instant::now() + STOP_TIMEOUT);
+                        Order::End { until } => {
+                            running.end();
+                            deadline = Some(until.into());
+                        }
+                        Order::Kill => {
+                            running.kill();
+                            deadline = Some(Instant::now() + END_MARGIN);
                         }
                     }
                     let since = std::time::Instant::now();
@@ -110,26 +153,85 @@ impl Shared {
         }
     }
 
-    fn spawn(&self, name: &str, instance: &str) -> Result<Child, String> {
+    /// Starts the worker with one end of a channel as its standard input.
+    fn spawn(&self, name: &str, instance: &str) -> Result<(Child, UnixStream), String> {
         let path = logs::path(&self.logs, name);
         let log = logs::open(&path).and_then(|log| Ok((log.try_clone()?, log)));
         let (stdout, stderr) = log.map_err(|error| format!("{}: {error}", path.display()))?;
+        let no_channel = |error| format!("no channel to it: {error}");
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().map_err(no_channel)?;
+        ours.set_nonblocking(true).map_err(no_channel)?;
+        let ours = UnixStream::from_std(ours).map_err(no_channel)?;
         let program = &self.command.program;
         let open_files =
             caller::open_files_of_jobs().map(|it| (caller::OPEN_FILES, it.to_string()));
-        Command::new(program)
+        let child = Command::new(program)
             .args((self.command.arguments)(name, instance))
             .envs(open_files)
             .env(sweep::INSTANCE, instance)
             .env(sweep::RUN, self.records.mark())
             .env(sweep::DIR, &self.dir)
+            // The state of the service is the operator's to tell.
+            .env_remove("NOTIFY_SOCKET")
             .process_group(0)
-            .stdin(Stdio::piped())
+            .stdin(OwnedFd::from(theirs))
             .stdout(stdout)
             .stderr(stderr)
             .spawn()
-            .map_err(|error| format!("{}: {}", program.display(), refused(error)))
+            .map_err(|error| format!("{}: {}", program.display(), refused(error)))?;
+        Ok((child, ours))
     }
+}
+
+/// A worker that was started and not reaped yet, so that its id still means it and its group.
+struct Running {
+    child: Child,
+    pid: Option<Pid>,
+    /// The way to it, until it is asked to end.
+    orders: Option<OwnedWriteHalf>,
+    /// Whether it was killed since it did not end, or was not to have the time for it.
+    is_killed: bool,
+}
+
+impl Running {
+    fn signal_all(&self, kind: Signal) {
+        self.pid.map(|pid| kill_process_group(pid, kind));
+    }
+
+    fn kill(&mut self) {
+        self.signal_all(Signal::KILL);
+        self.is_killed = true;
+    }
+
+    /// Asks for the release of all jobs. A worker that does not speak the channel is sent a signal.
+    fn drain(&self, within: Duration, speaks: bool) {
+        self.order(channel::Order::Drain { within_ms: millis(within) });
+        if !speaks {
+            self.pid.map(|pid| kill_process(pid, Signal::TERM));
+        }
+    }
+
+    /// Asks for its end. What it says until then is still read.
+    fn end(&mut self) {
+        self.order(channel::Order::End);
+        // The other end is closed by that.
+        drop(self.orders.take());
+    }
+
+    /// Sends an order. One that does not fit is not waited for: a worker that reads nothing is killed
+    /// when its time is over.
+    fn order(&self, order: channel::Order) {
+        let Some(orders) = &self.orders else { return };
+        let Ok(mut line) = serde_json::to_vec(&order) else { return };
+        line.push(b'\n');
+        if !matches!(orders.try_write(&line), Ok(written) if written == line.len()) {
+            tracing::warn!(pid = ?self.pid, ?order, "the worker could not be told");
+        }
+    }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// How a process ended, as the end of a sentence about it.

@@ -17,14 +17,25 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
 
-use super::STOP_TIMEOUT;
+use super::END_MARGIN;
+use super::killed::Killed;
 use crate::file::{self, ReadError};
 use crate::sweep::{self, Marker};
 use crate::{clock, procs, random};
 
 /// How long to wait for a killed process to end.
 const KILL_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The stop timeout of a run that recorded none.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often processes that were asked to end are looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// How many of those that were killed are recorded.
+const KILLED_MAX: usize = 1_000;
 
 /// The largest record that is read.
 const BYTES_MAX: u64 = 1 << 20;
@@ -37,8 +48,14 @@ struct Run {
     boot: String,
     /// When the operator was started, in clock ticks since boot, as the kernel reports it.
     started: u64,
+    /// How long its jobs may take to stop, in milliseconds. An earlier version did not record it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    stop_timeout_ms: Option<u64>,
     /// The workers that may run, by name.
     workers: BTreeMap<String, Worker>,
+    /// The jobs and workers that did not end in time and were killed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    killed: Vec<Killed>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,12 +75,14 @@ pub(super) struct Records {
 
 impl Records {
     /// Begins a run: its mark is on disk before any process has it.
-    pub(super) fn begin(dir: &Path) -> io::Result<Self> {
+    pub(super) fn begin(dir: &Path, stop_timeout: Duration) -> io::Result<Self> {
         let mark = format!("{:016x}{:016x}", random::number()?, random::number()?);
         let me = getpid().as_raw_nonzero().get();
         let started = started(me).ok_or_else(|| io::Error::other("/proc cannot be read"))?;
         let (boot, workers) = (clock::boot_id()?, BTreeMap::new());
-        let run = Run { mark: mark.clone(), boot, started, workers };
+        let stop_timeout_ms = u64::try_from(stop_timeout.as_millis()).ok();
+        let killed = Vec::new();
+        let run = Run { mark: mark.clone(), boot, started, stop_timeout_ms, workers, killed };
         let path = path(dir);
         write(&path, &run)?;
         Ok(Self { path, mark, run: Mutex::new(run) })
@@ -81,21 +100,33 @@ impl Records {
             let pid = pid.as_raw_nonzero().get();
             Some(Worker { pid, started: started(pid)? })
         });
-        self.edit(|workers| {
-            worker.map(|worker| workers.insert(name.to_owned(), worker));
+        self.edit(|run| {
+            worker.map(|worker| run.workers.insert(name.to_owned(), worker));
         });
     }
 
     pub(super) fn remove(&self, name: &str) {
-        self.edit(|workers| {
-            workers.remove(name);
+        self.edit(|run| {
+            run.workers.remove(name);
         });
     }
 
-    fn edit(&self, edit: impl FnOnce(&mut BTreeMap<String, Worker>)) {
+    /// Records a job or a worker that was killed.
+    pub(super) fn killed(&self, killed: Killed) {
+        if self.all_killed().len() < KILLED_MAX {
+            self.edit(|run| run.killed.push(killed));
+        }
+    }
+
+    /// What was killed in this run.
+    pub(super) fn all_killed(&self) -> Vec<Killed> {
+        self.run.lock().unwrap_or_else(std::sync::PoisonError::into_inner).killed.clone()
+    }
+
+    fn edit(&self, edit: impl FnOnce(&mut Run)) {
         // A thread that panicked while holding the lock cannot have left an incomplete entry.
         let mut run = self.run.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        edit(&mut run.workers);
+        edit(&mut run);
         if let Err(error) = write(&self.path, &run) {
             tracing::warn!(path = %self.path.display(), %error, "the list of worker processes cannot be written");
         }
@@ -137,34 +168,67 @@ pub struct Leftovers {
     pub workers: usize,
     /// Other processes: guards and jobs.
     pub others: usize,
+    /// How many of these did not end in time and were killed.
+    pub killed: usize,
+}
+
+/// How much time what is left behind gets to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// The stop timeout of the run that left it.
+    AsRecorded,
+    /// None: it is killed at once.
+    None,
 }
 
 /// Ends the workers of the last run in `dir` that still run, all at once, and then all else that it
-/// left behind; returns when nothing is left. No operator may run there.
+/// left behind; returns when nothing is left. What does not end within the stop timeout that the run
+/// recorded is killed. No operator may run there.
 ///
 /// # Errors
 ///
 /// If the record or `/proc` cannot be read: then it is unknown what is left.
-pub async fn end_leftovers(dir: &Path) -> io::Result<Leftovers> {
-    let Some(Run { mark, boot: _, started, workers }) = last(dir)? else {
-        return Ok(Leftovers::default());
-    };
-    let mut ends = JoinSet::new();
-    for worker in workers.into_values() {
-        let entry = format!("{}={mark}", sweep::RUN);
-        ends.spawn_blocking(move || end(worker, entry.as_bytes()));
+pub async fn end_leftovers(dir: &Path, patience: Patience) -> io::Result<Leftovers> {
+    let Some(run) = last(dir)? else { return Ok(Leftovers::default()) };
+    let Run { mark, boot: _, started, stop_timeout_ms, workers, killed: _ } = run;
+    let marker = Marker::Run { mark: mark.clone(), since: started };
+    let mut ended = Leftovers::default();
+    if patience == Patience::AsRecorded {
+        let stop_timeout = stop_timeout_ms.map_or(STOP_TIMEOUT, Duration::from_millis);
+        let mut ends = JoinSet::new();
+        for worker in workers.into_values() {
+            let entry = format!("{}={mark}", sweep::RUN);
+            ends.spawn_blocking(move || end(worker, entry.as_bytes(), stop_timeout));
+        }
+        while let Some(was_there) = ends.join_next().await {
+            ended.workers += usize::from(was_there.unwrap_or_default());
+        }
+        // Jobs outlive worker and guard if all of them were killed at once.
+        ended.others = sweep::ask_all(&marker).await?;
+        let until = Instant::now() + stop_timeout;
+        while Instant::now() < until && sweep::is_any_left(&marker).await? {
+            sleep(LOOK_EVERY).await;
+        }
     }
-    let mut workers = 0;
-    while let Some(was_there) = ends.join_next().await {
-        workers += usize::from(was_there.unwrap_or_default());
-    }
-    // Jobs outlive worker and guard if all of them were killed at once.
-    let others = sweep::end_all(&Marker::Run { mark, since: started }).await?;
-    Ok(Leftovers { workers, others })
+    let killed = sweep::end_all(&marker).await?;
+    ended.others = ended.others.max(killed);
+    ended.killed = killed;
+    Ok(ended)
+}
+
+/// The stop timeout that the last run in `dir` recorded, and what it has killed.
+///
+/// # Errors
+///
+/// If the record cannot be read.
+pub fn recorded(dir: &Path) -> io::Result<Option<(Duration, Vec<Killed>)>> {
+    let of =
+        |run: Run| (run.stop_timeout_ms.map_or(STOP_TIMEOUT, Duration::from_millis), run.killed);
+    Ok(last(dir)?.map(of))
 }
 
 /// Ends a worker, unless it is gone already or its id means another process now.
-fn end(worker: Worker, entry: &[u8]) -> bool {
+fn end(worker: Worker, entry: &[u8], stop_timeout: Duration) -> bool {
     let Some(pid) = Pid::from_raw(worker.pid) else { return false };
     // The pidfd comes first: it keeps meaning the process that is looked at next.
     let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
@@ -177,7 +241,7 @@ fn end(worker: Worker, entry: &[u8]) -> bool {
     let _ = pidfd_send_signal(&process, Signal::TERM);
     // A stopped process cannot end before it continues.
     let _ = pidfd_send_signal(&process, Signal::CONT);
-    if !has_ended(&process, STOP_TIMEOUT) {
+    if !has_ended(&process, stop_timeout.saturating_add(END_MARGIN)) {
         let _ = pidfd_send_signal(&process, Signal::KILL);
         has_ended(&process, KILL_TIMEOUT);
     }
@@ -230,7 +294,7 @@ mod tests {
     /// A directory as an operator left it that was killed, with one worker.
     fn left_behind(mark: &str, worker: Worker, change: impl FnOnce(&mut Run)) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
-        let records = Records::begin(dir.path()).unwrap();
+        let records = Records::begin(dir.path(), Duration::from_secs(20)).unwrap();
         let mut run = records.run.into_inner().unwrap();
         run.mark = mark.to_owned();
         run.workers.insert("w-0".to_owned(), worker);
@@ -250,13 +314,54 @@ mod tests {
         let worker = Sleeper::with(sweep::RUN, &mark);
         let dir = left_behind(&mark, worker.worker(), |_| {});
         let job = Sleeper::with(sweep::RUN, &mark);
-        let ended = end_leftovers(dir.path()).await.unwrap();
-        assert_eq!(ended, Leftovers { workers: 1, others: 1 });
+        let ended = end_leftovers(dir.path(), Patience::AsRecorded).await.unwrap();
+        assert_eq!(ended, Leftovers { workers: 1, others: 1, killed: 0 });
         for mut ended in [worker, job] {
             // The sweep reaps whom it has killed.
             assert!(!matches!(ended.0.try_wait(), Ok(None)));
         }
-        assert_eq!(end_leftovers(dir.path()).await.unwrap(), Leftovers::default());
+        assert_eq!(
+            end_leftovers(dir.path(), Patience::AsRecorded).await.unwrap(),
+            Leftovers::default()
+        );
+    }
+
+    /// A process that notes SIGTERM in a file, and takes its time then.
+    fn slow(dir: &Path, mark: &str, seconds: &str) -> Child {
+        let script = format!(
+            "trap 'echo asked >>asked; sleep {seconds}; echo done >>asked; exit' TERM; touch ready; \
+             while :; do sleep 0.02; done"
+        );
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).current_dir(dir).env(sweep::RUN, mark);
+        let child = command.spawn().unwrap();
+        let since = std::time::Instant::now();
+        while !dir.join("ready").exists() {
+            assert!(since.elapsed() < Duration::from_secs(20), "it did not start");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        child
+    }
+
+    /// The job of a worker and a guard that were killed together.
+    #[tokio::test]
+    async fn what_is_left_behind_has_the_stop_timeout_that_was_recorded() {
+        let none = Worker { pid: 1, started: 1 };
+        let told = |stop_timeout: Option<u64>, seconds: &'static str, patience| async move {
+            let mark = mark();
+            let dir = left_behind(&mark, none, |run| run.stop_timeout_ms = stop_timeout);
+            let mut job = slow(dir.path(), &mark, seconds);
+            let ended = end_leftovers(dir.path(), patience).await.unwrap();
+            let _ = job.kill();
+            let _ = job.wait();
+            (ended, fs::read_to_string(dir.path().join("asked")).unwrap_or_default())
+        };
+        let (ended, asked) = told(Some(60_000), "0.5", Patience::AsRecorded).await;
+        assert_eq!((ended.killed, &*asked), (0, "asked\ndone\n"));
+        let (ended, asked) = told(Some(100), "60", Patience::AsRecorded).await;
+        assert!(0 < ended.killed && asked == "asked\n", "{ended:?} {asked}");
+        let (ended, asked) = told(None, "60", Patience::None).await;
+        assert!(0 < ended.killed && asked.is_empty(), "{ended:?} {asked}");
     }
 
     #[tokio::test]
@@ -273,7 +378,10 @@ mod tests {
             left_behind(&mark, Worker { started: 1, ..of_marked }, |run| run.started = u64::MAX),
         ];
         for dir in dirs {
-            assert_eq!(end_leftovers(dir.path()).await.unwrap(), Leftovers::default());
+            assert_eq!(
+                end_leftovers(dir.path(), Patience::AsRecorded).await.unwrap(),
+                Leftovers::default()
+            );
             assert!(foreign.is_alive() && marked.is_alive());
         }
     }
@@ -287,7 +395,7 @@ mod tests {
         let pid = parent.as_raw_nonzero().get();
         let worker = Worker { pid, started: started(pid).unwrap() };
         let path = format!("PATH={}", std::env::var("PATH").unwrap());
-        assert!(!end(worker, path.as_bytes()), "although it has that entry");
+        assert!(!end(worker, path.as_bytes(), Duration::ZERO), "although it has that entry");
     }
 
     #[tokio::test]
@@ -295,11 +403,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         for text in ["", "{}", "[1]", "\0", "{\"w-0\":{\"pid\":1,\"started\":1}}"] {
             fs::write(path(dir.path()), text).unwrap();
-            assert_eq!(end_leftovers(dir.path()).await.unwrap(), Leftovers::default(), "{text}");
+            assert_eq!(
+                end_leftovers(dir.path(), Patience::AsRecorded).await.unwrap(),
+                Leftovers::default(),
+                "{text}"
+            );
         }
         fs::remove_file(path(dir.path())).unwrap();
         rustix::fs::mkfifoat(rustix::fs::CWD, path(dir.path()), rustix::fs::Mode::RWXU).unwrap();
-        let error = end_leftovers(dir.path()).await.unwrap_err().to_string();
+        let error = end_leftovers(dir.path(), Patience::AsRecorded).await.unwrap_err().to_string();
         assert!(error.ends_with("it is not a regular file"), "{error}");
     }
 }

@@ -38,14 +38,37 @@ impl Peer {
     ///
     /// If it is another user's.
     pub fn ask_to_end(&self) -> io::Result<()> {
-        match pidfd_send_signal(&self.0, Signal::TERM) {
+        self.send(Signal::TERM)
+    }
+
+    /// Asks it to kill what it has started and to end, also if it is stopped.
+    ///
+    /// # Errors
+    ///
+    /// If it is another user's.
+    pub fn ask_to_kill(&self) -> io::Result<()> {
+        self.send(Signal::QUIT)
+    }
+
+    /// Kills it.
+    ///
+    /// # Errors
+    ///
+    /// If it is another user's.
+    pub fn kill(&self) -> io::Result<()> {
+        self.send(Signal::KILL)
+    }
+
+    fn send(&self, kind: Signal) -> io::Result<()> {
+        match pidfd_send_signal(&self.0, kind) {
             Err(rustix::io::Errno::SRCH) => Ok(()),
             sent => Ok(sent.and_then(|()| pidfd_send_signal(&self.0, Signal::CONT))?),
         }
     }
 
     /// Waits at most `at_most` for its end, and returns whether it has ended.
-    pub async fn ends_within(self, at_most: Duration) -> bool {
-        spawn_blocking(move || has_ended(&self.0, at_most)).await.unwrap_or_default()
+    pub async fn ends_within(&self, at_most: Duration) -> bool {
+        let Ok(process) = self.0.try_clone() else { return false };
+        spawn_blocking(move || has_ended(&process, at_most)).await.unwrap_or_default()
     }
 }

@@ -8,12 +8,14 @@ use crate::sweep;
 /// A worker that runs until its pipe closes, or has an order.
 const GOOD: &str = "read order";
 
+const STOP_TIMEOUT: Duration = Duration::from_secs(1);
+
 fn pool(dir: &Path, script: &str) -> Processes {
     let script = script.to_owned();
     let arguments =
         move |name: &str, _: &str| vec!["-c".into(), script.clone().into(), name.into()];
     let command = WorkerCommand { program: "/bin/sh".into(), arguments: Box::new(arguments) };
-    Processes::open(dir, command).unwrap()
+    Processes::open(dir, command, STOP_TIMEOUT).unwrap()
 }
 
 async fn until(pool: &Processes, condition: impl FnMut(&Workers) -> bool) -> Workers {
@@ -44,7 +46,10 @@ async fn a_worker_runs_until_it_is_asked_to_end_or_its_pipe_closes() {
         "each instance has an identity of its own"
     );
     pool.end().await;
-    assert_eq!(end_leftovers(dir.path()).await.unwrap(), Leftovers::default());
+    assert_eq!(
+        end_leftovers(dir.path(), Patience::AsRecorded).await.unwrap(),
+        Leftovers::default()
+    );
     assert!(dir.path().join("logs/w-1.log").exists());
 }
 
@@ -93,7 +98,7 @@ async fn a_worker_that_cannot_be_started_is_reported_too() {
         program: "/no/such/program".into(),
         arguments: Box::new(|_, _| Vec::new()),
     };
-    let mut pool = Processes::open(dir.path(), command).unwrap();
+    let mut pool = Processes::open(dir.path(), command, STOP_TIMEOUT).unwrap();
     pool.start(Slot(0), "w-0");
     let workers = until(&pool, |workers| workers[&Slot(0)].deaths == 1).await;
     let reason = workers[&Slot(0)].last_death.clone().unwrap();
@@ -141,5 +146,89 @@ async fn a_worker_that_does_not_end_is_killed_with_its_children() {
     until(&pool, is_up).await;
     let before = Instant::now();
     pool.end().await;
-    assert!((STOP_TIMEOUT..2 * STOP_TIMEOUT).contains(&before.elapsed()));
+    assert!(STOP_TIMEOUT + END_MARGIN <= before.elapsed());
+}
+
+#[tokio::test]
+async fn a_worker_has_the_stop_timeout_to_end_and_is_killed_at_once_where_that_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    // Without its children, for which `cat` waits no longer than for its end.
+    let mut pool = pool(dir.path(), "trap '' TERM; cat; exec sleep 600");
+    pool.start(Slot(0), "w-0");
+    until(&pool, is_up).await;
+    let until_then = pool.ask_to_end();
+    until(&pool, |workers| matches!(workers[&Slot(0)].phase, Phase::Leaving(_))).await;
+    assert!(pool.killed().is_empty());
+    pool.kill_all();
+    pool.ended().await;
+    assert!(Instant::now() < until_then, "it was not waited for");
+    assert_eq!(pool.killed(), [Killed { worker: "w-0".into(), job: None }]);
+    let (stop_timeout, killed) = recorded(dir.path()).unwrap().unwrap();
+    assert_eq!((stop_timeout, killed), (STOP_TIMEOUT, pool.killed()));
+}
+
+/// A worker of an earlier version says nothing, and is asked by a signal.
+#[tokio::test]
+async fn a_worker_that_speaks_gets_orders_and_one_that_does_not_gets_signals() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = || std::fs::read_to_string(dir.path().join("logs/w-0.log")).unwrap();
+    let script = "trap 'echo TERM; exit' TERM; echo ready; while :; do sleep 0.02; done";
+    let mut silent = pool(dir.path(), script);
+    silent.start(Slot(0), "w-0");
+    until(&silent, is_up).await;
+    let since = Instant::now();
+    while !dir.path().join("logs/w-0.log").exists() || !log().contains("ready") {
+        assert!(since.elapsed() < Duration::from_secs(20));
+        sleep(Duration::from_millis(5)).await;
+    }
+    silent.leave(Slot(0), Duration::from_secs(7));
+    until(&silent, Workers::is_empty).await;
+    silent.end().await;
+    assert!(log().contains("TERM"), "{}", log());
+    std::fs::remove_file(dir.path().join("logs/w-0.log")).unwrap();
+
+    let hello = r#"trap 'echo TERM' TERM; echo '{"is":"hello","version":1}' >&0; "#;
+    let script = format!(r#"{hello} read -r line; echo "got $line""#);
+    let mut speaking = pool(dir.path(), &script);
+    speaking.start(Slot(0), "w-0");
+    until(&speaking, is_up).await;
+    let since = Instant::now();
+    while speaking.told().is_empty() {
+        assert!(since.elapsed() < Duration::from_secs(20));
+        sleep(Duration::from_millis(5)).await;
+    }
+    speaking.leave(Slot(0), Duration::from_secs(7));
+    until(&speaking, Workers::is_empty).await;
+    speaking.end().await;
+    assert_eq!(log(), "got {\"do\":\"drain\",\"within_ms\":7000}\n");
+}
+
+#[tokio::test]
+async fn what_a_worker_says_is_known_at_once_and_forgotten_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = r#"
+        say() { echo "$1" >&0; }
+        say '{"is":"hello","version":1}'
+        say '{"is":"started","job":"a","pid":7}'
+        say '{"is":"started","job":"b"}'
+        say '{"is":"stopping","job":"a"}'
+        say '{"is":"killed","job":"a"}'
+        say '{"is":"failing","count":1,"worst":[]}'
+        cat"#;
+    let mut pool = pool(dir.path(), script);
+    let mut news = pool.news();
+    pool.start(Slot(0), "w-0");
+    let fails = |pool: &Processes| pool.told().values().any(|told| told.failing.count == 1);
+    while !fails(&pool) {
+        timeout(Duration::from_secs(20), news.changed()).await.unwrap().unwrap();
+    }
+    let jobs = pool.told()[&Slot(0)].jobs.clone();
+    let expected = [("a", Some(7), true), ("b", None, false)];
+    let seen: Vec<_> =
+        jobs.iter().map(|(job, it)| (job.as_str(), it.pid, it.is_stopping)).collect();
+    assert_eq!(seen, expected);
+    assert_eq!(pool.killed(), [Killed { worker: "w-0".into(), job: Some("a".into()) }]);
+    pool.ask_to_end();
+    pool.ended().await;
+    assert!(pool.told().is_empty());
 }

@@ -12,8 +12,9 @@ use swarm_core::{Failing, JobName, Params, Token};
 use tokio::sync::{mpsc, watch};
 
 use super::{Permit, Runner};
+use crate::channel::Events;
 use crate::runlog::RunLog;
-use task::{Order, Task};
+use task::{Order, Outlets, Task};
 
 /// The most events that are returned at once.
 const EVENTS_MAX: usize = 10_000;
@@ -113,12 +114,24 @@ impl Supervisor {
     /// so. It spawns a task, so it must be called within a runtime.
     #[must_use]
     pub fn new(runner: Arc<dyn Runner>, run_log: Option<RunLog>, restarts: Restarts) -> Self {
+        Self::telling(runner, run_log, restarts, Events::default())
+    }
+
+    /// The same, and `told` learns what happens to the jobs.
+    #[must_use]
+    pub fn telling(
+        runner: Arc<dyn Runner>,
+        run_log: Option<RunLog>,
+        restarts: Restarts,
+        told: Events,
+    ) -> Self {
         let (orders, inbox) = mpsc::unbounded_channel();
         let (outbox, events) = mpsc::unbounded_channel();
         let reports = Reports::default();
         let permit = Permit::unlimited();
-        let (told, failing) = watch::channel(Arc::default());
-        let task = Task::new(runner, run_log, permit, reports.clone(), outbox, told, restarts);
+        let (failures, failing) = watch::channel(Arc::default());
+        let outlets = Outlets { reports: reports.clone(), outbox, told };
+        let task = Task::new(runner, run_log, permit, outlets, failures, restarts);
         tokio::spawn(task.run(inbox));
         Self { orders, events, reports, failing }
     }
@@ -171,7 +184,8 @@ impl Supervisor {
         self.reports.lock().clone()
     }
 
-    /// Which jobs fail, the worst hundred one by one. It changes at most once a second.
+    /// Which jobs fail, the worst hundred one by one. A change is told at once, and further ones are
+    /// gathered: for 50 ms, and longer if many jobs fail.
     #[must_use]
     pub fn failing(&self) -> watch::Receiver<Arc<Failing>> {
         self.failing.clone()

@@ -10,12 +10,16 @@ use swarm_adapters_host::http::{self, Answer};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::super::ending::Ending;
 use super::super::snapshot::Snapshot;
 use super::super::{state, web};
 use super::Failure;
 
 /// How long a pool may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
+
+/// How long a pool that ends may take to answer.
+const ENDING_MAX: Duration = Duration::from_secs(1);
 
 /// How long a pool that starts may take until it knows its state, and how often it is asked.
 const START_MAX: Duration = Duration::from_secs(20);
@@ -130,6 +134,14 @@ impl Pool {
             format!("the answer is that of another version: {}", document["error"])
         })?;
         Ok((document, snapshot))
+    }
+
+    /// How far its end is, if it is ending and answers.
+    pub(super) async fn ending(&self) -> Option<Ending> {
+        let stream = http::connect(&self.dir).await.ok()??;
+        let answer = timeout(ENDING_MAX, http::request(stream, web::SWARM)).await.ok()?.ok()?;
+        let answer = timeout(ENDING_MAX, answer.whole()).await.ok()?.ok()?;
+        serde_json::from_slice::<Snapshot>(&answer).ok()?.ending
     }
 
     /// The directory of its logs.

@@ -6,6 +6,7 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
+use swarm_adapters_host::clock::unix_s;
 
 use super::super::text::{age, counted, wrapped};
 use super::model::{Focus, Model, Page, Tone, Which};
@@ -180,8 +181,15 @@ pub(super) fn pieces(text: &str, width: usize) -> Vec<String> {
 /// The last row: the keys, or the text that is typed in.
 fn foot(model: &Model, palette: Palette) -> Line<'static> {
     if model.is_ending {
-        let workers = counted(model.snapshot.workers.len(), "worker");
-        return Line::styled(format!(" ending {workers}"), palette.busy());
+        let workers = || format!("ending {}", counted(model.snapshot.workers.len(), "worker"));
+        let ending = model.snapshot.ending.as_ref();
+        let what = ending.map_or_else(workers, |ending| ending.sentence(unix_s()));
+        return Line::styled(format!(" {what}; Ctrl-C kills them"), palette.busy());
+    }
+    if model.asks_to_end {
+        let jobs = counted(model.snapshot.jobs.granted + model.snapshot.jobs.moving, "job");
+        let question = format!(" end the pool and stop {jobs}?  y: yes   any other key: no");
+        return Line::styled(question, palette.busy());
     }
     let key = |key: &'static str| Span::styled(key, STRONG);
     let says = |text: &'static str| Span::styled(text, FAINT);

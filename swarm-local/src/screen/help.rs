@@ -8,8 +8,9 @@ use super::draw::{put, put_title};
 use super::palette::STRONG;
 
 /// The keys, and what they do.
-const KEYS: [(&str, &str); 15] = [
-    ("q, Ctrl-C", "end the pool: workers and jobs"),
+const KEYS: [(&str, &str); 16] = [
+    ("q", "end the pool: workers and jobs; asks first if jobs run"),
+    ("Ctrl-C", "end the pool; once more: kill what has not ended yet"),
     ("Tab", "go to the next part: workers, jobs, events"),
     ("↑ ↓, PgUp PgDn", "move in that part; Home and End go to its ends"),
     ("Enter", "open: the jobs of a worker, the page of a job"),

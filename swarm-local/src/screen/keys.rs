@@ -14,6 +14,8 @@ pub(super) enum Wish {
     Nothing,
     /// End the pool.
     End,
+    /// End the pool, or kill what is left of it if it is ending.
+    Interrupt,
     /// Give the terminal back to the shell.
     Suspend,
     /// Show this text as plain lines, which the terminal can select and scroll.
@@ -24,9 +26,12 @@ impl Model {
     /// Handles a key.
     pub(super) fn pressed(&mut self, key: Key) -> Wish {
         match key {
-            Key::Interrupt => return Wish::End,
+            Key::Interrupt => return Wish::Interrupt,
             Key::Suspend => return Wish::Suspend,
             _ => {}
+        }
+        if std::mem::take(&mut self.asks_to_end) {
+            return if key == Key::Char('y') { Wish::End } else { Wish::Nothing };
         }
         match &mut self.page {
             Page::Help => self.page = Page::Pool,
@@ -38,8 +43,15 @@ impl Model {
         Wish::Nothing
     }
 
+    /// Whether the end of the pool would stop jobs that are not stopping already.
+    fn runs_jobs(&self) -> bool {
+        let jobs = self.snapshot.jobs;
+        !self.is_ending && 0 < jobs.granted + jobs.moving
+    }
+
     fn pressed_on_pool(&mut self, key: Key) -> Wish {
         match key {
+            Key::Char('q') if self.runs_jobs() => self.asks_to_end = true,
             Key::Char('q') => return Wish::End,
             Key::Char('?') => self.page = Page::Help,
             Key::Char('/') => {

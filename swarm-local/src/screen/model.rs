@@ -31,6 +31,8 @@ pub(super) struct Model {
     pub(super) paths: Paths,
     /// Whether the workers are being ended.
     pub(super) is_ending: bool,
+    /// Whether it is asked if the pool shall end.
+    pub(super) asks_to_end: bool,
     pub(super) page: Page,
     /// The part of the page of the pool that keys are for.
     pub(super) focus: Focus,
@@ -124,6 +126,7 @@ impl Model {
             most: 0,
             paths,
             is_ending: false,
+            asks_to_end: false,
             page: Page::default(),
             focus: Focus::Workers,
             is_typing: false,
@@ -247,6 +250,9 @@ impl Model {
 
     /// The delay after which the displayed ages are outdated.
     pub(super) fn ages_in(&self, now: Instant) -> Duration {
+        if self.is_ending {
+            return Duration::from_secs(1);
+        }
         let silent = self.snapshot.workers.iter().filter_map(|worker| worker.silent_since);
         let newest = self.events.front().map(|entry| entry.at).into_iter().chain(silent).max();
         match newest.map(|at| now.saturating_duration_since(at)) {

@@ -10,6 +10,7 @@ use ratatui::backend::TestBackend;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::Color;
 
+use super::super::ending::Ending;
 use super::super::moves::Moves;
 use super::super::outlets::Message;
 use super::super::snapshot::{FailingRow, InvalidFile, JobCounts, JobRow, WorkerRow};
@@ -152,8 +153,8 @@ fn keys_select_the_worker_whose_jobs_are_shown_and_scroll_it_into_view() {
     // The pool shrinks: the selected worker is gone.
     on_snapshot(&mut model, pool(&jobs[..2]), time);
     assert_eq!(model.selected().unwrap().slot, 1);
-    assert_eq!(model.pressed(Key::Char('q')), Wish::End);
-    assert_eq!(model.pressed(Key::Interrupt), Wish::End);
+    assert_eq!(press(&mut model, "qy"), Wish::End);
+    assert_eq!(model.pressed(Key::Interrupt), Wish::Interrupt);
 }
 
 #[test]
@@ -252,7 +253,7 @@ fn jobs_of_all_workers_are_found_by_a_part_of_their_names() {
     assert_eq!(press(&mut model, "q?u/"), keys::Wish::Nothing);
     press(&mut model, "␛");
     assert!(text(&model, time, (60, 20)).contains("━━ jobs of swarm-worker-0 2 ━"));
-    assert_eq!(press(&mut model, "q"), keys::Wish::End);
+    assert_eq!(press(&mut model, "qy"), keys::Wish::End);
 }
 
 #[test]
@@ -422,7 +423,7 @@ fn a_log_scrolls_is_searched_and_stays_where_it_is_while_it_grows() {
     press(&mut model, "G");
     assert_eq!(last(&model).unwrap(), "line new");
     assert_eq!(press(&mut model, "q"), keys::Wish::Nothing);
-    assert_eq!(press(&mut model, "q"), keys::Wish::End);
+    assert_eq!(press(&mut model, "qy"), keys::Wish::End);
 }
 
 #[test]
@@ -432,7 +433,7 @@ fn the_keys_are_listed_and_ctrl_z_and_ctrl_c_work_everywhere() {
     for keys in ["", "?", "/a", "⏎", "/b"] {
         press(&mut model, keys);
         assert_eq!(model.pressed(Key::Suspend), keys::Wish::Suspend);
-        assert_eq!(model.pressed(Key::Interrupt), keys::Wish::End);
+        assert_eq!(model.pressed(Key::Interrupt), keys::Wish::Interrupt);
         if keys == "?" {
             let shown = text(&model, time, (80, 24));
             assert!(shown.contains("━━ keys ━") && shown.contains(" Esc, q  "), "{shown}");
@@ -516,7 +517,31 @@ fn the_end_is_announced() {
     model.is_ending = true;
     let shown = text(&model, time, (80, 24));
     assert!(shown.starts_with(" streams  ● ending"), "{shown}");
-    assert!(shown.ends_with("\n ending 2 workers\n"), "{shown}");
+    assert!(shown.ends_with("\n ending 2 workers; Ctrl-C kills them\n"), "{shown}");
+    let ending = Ending { jobs: 40, left: 3, until_unix_s: 0, ..Ending::default() };
+    let snapshot = Snapshot { ending: Some(ending), ..(*model.snapshot).clone() };
+    on_snapshot(&mut model, snapshot, time);
+    let shown = text(&model, time, (80, 24));
+    let what = "3 of 40 jobs are still stopping, at most 0 s; Ctrl-C kills them";
+    assert!(shown.ends_with(&format!("\n {what}\n")), "{shown}");
+}
+
+#[test]
+fn the_pool_ends_by_a_key_only_once_that_was_confirmed() {
+    let time = Instant::now();
+    let mut empty = model(pool(&[&[]]), time);
+    assert_eq!(press(&mut empty, "q"), keys::Wish::End, "no job runs");
+    let mut model = model(pool(&[&["a", "-b"]]), time);
+    assert_eq!(press(&mut model, "q"), keys::Wish::Nothing);
+    let shown = text(&model, time, (80, 24));
+    let question = " end the pool and stop 2 jobs?  y: yes   any other key: no\n";
+    assert!(shown.ends_with(question), "{shown}");
+    assert_eq!(press(&mut model, "n"), keys::Wish::Nothing);
+    assert!(!text(&model, time, (80, 24)).contains("end the pool"));
+    assert_eq!(press(&mut model, "y"), keys::Wish::Nothing, "nothing was asked");
+    assert_eq!(press(&mut model, "qy"), keys::Wish::End);
+    assert_eq!(press(&mut model, "q"), keys::Wish::Nothing);
+    assert_eq!(model.pressed(Key::Interrupt), keys::Wish::Interrupt, "no question");
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn report(before: &[&[&str]], after: &[&[&str]], unassigned: &[&str], columns: u
     let unassigned = names(unassigned).into_iter().map(|job| (job, Unassigned::NoWorkers));
     let unassigned = unassigned.collect();
     let took = Duration::from_millis(41);
-    Settled { took, before: &before, view: &view, now: &now, unassigned: &unassigned }
+    Settled { took, before: &before, view: &view, now: &now, unassigned: &unassigned, failing: 0 }
         .report(columns)
 }
 
@@ -35,7 +35,7 @@ fn jobs_that_every_worker_runs_are_counted_and_done_ones_are_not_removed() {
     let (_, view) = pool(&[&["a", "b", "c"], &["a", "b", "c"]]);
     let report = |before: &Placed, now: &Placed, view: &View| {
         let took = Duration::from_millis(23_681);
-        Settled { took, before, view, now, unassigned: &BTreeMap::new() }.report(80)
+        Settled { took, before, view, now, unassigned: &BTreeMap::new(), failing: 0 }.report(80)
     };
     let expected = "\
 settled in 23.7 s: 3 jobs on each of 2 workers, 3 new

@@ -7,11 +7,13 @@
 )]
 
 mod documented;
+mod failures;
 mod hostile;
 mod operator;
 mod recorders;
 mod remote;
 mod signals;
+mod stopping;
 #[cfg(feature = "terminal")]
 mod tasks;
 #[cfg(feature = "terminal")]

@@ -99,7 +99,7 @@ fn tasks(machine: &Machine, (rows, columns): (u16, u16), envs: &[(&str, &str)]) 
     signal(machine.workers()["w-1"], Signal::KILL);
     script.task("which worker was restarted", &[], &["1 restart"]);
     script.task("which jobs were restarted", &["e"], &["broken", "restarting, "]);
-    script.task("stop everything", &["q"], &["no process is left"]);
+    script.task("stop everything", &["q", "y"], &["no process is left"]);
     assert_eq!(script.tty.ended().code(), Some(0));
     assert_eq!(machine.processes(), []);
     script.keys
@@ -114,7 +114,7 @@ fn eight_tasks_take_at_most_three_keys_each_at_every_size() {
         ((50, 80), &[]),
     ] {
         let machine = Machine::new();
-        assert_eq!(tasks(&machine, size, envs), 10, "{size:?}");
+        assert_eq!(tasks(&machine, size, envs), 11, "{size:?}");
     }
 }
 
@@ -184,7 +184,7 @@ fn ctrl_z_gives_the_terminal_to_the_shell_and_fg_takes_it_back_while_jobs_go_on(
     let (file, dir) = (machine.file(), machine.state());
     let line = format!("{OPERATOR} local {} --dir {}\r", file.display(), dir.display());
     tty.type_in(line.as_bytes());
-    tty.shows("● settled");
+    tty.shows("· settled");
     let workers = machine.workers();
     tty.type_in(b"\x1a");
     tty.shows("Stopped");
@@ -197,12 +197,12 @@ fn ctrl_z_gives_the_terminal_to_the_shell_and_fg_takes_it_back_while_jobs_go_on(
     tty.type_in(b"echo still here\r");
     tty.shows("\nstill here");
     tty.type_in(b"fg\r");
-    tty.shows("● settled");
+    tty.shows("· settled");
     assert!(tty.is_taken());
     assert_eq!(machine.workers(), workers, "nobody was replaced");
     tty.type_in(b"?");
     tty.shows("━━ keys");
-    tty.type_in(b" q");
+    tty.type_in(b" qy");
     tty.shows("no process is left");
     tty.type_in(b"exit\r");
     tty.ended();

@@ -177,7 +177,7 @@ fn a_terminal_shows_how_the_pool_stands_follows_keys_and_is_given_back() {
         let last = shown.lines().nth(7).is_some_and(|line| line.starts_with(" q end"));
         (last && shown.lines().count() == 8).then_some(())
     });
-    tty.type_in(b"q");
+    tty.type_in(b"qy");
     tty.ends_well(modes);
 }
 
@@ -222,7 +222,7 @@ fn what_others_left_on_the_terminal_is_cleared_at_the_start_and_by_ctrl_l() {
         let shown = tty.shown();
         (!shown.contains("another program") && shown.contains("settled in")).then_some(())
     });
-    tty.type_in(b"q");
+    tty.type_in(b"qy");
     assert_eq!(tty.ended().code(), Some(0));
 }
 
@@ -242,7 +242,7 @@ fn a_manifest_that_is_typed_in_is_waited_for_until_a_signal() {
     tty.type_in(b"\x04");
     let shown = tty.shows("27 jobs on 3 workers, 27 new");
     assert!(shown.starts_with(" streams  ● settled"), "{shown}");
-    tty.type_in(b"q");
+    tty.type_in(b"qy");
     assert_eq!(tty.ended().code(), Some(0));
 }
 
@@ -265,7 +265,7 @@ fn no_colour_is_used_where_none_is_wanted() {
         let machine = Machine::new();
         let mut tty = Tty::start(&machine, &[], envs);
         tty.shows("settled in");
-        tty.type_in(b"q");
+        tty.type_in(b"qy");
         tty.ended();
         let written = tty.screen.lock().unwrap().written.clone();
         String::from_utf8_lossy(&written).contains("38;5;")

@@ -1,27 +1,34 @@
-//! The failing jobs of a worker, told at most once a second.
+//! The failing jobs of a worker. A change is told at once, and those that follow it are gathered.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use swarm_core::{Failing, FailingJob, FailingState, JobName};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::clock::unix_s;
 
 /// How many failing jobs are told one by one.
 const WORST_MAX: usize = 100;
 
+/// The time from one tell to the next: that of people, and a share of the time that many jobs take.
+const GATHER: Duration = Duration::from_millis(50);
+const GATHER_PER_JOB: Duration = Duration::from_micros(50);
+
 /// The jobs that have ended by themselves and have not run well since.
 pub(super) struct Failures {
     jobs: BTreeMap<JobName, FailingJob>,
     /// Whether all that is known was told.
     is_told: bool,
+    told_at: Option<Instant>,
     told: watch::Sender<Arc<Failing>>,
 }
 
 impl Failures {
     pub(super) fn new(told: watch::Sender<Arc<Failing>>) -> Self {
-        Self { jobs: BTreeMap::new(), is_told: true, told }
+        Self { jobs: BTreeMap::new(), is_told: true, told_at: None, told }
     }
 
     /// A job has ended by itself.
@@ -53,14 +60,18 @@ impl Failures {
         self.is_told &= self.jobs.len() == count;
     }
 
-    /// Whether there is nothing new to tell.
-    pub(super) fn is_told(&self) -> bool {
-        self.is_told
+    /// When something new is to be told; `None` if there is nothing new.
+    pub(super) fn tell_at(&self) -> Option<Instant> {
+        let jobs = u32::try_from(self.jobs.len()).unwrap_or(u32::MAX);
+        let gather = GATHER.max(GATHER_PER_JOB.saturating_mul(jobs));
+        let at = || self.told_at.map_or_else(Instant::now, |told_at| told_at + gather);
+        (!self.is_told).then(at)
     }
 
     /// Tells what is new, if anything is.
     pub(super) fn tell(&mut self) {
         if !std::mem::replace(&mut self.is_told, true) {
+            self.told_at = Some(Instant::now());
             let failing = Failing::of(self.jobs.values(), WORST_MAX);
             self.told.send_replace(Arc::new(failing));
         }

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::failing::Failures;
 use super::{Event, JobPhase, JobReport, JobSpec, Reports, Restarts};
+use crate::channel::{Event as Told, Events};
 use crate::runlog::{RunEvent, RunLog};
 use crate::runner::{Job, Outcome, Permit, RunLogKeeper, Runner};
 
@@ -36,6 +37,13 @@ pub(super) enum Order {
     PermitUntil(u64),
 }
 
+/// Where a task reports to.
+pub(super) struct Outlets {
+    pub(super) reports: Reports,
+    pub(super) outbox: mpsc::UnboundedSender<Event>,
+    pub(super) told: Events,
+}
+
 pub(super) struct Task {
     /// What runs jobs that begin now.
     runner: Arc<dyn Runner>,
@@ -43,8 +51,7 @@ pub(super) struct Task {
     former: Vec<Arc<dyn Runner>>,
     run_log: Option<RunLog>,
     permit: Permit,
-    reports: Reports,
-    outbox: mpsc::UnboundedSender<Event>,
+    outlets: Outlets,
     failures: Failures,
     restarts: Restarts,
     jobs: BTreeMap<JobName, Entry>,
@@ -83,9 +90,8 @@ impl Task {
         runner: Arc<dyn Runner>,
         run_log: Option<RunLog>,
         permit: Permit,
-        reports: Reports,
-        outbox: mpsc::UnboundedSender<Event>,
-        told: watch::Sender<Arc<Failing>>,
+        outlets: Outlets,
+        failures: watch::Sender<Arc<Failing>>,
         restarts: Restarts,
     ) -> Self {
         Self {
@@ -93,9 +99,8 @@ impl Task {
             former: Vec::new(),
             run_log,
             permit,
-            reports,
-            outbox,
-            failures: Failures::new(told),
+            outlets,
+            failures: Failures::new(failures),
             restarts,
             jobs: BTreeMap::new(),
             runs: JoinSet::new(),
@@ -112,6 +117,13 @@ impl Task {
             let due = self.due.first().map(|(at, _)| *at);
             let next_due = async {
                 match due {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let tell_at = self.failures.tell_at();
+            let next_tell = async {
+                match tell_at {
                     Some(at) => sleep_until(at).await,
                     None => std::future::pending().await,
                 }
@@ -134,9 +146,8 @@ impl Task {
                 Some(ended) = self.runs.join_next_with_id(), if !self.runs.is_empty() => {
                     self.ended(ended);
                 }
-                _ = ticks.tick(), if !self.runs.is_empty() || !self.failures.is_told() => {
-                    self.tick();
-                }
+                _ = ticks.tick(), if !self.runs.is_empty() => self.tick(),
+                () = next_tell => self.failures.tell(),
                 () = next_due => self.start_due(),
             }
         }
@@ -159,7 +170,7 @@ impl Task {
         let (permit, output) = (self.permit.clone(), Arc::default());
         let job = Job { name, token, params, permit, stop, output };
         let report = JobReport { token, phase: JobPhase::Running, restarts: 0, last_exit: None };
-        self.reports.lock().insert(job.name.clone(), report);
+        self.outlets.reports.lock().insert(job.name.clone(), report);
         self.begin(Entry {
             job,
             runner: Arc::clone(&self.runner),
@@ -236,6 +247,10 @@ impl Task {
     /// Starts a run of a job that does not run.
     fn begin(&mut self, mut entry: Entry) {
         self.record(&entry, RunEvent::Start);
+        // A runner that keeps the run log itself also says when its jobs have begun.
+        if entry.runner.run_log_keeper() == RunLogKeeper::Supervisor {
+            self.outlets.told.tell(Told::Started { job: entry.job.name.to_string(), pid: None });
+        }
         let (runner, job) = (Arc::clone(&entry.runner), entry.job.clone());
         let run = async move { runner.run(&job, job.stop.clone()).await };
         entry.state = State::Running(Instant::now());
@@ -250,6 +265,7 @@ impl Task {
             State::Running(_) | State::Renewing => {
                 entry.job.stop.cancel();
                 entry.state = State::Stopping(None);
+                self.outlets.told.tell(Told::Stopping { job: name.to_string() });
                 self.edit(name, |report| report.phase = JobPhase::Stopping);
             }
             State::Waiting(at) | State::Held(at) => {
@@ -346,6 +362,11 @@ impl Task {
             JobPhase::Failed => FailingState::Failed,
             JobPhase::Running | JobPhase::Waiting | JobPhase::Stopping => FailingState::Restarting,
         };
+        let (job, said) = (name.to_string(), exit.clone());
+        self.outlets.told.tell(match state {
+            FailingState::Failed => Told::Failed { job, exit: said },
+            FailingState::Restarting => Told::Restarting { job, exit: said },
+        });
         let restarts = u64::from(entry.in_a_row);
         self.failures.ended(&name, state, restarts, exit.clone(), entry.job.take_output());
         self.edit(&name, |report| {
@@ -385,7 +406,6 @@ impl Task {
             let state = self.jobs.get(job).map(|entry| &entry.state);
             matches!(state, Some(State::Running(since)) if RAN_WELL <= since.elapsed())
         });
-        self.failures.tell();
         for entry in self.jobs.values() {
             match entry.state {
                 State::Running(_) | State::Renewing | State::Stopping(_) => {
@@ -410,17 +430,19 @@ impl Task {
     }
 
     fn edit(&self, job: &JobName, edit: impl FnOnce(&mut JobReport)) {
-        self.reports.lock().get_mut(job).map(edit);
+        self.outlets.reports.lock().get_mut(job).map(edit);
     }
 
     fn forget(&mut self, job: &JobName) {
         self.jobs.remove(job);
         self.failures.forget(job);
-        self.reports.lock().remove(job);
+        self.outlets.reports.lock().remove(job);
     }
 
     fn emit(&self, event: Event) {
+        let (Event::Joined(job) | Event::Finished(job)) = &event;
+        self.outlets.told.tell(Told::Ended { job: job.to_string() });
         // The receiver is gone if the supervisor was dropped.
-        let _ = self.outbox.send(event);
+        let _ = self.outlets.outbox.send(event);
     }
 }

@@ -1,0 +1,117 @@
+//! A channel between an operator and each of its workers on one machine: JSON lines over a pair of
+//! sockets, of which one end is the worker's standard input.
+//!
+//! The operator sends [orders](Order); the worker sends [what happens](Event). The channel is for
+//! people and for orders only: no grant and no proof rests on an event, and a worker that lies can only
+//! mislead its reader. When the operator closes its end, or has ended, the worker stops its jobs and
+//! ends, as it does when a pipe closes.
+//!
+//! A worker of an earlier version reads its standard input and ignores what it reads. It says no
+//! [hello](Event::Hello), by which the operator knows that orders have to be signals.
+
+mod events;
+mod follow;
+mod orders;
+
+use serde::{Deserialize, Serialize};
+use swarm_core::Failing;
+
+pub use events::Events;
+pub(crate) use follow::follow;
+pub use follow::{JobNow, Told};
+pub use orders::{Orders, inherited};
+
+/// The version of the channel that a worker speaks. Later ones only add orders and events.
+pub const VERSION: u32 = 1;
+
+/// The longest line that is read, in bytes. The longest is that of a hundred jobs that fail.
+pub(crate) const LINE_BYTES_MAX: u64 = 4 << 20;
+
+/// An order of the operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case")]
+pub enum Order {
+    /// Release all jobs while they are moved elsewhere, and end.
+    Drain {
+        /// The time within which all of them have to have ended.
+        within_ms: u64,
+    },
+    /// Stop all jobs now, and end.
+    End,
+}
+
+/// What happens in a worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum Event {
+    /// The first line.
+    Hello {
+        /// [`VERSION`].
+        version: u32,
+    },
+    /// A run of a job has begun.
+    Started {
+        /// The job.
+        job: String,
+        /// Its first process, if it is a program.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pid: Option<i32>,
+    },
+    /// A job has passed its check of readiness.
+    Ready {
+        /// The job.
+        job: String,
+    },
+    /// A job was asked to stop.
+    Stopping {
+        /// The job.
+        job: String,
+    },
+    /// A job did not stop in time, and its processes are killed.
+    Killed {
+        /// The job.
+        job: String,
+    },
+    /// Nothing of a job runs any more, and it is not started again here.
+    Ended {
+        /// The job.
+        job: String,
+    },
+    /// A job ended by itself and is started again after a pause.
+    Restarting {
+        /// The job.
+        job: String,
+        /// How it ended; part of a sentence.
+        exit: String,
+    },
+    /// A job ended by itself and is not started again.
+    Failed {
+        /// The job.
+        job: String,
+        /// How it ended; part of a sentence.
+        exit: String,
+    },
+    /// All jobs. Sent in place of events that the operator was too slow for.
+    Jobs {
+        /// The jobs.
+        jobs: Vec<RunningJob>,
+    },
+    /// All jobs that fail, after every change.
+    Failing(Failing),
+}
+
+/// A job in a list of all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunningJob {
+    /// The job.
+    pub job: String,
+    /// Its first process, if it is a program that runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<i32>,
+    /// Whether it was asked to stop.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stopping: bool,
+}
+
+#[cfg(test)]
+mod tests;

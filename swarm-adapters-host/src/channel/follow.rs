@@ -1,0 +1,97 @@
+//! The operator's side: what each worker has said, kept as the state of its jobs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use swarm_core::Failing;
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
+
+use super::{Event, LINE_BYTES_MAX, RunningJob};
+
+/// How many jobs of a worker are remembered.
+const JOBS_MAX: usize = 100_000;
+
+/// What an instance of a worker has said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// The instance.
+    pub instance: String,
+    /// Its jobs, those that are stopping among them.
+    pub jobs: BTreeMap<String, JobNow>,
+    /// Those that fail.
+    pub failing: Arc<Failing>,
+}
+
+/// A job of a worker.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct JobNow {
+    /// Its first process, if it is a program that runs.
+    pub pid: Option<i32>,
+    /// Whether it was asked to stop.
+    pub is_stopping: bool,
+}
+
+impl Told {
+    /// Takes in an event, and returns whether jobs begin or cease to fail by it.
+    pub(crate) fn learn(&mut self, event: Event) -> bool {
+        if let Event::Failing(failing) = event {
+            self.failing = Arc::new(failing);
+            return true;
+        }
+        event.apply(&mut self.jobs);
+        false
+    }
+}
+
+impl Event {
+    /// Brings the jobs of a worker up to date.
+    pub(super) fn apply(&self, jobs: &mut BTreeMap<String, JobNow>) {
+        match self {
+            Self::Started { job, pid } => {
+                if let Some(now) = jobs.get_mut(job) {
+                    now.pid = *pid;
+                } else if jobs.len() < JOBS_MAX {
+                    jobs.insert(job.clone(), JobNow { pid: *pid, is_stopping: false });
+                }
+            }
+            Self::Stopping { job } => {
+                if let Some(now) = jobs.get_mut(job) {
+                    now.is_stopping = true;
+                }
+            }
+            Self::Restarting { job, exit: _ } | Self::Failed { job, exit: _ } => {
+                if let Some(now) = jobs.get_mut(job) {
+                    now.pid = None;
+                }
+            }
+            Self::Ended { job } => {
+                jobs.remove(job);
+            }
+            Self::Jobs { jobs: all } => {
+                let of = |it: &RunningJob| {
+                    (it.job.clone(), JobNow { pid: it.pid, is_stopping: it.stopping })
+                };
+                *jobs = all.iter().take(JOBS_MAX).map(of).collect();
+            }
+            Self::Hello { .. } | Self::Ready { .. } | Self::Killed { .. } | Self::Failing(_) => {}
+        }
+    }
+}
+
+/// Reads events until the worker closes its end, or sends a line that is too long. A line that is not
+/// understood is one of a later version, and passed over.
+pub(crate) async fn follow(stream: impl AsyncRead + Unpin, mut each: impl FnMut(Event)) {
+    let mut stream = BufReader::new(stream);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let mut limited = (&mut stream).take(LINE_BYTES_MAX);
+        if !matches!(limited.read_until(b'\n', &mut line).await, Ok(1..)) || !line.ends_with(b"\n")
+        {
+            return;
+        }
+        if let Ok(event) = serde_json::from_slice(&line) {
+            each(event);
+        }
+    }
+}

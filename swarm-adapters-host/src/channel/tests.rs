@@ -1,0 +1,90 @@
+//! The channel over a real pair of sockets.
+
+use std::collections::BTreeMap;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::follow::JobNow;
+use super::*;
+
+/// The operator's end, read by a task that keeps what it reads.
+fn pair() -> (Events, tokio::net::UnixStream) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    (Events::over(theirs).unwrap(), tokio::net::UnixStream::from_std(ours).unwrap())
+}
+
+fn job(number: usize) -> String {
+    format!("job-{number}")
+}
+
+#[tokio::test]
+async fn events_arrive_in_order_after_a_hello() {
+    let (events, stream) = pair();
+    let all = [
+        Event::Started { job: "a".into(), pid: Some(7) },
+        Event::Ready { job: "a".into() },
+        Event::Restarting { job: "a".into(), exit: "ended with exit code 3".into() },
+        Event::Stopping { job: "a".into() },
+        Event::Killed { job: "a".into() },
+        Event::Ended { job: "a".into() },
+    ];
+    all.iter().cloned().for_each(|event| events.tell(event));
+    events.flush(Duration::from_secs(20));
+    drop(events);
+    let mut seen = Vec::new();
+    let _ = tokio::time::timeout(Duration::from_secs(1), follow(stream, |it| seen.push(it))).await;
+    assert_eq!(seen[0], Event::Hello { version: VERSION });
+    assert_eq!(seen[1..], all);
+}
+
+#[tokio::test]
+async fn an_operator_that_does_not_read_delays_nothing_and_is_told_all_jobs_afterwards() {
+    let (events, stream) = pair();
+    let began = Instant::now();
+    for number in 0..20_000 {
+        events.tell(Event::Started { job: job(number), pid: None });
+    }
+    for number in 100..20_000 {
+        events.tell(Event::Ended { job: job(number) });
+    }
+    events.tell(Event::Stopping { job: job(7) });
+    assert!(began.elapsed() < Duration::from_secs(20));
+    let jobs = Arc::<Mutex<BTreeMap<String, JobNow>>>::default();
+    let known = Arc::clone(&jobs);
+    let reading =
+        tokio::spawn(follow(stream, move |event| event.apply(&mut known.lock().unwrap())));
+    let is_right = || {
+        let jobs = jobs.lock().unwrap();
+        jobs.len() == 100 && jobs.get(&job(7)).is_some_and(|it| it.is_stopping)
+    };
+    while !is_right() {
+        assert!(began.elapsed() < Duration::from_secs(20), "{}", jobs.lock().unwrap().len());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    reading.abort();
+}
+
+#[tokio::test]
+async fn what_is_not_understood_is_passed_over_and_what_is_too_long_ends_the_reading() {
+    use tokio::io::AsyncWriteExt as _;
+    let (mut to, from) = tokio::io::duplex(1 << 16);
+    let writing = tokio::spawn(async move {
+        let _ =
+            to.write_all(b"{\"is\":\"later\"}\nnonsense\n{\"is\":\"ended\",\"job\":\"a\"}\n").await;
+        let _ = to.write_all(&vec![b'x'; 5 << 20]).await;
+        let _ = to.write_all(b"\n{\"is\":\"ended\",\"job\":\"b\"}\n").await;
+    });
+    let mut seen = Vec::new();
+    follow(from, |event| seen.push(event)).await;
+    assert_eq!(seen, [Event::Ended { job: "a".into() }]);
+    writing.await.unwrap();
+}
+
+#[test]
+fn an_order_is_a_line_that_people_can_read() {
+    let written = |order: Order| serde_json::to_string(&order).unwrap();
+    assert_eq!(written(Order::End), r#"{"do":"end"}"#);
+    assert_eq!(written(Order::Drain { within_ms: 9 }), r#"{"do":"drain","within_ms":9}"#);
+}

@@ -1,0 +1,23 @@
+//! Jobs and workers that did not end in time and were killed.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A job, or a worker as a whole, that was killed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Killed {
+    /// The worker.
+    pub worker: String,
+    /// The job; `None` for the worker with all its jobs.
+    pub job: Option<String>,
+}
+
+impl fmt::Display for Killed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.job {
+            Some(job) => write!(f, "{job} on {}", self.worker),
+            None => write!(f, "{} with its jobs", self.worker),
+        }
+    }
+}

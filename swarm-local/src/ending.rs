@@ -1,0 +1,203 @@
+//! The end of a pool: what is waited for, for how long at most, and what was killed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use swarm_adapters_host::channel::Told;
+use swarm_adapters_host::clock::unix_s;
+use swarm_adapters_host::processes::{Killed, Processes, Workers};
+use swarm_core::Slot;
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::outlets::Outlets;
+use super::shutdown::Shutdown;
+use super::snapshot::Snapshot;
+use super::text::counted;
+
+/// How often it is looked what is left.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// After which time it is first said in lines what is waited for, and how often from then on.
+const SAY_AFTER: Duration = Duration::from_secs(1);
+const SAY_EVERY: Duration = Duration::from_secs(5);
+
+/// How many of those that are waited for, or were killed, are named.
+const NAMED_MAX: usize = 5;
+
+/// The end of a pool, as it goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Ending {
+    /// How many jobs ran when it began.
+    pub(super) jobs: usize,
+    /// How many of them have not stopped yet.
+    pub(super) left: usize,
+    /// How many workers have not ended yet.
+    pub(super) workers_left: usize,
+    /// When the last of them is killed, in seconds of Unix time.
+    pub(super) until_unix_s: u64,
+    /// Some of the jobs that are waited for, with their workers and processes.
+    pub(super) waits_for: Vec<String>,
+    /// What did not end in time and was killed.
+    pub(super) killed: Vec<String>,
+}
+
+impl Ending {
+    /// What is waited for, at a time in seconds of Unix time.
+    pub(super) fn sentence(&self, now: u64) -> String {
+        let Self { jobs, left, workers_left, until_unix_s, .. } = self;
+        let at_most = until_unix_s.saturating_sub(now);
+        if *left == 0 {
+            let workers = counted(*workers_left, "worker");
+            let verb = if *workers_left == 1 { "is" } else { "are" };
+            return format!(
+                "no job runs any more; {workers} {verb} still ending, at most {at_most} s"
+            );
+        }
+        let verb = if *left == 1 { "is" } else { "are" };
+        format!("{left} of {} {verb} still stopping, at most {at_most} s", counted(*jobs, "job"))
+    }
+}
+
+/// How many jobs a worker has, as far as the ledger says.
+pub(super) type Granted = BTreeMap<Slot, usize>;
+
+/// The jobs and workers that are left, by what the workers say; of one that says nothing, by the ledger.
+fn left(workers: &Workers, told: &BTreeMap<Slot, Told>, granted: &Granted) -> (usize, Vec<String>) {
+    let (mut count, mut named) = (0, Vec::new());
+    for (slot, worker) in workers {
+        let Some(told) = told.get(slot).filter(|told| told.instance == worker.instance) else {
+            count += granted.get(slot).copied().unwrap_or_default();
+            continue;
+        };
+        count += told.jobs.len();
+        for (job, now) in told.jobs.iter().take(NAMED_MAX.saturating_sub(named.len())) {
+            let process = now.pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();
+            named.push(format!("{job} on {}{process}", worker.name));
+        }
+    }
+    (count, named)
+}
+
+/// A pool whose workers are being ended.
+pub(super) struct End<'a> {
+    pub(super) processes: &'a mut Processes,
+    pub(super) workers: &'a watch::Receiver<Workers>,
+    pub(super) outlets: &'a Outlets,
+    pub(super) granted: Granted,
+    /// How many of those that were killed are reported.
+    pub(super) reported: usize,
+}
+
+impl End<'_> {
+    /// Ends all workers, and returns when none is left: those that did not end in time, or were not to
+    /// have the time for it, are killed. Returns what was killed.
+    pub(super) async fn run(mut self, shutdown: &Shutdown) -> Vec<Killed> {
+        let (began, first) = (Instant::now(), self.reported);
+        let jobs = self.left().0;
+        let until = self.processes.ask_to_end();
+        let until_unix_s = unix_s() + until.saturating_duration_since(began).as_secs();
+        let (mut say_at, mut is_killing) = (began + SAY_AFTER, false);
+        let mut looks = interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let base = Arc::clone(&self.outlets.snapshots.borrow());
+        loop {
+            tokio::select! {
+                biased;
+                () = self.processes.ended() => break,
+                () = shutdown.kills(), if !is_killing => {
+                    is_killing = true;
+                    self.processes.kill_all();
+                }
+                _ = looks.tick() => {}
+            }
+            self.report_killed();
+            let (left, waits_for) = self.left();
+            let killed = self.killed_since(first).iter().map(ToString::to_string).collect();
+            let workers_left = self.workers.borrow().len();
+            let ending = Ending { jobs, left, workers_left, until_unix_s, waits_for, killed };
+            if say_at <= Instant::now() {
+                self.outlets.voice.say(&ending.sentence(unix_s()));
+                say_at = Instant::now() + SAY_EVERY;
+            }
+            self.publish(&base, ending);
+        }
+        self.report_killed();
+        self.killed_since(first)
+    }
+
+    fn left(&self) -> (usize, Vec<String>) {
+        left(&self.workers.borrow(), &self.processes.told(), &self.granted)
+    }
+
+    fn killed_since(&self, first: usize) -> Vec<Killed> {
+        self.processes.killed().split_off(first.min(self.processes.killed().len()))
+    }
+
+    fn report_killed(&mut self) {
+        self.reported = report_killed(self.processes, self.outlets, self.reported);
+    }
+
+    fn publish(&self, base: &Snapshot, ending: Ending) {
+        self.outlets.snapshots.send_if_modified(|last| {
+            let is_new = last.ending.as_ref() != Some(&ending);
+            if is_new {
+                *last = Arc::new(Snapshot { ending: Some(ending), ..base.clone() });
+            }
+            is_new
+        });
+    }
+}
+
+/// Says what was killed beyond the first `reported`, and returns how many there are now.
+pub(super) fn report_killed(processes: &Processes, outlets: &Outlets, reported: usize) -> usize {
+    let killed = processes.killed();
+    for one in killed.iter().skip(reported) {
+        outlets.voice.complain(&format!("{one} did not end in time and was killed"));
+    }
+    killed.len()
+}
+
+/// What was killed, as the end of a sentence; nothing if nothing was.
+pub(super) fn of_killed(killed: &[String]) -> String {
+    if killed.is_empty() {
+        return String::new();
+    }
+    let named: Vec<_> = killed.iter().take(NAMED_MAX).map(String::as_str).collect();
+    let rest = killed.len().saturating_sub(NAMED_MAX);
+    let rest = if rest == 0 { String::new() } else { format!(" and {rest} more") };
+    format!("{} did not end in time, killed: {}{rest}", killed.len(), named.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_waited_for_is_one_sentence() {
+        let ending = |left, workers_left| Ending {
+            jobs: 40,
+            left,
+            workers_left,
+            until_unix_s: 1_012,
+            ..Ending::default()
+        };
+        let sentence = |left, workers| ending(left, workers).sentence(1_000);
+        assert_eq!(sentence(3, 2), "3 of 40 jobs are still stopping, at most 12 s");
+        assert_eq!(sentence(1, 2), "1 of 40 jobs is still stopping, at most 12 s");
+        let last = "no job runs any more; 1 worker is still ending, at most 12 s";
+        assert_eq!(sentence(0, 1), last);
+        assert!(ending(3, 1).sentence(9_999).ends_with("at most 0 s"));
+    }
+
+    #[test]
+    fn of_many_that_were_killed_some_are_named() {
+        let names: Vec<_> = (0..7).map(|n| format!("job-{n} on w-0")).collect();
+        assert_eq!(of_killed(&[]), "");
+        assert_eq!(of_killed(&names[..1]), "1 did not end in time, killed: job-0 on w-0");
+        assert!(of_killed(&names).ends_with("job-4 on w-0 and 2 more"));
+    }
+}

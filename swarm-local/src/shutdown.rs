@@ -1,0 +1,90 @@
+//! Requests to end a pool: by signals, by keys, by the end of the terminal.
+
+use anyhow::Context as _;
+use swarm_adapters_host::caller;
+use tokio::signal::unix::SignalKind;
+use tokio_util::sync::CancellationToken;
+
+/// Requests to end a pool.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shutdown {
+    ends: CancellationToken,
+    kills: CancellationToken,
+}
+
+impl Shutdown {
+    /// Requests by the signals that this process gets. SIGTERM, SIGHUP and SIGINT (Ctrl-C) end the
+    /// pool. SIGINT kills what has not ended yet if the pool is ending already, and SIGQUIT (Ctrl-\)
+    /// at once.
+    pub(super) fn by_signals() -> anyhow::Result<Self> {
+        let shutdown = Self::default();
+        shutdown.on(SignalKind::terminate(), Self::end)?;
+        shutdown.on(SignalKind::hangup(), Self::end)?;
+        shutdown.on(SignalKind::interrupt(), Self::interrupt)?;
+        shutdown.on(SignalKind::quit(), Self::kill)?;
+        Ok(shutdown)
+    }
+
+    fn on(&self, kind: SignalKind, request: fn(&Self)) -> anyhow::Result<()> {
+        // `nohup local FILE` runs on when its terminal closes.
+        let heard = caller::heard(kind).context("signals cannot be received")?;
+        let Some(mut signals) = heard else { return Ok(()) };
+        let shutdown = self.clone();
+        tokio::spawn(async move {
+            while signals.recv().await.is_some() {
+                request(&shutdown);
+            }
+        });
+        Ok(())
+    }
+
+    /// Ends the pool: its jobs have their stop timeout.
+    pub(super) fn end(&self) {
+        self.ends.cancel();
+    }
+
+    /// Ends the pool, or kills it if it is ending.
+    pub(super) fn interrupt(&self) {
+        if self.ends.is_cancelled() {
+            self.kills.cancel();
+        }
+        self.ends.cancel();
+    }
+
+    /// Kills the pool.
+    pub(super) fn kill(&self) {
+        self.kills.cancel();
+        self.ends.cancel();
+    }
+
+    /// Whether the pool is to end.
+    pub(super) fn is_ending(&self) -> bool {
+        self.ends.is_cancelled()
+    }
+
+    /// Waits until the pool is to end.
+    pub(super) async fn ends(&self) {
+        self.ends.cancelled().await;
+    }
+
+    /// Waits until the pool is to be killed.
+    pub(super) async fn kills(&self) {
+        self.kills.cancelled().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interrupt_ends_and_a_second_one_kills() {
+        let shutdown = Shutdown::default();
+        shutdown.interrupt();
+        assert!(shutdown.is_ending() && !shutdown.kills.is_cancelled());
+        shutdown.end();
+        assert!(!shutdown.kills.is_cancelled(), "asking twice is no hurry");
+        shutdown.interrupt();
+        assert!(shutdown.kills.is_cancelled());
+    }
+}
