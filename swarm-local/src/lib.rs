@@ -14,6 +14,7 @@ mod operate;
 mod outlets;
 #[cfg_attr(not(feature = "terminal"), path = "no_screen.rs")]
 mod screen;
+mod service;
 mod sessions;
 mod shutdown;
 mod snapshot;
@@ -42,6 +43,7 @@ use swarm_worker::LogFormat;
 use tokio::net::UnixListener;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 pub use commands::{
     LogsArgs, Output, PoolArgs, PsArgs, StatusArgs, StopArgs, logs, ps, status, stop,
@@ -152,6 +154,8 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     let has_ended = CancellationToken::new();
     let answers = web::serve(listeners, snapshots.subscribe(), metrics.clone(), has_ended.clone());
     let server = tokio::spawn(answers);
+    let service = tokio::spawn(service::follow(snapshots.subscribe(), shutdown.clone()));
+    let _service = AbortOnDropHandle::new(service);
     end_earlier(dir.path(), &shutdown).await?;
     let until = if args.until_settled { Until::Settled } else { Until::Signalled };
     let is_drawn = !args.plain && until == Until::Signalled && terminal::can_draw();

@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use swarm_core::Slot;
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;

@@ -12,6 +12,7 @@ mod hostile;
 mod operator;
 mod recorders;
 mod remote;
+mod service;
 mod signals;
 mod stopping;
 #[cfg(feature = "terminal")]

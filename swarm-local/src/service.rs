@@ -1,0 +1,114 @@
+//! Says to a service manager such as systemd how the pool is, if it started this program and wants to
+//! know (`Type=notify`): when it runs, what it does, and how much longer its end may take.
+
+use std::env;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sd_notify::NotifyState;
+use swarm_adapters_host::clock::unix_s;
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::shutdown::Shutdown;
+use super::snapshot::Snapshot;
+
+/// How often the state is said, and how much more time is asked for each time.
+const SAY_EVERY: Duration = Duration::from_secs(1);
+const MORE: Duration = Duration::from_secs(30);
+
+/// How the pool is, as far as a service manager learns of it.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Said {
+    is_ready: bool,
+    is_ending: bool,
+    status: String,
+}
+
+/// Says how the pool is until the future is dropped.
+pub(super) async fn follow(mut snapshots: watch::Receiver<Arc<Snapshot>>, shutdown: Shutdown) {
+    if env::var_os("NOTIFY_SOCKET").is_none() {
+        return;
+    }
+    let mut said = Said::default();
+    let mut times = interval(SAY_EVERY);
+    times.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = times.tick() => {}
+            () = shutdown.ends(), if !said.is_ending => {}
+            Ok(()) = snapshots.changed(), if !said.is_ready => {}
+        }
+        let snapshot = Arc::clone(&snapshots.borrow_and_update());
+        let lines = said.next(&snapshot, shutdown.is_ending(), unix_s());
+        if lines.is_empty() {
+            continue;
+        }
+        let sent = spawn_blocking(move || {
+            let states: Vec<_> = lines.iter().map(|line| NotifyState::Custom(line)).collect();
+            sd_notify::notify(&states)
+        });
+        if let Ok(Err(error)) = sent.await {
+            tracing::debug!(%error, "the service manager cannot be told");
+        }
+    }
+}
+
+impl Said {
+    /// What is to be said next, at a time in seconds of Unix time.
+    fn next(&mut self, snapshot: &Snapshot, is_ending: bool, now: u64) -> Vec<String> {
+        let mut lines = Vec::new();
+        if snapshot.is_known() && !std::mem::replace(&mut self.is_ready, true) {
+            lines.push("READY=1".to_owned());
+        }
+        if is_ending && !std::mem::replace(&mut self.is_ending, true) {
+            lines.push("STOPPING=1".to_owned());
+        }
+        let until = snapshot.ending.as_ref().map(|ending| ending.until_unix_s.saturating_sub(now));
+        // A start waits for what an earlier run left; an end that is overdue has no claim to more.
+        let waits = if is_ending { until != Some(0) } else { !self.is_ready };
+        if waits {
+            let more = MORE.as_micros() + u128::from(until.unwrap_or_default()) * 1_000_000;
+            lines.push(format!("EXTEND_TIMEOUT_USEC={more}"));
+        }
+        let (standing, _) = snapshot.standing();
+        let counts = snapshot.counts(&snapshot.unassigned_by_reason());
+        let status = match (is_ending, &snapshot.ending) {
+            (true, Some(ending)) => format!("ending: {}", ending.sentence(now)),
+            (true, None) => "ending".to_owned(),
+            (false, _) if self.is_ready => format!("{standing}; {counts}"),
+            (false, _) => standing,
+        };
+        if self.status != status {
+            lines.push(format!("STATUS={}", status.replace('\n', " ")));
+            self.status = status;
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ending::Ending;
+    use super::*;
+
+    #[test]
+    fn a_service_is_starting_then_ready_once_and_asks_for_time_while_it_ends() {
+        let mut said = Said::default();
+        let mut next = |snapshot: &Snapshot, is_ending| said.next(snapshot, is_ending, 1_000);
+        let unknown = Snapshot::default();
+        assert_eq!(next(&unknown, false), ["EXTEND_TIMEOUT_USEC=30000000", "STATUS=starting"]);
+        assert_eq!(next(&unknown, false), ["EXTEND_TIMEOUT_USEC=30000000"]);
+        let known = Snapshot { name: "a".into(), settled: true, ..Snapshot::default() };
+        let status = "STATUS=settled; 0 jobs on 0 workers";
+        assert_eq!(next(&known, false), ["READY=1", status]);
+        assert!(next(&known, false).is_empty());
+        let ending = Ending { jobs: 2, left: 1, until_unix_s: 1_012, ..Ending::default() };
+        let ending = Snapshot { ending: Some(ending), ..known };
+        let status = "STATUS=ending: 1 of 2 jobs is still stopping, at most 12 s";
+        assert_eq!(next(&ending, true), ["STOPPING=1", "EXTEND_TIMEOUT_USEC=42000000", status]);
+        let late = said.next(&ending, true, 1_012);
+        assert!(!late.iter().any(|line| line.starts_with("EXTEND")), "{late:?}");
+    }
+}
