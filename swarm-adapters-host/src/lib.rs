@@ -11,6 +11,7 @@
 //! - [`caller`] copes with what a process inherits: signals, limits, `/proc`; [`runtime`] builds the
 //!   runtimes of our programs.
 //! - [`watch`] watches one file through its directory, including the swaps of a mounted `ConfigMap`.
+//!   [`writers`] finds the process that has a file open for writing.
 //! - [`processes`] runs the workers of a pool as child processes, and ends them.
 //! - [`channel`] carries orders to such a worker, and what happens in it back.
 //! - [`runner`] runs jobs inside a worker; [`guard`] and [`sweep`] ensure that no process of a job
@@ -48,6 +49,7 @@ mod unique;
 pub mod worker_view;
 
 pub mod watch;
+pub mod writers;
 
 pub mod channel;
 pub mod guard;

@@ -36,8 +36,39 @@ const READS_MAX: u32 = 3;
 pub struct Found {
     /// When the change was noticed, before the wait for further events.
     pub noticed: Instant,
+    /// The way in which the change was noticed.
+    pub sign: Sign,
     /// The contents now.
     pub contents: Contents,
+}
+
+/// The way in which a change of the file was noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sign {
+    /// A writer closed the file, or a rename put it into place.
+    Complete,
+    /// An event reported a change, and a write may be in progress.
+    Unfinished,
+    /// A poll found it: no event reported it, as on a network file system.
+    Polled,
+}
+
+/// An event of the file itself, whether or not its contents changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Touch {
+    /// When the event arrived.
+    pub at: Instant,
+    /// Whether a writer closed the file, or a rename put it into place.
+    pub is_complete: bool,
+}
+
+/// News of a watched file.
+#[derive(Clone, Debug)]
+pub enum Noticed {
+    /// Its contents differ from those reported last.
+    Found(Found),
+    /// Something happened to it.
+    Touched(Touch),
 }
 
 /// The contents of the file.
@@ -55,6 +86,7 @@ pub enum Contents {
 #[derive(Debug)]
 pub struct FileWatch {
     found: watch::Receiver<Found>,
+    touches: watch::Receiver<Touch>,
     _follower: AbortOnDropHandle<()>,
 }
 
@@ -71,14 +103,16 @@ impl FileWatch {
 
     fn follow_and_poll(path: &Path, gather: Duration, bytes_max: u64, poll: Duration) -> Self {
         let events = Arc::new(Events::default());
+        let touches = events.touches.subscribe();
         let mut follower = Follower { path: path.to_owned(), bytes_max, events, watcher: None };
         // Watching starts before the first read, or a change in between would be lost.
         follower.watch();
-        let first = Found { noticed: Instant::now(), contents: read(path, bytes_max) };
+        let contents = read(path, bytes_max);
+        let first = Found { noticed: Instant::now(), sign: Sign::Polled, contents };
         let (sender, mut found) = watch::channel(first);
         found.mark_changed();
         let task = tokio::spawn(follower.run(sender, gather, poll));
-        Self { found, _follower: AbortOnDropHandle::new(task) }
+        Self { found, touches, _follower: AbortOnDropHandle::new(task) }
     }
 
     /// Waits until the contents differ from those returned last, and returns them; the first call
@@ -91,6 +125,22 @@ impl FileWatch {
             std::future::pending::<()>().await;
         }
         self.found.borrow_and_update().clone()
+    }
+
+    /// Waits until the contents differ from those returned last, or something happens to the file.
+    /// Events that follow each other may be returned as one, which is the last of them.
+    ///
+    /// This method is cancel safe, as [`changed`](Self::changed) is.
+    pub async fn noticed(&mut self) -> Noticed {
+        tokio::select! {
+            // In this order: contents are read after the events that they come from.
+            biased;
+            Ok(()) = self.touches.changed() => Noticed::Touched(*self.touches.borrow_and_update()),
+            Ok(()) = self.found.changed() => {
+                Noticed::Found(self.found.borrow_and_update().clone())
+            }
+            else => std::future::pending().await,
+        }
     }
 }
 
@@ -128,10 +178,19 @@ struct Follower {
 }
 
 /// What the watcher has noticed since the last read.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Events {
     news: Mutex<Option<News>>,
     bell: Notify,
+    touches: watch::Sender<Touch>,
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        let none = Touch { at: Instant::now(), is_complete: false };
+        let (news, bell, touches) = (Mutex::default(), Notify::new(), watch::Sender::new(none));
+        Self { news, bell, touches }
+    }
 }
 
 impl Events {
@@ -147,6 +206,10 @@ impl Events {
             (_, next) => Some(next),
         };
         drop(news);
+        if next != News::Elsewhere {
+            let is_complete = next == News::Whole;
+            self.touches.send_replace(Touch { at: Instant::now(), is_complete });
+        }
         self.bell.notify_one();
     }
 }
@@ -156,21 +219,25 @@ impl Follower {
         loop {
             let event = timeout(poll, self.events.bell.notified()).await;
             let noticed = Instant::now();
-            match (event, self.events.take()) {
-                (Err(_), _) => self.watch(),
-                (Ok(()), Some(News::Whole)) => (),
-                (Ok(()), Some(News::Unfinished | News::Elsewhere)) => {
+            let sign = match (event, self.events.take()) {
+                (_, Some(News::Whole)) => Sign::Complete,
+                (_, Some(News::Unfinished | News::Elsewhere)) => {
                     // The file is read in either case: it was closed, or its write takes long.
-                    let _ = timeout(gather, self.whole()).await;
+                    let whole = timeout(gather, self.whole()).await;
+                    whole.map_or(Sign::Unfinished, |()| Sign::Complete)
+                }
+                (Err(_), None) => {
+                    self.watch();
+                    Sign::Polled
                 }
                 (Ok(()), None) => continue,
-            }
+            };
             let (path, bytes_max) = (self.path.clone(), self.bytes_max);
             let Ok(contents) = spawn_blocking(move || read(&path, bytes_max)).await else { return };
             sender.send_if_modified(|found| {
                 let differs = found.contents != contents;
                 if differs {
-                    *found = Found { noticed, contents };
+                    *found = Found { noticed, sign, contents };
                 }
                 differs
             });

@@ -1,5 +1,10 @@
 //! Reads the user's file and its edits. Every refusal is one sentence that names the file.
 
+mod edit;
+mod edits;
+mod gate;
+
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::ops::Range;
@@ -8,7 +13,8 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use swarm_adapters_host::watch::{Contents, FileWatch};
+use swarm_adapters_host::watch::Contents;
+use swarm_adapters_host::writers::Writer;
 use swarm_core::handover::LeaseTerms;
 use swarm_core::session::Details;
 use swarm_core::{Desired, Jobs};
@@ -16,9 +22,10 @@ use swarm_spec::convert::Home;
 use swarm_spec::manifest::{self, Explained};
 use swarm_spec::spec::RunnerSpec;
 use tokio::sync::oneshot;
-use tokio::time::sleep_until;
 
 use super::LocalArgs;
+pub(super) use edit::announced;
+use edits::Edits;
 
 /// The FILE that means standard input, by convention.
 const STANDARD_INPUT: &str = "-";
@@ -43,6 +50,8 @@ pub(super) struct Wanted {
     pub(super) lease: LeaseTerms,
     /// How long further edits are collected after one that was acted on at once.
     pub(super) batch_window: Duration,
+    /// The fields of the spec that are set, by path; jobs apart.
+    pub(super) fields: BTreeSet<String>,
     pub(super) notes: Vec<String>,
 }
 
@@ -64,16 +73,20 @@ impl Wanted {
     }
 }
 
-/// The source of the manifest, and the related arguments.
+/// The source of the manifest, and its edits.
 #[derive(Debug)]
 pub(super) struct Input {
+    reader: Reader,
+    /// `None` for standard input and for a pipe, which are read once.
+    edits: Option<Edits>,
+}
+
+/// The source of the manifest by name, and the arguments that go with it.
+#[derive(Debug)]
+struct Reader {
     shown: String,
     name: Option<String>,
     workers: Option<u32>,
-    /// `None` for standard input and for a pipe, which are read once.
-    watch: Option<FileWatch>,
-    /// Until when further edits are collected.
-    quiet_until: Instant,
 }
 
 /// The result of an edit.
@@ -83,6 +96,8 @@ pub(super) enum Edit {
     Valid(Box<Wanted>, Instant),
     /// It is invalid, for this reason.
     Invalid(Explained),
+    /// It has not taken effect for a while, since this process has the file open for writing.
+    Waits(Writer),
 }
 
 impl Input {
@@ -92,49 +107,43 @@ impl Input {
         let shown =
             if is_stdin { "standard input".into() } else { args.file.display().to_string() };
         let is_pipe = fs::metadata(&args.file).is_ok_and(|it| it.file_type().is_fifo());
-        let mut watch = None;
+        let mut edits = None;
         let contents = if is_stdin {
             read_once(|| Ok(Box::new(io::stdin()))).await
         } else if is_pipe {
             let path = args.file.clone();
             read_once(move || Ok(Box::new(File::open(path)?))).await
         } else {
-            let watch = watch.insert(FileWatch::follow(&args.file, GATHER, BYTES_MAX));
-            watch.changed().await.contents
+            edits.insert(Edits::follow(&args.file).await).decided().clone()
         };
-        let input = Self {
-            shown,
-            name: args.name.clone(),
-            workers: args.workers,
-            watch,
-            quiet_until: Instant::now(),
-        };
-        let wanted = input.wanted(&contents)?;
-        Ok((input, wanted))
+        let reader = Reader { shown, name: args.name.clone(), workers: args.workers };
+        let wanted = reader.wanted(&contents)?;
+        Ok((Self { reader, edits }, wanted))
     }
 
     /// The file whose edits are followed, as the user wrote it.
     pub(super) fn followed(&self) -> Option<&str> {
-        self.watch.as_ref().map(|_| self.shown.as_str())
+        self.edits.as_ref().map(|_| self.shown())
     }
 
-    /// Waits for an edit. `current` are the contents before it: an edit cannot turn them into
-    /// another Swarm.
+    /// The name of the input, as the user wrote it.
+    pub(super) fn shown(&self) -> &str {
+        &self.reader.shown
+    }
+
+    /// Waits until an edit takes effect. `current` are the contents before it: an edit cannot turn
+    /// them into another Swarm.
     pub(super) async fn edited(&mut self, current: &Wanted) -> Edit {
-        let Some(watch) = &mut self.watch else { return std::future::pending().await };
-        // Edits that follow each other closely count as one: only the last of them is read.
-        sleep_until(self.quiet_until.into()).await;
-        let found = watch.changed().await;
-        let wanted = self.wanted(&found.contents).and_then(|wanted| self.same(current, wanted));
-        match wanted {
-            Ok(wanted) => {
-                self.quiet_until = Instant::now() + wanted.batch_window;
-                Edit::Valid(Box::new(wanted), found.noticed)
-            }
-            Err(explained) => Edit::Invalid(explained),
-        }
+        let Self { reader, edits } = self;
+        let Some(edits) = edits else { return std::future::pending().await };
+        let read = |contents: &Contents| {
+            reader.wanted(contents).and_then(|wanted| reader.same(current, wanted))
+        };
+        edits.next(read, current).await
     }
+}
 
+impl Reader {
     /// Parses `contents`.
     fn wanted(&self, contents: &Contents) -> Result<Wanted, Explained> {
         let wrong = |reason: &str| Explained::from(format!("{}: {reason}", self.shown));
@@ -151,6 +160,7 @@ impl Input {
             worker_name,
             runner,
             lease,
+            fields,
             notes,
         } = manifest::parse(text, self.name.as_deref(), Home::Machine)
             .map_err(|error| error.explained(&self.shown, text))?;
@@ -178,7 +188,7 @@ impl Input {
         }
         let slots = first_slot..first_slot.saturating_add(workers);
         let batch_window = desired.batch_window;
-        Ok(Wanted { name, desired, slots, worker_name, runner, lease, batch_window, notes })
+        Ok(Wanted { name, desired, slots, worker_name, runner, lease, batch_window, fields, notes })
     }
 
     /// Refuses an edit that would make the running workers those of another pool.
@@ -223,4 +233,15 @@ async fn read_once(
 pub(super) fn is_plain(name: &str) -> bool {
     let is_fit = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
     name.bytes().all(is_fit) && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+}
+
+#[cfg(test)]
+mod testing {
+    use super::{Contents, Explained, Reader, Wanted};
+
+    /// Reads a file with this text.
+    pub(super) fn wanted(text: &str) -> Result<Wanted, Explained> {
+        let reader = Reader { shown: "m.yaml".to_owned(), name: None, workers: None };
+        reader.wanted(&Contents::Text(text.into()))
+    }
 }

@@ -24,7 +24,7 @@ use tokio::time::sleep;
 use super::Until;
 use super::ending::{End, Granted, report_killed};
 use super::failures::{Failures, News};
-use super::input::{Edit, Input, Wanted};
+use super::input::{self, Edit, Input, Wanted};
 use super::outlets::Outlets;
 use super::sessions::Sessions;
 use super::shutdown::Shutdown;
@@ -256,6 +256,10 @@ impl Operation {
                 Woken::Observed => {}
                 Woken::Due => recheck_at = Some(Instant::now()),
                 Woken::Edited(Edit::Valid(wanted, noticed)) => {
+                    let removal = input::announced(self.input.shown(), &self.wanted, &wanted);
+                    if let Some(sentence) = removal {
+                        self.outlets.voice.complain(&sentence);
+                    }
                     self.wanted = *wanted;
                     self.invalid_file = None;
                     self.problem = None;
@@ -267,6 +271,10 @@ impl Operation {
                     self.outlets.voice.refuse(&explained);
                     self.invalid_file = Some(InvalidFile::now(explained));
                     recheck_at = Some(Instant::now());
+                }
+                Woken::Edited(Edit::Waits(writer)) => {
+                    let sentence = text::waiting_edit(self.input.shown(), &writer);
+                    self.outlets.voice.complain(&sentence);
                 }
                 Woken::Signalled => break,
             }

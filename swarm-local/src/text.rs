@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anstyle::AnsiColor;
 use swarm_adapters_host::printable::{Form, printable};
+use swarm_adapters_host::writers::Writer;
 use swarm_core::handover::Cell;
 use swarm_core::{Assignment, JobName, Ledger, Slot, Unassigned, View, ViewEntry};
 
@@ -69,6 +70,15 @@ pub(super) fn opening(
         let _ = writeln!(lines, "note: {note}");
     }
     lines
+}
+
+/// An edit that does not take effect, since its writer does not close the file.
+pub(super) fn waiting_edit(shown: &str, writer: &Writer) -> String {
+    let Writer { pid, program } = writer;
+    format!(
+        "{shown}: its edit waits, since process {pid} (`{program}`) has the file open for writing; \
+         it takes effect once the file is closed"
+    )
 }
 
 /// The last line, with what was killed.

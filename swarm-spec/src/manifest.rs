@@ -13,6 +13,8 @@ mod online;
 mod pool;
 mod runner;
 
+use std::collections::BTreeSet;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 use swarm_core::handover::LeaseTerms;
@@ -55,6 +57,8 @@ pub struct Manifest {
     pub runner: RunnerSpec,
     /// The timing of the sessions of its workers.
     pub lease: LeaseTerms,
+    /// The fields of its spec that are set, by path, as in `worker.runner.command[1]`; jobs apart.
+    pub fields: BTreeSet<String>,
     /// What was passed over, a sentence each.
     pub notes: Vec<String>,
 }
@@ -109,6 +113,10 @@ pub fn parse_in(
     let wrong = |source| ManifestError::Spec { swarm: name.clone(), source };
     let (schema, mut spec) = read_spec(swarm)?;
     convert::name_fits(&name).map_err(wrong)?;
+    if home == Home::Machine {
+        // The API server takes a field without a value for one that is not there.
+        swarm.has_lists().map_err(wrong)?;
+    }
     let inline = std::mem::take(&mut spec.jobs);
     let jobs = jobs::read(swarm, &objects, inline, &spec.job_sources, SourceLimits::NONE)?;
     let mut desired = convert::with_jobs(&spec, jobs, home).map_err(wrong)?;
@@ -130,6 +138,7 @@ pub fn parse_in(
         worker_name,
         runner,
         lease,
+        fields: swarm.fields(),
         notes: objects.notes(),
         name,
     })

@@ -7,6 +7,7 @@
 )]
 
 mod documented;
+mod edits;
 mod failures;
 mod hostile;
 mod operator;

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::ManifestError;
+use crate::convert::SpecError;
 use crate::spec::API_VERSION;
 use crate::yaml;
 
@@ -32,7 +33,11 @@ impl Objects {
     /// namespace, objects that name another one are left out.
     pub(super) fn read(text: &str, namespace: Option<&str>) -> Result<Self, ManifestError> {
         let mut all = Vec::new();
-        for (document, mut value) in yaml::documents(text)? {
+        let documents = yaml::documents(text)?;
+        if documents.is_empty() {
+            return Err(ManifestError::Empty);
+        }
+        for (document, mut value) in documents {
             match value.get_mut("items").map(Value::take) {
                 Some(Value::Array(items)) if text_at(&value, "/kind") == "List" => {
                     all.extend(items.into_iter().map(|value| Object { document, value }));
@@ -159,9 +164,52 @@ impl Object {
         self.text("/metadata/name")
     }
 
+    /// Refuses a list of the Swarm that has no value: that is how a file begins that is being written.
+    pub(super) fn has_lists(&self) -> Result<(), SpecError> {
+        let spec = self.value.get("spec");
+        let is_null =
+            |field: &&str| spec.and_then(|spec| spec.get(field)).is_some_and(Value::is_null);
+        match ["jobs", "jobSources"].into_iter().find(is_null) {
+            None => Ok(()),
+            Some(field) => Err(SpecError {
+                place: format!("spec.{field}"),
+                reason: "it has no value, which is no list; write `[]` for none".to_owned(),
+            }),
+        }
+    }
+
+    /// The fields of its spec that are set, by path; jobs apart.
+    pub(super) fn fields(&self) -> BTreeSet<String> {
+        let mut fields = BTreeSet::new();
+        for (name, value) in self.value.get("spec").and_then(Value::as_object).into_iter().flatten()
+        {
+            if name != "jobs" {
+                add_fields(name.clone(), value, &mut fields);
+            }
+        }
+        fields
+    }
+
     fn text(&self, pointer: &str) -> &str {
         text_at(&self.value, pointer)
     }
+}
+
+/// Adds the field at `path` and all below it.
+fn add_fields(path: String, value: &Value, fields: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(map) => {
+            map.iter()
+                .for_each(|(name, value)| add_fields(format!("{path}.{name}"), value, fields));
+        }
+        Value::Array(items) => {
+            for (index, value) in items.iter().enumerate() {
+                add_fields(format!("{path}[{index}]"), value, fields);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+    fields.insert(path);
 }
 
 fn text_at<'a>(value: &'a Value, pointer: &str) -> &'a str {

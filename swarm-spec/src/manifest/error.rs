@@ -17,6 +17,12 @@ pub enum ManifestError {
     /// A document is neither YAML nor JSON.
     #[error(transparent)]
     Syntax(#[from] YamlError),
+    /// It has no document.
+    #[error(
+        "no Swarm in it: it is empty or has only comments, which is no list of jobs; write `[]` for \
+         none, as `jobs` of a Swarm, which starts with `apiVersion: {API_VERSION}` and `kind: Swarm`"
+    )]
+    Empty,
     /// No document is a Swarm.
     #[error("no Swarm in it; a Swarm starts with `apiVersion: {API_VERSION}` and `kind: Swarm`")]
     NoSwarm,
@@ -122,7 +128,8 @@ impl ManifestError {
             Self::DuplicateJob { swarm, second, .. } => {
                 place::find(text, document_of(text, swarm)?, second)
             }
-            Self::NoSwarm
+            Self::Empty
+            | Self::NoSwarm
             | Self::WhichSwarm { .. }
             | Self::NoSuchSwarm { .. }
             | Self::Twice { .. } => None,

@@ -21,6 +21,12 @@ pub(super) const PARAM_NAME_MAX: usize = 63;
 /// The most bytes of the value of a param.
 const PARAM_BYTES_MAX: usize = 4_096;
 
+/// A list without entries, in every format.
+const NONE: &str = "[]";
+/// The refusal of a text without a value: it may be the rest of a list that was cut off, or the first
+/// part of one in the middle of a write.
+const NO_LIST: &str = "it is empty or has only comments, which is no list; write `[]` for none";
+
 /// How much the sources of one Swarm may hold, where others share the memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SourceLimits {
@@ -180,7 +186,7 @@ impl Gathering<'_> {
         let mut documents = yaml::documents(text)
             .map_err(|error| self.wrong(place.clone(), format!("{error}: {}", error.source)))?;
         let items = match (documents.pop(), documents.len()) {
-            (None, _) => Vec::new(),
+            (None, _) => return Err(self.wrong(place, NO_LIST.to_owned())),
             (Some((_, Value::Array(items))), 0) => items,
             _ => return Err(self.wrong(place, "write one YAML list of jobs".to_owned())),
         };
@@ -205,7 +211,14 @@ impl Gathering<'_> {
     }
 
     fn hostports(&mut self, place: String, text: &str) -> Result<(), ManifestError> {
-        self.has_room_for(&place, hostport::lines(text).count())?;
+        if yaml::without_mark(text).trim() == NONE {
+            return Ok(());
+        }
+        let count = hostport::lines(yaml::without_mark(text)).count();
+        if count == 0 {
+            return Err(self.wrong(place, NO_LIST.to_owned()));
+        }
+        self.has_room_for(&place, count)?;
         self.lists.push(List::Lines(place.clone()));
         for (number, line) in hostport::lines(yaml::without_mark(text)) {
             let Some(name) = hostport::job_of(line) else {

@@ -98,6 +98,15 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_list_is_written_as_one_in_every_format() {
+        let maps = || [config_map("more", "x", "[] # none\n"), config_map("p", "peers", "[]\n")];
+        assert_eq!(
+            jobs_of(BOTH, maps()).unwrap().into_keys().map(|it| it.to_string()).collect::<Vec<_>>(),
+            ["own"]
+        );
+    }
+
+    #[test]
     fn sessions_are_told_more_of_a_job_than_its_name() {
         let source = "worker: {protocol: Session}\n\
                       jobSources: [{configMap: {name: more, key: jobs}}]";
@@ -118,6 +127,20 @@ mod tests {
             (
                 vec![config_map("more", "x", "[a]")],
                 "spec.jobSources[1]: no ConfigMap in this namespace has the labels `team=peers`; create it",
+            ),
+            (
+                vec![config_map("more", "x", "# none any more\n"), peers()],
+                "ConfigMap `more`, key `jobs`: it is empty or has only comments, which is no list; \
+                 write `[]` for none",
+            ),
+            (
+                vec![config_map("more", "x", "null"), peers()],
+                "ConfigMap `more`, key `jobs`: it is empty or has only comments",
+            ),
+            (
+                vec![config_map("more", "x", "[a]"), config_map("peers", "peers", "\n # none\n")],
+                "ConfigMap `peers`, key `jobs`: it is empty or has only comments, which is no list; \
+                 write `[]` for none",
             ),
             (
                 vec![config_map("more", "x", "[a"), peers()],

@@ -1,0 +1,109 @@
+//! The effects of an edit on the manifest in force.
+
+use swarm_core::{Job, JobName};
+use swarm_spec::removal::Removal;
+
+use super::Wanted;
+
+/// Whether `edited` lacks something that `current` has: a job, a field or a param. A file in the
+/// middle of a write lacks its end.
+pub(super) fn takes_away(current: &Wanted, edited: &Wanted) -> bool {
+    let lacks = |(name, before): (&JobName, &Job)| {
+        edited.desired.jobs.get(name).is_none_or(|after| is_less(before, after))
+    };
+    !current.fields.is_subset(&edited.fields) || current.desired.jobs.iter().any(lacks)
+}
+
+/// Whether `after` lacks a field or a param that `before` has.
+fn is_less(before: &Job, after: &Job) -> bool {
+    let Job { pin, priority, share, run_once, suspend, params } = before;
+    before != after
+        && ((pin.is_some() && after.pin.is_none())
+            || (*priority != 0 && after.priority == 0)
+            || (share.is_some() && after.share.is_none())
+            || (*run_once && !after.run_once)
+            || (*suspend && !after.suspend)
+            || params.keys().any(|name| !after.params.contains_key(name)))
+}
+
+/// The announcement of an edit of the file `shown` that removes most of the jobs.
+pub(crate) fn announced(shown: &str, current: &Wanted, edited: &Wanted) -> Option<String> {
+    let removal = Removal::between(current.desired.jobs.keys(), &edited.desired.jobs)?;
+    Some(format!("{shown}: {removal} by its last edit; undo the edit to run them again"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::wanted;
+    use super::*;
+
+    const WHOLE: &str = "
+apiVersion: swarm.k8slab.info/v1alpha1
+kind: Swarm
+metadata: {name: s}
+spec:
+  replicas: 2
+  pool: {statefulSet: {name: w}}
+  jobs:
+    - {name: a}
+    - name: b
+      params:
+        url: rtsp://b
+        user: me
+  worker:
+    protocol: Session
+    runner:
+      command:
+        - ffmpeg
+        - -i
+        - \"{param.url}\"
+      env:
+        A: one
+";
+
+    #[test]
+    fn every_beginning_of_a_file_takes_something_away_or_is_refused() {
+        let whole = wanted(WHOLE).unwrap();
+        assert!(!takes_away(&whole, &whole));
+        let mut valid = 0;
+        for lines in 1..WHOLE.trim_end().lines().count() {
+            let text: Vec<_> = WHOLE.lines().take(lines).collect();
+            if let Ok(part) = wanted(&text.join("\n")) {
+                valid += 1;
+                assert!(takes_away(&whole, &part), "{lines} lines");
+            }
+        }
+        assert!(3 < valid, "{valid}");
+    }
+
+    #[test]
+    fn an_edit_that_adds_or_changes_takes_nothing_away() {
+        let whole = wanted(WHOLE).unwrap();
+        for (from, to) in [
+            ("{name: a}", "{name: a, share: 50}\n    - {name: c}"),
+            ("replicas: 2", "replicas: 1"),
+            ("rtsp://b", "rtsp://c"),
+            ("        - -i\n", "        - -i\n        - -n\n"),
+            ("  worker:", "  rebalance: {paused: true}\n  worker:"),
+        ] {
+            let edited = WHOLE.replacen(from, to, 1);
+            assert_ne!(edited, WHOLE);
+            assert!(!takes_away(&whole, &wanted(&edited).unwrap()), "{to}");
+        }
+    }
+
+    #[test]
+    fn an_edit_that_removes_most_jobs_is_announced_with_the_count() {
+        let some = |count: u32| {
+            let jobs: Vec<_> = (0..count).map(|n| format!("{{name: j{n}}}")).collect();
+            let jobs = format!("  jobs: [{}]\n", jobs.join(", "));
+            let head = WHOLE.split_once("  jobs:").unwrap().0;
+            wanted(&format!("{head}{jobs}")).unwrap()
+        };
+        let said = announced("m.yaml", &some(60), &some(20));
+        let expected =
+            "m.yaml: 40 of 60 jobs are removed by its last edit; undo the edit to run them again";
+        assert_eq!(said.as_deref(), Some(expected));
+        assert_eq!(announced("m.yaml", &some(20), &some(10)), None);
+    }
+}

@@ -1,0 +1,122 @@
+//! Edits of the file as programs make them: slowly, line by line, cut off, and by a rename.
+
+use std::fmt::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
+use std::thread::sleep;
+use std::time::Duration;
+
+use super::operator::{Machine, Operator, until};
+
+/// A Swarm of so many jobs, whose workers only write lines to their logs.
+fn manifest(jobs: u32) -> String {
+    let mut text = "apiVersion: swarm.k8slab.info/v1alpha1\n\
+                    kind: Swarm\n\
+                    metadata: {name: slow}\n\
+                    spec:\n  replicas: 2\n  pool: {statefulSet: {name: w}}\n  \
+                    worker: {protocol: Session, runner: {log: {}}}\n  jobs:\n"
+        .to_owned();
+    for n in 1..=jobs {
+        writeln!(text, "    - {{name: camera-{n}, params: {{url: \"rtsp://camera-{n}\"}}}}")
+            .unwrap();
+    }
+    text
+}
+
+/// A machine whose pool of 60 jobs is settled, and what is to be done there.
+fn with_60_jobs(act: impl FnOnce(&Machine, &Operator<'_>)) {
+    let machine = Machine::new();
+    machine.write(&manifest(60));
+    let operator = machine.settled();
+    act(&machine, &operator);
+}
+
+fn complains(operator: &Operator<'_>, words: &str) {
+    until(&format!("{words:?} on standard error"), || {
+        operator.complaints().contains(words).then_some(())
+    });
+}
+
+#[test]
+fn a_loop_that_closes_the_file_at_each_line_makes_one_edit() {
+    with_60_jobs(|machine, operator| {
+        File::create(machine.file()).unwrap();
+        for line in manifest(61).lines() {
+            let mut file = OpenOptions::new().append(true).open(machine.file()).unwrap();
+            writeln!(file, "{line}").unwrap();
+            drop(file);
+            // The pace of a shell that starts a process for each line.
+            sleep(Duration::from_millis(3));
+        }
+        let output = operator.prints("61 jobs on 2 workers, 1 new");
+        assert!(!output.contains("removed"), "{output}");
+        assert_eq!(operator.complaints(), "");
+    });
+}
+
+#[test]
+fn a_file_that_stays_open_takes_effect_when_it_is_closed_and_its_writer_is_named() {
+    with_60_jobs(|machine, operator| {
+        let text = manifest(61);
+        let (half, rest) = text.split_at(text.find("    - {name: camera-21,").unwrap());
+        let mut file = File::create(machine.file()).unwrap();
+        file.write_all(half.as_bytes()).unwrap();
+        complains(operator, "its edit waits, since process ");
+        assert_eq!(operator.complaints().lines().count(), 1, "{}", operator.complaints());
+        file.write_all(rest.as_bytes()).unwrap();
+        drop(file);
+        let output = operator.prints("61 jobs on 2 workers, 1 new");
+        assert!(!output.contains("removed"), "{output}");
+    });
+}
+
+#[test]
+fn a_file_that_was_cut_off_takes_effect_and_is_announced_with_the_count() {
+    with_60_jobs(|machine, operator| {
+        machine.write(&manifest(20));
+        operator.prints("20 jobs on 2 workers, 40 removed");
+        complains(operator, "40 of 60 jobs are removed by its last edit");
+    });
+}
+
+#[test]
+fn a_file_that_an_editor_renames_into_place_takes_effect() {
+    with_60_jobs(|machine, operator| {
+        let rename = |text: &str| {
+            let new = machine.path().join(".streams.yaml.swp");
+            fs::write(&new, text).unwrap();
+            fs::rename(new, machine.file()).unwrap();
+        };
+        rename(&manifest(61));
+        operator.prints("61 jobs on 2 workers, 1 new");
+        rename(&manifest(59));
+        operator.prints("59 jobs on 2 workers, 2 removed");
+        assert_eq!(operator.complaints(), "");
+    });
+}
+
+#[test]
+fn a_text_without_a_value_is_no_list_and_the_last_list_stays() {
+    with_60_jobs(|machine, operator| {
+        let none = manifest(0);
+        for (text, place) in [
+            (String::new(), "no Swarm in it"),
+            ("# jobs come later\n---\n".to_owned(), "no Swarm in it"),
+            (none.clone(), "spec.jobs"),
+            (none.replace("jobs:", "jobs: ~"), "spec.jobs"),
+        ] {
+            let before = operator.complaints();
+            machine.write(&text);
+            until("a complaint", || {
+                let complaints = operator.complaints();
+                let new = complaints.strip_prefix(&before)?;
+                (new.contains(place) && new.contains("write `[]` for none")).then_some(())
+            });
+            machine.write(&manifest(60));
+        }
+        let output = operator.prints("nothing moved");
+        assert!(!output.contains("removed"), "{output}");
+        machine.write(&none.replace("jobs:", "jobs: []"));
+        operator.prints("0 jobs on 2 workers, 60 removed");
+    });
+}
