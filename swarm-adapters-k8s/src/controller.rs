@@ -19,6 +19,7 @@ mod finalizer;
 mod followed;
 mod hosting;
 mod kept_jobs;
+mod listed;
 mod live;
 mod locks;
 mod made;

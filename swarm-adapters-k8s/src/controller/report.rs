@@ -14,6 +14,7 @@ use swarm_core::{Desired, Need, Observed, Progress, Turn, Waiting};
 
 use super::alarms::Alarm;
 use super::context::Context;
+use super::listed::Listed;
 use crate::api::{API_VERSION, FIELD_MANAGER, Swarm, SwarmStatus};
 use crate::ledger::{REQUEST_TIMEOUT, bounded};
 use crate::rollback::Epoch;
@@ -44,6 +45,8 @@ pub(super) struct Reports {
     not_ready: BTreeSet<String>,
     /// The jobs that were reported to be kept away from workers.
     quarantined: BTreeSet<String>,
+    /// The jobs that the Swarm lists.
+    pub(super) listed: Listed,
 }
 
 impl Reports {
@@ -127,6 +130,10 @@ impl Context {
     ) -> Result<(), StoreError> {
         if let Outcome::Done(done) = outcome {
             self.report_displaced(swarm, done).await;
+            if let Some(note) = reports.listed.announced() {
+                tracing::warn!(swarm = swarm.name_any(), "{note}");
+                self.publish_event(swarm, EventType::Warning, "JobsRemoved", note).await;
+            }
         }
         let before = reports.status.as_ref().or(swarm.status.as_ref());
         let generation = swarm.metadata.generation;

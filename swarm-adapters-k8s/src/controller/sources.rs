@@ -22,6 +22,7 @@ use super::cached::{self, Cache};
 use super::caches::Caches;
 use super::context::Context;
 use super::kept_jobs::Place;
+use super::listed::Read;
 use crate::api::{JobSource, Swarm};
 use crate::convert;
 use crate::ledger::bounded;
@@ -76,6 +77,11 @@ impl Loaded {
     /// Whether they were not quick to read and to carry out.
     pub(super) fn is_costly(&self) -> bool {
         self.is_costly
+    }
+
+    /// When they were read.
+    pub(super) fn read(&self) -> Read {
+        if self.is_new { Read::Now } else { Read::Before }
     }
 
     /// For how long changes of the sources are not read, if there are any.

@@ -119,6 +119,8 @@ impl Context {
                 }
                 Err(verdict) => return Ok(Outcome::Refused(verdict)),
             };
+        let (generation, read) = (swarm.metadata.generation, memory.loaded.read());
+        memory.reports.listed.note(generation, read, &desired.jobs);
         let complaint = kept.complaint.or(complaint);
         let lane = self.lane(swarm, desired.jobs.len()).await;
         let carrying = Instant::now();

@@ -16,6 +16,7 @@ mod fairness;
 mod faults;
 mod health;
 mod hostports;
+mod lists;
 mod managed;
 mod not_ready;
 mod plain;

@@ -1,0 +1,70 @@
+//! Notices edits that remove most jobs of a Swarm, in its spec or in the ConfigMaps of its sources.
+
+use swarm_core::{JobName, Jobs};
+use swarm_spec::removal::Removal;
+
+/// The jobs that a Swarm listed last.
+#[derive(Default)]
+pub(super) struct Listed {
+    /// Their names, and the generation of the spec; `None` before the first look.
+    last: Option<(Vec<JobName>, Option<i64>)>,
+    /// A removal that is not announced yet.
+    removal: Option<Removal>,
+}
+
+impl Listed {
+    /// Takes note of the jobs that a Swarm of this generation lists. `were_read` says whether its
+    /// sources were read since the last call. O(1) if nothing can have changed, else O(jobs · log jobs).
+    pub(super) fn note(&mut self, generation: Option<i64>, were_read: Read, jobs: &Jobs) {
+        if let Some((names, of)) = &self.last {
+            if *of == generation && were_read == Read::Before {
+                return;
+            }
+            self.removal = Removal::between(names, jobs).or(self.removal);
+        }
+        self.last = Some((jobs.keys().cloned().collect(), generation));
+    }
+
+    /// The announcement of a removal, once.
+    pub(super) fn announced(&mut self) -> Option<String> {
+        let removal = self.removal.take()?;
+        Some(format!(
+            "{removal} by the last edit of the Swarm or of the ConfigMaps of its jobSources; undo it \
+             to run them again"
+        ))
+    }
+}
+
+/// When the sources of a Swarm were read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Read {
+    Now,
+    Before,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn jobs(count: u32) -> Jobs {
+        let job = |n: u32| (format!("j{n}").parse().unwrap(), swarm_core::Job::default());
+        (0..count).map(job).collect()
+    }
+
+    #[test]
+    fn a_large_removal_is_announced_once_whichever_place_was_edited() {
+        let mut listed = Listed::default();
+        listed.note(Some(1), Read::Now, &jobs(60));
+        assert_eq!(listed.announced(), None, "nothing is known of what was before");
+        listed.note(Some(2), Read::Before, &jobs(20));
+        let said = listed.announced().unwrap();
+        assert!(said.starts_with("40 of 60 jobs are removed by the last edit"), "{said}");
+        assert_eq!(listed.announced(), None);
+        listed.note(Some(2), Read::Now, &jobs(40));
+        listed.note(Some(2), Read::Now, &jobs(3));
+        listed.note(Some(2), Read::Before, &jobs(3));
+        assert!(listed.announced().unwrap().starts_with("37 of 40 jobs"));
+        listed.note(Some(3), Read::Now, &jobs(2));
+        assert_eq!(listed.announced(), None, "it is one job");
+    }
+}
