@@ -6,7 +6,7 @@
 //!   of them all.
 //! - [`leases`] and [`worker_view`] carry the messages between a worker's session and the operator;
 //!   [`clock`] is the clock that leases expire by; [`session`] is the store of a worker's session.
-//!   [`failing`] is what a session tells of jobs that fail. [`pool_views`] publishes to all workers of
+//!   [`failing`] is what a session tells of jobs that fail, [`awaited`] of those not up yet. [`pool_views`] publishes to all workers of
 //!   a pool.
 //! - [`caller`] copes with what a process inherits: signals, limits, `/proc`; [`runtime`] builds the
 //!   runtimes of our programs.
@@ -39,6 +39,7 @@ pub mod private_dir;
 pub mod ledger;
 pub mod view;
 
+pub mod awaited;
 pub mod clock;
 pub mod failing;
 pub mod leases;

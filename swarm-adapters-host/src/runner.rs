@@ -101,9 +101,32 @@ pub struct Job {
     permit: Permit,
     stop: CancellationToken,
     output: Arc<Mutex<Vec<String>>>,
+    readiness: Arc<Mutex<Readiness>>,
+}
+
+/// Whether a run of a job is known to do its work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Readiness {
+    /// Nothing checks it: it counts as ready once it has run for a second.
+    #[default]
+    Unchecked,
+    /// A check has not passed yet.
+    Awaited,
+    /// A check has passed.
+    Ready,
 }
 
 impl Job {
+    /// Sets whether this run of the job is ready. A runner that checks it calls it when the run begins,
+    /// with [`Readiness::Awaited`], and again when the check passes.
+    pub fn set_readiness(&self, readiness: Readiness) {
+        *self.readiness.lock().unwrap_or_else(PoisonError::into_inner) = readiness;
+    }
+
+    fn readiness(&self) -> Readiness {
+        *self.readiness.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Keeps the last lines of the job's output, which are shown to people if the run turns out to
     /// have failed. A runner calls it before it returns, if there is such an output.
     pub fn keep_output(&self, lines: Vec<String>) {

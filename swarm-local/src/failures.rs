@@ -70,7 +70,8 @@ impl Failures {
     }
 }
 
-fn sentence(row: &FailingRow) -> String {
+/// Says how a job fails, and what is done about it.
+pub(super) fn sentence(row: &FailingRow) -> String {
     let FailingRow { job, worker, last_exit, last_output, .. } = row;
     let what = if row.state == "failed" { "it is not restarted any more" } else { "restarting it" };
     let last = last_output.last().map(|line| format!(" (`{line}`)")).unwrap_or_default();

@@ -22,6 +22,7 @@ mod standing;
 mod state;
 mod terminal;
 mod text;
+mod until;
 mod web;
 mod worker;
 mod worker_log;
@@ -31,7 +32,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args;
@@ -58,6 +59,7 @@ use screen::View;
 use shutdown::Shutdown;
 use snapshot::Snapshot;
 use state::StateDir;
+use until::Until;
 use web::Listeners;
 use worker::WorkerProgram;
 
@@ -87,9 +89,13 @@ pub struct LocalArgs {
     /// Print lines of events, on a terminal too, instead of the live view
     #[arg(long)]
     pub plain: bool,
-    /// End as soon as every job runs on its worker, with exit code 0, or 3 if some jobs have none
+    /// End with exit code 0 once every job is ready or, without a readiness check, has run for a second;
+    /// with 3 if some jobs have no worker or are not restarted any more
     #[arg(long)]
     pub until_settled: bool,
+    /// The longest time for `--until-settled`, which then ends with an error [default: 5m]
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "until_settled")]
+    pub timeout: Option<Duration>,
     /// The program to start for every worker, one that embeds the library `swarm-worker` [default:
     /// this program, which runs the jobs as `spec.worker.runner` says]
     #[arg(long, value_name = "PROGRAM")]
@@ -99,11 +105,14 @@ pub struct LocalArgs {
     pub worker_args: Vec<OsString>,
 }
 
-/// When to end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Until {
-    Signalled,
-    Settled,
+/// The time for `--until-settled`, unless the arguments say otherwise.
+const TIMEOUT: Duration = Duration::from_mins(5);
+
+/// Reads a time above zero, as a Swarm writes it: `30s`, `500ms` or `1m30s`.
+fn time(text: &str) -> Result<Duration, String> {
+    let time = Duration::from(text.parse::<swarm_spec::Duration>()?);
+    let too_short = || "write a time above zero, such as 30s or 5m".to_owned();
+    (!time.is_zero()).then_some(time).ok_or_else(too_short)
 }
 
 /// Runs a Swarm on this machine until a signal ends it, or until it is settled. The process's own
@@ -157,7 +166,11 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     let service = tokio::spawn(service::follow(snapshots.subscribe(), shutdown.clone()));
     let _service = AbortOnDropHandle::new(service);
     end_earlier(dir.path(), &shutdown).await?;
-    let until = if args.until_settled { Until::Settled } else { Until::Signalled };
+    let until = if args.until_settled {
+        Until::Settled(args.timeout.unwrap_or(TIMEOUT))
+    } else {
+        Until::Signalled
+    };
     let is_drawn = !args.plain && until == Until::Signalled && terminal::can_draw();
     let file = input.followed().map(str::to_owned);
     let paths = Paths { file, dir: dir.path().display().to_string() };

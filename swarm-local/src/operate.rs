@@ -21,8 +21,7 @@ use swarm_core::{
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::Until;
-use super::ending::{End, Granted, report_killed};
+use super::ending::{self, Granted, report_killed};
 use super::failures::{Failures, News};
 use super::input::{self, Edit, Input, Wanted};
 use super::outlets::Outlets;
@@ -30,12 +29,17 @@ use super::sessions::Sessions;
 use super::shutdown::Shutdown;
 use super::snapshot::{InvalidFile, Snapshot};
 use super::text::{self, Placed, Settled};
+use super::until::{self, End, Until};
 use super::worker::WorkerProgram;
 
 /// The delay before a request to a store that did not answer is retried.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The exit code for a settled pool in which jobs are without a worker, the same as that of `plan`.
+/// The time between two looks of `--until-settled` at the jobs.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// The exit code for a settled pool in which jobs are without a worker, the same as that of `plan`, or
+/// in which one is not restarted any more.
 const UNASSIGNED: u8 = 3;
 
 /// The name of the run log in the state directory.
@@ -183,16 +187,23 @@ impl Operation {
         let (since, workers) = (Instant::now(), self.workers.borrow().len());
         let killed = self.end_workers(shutdown).await;
         self.outlets.voice.say(&text::ending(workers, since.elapsed(), &killed));
-        if until == Until::Settled && outcome.is_ok() && self.unsettled_since.is_some() {
-            anyhow::bail!("ended by a signal before the pool was settled");
+        match (outcome?, until) {
+            (End::Signalled, Until::Settled(_)) => {
+                anyhow::bail!("ended by a signal before the pool was settled");
+            }
+            (End::Signalled, Until::Signalled) => return Ok(ExitCode::SUCCESS),
+            (End::GivenUp(sentence), _) => {
+                self.outlets.voice.complain(&sentence);
+                return Ok(ExitCode::from(UNASSIGNED));
+            }
+            (End::Settled, _) => {}
         }
         let without = |decision: &Decision| {
             let reasons = decision.plan.unassigned.values();
             reasons.filter(|why| **why != Unassigned::Suspended).count()
         };
         let unassigned = self.decision.map_or(0, |(decision, _)| without(&decision));
-        let leaves_some = until == Until::Settled && 0 < unassigned;
-        outcome.map(|()| if leaves_some { ExitCode::from(UNASSIGNED) } else { ExitCode::SUCCESS })
+        Ok(if 0 < unassigned { ExitCode::from(UNASSIGNED) } else { ExitCode::SUCCESS })
     }
 
     /// Ends the workers, and returns what had to be killed for that.
@@ -202,7 +213,7 @@ impl Operation {
         for row in &snapshot.workers {
             granted.insert(Slot(row.slot), row.jobs + row.releasing);
         }
-        let end = End {
+        let end = ending::End {
             processes: &mut self.processes,
             workers: &self.workers,
             outlets: &self.outlets,
@@ -212,7 +223,7 @@ impl Operation {
         end.run(shutdown).await.iter().map(ToString::to_string).collect()
     }
 
-    async fn follow(&mut self, until: Until, shutdown: &Shutdown) -> anyhow::Result<()> {
+    async fn follow(&mut self, until: Until, shutdown: &Shutdown) -> anyhow::Result<End> {
         let mut recheck_at = Some(Instant::now());
         let mut tidy_at = Instant::now() + TIDY;
         while !shutdown.is_ending() {
@@ -245,13 +256,14 @@ impl Operation {
             if turned.is_some() || is_new || self.unsettled_since.is_some() {
                 self.report(&workers);
             }
-            if until == Until::Settled && self.unsettled_since.is_none() {
-                return Ok(());
+            let mut look_at = None;
+            if let Until::Settled(limit) = until {
+                if let Some(end) = self.settled_end(limit)? {
+                    return Ok(end);
+                }
+                look_at = Some(Instant::now() + LOOK);
             }
-            if let Some(problem) = self.lasting_problem().filter(|_| until == Until::Settled) {
-                anyhow::bail!("{problem}");
-            }
-            let wake_at = recheck_at.into_iter().chain(scale_at).min();
+            let wake_at = recheck_at.into_iter().chain(scale_at).chain(look_at).min();
             match self.wait(wake_at, shutdown).await {
                 Woken::Observed => {}
                 Woken::Due => recheck_at = Some(Instant::now()),
@@ -279,7 +291,20 @@ impl Operation {
                 Woken::Signalled => break,
             }
         }
-        Ok(())
+        Ok(End::Signalled)
+    }
+
+    /// Decides whether `--until-settled` ends now.
+    fn settled_end(&self, limit: Duration) -> anyhow::Result<Option<End>> {
+        if let Some(problem) = self.lasting_problem() {
+            anyhow::bail!("{problem}");
+        }
+        let settled = self.decision.as_ref().filter(|_| self.unsettled_since.is_none());
+        let marks = || self.views.marks();
+        let not_up = settled.map(|(decision, _)| self.sessions.not_up(&decision.ledger, &marks()));
+        let snapshot = self.outlets.snapshots.borrow().clone();
+        let end = until::end(&snapshot, not_up.as_ref(), self.started.elapsed(), limit);
+        end.map_err(anyhow::Error::msg)
     }
 
     /// Takes a turn if one is `due` or if its inputs changed since the last one. If it took one, it

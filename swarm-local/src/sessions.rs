@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context as _;
+use swarm_adapters_host::awaited;
 use swarm_adapters_host::clock;
 use swarm_adapters_host::failing;
 use swarm_adapters_host::leases::{LeaseFollower, Leases};
@@ -27,6 +28,7 @@ use swarm_core::{Decision, Desired, Failing, Ledger, Observed, Presence, Progres
 use tokio::sync::watch;
 
 use super::outlets::Voice;
+use super::until::NotUp;
 
 /// The shortest delay before the overseer is polled again.
 const POLL_MIN: Duration = Duration::from_millis(200);
@@ -218,6 +220,23 @@ impl Sessions {
         self.overseer.progress(decision, desired, observed)
     }
 
+    /// The granted jobs that are not up. `published` are the newest views of the sessions: an answer to
+    /// an older view does not count.
+    pub(super) fn not_up(&self, ledger: &Ledger, published: &[(SessionId, ViewMark)]) -> NotUp {
+        let mut all = NotUp::default();
+        let named = ledger.sessions();
+        for (session, mark) in published.iter().filter(|(session, _)| named.contains_key(session)) {
+            match awaited::read(&self.dir, session).filter(|told| mark.revision <= told.revision) {
+                Some(told) => {
+                    all.count = all.count.saturating_add(told.count);
+                    all.first.extend(told.first);
+                }
+                None => all.unheard += 1,
+            }
+        }
+        all
+    }
+
     /// Removes the files of sessions that have ended and that `ledger` does not name.
     pub(super) fn collect_garbage(
         &mut self,
@@ -237,6 +256,7 @@ impl Sessions {
             self.leases.remove(&session)?;
             worker_view::remove(&self.dir, &session)?;
             failing::remove(&self.dir, &session)?;
+            awaited::remove(&self.dir, &session)?;
         }
         self.order.retain(|session, _| !is_done(session));
         self.overseer.forget(|session| !is_done(session));

@@ -64,6 +64,15 @@ pub(crate) struct Jobs {
     session: String,
     /// What the Swarm last said that runs them.
     said: Option<String>,
+    /// The program that runs them, if one does.
+    program: Option<Arc<ProgramRunner>>,
+}
+
+/// A runner, made from its description.
+struct Made {
+    runner: Arc<dyn Runner>,
+    program: Option<Arc<ProgramRunner>>,
+    restarts: Restarts,
 }
 
 impl Tools {
@@ -111,16 +120,14 @@ impl Tools {
         let log = self.run_log.as_ref().map(open).transpose();
         let log = log.map_err(|error| failed("the run log cannot be opened", &error))?;
         let mut guard = None;
-        let (runner, restarts) = match &self.kind {
-            Kind::Own(runner) => (Arc::clone(runner), self.restarts(manifest::Restart::default())),
+        let Made { runner, program, restarts } = match &self.kind {
+            Kind::Own(runner) => self.plain(Arc::clone(runner)),
             Kind::Fixed(runner) => self.made(runner, session, &mut guard)?,
-            Kind::Swarm => {
-                (Arc::new(NotSaid) as Arc<_>, self.restarts(manifest::Restart::default()))
-            }
+            Kind::Swarm => self.plain(Arc::new(NotSaid)),
         };
         let supervisor = Supervisor::telling(runner, log, restarts, self.told.clone());
         let (tools, session) = (self.clone(), session.to_owned());
-        Ok(Jobs { supervisor, guard, tools, session, said: None })
+        Ok(Jobs { supervisor, guard, tools, session, said: None, program })
     }
 
     /// What runs jobs as `runner` says. Programs run under the `guard` of the session.
@@ -129,11 +136,12 @@ impl Tools {
         runner: &manifest::Runner,
         session: &str,
         guard: &mut Option<Guard>,
-    ) -> Result<(Arc<dyn Runner>, Restarts), Failure> {
-        let runner: Arc<dyn Runner> = match runner {
-            manifest::Runner::Log => Arc::new(Log),
+    ) -> Result<Made, Failure> {
+        match runner {
+            manifest::Runner::Log => Ok(self.plain(Arc::new(Log))),
             manifest::Runner::Ping { interval, timeout } => {
-                Arc::new(Ping::new(self.pings.clone()).every(*interval).within(*timeout))
+                let ping = Ping::new(self.pings.clone()).every(*interval).within(*timeout);
+                Ok(self.plain(Arc::new(ping)))
             }
             manifest::Runner::Command(program) => {
                 let guard = match guard {
@@ -144,11 +152,19 @@ impl Tools {
                 let restarts = self.restarts(program.restart);
                 let (worker, stop_timeout) = (&self.worker, self.stop_timeout);
                 let runner = ProgramRunner::new(program, worker, stop_timeout, guard.clone());
-                let runner = runner.telling(self.told.clone());
-                return Ok((Arc::new(runner), restarts));
+                let program = Arc::new(runner.telling(self.told.clone()));
+                Ok(Made {
+                    runner: Arc::clone(&program) as Arc<_>,
+                    program: Some(program),
+                    restarts,
+                })
             }
-        };
-        Ok((runner, self.restarts(manifest::Restart::default())))
+        }
+    }
+
+    /// A runner that is no program.
+    fn plain(&self, runner: Arc<dyn Runner>) -> Made {
+        Made { runner, program: None, restarts: self.restarts(manifest::Restart::default()) }
     }
 
     fn guard(&self, session: &str) -> Result<Guard, Failure> {
@@ -179,21 +195,31 @@ impl Runner for NotSaid {
 }
 
 impl Jobs {
-    /// Takes note of what the Swarm says that runs the jobs. If that is news, every job is stopped and
-    /// begins again. What cannot be understood changes nothing.
+    /// Takes note of what the Swarm says that runs the jobs. If another process is to run, every job is
+    /// stopped and begins again. Other settings of the same program touch no process. What cannot be
+    /// understood changes nothing.
     pub(crate) fn run_as_said(&mut self, said: Option<&str>) {
         let Some(said) = said.filter(|_| matches!(self.tools.kind, Kind::Swarm)) else { return };
         if self.said.as_deref() == Some(said) {
             return;
         }
         self.said = Some(said.to_owned());
-        let made = manifest::Runner::parse(said).and_then(|runner| {
+        let parsed = manifest::Runner::parse(said);
+        if let (Ok(manifest::Runner::Command(next)), Some(program)) = (&parsed, &self.program)
+            && program.adjust(next)
+        {
+            tracing::info!(runner = said, "jobs run on, with settings as the Swarm says");
+            self.supervisor.restart_by(self.tools.restarts(next.restart));
+            return;
+        }
+        let made = parsed.and_then(|runner| {
             let made = self.tools.made(&runner, &self.session, &mut self.guard);
             made.map_err(|error| error.to_string())
         });
         match made {
-            Ok((runner, restarts)) => {
+            Ok(Made { runner, program, restarts }) => {
                 tracing::info!(runner = said, "jobs are run as the Swarm says");
+                self.program = program;
                 self.supervisor.run_by(runner, restarts);
             }
             Err(reason) => {

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use swarm_adapters_host::channel::{Event, Events};
 use swarm_adapters_host::guard::{AwaitedLine, Ended, Guard, Start};
-use swarm_adapters_host::runner::{self, Job, Outcome, RunLogKeeper, Runner};
+use swarm_adapters_host::runner::{self, Job, Outcome, Readiness, RunLogKeeper, Runner};
 use swarm_spec::manifest::{Check, Program, Ready, param_variable};
 use swarm_spec::template::{Template, Values};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -27,6 +27,8 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// safer than `{job}` alone.
 pub(crate) struct ProgramRunner {
     program: Program,
+    /// When a job is ready, which may change while it runs.
+    ready: watch::Sender<Option<Ready>>,
     worker: String,
     stop_timeout: Duration,
     guard: Guard,
@@ -36,13 +38,19 @@ pub(crate) struct ProgramRunner {
 /// A program with everything filled in for one job.
 struct Filled {
     start: Start,
-    check: Option<FilledCheck>,
+    /// Whether the run is checked, and the line that it is to print for that.
+    check: Option<RunCheck>,
+}
+
+/// The check of a run, as far as that is decided when it begins.
+struct RunCheck {
+    /// Notified when the line was printed that was awaited from the start.
+    line: Option<Arc<Notify>>,
 }
 
 enum FilledCheck {
     Exec(Vec<String>),
     Http(String),
-    Line(Arc<Notify>),
 }
 
 impl ProgramRunner {
@@ -54,7 +62,9 @@ impl ProgramRunner {
         stop_timeout: Duration,
         guard: Guard,
     ) -> Self {
-        Self { program, worker: worker.to_owned(), stop_timeout, guard, told: Events::default() }
+        let ready = watch::Sender::new(program.ready.clone());
+        let (worker, told) = (worker.to_owned(), Events::default());
+        Self { program, ready, worker, stop_timeout, guard, told }
     }
 
     /// The same, and `told` learns which jobs are ready.
@@ -62,28 +72,60 @@ impl ProgramRunner {
         Self { told, ..self }
     }
 
+    /// Takes over the settings of `next` that start no process, also for jobs that run. Returns whether
+    /// these are all that differs.
+    ///
+    /// A run whose check has passed, or that began without one, is not checked again: a check that fails
+    /// would end it.
+    pub(crate) fn adjust(&self, next: &Program) -> bool {
+        if !self.program.starts_as(next) {
+            return false;
+        }
+        self.ready.send_if_modified(|ready| {
+            let differs = *ready != next.ready;
+            ready.clone_from(&next.ready);
+            differs
+        });
+        true
+    }
+
+    /// A check that asks, with everything filled in; `None` for one that reads the output.
+    fn asks(&self, job: &Job, check: &Check) -> Result<Option<FilledCheck>, String> {
+        let fill = |text: &Template| self.fill(job, text);
+        Ok(match check {
+            Check::Exec(words) => {
+                Some(FilledCheck::Exec(words.iter().map(fill).collect::<Result<_, _>>()?))
+            }
+            Check::Http(url) => Some(FilledCheck::Http(fill(url)?)),
+            Check::Line(_) => None,
+        })
+    }
+
+    fn fill(&self, job: &Job, text: &Template) -> Result<String, String> {
+        text.fill(&self.values(job)).map_err(|it| it.to_string())
+    }
+
+    fn values<'a>(&'a self, job: &'a Job) -> Values<'a> {
+        let (name, worker) = (job.name.as_str(), self.worker.as_str());
+        Values { job: name, token: job.token.0, worker, params: &job.params }
+    }
+
     fn filled(&self, job: &Job) -> Result<Filled, String> {
-        let Program { command, working_dir, env, inherit_env, secret_params, ready, restart: _ } =
-            &self.program;
-        let values = Values {
-            job: job.name.as_str(),
-            token: job.token.0,
-            worker: &self.worker,
-            params: &job.params,
-        };
-        let fill = |template: &Template| template.fill(&values).map_err(|it| it.to_string());
-        let all = |words: &[Template]| words.iter().map(fill).collect::<Result<Vec<_>, _>>();
+        let Program { command, working_dir, env, inherit_env, secret_params, .. } = &self.program;
+        let values = self.values(job);
+        let fill = |template: &Template| self.fill(job, template);
+        let ready = self.ready.borrow().clone();
         let (mut check, mut line) = (None, None);
         if let Some(ready) = ready {
-            check = Some(match &ready.check {
-                Check::Exec(words) => FilledCheck::Exec(all(words)?),
-                Check::Http(url) => FilledCheck::Http(fill(url)?),
-                Check::Line(text) => {
-                    let seen = Arc::<Notify>::default();
-                    line = Some(AwaitedLine { text: fill(text)?, seen: Arc::clone(&seen) });
-                    FilledCheck::Line(seen)
-                }
-            });
+            let mut seen = None;
+            if let Check::Line(text) = &ready.check {
+                let notify = seen.insert(Arc::<Notify>::default());
+                line = Some(AwaitedLine { text: fill(text)?, seen: Arc::clone(notify) });
+            } else {
+                // A missing value is reported at once.
+                self.asks(job, &ready.check)?;
+            }
+            check = Some(RunCheck { line: seen });
         }
         // Secrets stay in the environment: arguments of a program can be read by others.
         let mut params = BTreeMap::clone(&job.params);
@@ -99,7 +141,7 @@ impl ProgramRunner {
         let start = Start {
             job: job.name.clone(),
             token: job.token,
-            argv: all(command)?,
+            argv: command.iter().map(fill).collect::<Result<_, _>>()?,
             env: variables,
             inherit: inherit_env.clone(),
             dir: working_dir.clone(),
@@ -109,44 +151,75 @@ impl ProgramRunner {
         Ok(Filled { start, check })
     }
 
-    /// Returns, with a sentence, if the job is not ready in time.
-    async fn watch_readiness(&self, job: &Job, check: Option<FilledCheck>) -> String {
-        let (Some(check), Some(Ready { timeout: limit, .. })) = (check, &self.program.ready) else {
-            return std::future::pending().await;
-        };
-        let (since, mut last) = (Instant::now(), None);
-        if timeout(*limit, self.until_ready(job, &check, &mut last)).await.is_ok() {
-            let after_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
-            tracing::info!(job = %job.name, after_ms, "ready");
-            self.told.tell(Event::Ready { job: job.name.to_string() });
-            return std::future::pending().await;
+    /// Returns, with a sentence, if the job is not ready in time. The settings of the moment count,
+    /// from the start of the run on.
+    async fn watch_readiness(&self, job: &Job, check: Option<RunCheck>) -> String {
+        let Some(RunCheck { line }) = check else { return std::future::pending().await };
+        job.set_readiness(Readiness::Awaited);
+        let mut settings = self.ready.subscribe();
+        let since = Instant::now();
+        loop {
+            let ready = settings.borrow_and_update().clone();
+            // A line is looked for in the output from the start on, or not at all.
+            let can_tell = |ready: &Ready| line.is_some() || !matches!(ready.check, Check::Line(_));
+            let Some(Ready { check, timeout: limit }) = ready.filter(can_tell) else {
+                job.set_readiness(Readiness::Unchecked);
+                return std::future::pending().await;
+            };
+            let mut last = None;
+            let left = limit.saturating_sub(since.elapsed());
+            let passed = tokio::select! {
+                passed = timeout(left, self.until_ready(job, &check, line.as_deref(), &mut last)) => {
+                    passed.is_ok()
+                }
+                Ok(()) = settings.changed() => continue,
+            };
+            if passed {
+                let after_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+                tracing::info!(job = %job.name, after_ms, "ready");
+                job.set_readiness(Readiness::Ready);
+                self.told.tell(Event::Ready { job: job.name.to_string() });
+                return std::future::pending().await;
+            }
+            let last = last.map(|reason| format!(": {reason}")).unwrap_or_default();
+            return format!("was not ready within {limit:?}{last}");
         }
-        let last = last.map(|reason| format!(": {reason}")).unwrap_or_default();
-        format!("was not ready within {limit:?}{last}")
     }
 
     /// Waits until the check passes; the reason why it last failed is in `last`.
-    async fn until_ready(&self, job: &Job, check: &FilledCheck, last: &mut Option<String>) {
+    async fn until_ready(
+        &self,
+        job: &Job,
+        check: &Check,
+        line: Option<&Notify>,
+        last: &mut Option<String>,
+    ) {
         let mut ticks = interval(CHECK_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let passed = match check {
-                FilledCheck::Line(seen) => {
+            let passed = match (self.asks(job, check), line) {
+                (Ok(None), Some(seen)) => {
                     *last = Some("no line of its output had the text".to_owned());
                     return seen.notified().await;
                 }
-                FilledCheck::Exec(argv) => {
+                (Ok(None), None) => return std::future::pending().await,
+                (Ok(Some(FilledCheck::Exec(argv))), _) => {
                     ticks.tick().await;
-                    match self.guard.probe(&job.name, argv.clone()).await {
+                    let program = argv.first().cloned().unwrap_or_default();
+                    match self.guard.probe(&job.name, argv).await {
                         Ok(end) if end.is_success() => Ok(()),
-                        Ok(end) => Err(format!("{} {end}", argv[0])),
+                        Ok(end) => Err(format!("{program} {end}")),
                         Err(reason) => Err(reason),
                     }
                 }
-                FilledCheck::Http(url) => {
+                (Ok(Some(FilledCheck::Http(url))), _) => {
                     ticks.tick().await;
-                    let answer = runner::fetch(url, CHECK_INTERVAL).await;
+                    let answer = runner::fetch(&url, CHECK_INTERVAL).await;
                     answer.map(|_| ()).map_err(|error| error.to_string())
+                }
+                (Err(reason), _) => {
+                    *last = Some(reason);
+                    return std::future::pending().await;
                 }
             };
             match passed {

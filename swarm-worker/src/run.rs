@@ -1,10 +1,11 @@
 //! Runs a worker, from its command line to its end.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::registry::Registry;
+use swarm_adapters_host::awaited::{self, Awaited};
 use swarm_adapters_host::caller;
 use swarm_adapters_host::channel::{self, Events, Order, Orders};
 use swarm_adapters_host::http::{self, Build};
@@ -19,6 +20,7 @@ use swarm_core::Worker;
 use swarm_core::handover::{LeaseTerms, SessionId};
 use tokio::signal::unix::SignalKind;
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -76,8 +78,8 @@ pub(crate) async fn run(args: &RunArgs, runner: Option<Arc<dyn Runner>>) -> Resu
     let (reports, report) = watch::channel(Report::default());
     let (ready, is_ready) = watch::channel(pod.is_none());
     let watchdog = Watchdog::start().map_err(failed)?;
-    let last_words = events.clone();
-    let shared = Shared { metrics, reports, ready, watchdog, events };
+    let (awaited, last_words) = (watch::Sender::default(), events.clone());
+    let shared = Shared { metrics, reports, ready, awaited, watchdog, events };
     let listener = http::listen(args.address()).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let endpoints = http::worker_router(&name, build, report, is_ready, Arc::new(registry));
@@ -142,12 +144,26 @@ async fn on_this_machine(
     let store = FileSession::open(dir, &id).map_err(failed)?;
     let views = WorkerViewWatch::follow(dir, &id).map_err(failed)?;
     let jobs = tools.jobs(&id.to_string())?;
+    let tells = tell_awaited(dir.to_owned(), id.clone(), shared.awaited.subscribe());
+    let _tells = AbortOnDropHandle::new(tokio::spawn(tells));
     let drain_timeout = DRAIN_TIMEOUT.max(terms.stop_timeout);
     let (store, views) = (Arc::new(store), Box::new(views));
     let setup = SessionSetup { id, terms, drain_timeout, store, views, jobs, marker: None, shared };
     match setup.run(shutdown).await? {
         Ended::Closed => Ok(()),
         Ended::Lost => Err(Failure::Failed("the session lost its lease".to_owned())),
+    }
+}
+
+/// Writes which jobs of a session are not up yet, whenever that changes.
+async fn tell_awaited(dir: PathBuf, session: SessionId, mut awaited: watch::Receiver<Awaited>) {
+    while awaited.changed().await.is_ok() {
+        let (dir, session) = (dir.clone(), session.clone());
+        let now = awaited.borrow_and_update().clone();
+        let written = spawn_blocking(move || awaited::write(&dir, &session, &now)).await;
+        if let Ok(Err(error)) = written {
+            tracing::warn!(%error, "the operator cannot learn which jobs are not up yet");
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use std::mem;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use swarm_adapters_host::awaited::{Awaited, NAMED_MAX};
 use swarm_adapters_host::channel::Events;
 use swarm_adapters_host::clock;
 use swarm_adapters_host::marker::Marker;
@@ -19,10 +20,10 @@ use swarm_adapters_host::metrics::WorkerMetrics;
 use swarm_adapters_host::report::Report;
 use swarm_adapters_host::runlog::as_boottime_ns;
 use swarm_adapters_host::runner::{Event as JobEvent, JobSpec};
-use swarm_core::JobName;
 use swarm_core::handover::{LeaseTerms, Moment, SessionId};
 use swarm_core::ports::{SessionStore, SessionViews, ViewUpdate};
 use swarm_core::session::{Granted, Session, SessionEffect, SessionEvent, WorkerView};
+use swarm_core::{JobName, Token};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -78,6 +79,8 @@ pub(crate) struct Shared {
     pub(crate) reports: watch::Sender<Report>,
     /// Whether jobs can be granted to the worker.
     pub(crate) ready: watch::Sender<bool>,
+    /// The jobs that are not up yet, if anybody asks.
+    pub(crate) awaited: watch::Sender<Awaited>,
     pub(crate) watchdog: Watchdog,
     /// Where an operator on this machine learns what happens.
     pub(crate) events: Events,
@@ -171,6 +174,7 @@ impl Driver<'_> {
     ) -> Result<Ended, Failure> {
         let mut resumed = signal(SignalKind::from_raw(CONT)).map_err(|e| failed(&e))?;
         let mut failing = self.setup.jobs.supervisor.failing();
+        let mut ups = self.setup.jobs.supervisor.ups();
         let (mut drains, mut ends) = (false, false);
         let mut todo = VecDeque::from(effects);
         let mut ended = Ended::Closed;
@@ -226,6 +230,7 @@ impl Driver<'_> {
                     self.setup.store.tell(failing);
                     Vec::new()
                 }
+                Ok(()) = ups.changed() => Vec::new(),
                 update = self.setup.views.changed() => self.on_view(update).into_iter().collect(),
                 () = until(wakes_at) => vec![SessionEvent::Tick],
             };
@@ -347,10 +352,29 @@ impl Driver<'_> {
         }
     }
 
+    /// The granted jobs that are not up yet. Those that are done are not waited for.
+    fn awaited(&self) -> Awaited {
+        let running = self.session.running();
+        let is_mine = |(job, token): &(&JobName, Token)| {
+            self.details.get(*job).is_some_and(|granted| granted.token == *token)
+        };
+        let not_up = self.setup.jobs.supervisor.not_up(running.filter(is_mine));
+        let first = not_up.iter().take(NAMED_MAX).map(|job| JobName::clone(job)).collect();
+        Awaited { revision: self.revision, count: not_up.len(), first }
+    }
+
     /// Publishes the state of the session: to the supervisor, the watchdog, metrics and reports.
     fn report(&mut self) {
         self.mark();
-        let Shared { metrics, reports, ready, watchdog, events: _ } = self.setup.shared;
+        let Shared { metrics, reports, ready, awaited, watchdog, events: _ } = self.setup.shared;
+        if 0 < awaited.receiver_count() {
+            let now = self.awaited();
+            awaited.send_if_modified(|last| {
+                let differs = *last != now;
+                *last = now;
+                differs
+            });
+        }
         let running = self.session.running().map(|(job, _)| job.clone()).collect();
         let report = Report { version: self.revision, jobs: running };
         let deadline = self.session.deadline();

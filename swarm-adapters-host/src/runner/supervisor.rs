@@ -69,6 +69,8 @@ pub struct JobReport {
     pub token: Token,
     /// Its phase.
     pub phase: JobPhase,
+    /// Whether it runs and is ready, or has run for a second if nothing checks that.
+    pub is_up: bool,
     /// How often it was restarted under this grant, because it had ended by itself.
     pub restarts: u64,
     /// How it last ended by itself; a sentence for a person.
@@ -96,6 +98,7 @@ pub struct Supervisor {
     events: mpsc::UnboundedReceiver<Event>,
     reports: Reports,
     failing: watch::Receiver<Arc<Failing>>,
+    ups: watch::Receiver<()>,
 }
 
 /// The states of the jobs, by job.
@@ -130,10 +133,11 @@ impl Supervisor {
         let reports = Reports::default();
         let permit = Permit::unlimited();
         let (failures, failing) = watch::channel(Arc::default());
-        let outlets = Outlets { reports: reports.clone(), outbox, told };
+        let (up, ups) = watch::channel(());
+        let outlets = Outlets { reports: reports.clone(), outbox, told, up };
         let task = Task::new(runner, run_log, permit, outlets, failures, restarts);
         tokio::spawn(task.run(inbox));
-        Self { orders, events, reports, failing }
+        Self { orders, events, reports, failing, ups }
     }
 
     /// Starts a job. A job that already runs is left alone; a job that is stopping is started when it
@@ -153,6 +157,12 @@ impl Supervisor {
     /// [`update`](Self::update).
     pub fn run_by(&self, runner: Arc<dyn Runner>, restarts: Restarts) {
         self.order(Order::RunBy(runner, restarts));
+    }
+
+    /// Sets how jobs that end by themselves are restarted from now on. No job that runs is touched. One
+    /// that was given up begins again if it may be restarted now.
+    pub fn restart_by(&self, restarts: Restarts) {
+        self.order(Order::RestartBy(restarts));
     }
 
     /// Asks a job to stop; [`Event::Joined`] follows. Jobs stop concurrently. The call has no effect on
@@ -182,6 +192,25 @@ impl Supervisor {
     #[must_use]
     pub fn reports(&self) -> BTreeMap<JobName, JobReport> {
         self.reports.lock().clone()
+    }
+
+    /// Changes when jobs have come up, at most once a second.
+    #[must_use]
+    pub fn ups(&self) -> watch::Receiver<()> {
+        self.ups.clone()
+    }
+
+    /// Finds those of `jobs` that are not up under these tokens; see [`JobReport::is_up`]. O(jobs · log jobs).
+    pub fn not_up<'a>(
+        &self,
+        jobs: impl IntoIterator<Item = (&'a JobName, Token)>,
+    ) -> Vec<&'a JobName> {
+        let reports = self.reports.lock();
+        let is_up = |job: &JobName, token: Token| {
+            reports.get(job).is_some_and(|report| report.is_up && report.token == token)
+        };
+        let not_up = jobs.into_iter().filter(|(job, token)| !is_up(job, *token));
+        not_up.map(|(job, _)| job).collect()
     }
 
     /// Which jobs fail, the worst hundred one by one. A change is told at once, and further ones are

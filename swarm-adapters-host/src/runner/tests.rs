@@ -232,6 +232,67 @@ async fn a_job_that_was_given_up_begins_again_with_new_params_or_another_runner(
     until(&supervisor, |_| other.runs.load(Ordering::Relaxed) == 1).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn other_restarts_touch_no_job_that_runs_and_reach_those_that_were_given_up() {
+    let broke = || Outcome::Failed("it broke".into());
+    let (supervisor, script) = limited(&[broke(), broke(), broke()], Some(1));
+    let restarts = |limit| Restarts { limit: Some(limit), ..Restarts::default() };
+    supervisor.start(spec("a", 7));
+    until(&supervisor, |it| it.phase == JobPhase::Failed).await;
+    assert_eq!(script.runs.load(Ordering::Relaxed), 2);
+    supervisor.restart_by(restarts(1));
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert_eq!(script.runs.load(Ordering::Relaxed), 2, "it had so many");
+    supervisor.restart_by(restarts(2));
+    until(&supervisor, |it| it.phase == JobPhase::Running && it.is_up).await;
+    assert_eq!(script.runs.load(Ordering::Relaxed), 4);
+    supervisor.restart_by(restarts(0));
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert_eq!(script.runs.load(Ordering::Relaxed), 4, "it runs on");
+    assert!(supervisor.reports().into_values().all(|it| it.is_up));
+}
+
+/// Is ready when the test says so.
+#[derive(Default)]
+struct Checked(tokio::sync::Notify);
+
+#[async_trait]
+impl Runner for Checked {
+    async fn run(&self, job: &Job, stop: CancellationToken) -> Outcome {
+        job.set_readiness(Readiness::Awaited);
+        self.0.notified().await;
+        job.set_readiness(Readiness::Ready);
+        stop.cancelled().await;
+        Outcome::Ended
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_is_up_once_it_is_ready_or_has_run_for_a_second_if_nothing_checks_it() {
+    let (a, token) = (JobName::new("a").unwrap(), Token(7));
+    let (unchecked, _) = supervisor(&[]);
+    let mut ups = unchecked.ups();
+    let before = tokio::time::Instant::now();
+    unchecked.start(spec("a", 7));
+    assert_eq!(unchecked.not_up([(&a, token)]), [&a]);
+    timeout(Duration::from_secs(20), ups.changed()).await.unwrap().unwrap();
+    let took = before.elapsed().as_millis();
+    assert!((1_000..=2_000).contains(&took), "{took} ms");
+    assert!(unchecked.not_up([(&a, token)]).is_empty());
+    assert_eq!(unchecked.not_up([(&a, Token(8))]), [&a], "another grant");
+
+    let checked = Arc::new(Checked::default());
+    let runner = Arc::clone(&checked) as Arc<dyn Runner>;
+    let supervisor = Supervisor::new(runner, None, Restarts::default());
+    supervisor.start(spec("a", 7));
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert_eq!(supervisor.not_up([(&a, token)]), [&a]);
+    checked.0.notify_one();
+    until(&supervisor, |it| it.is_up).await;
+    supervisor.update(with_param("y"));
+    until(&supervisor, |it| !it.is_up).await;
+}
+
 /// Ends its run when it is told to, whatever it was asked.
 #[derive(Default)]
 struct Slow {
@@ -278,8 +339,9 @@ async fn another_runner_begins_when_the_last_one_has_ended_and_both_know_until_w
 async fn a_permit_ends_with_its_time() {
     let permit = Permit::unlimited();
     let (name, stop) = (JobName::new("a").unwrap(), CancellationToken::new());
-    let (params, output) = (Params::default(), Arc::default());
-    let job = Job { name, token: Token(1), params, permit: permit.clone(), stop, output };
+    let (token, params, output) = (Token(1), Params::default(), Arc::default());
+    let (permit, readiness) = (permit.clone(), Arc::default());
+    let job = Job { name, token, params, permit: permit.clone(), stop, output, readiness };
     assert!(job.is_permitted());
     permit.set(boottime_ns());
     assert!(!job.is_permitted());

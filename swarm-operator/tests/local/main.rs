@@ -11,6 +11,7 @@ mod edits;
 mod failures;
 mod hostile;
 mod operator;
+mod ready;
 mod recorders;
 mod remote;
 mod service;

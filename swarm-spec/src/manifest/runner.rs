@@ -234,6 +234,19 @@ fn words_of(field: &str, words: &[String]) -> Result<Vec<Template>, SpecError> {
 }
 
 impl Program {
+    /// Whether both start the same process, so that one that runs need not be replaced: they differ
+    /// at most in how it is watched and restarted.
+    #[must_use]
+    pub fn starts_as(&self, other: &Self) -> bool {
+        let Self { command, working_dir, env, inherit_env, secret_params, ready: _, restart: _ } =
+            self;
+        *command == other.command
+            && *working_dir == other.working_dir
+            && *env == other.env
+            && *inherit_env == other.inherit_env
+            && *secret_params == other.secret_params
+    }
+
     /// Refuses secrets in what other users of a machine can read.
     fn check_secrets(&self) -> Result<(), SpecError> {
         let ready: &[Template] = match self.ready.as_ref().map(|ready| &ready.check) {
@@ -376,6 +389,25 @@ mod tests {
 
     fn refused(text: &str) -> String {
         Runner::parse(text).unwrap_err()
+    }
+
+    #[test]
+    fn settings_that_start_no_process_leave_a_program_what_it_is() {
+        let program = |text: &str| match Runner::parse(text).unwrap() {
+            Runner::Command(program) => program,
+            other => panic!("{other:?}"),
+        };
+        let before = program("{command: [cat, '{job}'], env: {A: x}}");
+        let same = "{command: [cat, '{job}'], env: {A: x}, ready: {line: up}, restart: {limit: 3}}";
+        assert!(before.starts_as(&program(same)));
+        for other in [
+            "{command: [cat, '{token}'], env: {A: x}}",
+            "{command: [cat, '{job}'], env: {A: y}}",
+            "{command: [cat, '{job}'], env: {A: x}, workingDir: /tmp}",
+            "{command: [cat, '{job}'], env: {A: x}, inheritEnv: [B]}",
+        ] {
+            assert!(!before.starts_as(&program(other)), "{other}");
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::failing::Failures;
 use super::{Event, JobPhase, JobReport, JobSpec, Reports, Restarts};
 use crate::channel::{Event as Told, Events};
 use crate::runlog::{RunEvent, RunLog};
-use crate::runner::{Job, Outcome, Permit, RunLogKeeper, Runner};
+use crate::runner::{Job, Outcome, Permit, Readiness, RunLogKeeper, Runner};
 
 /// How often a tick of a running job is recorded. One timer serves all jobs.
 const TICK: Duration = Duration::from_secs(1);
@@ -27,12 +27,15 @@ const PAUSE_MIN: Duration = Duration::from_millis(100);
 const HELD: Duration = Duration::from_secs(10);
 /// How long a run has to last for count and pauses to start over.
 const RAN_WELL: Duration = Duration::from_secs(30);
+/// The time after which a run that nothing checks counts as ready.
+const UNCHECKED_UP: Duration = Duration::from_secs(1);
 
 /// A request to the supervisor's task.
 pub(super) enum Order {
     Start(JobSpec),
     Update(JobSpec),
     RunBy(Arc<dyn Runner>, Restarts),
+    RestartBy(Restarts),
     Stop(JobName),
     PermitUntil(u64),
 }
@@ -42,6 +45,8 @@ pub(super) struct Outlets {
     pub(super) reports: Reports,
     pub(super) outbox: mpsc::UnboundedSender<Event>,
     pub(super) told: Events,
+    /// Changes when jobs have come up.
+    pub(super) up: watch::Sender<()>,
 }
 
 pub(super) struct Task {
@@ -133,6 +138,7 @@ impl Task {
                     Some(Order::Start(spec)) => self.start(spec),
                     Some(Order::Update(spec)) => self.update(spec),
                     Some(Order::RunBy(runner, restarts)) => self.run_by(runner, restarts),
+                    Some(Order::RestartBy(restarts)) => self.restart_by(restarts),
                     Some(Order::Stop(job)) => self.stop(&job),
                     Some(Order::PermitUntil(at)) => self.permit_until(at),
                     None => {
@@ -167,9 +173,10 @@ impl Task {
         }
         let JobSpec { name, token, params, run_once } = spec;
         let stop = CancellationToken::new();
-        let (permit, output) = (self.permit.clone(), Arc::default());
-        let job = Job { name, token, params, permit, stop, output };
-        let report = JobReport { token, phase: JobPhase::Running, restarts: 0, last_exit: None };
+        let (permit, output, readiness) = (self.permit.clone(), Arc::default(), Arc::default());
+        let job = Job { name, token, params, permit, stop, output, readiness };
+        let (phase, is_up) = (JobPhase::Running, false);
+        let report = JobReport { token, phase, is_up, restarts: 0, last_exit: None };
         self.outlets.reports.lock().insert(job.name.clone(), report);
         self.begin(Entry {
             job,
@@ -205,6 +212,34 @@ impl Task {
         let jobs: Vec<_> = self.jobs.keys().cloned().collect();
         for job in &jobs {
             self.renew(job);
+        }
+    }
+
+    /// Jobs that run are left alone. Those that were given up and may be restarted now begin again.
+    fn restart_by(&mut self, restarts: Restarts) {
+        self.restarts = restarts;
+        let latest = Instant::now() + self.restarts.pause_max;
+        let mut begin = Vec::new();
+        for (name, entry) in &mut self.jobs {
+            entry.pauses = pauses(&self.restarts);
+            let may_restart = self.restarts.limit.is_none_or(|limit| entry.in_a_row < limit);
+            match &mut entry.state {
+                State::Failed if may_restart => begin.push(name.clone()),
+                State::Waiting(at) if latest < *at => {
+                    self.due.remove(&(*at, name.clone()));
+                    *at = latest;
+                    self.due.insert((latest, name.clone()));
+                }
+                State::Running(_)
+                | State::Waiting(_)
+                | State::Held(_)
+                | State::Failed
+                | State::Renewing
+                | State::Stopping(_) => {}
+            }
+        }
+        for name in &begin {
+            self.begin_anew(name);
         }
     }
 
@@ -251,6 +286,8 @@ impl Task {
         if entry.runner.run_log_keeper() == RunLogKeeper::Supervisor {
             self.outlets.told.tell(Told::Started { job: entry.job.name.to_string(), pid: None });
         }
+        entry.job.set_readiness(Readiness::Unchecked);
+        self.edit(&entry.job.name, |report| report.is_up = false);
         let (runner, job) = (Arc::clone(&entry.runner), entry.job.clone());
         let run = async move { runner.run(&job, job.stop.clone()).await };
         entry.state = State::Running(Instant::now());
@@ -329,7 +366,9 @@ impl Task {
         let at = Instant::now() + HELD;
         entry.state = State::Held(at);
         self.due.insert((at, name.clone()));
-        self.edit(&name, |report| report.phase = JobPhase::Waiting);
+        self.edit(&name, |report| {
+            (report.phase, report.is_up) = (JobPhase::Waiting, false);
+        });
         self.jobs.insert(name, entry);
     }
 
@@ -371,19 +410,14 @@ impl Task {
         self.failures.ended(&name, state, restarts, exit.clone(), entry.job.take_output());
         self.edit(&name, |report| {
             report.phase = phase;
+            report.is_up = false;
             report.last_exit = Some(exit);
         });
         self.jobs.insert(name, entry);
     }
 
     fn pauses(&self) -> ExponentialBackoff {
-        let max = self.restarts.pause_max / 2;
-        ExponentialBuilder::default()
-            .with_min_delay(PAUSE_MIN.min(max))
-            .with_max_delay(max)
-            .without_max_times()
-            .with_jitter()
-            .build()
+        pauses(&self.restarts)
     }
 
     fn start_due(&mut self) {
@@ -406,6 +440,7 @@ impl Task {
             let state = self.jobs.get(job).map(|entry| &entry.state);
             matches!(state, Some(State::Running(since)) if RAN_WELL <= since.elapsed())
         });
+        self.raise();
         for entry in self.jobs.values() {
             match entry.state {
                 State::Running(_) | State::Renewing | State::Stopping(_) => {
@@ -414,6 +449,28 @@ impl Task {
                 }
                 State::Waiting(_) | State::Held(_) | State::Failed => {}
             }
+        }
+    }
+
+    /// Takes note of jobs that have come up.
+    fn raise(&self) {
+        let mut reports = self.outlets.reports.lock();
+        let mut has_raised = false;
+        for (name, entry) in &self.jobs {
+            let State::Running(since) = entry.state else { continue };
+            let is_up = match entry.job.readiness() {
+                Readiness::Unchecked => UNCHECKED_UP <= since.elapsed(),
+                Readiness::Awaited => false,
+                Readiness::Ready => true,
+            };
+            if let Some(report) = reports.get_mut(name).filter(|it| is_up && !it.is_up) {
+                report.is_up = true;
+                has_raised = true;
+            }
+        }
+        drop(reports);
+        if has_raised {
+            self.outlets.up.send_replace(());
         }
     }
 
@@ -445,4 +502,14 @@ impl Task {
         // The receiver is gone if the supervisor was dropped.
         let _ = self.outlets.outbox.send(event);
     }
+}
+
+fn pauses(restarts: &Restarts) -> ExponentialBackoff {
+    let max = restarts.pause_max / 2;
+    ExponentialBuilder::default()
+        .with_min_delay(PAUSE_MIN.min(max))
+        .with_max_delay(max)
+        .without_max_times()
+        .with_jitter()
+        .build()
 }

@@ -1,0 +1,83 @@
+//! The jobs of a session that are not up yet, as a file that its operator reads.
+//!
+//! `DIR/awaited/SESSION.json` is replaced as a whole by a rename. Only the end of
+//! `local --until-settled` depends on it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use swarm_core::JobName;
+use swarm_core::handover::SessionId;
+
+use crate::file;
+use crate::leases;
+
+/// The largest file that is read.
+const BYTES_MAX: u64 = 1 << 16;
+
+/// The most jobs that are named.
+pub const NAMED_MAX: usize = 10;
+
+/// The jobs of a session that are not up yet: not ready, or running for less than a second.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Awaited {
+    /// The revision of the newest view that the session has read.
+    pub revision: u64,
+    /// The number of jobs of that view that are not up.
+    pub count: usize,
+    /// The first of them.
+    pub first: Vec<JobName>,
+}
+
+fn path(dir: &Path, session: &SessionId) -> io::Result<PathBuf> {
+    Ok(dir.join("awaited").join(format!("{}.json", leases::name(session)?)))
+}
+
+/// Writes what `session` tells, below the state directory `dir`.
+///
+/// # Errors
+///
+/// If the file cannot be written.
+pub fn write(dir: &Path, session: &SessionId, awaited: &Awaited) -> io::Result<()> {
+    let path = path(dir, session)?;
+    file::create_dir(file::directory(&path))?;
+    file::swap(&path, &serde_json::to_vec(awaited)?)
+}
+
+/// Reads the file of `session`; `None` if there is none that can be read.
+#[must_use]
+pub fn read(dir: &Path, session: &SessionId) -> Option<Awaited> {
+    let text = file::read_regular_text(&path(dir, session).ok()?, BYTES_MAX).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
+/// Removes the file of a session. It is no error if there is none.
+///
+/// # Errors
+///
+/// If the file exists and cannot be removed.
+pub fn remove(dir: &Path, session: &SessionId) -> io::Result<()> {
+    file::existing(fs::remove_file(path(dir, session)?)).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_is_read_and_nonsense_says_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let session = SessionId::new("w", 7);
+        let awaited = Awaited { revision: 7, count: 2, first: vec!["a".parse().unwrap()] };
+        assert_eq!(read(dir.path(), &session), None);
+        write(dir.path(), &session, &awaited).unwrap();
+        assert_eq!(read(dir.path(), &session), Some(awaited));
+        fs::write(path(dir.path(), &session).unwrap(), "{").unwrap();
+        assert_eq!(read(dir.path(), &session), None);
+        remove(dir.path(), &session).unwrap();
+        remove(dir.path(), &session).unwrap();
+    }
+}

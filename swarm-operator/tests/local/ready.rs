@@ -1,0 +1,120 @@
+//! Settings of a program that start no process, and when a pool counts as settled for
+//! `--until-settled`.
+
+use std::fs;
+use std::process::Output;
+use std::time::{Duration, Instant};
+
+use super::operator::{Machine, until};
+
+/// A Swarm of two jobs that run a program as these fields say.
+fn manifest(runner: &str) -> String {
+    format!(
+        "apiVersion: swarm.k8slab.info/v1alpha1\nkind: Swarm\nmetadata: {{name: ready}}\nspec:\n  \
+         replicas: 2\n  pool: {{statefulSet: {{name: w}}}}\n  worker:\n    protocol: Session\n    \
+         runner: {{{runner}}}\n  jobs: [{{name: a}}, {{name: b}}]\n"
+    )
+}
+
+fn logs(machine: &Machine) -> String {
+    let log = |n: u32| fs::read_to_string(machine.state().join(format!("logs/w-{n}.log")));
+    (0..2).map(|n| log(n).unwrap_or_default()).collect()
+}
+
+fn starts(machine: &Machine) -> usize {
+    logs(machine).lines().filter(|line| line.ends_with("has begun")).count()
+}
+
+#[test]
+fn settings_that_start_no_process_reach_running_jobs_and_touch_none() {
+    let machine = Machine::new();
+    let command = "command: [sh, -c, 'echo $SWARM_JOB has begun; exec sleep 600']";
+    let runner = format!("{command}, restart: {{limit: 10}}");
+    machine.write(&manifest(&runner));
+    let _operator = machine.settled();
+    until("both jobs to run", || (starts(&machine) == 2).then_some(()));
+    let taken = |times: usize| {
+        until("both workers to have the settings", || {
+            (logs(&machine).matches("with settings as the Swarm says").count() == 2 * times)
+                .then_some(())
+        });
+    };
+    machine.edit("limit: 10", "limit: 11");
+    taken(1);
+    machine.edit("restart:", "ready: {line: up, timeout: 1s}, restart:");
+    taken(2);
+    // A check that none of them could pass would have ended them by now, had it been applied.
+    let since = Instant::now();
+    until("longer than the check may take", || {
+        (Duration::from_secs(2) < since.elapsed()).then_some(())
+    });
+    assert_eq!(starts(&machine), 2, "{}", logs(&machine));
+    machine.edit("restart:", "env: {A: b}, restart:");
+    until("both jobs to begin again", || (starts(&machine) == 4).then_some(()));
+}
+
+#[test]
+fn a_longer_time_to_be_ready_reaches_jobs_that_are_not_ready_yet() {
+    let machine = Machine::new();
+    let program = "echo $SWARM_JOB has begun; while ! [ -e go ]; do sleep 0.01; done; echo up; \
+                   exec sleep 600";
+    let dir = machine.path().display().to_string();
+    let ready = "ready: {line: up, timeout: 4s}";
+    let runner = format!("command: [sh, -c, '{program}'], workingDir: {dir}, {ready}");
+    machine.write(&manifest(&runner));
+    let _operator = machine.settled();
+    until("both jobs to run", || (starts(&machine) == 2).then_some(()));
+    let since = Instant::now();
+    machine.edit("timeout: 4s", "timeout: 1h");
+    until("longer than it was at first", || {
+        (Duration::from_secs(5) < since.elapsed()).then_some(())
+    });
+    fs::write(machine.path().join("go"), "").unwrap();
+    until("both jobs to be ready", || {
+        (logs(&machine).matches("after_ms=").count() == 2).then_some(())
+    });
+    assert_eq!(starts(&machine), 2, "{}", logs(&machine));
+}
+
+fn run(runner: &str, args: &[&str]) -> (Machine, Output) {
+    let machine = Machine::new();
+    machine.write(&manifest(runner));
+    let output = machine.output(&[&["--until-settled"], args].concat());
+    assert_eq!(machine.processes(), []);
+    (machine, output)
+}
+
+#[test]
+fn until_settled_waits_until_every_job_is_ready() {
+    let runner = "command: [sh, -c, 'sleep 2; echo up; exec sleep 600'], ready: {line: up}";
+    let (machine, output) = run(runner, &[]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(logs(&machine).matches("after_ms=").count(), 2);
+}
+
+#[test]
+fn until_settled_ends_with_3_and_the_reason_once_a_job_is_given_up() {
+    let (_, output) = run("command: [/no/such/program], restart: {limit: 2}", &[]);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert!(complaint.contains("/no/such/program"), "{complaint}");
+    assert!(complaint.contains("it is not restarted any more"), "{complaint}");
+}
+
+#[test]
+fn until_settled_ends_with_an_error_after_its_time() {
+    let (_, output) = run("command: [sh, -c, 'exit 4']", &["--timeout", "7s"]);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(complaint.contains("not settled within 7000 ms: 2 jobs are not ready"), "{complaint}");
+}
+
+#[test]
+fn until_settled_counts_jobs_that_are_done() {
+    let machine = Machine::new();
+    let once =
+        manifest("command: [sh, -c, 'exit 0']").replace("name: a}", "name: a, runOnce: true}");
+    machine.write(&once.replace(", {name: b}", ", {name: b, runOnce: true}"));
+    let output = machine.output(&["--until-settled", "--timeout", "50s"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
