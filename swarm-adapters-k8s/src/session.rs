@@ -7,6 +7,7 @@
 //! [`KubeSession`] and [`KubeSessionViews`] are the worker's side, as adapters of the core's ports.
 
 mod follow;
+mod stopping;
 mod store;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ use swarm_core::session::Former;
 use swarm_core::{Failing, JobName, Token};
 
 pub use follow::KubeSessionViews;
+pub use stopping::{STOPPING_ANNOTATION, StoredStopping};
 pub use store::KubeSession;
 
 /// Marks the Leases of sessions, so that only those are watched.
@@ -37,8 +39,13 @@ pub const FAILING_ANNOTATION: &str = "swarm.k8slab.info/failing";
 pub const POLICY_ANNOTATION: &str = "swarm.k8slab.info/policy";
 /// All that a session says.
 #[cfg(feature = "controller")]
-pub(crate) const ANNOTATIONS: [&str; 4] =
-    [ACK_ANNOTATION, PREDECESSOR_ANNOTATION, FAILING_ANNOTATION, POLICY_ANNOTATION];
+pub(crate) const ANNOTATIONS: [&str; 5] = [
+    ACK_ANNOTATION,
+    STOPPING_ANNOTATION,
+    PREDECESSOR_ANNOTATION,
+    FAILING_ANNOTATION,
+    POLICY_ANNOTATION,
+];
 /// The value of that annotation.
 const POLICY_MISSING: &str = "missing";
 /// How many failing jobs are told one by one.
@@ -121,6 +128,7 @@ pub fn written(
     };
     let stored = serde_json::to_string(&stored).unwrap_or_default();
     let mut annotations = BTreeMap::from([(ACK_ANNOTATION.to_owned(), stored)]);
+    annotations.extend(stopping::written(write).map(|it| (STOPPING_ANNOTATION.to_owned(), it)));
     let predecessor = former.session.as_ref();
     annotations.extend(predecessor.map(|it| (PREDECESSOR_ANNOTATION.to_owned(), it.to_string())));
     let holder = match write.holder {
@@ -261,6 +269,7 @@ pub fn seen(object: &Object) -> Result<SeenLease, String> {
     let ack = Ack {
         incarnation: stored.incarnation,
         revision: stored.revision,
+        stopping: stopping::seen(object, stored.write),
         finished: finished.collect::<Result<_, String>>()?,
         is_draining: stored.draining,
     };
@@ -293,7 +302,8 @@ mod tests {
 
     fn write(holder: Holder) -> LeaseWrite {
         let finished = [(JobName::new("stream:a").unwrap(), Token(7))].into();
-        let ack = Ack { incarnation: 1, revision: 12, finished, is_draining: true };
+        let ack =
+            Ack { incarnation: 1, revision: 12, finished, is_draining: true, ..Ack::default() };
         LeaseWrite { expected: Some(LeaseVersion(41)), holder, number: 3, ack }
     }
 

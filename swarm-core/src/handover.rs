@@ -37,6 +37,7 @@ mod check;
 
 mod lease;
 mod room;
+mod stopping;
 mod watch;
 
 mod ages;
@@ -61,5 +62,6 @@ pub use lease::{
     Moment, SessionId,
 };
 pub use rules::{Rule, Rules};
+pub use stopping::Stopping;
 pub use strikes::{STRIKES_MAX, backoff};
 pub use watch::{CLAIM_MAX, Life, Watch, WatchEffect, WatchEvent};

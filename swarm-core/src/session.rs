@@ -5,13 +5,15 @@
 //! suspended (`CLOCK_BOOTTIME`). The rules, each with its name in [`Rule`]:
 //!
 //! - It runs only what a view for this very session grants, and only views that are newer count.
-//! - It acknowledges a view after every job that the view releases was stopped and joined.
+//! - It acknowledges a view after every job that the view releases was stopped and joined. Before
+//!   that it may acknowledge the view except for the jobs that it names: all that it still stops.
 //! - It may act until one lease duration after it **sent** the last renewal that succeeded. One
 //!   stop timeout before that it stops its jobs; jobs that still run at the end are aborted. If a
 //!   later renewal succeeds, nobody has revoked it, and it resumes the same grants.
 //! - It closes its lease after everything was joined. A session that is over never comes back.
 
 mod event;
+mod part;
 mod reconcile;
 mod view;
 
@@ -65,6 +67,8 @@ pub struct Session {
     due: Due,
     /// The largest revision that may be acknowledged.
     acked: u64,
+    /// The latest view, as far as it matters for what is acknowledged before all of it is carried out.
+    part: Part,
     lease: LeaseVersion,
     has_lease: bool,
     /// Until when it may act; the clock's start if it never could.
@@ -104,8 +108,20 @@ struct Due {
     starts: BTreeSet<JobName>,
     /// What runs on and is not granted. Empty after every step.
     stops: BTreeSet<JobName>,
-    /// How many of the jobs that are being stopped are not granted.
-    releases: usize,
+    /// Which of the jobs that are being stopped are not granted.
+    releases: BTreeMap<JobName, Token>,
+}
+
+/// What of a view is carried out while other jobs are still being stopped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Part {
+    /// Since when there may be something to acknowledge in part.
+    since: Moment,
+    /// Whether writes say which jobs are still being stopped: something that was asked for since the
+    /// last view that is carried out altogether is done.
+    is_said: bool,
+    /// Whether a write is due for that alone: part of what the latest view asks for is done.
+    is_news: bool,
 }
 
 /// A write whose answer is not known.
@@ -144,6 +160,7 @@ impl Session {
             finished: BTreeMap::new(),
             due: Due::default(),
             acked: 0,
+            part: Part::default(),
             lease: LeaseVersion(0),
             has_lease: false,
             deadline: Moment::default(),
@@ -287,7 +304,8 @@ impl Session {
         let drain = drain.filter(|_| goes_on || is_idle);
         let suspension = goes_on.then(|| self.suspends_at());
         let end = (!is_idle).then_some(self.deadline);
-        [renewal, drain, suspension, end].into_iter().flatten().min()
+        let part = self.tells_part_at().filter(|_| self.has_lease && self.pending.is_none());
+        [renewal, drain, suspension, end, part].into_iter().flatten().min()
     }
 
     /// Until when it may act.
@@ -425,12 +443,14 @@ impl Session {
         if view.revision <= self.seen && rules.keep(Rule::NewerViewsOnly) {
             return;
         }
+        let left = self.part_left();
         self.incarnation = Some(incarnation);
         self.seen = view.revision;
-        self.granted = view.jobs;
+        let before = std::mem::replace(&mut self.granted, view.jobs);
         let granted = &self.granted;
         self.finished.retain(|job, token| granted.get(job) == Some(token));
         self.due = self.differences();
+        self.begin_part(now, &before, left);
     }
 
     fn is_pending(&self, number: u64) -> bool {

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, from_value, json, to_value};
 use std::time::Duration;
 use swarm_core::handover::{
-    Ack, Holder, Lease, LeaseVersion, LeaseWrite, Policy, SessionId, SessionView,
+    Ack, Holder, Lease, LeaseVersion, LeaseWrite, Policy, SessionId, SessionView, Stopping,
 };
 use swarm_core::replicas::{Card, Hosts, MemberId, Members, Weight};
 use swarm_core::session::{Details, WorkerView};
@@ -274,9 +274,12 @@ fn a_view_names_its_session_as_stores_do() {
 #[test]
 fn a_lease_is_written_with_its_acknowledgement() {
     let finished = BTreeMap::from([(name("a"), Token(8))]);
-    let ack = Ack { incarnation: 5, revision: 3, finished, is_draining: true };
-    let written =
-        json!({ "incarnation": 5, "revision": 3, "finished": { "a": 8 }, "draining": true });
+    let stopping = Stopping { reads: 4, jobs: [(name("b"), Token(7))].into() };
+    let ack = Ack { incarnation: 5, revision: 3, stopping, finished, is_draining: true };
+    let stopping = json!({ "reads": 4, "jobs": { "b": 7 } });
+    let written = json!({
+        "incarnation": 5, "revision": 3, "stopping": stopping, "finished": { "a": 8 }, "draining": true
+    });
     is_written_as(&ack, &written);
     let short = Ack { incarnation: 5, revision: 3, ..Ack::default() };
     is_written_as(&short, &json!({ "incarnation": 5, "revision": 3 }));

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use swarm_core::Token;
-use swarm_core::handover::Ack;
+use swarm_core::handover::{Ack, Stopping};
 use tokio::time::timeout;
 
 use super::*;
@@ -34,7 +34,8 @@ fn a_lease_is_read_as_it_was_written_until_it_is_closed() {
     assert_eq!(leases.read(&id(1)).unwrap(), None);
     let version = leases.write(&id(1), &renewal(None, 1)).unwrap();
     let finished = [("stream:\"a\"".parse().unwrap(), Token(8))].into();
-    let ack = Ack { incarnation: 3, revision: 9, finished, is_draining: true };
+    let stopping = Stopping { reads: 10, jobs: [("slow".parse().unwrap(), Token(8))].into() };
+    let ack = Ack { incarnation: 3, revision: 9, stopping, finished, is_draining: true };
     let write = LeaseWrite { ack, ..renewal(Some(version), 2) };
     let version = leases.write(&id(1), &write).unwrap();
     let other = Leases::open(dir.path()).unwrap();
@@ -192,7 +193,7 @@ fn a_file_that_is_not_a_lease_is_refused_and_named() {
     let unknown = good.replace(r#""number""#, r#""colour":1,"number""#);
     let cases = [
         ("", "is not a lease: EOF"),
-        (r#"{"format":2}"#, "has format 2 and this program knows format 1; use the version"),
+        (r#"{"format":3}"#, "has format 3 and this program knows formats 1 to 2; use the version"),
         (&finished, "`a` occurs twice"),
         (&unknown, "unknown field `colour`"),
     ];

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use super::room::Room;
 use super::{
-    Cell, CellEvent, Cells, Change, Proof, Record, Refusal, Save, SessionId, Then, strikes,
+    Cell, CellEvent, Cells, Change, Proof, Record, Refusal, Save, SessionId, Stopping, Then,
+    strikes,
 };
 use crate::merge::side_by_side;
 use crate::{JobName, Jobs, Share, Slot, Token};
@@ -66,6 +67,8 @@ pub enum Place {
 pub struct Evidence {
     /// The highest revision it acknowledged in this incarnation of the ledger.
     pub acked: u64,
+    /// A later revision that it acknowledged except for the jobs named there.
+    pub stopping: Stopping,
     /// The jobs it says it finished, with the token they ran under.
     pub finished: BTreeMap<JobName, Token>,
     /// Why the session has ended, if it has: closed, fenced, or its process ended.
@@ -90,6 +93,23 @@ impl Evidence {
     #[must_use]
     pub fn acked(revision: u64) -> Self {
         Self { acked: revision, ..Self::default() }
+    }
+
+    /// The revision up to which the session has released `job`, by what it acknowledged.
+    ///
+    /// ```
+    /// use swarm_core::Token;
+    /// use swarm_core::handover::{Evidence, Stopping};
+    ///
+    /// let (quick, slow) = ("quick".parse()?, "slow".parse()?);
+    /// let mut known = Evidence::acked(7);
+    /// known.stopping = Stopping { reads: 8, jobs: [(slow, Token(1))].into() };
+    /// assert_eq!((known.released(&quick), known.released(&"slow".parse()?)), (8, 7));
+    /// # Ok::<(), swarm_core::JobNameError>(())
+    /// ```
+    #[must_use]
+    pub fn released(&self, job: &JobName) -> u64 {
+        self.acked.max(self.stopping.released(job.as_str()))
     }
 }
 
@@ -140,14 +160,20 @@ impl StepInputs<'_> {
         held.any(|(job, _)| self.is_leaving(job))
     }
 
-    /// Whether everybody who may have run what all ran has released it, if they were asked to at
-    /// revision `since`. O(sessions).
-    fn have_all_released(&self, since: u64, terms: &HandoverTerms) -> bool {
-        let mut may_run = self.seats.iter().filter(|(_, seat)| seat.joined < since);
-        may_run.all(|(session, _)| {
+    /// The jobs that some session still stops, of those that all ran and were asked to release at
+    /// revision `since`; `None` if a session has not acknowledged that revision for any job.
+    /// O(sessions + jobs that they name).
+    fn left_of_all(&self, since: u64, terms: &HandoverTerms) -> Option<BTreeSet<&JobName>> {
+        let mut left = BTreeSet::new();
+        for (session, _) in self.seats.iter().filter(|(_, seat)| seat.joined < since) {
             let known = self.evidence.get(session);
-            known.is_some_and(|known| since <= known.acked) || !terms.waits_for(session, known)
-        })
+            if known.is_some_and(|known| since <= known.acked) || !terms.waits_for(session, known) {
+                continue;
+            }
+            let stopping = &known.filter(|known| since <= known.stopping.reads)?.stopping;
+            left.extend(stopping.jobs.keys());
+        }
+        Some(left)
     }
 }
 
@@ -232,16 +258,17 @@ fn has_ended(sight: &StepInputs<'_>, session: &SessionId) -> bool {
 }
 
 /// Which jobs that all ran have been released by everybody.
-struct Released {
-    /// The revisions such that everybody has released what they were asked to release then.
-    since: BTreeSet<u64>,
+struct Released<'a> {
+    /// The revisions such that everybody has released what they were asked to release then, except
+    /// for the jobs given with them.
+    since: BTreeMap<u64, BTreeSet<&'a JobName>>,
     /// Whether nobody has to be asked.
     by_itself: bool,
 }
 
-impl Released {
-    /// O(jobs + sessions · releases that began in different writes).
-    fn of(cells: &Cells, sight: &StepInputs<'_>, terms: &HandoverTerms) -> Self {
+impl<'a> Released<'a> {
+    /// O(jobs + (sessions + jobs that they name) · releases that began in different writes).
+    fn of(cells: &Cells, sight: &'a StepInputs<'_>, terms: &HandoverTerms) -> Self {
         let mut has_everywhere = false;
         let since = |record: &Record| match record.cell {
             Cell::ReleasingAll { since, .. } => Some(since),
@@ -256,11 +283,18 @@ impl Released {
             | Cell::Quarantined { .. }
             | Cell::Done { .. } => None,
         };
-        let mut since: BTreeSet<_> = cells.jobs.values().filter_map(since).collect();
-        since.retain(|since| sight.have_all_released(*since, terms));
+        let since: BTreeSet<_> = cells.jobs.values().filter_map(since).collect();
+        let left = |since: u64| Some((since, sight.left_of_all(since, terms)?));
+        let since = since.into_iter().filter_map(left).collect();
         // Nobody has acknowledged the last revision that there can be.
-        let by_itself = has_everywhere && sight.have_all_released(u64::MAX, terms);
+        let left_now = || sight.left_of_all(u64::MAX, terms);
+        let by_itself = has_everywhere && left_now().is_some_and(|left| left.is_empty());
         Self { since, by_itself }
+    }
+
+    /// Whether everybody has released `job`, which they were asked to release at revision `since`.
+    fn has(&self, job: &JobName, since: u64) -> bool {
+        self.since.get(&since).is_some_and(|left| !left.contains(job))
     }
 }
 
@@ -271,7 +305,7 @@ struct Turn<'a> {
     goal: Option<&'a Place>,
     sight: &'a StepInputs<'a>,
     terms: &'a HandoverTerms,
-    released: &'a Released,
+    released: &'a Released<'a>,
 }
 
 impl<'a> Turn<'a> {
@@ -355,7 +389,7 @@ impl<'a> Turn<'a> {
     fn end_all(&self, change: &mut Change<'_>, since: u64) -> Result<Next<'a>, Refusal> {
         let has_timed_out =
             self.terms.policy == Policy::AtLeastOnce && self.terms.release_timeout <= self.age();
-        let proof = if self.released.since.contains(&since) {
+        let proof = if self.released.has(self.job, since) {
             Proof::Acknowledged { revision: since }
         } else if has_timed_out {
             Proof::TimedOut
@@ -436,7 +470,7 @@ impl<'a> Turn<'a> {
         stays: bool,
     ) -> Option<Proof> {
         let HandoverTerms { policy, release_timeout, return_grace } = *self.terms;
-        let revision = evidence.acked;
+        let revision = evidence.released(self.job);
         let acked = |since: u64| (since <= revision).then_some(Proof::Acknowledged { revision });
         let is_gone = || evidence.gone_for.is_some_and(|gone| return_grace <= gone);
         let weaker = || match policy {

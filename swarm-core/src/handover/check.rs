@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{Cell, Cells, Evidence, HandoverTerms, Policy, Record, SessionId, StepInputs};
+use super::{
+    Cell, Cells, Evidence, HandoverTerms, Policy, Record, SessionId, StepInputs, Stopping,
+};
 use crate::JobName;
 
 /// What is wrong with a write.
@@ -213,6 +215,15 @@ impl Judge<'_> {
         self.runs_once() && self.cell.holder().and_then(says_so) == Some(self.cell.token())
     }
 
+    /// The revision up to which a session has released the job: for all jobs by the plain
+    /// acknowledgement, and for a job that it does not name by the one that names others.
+    fn released(&self, session: &SessionId) -> u64 {
+        let Some(known) = self.evidence(session) else { return 0 };
+        let Stopping { reads, jobs } = &known.stopping;
+        let is_named = jobs.keys().any(|it| it == self.job);
+        if is_named || *reads < known.acked { known.acked } else { *reads }
+    }
+
     /// Whether a session that ran what all run is not waited for.
     fn is_out(&self, session: &SessionId) -> bool {
         let known = self.evidence(session);
@@ -232,7 +243,7 @@ impl Judge<'_> {
                     && self.terms.release_timeout <= waited;
                 let before = self.sight.seats.iter().filter(|(_, seat)| seat.joined < *since);
                 let mut before = before.map(|(session, _)| session);
-                let acked = |it| self.evidence(it).is_some_and(|known| *since <= known.acked);
+                let acked = |it| *since <= self.released(it);
                 return has_waited || before.all(|it| self.is_out(it) || acked(it));
             }
             _ => {}
@@ -246,8 +257,7 @@ impl Judge<'_> {
             Cell::Releasing { since, .. } => Some(*since),
             _ => None,
         };
-        let acked = known.map_or(0, |known| known.acked);
-        if since.is_some_and(|since| since <= acked) {
+        if since.is_some_and(|since| since <= self.released(holder)) {
             return true;
         }
         let gone = known.and_then(|known| known.gone_for);

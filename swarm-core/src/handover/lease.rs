@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Stopping;
 use crate::{JobName, Position, Token};
 
 /// A reading of one process's monotonic clock: the time since a start that only it knows.
@@ -213,6 +214,9 @@ pub struct Ack {
     /// The session runs only what the ledger granted it at this revision or later, and will never
     /// again start anything from an earlier one.
     pub revision: u64,
+    /// A later view that it has carried out except for the jobs named there.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
+    pub stopping: Stopping,
     /// Run-to-completion jobs that finished, with the token they ran under.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub finished: BTreeMap<JobName, Token>,
@@ -225,7 +229,7 @@ pub struct Ack {
 }
 
 impl Ack {
-    /// How far the ledger was that it speaks of.
+    /// How far the ledger was that it speaks of, at the latest.
     ///
     /// ```
     /// use swarm_core::Position;
@@ -236,7 +240,36 @@ impl Ack {
     /// ```
     #[must_use]
     pub fn position(&self) -> Position {
-        Position { incarnation: self.incarnation, revision: self.revision }
+        let revision = self.revision.max(self.stopping.reads);
+        Position { incarnation: self.incarnation, revision }
+    }
+
+    /// Takes in a copy of an acknowledgement of the same session, which may be older. The part about
+    /// what it still stops stays true by itself, so a copy without it takes nothing back.
+    pub(crate) fn take_in(&mut self, copy: &Self) {
+        if copy.incarnation < self.incarnation {
+            return;
+        }
+        let stopping = if copy.incarnation == self.incarnation {
+            std::mem::take(&mut self.stopping).and(&copy.stopping)
+        } else {
+            copy.stopping.clone()
+        };
+        if (self.incarnation, self.revision) <= (copy.incarnation, copy.revision) {
+            let Self { incarnation, revision, stopping: _, finished, is_draining } = copy;
+            let (incarnation, revision) = (*incarnation, *revision);
+            let (finished, is_draining) = (finished.clone(), *is_draining);
+            *self = Self {
+                incarnation,
+                revision,
+                stopping: Stopping::default(),
+                finished,
+                is_draining,
+            };
+        }
+        if self.revision < stopping.reads {
+            self.stopping = stopping;
+        }
     }
 }
 

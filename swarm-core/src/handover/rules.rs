@@ -1,6 +1,7 @@
 //! The rules that keep two sessions from running one job, by name.
 
-/// A rule of the protocol without which two live sessions could run one job.
+/// A rule of the protocol without which two live sessions could run one job, or a job would wait for
+/// longer than it has to.
 ///
 /// Nothing chooses among them: they all hold. They have names so that a model check can break each
 /// one on purpose (feature `mutations`) and show that it notices.
@@ -28,11 +29,21 @@ pub enum Rule {
     JoinBeforeClose,
     /// A lease is revoked only at the version from which the wait is counted.
     RevokeAtSeenVersion,
+    /// A session names a job as one that it stops until the job was joined.
+    NameUntilJoined,
+    /// A session names all jobs that it stops, or says nothing of them.
+    NameAllOrNone,
+    /// A job that its session names counts as not released.
+    HoldTheNamed,
+    /// Revisions of another incarnation of the ledger prove nothing.
+    AckOfThisIncarnation,
+    /// A copy of a lease takes back nothing that an earlier or later one proved.
+    KeepWhatIsProved,
 }
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 16] = [
         Self::CompareAndSet,
         Self::NewerViewsOnly,
         Self::JoinBeforeAck,
@@ -44,6 +55,11 @@ impl Rule {
         Self::SessionIdentity,
         Self::JoinBeforeClose,
         Self::RevokeAtSeenVersion,
+        Self::NameUntilJoined,
+        Self::NameAllOrNone,
+        Self::HoldTheNamed,
+        Self::AckOfThisIncarnation,
+        Self::KeepWhatIsProved,
     ];
 }
 

@@ -1,5 +1,7 @@
 //! What may end an ownership, and what becomes of the job, case by case.
 
+mod parts;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

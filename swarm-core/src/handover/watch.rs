@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::{Ack, Evidence, Holder, Lease, LeaseTerms, LeaseVersion, Moment, Proof};
+use super::{Ack, Evidence, Holder, Lease, LeaseTerms, LeaseVersion, Moment, Proof, Stopping};
 
 /// What is known of a session's life. It is not stored: an operator that restarts counts from zero
 /// and waits longer, never shorter.
@@ -14,7 +14,7 @@ use super::{Ack, Evidence, Holder, Lease, LeaseTerms, LeaseVersion, Moment, Proo
 pub struct Watch {
     /// How far its end is known.
     pub life: Life,
-    /// Its latest acknowledgement.
+    /// Its latest acknowledgement, and all that it said of jobs that it still stops.
     pub ack: Ack,
     /// The incarnation of the ledger that a view of it was found to be of, which it may have read.
     pub viewed: Option<u64>,
@@ -294,12 +294,7 @@ impl Watch {
     }
 
     fn seen(&mut self, now: Moment, lease: &Lease) {
-        let is_newer = |ack: &Ack| {
-            (ack.incarnation, ack.revision) <= (lease.ack.incarnation, lease.ack.revision)
-        };
-        if is_newer(&self.ack) {
-            self.ack = lease.ack.clone();
-        }
+        self.ack.take_in(&lease.ack);
         match lease.holder {
             Holder::Closed => self.end(Proof::Closed),
             // A revocation keeps the number: nothing was renewed since that write was first seen. So a
@@ -410,8 +405,10 @@ impl Watch {
             Life::Held { .. } | Life::Revoking { .. } | Life::Revoked { .. } => None,
         };
         let same_life = self.ack.incarnation == incarnation;
+        let stopping = self.ack.stopping.clone();
         Evidence {
             acked: if same_life { self.ack.revision } else { 0 },
+            stopping: if same_life { stopping } else { Stopping::default() },
             finished: self.ack.finished.clone(),
             ended,
             lease: self.longest,

@@ -12,8 +12,8 @@ use std::time::Duration;
 use super::facts::{Answer, Began, Containers, Fact, LeaseFacts, PodFacts, ViewMark};
 use crate::Position;
 use crate::handover::{
-    Evidence, LeaseTerms, LeaseVersion, Life, Moment, Proof, SessionId, Watch, WatchEffect,
-    WatchEvent,
+    Ack, Evidence, LeaseTerms, LeaseVersion, Life, Moment, Proof, SessionId, Stopping, Watch,
+    WatchEffect, WatchEvent,
 };
 use crate::session::Former;
 
@@ -438,14 +438,14 @@ impl Proofs {
     pub fn evidence(&self, known: Known) -> BTreeMap<SessionId, Evidence> {
         let evidence = |(session, tracked): (&SessionId, &Tracked)| {
             let next = self.successor(session);
-            let evidence = Evidence {
-                culprit: next.and_then(|next| next.former.culprit.clone()),
-                acked: match tracked.claim(known) {
-                    Claim::Plausible => tracked.watch.ack.revision,
-                    Claim::None | Claim::Lost | Claim::Refused(_) => 0,
-                },
-                ..tracked.watch.evidence(known.position.incarnation)
-            };
+            let mut evidence = tracked.watch.evidence(known.position.incarnation);
+            evidence.culprit = next.and_then(|next| next.former.culprit.clone());
+            match tracked.claim(known) {
+                Claim::Plausible => {}
+                Claim::None | Claim::Lost | Claim::Refused(_) => {
+                    (evidence.acked, evidence.stopping) = (0, Stopping::default());
+                }
+            }
             (session.clone(), evidence)
         };
         self.sessions.iter().map(evidence).collect()
@@ -519,7 +519,11 @@ impl Proofs {
         let published = self.views.get(session).copied().flatten();
         let published = published
             .map(|ViewMark { incarnation, revision, .. }| Position { incarnation, revision });
-        let acked = self.get(session).map(|watch| watch.ack.position());
+        let acked = self.get(session).map(|watch| {
+            // All that it takes away has ended, too.
+            let Ack { incarnation, revision, .. } = watch.ack;
+            Position { incarnation, revision }
+        });
         let [published, acked] = [published, acked]
             .map(|known| known.filter(|it| it.incarnation == ledger.incarnation && *it <= ledger));
         published.is_some() && published <= acked

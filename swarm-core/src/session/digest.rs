@@ -23,6 +23,12 @@ impl Session {
             }
         };
         hash_ack(&self.landed_ack, hasher);
+        let part_at = self.part.since.after(self.pace());
+        let has_part = self.acked != self.seen;
+        (has_part && self.part.is_said).hash(hasher);
+        // As above.
+        let is_paced = has_part && !self.terms.renew.is_zero();
+        is_paced.then(|| (self.part.is_news, ahead(part_at))).hash(hasher);
         (ahead(self.deadline), ahead(self.renew_at)).hash(hasher);
         (self.is_retry && now < self.renew_at).hash(hasher);
         if !self.has_lease {

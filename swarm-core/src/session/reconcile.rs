@@ -1,5 +1,7 @@
 //! What a session does after each event: it starts and stops jobs, acknowledges, and writes.
 
+use std::collections::BTreeMap;
+
 use super::{Due, Pending, Phase, Session, SessionEffect};
 use crate::handover::{Ack, Holder, LeaseWrite, Moment, Rule};
 use crate::{JobName, Token};
@@ -40,18 +42,21 @@ impl Session {
         self.runs.is_empty() && self.stopping.is_empty()
     }
 
-    fn is_granted(&self, job: &JobName, token: Token) -> bool {
+    pub(super) fn is_granted(&self, job: &JobName, token: Token) -> bool {
         self.granted.get(job) == Some(&token)
     }
 
     /// Compares all that runs with all that is granted. O(jobs · log jobs).
     pub(super) fn differences(&self) -> Due {
         let is_due = |job: &&JobName| self.is_start_due(job);
-        let is_lost = |(job, token): &(&JobName, &Token)| !self.is_granted(job, **token);
+        let lost = |jobs: &BTreeMap<JobName, Token>| -> BTreeMap<_, _> {
+            let lost = jobs.iter().filter(|(job, token)| !self.is_granted(job, **token));
+            lost.map(|(job, token)| (job.clone(), *token)).collect()
+        };
         Due {
             starts: self.granted.keys().filter(is_due).cloned().collect(),
-            stops: self.runs.iter().filter(is_lost).map(|(job, _)| job.clone()).collect(),
-            releases: self.stopping.iter().filter(is_lost).count(),
+            stops: lost(&self.runs).into_keys().collect(),
+            releases: lost(&self.stopping),
         }
     }
 
@@ -64,7 +69,9 @@ impl Session {
     /// Takes note that nothing of a job runs any more. Returns the token it ran under.
     pub(super) fn ended(&mut self, job: &JobName) -> Option<Token> {
         if let Some(token) = self.stopping.remove(job) {
-            self.due.releases -= usize::from(!self.is_granted(job, token));
+            if self.due.releases.remove(job).is_some() {
+                self.release_ended();
+            }
             return Some(token);
         }
         self.runs.remove(job)
@@ -94,7 +101,9 @@ impl Session {
     }
 
     fn stop_one(&mut self, job: JobName, token: Token, effects: &mut Vec<SessionEffect>) {
-        self.due.releases += usize::from(!self.is_granted(&job, token));
+        if !self.is_granted(&job, token) {
+            self.due.releases.insert(job.clone(), token);
+        }
         effects.push(SessionEffect::Stop(job.clone()));
         self.stopping.insert(job, token);
     }
@@ -112,7 +121,7 @@ impl Session {
     }
 
     fn acknowledge(&mut self) {
-        if self.due.releases == 0 || !self.rules.keep(Rule::JoinBeforeAck) {
+        if self.due.releases.is_empty() || !self.rules.keep(Rule::JoinBeforeAck) {
             self.acked = self.seen;
         }
     }
@@ -129,7 +138,8 @@ impl Session {
 
     fn write(&mut self, now: Moment, effects: &mut Vec<SessionEffect>) {
         let is_closing = self.phase == Phase::Closing;
-        let has_news = || self.has_lease && (is_closing || !self.is_told());
+        let tells_part = || self.tells_part_at().is_some_and(|at| at <= now);
+        let has_news = || self.has_lease && (is_closing || !self.is_told() || tells_part());
         let is_due = || self.renew_at <= now || (has_news() && !self.is_backing_off(now));
         if self.pending.is_some() || !is_due() {
             return;
@@ -137,6 +147,7 @@ impl Session {
         let ack = Ack {
             incarnation: self.incarnation.unwrap_or_default(),
             revision: self.acked,
+            stopping: self.still_stopping(),
             finished: self.finished.clone(),
             is_draining: self.phase != Phase::Open,
         };
@@ -152,7 +163,7 @@ impl Session {
 
     /// Whether the last write that landed acknowledges all that can be acknowledged.
     fn is_told(&self) -> bool {
-        let Ack { incarnation, revision, finished, is_draining } = &self.landed_ack;
+        let Ack { incarnation, revision, stopping: _, finished, is_draining } = &self.landed_ack;
         *revision == self.acked
             && *incarnation == self.incarnation.unwrap_or_default()
             && *is_draining == (self.phase != Phase::Open)

@@ -1,6 +1,8 @@
 //! The lifecycle of a session, case by case. The terms: lease 20 s, renewal every 4 s, stop
 //! timeout 5 s.
 
+mod part;
+
 use std::time::Duration;
 
 use super::*;

@@ -189,10 +189,10 @@ fn worker_grown(now: &WorkerSeen, then: &WorkerSeen) -> Option<Duration> {
 }
 
 fn evidence_grown(now: &Evidence, then: &Evidence) -> Option<Duration> {
-    let Evidence { acked, finished, ended, gone_for, culprit, lease } = now;
+    let Evidence { acked, stopping, finished, ended, gone_for, culprit, lease } = now;
     let is_same = (acked, ended, culprit, lease)
         == (&then.acked, &then.ended, &then.culprit, &then.lease)
-        && *finished == then.finished;
+        && (stopping, finished) == (&then.stopping, &then.finished);
     grown(*gone_for, then.gone_for).filter(|_| is_same)
 }
 
@@ -201,7 +201,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::handover::{Cell, Policy, Proof, Record, SessionId};
+    use crate::handover::{Cell, Policy, Proof, Record, SessionId, Stopping};
     use crate::{Position, Slot, Token, View, jobs};
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -304,6 +304,7 @@ mod tests {
         for other in [
             Evidence::default(),
             Evidence { acked: 1, ..seconds(1) },
+            Evidence { stopping: Stopping { reads: 1, ..Stopping::default() }, ..seconds(1) },
             Evidence { ended: Some(Proof::Closed), ..seconds(1) },
             Evidence { culprit: Some(job()), ..seconds(1) },
             Evidence { lease: Some(SECOND), ..seconds(1) },

@@ -36,6 +36,10 @@ pub enum Fault {
     Poison,
     /// Leases are deleted.
     Delete,
+    /// Reads of Leases may be old: what a session said before it said something else.
+    OldLease,
+    /// Reads of Leases may be of another incarnation of the ledger, in which all was acknowledged.
+    ForeignLease,
 }
 
 /// More sessions than any world has: each in a pod of its own, and all in one.
@@ -142,7 +146,7 @@ impl Bounds {
 }
 
 /// As in `3 2 1 1 T2 d1 s0 w1 Crash Pause`: versions, sessions, jobs, operators, lease, drift, stop
-/// timeout, writes in flight.
+/// timeout, writes in flight; `r1` if renewals are not always due.
 impl fmt::Display for Bounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { versions, sessions, jobs, operators, lease, drift, stop, in_flight, .. } = self;
@@ -152,6 +156,9 @@ impl fmt::Display for Bounds {
         )?;
         if self.starts_empty {
             write!(f, " empty")?;
+        }
+        if self.renew != 0 {
+            write!(f, " r{}", self.renew)?;
         }
         if let Some(max) = self.max_jobs {
             write!(f, " max{max}")?;

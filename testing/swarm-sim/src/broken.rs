@@ -5,7 +5,8 @@
 //!
 //! [`Session::without`]: swarm_core::session::Session::without
 
-use swarm_core::handover::{Cells, Evidence, Lease, LeaseVersion, Rule, Save};
+use swarm_core::handover::{Cells, Evidence, Lease, LeaseVersion, Rule, Save, SessionId};
+use swarm_core::overseer::Proofs;
 
 use crate::Bounds;
 
@@ -26,10 +27,26 @@ impl Bounds {
         stored.revoke(at, next).ok()
     }
 
-    /// Takes a session for one that has acknowledged everything, unless the rule is in force.
-    pub(crate) fn believe(&self, evidence: &mut Evidence) {
+    /// Takes a session for one that has acknowledged everything, or as much as its Lease says of any
+    /// incarnation, or that has ended all that it names, unless the rules are in force.
+    pub(crate) fn believe(&self, session: &SessionId, proofs: &Proofs, evidence: &mut Evidence) {
         if !self.keeps(Rule::AckBeforeGrant) {
             evidence.acked = u64::MAX;
+        }
+        if !self.keeps(Rule::HoldTheNamed) {
+            evidence.stopping.jobs.clear();
+        }
+        if !self.keeps(Rule::AckOfThisIncarnation)
+            && let Some(watch) = proofs.get(session)
+        {
+            evidence.stopping = watch.ack.stopping.clone();
+        }
+    }
+
+    /// What an operator knows when it reads a Lease. Without the rule it begins again with each.
+    pub(crate) fn forget(&self, session: &SessionId, proofs: &mut Proofs) {
+        if !self.keeps(Rule::KeepWhatIsProved) {
+            proofs.retain(|it| it != session, |_| true);
         }
     }
 

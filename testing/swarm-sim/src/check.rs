@@ -1,10 +1,12 @@
 //! The search for a state that breaks an invariant.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use stateright::{Checker, HasDiscoveries, Model, Property};
-use swarm_core::handover::Cell;
+use swarm_core::JobName;
+use swarm_core::handover::{Cell, Cells};
 
 use crate::{Bounds, Invariant, Step, World};
 
@@ -21,11 +23,19 @@ pub enum Sighting {
     Overlap,
     /// A job was granted twice.
     Regranted,
+    /// A job has moved away from a worker that still stops another one.
+    MovedInPart,
 }
 
 impl Sighting {
-    const ALL: [Self; 5] =
-        [Self::Held, Self::Quarantined, Self::Done, Self::Overlap, Self::Regranted];
+    const ALL: [Self; 6] = [
+        Self::Held,
+        Self::Quarantined,
+        Self::Done,
+        Self::Overlap,
+        Self::Regranted,
+        Self::MovedInPart,
+    ];
 
     fn name(self) -> &'static str {
         match self {
@@ -34,6 +44,7 @@ impl Sighting {
             Self::Done => "done",
             Self::Overlap => "overlap",
             Self::Regranted => "granted again",
+            Self::MovedInPart => "moved in part",
         }
     }
 
@@ -44,8 +55,29 @@ impl Sighting {
             Self::Done => matches!(record.cell, Cell::Done { .. }),
             Self::Overlap => 1 < world.runners(job).count(),
             Self::Regranted => 1 < record.cell.token().0,
+            Self::MovedInPart => has_moved_in_part(world, job, &record.cell),
         })
     }
+}
+
+/// Whether a session that did not acknowledge the release of a job by itself was followed by another,
+/// which was granted it, while the former still stops another job.
+fn has_moved_in_part(world: &World, job: &JobName, cell: &Cell) -> bool {
+    let asked = |cells: &&Arc<Cells>| match &cells.jobs.get(job)?.cell {
+        Cell::Releasing { session, since, .. } => Some((session.clone(), *since)),
+        _ => None,
+    };
+    let Some((former, since)) = world.history.iter().rev().find_map(|cells| asked(&cells)) else {
+        return false;
+    };
+    let n = (0..world.workers.len()).find(|n| *world.bounds.session(*n) == former);
+    n.is_some_and(|n| {
+        let worker = &world.workers[n];
+        let acked = world.leases[n].as_ref().map(|lease| lease.ack.revision);
+        cell.holder().is_some_and(|holder| *holder != former)
+            && acked.is_some_and(|acked| acked < since)
+            && worker.stopping.iter().any(|it| it != job)
+    })
 }
 
 /// How a search ended.
@@ -116,6 +148,7 @@ impl Model for Handover {
                 Invariant::NothingIsLost => |_, world| Invariant::NothingIsLost.holds(world),
                 Invariant::DoneByLastGrant => |_, world| Invariant::DoneByLastGrant.holds(world),
                 Invariant::StepIsJudgedGood => |_, world| Invariant::StepIsJudgedGood.holds(world),
+                Invariant::ProofsStay => |_, world| Invariant::ProofsStay.holds(world),
             };
             Property::always(invariant.name(), condition)
         };
@@ -126,6 +159,7 @@ impl Model for Handover {
                 Sighting::Done => |_, world| Sighting::Done.is_seen(world),
                 Sighting::Overlap => |_, world| Sighting::Overlap.is_seen(world),
                 Sighting::Regranted => |_, world| Sighting::Regranted.is_seen(world),
+                Sighting::MovedInPart => |_, world| Sighting::MovedInPart.is_seen(world),
             };
             Property::sometimes(sighting.name(), condition)
         };

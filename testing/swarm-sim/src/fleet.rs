@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use act::{Act, Stop};
-pub use lie::{Edge, Lie};
+pub use lie::{Edge, Extent, Lie};
 
 use swarm_core::handover::{
     Lease, LeaseTerms, LeaseVersion, Moment, Policy, Rule, SessionId, SessionView,

@@ -1,7 +1,7 @@
 //! What must hold in every state.
 
 use swarm_core::JobName;
-use swarm_core::handover::{Cell, Cells, Evidence, Holder, Lease, StepInputs};
+use swarm_core::handover::{Ack, Cell, Cells, Evidence, Holder, Lease, StepInputs, Stopping};
 
 use crate::world::jobs;
 use crate::{Fault, Life, World};
@@ -32,11 +32,13 @@ pub enum Invariant {
     DoneByLastGrant,
     /// The judge that knows nothing of how steps are made finds nothing wrong with one.
     StepIsJudgedGood,
+    /// What an operator knows of released jobs is taken back by no copy of a lease.
+    ProofsStay,
 }
 
 impl Invariant {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::OneRunner,
         Self::RunnerHolds,
         Self::RoomIsKept,
@@ -47,6 +49,7 @@ impl Invariant {
         Self::NothingIsLost,
         Self::DoneByLastGrant,
         Self::StepIsJudgedGood,
+        Self::ProofsStay,
     ];
 
     /// Its name in reports.
@@ -63,6 +66,7 @@ impl Invariant {
             Self::NothingIsLost => "nothing is lost",
             Self::DoneByLastGrant => "done by last grant",
             Self::StepIsJudgedGood => "step is judged good",
+            Self::ProofsStay => "proofs stay",
         }
     }
 
@@ -85,7 +89,8 @@ impl Invariant {
             | Self::EndsAreFinal
             | Self::EndsAreProved
             | Self::DoneByLastGrant
-            | Self::StepIsJudgedGood => world.broken != Some(self),
+            | Self::StepIsJudgedGood
+            | Self::ProofsStay => world.broken != Some(self),
         }
     }
 }
@@ -106,14 +111,20 @@ fn acks_are_true(world: &World) -> bool {
                 // It was deleted, and with it what it said.
                 return worker.running.is_empty() || world.bounds.may(Fault::Delete);
             };
-            let since = |cells: &&Cells| lease.ack.revision <= cells.revision;
-            let later: Vec<_> = world.history.iter().map(AsRef::as_ref).filter(since).collect();
             worker.running.iter().all(|(job, token)| {
-                let granted = |cells: &&Cells| cells.view(world.bounds.session(n)).jobs;
-                later.iter().any(|cells| granted(cells).get(job) == Some(token))
+                let since = released(&lease.ack, job);
+                let mut later = world.history.iter().filter(|cells| since <= cells.revision);
+                let granted = |cells: &Cells| cells.view(world.bounds.session(n)).jobs;
+                later.any(|cells| granted(cells).get(job) == Some(token))
             })
         },
     )
+}
+
+/// The revision up to which an acknowledgement says that a job was released.
+pub(crate) fn released(ack: &Ack, job: &JobName) -> u64 {
+    let Stopping { reads, jobs } = &ack.stopping;
+    if jobs.contains_key(job) { ack.revision } else { ack.revision.max(*reads) }
 }
 
 /// Which invariant a write of the ledger breaks.
@@ -136,9 +147,9 @@ pub(crate) fn of_write(world: &World, next: &Cells, sight: &StepInputs<'_>) -> O
         let leaves = record.cell.holder().is_some() && record.cell.holder() != after.cell.holder();
         let known = record.cell.holder().and_then(|holder| sight.evidence.get(holder));
         let is_waited_for = world.bounds.may(Fault::Timeout)
-            && !ends_by_proof(&record.cell, known)
+            && !ends_by_proof(job, &record.cell, known)
             && sight.ages.get(job).is_some_and(|age| !age.is_zero());
-        if leaves && !is_done && !is_waited_for && !has_ended(world, &record.cell) {
+        if leaves && !is_done && !is_waited_for && !has_ended(world, job, &record.cell) {
             return Some(Invariant::EndsAreProved);
         }
     }
@@ -146,10 +157,10 @@ pub(crate) fn of_write(world: &World, next: &Cells, sight: &StepInputs<'_>) -> O
 }
 
 /// Whether what an operator knows proves that the holder of a cell has released it.
-pub(crate) fn ends_by_proof(cell: &Cell, known: Option<&Evidence>) -> bool {
+pub(crate) fn ends_by_proof(job: &JobName, cell: &Cell, known: Option<&Evidence>) -> bool {
     let Some(known) = known else { return false };
     let is_acked = match cell {
-        Cell::Releasing { since, .. } => *since <= known.acked,
+        Cell::Releasing { since, .. } => *since <= known.released(job),
         Cell::Granted { .. }
         | Cell::Free { .. }
         | Cell::Hold { .. }
@@ -162,11 +173,11 @@ pub(crate) fn ends_by_proof(cell: &Cell, known: Option<&Evidence>) -> bool {
 }
 
 /// Whether the holder of a cell has truly released it.
-fn has_ended(world: &World, cell: &Cell) -> bool {
+fn has_ended(world: &World, job: &JobName, cell: &Cell) -> bool {
     let is_holder = |n: &usize| cell.holder() == Some(world.bounds.session(*n));
     let Some(n) = (0..world.workers.len()).find(is_holder) else { return false };
     let acked = |lease: &Lease| match cell {
-        Cell::Releasing { since, .. } => *since <= lease.ack.revision,
+        Cell::Releasing { since, .. } => *since <= released(&lease.ack, job),
         Cell::Granted { .. }
         | Cell::Free { .. }
         | Cell::Hold { .. }

@@ -36,7 +36,7 @@ mod replicas;
 
 pub use bounds::{Bounds, Fault};
 pub use check::{Checked, Found, Sighting, check};
-pub use fleet::{Act, Edge, Fleet, FleetTerms, Lie, Stop, Stuck};
+pub use fleet::{Act, Edge, Extent, Fleet, FleetTerms, Lie, Stop, Stuck};
 pub use invariant::Invariant;
 pub use liveness::{Liveness, dead_ends};
 pub use plain::{PlainAct, PlainPool};
@@ -44,7 +44,7 @@ pub use replicas::{
     Group, GroupBounds, GroupChecked, GroupStep, GroupVariant, Node, check_group, group_dead_ends,
     group_variants,
 };
-pub use step::{Answer, Goal, Step, Waited};
+pub use step::{Answer, Copied, Goal, Step, Waited};
 pub use variants::{Variant, variants};
 pub use worker::{Life, Worker};
 pub use world::World;

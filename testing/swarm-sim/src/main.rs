@@ -5,13 +5,14 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
+use swarm_core::handover::Rule;
 use swarm_sim::{
     Bounds, Fault, GroupBounds, Invariant, check, check_group, dead_ends, group_dead_ends,
     group_variants, variants,
 };
 
 /// Bounds with the protocol intact: versions, sessions, jobs, operators, lease, drift, stop timeout.
-fn large() -> [Bounds; 15] {
+fn large() -> [Bounds; 17] {
     let some = Bounds::default();
     let calm = Bounds { faults: &[], ..some };
     [
@@ -21,6 +22,9 @@ fn large() -> [Bounds; 15] {
         Bounds { operators: 2, lease: 2, ..calm },
         Bounds { jobs: 2, drift: 1, ..some },
         Bounds { jobs: 2, max_jobs: Some(1), ..calm },
+        // Acknowledgements in part, paced, and read late and twice.
+        Bounds { jobs: 2, lease: 2, renew: 1, ..calm },
+        Bounds { jobs: 2, faults: &[Fault::Crash, Fault::OldLease], ..some },
         Bounds { sessions: 3, drift: 1, ..calm },
         Bounds { faults: &[Fault::Crash, Fault::Pause], drift: 1, ..some },
         Bounds { faults: &[Fault::Pause], lease: 2, stop: 1, ..some },
@@ -87,7 +91,7 @@ fn main() -> ExitCode {
         is_fine &= checked.found.is_none();
     }
     println!();
-    for variant in variants() {
+    for variant in variants(Rule::ALL) {
         println!("{:?}\n  {}\n  {}", variant.rule, variant.runner_holds, variant.one_runner);
         is_fine &= variant.runner_holds.found.is_some() && variant.one_runner.found.is_some();
         is_fine &= variant.intact.found.is_none();

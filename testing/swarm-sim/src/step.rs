@@ -6,7 +6,7 @@ mod operator;
 use std::sync::Arc;
 
 use swarm_core::JobName;
-use swarm_core::handover::{Holder, Lease};
+use swarm_core::handover::{Ack, Holder, Lease, Stopping};
 use swarm_core::overseer::{Fact, PodFacts};
 use swarm_core::session::SessionEvent;
 
@@ -47,6 +47,8 @@ pub enum Step {
     Tick(u32),
     /// An operator reads a session's lease.
     Observe(usize, usize),
+    /// An operator reads a session's lease as it is not.
+    ReadCopy(usize, usize, Copied),
     /// Somebody deletes a session's lease.
     Delete(usize),
     /// An operator learns that the containers of a worker's pod have terminated.
@@ -58,6 +60,15 @@ pub enum Step {
     Turn(usize, usize, Vec<Goal>, Waited),
     /// An operator restarts.
     Restart(usize),
+}
+
+/// What is wrong with a copy of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Copied {
+    /// It is as the lease was before the session said something else.
+    Old,
+    /// What it says is of another incarnation of the ledger, with as much as fits acknowledged.
+    Foreign,
 }
 
 /// Where a goal has a job.
@@ -154,7 +165,11 @@ impl World {
                 self.feed(*n, SessionEvent::Lost { number });
             }
             Step::Tick(slow) => self.tick(*slow),
-            Step::Observe(o, n) => return self.observe(*o, *n),
+            Step::Observe(o, n) => return self.observe(*o, *n, self.leases[*n].clone()),
+            Step::ReadCopy(o, n, copied) => {
+                let copy = self.copy(*n, *copied);
+                return copy.is_some() && self.observe(*o, *n, copy);
+            }
             Step::Delete(n) => self.leases[*n] = None,
             Step::LearnEnd(o, n) => {
                 let pod = PodFacts { has_terminated: true, ..PodFacts::default() };
@@ -210,7 +225,7 @@ impl World {
             }
         }
         for o in 0..self.operators.len() {
-            self.observe(o, n);
+            self.observe(o, n, self.leases[n].clone());
         }
         true
     }
@@ -228,7 +243,29 @@ impl World {
             if was_final {
                 self.broken = Some(Invariant::EndsAreFinal);
             }
-            self.leases[n] = Some(Arc::new(lease));
+            let before = self.leases[n].replace(Arc::new(lease));
+            let has_changed = before.as_ref().map(|it| &it.ack) != self.ack(n);
+            if self.bounds.may(Fault::OldLease) && has_changed {
+                self.copies[n] = before;
+            }
+        }
+    }
+
+    fn ack(&self, n: usize) -> Option<&Ack> {
+        self.leases[n].as_ref().map(|lease| &lease.ack)
+    }
+
+    /// A copy of a lease that may be read instead of it.
+    fn copy(&self, n: usize, copied: Copied) -> Option<Arc<Lease>> {
+        match copied {
+            Copied::Old => self.copies[n].clone(),
+            Copied::Foreign => {
+                let lease = self.leases[n].as_deref()?;
+                let incarnation = self.cells().incarnation + 1;
+                let stopping = Stopping { reads: u64::MAX, ..Stopping::default() };
+                let ack = Ack { incarnation, stopping, ..lease.ack.clone() };
+                Some(Arc::new(Lease { ack, ..lease.clone() }))
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use swarm_core::handover::{
-    Cell, Cells, Lease, LeaseVersion, Moment, Record, Rule, STRIKES_MAX, SessionId,
+    Cell, Cells, Lease, LeaseVersion, Life as Seen, Moment, Record, Rule, STRIKES_MAX, SessionId,
 };
 use swarm_core::overseer::Proofs;
 use swarm_core::{JobName, Token};
@@ -21,6 +21,9 @@ pub struct World {
     pub history: Vec<Arc<Cells>>,
     /// The stored leases, by session.
     pub leases: Vec<Option<Arc<Lease>>>,
+    /// The stored leases as they were before their sessions said something else, by session; only
+    /// where reads may be old.
+    pub copies: Vec<Option<Arc<Lease>>>,
     /// The workers that were ever started, by session.
     pub workers: Vec<Arc<Worker>>,
     /// What each operator knows; all of it is lost when it crashes.
@@ -60,6 +63,7 @@ impl World {
         let mut world = Self {
             history: vec![Arc::new(cells)],
             leases: vec![None; bounds.sessions],
+            copies: vec![None; bounds.sessions],
             workers: Vec::new(),
             operators: (0..bounds.operators).map(|_| Arc::clone(&operator)).collect(),
             now: Moment(std::time::Duration::from_secs(1_000)),
@@ -162,6 +166,24 @@ impl World {
     }
 }
 
+impl World {
+    /// The copy of a lease that may still be read, and which operators saw that last.
+    fn digest_copy<H: Hasher>(&self, n: usize, to: &mut H) {
+        let Some(copy) = &self.copies[n] else { return };
+        (copy.holder, &copy.ack).hash(to);
+        for proofs in &self.operators {
+            let life = proofs.get(self.bounds.session(n)).map(|watch| watch.life);
+            let is_copy = match life {
+                Some(Seen::Held { version, .. } | Seen::Revoking { version, .. }) => {
+                    version == copy.version
+                }
+                Some(Seen::Revoked { .. } | Seen::Ended(_)) | None => false,
+            };
+            is_copy.hash(to);
+        }
+    }
+}
+
 /// Two worlds are equal for the check if the same can happen in both from now on: moments count as
 /// distances from now, lease versions only as "is it the stored one".
 impl Hash for World {
@@ -180,6 +202,9 @@ impl Hash for World {
             }
             let lease = self.leases[n].as_deref();
             lease.map(|lease| (lease.holder, &lease.ack)).hash(to);
+            if !self.is_last() {
+                self.digest_copy(n, to);
+            }
             if let Some(worker) = self.workers.get(n) {
                 worker.digest(lease, &self.bounds, to);
             }

@@ -69,6 +69,8 @@ fn worlds_with_one_digest_have_one_future() {
         Bounds { faults: &[Fault::Finish, Fault::Timeout, Fault::Hold], ..some },
         Bounds { versions: 3, faults: &[Fault::Crash, Fault::Restart, Fault::Poison], ..some },
         Bounds { faults: &[Fault::Delete, Fault::Pause], ..some },
+        Bounds { jobs: 2, lease: 2, renew: 1, faults: &[], ..some },
+        Bounds { jobs: 2, faults: &[Fault::OldLease], ..some },
     ] {
         let (states, compared) = compare(bounds);
         assert!(1_000 < states && states < compared, "{bounds}: {states}, {compared}");

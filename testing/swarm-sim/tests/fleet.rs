@@ -11,7 +11,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use swarm_core::handover::{Policy, Rule};
 use swarm_core::{Mode, Replication};
-use swarm_sim::{Act, Edge, Fleet, FleetTerms, Lie, Stop, Stuck};
+use swarm_sim::{Act, Edge, Extent, Fleet, FleetTerms, Lie, Stop, Stuck};
 
 /// Acts of which `store` in a thousand copy the store or set it back. Leases are edited and deleted so
 /// many times as often as most else.
@@ -171,6 +171,7 @@ fn a_broken_rule_is_noticed_in_whole_pools_too() {
         Rule::JoinBeforeAck,
         Rule::RevokeBeforeFence,
         Rule::RevokeAtSeenVersion,
+        Rule::NameUntilJoined,
     ] {
         let terms = FleetTerms { broken: Some(rule), ..FleetTerms::default() };
         let is_noticed = runs(terms, 1000).any(|run| run.is_err());
@@ -520,14 +521,14 @@ fn edge() -> impl Strategy<Value = Edge> {
 
 fn lie() -> impl Strategy<Value = Act> {
     let numbers = (edge(), edge(), edge());
-    let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+    let extent = prop_oneof![Just(Extent::Whole), Just(Extent::InPart)];
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), extent);
     let others = (proptest::option::of(0_usize..8), proptest::option::weighted(0.2, 0_usize..9));
     (0_usize..12, numbers, flags, others).prop_map(|(n, numbers, flags, (blames, replays))| {
         let (incarnation, revision, claims) = numbers;
-        let (finishes, is_draining, is_new) = flags;
-        let lie =
-            Lie { incarnation, revision, claims, finishes, is_draining, blames, is_new, replays };
-        Act::Lie(n, lie)
+        let (finishes, is_draining, is_new, extent) = flags;
+        let told = Lie { incarnation, revision, extent, claims, ..Lie::default() };
+        Act::Lie(n, Lie { finishes, is_draining, blames, is_new, replays, ..told })
     })
 }
 
@@ -570,17 +571,14 @@ fn no_claim_about_the_ledger_resets_it_or_stops_other_workers() {
         incarnation: Edge::Present,
         revision: Edge::Present,
         claims: Edge::Present,
-        finishes: false,
-        is_draining: false,
-        blames: None,
-        is_new: false,
-        replays: None,
+        ..Lie::default()
     };
     let edges = [Edge::Zero, Edge::Before, Edge::After, Edge::Far, Edge::Max];
     for edge in edges {
         for lie in [
             Lie { incarnation: edge, ..honest },
             Lie { revision: edge, ..honest },
+            Lie { revision: edge, extent: Extent::InPart, ..honest },
             Lie { incarnation: edge, revision: edge, ..honest },
             Lie { claims: edge, ..honest },
         ] {

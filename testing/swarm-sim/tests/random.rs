@@ -19,7 +19,14 @@ const BOUNDS: Bounds = Bounds {
     stop: 1,
     in_flight: 2,
     starts_empty: false,
-    faults: &[Fault::Crash, Fault::Pause, Fault::Terminate, Fault::ForeignView, Fault::Hold],
+    faults: &[
+        Fault::Crash,
+        Fault::Pause,
+        Fault::Terminate,
+        Fault::ForeignView,
+        Fault::Hold,
+        Fault::OldLease,
+    ],
     broken: None,
 };
 
@@ -47,6 +54,7 @@ fn kind(step: &Step) -> (u8, u8) {
         Step::Turn(..) => (17, 120),
         Step::Restart(_) => (18, 20),
         Step::Delete(_) => (19, 2),
+        Step::ReadCopy(..) => (20, 255),
     }
 }
 
@@ -128,6 +136,17 @@ fn invariants_hold_in_runs_of_five_thousand_steps_that_move_jobs_many_times() {
 }
 
 #[test]
+fn invariants_hold_in_long_runs_in_which_renewals_and_acknowledgements_in_part_are_paced() {
+    let paced = Bounds { renew: 1, ..BOUNDS };
+    let runs: Vec<_> = (0..20).map(|seed| run(paced, numbers(seed).take(5_000))).collect();
+    if let Some(bad) = runs.iter().find(|run| run.broken.is_some()) {
+        panic!("{bad:?}");
+    }
+    let grants: u64 = runs.iter().map(|run| run.grants).sum();
+    assert!(20 * 5 < grants, "only {grants} grants in all runs");
+}
+
+#[test]
 fn random_runs_notice_broken_rules_too() {
     for rule in [
         Rule::AckBeforeGrant,
@@ -135,6 +154,9 @@ fn random_runs_notice_broken_rules_too() {
         Rule::NewerViewsOnly,
         Rule::SessionIdentity,
         Rule::CompareAndSet,
+        Rule::NameUntilJoined,
+        Rule::NameAllOrNone,
+        Rule::HoldTheNamed,
     ] {
         let bounds = Bounds { broken: Some(rule), ..BOUNDS };
         let noticed = (0..40).any(|seed| run(bounds, numbers(seed).take(2_000)).broken.is_some());

@@ -328,8 +328,8 @@ impl State {
         if is_less && self.full.insert(namespace.to_owned()) {
             tracing::warn!(
                 namespace,
-                "sessions tell of more jobs than are kept; some count as neither finished nor failing \
-                 until others were released"
+                "sessions tell of more jobs than are kept; some count as neither finished, released \
+                 in part nor failing until others were released"
             );
         }
     }
@@ -426,6 +426,25 @@ pub(in crate::controller) mod tests {
         assert!(!has_renewed(&leases));
         leases.note(Event::Apply(lease(1, 8, ACKED)), at(6));
         assert!(has_renewed(&leases));
+    }
+
+    #[test]
+    fn names_of_jobs_that_still_stop_are_kept_and_each_that_ends_triggers_a_turn() {
+        let stopping = |version: u64, write: u64, jobs: &str| {
+            let ack = ACKED.replace("\"write\":2", &format!("\"write\":{write}"));
+            let mut object = lease(1, version, &ack);
+            let text = format!(r#"{{"write":{write},"reads":8,"jobs":{{{jobs}}}}}"#);
+            object.annotations_mut().insert(session::STOPPING_ANNOTATION.to_owned(), text);
+            Said::cut(&mut object);
+            object
+        };
+        let leases = filled([lease(1, 5, ACKED)]);
+        let news = |object| leases.note(Event::Apply(object), at(4)).len();
+        assert_eq!(news(stopping(6, 3, r#""a":1,"b":1"#)), 1);
+        assert_eq!(news(stopping(7, 4, r#""a":1,"b":1"#)), 0, "a renewal");
+        assert_eq!(news(stopping(8, 5, r#""b":1"#)), 1);
+        let known = leases.get("n", &SessionId::new("pod", 1)).unwrap();
+        assert_eq!(known.seen.lease.ack.stopping.reads, 8);
     }
 
     #[test]

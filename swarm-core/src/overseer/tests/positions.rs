@@ -189,6 +189,39 @@ fn what_was_acknowledged_in_another_incarnation_acknowledges_nothing_in_this_one
 }
 
 #[test]
+fn names_of_what_still_stops_count_only_for_a_view_that_the_ledger_has_published() {
+    let stopping = |incarnation, reads| {
+        let mut facts = held(1, incarnation, 3);
+        facts.lease.ack.stopping.reads = reads;
+        facts
+    };
+    let proved = |facts| {
+        let mut overseer = overseer();
+        let now = ledger(START, 5);
+        observed(&mut overseer, 0, &now);
+        overseer.learn(at(1), Fact::Lease(id(1), facts));
+        let seen = observed(&mut overseer, 1, &now);
+        let why = overseer.suspicions(at(1), START).into_values().next();
+        (seen.evidence[&id(1)].released(&"a".parse().unwrap()), why)
+    };
+    assert_eq!(proved(stopping(START, 5)), (5, None));
+    assert_eq!(proved(stopping(START, 6)), (0, Some(Suspicion::UnpublishedRevision)));
+    assert_eq!(proved(stopping(START - 1, 4)), (0, Some(Suspicion::ForeignIncarnation)));
+}
+
+#[test]
+fn a_store_that_forgot_what_a_session_still_stops_was_rolled_back() {
+    let mut overseer = overseer();
+    let mut facts = held(1, START, 3);
+    facts.lease.ack.stopping.reads = 9;
+    overseer.learn(at(0), Fact::Lease(id(1), facts));
+    let behind = ledger(START, 5);
+    let seen = observed(&mut overseer, 0, &behind);
+    assert_eq!(decide(&behind, &desired(), &seen).waiting, Some(Waiting::LedgerReset));
+    assert_eq!(seen.evidence[&id(1)].acked, 0);
+}
+
+#[test]
 fn the_ledger_says_how_long_to_wait_for_a_lease_that_is_gone() {
     let wait_by = |longest_lease| {
         let mut overseer = overseer();

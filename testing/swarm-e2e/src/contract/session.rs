@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::json;
 use swarm_core::Position;
 use swarm_core::Token;
-use swarm_core::handover::{Ack, Holder, Lease, LeaseVersion, LeaseWrite, SessionId};
+use swarm_core::handover::{Ack, Holder, Lease, LeaseVersion, LeaseWrite, SessionId, Stopping};
 use swarm_core::ports::{SessionStore, SessionViews, ViewUpdate};
 use swarm_core::session::{Granted, WorkerView};
 
@@ -45,7 +45,10 @@ pub trait SessionPlace: Sync {
 fn write(number: u64, expected: Option<LeaseVersion>, holder: Holder) -> LeaseWrite {
     let finished = [("once:a".parse().ok(), Token(9))];
     let finished = finished.into_iter().filter_map(|(job, token)| Some((job?, token))).collect();
-    let ack = Ack { incarnation: 1, revision: number, finished, is_draining: false };
+    let slow = [("slow".parse().ok(), Token(8))];
+    let slow = slow.into_iter().filter_map(|(job, token)| Some((job?, token))).collect();
+    let stopping = Stopping { reads: number + 1, jobs: slow };
+    let ack = Ack { incarnation: 1, revision: number, stopping, finished, ..Ack::default() };
     LeaseWrite { expected, holder, number, ack }
 }
 

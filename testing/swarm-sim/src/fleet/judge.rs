@@ -9,6 +9,7 @@ use swarm_core::overseer::Suspicion;
 use swarm_core::{Decision, JobName, Ledger, Mode, MoveReason, Observed, Token};
 
 use super::{Fleet, Honesty, Pod};
+use crate::invariant::released;
 use crate::written::{numbers, publication, sessions, stored};
 
 impl Fleet {
@@ -205,8 +206,8 @@ impl Fleet {
             let known = seen.evidence.get(holder).cloned().unwrap_or_default();
             let since = since(&record.cell);
             let is_proved =
-                known.ended.is_some() || since.is_some_and(|since| since <= known.acked);
-            if is_done || (is_proved && self.has_released(holder, &record.cell)) {
+                known.ended.is_some() || since.is_some_and(|since| since <= known.released(job));
+            if is_done || (is_proved && self.has_released(holder, job, &record.cell)) {
                 continue;
             }
             let timing = &self.desired.timing;
@@ -285,11 +286,11 @@ impl Fleet {
         gone.is_some_and(|gone| self.desired.timing.return_grace <= gone)
     }
 
-    fn has_released(&self, holder: &SessionId, cell: &Cell) -> bool {
+    fn has_released(&self, holder: &SessionId, job: &JobName, cell: &Cell) -> bool {
         let Some(pod) = self.pods.iter().find(|pod| pod.id() == holder) else { return false };
         let since = since(cell).unwrap_or(u64::MAX);
         let tells = |lease: &swarm_core::handover::Lease| {
-            lease.holder != Holder::Session || since <= lease.ack.revision
+            lease.holder != Holder::Session || since <= released(&lease.ack, job)
         };
         pod.honesty != Honesty::Honest
             || pod.is_dead()

@@ -4,17 +4,19 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use swarm_core::JobName;
-use swarm_core::handover::{Ack, Holder, Lease, SessionId};
+use swarm_core::handover::{Ack, Holder, Lease, SessionId, Stopping};
 
 use super::{Fleet, Honesty};
 
 /// What a session writes that does not keep to the protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lie {
     /// The incarnation of the ledger that it claims to act on.
     pub incarnation: Edge,
     /// The revision that it acknowledges.
     pub revision: Edge,
+    /// In which words.
+    pub extent: Extent,
     /// For how long it claims that it may act, in seconds.
     pub claims: Edge,
     /// Whether it calls every job finished, under the token that job has.
@@ -29,14 +31,25 @@ pub struct Lie {
     pub replays: Option<usize>,
 }
 
+/// How much of a view is acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Extent {
+    /// All of it.
+    #[default]
+    Whole,
+    /// All except the jobs that still stop, of which there are none.
+    InPart,
+}
+
 /// A number at the edge of what makes sense.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Edge {
     /// Nothing.
     Zero,
     /// One less than it is.
     Before,
     /// As it is.
+    #[default]
     Present,
     /// One more than it is.
     After,
@@ -103,9 +116,15 @@ impl Fleet {
         let ledger = self.ledger();
         let tokens = ledger.cells.jobs.iter();
         let tokens = tokens.map(|(job, record)| (job.clone(), record.cell.token()));
+        let revision = lie.revision.of(ledger.revision());
+        let (revision, reads) = match lie.extent {
+            Extent::Whole => (revision, 0),
+            Extent::InPart => (0, revision),
+        };
         replayed.unwrap_or_else(|| Ack {
             incarnation: lie.incarnation.of(ledger.cells.incarnation),
-            revision: lie.revision.of(ledger.revision()),
+            revision,
+            stopping: Stopping { reads, jobs: BTreeMap::new() },
             finished: if lie.finishes { tokens.collect() } else { BTreeMap::new() },
             is_draining: lie.is_draining,
         })

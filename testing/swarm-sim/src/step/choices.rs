@@ -3,7 +3,7 @@
 use swarm_core::handover::{Life as Seen, Rule, Watch};
 use swarm_core::overseer::Proofs;
 
-use crate::{Answer, Fault, Goal, Life, Step, Waited, Worker, World};
+use crate::{Answer, Copied, Fault, Goal, Life, Step, Waited, Worker, World};
 
 impl World {
     /// Everything that may happen next.
@@ -82,6 +82,9 @@ impl World {
             }
             let is_news = lease.is_some() || watch.is_some();
             steps.extend(is_news.then_some(Step::Observe(o, n)));
+            steps.extend(self.copies[n].as_ref().map(|_| Step::ReadCopy(o, n, Copied::Old)));
+            let is_foreign = lease.is_some() && self.bounds.may(Fault::ForeignLease);
+            steps.extend(is_foreign.then_some(Step::ReadCopy(o, n, Copied::Foreign)));
             if watch.is_some_and(|watch| watch.is_silent(self.now, &self.bounds.lease_terms())) {
                 steps.push(Step::Revoke(o, n, Answer::Arrives));
                 steps.push(Step::Revoke(o, n, Answer::IsLost));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use swarm_core::handover::{
-    Cells, Evidence, Moment, Place, Policy, SessionId, StepInputs, advance, check_step,
+    Cells, Evidence, Lease, Moment, Place, Policy, SessionId, StepInputs, advance, check_step,
 };
 use swarm_core::overseer::{self, Began, Containers, Fact, Known, LeaseFacts, PodFacts, Proofs};
 use swarm_core::session::Former;
@@ -38,10 +38,10 @@ impl World {
         proofs.settle(now, &terms);
     }
 
-    pub(super) fn observe(&mut self, o: usize, n: usize) -> bool {
+    pub(super) fn observe(&mut self, o: usize, n: usize, read: Option<Arc<Lease>>) -> bool {
         let session = self.bounds.session(n).clone();
-        let is_known = self.operators[o].get(&session).is_some();
-        let fact = match self.leases[n].as_deref() {
+        let known = self.operators[o].get(&session);
+        let fact = match read.as_deref() {
             Some(lease) => {
                 let began = Began { order: n as u64 + 1, created_s: None };
                 let (lease, duration) = (lease.clone(), TICK * self.bounds.lease);
@@ -49,12 +49,27 @@ impl World {
                 let facts = LeaseFacts { lease, duration, began, former, has_renewed };
                 Fact::Lease(session, facts)
             }
-            None if is_known || self.holds(n) => Fact::LeaseMissing(session),
+            None if known.is_some() || self.holds(n) => Fact::LeaseMissing(session),
             None => return false,
         };
         let before = Arc::clone(&self.operators[o]);
+        self.bounds.forget(self.bounds.session(n), Arc::make_mut(&mut self.operators[o]));
         self.learn(o, fact);
+        if self.forgets(n, &before, &self.operators[o]) {
+            self.broken = self.broken.or(Some(Invariant::ProofsStay));
+        }
         before != self.operators[o]
+    }
+
+    /// Whether an operator knew `before` of a job that session `n` released, and does not `now`.
+    fn forgets(&self, n: usize, before: &Proofs, now: &Proofs) -> bool {
+        let incarnation = self.cells().incarnation;
+        let known = |proofs: &Proofs| {
+            let watch = proofs.get(self.bounds.session(n))?;
+            (watch.ack.incarnation == incarnation).then(|| watch.evidence(incarnation))
+        };
+        let Some((before, now)) = known(before).zip(known(now)) else { return false };
+        jobs(&self.bounds).any(|job| now.released(&job) < before.released(&job))
     }
 
     /// What a session says of the one before it in its pod.
@@ -98,9 +113,9 @@ impl World {
         let Cells { incarnation, revision, .. } = *cells;
         let known = Known { position: Position { incarnation, revision }, unix_time_us: 0 };
         let mut evidence = self.operators[o].evidence(known);
-        for known in evidence.values_mut() {
+        for (session, known) in &mut evidence {
             known.gone_for = Some(span);
-            self.bounds.believe(known);
+            self.bounds.believe(session, &self.operators[o], known);
         }
         let ages = jobs(&self.bounds).map(|job| (job, span)).collect();
         // Any job may finish.
@@ -132,7 +147,7 @@ impl World {
             let is_kept = next.jobs.get(job).is_some_and(|now| {
                 now.cell.holder() == Some(holder) && now.cell.token() == record.cell.token()
             });
-            if !is_kept && !ends_by_proof(&record.cell, evidence.get(holder)) {
+            if !is_kept && !ends_by_proof(job, &record.cell, evidence.get(holder)) {
                 self.excused.insert((job.clone(), holder.clone(), record.cell.token()));
             }
         }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use swarm_core::handover::SessionId;
+use swarm_core::handover::{Ack, SessionId, Stopping};
 
 use super::{Known, Named};
 
@@ -11,9 +11,9 @@ use super::{Known, Named};
 /// for the operator yet. An admission policy cannot count them.
 pub(super) const LEASES_PER_POD_MAX: usize = 16;
 
-/// The most bytes that the jobs take that the sessions of a namespace call finished, or failing: what two
-/// hundred workers tell that have 1,000 finished jobs each that are not released yet. Nothing else of a
-/// Lease is larger than the Lease itself as an empty one.
+/// The most bytes that the jobs take that the sessions of a namespace call finished, still stopping, or
+/// failing: what two hundred workers tell that have 1,000 finished jobs each that are not released yet.
+/// Nothing else of a Lease is larger than the Lease itself as an empty one.
 const TOLD_BYTES_MAX: usize = 32 << 20;
 /// What a finished job takes beside its name.
 const OF_JOB: usize = 100;
@@ -62,6 +62,7 @@ impl Book {
         let is_too_much = before < own && TOLD_BYTES_MAX < all - before + own;
         if is_too_much {
             known.seen.lease.ack.finished.clear();
+            known.seen.lease.ack.stopping = Stopping::default();
             known.seen.failing = swarm_core::Failing::default();
         }
         is_too_much
@@ -122,12 +123,14 @@ fn pod(namespace: &str, session: &SessionId) -> Pod {
 
 /// How many bytes it takes what a session tells of jobs.
 fn told(known: &Known) -> usize {
-    let finished = known.seen.lease.ack.finished.keys().map(|job| job.as_str().len() + OF_JOB);
+    let Ack { stopping, finished, .. } = &known.seen.lease.ack;
+    let jobs = finished.keys().chain(stopping.jobs.keys());
+    let jobs = jobs.map(|job| job.as_str().len() + OF_JOB);
     let failing = known.seen.failing.worst.iter().map(|it| {
         let lines = it.last_output.iter().map(String::len).sum::<usize>();
         it.job.as_str().len() + it.last_exit.len() + lines + OF_JOB
     });
-    finished.chain(failing).sum()
+    jobs.chain(failing).sum()
 }
 
 #[cfg(test)]

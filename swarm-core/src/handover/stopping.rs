@@ -1,0 +1,158 @@
+//! The part of an acknowledgement that names the jobs still being stopped, so that one slow job holds
+//! up no other.
+
+use std::collections::BTreeMap;
+
+use crate::{JobName, Token};
+
+/// A view that a session has carried out except for the jobs that it still stops.
+///
+/// The session runs only what the view `reads` or a later one grants, apart from `jobs`, and never
+/// again starts anything from an earlier view. A missing name is the proof that the job has ended. So
+/// `jobs` is complete, or nothing is said at all.
+///
+/// ```
+/// use swarm_core::Token;
+/// use swarm_core::handover::Stopping;
+///
+/// let slow = "slow".parse()?;
+/// let said = Stopping { reads: 7, jobs: [(slow, Token(3))].into() };
+/// assert_eq!((said.released("quick"), said.released("slow")), (7, 0));
+/// # Ok::<(), swarm_core::JobNameError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
+pub struct Stopping {
+    /// The revision of the view; zero if nothing is said.
+    pub reads: u64,
+    /// All jobs that are still being stopped and that the view does not grant, with the tokens they
+    /// run under.
+    pub jobs: BTreeMap<JobName, Token>,
+}
+
+impl Stopping {
+    /// The most jobs that are named. While more are being stopped, nothing is said.
+    pub const JOBS_MAX: usize = 256;
+    /// The most bytes that the names may take as JSON. While they take more, nothing is said.
+    pub const BYTES_MAX: usize = 24 << 10;
+    /// Quotes, colon, comma and the longest token.
+    const AROUND: usize = 24;
+
+    /// What a session says while it stops `jobs`, if their names are within the bounds. At most
+    /// O([`JOBS_MAX`](Self::JOBS_MAX)).
+    #[must_use]
+    pub(crate) fn of(reads: u64, jobs: &BTreeMap<JobName, Token>) -> Self {
+        let is_bounded = jobs.len() <= Self::JOBS_MAX && Self::bytes(jobs) <= Self::BYTES_MAX;
+        if is_bounded { Self { reads, jobs: jobs.clone() } } else { Self::default() }
+    }
+
+    /// As JSON, where each character of a name may be escaped.
+    fn bytes(jobs: &BTreeMap<JobName, Token>) -> usize {
+        jobs.keys().map(|job| 2 * job.as_str().len() + Self::AROUND).sum()
+    }
+
+    /// Whether nothing is said.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.reads == 0
+    }
+
+    /// The revision up to which the session has released `job`, by this alone; zero if it still stops
+    /// the job, or says nothing.
+    #[must_use]
+    pub fn released(&self, job: &str) -> u64 {
+        if self.jobs.contains_key(job) { 0 } else { self.reads }
+    }
+
+    /// What follows from two statements of one session in one incarnation of the ledger, in whichever
+    /// order they were made: the later view counts, and of one view the names that both have, since
+    /// its names only become fewer.
+    #[must_use]
+    pub(crate) fn and(self, other: &Self) -> Self {
+        if other.reads < self.reads {
+            return self;
+        }
+        let mut jobs = other.jobs.clone();
+        if other.reads == self.reads {
+            jobs.retain(|job, _| self.jobs.contains_key(job));
+        }
+        Self { reads: other.reads, jobs }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn stopping(reads: u64, jobs: &[&str]) -> Stopping {
+        let jobs = jobs.iter().map(|job| (job.parse().unwrap(), Token(1)));
+        Stopping { reads, jobs: jobs.collect() }
+    }
+
+    #[test]
+    fn what_is_named_is_not_released_and_what_is_not_named_is() {
+        let said = stopping(7, &["slow"]);
+        assert_eq!((said.released("slow"), said.released("quick")), (0, 7));
+        assert_eq!(Stopping::default().released("quick"), 0);
+    }
+
+    #[test]
+    fn names_are_complete_or_nothing_is_said() {
+        let name = |n: usize, len: usize| JobName::new(&format!("{n:0len$}")).unwrap();
+        let of = |count: usize, len: usize| {
+            let jobs = (0..count).map(|n| (name(n, len), Token(u64::MAX)));
+            Stopping::of(7, &jobs.collect())
+        };
+        assert_eq!(of(Stopping::JOBS_MAX, 8).jobs.len(), Stopping::JOBS_MAX);
+        assert!(of(Stopping::JOBS_MAX + 1, 8).is_none());
+        assert!(!of(46, 253).is_none());
+        assert!(of(47, 253).is_none(), "they have more bytes than there is room for");
+    }
+
+    #[test]
+    fn names_of_different_views_are_never_mixed() {
+        let (earlier, later) = (stopping(7, &["a", "b"]), stopping(8, &["b", "c"]));
+        assert_eq!(earlier.clone().and(&later), later);
+        assert_eq!(later.clone().and(&earlier), later);
+    }
+
+    #[test]
+    fn a_statement_that_says_nothing_undoes_nothing() {
+        let said = stopping(7, &["slow"]);
+        assert_eq!(said.clone().and(&Stopping::default()), said);
+        assert_eq!(Stopping::default().and(&said), said);
+    }
+
+    fn any_stopping() -> impl Strategy<Value = Stopping> {
+        let names = proptest::sample::subsequence(vec!["a", "b", "c"], 0..=3);
+        (0..3_u64, names)
+            .prop_map(|(reads, names)| stopping(reads, if reads == 0 { &[] } else { &names }))
+    }
+
+    proptest! {
+        /// Scope: copies of three statements in any order, each read twice.
+        #[test]
+        fn copies_in_any_order_prove_the_same(
+            [a, b, c] in [any_stopping(), any_stopping(), any_stopping()],
+        ) {
+            let all = a.clone().and(&b).and(&c);
+            prop_assert_eq!(&c.clone().and(&a).and(&b), &all);
+            prop_assert_eq!(&b.clone().and(&c).and(&a).and(&b), &all);
+            prop_assert_eq!(&all.clone().and(&a).and(&c), &all);
+        }
+
+        /// Scope: as above, for each job.
+        #[test]
+        fn a_copy_never_takes_back_what_is_proved_of_its_own_or_an_earlier_view(
+            [known, copy] in [any_stopping(), any_stopping()], job in "[abc]",
+        ) {
+            let both = known.clone().and(&copy);
+            let is_newer = known.reads < copy.reads;
+            prop_assert!(is_newer || known.released(&job) <= both.released(&job));
+            prop_assert!(both.reads == known.reads.max(copy.reads));
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The acknowledgement in part: a view counts for all jobs except those that are still being stopped,
+//! so that one slow job holds up no other.
+
+use std::time::Duration;
+
+use super::{Part, Session};
+use crate::handover::{Grants, Moment, Rule, Stopping};
+
+/// The longest that an acknowledgement in part is put off, so that most moves need none of it.
+const PACE_MAX: Duration = Duration::from_millis(500);
+
+impl Session {
+    /// What of the latest view is to be said in part once another view follows it.
+    pub(super) fn part_left(&self) -> Part {
+        let Part { since, is_said, is_news } = self.part;
+        let is_open = self.acked != self.seen;
+        Part { since, is_said: is_said && is_open, is_news: is_news && !self.is_part_told() }
+    }
+
+    /// Takes note that a view replaced the one that granted `before` and had this `left` to say. What
+    /// it asks for may be done already: it takes nothing away, or a job that does not run.
+    /// O(jobs · log jobs).
+    pub(super) fn begin_part(&mut self, now: Moment, before: &Grants, left: Part) {
+        let runs = |job| self.runs.contains_key(job) || self.stopping.contains_key(job);
+        let mut lost =
+            before.iter().filter(|(job, token)| !self.is_granted(job, **token)).peekable();
+        let is_done = lost.peek().is_none() || lost.any(|(job, _)| !runs(job));
+        self.part = Part {
+            // What the view before it left to say is put off no further.
+            since: if left.is_news { left.since } else { now },
+            is_said: left.is_said || is_done,
+            is_news: left.is_news || is_done,
+        };
+    }
+
+    /// Takes note that a job has ended that the latest view takes away.
+    pub(super) fn release_ended(&mut self) {
+        (self.part.is_said, self.part.is_news) = (true, true);
+    }
+
+    /// What a write says while jobs are being stopped: the view that is carried out except for them.
+    /// Nothing if all has ended, or nothing yet.
+    pub(super) fn still_stopping(&self) -> Stopping {
+        let is_said = self.part.is_said || !self.rules.keep(Rule::NameUntilJoined);
+        if self.acked == self.seen || !is_said {
+            return Stopping::default();
+        }
+        let mut stopping = Stopping::of(self.seen, &self.due.releases);
+        if !self.rules.keep(Rule::NameUntilJoined) {
+            stopping.jobs.clear();
+        }
+        if !self.rules.keep(Rule::NameAllOrNone) {
+            stopping.jobs.pop_last();
+        }
+        stopping
+    }
+
+    /// Whether the last write that landed says all that can be said of the latest view. The names of
+    /// one view only become fewer, so their number tells.
+    fn is_part_told(&self) -> bool {
+        let landed = &self.landed_ack.stopping;
+        self.acked == self.seen
+            || (landed.reads == self.seen && landed.jobs.len() == self.due.releases.len())
+    }
+
+    /// When a write is due that says no more than which jobs are still being stopped; `None` if there
+    /// is nothing to say. It waits a moment after the view and after the last write: by then all may
+    /// have ended, which one write says.
+    pub(super) fn tells_part_at(&self) -> Option<Moment> {
+        if !self.part.is_news || self.is_part_told() || self.still_stopping().is_none() {
+            return None;
+        }
+        let sent = self.renew_at.before(self.terms.renew);
+        let at = sent.max(self.part.since).after(self.pace());
+        Some(if self.is_retry { at.max(self.renew_at) } else { at })
+    }
+
+    pub(super) fn pace(&self) -> Duration {
+        (self.terms.renew / 8).min(PACE_MAX)
+    }
+}
