@@ -25,6 +25,7 @@ const (
 	account      = "/var/run/secrets/kubernetes.io/serviceaccount/"
 	sessionLabel = "swarm.k8slab.info/session"
 	ackKey       = "swarm.k8slab.info/ack"
+	stoppingKey  = "swarm.k8slab.info/stopping"
 	formerKey    = "swarm.k8slab.info/predecessor"
 )
 
@@ -175,6 +176,13 @@ func (c *cluster) object(w write) leaseObject {
 			LeaseDurationSeconds: max(1, int(c.terms.duration.Seconds())),
 			RenewTime:            time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"),
 		},
+	}
+	if w.stopping != nil {
+		text, _ := json.Marshal(struct {
+			Write uint64 `json:"write"`
+			stopping
+		}{w.number, *w.stopping})
+		object.Metadata.Annotations[stoppingKey] = string(text)
 	}
 	if c.former != "" {
 		object.Metadata.Annotations[formerKey] = c.former

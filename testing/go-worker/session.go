@@ -34,6 +34,24 @@ func (a ack) equals(b ack) bool {
 		maps.Equal(a.Finished, b.Finished)
 }
 
+// stopping is the annotation beside the acknowledgement (rule 13a): all that is still being stopped,
+// with the tokens it runs under. It is complete or missing, since a name that is missing proves an end.
+type stopping struct {
+	Reads uint64            `json:"reads"`
+	Jobs  map[string]uint64 `json:"jobs"`
+}
+
+const (
+	stoppingMax      = 256
+	stoppingBytesMax = 24 << 10
+	paceMax          = 500 * time.Millisecond
+)
+
+// equals compares the names of one view by their number: they only become fewer.
+func (s *stopping) equals(t *stopping) bool {
+	return s == nil && t == nil || s != nil && t != nil && s.Reads == t.Reads && len(s.Jobs) == len(t.Jobs)
+}
+
 // stored names one stored state of the Lease. The UID is part of it: a PUT that names a version but
 // no UID makes a Lease that is gone anew, since the API server lets Leases be made by PUT.
 type stored struct{ uid, version string }
@@ -82,6 +100,7 @@ type (
 		expected *stored // nil creates the Lease.
 		holder   holder
 		ack      ack
+		stopping *stopping // nil to say nothing of it.
 	}
 	readLease struct{}
 	readView  struct{}
@@ -110,6 +129,7 @@ type pending struct {
 	sent   time.Duration
 	holder holder
 	ack    ack
+	part   *stopping
 }
 
 // session is one life of one worker. Times are readings of CLOCK_BOOTTIME.
@@ -131,6 +151,9 @@ type session struct {
 	pending  *pending
 	writes   uint64
 	told     ack
+	said     bool          // Whether something has ended, or does not run, that was taken away since acked.
+	viewedAt time.Duration // Of the latest view, or of an earlier one that left something to say.
+	toldPart *stopping
 	retrying bool
 	renewAt  time.Duration
 }
@@ -173,11 +196,11 @@ func (s *session) step(now time.Duration, event any) (effects []any) {
 			s.drain(now) // The store was rolled back.
 		}
 	case joined:
-		delete(s.runs, e.job)
+		s.ended(e.job)
 	case finished:
 		if run := s.runs[e.job]; run != nil {
 			s.finished[e.job] = run.token
-			delete(s.runs, e.job)
+			s.ended(e.job)
 		}
 	case terminate:
 		s.drain(now + e.grace - s.terms.stopTimeout)
@@ -191,11 +214,56 @@ func (s *session) see(now time.Duration, v view) {
 	case s.adopted && v.Incarnation > s.life:
 		s.drain(now) // A ledger that was rebuilt knows nothing of what we were granted.
 	case v.Revision > s.seen:
+		if s.acked == s.seen || s.toldPart.equals(s.part()) {
+			s.viewedAt = now
+		}
+		s.said = s.said && s.acked != s.seen
+		for job, grant := range s.granted {
+			s.said = s.said || s.runs[job] == nil && v.Jobs[job].Token != grant.Token
+		}
 		s.adopted, s.life, s.seen, s.granted = true, v.Incarnation, v.Revision, v.Jobs
 		maps.DeleteFunc(s.finished, func(job string, token uint64) bool {
 			return !s.isGranted(job, token)
 		})
 	}
+}
+
+func (s *session) ended(job string) {
+	if run := s.runs[job]; run != nil && !s.isGranted(job, run.token) {
+		s.said = true
+	}
+	delete(s.runs, job)
+}
+
+// part is what a write says of jobs that are still being stopped; nil if that is nothing.
+func (s *session) part() *stopping {
+	if s.acked == s.seen || !s.said {
+		return nil
+	}
+	part, bytes := stopping{s.seen, map[string]uint64{}}, 0
+	for job, run := range s.runs {
+		if !s.isGranted(job, run.token) {
+			part.Jobs[job] = run.token
+			bytes += 2*len(job) + 24 // Quotes, colon, comma and the longest token; each character may be escaped.
+		}
+	}
+	if len(part.Jobs) > stoppingMax || bytes > stoppingBytesMax {
+		return nil
+	}
+	return &part
+}
+
+// partAt is when a write is due that says no more than that.
+func (s *session) partAt() time.Duration {
+	part := s.part()
+	if part == nil || part.equals(s.toldPart) || s.lease == nil {
+		return never
+	}
+	at := max(s.viewedAt, s.renewAt-s.terms.renew) + min(s.terms.renew/8, paceMax)
+	if s.retrying {
+		at = max(at, s.renewAt)
+	}
+	return at
 }
 
 func (s *session) isGranted(job string, token uint64) bool {
@@ -219,7 +287,7 @@ func (s *session) wrote(now time.Duration, number uint64, made stored) []any {
 		return []any{over{}}
 	}
 	s.deadline = max(s.deadline, landed.sent+s.terms.duration)
-	s.told = landed.ack
+	s.told, s.toldPart = landed.ack, landed.part
 	if !s.verified {
 		return []any{readView{}}
 	}
@@ -314,7 +382,7 @@ func (s *session) settle(now time.Duration, effects []any) []any {
 
 func (s *session) write(now time.Duration, effects []any) []any {
 	a := ack{s.life, s.acked, maps.Clone(s.finished), s.phase != open}
-	hasNews := s.lease != nil && (!a.equals(s.told) || s.phase == closing) &&
+	hasNews := s.lease != nil && (!a.equals(s.told) || s.phase == closing || s.partAt() <= now) &&
 		!(s.retrying && now < s.renewAt)
 	if s.pending != nil || !hasNews && now < s.renewAt {
 		return effects
@@ -325,15 +393,18 @@ func (s *session) write(now time.Duration, effects []any) []any {
 	}
 	s.writes++
 	s.retrying, s.renewAt = false, now+s.terms.renew
-	s.pending = &pending{s.writes, now, as, a}
-	return append(effects, write{s.writes, s.lease, as, a})
+	part := s.part()
+	s.pending = &pending{s.writes, now, as, a, part}
+	return append(effects, write{s.writes, s.lease, as, a, part})
 }
+
+const never = time.Duration(1<<63 - 1)
 
 // wakesAt is when the mere passing of time next changes something.
 func (s *session) wakesAt() time.Duration {
-	at := time.Duration(1<<63 - 1)
+	at := never
 	if s.pending == nil {
-		at = s.renewAt
+		at = min(s.renewAt, s.partAt())
 	}
 	isStopping := len(s.runs) > 0
 	for _, run := range s.runs {

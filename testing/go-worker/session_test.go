@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -34,7 +35,8 @@ func read(uid string, holder holder, number uint64) leaseRead {
 }
 
 // told tells effects in short: +a7 starts a under token 7, -a stops it, w2 r=3 is write 2 with
-// acknowledgement of revision 3, d behind it that it drains, and closes instead of w the last one.
+// acknowledgement of revision 3, d behind it that it drains, 4 but a that view 4 is carried out except
+// for a, which still stops, and closes instead of w the last one.
 func brief(effects []any) string {
 	var all []string
 	for _, effect := range effects {
@@ -47,6 +49,10 @@ func brief(effects []any) string {
 			text := fmt.Sprintf("w%d r=%d", e.number, e.ack.Revision)
 			if e.ack.Draining {
 				text += " d"
+			}
+			if e.stopping != nil {
+				names := slices.Sorted(maps.Keys(e.stopping.Jobs))
+				text += fmt.Sprintf(" %d but %s", e.stopping.Reads, strings.Join(names, ""))
 			}
 			if e.holder == closed {
 				text += " closes"
@@ -75,6 +81,54 @@ var lives = map[string][]step{
 		{1, landed(2), ""},
 		{2, granted(4, "b7"), "-a"},
 		{3, joined{"a"}, "w3 r=4"},
+	},
+	"a job that ended is told half a second after the view while another still stops": {
+		{1, granted(3, "a7", "b7", "c7"), "+a7, +b7, +c7, w2 r=3"},
+		{1, landed(2), ""},
+		{2, granted(4, "c7"), "-a, -b"},
+		{2.01, joined{"a"}, ""},
+		{2.49, tick{}, ""},
+		{2.5, tick{}, "w3 r=3 4 but b"},
+		{2.6, landed(3), ""},
+		{6.4, tick{}, ""},
+		{6.5, tick{}, "w4 r=3 4 but b"}, // The renewal, for an operator that has just begun.
+		{6.6, landed(4), ""},
+		{7, joined{"b"}, "w5 r=4"},
+	},
+	"jobs that all stop within half a second take one write": {
+		{1, granted(3, "a7", "b7"), "+a7, +b7, w2 r=3"},
+		{1, landed(2), ""},
+		{2, granted(4), "-a, -b"},
+		{2.1, joined{"a"}, ""},
+		{2.4, joined{"b"}, "w3 r=4"},
+		{2.5, landed(3), ""},
+		{4, tick{}, ""},
+	},
+	"while nothing has ended nothing is told": {
+		{1, granted(3, "a7"), "+a7, w2 r=3"},
+		{1, landed(2), ""},
+		{2, granted(4), "-a"},
+		{4.9, tick{}, ""},
+		{5, tick{}, "w3 r=3"},
+	},
+	"a view that follows in haste puts off nothing": {
+		{1, granted(3, "a7", "b7"), "+a7, +b7, w2 r=3"},
+		{1, landed(2), ""},
+		{2, granted(4), "-a, -b"},
+		{2.1, joined{"a"}, ""},
+		{2.3, granted(5, "c1"), "+c1"},
+		{2.5, tick{}, "w3 r=3 5 but b"},
+	},
+	"a lost write is told again as it is then": {
+		{1, granted(3, "a7", "b7", "c7"), "+a7, +b7, +c7, w2 r=3"},
+		{1, landed(2), ""},
+		{2, granted(4), "-a, -b, -c"},
+		{2.1, joined{"a"}, ""},
+		{2.5, tick{}, "w3 r=3 4 but bc"},
+		{2.6, joined{"b"}, ""},
+		{4.5, lost{3}, ""},
+		{5.4, tick{}, ""},
+		{5.5, tick{}, "w4 r=3 4 but c"},
 	},
 	"a job that is granted anew starts after the old run was joined": {
 		{1, granted(3, "a7"), "+a7, w2 r=3"},
@@ -213,12 +267,17 @@ func TestALeaseMadeByALaterWriteIsClosedUnused(t *testing.T) {
 
 func TestTheLeaseAsAnObject(t *testing.T) {
 	c := cluster{id: me, terms: terms{duration: 20 * time.Second}}
-	w := write{3, &stored{"uid", "41"}, held, ack{1, 12, map[string]uint64{"a": 7}, true}}
+	w := write{3, &stored{"uid", "41"}, held, ack{1, 12, map[string]uint64{"a": 7}, true}, nil}
 	text, _ := json.Marshal(c.object(w).Metadata)
 	want := `{"name":"pod-0000000000000001","uid":"uid","resourceVersion":"41",` +
 		`"labels":{"swarm.k8slab.info/session":"true"},"annotations":{"swarm.k8slab.info/ack":` +
 		`"{\"write\":3,\"durationMs\":20000,\"incarnation\":1,\"revision\":12,\"finished\":{\"a\":7},\"draining\":true}"}}`
 	if string(text) != want {
 		t.Errorf("%s", text)
+	}
+	w.stopping = &stopping{13, map[string]uint64{"b": 7}}
+	said := c.object(w).Metadata.Annotations["swarm.k8slab.info/stopping"]
+	if said != `{"write":3,"reads":13,"jobs":{"b":7}}` {
+		t.Error(said)
 	}
 }
