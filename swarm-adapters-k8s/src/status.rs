@@ -16,8 +16,9 @@ pub(crate) use overdue::{NOT_READY_TOO_LONG, NotReadyTooLong};
 pub use reason::Reason;
 pub use refreshed::Refreshed;
 pub use refusals::{Refusals, RefusedRequest};
+pub(crate) use sessions::SHOWN;
 pub(crate) use sessions::{JOBS_FAILING, SESSIONS_UNPROTECTED};
-pub use sessions::{SessionReport, Unanswered};
+pub use sessions::{SessionReport, StillStopping, Unanswered};
 pub(crate) use shares::displaced;
 
 use std::cmp::Ordering;
@@ -47,7 +48,7 @@ impl Verdict {
     /// The verdict on a turn that was carried out.
     #[must_use]
     pub fn of(facts: &TurnSummary<'_>) -> Self {
-        let of_turn = Self::of_turn(facts);
+        let of_turn = Self::of_turn(facts).naming(facts.sessions);
         let waits_for_pods = [
             Reason::PoolIncomplete,
             Reason::NoWorkers,
@@ -61,6 +62,24 @@ impl Verdict {
                 Self { message, ..of_turn }
             }
             _ => of_turn,
+        }
+    }
+
+    /// The same with the jobs that still stop, where that is what a person waits for.
+    fn naming(self, sessions: &SessionReport) -> Self {
+        let waits_for_stops = [
+            Reason::JobsWaiting,
+            Reason::Rebalancing,
+            Reason::Refreshing,
+            Reason::ReleaseUnanswered,
+            Reason::Scaling,
+        ];
+        match sessions.still_stopping() {
+            Some(stopping) if waits_for_stops.contains(&self.reason) => {
+                let message = format!("{}; {stopping}", self.message);
+                Self { message, ..self }
+            }
+            _ => self,
         }
     }
 

@@ -76,6 +76,8 @@ pub(super) struct Operation {
     unsettled_since: Option<Instant>,
     /// Where the jobs were when the pool was last settled, for the report of moves.
     settled: Placed,
+    /// Since when each run of a job has been stopping, in seconds of Unix time.
+    stopping: BTreeMap<(String, u64), u64>,
     /// The workers that may be frozen, and since when.
     silent: BTreeMap<Slot, Instant>,
     /// What the workers tell of jobs that fail.
@@ -166,6 +168,7 @@ impl Operation {
             delivered: None,
             unsettled_since: Some(since),
             settled: settled.unwrap_or_default(),
+            stopping: BTreeMap::new(),
             silent: BTreeMap::new(),
             failing: BTreeMap::new(),
             failures: Failures::default(),
@@ -542,6 +545,7 @@ impl Operation {
         snapshot.undelivered = self.problem.as_ref().map(|it| it.sentence().to_owned());
         snapshot.invalid_file.clone_from(&self.invalid_file);
         snapshot.mark_silent(&self.silent);
+        snapshot.mark_stopping(&mut self.stopping);
         snapshot.mark_failing(&self.failing);
         for sentence in self.failures.news(&snapshot) {
             self.outlets.voice.say(&sentence);

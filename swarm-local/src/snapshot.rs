@@ -46,6 +46,9 @@ pub(super) struct Snapshot {
     pub(super) holders: Vec<JobRow>,
     /// The worst of the jobs that fail.
     pub(super) failing: Vec<FailingRow>,
+    /// The jobs that have been stopping for the longest time.
+    #[serde(default)]
+    pub(super) stopping: Vec<StoppingRow>,
     /// The jobs that are wanted, with their params.
     #[serde(skip)]
     pub(super) wanted: Jobs,
@@ -112,6 +115,17 @@ pub(super) struct FailingRow {
     pub(super) last_exit: String,
     /// The last lines of its output before that.
     pub(super) last_output: Vec<String>,
+}
+
+/// A job that its former worker still has to stop.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct StoppingRow {
+    pub(super) job: String,
+    /// The worker that stops it.
+    pub(super) worker: String,
+    /// Since when it has been asked to, in seconds of Unix time.
+    pub(super) since_unix_s: u64,
 }
 
 /// The end of the year 9999, the last time that is written.
@@ -342,6 +356,31 @@ impl Snapshot {
         self.healthy &= self.jobs.failing == 0;
     }
 
+    /// Sets since when jobs have been stopping, by what was known `before` and is known from now on.
+    pub(super) fn mark_stopping(&mut self, before: &mut BTreeMap<(String, u64), u64>) {
+        let releasing = self.holders.iter().filter(|row| row.state == "releasing");
+        let since = |row: &JobRow| {
+            let key = (row.name.clone(), row.token);
+            let since = before.get(&key).copied().unwrap_or_else(unix_s);
+            (key, since)
+        };
+        let known: BTreeMap<_, _> = releasing.clone().map(since).collect();
+        let rows = releasing.filter_map(|row| {
+            Some(StoppingRow {
+                job: row.name.clone(),
+                worker: self.worker(row.slot?)?.name.clone(),
+                since_unix_s: *known.get(&(row.name.clone(), row.token))?,
+            })
+        });
+        let mut rows: Vec<_> = rows.collect();
+        rows.sort_by(|one, other| {
+            (one.since_unix_s, &one.job).cmp(&(other.since_unix_s, &other.job))
+        });
+        rows.truncate(WORST_MAX);
+        self.stopping = rows;
+        *before = known;
+    }
+
     /// Sets since when these workers have been silent.
     pub(super) fn mark_silent(&mut self, silent: &BTreeMap<Slot, Instant>) {
         for row in &mut self.workers {
@@ -413,6 +452,7 @@ impl Snapshot {
             workers: workers.iter().map(row).collect(),
             holders,
             failing: Vec::new(),
+            stopping: Vec::new(),
             wanted: Jobs::default(),
             unassigned,
         }

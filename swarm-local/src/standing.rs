@@ -1,12 +1,12 @@
 //! The state of a pool in words, for every view of it.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use swarm_adapters_host::clock::unix_s;
 use swarm_core::Unassigned;
 
-use super::snapshot::{JobCounts, Snapshot, Word, WorkerRow};
+use super::snapshot::{JobCounts, Snapshot, StoppingRow, Word, WorkerRow};
 use super::text::{age, counted};
 
 /// Whether something has to be done.
@@ -63,7 +63,7 @@ impl Snapshot {
         if *settled {
             ("settled".to_owned(), Mood::Good)
         } else if 0 < jobs.moving {
-            (format!("moving {}", counted(jobs.moving, "job")), Mood::Busy)
+            (format!("moving {}{}", counted(jobs.moving, "job"), self.slowest()), Mood::Busy)
         } else if 0 < coming {
             (format!("waiting for {}", counted(coming, "worker")), Mood::Busy)
         } else if 0 < jobs.waiting {
@@ -73,6 +73,16 @@ impl Snapshot {
         } else {
             ("waiting until all workers confirm".to_owned(), Mood::Busy)
         }
+    }
+
+    /// The job that has been stopping for the longest time, for the end of a sentence.
+    fn slowest(&self) -> String {
+        let Some(StoppingRow { job, worker, since_unix_s }) = self.stopping.first() else {
+            return String::new();
+        };
+        let since = UNIX_EPOCH + Duration::from_secs(*since_unix_s);
+        let since = age(since.elapsed().unwrap_or_default());
+        format!(": {job} has been stopping on {worker} for {since}")
     }
 
     /// How many jobs have no worker, by reason. O(jobs without a worker).

@@ -46,6 +46,8 @@ pub(super) struct Sessions {
     unprotected: BTreeSet<SessionId>,
     /// Since when a release has been waiting for its answer, for people.
     owed: report::Since,
+    /// Since when each job that is released has been, for people.
+    released: report::Released,
 }
 
 /// What there is to report of the sessions, beside what the overseer makes of a worker.

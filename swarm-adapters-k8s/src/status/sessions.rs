@@ -14,8 +14,8 @@ pub(crate) const JOBS_FAILING: &str = "JobsFailing";
 /// The condition while a policy is missing that Exclusive relies on.
 pub(crate) const SESSIONS_UNPROTECTED: &str = "SessionsUnprotected";
 
-/// How many failing jobs the message describes.
-const SHOWN: usize = 3;
+/// How many failing jobs, or jobs that still stop, the message describes.
+pub(crate) const SHOWN: usize = 3;
 
 /// A worker that does not release its jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +26,17 @@ pub struct Unanswered {
     pub since: Timestamp,
     /// How many jobs wait for it.
     pub jobs: usize,
+}
+
+/// A job that its former worker is asked to stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StillStopping {
+    /// The job.
+    pub job: String,
+    /// The worker's name, or its slot where that has another worker now.
+    pub worker: String,
+    /// Since when it has been asked.
+    pub since: Timestamp,
 }
 
 /// What there is to say about sessions after a turn.
@@ -49,6 +60,11 @@ pub struct SessionReport {
     pub held_back: usize,
     /// The workers that were asked long ago to release jobs.
     pub unanswered: Vec<Unanswered>,
+    /// How many jobs their former workers still have to stop.
+    pub stopping: usize,
+    /// The first of these: those that their workers say they still stop, then those that were asked
+    /// for the longest time.
+    pub slowest: Vec<StillStopping>,
     /// Whether nothing but a proof ends their ownership.
     pub is_exclusive: bool,
 }
@@ -57,6 +73,17 @@ impl SessionReport {
     /// What is to be said before anything else but a pool that is not complete.
     pub(super) fn verdict(&self) -> Option<Verdict> {
         self.all().next()
+    }
+
+    /// The jobs that still stop, with their workers and since when, for the end of a sentence.
+    pub(super) fn still_stopping(&self) -> Option<String> {
+        let shown = self.slowest.iter().map(|StillStopping { job, worker, since }| {
+            format!("`{job}` on `{worker}` since {}", since.strftime("%H:%M:%S UTC"))
+        });
+        let shown: Vec<_> = shown.collect();
+        let more = self.stopping.saturating_sub(shown.len());
+        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+        (!shown.is_empty()).then(|| format!("still to stop: {}{more}", shown.join(", ")))
     }
 
     /// The conditions: each only while it is true.
@@ -244,6 +271,19 @@ mod tests {
         assert_eq!(all.len(), 4);
         let weaker = SessionReport { is_exclusive: false, ..sessions };
         assert!(told(&weaker)[3].contains("after handover.releaseTimeout"));
+    }
+
+    #[test]
+    fn jobs_that_still_stop_are_named_with_their_worker_and_since_when() {
+        let since = "2026-01-01T10:20:30Z".parse().unwrap();
+        let slow = |job: &str| StillStopping { job: job.into(), worker: "w-1".into(), since };
+        let one =
+            SessionReport { stopping: 1, slowest: vec![slow("slow")], ..SessionReport::default() };
+        let said = "still to stop: `slow` on `w-1` since 10:20:30 UTC";
+        assert_eq!(one.still_stopping().unwrap(), said);
+        let many = SessionReport { stopping: 34, ..one };
+        assert_eq!(many.still_stopping().unwrap(), format!("{said} and 33 more"));
+        assert_eq!(SessionReport::default().still_stopping(), None);
     }
 
     #[test]

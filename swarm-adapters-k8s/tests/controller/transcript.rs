@@ -118,7 +118,7 @@ impl Transcript {
             out.push(letter);
         }
         out.pop();
-        out
+        without_times(&out)
     }
 
     fn name_of(&mut self, number: u64) -> String {
@@ -134,4 +134,20 @@ impl Transcript {
             None => format!("{letter}-{}", self.large[place] - number),
         }
     }
+}
+
+/// A text with `HH:MM:SS UTC` for every time of day.
+fn without_times(text: &str) -> String {
+    let mut parts = text.split(" UTC").map(ToOwned::to_owned).collect::<Vec<_>>();
+    let before_last = parts.len() - 1;
+    for part in &mut parts[..before_last] {
+        let at = part.len().saturating_sub("HH:MM:SS".len());
+        let is_time = |it: &str| {
+            it.char_indices().all(|(n, c)| if n % 3 == 2 { c == ':' } else { c.is_ascii_digit() })
+        };
+        if part.get(at..).is_some_and(is_time) {
+            part.replace_range(at.., "HH:MM:SS");
+        }
+    }
+    parts.join(" UTC")
 }

@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use swarm_core::handover::{Cell, Policy, SessionId};
-use swarm_core::{Failing, JobName, Ledger};
+use swarm_core::handover::{Cell, Policy, SessionId, Watch};
+use swarm_core::{Failing, JobName, Ledger, Slot};
 
 use super::{SessionSummary, Sessions};
-use crate::status::{SessionReport, Unanswered};
+use crate::status::{SHOWN, SessionReport, StillStopping, Unanswered};
 
 /// Since when each session has owed an answer, by the wall clock: for people only.
 pub(super) type Since = BTreeMap<SessionId, Timestamp>;
+
+/// Since when each job has been released by its session, by the wall clock: for people only.
+pub(super) type Released = BTreeMap<JobName, (SessionId, Timestamp)>;
 
 impl Sessions {
     /// What there is to say once `ledger` was published.
@@ -46,22 +49,66 @@ impl Sessions {
             }
         }
         self.owed.retain(|session, _| owed.contains_key(session));
+        self.report_stopping(ledger, ages, &mut report);
         let slots = ledger.sessions();
         for (session, (age, jobs)) in owed {
             if session.is_plain() || age < lease.stop_timeout + lease.renew {
                 continue;
             }
-            let began = || Timestamp::now().checked_sub(age).unwrap_or_else(|_| Timestamp::now());
-            let since = *self.owed.entry(session.clone()).or_insert_with(began);
-            let slot = slots.get(session).copied();
-            let record = slot.and_then(|slot| ledger.slots.get(&slot));
-            let worker = match record.filter(|record| record.session == *session) {
-                Some(record) => record.worker.clone(),
-                None => slot.map_or_else(String::new, |slot| format!("the former of slot {slot}")),
-            };
+            let since = *self.owed.entry(session.clone()).or_insert_with(|| ago(age));
+            let worker = worker(ledger, &slots, session);
             report.unanswered.push(Unanswered { worker, since, jobs });
         }
         report
+    }
+
+    /// Takes note of the jobs that sessions have to stop, and names the slowest. O(jobs · log jobs), where
+    /// any are released.
+    fn report_stopping(
+        &mut self,
+        ledger: &Ledger,
+        ages: &BTreeMap<JobName, Duration>,
+        report: &mut SessionReport,
+    ) {
+        let mut before = std::mem::take(&mut self.released);
+        for (job, record) in &ledger.cells.jobs {
+            let Cell::Releasing { session, .. } = &record.cell else { continue };
+            if session.is_plain() {
+                continue;
+            }
+            let known = before.remove(job).filter(|(holder, _)| holder == session);
+            let age = || ages.get(job).copied().unwrap_or_default();
+            let since = known.map_or_else(|| ago(age()), |(_, since)| since);
+            self.released.insert(job.clone(), (session.clone(), since));
+        }
+        report.stopping = self.released.len();
+        let proofs = self.overseer.proofs();
+        let mut slowest: Vec<_> = self.released.iter().collect();
+        slowest.sort_by_cached_key(|(job, (session, since))| {
+            let says_so = |watch: &Watch| watch.ack.stopping.jobs.contains_key(*job);
+            (!proofs.get(session).is_some_and(says_so), *since, (*job).clone())
+        });
+        let slots = ledger.sessions();
+        let slowest = slowest.into_iter().take(SHOWN).map(|(job, (session, since))| {
+            let worker = worker(ledger, &slots, session);
+            StillStopping { job: job.to_string(), worker, since: *since }
+        });
+        report.slowest = slowest.collect();
+    }
+}
+
+fn ago(age: Duration) -> Timestamp {
+    let now = Timestamp::now();
+    now.checked_sub(age).unwrap_or(now)
+}
+
+/// The name of a session's worker, or its slot where that has another worker now.
+fn worker(ledger: &Ledger, slots: &BTreeMap<&SessionId, Slot>, session: &SessionId) -> String {
+    let slot = slots.get(session).copied();
+    let record = slot.and_then(|slot| ledger.slots.get(&slot));
+    match record.filter(|record| record.session == *session) {
+        Some(record) => record.worker.clone(),
+        None => slot.map_or_else(String::new, |slot| format!("the former of slot {slot}")),
     }
 }
 
