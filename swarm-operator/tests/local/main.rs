@@ -16,6 +16,7 @@ mod recorders;
 mod remote;
 mod service;
 mod signals;
+mod slow_job;
 mod stopping;
 #[cfg(feature = "terminal")]
 mod tasks;
