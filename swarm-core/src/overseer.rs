@@ -419,7 +419,7 @@ impl Overseer {
         }
         self.hold(now, silent, total, &unseen);
         if let Some(known) = self.known(unix_time_us) {
-            for session in self.to_be_ended(now, known).difference(&unseen) {
+            for session in self.due_for_claims(now, known).difference(&unseen) {
                 let version = self.proofs.held_at(session).filter(|_| !allowed.contains(session));
                 due.extend(version.map(|version| Effect::Revoke(session.clone(), version)));
             }
@@ -428,7 +428,7 @@ impl Overseer {
     }
 
     /// The sessions whose Leases are revoked although they renew them.
-    fn to_be_ended(&mut self, now: Moment, known: Known) -> BTreeSet<SessionId> {
+    fn due_for_claims(&mut self, now: Moment, known: Known) -> BTreeSet<SessionId> {
         let unpublished = self.proofs.unpublished(known);
         self.unpublished.retain(|session, _| unpublished.contains(session));
         for session in unpublished {

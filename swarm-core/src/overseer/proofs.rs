@@ -55,8 +55,8 @@ struct Tracked {
     began: Option<Began>,
     /// What it says of the session before it.
     former: Former,
-    /// Whether its Lease was found missing.
-    is_missing: bool,
+    /// How its Lease was found.
+    sight: Sight,
     /// Whether it was there when this observer first saw the present incarnation of the ledger: then
     /// it may have acted on another one.
     is_elder: bool,
@@ -66,9 +66,18 @@ struct Tracked {
     /// Whether the session is known to have written its Lease since this observer began, or since the
     /// last rollback of the store.
     has_renewed: bool,
-    /// Whether the store was rolled back since the end of the session was read from it, and its Lease
-    /// was not looked at again.
-    is_doubted: bool,
+}
+
+/// How the Lease of a session was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Sight {
+    /// It was read.
+    Found,
+    /// It was missing once.
+    Missing,
+    /// The store was rolled back since the end of the session was read from it, and the Lease was not
+    /// looked at again.
+    Doubted,
 }
 
 /// What a session's acknowledgement is worth, compared with the ledger.
@@ -99,11 +108,10 @@ impl Tracked {
             watch: Watch { viewed, ..watch },
             began: None,
             former: Former::default(),
-            is_missing: false,
+            sight: Sight::Found,
             is_elder: false,
             has_reset: false,
             has_renewed: false,
-            is_doubted: false,
         }
     }
 
@@ -188,7 +196,7 @@ impl Proofs {
                 let viewed = self.unseen.remove(&session);
                 let missing = || Tracked::new(Watch::missing(now), viewed);
                 let tracked = self.sessions.entry(session).or_insert_with(missing);
-                (tracked.is_missing, tracked.is_doubted) = (true, false);
+                tracked.sight = Sight::Missing;
                 let _ = tracked.watch.step(now, &WatchEvent::Missing, terms);
             }
             Fact::Pod(uid, facts) => {
@@ -223,7 +231,8 @@ impl Proofs {
         let tracked = self.sessions.entry(session).or_insert_with(fresh);
         tracked.watch.claims(duration);
         (tracked.began, tracked.former) = (Some(began), former);
-        if std::mem::take(&mut tracked.is_doubted) {
+        if tracked.sight == Sight::Doubted {
+            tracked.sight = Sight::Found;
             tracked.watch.found_again(now, &lease);
         }
         let known = tracked.watch.number;
@@ -324,7 +333,7 @@ impl Proofs {
 
     /// Whether the Lease of the latest session of a pod was revoked, not merely deleted.
     pub(super) fn was_revoked(&self, uid: &str) -> bool {
-        let seen = self.of_pod(uid).filter(|(_, tracked)| !tracked.is_missing);
+        let seen = self.of_pod(uid).filter(|(_, tracked)| tracked.sight != Sight::Missing);
         let latest = seen.max_by_key(|(_, tracked)| tracked.age());
         latest.is_some_and(|(_, tracked)| {
             matches!(tracked.watch.life, Life::Revoked { .. } | Life::Ended(Proof::Fenced))
@@ -567,7 +576,9 @@ impl Proofs {
     pub(super) fn doubt_stored_ends(&mut self, now: Moment) {
         for tracked in self.sessions.values_mut() {
             tracked.has_renewed = false;
-            tracked.is_doubted |= tracked.watch.doubt_stored_end(now);
+            if tracked.watch.doubt_stored_end(now) {
+                tracked.sight = Sight::Doubted;
+            }
         }
     }
 
@@ -596,7 +607,7 @@ impl Proofs {
     /// Whether the Lease of a session is held, if known; `None` if nothing is known of the session, or
     /// its end is doubted.
     pub(super) fn is_open(&self, session: &SessionId) -> Option<bool> {
-        let known = self.sessions.get(session).filter(|tracked| !tracked.is_doubted);
+        let known = self.sessions.get(session).filter(|tracked| tracked.sight != Sight::Doubted);
         known.map(|tracked| tracked.watch.may_renew())
     }
 

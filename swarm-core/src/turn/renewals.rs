@@ -87,7 +87,7 @@ mod tests {
             let session = Some(SessionId::new("pod", 9));
             let worker = WorkerSeen::new("w-0", Presence::Ready, session);
             let evidence = [(SessionId::new("pod", 0), ended.clone())].into();
-            Observed { unrenewed, evidence, ..Observed::new([(Slot(0), worker)], 1, []) }
+            Observed { evidence, unrenewed, ..Observed::new([(Slot(0), worker)], 1, []) }
         };
         let decision = decide(&running, &paused, &seen(1));
         assert_eq!(decision.ledger, running);

@@ -171,11 +171,12 @@ mod tests {
     #[test]
     fn of_a_long_line_the_beginning_and_the_end_are_kept() {
         let mut log = JobLog::default();
-        let (whole, long) = ("x".repeat(LINE_MAX), format!("first {} last", "x".repeat(LINE_MAX)));
+        let (whole, longer) =
+            ("x".repeat(LINE_MAX), format!("first {} last", "x".repeat(LINE_MAX)));
         log.push(&whole);
-        log.push(&long);
+        log.push(&longer);
         assert_eq!(log.lines[0], whole);
-        let left_out = long.len() - LINE_MAX;
+        let left_out = longer.len() - LINE_MAX;
         assert!(log.lines[1].starts_with("first x") && log.lines[1].ends_with("x last"));
         let said = format!(" … {left_out} bytes left out … ");
         assert!(log.lines[1].contains(&said), "{said}: {}", log.lines[1]);

@@ -73,9 +73,9 @@ fn has_moved_in_part(world: &World, job: &JobName, cell: &Cell) -> bool {
     let n = (0..world.workers.len()).find(|n| *world.bounds.session(*n) == former);
     n.is_some_and(|n| {
         let worker = &world.workers[n];
-        let acked = world.leases[n].as_ref().map(|lease| lease.ack.revision);
+        let revision = world.leases[n].as_ref().map(|lease| lease.ack.revision);
         cell.holder().is_some_and(|holder| *holder != former)
-            && acked.is_some_and(|acked| acked < since)
+            && revision.is_some_and(|revision| revision < since)
             && worker.stopping.iter().any(|it| it != job)
     })
 }

@@ -165,10 +165,13 @@ impl World {
                 self.feed(*n, SessionEvent::Lost { number });
             }
             Step::Tick(slow) => self.tick(*slow),
-            Step::Observe(o, n) => return self.observe(*o, *n, self.leases[*n].clone()),
+            Step::Observe(o, n) => {
+                let lease = self.leases[*n].clone();
+                return self.observe(*o, *n, lease.as_deref());
+            }
             Step::ReadCopy(o, n, copied) => {
                 let copy = self.copy(*n, *copied);
-                return copy.is_some() && self.observe(*o, *n, copy);
+                return copy.is_some() && self.observe(*o, *n, copy.as_deref());
             }
             Step::Delete(n) => self.leases[*n] = None,
             Step::LearnEnd(o, n) => {
@@ -225,7 +228,8 @@ impl World {
             }
         }
         for o in 0..self.operators.len() {
-            self.observe(o, n, self.leases[n].clone());
+            let lease = self.leases[n].clone();
+            self.observe(o, n, lease.as_deref());
         }
         true
     }

@@ -20,11 +20,10 @@ impl Proofs {
         let Self { sessions, views, unseen, pods } = self;
         (sessions.len(), views, unseen, pods).hash(hasher);
         for (session, tracked) in sessions {
-            let Tracked { watch, began, former, .. } = tracked;
             // Evidence does not depend on renewals since the start of the observer.
-            let Tracked { is_missing, is_elder, has_reset, has_renewed: _, is_doubted, .. } =
+            let Tracked { watch, began, former, sight, is_elder, has_reset, has_renewed: _ } =
                 tracked;
-            (session, began, former, is_missing, is_elder, has_reset, is_doubted).hash(hasher);
+            (session, began, former, sight, is_elder, has_reset).hash(hasher);
             life_digest(watch, now, terms, stored(session), hasher);
             let Watch { life: _, ack, viewed, longest, number: _ } = watch;
             (ack, viewed, longest).hash(hasher);

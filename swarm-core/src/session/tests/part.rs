@@ -74,7 +74,7 @@ fn views_that_follow_in_haste_put_off_nothing() {
     session.step(ms(2_010), joined("quick"));
     for n in 1..=4 {
         let jobs = [("stays", 7), ("more", n)];
-        session.step(ms(2_000 + 100 * n), view(4 + n, &jobs[..1 + usize::from(n == 4)]));
+        session.step(ms(2_000 + 100 * n), view(4 + n, &jobs[..=usize::from(n == 4)]));
     }
     let sent = &writes(&session.step(ms(2_500), SessionEvent::Tick))[0];
     assert_eq!((sent.ack.stopping.reads, names(sent)), (8, vec!["slow"]));

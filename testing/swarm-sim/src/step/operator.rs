@@ -38,10 +38,10 @@ impl World {
         proofs.settle(now, &terms);
     }
 
-    pub(super) fn observe(&mut self, o: usize, n: usize, read: Option<Arc<Lease>>) -> bool {
+    pub(super) fn observe(&mut self, o: usize, n: usize, read: Option<&Lease>) -> bool {
         let session = self.bounds.session(n).clone();
         let known = self.operators[o].get(&session);
-        let fact = match read.as_deref() {
+        let fact = match read {
             Some(lease) => {
                 let began = Began { order: n as u64 + 1, created_s: None };
                 let (lease, duration) = (lease.clone(), TICK * self.bounds.lease);
