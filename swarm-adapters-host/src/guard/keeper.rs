@@ -21,8 +21,8 @@ use crate::runlog::{RunEvent, RunLog};
 use crate::runtime::refused;
 use crate::sweep::{self, Marker};
 
-/// How often the guard is pinged, and how many pings in a row it may leave unanswered. So a frozen
-/// guard is detected after two to three seconds.
+/// How often the guard is pinged, and how many pings in a row it may leave without any reply. So a
+/// frozen guard is detected after two to three seconds.
 const PING: Duration = Duration::from_secs(1);
 const UNANSWERED_MAX: u32 = 2;
 /// How long a guard may take to end by itself.
@@ -171,6 +171,10 @@ impl Keeper {
     }
 
     fn handle(&mut self, reply: Reply) {
+        // Any reply is a sign of life: a guard that starts many jobs comes to the pings late.
+        if let Some(process) = &mut self.process {
+            process.unanswered = 0;
+        }
         match reply {
             Reply::Started { job, pid } => {
                 if let Some(run) = self.named(&job) {
@@ -200,11 +204,7 @@ impl Keeper {
             Reply::Joined { job, end, output, was_stopped } => {
                 self.done(&job, Ok(Ended { end, output, was_stopped }));
             }
-            Reply::Pong { number: _ } => {
-                if let Some(process) = &mut self.process {
-                    process.unanswered = 0;
-                }
-            }
+            Reply::Pong { number: _ } => {}
             Reply::RunLogFailed { reason } => {
                 tracing::warn!("the run log cannot be written; jobs continue without it: {reason}");
             }
@@ -361,4 +361,43 @@ async fn read(stdout: ChildStdout, replies: mpsc::Sender<Reply>) {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::client::Guard;
+    use super::super::protocol::OutputFormat;
+    use super::*;
+
+    #[tokio::test]
+    async fn a_guard_that_is_busy_with_starts_is_not_taken_for_a_frozen_one() {
+        // It needs longer for three starts than a guard may be silent, and answers no ping.
+        const BUSY: &str = r#"while read -r line; do case $line in *'"start"'*)
+            sleep 1.3; echo '{"is":"refused","job":"a","reason":"not today"}';; esac; done"#;
+        let arguments = ["-c", BUSY].map(Into::into).to_vec();
+        let command = GuardCommand { program: "sh".into(), arguments };
+        let identity = Identity {
+            worker: "w-0".to_owned(),
+            session: format!("busy-{}", std::process::id()),
+            run_log: None,
+            format: OutputFormat::default(),
+            lock: None,
+        };
+        let guard = Guard::new(command, identity, Events::default()).unwrap();
+        for token in 1..=3 {
+            let start = Start {
+                job: "a".parse().unwrap(),
+                token: Token(token),
+                argv: Vec::new(),
+                env: BTreeMap::new(),
+                inherit: Vec::new(),
+                dir: None,
+                grace: Duration::ZERO,
+                line: None,
+            };
+            let ended = guard.run(start, tokio_util::sync::CancellationToken::new()).await;
+            assert_eq!(ended, Err("not today".to_owned()));
+        }
+        guard.end().await;
+    }
 }
