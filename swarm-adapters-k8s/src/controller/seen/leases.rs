@@ -28,6 +28,15 @@ use crate::session::{self, SESSION_LABEL, SeenLease};
 use crate::slim::{self, Cut, Slim};
 use crate::watch;
 
+/// The origin of a Lease that is taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// The watch.
+    Watch,
+    /// The answer to a request of this process. The Lease may be older than the last list.
+    Answer,
+}
+
 /// A Lease as it was last seen.
 #[derive(Clone, Debug)]
 pub(in crate::controller) struct Known {
@@ -173,7 +182,7 @@ impl Leases {
 
     /// Takes in a Lease that a request of our own brought.
     pub(in crate::controller) fn note_read(&self, object: Object, now: Moment) {
-        let _ = self.note(Event::Apply(object), now);
+        let _ = self.take(Event::Apply(object), now, Source::Answer);
     }
 
     /// Takes in that a Lease is missing in the store itself.
@@ -216,7 +225,12 @@ impl Leases {
         }
     }
 
+    /// Takes in an event of the watch.
     pub(in crate::controller) fn note(&self, event: Event<Object>, now: Moment) -> Vec<Named> {
+        self.take(event, now, Source::Watch)
+    }
+
+    fn take(&self, event: Event<Object>, now: Moment, source: Source) -> Vec<Named> {
         let mut guard = self.state();
         let state = &mut *guard;
         match event {
@@ -258,6 +272,8 @@ impl Leases {
                 let before = state.current.get(&namespace, &session);
                 if before.is_none() {
                     state.appeared = known.began.order;
+                    // A Lease that a watch shows first was made since the last list.
+                    known.has_renewed |= source == Source::Watch;
                 }
                 // An answer of our own may have been here before an older event.
                 if before.is_some_and(|before| known.seen.lease.version.0 < version(before)) {
@@ -425,6 +441,14 @@ pub(in crate::controller) mod tests {
         leases.note(Event::InitDone, at(5));
         assert!(!has_renewed(&leases));
         leases.note(Event::Apply(lease(1, 8, ACKED)), at(6));
+        assert!(has_renewed(&leases));
+
+        // A Lease that appears was made by its session, unless an answer shows it.
+        let leases = filled([]);
+        leases.note_read(lease(1, 5, ACK), at(1));
+        assert!(!has_renewed(&leases));
+        let leases = filled([]);
+        leases.note(Event::Apply(lease(1, 5, ACK)), at(1));
         assert!(has_renewed(&leases));
     }
 
