@@ -547,8 +547,12 @@ impl Overseer {
         let is_known = |session: &SessionId| {
             self.proofs.get(session).is_some() || named.is_some_and(|named| named.contains(session))
         };
-        sessions
-            .retain(|session| !is_over && is_known(session) && self.proofs.is_unrenewed(session));
+        let may_act = |session: &SessionId| {
+            let uid = session.pod_uid();
+            self.proofs.is_unrenewed(session)
+                && !self.proofs.is_ended_with_its_pod(now, uid, &self.terms)
+        };
+        sessions.retain(|session| !is_over && is_known(session) && may_act(session));
         sessions.len()
     }
 

@@ -97,7 +97,8 @@ impl Sessions {
                         duration: self.overseer.terms().duration,
                         began: Began { order, created_s: None },
                         former: Former::default(),
-                        has_renewed: false,
+                        // This process started every worker that can have a lease now.
+                        has_renewed: true,
                     };
                     self.overseer.learn(clock::now(), Fact::Lease(session.clone(), facts));
                 }

@@ -141,6 +141,15 @@ fn grants_wait_for_a_renewal_of_every_session_that_was_there_at_the_start() {
 }
 
 #[test]
+fn a_session_whose_pod_has_ended_is_not_waited_for_though_nobody_looked_at_its_lease() {
+    let mut overseer = overseer();
+    overseer.note(at(0), &naming(id(1)));
+    let terminated = PodFacts { has_terminated: true, ..PodFacts::default() };
+    overseer.learn(at(0), Fact::Pod("pod".into(), terminated));
+    assert_eq!(unrenewed(&mut overseer, 0, Policy::Exclusive), 0);
+}
+
+#[test]
 fn a_session_that_the_observer_has_heard_of_before_is_not_waited_for() {
     let mut overseer = overseer();
     overseer.note(at(0), &naming(id(1)));
