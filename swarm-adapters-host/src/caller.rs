@@ -7,7 +7,7 @@
 //! - No caller means to block signals: they [are unblocked](unblock_signals).
 //! - The operator, its workers and their guards need more open files than the usual soft limit allows, so
 //!   each [raises](raise_open_files) its own to the hard limit.
-//! - A job gets [default dispositions, an empty mask](reset_signals) and the soft limit of the caller.
+//! - A job gets default dispositions, an empty mask, and the soft limit of the caller.
 //!   Programs depend on all three: `select` cannot handle a file above 1024.
 //! - Everything that is known about processes is read from `/proc`, so a wrong one [is
 //!   refused](check_proc).

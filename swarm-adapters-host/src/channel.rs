@@ -1,13 +1,13 @@
-//! A channel between an operator and each of its workers on one machine: JSON lines over a pair of
-//! sockets, of which one end is the worker's standard input.
+//! A channel between an operator and each of its workers on one machine. It carries JSON lines over
+//! a pair of sockets; one end is the worker's standard input.
 //!
-//! The operator sends [orders](Order); the worker sends [what happens](Event). The channel is for
-//! people and for orders only: no grant and no proof rests on an event, and a worker that lies can only
-//! mislead its reader. When the operator closes its end, or has ended, the worker stops its jobs and
-//! ends, as it does when a pipe closes.
+//! The operator sends [orders](Order); the worker sends [events](Event). The channel is for people
+//! and for orders only. No grant and no proof rests on an event, so a worker that lies can only
+//! mislead its reader. When the operator closes its end, or has ended, the worker stops its jobs
+//! and ends, as it does when a pipe closes.
 //!
 //! A worker of an earlier version reads its standard input and ignores what it reads. It says no
-//! [hello](Event::Hello), by which the operator knows that orders have to be signals.
+//! [hello](Event::Hello), so the operator knows that orders have to be signals.
 
 mod events;
 mod follow;
@@ -40,7 +40,7 @@ pub enum Order {
     End,
 }
 
-/// What happens in a worker.
+/// An event in a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub enum Event {
@@ -81,17 +81,17 @@ pub enum Event {
     Restarting {
         /// The job.
         job: String,
-        /// How it ended; part of a sentence.
+        /// The way it ended; part of a sentence.
         exit: String,
     },
     /// A job ended by itself and is not started again.
     Failed {
         /// The job.
         job: String,
-        /// How it ended; part of a sentence.
+        /// The way it ended; part of a sentence.
         exit: String,
     },
-    /// All jobs. Sent in place of events that the operator was too slow for.
+    /// All jobs. The worker sends them instead of events that the operator was too slow for.
     Jobs {
         /// The jobs.
         jobs: Vec<RunningJob>,

@@ -6,14 +6,14 @@
 //!   of them all.
 //! - [`leases`] and [`worker_view`] carry the messages between a worker's session and the operator;
 //!   [`clock`] is the clock that leases expire by; [`session`] is the store of a worker's session.
-//!   [`failing`] is what a session tells of jobs that fail, [`awaited`] of those not up yet. [`pool_views`] publishes to all workers of
-//!   a pool.
-//! - [`caller`] copes with what a process inherits: signals, limits, `/proc`; [`runtime`] builds the
-//!   runtimes of our programs.
+//!   [`failing`] is the report of a session about jobs that fail, [`awaited`] about jobs that are
+//!   not up yet. [`pool_views`] publishes to all workers of a pool.
+//! - [`caller`] copes with the inheritance of a process: signals, limits, `/proc`. [`runtime`]
+//!   builds the runtimes of our programs.
 //! - [`watch`] watches one file through its directory, including the swaps of a mounted `ConfigMap`.
 //!   [`writers`] finds the process that has a file open for writing.
 //! - [`processes`] runs the workers of a pool as child processes, and ends them.
-//! - [`channel`] carries orders to such a worker, and what happens in it back.
+//! - [`channel`] carries orders to such a worker, and its events back.
 //! - [`runner`] runs jobs inside a worker; [`guard`] and [`sweep`] ensure that no process of a job
 //!   outlives its worker; [`runlog`] records who ran what when.
 //! - [`marker`] identifies, at the next start, the job that crashed the process.

@@ -2,12 +2,12 @@
 //!
 //! A worker is the leader of its own process group, so that Ctrl-C in a terminal reaches only the
 //! operator, which ends the workers in order. The worker's standard input is one end of a
-//! [channel]: when the operator closes its end, or is killed, the worker stops its jobs and
-//! ends. The worker's output goes to `DIR/logs/WORKER.log`, which is rotated while it runs.
+//! [channel]. When the operator closes its end, or is killed, the worker stops its jobs and ends.
+//! The worker's output goes to `DIR/logs/WORKER.log`, which is rotated while it runs.
 //!
 //! However a worker ends, its jobs have the stop timeout of the pool to end. A worker that takes
-//! [`END_MARGIN`] longer than that is killed, and so is one that was asked for by
-//! [`kill_all`](Processes::kill_all).
+//! [`END_MARGIN`] longer than that is killed. [`kill_all`](Processes::kill_all) kills all workers
+//! at once.
 //!
 //! Each start of a worker is an *instance* with an identity of its own, which the worker and all
 //! processes that it starts have in their environment. When an instance has ended, every process
@@ -44,11 +44,11 @@ use crate::channel::{self, Told};
 use crate::file;
 use leftovers::Records;
 
-/// How much longer than its jobs may take to stop a worker may take to end before it is killed: its guard
-/// reports the ends of jobs, the session is closed, and the guard ends.
+/// Time that a worker has to end beyond the time that its jobs have to stop. In it the guard
+/// reports the ends of jobs, the session is closed, and the guard ends. Then the worker is killed.
 pub const END_MARGIN: Duration = Duration::from_secs(5);
 
-/// How long a worker of an earlier version keeps its jobs at most while they are moved away.
+/// The longest time that a worker of an earlier version keeps its jobs while they are moved away.
 const FORMER_DRAIN: Duration = Duration::from_mins(1);
 
 /// The longest pause before a worker that keeps ending is restarted, and how long an instance has
@@ -126,9 +126,9 @@ struct Shared {
     command: WorkerCommand,
     records: Records,
     workers: watch::Sender<Workers>,
-    /// What the workers have said.
+    /// The statements of the workers.
     told: Mutex<BTreeMap<Slot, Told>>,
-    /// Changes with every word that a person should learn of at once.
+    /// Changes with every statement that a person should see at once.
     news: watch::Sender<u64>,
 }
 
@@ -157,7 +157,8 @@ impl Processes {
         self.shared.news.subscribe()
     }
 
-    /// What the workers have said over their channels. One of an earlier version says nothing.
+    /// The statements of the workers over their channels. A worker of an earlier version makes
+    /// none.
     pub fn told(&self) -> MutexGuard<'_, BTreeMap<Slot, Told>> {
         self.shared.told()
     }
@@ -198,9 +199,9 @@ impl Processes {
         while self.supervisors.try_join_next().is_some() {}
     }
 
-    /// Asks the worker in `slot` to release its jobs within `patience`, or within the stop timeout if
-    /// that is longer, and end; [`END_MARGIN`] later it is killed. It is gone from
-    /// [`watch`](Self::watch) when it has ended.
+    /// Asks the worker in `slot` to release its jobs within `patience`, or within the stop timeout
+    /// if that is longer, and end. [`END_MARGIN`] later it is killed. [`watch`](Self::watch) no
+    /// longer shows it when it has ended.
     pub fn leave(&mut self, slot: Slot, patience: Duration) {
         if let Some(orders) = self.orders.get(&slot) {
             let within = patience.max(self.stop_timeout);
@@ -246,7 +247,8 @@ impl Processes {
         self.rotation = Some(spawn_blocking(move || logs::rotate_all(&dir, &names)));
     }
 
-    /// Asks all workers to end, and returns by when the last of them has ended or is killed.
+    /// Asks all workers to end, and returns the time at which the last of them has ended or is
+    /// killed.
     pub fn ask_to_end(&mut self) -> Instant {
         let until = Instant::now() + self.stop_timeout.saturating_add(END_MARGIN);
         for orders in self.orders.values() {
@@ -315,7 +317,7 @@ impl Shared {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in what an instance of a worker has said.
+    /// Takes in an event of an instance of a worker.
     fn learn(&self, slot: Slot, name: &str, instance: &str, event: channel::Event) {
         let mut is_news = false;
         let mut told = self.told();

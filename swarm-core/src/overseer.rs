@@ -131,14 +131,15 @@ pub struct Overseer {
     failed: Option<Moment>,
     /// The sessions that call jobs finished that they cannot have finished: since when, and how many.
     false_finishes: BTreeMap<SessionId, (Moment, usize)>,
-    /// Since when each session that renews has acknowledged a revision that the ledger never had.
+    /// The sessions that renew and acknowledge a revision that the ledger never had, each with the
+    /// time since which it does so.
     unpublished: BTreeMap<SessionId, Moment>,
     /// The sessions that grants wait for.
     awaited: Awaited,
 }
 
 /// The sessions that may act on grants that the store lost before this process observed them. A
-/// renewal of such a session shows what the session acts on, or the worker notices the rollback.
+/// renewal of such a session shows the grants that it acts on, or the worker notices the rollback.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Awaited {
     /// Nothing was observed since the start, or since the last rollback.
@@ -259,8 +260,8 @@ impl Overseer {
         }
     }
 
-    /// The store was rolled back, or may have been: what it said before this moment proves no end, and
-    /// sessions may have been granted what it lost.
+    /// Notes that the store was rolled back, or may have been. Its statements before this moment
+    /// prove no end, and sessions may act on grants that it lost.
     fn went_back(&mut self, now: Moment) {
         self.proofs.doubt_stored_ends(now);
         self.awaited = Awaited::Unknown;
@@ -297,8 +298,8 @@ impl Overseer {
         self.noted = Some(Noted { position, named, is_current: true });
         // Nobody is waited for longer than the longest claim, whatever somebody wrote into the ledger.
         self.longest = self.longest.max(ledger.longest_lease.min(CLAIM_MAX));
-        // A ledger that was rolled back is read like any other. One in which nothing was ever written
-        // says nothing, whatever its incarnation.
+        // A ledger that was rolled back is read like any other. A ledger in which nothing was ever
+        // written says nothing, whatever its incarnation.
         let written = Some(position).filter(|position| 0 < position.revision);
         self.furthest = self.furthest.max(written);
     }
@@ -380,9 +381,9 @@ impl Overseer {
     ///
     /// A few silent sessions are revoked at once, many only as the [brake](Brake) allows. A session
     /// that acts on another incarnation of the ledger closes once its view is of the present one; a
-    /// session that does not close is revoked, so that its jobs do not wait for it. So is a session that
-    /// has acknowledged a revision which the ledger never had, for as long as a Lease lasts: somebody
-    /// edited its view, and the next one seems older to it.
+    /// session that does not close is revoked, so that its jobs do not wait for it. So is a session
+    /// that has acknowledged a revision which the ledger never had, for as long as a Lease lasts.
+    /// In that case somebody edited its view, and the next view seems older to it.
     ///
     /// ```
     /// use swarm_core::handover::*;
@@ -528,10 +529,11 @@ impl Overseer {
         }
     }
 
-    /// How many sessions have neither renewed nor ended since this process first observed the pool, or
-    /// since the last rollback. A session that opens later is none of them: its Lease was made since.
+    /// Number of sessions that have neither renewed nor ended since this process first observed the
+    /// pool, or since the last rollback. A session that opens later does not count: its Lease was
+    /// made since.
     ///
-    /// At least once, two renewals are waited for: a silent session is waited for no longer.
+    /// Under *at least once* two renewals are waited for: a silent session is waited for no longer.
     fn unrenewed(&mut self, now: Moment, policy: Policy) -> usize {
         if self.awaited == Awaited::Unknown {
             let named = self.noted.iter().flat_map(|noted| &noted.named);

@@ -6,7 +6,8 @@
 //!
 //! - It runs only what a view for this very session grants, and only views that are newer count.
 //! - It acknowledges a view after every job that the view releases was stopped and joined. Before
-//!   that it may acknowledge the view except for the jobs that it names: all that it still stops.
+//!   that it may acknowledge the view except for the jobs that it still stops. It names all of
+//!   them.
 //! - It may act until one lease duration after it **sent** the last renewal that succeeded. One
 //!   stop timeout before that it stops its jobs; jobs that still run at the end are aborted. If a
 //!   later renewal succeeds, nobody has revoked it, and it resumes the same grants.
@@ -67,7 +68,8 @@ pub struct Session {
     due: Due,
     /// The largest revision that may be acknowledged.
     acked: u64,
-    /// The latest view, as far as it matters for what is acknowledged before all of it is carried out.
+    /// The latest view, as far as it matters for an acknowledgement before all of it is carried
+    /// out.
     part: Part,
     lease: LeaseVersion,
     has_lease: bool,
@@ -108,19 +110,19 @@ struct Due {
     starts: BTreeSet<JobName>,
     /// What runs on and is not granted. Empty after every step.
     stops: BTreeSet<JobName>,
-    /// Which of the jobs that are being stopped are not granted.
+    /// The jobs that are being stopped and are not granted.
     releases: BTreeMap<JobName, Token>,
 }
 
-/// What of a view is carried out while other jobs are still being stopped.
+/// The part of a view that is carried out while other jobs are still being stopped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Part {
-    /// Since when there may be something to acknowledge in part.
+    /// Time since which there may be something to acknowledge in part.
     since: Moment,
-    /// Whether writes say which jobs are still being stopped: something that was asked for since the
-    /// last view that is carried out altogether is done.
+    /// Whether writes say which jobs are still being stopped. They do once a part of the views
+    /// since the last fully carried out view is done.
     is_said: bool,
-    /// Whether a write is due for that alone: part of what the latest view asks for is done.
+    /// Whether a write is due for that alone: a part of the latest view is done.
     is_news: bool,
 }
 

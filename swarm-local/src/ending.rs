@@ -1,4 +1,5 @@
-//! The end of a pool: what is waited for, for how long at most, and what was killed.
+//! The end of a pool: the jobs and workers that are waited for, the longest wait, and the killed
+//! ones.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,36 +18,36 @@ use super::shutdown::Shutdown;
 use super::snapshot::Snapshot;
 use super::text::counted;
 
-/// How often it is looked what is left.
+/// Time between two looks at the jobs and workers that are left.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// After which time it is first said in lines what is waited for, and how often from then on.
+/// Time until the first line about the wait, and time between two lines from then on.
 const SAY_AFTER: Duration = Duration::from_secs(1);
 const SAY_EVERY: Duration = Duration::from_secs(5);
 
-/// How many of those that are waited for, or were killed, are named.
+/// Number of jobs and workers that are named if they are waited for or were killed.
 const NAMED_MAX: usize = 5;
 
-/// The end of a pool, as it goes.
+/// The progress of the end of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Ending {
-    /// How many jobs ran when it began.
+    /// Number of jobs that ran when the end began.
     pub(super) jobs: usize,
-    /// How many of them have not stopped yet.
+    /// Number of these jobs that have not stopped yet.
     pub(super) left: usize,
-    /// How many workers have not ended yet.
+    /// Number of workers that have not ended yet.
     pub(super) workers_left: usize,
     /// When the last of them is killed, in seconds of Unix time.
     pub(super) until_unix_s: u64,
     /// Some of the jobs that are waited for, with their workers and processes.
     pub(super) waits_for: Vec<String>,
-    /// What did not end in time and was killed.
+    /// The jobs and workers that did not end in time and were killed.
     pub(super) killed: Vec<String>,
 }
 
 impl Ending {
-    /// What is waited for, at a time in seconds of Unix time.
+    /// A sentence about the wait, at a time in seconds of Unix time.
     pub(super) fn sentence(&self, now: u64) -> String {
         let Self { jobs, left, workers_left, until_unix_s, .. } = self;
         let at_most = until_unix_s.saturating_sub(now);
@@ -62,10 +63,11 @@ impl Ending {
     }
 }
 
-/// How many jobs a worker has, as far as the ledger says.
+/// Number of jobs of each worker, according to the ledger.
 pub(super) type Granted = BTreeMap<Slot, usize>;
 
-/// The jobs and workers that are left, by what the workers say; of one that says nothing, by the ledger.
+/// The number of jobs that are left, and names of some. The workers report them. For a worker that
+/// reports nothing, the ledger has the number.
 fn left(workers: &Workers, told: &BTreeMap<Slot, Told>, granted: &Granted) -> (usize, Vec<String>) {
     let (mut count, mut named) = (0, Vec::new());
     for (slot, worker) in workers {
@@ -88,13 +90,13 @@ pub(super) struct End<'a> {
     pub(super) workers: &'a watch::Receiver<Workers>,
     pub(super) outlets: &'a Outlets,
     pub(super) granted: Granted,
-    /// How many of those that were killed are reported.
+    /// Number of killed jobs and workers that were reported.
     pub(super) reported: usize,
 }
 
 impl End<'_> {
-    /// Ends all workers, and returns when none is left: those that did not end in time, or were not to
-    /// have the time for it, are killed. Returns what was killed.
+    /// Ends all workers, and returns when none is left. Workers that do not end in time, or are to
+    /// get no time, are killed. Returns the jobs and workers that were killed.
     pub(super) async fn run(mut self, shutdown: &Shutdown) -> Vec<Killed> {
         let (began, first) = (Instant::now(), self.reported);
         let jobs = self.left().0;
@@ -152,7 +154,8 @@ impl End<'_> {
     }
 }
 
-/// Says what was killed beyond the first `reported`, and returns how many there are now.
+/// Reports the killed jobs and workers beyond the first `reported`, and returns the number of all
+/// now.
 pub(super) fn report_killed(processes: &Processes, outlets: &Outlets, reported: usize) -> usize {
     let killed = processes.killed();
     for one in killed.iter().skip(reported) {
@@ -161,7 +164,7 @@ pub(super) fn report_killed(processes: &Processes, outlets: &Outlets, reported: 
     killed.len()
 }
 
-/// What was killed, as the end of a sentence; nothing if nothing was.
+/// The killed jobs and workers, as the end of a sentence; empty if there are none.
 pub(super) fn of_killed(killed: &[String]) -> String {
     if killed.is_empty() {
         return String::new();

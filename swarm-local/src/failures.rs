@@ -13,11 +13,11 @@ use super::text::counted;
 /// How many jobs are named at once.
 const NAMED_MAX: usize = 3;
 
-/// How long what the workers say is gathered after something was heard: a pool with many jobs takes a
-/// while to look through.
+/// Time that news of the workers is gathered after the first: a pool with many jobs takes a while
+/// to look through.
 const GATHER: Duration = Duration::from_millis(30);
 
-/// What the workers say that a person is to learn at once.
+/// The news of the workers that a person is to see at once.
 #[derive(Debug)]
 pub(super) struct News {
     heard: watch::Receiver<u64>,
@@ -70,7 +70,7 @@ impl Failures {
     }
 }
 
-/// Says how a job fails, and what is done about it.
+/// Describes the failure of a job, and the reaction to it.
 pub(super) fn sentence(row: &FailingRow) -> String {
     let FailingRow { job, worker, last_exit, last_output, .. } = row;
     let what = if row.state == "failed" { "it is not restarted any more" } else { "restarting it" };

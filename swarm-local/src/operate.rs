@@ -38,8 +38,8 @@ const RETRY: Duration = Duration::from_secs(1);
 /// The time between two looks of `--until-settled` at the jobs.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// The exit code for a settled pool in which jobs are without a worker, the same as that of `plan`, or
-/// in which one is not restarted any more.
+/// The exit code for a settled pool with a job that has no worker, or is not restarted any more.
+/// `plan` has the same code.
 const UNASSIGNED: u8 = 3;
 
 /// The name of the run log in the state directory.
@@ -76,7 +76,7 @@ pub(super) struct Operation {
     unsettled_since: Option<Instant>,
     /// Where the jobs were when the pool was last settled, for the report of moves.
     settled: Placed,
-    /// Since when each run of a job has been stopping, in seconds of Unix time.
+    /// Time since which each run of a job has been stopping, in seconds of Unix time.
     stopping: BTreeMap<(String, u64), u64>,
     /// The workers that may be frozen, and since when.
     silent: BTreeMap<Slot, Instant>,
@@ -84,9 +84,9 @@ pub(super) struct Operation {
     failing: BTreeMap<Slot, Arc<Failing>>,
     /// What was said of them.
     failures: Failures,
-    /// What the workers say at once.
+    /// The news of the workers.
     news: News,
-    /// How many that were killed were reported.
+    /// Number of killed jobs and workers that were reported.
     killed_reported: usize,
     /// How many ends of each worker were reported.
     deaths_reported: BTreeMap<Slot, u32>,
@@ -209,7 +209,7 @@ impl Operation {
         Ok(if 0 < unassigned { ExitCode::from(UNASSIGNED) } else { ExitCode::SUCCESS })
     }
 
-    /// Ends the workers, and returns what had to be killed for that.
+    /// Ends the workers, and returns the jobs and workers that had to be killed for that.
     async fn end_workers(&mut self, shutdown: &Shutdown) -> Vec<String> {
         let mut granted = Granted::new();
         let snapshot = Arc::clone(&self.outlets.snapshots.borrow());
@@ -464,7 +464,8 @@ impl Operation {
         }
     }
 
-    /// Which jobs fail: as the workers say, and of those that do not speak, as they have written.
+    /// The failing jobs of each worker, from its events. For a worker without a channel, from the
+    /// reports that it has written.
     fn failing_now(&self, workers: &Workers) -> BTreeMap<Slot, Arc<Failing>> {
         let mut failing = self.sessions.failing(workers);
         for (slot, told) in self.processes.told().iter() {

@@ -1,5 +1,6 @@
-//! Says to a service manager such as systemd how the pool is, if it started this program and wants to
-//! know (`Type=notify`): when it runs, what it does, and how much longer its end may take.
+//! Reports the state of the pool to a service manager such as systemd, if that started this program
+//! and wants to know (`Type=notify`). The report says when the pool runs, what it does, and how
+//! much longer its end may take.
 
 use std::env;
 use std::sync::Arc;
@@ -14,11 +15,11 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::shutdown::Shutdown;
 use super::snapshot::Snapshot;
 
-/// How often the state is said, and how much more time is asked for each time.
+/// Time between two reports of the state, and the additional time that each report asks for.
 const SAY_EVERY: Duration = Duration::from_secs(1);
 const MORE: Duration = Duration::from_secs(30);
 
-/// How the pool is, as far as a service manager learns of it.
+/// The state of the pool that the service manager has received.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Said {
     is_ready: bool,
@@ -26,7 +27,7 @@ struct Said {
     status: String,
 }
 
-/// Says how the pool is until the future is dropped.
+/// Reports the state of the pool until the future is dropped.
 pub(super) async fn follow(mut snapshots: watch::Receiver<Arc<Snapshot>>, shutdown: Shutdown) {
     if env::var_os("NOTIFY_SOCKET").is_none() {
         return;
@@ -56,7 +57,7 @@ pub(super) async fn follow(mut snapshots: watch::Receiver<Arc<Snapshot>>, shutdo
 }
 
 impl Said {
-    /// What is to be said next, at a time in seconds of Unix time.
+    /// Returns the lines of the next report, at a time in seconds of Unix time.
     fn next(&mut self, snapshot: &Snapshot, is_ending: bool, now: u64) -> Vec<String> {
         let mut lines = Vec::new();
         if snapshot.is_known() && !std::mem::replace(&mut self.is_ready, true) {
@@ -66,7 +67,8 @@ impl Said {
             lines.push("STOPPING=1".to_owned());
         }
         let until = snapshot.ending.as_ref().map(|ending| ending.until_unix_s.saturating_sub(now));
-        // A start waits for what an earlier run left; an end that is overdue has no claim to more.
+        // A start waits for the leftovers of an earlier run. An end that is overdue has no claim to
+        // more time.
         let waits = if is_ending { until != Some(0) } else { !self.is_ready };
         if waits {
             let more = MORE.as_micros() + u128::from(until.unwrap_or_default()) * 1_000_000;

@@ -34,7 +34,7 @@ pub(super) struct Snapshot {
     pub(super) undelivered: Option<String>,
     /// What is wrong with the file, while something is; the last valid state stays.
     pub(super) invalid_file: Option<InvalidFile>,
-    /// How far the end of the pool is, once it ends.
+    /// The progress of the end of the pool, once it ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) ending: Option<Ending>,
     /// The number of jobs in each state.
@@ -124,7 +124,7 @@ pub(super) struct StoppingRow {
     pub(super) job: String,
     /// The worker that stops it.
     pub(super) worker: String,
-    /// Since when it has been asked to, in seconds of Unix time.
+    /// Time since which it has been asked to, in seconds of Unix time.
     pub(super) since_unix_s: u64,
 }
 
@@ -356,7 +356,8 @@ impl Snapshot {
         self.healthy &= self.jobs.failing == 0;
     }
 
-    /// Sets since when jobs have been stopping, by what was known `before` and is known from now on.
+    /// Sets the time since which jobs have been stopping. Reads the known times from `before`, and
+    /// updates them.
     pub(super) fn mark_stopping(&mut self, before: &mut BTreeMap<(String, u64), u64>) {
         let releasing = self.holders.iter().filter(|row| row.state == "releasing");
         let since = |row: &JobRow| {

@@ -21,7 +21,7 @@ pub(super) enum Mood {
 }
 
 impl Snapshot {
-    /// The state in a few words. What is worst comes first.
+    /// The state in a few words. The worst news comes first.
     pub(super) fn standing(&self) -> (String, Mood) {
         if !self.is_known() {
             return ("starting".to_owned(), Mood::Busy);
@@ -49,14 +49,14 @@ impl Snapshot {
         if news.is_empty() {
             return (course, mood);
         }
-        // While nothing is delivered, nothing that is wanted is waited for.
+        // While nothing is delivered, the pool waits for none of the wanted changes.
         if undelivered.is_none() {
             news.push(course);
         }
         (news.join(" · "), Mood::Bad)
     }
 
-    /// What is waited for, if anything is.
+    /// The wait of the pool in a few words, or that it is settled.
     fn course(&self) -> (String, Mood) {
         let Self { settled, jobs, workers, .. } = self;
         let coming = workers.iter().filter(|worker| worker.state != "ready").count();

@@ -81,7 +81,7 @@ pub(super) fn waiting_edit(shown: &str, writer: &Writer) -> String {
     )
 }
 
-/// The last line, with what was killed.
+/// The last line, with the jobs and workers that were killed.
 pub(super) fn ending(workers: usize, took: Duration, killed: &[String]) -> String {
     let workers = counted(workers, "worker");
     let killed = of_killed(killed);
@@ -96,7 +96,7 @@ pub(super) struct Settled<'a> {
     pub(super) view: &'a View,
     pub(super) now: &'a Placed,
     pub(super) unassigned: &'a BTreeMap<JobName, Unassigned>,
-    /// How many jobs fail.
+    /// Number of jobs that fail.
     pub(super) failing: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Decides when `--until-settled` ends, and with which reason.
+//! Decides when `--until-settled` ends, and for which reason.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::text::{counted, span};
 /// The most jobs that are named.
 const NAMED_MAX: usize = 3;
 
-/// When to end.
+/// The condition for the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
     /// When a signal arrives.
@@ -31,7 +31,7 @@ pub(super) enum End {
     GivenUp(String),
 }
 
-/// The granted jobs that are not up, as their workers tell.
+/// The granted jobs that are not up, as their workers report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct NotUp {
     pub(super) count: usize,
@@ -40,8 +40,8 @@ pub(super) struct NotUp {
     pub(super) unheard: usize,
 }
 
-/// Decides whether the operation ends now: `not_up` is known only of a settled pool. The error says why
-/// it is not settled within `limit`.
+/// Decides whether the operation ends now. `not_up` is known only for a settled pool. The error
+/// says why the pool is not settled within `limit`.
 pub(super) fn end(
     snapshot: &Snapshot,
     not_up: Option<&NotUp>,

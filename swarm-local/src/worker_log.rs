@@ -1,10 +1,10 @@
 //! Reads the log of a worker, and finds in it what is about one job.
 //!
 //! A log is `WORKER.log`, and what came before it is `WORKER.log.1`. It is rotated while it is read:
-//! a worker that starts renames a large one, and that of a worker that runs is copied aside and then
-//! emptied. Other programs rename it, too, while the worker goes on in the renamed file. A reader
-//! goes on with the part that it has not read, wherever that is by then: it knows a file by its
-//! inode.
+//! a worker that starts renames a large one, and that of a worker that runs is copied aside and
+//! then emptied. Other programs rename it, too, while the worker goes on in the renamed file. A
+//! reader goes on with the part that it has not read, in whatever file that is then: it knows a
+//! file by its inode.
 
 use std::borrow::Cow;
 use std::fs::{self, File};
@@ -37,7 +37,7 @@ pub(super) struct WorkerLog {
 #[derive(Debug)]
 struct Part {
     inode: u64,
-    /// How much of it was read.
+    /// Number of bytes that were read.
     at: u64,
     /// The beginning of a line whose end was not written yet.
     begun: Vec<u8>,

@@ -24,8 +24,8 @@ const BATCH_WINDOW: Duration = Duration::from_secs(1);
 /// For how long fewer workers must have been enough, unless the Swarm says otherwise.
 const COOLDOWN: Duration = Duration::from_mins(5);
 
-/// How much longer than the stop timeout a release waits at least, unless the Swarm says otherwise: a
-/// worker learns of it, and acknowledges it with its next renewal.
+/// The least time that a release waits beyond the stop timeout, unless the Swarm says otherwise. In
+/// it a worker notices the release, and acknowledges it with its next renewal.
 const RELEASE_MARGIN: Duration = Duration::from_secs(10);
 
 /// Why a spec makes no sense, in one sentence that names the place.
@@ -397,8 +397,8 @@ pub fn lease_terms(spec: &SwarmSpec, home: Home) -> Result<LeaseTerms, SpecError
     })
 }
 
-/// The duration of a lease on one machine where none is written: the default, and more where jobs may
-/// take longer to stop than by default. The operator starts the workers, so both know it.
+/// The duration of a lease on one machine if none is written. It is the default, and more if jobs
+/// may take longer to stop than by default. The operator starts the workers, so both know it.
 fn derived_duration(renew: Duration, stop_timeout: Duration) -> Result<Duration, SpecError> {
     let default = LeaseTerms::default();
     let spare = default.duration.saturating_sub(default.renew * 3 + default.stop_timeout);
@@ -417,7 +417,7 @@ fn whole_seconds(time: Duration) -> u64 {
     time.as_secs().saturating_add(u64::from(0 < time.subsec_nanos()))
 }
 
-/// How long a release waits for its acknowledgement. Where that is not written, a job that takes its
+/// Time that a release waits for its acknowledgement. If it is not written, a job that takes its
 /// whole stop timeout is waited for, too.
 fn release_timeout(handover: &HandoverSpec) -> Duration {
     let stop_timeout = handover.stop_timeout.map_or(LeaseTerms::default().stop_timeout, Into::into);

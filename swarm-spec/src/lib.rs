@@ -8,7 +8,7 @@
 //! - [`manifest`]: a file with one `Swarm`, checked as strictly as an API server would, offline.
 //! - [`place`]: where a field stands in a text, for errors.
 //! - [`predecessor`]: the operator in Go that came before, and how it is recognized.
-//! - [`removal`]: edits that remove so many jobs that a person should hear of it.
+//! - [`removal`]: edits that remove so many jobs that a person should be notified.
 //! - [`template`]: arguments of programs, with placeholders for the job.
 //! - [`view`]: the view that plain workers read, for whoever has to judge one.
 //! - [`yaml`]: the documents of a text, read with a limit on what their aliases may repeat.

@@ -1,4 +1,4 @@
-//! Edits that remove so many jobs that a person should hear of it.
+//! Edits that remove so many jobs that a person should be notified.
 
 use std::fmt;
 
@@ -29,7 +29,8 @@ pub struct Removal {
 }
 
 impl Removal {
-    /// Counts the jobs that `after` lacks of those `before`, if that is to be announced. O(jobs · log jobs).
+    /// Counts the jobs of `before` that `after` lacks, if that is to be announced. O(jobs ·
+    /// log jobs).
     #[must_use]
     pub fn between<'a>(
         before: impl IntoIterator<Item = &'a JobName>,

@@ -32,14 +32,14 @@ use crate::session::{Ended, SessionSetup, Shared, Shutdown};
 use crate::watchdog::Watchdog;
 use crate::{Failure, log};
 
-/// How much longer than its jobs may take to stop the end of a plain worker takes at most: the guard
-/// reports their ends, and ends itself.
+/// The longest time that a plain worker takes to end beyond the time that its jobs have to stop. In
+/// it the guard reports their ends, and ends itself.
 const END_MARGIN: Duration = Duration::from_secs(5);
-/// How long a draining worker on one machine keeps its jobs running while they are moved away, unless
-/// its operator says it.
+/// Time that a draining worker on one machine keeps its jobs running while they are moved away,
+/// unless its operator says it.
 const DRAIN_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// How long the last events may take to be written; an operator that is suspended reads none.
+/// Time that the last events may take to be written; an operator that is suspended reads none.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// For how long after SIGTERM a pod answers requests: as long as a Service may lead to it.
@@ -155,7 +155,7 @@ async fn on_this_machine(
     }
 }
 
-/// Writes which jobs of a session are not up yet, whenever that changes.
+/// Writes the jobs of a session that are not up yet, whenever they change.
 async fn tell_awaited(dir: PathBuf, session: SessionId, mut awaited: watch::Receiver<Awaited>) {
     while awaited.changed().await.is_ok() {
         let (dir, session) = (dir.clone(), session.clone());
@@ -167,8 +167,8 @@ async fn tell_awaited(dir: PathBuf, session: SessionId, mut awaited: watch::Rece
     }
 }
 
-/// Runs a plain worker. It hands its jobs to nobody, so any kind of shutdown stops them. Each of them
-/// has `stop_timeout` for that.
+/// Runs a plain worker. It hands its jobs to no other worker, so any kind of shutdown stops them.
+/// Each of them has `stop_timeout` for that.
 async fn follow(
     follower: Follower,
     stop_timeout: Duration,
@@ -193,7 +193,8 @@ fn failed(error: impl std::fmt::Display) -> Failure {
     Failure::Failed(error.to_string())
 }
 
-/// Acts on every signal that asks this process to end. One that the caller ignores stays ignored.
+/// Acts on every signal that asks this process to end. A signal that the caller ignores stays
+/// ignored.
 fn on_signals(act: impl Fn(&str) + Clone + Send + 'static) -> Result<(), Failure> {
     let kinds = [
         (SignalKind::terminate(), "SIGTERM"),

@@ -39,14 +39,14 @@ use crate::watchdog::Watchdog;
 pub(crate) struct Shutdown {
     /// Its jobs are moved away first, for the drain timeout at most.
     pub(crate) drain: CancellationToken,
-    /// For how long, if that was said.
+    /// Time within which its jobs are to be moved away, if the operator said it.
     pub(crate) within: Arc<OnceLock<Duration>>,
     /// Its jobs stop at once.
     pub(crate) end: CancellationToken,
 }
 
 impl Shutdown {
-    /// Nobody has asked yet.
+    /// Returns a shutdown that was not requested yet.
     pub(crate) fn not_requested() -> Self {
         let (drain, end) = (CancellationToken::new(), CancellationToken::new());
         Self { drain, within: Arc::default(), end }
@@ -79,10 +79,10 @@ pub(crate) struct Shared {
     pub(crate) reports: watch::Sender<Report>,
     /// Whether jobs can be granted to the worker.
     pub(crate) ready: watch::Sender<bool>,
-    /// The jobs that are not up yet, if anybody asks.
+    /// The jobs that are not up yet, if there is a receiver.
     pub(crate) awaited: watch::Sender<Awaited>,
     pub(crate) watchdog: Watchdog,
-    /// Where an operator on this machine learns what happens.
+    /// Sink for the events that an operator on this machine receives.
     pub(crate) events: Events,
 }
 
@@ -352,7 +352,7 @@ impl Driver<'_> {
         }
     }
 
-    /// The granted jobs that are not up yet. Those that are done are not waited for.
+    /// The granted jobs that are not up yet. Jobs that are done are not waited for.
     fn awaited(&self) -> Awaited {
         let running = self.session.running();
         let is_mine = |(job, token): &(&JobName, Token)| {

@@ -1,5 +1,5 @@
-//! The worker's side: events go to a thread that writes them. Nothing in the worker ever waits for the
-//! operator, which may be suspended.
+//! The worker's side: events go to a thread that writes them. Nothing in the worker ever waits for
+//! the operator, which may be suspended.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write as _};
@@ -14,14 +14,14 @@ use super::follow::JobNow;
 use super::{Event, RunningJob, VERSION};
 use crate::runtime::refused;
 
-/// How many events may wait to be written. Beyond that a list of all jobs is written instead.
+/// Number of events that may wait to be written. Beyond that a list of all jobs is written instead.
 const QUEUE_MAX: usize = 4_096;
 
-/// How many failing jobs are listed one by one, and how many jobs a worker can have.
+/// Number of failing jobs that are listed one by one, and number of jobs that a worker can have.
 const WORST_MAX: usize = 100;
 const JOBS_MAX: usize = 1_000_000;
 
-/// Where a worker says what happens: to its operator, or to nobody.
+/// Sink for the events of a worker: its operator, or nothing at all.
 #[derive(Clone, Debug, Default)]
 pub struct Events(Option<Arc<Shared>>);
 
@@ -72,7 +72,7 @@ impl Events {
         }
         event.apply(&mut queue.jobs);
         if QUEUE_MAX <= queue.events.len() {
-            // What was killed is in no list of jobs.
+            // A list of jobs does not have the jobs that were killed.
             queue.events.retain(|it| matches!(it, Event::Killed { .. } | Event::Hello { .. }));
             queue.events.truncate(QUEUE_MAX / 2);
             queue.is_lossy = true;
@@ -103,7 +103,8 @@ impl Queue {
         !self.events.is_empty() || self.failing.is_some() || self.is_lossy
     }
 
-    /// What is to be written next. A list of all jobs is as new as the last event, so it comes last.
+    /// Takes the next event to write. A list of all jobs is as new as the last event, so it comes
+    /// last.
     fn next(&mut self) -> Option<Event> {
         if let Some(event) = self.events.pop_front() {
             return Some(event);

@@ -8,17 +8,17 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
 
 use super::{Event, LINE_BYTES_MAX, RunningJob};
 
-/// How many jobs of a worker are remembered.
+/// Number of jobs of a worker that are remembered.
 const JOBS_MAX: usize = 100_000;
 
-/// What an instance of a worker has said.
+/// The statements of an instance of a worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     /// The instance.
     pub instance: String,
-    /// Its jobs, those that are stopping among them.
+    /// Its jobs, including jobs that are stopping.
     pub jobs: BTreeMap<String, JobNow>,
-    /// Those that fail.
+    /// Its failing jobs.
     pub failing: Arc<Failing>,
 }
 
@@ -78,8 +78,8 @@ impl Event {
     }
 }
 
-/// Reads events until the worker closes its end, or sends a line that is too long. A line that is not
-/// understood is one of a later version, and passed over.
+/// Reads events until the worker closes its end, or sends a line that is too long. A line that is
+/// not understood comes from a later version, and is passed over.
 pub(crate) async fn follow(stream: impl AsyncRead + Unpin, mut each: impl FnMut(Event)) {
     let mut stream = BufReader::new(stream);
     let mut line = Vec::new();

@@ -21,8 +21,8 @@ use crate::runlog::{RunEvent, RunLog};
 use crate::runtime::refused;
 use crate::sweep::{self, Marker};
 
-/// How often the guard is pinged, and how many pings in a row it may leave without any reply. So a
-/// frozen guard is detected after two to three seconds.
+/// Time between two pings of the guard, and number of pings in a row that it may leave without any
+/// reply. So a frozen guard is detected after two to three seconds.
 const PING: Duration = Duration::from_secs(1);
 const UNANSWERED_MAX: u32 = 2;
 /// How long a guard may take to end by itself.

@@ -1,8 +1,8 @@
 //! Splits the output of a job into lines, whatever ends them. Reads no clock.
 //!
 //! - `\n` ends a line, and so does `\r\n`.
-//! - `\r` alone ends a line of progress, which the program overwrites. At most one such line a second
-//!   is logged, the newest. The last one comes before any other line and before the end.
+//! - `\r` alone ends a line of progress, which the program overwrites. At most one such line a
+//!   second is logged, the newest. The last one comes before any other line and before the end.
 //! - A text without an end is logged once no byte has followed it for a second. What follows later
 //!   is the next line.
 //! - A line of more than [`LINE_BYTES_MAX`] keeps its beginning and its end.
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The longest line that is kept whole, in bytes, and what is kept of a longer one.
+/// The longest line that is kept whole, in bytes, and the two parts that are kept of a longer one.
 pub(super) const LINE_BYTES_MAX: usize = BEGINNING + END;
 const BEGINNING: usize = 1 << 10;
 const END: usize = 3 << 10;
@@ -23,7 +23,7 @@ const END: usize = 3 << 10;
 /// The memory of a line that is still read: its end moves through a part of it.
 const TEXT_BYTES_MAX: usize = LINE_BYTES_MAX + END;
 
-/// The shortest time between two lines of progress, and how long a text waits for its end.
+/// The shortest time between two lines of progress, and the time that a text waits for its end.
 const PACE: Duration = Duration::from_secs(1);
 
 /// A line of output.
@@ -32,13 +32,13 @@ pub(super) struct Line<'a> {
     pub(super) kind: Kind,
     /// All of it, or its beginning.
     pub(super) beginning: &'a [u8],
-    /// How many bytes are left out after the beginning.
+    /// Bytes left out after the beginning.
     pub(super) left_out: u64,
     /// The end of a line of which bytes are left out.
     pub(super) end: &'a [u8],
 }
 
-/// How a line ended.
+/// The way a line ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// By a line break, by silence, or with the output.
@@ -52,13 +52,13 @@ impl<'a> Line<'a> {
         Self { kind, beginning, left_out: 0, end: &[] }
     }
 
-    /// How long it was.
+    /// Length of the whole line in bytes.
     pub(super) fn bytes(&self) -> u64 {
         let kept = self.beginning.len() + self.end.len();
         self.left_out + u64::try_from(kept).unwrap_or(u64::MAX)
     }
 
-    /// It as a text, with the number of bytes that are left out.
+    /// The line as a text, with the number of bytes that are left out.
     pub(super) fn text(&self) -> String {
         let mut text = escaped(self.beginning);
         if 0 < self.left_out {
@@ -88,7 +88,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Takes what was read at `now`.
+    /// Takes the bytes that were read at `now`.
     pub(super) fn take(&mut self, bytes: &[u8], now: Instant, emit: &mut dyn FnMut(Line<'_>)) {
         let mut rest = bytes;
         while let Some(at) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
@@ -117,7 +117,7 @@ impl Lines {
         since.into_iter().flatten().min().map(|since| since + PACE)
     }
 
-    /// Emits what has waited for long enough at `now`.
+    /// Emits a line or a text that has waited for long enough at `now`.
     pub(super) fn pass(&mut self, now: Instant, emit: &mut dyn FnMut(Line<'_>)) {
         let has_waited = |since: Instant| since + PACE <= now;
         if self.paced_at.is_none_or(has_waited) {
@@ -190,7 +190,7 @@ impl Lines {
 struct Text {
     /// At most [`TEXT_BYTES_MAX`].
     kept: Vec<u8>,
-    /// How many bytes were left out after the beginning.
+    /// Bytes left out after the beginning.
     left_out: usize,
 }
 

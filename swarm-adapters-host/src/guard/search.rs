@@ -4,10 +4,10 @@
 #[derive(Clone, Debug)]
 pub(super) struct Search {
     text: Vec<u8>,
-    /// For each beginning of the text, the longest other beginning that it ends with. By it no byte
-    /// is looked at again (Knuth, Morris, Pratt).
+    /// For each beginning of the text, the longest other beginning that it ends with. So no byte is
+    /// looked at again (Knuth, Morris, Pratt).
     borders: Vec<usize>,
-    /// How much of the text the last bytes are.
+    /// Length of the beginning of the text that the last bytes match.
     matched: usize,
 }
 
@@ -35,7 +35,7 @@ impl Search {
     }
 }
 
-/// How much of the text the last bytes are, after another byte.
+/// Returns the length of the beginning of the text that the last bytes match, after another byte.
 fn next(text: &[u8], borders: &[usize], mut matched: usize, byte: u8) -> usize {
     loop {
         match matched {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::lines::{Kind, Line, escaped, without_partial_start};
 
-/// How many lines are kept, and how much of the end of each, in bytes.
+/// Number of lines that are kept, and bytes that are kept of the end of each.
 const LINES_MAX: usize = 5;
 const LINE_BYTES_MAX: usize = 256;
 
@@ -36,7 +36,7 @@ pub(super) struct Unlogged {
 struct Kept {
     kind: Kind,
     bytes: Vec<u8>,
-    /// How long the whole line was.
+    /// Length of the whole line in bytes.
     length: u64,
     is_logged: bool,
 }
@@ -98,7 +98,8 @@ impl Kept {
         u64::try_from(self.bytes.len()).is_ok_and(|length| length < self.length)
     }
 
-    /// The end of the line as a text of so many bytes at most, after a sign for what is missing.
+    /// The end of the line as a text of at most `LINE_BYTES_MAX` bytes, with a sign for a missing
+    /// part.
     fn text(&self) -> String {
         let is_cut = self.is_cut();
         let bytes = if is_cut { without_partial_start(&self.bytes) } else { &self.bytes };

@@ -21,7 +21,7 @@ use crate::runtime::refused;
 use crate::sweep::{self, Marker};
 use crate::{caller, random};
 
-/// How long the last words of a worker that has ended are read.
+/// Time that the last words of a worker are read after it has ended.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 impl Shared {
@@ -64,7 +64,7 @@ impl Shared {
             let mut said = pin!(said);
             tokio::select! {
                 ended = &mut end => {
-                    // What it said last is read by now, unless it left so much unread.
+                    // Its last words are read now, unless it left too many of them unread.
                     let _ = timeout(LAST_WORDS, said).await;
                     ended
                 }
@@ -89,7 +89,7 @@ impl Shared {
         ended.map_or_else(|error| format!("was lost: {error}"), describe)
     }
 
-    /// The jobs that an instance had at last; `None` stands for all of one that did not say.
+    /// The last jobs of an instance. `None` stands for all jobs of an instance that did not say.
     fn jobs_of(&self, slot: Slot, instance: &str) -> Vec<Option<String>> {
         let told = self.told();
         let its_own = told.get(&slot).filter(|told| told.instance == instance);
@@ -171,7 +171,7 @@ impl Shared {
             .env(sweep::INSTANCE, instance)
             .env(sweep::RUN, self.records.mark())
             .env(sweep::DIR, &self.dir)
-            // The state of the service is the operator's to tell.
+            // Only the operator reports the state of the service.
             .env_remove("NOTIFY_SOCKET")
             .process_group(0)
             .stdin(OwnedFd::from(theirs))
@@ -183,13 +183,13 @@ impl Shared {
     }
 }
 
-/// A worker that was started and not reaped yet, so that its id still means it and its group.
+/// A worker that was started and not reaped yet, so its id still identifies it and its group.
 struct Running {
     child: Child,
     pid: Option<Pid>,
-    /// The way to it, until it is asked to end.
+    /// The operator's end of its channel, until it is asked to end.
     orders: Option<OwnedWriteHalf>,
-    /// Whether it was killed since it did not end, or was not to have the time for it.
+    /// Whether it was killed because it did not end in time, or because it was to get no time.
     is_killed: bool,
 }
 
@@ -211,15 +211,15 @@ impl Running {
         }
     }
 
-    /// Asks for its end. What it says until then is still read.
+    /// Asks for its end. Its events until then are still read.
     fn end(&mut self) {
         self.order(channel::Order::End);
         // The other end is closed by that.
         drop(self.orders.take());
     }
 
-    /// Sends an order. One that does not fit is not waited for: a worker that reads nothing is killed
-    /// when its time is over.
+    /// Sends an order. Does not wait if the order does not fit: a worker that reads nothing is
+    /// killed when its time is over.
     fn order(&self, order: channel::Order) {
         let Some(orders) = &self.orders else { return };
         let Ok(mut line) = serde_json::to_vec(&order) else { return };

@@ -31,10 +31,10 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 /// The stop timeout of a run that recorded none.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often processes that were asked to end are looked for.
+/// Time between two looks for processes that were asked to end.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// How many of those that were killed are recorded.
+/// Number of killed jobs and workers that are recorded.
 const KILLED_MAX: usize = 1_000;
 
 /// The largest record that is read.
@@ -48,7 +48,7 @@ struct Run {
     boot: String,
     /// When the operator was started, in clock ticks since boot, as the kernel reports it.
     started: u64,
-    /// How long its jobs may take to stop, in milliseconds. An earlier version did not record it.
+    /// Time that its jobs may take to stop, in milliseconds. An earlier version did not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     stop_timeout_ms: Option<u64>,
     /// The workers that may run, by name.
@@ -118,7 +118,7 @@ impl Records {
         }
     }
 
-    /// What was killed in this run.
+    /// The jobs and workers that were killed in this run.
     pub(super) fn all_killed(&self) -> Vec<Killed> {
         self.run.lock().unwrap_or_else(std::sync::PoisonError::into_inner).killed.clone()
     }
@@ -168,11 +168,11 @@ pub struct Leftovers {
     pub workers: usize,
     /// Other processes: guards and jobs.
     pub others: usize,
-    /// How many of these did not end in time and were killed.
+    /// Number of these processes that did not end in time and were killed.
     pub killed: usize,
 }
 
-/// How much time what is left behind gets to end.
+/// Time that processes get to end if a run left them behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
     /// The stop timeout of the run that left it.
@@ -182,8 +182,8 @@ pub enum Patience {
 }
 
 /// Ends the workers of the last run in `dir` that still run, all at once, and then all else that it
-/// left behind; returns when nothing is left. What does not end within the stop timeout that the run
-/// recorded is killed. No operator may run there.
+/// left behind. Returns when nothing is left. Processes that do not end within the stop timeout
+/// that the run recorded are killed. No operator may run there.
 ///
 /// # Errors
 ///
@@ -216,7 +216,8 @@ pub async fn end_leftovers(dir: &Path, patience: Patience) -> io::Result<Leftove
     Ok(ended)
 }
 
-/// The stop timeout that the last run in `dir` recorded, and what it has killed.
+/// Returns the stop timeout that the last run in `dir` recorded, and the jobs and workers that it
+/// has killed.
 ///
 /// # Errors
 ///

@@ -120,7 +120,7 @@ impl Supervisor {
         Self::telling(runner, run_log, restarts, Events::default())
     }
 
-    /// The same, and `told` learns what happens to the jobs.
+    /// Does the same, and reports the events of the jobs to `told`.
     #[must_use]
     pub fn telling(
         runner: Arc<dyn Runner>,
@@ -159,8 +159,8 @@ impl Supervisor {
         self.order(Order::RunBy(runner, restarts));
     }
 
-    /// Sets how jobs that end by themselves are restarted from now on. No job that runs is touched. One
-    /// that was given up begins again if it may be restarted now.
+    /// Sets how jobs that end by themselves are restarted from now on. No job that runs is touched.
+    /// A job that was given up begins again if it may be restarted now.
     pub fn restart_by(&self, restarts: Restarts) {
         self.order(Order::RestartBy(restarts));
     }
@@ -200,7 +200,8 @@ impl Supervisor {
         self.ups.clone()
     }
 
-    /// Finds those of `jobs` that are not up under these tokens; see [`JobReport::is_up`]. O(jobs · log jobs).
+    /// Finds the jobs that are not up under these tokens. See [`JobReport::is_up`]. O(jobs ·
+    /// log jobs).
     pub fn not_up<'a>(
         &self,
         jobs: impl IntoIterator<Item = (&'a JobName, Token)>,
@@ -213,8 +214,8 @@ impl Supervisor {
         not_up.map(|(job, _)| job).collect()
     }
 
-    /// Which jobs fail, the worst hundred one by one. A change is told at once, and further ones are
-    /// gathered: for 50 ms, and longer if many jobs fail.
+    /// The jobs that fail, the worst hundred one by one. A change is reported at once. Further
+    /// changes are gathered: for 50 ms, and longer if many jobs fail.
     #[must_use]
     pub fn failing(&self) -> watch::Receiver<Arc<Failing>> {
         self.failing.clone()

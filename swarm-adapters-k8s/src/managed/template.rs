@@ -21,10 +21,10 @@ const INSTALLED_AT: &str = "/swarm";
 const STATE_DIR: &str = "/var/lib/swarm";
 /// Where plain workers read their jobs.
 const VIEW_DIR: &str = "/app/config";
-/// For so long a worker that is to end keeps its jobs while they are moved, at least.
+/// The least time that a worker that is to end keeps its jobs while they are moved.
 const GRACE_SECONDS: i64 = 30;
-/// How much longer than its jobs may take to stop a pod has to end: time for signals, for the last write
-/// of its Lease, and for the kubelet.
+/// Time that a pod has to end beyond the time that its jobs have to stop. It is for signals, for
+/// the last write of its Lease, and for the kubelet.
 const GRACE_MARGIN: Duration = Duration::from_secs(10);
 /// The user and group of the workers, unless the template says otherwise.
 const USER: i64 = 65_532;
@@ -380,7 +380,7 @@ fn check(
     }
     let grace = after.termination_grace_period_seconds.unwrap_or(GRACE_SECONDS);
     let grace = Duration::from_secs(grace.try_into().unwrap_or_default());
-    // Without a word on it, jobs are those that need no time.
+    // Jobs of a Swarm without a stop timeout need no time to stop.
     if let Some(stop_timeout) = written_stop_timeout(pool).filter(|timeout| grace <= *timeout) {
         let least = grace_seconds(pool);
         return refused(
@@ -431,7 +431,8 @@ fn port_twice(spec: &PodSpec) -> Option<i32> {
     twice.next()
 }
 
-/// How long the pods of a pool have to end: at least as long as a job may take to stop, and a margin.
+/// Time that the pods of a pool have to end: at least the time that a job may take to stop, and a
+/// margin.
 fn grace_seconds(pool: &Pool<'_>) -> i64 {
     let stop_timeout = written_stop_timeout(pool).unwrap_or(LeaseTerms::default().stop_timeout);
     let grace = stop_timeout.saturating_add(GRACE_MARGIN);
@@ -439,7 +440,7 @@ fn grace_seconds(pool: &Pool<'_>) -> i64 {
     i64::try_from(seconds).unwrap_or(i64::MAX).max(GRACE_SECONDS)
 }
 
-/// How long a job may take to stop, if the Swarm says it.
+/// Time that a job may take to stop, if the Swarm says it.
 fn written_stop_timeout(pool: &Pool<'_>) -> Option<Duration> {
     let handover = pool.swarm.spec.handover.as_ref();
     handover.and_then(|handover| handover.stop_timeout).map(Into::into)

@@ -1,5 +1,5 @@
-//! The jobs that a session still stops, in an annotation of their own: an operator that does not know it
-//! goes on as before, and grants nothing by it.
+//! The jobs that a session still stops, in an annotation of their own. An operator that does not
+//! know the annotation goes on as before, and grants nothing because of it.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use swarm_core::{JobName, Token};
 /// [`StoredStopping`].
 pub const STOPPING_ANNOTATION: &str = "swarm.k8slab.info/stopping";
 
-/// That annotation. It counts only as part of the write that it names.
+/// The content of that annotation. It counts only as part of the write that it names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StoredStopping {
@@ -21,8 +21,8 @@ pub struct StoredStopping {
     pub write: u64,
     /// The revision of the view.
     pub reads: u64,
-    /// All jobs that are still being stopped and that the view does not grant, with the tokens they run
-    /// under.
+    /// All jobs that are still being stopped and that the view does not grant, with the tokens they
+    /// run under.
     #[serde(default)]
     pub jobs: BTreeMap<String, u64>,
 }
@@ -38,8 +38,8 @@ pub(super) fn written(write: &LeaseWrite) -> Option<String> {
     serde_json::to_string(&stored).ok().filter(|text| text.len() <= Stopping::BYTES_MAX)
 }
 
-/// What a Lease says of jobs that still stop, in the write of that `number`. Anything that cannot be
-/// used says nothing: names are complete, or they prove nothing.
+/// Reads the jobs that still stop from a Lease, as of the write of that `number`. An annotation
+/// that cannot be used counts as missing: names are complete, or they prove nothing.
 pub(super) fn seen(object: &Object, number: u64) -> Stopping {
     let text = object.annotations().get(STOPPING_ANNOTATION);
     let text = text.filter(|text| text.len() <= Stopping::BYTES_MAX);
@@ -140,10 +140,10 @@ mod tests {
 
     #[test]
     fn a_worker_that_does_not_know_the_annotation_says_nothing_by_it() {
-        // It replaces the whole object, so that the annotation of a newer worker's write is gone.
+        // A worker that replaces the whole object removes the annotation of a newer worker's write.
         let old = object(4, Stopping::default());
         assert_eq!(read(&old), Stopping::default());
-        // One that merges leaves the annotation of an earlier write.
+        // A worker that merges leaves the annotation of an earlier write.
         let mut merged = old;
         let stale =
             object(3, stopping(["slow".to_owned()])).annotations()[STOPPING_ANNOTATION].clone();

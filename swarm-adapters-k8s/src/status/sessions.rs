@@ -14,7 +14,7 @@ pub(crate) const JOBS_FAILING: &str = "JobsFailing";
 /// The condition while a policy is missing that Exclusive relies on.
 pub(crate) const SESSIONS_UNPROTECTED: &str = "SessionsUnprotected";
 
-/// How many failing jobs, or jobs that still stop, the message describes.
+/// Number of failing jobs, or of jobs that still stop, that the message describes.
 pub(crate) const SHOWN: usize = 3;
 
 /// A worker that does not release its jobs.
@@ -33,9 +33,9 @@ pub struct Unanswered {
 pub struct StillStopping {
     /// The job.
     pub job: String,
-    /// The worker's name, or its slot where that has another worker now.
+    /// The worker's name, or its slot if another worker has that slot now.
     pub worker: String,
-    /// Since when it has been asked.
+    /// Time since which it has been asked.
     pub since: Timestamp,
 }
 
@@ -60,10 +60,10 @@ pub struct SessionReport {
     pub held_back: usize,
     /// The workers that were asked long ago to release jobs.
     pub unanswered: Vec<Unanswered>,
-    /// How many jobs their former workers still have to stop.
+    /// Number of jobs that their former workers still have to stop.
     pub stopping: usize,
-    /// The first of these: those that their workers say they still stop, then those that were asked
-    /// for the longest time.
+    /// The first of these. Jobs that their workers name as still stopping come first, then jobs
+    /// that have been asked for the longest time.
     pub slowest: Vec<StillStopping>,
     /// Whether nothing but a proof ends their ownership.
     pub is_exclusive: bool,
@@ -75,7 +75,7 @@ impl SessionReport {
         self.all().next()
     }
 
-    /// The jobs that still stop, with their workers and since when, for the end of a sentence.
+    /// The jobs that still stop, with their workers and start times, for the end of a sentence.
     pub(super) fn still_stopping(&self) -> Option<String> {
         let shown = self.slowest.iter().map(|StillStopping { job, worker, since }| {
             format!("`{job}` on `{worker}` since {}", since.strftime("%H:%M:%S UTC"))

@@ -214,7 +214,7 @@ pub struct Ack {
     /// The session runs only what the ledger granted it at this revision or later, and will never
     /// again start anything from an earlier one.
     pub revision: u64,
-    /// A later view that it has carried out except for the jobs named there.
+    /// A later view that the session has carried out except for the jobs named there.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "crate::wire::is_default"))]
     pub stopping: Stopping,
     /// Run-to-completion jobs that finished, with the token they ran under.
@@ -229,7 +229,7 @@ pub struct Ack {
 }
 
 impl Ack {
-    /// How far the ledger was that it speaks of, at the latest.
+    /// The latest position of the ledger that it acknowledges, in whole or in part.
     ///
     /// ```
     /// use swarm_core::Position;
@@ -244,8 +244,8 @@ impl Ack {
         Position { incarnation: self.incarnation, revision }
     }
 
-    /// Takes in a copy of an acknowledgement of the same session, which may be older. The part about
-    /// what it still stops stays true by itself, so a copy without it takes nothing back.
+    /// Takes in a copy of an acknowledgement of the same session, which may be older. The part
+    /// about jobs that still stop stays true by itself, so a copy without it takes nothing back.
     pub(crate) fn take_in(&mut self, copy: &Self) {
         if copy.incarnation < self.incarnation {
             return;

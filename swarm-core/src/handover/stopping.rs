@@ -1,5 +1,5 @@
-//! The part of an acknowledgement that names the jobs still being stopped, so that one slow job holds
-//! up no other.
+//! The part of an acknowledgement that names the jobs still being stopped, so that one slow job
+//! holds up no other.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use crate::{JobName, Token};
 
 /// A view that a session has carried out except for the jobs that it still stops.
 ///
-/// The session runs only what the view `reads` or a later one grants, apart from `jobs`, and never
-/// again starts anything from an earlier view. A missing name is the proof that the job has ended. So
-/// `jobs` is complete, or nothing is said at all.
+/// Apart from `jobs`, the session runs only what the view `reads` or a later one grants. It never
+/// again starts anything from an earlier view. A missing name is the proof that the job has ended.
+/// So `jobs` is complete, or nothing is said at all.
 ///
 /// ```
 /// use swarm_core::Token;
@@ -39,15 +39,15 @@ impl Stopping {
     /// Quotes, colon, comma and the longest token.
     const AROUND: usize = 24;
 
-    /// What a session says while it stops `jobs`, if their names are within the bounds. At most
-    /// O([`JOBS_MAX`](Self::JOBS_MAX)).
+    /// The statement of a session while it stops `jobs`, if their names are within the bounds. At
+    /// most O([`JOBS_MAX`](Self::JOBS_MAX)).
     #[must_use]
     pub(crate) fn of(reads: u64, jobs: &BTreeMap<JobName, Token>) -> Self {
         let is_bounded = jobs.len() <= Self::JOBS_MAX && Self::bytes(jobs) <= Self::BYTES_MAX;
         if is_bounded { Self { reads, jobs: jobs.clone() } } else { Self::default() }
     }
 
-    /// As JSON, where each character of a name may be escaped.
+    /// The size of `jobs` as JSON, where each character of a name may be escaped.
     fn bytes(jobs: &BTreeMap<JobName, Token>) -> usize {
         jobs.keys().map(|job| 2 * job.as_str().len() + Self::AROUND).sum()
     }
@@ -58,16 +58,16 @@ impl Stopping {
         self.reads == 0
     }
 
-    /// The revision up to which the session has released `job`, by this alone; zero if it still stops
-    /// the job, or says nothing.
+    /// The revision up to which the session has released `job`, according to this alone. Zero if it
+    /// still stops the job, or says nothing.
     #[must_use]
     pub fn released(&self, job: &str) -> u64 {
         if self.jobs.contains_key(job) { 0 } else { self.reads }
     }
 
-    /// What follows from two statements of one session in one incarnation of the ledger, in whichever
-    /// order they were made: the later view counts, and of one view the names that both have, since
-    /// its names only become fewer.
+    /// Combines two statements of one session in one incarnation of the ledger; their order does
+    /// not matter. The later view counts. Of one view the names that both have count, since its
+    /// names only become fewer.
     #[must_use]
     pub(crate) fn and(self, other: &Self) -> Self {
         if other.reads < self.reads {

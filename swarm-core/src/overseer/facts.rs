@@ -26,8 +26,8 @@ pub enum Fact {
     /// A watch or a request of this observer failed at that moment, or before: what seems silent may
     /// only be unheard.
     StoreFailed,
-    /// The store was rolled back to an older copy. It comes before what that copy says: ends that
-    /// were read from the store are doubted until each Lease was looked at again.
+    /// The store was rolled back to an older copy. This fact comes before the facts from that copy.
+    /// Ends that were read from the store are doubted until each Lease was looked at again.
     StoreRolledBack,
 }
 
@@ -42,9 +42,9 @@ pub struct LeaseFacts {
     pub began: Began,
     /// What the session says of the one before it in the same place.
     pub former: Former,
-    /// Whether the observer saw the session write this Lease, not only found it: perhaps before it
-    /// began to oversee this pool, but after the last rollback of the store. An
-    /// [`Overseer`](super::Overseer) that is told of two different writes concludes it by itself.
+    /// Whether the observer saw the session write this Lease, not only found it. The write may be
+    /// from before the observer began to oversee this pool, but not from before the last rollback.
+    /// An [`Overseer`](super::Overseer) that learns two different writes concludes it by itself.
     pub has_renewed: bool,
 }
 

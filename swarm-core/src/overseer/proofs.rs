@@ -55,7 +55,7 @@ struct Tracked {
     began: Option<Began>,
     /// What it says of the session before it.
     former: Former,
-    /// How its Lease was found.
+    /// The way its Lease was found.
     sight: Sight,
     /// Whether it was there when this observer first saw the present incarnation of the ledger: then
     /// it may have acted on another one.
@@ -63,20 +63,20 @@ struct Tracked {
     /// Whether the ledger was reset since the session acknowledged more than it had. Once for each
     /// Lease: an honest session ends then.
     has_reset: bool,
-    /// Whether the session is known to have written its Lease since this observer began, or since the
-    /// last rollback of the store.
+    /// Whether the session is known to have written its Lease since this observer began, or since
+    /// the last rollback of the store.
     has_renewed: bool,
 }
 
-/// How the Lease of a session was found.
+/// The way the Lease of a session was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Sight {
     /// It was read.
     Found,
     /// It was missing once.
     Missing,
-    /// The store was rolled back since the end of the session was read from it, and the Lease was not
-    /// looked at again.
+    /// The store was rolled back since the end of the session was read from it, and the Lease was
+    /// not looked at again.
     Doubted,
 }
 
@@ -505,7 +505,8 @@ impl Proofs {
         others.chain(foreign.map(|(session, _)| session)).cloned().collect()
     }
 
-    /// The sessions that may renew and claim a revision that the ledger never had in this incarnation.
+    /// The sessions that may renew and claim a revision that the ledger never had in this
+    /// incarnation.
     pub(super) fn unpublished(&self, known: Known) -> BTreeSet<SessionId> {
         let refused = Claim::Refused(Suspicion::UnpublishedRevision);
         let is_refused =
@@ -529,7 +530,7 @@ impl Proofs {
         let published = published
             .map(|ViewMark { incarnation, revision, .. }| Position { incarnation, revision });
         let acked = self.get(session).map(|watch| {
-            // All that it takes away has ended, too.
+            // All jobs that this view takes away have ended, too.
             let Ack { incarnation, revision, .. } = watch.ack;
             Position { incarnation, revision }
         });
@@ -571,8 +572,9 @@ impl Proofs {
         }
     }
 
-    /// Doubts every end that rests on the store, which was rolled back: of a Lease that was revoked,
-    /// closed or missing. The end of a process stays. What sessions wrote before counts as lost.
+    /// Doubts every end that rests on the store, which was rolled back: of a Lease that was
+    /// revoked, closed or missing. The end of a process stays. Earlier writes of sessions count as
+    /// lost.
     pub(super) fn doubt_stored_ends(&mut self, now: Moment) {
         for tracked in self.sessions.values_mut() {
             tracked.has_renewed = false;
@@ -582,14 +584,14 @@ impl Proofs {
         }
     }
 
-    /// The sessions that may act and have not renewed since this observer began, as far as they are
-    /// known.
+    /// The known sessions that may act and have not renewed since this observer began.
     pub(super) fn unrenewed(&self) -> impl Iterator<Item = &SessionId> {
         self.sessions.iter().filter(|(_, it)| it.is_unrenewed()).map(|(session, _)| session)
     }
 
-    /// Whether a session may act on a grant that the store lost: it has not renewed since this observer
-    /// began, nor ended. Of a session of which nothing is known that cannot be excluded.
+    /// Whether a session may act on a grant that the store lost: it has not renewed since this
+    /// observer began, nor ended. For a session about which nothing is known that cannot be
+    /// excluded.
     pub(super) fn is_unrenewed(&self, session: &SessionId) -> bool {
         self.sessions.get(session).is_none_or(Tracked::is_unrenewed)
     }
@@ -604,8 +606,8 @@ impl Proofs {
         self.views.keys()
     }
 
-    /// Whether the Lease of a session is held, if known; `None` if nothing is known of the session, or
-    /// its end is doubted.
+    /// Whether the Lease of a session is held, if known; `None` if nothing is known about the
+    /// session, or its end is doubted.
     pub(super) fn is_open(&self, session: &SessionId) -> Option<bool> {
         let known = self.sessions.get(session).filter(|tracked| tracked.sight != Sight::Doubted);
         known.map(|tracked| tracked.watch.may_renew())

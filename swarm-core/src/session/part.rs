@@ -1,5 +1,5 @@
-//! The acknowledgement in part: a view counts for all jobs except those that are still being stopped,
-//! so that one slow job holds up no other.
+//! The acknowledgement in part: a view counts for all jobs except the jobs that are still being
+//! stopped. So one slow job holds up no other.
 
 use std::time::Duration;
 
@@ -10,36 +10,36 @@ use crate::handover::{Grants, Moment, Rule, Stopping};
 const PACE_MAX: Duration = Duration::from_millis(500);
 
 impl Session {
-    /// What of the latest view is to be said in part once another view follows it.
+    /// The part of the latest view that is still to be acknowledged once another view follows it.
     pub(super) fn part_left(&self) -> Part {
         let Part { since, is_said, is_news } = self.part;
         let is_open = self.acked != self.seen;
         Part { since, is_said: is_said && is_open, is_news: is_news && !self.is_part_told() }
     }
 
-    /// Takes note that a view replaced the one that granted `before` and had this `left` to say. What
-    /// it asks for may be done already: it takes nothing away, or a job that does not run.
-    /// O(jobs · log jobs).
+    /// Takes note that a new view replaced the view that granted `before` and had this `left` to
+    /// say. The new view may be done in part already: it takes nothing away, or a job that does not
+    /// run. O(jobs · log jobs).
     pub(super) fn begin_part(&mut self, now: Moment, before: &Grants, left: Part) {
         let runs = |job| self.runs.contains_key(job) || self.stopping.contains_key(job);
         let mut lost =
             before.iter().filter(|(job, token)| !self.is_granted(job, **token)).peekable();
         let is_done = lost.peek().is_none() || lost.any(|(job, _)| !runs(job));
         self.part = Part {
-            // What the view before it left to say is put off no further.
+            // The statement that the previous view left is put off no further.
             since: if left.is_news { left.since } else { now },
             is_said: left.is_said || is_done,
             is_news: left.is_news || is_done,
         };
     }
 
-    /// Takes note that a job has ended that the latest view takes away.
+    /// Takes note of the end of a job that the latest view takes away.
     pub(super) fn release_ended(&mut self) {
         (self.part.is_said, self.part.is_news) = (true, true);
     }
 
-    /// What a write says while jobs are being stopped: the view that is carried out except for them.
-    /// Nothing if all has ended, or nothing yet.
+    /// The statement of a write while jobs are being stopped: the view that is carried out except
+    /// for them. It is empty if all of them have ended, or none has yet.
     pub(super) fn still_stopping(&self) -> Stopping {
         let is_said = self.part.is_said || !self.rules.keep(Rule::NameUntilJoined);
         if self.acked == self.seen || !is_said {
@@ -55,17 +55,17 @@ impl Session {
         stopping
     }
 
-    /// Whether the last write that landed says all that can be said of the latest view. The names of
-    /// one view only become fewer, so their number tells.
+    /// Whether the last write that landed says all that can be said about the latest view. The
+    /// names of one view only become fewer, so their number is enough.
     fn is_part_told(&self) -> bool {
         let landed = &self.landed_ack.stopping;
         self.acked == self.seen
             || (landed.reads == self.seen && landed.jobs.len() == self.due.releases.len())
     }
 
-    /// When a write is due that says no more than which jobs are still being stopped; `None` if there
-    /// is nothing to say. It waits a moment after the view and after the last write: by then all may
-    /// have ended, which one write says.
+    /// Time at which a write is due only to name the jobs that are still being stopped; `None` if
+    /// there is nothing to say. It waits a moment after the view and after the last write. By then
+    /// all may have ended, and one write says so.
     pub(super) fn tells_part_at(&self) -> Option<Moment> {
         if !self.part.is_news || self.is_part_told() || self.still_stopping().is_none() {
             return None;

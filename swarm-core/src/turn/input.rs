@@ -164,9 +164,9 @@ pub struct Observed {
     /// How long a session that nobody knows may go on, by the longest Lease that was ever asked for.
     /// What [`Timing::fence_wait`] says counts if that is more.
     pub fence_wait: Duration,
-    /// How many sessions have not renewed their Leases since the operator began to observe them, and
-    /// have not ended either. A session like that may act on a grant that a rollback of the store lost,
-    /// so nothing is granted meanwhile.
+    /// Number of sessions that have neither renewed their Leases since the operator began to
+    /// observe them, nor ended. Such a session may act on a grant that a rollback of the store
+    /// lost, so nothing is granted meanwhile.
     pub unrenewed: usize,
     /// The view by which somebody else assigned the jobs of the pool, if the first ledger is to take
     /// that over; `None` otherwise. A pool that has assigned jobs does not look at it.

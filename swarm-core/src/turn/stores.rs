@@ -110,8 +110,9 @@ pub async fn turn(
         views.check(&decision.ledger)?;
         ledgers.save(&decision.ledger, seen.as_ref()).await?;
     }
-    // A ledger that has nothing to publish yet releases nothing of plain workers either, whoever gave
-    // them what they run. Sessions of a lost ledger have to close before anything is granted again.
+    // A ledger that has nothing to publish yet releases no job of plain workers either, even if
+    // another operator gave it to them. Sessions of a lost ledger have to close before anything is
+    // granted again.
     let is_vacant = published == 0 && observed.adoptable.is_none();
     if decision.ledger.version > 0 || is_vacant {
         views.publish(&decision.ledger).await?;

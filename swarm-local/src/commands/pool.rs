@@ -18,7 +18,7 @@ use super::Failure;
 /// How long a pool may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// How long a pool that ends may take to answer.
+/// Time that a pool that ends may take to answer.
 const ENDING_MAX: Duration = Duration::from_secs(1);
 
 /// How long a pool that starts may take until it knows its state, and how often it is asked.
@@ -136,7 +136,7 @@ impl Pool {
         Ok((document, snapshot))
     }
 
-    /// How far its end is, if it is ending and answers.
+    /// The progress of its end, if it is ending and answers.
     pub(super) async fn ending(&self) -> Option<Ending> {
         let stream = http::connect(&self.dir).await.ok()??;
         let answer = timeout(ENDING_MAX, http::request(stream, web::SWARM)).await.ok()?.ok()?;

@@ -18,13 +18,14 @@ use super::super::text::{self, counted, span};
 use super::pool::Pool;
 use super::{Failure, Output, PoolArgs, ended, standard_output};
 
-/// How much longer than its jobs and workers may take a pool is waited for, unless `--timeout` says it.
+/// Time that a pool is waited for beyond the time of its jobs and workers, unless `--timeout` says
+/// it.
 const MARGIN: Duration = Duration::from_secs(30);
 
-/// How long an operator may take to kill its pool before it is killed itself.
+/// Time that an operator may take to kill its pool before it is killed itself.
 const KILL_MAX: Duration = Duration::from_secs(10);
 
-/// How often it is looked whether the pool has ended, and it is said what is waited for.
+/// Time between two looks whether the pool has ended, and between two remarks about the wait.
 const LOOK: Duration = Duration::from_millis(200);
 const SAY_EVERY: Duration = Duration::from_secs(2);
 
@@ -80,7 +81,8 @@ async fn end(args: &StopArgs) -> Result<(), Failure> {
     report(args.output, &dir, since.elapsed(), left, &killed)
 }
 
-/// Has an operator kill its pool. One that does not react is killed; what it leaves is ended next.
+/// Has an operator kill its pool. An operator that does not react is killed; its leftovers are
+/// ended next.
 async fn kill(operator: &Peer, limit: Duration) -> std::io::Result<()> {
     operator.ask_to_kill()?;
     if !operator.ends_within(limit.min(KILL_MAX)).await {
@@ -134,7 +136,7 @@ fn still_ending(dir: &Path, limit: Duration, ending: Option<&Ending>) -> Failure
     ))
 }
 
-/// What the pool has killed since it had killed what was `before`.
+/// The jobs and workers that the pool has killed since those of `before`.
 fn killed_since(dir: &Path, before: &[Killed]) -> Vec<String> {
     let all = recorded(dir).ok().flatten().map(|(_, killed)| killed).unwrap_or_default();
     all.iter().skip(before.len()).map(ToString::to_string).collect()

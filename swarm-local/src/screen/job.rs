@@ -14,7 +14,7 @@ use super::jobs::{failure_of, remark};
 use super::model::{JobPage, Model};
 use super::palette::Palette;
 
-/// What is before a line of the output of a job that fails.
+/// Text before a line of the output of a job that fails.
 const LAST_OUTPUT: &str = "last output: ";
 
 /// A line with the text that is searched for; it needs no colour.
@@ -78,7 +78,7 @@ fn details(model: &Model, page: &JobPage, width: usize, palette: Palette) -> Vec
     lines
 }
 
-/// The last lines of output: the last one as a whole, and of those before it as much of their ends as
+/// The last lines of output. The last line is whole. Each line before it is cut to the end that
 /// fits into one row, so that they do not push it out.
 fn last_output(failing: &FailingRow, width: usize) -> Vec<String> {
     let Some((last, before)) = failing.last_output.split_last() else { return Vec::new() };
@@ -92,7 +92,7 @@ fn last_output(failing: &FailingRow, width: usize) -> Vec<String> {
     rows
 }
 
-/// The end of a line that takes so many columns, after a sign for what is missing.
+/// The end of a line that fits into `width` columns, after a sign for the missing part.
 fn end_of(line: &str, width: usize) -> Cow<'_, str> {
     match line.char_indices().rev().nth(width.saturating_sub(1)) {
         Some((at, first)) if 0 < at => format!("…{}", &line[at + first.len_utf8()..]).into(),

@@ -14,12 +14,12 @@ use tokio::sync::watch;
 
 use super::super::worker_log::{self, JobLines, WorkerLog};
 
-/// How many lines are kept, and how much of each in bytes: a line that a worker has shortened is kept
-/// whole unless it has many escapes.
+/// Number of lines that are kept, and bytes that are kept of each. A line that a worker has
+/// shortened is kept whole unless it has many escapes.
 const LINES_MAX: usize = 5_000;
 const LINE_MAX: usize = 4_224;
 
-/// How much of a longer line is its beginning.
+/// Bytes that are kept of the beginning of a longer line.
 const BEGINNING: usize = 1_024;
 
 /// How often new lines are looked for.

@@ -1,4 +1,4 @@
-//! Jobs that fail: who learns of it, and how soon.
+//! Jobs that fail: the time until a person knows about it.
 
 use std::fs;
 use std::process::Command;
@@ -36,7 +36,7 @@ spec:
     machine
 }
 
-/// A job's end was told with the next renewal of a lease, every four seconds.
+/// Before, a job's end was reported with the next renewal of a lease, every four seconds.
 #[test]
 fn a_failure_is_known_at_once_and_comes_first() {
     let machine = pool();

@@ -1,4 +1,4 @@
-//! A job that stops slowly, beside others that leave the same worker in the same turn.
+//! A job that stops slowly, with other jobs that leave the same worker in the same turn.
 
 use std::fs;
 use std::process::Command;
@@ -23,7 +23,7 @@ spec:
     - {name: slow, pin: 0, params: {cmd: "SLOW"}}
 "#;
 
-/// The nanosecond at which something happened to a job.
+/// An event of a job, and the nanosecond at which it happened.
 struct Noted {
     what: String,
     at: u128,
@@ -40,7 +40,7 @@ fn manifest(machine: &Machine, policy: &str) -> String {
     MANIFEST.replace("POLICY", policy).replace("QUICK", &quick).replace("SLOW", &slow)
 }
 
-/// What was noted of a job, in order.
+/// The notes of a job, in order.
 fn notes(machine: &Machine, job: &str) -> Vec<Noted> {
     let text = fs::read_to_string(machine.path().join("notes")).unwrap_or_default();
     let noted = |line: &str| {
@@ -56,7 +56,7 @@ fn starts(machine: &Machine, job: &str) -> usize {
     notes(machine, job).iter().filter(|it| it.what == "starts").count()
 }
 
-/// For how many milliseconds a job that has moved once stood still.
+/// Milliseconds that a job that has moved once stood still.
 fn stood_still(machine: &Machine, job: &str) -> u128 {
     let notes = notes(machine, job);
     let at = |n: usize| notes.get(n).map(|it| it.at).unwrap();

@@ -1,7 +1,7 @@
 //! Ordinary days at speed: 40 recorders live through what happens to a pool on one machine within
 //! months, and their files are judged.
 //!
-//! `swarm-days` lives through all [`STAGES`](stages::STAGES), `swarm-days NAME…` through those that are
+//! `swarm-days` lives through all [`STAGES`], `swarm-days NAME…` through those that are
 //! named, after a start and before a stop. It prints what each stage saw, then a table of how long the
 //! recorders stood still, by cause; the exit code is 1 if a stage has a fault. `SWARM_OPERATOR` names
 //! the program to judge; otherwise one is built. It needs ffmpeg and ffprobe.

@@ -27,8 +27,9 @@ impl Bounds {
         stored.revoke(at, next).ok()
     }
 
-    /// Takes a session for one that has acknowledged everything, or as much as its Lease says of any
-    /// incarnation, or that has ended all that it names, unless the rules are in force.
+    /// Makes an operator believe too much of a session, unless the rules are in force. The session
+    /// counts as having acknowledged everything, or as much as its Lease says of any incarnation.
+    /// Or it counts as having ended all jobs that it names.
     pub(crate) fn believe(&self, session: &SessionId, proofs: &Proofs, evidence: &mut Evidence) {
         if !self.keeps(Rule::AckBeforeGrant) {
             evidence.acked = u64::MAX;
@@ -43,7 +44,8 @@ impl Bounds {
         }
     }
 
-    /// What an operator knows when it reads a Lease. Without the rule it begins again with each.
+    /// Forgets the proofs of a session when an operator reads its Lease, unless the rule is in
+    /// force.
     pub(crate) fn forget(&self, session: &SessionId, proofs: &mut Proofs) {
         if !self.keeps(Rule::KeepWhatIsProved) {
             proofs.retain(|it| it != session, |_| true);

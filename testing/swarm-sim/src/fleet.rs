@@ -110,9 +110,9 @@ pub struct Fleet {
     excused: BTreeSet<(JobName, Token, SessionId)>,
     /// The highest token of each job, kept when the job goes.
     tokens: BTreeMap<JobName, Token>,
-    /// What the store held when somebody copied it.
+    /// The copy of the store, if it was copied.
     copy: Option<StoreCopy>,
-    /// The oldest ledger that a read may still give: none from behind a rollback.
+    /// The oldest ledger that a read may still give: none from before a rollback.
     oldest: usize,
     /// How many workers there were when the ledger was lost.
     elders: usize,
@@ -128,7 +128,7 @@ pub struct Fleet {
 #[derive(Clone, Debug)]
 struct StoreCopy {
     ledger: Arc<Ledger>,
-    /// What it held for each worker.
+    /// The Lease and the view of each worker.
     workers: Vec<(Option<Lease>, Option<SessionView>)>,
 }
 
@@ -382,7 +382,8 @@ impl Pod {
         self.worker.life == Life::Up
     }
 
-    /// Whether its jobs may do something: they run on while the worker is frozen, until its deadline.
+    /// Whether its jobs may do something: they run on while the worker is frozen, until its
+    /// deadline.
     fn may_run(&self) -> bool {
         let Worker { life, session, clock, .. } = &self.worker;
         match life {

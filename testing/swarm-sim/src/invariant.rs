@@ -32,7 +32,7 @@ pub enum Invariant {
     DoneByLastGrant,
     /// The judge that knows nothing of how steps are made finds nothing wrong with one.
     StepIsJudgedGood,
-    /// What an operator knows of released jobs is taken back by no copy of a lease.
+    /// No copy of a lease takes back an operator's knowledge about released jobs.
     ProofsStay,
 }
 

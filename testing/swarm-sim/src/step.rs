@@ -47,7 +47,7 @@ pub enum Step {
     Tick(u32),
     /// An operator reads a session's lease.
     Observe(usize, usize),
-    /// An operator reads a session's lease as it is not.
+    /// An operator reads a wrong copy of a session's lease.
     ReadCopy(usize, usize, Copied),
     /// Somebody deletes a session's lease.
     Delete(usize),
@@ -62,12 +62,12 @@ pub enum Step {
     Restart(usize),
 }
 
-/// What is wrong with a copy of a lease.
+/// The fault of a copy of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Copied {
     /// It is as the lease was before the session said something else.
     Old,
-    /// What it says is of another incarnation of the ledger, with as much as fits acknowledged.
+    /// It is for another incarnation of the ledger, with as much as fits acknowledged.
     Foreign,
 }
 

@@ -1,4 +1,5 @@
-//! The failing jobs of a worker. A change is told at once, and those that follow it are gathered.
+//! The failing jobs of a worker. A change is reported at once, and the changes that follow it are
+//! gathered.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +14,8 @@ use crate::clock::unix_s;
 /// How many failing jobs are told one by one.
 const WORST_MAX: usize = 100;
 
-/// The time from one tell to the next: that of people, and a share of the time that many jobs take.
+/// Time between two reports: short for a person, and longer by a share of the time that many jobs
+/// take.
 const GATHER: Duration = Duration::from_millis(50);
 const GATHER_PER_JOB: Duration = Duration::from_micros(50);
 
@@ -60,7 +62,7 @@ impl Failures {
         self.is_told &= self.jobs.len() == count;
     }
 
-    /// When something new is to be told; `None` if there is nothing new.
+    /// Time at which something new is to be reported; `None` if there is nothing new.
     pub(super) fn tell_at(&self) -> Option<Instant> {
         let jobs = u32::try_from(self.jobs.len()).unwrap_or(u32::MAX);
         let gather = GATHER.max(GATHER_PER_JOB.saturating_mul(jobs));

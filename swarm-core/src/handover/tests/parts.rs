@@ -1,4 +1,4 @@
-//! Acknowledgements for all jobs except those that are named.
+//! Acknowledgements for all jobs except the jobs that they name.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn known(acked: u64, reads: u64, names: &[&str]) -> Evidence {
     known
 }
 
-/// What a watch knows once it saw these, in this order.
+/// A watch that has seen these acknowledgements, in this order.
 fn watched(acks: &[Ack]) -> Watch {
     let lease = |ack: &Ack| Lease {
         version: LeaseVersion(1),

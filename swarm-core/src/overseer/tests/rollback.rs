@@ -36,7 +36,7 @@ fn a_fenced_session_is_no_longer_known_to_have_ended_once_the_store_was_rolled_b
     assert_eq!(overseer.due(at(32_000), START, |_| false), [Effect::LookUp(id(1))]);
     overseer.learn(at(32_000), Fact::Lease(id(1), new(2)));
     assert_eq!(overseer.living("pod"), Some(&id(1)));
-    // Nobody renews it, so it is revoked again, and fenced.
+    // The session does not renew it, so it is revoked again, and fenced.
     assert_eq!(overseer.due(at(51_999), START, everything), []);
     let due = overseer.due(at(52_000), START, everything);
     assert_eq!(due, [Effect::Revoke(id(1), LeaseVersion(2))]);
@@ -57,7 +57,8 @@ fn an_older_ledger_and_another_incarnation_make_ends_doubtful() {
         overseer.note(at(31_000), &named(incarnation, revision));
         let expected = if is_doubted { None } else { Some(Proof::Fenced) };
         assert_eq!(ended(&mut overseer, 31_000), expected, "{incarnation} {revision}");
-        // It is noticed once: the session is fenced again after that, though nobody shows its Lease.
+        // The rollback is noticed once: the session is fenced again after that, though its Lease is
+        // not shown.
         overseer.note(at(40_000), &named(incarnation, revision));
         assert_eq!(ended(&mut overseer, 52_404), expected);
         assert_eq!(ended(&mut overseer, 52_405), Some(Proof::Fenced));
@@ -94,7 +95,7 @@ fn a_write_that_follows_a_revocation_shows_that_the_store_was_rolled_back() {
     overseer.learn(at(31_000), Fact::Lease(id(1), new(4)));
     assert_eq!(ended(&mut overseer, 31_000), None);
     assert_eq!(overseer.living("pod"), Some(&id(1)));
-    // One that was found missing, and is there after all.
+    // A Lease that was found missing, and exists after all.
     let mut overseer = super::overseer();
     overseer.note(at(0), &naming(id(1)));
     overseer.learn(at(0), Fact::LeaseMissing(id(1)));

@@ -1,6 +1,6 @@
-//! A pool of sessions under `Exclusive` that has published a view loses its ledger in each of the three
-//! ways in which users lose one: the Swarm is deleted and created again, the ledger is deleted under a
-//! running operator, and the restore runbook deletes the ledger while no operator runs.
+//! A pool of sessions under `Exclusive` that has published a view loses its ledger in each of the
+//! three ways in which users lose one. The Swarm is deleted and created again. The ledger is
+//! deleted under a running operator. The restore runbook deletes the ledger while no operator runs.
 //!
 //! Every session of the lost ledger closes and opens again, every job runs again, and the status
 //! reports `Recovering` until then.
@@ -16,7 +16,7 @@ use crate::operator;
 use crate::scenario::Context;
 use crate::until::until;
 
-/// How long any change may take until the pool is at rest.
+/// Time that any change may take until the pool is at rest.
 const REST_WITHIN: Duration = Duration::from_mins(1);
 const LEDGER: &str = "statefulset.worker";
 

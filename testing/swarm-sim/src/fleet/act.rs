@@ -112,8 +112,9 @@ pub enum Act {
     /// The store is rolled back to its copy after it was away for so many ticks and one, as it should
     /// be: while no operator runs, and without the ledger.
     SetBack(u32),
-    /// The whole store is rolled back to its copy, with the ledger, after it was away for so many ticks
-    /// and one. The operators in the set of bits restart meanwhile; the others notice it and live on.
+    /// The whole store is rolled back to its copy, with the ledger, after it was away for that
+    /// number of ticks and one. The operators in the set of bits restart meanwhile; the others
+    /// notice it and live on.
     Restore(u32, u32),
 }
 
@@ -258,8 +259,8 @@ impl Fleet {
         }
     }
 
-    /// The store cannot be reached for so many ticks and one, and for as long as its rollback to this
-    /// copy takes if that is to be noticed.
+    /// Makes the store unreachable for `outage` ticks and one. It stays away for longer if a
+    /// rollback to this copy would not be noticed otherwise.
     fn be_away(&mut self, outage: u32, workers: &[(Option<Lease>, Option<SessionView>)]) {
         // Whoever acts on a view that the copy lacks is not known to act, so it must have stopped.
         let is_forgotten = self.pods.iter().enumerate().any(|(n, pod)| {
@@ -281,7 +282,7 @@ impl Fleet {
         ledger: Arc<Ledger>,
         workers: Vec<(Option<Lease>, Option<SessionView>)>,
     ) {
-        // Whoever runs what was granted so far stops, or holds it still.
+        // A session that runs jobs of earlier grants stops, or still holds them.
         self.is_lost();
         self.history.push(ledger);
         let mut workers = workers.into_iter();

@@ -15,7 +15,7 @@ pub struct Lie {
     pub incarnation: Edge,
     /// The revision that it acknowledges.
     pub revision: Edge,
-    /// In which words.
+    /// The part of the view that it acknowledges.
     pub extent: Extent,
     /// For how long it claims that it may act, in seconds.
     pub claims: Edge,
@@ -31,13 +31,13 @@ pub struct Lie {
     pub replays: Option<usize>,
 }
 
-/// How much of a view is acknowledged.
+/// The acknowledged part of a view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Extent {
     /// All of it.
     #[default]
     Whole,
-    /// All except the jobs that still stop, of which there are none.
+    /// All except the jobs that still stop; there are no such jobs.
     InPart,
 }
 
