@@ -110,8 +110,8 @@ struct Due {
     starts: BTreeSet<JobName>,
     /// What runs on and is not granted. Empty after every step.
     stops: BTreeSet<JobName>,
-    /// The jobs that are being stopped and are not granted.
-    releases: BTreeMap<JobName, Token>,
+    /// Number of jobs that are being stopped and are not granted.
+    releases: usize,
 }
 
 /// The part of a view that is carried out while other jobs are still being stopped.
@@ -306,7 +306,8 @@ impl Session {
         let drain = drain.filter(|_| goes_on || is_idle);
         let suspension = goes_on.then(|| self.suspends_at());
         let end = (!is_idle).then_some(self.deadline);
-        let part = self.tells_part_at().filter(|_| self.has_lease && self.pending.is_none());
+        let may_write = self.has_lease && self.pending.is_none();
+        let part = may_write.then(|| self.tells_part_at()).flatten();
         [renewal, drain, suspension, end, part].into_iter().flatten().min()
     }
 

@@ -39,17 +39,14 @@ impl Stopping {
     /// Quotes, colon, comma and the longest token.
     const AROUND: usize = 24;
 
-    /// The statement of a session while it stops `jobs`, if their names are within the bounds. At
-    /// most O([`JOBS_MAX`](Self::JOBS_MAX)).
-    #[must_use]
-    pub(crate) fn of(reads: u64, jobs: &BTreeMap<JobName, Token>) -> Self {
-        let is_bounded = jobs.len() <= Self::JOBS_MAX && Self::bytes(jobs) <= Self::BYTES_MAX;
-        if is_bounded { Self { reads, jobs: jobs.clone() } } else { Self::default() }
-    }
-
-    /// The size of `jobs` as JSON, where each character of a name may be escaped.
-    fn bytes(jobs: &BTreeMap<JobName, Token>) -> usize {
-        jobs.keys().map(|job| 2 * job.as_str().len() + Self::AROUND).sum()
+    /// Whether these names are within the bounds, as JSON where each character may be escaped.
+    /// O(names).
+    pub(crate) fn fits<'a>(names: impl Iterator<Item = &'a JobName>) -> bool {
+        let bytes = names.enumerate().try_fold(0, |bytes, (count, name)| {
+            let bytes = bytes + 2 * name.as_str().len() + Self::AROUND;
+            (count < Self::JOBS_MAX && bytes <= Self::BYTES_MAX).then_some(bytes)
+        });
+        bytes.is_some()
     }
 
     /// Whether nothing is said.
@@ -102,14 +99,13 @@ mod tests {
     #[test]
     fn names_are_complete_or_nothing_is_said() {
         let name = |n: usize, len: usize| JobName::new(&format!("{n:0len$}")).unwrap();
-        let of = |count: usize, len: usize| {
-            let jobs = (0..count).map(|n| (name(n, len), Token(u64::MAX)));
-            Stopping::of(7, &jobs.collect())
+        let fits = |count: usize, len: usize| {
+            let names: Vec<_> = (0..count).map(|n| name(n, len)).collect();
+            Stopping::fits(names.iter())
         };
-        assert_eq!(of(Stopping::JOBS_MAX, 8).jobs.len(), Stopping::JOBS_MAX);
-        assert!(of(Stopping::JOBS_MAX + 1, 8).is_none());
-        assert!(!of(46, 253).is_none());
-        assert!(of(47, 253).is_none(), "they have more bytes than there is room for");
+        assert!(fits(Stopping::JOBS_MAX, 8) && !fits(Stopping::JOBS_MAX + 1, 8));
+        assert!(fits(46, 253));
+        assert!(!fits(47, 253), "they have more bytes than there is room for");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::{Part, Session};
 use crate::handover::{Grants, Moment, Rule, Stopping};
+use crate::{JobName, Token};
 
 /// The longest that an acknowledgement in part is put off, so that most moves need none of it.
 const PACE_MAX: Duration = Duration::from_millis(500);
@@ -41,11 +42,11 @@ impl Session {
     /// The statement of a write while jobs are being stopped: the view that is carried out except
     /// for them. It is empty if all of them have ended, or none has yet.
     pub(super) fn still_stopping(&self) -> Stopping {
-        let is_said = self.part.is_said || !self.rules.keep(Rule::NameUntilJoined);
-        if self.acked == self.seen || !is_said {
+        if !self.may_name() {
             return Stopping::default();
         }
-        let mut stopping = Stopping::of(self.seen, &self.due.releases);
+        let jobs = self.lost().map(|(job, token)| (job.clone(), *token)).collect();
+        let mut stopping = Stopping { reads: self.seen, jobs };
         if !self.rules.keep(Rule::NameUntilJoined) {
             stopping.jobs.clear();
         }
@@ -55,19 +56,44 @@ impl Session {
         stopping
     }
 
+    /// The jobs that are being stopped and are not granted.
+    fn lost(&self) -> impl Iterator<Item = (&JobName, &Token)> {
+        self.stopping.iter().filter(|(job, token)| !self.is_granted(job, **token))
+    }
+
+    /// Whether writes may name the jobs that are still being stopped: a part of the view is done, and
+    /// the names are within their bounds. O(1) while there are too many.
+    fn may_name(&self) -> bool {
+        let is_said = self.part.is_said || !self.rules.keep(Rule::NameUntilJoined);
+        self.acked != self.seen
+            && is_said
+            && self.due.releases <= Stopping::JOBS_MAX
+            && Stopping::fits(self.lost().map(|(job, _)| job))
+    }
+
     /// Whether the last write that landed says all that can be said about the latest view. The
     /// names of one view only become fewer, so their number is enough.
     fn is_part_told(&self) -> bool {
         let landed = &self.landed_ack.stopping;
         self.acked == self.seen
-            || (landed.reads == self.seen && landed.jobs.len() == self.due.releases.len())
+            || (landed.reads == self.seen && landed.jobs.len() == self.due.releases)
     }
 
     /// Time at which a write is due only to name the jobs that are still being stopped; `None` if
     /// there is nothing to say. It waits a moment after the view and after the last write. By then
     /// all may have ended, and one write says so.
     pub(super) fn tells_part_at(&self) -> Option<Moment> {
-        if !self.part.is_news || self.is_part_told() || self.still_stopping().is_none() {
+        self.part_due_at().filter(|_| self.may_name())
+    }
+
+    /// Whether such a write is due. O(1) until its time has come.
+    pub(super) fn is_part_due(&self, now: Moment) -> bool {
+        self.part_due_at().is_some_and(|at| at <= now) && self.may_name()
+    }
+
+    /// Time at which such a write is due, if the names are within their bounds.
+    fn part_due_at(&self) -> Option<Moment> {
+        if !self.part.is_news || self.is_part_told() {
             return None;
         }
         let sent = self.renew_at.before(self.terms.renew);

@@ -1,7 +1,5 @@
 //! What a session does after each event: it starts and stops jobs, acknowledges, and writes.
 
-use std::collections::BTreeMap;
-
 use super::{Due, Pending, Phase, Session, SessionEffect};
 use crate::handover::{Ack, Holder, LeaseWrite, Moment, Rule};
 use crate::{JobName, Token};
@@ -49,14 +47,11 @@ impl Session {
     /// Compares all that runs with all that is granted. O(jobs · log jobs).
     pub(super) fn differences(&self) -> Due {
         let is_due = |job: &&JobName| self.is_start_due(job);
-        let lost = |jobs: &BTreeMap<JobName, Token>| -> BTreeMap<_, _> {
-            let lost = jobs.iter().filter(|(job, token)| !self.is_granted(job, **token));
-            lost.map(|(job, token)| (job.clone(), *token)).collect()
-        };
+        let is_lost = |(job, token): &(&JobName, &Token)| !self.is_granted(job, **token);
         Due {
             starts: self.granted.keys().filter(is_due).cloned().collect(),
-            stops: lost(&self.runs).into_keys().collect(),
-            releases: lost(&self.stopping),
+            stops: self.runs.iter().filter(is_lost).map(|(job, _)| job.clone()).collect(),
+            releases: self.stopping.iter().filter(is_lost).count(),
         }
     }
 
@@ -69,7 +64,8 @@ impl Session {
     /// Takes note that nothing of a job runs any more. Returns the token it ran under.
     pub(super) fn ended(&mut self, job: &JobName) -> Option<Token> {
         if let Some(token) = self.stopping.remove(job) {
-            if self.due.releases.remove(job).is_some() {
+            if !self.is_granted(job, token) {
+                self.due.releases -= 1;
                 self.release_ended();
             }
             return Some(token);
@@ -101,9 +97,7 @@ impl Session {
     }
 
     fn stop_one(&mut self, job: JobName, token: Token, effects: &mut Vec<SessionEffect>) {
-        if !self.is_granted(&job, token) {
-            self.due.releases.insert(job.clone(), token);
-        }
+        self.due.releases += usize::from(!self.is_granted(&job, token));
         effects.push(SessionEffect::Stop(job.clone()));
         self.stopping.insert(job, token);
     }
@@ -121,7 +115,7 @@ impl Session {
     }
 
     fn acknowledge(&mut self) {
-        if self.due.releases.is_empty() || !self.rules.keep(Rule::JoinBeforeAck) {
+        if self.due.releases == 0 || !self.rules.keep(Rule::JoinBeforeAck) {
             self.acked = self.seen;
         }
     }
@@ -138,7 +132,7 @@ impl Session {
 
     fn write(&mut self, now: Moment, effects: &mut Vec<SessionEffect>) {
         let is_closing = self.phase == Phase::Closing;
-        let tells_part = || self.tells_part_at().is_some_and(|at| at <= now);
+        let tells_part = || self.is_part_due(now);
         let has_news = || self.has_lease && (is_closing || !self.is_told() || tells_part());
         let is_due = || self.renew_at <= now || (has_news() && !self.is_backing_off(now));
         if self.pending.is_some() || !is_due() {
