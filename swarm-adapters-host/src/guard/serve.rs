@@ -112,6 +112,7 @@ async fn run() -> io::Result<()> {
         tokio::select! {
             biased;
             Some(()) = alarms.recv() => guard.deadline_passed(),
+            // Before requests: an order to stop follows from the same signal.
             () = ends.next() => guard.asked_to_end = Some(Instant::now()),
             request = requests.recv() => match request {
                 Some(Request::Deadline { boottime_ns }) => {
@@ -242,6 +243,7 @@ struct Start {
 /// id of the group, is not reused before.
 struct Run {
     leader: Pid,
+    started_at: Instant,
     /// The pipe of its output, by which its processes are known.
     pipe: Option<u64>,
     token: Token,
@@ -254,6 +256,10 @@ struct Run {
     ended_at: Option<Instant>,
     /// When the remaining processes are killed, once the job shall end.
     kill_at: Option<Instant>,
+    /// When its processes are sent SIGTERM, once the job shall end.
+    term_at: Option<Instant>,
+    /// Whether its processes were sent SIGTERM.
+    is_terminated: bool,
     /// The processes outside the group that were sent SIGTERM.
     terminated: BTreeSet<i32>,
     /// Whether processes were killed since they did not end in time.
@@ -290,7 +296,7 @@ impl Serving {
             Request::Probe { job, argv } => self.probe(&job, &argv),
             Request::Stop { job, grace_ms } => {
                 if let Some(run) = name(&job).and_then(|job| self.runs.get_mut(&job)) {
-                    run.stop(Duration::from_millis(grace_ms));
+                    run.stop(Duration::from_millis(grace_ms), self.asked_to_end);
                     self.check_soon();
                 }
             }
@@ -331,6 +337,7 @@ impl Serving {
             tail: tail.clone(),
         });
         let run = Run {
+            started_at: Instant::now(),
             leader,
             pipe,
             token,
@@ -340,6 +347,8 @@ impl Serving {
             has_exited: false,
             ended_at: None,
             kill_at: None,
+            term_at: None,
+            is_terminated: false,
             terminated: BTreeSet::new(),
             is_killed: false,
             empty_checks: 0,
@@ -396,7 +405,7 @@ impl Serving {
                 if run.kill_at.is_none() {
                     run.ended_at = Some(Instant::now());
                     run.tail_until = Some(Instant::now() + TAIL_MAX);
-                    run.stop(run.grace);
+                    run.stop(run.grace, self.asked_to_end);
                 }
             }
         }
@@ -509,10 +518,26 @@ impl Run {
         Leader { pid: raw(self.leader), output: self.pipe }
     }
 
-    /// Sends SIGTERM to every process of the group; the others get it at the next check.
-    fn stop(&mut self, grace: Duration) {
-        let kill_at = Instant::now() + grace;
+    /// Asks the job to end: SIGTERM to every process of its group, once; the others get it at the next
+    /// check. A job that a signal to all processes has just reached is left alone for half of its
+    /// time, since a second signal makes programs such as ffmpeg break off.
+    fn stop(&mut self, grace: Duration, asked_to_end: Option<Instant>) {
+        let now = Instant::now();
+        let kill_at = now + grace;
         self.kill_at = Some(self.kill_at.map_or(kill_at, |before| before.min(kill_at)));
+        let is_asked =
+            asked_to_end.is_some_and(|at| self.started_at <= at && now <= at + STOPPED_WITHIN);
+        let term_at = if is_asked { now + grace / 2 } else { now };
+        self.term_at = Some(self.term_at.map_or(term_at, |before| before.min(term_at)));
+        self.terminate(now);
+    }
+
+    /// Sends SIGTERM to the group once its time has come.
+    fn terminate(&mut self, now: Instant) {
+        if self.is_terminated || self.term_at.is_none_or(|at| now < at) {
+            return;
+        }
+        self.is_terminated = true;
         let _ = kill_process_group(self.leader, Signal::TERM);
         // A stopped process cannot end before it continues.
         let _ = kill_process_group(self.leader, Signal::CONT);
@@ -534,6 +559,7 @@ impl Run {
 
     /// Whether no process is left. Terminates, and later kills, the processes that are.
     fn is_gone(&mut self, census: &Census, now: Instant) -> bool {
+        self.terminate(now);
         let is_due = self.kill_at.is_some_and(|at| at <= now);
         let mut is_empty = self.has_exited;
         for process in census.left(raw(self.leader)) {
@@ -541,7 +567,7 @@ impl Run {
             let is_outside = process.group != raw(self.leader);
             if is_due {
                 census::signal(process, Signal::KILL);
-            } else if is_outside && self.terminated.insert(raw(process.pid)) {
+            } else if is_outside && self.is_terminated && self.terminated.insert(raw(process.pid)) {
                 census::signal(process, Signal::TERM);
                 census::signal(process, Signal::CONT);
             }

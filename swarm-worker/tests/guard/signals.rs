@@ -70,6 +70,45 @@ fn a_job_that_gets_a_signal_alone_has_ended_by_itself() {
     guard.end();
 }
 
+/// A job that needs a moment to finalise, and breaks off at a second signal.
+const TOUCHY: &str = "n=; trap 'n=x$n; touch $0.got; [ $n = x ] || exit 9' TERM; touch $0.ready; \
+                      while [ -z \"$n\" ]; do sleep 0.01; done; \
+                      for i in 1 2 3 4 5 6 7 8 9; do sleep 0.05; done; echo finalized; exit 0";
+
+fn stop(guard: &mut Line, job: &str, grace_ms: u64) {
+    guard.send(&format!(r#"{{"do":"stop","job":"{job}","grace_ms":{grace_ms}}}"#));
+}
+
+#[test]
+fn a_job_that_a_signal_to_all_has_reached_gets_no_second_one_while_it_finalises() {
+    let mut guard = Line::start("second");
+    let pid = guard.start_job("r", TOUCHY);
+    until("it records", || guard.path("r.ready").exists().then_some(()));
+    kill_process(guard.pid(), Signal::TERM).unwrap();
+    guard.send(r#"{"do":"ping","number":7}"#);
+    assert_eq!(guard.reply(), r#"{"is":"pong","number":7}"#);
+    kill_process(process(pid), Signal::TERM).unwrap();
+    until("it finalises", || guard.path("r.got").exists().then_some(()));
+    stop(&mut guard, "r", 20_000);
+    let reply = guard.reply();
+    assert!(reply.contains(r#""end":{"code":0}"#) && reply.contains("finalized"), "{reply}");
+    guard.end();
+}
+
+#[test]
+fn a_job_that_no_signal_has_reached_is_asked_to_end_after_half_of_its_time() {
+    let mut guard = Line::start("half");
+    guard.start_job("r", RECORDER);
+    until("it records", || guard.path("r.ready").exists().then_some(()));
+    kill_process(guard.pid(), Signal::TERM).unwrap();
+    guard.send(r#"{"do":"ping","number":7}"#);
+    assert_eq!(guard.reply(), r#"{"is":"pong","number":7}"#);
+    stop(&mut guard, "r", 2_000);
+    let reply = guard.reply();
+    assert!(reply.contains(r#""end":{"code":0}"#) && reply.contains("finalized"), "{reply}");
+    guard.end();
+}
+
 #[test]
 fn a_worker_with_an_operator_takes_no_signal_for_an_order() {
     let machine = Machine::start(DAEMON);
