@@ -226,7 +226,7 @@ impl Driver<'_> {
                 Ok(()) = failing.changed() => {
                     let failing = Arc::clone(&failing.borrow_and_update());
                     self.setup.shared.metrics.failing(failing.count);
-                    self.setup.shared.events.failing(&failing);
+                    self.setup.shared.events.failing(Arc::clone(&failing));
                     self.setup.store.tell(failing);
                     Vec::new()
                 }

@@ -17,10 +17,6 @@ use crate::runtime::refused;
 /// Number of events that may wait to be written. Beyond that a list of all jobs is written instead.
 const QUEUE_MAX: usize = 4_096;
 
-/// Number of failing jobs that are listed one by one, and number of jobs that a worker can have.
-const WORST_MAX: usize = 100;
-const JOBS_MAX: usize = 1_000_000;
-
 /// Sink for the events of a worker: its operator, or nothing at all.
 #[derive(Clone, Debug, Default)]
 pub struct Events(Option<Arc<Shared>>);
@@ -82,9 +78,9 @@ impl Events {
     }
 
     /// Says which jobs fail; only the last of several calls may be written.
-    pub fn failing(&self, failing: &Failing) {
+    pub fn failing(&self, failing: Arc<Failing>) {
         let Some(shared) = &self.0 else { return };
-        shared.lock().failing = Some(Arc::new(failing.limited(JOBS_MAX, WORST_MAX)));
+        shared.lock().failing = Some(failing);
         shared.changed.notify_all();
     }
 

@@ -7,9 +7,8 @@ use swarm_core::Failing;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
 
 use super::{Event, LINE_BYTES_MAX, RunningJob};
-
-/// Number of jobs of a worker that are remembered.
-const JOBS_MAX: usize = 100_000;
+use crate::failing::WORST_MAX;
+use crate::worker_view::JOBS_MAX;
 
 /// The statements of an instance of a worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,10 +31,11 @@ pub struct JobNow {
 }
 
 impl Told {
-    /// Takes in an event, and returns whether jobs begin or cease to fail by it.
+    /// Takes in an event, and returns whether jobs begin or cease to fail by it. Of a worker that
+    /// lies, no more is kept than a worker can have.
     pub(crate) fn learn(&mut self, event: Event) -> bool {
         if let Event::Failing(failing) = event {
-            self.failing = Arc::new(failing);
+            self.failing = Arc::new(failing.limited(JOBS_MAX, WORST_MAX));
             return true;
         }
         event.apply(&mut self.jobs);

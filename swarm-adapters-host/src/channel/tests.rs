@@ -5,8 +5,12 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use swarm_core::{FailingJob, FailingState};
+
 use super::follow::JobNow;
 use super::*;
+use crate::failing::WORST_MAX;
+use crate::worker_view::JOBS_MAX;
 
 /// The operator's end, read by a task that keeps what it reads.
 fn pair() -> (Events, tokio::net::UnixStream) {
@@ -80,6 +84,23 @@ async fn what_is_not_understood_is_passed_over_and_what_is_too_long_ends_the_rea
     follow(from, |event| seen.push(event)).await;
     assert_eq!(seen, [Event::Ended { job: "a".into() }]);
     writing.await.unwrap();
+}
+
+#[test]
+fn of_a_worker_that_lies_no_more_failing_jobs_are_kept_than_a_worker_can_have() {
+    let job = FailingJob {
+        job: "a".parse().unwrap(),
+        state: FailingState::Failed,
+        restarts: 1,
+        since_unix_s: 7,
+        last_exit: "\u{1b}[2J".to_owned(),
+        last_output: vec!["x".repeat(10_000); 100],
+    };
+    let lie = Failing { count: usize::MAX, worst: vec![job; 1_000] };
+    let mut told = Told::default();
+    assert!(told.learn(Event::Failing(lie.clone())));
+    assert_eq!(*told.failing, lie.limited(JOBS_MAX, WORST_MAX));
+    assert_eq!((told.failing.count, told.failing.worst.len()), (JOBS_MAX, WORST_MAX));
 }
 
 #[test]
