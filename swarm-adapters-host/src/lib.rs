@@ -30,6 +30,7 @@ mod procs;
 
 pub mod caller;
 pub mod runtime;
+pub mod timer;
 
 pub mod file;
 pub mod named_file;

@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use swarm_adapters_host::ledger::FileLedgerStore;
 use swarm_adapters_host::pool_views::PoolViews;
 use swarm_adapters_host::processes::{Phase, Processes, Workers};
-use swarm_adapters_host::runlog;
+use swarm_adapters_host::{runlog, timer};
 use swarm_core::handover::{Evidence, SessionId};
 use swarm_core::ports::{LedgerStore as _, StoreError};
 use swarm_core::{
@@ -19,7 +19,6 @@ use swarm_core::{
     Slot, Turn, Unassigned, WorkerSeen, turn,
 };
 use tokio::sync::watch;
-use tokio::time::sleep;
 
 use super::ending::{self, Granted, report_killed};
 use super::failures::{Failures, News};
@@ -440,27 +439,16 @@ impl Operation {
 
     /// Waits for any event that could lead to another decision.
     async fn wait(&mut self, recheck_at: Option<Instant>, shutdown: &Shutdown) -> Woken {
-        let recheck = async {
-            match recheck_at {
-                Some(at) => sleep(at.saturating_duration_since(Instant::now())).await,
-                None => std::future::pending().await,
-            }
-        };
-        let wakes_in = self.sessions.wakes_in();
-        let overseer_due = async {
-            match wakes_in {
-                Some(span) => sleep(span).await,
-                None => std::future::pending().await,
-            }
-        };
+        let overseer_at =
+            self.sessions.wakes_in().and_then(|span| Instant::now().checked_add(span));
         tokio::select! {
             () = shutdown.ends() => Woken::Signalled,
             edit = self.input.edited(&self.wanted) => Woken::Edited(edit),
             () = self.sessions.changed() => Woken::Observed,
             _ = self.workers.changed() => Woken::Observed,
             () = self.news.heard() => Woken::Observed,
-            () = overseer_due => Woken::Observed,
-            () = recheck => Woken::Due,
+            () = timer::until(overseer_at.map(Into::into)) => Woken::Observed,
+            () = timer::until(recheck_at.map(Into::into)) => Woken::Due,
         }
     }
 

@@ -21,6 +21,7 @@ use super::meter::Meter;
 use super::protocol::OutputFormat;
 use super::search::Search;
 pub(super) use super::tail::Tail;
+use crate::timer::until;
 
 /// The most that is read at once, which is as much as a pipe holds.
 const READ_BYTES_MAX: usize = 64 << 10;
@@ -100,16 +101,9 @@ async fn follow(
             }
             pipe.readable().await
         };
-        let due_at = copier.due_at();
-        let is_due = async {
-            match due_at {
-                Some(at) => sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
         let ready = tokio::select! {
             ready = is_readable => Some(ready),
-            () = is_due => None,
+            () = until(copier.due_at()) => None,
         };
         let now = Instant::now();
         if let Some(ready) = ready {

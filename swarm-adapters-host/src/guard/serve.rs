@@ -22,7 +22,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::net::unix::pipe;
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::census::{self, Census, Leader, Memory};
 use super::launch::{Surroundings, raw};
@@ -34,6 +34,7 @@ use crate::marker;
 use crate::runlog::{RunEvent, boottime_ns};
 use crate::runtime::{self, refused};
 use crate::sweep::SESSION;
+use crate::timer::until;
 
 /// The variables that every job finds in its environment, besides [`SESSION`].
 pub(super) const JOB: &str = "SWARM_JOB";
@@ -102,13 +103,6 @@ async fn run() -> io::Result<()> {
         pause: CHECK_MIN,
     };
     loop {
-        let check_at = guard.check_at;
-        let next_check = async {
-            match check_at {
-                Some(at) => sleep_until(at).await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             biased;
             Some(()) = alarms.recv() => guard.deadline_passed(),
@@ -128,7 +122,7 @@ async fn run() -> io::Result<()> {
                 guard.children_ended();
             }
             Some(seen) = seen.recv() => guard.seen(&seen),
-            () = next_check => guard.check(),
+            () = until(guard.check_at) => guard.check(),
             _ = ticks.tick() => guard.tick(),
         }
     }

@@ -13,12 +13,13 @@ use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
 
 use super::{END_MARGIN, FORMER_DRAIN, Killed, Order, Phase, Shared, logs};
 use crate::channel::{self, follow};
 use crate::runtime::refused;
 use crate::sweep::{self, Marker};
+use crate::timer::until;
 use crate::{caller, random};
 
 /// Time that the last words of a worker are read after it has ended.
@@ -107,15 +108,9 @@ impl Shared {
     ) -> io::Result<ExitStatus> {
         let (mut deadline, mut has_orders) = (None, true);
         loop {
-            let overdue = async {
-                match deadline {
-                    Some(deadline) => sleep_until(deadline).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 ended = running.child.wait() => return ended,
-                () = overdue => {
+                () = until(deadline) => {
                     running.kill();
                     deadline = Some(Instant::now() + END_MARGIN);
                 }

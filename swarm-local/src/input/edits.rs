@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use swarm_adapters_host::timer::until;
 use swarm_adapters_host::watch::{self, Contents, FileWatch, Found, Noticed, Touch};
 use swarm_adapters_host::writers::{Writer, writer_of};
 use swarm_spec::manifest::Explained;
@@ -94,7 +95,7 @@ impl Edits {
                     let is_same = pending.is_some_and(|it| it.contents == probe.contents);
                     Event::Probed { is_same, is_open: writer.is_some() }
                 }
-                () = until(self.due) => Event::Tick,
+                () = until(self.due.map(Into::into)) => Event::Tick,
             };
             self.due = None;
             match self.gate.step(event, Instant::now()) {
@@ -179,11 +180,4 @@ async fn answered(probe: &mut Option<AbortOnDropHandle<Probe>>) -> Probe {
         contents: Contents::Unreadable(error.to_string()),
     };
     answer.unwrap_or_else(none)
-}
-
-async fn until(due: Option<Instant>) {
-    match due {
-        Some(at) => sleep_until(at.into()).await,
-        None => std::future::pending().await,
-    }
 }

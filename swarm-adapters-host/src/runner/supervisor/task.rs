@@ -9,7 +9,7 @@ use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use swarm_core::{Failing, FailingState, JobName};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{Id, JoinError, JoinSet};
-use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
 use super::failing::Failures;
@@ -17,6 +17,7 @@ use super::{Event, JobPhase, JobReport, JobSpec, Reports, Restarts};
 use crate::channel::{Event as Told, Events};
 use crate::runlog::{RunEvent, RunLog};
 use crate::runner::{Job, Outcome, Permit, Readiness, RunLogKeeper, Runner};
+use crate::timer::until;
 
 /// How often a tick of a running job is recorded. One timer serves all jobs.
 const TICK: Duration = Duration::from_secs(1);
@@ -119,20 +120,8 @@ impl Task {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let mut is_open = true;
         while is_open || !self.runs.is_empty() {
-            let due = self.due.first().map(|(at, _)| *at);
-            let next_due = async {
-                match due {
-                    Some(at) => sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let due_at = self.due.first().map(|(at, _)| *at);
             let tell_at = self.failures.tell_at();
-            let next_tell = async {
-                match tell_at {
-                    Some(at) => sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 order = inbox.recv(), if is_open => match order {
                     Some(Order::Start(spec)) => self.start(spec),
@@ -153,8 +142,8 @@ impl Task {
                     self.ended(ended);
                 }
                 _ = ticks.tick(), if !self.runs.is_empty() => self.tick(),
-                () = next_tell => self.failures.tell(),
-                () = next_due => self.start_due(),
+                () = until(tell_at) => self.failures.tell(),
+                () = until(due_at) => self.start_due(),
             }
         }
     }
