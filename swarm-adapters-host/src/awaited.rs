@@ -1,21 +1,17 @@
 //! The jobs of a session that are not up yet, as a file that its operator reads.
 //!
-//! `DIR/awaited/SESSION.json` is replaced as a whole by a rename. Only the end of
-//! `local --until-settled` depends on it.
+//! It is `DIR/awaited/SESSION.json`. Only the end of `local --until-settled` depends on it.
 
-use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use swarm_core::JobName;
 use swarm_core::handover::SessionId;
 
-use crate::file;
-use crate::leases;
+use crate::session_file::SessionFile;
 
-/// The largest file that is read.
-const BYTES_MAX: u64 = 1 << 16;
+const FILE: SessionFile = SessionFile { folder: "awaited", bytes_max: 1 << 16 };
 
 /// The most jobs that are named.
 pub const NAMED_MAX: usize = 10;
@@ -32,26 +28,19 @@ pub struct Awaited {
     pub first: Vec<JobName>,
 }
 
-fn path(dir: &Path, session: &SessionId) -> io::Result<PathBuf> {
-    Ok(dir.join("awaited").join(format!("{}.json", leases::name(session)?)))
-}
-
 /// Writes what `session` tells, below the state directory `dir`.
 ///
 /// # Errors
 ///
 /// If the file cannot be written.
 pub fn write(dir: &Path, session: &SessionId, awaited: &Awaited) -> io::Result<()> {
-    let path = path(dir, session)?;
-    file::create_dir(file::directory(&path))?;
-    file::swap(&path, &serde_json::to_vec(awaited)?)
+    FILE.write(dir, session, awaited)
 }
 
 /// Reads the file of `session`; `None` if there is none that can be read.
 #[must_use]
 pub fn read(dir: &Path, session: &SessionId) -> Option<Awaited> {
-    let text = file::read_regular_text(&path(dir, session).ok()?, BYTES_MAX).ok()?;
-    serde_json::from_str(&text).ok()
+    FILE.read(dir, session)
 }
 
 /// Removes the file of a session. It is no error if there is none.
@@ -60,11 +49,13 @@ pub fn read(dir: &Path, session: &SessionId) -> Option<Awaited> {
 ///
 /// If the file exists and cannot be removed.
 pub fn remove(dir: &Path, session: &SessionId) -> io::Result<()> {
-    file::existing(fs::remove_file(path(dir, session)?)).map(|_| ())
+    FILE.remove(dir, session)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -75,7 +66,7 @@ mod tests {
         assert_eq!(read(dir.path(), &session), None);
         write(dir.path(), &session, &awaited).unwrap();
         assert_eq!(read(dir.path(), &session), Some(awaited));
-        fs::write(path(dir.path(), &session).unwrap(), "{").unwrap();
+        fs::write(FILE.path(dir.path(), &session).unwrap(), "{").unwrap();
         assert_eq!(read(dir.path(), &session), None);
         remove(dir.path(), &session).unwrap();
         remove(dir.path(), &session).unwrap();

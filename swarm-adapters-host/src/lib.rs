@@ -47,6 +47,7 @@ pub mod leases;
 pub mod pool_views;
 pub mod random;
 pub mod session;
+mod session_file;
 mod unique;
 pub mod worker_view;
 
