@@ -67,6 +67,14 @@ pub struct Decision {
     pub adopted: Option<Adoption>,
 }
 
+impl Decision {
+    /// A decision that assigns nothing until something has happened.
+    fn waits(ledger: Ledger, plan: Plan, waiting: Waiting, recheck_in: Option<Duration>) -> Self {
+        let waiting = Some(waiting);
+        Self { ledger, plan, waiting, recheck_in, replicas: None, adopted: None }
+    }
+}
+
 /// Why a turn assigns nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
@@ -138,10 +146,8 @@ pub fn decide(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decisi
 fn decide_upon(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decision {
     if let Some(ledger) = incarnation::reset(ledger, desired, observed) {
         let plan = current_plan(desired, &ledger);
-        let recheck_in = recheck_in(&ledger, &ledger, desired, observed);
-        let (recheck_in, waiting) =
-            (recheck_in.or(Some(Duration::ZERO)), Some(Waiting::LedgerReset));
-        return Decision { ledger, plan, waiting, recheck_in, replicas: None, adopted: None };
+        let recheck_in = recheck_in(&ledger, &ledger, desired, observed).or(Some(Duration::ZERO));
+        return Decision::waits(ledger, plan, Waiting::LedgerReset, recheck_in);
     }
     let is_cold = ledger.version == 0;
     let since_handover = since_handover(ledger, observed);
@@ -156,9 +162,9 @@ fn decide_upon(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decis
         let plan = Plan { unassigned, ..Plan::default() };
         let (replicas, look) = scale::replicas([ledger, ledger], desired, observed, since_handover);
         let recheck = recheck_in(ledger, ledger, desired, observed);
-        let (ledger, waiting) = (ledger.clone(), Some(waiting));
         let recheck_in = recheck.into_iter().chain(look).min();
-        return Decision { ledger, plan, waiting, recheck_in, replicas, adopted: None };
+        let waits = Decision::waits(ledger.clone(), plan, waiting, recheck_in);
+        return Decision { replicas, ..waits };
     }
     let pool = pool(is_cold, desired, observed);
     let (mut plan, goal) = match desired.replication {
@@ -184,21 +190,17 @@ fn decide_upon(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decis
     // Where nothing is written, time changes the plan, which people see.
     let at_rest = || recheck_in(ledger, ledger, desired, observed).into_iter().chain(batch);
     if incarnation::has_foreign_sessions(ledger, desired, observed) {
-        let recheck_in = at_rest().min();
-        let (ledger, waiting) = (ledger.clone(), Some(Waiting::LedgerReset));
-        return Decision { ledger, plan, waiting, recheck_in, replicas: None, adopted: None };
+        return Decision::waits(ledger.clone(), plan, Waiting::LedgerReset, at_rest().min());
     }
     if let Some(waiting) = renewals::awaited(ledger, &next, observed) {
         let recheck_in = at_rest().chain([renewals::RECHECK]).min();
-        let (ledger, waiting) = (ledger.clone(), Some(waiting));
-        return Decision { ledger, plan, waiting, recheck_in, replicas: None, adopted: None };
+        return Decision::waits(ledger.clone(), plan, waiting, recheck_in);
     }
     let is_news = || next != *ledger && !pace::goes_on(ledger, &next);
     if let Some(left) = pace::gathers_for(desired, observed).filter(|_| is_news()) {
         // What goes on at once may be due before.
         let recheck_in = at_rest().chain([left]).min();
-        let (ledger, waiting) = (ledger.clone(), Some(Waiting::Gathering));
-        return Decision { ledger, plan, waiting, recheck_in, replicas: None, adopted: None };
+        return Decision::waits(ledger.clone(), plan, Waiting::Gathering, recheck_in);
     }
     let (replicas, look) = scale::replicas([ledger, &next], desired, observed, since_handover);
     let recheck = recheck_in(ledger, &next, desired, observed);
@@ -266,12 +268,10 @@ fn paused(ledger: &Ledger, desired: &Desired, observed: &Observed) -> Decision {
     if let Some(waiting) = renewals::awaited(ledger, &next, observed) {
         let recheck_in = recheck_in(ledger, ledger, desired, observed);
         let recheck_in = recheck_in.into_iter().chain([renewals::RECHECK]).min();
-        let (ledger, waiting) = (ledger.clone(), Some(waiting));
-        return Decision { ledger, plan, waiting, recheck_in, replicas: None, adopted: None };
+        return Decision::waits(ledger.clone(), plan, waiting, recheck_in);
     }
-    let waiting = Some(Waiting::Paused);
     let recheck_in = recheck_in(ledger, &next, desired, observed);
-    Decision { ledger: next, plan, waiting, recheck_in, replicas: None, adopted: None }
+    Decision::waits(next, plan, Waiting::Paused, recheck_in)
 }
 
 /// The plan of a pool in which nothing is planned: who holds what, and who is without a worker.

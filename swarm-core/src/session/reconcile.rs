@@ -132,8 +132,8 @@ impl Session {
 
     fn write(&mut self, now: Moment, effects: &mut Vec<SessionEffect>) {
         let is_closing = self.phase == Phase::Closing;
-        let tells_part = || self.is_part_due(now);
-        let has_news = || self.has_lease && (is_closing || !self.is_told() || tells_part());
+        let has_news =
+            || self.has_lease && (is_closing || !self.is_told() || self.is_part_due(now));
         let is_due = || self.renew_at <= now || (has_news() && !self.is_backing_off(now));
         if self.pending.is_some() || !is_due() {
             return;
