@@ -62,11 +62,11 @@ pub const FIELD_MANAGER: &str = "swarm-operator";
         name = "Reason",
         type_ = "string"
     ),
+    printcolumn(json_path = ".metadata.creationTimestamp", name = "Age", type_ = "date"),
     printcolumn(
         json_path = ".status.conditions[?(@.type=='Ready')].message",
         name = "Message",
-        type_ = "string",
-        priority = 1
+        type_ = "string"
     ),
     printcolumn(
         json_path = ".status.revision",
@@ -74,8 +74,7 @@ pub const FIELD_MANAGER: &str = "swarm-operator";
         type_ = "integer",
         priority = 1
     ),
-    printcolumn(json_path = ".status.version", name = "Version", type_ = "integer", priority = 1),
-    printcolumn(json_path = ".metadata.creationTimestamp", name = "Age", type_ = "date")
+    printcolumn(json_path = ".status.version", name = "Version", type_ = "integer", priority = 1)
 )]
 pub struct SwarmSpec(pub spec::SwarmSpec);
 

@@ -35,7 +35,7 @@ pub struct StopArgs {
     /// The pool
     #[command(flatten)]
     pub pool: PoolArgs,
-    /// How long to wait for the end, for example 30s; the pool goes on ending, and the exit code is 1
+    /// Time to wait for the end, for example 30s; the pool goes on ending, and the exit code is 1
     /// [default: `handover.stopTimeout` of the pool, and a margin]
     #[arg(long, value_name = "TIME")]
     pub timeout: Option<swarm_spec::Duration>,

@@ -48,8 +48,8 @@ pub struct HandoverSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = [duration::bounded()]))]
     pub release_timeout: Option<Duration>,
-    /// How long a job may take to stop, however it ends: after that it is killed. The worker has to be
-    /// told the same with `--stop-timeout`. Default: `5s`.
+    /// The time that a job has to stop, whatever ends it; then it is killed. A worker on a cluster needs
+    /// the same value as `--stop-timeout`. Default: `5s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = [duration::bounded()]))]
     pub stop_timeout: Option<Duration>,
