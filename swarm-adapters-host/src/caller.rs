@@ -116,8 +116,7 @@ pub fn open_files() -> Option<u64> {
 /// process of ours.
 #[must_use]
 pub fn open_files_of_jobs() -> Option<u64> {
-    let current = || getrlimit(Resource::Nofile).current;
-    OPEN_FILES_OF_JOBS.get().copied().unwrap_or_else(current)
+    OPEN_FILES_OF_JOBS.get().copied().unwrap_or_else(open_files)
 }
 
 /// Sets the soft limit of open files of this process, which becomes the program of a job.

@@ -319,7 +319,7 @@ impl Shared {
 
     /// Takes in an event of an instance of a worker.
     fn learn(&self, slot: Slot, name: &str, instance: &str, event: channel::Event) {
-        let mut is_news = false;
+        let (mut is_news, mut killed) = (false, None);
         let mut told = self.told();
         match event {
             channel::Event::Hello { version: _ } => {
@@ -331,13 +331,15 @@ impl Shared {
                 let Some(told) = its_own else { return };
                 if let channel::Event::Killed { job } = &event {
                     is_news = true;
-                    let (worker, job) = (name.to_owned(), Some(job.clone()));
-                    self.records.killed(Killed { worker, job });
+                    killed = Some(Killed { worker: name.to_owned(), job: Some(job.clone()) });
                 }
                 is_news |= told.learn(event);
             }
         }
         drop(told);
+        if let Some(killed) = killed {
+            self.records.killed(killed);
+        }
         if is_news {
             self.news.send_modify(|number| *number += 1);
         }

@@ -136,7 +136,7 @@ impl End<'_> {
     }
 
     fn killed_since(&self, first: usize) -> Vec<Killed> {
-        self.processes.killed().split_off(first.min(self.processes.killed().len()))
+        self.processes.killed().into_iter().skip(first).collect()
     }
 
     fn report_killed(&mut self) {

@@ -93,7 +93,7 @@ impl Voice {
         let Explained { sentence, excerpt } = explained;
         self.complain(&format!("{sentence}; the last valid state stays"));
         if let (Self::Lines, Some(excerpt)) = (self, excerpt) {
-            text::show_excerpt(excerpt);
+            text::remark(excerpt);
         }
     }
 

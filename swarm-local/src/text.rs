@@ -38,14 +38,9 @@ pub fn complain(sentence: &str) {
     let _ = writeln!(anstream::stderr(), "{red}swarm-operator:{red:#} {sentence}");
 }
 
-/// Prints a sentence on standard error, about what goes on.
-pub(super) fn remark(sentence: &str) {
-    let _ = writeln!(io::stderr(), "{}", printable(sentence, Form::Lines));
-}
-
-/// Prints a line of a file, with a mark below a place in it, on standard error.
-pub(super) fn show_excerpt(excerpt: &str) {
-    let _ = writeln!(io::stderr(), "{}", printable(excerpt, Form::Lines));
+/// Prints one or several lines on standard error, about what goes on.
+pub(super) fn remark(lines: &str) {
+    let _ = writeln!(io::stderr(), "{}", printable(lines, Form::Lines));
 }
 
 /// The first lines: the pool that is about to run, and its directories.

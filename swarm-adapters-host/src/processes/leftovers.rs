@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -56,6 +56,12 @@ struct Run {
     /// The jobs and workers that did not end in time and were killed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     killed: Vec<Killed>,
+}
+
+impl Run {
+    fn stop_timeout(&self) -> Duration {
+        self.stop_timeout_ms.map_or(STOP_TIMEOUT, Duration::from_millis)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,19 +119,23 @@ impl Records {
 
     /// Records a job or a worker that was killed.
     pub(super) fn killed(&self, killed: Killed) {
-        if self.all_killed().len() < KILLED_MAX {
+        if self.run().killed.len() < KILLED_MAX {
             self.edit(|run| run.killed.push(killed));
         }
     }
 
     /// The jobs and workers that were killed in this run.
     pub(super) fn all_killed(&self) -> Vec<Killed> {
-        self.run.lock().unwrap_or_else(std::sync::PoisonError::into_inner).killed.clone()
+        self.run().killed.clone()
+    }
+
+    fn run(&self) -> MutexGuard<'_, Run> {
+        // A thread that panicked while holding the lock cannot have left an incomplete entry.
+        self.run.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn edit(&self, edit: impl FnOnce(&mut Run)) {
-        // A thread that panicked while holding the lock cannot have left an incomplete entry.
-        let mut run = self.run.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut run = self.run();
         edit(&mut run);
         if let Err(error) = write(&self.path, &run) {
             tracing::warn!(path = %self.path.display(), %error, "the list of worker processes cannot be written");
@@ -190,11 +200,11 @@ pub enum Patience {
 /// If the record or `/proc` cannot be read: then it is unknown what is left.
 pub async fn end_leftovers(dir: &Path, patience: Patience) -> io::Result<Leftovers> {
     let Some(run) = last(dir)? else { return Ok(Leftovers::default()) };
-    let Run { mark, boot: _, started, stop_timeout_ms, workers, killed: _ } = run;
+    let stop_timeout = run.stop_timeout();
+    let Run { mark, started, workers, .. } = run;
     let marker = Marker::Run { mark: mark.clone(), since: started };
     let mut ended = Leftovers::default();
     if patience == Patience::AsRecorded {
-        let stop_timeout = stop_timeout_ms.map_or(STOP_TIMEOUT, Duration::from_millis);
         let mut ends = JoinSet::new();
         for worker in workers.into_values() {
             let entry = format!("{}={mark}", sweep::RUN);
@@ -223,9 +233,7 @@ pub async fn end_leftovers(dir: &Path, patience: Patience) -> io::Result<Leftove
 ///
 /// If the record cannot be read.
 pub fn recorded(dir: &Path) -> io::Result<Option<(Duration, Vec<Killed>)>> {
-    let of =
-        |run: Run| (run.stop_timeout_ms.map_or(STOP_TIMEOUT, Duration::from_millis), run.killed);
-    Ok(last(dir)?.map(of))
+    Ok(last(dir)?.map(|run| (run.stop_timeout(), run.killed)))
 }
 
 /// Ends a worker, unless it is gone already or its id means another process now.
