@@ -15,9 +15,9 @@ use crate::runs::{self, Idle};
 pub(crate) enum Judge {
     /// No recorder stops.
     NothingStops,
-    /// The recorders concerned have no process for a bounded time, and so many at once stand still. Their
-    /// files may also miss what the machine needs to start all recorders.
-    StandsStill { bound: Duration, at_once: usize },
+    /// The recorders concerned have no process for a bounded time. Their files may also miss what the
+    /// machine needs to start all recorders.
+    StandsStill { bound: Duration },
 }
 
 /// A row of the table of stand-stills.
@@ -130,7 +130,7 @@ fn of_stand_stills(
             Judge::StandsStill { .. } if concerned.is_some_and(|all| !all.contains(job)) => {
                 faults.push(format!("{job} stood still for {took_ms} ms, and is not concerned"));
             }
-            Judge::StandsStill { bound, .. } => {
+            Judge::StandsStill { bound } => {
                 let bound = recorders::kind_of(job).bound(bound) + needs;
                 if bound < *took {
                     let bound = bound.as_millis();
@@ -140,18 +140,12 @@ fn of_stand_stills(
             }
         }
     }
-    if let Judge::StandsStill { at_once, .. } = judge {
-        let most = most_at_once(gaps);
-        if at_once < most {
-            faults.push(format!("{most} recorders stood still at once, more than {at_once}"));
-        }
-    }
     faults
 }
 
 /// The jobs that had no process for too long.
 fn of_processes(idle: &[Idle], judge: Judge) -> Vec<String> {
-    let Judge::StandsStill { bound, .. } = judge else { return Vec::new() };
+    let Judge::StandsStill { bound } = judge else { return Vec::new() };
     let fault = |Idle { job, took }: &Idle| {
         let bound = recorders::kind_of(job).bound(bound);
         let (took_ms, bound_ms) = (took.as_millis(), bound.as_millis());
@@ -190,7 +184,7 @@ fn line(row: &Row) -> String {
     };
     let allowed = match row.judge {
         Judge::NothingStops => "none".to_owned(),
-        Judge::StandsStill { bound, .. } => format!("{:.1} s", bound.as_secs_f64()),
+        Judge::StandsStill { bound } => format!("{:.1} s", bound.as_secs_f64()),
     };
     let faults = match row.faults.len() {
         0 => String::new(),
@@ -219,9 +213,7 @@ mod tests {
         Gap { job: job.to_owned(), from, until, took: took_for, overlaps: false }
     }
 
-    fn bounded(at_once: usize) -> Judge {
-        Judge::StandsStill { bound: Duration::from_secs(3), at_once }
-    }
+    const BOUNDED: Judge = Judge::StandsStill { bound: Duration::from_secs(3) };
 
     #[test]
     fn a_stand_still_is_a_fault_where_nothing_may_stop() {
@@ -235,7 +227,7 @@ mod tests {
     fn recorders_that_ignore_sigterm_may_stand_still_for_the_stop_timeout_longer() {
         // Number 10 ignores SIGTERM.
         let gaps = [gap("camera-00", 10, 4), gap("camera-10", 10, 8), gap("camera-01", 10, 3)];
-        let faults = of_stand_stills(&gaps, bounded(40), None, Duration::ZERO);
+        let faults = of_stand_stills(&gaps, BOUNDED, None, Duration::ZERO);
         assert_eq!(faults, ["camera-00 stood still for 4000 ms, more than 3000 ms"]);
     }
 
@@ -243,11 +235,11 @@ mod tests {
     fn what_the_machine_needs_to_start_recorders_counts_for_their_files_only() {
         let needs = Duration::from_secs(2);
         let gaps = [gap("camera-00", 10, 5), gap("camera-01", 10, 6)];
-        let faults = of_stand_stills(&gaps, bounded(40), None, needs);
+        let faults = of_stand_stills(&gaps, BOUNDED, None, needs);
         assert_eq!(faults, ["camera-01 stood still for 6000 ms, more than 5000 ms"]);
         let idle =
             |seconds| Idle { job: "camera-00".to_owned(), took: Duration::from_secs(seconds) };
-        let faults = of_processes(&[idle(3), idle(4)], bounded(40));
+        let faults = of_processes(&[idle(3), idle(4)], BOUNDED);
         assert_eq!(faults, ["camera-00 had no process for 4000 ms, more than 3000 ms"]);
     }
 
@@ -255,7 +247,7 @@ mod tests {
     fn recorders_that_a_stage_does_not_concern_may_not_stop() {
         let concerned = BTreeSet::from(["camera-00".to_owned()]);
         let gaps = [gap("camera-00", 10, 1), gap("camera-01", 10, 1)];
-        let faults = of_stand_stills(&gaps, bounded(40), Some(&concerned), Duration::ZERO);
+        let faults = of_stand_stills(&gaps, BOUNDED, Some(&concerned), Duration::ZERO);
         assert_eq!(faults, ["camera-01 stood still for 1000 ms, and is not concerned"]);
     }
 
@@ -263,9 +255,6 @@ mod tests {
     fn so_many_at_once_are_counted_at_the_worst_moment() {
         let gaps = [gap("camera-00", 10, 2), gap("camera-01", 11, 2), gap("camera-02", 13, 2)];
         assert_eq!(most_at_once(&gaps), 2);
-        assert!(of_stand_stills(&gaps, bounded(2), None, Duration::ZERO).is_empty());
-        let faults = of_stand_stills(&gaps, bounded(1), None, Duration::ZERO);
-        assert_eq!(faults, ["2 recorders stood still at once, more than 1"]);
     }
 
     #[test]
@@ -274,7 +263,7 @@ mod tests {
             cause: "an edit",
             gaps: vec![gap("camera-00", 10, 2), gap("camera-01", 10, 4)],
             idle: vec![Idle { job: "camera-00".to_owned(), took: Duration::from_secs(1) }],
-            judge: bounded(40),
+            judge: BOUNDED,
             faults: vec!["one".to_owned()],
             notes: Vec::new(),
             files: 2,

@@ -33,7 +33,7 @@ const MOVE: Duration = Duration::from_millis(1500);
 const RESTART: Duration = Duration::from_secs(3);
 
 const fn stands_still(bound: Duration) -> Judge {
-    Judge::StandsStill { bound, at_once: recorders::COUNT }
+    Judge::StandsStill { bound }
 }
 
 /// All stages of a day, in their order.
@@ -92,7 +92,7 @@ pub(crate) const STAGES: [Stage; 19] = [
         cause: "an edit of `command`",
         prepare: None,
         act: edit_command,
-        judge: Judge::StandsStill { bound: MOVE, at_once: recorders::COUNT / 2 },
+        judge: stands_still(MOVE),
     },
     Stage {
         name: "recorder",
