@@ -283,7 +283,11 @@ impl Overseer {
         self.ages.see(now, &ledger.cells);
         let position = ledger.position();
         let before = self.noted.as_ref().map(|noted| noted.position);
-        let is_another = before.is_some_and(|before| before.incarnation != position.incarnation);
+        // While there is no ledger, every turn begins with a fresh one, whose incarnation is the time.
+        let is_still_unwritten = |before: Position| before.revision == 0 && position.revision == 0;
+        let is_another = before.is_some_and(|before| {
+            before.incarnation != position.incarnation && !is_still_unwritten(before)
+        });
         let is_behind = self.furthest.is_some_and(|furthest| position < furthest);
         if is_another || is_behind && before != Some(position) {
             self.went_back(now);

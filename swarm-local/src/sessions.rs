@@ -175,7 +175,10 @@ impl Sessions {
         wanted: &Range<u32>,
     ) -> Observed {
         let now = clock::now();
-        self.overseer.note(now, ledger);
+        // A ledger that was never written is none. The first one that is begins no other incarnation.
+        if 0 < ledger.revision() || self.overseer.has_ledger() {
+            self.overseer.note(now, ledger);
+        }
         let living = running(workers);
         let sessions = self.overseer.named().chain(self.overseer.proofs().iter().map(|it| it.0));
         let all: BTreeSet<_> = sessions.map(|it| it.pod_uid().to_owned()).collect();

@@ -159,6 +159,22 @@ fn a_session_that_the_observer_has_heard_of_before_is_not_waited_for() {
 }
 
 #[test]
+fn sessions_that_open_before_the_first_write_of_the_ledger_are_not_waited_for() {
+    let mut overseer = overseer();
+    overseer.note(at(0), &ledger(START, 0));
+    assert_eq!(unrenewed(&mut overseer, 0, Policy::Exclusive), 0);
+    overseer.learn(at(1), Fact::Lease(id(1), new(3)));
+    // Each turn begins with a fresh ledger, until one is written.
+    overseer.note(at(2), &ledger(START + 2, 0));
+    assert_eq!(unrenewed(&mut overseer, 2, Policy::Exclusive), 0);
+    overseer.note(at(3), &ledger(START + 2, 1));
+    assert_eq!(unrenewed(&mut overseer, 3, Policy::Exclusive), 0);
+    // A ledger that others wrote is another one.
+    overseer.note(at(4), &ledger(START + 1, 5));
+    assert_eq!(unrenewed(&mut overseer, 4, Policy::Exclusive), 1);
+}
+
+#[test]
 fn a_silent_session_is_waited_for_until_it_has_ended_or_at_least_once_for_two_renewals() {
     let awaited = |policy, ms| {
         let mut overseer = overseer();
