@@ -19,7 +19,7 @@ pub use act::{Act, Stop};
 pub use lie::{Edge, Extent, Lie};
 
 use swarm_core::handover::{
-    Lease, LeaseTerms, LeaseVersion, Moment, Policy, Rule, SessionId, SessionView,
+    Ack, Lease, LeaseTerms, LeaseVersion, Moment, Policy, Rule, SessionId, SessionView,
 };
 use swarm_core::overseer::Overseer;
 use swarm_core::session::SessionEvent;
@@ -139,6 +139,8 @@ struct Pod {
     worker: Worker,
     /// Its lease as it was and is; a read may be old.
     leases: Vec<Option<Lease>>,
+    /// What it acknowledged in Leases that a rollback lost, of revisions that the copy has, too.
+    lost_acks: Vec<Ack>,
     /// Its view as it was published; any of them may arrive, in any order.
     views: Vec<SessionView>,
     /// What it read of the ledger, and what has not arrived yet.
@@ -333,6 +335,7 @@ impl Fleet {
             slot,
             worker: Worker::open(id, &self.bounds),
             leases: vec![None],
+            lost_acks: Vec::new(),
             views: Vec::new(),
             reads: Vec::new(),
             is_ready: true,

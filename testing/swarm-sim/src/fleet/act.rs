@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use swarm_core::handover::{Holder, Lease, Policy, SessionView};
+use swarm_core::handover::{Ack, Holder, Lease, Policy, SessionView};
 use swarm_core::overseer::Fact;
 use swarm_core::session::SessionEvent;
 use swarm_core::{Ledger, Replication, Share};
@@ -284,10 +284,17 @@ impl Fleet {
     ) {
         // A session that runs jobs of earlier grants stops, or still holds them.
         self.is_lost();
+        let position = ledger.position();
         self.history.push(ledger);
+        let is_of_copy = |ack: &Ack| {
+            let furthest = ack.revision.max(ack.stopping.reads);
+            ack.incarnation == position.incarnation && furthest <= position.revision
+        };
         let mut workers = workers.into_iter();
         for pod in &mut self.pods {
             let (lease, view) = workers.next().unwrap_or_default();
+            pod.lost_acks.extend(pod.leases.drain(..).flatten().map(|lease| lease.ack));
+            pod.lost_acks.retain(is_of_copy);
             // Stale reads do not reach behind the rollback, since the API server has restarted too.
             pod.leases = vec![None, lease];
             match view {

@@ -4,7 +4,7 @@ mod operators;
 
 use std::collections::BTreeSet;
 
-use swarm_core::handover::{Cell, Holder, Policy, SessionId};
+use swarm_core::handover::{Ack, Cell, Holder, Policy, SessionId};
 use swarm_core::overseer::Suspicion;
 use swarm_core::{Decision, JobName, Ledger, Mode, MoveReason, Observed, Token};
 
@@ -291,11 +291,13 @@ impl Fleet {
     fn has_released(&self, holder: &SessionId, job: &JobName, cell: &Cell) -> bool {
         let Some(pod) = self.pods.iter().find(|pod| pod.id() == holder) else { return false };
         let since = since(cell).unwrap_or(u64::MAX);
+        let has_told = |ack: &Ack| since <= released(ack, job);
         let tells = |lease: &swarm_core::handover::Lease| {
-            lease.holder != Holder::Session || since <= released(&lease.ack, job)
+            lease.holder != Holder::Session || has_told(&lease.ack)
         };
         pod.honesty != Honesty::Honest
             || pod.is_dead()
+            || pod.lost_acks.iter().any(has_told)
             || pod.leases.iter().skip(1).any(|it| it.as_ref().is_none_or(tells))
     }
 }
