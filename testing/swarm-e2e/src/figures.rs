@@ -17,6 +17,7 @@ mod replicas;
 mod scale;
 mod sessions;
 mod simulated;
+mod slow_job;
 mod writes;
 
 use std::path::PathBuf;
@@ -45,6 +46,8 @@ pub enum Part {
     Ledger,
     /// Handovers between sessions, faults, and what their heartbeats cost.
     Sessions,
+    /// Moves of jobs that end at once, alone and beside a job that stops slowly.
+    SlowJob,
     /// Pools that the operator makes: from one object to running jobs, writes at rest, and memory for a
     /// thousand of them.
     Managed,
@@ -112,6 +115,7 @@ pub async fn measure(cluster: &Arc<Cluster>, options: &Options) -> Result<()> {
             Part::LargeSessions => large_sessions::measure(cluster).await,
             Part::Ledger => ledger::measure(cluster).await,
             Part::Sessions => sessions::measure(cluster).await,
+            Part::SlowJob => slow_job::measure(cluster).await,
             Part::Managed => managed::measure(cluster, program, Duration::from_mins(*rest)).await,
             Part::Peering => peering::measure(cluster, Duration::from_mins(*rest)).await,
             Part::Replicas => {
