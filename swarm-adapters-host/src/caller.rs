@@ -17,6 +17,7 @@ use std::fs;
 use std::io;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use nix::sys::signal::SigSet;
 use rustix::process::{Resource, Rlimit, getpid, getrlimit, setrlimit};
@@ -105,6 +106,11 @@ pub fn raise_open_files() -> io::Result<()> {
     }
     Ok(())
 }
+
+/// Time in which a signal to all processes reaches each of them. systemd signals the first process of a
+/// service before the others, and a whole control group once its first process has died: 2 to 36 ms later
+/// on two cores.
+pub const SIGNAL_SPREAD: Duration = Duration::from_millis(200);
 
 /// The soft limit of open files of this process; `None` stands for no limit.
 #[must_use]

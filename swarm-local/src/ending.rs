@@ -100,6 +100,10 @@ impl End<'_> {
     pub(super) async fn run(mut self, shutdown: &Shutdown) -> Vec<Killed> {
         let (began, first) = (Instant::now(), self.reported);
         let jobs = self.left().0;
+        tokio::select! {
+            () = shutdown.signal_has_spread() => {}
+            () = shutdown.kills() => {}
+        }
         let until = self.processes.ask_to_end();
         let until_unix_s = unix_s() + until.saturating_duration_since(began).as_secs();
         let (mut say_at, mut is_killing) = (began + SAY_AFTER, false);

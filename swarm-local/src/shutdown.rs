@@ -1,8 +1,11 @@
 //! Requests to end a pool: by signals, by keys, by the end of the terminal.
 
+use std::sync::{Arc, OnceLock};
+
 use anyhow::Context as _;
 use swarm_adapters_host::caller;
 use tokio::signal::unix::SignalKind;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Requests to end a pool.
@@ -10,6 +13,8 @@ use tokio_util::sync::CancellationToken;
 pub(super) struct Shutdown {
     ends: CancellationToken,
     kills: CancellationToken,
+    /// The time of the first signal.
+    signalled_at: Arc<OnceLock<Instant>>,
 }
 
 impl Shutdown {
@@ -32,6 +37,7 @@ impl Shutdown {
         let shutdown = self.clone();
         tokio::spawn(async move {
             while signals.recv().await.is_some() {
+                let _ = shutdown.signalled_at.set(Instant::now());
                 request(&shutdown);
             }
         });
@@ -65,6 +71,15 @@ impl Shutdown {
     /// Waits until the pool is to end.
     pub(super) async fn ends(&self) {
         self.ends.cancelled().await;
+    }
+
+    /// Waits until a signal that was sent to all processes has reached each of them: a job that it
+    /// reaches needs no order, and a second SIGTERM would make programs such as ffmpeg break off.
+    /// Returns at once if no signal ends the pool.
+    pub(super) async fn signal_has_spread(&self) {
+        if let Some(at) = self.signalled_at.get() {
+            tokio::time::sleep_until(*at + caller::SIGNAL_SPREAD).await;
+        }
     }
 
     /// Waits until the pool is to be killed.

@@ -229,6 +229,10 @@ fn obey_stdin(shutdown: Shutdown) -> Result<(), Failure> {
                 Order::End => shutdown.end.cancel(),
             }
         }
+        // The operator has died. Whatever killed it may ask all processes to end, too.
+        if !shutdown.drain.is_cancelled() && !shutdown.end.is_cancelled() {
+            std::thread::sleep(caller::SIGNAL_SPREAD);
+        }
         shutdown.end.cancel();
     };
     let thread = std::thread::Builder::new().name("orders".to_owned());

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
@@ -79,6 +80,37 @@ fn every_job_finalises_when_all_processes_are_asked_to_end_in_any_order() {
         // The one that runs once was stopped, and is not done.
         let _next = machine.settled();
         until("all run again", || (lines(&machine, ": recording") == 12).then_some(()));
+    }
+}
+
+#[test]
+fn a_job_gets_one_signal_when_systemd_asks_the_operator_first_and_then_all() {
+    // It breaks off at a second signal, as ffmpeg does.
+    let script = "n=; trap 'n=x$n; echo asked' TERM; echo recording; \
+                  while [ -z \"$n\" ]; do sleep 0.01; done; \
+                  for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.05; done; \
+                  [ $n = x ] && echo finalized";
+    // A service is stopped, or its first process has died.
+    for first in [Signal::TERM, Signal::KILL] {
+        let machine = Machine::new();
+        machine.write(&manifest(script, 2, "{name: a}, {name: b}, {name: c}, {name: d}"));
+        let mut operator = machine.settled();
+        until("the jobs record", || (lines(&machine, ": recording") == 4).then_some(()));
+        let all = others(&machine);
+        operator.signal(first);
+        // systemd needs some milliseconds.
+        let begun = Instant::now();
+        until("the others are signalled", || {
+            let is_time = Duration::from_millis(40) < begun.elapsed();
+            (is_time || 0 < lines(&machine, ": asked")).then_some(())
+        });
+        for pid in all {
+            signal(pid, Signal::TERM);
+        }
+        operator.ended();
+        until("all have ended", || others(&machine).is_empty().then_some(()));
+        let log = logs(&machine);
+        assert_eq!((lines(&machine, ": asked"), lines(&machine, ": finalized")), (4, 4), "{log}");
     }
 }
 
