@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::io;
 
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal};
 
 /// A process at the time its `stat` was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,9 +76,35 @@ pub(crate) fn value(pid: Pid, name: &str) -> Option<String> {
     all.split(|byte| *byte == 0).find_map(of)
 }
 
+/// Whether a process may have a handler for a signal. It has none only if its status says so.
+pub(crate) fn may_catch(pid: Pid, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()));
+    status.map_or(true, |status| catches(&status, signal).unwrap_or(true))
+}
+
+/// Whether a process with this `status` catches a signal; `None` for one that has ended.
+fn catches(status: &str, signal: Signal) -> Option<bool> {
+    let value = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    if value("State:")?.starts_with(['Z', 'X']) {
+        return None;
+    }
+    let caught = u64::from_str_radix(value("SigCgt:")?, 16).ok()?;
+    Some(caught >> (signal.as_raw() - 1) & 1 == 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_catches_the_signals_that_its_status_says() {
+        let status = "Name:\tsh\nState:\tS (sleeping)\nSigCgt:\t0000000000004002\n";
+        let of = |signal| catches(status, signal);
+        assert_eq!([Signal::TERM, Signal::INT, Signal::HUP].map(of), [true, true, false].map(Some));
+        let zombie = status.replace("S (sleeping)", "Z (zombie)");
+        assert_eq!(catches(&zombie, Signal::HUP), None);
+        assert_eq!(catches("State:\tR (running)\n", Signal::HUP), None);
+    }
 
     #[test]
     fn a_program_may_be_called_anything() {

@@ -29,12 +29,12 @@ use super::launch::{Surroundings, raw};
 use super::outbox::Outbox;
 use super::output::{Awaited, Followed, Output, Seen, Tail};
 use super::protocol::{End, LINE_BYTES_MAX, OutputFormat, Reply, Request, VERSION, name};
-use crate::caller;
 use crate::marker;
 use crate::runlog::{RunEvent, boottime_ns};
 use crate::runtime::{self, refused};
 use crate::sweep::SESSION;
 use crate::timer::until;
+use crate::{caller, procs};
 
 /// The variables that every job finds in its environment, besides [`SESSION`].
 pub(super) const JOB: &str = "SWARM_JOB";
@@ -95,7 +95,7 @@ async fn run() -> io::Result<()> {
         runs: BTreeMap::new(),
         deadline: u64::MAX,
         lock: None,
-        asked_to_end: None,
+        asked: Asked::default(),
         outbox: Outbox::open()?,
         output: Output::open(found)?,
         memory: Memory::default(),
@@ -107,7 +107,7 @@ async fn run() -> io::Result<()> {
             biased;
             Some(()) = alarms.recv() => guard.deadline_passed(),
             // Before requests: an order to stop follows from the same signal.
-            () = ends.next() => guard.asked_to_end = Some(Instant::now()),
+            kind = ends.next() => guard.asked.note(kind),
             request = requests.recv() => match request {
                 Some(Request::Deadline { boottime_ns }) => {
                     guard.deadline = boottime_ns;
@@ -197,12 +197,35 @@ impl Ends {
         })
     }
 
-    async fn next(&mut self) {
+    async fn next(&mut self) -> Signal {
         tokio::select! {
-            () = caller::next(&mut self.terminate) => {}
-            () = caller::next(&mut self.interrupt) => {}
-            () = caller::next(&mut self.hangup) => {}
+            () = caller::next(&mut self.terminate) => Signal::TERM,
+            () = caller::next(&mut self.interrupt) => Signal::INT,
+            () = caller::next(&mut self.hangup) => Signal::HUP,
         }
+    }
+}
+
+/// The signals that asked this process to end, each with the last time. All processes may have got them.
+#[derive(Debug, Default)]
+struct Asked(Vec<(Signal, Instant)>);
+
+impl Asked {
+    fn note(&mut self, kind: Signal) {
+        self.0.retain(|(before, _)| *before != kind);
+        self.0.push((kind, Instant::now()));
+    }
+
+    fn last(&self) -> Option<Instant> {
+        self.0.last().map(|(_, at)| *at)
+    }
+
+    /// Whether one of these signals may have reached a job that lives. A program that does not catch the
+    /// signal would have died of it, or ignores it.
+    fn may_have_reached(&self, leader: Pid, started_at: Instant, now: Instant) -> bool {
+        self.0.iter().any(|(kind, at)| {
+            started_at <= *at && now <= *at + STOPPED_WITHIN && procs::may_catch(leader, *kind)
+        })
     }
 }
 
@@ -214,8 +237,7 @@ struct Serving {
     deadline: u64,
     /// Held until this process ends.
     lock: Option<File>,
-    /// When a signal last asked all processes to end.
-    asked_to_end: Option<Instant>,
+    asked: Asked,
     outbox: Outbox,
     output: Output,
     memory: Memory,
@@ -290,7 +312,7 @@ impl Serving {
             Request::Probe { job, argv } => self.probe(&job, &argv),
             Request::Stop { job, grace_ms } => {
                 if let Some(run) = name(&job).and_then(|job| self.runs.get_mut(&job)) {
-                    run.stop(Duration::from_millis(grace_ms), self.asked_to_end);
+                    run.stop(Duration::from_millis(grace_ms), &self.asked);
                     self.check_soon();
                 }
             }
@@ -399,7 +421,7 @@ impl Serving {
                 if run.kill_at.is_none() {
                     run.ended_at = Some(Instant::now());
                     run.tail_until = Some(Instant::now() + TAIL_MAX);
-                    run.stop(run.grace, self.asked_to_end);
+                    run.stop(run.grace, &self.asked);
                 }
             }
         }
@@ -452,7 +474,7 @@ impl Serving {
     fn joined(&self, job: &JobName, run: &Run, status: Option<WaitStatus>) {
         let end = status.map_or(End::Unknown, end_of);
         self.outbox.record(job, run.token, RunEvent::Stop);
-        let was_stopped = self.asked_to_end.is_some_and(|at| run.was_stopped(at));
+        let was_stopped = self.asked.last().is_some_and(|at| run.was_stopped(at));
         let (job, output) = (job.to_string(), run.tail.lines());
         self.outbox.reply(Reply::Joined { job, end, output, was_stopped });
     }
@@ -513,14 +535,13 @@ impl Run {
     }
 
     /// Asks the job to end: SIGTERM to every process of its group, once; the others get it at the next
-    /// check. A job that a signal to all processes has just reached is left alone for half of its
+    /// check. A job that a signal to all processes may have just reached is left alone for half of its
     /// time, since a second signal makes programs such as ffmpeg break off.
-    fn stop(&mut self, grace: Duration, asked_to_end: Option<Instant>) {
+    fn stop(&mut self, grace: Duration, asked: &Asked) {
         let now = Instant::now();
         let kill_at = now + grace;
         self.kill_at = Some(self.kill_at.map_or(kill_at, |before| before.min(kill_at)));
-        let is_asked =
-            asked_to_end.is_some_and(|at| self.started_at <= at && now <= at + STOPPED_WITHIN);
+        let is_asked = asked.may_have_reached(self.leader, self.started_at, now);
         let term_at = if is_asked { now + grace / 2 } else { now };
         self.term_at = Some(self.term_at.map_or(term_at, |before| before.min(term_at)));
         self.terminate(now);

@@ -110,6 +110,31 @@ fn a_job_that_no_signal_has_reached_is_asked_to_end_after_half_of_its_time() {
 }
 
 #[test]
+fn a_job_that_cannot_have_been_reached_by_the_guards_signal_is_asked_at_once() {
+    // A program that ignores SIGHUP, and one without a handler: SIGTERM would have ended it.
+    for (kind, run) in [
+        (
+            Signal::HUP,
+            "trap '' HUP; trap 'echo finalized; exit 0' TERM; touch $0.ready; \
+                       while :; do sleep 0.01; done",
+        ),
+        (Signal::TERM, "touch $0.ready; while :; do sleep 0.01; done"),
+    ] {
+        let mut guard = Line::start(&format!("unreached-{}", kind.as_raw()));
+        guard.start_job("r", run);
+        until("it records", || guard.path("r.ready").exists().then_some(()));
+        kill_process(guard.pid(), kind).unwrap();
+        guard.send(r#"{"do":"ping","number":7}"#);
+        assert_eq!(guard.reply(), r#"{"is":"pong","number":7}"#);
+        // Half of this is longer than any test may take.
+        stop(&mut guard, "r", 1_000_000);
+        let reply = guard.reply();
+        assert!(reply.contains(r#""is":"joined""#), "{reply}");
+        guard.end();
+    }
+}
+
+#[test]
 fn a_worker_with_an_operator_takes_no_signal_for_an_order() {
     let machine = Machine::start(DAEMON);
     machine.until_the_job_runs_again(&[]);
