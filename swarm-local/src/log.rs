@@ -19,6 +19,8 @@ pub(super) fn start(dir: &Path, format: LogFormat) -> io::Result<()> {
     let filter = log_filter("info");
     let lines = tracing_subscriber::fmt()
         .with_max_level(LevelFilter::TRACE)
+        // A line that cannot be written is lost. A report of that would panic.
+        .log_internal_errors(false)
         .with_ansi(false)
         .with_target(false)
         .with_writer(Mutex::new(file));

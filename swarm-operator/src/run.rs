@@ -274,8 +274,11 @@ fn log_panics() {
 
 fn init_logging(format: LogFormat) {
     let filter = log_filter("info");
-    let lines =
-        tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt()
+        .with_max_level(LevelFilter::TRACE)
+        // A line that cannot be written is lost. A report of that would panic.
+        .log_internal_errors(false)
+        .with_writer(std::io::stderr);
     match format {
         LogFormat::Text => lines.finish().with(filter).init(),
         LogFormat::Json => lines.json().with_span_list(false).finish().with(filter).init(),

@@ -18,6 +18,8 @@ pub(crate) fn init(format: LogFormat) {
     let filter = log_filter(DEFAULT);
     let lines = tracing_subscriber::fmt()
         .with_max_level(LevelFilter::TRACE)
+        // A line that cannot be written, as on a full disk, is lost. A report of that would panic.
+        .log_internal_errors(false)
         .with_writer(io::stderr)
         .with_ansi(false)
         .with_target(false);

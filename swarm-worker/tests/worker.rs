@@ -46,6 +46,16 @@ impl Worker {
         Self { hold: child.stdin.take(), child, log }
     }
 
+    /// The same with a log that cannot be written, as on a full disk.
+    fn start_without_log(config: &Path) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_swarm-worker"));
+        command.args(["run", "--name=w-0", "--http-port=0", "--runner=log"]);
+        command.arg("--until-stdin-closes").arg("--config-path").arg(config);
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut child = command.stdin(Stdio::piped()).stderr(full).spawn().unwrap();
+        Self { hold: child.stdin.take(), child, log: config.join("log") }
+    }
+
     /// The answer to a request, or `None` if there is none.
     fn answer(&self, path: &str) -> Option<String> {
         let log = fs::read_to_string(&self.log).unwrap();
@@ -124,6 +134,15 @@ fn assert_in_order(log: &str, all: &[&str]) {
         assert!(rest.contains(words), "{words:?} is not in {rest:?} of {log}");
         rest = rest.split_once(words).unwrap().1;
     }
+}
+
+#[test]
+fn a_worker_whose_log_cannot_be_written_ends_as_any_other() {
+    let dir = tempfile::tempdir().unwrap();
+    mount(&dir, "..1", "workloads:\n  w-0: {jobs: [a]}\n");
+    let mut worker = Worker::start_without_log(dir.path());
+    worker.hold = None;
+    assert_eq!(worker.ended().code(), Some(0));
 }
 
 #[test]
