@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use swarm_core::Failing;
+use swarm_core::{Failing, JobName};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, BufReader};
 
 use super::{Event, LINE_BYTES_MAX, RunningJob};
@@ -44,6 +44,22 @@ impl Told {
 }
 
 impl Event {
+    /// Whether each job in it has a name that a job can have. Other names could be of any length, and
+    /// reach the terminal.
+    fn has_valid_names(&self) -> bool {
+        match self {
+            Self::Started { job, .. }
+            | Self::Ready { job }
+            | Self::Stopping { job }
+            | Self::Killed { job }
+            | Self::Ended { job }
+            | Self::Restarting { job, .. }
+            | Self::Failed { job, .. } => JobName::new(job).is_ok(),
+            Self::Jobs { jobs } => jobs.iter().all(|it| JobName::new(&it.job).is_ok()),
+            Self::Hello { .. } | Self::Failing(_) => true,
+        }
+    }
+
     /// Brings the jobs of a worker up to date.
     pub(super) fn apply(&self, jobs: &mut BTreeMap<String, JobNow>) {
         match self {
@@ -90,7 +106,9 @@ pub(crate) async fn follow(stream: impl AsyncRead + Unpin, mut each: impl FnMut(
         {
             return;
         }
-        if let Ok(event) = serde_json::from_slice(&line) {
+        if let Ok(event) = serde_json::from_slice::<Event>(&line)
+            && event.has_valid_names()
+        {
             each(event);
         }
     }

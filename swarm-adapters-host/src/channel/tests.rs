@@ -75,8 +75,13 @@ async fn what_is_not_understood_is_passed_over_and_what_is_too_long_ends_the_rea
     use tokio::io::AsyncWriteExt as _;
     let (mut to, from) = tokio::io::duplex(1 << 16);
     let writing = tokio::spawn(async move {
-        let _ =
-            to.write_all(b"{\"is\":\"later\"}\nnonsense\n{\"is\":\"ended\",\"job\":\"a\"}\n").await;
+        let _ = to.write_all(b"{\"is\":\"later\"}\nnonsense\n").await;
+        // Names that no job can have.
+        let long = "x".repeat(1 << 20);
+        let _ = to.write_all(format!(r#"{{"is":"killed","job":"{long}"}}"#).as_bytes()).await;
+        let _ = to.write_all(b"\n{\"is\":\"killed\",\"job\":\"a\\nb\"}\n").await;
+        let _ = to.write_all(b"{\"is\":\"jobs\",\"jobs\":[{\"job\":\"a b\"}]}\n").await;
+        let _ = to.write_all(b"{\"is\":\"ended\",\"job\":\"a\"}\n").await;
         let _ = to.write_all(&vec![b'x'; 5 << 20]).await;
         let _ = to.write_all(b"\n{\"is\":\"ended\",\"job\":\"b\"}\n").await;
     });

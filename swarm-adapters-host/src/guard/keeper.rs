@@ -56,6 +56,8 @@ struct Run {
     token: Token,
     /// The time between SIGTERM and SIGKILL.
     grace: Duration,
+    /// Whether it was asked to stop.
+    is_stopping: bool,
     /// Set once the guard has started the job.
     group: Option<Pid>,
     /// Notified when the output has the text that was asked for.
@@ -138,14 +140,15 @@ impl Keeper {
         let Start { job, token, argv, env, inherit, dir, grace, line } = start;
         let name = job.to_string();
         let (line, seen) = line.map(|AwaitedLine { text, seen }| (text, seen)).unzip();
-        self.runs.insert(job, Run { token, grace, group: None, seen, probe: None, done });
+        let (is_stopping, group, probe) = (false, None, None);
+        self.runs.insert(job, Run { token, grace, is_stopping, group, seen, probe, done });
         let (token, grace_ms) = (token.0, millis(grace));
         self.request(Request::Start { job: name, token, argv, env, inherit, grace_ms, dir, line });
     }
 
     fn stop(&mut self, job: &JobName, grace: Duration) {
         if let Some(run) = self.runs.get_mut(job) {
-            run.grace = grace;
+            (run.grace, run.is_stopping) = (grace, true);
             let grace_ms = millis(grace);
             tracing::info!(%job, grace_ms, "stopping: SIGTERM, and SIGKILL after the grace");
             self.request(Request::Stop { job: job.to_string(), grace_ms });
@@ -269,6 +272,9 @@ impl Keeper {
         let Identity { worker, session, run_log, format: _, lock: _ } = &self.identity;
         let log = run_log.as_ref().and_then(|path| RunLog::open(path, worker, session).ok());
         for (job, run) in std::mem::take(&mut self.runs) {
+            if run.is_stopping && run.group.is_some() {
+                self.told.tell(Event::Killed { job: job.to_string() });
+            }
             if let (Some(log), Some(_)) = (&log, run.group) {
                 let _ = log.write(&job, run.token, RunEvent::Stop);
             }
