@@ -66,7 +66,7 @@ fn the_unit_uses_options_that_exist() {
     for option in options {
         assert!(help.contains(option), "{option} in {help}");
     }
-    for line in ["Type=notify", "KillMode=mixed", "Restart=on-failure"] {
+    for line in ["Type=notify", "KillMode=process", "Restart=on-failure"] {
         assert!(unit.lines().any(|it| it == line), "{line}");
     }
     assert!(unit.contains("\nTimeoutStopSec="), "{unit}");
