@@ -27,6 +27,18 @@ pub(crate) fn all() -> io::Result<Vec<Process>> {
     Ok(entries.filter_map(pid).filter_map(one).collect())
 }
 
+/// The ids of the children of this process, of all its threads: also of children that `/proc` hides. Empty
+/// if the kernel does not list them.
+pub(crate) fn children_of_this() -> io::Result<Vec<i32>> {
+    let mut children = Vec::new();
+    for task in fs::read_dir("/proc/self/task")? {
+        // A thread may have ended.
+        let listed = fs::read_to_string(task?.path().join("children")).unwrap_or_default();
+        children.extend(listed.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
+    }
+    Ok(children)
+}
+
 /// The process with this id, if there is one.
 pub(crate) fn one(pid: i32) -> Option<Process> {
     parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)

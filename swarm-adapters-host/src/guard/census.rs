@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open, pidfd_send_signal, waitpid,
+    Pid, PidfdFlags, Signal, WaitOptions, getpgid, getpid, pidfd_open, pidfd_send_signal, waitpid,
 };
 
 use crate::procs::{self, Process};
@@ -25,6 +25,9 @@ pub(super) type Leaders<'a> = BTreeMap<&'a str, Leader>;
 
 /// A process for as long as the machine runs: its id, and when it started.
 type Identity = (i32, u64);
+
+/// The start of a process that `/proc` hides: it may belong to any job.
+const STARTED_UNKNOWN: u64 = u64::MAX;
 
 /// Remembers the job of each process that was seen, so that one that hides afterwards is still known.
 #[derive(Debug, Default)]
@@ -48,12 +51,19 @@ impl Census {
     /// yet, so that their ids do not mean other processes.
     pub(super) fn take(leaders: &Leaders, session: &str, memory: &mut Memory) -> io::Result<Self> {
         let me = getpid();
+        // In this order, so that each child that `/proc` shows is in the second list.
+        let mine = procs::children_of_this()?;
         let all = procs::all()?;
         let is_leader: HashSet<i32> = leaders.values().map(|leader| leader.pid).collect();
         let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
         for process in all {
             children.entry(process.parent).or_default().push(process);
         }
+        let shown: HashSet<i32> = children.get(&raw(me)).into_iter().flatten().map(of_id).collect();
+        let hidden =
+            mine.into_iter().filter(|pid| !shown.contains(pid) && !is_leader.contains(pid));
+        let hidden: Vec<_> = hidden.filter_map(hidden_child).collect();
+        children.entry(raw(me)).or_default().extend(hidden);
         let mut census = Self::default();
         let mut unknown = Vec::new();
         for child in children.remove(&raw(me)).unwrap_or_default() {
@@ -161,6 +171,23 @@ fn owner_of(
         .or_else(|| first_of(&|it| writes(it, leaders)))
 }
 
+/// A child of this process that `/proc` does not show, as with `hidepid` one of a program that may not be
+/// read, or has capabilities. `None` if it has ended. A child keeps its id until this process reaps it.
+fn hidden_child(pid: i32) -> Option<Process> {
+    if let Some(shown) = procs::one(pid) {
+        return Some(shown);
+    }
+    let id = Pid::from_raw(pid)?;
+    let has_ended = waitpid(Some(id), WaitOptions::NOHANG).map_or(true, |ended| ended.is_some());
+    let group = getpgid(Some(id)).map_or(0, raw);
+    let (parent, is_zombie, started) = (raw(getpid()), false, STARTED_UNKNOWN);
+    (!has_ended).then_some(Process { pid: id, parent, group, is_zombie, started })
+}
+
+fn of_id(process: &Process) -> i32 {
+    raw(process.pid)
+}
+
 fn raw(pid: Pid) -> i32 {
     pid.as_raw_nonzero().get()
 }
@@ -189,7 +216,8 @@ fn writes(orphan: &Process, leaders: &Leaders) -> Option<i32> {
 /// Sends a signal to exactly this process, not to another one that has its id now.
 pub(super) fn signal(process: &Process, signal: Signal) {
     let Ok(handle) = pidfd_open(process.pid, PidfdFlags::empty()) else { return };
-    if procs::one(raw(process.pid)).is_some_and(|now| now.started == process.started) {
+    let is_it = || procs::one(raw(process.pid)).is_some_and(|now| now.started == process.started);
+    if process.started == STARTED_UNKNOWN || is_it() {
         let _ = pidfd_send_signal(&handle, signal);
     }
 }

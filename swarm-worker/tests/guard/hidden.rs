@@ -1,5 +1,6 @@
 //! Processes that hide from their job: outside its group, and without its marks in their environment.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
 use crate::joined;
@@ -73,5 +74,31 @@ fn a_process_that_was_seen_below_its_job_is_known_when_it_hides() {
     guard.send(r#"{"do":"stop","job":"older","grace_ms":600000}"#);
     assert_eq!(guard.reply(), joined("older", r#"{"signal":15}"#));
     assert_eq!(with_words("601.3"), 1);
+    guard.end();
+}
+
+#[test]
+#[expect(clippy::print_stderr, reason = "people who run the test read it")]
+fn a_job_has_ended_only_when_a_process_that_proc_hides_has_ended() {
+    let Some(mut guard) = Line::start_with_hidepid("hidepid") else {
+        eprintln!("skipped: only root can mount /proc and become another user");
+        return;
+    };
+    // The kernel does not show another user's program that may be executed and not read.
+    let program = guard.path("unreadable");
+    std::fs::copy("/bin/sleep", &program).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o711)).unwrap();
+    guard.start_job(
+        "hides",
+        "(trap '' TERM; exec \"${0%/*}/unreadable\" 601.9) & trap 'exit 0' TERM; wait; wait",
+    );
+    guard.start_job("younger", "exec sleep 600");
+    is_hidden("601.9");
+    guard.send(r#"{"do":"stop","job":"younger","grace_ms":600000}"#);
+    assert_eq!(guard.reply(), joined("younger", r#"{"signal":15}"#));
+    guard.send(r#"{"do":"stop","job":"hides","grace_ms":1000}"#);
+    assert_eq!(guard.reply(), r#"{"is":"killing","job":"hides"}"#);
+    assert_eq!(guard.reply(), joined("hides", r#"{"code":0}"#));
+    assert_eq!(with_words("601.9"), 0, "joined only when nothing is left");
     guard.end();
 }

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -48,8 +49,33 @@ impl Line {
         Self::spawned(name, command, Some(lock))
     }
 
-    fn spawned(name: &str, mut command: Command, lock: Option<&Path>) -> Self {
+    /// A guard of another user than root, with a `/proc` that hides what that user may not read. `None` if
+    /// the user who runs the test may not do that.
+    pub(crate) fn start_with_hidepid(name: &str) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let program = dir.path().join("program");
+        fs::copy(PROGRAM, &program).unwrap();
+        let script = "mount -t proc -o hidepid=2 proc /proc && \
+                      exec setpriv --reuid=65534 --regid=65534 --clear-groups \"$@\"";
+        let within = |words: &[&str]| {
+            let mut command = Command::new("unshare");
+            command.args(["--mount", "sh", "-c", script, "sh"]).args(words);
+            command
+        };
+        let can = within(&["true"]).stderr(Stdio::null()).status();
+        if !can.is_ok_and(|status| status.success()) {
+            return None;
+        }
+        let command = within(&[program.to_str().unwrap(), "guard"]);
+        Some(Self::spawned_in(dir, name, command, None))
+    }
+
+    fn spawned(name: &str, command: Command, lock: Option<&Path>) -> Self {
+        Self::spawned_in(tempfile::tempdir().unwrap(), name, command, lock)
+    }
+
+    fn spawned_in(dir: TempDir, name: &str, mut command: Command, lock: Option<&Path>) -> Self {
         let session = format!("{name}-{}", std::process::id());
         let mut child = command
             .env("SWARM_SESSION", &session)
