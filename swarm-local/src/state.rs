@@ -17,7 +17,8 @@ const LOCK: &str = "lock";
 #[derive(Debug)]
 pub(super) struct StateDir {
     path: PathBuf,
-    _lock: File,
+    /// The lock file, and the directory itself: somebody may remove the file while the operator runs.
+    _locks: [File; 2],
 }
 
 impl StateDir {
@@ -27,17 +28,21 @@ impl StateDir {
         let cannot = || format!("the state directory {} cannot be used", dir.display());
         // Workers are started with this path, whatever their working directory is.
         let path = private_dir::claim(dir, LOCK).with_context(cannot)?;
-        let lock = file::append(&path.join(LOCK)).with_context(cannot)?;
-        // The system releases the lock when the process ends, however that happens; workers do not
-        // inherit it.
-        match lock.try_lock() {
-            Ok(()) => Ok(Self { path, _lock: lock }),
-            Err(TryLockError::WouldBlock) => anyhow::bail!(
-                "another operator runs in {}; stop it, or set another directory with --dir",
-                path.display()
-            ),
-            Err(TryLockError::Error(error)) => Err(error).with_context(cannot),
+        let file = file::append(&path.join(LOCK)).with_context(cannot)?;
+        let locks = [file, File::open(&path).with_context(cannot)?];
+        // The system releases the locks when the process ends, however that happens; workers do not
+        // inherit them.
+        for lock in &locks {
+            match lock.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => anyhow::bail!(
+                    "another operator runs in {}; stop it, or set another directory with --dir",
+                    path.display()
+                ),
+                Err(TryLockError::Error(error)) => return Err(error).with_context(cannot),
+            }
         }
+        Ok(Self { path, _locks: locks })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -69,4 +74,20 @@ pub(super) fn default_home() -> Result<PathBuf, String> {
     let state = state.filter(|path| path.is_absolute());
     let state = state.ok_or("there is no home directory; set the state directory with --dir")?;
     Ok(state.join("swarm"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_stays_locked_when_its_lock_file_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let claimed = StateDir::claim(dir.path()).unwrap();
+        std::fs::remove_file(dir.path().join(LOCK)).unwrap();
+        let refused = StateDir::claim(dir.path()).unwrap_err().to_string();
+        assert!(refused.starts_with("another operator runs in /"), "{refused}");
+        drop(claimed);
+        StateDir::claim(dir.path()).unwrap();
+    }
 }
