@@ -44,6 +44,16 @@ pub fn unblock_signals() -> io::Result<()> {
     Ok(SigSet::empty().thread_set_mask()?)
 }
 
+/// Makes a write beyond the limit of file sizes (`ulimit -f`) an error, as a write to a full disk is. By
+/// default SIGXFSZ ends the process. Jobs start with the default.
+///
+/// # Errors
+///
+/// If the system refuses.
+pub fn outlive_file_size_limit() -> io::Result<()> {
+    signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default()).map(|_| ())
+}
+
 /// Receives a signal from now on, unless the caller of this process ignores it: then it stays ignored,
 /// and the result is `None`. SIGTERM is always received.
 ///

@@ -36,6 +36,7 @@ fn execute(command: Command) -> anyhow::Result<ExitCode> {
     // Before any thread starts, so that all can be asked to end.
     caller::unblock_signals()?;
     caller::raise_open_files()?;
+    caller::outlive_file_size_limit()?;
     runtime::several()?.block_on(Box::pin(carry_out(command)))
 }
 

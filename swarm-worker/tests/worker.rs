@@ -46,13 +46,13 @@ impl Worker {
         Self { hold: child.stdin.take(), child, log }
     }
 
-    /// The same with a log that cannot be written, as on a full disk.
-    fn start_without_log(config: &Path) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_swarm-worker"));
+    /// The same with a limit of 512 bytes for each file, and this one as its log.
+    fn start_without_room(config: &Path, log: fs::File) -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -f 1; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_swarm-worker")]);
         command.args(["run", "--name=w-0", "--http-port=0", "--runner=log"]);
         command.arg("--until-stdin-closes").arg("--config-path").arg(config);
-        let full = fs::File::options().write(true).open("/dev/full").unwrap();
-        let mut child = command.stdin(Stdio::piped()).stderr(full).spawn().unwrap();
+        let mut child = command.stdin(Stdio::piped()).stderr(log).spawn().unwrap();
         Self { hold: child.stdin.take(), child, log: config.join("log") }
     }
 
@@ -140,9 +140,14 @@ fn assert_in_order(log: &str, all: &[&str]) {
 fn a_worker_whose_log_cannot_be_written_ends_as_any_other() {
     let dir = tempfile::tempdir().unwrap();
     mount(&dir, "..1", "workloads:\n  w-0: {jobs: [a]}\n");
-    let mut worker = Worker::start_without_log(dir.path());
-    worker.hold = None;
-    assert_eq!(worker.ended().code(), Some(0));
+    // As on a full disk, and at the limit of a file.
+    fs::write(dir.path().join("log"), [b'\n'; 2_000]).unwrap();
+    for log in [Path::new("/dev/full"), &dir.path().join("log")] {
+        let log = fs::File::options().append(true).open(log).unwrap();
+        let mut worker = Worker::start_without_room(dir.path(), log);
+        worker.hold = None;
+        assert_eq!(worker.ended().code(), Some(0));
+    }
 }
 
 #[test]
