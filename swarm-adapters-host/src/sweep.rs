@@ -11,6 +11,7 @@
 //! The system may reuse a process id at any moment. So a process is first pinned by a pidfd, then
 //! checked for the marker again, and only then killed through the pidfd.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
@@ -23,6 +24,8 @@ use tokio::task::spawn_blocking;
 
 use crate::procs;
 
+/// The variable that holds the job that a process belongs to.
+const JOB: &str = "SWARM_JOB";
 /// The variable that holds the session whose worker started a process.
 pub const SESSION: &str = "SWARM_SESSION";
 /// The variable that holds the instance of the worker that a process belongs to, the worker's own
@@ -73,6 +76,16 @@ impl Marker {
     }
 }
 
+/// A process that has a marker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Marked {
+    pub(crate) pid: Pid,
+    /// The instance of the worker that it belongs to, if it says so.
+    pub(crate) instance: Option<String>,
+    /// The job that it belongs to; `None` for a worker and for a guard.
+    pub(crate) job: Option<String>,
+}
+
 /// Kills every process with `marker`, except this one and those that it descends from, until none is
 /// left, and returns how many there were.
 ///
@@ -84,64 +97,58 @@ impl Marker {
 ///
 /// If `/proc` cannot be read: then it is unknown what is left.
 pub async fn end_all(marker: &Marker) -> io::Result<usize> {
-    let mut ended = 0;
+    Ok(end_each(marker).await?.len())
+}
+
+/// Does the same as [`end_all`], and returns the processes.
+pub(crate) async fn end_each(marker: &Marker) -> io::Result<Vec<Marked>> {
+    // A process that does not end at once is found again by the next pass.
+    let mut ended = BTreeMap::new();
     // While one pass reads the list, a process that it has not reached can fork and end.
     let mut empty_passes = 0;
     while empty_passes < 2 {
         let (entry, since) = (marker.entry(), marker.since());
         let killed = spawn_blocking(move || kill(&entry, since)).await;
         let killed = killed.map_err(io::Error::other)??;
-        ended += killed;
-        empty_passes = if killed == 0 { empty_passes + 1 } else { 0 };
+        empty_passes = if killed.is_empty() { empty_passes + 1 } else { 0 };
+        ended.extend(killed.into_iter().map(|one| (one.pid.as_raw_nonzero(), one)));
     }
-    Ok(ended)
+    Ok(ended.into_values().collect())
 }
 
-/// Asks every process with `marker` to end, with SIGTERM, except this one and those that it descends
-/// from, and returns how many there were.
+/// The processes with `marker`, each pinned, as far as one look can tell. This process and those that
+/// it descends from are left out.
 ///
 /// # Errors
 ///
 /// If `/proc` cannot be read.
-pub async fn ask_all(marker: &Marker) -> io::Result<usize> {
+pub(crate) async fn found(marker: &Marker) -> io::Result<Vec<(OwnedFd, Marked)>> {
     let (entry, since) = (marker.entry(), marker.since());
-    let asked = move || {
-        let mut count = 0;
-        for handle in marked(&entry, since)? {
-            let _ = pidfd_send_signal(&handle, Signal::TERM);
-            // A stopped process cannot end before it continues.
-            let _ = pidfd_send_signal(&handle, Signal::CONT);
-            count += 1;
-        }
-        Ok(count)
-    };
-    spawn_blocking(asked).await.map_err(io::Error::other)?
+    spawn_blocking(move || marked(&entry, since)).await.map_err(io::Error::other)?
 }
 
-/// Whether a process with `marker` is left, as far as one look can tell.
-///
-/// # Errors
-///
-/// If `/proc` cannot be read.
-pub async fn is_any_left(marker: &Marker) -> io::Result<bool> {
-    let (entry, since) = (marker.entry(), marker.since());
-    let left = move || marked(&entry, since).map(|found| !found.is_empty());
-    spawn_blocking(left).await.map_err(io::Error::other)?
+/// Asks a process to end, with SIGTERM.
+pub(crate) fn ask(process: &OwnedFd) {
+    let _ = pidfd_send_signal(process, Signal::TERM);
+    // A stopped process cannot end before it continues.
+    let _ = pidfd_send_signal(process, Signal::CONT);
 }
 
-/// Kills the processes that have the entry now, waits a little, and returns how many there were.
-fn kill(entry: &[u8], since: u64) -> io::Result<usize> {
+/// Kills the processes that have the entry now, waits a little, and returns them.
+fn kill(entry: &[u8], since: u64) -> io::Result<Vec<Marked>> {
     let killed = marked(entry, since)?;
-    for handle in &killed {
-        // Another user's process cannot be killed; the next pass finds and counts it again.
+    for (handle, _) in &killed {
+        // Another user's process cannot be killed; the next pass finds it again.
         let _ = pidfd_send_signal(handle, Signal::KILL);
     }
-    killed.iter().for_each(reap);
-    Ok(killed.len())
+    for (handle, _) in &killed {
+        reap(handle);
+    }
+    Ok(killed.into_iter().map(|(_, process)| process).collect())
 }
 
 /// The processes that have the entry now, each pinned.
-fn marked(entry: &[u8], since: u64) -> io::Result<Vec<OwnedFd>> {
+fn marked(entry: &[u8], since: u64) -> io::Result<Vec<(OwnedFd, Marked)>> {
     let spared = procs::line_of(getpid());
     let is_candidate = |process: &procs::Process| {
         !process.is_zombie && since <= process.started && !spared.contains(&process.pid)
@@ -152,9 +159,11 @@ fn marked(entry: &[u8], since: u64) -> io::Result<Vec<OwnedFd>> {
 }
 
 /// A pidfd of the process, provided that it has the entry.
-fn pinned(pid: Pid, entry: &[u8]) -> Option<OwnedFd> {
+fn pinned(pid: Pid, entry: &[u8]) -> Option<(OwnedFd, Marked)> {
     let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
-    procs::has_entry(pid, entry).then_some(handle)
+    let value = |name| procs::value(pid, name);
+    procs::has_entry(pid, entry)
+        .then(|| (handle, Marked { pid, instance: value(INSTANCE), job: value(JOB) }))
 }
 
 fn reap(handle: &OwnedFd) {

@@ -200,7 +200,7 @@ async fn end_earlier(dir: &Path, shutdown: &Shutdown) -> anyhow::Result<()> {
         left = end_leftovers(dir, Patience::AsRecorded) => left,
         () = shutdown.kills() => end_leftovers(dir, Patience::None).await,
     };
-    let Leftovers { workers, others: _, killed } =
+    let Leftovers { workers, others: _, killed, killed_jobs: _ } =
         left.context("processes of an earlier run cannot be found or ended")?;
     if 0 < workers {
         let workers = text::counted(workers, "worker");

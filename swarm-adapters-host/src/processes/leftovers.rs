@@ -6,8 +6,9 @@
 //! and when the run began. A worker is ended by its id besides, in good order, if the process that has
 //! the id now has the start time that is recorded.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io;
+use std::num::NonZero;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,23 +17,20 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
-use tokio::task::JoinSet;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::END_MARGIN;
 use super::killed::Killed;
 use crate::file::{self, ReadError};
-use crate::sweep::{self, Marker};
+use crate::sweep::{self, Marked, Marker};
 use crate::{clock, procs, random};
-
-/// How long to wait for a killed process to end.
-const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The stop timeout of a run that recorded none.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time between two looks for processes that were asked to end.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Number of killed jobs and workers that are recorded.
 const KILLED_MAX: usize = 1_000;
@@ -171,8 +169,8 @@ fn last(dir: &Path) -> io::Result<Option<Run>> {
     Ok((is_ours && run.boot == clock::boot_id()?).then_some(run))
 }
 
-/// What an earlier run had left behind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What an earlier run had left behind, now that it has ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leftovers {
     /// The workers.
     pub workers: usize,
@@ -180,6 +178,27 @@ pub struct Leftovers {
     pub others: usize,
     /// Number of these processes that did not end in time and were killed.
     pub killed: usize,
+    /// The jobs and workers that these processes belonged to, as far as that is known.
+    pub killed_jobs: Vec<Killed>,
+}
+
+/// What an earlier run has left behind and has not ended yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remaining {
+    /// Number of workers.
+    pub workers: usize,
+    /// Number of other processes: guards and jobs.
+    pub others: usize,
+    /// When what is left is killed, if its end begins now or has begun.
+    pub until: std::time::Instant,
+}
+
+impl Remaining {
+    /// Number of processes.
+    #[must_use]
+    pub fn processes(&self) -> usize {
+        self.workers.saturating_add(self.others)
+    }
 }
 
 /// Time that processes get to end if a run left them behind.
@@ -191,38 +210,159 @@ pub enum Patience {
     None,
 }
 
-/// Ends the workers of the last run in `dir` that still run, all at once, and then all else that it
-/// left behind. Returns when nothing is left. Processes that do not end within the stop timeout
-/// that the run recorded are killed. No operator may run there.
+/// A process with the mark of the run, pinned.
+type Found = (OwnedFd, Marked);
+
+/// A worker of the last run that still runs.
+struct Left {
+    name: String,
+    pid: Pid,
+    process: OwnedFd,
+    instance: Option<String>,
+}
+
+/// The last run in a directory, and its workers that still run.
+struct Earlier {
+    marker: Marker,
+    stop_timeout: Duration,
+    workers: Vec<Left>,
+}
+
+impl Earlier {
+    /// The last run in `dir`, if its processes can still be there.
+    fn of(dir: &Path) -> io::Result<Option<Self>> {
+        let Some(run) = last(dir)? else { return Ok(None) };
+        let stop_timeout = run.stop_timeout();
+        let entry = format!("{}={}", sweep::RUN, run.mark);
+        let workers = run.workers.into_iter();
+        let workers = workers.filter_map(|(name, it)| pinned(name, it, entry.as_bytes()));
+        let workers = workers.collect();
+        let marker = Marker::Run { mark: run.mark, since: run.started };
+        Ok(Some(Self { marker, stop_timeout, workers }))
+    }
+
+    /// The time that what is left now has. Workers have some time more than their jobs.
+    fn limit(&self) -> Duration {
+        let margin = if self.workers.is_empty() { Duration::ZERO } else { END_MARGIN };
+        self.stop_timeout.saturating_add(margin)
+    }
+
+    fn is_worker(&self, process: &Marked) -> bool {
+        self.workers.iter().any(|worker| worker.pid == process.pid)
+    }
+
+    fn remaining(&self, found: &[Found], until: Instant) -> Option<Remaining> {
+        let workers = self.workers.len();
+        let others = found.iter().filter(|(_, it)| !self.is_worker(it)).count();
+        (0 < workers + others).then_some(Remaining { workers, others, until: until.into_std() })
+    }
+
+    /// Asks all that is left to end, and returns when nothing is left or the time is over. A worker
+    /// asks its jobs itself; one that does not end in time is killed.
+    async fn end(&mut self, progress: &watch::Sender<Option<Remaining>>) -> io::Result<Leftovers> {
+        let mut ended = Leftovers { workers: self.workers.len(), ..Leftovers::default() };
+        self.workers.iter().for_each(|worker| sweep::ask(&worker.process));
+        let mut until = Instant::now() + self.limit();
+        let (mut asked, mut keepers) = (HashSet::new(), usize::MAX);
+        loop {
+            self.workers.retain(|worker| !has_ended(&worker.process, Duration::ZERO));
+            if until <= Instant::now() {
+                ended.killed_jobs.extend(self.workers.drain(..).map(Left::kill));
+            }
+            let found = sweep::found(&self.marker).await?;
+            if self.workers.len() < keepers {
+                // Jobs outlive worker and guard if all of them were killed at once.
+                keepers = self.workers.len();
+                if self.ask_orphans(&found, &mut asked) {
+                    until = until.max(Instant::now() + self.stop_timeout);
+                }
+            }
+            let remaining = self.remaining(&found, until);
+            progress.send_replace(remaining);
+            let others = remaining.map(|it| it.others).unwrap_or_default();
+            ended.others = ended.others.max(others);
+            if remaining.is_none() || self.workers.is_empty() && until <= Instant::now() {
+                return Ok(ended);
+            }
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Asks the processes to end that no worker ends, each once. Returns whether there were any.
+    fn ask_orphans(&self, found: &[Found], asked: &mut HashSet<NonZero<i32>>) -> bool {
+        let kept: HashSet<_> = self.workers.iter().filter_map(|it| it.instance.as_ref()).collect();
+        let is_kept = |it: &Marked| it.instance.as_ref().is_some_and(|it| kept.contains(it));
+        let orphans = found.iter().filter(|(_, it)| !is_kept(it) && !self.is_worker(it));
+        let mut is_any = false;
+        for (process, orphan) in orphans {
+            if asked.insert(orphan.pid.as_raw_nonzero()) {
+                sweep::ask(process);
+                is_any = true;
+            }
+        }
+        is_any
+    }
+}
+
+/// The jobs, and the workers without any, that killed processes belonged to.
+fn named(killed: &[Marked]) -> impl Iterator<Item = Killed> {
+    killed.iter().filter_map(|process| {
+        let (worker, _) = process.instance.as_deref()?.rsplit_once('.')?;
+        Some(Killed { worker: worker.to_owned(), job: process.job.clone() })
+    })
+}
+
+/// Returns what the last run in `dir` has left behind, if anything is.
+///
+/// # Errors
+///
+/// If the record or `/proc` cannot be read: then it is unknown what is left.
+pub async fn remaining(dir: &Path) -> io::Result<Option<Remaining>> {
+    let Some(earlier) = Earlier::of(dir)? else { return Ok(None) };
+    let found = sweep::found(&earlier.marker).await?;
+    Ok(earlier.remaining(&found, Instant::now() + earlier.limit()))
+}
+
+/// Does the same as [`end_leftovers`] as the run has recorded it, and publishes what is left.
+///
+/// # Errors
+///
+/// If the record or `/proc` cannot be read: then it is unknown what is left.
+pub async fn wait_for_leftovers(
+    dir: &Path,
+    progress: &watch::Sender<Option<Remaining>>,
+) -> io::Result<Leftovers> {
+    let Some(mut earlier) = Earlier::of(dir)? else { return Ok(Leftovers::default()) };
+    let ended = earlier.end(progress).await?;
+    finish(&earlier, ended).await
+}
+
+/// Ends the workers of the last run in `dir` that still run, all at once, and all else that it left
+/// behind. Returns when nothing is left. Processes that do not end within the stop timeout that the
+/// run recorded are killed. No operator may run there. The future may be dropped.
 ///
 /// # Errors
 ///
 /// If the record or `/proc` cannot be read: then it is unknown what is left.
 pub async fn end_leftovers(dir: &Path, patience: Patience) -> io::Result<Leftovers> {
-    let Some(run) = last(dir)? else { return Ok(Leftovers::default()) };
-    let stop_timeout = run.stop_timeout();
-    let Run { mark, started, workers, .. } = run;
-    let marker = Marker::Run { mark: mark.clone(), since: started };
-    let mut ended = Leftovers::default();
     if patience == Patience::AsRecorded {
-        let mut ends = JoinSet::new();
-        for worker in workers.into_values() {
-            let entry = format!("{}={mark}", sweep::RUN);
-            ends.spawn_blocking(move || end(worker, entry.as_bytes(), stop_timeout));
-        }
-        while let Some(was_there) = ends.join_next().await {
-            ended.workers += usize::from(was_there.unwrap_or_default());
-        }
-        // Jobs outlive worker and guard if all of them were killed at once.
-        ended.others = sweep::ask_all(&marker).await?;
-        let until = Instant::now() + stop_timeout;
-        while Instant::now() < until && sweep::is_any_left(&marker).await? {
-            sleep(LOOK_EVERY).await;
-        }
+        return wait_for_leftovers(dir, &watch::Sender::default()).await;
     }
-    let killed = sweep::end_all(&marker).await?;
-    ended.others = ended.others.max(killed);
-    ended.killed = killed;
+    let Some(earlier) = Earlier::of(dir)? else { return Ok(Leftovers::default()) };
+    finish(&earlier, Leftovers::default()).await
+}
+
+/// Kills what is left.
+async fn finish(earlier: &Earlier, mut ended: Leftovers) -> io::Result<Leftovers> {
+    let killed = sweep::end_each(&earlier.marker).await?;
+    ended.others = ended.others.max(killed.len());
+    ended.killed = killed.len();
+    let names: BTreeSet<_> = ended.killed_jobs.drain(..).chain(named(&killed)).collect();
+    let of_jobs = names.iter().filter(|it| it.job.is_some());
+    let have_jobs: BTreeSet<_> = of_jobs.map(|it| it.worker.as_str()).collect();
+    let names = names.iter();
+    let names = names.filter(|it| it.job.is_some() || !have_jobs.contains(it.worker.as_str()));
+    ended.killed_jobs = names.cloned().collect();
     Ok(ended)
 }
 
@@ -236,25 +376,23 @@ pub fn recorded(dir: &Path) -> io::Result<Option<(Duration, Vec<Killed>)>> {
     Ok(last(dir)?.map(|run| (run.stop_timeout(), run.killed)))
 }
 
-/// Ends a worker, unless it is gone already or its id means another process now.
-fn end(worker: Worker, entry: &[u8], stop_timeout: Duration) -> bool {
-    let Some(pid) = Pid::from_raw(worker.pid) else { return false };
+/// Pins a worker, unless it is gone already or its id means another process now.
+fn pinned(name: String, worker: Worker, entry: &[u8]) -> Option<Left> {
+    let pid = Pid::from_raw(worker.pid)?;
     // The pidfd comes first: it keeps meaning the process that is looked at next.
-    let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
+    let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
     let is_it = started(worker.pid) == Some(worker.started)
         && procs::has_entry(pid, entry)
         && !procs::line_of(getpid()).contains(&pid);
-    if !is_it || has_ended(&process, Duration::ZERO) {
-        return false;
+    let instance = procs::value(pid, sweep::INSTANCE);
+    (is_it && !has_ended(&process, Duration::ZERO)).then_some(Left { name, pid, process, instance })
+}
+
+impl Left {
+    fn kill(self) -> Killed {
+        let _ = pidfd_send_signal(&self.process, Signal::KILL);
+        Killed { worker: self.name, job: None }
     }
-    let _ = pidfd_send_signal(&process, Signal::TERM);
-    // A stopped process cannot end before it continues.
-    let _ = pidfd_send_signal(&process, Signal::CONT);
-    if !has_ended(&process, stop_timeout.saturating_add(END_MARGIN)) {
-        let _ = pidfd_send_signal(&process, Signal::KILL);
-        has_ended(&process, KILL_TIMEOUT);
-    }
-    true
 }
 
 /// Waits at most `at_most` for a process to end.
@@ -269,158 +407,4 @@ fn started(pid: i32) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::process::{Child, Command};
-
-    use super::*;
-
-    /// A process that is killed when the test ends.
-    struct Sleeper(Child);
-
-    impl Sleeper {
-        fn with(name: &str, value: &str) -> Self {
-            Self(Command::new("sleep").arg("600").env(name, value).spawn().unwrap())
-        }
-
-        fn is_alive(&mut self) -> bool {
-            self.0.try_wait().unwrap().is_none()
-        }
-
-        fn worker(&self) -> Worker {
-            let pid = self.0.id().try_into().unwrap();
-            Worker { pid, started: started(pid).unwrap() }
-        }
-    }
-
-    impl Drop for Sleeper {
-        fn drop(&mut self) {
-            let _ = self.0.kill();
-            let _ = self.0.wait();
-        }
-    }
-
-    /// A directory as an operator left it that was killed, with one worker.
-    fn left_behind(mark: &str, worker: Worker, change: impl FnOnce(&mut Run)) -> tempfile::TempDir {
-        let dir = tempfile::tempdir().unwrap();
-        let records = Records::begin(dir.path(), Duration::from_secs(20)).unwrap();
-        let mut run = records.run.into_inner().unwrap();
-        run.mark = mark.to_owned();
-        run.workers.insert("w-0".to_owned(), worker);
-        change(&mut run);
-        write(&path(dir.path()), &run).unwrap();
-        dir
-    }
-
-    /// A mark that no other test has.
-    fn mark() -> String {
-        format!("{:032x}", random::number().unwrap())
-    }
-
-    #[tokio::test]
-    async fn workers_that_the_last_operator_left_behind_are_ended_and_what_else_has_its_mark() {
-        let mark = mark();
-        let worker = Sleeper::with(sweep::RUN, &mark);
-        let dir = left_behind(&mark, worker.worker(), |_| {});
-        let job = Sleeper::with(sweep::RUN, &mark);
-        let ended = end_leftovers(dir.path(), Patience::AsRecorded).await.unwrap();
-        assert_eq!(ended, Leftovers { workers: 1, others: 1, killed: 0 });
-        for mut ended in [worker, job] {
-            // The sweep reaps whom it has killed.
-            assert!(!matches!(ended.0.try_wait(), Ok(None)));
-        }
-        assert_eq!(
-            end_leftovers(dir.path(), Patience::AsRecorded).await.unwrap(),
-            Leftovers::default()
-        );
-    }
-
-    /// A process that notes SIGTERM in a file, and takes its time then.
-    fn slow(dir: &Path, mark: &str, seconds: &str) -> Child {
-        let script = format!(
-            "trap 'echo asked >>asked; sleep {seconds}; echo done >>asked; exit' TERM; touch ready; \
-             while :; do sleep 0.02; done"
-        );
-        let mut command = Command::new("sh");
-        command.args(["-c", &script]).current_dir(dir).env(sweep::RUN, mark);
-        let child = command.spawn().unwrap();
-        let since = std::time::Instant::now();
-        while !dir.join("ready").exists() {
-            assert!(since.elapsed() < Duration::from_secs(20), "it did not start");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        child
-    }
-
-    /// The job of a worker and a guard that were killed together.
-    #[tokio::test]
-    async fn what_is_left_behind_has_the_stop_timeout_that_was_recorded() {
-        let none = Worker { pid: 1, started: 1 };
-        let told = |stop_timeout: Option<u64>, seconds: &'static str, patience| async move {
-            let mark = mark();
-            let dir = left_behind(&mark, none, |run| run.stop_timeout_ms = stop_timeout);
-            let mut job = slow(dir.path(), &mark, seconds);
-            let ended = end_leftovers(dir.path(), patience).await.unwrap();
-            let _ = job.kill();
-            let _ = job.wait();
-            (ended, fs::read_to_string(dir.path().join("asked")).unwrap_or_default())
-        };
-        let (ended, asked) = told(Some(60_000), "0.5", Patience::AsRecorded).await;
-        assert_eq!((ended.killed, &*asked), (0, "asked\ndone\n"));
-        let (ended, asked) = told(Some(100), "60", Patience::AsRecorded).await;
-        assert!(0 < ended.killed && asked == "asked\n", "{ended:?} {asked}");
-        let (ended, asked) = told(None, "60", Patience::None).await;
-        assert!(0 < ended.killed && asked.is_empty(), "{ended:?} {asked}");
-    }
-
-    #[tokio::test]
-    async fn neither_the_mark_nor_the_record_alone_ends_a_process() {
-        let mark = mark();
-        let mut marked = Sleeper::with(sweep::RUN, &mark);
-        let mut foreign = Sleeper::with(sweep::RUN, "home");
-        let (named, of_marked) = (foreign.worker(), marked.worker());
-        let dirs = [
-            left_behind(&"f".repeat(32), named, |_| {}),
-            left_behind("home", named, |_| {}),
-            left_behind(&"e".repeat(32), of_marked, |_| {}),
-            left_behind(&mark, of_marked, |run| run.boot = "another boot".to_owned()),
-            left_behind(&mark, Worker { started: 1, ..of_marked }, |run| run.started = u64::MAX),
-        ];
-        for dir in dirs {
-            assert_eq!(
-                end_leftovers(dir.path(), Patience::AsRecorded).await.unwrap(),
-                Leftovers::default()
-            );
-            assert!(foreign.is_alive() && marked.is_alive());
-        }
-    }
-
-    /// This program descends from its own shell, which has exported everything.
-    #[tokio::test]
-    async fn what_this_process_descends_from_is_never_ended() {
-        let parent = rustix::process::getppid().unwrap();
-        let line = procs::line_of(getpid());
-        assert!(line.contains(&parent) && line.contains(&getpid()));
-        let pid = parent.as_raw_nonzero().get();
-        let worker = Worker { pid, started: started(pid).unwrap() };
-        let path = format!("PATH={}", std::env::var("PATH").unwrap());
-        assert!(!end(worker, path.as_bytes(), Duration::ZERO), "although it has that entry");
-    }
-
-    #[tokio::test]
-    async fn a_record_that_is_garbage_ends_nothing_and_a_pipe_in_its_place_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        for text in ["", "{}", "[1]", "\0", "{\"w-0\":{\"pid\":1,\"started\":1}}"] {
-            fs::write(path(dir.path()), text).unwrap();
-            assert_eq!(
-                end_leftovers(dir.path(), Patience::AsRecorded).await.unwrap(),
-                Leftovers::default(),
-                "{text}"
-            );
-        }
-        fs::remove_file(path(dir.path())).unwrap();
-        rustix::fs::mkfifoat(rustix::fs::CWD, path(dir.path()), rustix::fs::Mode::RWXU).unwrap();
-        let error = end_leftovers(dir.path(), Patience::AsRecorded).await.unwrap_err().to_string();
-        assert!(error.ends_with("it is not a regular file"), "{error}");
-    }
-}
+mod tests;

@@ -78,7 +78,7 @@ async fn end(args: &StopArgs) -> Result<(), Failure> {
     let patience = if args.now { Patience::None } else { Patience::AsRecorded };
     let left = left(&pool.dir, patience).await.with_context(cannot)?;
     let killed = killed_since(&pool.dir, &before);
-    report(args.output, &dir, since.elapsed(), left, &killed)
+    report(args.output, &dir, since.elapsed(), &left, &killed)
 }
 
 /// Has an operator kill its pool. An operator that does not react is killed; its leftovers are
@@ -146,7 +146,7 @@ fn report(
     output: Output,
     dir: &str,
     took: Duration,
-    left: Leftovers,
+    left: &Leftovers,
     killed: &[String],
 ) -> Result<(), Failure> {
     let mut to = standard_output(output);
