@@ -4,6 +4,7 @@
 //! turn that runs on a cluster, and shows its results to a person.
 
 mod commands;
+mod earlier;
 mod ending;
 mod failures;
 mod input;
@@ -39,7 +40,6 @@ use clap::Args;
 use swarm_adapters_host::caller;
 use swarm_adapters_host::http::{self, Socket};
 use swarm_adapters_host::metrics::PoolMetrics;
-use swarm_adapters_host::processes::{Leftovers, Patience, end_leftovers};
 use swarm_worker::LogFormat;
 use tokio::net::UnixListener;
 use tokio::sync::watch;
@@ -165,7 +165,7 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     let server = tokio::spawn(answers);
     let service = tokio::spawn(service::follow(snapshots.subscribe(), shutdown.clone()));
     let _service = AbortOnDropHandle::new(service);
-    end_earlier(dir.path(), &shutdown).await?;
+    earlier::end_first(dir.path(), &wanted.name, &snapshots, &shutdown).await?;
     let until = if args.until_settled {
         Until::Settled(args.timeout.unwrap_or(TIMEOUT))
     } else {
@@ -191,28 +191,6 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
         text::say(&last);
     }
     answered.map(|()| code)
-}
-
-/// Ends what an earlier run left behind: its jobs have the stop timeout of that run, unless this one is
-/// to be killed meanwhile.
-async fn end_earlier(dir: &Path, shutdown: &Shutdown) -> anyhow::Result<()> {
-    let left = tokio::select! {
-        left = end_leftovers(dir, Patience::AsRecorded) => left,
-        () = shutdown.kills() => end_leftovers(dir, Patience::None).await,
-    };
-    let Leftovers { workers, others: _, killed, killed_jobs: _ } =
-        left.context("processes of an earlier run cannot be found or ended")?;
-    if 0 < workers {
-        let workers = text::counted(workers, "worker");
-        text::say(&format!("ended {workers} left over from an earlier run"));
-    }
-    if 0 < killed {
-        let sentence =
-            format!("killed what did not end in time of an earlier run (processes: {killed})");
-        tracing::warn!("{sentence}");
-        text::complain(&sentence);
-    }
-    Ok(())
 }
 
 /// Listens on the socket in the state directory. Without it the pool runs, and other terminals

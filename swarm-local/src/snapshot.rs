@@ -13,6 +13,7 @@ use swarm_core::handover::{Cell, SessionId};
 use swarm_core::{Decision, Failing, FailingJob, Jobs, Progress, Slot, SlotRecord};
 use swarm_spec::manifest::Explained;
 
+use super::earlier::Earlier;
 use super::ending::Ending;
 use super::text::{age, counted};
 
@@ -34,6 +35,9 @@ pub(super) struct Snapshot {
     pub(super) undelivered: Option<String>,
     /// What is wrong with the file, while something is; the last valid state stays.
     pub(super) invalid_file: Option<InvalidFile>,
+    /// What an earlier run left behind, while the start waits for its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) earlier: Option<Earlier>,
     /// The progress of the end of the pool, once it ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) ending: Option<Ending>,
@@ -312,7 +316,7 @@ impl JobCounts {
 impl Snapshot {
     /// Whether a turn was taken, so that there is something to show.
     pub(super) fn is_known(&self) -> bool {
-        !self.name.is_empty()
+        !self.name.is_empty() && self.earlier.is_none()
     }
 
     /// The worker in a slot. O(log workers).
@@ -448,6 +452,7 @@ impl Snapshot {
             healthy: true,
             undelivered: None,
             invalid_file: None,
+            earlier: None,
             ending: None,
             jobs: JobCounts::of(progress, ledger.cells.jobs.len()),
             workers: workers.iter().map(row).collect(),

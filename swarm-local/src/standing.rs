@@ -23,6 +23,9 @@ pub(super) enum Mood {
 impl Snapshot {
     /// The state in a few words. The worst news comes first.
     pub(super) fn standing(&self) -> (String, Mood) {
+        if let Some(earlier) = &self.earlier {
+            return (format!("starting: {}", earlier.sentence(unix_s())), Mood::Busy);
+        }
         if !self.is_known() {
             return ("starting".to_owned(), Mood::Busy);
         }

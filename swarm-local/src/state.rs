@@ -25,6 +25,18 @@ impl StateDir {
     /// Creates the directory if it is missing, and locks it. It is refused if anybody else could have
     /// written what is in it.
     pub(super) fn claim(dir: &Path) -> anyhow::Result<Self> {
+        let claimed = Self::claim_if_free(dir)?;
+        claimed.with_context(|| {
+            let dir = dir.display();
+            format!(
+                "another operator runs in {dir}, or `stop` ends what one has left; stop it, or set \
+                 another directory with --dir"
+            )
+        })
+    }
+
+    /// Does the same, and returns `None` if another process has locked the directory.
+    pub(super) fn claim_if_free(dir: &Path) -> anyhow::Result<Option<Self>> {
         let cannot = || format!("the state directory {} cannot be used", dir.display());
         // Workers are started with this path, whatever their working directory is.
         let path = private_dir::claim(dir, LOCK).with_context(cannot)?;
@@ -35,14 +47,11 @@ impl StateDir {
         for lock in &locks {
             match lock.try_lock() {
                 Ok(()) => {}
-                Err(TryLockError::WouldBlock) => anyhow::bail!(
-                    "another operator runs in {}; stop it, or set another directory with --dir",
-                    path.display()
-                ),
+                Err(TryLockError::WouldBlock) => return Ok(None),
                 Err(TryLockError::Error(error)) => return Err(error).with_context(cannot),
             }
         }
-        Ok(Self { path, _locks: locks })
+        Ok(Some(Self { path, _locks: locks }))
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -48,9 +48,10 @@ pub(super) async fn serve(
     let (ready, is_ready) = watch::channel(Readiness::NotYet);
     let [swarm, jobs, job] = [(); 3].map(|()| snapshots.clone());
     let endpoints = http::operator_router(is_ready, || Ok(()), Arc::new(registry))
-        .with_document(SWARM, "the state of the pool, as JSON", move || match known(&swarm) {
-            Some(snapshot) => Document::of(&*snapshot),
-            None => Document::default(),
+        .with_document(SWARM, "the state of the pool, as JSON", move || {
+            let snapshot = Arc::clone(&swarm.borrow());
+            let is_shown = snapshot.is_known() || snapshot.earlier.is_some();
+            if is_shown { Document::of(&*snapshot) } else { Document::default() }
         })
         .with_pieces(JOBS, "the worker of every job, as JSON", move || {
             known(&jobs).map(JobList::pieces)
@@ -100,6 +101,9 @@ async fn measure(
     let mut moves = Moves::default();
     while snapshots.changed().await.is_ok() {
         let snapshot = Arc::clone(&snapshots.borrow_and_update());
+        if !snapshot.is_known() {
+            continue;
+        }
         let invalid = snapshot.invalid_file.as_ref();
         let readiness = match invalid {
             Some(file) => Readiness::ToMend(file.sentence(snapshot.revision)),

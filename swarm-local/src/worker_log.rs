@@ -213,6 +213,26 @@ fn read_lines(
     }
 }
 
+/// What a worker logs when its guard kills a job.
+const KILLING: &str = "did not end after SIGTERM: killing it";
+
+/// The job that a guard kills, if a line of a worker says so.
+pub(super) fn killed_job(line: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Killing {
+        message: String,
+        job: String,
+    }
+    if line.starts_with('{') {
+        let line: Killing = serde_json::from_str(line).ok()?;
+        return (line.message == KILLING).then_some(line.job);
+    }
+    // As below, a line of output has its job as the first word.
+    let first = line.split(' ').next().unwrap_or_default();
+    let (_, rest) = line.split_once(KILLING).filter(|_| !first.ends_with(':'))?;
+    rest.strip_prefix(" job=")?.split(' ').next().map(str::to_owned)
+}
+
 /// The lines that are about one job.
 #[derive(Clone, Debug)]
 pub(super) struct JobLines {
@@ -291,6 +311,18 @@ mod tests {
         };
         log.read(keep).unwrap();
         lines
+    }
+
+    #[test]
+    fn a_job_that_a_guard_kills_is_found_and_its_output_cannot_name_another() {
+        let event = "2026-11-26T04:03:55Z  WARN did not end after SIGTERM: killing it";
+        let text = format!("{event} job=cam:1 grace_ms=20000");
+        assert_eq!(killed_job(&text).as_deref(), Some("cam:1"));
+        assert_eq!(killed_job(&format!("cam2: {text}")), None);
+        assert_eq!(killed_job(event), None);
+        let json = |field| format!(r#"{{"{field}":"{KILLING}","job":"cam1","grace_ms":5}}"#);
+        assert_eq!(killed_job(&json("message")).as_deref(), Some("cam1"));
+        assert_eq!(killed_job(&json("output")), None);
     }
 
     #[test]

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
+use swarm_adapters_host::clock::unix_s;
 use swarm_adapters_host::http::{self, Answer};
+use swarm_adapters_host::processes::remaining;
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::super::ending::Ending;
+use super::super::earlier::Earlier;
 use super::super::snapshot::Snapshot;
 use super::super::{state, web};
 use super::Failure;
@@ -39,7 +41,18 @@ pub struct PoolArgs {
     pub dir: Option<PathBuf>,
 }
 
-/// A pool that runs.
+/// A pool, and whether it runs.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// It runs.
+    Runs(Pool),
+    /// It does not run, and has left processes behind.
+    Left(Pool, Earlier),
+    /// Nothing runs; a sentence.
+    Nothing(String),
+}
+
+/// A pool that runs, or has left something.
 #[derive(Debug)]
 pub(super) struct Pool {
     pub(super) dir: PathBuf,
@@ -55,43 +68,83 @@ impl PoolArgs {
         }
     }
 
+    /// The pool that is meant, or what is left of it.
+    pub(super) async fn look(&self) -> Result<Found, Failure> {
+        let Some(named) = self.named_dir()? else { return only_one().await };
+        let nothing = || Found::Nothing(format!("no pool runs in {}", named.display()));
+        let Some(dir) = state::find(&named)? else { return Ok(nothing()) };
+        let pool = Pool { dir };
+        if pool.is_up().await? {
+            return Ok(Found::Runs(pool));
+        }
+        let cannot = || format!("processes of the pool in {} cannot be found", named.display());
+        let left = remaining(&pool.dir).await.with_context(cannot)?;
+        Ok(left.map_or_else(nothing, |left| Found::Left(pool, Earlier::of(&left))))
+    }
+
     /// The pool that is meant, if it runs.
     pub(super) async fn find(&self) -> Result<Pool, Failure> {
-        let Some(dir) = self.named_dir()? else { return only_one().await };
-        let found = state::find(&dir)?;
-        match found {
-            Some(dir) if connected(&dir).await?.is_some() => Ok(Pool { dir }),
-            Some(_) | None => Err(Failure::No(format!("no pool runs in {}", dir.display()))),
+        match self.look().await? {
+            Found::Runs(pool) => Ok(pool),
+            Found::Left(pool, earlier) => {
+                let hint = format!(
+                    "`swarm-operator stop --dir {}` waits for them, and with --now kills them",
+                    pool.dir.display()
+                );
+                Err(Failure::No(format!("{}; {hint}", pool.left_sentence(&earlier))))
+            }
+            Found::Nothing(sentence) => Err(Failure::No(sentence)),
         }
     }
 }
 
-/// The only pool that runs in a default directory.
-async fn only_one() -> Result<Pool, Failure> {
+/// The only pool that runs in a default directory. If none runs, the only one that left processes.
+async fn only_one() -> Result<Found, Failure> {
     let home = state::default_home().map_err(Failure::Usage)?;
-    let mut running = Vec::new();
+    let (mut running, mut ended) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(&home).into_iter().flatten().take(POOLS_MAX).flatten() {
         // What cannot be used cannot be meant.
-        if let Ok(Some(dir)) = state::find(&entry.path())
-            && let Ok(Some(_)) = connected(&dir).await
-        {
-            running.push(dir);
+        if let Ok(Some(dir)) = state::find(&entry.path()) {
+            match connected(&dir).await {
+                Ok(Some(_)) => running.push(dir),
+                Ok(None) => ended.push(dir),
+                Err(_) => {}
+            }
         }
     }
     running.sort();
     match running.as_slice() {
-        [dir] => Ok(Pool { dir: dir.clone() }),
-        [] => {
-            let home = home.display();
-            Err(Failure::No(format!("no pool runs in {home}; name another directory with --dir")))
-        }
-        several => {
-            let names = several.iter().filter_map(|dir| dir.file_name());
-            let names: Vec<_> = names.map(|name| name.to_string_lossy()).collect();
-            let names = names.join(", ");
-            Err(Failure::Usage(format!("several pools run: {names}; write the name of one")))
+        [dir] => Ok(Found::Runs(Pool { dir: dir.clone() })),
+        [] => only_left(&home, ended).await,
+        several => Err(several_pools("run", several.iter())),
+    }
+}
+
+/// The only pool of these that left processes behind.
+async fn only_left(home: &Path, ended: Vec<PathBuf>) -> Result<Found, Failure> {
+    let mut left = Vec::new();
+    for dir in ended {
+        if let Ok(Some(remaining)) = remaining(&dir).await {
+            left.push((dir, Earlier::of(&remaining)));
         }
     }
+    match left.as_slice() {
+        [(dir, earlier)] => Ok(Found::Left(Pool { dir: dir.clone() }, earlier.clone())),
+        [] => {
+            let home = home.display();
+            let sentence = format!("no pool runs in {home}; name another directory with --dir");
+            Ok(Found::Nothing(sentence))
+        }
+        several => Err(several_pools("have left processes", several.iter().map(|(dir, _)| dir))),
+    }
+}
+
+fn several_pools<'a>(what: &str, dirs: impl Iterator<Item = &'a PathBuf>) -> Failure {
+    let names = dirs.filter_map(|dir| dir.file_name());
+    let mut names: Vec<_> = names.map(|name| name.to_string_lossy()).collect();
+    names.sort();
+    let names = names.join(", ");
+    Failure::Usage(format!("several pools {what}: {names}; write the name of one"))
 }
 
 async fn connected(dir: &Path) -> Result<Option<UnixStream>, Failure> {
@@ -100,6 +153,16 @@ async fn connected(dir: &Path) -> Result<Option<UnixStream>, Failure> {
 }
 
 impl Pool {
+    /// Whether an operator runs it.
+    pub(super) async fn is_up(&self) -> Result<bool, Failure> {
+        Ok(connected(&self.dir).await?.is_some())
+    }
+
+    /// A sentence about processes that it has left.
+    pub(super) fn left_sentence(&self, earlier: &Earlier) -> String {
+        format!("no operator runs in {}; {}", self.dir.display(), earlier.sentence(unix_s()))
+    }
+
     /// A connection to it.
     pub(super) async fn connect(&self) -> Result<UnixStream, Failure> {
         let ended = || Failure::No(format!("the pool in {} has ended", self.dir.display()));
@@ -136,12 +199,12 @@ impl Pool {
         Ok((document, snapshot))
     }
 
-    /// The progress of its end, if it is ending and answers.
-    pub(super) async fn ending(&self) -> Option<Ending> {
+    /// Its state, if it answers soon.
+    pub(super) async fn state(&self) -> Option<Snapshot> {
         let stream = http::connect(&self.dir).await.ok()??;
         let answer = timeout(ENDING_MAX, http::request(stream, web::SWARM)).await.ok()?.ok()?;
         let answer = timeout(ENDING_MAX, answer.whole()).await.ok()?.ok()?;
-        serde_json::from_slice::<Snapshot>(&answer).ok()?.ending
+        serde_json::from_slice(&answer).ok()
     }
 
     /// The directory of its logs.

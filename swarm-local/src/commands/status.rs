@@ -53,7 +53,10 @@ fn text(snapshot: &Snapshot, dir: &Path) -> String {
     let (standing, _) = snapshot.standing();
     let counts = snapshot.counts(&snapshot.unassigned_by_reason());
     let (name, revision, dir) = (&snapshot.name, snapshot.revision, dir.display());
-    let mut text = format!("{name}: {standing}\n{counts}, revision {revision}\n");
+    let mut text = format!("{name}: {standing}\n");
+    if snapshot.earlier.is_none() {
+        let _ = writeln!(text, "{counts}, revision {revision}");
+    }
     for problem in snapshot.problems() {
         let _ = writeln!(text, "✗ {problem}");
     }

@@ -2,20 +2,22 @@
 
 use std::io::Write as _;
 use std::path::Path;
+use std::pin::pin;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args;
 use swarm_adapters_host::clock::unix_s;
-use swarm_adapters_host::processes::{
-    END_MARGIN, Killed, Leftovers, Patience, Peer, end_leftovers, recorded,
-};
+use swarm_adapters_host::processes::{END_MARGIN, Killed, Leftovers, Patience, Peer, recorded};
+use tokio::sync::watch;
+use tokio::time::{interval_at, sleep};
 
+use super::super::earlier::{self, Earlier, Ended};
 use super::super::ending::{Ending, of_killed};
 use super::super::state::StateDir;
 use super::super::text::{self, counted, span};
-use super::pool::Pool;
+use super::pool::{Found, Pool};
 use super::{Failure, Output, PoolArgs, ended, standard_output};
 
 /// Time that a pool is waited for beyond the time of its jobs and workers, unless `--timeout` says
@@ -24,6 +26,9 @@ const MARGIN: Duration = Duration::from_secs(30);
 
 /// Time that an operator may take to kill its pool before it is killed itself.
 const KILL_MAX: Duration = Duration::from_secs(10);
+
+/// Time for a look at what an operator that has ended has left.
+const LEFT_MIN: Duration = Duration::from_secs(1);
 
 /// Time between two looks whether the pool has ended, and between two remarks about the wait.
 const LOOK: Duration = Duration::from_millis(200);
@@ -47,7 +52,7 @@ pub struct StopArgs {
     pub output: Output,
 }
 
-/// Ends a pool that runs. Exit code 3 if none does.
+/// Ends a pool that runs, or what one has left. Exit code 3 if there is neither.
 ///
 /// # Errors
 ///
@@ -56,29 +61,116 @@ pub async fn stop(args: StopArgs) -> anyhow::Result<ExitCode> {
     ended(end(&args).await)
 }
 
+impl StopArgs {
+    /// Time to wait for the end of a pool whose jobs have `stop_timeout`.
+    fn limit(&self, stop_timeout: Duration) -> Duration {
+        let default = || stop_timeout.saturating_add(END_MARGIN).saturating_add(MARGIN);
+        self.timeout.map_or_else(default, Into::into)
+    }
+}
+
 async fn end(args: &StopArgs) -> Result<(), Failure> {
+    match args.pool.look().await? {
+        Found::Runs(pool) => end_pool(args, &pool).await,
+        Found::Left(pool, earlier) => {
+            if args.output == Output::Text {
+                text::remark(&pool.left_sentence(&earlier));
+            }
+            end_left(args, &pool).await
+        }
+        Found::Nothing(sentence) => Err(Failure::No(sentence)),
+    }
+}
+
+/// Ends a pool that runs.
+async fn end_pool(args: &StopArgs, pool: &Pool) -> Result<(), Failure> {
     let since = Instant::now();
-    let pool = args.pool.find().await?;
     let dir = pool.dir.display().to_string();
     let cannot = || format!("the pool in {dir} cannot be stopped");
     let (stop_timeout, before) = recorded(&pool.dir).with_context(cannot)?.unwrap_or_default();
     // A signal, and not a request: it also reaches a pool that is suspended.
     if let Some(operator) = Peer::of(&pool.connect().await?).with_context(cannot)? {
-        let limit = match args.timeout {
-            Some(timeout) => timeout.into(),
-            None => stop_timeout.saturating_add(END_MARGIN).saturating_add(MARGIN),
-        };
+        let limit = args.limit(stop_timeout);
         if args.now {
             kill(&operator, limit).await.with_context(cannot)?;
         } else {
             operator.ask_to_end().with_context(cannot)?;
         }
-        wait(&pool, &operator, limit, args.output).await?;
+        wait(pool, &operator, limit, args.output).await?;
     }
+    // An operator that was killed meanwhile leaves something. If the pool runs again already, that
+    // has been ended.
+    let left = match StateDir::claim_if_free(&pool.dir).with_context(cannot)? {
+        Some(_claimed) => leftovers(args, &pool.dir, since, args.limit(stop_timeout)).await?,
+        None => Ended::default(),
+    };
+    let mut killed = killed_since(&pool.dir, &before);
+    killed.extend(left.killed);
+    report(args.output, &dir, since.elapsed(), &left.leftovers, &killed)
+}
+
+/// Ends what a pool has left whose operator does not run any more.
+async fn end_left(args: &StopArgs, pool: &Pool) -> Result<(), Failure> {
+    let since = Instant::now();
+    let dir = pool.dir.display().to_string();
+    let cannot = || format!("what the pool in {dir} has left cannot be ended");
+    let stop_timeout = recorded(&pool.dir).with_context(cannot)?.unwrap_or_default().0;
+    let limit = args.limit(stop_timeout);
+    let _claimed = loop {
+        // An operator that has started meanwhile ends what was left, before all else.
+        if pool.is_up().await? {
+            return Box::pin(end_pool(args, pool)).await;
+        }
+        match StateDir::claim_if_free(&pool.dir).with_context(cannot)? {
+            Some(claimed) => break claimed,
+            // Another `stop` ends it, or an operator is about to.
+            None if since.elapsed() < limit => sleep(LOOK).await,
+            None => return Err(still_left(&pool.dir, limit, None)),
+        }
+    };
+    let left = leftovers(args, &pool.dir, since, limit).await?;
+    report(args.output, &dir, since.elapsed(), &left.leftovers, &left.killed)
+}
+
+/// Ends what an operator left behind in `dir`, within `limit` from `since` on, and says meanwhile what
+/// is left.
+async fn leftovers(
+    args: &StopArgs,
+    dir: &Path,
+    since: Instant,
+    limit: Duration,
+) -> Result<Ended, Failure> {
     let patience = if args.now { Patience::None } else { Patience::AsRecorded };
-    let left = left(&pool.dir, patience).await.with_context(cannot)?;
-    let killed = killed_since(&pool.dir, &before);
-    report(args.output, &dir, since.elapsed(), &left, &killed)
+    let (progress, left) = watch::channel(None);
+    let now = || left.borrow().as_ref().map(Earlier::of);
+    let cannot = || format!("what the pool in {} has left cannot be ended", dir.display());
+    let mut ended = pin!(earlier::end(dir, patience, &progress));
+    let mut is_over = pin!(sleep(limit.saturating_sub(since.elapsed()).max(LEFT_MIN)));
+    let mut said = String::new();
+    let mut say_every = interval_at(tokio::time::Instant::now() + SAY_EVERY, SAY_EVERY);
+    loop {
+        tokio::select! {
+            biased;
+            ended = &mut ended => return Ok(ended.with_context(cannot)?),
+            () = &mut is_over => return Err(still_left(dir, limit, now().as_ref())),
+            _ = say_every.tick(), if args.output == Output::Text => {
+                let sentence = now().map(|earlier| earlier.sentence(unix_s()));
+                if let Some(sentence) = sentence.filter(|it| *it != said) {
+                    text::remark(&sentence);
+                    said = sentence;
+                }
+            }
+        }
+    }
+}
+
+fn still_left(dir: &Path, limit: Duration, left: Option<&Earlier>) -> Failure {
+    let dir = dir.display();
+    let left = left.map(|left| format!("; {}", left.sentence(unix_s()))).unwrap_or_default();
+    Failure::Failed(anyhow::anyhow!(
+        "what an earlier run left in {dir} has not ended within {limit:?}{left}; to kill what is \
+         left, write `swarm-operator stop --now --dir {dir}`"
+    ))
 }
 
 /// Has an operator kill its pool. An operator that does not react is killed; its leftovers are
@@ -110,8 +202,10 @@ async fn wait(
             continue;
         }
         say_at = Instant::now() + SAY_EVERY;
-        let ending = pool.ending().await;
+        let state = pool.state().await.unwrap_or_default();
+        let (ending, earlier) = (state.ending, state.earlier);
         let sentence = ending.as_ref().map(|ending| ending.sentence(unix_s()));
+        let sentence = sentence.or_else(|| Some(earlier.as_ref()?.sentence(unix_s())));
         if is_over {
             return Err(still_ending(&pool.dir, limit, ending.as_ref()));
         }
@@ -172,11 +266,4 @@ fn report(
         }
     }
     Ok(to.flush()?)
-}
-
-/// Ends what a pool left behind that was killed at the same time, and returns how much that was.
-async fn left(dir: &Path, patience: Patience) -> anyhow::Result<Leftovers> {
-    // If it runs again already, that has been done.
-    let Ok(_claimed) = StateDir::claim(dir) else { return Ok(Leftovers::default()) };
-    Ok(end_leftovers(dir, patience).await?)
 }

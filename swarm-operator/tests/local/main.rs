@@ -10,6 +10,7 @@ mod documented;
 mod edits;
 mod failures;
 mod hostile;
+mod leftovers;
 mod operator;
 mod ready;
 mod recorders;

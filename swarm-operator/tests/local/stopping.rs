@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::operator::{Machine, until};
 
 /// A pool with `workers`, whose jobs do `when_asked` on SIGTERM.
-fn pool(workers: u32, handover: &str, when_asked: &str, jobs: &str) -> Machine {
+pub(crate) fn pool(workers: u32, handover: &str, when_asked: &str, jobs: &str) -> Machine {
     let machine = Machine::new();
     machine.write(&format!(
         r#"
@@ -36,8 +36,8 @@ spec:
 }
 
 /// Longer than was ever waited for by default.
-const SLOW: &str = "echo finalizing; sleep 7; echo FINALIZED; exit 0";
-const NEVER: &str = "echo no";
+pub(crate) const SLOW: &str = "echo finalizing; sleep 7; echo FINALIZED; exit 0";
+pub(crate) const NEVER: &str = "echo no";
 
 fn logs(machine: &Machine) -> String {
     let logs = fs::read_dir(machine.state().join("logs")).unwrap();
@@ -45,7 +45,7 @@ fn logs(machine: &Machine) -> String {
     logs.map(|entry| read(entry).unwrap_or_default()).collect()
 }
 
-fn record(machine: &Machine, jobs: usize) {
+pub(crate) fn record(machine: &Machine, jobs: usize) {
     until("all jobs record", || {
         // Not those that quote the runner.
         let count = logs(machine).lines().filter(|line| line.ends_with(": recording")).count();
@@ -53,16 +53,16 @@ fn record(machine: &Machine, jobs: usize) {
     });
 }
 
-fn finalized(machine: &Machine) -> usize {
+pub(crate) fn finalized(machine: &Machine) -> usize {
     logs(machine).lines().filter(|line| line.ends_with(": FINALIZED")).count()
 }
 
-fn stop(dir: &Path, words: &[&str]) -> Output {
+pub(crate) fn stop(dir: &Path, words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_swarm-operator"));
     command.arg("stop").args(words).arg("--dir").arg(dir).output().unwrap()
 }
 
-fn text(output: &Output) -> (String, String) {
+pub(crate) fn text(output: &Output) -> (String, String) {
     let of = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (of(&output.stdout), of(&output.stderr))
 }
