@@ -540,6 +540,7 @@ impl Operation {
             self.outlets.voice.say(&sentence);
         }
         snapshot.wanted = self.wanted.desired.jobs.clone();
+        let failing = snapshot.jobs.failing;
         self.outlets.snapshots.send_replace(Arc::new(snapshot));
         if !is_settled {
             self.unsettled_since.get_or_insert_with(Instant::now);
@@ -553,7 +554,7 @@ impl Operation {
             view: &decision.ledger.view(),
             now: &now,
             unassigned: &decision.plan.unassigned,
-            failing: self.failing.values().map(|it| it.count).sum(),
+            failing,
         };
         self.outlets.voice.settled(&settled);
         self.settled = now;

@@ -338,23 +338,29 @@ impl Snapshot {
     /// Sets which jobs fail, as the workers in these slots tell. What a worker says of jobs that it does
     /// not hold is ignored.
     pub(super) fn mark_failing(&mut self, told: &BTreeMap<Slot, Arc<Failing>>) {
-        let mut parts = Vec::new();
-        for row in &mut self.workers {
-            let Some(told) = told.get(&Slot(row.slot)) else { continue };
-            let part = told.limited(row.jobs + row.releasing, WORST_MAX);
-            row.failing = part.count;
-            parts.push((row.name.clone(), row.slot, part));
-        }
-        self.jobs.failing = parts.iter().map(|(_, _, part)| part.count).sum();
         let holds = |job: &FailingJob, slot: u32| {
             let found = self.job(job.job.as_str());
             found.is_some_and(|row| row.slot.is_none_or(|holder| holder == slot))
         };
-        let all = parts.into_iter().flat_map(|(name, slot, part)| {
-            let held = part.worst.into_iter().filter(move |job| holds(job, slot));
-            held.map(move |job| (job.worst_first(), FailingRow::of(job, &name)))
-        });
-        let mut all: Vec<_> = all.collect();
+        let part = |row: &WorkerRow| {
+            let told = told.get(&Slot(row.slot))?;
+            // A worker still tells of jobs that it has just lost.
+            let held = told.worst.iter().filter(|job| holds(job, row.slot));
+            let mut part = Failing::of(held, WORST_MAX);
+            if told.worst.len() < told.count {
+                part.count = told.count;
+            }
+            Some(part.limited(row.jobs + row.releasing, WORST_MAX))
+        };
+        let parts: Vec<_> = self.workers.iter().map(part).collect();
+        let mut all = Vec::new();
+        for (row, part) in self.workers.iter_mut().zip(parts) {
+            let Some(part) = part else { continue };
+            row.failing = part.count;
+            let rows = part.worst.into_iter();
+            all.extend(rows.map(|job| (job.worst_first(), FailingRow::of(job, &row.name))));
+        }
+        self.jobs.failing = self.workers.iter().map(|row| row.failing).sum();
         all.sort_by(|(one, _), (other, _)| one.cmp(other));
         self.failing = all.into_iter().map(|(_, row)| row).take(WORST_MAX).collect();
         self.healthy &= self.jobs.failing == 0;
@@ -462,5 +468,56 @@ impl Snapshot {
             wanted: Jobs::default(),
             unassigned,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use swarm_core::FailingState;
+
+    use super::*;
+
+    fn failing(names: &[&str], count: usize) -> Arc<Failing> {
+        let job = |name: &&str| FailingJob {
+            job: name.parse().unwrap(),
+            state: FailingState::Failed,
+            restarts: 0,
+            since_unix_s: 0,
+            last_exit: "ended with exit code 3".to_owned(),
+            last_output: Vec::new(),
+        };
+        Arc::new(Failing { count, worst: names.iter().map(job).collect() })
+    }
+
+    #[test]
+    fn a_job_that_its_worker_does_not_hold_any_more_does_not_fail() {
+        let worker = WorkerProcess {
+            name: "w-0".to_owned(),
+            instance: String::new(),
+            phase: Phase::Up,
+            deaths: 0,
+            last_death: None,
+        };
+        let row = |name: &str| JobRow {
+            name: name.to_owned(),
+            state: "granted",
+            slot: Some(0),
+            token: 1,
+        };
+        let snapshot = |told| {
+            let mut snapshot = Snapshot {
+                workers: vec![WorkerRow::of(Slot(0), &worker, None, (2, 0))],
+                holders: vec![row("fails"), row("works")],
+                ..Snapshot::default()
+            };
+            snapshot.mark_failing(&BTreeMap::from([(Slot(0), told)]));
+            let named: Vec<_> = snapshot.failing.iter().map(|row| row.job.clone()).collect();
+            (snapshot.jobs.failing, snapshot.workers[0].failing, named)
+        };
+        let removed = failing(&["a", "b", "c", "fails"], 4);
+        assert_eq!(snapshot(removed), (1, 1, vec!["fails".to_owned()]));
+        // Of the others nobody knows the names.
+        let many = failing(&["a", "fails"], 9);
+        assert_eq!(snapshot(many), (2, 2, vec!["fails".to_owned()]));
     }
 }

@@ -68,5 +68,9 @@ fn a_failure_is_known_at_once_and_comes_first() {
     let status = status.arg("status").arg("--dir").arg(machine.state()).output().unwrap();
     let status = String::from_utf8(status.stdout).unwrap();
     assert!(status.starts_with("recorders: failing: 5 jobs · settled\n"), "{status}");
+    machine.edit("{name: job-0}, {name: job-1}, {name: job-2}, ", "");
+    let output = operator.prints("2 jobs on 2 workers, 3 removed");
+    let line = output.lines().find(|line| line.contains("3 removed")).unwrap();
+    assert!(line.starts_with("failing: 2 jobs; settled in "), "{output}");
     operator.signal(Signal::TERM);
 }
