@@ -44,6 +44,9 @@ pub(super) struct Ending {
     pub(super) waits_for: Vec<String>,
     /// The jobs and workers that did not end in time and were killed.
     pub(super) killed: Vec<String>,
+    /// The sentence about the end, once nothing is left.
+    #[serde(skip)]
+    pub(super) last: Option<String>,
 }
 
 impl Ending {
@@ -124,7 +127,8 @@ impl End<'_> {
             let (left, waits_for) = self.left();
             let killed = self.killed_since(first).iter().map(ToString::to_string).collect();
             let workers_left = self.workers.borrow().len();
-            let ending = Ending { jobs, left, workers_left, until_unix_s, waits_for, killed };
+            let last = None;
+            let ending = Ending { jobs, left, workers_left, until_unix_s, waits_for, killed, last };
             if say_at <= Instant::now() {
                 self.outlets.voice.say(&ending.sentence(unix_s()));
                 say_at = Instant::now() + SAY_EVERY;

@@ -164,7 +164,8 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     let answers = web::serve(listeners, snapshots.subscribe(), metrics.clone(), has_ended.clone());
     let server = tokio::spawn(answers);
     let service = tokio::spawn(service::follow(snapshots.subscribe(), shutdown.clone()));
-    let _service = AbortOnDropHandle::new(service);
+    let service = AbortOnDropHandle::new(service);
+    let last_snapshot = snapshots.subscribe();
     earlier::end_first(dir.path(), &wanted.name, &snapshots, &shutdown).await?;
     let until = if args.until_settled {
         Until::Settled(args.timeout.unwrap_or(TIMEOUT))
@@ -180,6 +181,9 @@ pub async fn local(args: LocalArgs) -> anyhow::Result<ExitCode> {
     let outcome = Box::pin(async { operation.await?.run(until, &shutdown).await }).await;
     shutdown.end();
     has_ended.cancel();
+    service.abort();
+    let _ = service.await;
+    service::ended(&last_snapshot.borrow().clone());
     let last = match view {
         Some(view) => view.ended().await,
         None => Ok(None),

@@ -188,7 +188,8 @@ impl Operation {
         let outcome = self.follow(until, shutdown).await;
         let (since, workers) = (Instant::now(), self.workers.borrow().len());
         let killed = self.end_workers(shutdown).await;
-        self.outlets.voice.say(&text::ending(workers, since.elapsed(), &killed));
+        let sentence = text::ending(workers, since.elapsed(), &killed);
+        self.outlets.ended(&sentence);
         match (outcome?, until) {
             (End::Signalled, Until::Settled(_)) => {
                 anyhow::bail!("ended by a signal before the pool was settled");

@@ -54,6 +54,16 @@ pub(super) struct Paths {
 }
 
 impl Outlets {
+    /// Says the sentence about the end of the pool, and publishes it.
+    pub(super) fn ended(&self, sentence: &str) {
+        self.voice.say(sentence);
+        self.snapshots.send_modify(|snapshot| {
+            let mut ended = Snapshot::clone(snapshot);
+            ended.ending.get_or_insert_default().last = Some(sentence.to_owned());
+            *snapshot = Arc::new(ended);
+        });
+    }
+
     /// Counts a turn.
     pub(super) fn turned(&self, took: Duration, turned: &Result<Turn, StoreError>) {
         let result = match turned {

@@ -46,14 +46,28 @@ pub(super) async fn follow(mut snapshots: watch::Receiver<Arc<Snapshot>>, shutdo
         if lines.is_empty() {
             continue;
         }
-        let sent = spawn_blocking(move || {
-            let states: Vec<_> = lines.iter().map(|line| NotifyState::Custom(line)).collect();
-            sd_notify::notify(&states)
-        });
-        if let Ok(Err(error)) = sent.await {
-            tracing::debug!(%error, "the service manager cannot be told");
-        }
+        let _ = spawn_blocking(move || send(&lines)).await;
     }
+}
+
+/// Reports the end of the pool, which stays the state of a service that does not run. No other report
+/// may follow.
+pub(super) fn ended(snapshot: &Snapshot) {
+    let last = snapshot.ending.as_ref().and_then(|ending| ending.last.as_deref());
+    if let Some(sentence) = last.filter(|_| env::var_os("NOTIFY_SOCKET").is_some()) {
+        send(&[status_line(sentence)]);
+    }
+}
+
+fn send(lines: &[String]) {
+    let states: Vec<_> = lines.iter().map(|line| NotifyState::Custom(line)).collect();
+    if let Err(error) = sd_notify::notify(&states) {
+        tracing::debug!(%error, "the service manager cannot be told");
+    }
+}
+
+fn status_line(status: &str) -> String {
+    format!("STATUS={}", status.replace('\n', " "))
 }
 
 impl Said {
@@ -79,11 +93,16 @@ impl Said {
         let status = match (is_ending, &snapshot.ending) {
             (true, Some(ending)) => format!("ending: {}", ending.sentence(now)),
             (true, None) => "ending".to_owned(),
-            (false, _) if self.is_ready => format!("{standing}; {counts}"),
+            (false, _) if self.is_ready => match &snapshot.invalid_file {
+                Some(file) => {
+                    format!("the file is invalid ({}); {standing}; {counts}", file.message)
+                }
+                None => format!("{standing}; {counts}"),
+            },
             (false, _) => standing,
         };
         if self.status != status {
-            lines.push(format!("STATUS={}", status.replace('\n', " ")));
+            lines.push(status_line(&status));
             self.status = status;
         }
         lines
@@ -93,6 +112,7 @@ impl Said {
 #[cfg(test)]
 mod tests {
     use super::super::ending::Ending;
+    use super::super::snapshot::InvalidFile;
     use super::*;
 
     #[test]
@@ -106,6 +126,12 @@ mod tests {
         let status = "STATUS=settled; 0 jobs on 0 workers";
         assert_eq!(next(&known, false), ["READY=1", status]);
         assert!(next(&known, false).is_empty());
+        let message = "a.yaml:2:1: unknown field `jbos`".to_owned();
+        let invalid = InvalidFile { message, excerpt: None, since_unix_s: 1_000 };
+        let invalid = Snapshot { invalid_file: Some(invalid), ..known.clone() };
+        let problem = "the file is invalid (a.yaml:2:1: unknown field `jbos`)";
+        let expected = format!("STATUS={problem}; settled; 0 jobs on 0 workers");
+        assert_eq!(next(&invalid, false), [expected]);
         let ending = Ending { jobs: 2, left: 1, until_unix_s: 1_012, ..Ending::default() };
         let ending = Snapshot { ending: Some(ending), ..known };
         let status = "STATUS=ending: 1 of 2 jobs is still stopping, at most 12 s";

@@ -45,6 +45,9 @@ fn a_service_manager_learns_when_the_pool_runs_what_it_does_and_how_long_its_end
     assert_eq!(operator.ended().code(), Some(0));
     says("STOPPING=1");
     says("EXTEND_TIMEOUT_USEC=");
+    says("STATUS=ended in ");
+    let last = seen.iter().rfind(|line| line.starts_with("STATUS=")).unwrap();
+    assert!(last.ends_with(" ms: 3 workers stopped, no process is left"), "{last}");
     assert_eq!(seen.iter().filter(|line| *line == "READY=1").count(), 1, "{seen:?}");
     assert_eq!(machine.processes(), []);
 }
