@@ -18,8 +18,8 @@ use swarm_adapters_host::writers::Writer;
 use swarm_core::handover::LeaseTerms;
 use swarm_core::session::Details;
 use swarm_core::{Desired, Jobs};
-use swarm_spec::convert::Home;
-use swarm_spec::manifest::{self, Explained};
+use swarm_spec::convert::{Home, SpecError};
+use swarm_spec::manifest::{self, Explained, ManifestError};
 use swarm_spec::spec::RunnerSpec;
 use tokio::sync::oneshot;
 
@@ -137,7 +137,7 @@ impl Input {
         let Self { reader, edits } = self;
         let Some(edits) = edits else { return std::future::pending().await };
         let read = |contents: &Contents| {
-            reader.wanted(contents).and_then(|wanted| reader.same(current, wanted))
+            reader.wanted(contents).and_then(|wanted| reader.same(current, wanted, contents))
         };
         edits.next(read, current).await
     }
@@ -192,19 +192,45 @@ impl Reader {
     }
 
     /// Refuses an edit that would make the running workers those of another pool.
-    fn same(&self, current: &Wanted, edited: Wanted) -> Result<Wanted, Explained> {
+    fn same(
+        &self,
+        current: &Wanted,
+        edited: Wanted,
+        contents: &Contents,
+    ) -> Result<Wanted, Explained> {
         let fixed = [
             (current.name == edited.name, "the name of the Swarm"),
             (current.worker_name == edited.worker_name, "the name of its pool"),
-            (current.lease == edited.lease, "spec.handover.lease and stopTimeout"),
         ];
         match fixed.iter().find(|(is_same, _)| !is_same) {
-            None => Ok(edited),
+            None if current.lease == edited.lease => Ok(edited),
+            None => Err(self.other_lease(current, &edited, contents)),
             Some((_, what)) => Err(Explained::from(format!(
                 "{}: {what} cannot change while the pool runs; stop it and start it again",
                 self.shown
             ))),
         }
+    }
+
+    /// The refusal of other times for leases and ends, with the line that has them.
+    fn other_lease(&self, current: &Wanted, edited: &Wanted, contents: &Contents) -> Explained {
+        let field = |place| format!("spec.handover.{place}");
+        let (was, is) = (&current.lease, &edited.lease);
+        let changed = [
+            (was.stop_timeout != is.stop_timeout, "stopTimeout"),
+            (was.renew != is.renew, "lease.renew"),
+            (true, "lease.duration"),
+        ];
+        let changed = changed.into_iter().find(|(differs, _)| *differs);
+        let place = field(changed.map_or("lease", |(_, place)| place));
+        let reason =
+            "it cannot change while the pool runs; stop the pool and start it again".to_owned();
+        let source = SpecError { place, reason };
+        let text = match contents {
+            Contents::Text(text) => text,
+            Contents::Missing | Contents::Unreadable(_) => "",
+        };
+        ManifestError::Spec { swarm: edited.name.clone(), source }.explained(&self.shown, text)
     }
 }
 
@@ -243,5 +269,38 @@ mod testing {
     pub(super) fn wanted(text: &str) -> Result<Wanted, Explained> {
         let reader = Reader { shown: "m.yaml".to_owned(), name: None, workers: None };
         reader.wanted(&Contents::Text(text.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::wanted;
+    use super::*;
+
+    #[test]
+    fn another_stop_timeout_is_refused_with_its_line() {
+        let text = |handover: &str| {
+            format!(
+                "apiVersion: swarm.k8slab.info/v1alpha1\nkind: Swarm\nmetadata: {{name: a}}\nspec:\n\
+                 \x20 replicas: 1\n  pool: {{statefulSet: {{name: w}}}}\n  handover:\n    {handover}\n\
+                 \x20 jobs: []\n"
+            )
+        };
+        let refused = |before: &str, after: &str| {
+            let reader = Reader { shown: "m.yaml".to_owned(), name: None, workers: None };
+            let (before, after) = (text(before), text(after));
+            let contents = Contents::Text(after.as_str().into());
+            let refused =
+                reader.same(&wanted(&before).unwrap(), wanted(&after).unwrap(), &contents);
+            refused.unwrap_err().sentence
+        };
+        let end = "it cannot change while the pool runs; stop the pool and start it again";
+        assert_eq!(
+            refused("stopTimeout: 5s", "stopTimeout: 9s"),
+            format!("m.yaml:8:5: Swarm `a`: spec.handover.stopTimeout: {end}")
+        );
+        let duration = refused("lease: {duration: 20s}", "lease: {duration: 40s}");
+        assert!(duration.starts_with("m.yaml:8:13: "), "{duration}");
+        assert!(duration.contains("spec.handover.lease.duration"), "{duration}");
     }
 }
