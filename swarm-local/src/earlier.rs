@@ -15,7 +15,7 @@ use swarm_adapters_host::processes::{
 };
 use tokio::sync::watch;
 
-use super::ending::of_killed;
+use super::ending::{Cause, of_killed};
 use super::outlets::Voice;
 use super::shutdown::Shutdown;
 use super::snapshot::Snapshot;
@@ -130,11 +130,13 @@ pub(super) async fn end_first(
     let (progress, mut left) = watch::channel(None);
     let mut ended = pin!(end(dir, Patience::AsRecorded, &progress));
     let (mut is_said, mut is_ending) = (false, false);
+    let mut cause = Cause::Late;
     let ended = loop {
         tokio::select! {
             biased;
             ended = &mut ended => break ended?,
             () = shutdown.kills() => {
+                cause = Cause::Asked;
                 break end(dir, Patience::None, &watch::Sender::default()).await?;
             }
             () = shutdown.ends(), if !is_ending => {
@@ -160,7 +162,7 @@ pub(super) async fn end_first(
         }
     };
     snapshots.send_replace(Arc::default());
-    report(&ended);
+    report(&ended, cause);
     Ok(())
 }
 
@@ -168,18 +170,18 @@ fn now(left: &watch::Receiver<Option<Remaining>>) -> Option<Earlier> {
     left.borrow().as_ref().map(Earlier::of)
 }
 
-fn report(ended: &Ended) {
+fn report(ended: &Ended, cause: Cause) {
     let Ended { leftovers: Leftovers { workers, others, killed, .. }, killed: names } = ended;
     let all = Earlier { workers: *workers, others: *others, until_unix_s: 0 }.all();
     if 0 < workers + others {
         Voice::Lines.say(&format!("ended {all} left over from an earlier run"));
     }
     if !names.is_empty() {
-        Voice::Lines.complain(&format!("of an earlier run, {}", of_killed(names)));
+        Voice::Lines.complain(&format!("of an earlier run, {}", of_killed(names, cause)));
     } else if 0 < *killed {
-        Voice::Lines.complain(&format!(
-            "killed what did not end in time of an earlier run (processes: {killed})"
-        ));
+        let late = if cause == Cause::Late { " did not end in time of" } else { " was left by" };
+        let sentence = format!("killed what{late} an earlier run (processes: {killed})");
+        Voice::Lines.complain(&sentence);
     }
 }
 

@@ -95,12 +95,15 @@ pub(super) struct End<'a> {
     pub(super) granted: Granted,
     /// Number of killed jobs and workers that were reported.
     pub(super) reported: usize,
+    /// The reason for the kills to come.
+    pub(super) cause: Cause,
 }
 
 impl End<'_> {
     /// Ends all workers, and returns when none is left. Workers that do not end in time, or are to
-    /// get no time, are killed. Returns the jobs and workers that were killed.
-    pub(super) async fn run(mut self, shutdown: &Shutdown) -> Vec<Killed> {
+    /// get no time, are killed. Returns the end of a sentence about the jobs and workers that were
+    /// killed.
+    pub(super) async fn run(mut self, shutdown: &Shutdown) -> String {
         let (began, first) = (Instant::now(), self.reported);
         let jobs = self.left().0;
         tokio::select! {
@@ -110,6 +113,7 @@ impl End<'_> {
         let until = self.processes.ask_to_end();
         let until_unix_s = unix_s() + until.saturating_duration_since(began).as_secs();
         let (mut say_at, mut is_killing) = (began + SAY_AFTER, false);
+        let mut late = usize::MAX;
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let base = Arc::clone(&self.outlets.snapshots.borrow());
@@ -119,6 +123,8 @@ impl End<'_> {
                 () = self.processes.ended() => break,
                 () = shutdown.kills(), if !is_killing => {
                     is_killing = true;
+                    self.report_killed();
+                    (self.cause, late) = (Cause::Asked, self.reported);
                     self.processes.kill_all();
                 }
                 _ = looks.tick() => {}
@@ -136,7 +142,10 @@ impl End<'_> {
             self.publish(&base, ending);
         }
         self.report_killed();
-        self.killed_since(first)
+        let mut killed: Vec<_> = self.killed_since(first).iter().map(ToString::to_string).collect();
+        let asked = killed.split_off(late.saturating_sub(first).min(killed.len()));
+        let parts = [of_killed(&killed, Cause::Late), of_killed(&asked, Cause::Asked)];
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
     }
 
     fn left(&self) -> (usize, Vec<String>) {
@@ -148,7 +157,7 @@ impl End<'_> {
     }
 
     fn report_killed(&mut self) {
-        self.reported = report_killed(self.processes, self.outlets, self.reported);
+        self.reported = report_killed(self.processes, self.outlets, self.reported, self.cause);
     }
 
     fn publish(&self, base: &Snapshot, ending: Ending) {
@@ -164,23 +173,44 @@ impl End<'_> {
 
 /// Reports the killed jobs and workers beyond the first `reported`, and returns the number of all
 /// now.
-pub(super) fn report_killed(processes: &Processes, outlets: &Outlets, reported: usize) -> usize {
+pub(super) fn report_killed(
+    processes: &Processes,
+    outlets: &Outlets,
+    reported: usize,
+    cause: Cause,
+) -> usize {
     let killed = processes.killed();
     for one in killed.iter().skip(reported) {
-        outlets.voice.complain(&format!("{one} did not end in time and was killed"));
+        outlets.voice.complain(&match cause {
+            Cause::Late => format!("{one} did not end in time and was killed"),
+            Cause::Asked => format!("{one} was killed as asked"),
+        });
     }
     killed.len()
 }
 
+/// The reason for a kill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// It did not end in time.
+    Late,
+    /// Somebody has asked for it.
+    Asked,
+}
+
 /// The killed jobs and workers, as the end of a sentence; empty if there are none.
-pub(super) fn of_killed(killed: &[String]) -> String {
+pub(super) fn of_killed(killed: &[String], cause: Cause) -> String {
     if killed.is_empty() {
         return String::new();
     }
     let named: Vec<_> = killed.iter().take(NAMED_MAX).map(String::as_str).collect();
     let rest = killed.len().saturating_sub(NAMED_MAX);
     let rest = if rest == 0 { String::new() } else { format!(" and {rest} more") };
-    format!("{} did not end in time, killed: {}{rest}", killed.len(), named.join(", "))
+    let why = match cause {
+        Cause::Late => "did not end in time, killed",
+        Cause::Asked => "killed as asked",
+    };
+    format!("{} {why}: {}{rest}", killed.len(), named.join(", "))
 }
 
 #[cfg(test)]
@@ -207,8 +237,11 @@ mod tests {
     #[test]
     fn of_many_that_were_killed_some_are_named() {
         let names: Vec<_> = (0..7).map(|n| format!("job-{n} on w-0")).collect();
-        assert_eq!(of_killed(&[]), "");
-        assert_eq!(of_killed(&names[..1]), "1 did not end in time, killed: job-0 on w-0");
-        assert!(of_killed(&names).ends_with("job-4 on w-0 and 2 more"));
+        let late = |killed| of_killed(killed, Cause::Late);
+        assert_eq!(late(&[]), "");
+        assert_eq!(late(&names[..1]), "1 did not end in time, killed: job-0 on w-0");
+        assert!(late(&names).ends_with("job-4 on w-0 and 2 more"));
+        let asked = of_killed(&names[..2], Cause::Asked);
+        assert_eq!(asked, "2 killed as asked: job-0 on w-0, job-1 on w-0");
     }
 }

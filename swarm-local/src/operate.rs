@@ -20,7 +20,7 @@ use swarm_core::{
 };
 use tokio::sync::watch;
 
-use super::ending::{self, Granted, report_killed};
+use super::ending::{self, Cause, Granted, report_killed};
 use super::failures::{Failures, News};
 use super::input::{self, Edit, Input, Wanted};
 use super::outlets::Outlets;
@@ -209,8 +209,8 @@ impl Operation {
         Ok(if 0 < unassigned { ExitCode::from(UNASSIGNED) } else { ExitCode::SUCCESS })
     }
 
-    /// Ends the workers, and returns the jobs and workers that had to be killed for that.
-    async fn end_workers(&mut self, shutdown: &Shutdown) -> Vec<String> {
+    /// Ends the workers. Returns the end of a sentence about jobs and workers that were killed.
+    async fn end_workers(&mut self, shutdown: &Shutdown) -> String {
         let mut granted = Granted::new();
         let snapshot = Arc::clone(&self.outlets.snapshots.borrow());
         for row in &snapshot.workers {
@@ -222,8 +222,9 @@ impl Operation {
             outlets: &self.outlets,
             granted,
             reported: self.killed_reported,
+            cause: Cause::Late,
         };
-        end.run(shutdown).await.iter().map(ToString::to_string).collect()
+        end.run(shutdown).await
     }
 
     async fn follow(&mut self, until: Until, shutdown: &Shutdown) -> anyhow::Result<End> {
@@ -246,7 +247,7 @@ impl Operation {
             let silent = self.sessions.silent(&workers);
             let failing = self.failing_now(&workers);
             self.killed_reported =
-                report_killed(&self.processes, &self.outlets, self.killed_reported);
+                report_killed(&self.processes, &self.outlets, self.killed_reported, Cause::Late);
             let is_new = has_changed || silent != self.silent || failing != self.failing;
             (self.silent, self.failing) = (silent, failing);
             self.report_deaths(&workers);

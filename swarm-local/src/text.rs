@@ -13,7 +13,6 @@ use swarm_adapters_host::writers::Writer;
 use swarm_core::handover::Cell;
 use swarm_core::{Assignment, JobName, Ledger, Slot, Unassigned, View, ViewEntry};
 
-use super::ending::of_killed;
 use super::input::Wanted;
 
 /// How many workers are shown at once.
@@ -76,11 +75,10 @@ pub(super) fn waiting_edit(shown: &str, writer: &Writer) -> String {
     )
 }
 
-/// The last line, with the jobs and workers that were killed.
-pub(super) fn ending(workers: usize, took: Duration, killed: &[String]) -> String {
+/// The last line. `killed` says which jobs and workers were killed, if any were.
+pub(super) fn ending(workers: usize, took: Duration, killed: &str) -> String {
     let workers = counted(workers, "worker");
-    let killed = of_killed(killed);
-    let killed = if killed.is_empty() { killed } else { format!("; {killed}") };
+    let killed = if killed.is_empty() { String::new() } else { format!("; {killed}") };
     format!("ended in {}: {workers} stopped, no process is left{killed}", span(took))
 }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Killed {
     /// The worker.
     pub worker: String,
-    /// The job; `None` for the worker with all its jobs.
+    /// The job; `None` for the worker, if it ran none or did not say which.
     pub job: Option<String>,
 }
 
@@ -17,7 +17,7 @@ impl fmt::Display for Killed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.job {
             Some(job) => write!(f, "{job} on {}", self.worker),
-            None => write!(f, "{} with its jobs", self.worker),
+            None => write!(f, "worker {}", self.worker),
         }
     }
 }

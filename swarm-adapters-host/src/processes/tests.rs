@@ -163,6 +163,7 @@ async fn a_worker_has_the_stop_timeout_to_end_and_is_killed_at_once_where_that_i
     pool.ended().await;
     assert!(Instant::now() < until_then, "it was not waited for");
     assert_eq!(pool.killed(), [Killed { worker: "w-0".into(), job: None }]);
+    assert_eq!(pool.killed()[0].to_string(), "worker w-0");
     let (stop_timeout, killed) = recorded(dir.path()).unwrap().unwrap();
     assert_eq!((stop_timeout, killed), (STOP_TIMEOUT, pool.killed()));
 }

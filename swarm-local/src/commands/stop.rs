@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::time::{interval_at, sleep};
 
 use super::super::earlier::{self, Earlier, Ended};
-use super::super::ending::{Ending, of_killed};
+use super::super::ending::{Cause, Ending, of_killed};
 use super::super::state::StateDir;
 use super::super::text::{self, counted, span};
 use super::pool::{Found, Pool};
@@ -62,6 +62,11 @@ pub async fn stop(args: StopArgs) -> anyhow::Result<ExitCode> {
 }
 
 impl StopArgs {
+    /// The reason for what is killed.
+    fn cause(&self) -> Cause {
+        if self.now { Cause::Asked } else { Cause::Late }
+    }
+
     /// Time to wait for the end of a pool whose jobs have `stop_timeout`.
     fn limit(&self, stop_timeout: Duration) -> Duration {
         let default = || stop_timeout.saturating_add(END_MARGIN).saturating_add(MARGIN);
@@ -106,7 +111,7 @@ async fn end_pool(args: &StopArgs, pool: &Pool) -> Result<(), Failure> {
     };
     let mut killed = killed_since(&pool.dir, &before);
     killed.extend(left.killed);
-    report(args.output, &dir, since.elapsed(), &left.leftovers, &killed)
+    report(args, &dir, since.elapsed(), &left.leftovers, &killed)
 }
 
 /// Ends what a pool has left whose operator does not run any more.
@@ -129,7 +134,7 @@ async fn end_left(args: &StopArgs, pool: &Pool) -> Result<(), Failure> {
         }
     };
     let left = leftovers(args, &pool.dir, since, limit).await?;
-    report(args.output, &dir, since.elapsed(), &left.leftovers, &left.killed)
+    report(args, &dir, since.elapsed(), &left.leftovers, &left.killed)
 }
 
 /// Ends what an operator left behind in `dir`, within `limit` from `since` on, and says meanwhile what
@@ -237,19 +242,19 @@ fn killed_since(dir: &Path, before: &[Killed]) -> Vec<String> {
 }
 
 fn report(
-    output: Output,
+    args: &StopArgs,
     dir: &str,
     took: Duration,
     left: &Leftovers,
     killed: &[String],
 ) -> Result<(), Failure> {
-    let mut to = standard_output(output);
+    let mut to = standard_output(args.output);
     let leftovers = left.workers + left.others;
-    match output {
+    match args.output {
         Output::Text => {
             let mut parts = Vec::new();
             if !killed.is_empty() {
-                parts.push(of_killed(killed));
+                parts.push(of_killed(killed, args.cause()));
             }
             if 0 < leftovers {
                 parts.push(format!("{} ended", counted(leftovers, "leftover")));

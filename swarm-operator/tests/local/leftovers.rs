@@ -58,7 +58,7 @@ fn what_a_killed_operator_left_is_seen_and_killed() {
     let output = stop(&machine.state(), &["--now"]);
     let (printed, remarks) = text(&output);
     assert_eq!(output.status.code(), Some(0), "{remarks}");
-    assert!(printed.contains(": rec on w-0; ") && printed.contains("killed"), "{printed}");
+    assert!(printed.contains(": 1 killed as asked: rec on w-0; "), "{printed}");
     assert!(printed.ends_with("; no process is left\n"), "{printed}");
     assert_eq!(machine.processes(), []);
 }
@@ -92,7 +92,7 @@ fn a_start_that_waits_answers_and_takes_signals() {
     assert!(text(&output).1.contains(" has not ended within 1s"), "{:?}", text(&output));
     next.signal(Signal::INT);
     assert_eq!(next.ended().code(), Some(0), "{}", next.complaints());
-    assert!(next.complaints().contains("killed: rec on w-0\n"), "{}", next.complaints());
+    assert!(next.complaints().contains("killed as asked: rec on w-0\n"), "{}", next.complaints());
     assert_eq!(machine.processes(), []);
 }
 

@@ -166,7 +166,7 @@ fn a_stop_waits_as_long_as_it_is_asked_to_and_kills_where_it_is_asked_to() {
     let output = stop(&machine.state(), &["--now"]);
     let (printed, complaint) = text(&output);
     assert_eq!(output.status.code(), Some(0), "{complaint}");
-    let expected = "1 did not end in time, killed: deaf on w-0; no process is left\n";
+    let expected = "1 killed as asked: deaf on w-0; no process is left\n";
     assert!(printed.ends_with(expected), "{printed}");
     assert_eq!(operator.ended().code(), Some(0));
     assert_eq!(machine.processes(), []);
@@ -187,7 +187,7 @@ fn a_second_interrupt_kills_and_a_second_sigterm_does_not() {
     assert_eq!(operator.ended().code(), Some(0));
     assert!(since.elapsed() < Duration::from_mins(1));
     let output = operator.prints("ended in");
-    assert!(output.ends_with("killed: deaf on w-0\n"), "{output}");
+    assert!(output.ends_with("; 1 killed as asked: deaf on w-0\n"), "{output}");
 }
 
 #[test]
