@@ -75,7 +75,14 @@ pub(super) fn sentence(row: &FailingRow) -> String {
     let FailingRow { job, worker, last_exit, last_output, .. } = row;
     let what = if row.state == "failed" { "it is not restarted any more" } else { "restarting it" };
     let last = last_output.last().map(|line| format!(" (`{line}`)")).unwrap_or_default();
-    format!("{job} on {worker} {last_exit}{last}; {what}")
+    let colon = if goes_on(last_exit) { "" } else { ":" };
+    format!("{job} on {worker}{colon} {last_exit}{last}; {what}")
+}
+
+/// Whether a reason goes on from the name of the job.
+fn goes_on(last_exit: &str) -> bool {
+    const VERBS: [&str; 6] = ["ended", "was", "is", "has", "did", "cannot"];
+    VERBS.contains(&last_exit.split(' ').next().unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -112,6 +119,15 @@ mod tests {
         );
         assert_eq!(failures.news(&snapshot(&[])), ["no job fails any more"]);
         assert!(failures.news(&snapshot(&[])).is_empty());
+    }
+
+    #[test]
+    fn a_reason_that_is_a_sentence_of_its_own_follows_a_colon() {
+        let mut one = snapshot(&[("a", "restarting")]);
+        one.failing[0].last_output.clear();
+        one.failing[0].last_exit = "there is no program rec.sh".to_owned();
+        let expected = "a on w-0: there is no program rec.sh; restarting it";
+        assert_eq!(sentence(&one.failing[0]), expected);
     }
 
     #[test]
