@@ -35,7 +35,7 @@ const STICKY: u32 = 0o1000;
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
     /// It belongs to somebody else, or somebody else can replace it.
-    #[error("{} belongs to the user with id {owner}, who could replace what is in it; name a directory of your own with --dir", path.display())]
+    #[error("{} belongs to the user with id {owner}, who could replace what is in it; name a directory of your own with --dir, or run this as that user (`sudo -u '#{owner}'`)", path.display())]
     Foreign {
         /// What belongs to somebody else.
         path: PathBuf,
