@@ -178,7 +178,7 @@ impl Pool {
                 let dir = self.dir.display();
                 return Err(Failure::Failed(anyhow::anyhow!(
                     "the pool in {dir} does not answer; if it was suspended with Ctrl-Z, continue \
-                     it with `fg`, or end it with `swarm-operator stop`"
+                     it with `fg`, or end it with `swarm-operator stop --dir {dir}`"
                 )));
             };
             let answer = answer?;

@@ -8,7 +8,11 @@ use clap::Args;
 
 use super::super::text::counted;
 use super::super::web::{self, JobEntry, JobFailure, job_line};
+use super::pool::Pool;
 use super::{Failure, Output, PoolArgs, ended, standard_output};
+
+/// Number of workers that are named if another one was asked for.
+const NAMED_MAX: usize = 5;
 
 /// How many lines are looked at for the widths of the columns.
 const MEASURED: usize = 1_000;
@@ -46,7 +50,7 @@ impl PsArgs {
     }
 }
 
-/// Prints the jobs of a pool that runs. Exit code 3 if none does.
+/// Prints the jobs of a pool that runs. Exit code 3 if none does, or if it has no such worker.
 ///
 /// # Errors
 ///
@@ -57,6 +61,9 @@ pub async fn ps(args: PsArgs) -> anyhow::Result<ExitCode> {
 
 async fn print(args: &PsArgs) -> Result<(), Failure> {
     let pool = args.pool.find().await?;
+    if let Some(worker) = &args.worker {
+        has_worker(&pool, worker).await?;
+    }
     let answer = pool.get(web::JOBS).await?;
     let mut output = standard_output(args.output);
     let mut rows: Box<dyn Rows> = match args.output {
@@ -70,6 +77,21 @@ async fn print(args: &PsArgs) -> Result<(), Failure> {
     answer.lines(each).await?;
     rows.end(&mut output)?;
     Ok(output.flush()?)
+}
+
+/// Refuses the name of a worker that the pool does not have.
+async fn has_worker(pool: &Pool, worker: &str) -> Result<(), Failure> {
+    let (_, snapshot) = pool.swarm().await?;
+    if !snapshot.is_known() || snapshot.workers.iter().any(|row| row.name == worker) {
+        return Ok(());
+    }
+    let (dir, worker) = (pool.dir.display(), worker.escape_default());
+    let some: Vec<_> = snapshot.workers.iter().take(NAMED_MAX).map(|it| &*it.name).collect();
+    let rest = counted(snapshot.workers.len() - some.len(), "more worker");
+    let rest =
+        if snapshot.workers.len() == some.len() { String::new() } else { format!(" and {rest}") };
+    let has = if some.is_empty() { "no worker".to_owned() } else { some.join(", ") + &rest };
+    Err(Failure::No(format!("the pool in {dir} has no worker `{worker}`; it has {has}")))
 }
 
 /// A way to print jobs.

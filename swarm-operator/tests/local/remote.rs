@@ -58,6 +58,10 @@ fn a_pool_is_looked_at_and_stopped_from_another_terminal() {
     assert_eq!(jobs.lines().count(), 28);
     assert!(jobs.starts_with("JOB "), "{jobs}");
     assert_eq!(printed(&dir, &["ps", "--worker", "swarm-worker-1"]).lines().count(), 10);
+    let (_, complaint) = text(&asked(&dir, &["ps", "-w", "swarm-worker-7"]), 3);
+    let expected = " has no worker `swarm-worker-7`; it has swarm-worker-0, swarm-worker-1, \
+                    swarm-worker-2\n";
+    assert!(complaint.ends_with(expected), "{complaint}");
     assert_eq!(printed(&dir, &["ps", "--job", "cars"]).lines().count(), 3);
     let jobs = json(&printed(&dir, &["ps", "-o", "json"]));
     assert_eq!(jobs["jobs"].as_array().unwrap().len(), 27);
@@ -91,6 +95,7 @@ fn a_suspended_pool_is_stopped_as_well() {
     operator.signal(Signal::STOP);
     let (_, complaint) = text(&asked(&machine.state(), &["status"]), 1);
     assert!(complaint.contains("does not answer; if it was suspended with Ctrl-Z"), "{complaint}");
+    assert!(complaint.contains("end it with `swarm-operator stop --dir /"), "{complaint}");
     printed(&machine.state(), &["stop"]);
     assert_eq!(operator.ended().code(), Some(0));
     assert_eq!(machine.processes(), []);
