@@ -4,7 +4,7 @@
 
 use std::env;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sd_notify::NotifyState;
 use swarm_adapters_host::clock::unix_s;
@@ -25,6 +25,8 @@ struct Said {
     is_ready: bool,
     is_ending: bool,
     status: String,
+    /// When the last job is killed: somebody may set the clock of the machine during the end.
+    until: Option<Instant>,
 }
 
 /// Reports the state of the pool until the future is dropped.
@@ -42,7 +44,7 @@ pub(super) async fn follow(mut snapshots: watch::Receiver<Arc<Snapshot>>, shutdo
             Ok(()) = snapshots.changed(), if !said.is_ready => {}
         }
         let snapshot = Arc::clone(&snapshots.borrow_and_update());
-        let lines = said.next(&snapshot, shutdown.is_ending(), unix_s());
+        let lines = said.next(&snapshot, shutdown.is_ending(), (unix_s(), Instant::now()));
         if lines.is_empty() {
             continue;
         }
@@ -71,8 +73,14 @@ fn status_line(status: &str) -> String {
 }
 
 impl Said {
-    /// Returns the lines of the next report, at a time in seconds of Unix time.
-    fn next(&mut self, snapshot: &Snapshot, is_ending: bool, now: u64) -> Vec<String> {
+    /// Returns the lines of the next report, at a time in seconds of Unix time and on the clock that
+    /// nobody sets.
+    fn next(
+        &mut self,
+        snapshot: &Snapshot,
+        is_ending: bool,
+        (now, instant): (u64, Instant),
+    ) -> Vec<String> {
         let mut lines = Vec::new();
         if snapshot.is_known() && !std::mem::replace(&mut self.is_ready, true) {
             lines.push("READY=1".to_owned());
@@ -80,13 +88,17 @@ impl Said {
         if is_ending && !std::mem::replace(&mut self.is_ending, true) {
             lines.push("STOPPING=1".to_owned());
         }
-        let until = snapshot.ending.as_ref().map(|ending| ending.until_unix_s.saturating_sub(now));
+        let left = snapshot.ending.as_ref().map(|ending| {
+            let left = Duration::from_secs(ending.until_unix_s.saturating_sub(now));
+            let until = *self.until.get_or_insert(instant + left);
+            until.saturating_duration_since(instant)
+        });
         // A start waits for the leftovers of an earlier run. An end that is overdue has no claim to
         // more time.
-        let waits = if is_ending { until != Some(0) } else { !self.is_ready };
+        let waits = if is_ending { left != Some(Duration::ZERO) } else { !self.is_ready };
         if waits {
-            let more = MORE.as_micros() + u128::from(until.unwrap_or_default()) * 1_000_000;
-            lines.push(format!("EXTEND_TIMEOUT_USEC={more}"));
+            let more = MORE + left.unwrap_or_default();
+            lines.push(format!("EXTEND_TIMEOUT_USEC={}", more.as_micros()));
         }
         let (standing, _) = snapshot.standing();
         let counts = snapshot.counts(&snapshot.unassigned_by_reason());
@@ -117,8 +129,9 @@ mod tests {
 
     #[test]
     fn a_service_is_starting_then_ready_once_and_asks_for_time_while_it_ends() {
-        let mut said = Said::default();
-        let mut next = |snapshot: &Snapshot, is_ending| said.next(snapshot, is_ending, 1_000);
+        let (mut said, now) = (Said::default(), Instant::now());
+        let mut next =
+            |snapshot: &Snapshot, is_ending| said.next(snapshot, is_ending, (1_000, now));
         let unknown = Snapshot::default();
         assert_eq!(next(&unknown, false), ["EXTEND_TIMEOUT_USEC=30000000", "STATUS=starting"]);
         assert_eq!(next(&unknown, false), ["EXTEND_TIMEOUT_USEC=30000000"]);
@@ -136,7 +149,12 @@ mod tests {
         let ending = Snapshot { ending: Some(ending), ..known };
         let status = "STATUS=ending: 1 of 2 jobs is still stopping, at most 12 s";
         assert_eq!(next(&ending, true), ["STOPPING=1", "EXTEND_TIMEOUT_USEC=42000000", status]);
-        let late = said.next(&ending, true, 1_012);
+        // The clock is set back and forth.
+        for set in [0, 90_000] {
+            let later = said.next(&ending, true, (set, now + Duration::from_secs(2)));
+            assert_eq!(later[0], "EXTEND_TIMEOUT_USEC=40000000");
+        }
+        let late = said.next(&ending, true, (1_000, now + Duration::from_secs(12)));
         assert!(!late.iter().any(|line| line.starts_with("EXTEND")), "{late:?}");
     }
 }
