@@ -38,7 +38,9 @@ impl Worker {
 
     /// A worker without an operator.
     fn start_alone(config: &Path, args: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_swarm-worker"));
+        // With `nohup cargo test` it would ignore what this test ignores.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=HUP,INT", env!("CARGO_BIN_EXE_swarm-worker")]);
         command.args(["run", "--name=w-0", "--http-port=0"]);
         command.args(args).arg("--config-path").arg(config).stdin(Stdio::piped());
         let log = config.join("log");

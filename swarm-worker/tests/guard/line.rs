@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::process::Pid;
 use tempfile::TempDir;
 
-use crate::machine::{Process, sweep_session, until, with_entry};
+use crate::machine::{Process, default_signals, sweep_session, until, with_entry};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_swarm-worker");
 
@@ -30,21 +30,21 @@ impl Line {
 
     /// A guard with these variables in its environment.
     pub(crate) fn start_with(name: &str, variables: &[(&str, &str)]) -> Self {
-        let mut command = Command::new(PROGRAM);
+        let mut command = default_signals(PROGRAM);
         command.arg("guard").envs(variables.iter().copied());
         Self::spawned(name, command, None)
     }
 
     /// A guard that a shell has become after these commands.
     pub(crate) fn start_from_shell(name: &str, script: &str) -> Self {
-        let mut command = Command::new("sh");
+        let mut command = default_signals("sh");
         command.args(["-c", &format!("{script}; exec \"$0\" guard"), PROGRAM]);
         Self::spawned(name, command, None)
     }
 
     /// A guard that is to lock this file as well.
     pub(crate) fn start_locked(name: &str, lock: &Path) -> Self {
-        let mut command = Command::new(PROGRAM);
+        let mut command = default_signals(PROGRAM);
         command.arg("guard");
         Self::spawned(name, command, Some(lock))
     }

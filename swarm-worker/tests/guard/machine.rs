@@ -47,7 +47,7 @@ impl Machine {
         let dir = tempfile::tempdir().unwrap();
         let view = "workloads:\n  w-0: {jobs: [a]}\n";
         fs::write(dir.path().join("config.yml"), view).unwrap();
-        let operator = Command::new("sh")
+        let operator = default_signals("sh")
             .args(["-c", OPERATOR])
             .arg(dir.path())
             .args([env!("CARGO_BIN_EXE_swarm-worker"), script])
@@ -176,6 +176,13 @@ fn all() -> Vec<Process> {
         Some(Process { pid, words })
     };
     fs::read_dir("/proc").unwrap().filter_map(|entry| process(entry.ok()?)).collect()
+}
+
+/// A program that takes the signals which the caller of this test ignores, as with `nohup cargo test`.
+pub(crate) fn default_signals(program: &str) -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP,INT", program]);
+    command
 }
 
 /// Polls until there is an answer.
