@@ -194,7 +194,7 @@ pub(super) fn report_killed(
 pub(super) enum Cause {
     /// It did not end in time.
     Late,
-    /// Somebody has asked for it.
+    /// The kill was requested.
     Asked,
 }
 

@@ -149,7 +149,7 @@ mod tests {
         let ending = Snapshot { ending: Some(ending), ..known };
         let status = "STATUS=ending: 1 of 2 jobs is still stopping, at most 12 s";
         assert_eq!(next(&ending, true), ["STOPPING=1", "EXTEND_TIMEOUT_USEC=42000000", status]);
-        // The clock is set back and forth.
+        // Changes of the clock of the day have no effect.
         for set in [0, 90_000] {
             let later = said.next(&ending, true, (set, now + Duration::from_secs(2)));
             assert_eq!(later[0], "EXTEND_TIMEOUT_USEC=40000000");

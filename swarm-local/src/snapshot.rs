@@ -35,7 +35,7 @@ pub(super) struct Snapshot {
     pub(super) undelivered: Option<String>,
     /// What is wrong with the file, while something is; the last valid state stays.
     pub(super) invalid_file: Option<InvalidFile>,
-    /// What an earlier run left behind, while the start waits for its end.
+    /// The leftovers of an earlier run, while the start waits for their end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) earlier: Option<Earlier>,
     /// The progress of the end of the pool, once it ends.

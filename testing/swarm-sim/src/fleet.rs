@@ -139,7 +139,7 @@ struct Pod {
     worker: Worker,
     /// Its lease as it was and is; a read may be old.
     leases: Vec<Option<Lease>>,
-    /// What it acknowledged in Leases that a rollback lost, of revisions that the copy has, too.
+    /// Its acknowledgements in Leases that a rollback lost, of revisions that the copy has, too.
     lost_acks: Vec<Ack>,
     /// Its view as it was published; any of them may arrive, in any order.
     views: Vec<SessionView>,
