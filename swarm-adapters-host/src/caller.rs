@@ -6,7 +6,7 @@
 //!   as well.
 //! - No caller means to block signals: they [are unblocked](unblock_signals).
 //! - The operator, its workers and their guards need more open files than the usual soft limit allows, so
-//!   each [raises](raise_open_files) its own to the hard limit.
+//!   each [raises](cope_with_limits) its own to the hard limit.
 //! - A job gets default dispositions, an empty mask, and the soft limit of the caller.
 //!   Programs depend on all three: `select` cannot handle a file above 1024.
 //! - Everything that is known about processes is read from `/proc`, so a wrong one [is
@@ -50,7 +50,7 @@ pub fn unblock_signals() -> io::Result<()> {
 /// # Errors
 ///
 /// If the system refuses.
-pub fn outlive_file_size_limit() -> io::Result<()> {
+fn outlive_file_size_limit() -> io::Result<()> {
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default()).map(|_| ())
 }
 
@@ -100,13 +100,24 @@ fn is_ignored(number: c_int) -> bool {
     ignored.is_some_and(|mask| mask >> (number - 1) & 1 == 1)
 }
 
+/// Copes with two limits of this process: raises that of open files, and makes a write beyond that of file
+/// sizes an error.
+///
+/// # Errors
+///
+/// If the system refuses.
+pub fn cope_with_limits() -> io::Result<()> {
+    raise_open_files()?;
+    outlive_file_size_limit()
+}
+
 /// Raises the soft limit of open files to the hard one, and remembers the former one for jobs. Without
 /// an effect when it is called again.
 ///
 /// # Errors
 ///
 /// If the system refuses.
-pub fn raise_open_files() -> io::Result<()> {
+fn raise_open_files() -> io::Result<()> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let given = std::env::var(OPEN_FILES).ok().and_then(|given| given.parse().ok());
     // A process of ours that started this one has raised its own limit before.

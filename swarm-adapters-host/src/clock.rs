@@ -27,6 +27,11 @@ pub fn now() -> Moment {
     Moment(Duration::from_secs(part(tv_sec)) + Duration::from_nanos(part(tv_nsec)))
 }
 
+/// A span in milliseconds.
+pub(crate) fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// The time now, in seconds of Unix time: for people, since it can be set.
 #[must_use]
 pub fn unix_s() -> u64 {

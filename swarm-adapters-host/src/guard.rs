@@ -53,5 +53,6 @@ mod tail;
 
 pub use client::{AwaitedLine, Ended, Guard, GuardCommand, Identity, Start};
 pub use exec::exec;
+pub use keeper::KILLING;
 pub use protocol::{End, OutputFormat};
 pub use serve::{STOPPED_WITHIN, serve};

@@ -36,9 +36,7 @@ use tokio::task::{JoinHandle, JoinSet, spawn_blocking};
 use tokio::time::sleep;
 
 pub use killed::Killed;
-pub use leftovers::{
-    Leftovers, Patience, Remaining, end_leftovers, recorded, remaining, wait_for_leftovers,
-};
+pub use leftovers::{Leftovers, Patience, Remaining, end_leftovers, recorded, remaining};
 pub use logs::{aside as rotated_log, open as open_log, path as log_path};
 pub use peer::Peer;
 

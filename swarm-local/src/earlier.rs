@@ -10,9 +10,7 @@ use std::time::Instant;
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use swarm_adapters_host::clock::unix_s;
-use swarm_adapters_host::processes::{
-    Killed, Leftovers, Patience, Remaining, end_leftovers, wait_for_leftovers,
-};
+use swarm_adapters_host::processes::{Killed, Leftovers, Patience, Remaining, end_leftovers};
 use tokio::sync::watch;
 
 use super::ending::{Cause, of_killed};
@@ -76,10 +74,7 @@ pub(super) async fn end(
     progress: &watch::Sender<Option<Remaining>>,
 ) -> anyhow::Result<Ended> {
     let mut logs = Logs::now(dir);
-    let ended = match patience {
-        Patience::AsRecorded => wait_for_leftovers(dir, progress).await,
-        Patience::None => end_leftovers(dir, patience).await,
-    };
+    let ended = end_leftovers(dir, patience, progress).await;
     let leftovers = ended.context("processes of an earlier run cannot be found or ended")?;
     let mut killed: BTreeSet<_> = leftovers.killed_jobs.iter().cloned().collect();
     if 0 < leftovers.workers + leftovers.others {

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use swarm_adapters_host::file::existing;
+use swarm_adapters_host::guard::KILLING;
 use swarm_adapters_host::printable::{Form, printable};
 use swarm_adapters_host::processes::{log_path, rotated_log};
 
@@ -212,9 +213,6 @@ fn read_lines(
         }
     }
 }
-
-/// What a worker logs when its guard kills a job.
-const KILLING: &str = "did not end after SIGTERM: killing it";
 
 /// The job that a guard kills, if a line of a worker says so.
 pub(super) fn killed_job(line: &str) -> Option<String> {

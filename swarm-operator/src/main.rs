@@ -35,8 +35,7 @@ fn main() -> ExitCode {
 fn execute(command: Command) -> anyhow::Result<ExitCode> {
     // Before any thread starts, so that all can be asked to end.
     caller::unblock_signals()?;
-    caller::raise_open_files()?;
-    caller::outlive_file_size_limit()?;
+    caller::cope_with_limits()?;
     runtime::several()?.block_on(Box::pin(carry_out(command)))
 }
 

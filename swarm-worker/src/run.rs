@@ -57,8 +57,7 @@ pub(crate) async fn run(args: &RunArgs, runner: Option<Arc<dyn Runner>>) -> Resu
     log::init(args.log_format);
     let shutdown = Shutdown::not_requested();
     caller::unblock_signals().map_err(failed)?;
-    caller::raise_open_files().map_err(failed)?;
-    caller::outlive_file_size_limit().map_err(failed)?;
+    caller::cope_with_limits().map_err(failed)?;
     let mut events = Events::default();
     if args.until_stdin_closes {
         if let Some(channel) = channel::inherited().map_err(failed)? {

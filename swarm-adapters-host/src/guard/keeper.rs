@@ -17,6 +17,7 @@ use super::client::{AwaitedLine, Ended, GuardCommand, Identity, Start};
 use super::protocol::{End, LINE_BYTES_MAX, Reply, Request, VERSION, name};
 use crate::caller;
 use crate::channel::{Event, Events};
+use crate::clock::millis;
 use crate::runlog::{RunEvent, RunLog};
 use crate::runtime::refused;
 use crate::sweep::{self, Marker};
@@ -42,6 +43,9 @@ pub(super) enum Ask {
     Deadline(u64),
     End(oneshot::Sender<()>),
 }
+
+/// The message of a worker whose guard kills a job. Once no operator listens, only the log has it.
+pub const KILLING: &str = "did not end after SIGTERM: killing it";
 
 pub(super) struct Keeper {
     command: GuardCommand,
@@ -200,7 +204,7 @@ impl Keeper {
             Reply::Killing { job } => {
                 if let Some(run) = self.named(&job) {
                     let grace_ms = millis(run.grace);
-                    tracing::warn!(%job, grace_ms, "did not end after SIGTERM: killing it");
+                    tracing::warn!(%job, grace_ms, "{KILLING}");
                     self.told.tell(Event::Killed { job });
                 }
             }
@@ -363,10 +367,6 @@ async fn read(stdout: ChildStdout, replies: mpsc::Sender<Reply>) {
             return;
         }
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

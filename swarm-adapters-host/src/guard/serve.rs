@@ -67,8 +67,7 @@ const REAP: Duration = Duration::from_secs(1);
 pub fn serve() -> io::Result<()> {
     caller::check_proc()?;
     caller::unblock_signals()?;
-    caller::raise_open_files()?;
-    caller::outlive_file_size_limit()?;
+    caller::cope_with_limits()?;
     set_child_subreaper(Some(getpid()))?;
     // The kernel kills the jobs when the thread that started them ends, so they are started in a
     // thread that lives as long as the guard.

@@ -17,6 +17,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{END_MARGIN, FORMER_DRAIN, Killed, Order, Phase, Shared, logs};
 use crate::channel::{self, follow};
+use crate::clock::millis;
 use crate::runtime::refused;
 use crate::sweep::{self, Marker};
 use crate::timer::until;
@@ -223,10 +224,6 @@ impl Running {
             tracing::warn!(pid = ?self.pid, ?order, "the worker could not be told");
         }
     }
-}
-
-fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// How a process ended, as the end of a sentence about it.

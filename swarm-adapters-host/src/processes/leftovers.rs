@@ -169,7 +169,7 @@ fn last(dir: &Path) -> io::Result<Option<Run>> {
     Ok((is_ours && run.boot == clock::boot_id()?).then_some(run))
 }
 
-/// What an earlier run had left behind, now that it has ended.
+/// Leftovers of an earlier run that have ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leftovers {
     /// The workers.
@@ -182,7 +182,7 @@ pub struct Leftovers {
     pub killed_jobs: Vec<Killed>,
 }
 
-/// What an earlier run has left behind and has not ended yet.
+/// Leftovers of an earlier run that have not ended yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remaining {
     /// Number of workers.
@@ -323,33 +323,24 @@ pub async fn remaining(dir: &Path) -> io::Result<Option<Remaining>> {
     Ok(earlier.remaining(&found, Instant::now() + earlier.limit()))
 }
 
-/// Does the same as [`end_leftovers`] as the run has recorded it, and publishes what is left.
+/// Ends the workers of the last run in `dir` that still run, all at once, and all else that it left
+/// behind, and publishes what is left. Returns when nothing is left. Processes that do not end within the
+/// stop timeout that the run recorded are killed. No operator may run there. The future may be dropped.
 ///
 /// # Errors
 ///
 /// If the record or `/proc` cannot be read: then it is unknown what is left.
-pub async fn wait_for_leftovers(
+pub async fn end_leftovers(
     dir: &Path,
+    patience: Patience,
     progress: &watch::Sender<Option<Remaining>>,
 ) -> io::Result<Leftovers> {
     let Some(mut earlier) = Earlier::of(dir)? else { return Ok(Leftovers::default()) };
-    let ended = earlier.end(progress).await?;
+    let ended = match patience {
+        Patience::AsRecorded => earlier.end(progress).await?,
+        Patience::None => Leftovers::default(),
+    };
     finish(&earlier, ended).await
-}
-
-/// Ends the workers of the last run in `dir` that still run, all at once, and all else that it left
-/// behind. Returns when nothing is left. Processes that do not end within the stop timeout that the
-/// run recorded are killed. No operator may run there. The future may be dropped.
-///
-/// # Errors
-///
-/// If the record or `/proc` cannot be read: then it is unknown what is left.
-pub async fn end_leftovers(dir: &Path, patience: Patience) -> io::Result<Leftovers> {
-    if patience == Patience::AsRecorded {
-        return wait_for_leftovers(dir, &watch::Sender::default()).await;
-    }
-    let Some(earlier) = Earlier::of(dir)? else { return Ok(Leftovers::default()) };
-    finish(&earlier, Leftovers::default()).await
 }
 
 /// Kills what is left.

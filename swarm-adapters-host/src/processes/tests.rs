@@ -47,7 +47,7 @@ async fn a_worker_runs_until_it_is_asked_to_end_or_its_pipe_closes() {
     );
     pool.end().await;
     assert_eq!(
-        end_leftovers(dir.path(), Patience::AsRecorded).await.unwrap(),
+        end_leftovers(dir.path(), Patience::AsRecorded, &watch::Sender::default()).await.unwrap(),
         Leftovers::default()
     );
     assert!(dir.path().join("logs/w-1.log").exists());

@@ -79,14 +79,19 @@ fn stop(guard: &mut Line, job: &str, grace_ms: u64) {
     guard.send(&format!(r#"{{"do":"stop","job":"{job}","grace_ms":{grace_ms}}}"#));
 }
 
+/// Sends a signal to the guard alone, which has it once it answers.
+fn signal_guard(guard: &mut Line, kind: Signal) {
+    kill_process(guard.pid(), kind).unwrap();
+    guard.send(r#"{"do":"ping","number":7}"#);
+    assert_eq!(guard.reply(), r#"{"is":"pong","number":7}"#);
+}
+
 #[test]
 fn a_job_that_a_signal_to_all_has_reached_gets_no_second_one_while_it_finalises() {
     let mut guard = Line::start("second");
     let pid = guard.start_job("r", TOUCHY);
     until("it records", || guard.path("r.ready").exists().then_some(()));
-    kill_process(guard.pid(), Signal::TERM).unwrap();
-    guard.send(r#"{"do":"ping","number":7}"#);
-    assert_eq!(guard.reply(), r#"{"is":"pong","number":7}"#);
+    signal_guard(&mut guard, Signal::TERM);
     kill_process(process(pid), Signal::TERM).unwrap();
     until("it finalises", || guard.path("r.got").exists().then_some(()));
     stop(&mut guard, "r", 20_000);
@@ -100,9 +105,7 @@ fn a_job_that_no_signal_has_reached_is_asked_to_end_after_half_of_its_time() {
     let mut guard = Line::start("half");
     guard.start_job("r", RECORDER);
     until("it records", || guard.path("r.ready").exists().then_some(()));
-    kill_process(guard.pid(), Signal::TERM).unwrap();
-    guard.send(r#"{"do":"ping","number":7}"#);
-    assert_eq!(guard.reply(), r#"{"is":"pong","number":7}"#);
+    signal_guard(&mut guard, Signal::TERM);
     stop(&mut guard, "r", 2_000);
     let reply = guard.reply();
     assert!(reply.contains(r#""end":{"code":0}"#) && reply.contains("finalized"), "{reply}");
@@ -123,9 +126,7 @@ fn a_job_that_cannot_have_been_reached_by_the_guards_signal_is_asked_at_once() {
         let mut guard = Line::start(&format!("unreached-{}", kind.as_raw()));
         guard.start_job("r", run);
         until("it records", || guard.path("r.ready").exists().then_some(()));
-        kill_process(guard.pid(), kind).unwrap();
-        guard.send(r#"{"do":"ping","number":7}"#);
-        assert_eq!(guard.reply(), r#"{"is":"pong","number":7}"#);
+        signal_guard(&mut guard, kind);
         // Half of this is longer than any test may take.
         stop(&mut guard, "r", 1_000_000);
         let reply = guard.reply();

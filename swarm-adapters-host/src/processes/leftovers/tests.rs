@@ -42,6 +42,11 @@ fn left_behind(mark: &str, worker: Worker, change: impl FnOnce(&mut Run)) -> tem
     dir
 }
 
+/// Ends what is left in `dir`, unseen.
+async fn end_unseen(dir: &Path, patience: Patience) -> io::Result<Leftovers> {
+    end_leftovers(dir, patience, &watch::Sender::default()).await
+}
+
 /// A mark that no other test has.
 fn mark() -> String {
     format!("{:032x}", random::number().unwrap())
@@ -53,16 +58,13 @@ async fn workers_that_the_last_operator_left_behind_are_ended_and_what_else_has_
     let worker = Sleeper::with(sweep::RUN, &mark);
     let dir = left_behind(&mark, worker.worker(), |_| {});
     let job = Sleeper::with(sweep::RUN, &mark);
-    let ended = end_leftovers(dir.path(), Patience::AsRecorded).await.unwrap();
+    let ended = end_unseen(dir.path(), Patience::AsRecorded).await.unwrap();
     assert_eq!(ended, Leftovers { workers: 1, others: 1, ..Leftovers::default() });
     for mut ended in [worker, job] {
         // The sweep reaps whom it has killed.
         assert!(!matches!(ended.0.try_wait(), Ok(None)));
     }
-    assert_eq!(
-        end_leftovers(dir.path(), Patience::AsRecorded).await.unwrap(),
-        Leftovers::default()
-    );
+    assert_eq!(end_unseen(dir.path(), Patience::AsRecorded).await.unwrap(), Leftovers::default());
 }
 
 /// A process that notes SIGTERM in a file, and takes its time then.
@@ -90,7 +92,7 @@ async fn what_is_left_behind_has_the_stop_timeout_that_was_recorded() {
         let mark = mark();
         let dir = left_behind(&mark, none, |run| run.stop_timeout_ms = stop_timeout);
         let mut job = slow(dir.path(), &mark, seconds);
-        let ended = end_leftovers(dir.path(), patience).await.unwrap();
+        let ended = end_unseen(dir.path(), patience).await.unwrap();
         let _ = job.kill();
         let _ = job.wait();
         (ended, fs::read_to_string(dir.path().join("asked")).unwrap_or_default())
@@ -134,7 +136,7 @@ async fn jobs_that_are_killed_are_named() {
             deaf(dir.path(), &mark, "w-0.1", None),
             deaf(dir.path(), &mark, "w-1.2", Some("b")),
         ];
-        let ended = end_leftovers(dir.path(), patience).await.unwrap();
+        let ended = end_unseen(dir.path(), patience).await.unwrap();
         let names: Vec<_> = ended.killed_jobs.iter().map(ToString::to_string).collect();
         assert_eq!(names, ["a on w-0", "b on w-1"], "{patience:?}");
         assert!(3 <= ended.killed, "{ended:?}");
@@ -155,7 +157,7 @@ async fn a_worker_asks_its_own_jobs_and_the_others_are_asked_at_once() {
     // The stop timeout, and the margin of a worker.
     assert!(Duration::from_secs(24) < left.until - std::time::Instant::now());
     let (sender, mut progress) = watch::channel(None);
-    let ended = wait_for_leftovers(at.path(), &sender);
+    let ended = end_leftovers(at.path(), Patience::AsRecorded, &sender);
     let seen = async {
         let is_asked = |name: &str| dir.path().join(format!("{name}.asked")).exists();
         while !is_asked("worker") || !is_asked("orphan") {
@@ -169,7 +171,7 @@ async fn a_worker_asks_its_own_jobs_and_the_others_are_asked_at_once() {
         ended = ended => panic!("{ended:?}"),
     }
     assert!(kept.is_alive());
-    let ended = end_leftovers(at.path(), Patience::None).await.unwrap();
+    let ended = end_unseen(at.path(), Patience::None).await.unwrap();
     assert!(3 <= ended.killed, "{ended:?}");
     assert_eq!(remaining(at.path()).await.unwrap(), None);
     drop((worker, orphan));
@@ -190,7 +192,7 @@ async fn neither_the_mark_nor_the_record_alone_ends_a_process() {
     ];
     for dir in dirs {
         assert_eq!(
-            end_leftovers(dir.path(), Patience::AsRecorded).await.unwrap(),
+            end_unseen(dir.path(), Patience::AsRecorded).await.unwrap(),
             Leftovers::default()
         );
         assert!(foreign.is_alive() && marked.is_alive());
@@ -216,13 +218,13 @@ async fn a_record_that_is_garbage_ends_nothing_and_a_pipe_in_its_place_is_refuse
     for text in ["", "{}", "[1]", "\0", "{\"w-0\":{\"pid\":1,\"started\":1}}"] {
         fs::write(path(dir.path()), text).unwrap();
         assert_eq!(
-            end_leftovers(dir.path(), Patience::AsRecorded).await.unwrap(),
+            end_unseen(dir.path(), Patience::AsRecorded).await.unwrap(),
             Leftovers::default(),
             "{text}"
         );
     }
     fs::remove_file(path(dir.path())).unwrap();
     rustix::fs::mkfifoat(rustix::fs::CWD, path(dir.path()), rustix::fs::Mode::RWXU).unwrap();
-    let error = end_leftovers(dir.path(), Patience::AsRecorded).await.unwrap_err().to_string();
+    let error = end_unseen(dir.path(), Patience::AsRecorded).await.unwrap_err().to_string();
     assert!(error.ends_with("it is not a regular file"), "{error}");
 }

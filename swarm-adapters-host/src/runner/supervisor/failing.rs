@@ -10,9 +10,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::clock::unix_s;
-
-/// How many failing jobs are told one by one.
-const WORST_MAX: usize = 100;
+use crate::failing::WORST_MAX;
 
 /// Time between two reports: short for a person, and longer by a share of the time that many jobs
 /// take.
