@@ -209,7 +209,7 @@ fn no_expression_of_a_policy_asks_the_authorizer_three_times() {
     let folders = ["base", "components"].map(|folder| objects(&deploy().join(folder)));
     let all = folders.into_iter().flatten();
     let policies: Vec<_> = all.filter(|it| it["kind"] == "ValidatingAdmissionPolicy").collect();
-    assert_eq!(policies.len(), 8);
+    assert_eq!(policies.len(), 9);
     for policy in policies {
         for part in ["matchConditions", "variables", "validations"] {
             for it in policy["spec"][part].as_array().into_iter().flatten() {

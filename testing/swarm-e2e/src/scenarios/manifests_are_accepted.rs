@@ -26,7 +26,7 @@ const LISTED: &str = "overlays/listed";
 
 /// The purpose of an overlay, in its rendered text: a patch that matches nothing is ignored
 /// silently.
-const RENDERED: [(&str, &str); 11] = [
+const RENDERED: [(&str, &str); 12] = [
     ("overlays/all", "kind: CustomResourceDefinition"),
     ("overlays/all", "name: swarm-operator-managed-pools"),
     ("overlays/managed", "name: swarm-operator-managed-pools"),
@@ -36,6 +36,7 @@ const RENDERED: [(&str, &str); 11] = [
     ("overlays/prod", "/swarm-operator@sha256:"),
     ("overlays/prod", "value: registry.example.com/swarm/swarm-worker@sha256:"),
     ("overlays/prod", "priorityClassName: system-cluster-critical"),
+    ("overlays/prod/crds", "swarm.k8slab.info/deletion-protection: \"true\""),
     ("overlays/namespaced", "kind: RoleBinding"),
     ("overlays/namespaced", "--namespace=$(NAMESPACE)"),
 ];
@@ -76,7 +77,7 @@ pub(super) async fn run(context: Context) -> Result<()> {
         }
     }
     context.cluster.kubectl(&[&["delete", "namespace"][..], &namespaces].concat()).await?;
-    for sample in ["streams.yaml", "autoscale.yaml", "plain/plain.yaml"] {
+    for sample in ["streams.yaml", "autoscale.yaml", "plain/plain.yaml", "production.yaml"] {
         let sample = repository().join("deploy/samples").join(sample).display().to_string();
         accepted(&context, &["--filename", &sample]).await?;
     }
