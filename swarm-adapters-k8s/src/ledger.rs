@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use kube::api::{DeleteParams, PostParams, Preconditions};
-use kube::core::{PartialObjectMeta, Request};
+use kube::core::{ApiResource, NotUsed, Object, PartialObjectMeta, Request};
 use kube::{Api, Client};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use swarm_core::Ledger;
 use swarm_core::parts::{Split, WHOLE_AGAIN_BYTES_MAX, count};
@@ -359,9 +360,24 @@ pub(crate) struct Claim {
     version: String,
 }
 
+/// The part of a ledger that says whose it is, which every version writes alike.
+#[derive(Clone, Debug, Deserialize)]
+struct ClaimSpec {
+    swarm: Claimant,
+    pool: Claimant,
+}
+
 impl Claim {
-    /// That on the ledger of this name, if there is one.
-    pub(crate) async fn on(api: &Api<SwarmLedger>, name: &str) -> Result<Option<Self>, StoreError> {
+    /// Returns the claim on the ledger of this name, if there is one, also of a ledger whose holdings
+    /// cannot be read.
+    pub(crate) async fn on(
+        client: &Client,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Self>, StoreError> {
+        let resource = ApiResource::erase::<SwarmLedger>(&());
+        let api: Api<Object<ClaimSpec, NotUsed>> =
+            Api::namespaced_with(client.clone(), namespace, &resource);
         let found = bounded(format!("ledger `{name}`"), api.get_opt(name)).await;
         let pool = name.split_once('.').map_or(name, |(_, pool)| pool);
         let found = found.map_err(|error| unreadable(pool, error))?;

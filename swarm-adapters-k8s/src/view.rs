@@ -5,7 +5,6 @@ pub(crate) mod writers;
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -55,6 +54,17 @@ pub struct Published {
     pub at: Timestamp,
 }
 
+/// Whose view is in the place that a Swarm asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Occupant {
+    /// The ConfigMap is not there.
+    Nobody,
+    /// This Swarm has written a view into the ConfigMap.
+    ThisSwarm,
+    /// The ConfigMap is of another owner, and this Swarm never wrote into it.
+    Others,
+}
+
 /// Publishes the view of one Swarm.
 ///
 /// Only one key, one label and three annotations of the ConfigMap are ours, by server-side apply; it
@@ -75,8 +85,6 @@ pub struct ConfigMapViewStore {
     last: Mutex<Last>,
     /// When this process wrote a publication again that somebody had changed.
     repairs: std::sync::Mutex<Repairs>,
-    /// Whether this process has asked for any publication.
-    has_written: AtomicBool,
 }
 
 /// What is known beside what the cache shows.
@@ -109,7 +117,6 @@ impl ConfigMapViewStore {
             reading: (Reading::default(), String::new()),
             last: Mutex::default(),
             repairs: std::sync::Mutex::default(),
-            has_written: AtomicBool::new(false),
         }
     }
 
@@ -127,9 +134,16 @@ impl ConfigMapViewStore {
         self.repairs.lock().unwrap_or_else(PoisonError::into_inner).last()
     }
 
-    /// Whether this process may have written the view.
-    pub(crate) fn has_written(&self) -> bool {
-        self.has_written.load(Ordering::Relaxed)
+    /// Returns whose view is there now, by the annotation that every publication writes.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Unavailable`] or [`StoreError::Refused`] if the ConfigMap cannot be read.
+    pub(crate) async fn occupant(&self) -> Result<Occupant, StoreError> {
+        let found = bounded(self.what(), self.api.get_metadata_opt(&self.name)).await?;
+        let Some(found) = found else { return Ok(Occupant::Nobody) };
+        let is_ours = found.annotations().get(OWNER_ANNOTATION) == Some(&self.swarm);
+        Ok(if is_ours { Occupant::ThisSwarm } else { Occupant::Others })
     }
 
     /// Whether this is still the place that `swarm` asks for.
@@ -453,7 +467,6 @@ impl ViewStore for ConfigMapViewStore {
             patch["metadata"]["resourceVersion"] = seen.into();
         }
         let (params, patch) = (PatchParams::apply(FIELD_MANAGER).force(), Patch::Apply(patch));
-        self.has_written.store(true, Ordering::Relaxed);
         let written = self.api.patch(&self.name, &params, &patch);
         let written = bounded(self.what(), written).await;
         last.is_behind = matches!(written, Err(StoreError::Conflict { .. }));

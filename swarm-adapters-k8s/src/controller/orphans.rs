@@ -68,7 +68,7 @@ impl Context {
     /// Removes one ledger if its Swarm does not exist.
     async fn sweep_ledger(&self, namespace: &str, name: &str) -> Result<(), StoreError> {
         let ledgers: Api<SwarmLedger> = Api::namespaced(self.client.clone(), namespace);
-        let Some(claim) = Claim::on(&ledgers, name).await? else { return Ok(()) };
+        let Some(claim) = Claim::on(&self.client, namespace, name).await? else { return Ok(()) };
         let swarms: Api<Swarm> = Api::namespaced(self.client.clone(), namespace);
         let named = ListParams::default().fields(&format!("metadata.name={}", claim.swarm.name));
         let what = format!("Swarm `{}`", claim.swarm.name);

@@ -113,10 +113,7 @@ impl Operator {
             return Ok(Action::requeue(LISTED_IN));
         }
         if context.caches.is_going(swarm) {
-            // The namespace takes everything with it, perhaps the operator and its rights first.
-            context.remove_finalizer(swarm).await?;
-            self.forget(swarm);
-            return Ok(Action::await_change());
+            return self.go_with_namespace(swarm).await;
         }
         if !context.is_filled_for(swarm).await {
             return self.not_filled(swarm).await;
@@ -152,6 +149,32 @@ impl Operator {
                 Ok(Action::await_change())
             }
         }
+    }
+
+    /// Lets a Swarm go whose namespace takes everything with it, perhaps the operator and its rights
+    /// first: so the finalizer goes at once. Then the workers are asked to stop, which nothing waits for.
+    async fn go_with_namespace(&self, swarm: &Swarm) -> Result<Action, StoreError> {
+        let context = &*self.context;
+        context.remove_finalizer(swarm).await?;
+        if !context.is_filled_for(swarm).await {
+            return Ok(Action::requeue(LISTED_IN));
+        }
+        let memory = self.memory(swarm);
+        let closed = context.close(swarm, &mut *memory.lock().await).await;
+        let look_in = match closed {
+            Ok(look_in) => look_in,
+            // The namespace takes no new objects, and perhaps the operator's rights are gone.
+            Err(StoreError::Refused { reason, .. }) => {
+                tracing::info!(swarm = %swarm.name_any(), reason, "its namespace goes without it");
+                None
+            }
+            Err(error) => return Err(error),
+        };
+        if let Some(look_in) = look_in {
+            return Ok(Action::requeue(look_in));
+        }
+        self.forget(swarm);
+        Ok(Action::await_change())
     }
 
     /// What becomes of a Swarm whose caches are not filled yet, or never can be.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kube::{Api, ResourceExt};
+use kube::ResourceExt;
 use swarm_core::handover::Policy;
 use swarm_core::ports::{LedgerStore as _, StoreError, ViewStore};
 use swarm_core::{Desired, Ledger, Waiting};
@@ -17,7 +17,7 @@ use crate::convert;
 use crate::ledger::Claim;
 use crate::refresh::RefreshTerms;
 use crate::status::{Refusals, RefusedRequest, Verdict};
-use crate::view::ConfigMapViewStore;
+use crate::view::Occupant;
 use crate::workload::Workload;
 
 /// The longest wait for another nudge before a deleted Swarm is finalized.
@@ -78,6 +78,28 @@ impl Context {
         Ok(Released::Entirely)
     }
 
+    /// Asks the workers of a Swarm to stop whose namespace is being deleted, and removes the workload that
+    /// was made for it once they have. Returns after which time to look again.
+    ///
+    /// Without this order, workers that end with their pods keep their jobs for as long as their grace
+    /// allows, since they wait for moves that nobody makes. The rights of the workers stay: they close
+    /// their Leases with them.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError`] as the API server answers, which has less and less of the namespace.
+    pub(super) async fn close(
+        &self,
+        swarm: &Swarm,
+        memory: &mut Memory,
+    ) -> Result<Option<Duration>, StoreError> {
+        let look_in = self.released(swarm, memory, &mut Refusals::default()).await?;
+        if look_in.is_none() {
+            self.remove_workloads(swarm).await?;
+        }
+        Ok(look_in)
+    }
+
     /// After which time to look again; `None` once everything was released.
     async fn released(
         &self,
@@ -95,23 +117,63 @@ impl Context {
             Ok(pool) => Some(pool),
             Err(_) => self.pool_that_is_gone(swarm).await?,
         };
-        let views = memory.stores.views.as_ref();
-        let has_view =
-            views.is_some_and(ConfigMapViewStore::has_written) || self.caches.has_view_of(swarm);
-        let Some(pool) = pool else {
-            return if has_view { self.empty_view(swarm).await.map(|()| None) } else { Ok(None) };
-        };
-        let namespace = swarm.namespace().unwrap_or_default();
-        if !has_view && self.views.of_swarm(&namespace, &swarm.name_any()).is_empty() {
-            let ledger = memory.stores.ledgers(self, swarm, &pool).load().await?;
-            // One that was to take over a view has nothing to empty before it has.
-            let is_nothing = |version: u64| version == 0 && swarm.adopts();
-            if ledger.is_none_or(|(ledger, _)| is_nothing(ledger.version)) {
-                // Nothing was ever published.
-                return Ok(None);
-            }
+        let place = self.view_store(swarm).occupant().await?;
+        if self.has_published_nothing(swarm, pool.as_ref(), place, memory).await? {
+            return Ok(None);
         }
-        self.release_pool(swarm, &pool, &mut nothing, memory, refusals).await
+        let Some(pool) = pool else {
+            return self.empty_view(swarm).await.map(|()| None);
+        };
+        match self.release_pool(swarm, &pool, &mut nothing, memory, refusals).await {
+            // A view that is missing and may not be made cannot be emptied either.
+            Err(StoreError::Refused { .. })
+                if place == Occupant::Nobody && !self.has_session_views(swarm) =>
+            {
+                Ok(None)
+            }
+            released => released,
+        }
+    }
+
+    /// Returns whether nothing that `swarm` published can be anywhere, so that no worker acts on it:
+    /// neither a view of its own in its `place`, nor one of a session, nor a grant to a session.
+    ///
+    /// A ledger alone is no publication: a turn saves the ledger first, and is refused the view after.
+    async fn has_published_nothing(
+        &self,
+        swarm: &Swarm,
+        pool: Option<&Workload>,
+        place: Occupant,
+        memory: &mut Memory,
+    ) -> Result<bool, StoreError> {
+        if place == Occupant::ThisSwarm || self.has_session_views(swarm) {
+            return Ok(false);
+        }
+        let Some(pool) = pool else { return Ok(true) };
+        let ledger = match memory.stores.ledgers(self, swarm, pool).load().await {
+            Ok(ledger) => ledger.map(|(ledger, _)| ledger),
+            // Sessions that such a ledger granted jobs to are waited for by the next one.
+            Err(StoreError::Refused { code: "PoolClaimed" | "LedgerUnreadable", .. }) => {
+                memory.stores.ledgers = None;
+                return Ok(true);
+            }
+            Err(error) => return Err(error),
+        };
+        let Some(ledger) = ledger else { return Ok(true) };
+        if ledger.slots.values().any(|slot| !slot.session.is_plain()) {
+            return Ok(false);
+        }
+        Ok(match place {
+            // One that was to take over a view has nothing to empty before it has.
+            Occupant::Nobody => ledger.version == 0 && swarm.adopts(),
+            Occupant::Others | Occupant::ThisSwarm => true,
+        })
+    }
+
+    /// Returns whether any session has a view of `swarm`.
+    fn has_session_views(&self, swarm: &Swarm) -> bool {
+        let namespace = swarm.namespace().unwrap_or_default();
+        !self.views.of_swarm(&namespace, &swarm.name_any()).is_empty()
     }
 
     /// The pool whose workload is gone, or cannot be distinguished from others: as the ledger that
@@ -123,9 +185,8 @@ impl Context {
             Some(Meant::Named(pool)) => vec![format!("{}.{pool}", kind.as_str().to_lowercase())],
             Some(Meant::Labelled(_)) | None => self.caches.ledgers_of(&namespace, kind),
         };
-        let api = Api::namespaced(self.client.clone(), &namespace);
         for name in ledgers {
-            let claim = Claim::on(&api, &name).await?;
+            let claim = Claim::on(&self.client, &namespace, &name).await?;
             if let Some(claim) =
                 claim.filter(|claim| Some(&claim.swarm.uid) == swarm.uid().as_ref())
             {

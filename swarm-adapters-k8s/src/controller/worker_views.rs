@@ -186,8 +186,8 @@ impl ViewStore for PoolViews<'_> {
             return to_sessions;
         }
         match self.shared.publish(ledger).await {
-            // Another Swarm's: nobody reads there what this one published.
-            Err(StoreError::Refused { code: "ViewClaimed", .. })
+            // A view of another owner: no worker reads there what this Swarm published.
+            Err(StoreError::Refused { code: "ViewClaimed" | "ViewOccupied", .. })
                 if self.swarm.metadata.deletion_timestamp.is_some() => {}
             published => published?,
         }

@@ -124,3 +124,57 @@ async fn a_swarm_that_was_never_given_anything_goes_at_once() {
     let views = s.server.get("configmaps", NAMESPACE, "third-config");
     assert!(views.is_none(), "nothing is made for who goes");
 }
+
+/// A view in a place that is not this Swarm's, or may not be made, and a ledger that cannot be read.
+#[tokio::test(start_paused = true)]
+async fn a_swarm_that_published_nothing_goes_at_once_whatever_it_was_refused_for() {
+    const FOREIGN: &str = "listen: 8080";
+    let with = |name: &str, rest: Value| {
+        let mut spec = json!({"pool": {"statefulSet": {"name": name}}, "jobs": [{"name": "a"}]});
+        spec.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        spec
+    };
+    let mut s = settled().await;
+    for name in ["occupied", "claimed", "no-view", "unreadable"] {
+        s.stateful_set(name, 1);
+        s.pod(&format!("{name}-0"));
+    }
+    let map = |name: &str, data: Value| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap",
+               "metadata": {"name": name, "namespace": NAMESPACE}, "data": data})
+    };
+    s.server.put(map("theirs", json!({"config.yml": FOREIGN})));
+    let object = |kind: &str, name: &str| json!({"kind": kind, "name": name, "uid": "gone"});
+    s.server.put(json!({
+        "apiVersion": "swarm.k8slab.info/v1alpha1", "kind": "SwarmLedger",
+        "metadata": {"name": "statefulset.unreadable", "namespace": NAMESPACE},
+        "spec": {
+            "revision": 1, "version": 1, "firstToken": 0, "holdings": {"future": 1},
+            "swarm": object("Swarm", "gone"), "pool": object("StatefulSet", "unreadable"),
+        },
+    }));
+    let refuse = Rule::on(Verb::Apply, "configmaps").named("no-view-config").always();
+    s.server.inject(refuse, Fault::Refuse(403, "exceeded quota: tight".into()));
+    s.swarm("occupied", with("occupied", json!({"view": {"configMapName": "theirs"}})));
+    s.swarm("claimed", with("claimed", json!({"view": {"configMapName": "s-config"}})));
+    s.swarm("no-view", with("no-view", json!({})));
+    s.swarm("unreadable", with("unreadable", json!({})));
+    let reasons = [
+        ("occupied", "ViewOccupied"),
+        ("claimed", "ViewClaimed"),
+        ("no-view", "WriteRefused"),
+        ("unreadable", "LedgerUnreadable"),
+    ];
+    for (swarm, reason) in reasons {
+        let reason = format!("False/{reason}");
+        s.until(swarm, |s| s.condition(swarm, "Ready") == reason).await;
+    }
+    for (swarm, _) in reasons {
+        s.delete::<Swarm>(swarm).await;
+        s.pass(Duration::from_secs(1)).await;
+        assert!(!exists(&s, swarm), "{swarm} waits for somebody");
+    }
+    let theirs = s.server.get("configmaps", NAMESPACE, "theirs").unwrap();
+    assert_eq!(theirs["data"], json!({"config.yml": FOREIGN}));
+    assert!(s.is_settled("s"), "the first goes on");
+}

@@ -63,6 +63,7 @@ mod sessions_survive_crashes;
 mod stores_keep_their_contract;
 mod streams_walk_through;
 mod suspended_jobs_wait;
+mod swarms_are_deleted_in_every_state;
 mod the_api_in_memory_answers_as_the_real_one;
 mod the_api_server_is_away;
 mod the_operator_is_fenced;
@@ -183,6 +184,7 @@ fn second() -> Vec<Scenario> {
         scenario!(replicas_share_the_swarms),
         scenario!(nothing_is_written_at_rest),
         scenario!(uninstall_never_hangs).within(Duration::from_mins(5)),
+        scenario!(swarms_are_deleted_in_every_state).within(Duration::from_mins(5)),
         scenario!(rights_are_bound_by_namespace),
         scenario!(a_missing_policy_is_noticed),
         scenario!(the_operator_moves_to_its_namespace).within(Duration::from_mins(6)),

@@ -97,9 +97,32 @@ impl Context {
 
     /// Removes all that was made for the Swarm of this name, workloads first.
     async fn remove_pool(&self, namespace: &str, swarm: &str) -> Result<(), StoreError> {
+        self.remove_kinds(ObjectKind::ALL.into_iter().rev(), namespace, swarm).await
+    }
+
+    /// Removes the workload of a managed pool, and leaves all else that its pods need to end.
+    pub(in crate::controller) async fn remove_workloads(
+        &self,
+        swarm: &Swarm,
+    ) -> Result<(), StoreError> {
+        if swarm.spec.pool.managed.is_none() {
+            return Ok(());
+        }
+        let namespace = swarm.namespace().unwrap_or_default();
+        let workloads = [ObjectKind::Deployment, ObjectKind::StatefulSet];
+        self.remove_kinds(workloads.into_iter(), &namespace, &swarm.name_any()).await
+    }
+
+    /// Removes what was made for the Swarm of this name of these kinds, in their order.
+    async fn remove_kinds(
+        &self,
+        kinds: impl Iterator<Item = ObjectKind>,
+        namespace: &str,
+        swarm: &str,
+    ) -> Result<(), StoreError> {
         let selected = ListParams::default().labels(&managed::selector_of(swarm));
         let of_swarm = selected.limit(watch::PAGE_OF_METADATA);
-        for kind in ObjectKind::ALL.into_iter().rev() {
+        for kind in kinds {
             let api: Api<DynamicObject> =
                 Api::namespaced_with(self.client.clone(), namespace, &kind.resource());
             let pages = watch::pages(of_swarm.clone(), |page| {

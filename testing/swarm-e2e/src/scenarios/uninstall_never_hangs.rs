@@ -1,7 +1,7 @@
 //! Every uninstallation ends: of a namespace with Swarms in it, of an operator for one namespace
 //! only, which has no right beyond it, and of the operator before its Swarms.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Namespace;
@@ -17,6 +17,21 @@ use crate::until::until;
 
 /// A namespace that is deleted with everything in it.
 const DOOMED: &str = "doomed";
+/// A namespace with a managed pool, by the default terms: its pods have 30 seconds to end.
+const MANAGED: &str = "doomed-pool";
+/// Time that such a namespace takes at most, on a machine that is busy with two clusters. The namespace
+/// controller alone waits five seconds, and six is the rule; pods that keep their grace need 42.
+const MANAGED_WITHIN: Duration = Duration::from_secs(20);
+/// A managed pool of sessions.
+const POOL: &str = "
+apiVersion: swarm.k8slab.info/v1alpha1
+kind: Swarm
+metadata: {name: streams}
+spec:
+  replicas: 2
+  jobs: [{name: a}, {name: b}, {name: c}]
+  pool: {managed: {}}
+";
 /// A namespace with an operator of its own.
 const ALONE: &str = "alone";
 
@@ -40,6 +55,7 @@ spec:
 pub(super) async fn run(context: Context) -> Result<()> {
     context.operator().await?;
     namespace_with_swarms_goes(&context).await?;
+    namespace_with_a_managed_pool_goes(&context).await?;
 
     // The other operator would do the work of the one under test.
     operator::stop(&context.cluster).await?;
@@ -115,6 +131,22 @@ async fn namespace_with_swarms_goes(context: &Context) -> Result<()> {
     cluster.kubectl(&["delete", "namespace", DOOMED, "--timeout=60s"]).await?;
     let took = change.elapsed().as_millis();
     context.laps.lap(format!("a namespace with three Swarms was gone in {took} ms"));
+    Ok(())
+}
+
+/// Its workers are asked to close while it goes, instead of waiting for moves that nobody makes.
+async fn namespace_with_a_managed_pool_goes(context: &Context) -> Result<()> {
+    let cluster = &context.cluster;
+    cluster.kubectl(&["create", "namespace", MANAGED]).await?;
+    cluster.apply(MANAGED, POOL).await?;
+    ready(context, MANAGED).await?;
+    let change = Instant::now();
+    cluster.kubectl(&["delete", "namespace", MANAGED, "--timeout=60s"]).await?;
+    let took = change.elapsed();
+    context
+        .laps
+        .lap(format!("a namespace with a managed pool was gone in {} ms", took.as_millis()));
+    ensure!(took <= MANAGED_WITHIN, "it took {took:?}");
     Ok(())
 }
 
